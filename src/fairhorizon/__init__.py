@@ -1,0 +1,3 @@
+"""FairHorizon: fair recommendation over time."""
+
+__version__ = "0.1.0"

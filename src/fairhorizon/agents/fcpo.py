@@ -1,0 +1,147 @@
+"""FCPO as a recommender: fit, recommend, save, load."""
+
+from collections.abc import Callable
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any, Self
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from fairhorizon.agents.config import FcpoConfig
+from fairhorizon.agents.rollout import serve
+from fairhorizon.agents.training import RoundReport, Training, build_actor
+from fairhorizon.data import Split
+from fairhorizon.environment import Scenario
+from fairhorizon.errors import ConfigError
+from fairhorizon.groups import popular_group
+from fairhorizon.policy import GaussianActor
+from fairhorizon.rankers.pmf import Pmf
+from fairhorizon.storage import load_model, save_model
+
+
+class Fcpo:
+    """Fairness-Constrained Policy Optimization (the paper's Algorithm 1).
+
+    Lists are sampled from the policy, because that is what the cost limit was learned for: the mean
+    of the Gaussian is another policy with another exposure.
+    """
+
+    method = "fcpo"
+
+    actor_: GaussianActor
+    sensitive_: Tensor  # (n_items,) bool, the group whose exposure is limited
+    history_: list[RoundReport]
+    pretraining_rmse_: float
+    fingerprint_: str
+
+    def __init__(self, config: FcpoConfig | None = None, *, seed: int = 0) -> None:
+        self.config = config or FcpoConfig()
+        self.seed = seed
+
+    @property
+    def alpha_prime(self) -> float:
+        return self.config.alpha_prime
+
+    @property
+    def queue_length(self) -> int:
+        return self.config.history
+
+    def fit(
+        self,
+        split: Split,
+        *,
+        sensitive: NDArray[np.bool_] | None = None,
+        on_round: Callable[[RoundReport], object] | None = None,
+    ) -> Self:
+        """Pretrain the embeddings, train to the end, keep the best policy that keeps the limit."""
+        training = self.start(split, sensitive=sensitive)
+        for report in training.rounds():
+            if on_round is not None:
+                on_round(report)
+        return self.adopt(training)
+
+    def start(self, split: Split, *, sensitive: NDArray[np.bool_] | None = None) -> Training:
+        """A training before its first round; without `sensitive`, the popular items are limited."""
+        config = self.config
+        if config.list_length * config.horizon > split.train.n_items:
+            raise ConfigError(
+                f"{config.horizon} lists of {config.list_length} need more than the "
+                f"{split.train.n_items} items there are (set a smaller horizon or list_length)"
+            )
+        if sensitive is None:
+            sensitive = popular_group(split.train.item_counts(), config.popular_share)
+        pmf = Pmf(config.pmf, seed=self.seed).fit(split)
+        self.pretraining_rmse_ = pmf.validation_rmse_
+        return Training(
+            split,
+            config,
+            vectors=(pmf.user_vectors_, pmf.item_vectors_),
+            sensitive=torch.from_numpy(sensitive).to(default_device()),
+            seed=self.seed,
+            pretraining_rmse=pmf.validation_rmse_,
+        )
+
+    def adopt(self, training: Training) -> Self:
+        """Take over the policy of a training: the best on validation, or the present one if none yet."""
+        self.config, self.seed = training.config, training.seed
+        self.actor_ = training.best_actor()
+        self.sensitive_ = training.sensitive
+        self.history_ = list(training.reports)
+        self.pretraining_rmse_ = training.pretraining_rmse
+        self.fingerprint_ = training.fingerprint
+        return self
+
+    def recommend(
+        self, scenario: Scenario, *, length: int, feedback: bool = False, seed: int | None = None
+    ) -> NDArray[np.int64]:
+        """(n_users, length) item codes, -1 where the catalogue is exhausted.
+
+        Without feedback a user's whole list is handed out at once; with it, what is liked enters the
+        state before the next list of K is chosen. The seed is that of the fit unless given.
+        """
+        generator = torch.Generator().manual_seed(self.seed if seed is None else seed)
+        lists = serve(
+            self.actor_,
+            scenario,
+            self.sensitive_,
+            length=length,
+            generator=generator,
+            feedback=feedback,
+        )
+        array: NDArray[np.int64] = lists.cpu().numpy()
+        return array
+
+    def save(self, path: Path) -> None:
+        tensors = {f"actor.{name}": value for name, value in self.actor_.state_dict().items()}
+        save_model(path, self.method, tensors | {"sensitive": self.sensitive_}, self.description())
+
+    def description(self) -> dict[str, Any]:
+        return {
+            "method": self.method,
+            "config": self.config.model_dump(mode="json"),
+            "seed": self.seed,
+            "fingerprint": self.fingerprint_,
+            "pretraining_rmse": self.pretraining_rmse_,
+            "rounds": [asdict(report) for report in self.history_],
+        }
+
+    @classmethod
+    def load(cls, path: Path) -> Self:
+        tensors, description = load_model(path, cls.method)
+        model = cls(FcpoConfig.model_validate(description["config"]), seed=description["seed"])
+        weights = {k.removeprefix("actor."): v for k, v in tensors.items() if k != "sensitive"}
+        vectors = weights["encoder.user_vectors"], weights["encoder.item_vectors"][:-1]
+        model.actor_ = build_actor(model.config, *vectors).to(default_device())
+        model.actor_.load_state_dict(weights)
+        model.sensitive_ = tensors["sensitive"].to(default_device())
+        model.history_ = [RoundReport(**report) for report in description["rounds"]]
+        model.pretraining_rmse_ = description["pretraining_rmse"]
+        model.fingerprint_ = description["fingerprint"]
+        return model
+
+
+def default_device() -> torch.device:
+    return torch.device("cuda" if torch.cuda.is_available() else "cpu")

@@ -1,0 +1,301 @@
+"""The training of FCPO: the paper's Algorithm 1, round after round, to be stopped and resumed."""
+
+import copy
+import time
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from fairhorizon.agents.advantages import (
+    discounts,
+    generalized_advantages,
+    remaining,
+    temporal_difference_targets,
+)
+from fairhorizon.agents.config import FcpoConfig
+from fairhorizon.agents.policy_update import update_actor
+from fairhorizon.agents.replay import ReplayBuffer
+from fairhorizon.agents.rollout import Trajectories, rollout, serve
+from fairhorizon.data import Split
+from fairhorizon.environment import (
+    Scenario,
+    UserItems,
+    cost_limit,
+    random_cuts,
+    training_scenario,
+    validation_scenario,
+)
+from fairhorizon.errors import ModelError
+from fairhorizon.metrics import mean_over_users, ndcg
+from fairhorizon.policy import Critic, GaussianActor, StateEncoder
+from fairhorizon.storage import load_model, save_model
+
+Tensors = dict[str, Tensor]
+
+
+@dataclass(frozen=True)
+class RoundReport:
+    """What one round saw. Reward and cost are means per trajectory; cost and limit discounted alike."""
+
+    round: int
+    reward: float
+    cost: float
+    limit: float
+    kl: float
+    case: str
+    fraction: float  # of the CPO step that the line search let through
+    validation: float | None  # NDCG, in rounds with an evaluation
+    seconds: float
+
+    def keeps_limit(self, tolerance: float) -> bool:
+        return self.cost <= self.limit * (1 + tolerance)
+
+
+class Training:
+    """Everything that changes while FCPO learns, and the round that changes it."""
+
+    def __init__(
+        self,
+        split: Split,
+        config: FcpoConfig,
+        *,
+        vectors: tuple[Tensor, Tensor],
+        sensitive: Tensor,
+        seed: int,
+        pretraining_rmse: float,
+    ) -> None:
+        self.config, self.seed, self.sensitive = config, seed, sensitive
+        self.pretraining_rmse = pretraining_rmse
+        self.fingerprint = split.train.fingerprint()
+        self.items = UserItems.of(split.train)
+        self.validation = validation_scenario(split, config.history, config.protocol)
+        self.limit = cost_limit(
+            config.alpha_prime, config.list_length, config.gamma_c, config.horizon
+        )
+        self.generator = torch.Generator().manual_seed(seed)
+        # Line 3: random theta, omega and phi; line 4: an empty replay buffer.
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(seed)
+            self.actor = build_actor(config, *vectors).to(sensitive.device)
+            size = self.actor.encoder.output_size
+            self.critics = torch.nn.ModuleDict(
+                {name: Critic(size, config.critic_hidden) for name in ("reward", "cost")}
+            ).to(sensitive.device)
+        self.buffer = ReplayBuffer(config.buffer_rounds)
+        self.reports: list[RoundReport] = []
+        self.best: Tensors = {}
+        self.best_validation = -1.0
+        self.evaluations_since_best = 0
+
+    @property
+    def finished(self) -> bool:
+        return (
+            len(self.reports) >= self.config.rounds
+            or self.evaluations_since_best >= self.config.patience
+        )
+
+    def rounds(self) -> Iterator[RoundReport]:
+        """Train to the end; between two rounds everything may be saved or dropped."""
+        while not self.finished:
+            yield self.round()
+
+    def round(self) -> RoundReport:
+        """Lines 6-23 of Algorithm 1."""
+        started = time.perf_counter()
+        config = self.config
+        fresh = self._generate()  # lines 6-13
+        self.buffer.add(fresh)
+        batch = self.buffer.sample(config.minibatch, self.generator)  # line 14
+
+        with torch.no_grad():
+            states = self.actor.encoder(batch.state_users, batch.state_queues)
+        # Line 15: A and A_c, and the targets of the critics.
+        reward = self._judge("reward", states, batch.state_index, batch.rewards, config.gamma_r)
+        cost = self._judge("cost", states, batch.state_index, batch.costs, config.gamma_c)
+
+        total = fresh.costs @ discounts(config.gamma_c, config.horizon).to(fresh.costs)  # (b,)
+        gap = total.mean() - self.limit  # c = J_C - d
+        update = update_actor(  # lines 16-21
+            self.actor, batch, reward.advantages, cost.advantages, gap, config, self.generator
+        )
+        for judged in (reward, cost):  # lines 22-23
+            judged.critic.fit(
+                states, batch.state_index, judged.targets, judged.ahead, config.critic_iterations
+            )
+
+        number = len(self.reports) + 1
+        evaluate = number % config.evaluate_every == 0 and len(self.validation.positive.items) > 0
+        report = RoundReport(
+            round=number,
+            reward=float(fresh.rewards.sum(1).mean()),
+            cost=float(total.mean()),
+            limit=self.limit,
+            kl=update.kl,
+            case=update.case.value,
+            fraction=update.fraction,
+            validation=self._validate() if evaluate else None,
+            seconds=time.perf_counter() - started,
+        )
+        self.reports.append(report)
+        self._keep_best(report)
+        return report
+
+    def _generate(self) -> Trajectories:
+        config = self.config
+        users = torch.arange(self.items.n_users)
+        parts = []
+        for _ in range(config.episodes_per_user):
+            if len(users) > config.users_per_round:
+                drawn = torch.randperm(self.items.n_users, generator=self.generator)
+                users = drawn[: config.users_per_round]
+            scenario = self._training_scenario()
+            parts.append(
+                rollout(
+                    self.actor,
+                    scenario,
+                    users,
+                    self.sensitive,
+                    steps=config.horizon,
+                    generator=self.generator,
+                )
+            )
+        return Trajectories.join(parts)
+
+    def _training_scenario(self) -> Scenario:
+        config = self.config
+        cuts = None
+        if config.starts == "anywhere":
+            cuts = random_cuts(self.items, config.history, self.generator)
+        return training_scenario(self.items, config.history, config.protocol, cuts)
+
+    @torch.no_grad()
+    def _judge(
+        self, name: str, states: Tensor, index: Tensor, signal: Tensor, gamma: float
+    ) -> "Judgement":
+        """Advantages and critic targets of a signal (b, T) by its critic."""
+        critic = self.critics[name]
+        ahead = remaining(gamma, signal.shape[1]).to(signal)
+        per_step = critic(states)[index]
+        values = torch.cat([per_step, per_step.new_zeros(len(signal), 1)], dim=1) * ahead
+        advantages = generalized_advantages(signal, values, gamma, self.config.gae_lambda)
+        return Judgement(
+            critic,
+            # A constant per step changes no expectation of the gradient, only its variance.
+            advantages - advantages.mean(0),
+            temporal_difference_targets(signal, values, gamma),
+            ahead[:-1],
+        )
+
+    def _validate(self) -> float:
+        """NDCG of the lists that the sampled policy would hand out now, on the validation items."""
+        length = min(self.config.validation_length, len(self.sensitive))
+        lists = serve(
+            self.actor,
+            self.validation,
+            self.sensitive,
+            length=length,
+            generator=torch.Generator().manual_seed(self.seed),
+            feedback=False,
+        ).cpu()
+        users = torch.arange(len(lists))
+        liked = self.validation.positive
+        hits = liked.mask(users).gather(1, lists.clamp(min=0)) & (lists >= 0)
+        return mean_over_users(ndcg(hits.numpy(), liked.counts(users).numpy(), length))
+
+    def _keep_best(self, report: RoundReport) -> None:
+        if report.validation is None:
+            return
+        good = report.keeps_limit(self.config.cost_tolerance)
+        if good and report.validation > self.best_validation:
+            self.best_validation, self.evaluations_since_best = report.validation, 0
+            self.best = {name: p.detach().clone() for name, p in self.actor.named_parameters()}
+        elif self.best:
+            self.evaluations_since_best += 1
+
+    def best_actor(self) -> GaussianActor:
+        """A copy of the actor with the best parameters so far."""
+        actor = copy.deepcopy(self.actor)
+        if self.best:
+            actor.load_state_dict(self.best, strict=False)
+        return actor
+
+    def save(self, path: Path) -> None:
+        """Write a checkpoint from which `resume` goes on bit for bit."""
+        tensors = {
+            **{f"actor.{name}": value for name, value in self.actor.state_dict().items()},
+            **{f"critics.{name}": value for name, value in self.critics.state_dict().items()},
+            **{f"best.{name}": value for name, value in self.best.items()},
+            "sensitive": self.sensitive,
+            "generator": self.generator.get_state(),
+        }
+        for position, trajectories in enumerate(self.buffer.rounds):
+            if position or self.config.buffer_rounds > 1:  # on-policy, nothing of it is used again
+                tensors |= {f"buffer.{position}.{k}": v for k, v in vars(trajectories).items()}
+        description = {
+            "config": self.config.model_dump(mode="json"),
+            "seed": self.seed,
+            "fingerprint": self.fingerprint,
+            "pretraining_rmse": self.pretraining_rmse,
+            "reports": [asdict(report) for report in self.reports],
+            "best_validation": self.best_validation,
+            "evaluations_since_best": self.evaluations_since_best,
+        }
+        save_model(path, "fcpo-checkpoint", tensors, description)
+
+    @classmethod
+    def resume(cls, path: Path, split: Split, device: torch.device) -> "Training":
+        """The training that `save` wrote; refused on other data."""
+        tensors, description = load_model(path, "fcpo-checkpoint")
+        if description["fingerprint"] != split.train.fingerprint():
+            raise ModelError(f"{path}: was trained on other data (resume with the same --data)")
+        vectors = (
+            tensors["actor.encoder.user_vectors"],
+            tensors["actor.encoder.item_vectors"][:-1],
+        )
+        training = cls(
+            split,
+            FcpoConfig.model_validate(description["config"]),
+            vectors=vectors,
+            sensitive=tensors["sensitive"].to(device),
+            seed=description["seed"],
+            pretraining_rmse=description["pretraining_rmse"],
+        )
+        training.actor.load_state_dict(_below(tensors, "actor."))
+        training.critics.load_state_dict(_below(tensors, "critics."))
+        training.best = {k: v.to(device) for k, v in _below(tensors, "best.").items()}
+        training.generator.set_state(tensors["generator"])
+        for position in range(training.config.buffer_rounds):
+            if stored := _below(tensors, f"buffer.{position}."):
+                training.buffer.add(Trajectories(**{k: v.to(device) for k, v in stored.items()}))
+        training.reports = [RoundReport(**report) for report in description["reports"]]
+        training.best_validation = description["best_validation"]
+        training.evaluations_since_best = description["evaluations_since_best"]
+        return training
+
+
+@dataclass(frozen=True)
+class Judgement:
+    """A critic and what it says of a batch."""
+
+    critic: Any
+    advantages: Tensor  # (b, T)
+    targets: Tensor  # (b, T)
+    ahead: Tensor  # (T,)
+
+
+def build_actor(config: FcpoConfig, users: Tensor, items: Tensor) -> GaussianActor:
+    encoder = StateEncoder(users, items, config.gru_hidden, config.gru_layers)
+    return GaussianActor(
+        encoder,
+        list_length=config.list_length,
+        hidden=config.actor_hidden,
+        initial_std=config.initial_std,
+    )
+
+
+def _below(tensors: Tensors, prefix: str) -> Tensors:
+    return {k.removeprefix(prefix): v for k, v in tensors.items() if k.startswith(prefix)}

@@ -1,0 +1,220 @@
+"""Raw columns to arrays: ids to codes, text to numbers and times; a fault names its place."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import UTC, date, datetime, time
+from decimal import Decimal
+from pathlib import Path
+from typing import Any, NoReturn
+
+import numpy as np
+import polars as pl
+from numpy.typing import ArrayLike, NDArray
+
+from fairhorizon.errors import DataError
+
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+INT64 = np.iinfo(np.int64)
+MISSING = "fill the cell or drop the row"
+AS_NUMBER = "seconds as a number, or an ISO date such as 2024-05-31 or 2024-05-31T12:00:00Z"
+
+
+@dataclass(frozen=True)
+class Origin:
+    """Where rows came from: the file and, for text files, the line of every row."""
+
+    file: str | Path | None = None
+    first_line: int | None = None  # line of row 0, when every row is one line
+    lines: NDArray[np.int64] | None = None  # line of each row, otherwise
+
+    def fail(self, fault: str, row: int | None = None, remedy: str = "") -> NoReturn:
+        """Raise a DataError with the file and the line, or the row where there are no lines."""
+        line = None
+        if row is not None:
+            if self.lines is not None:
+                line = int(self.lines[row])
+            elif self.first_line is not None:
+                line = self.first_line + row
+            else:
+                fault = f"row {row + 1}: {fault}"
+        raise DataError(fault, file=self.file, line=line, remedy=remedy)
+
+
+Column = NDArray[Any] | pl.Series
+
+
+def as_column(values: ArrayLike | pl.Series) -> Column:
+    """A polars text column as it is (fast), anything else as a numpy array with one dimension."""
+    if isinstance(values, pl.Series):
+        return values if values.dtype == pl.String else values.to_numpy()
+    array = np.asarray(values)
+    if array.dtype.kind == "U" and not isinstance(values, np.ndarray):
+        array = np.asarray(values, dtype=object)  # [1, "a"] keeps the integer an integer
+    return array.reshape(1) if array.ndim == 0 else array
+
+
+def encode(
+    values: Column, column: str, origin: Origin
+) -> tuple[NDArray[Any], NDArray[np.int64]]:  # ids (n_ids,), codes (n,)
+    """Distinct ids in sorted order and the position of each row's id among them.
+
+    Ids are int64 when every one is an integer (text such as "007" is not), else text.
+    """
+    kind = "O" if isinstance(values, pl.Series) else values.dtype.kind
+    if kind == "f":
+        values = _whole(np.asarray(values), column, origin)
+        kind = values.dtype.kind
+    integers: NDArray[np.int64] | None = None
+    if kind == "i" or (kind == "u" and (len(values) == 0 or int(values.max()) <= INT64.max)):  # type: ignore[arg-type]
+        integers = np.asarray(values, dtype=np.int64)
+    else:
+        text = to_text(values, column, origin)
+        parsed = text.cast(pl.Int64, strict=False)
+        if parsed.null_count() == 0 and (parsed.cast(pl.String) == text).all():
+            integers = parsed.to_numpy()
+    if integers is not None:
+        ids, codes = np.unique(integers, return_inverse=True)
+        return ids, codes.astype(np.int64)
+    distinct = text.unique().sort()
+    enumerated = text.cast(pl.Enum(distinct)).to_physical()
+    return np.array(distinct.to_list(), dtype=object), enumerated.to_numpy().astype(np.int64)
+
+
+def _whole(values: NDArray[Any], column: str, origin: Origin) -> NDArray[Any]:
+    """Float ids, which frames make of integers, back to integers; text if they are not whole."""
+    _refuse_non_finite(values, column, origin)
+    if np.all(values == np.round(values)) and np.all(np.abs(values) < 2**53):
+        return values.astype(np.int64)
+    return np.array([str(value) for value in values.tolist()], dtype=object)
+
+
+def to_text(values: Column, column: str, origin: Origin) -> pl.Series:
+    """The column as polars text without missing or empty cells."""
+    if isinstance(values, pl.Series):
+        text = values
+    else:
+        cells = values.tolist()
+        for row, cell in enumerate(cells):
+            if type(cell) is str:
+                continue
+            if type(cell) is not int:
+                if is_missing(cell):
+                    origin.fail(f"{column} is missing", row, MISSING)
+                kind = type(cell).__name__
+                origin.fail(
+                    f"{column} {cell!r} is of type {kind}", row, "give integers or plain text"
+                )
+            cells[row] = str(cell)
+        try:
+            text = pl.Series(cells, dtype=pl.String)
+        except UnicodeEncodeError:
+            origin.fail(f"{column} holds text that is not valid Unicode", remedy="clean the text")
+    empty = (text.is_null() | (text == "")).to_numpy()
+    if empty.any():
+        origin.fail(f"{column} is missing", int(empty.argmax()), MISSING)
+    return text
+
+
+def to_ratings(values: Column, column: str, origin: Origin) -> NDArray[np.float64]:
+    """Finite float64 numbers."""
+    return _to_numbers(values, column, origin, remedy="give a number").astype(np.float64)
+
+
+def to_times(values: Column, column: str, origin: Origin) -> NDArray[Any]:
+    """int64 if every time is a whole number, else float64; dates as seconds since 1970 UTC."""
+    if isinstance(values, pl.Series):
+        cells = to_text(values, column, origin)
+        if _number(cells[0].strip()) is None and _seconds(cells[0].strip()) is not None:
+            return _each(cells.to_list(), _seconds, column, origin, AS_NUMBER)
+    elif values.dtype.kind == "M":
+        missing = np.isnat(values)
+        if missing.any():
+            origin.fail(f"{column} is missing", int(missing.argmax()), MISSING)
+        micros: NDArray[np.float64] = values.astype("datetime64[us]").astype(np.float64)
+        return micros / 1e6
+    elif values.dtype.kind in "OU" and len(values):
+        if isinstance(values[0], str):
+            return to_times(to_text(values, column, origin), column, origin)
+        if isinstance(values[0], date):
+            return _each(values.tolist(), _seconds, column, origin, AS_NUMBER)
+    return _to_numbers(values, column, origin, remedy=AS_NUMBER)
+
+
+def _to_numbers(values: Column, column: str, origin: Origin, remedy: str) -> NDArray[Any]:
+    """int64 or finite float64."""
+    if not isinstance(values, pl.Series) and values.dtype.kind in "iuf":
+        _refuse_non_finite(values, column, origin)
+        return values.astype(np.float64 if values.dtype.kind in "uf" else np.int64)
+    if not isinstance(values, pl.Series) and not all(type(v) is str for v in values.tolist()):
+        return _each(values.tolist(), _number, column, origin, remedy)
+    text = to_text(values, column, origin).str.strip_chars()
+    whole = text.cast(pl.Int64, strict=False)
+    if whole.null_count() == 0:
+        return whole.to_numpy()
+    numbers = text.cast(pl.Float64, strict=False)
+    wrong = numbers.is_null().to_numpy()
+    if wrong.any():
+        row = int(wrong.argmax())
+        origin.fail(f"{column} {text[row]!r} is not a number", row, remedy)
+    found = numbers.to_numpy()
+    _refuse_non_finite(found, column, origin)
+    return found
+
+
+def _each(
+    cells: list[Any],
+    parse: Callable[[Any], float | None],
+    column: str,
+    origin: Origin,
+    remedy: str,
+) -> NDArray[np.float64]:
+    """One cell after the other, for what no bulk cast understands."""
+    found = np.empty(len(cells))
+    for row, cell in enumerate(cells):
+        if is_missing(cell):
+            origin.fail(f"{column} is missing", row, MISSING)
+        number = parse(cell)
+        if number is None:
+            origin.fail(f"{column} {cell!r} is not a number", row, remedy)
+        found[row] = number
+    _refuse_non_finite(found, column, origin)
+    return found
+
+
+def _number(cell: Any) -> float | None:
+    """A number out of a number or its text."""
+    if not isinstance(cell, int | float | str | Decimal) or isinstance(cell, bool):
+        return None
+    try:
+        return float(cell)
+    except (ValueError, OverflowError):
+        return None
+
+
+def _seconds(cell: Any) -> float | None:
+    """Seconds since 1970 of a date, a date-time or its ISO text; without time zone it is UTC."""
+    try:
+        moment = datetime.fromisoformat(cell.strip()) if isinstance(cell, str) else cell
+        if isinstance(moment, date) and not isinstance(moment, datetime):
+            moment = datetime.combine(moment, time())
+        if not isinstance(moment, datetime):
+            return None
+        aware = moment if moment.tzinfo else moment.replace(tzinfo=UTC)
+        return (aware - EPOCH).total_seconds()
+    except (ValueError, OverflowError):
+        return None
+
+
+def is_missing(cell: Any) -> bool:
+    """None, NaN, NaT, pandas' NA (none of which can be asked in the same way) or empty text."""
+    if cell is None or type(cell).__name__ in ("NAType", "NaTType"):
+        return True
+    return cell != cell if isinstance(cell, float) else isinstance(cell, str) and cell == ""
+
+
+def _refuse_non_finite(values: NDArray[Any], column: str, origin: Origin) -> None:
+    wrong = ~np.isfinite(values)
+    if wrong.any():
+        row = int(wrong.argmax())
+        fault = "is missing (NaN)" if np.isnan(values[row]) else f"{values[row]} is not finite"
+        origin.fail(f"{column} {fault}", row, MISSING)

@@ -1,0 +1,173 @@
+"""Interactions and item attributes out of files, with the columns found by name or given."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypedDict
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fairhorizon.data.columns import encode, is_missing
+from fairhorizon.data.interactions import Interactions, Repeats
+from fairhorizon.data.tables import Table, read_table
+from fairhorizon.errors import DataError
+
+# Spelt without case, "_", "-" and blanks.
+USUAL_NAMES = {
+    "user": ("user", "userid", "uid", "customer", "customerid", "visitorid", "sessionid"),
+    "item": (
+        "item",
+        "itemid",
+        "iid",
+        "movieid",
+        "movie",
+        "productid",
+        "product",
+        "asin",
+        "trackid",
+    ),
+    "rating": ("rating", "ratings", "score", "stars"),
+    "timestamp": ("timestamp", "time", "ts", "unixtime", "datetime", "date"),
+}
+POSITIONS = {"user": 0, "item": 1, "rating": 2, "timestamp": 3}  # of a file without header
+
+
+class ReaderOptions(TypedDict, total=False):
+    """The options of `read_interactions`, for those who pass them on."""
+
+    user: str | int | None
+    item: str | int | None
+    rating: str | int | None
+    timestamp: str | int | None
+    attributes: Iterable[str | int]
+    header: bool | None
+    separator: str | None
+    encoding: str
+    repeats: Repeats
+
+
+@dataclass(frozen=True)
+class Columns:
+    """Which columns hold what: a name, or a position from 0; None looks for the usual names.
+
+    A file without header has its columns in MovieLens order: user, item, rating, timestamp.
+    """
+
+    user: str | int | None = None
+    item: str | int | None = None
+    rating: str | int | None = None
+    timestamp: str | int | None = None
+
+    def find(self, table: Table) -> dict[str, str | None]:
+        """The column of the table for each role; user and item must be there."""
+        found = {role: _find(role, getattr(self, role), table) for role in POSITIONS}
+        for role in ("user", "item"):
+            if found[role] is None:
+                table.origin.fail(
+                    f"no column looks like the {role}",
+                    remedy=f"the columns are {', '.join(map(repr, table.frame.columns))}: name it "
+                    f"with the option `{role}`, or give the `separator` if they are not split well",
+                )
+        return found
+
+
+def _find(role: str, wanted: str | int | None, table: Table) -> str | None:
+    columns = table.frame.columns
+    if wanted is not None:
+        return _given(wanted, table)
+    if not table.header:
+        position = POSITIONS[role]
+        return columns[position] if position < len(columns) else None
+    spelt = {_spelling(column): column for column in reversed(columns)}
+    return next((spelt[name] for name in USUAL_NAMES[role] if name in spelt), None)
+
+
+def _given(wanted: str | int, table: Table) -> str:
+    columns = table.frame.columns
+    if isinstance(wanted, int) and 0 <= wanted < len(columns):
+        return columns[wanted]
+    if wanted not in columns:
+        table.origin.fail(
+            f"there is no column {wanted!r}",
+            remedy=f"the columns are {', '.join(map(repr, columns))}",
+        )
+    return str(wanted)
+
+
+def _spelling(name: str) -> str:
+    return name.lower().replace("_", "").replace("-", "").replace(" ", "")
+
+
+def read_interactions(
+    path: str | Path,
+    *,
+    user: str | int | None = None,
+    item: str | int | None = None,
+    rating: str | int | None = None,
+    timestamp: str | int | None = None,
+    attributes: Iterable[str | int] = (),
+    header: bool | None = None,
+    separator: str | None = None,
+    encoding: str = "utf-8",
+    repeats: Repeats = "first",
+) -> Interactions:
+    """Read a log from CSV, TSV, Parquet, MovieLens u.data or ratings.dat, or RecBole .inter.
+
+    Without `header` the first line is one unless it holds a number; without `separator` it follows
+    from the suffix and the first line. `attributes` are columns that describe the item.
+    """
+    attributes = tuple(attributes)
+    given = (user, item, rating, timestamp, *attributes)
+    names = [name for name in given if isinstance(name, str) and not name.isdecimal()]
+    table = read_table(path, names=names, header=header, separator=separator, encoding=encoding)
+    found = Columns(user, item, rating, timestamp).find(table)
+    return Interactions.from_frame(
+        table.frame,
+        user=str(found["user"]),
+        item=str(found["item"]),
+        rating=found["rating"],
+        timestamp=found["timestamp"],
+        attributes=[_given(attribute, table) for attribute in attributes],
+        name=Path(path).name,
+        repeats=repeats,
+        origin=table.origin,
+    )
+
+
+def read_item_attribute(
+    path: str | Path,
+    interactions: Interactions,
+    *,
+    item: str | int | None = None,
+    attribute: str | int,
+    header: bool | None = None,
+    separator: str | None = None,
+    encoding: str = "utf-8",
+) -> NDArray[Any]:
+    """The attribute of every item of the log as text, (n_items,), from a table with a row per item.
+
+    Without `item` the item column is found by its usual name, or is the first one without header.
+    """
+    given = [name for name in (item, attribute) if isinstance(name, str) and not name.isdecimal()]
+    table = read_table(path, names=given, header=header, separator=separator, encoding=encoding)
+    if item is None and not table.header:
+        item = 0
+    item_column = Columns(user=0, item=item).find(table)["item"]
+    column = table.frame[_given(attribute, table)]
+    ids, codes = encode(table.frame[str(item_column)].to_numpy(), str(item_column), table.origin)
+    _, rows = np.unique(codes, return_index=True)
+    first_row = dict(zip(map(str, ids.tolist()), rows.tolist(), strict=True))
+    values = []
+    for wanted in map(str, interactions.item_ids.tolist()):
+        if wanted not in first_row:
+            raise DataError(
+                f"item {wanted} of {interactions.name or 'the log'} is not in the table",
+                file=path,
+                remedy="add a row for it",
+            )
+        cell = column[first_row[wanted]]
+        if is_missing(cell):
+            table.origin.fail(f"{column.name} is missing", first_row[wanted], "fill the cell")
+        values.append(str(cell))
+    return np.array(values, dtype=object)

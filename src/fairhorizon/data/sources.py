@@ -1,0 +1,86 @@
+"""Where data comes from: a file of the user's, a named set in the cache, or the generator."""
+
+import inspect
+import os
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, Unpack
+
+from fairhorizon.data.downloads import NamedSet, fetch
+from fairhorizon.data.interactions import Interactions
+from fairhorizon.data.readers import ReaderOptions, read_interactions
+from fairhorizon.data.synthetic import SyntheticMarket, synthetic
+from fairhorizon.errors import ConfigError, DataError
+
+MOVIELENS = "https://files.grouplens.org/datasets/movielens"
+NAMED = {
+    "ml-100k": NamedSet(
+        name="ml-100k",
+        file="u.data",
+        sha256="06416e597f82b7342361e41163890c81036900f418ad91315590814211dca490",
+        url=f"{MOVIELENS}/ml-100k.zip",
+        member="ml-100k/u.data",
+        package="recbole==1.2.1",
+        pip_options=("--only-binary", "recbole"),
+        package_member="recbole/dataset_example/ml-100k/ml-100k.inter",
+        package_header=True,
+    ),
+    "ml-1m": NamedSet(
+        name="ml-1m",
+        file="ratings.dat",
+        sha256="506d64ca44484487c11dc2d9a28de5c54948213e6b96285e298afe28d6ea4e0f",
+        url=f"{MOVIELENS}/ml-1m.zip",
+        member="ml-1m/ratings.dat",
+        package="scikit-rec==0.3.0",
+        pip_options=("--no-binary", "scikit-rec"),
+        package_member="examples/data/movielens-1m/ratings.dat",
+    ),
+}
+SYNTHETIC = "synthetic"
+
+
+def cache_folder(cache_dir: str | Path | None = None) -> Path:
+    """The option, else FAIRHORIZON_CACHE, else fairhorizon in XDG_CACHE_HOME, else in ~/.cache."""
+    chosen = cache_dir or os.environ.get("FAIRHORIZON_CACHE")
+    if chosen:
+        return Path(chosen).expanduser()
+    base = os.environ.get("XDG_CACHE_HOME")
+    return (Path(base) if base else Path.home() / ".cache") / "fairhorizon"
+
+
+def load(
+    source: str | Path, *, cache_dir: str | Path | None = None, **options: Unpack[ReaderOptions]
+) -> Interactions:
+    """Interactions of a named set ("ml-100k", "ml-1m", "synthetic:users=200,seed=1") or a file.
+
+    The options are those of `read_interactions`; named sets need none, the generator has no use for
+    them. A `Path` is always a file, also when it is called like a set.
+    """
+    if isinstance(source, str):
+        if source in NAMED:
+            log = read_interactions(fetch(NAMED[source], cache_folder(cache_dir)), **options)
+            return replace(log, name=source)
+        if source.partition(":")[0] == SYNTHETIC:
+            return replace(synthetic_market(source).interactions, name=source)
+        if not Path(source).exists():
+            raise DataError(
+                f"{source!r} is neither a file nor a named data set",
+                remedy=f"the named sets are {', '.join([*NAMED, SYNTHETIC])}",
+            )
+    return read_interactions(source, **options)
+
+
+def synthetic_market(source: str = SYNTHETIC) -> SyntheticMarket:
+    """The market of "synthetic" or "synthetic:key=value,..."; keys as in `synthetic`."""
+    parameters = inspect.signature(synthetic).parameters
+    defaults = {name: parameter.default for name, parameter in parameters.items()}
+    chosen: dict[str, Any] = {}
+    for setting in filter(None, source.partition(":")[2].split(",")):
+        key, _, value = setting.partition("=")
+        if key not in defaults:
+            raise ConfigError(f"{source}: unknown setting {key!r}; there are {', '.join(defaults)}")
+        try:
+            chosen[key] = type(defaults[key])(value)
+        except ValueError:
+            raise ConfigError(f"{source}: {key} {value!r} is not a number") from None
+    return synthetic(**chosen)

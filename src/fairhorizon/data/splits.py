@@ -1,0 +1,142 @@
+"""Chronological splits into training, validation and test, and the statistics of a log."""
+
+import csv
+import shutil
+import tempfile
+from dataclasses import dataclass
+from fractions import Fraction
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fairhorizon.data.interactions import Interactions
+from fairhorizon.errors import ConfigError, DataError
+
+
+@dataclass(frozen=True)
+class Split:
+    """Three parts of one log with the same id maps."""
+
+    train: Interactions
+    validation: Interactions
+    test: Interactions
+
+    @property
+    def name(self) -> str:
+        return self.train.name
+
+
+@dataclass(frozen=True)
+class Statistics:
+    """The columns of the paper's table of data sets; density is a fraction."""
+
+    users: int
+    items: int
+    interactions: int
+    per_user: float
+    per_item: float
+    density: float
+
+
+def statistics(log: Interactions) -> Statistics:
+    """Sizes, means per user and per item, and density = interactions / (users * items)."""
+    users, items, n = log.n_users, log.n_items, len(log)
+    return Statistics(users, items, n, n / users, n / items, n / (users * items))
+
+
+def split(log: Interactions, *, test_share: float = 0.2, shuffle_ties: int | None = None) -> Split:
+    """Per user in time order: the last floor(n * test_share) test, the one before validation.
+
+    Equal times keep file order, or are shuffled by the seed `shuffle_ties`.
+    """
+    share = _share("test_share", test_share)
+    if shuffle_ties is not None and log.timestamps is not None:
+        lots = np.random.default_rng(shuffle_ties).random(len(log))
+        log = log.take(np.lexsort((lots, log.timestamps)))
+    counts = log.user_counts()
+    left = counts[log.users] - _position_in_user(log)  # 1 for the last interaction of a user
+    tested = (counts * share.numerator // share.denominator)[log.users]
+    return Split(
+        train=log.take(left > tested + 1),
+        validation=log.take(left == tested + 1),
+        test=log.take(left <= tested),
+    )
+
+
+def _position_in_user(log: Interactions) -> NDArray[np.int64]:
+    """0 for the first interaction of a user, 1 for the second, ... in row order, (n,)."""
+    order = np.argsort(log.users, kind="stable")
+    starts = np.concatenate([[0], np.cumsum(log.user_counts())])
+    position = np.empty(len(log), dtype=np.int64)
+    position[order] = np.arange(len(log)) - starts[log.users[order]]
+    return position
+
+
+def split_by_time(
+    log: Interactions, *, test_share: float = 0.2, validation_share: float = 0.1
+) -> Split:
+    """Two global cuts in time: nothing in training is later than anything in validation or test.
+
+    Interactions at one time stay together: those at a cut all go to the later part.
+    """
+    test = _share("test_share", test_share)
+    validation = _share("validation_share", validation_share)
+    if test + validation >= 1:
+        raise ConfigError("test_share and validation_share must leave something to train on")
+    n = len(log)
+    times = np.arange(n) if log.timestamps is None else log.timestamps
+    tested = n * test.numerator // test.denominator
+    later = tested + n * validation.numerator // validation.denominator
+    first, second = (
+        int(np.searchsorted(times, times[n - size])) if size else n for size in (later, tested)
+    )
+    if first == 0:
+        raise DataError(
+            f"{log.name or 'the log'} cannot be cut in time: nothing is earlier than the cut",
+            remedy="take smaller shares, or split per user",
+        )
+    rows = np.arange(n)
+    return Split(log.take(rows[:first]), log.take(rows[first:second]), log.take(rows[second:]))
+
+
+def _share(name: str, value: float) -> Fraction:
+    """An exact fraction, so that a fifth of n is n // 5."""
+    if not 0 <= value < 1:
+        raise ConfigError(f"{name} must be at least 0 and below 1, not {value}")
+    return Fraction(value).limit_denominator(10**6)
+
+
+def write_split(parts: Split, folder: str | Path) -> None:
+    """Write train.csv, validation.csv and test.csv with the original ids: all three or nothing."""
+    folder = Path(folder)
+    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+        raise DataError("is there already", file=folder, remedy="name a new folder or empty it")
+    try:
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        draft = Path(tempfile.mkdtemp(prefix=f".{folder.name}-", dir=folder.parent))
+    except OSError as error:
+        raise DataError(f"cannot be made: {error}", file=folder, remedy="name another") from None
+    try:
+        for part in ("train", "validation", "test"):
+            _write_csv(getattr(parts, part), draft / f"{part}.csv")
+        draft.chmod(0o755)
+        draft.replace(folder)
+    except OSError as error:
+        raise DataError(f"cannot be written: {error}", file=folder, remedy="free space?") from None
+    finally:
+        shutil.rmtree(draft, ignore_errors=True)
+
+
+def _write_csv(log: Interactions, path: Path) -> None:
+    columns = {"user": log.user_ids[log.users], "item": log.item_ids[log.items]}
+    if log.ratings is not None:
+        columns["rating"] = log.ratings
+    if log.timestamps is not None:
+        columns["timestamp"] = log.timestamps
+    columns |= {name: values[log.items] for name, values in log.attributes.items()}
+    with path.open("w", encoding="utf-8", newline="") as file:
+        csv.writer(file, lineterminator="\n").writerow(columns)
+        # Text is always quoted: ids may hold separators, quotes, line ends or look like numbers.
+        rows = csv.writer(file, lineterminator="\n", quoting=csv.QUOTE_NONNUMERIC)
+        rows.writerows(zip(*(values.tolist() for values in columns.values()), strict=True))

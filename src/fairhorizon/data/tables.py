@@ -1,0 +1,222 @@
+"""A text or Parquet file as a frame of columns, and for each row the line it stands on."""
+
+import csv
+import io
+import re
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import polars as pl
+
+from fairhorizon.data.columns import Origin
+from fairhorizon.errors import DataError
+
+SEPARATORS = ("\t", "::", ",", ";", "|")
+OF_SUFFIX = {".csv": ",", ".tsv": "\t", ".inter": "\t", ".item": "\t", ".data": "\t", ".dat": "::"}
+UNIT = "\x1f"  # ASCII unit separator, stands in for separators of several characters
+TYPED = re.compile(r"(.+):(?:token|float)(?:_seq)?")  # RecBole: user_id:token
+
+
+@dataclass(frozen=True)
+class Table:
+    """Text columns of a text file, typed columns of a Parquet file."""
+
+    frame: pl.DataFrame
+    origin: Origin
+    header: bool  # without a header the columns are called "0", "1", "2", ...
+
+
+def read_table(
+    path: str | Path,
+    *,
+    names: Collection[str] = (),
+    header: bool | None = None,
+    separator: str | None = None,
+    encoding: str = "utf-8",
+) -> Table:
+    """Read any supported file; `names` are columns that a header, if there is one, would hold."""
+    path = Path(path)
+    if path.is_dir():
+        raise DataError("is a folder, not a file", file=path, remedy="give a file inside it")
+    try:
+        raw = path.read_bytes()
+    except FileNotFoundError:
+        raise DataError("there is no such file", file=path, remedy="check the path") from None
+    except (OSError, ValueError) as error:
+        raise DataError(
+            f"cannot be read: {error}", file=path, remedy="check the path and your rights to it"
+        ) from None
+    if path.suffix.lower() in (".parquet", ".pq"):
+        return _parquet(path, raw)
+    text = _decode(raw, path, encoding).rstrip("\r\n")
+    if not text.strip():
+        raise DataError("the file is empty", file=path, remedy="give rows of user and item")
+    first = text[: text.find("\n")] if "\n" in text else text
+    suffix = path.suffix.lower()
+    chosen = separator or _separator(first, suffix)
+    quoted = '"' in text and chosen != "::" and suffix != ".inter"
+    if len(chosen) > 1:
+        text, chosen = text.replace(chosen, UNIT), UNIT
+    return _text_table(text, path, chosen, quoted, header, names)
+
+
+def _parquet(path: Path, raw: bytes) -> Table:
+    try:
+        frame = pl.read_parquet(io.BytesIO(raw))
+    except (pl.exceptions.PolarsError, pl.exceptions.PanicException, OSError, ValueError):
+        raise DataError(
+            "is not a Parquet file or is damaged", file=path, remedy="write the file again"
+        ) from None
+    if frame.is_empty():
+        raise DataError("there are no rows", file=path, remedy="give rows of user and item")
+    return Table(frame, Origin(path), header=True)
+
+
+def _decode(raw: bytes, path: Path, encoding: str) -> str:
+    """The text of the file; the line of the first byte that is none."""
+    try:
+        text = raw.decode("utf-8-sig" if encoding.lower() in ("utf-8", "utf8") else encoding)
+    except LookupError:
+        raise DataError(f"unknown encoding {encoding!r}", file=path, remedy="try utf-8") from None
+    except UnicodeError as error:
+        where = error.start if isinstance(error, UnicodeDecodeError) else 0
+        raise DataError(
+            f"is not {encoding} text",
+            file=path,
+            line=raw.count(b"\n", 0, where) + 1,
+            remedy="a binary file cannot be read; for another encoding give it, e.g. latin-1",
+        ) from None
+    if "\0" in text:
+        raise DataError(
+            "holds zero bytes, so it is a binary file",
+            file=path,
+            line=text.count("\n", 0, text.index("\0")) + 1,
+            remedy="give CSV, TSV, .inter, u.data, ratings.dat or .parquet",
+        )
+    return text
+
+
+def _separator(first: str, suffix: str) -> str:
+    """The separator the suffix stands for if the first line has it, else the first one it has."""
+    usual = OF_SUFFIX.get(suffix, ",")
+    return next((one for one in (usual, *SEPARATORS) if one in first), usual)
+
+
+def _text_table(
+    text: str,
+    path: Path,
+    separator: str,
+    quoted: bool,
+    header: bool | None,
+    names: Collection[str],
+) -> Table:
+    plain = not quoted and "\r" not in text.replace("\r\n", "\n") and separator not in "\r\n "
+    lines = None
+    if plain:
+        head = text.split("\n", 1)[0].rstrip("\r").split(separator)
+        rows = _bulk(text, len(head), separator)
+        plain = rows is not None
+    if not plain:
+        head, rows, lines = _one_by_one(text, path, separator, quoted)
+    assert rows is not None
+    columns = [cell.strip() for cell in head]
+    if header is None:
+        header = _is_header(columns, names)
+    if header:
+        rows, lines = rows[1:], None if lines is None else lines[1:]
+        columns = _named(columns, path)
+    else:
+        columns = [str(position) for position in range(len(columns))]
+    if rows.is_empty():
+        raise DataError(
+            "there is a header but no rows",
+            file=path,
+            remedy="give rows; if line 1 is one, say that there is no header",
+        )
+    rows.columns = columns
+    first_line = None if lines is not None else 2 if header else 1
+    return Table(rows, Origin(path, first_line, lines), header)
+
+
+def _bulk(text: str, width: int, separator: str) -> pl.DataFrame | None:
+    """All rows at once when nothing is quoted and no row is short, long or blank; else None."""
+    try:
+        rows = pl.read_csv(
+            io.BytesIO(text.encode()),
+            has_header=False,
+            separator=separator,
+            quote_char=None,
+            schema={str(position): pl.String for position in range(width)},
+        )
+    except (pl.exceptions.PolarsError, pl.exceptions.PanicException, ValueError):
+        return None
+    # A short row has no last cell, a blank line no cell at all.
+    return None if rows[:, -1].null_count() else rows
+
+
+def _one_by_one(
+    text: str, path: Path, separator: str, quoted: bool
+) -> tuple[list[str], pl.DataFrame, "np.ndarray[tuple[int], np.dtype[np.int64]]"]:
+    """First row, all rows and their lines: the careful way, which knows quotes and finds faults."""
+    rows: list[list[str]] = []
+    lines: list[int] = []
+    start = 1
+    try:
+        reader = csv.reader(
+            io.StringIO(text, newline=""),
+            delimiter=separator,
+            quoting=csv.QUOTE_MINIMAL if quoted else csv.QUOTE_NONE,
+            strict=True,
+        )
+        for row in reader:
+            if row:
+                rows.append(row)
+                lines.append(start)
+                if len(row) != len(rows[0]):
+                    raise DataError(
+                        f"{len(row)} cells where the first line has {len(rows[0])}",
+                        file=path,
+                        line=start,
+                        remedy="mend the row; a cell that holds the separator needs quotes",
+                    )
+            start = reader.line_num + 1
+    except (csv.Error, TypeError, ValueError) as error:
+        raise DataError(
+            f"cannot be split into cells: {error}",
+            file=path,
+            line=start,
+            remedy="check quotes and separator",
+        ) from None
+    if not rows:
+        raise DataError("the file is empty", file=path, remedy="give rows of user and item")
+    schema = {str(position): pl.String for position in range(len(rows[0]))}
+    return rows[0], pl.DataFrame(rows, schema=schema, orient="row"), np.array(lines)
+
+
+def _is_header(cells: Sequence[str], names: Collection[str]) -> bool:
+    """A header holds one of the wanted names, or no number at all."""
+    return not set(names).isdisjoint(cells) or not any(map(_looks_numeric, cells))
+
+
+def _looks_numeric(cell: str) -> bool:
+    try:
+        float(cell)
+    except ValueError:
+        return False
+    return True
+
+
+def _named(cells: list[str], path: Path) -> list[str]:
+    """Column names without RecBole's types; a column without a name is called by its position."""
+    typed = [TYPED.fullmatch(cell) for cell in cells]
+    if all(typed):
+        cells = [match[1] for match in typed if match]
+    names = [cell or str(position) for position, cell in enumerate(cells)]
+    for position, name in enumerate(names):
+        if name in names[:position]:
+            raise DataError(
+                f"two columns are called {name!r}", file=path, line=1, remedy="rename one of them"
+            )
+    return names

@@ -1,0 +1,37 @@
+"""Recommendation as a Constrained Markov Decision Process."""
+
+from fairhorizon.environment.dynamics import (
+    Outcome,
+    State,
+    advance,
+    alpha_prime,
+    cost_limit,
+    parity_alpha,
+)
+from fairhorizon.environment.feedback import (
+    Protocol,
+    Scenario,
+    UserItems,
+    random_cuts,
+    serving_scenario,
+    testing_scenario,
+    training_scenario,
+    validation_scenario,
+)
+
+__all__ = [
+    "Outcome",
+    "Protocol",
+    "Scenario",
+    "State",
+    "UserItems",
+    "advance",
+    "alpha_prime",
+    "cost_limit",
+    "parity_alpha",
+    "random_cuts",
+    "serving_scenario",
+    "testing_scenario",
+    "training_scenario",
+    "validation_scenario",
+]

@@ -1,0 +1,83 @@
+"""The recommendation CMDP as pure functions over a whole batch of users.
+
+State: the user and the queue of the N most recent liked items. Action: a list of K items.
+"""
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+
+@dataclass(frozen=True)
+class State:
+    """One row a user. `blocked` items may not be shown: history by protocol, and what was shown."""
+
+    users: Tensor  # (b,)
+    queue: Tensor  # (b, N) item codes, newest last; n_items where the history is shorter
+    blocked: Tensor  # (b, n_items) bool
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What came of showing one list to every user."""
+
+    state: State
+    hits: Tensor  # (b, K) bool: positive feedback
+    reward: Tensor  # (b,)
+    cost: Tensor  # (b,)
+
+
+def advance(state: State, lists: Tensor, positive: Tensor, sensitive: Tensor) -> Outcome:
+    """Show `lists` (b, K), -1 for an empty slot, to the users; `positive` (b, n_items) is their taste.
+
+    An item that is blocked earns nothing when it is shown all the same; it costs what it costs.
+    """
+    shown = lists >= 0
+    items = lists.clamp(min=0)
+    fresh = shown & ~state.blocked.gather(1, items) & ~_repeats(lists)
+    hits = fresh & positive.gather(1, items)
+    rows, slots = shown.nonzero(as_tuple=True)  # an empty slot must not touch any item
+    blocked = state.blocked.index_put((rows, lists[rows, slots]), shown.new_ones(()))
+    return Outcome(
+        State(state.users, push_liked(state.queue, items, hits), blocked),
+        hits,
+        reward=hits.sum(1).float(),  # equation 7
+        cost=(shown & sensitive[items]).sum(1).float(),  # equation 8
+    )
+
+
+def push_liked(queue: Tensor, items: Tensor, hits: Tensor) -> Tensor:
+    """Equation 12: each liked item, in list order, enters the queue and pushes the oldest out."""
+    line = torch.cat([queue, items], dim=1)
+    stays = torch.cat([torch.ones_like(queue, dtype=torch.bool), hits], dim=1)
+    # A stable sort brings what does not enter to the front and keeps the order of the rest.
+    order = torch.sort(stays.to(torch.uint8), dim=1, stable=True).indices
+    return line.gather(1, order[:, items.shape[1] :])
+
+
+def _repeats(lists: Tensor) -> Tensor:
+    """True where an item stands earlier in the same list."""
+    if lists.shape[1] == 1:
+        return torch.zeros_like(lists, dtype=torch.bool)
+    same = lists[:, :, None] == lists[:, None, :]
+    return torch.tril(same, diagonal=-1).any(dim=2)
+
+
+def alpha_prime(alpha: float) -> float:
+    """The largest share of a list that may be sensitive when Exposure(G0)/Exposure(G1) <= alpha."""
+    if alpha < 0:
+        raise ValueError(f"alpha is a ratio of exposures and cannot be {alpha}")
+    return alpha / (1 + alpha)
+
+
+def parity_alpha(n_sensitive: int, n_items: int) -> float:
+    """The alpha at which the Exact-K limit, held with equality, is demographic parity: |G0|/|G1|."""
+    if not 0 <= n_sensitive < n_items:
+        raise ValueError(f"{n_sensitive} sensitive items of {n_items} leave no other group")
+    return n_sensitive / (n_items - n_sensitive)
+
+
+def cost_limit(alpha_prime: float, list_length: int, gamma_c: float, horizon: int) -> float:
+    """Equation 10: d, the discounted cost of a trajectory that shows alpha' K sensitive items a step."""
+    return sum(gamma_c**t for t in range(horizon)) * alpha_prime * list_length

@@ -1,0 +1,160 @@
+"""The recommendation CMDP as Gymnasium environments, for other people's agents.
+
+An observation is a user and the queue of recently liked items (n_items stands for "no item"), an
+action a list of K items. The reward is equation 7; `info["cost"]` is equation 8 and
+`info["available"]` the mask of items that may still be shown. Showing another one earns nothing.
+"""
+
+from typing import Any
+
+import gymnasium
+import numpy as np
+import torch
+from gymnasium.spaces import Dict, Discrete, MultiDiscrete
+from gymnasium.vector import AutoresetMode, VectorEnv
+from gymnasium.vector.utils import batch_space
+from numpy.typing import ArrayLike, NDArray
+
+from fairhorizon.environment.dynamics import State, advance
+from fairhorizon.environment.feedback import Scenario
+from fairhorizon.errors import ConfigError
+
+Observation = dict[str, Any]
+Info = dict[str, Any]
+Lists = NDArray[np.int64]
+
+
+class RecommendationVectorEnv(VectorEnv[Observation, Lists, NDArray[Any]]):
+    """`num_envs` users at once, each for an episode of `horizon` steps; all end together.
+
+    Episodes take the users in the order given, round and round; a reset with a seed shuffles that
+    order first. By Gymnasium's next-step autoreset, the step after the last begins new episodes.
+    """
+
+    def __init__(
+        self,
+        scenario: Scenario,
+        sensitive: ArrayLike,
+        *,
+        list_length: int,
+        horizon: int,
+        users: ArrayLike | None = None,
+        num_envs: int | None = None,
+    ) -> None:
+        self.metadata = {"autoreset_mode": AutoresetMode.NEXT_STEP}
+        self.scenario = scenario
+        self.sensitive = torch.as_tensor(sensitive, dtype=torch.bool)
+        self.horizon = horizon
+        self.users = np.array(np.arange(scenario.n_users) if users is None else users, np.int64)
+        self.num_envs = len(self.users) if num_envs is None else num_envs
+        n_items = scenario.positive.n_items
+        _check(len(self.sensitive) == n_items, f"sensitive must have one entry for {n_items} items")
+        _check(len(self.users) > 0, "there must be at least one user")
+        for name, value in (
+            ("list_length", list_length),
+            ("horizon", horizon),
+            ("num_envs", self.num_envs),
+        ):
+            _check(value >= 1, f"{name} must be at least 1, not {value}")
+
+        self.single_observation_space = Dict(
+            user=Discrete(scenario.n_users),
+            queue=MultiDiscrete([n_items + 1] * scenario.queue.shape[1]),
+        )
+        self.single_action_space = MultiDiscrete([n_items] * list_length)
+        self.observation_space = batch_space(self.single_observation_space, self.num_envs)
+        self.action_space = batch_space(self.single_action_space, self.num_envs)
+        self._order = self.users
+        self._next = 0  # position in the order of the first user of the next episodes
+        self._state: State | None = None
+
+    def reset(
+        self, *, seed: int | None = None, options: dict[str, Any] | None = None
+    ) -> tuple[Observation, Info]:
+        super().reset(seed=seed, options=options)
+        if seed is not None:
+            self._order, self._next = self.np_random.permutation(self.users), 0
+        places = (self._next + np.arange(self.num_envs)) % len(self._order)
+        self._next = (self._next + self.num_envs) % len(self._order)
+        users = torch.from_numpy(self._order[places])
+        self._state, self._positive = self.scenario.begin(users)
+        self._elapsed = 0
+        return _observation(self._state), _info(self._state, np.zeros(self.num_envs))
+
+    def step(
+        self, actions: Lists
+    ) -> tuple[Observation, NDArray[Any], NDArray[Any], NDArray[Any], Info]:
+        if self._state is None:
+            raise gymnasium.error.ResetNeeded("call reset() before the first step()")
+        never = np.zeros(self.num_envs, dtype=np.bool_)
+        if self._elapsed == self.horizon:
+            observation, info = self.reset()
+            return observation, np.zeros(self.num_envs), never, never.copy(), info
+        lists = torch.tensor(np.asarray(actions), dtype=torch.int64)  # (num_envs, K)
+        outcome = advance(self._state, lists, self._positive, self.sensitive)
+        self._state = outcome.state
+        self._elapsed += 1
+        return (
+            _observation(outcome.state),
+            outcome.reward.double().numpy(),
+            never,
+            np.full(self.num_envs, self._elapsed == self.horizon),
+            _info(outcome.state, outcome.cost.double().numpy()),
+        )
+
+
+class RecommendationEnv(gymnasium.Env[Observation, Lists]):
+    """One user after the other: the vector environment with a single row."""
+
+    def __init__(
+        self,
+        scenario: Scenario,
+        sensitive: ArrayLike,
+        *,
+        list_length: int,
+        horizon: int,
+        users: ArrayLike | None = None,
+    ) -> None:
+        self._row = RecommendationVectorEnv(
+            scenario, sensitive, list_length=list_length, horizon=horizon, users=users, num_envs=1
+        )
+        self.observation_space = self._row.single_observation_space
+        self.action_space = self._row.single_action_space
+
+    def reset(
+        self, *, seed: int | None = None, options: dict[str, Any] | None = None
+    ) -> tuple[Observation, Info]:
+        super().reset(seed=seed)
+        observation, info = self._row.reset(seed=seed, options=options)
+        return _first(observation), _first(info)
+
+    def step(self, action: Lists) -> tuple[Observation, float, bool, bool, Info]:
+        observation, rewards, ended, cut, info = self._row.step(np.asarray(action)[None])
+        return _first(observation), float(rewards[0]), bool(ended[0]), bool(cut[0]), _first(info)
+
+
+def _observation(state: State) -> Observation:
+    """Copies: what an agent keeps must not change under it."""
+    return {"user": state.users.numpy().copy(), "queue": state.queue.numpy().copy()}
+
+
+def _info(state: State, cost: NDArray[np.float64]) -> Info:
+    """With Gymnasium's masks `_key` of the rows that have the key: all of them."""
+    everyone = np.ones(len(cost), dtype=np.bool_)
+    available = (~state.blocked).numpy()
+    return {
+        "cost": cost,
+        "_cost": everyone,
+        "available": available,
+        "_available": everyone.copy(),
+    }
+
+
+def _first(batch: dict[str, NDArray[Any]]) -> dict[str, Any]:
+    """The only row of a batch, without the masks that only batches have."""
+    return {key: values[0] for key, values in batch.items() if not key.startswith("_")}
+
+
+def _check(holds: bool, fault: str) -> None:
+    if not holds:
+        raise ConfigError(fault)

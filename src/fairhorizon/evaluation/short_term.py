@@ -1,0 +1,102 @@
+"""Short-term evaluation: lists for every user against the test items, with fixed groups."""
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from enum import StrEnum
+from typing import Any, Protocol as Interface
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.sparse import csr_array
+
+from fairhorizon.data import Interactions, Split
+from fairhorizon.environment import Protocol, Scenario, testing_scenario
+from fairhorizon.errors import ConfigError, ModelError
+from fairhorizon.groups import popular_group
+from fairhorizon.metrics import summarise
+
+
+class Mode(StrEnum):
+    """How lists are handed out."""
+
+    ONE_SHOT = "one-shot"  # a user's whole list at once, as a service and a static ranker do
+    INTERACTIVE = "interactive"  # list after list, feedback from the test items in between
+
+
+class Recommender(Interface):
+    """What can be evaluated."""
+
+    method: str
+    seed: int
+    fingerprint_: str
+
+    @property
+    def alpha_prime(self) -> float: ...
+
+    @property
+    def queue_length(self) -> int: ...
+
+    def recommend(
+        self, scenario: Scenario, *, length: int, feedback: bool = False, seed: int | None = None
+    ) -> NDArray[np.int64]: ...
+
+
+@dataclass(frozen=True)
+class Result:
+    """One row of results, and the lists that it was computed from."""
+
+    dataset: str
+    method: str
+    protocol: Protocol
+    mode: Mode
+    seed: int
+    alpha_prime: float
+    metrics: dict[str, float]
+    lists: NDArray[np.int64]  # (n_users, longest K)
+
+    def row(self) -> dict[str, Any]:
+        """The row without its lists."""
+        return {key: value for key, value in asdict(self).items() if key != "lists"}
+
+
+def evaluate(
+    model: Recommender,
+    split: Split,
+    *,
+    ks: Sequence[int] = (5, 10, 20),
+    protocol: Protocol | str = Protocol.STANDARD,
+    mode: Mode | str = Mode.ONE_SHOT,
+    sensitive: NDArray[np.bool_] | None = None,
+    seed: int | None = None,
+) -> Result:
+    """Recall, F1, NDCG and the fairness metrics of the model's lists.
+
+    `sensitive` is G0 of the fairness metrics: the top 20 % of items by training count unless given.
+    """
+    protocol, mode = Protocol(protocol), Mode(mode)
+    if model.fingerprint_ != split.train.fingerprint():
+        raise ModelError(f"the model was fitted on other data than {split.name or 'this split'}")
+    if not ks or min(ks) < 1 or max(ks) > split.train.n_items:
+        raise ConfigError(
+            f"lists of {list(ks)} cannot be filled: K goes from 1 to the {split.train.n_items} items"
+        )
+    seed = model.seed if seed is None else seed
+    scenario = testing_scenario(split, model.queue_length, protocol)
+    lists = model.recommend(
+        scenario, length=max(ks), feedback=mode is Mode.INTERACTIVE, seed=seed
+    )
+    if sensitive is None:
+        sensitive = popular_group(split.train.item_counts())
+    metrics = summarise(
+        lists, relevance(split.test), sensitive, ks=sorted(ks), alpha_prime=model.alpha_prime
+    )
+    return Result(
+        split.name, model.method, protocol, mode, seed, model.alpha_prime, metrics, lists
+    )
+
+
+def relevance(log: Interactions) -> csr_array:
+    """(n_users, n_items): what each user took."""
+    indptr, items = log.by_user()
+    shape = (log.n_users, log.n_items)
+    return csr_array((np.ones(len(items), dtype=np.int8), items, indptr), shape=shape)

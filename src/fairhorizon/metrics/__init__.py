@@ -1,0 +1,31 @@
+"""Accuracy and fairness of recommendation lists: arrays in, numbers out."""
+
+from fairhorizon.metrics.accuracy import f1, hit_matrix, mean_over_users, ndcg, recall
+from fairhorizon.metrics.fairness import (
+    coverage,
+    demographic_parity_gap,
+    exact_k_violation_rate,
+    exposure_counts,
+    exposure_ratio,
+    gini,
+    lorenz_curve,
+    popularity_rate,
+)
+from fairhorizon.metrics.summary import summarise
+
+__all__ = [
+    "coverage",
+    "demographic_parity_gap",
+    "exact_k_violation_rate",
+    "exposure_counts",
+    "exposure_ratio",
+    "f1",
+    "gini",
+    "hit_matrix",
+    "lorenz_curve",
+    "mean_over_users",
+    "ndcg",
+    "popularity_rate",
+    "recall",
+    "summarise",
+]

@@ -1,0 +1,88 @@
+"""Accuracy of recommendation lists, one number per user.
+
+lists: (n_users, K) item codes, best first, -1 for a slot that could not be filled.
+h, n: a user's hits among the first k, and the number of items relevant to that user.
+A user with n = 0 has no accuracy: NaN, left out of `mean_over_users`.
+"""
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.sparse import csr_array
+
+EMPTY = -1
+
+
+def first_k(lists: NDArray[Any], k: int) -> NDArray[Any]:
+    """The first k columns, refused where there are fewer."""
+    if lists.ndim != 2:
+        raise ValueError(f"lists have shape {lists.shape}, expected (n_users, K)")
+    if not 1 <= k <= lists.shape[1]:
+        raise ValueError(f"k = {k} does not fit lists of length {lists.shape[1]}")
+    return lists[:, :k]
+
+
+def check_codes(lists: NDArray[np.integer[Any]], n_items: int) -> None:
+    """Refuse item codes that the catalogue does not have."""
+    wrong = lists[(lists < EMPTY) | (lists >= n_items)]
+    if wrong.size:
+        raise ValueError(f"lists hold item code {wrong[0]}, the catalogue has {n_items} items")
+
+
+def hit_matrix(lists: NDArray[np.integer[Any]], relevant: csr_array) -> NDArray[np.bool_]:
+    """Where a list shows a relevant item: (n_users, K); `relevant` is (n_users, n_items)."""
+    n_users, n_items = relevant.shape
+    if lists.ndim != 2 or len(lists) != n_users:
+        raise ValueError(f"lists have shape {lists.shape}, relevant items {relevant.shape}")
+    check_codes(lists, n_items)
+    entries = relevant.tocoo()
+    stored = entries.data != 0
+    wanted = entries.row[stored].astype(np.int64) * n_items + entries.col[stored]
+    shown = np.arange(n_users, dtype=np.int64)[:, None] * n_items + lists
+    # an empty slot would otherwise read as the last item of the user before
+    hits: NDArray[np.bool_] = np.isin(shown, wanted) & (lists != EMPTY)
+    return hits
+
+
+def recall(
+    hits: NDArray[np.bool_], n_relevant: NDArray[np.integer[Any]], k: int
+) -> NDArray[np.float64]:
+    """h / n."""
+    h, n = _hits_and_relevant(hits, n_relevant, k)
+    return np.asarray(h.sum(axis=1) / n, dtype=np.float64)
+
+
+def f1(
+    hits: NDArray[np.bool_], n_relevant: NDArray[np.integer[Any]], k: int
+) -> NDArray[np.float64]:
+    """2h / (k + n), the harmonic mean of precision h/k and recall h/n."""
+    h, n = _hits_and_relevant(hits, n_relevant, k)
+    return np.asarray(2 * h.sum(axis=1) / (k + n), dtype=np.float64)
+
+
+def ndcg(
+    hits: NDArray[np.bool_], n_relevant: NDArray[np.integer[Any]], k: int
+) -> NDArray[np.float64]:
+    """DCG / ideal DCG with gain 1 / log2(1 + rank) per hit; the ideal list has min(k, n) hits."""
+    h, n = _hits_and_relevant(hits, n_relevant, k)
+    gain = 1 / np.log2(np.arange(2, k + 2))  # (k,)
+    ideal = np.append(np.cumsum(gain), np.nan)  # the last: users with nothing relevant
+    best = np.where(np.isnan(n), k, np.fmin(n, k) - 1).astype(np.int64)
+    return np.asarray(h @ gain / ideal[best], dtype=np.float64)
+
+
+def mean_over_users(values: NDArray[np.float64]) -> float:
+    """Mean over the users that have a value, each with equal weight; NaN when none has."""
+    present = values[~np.isnan(values)]
+    return float(present.mean()) if present.size else float("nan")
+
+
+def _hits_and_relevant(
+    hits: NDArray[np.bool_], n_relevant: NDArray[np.integer[Any]], k: int
+) -> tuple[NDArray[np.bool_], NDArray[np.float64]]:
+    """The first k hits, and n with NaN in place of 0."""
+    h = first_k(hits, k)
+    if n_relevant.shape != (len(hits),):
+        raise ValueError(f"n_relevant has shape {n_relevant.shape}, expected ({len(hits)},)")
+    return h, np.where(n_relevant > 0, n_relevant, np.nan)

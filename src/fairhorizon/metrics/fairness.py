@@ -1,0 +1,114 @@
+"""Fairness of exposure: how what is shown spreads over items and over the two item groups.
+
+counts: (n_items,) how often each item of the whole catalogue was shown (g in the paper).
+popular: (n_items,) True for the popular group G0, False for the long tail G1.
+A number that does not exist (a share of nothing) is NaN.
+"""
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fairhorizon.metrics.accuracy import EMPTY, check_codes, first_k
+
+# alpha' k is a product of floats: 0.28 * 25 = 7.000000000000001
+ROUNDING = 1e-9
+
+
+def exposure_counts(lists: NDArray[np.integer[Any]], n_items: int, k: int) -> NDArray[np.int64]:
+    """How often each item stands among the first k of a list."""
+    shown = first_k(lists, k)
+    check_codes(shown, n_items)
+    return np.bincount(shown[shown != EMPTY], minlength=n_items).astype(np.int64)
+
+
+def gini(counts: NDArray[Any]) -> float:
+    """Gini index of exposure: 0 when all items are shown alike, 1 - 1/n when only one is.
+
+    1/(2 n^2 mean(g)) sum_ij |g_i - g_j|  =  sum_i i (n - i) (g_(i+1) - g_(i)) / (n sum(g)),
+    with g_(1) <= ... <= g_(n); the gaps are never negative, so nothing cancels.
+    """
+    g = _sorted_counts(counts)
+    total = float(g.sum())
+    if total == 0:  # nothing shown: all items alike
+        return 0.0
+    i = np.arange(1, g.size, dtype=np.float64)
+    return float(i * (g.size - i) @ np.diff(g)) / (g.size * total)
+
+
+def lorenz_curve(counts: NDArray[Any]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Shares of the catalogue, least shown first, and the shares of exposure they receive.
+
+    Both run from 0 to 1 over n + 1 points; the Gini index is 1 - 2 * (area below the curve).
+    """
+    g = _sorted_counts(counts)
+    catalogue = np.linspace(0, 1, g.size + 1)
+    total = float(g.sum())
+    if total == 0:  # nothing shown: all items alike
+        return catalogue, catalogue.copy()
+    return catalogue, np.append(0, np.cumsum(g)) / total
+
+
+def popularity_rate(lists: NDArray[np.integer[Any]], popular: NDArray[np.bool_], k: int) -> float:
+    """Share of the shown items that belong to G0."""
+    shown = first_k(lists, k)
+    n_shown = int((shown != EMPTY).sum())
+    return int(_in_popular(shown, popular).sum()) / n_shown if n_shown else float("nan")
+
+
+def coverage(counts: NDArray[Any]) -> float:
+    """Share of the catalogue shown at least once."""
+    return float((_sorted_counts(counts) > 0).mean())
+
+
+def exposure_ratio(counts: NDArray[Any], popular: NDArray[np.bool_]) -> float:
+    """Exposure(G0) / Exposure(G1); infinite when only G0 is shown."""
+    of_popular, of_tail = (float(group.sum()) for group in _groups(counts, popular))
+    if of_tail == 0:
+        return float("inf") if of_popular else float("nan")
+    return of_popular / of_tail
+
+
+def demographic_parity_gap(counts: NDArray[Any], popular: NDArray[np.bool_]) -> float:
+    """Mean exposure per item of G0 minus that of G1: positive when G0 is favoured, 0 at parity."""
+    of_popular, of_tail = _groups(counts, popular)
+    if not of_popular.size or not of_tail.size:
+        return float("nan")
+    return float(of_popular.mean() - of_tail.mean())
+
+
+def exact_k_violation_rate(
+    lists: NDArray[np.integer[Any]], popular: NDArray[np.bool_], alpha_prime: float, k: int
+) -> float:
+    """Share of lists with more than alpha' k items of G0 among the first k."""
+    if not 0 <= alpha_prime <= 1:
+        raise ValueError(f"alpha_prime = {alpha_prime} is not a share between 0 and 1")
+    shown = first_k(lists, k)
+    if not len(shown):
+        return float("nan")
+    n_popular = _in_popular(shown, popular).sum(axis=1)
+    return float((n_popular > (alpha_prime + ROUNDING) * k).mean())
+
+
+def _in_popular(shown: NDArray[np.integer[Any]], popular: NDArray[np.bool_]) -> NDArray[np.bool_]:
+    check_codes(shown, len(popular))
+    # an appended False is what -1, the empty slot, points at
+    inside: NDArray[np.bool_] = np.append(popular, False)[shown]
+    return inside
+
+
+def _groups(counts: NDArray[Any], popular: NDArray[np.bool_]) -> tuple[NDArray[Any], NDArray[Any]]:
+    if counts.shape != popular.shape:
+        raise ValueError(f"counts have shape {counts.shape}, groups {popular.shape}")
+    return counts[popular], counts[~popular]
+
+
+def _sorted_counts(counts: NDArray[Any]) -> NDArray[np.float64]:
+    """The counts in ascending order; refused where they cannot be counts."""
+    if counts.ndim != 1 or not counts.size:
+        raise ValueError(f"counts have shape {counts.shape}, expected (n_items,), n_items >= 1")
+    g = np.sort(counts.astype(np.float64))
+    if not (g[0] >= 0 and np.isfinite(g[-1])):
+        raise ValueError("counts must be finite and not negative")
+    return g

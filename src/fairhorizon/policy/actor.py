@@ -1,0 +1,98 @@
+"""The actor: a Gaussian over the K x d matrix W of proposed 'ideal' items."""
+
+import math
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+
+from fairhorizon.policy.encoder import StateEncoder
+
+_LOG_2PI = math.log(2 * math.pi)
+
+
+@dataclass(frozen=True)
+class Proposal:
+    """A batch of diagonal Gaussians over W, flattened to K d numbers a row."""
+
+    mean: Tensor  # (m, K d)
+    log_std: Tensor  # (m, K d)
+
+    @classmethod
+    def of(cls, outputs: Tensor) -> "Proposal":
+        mean, log_std = outputs.chunk(2, dim=1)
+        return cls(mean, log_std)
+
+    def __getitem__(self, rows: Tensor) -> "Proposal":
+        return Proposal(self.mean[rows], self.log_std[rows])
+
+    def sample(self, generator: torch.Generator) -> Tensor:
+        noise = torch.randn(self.mean.shape, generator=generator).to(self.mean)
+        return torch.addcmul(self.mean, noise, self.log_std.exp())
+
+    def log_prob(self, sample: Tensor) -> Tensor:
+        standard = (sample - self.mean) * torch.exp(-self.log_std)
+        return -(0.5 * standard.square() + self.log_std + 0.5 * _LOG_2PI).sum(1)
+
+    def kl_from(self, old: "Proposal") -> Tensor:
+        """KL(self || old), a row each."""
+        inverse = torch.exp(-2 * old.log_std)
+        spread = torch.exp(2 * self.log_std) * inverse
+        shift = (self.mean - old.mean).square() * inverse
+        return 0.5 * (spread + shift - 1 - 2 * (self.log_std - old.log_std)).sum(1)
+
+    def fisher(self, weights: Tensor, tangent: Tensor) -> Tensor:
+        """M v for M = diag(1/sigma², 2) in (mean, log sigma), each row with its weight."""
+        d_mean, d_log_std = tangent.chunk(2, dim=1)
+        scaled = torch.cat([d_mean * torch.exp(-2 * self.log_std), 2 * d_log_std], dim=1)
+        return weights[:, None] * scaled
+
+
+class GaussianActor(nn.Module):
+    """Encoder and MLP: (users, queues) -> mean and log standard deviation of W."""
+
+    def __init__(
+        self,
+        encoder: StateEncoder,
+        *,
+        list_length: int,
+        hidden: tuple[int, int],
+        initial_std: float,
+    ) -> None:
+        super().__init__()
+        self.encoder = encoder
+        self.list_length = list_length
+        width = list_length * encoder.item_vectors.shape[1]
+        self.body = nn.Sequential(
+            nn.Linear(encoder.output_size, hidden[0]),
+            nn.Tanh(),
+            nn.Linear(hidden[0], hidden[1]),
+            nn.Tanh(),
+            nn.Linear(hidden[1], 2 * width),
+        )
+        head = self.body[-1]
+        with torch.no_grad():  # start with every state alike: W ~ N(~0, initial_std²)
+            head.weight.mul_(0.1)
+            head.bias.zero_()
+            head.bias[width:] = math.log(initial_std)
+
+    def forward(self, users: Tensor, queues: Tensor) -> Tensor:
+        """(m, 2 K d): means, then log standard deviations."""
+        outputs: Tensor = self.body(self.encoder(users, queues))
+        return outputs
+
+    def choose(self, proposals: Tensor, blocked: Tensor) -> Tensor:
+        """Equations 13-14: item k is the argmax of W_k Vᵀ among the items still allowed.
+
+        Softmax is monotone, so the argmax of the scores is the argmax of P_k. -1 where nothing is left.
+        """
+        items = self.encoder.item_vectors[:-1]
+        rows = proposals.view(len(proposals), self.list_length, -1)
+        lists = []
+        for k in range(self.list_length):
+            scores = rows[:, k] @ items.T  # (b, n_items)
+            best, chosen = scores.masked_fill_(blocked, -torch.inf).max(dim=1)
+            lists.append(torch.where(best > -torch.inf, chosen, -1))
+            if k + 1 < self.list_length:
+                blocked = blocked.scatter(1, chosen[:, None], True)
+        return torch.stack(lists, dim=1)

@@ -1,0 +1,56 @@
+"""The critics V_omega (reward) and V_phi (cost): equations 15 and 16."""
+
+import torch
+from torch import Tensor, nn
+
+
+class Critic(nn.Module):
+    """The value of an encoded state, as a mean per step still to come.
+
+    Episodes are finite, so a value depends on the steps left. The network predicts v(s), the mean
+    per remaining (discounted) step; the value at step t of T is v(s) sum_{j < T-t} gamma^j, which is
+    zero at the end of the horizon without being told.
+    """
+
+    def __init__(self, state_size: int, hidden: tuple[int, int]) -> None:
+        super().__init__()
+        self.body = nn.Sequential(
+            nn.Linear(state_size, hidden[0]),
+            nn.Tanh(),
+            nn.Linear(hidden[0], hidden[1]),
+            nn.Tanh(),
+            nn.Linear(hidden[1], 1),
+        )
+
+    def forward(self, states: Tensor) -> Tensor:
+        """(m,) mean value per remaining step."""
+        values: Tensor = self.body(states)
+        return values.squeeze(1)
+
+    def fit(self, states: Tensor, index: Tensor, targets: Tensor, remaining: Tensor, iterations: int) -> float:
+        """Minimise the mean of (y_t - V(s_t))² by L-BFGS; the loss after it.
+
+        states: (m, size) distinct states; index: (b, T) which of them each step is in;
+        targets y: (b, T); remaining: (T,) discounted steps still to come.
+        """
+        optimiser = torch.optim.LBFGS(
+            self.parameters(), max_iter=iterations, history_size=10, line_search_fn="strong_wolfe"
+        )
+        before = [parameter.detach().clone() for parameter in self.parameters()]
+
+        def loss() -> Tensor:
+            return (targets - self(states)[index] * remaining).square().mean()
+
+        def closure() -> float:
+            optimiser.zero_grad()
+            value = loss()
+            value.backward()
+            return value.item()
+
+        optimiser.step(closure)
+        with torch.no_grad():
+            final = float(loss())
+            if not final < float("inf"):  # a diverged fit is worth less than none
+                for parameter, old in zip(self.parameters(), before, strict=True):
+                    parameter.copy_(old)
+        return final

@@ -1,0 +1,1 @@
+"""Base rankers and embeddings, one file a method."""

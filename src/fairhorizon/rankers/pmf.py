@@ -1,0 +1,82 @@
+"""Probabilistic matrix factorisation (Mnih & Salakhutdinov 2008): the embeddings FCPO starts from."""
+
+import numpy as np
+import torch
+from pydantic import BaseModel, ConfigDict, Field
+from torch import Tensor
+
+from fairhorizon.data import Interactions, Split
+
+
+class PmfConfig(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    dim: int = Field(100, ge=1)
+    learning_rate: float = Field(0.005, gt=0)
+    l2: float = Field(0.05, ge=0)
+    batch: int = Field(4096, ge=1)
+    max_epochs: int = Field(60, ge=1)
+    patience: int = Field(5, ge=1)  # epochs without a better validation error
+
+
+class Pmf:
+    """r_ui ~ mean + u.v, fitted by Adam on squared error with L2, stopped on validation.
+
+    A log without ratings is fitted as 1 for what happened and 0 for as many random other pairs.
+    """
+
+    user_vectors_: Tensor  # (n_users, dim)
+    item_vectors_: Tensor  # (n_items, dim)
+    mean_: float
+    validation_rmse_: float
+
+    def __init__(self, config: PmfConfig | None = None, *, seed: int = 0) -> None:
+        self.config = config or PmfConfig()
+        self.seed = seed
+
+    def fit(self, split: Split) -> "Pmf":
+        config = self.config
+        generator = torch.Generator().manual_seed(self.seed)
+        train = _examples(split.train, generator)
+        # Without a validation item, the training error has to say when to stop.
+        held_out = _examples(split.validation if len(split.validation) else split.train, generator)
+        self.mean_ = float(train[2].mean())
+        shape = (split.train.n_users + split.train.n_items, config.dim)
+        table = (torch.randn(shape, generator=generator) * 0.1).requires_grad_()
+        optimiser = torch.optim.Adam([table], lr=config.learning_rate)
+        best, stale = float("inf"), 0
+        for _ in range(config.max_epochs):
+            for rows in torch.randperm(len(train[0]), generator=generator).split(config.batch):
+                users, items, targets = (column[rows] for column in train)
+                u, v = table[users], table[items + split.train.n_users]
+                error = (targets - self.mean_ - (u * v).sum(1)).square()
+                penalty = config.l2 * (u.square() + v.square()).sum(1)
+                optimiser.zero_grad()
+                (error + penalty).mean().backward()
+                optimiser.step()
+            vectors = table.detach().split([split.train.n_users, split.train.n_items])
+            rmse = self._rmse(*vectors, held_out)
+            if rmse < best - 1e-4:
+                best, stale = rmse, 0
+                self.user_vectors_, self.item_vectors_ = (part.clone() for part in vectors)
+            else:
+                stale += 1
+                if stale >= config.patience:
+                    break
+        self.validation_rmse_ = best
+        return self
+
+    def _rmse(self, u: Tensor, v: Tensor, examples: tuple[Tensor, Tensor, Tensor]) -> float:
+        users, items, targets = examples
+        predicted = self.mean_ + (u[users] * v[items]).sum(1)
+        return float((targets - predicted).square().mean().sqrt())
+
+
+def _examples(log: Interactions, generator: torch.Generator) -> tuple[Tensor, Tensor, Tensor]:
+    """Users, items and targets."""
+    users, items = torch.from_numpy(log.users.copy()), torch.from_numpy(log.items.copy())
+    if log.ratings is not None:
+        return users, items, torch.from_numpy(log.ratings.astype(np.float32))
+    others = torch.randint(log.n_items, items.shape, generator=generator)
+    targets = torch.cat([torch.ones(len(items)), torch.zeros(len(items))])
+    return torch.cat([users, users]), torch.cat([items, others]), targets

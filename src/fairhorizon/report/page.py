@@ -1,0 +1,264 @@
+"""One self-contained HTML page: tables and interactive charts, nothing loaded from a network."""
+
+import math
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from html import escape
+from itertools import cycle
+from pathlib import Path
+from typing import Any
+from zlib import crc32
+
+import numpy as np
+import plotly.graph_objects as go
+from numpy.typing import NDArray
+from plotly.io import to_html
+from plotly.offline import get_plotlyjs
+from plotly.subplots import make_subplots
+
+from fairhorizon.metrics import lorenz_curve
+from fairhorizon.report.figures import COLOURS, GREY, History, exposure_label
+from fairhorizon.report.tables import METRICS, N_WORDS, Row, table_headings, table_lines, units
+
+MAX_POINTS = 500  # of a Lorenz curve: what a screen can show
+
+BETTER = {"more": "more is better", "less": "less is fairer", "zero": "0 is parity"}
+
+# what a result row may name, and what it means
+SETTINGS = {
+    "standard": "protocol: items of a user's history are never recommended again",
+    "paper": "protocol: training items stay recommendable, as in the paper's public code",
+    "one-shot": "mode: each user's whole list at once, as a service hands it out",
+    "interactive": "mode: step by step, the user's feedback entering the state in between",
+}
+
+
+@dataclass(frozen=True)
+class Section:
+    """A part of the page: `html` is ready markup, title and note are plain text."""
+
+    title: str
+    html: str
+    note: str = ""
+
+
+def results_section(rows: Sequence[Row], metrics: Sequence[str], ks: Sequence[int]) -> Section:
+    """The result rows as a table, one line per row and K."""
+    head = "".join(f"<th>{escape(heading)}</th>" for heading in table_headings(metrics))
+    body = "\n".join(
+        f"<tr{' class=first' if number % len(ks) == 0 else ''}>"
+        + "".join(
+            f"<td{' class=number' if position >= N_WORDS else ''}>{escape(cell)}</td>"
+            for position, cell in enumerate(line)
+        )
+        + "</tr>"
+        for number, line in enumerate(table_lines(rows, metrics, ks))
+    )
+    table = f"<table><thead><tr>{head}</tr></thead><tbody>\n{body}\n</tbody></table>"
+    note = f"{units(metrics)} Compare only lines of the same protocol and the same mode."
+    return Section("Results", f'<div class="scroll">{table}</div>', note)
+
+
+def glossary_section(rows: Sequence[Row], metrics: Sequence[str]) -> Section:
+    """What each number of the table means, and what it was measured under."""
+    meanings = {
+        METRICS[name].heading: f"{METRICS[name].meaning}; {BETTER[METRICS[name].better]}"
+        for name in metrics
+    }
+    used = {str(row[key]) for row in rows for key in ("protocol", "mode")}
+    meanings |= {name: meaning for name, meaning in SETTINGS.items() if name in used}
+    meanings["alpha'"] = "the limit: the share of a list that may be popular items"
+    meanings["Seed"] = "the number all randomness of that line was drawn from"
+    entries = "\n".join(
+        f"<div><dt>{escape(name)}</dt><dd>{escape(meaning)}</dd></div>"
+        for name, meaning in meanings.items()
+    )
+    return Section("What the numbers mean", f"<dl>{entries}</dl>")
+
+
+def commands_section(commands: Sequence[str]) -> Section:
+    """The commands that made the page."""
+    return Section("Made by", f"<pre><code>{escape(chr(10).join(commands))}</code></pre>")
+
+
+def training_section(histories: Mapping[str, History]) -> Section:
+    """Interactive reward and cost over the rounds, each cost with its limit."""
+    chart = make_subplots(
+        rows=2, cols=1, shared_xaxes=True, vertical_spacing=0.08, x_title="Training round"
+    )
+    for colour, (label, history) in zip(cycle(COLOURS), histories.items(), strict=False):
+        name, rounds = _verbatim(label), list(history["round"])
+        for row, values in enumerate((history["reward"], history["cost"]), 1):
+            chart.add_scatter(
+                x=rounds,
+                y=list(values),
+                name=name,
+                legendgroup=name,
+                showlegend=row == 1,
+                mode="lines",
+                line={"color": colour, "width": 2},
+                hovertemplate="%{y:.2f}",
+                row=row,
+                col=1,
+            )
+        if math.isfinite(history["limit"]):
+            chart.add_scatter(
+                x=[*rounds[:1], *rounds[-1:]],
+                y=[history["limit"]] * 2,
+                name=f"limit of {name}",
+                legendgroup=name,
+                showlegend=False,
+                mode="lines",
+                line={"color": colour, "width": 1.5, "dash": "dash"},
+                row=2,
+                col=1,
+            )
+    chart.update_yaxes(rangemode="tozero")
+    chart.update_yaxes(title_text="Reward", row=1)
+    chart.update_yaxes(title_text="Cost", row=2)
+    note = "Both per trajectory. Dashed: the limit on cost that training has to keep to."
+    return chart_section("Training", chart, note, height=560)
+
+
+def exposure_section(
+    counts_by_label: Mapping[str, NDArray[Any]], popular: NDArray[np.bool_]
+) -> Section:
+    """Interactive Lorenz curves of exposure."""
+    chart = go.Figure()
+    chart.add_scatter(
+        x=[0, 1],
+        y=[0, 1],
+        name="all items alike",
+        mode="lines",
+        line={"color": GREY, "width": 1.5, "dash": "dash"},
+        hoverinfo="skip",
+    )
+    for colour, (label, counts) in zip(cycle(COLOURS), counts_by_label.items(), strict=False):
+        catalogue, exposure = lorenz_curve(counts)
+        kept = np.unique(np.linspace(0, counts.size, MAX_POINTS + 1).astype(int))
+        chart.add_scatter(
+            x=catalogue[kept].tolist(),
+            y=exposure[kept].tolist(),
+            name=_verbatim(exposure_label(label, counts, popular)),
+            mode="lines",
+            line={"color": colour, "width": 2},
+            hovertemplate="%{y:.1%}",
+        )
+    shares = {"tickformat": ".0%", "dtick": 0.2, "range": [0, 1]}
+    chart.update_xaxes(title_text="Share of the catalogue, least shown items first", **shares)
+    chart.update_yaxes(title_text="Share of all exposure", **shares)
+    note = (
+        "The nearer a curve is to the dashed line, the more evenly items are shown; the Gini index "
+        "is twice the area between the two."
+    )
+    return chart_section("Who gets seen", chart, note, height=480)
+
+
+def chart_section(title: str, chart: go.Figure, note: str = "", *, height: int = 440) -> Section:
+    """Any plotly figure as a section in the look of the page."""
+    chart.update_layout(
+        template="none",
+        height=height,
+        margin={"l": 64, "r": 24, "t": 12, "b": 56},
+        paper_bgcolor="rgba(0,0,0,0)",
+        plot_bgcolor="rgba(0,0,0,0)",
+        font={"family": "system-ui, sans-serif", "size": 13, "color": GREY},
+        legend={"orientation": "h", "x": 0, "y": 1.02, "yanchor": "bottom"},
+        hovermode="x unified",
+        hoverlabel={"bgcolor": "white", "font": {"color": "#1c2024"}, "namelength": -1},
+    )
+    chart.update_xaxes(gridcolor=GREY, zeroline=False)
+    chart.update_yaxes(gridcolor=GREY, zeroline=False)
+    html = to_html(
+        chart,
+        config={"responsive": True, "displayModeBar": False},
+        include_plotlyjs=False,
+        full_html=False,
+        div_id=f"chart-{crc32(title.encode()):08x}",  # the same page, byte for byte, every time
+    )
+    return Section(title, html, note)
+
+
+def write_page(path: str | Path, *, title: str, intro: str, sections: Sequence[Section]) -> Path:
+    """Write the sections, in order, as one HTML file; an interrupted write changes nothing."""
+    if len({section.title for section in sections}) < len(sections):
+        raise ValueError("two sections of a page have the same title")
+    path = Path(path)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    try:
+        temporary.write_text(_document(title, intro, sections), encoding="utf-8")
+        temporary.replace(path)
+    finally:
+        temporary.unlink(missing_ok=True)
+    return path
+
+
+def _verbatim(text: str) -> str:
+    """Plotly reads names as markup; shown as written, angle brackets have to be escaped."""
+    return escape(text, quote=False)
+
+
+def _document(title: str, intro: str, sections: Sequence[Section]) -> str:
+    body = "\n".join(
+        f"<section><h2>{escape(section.title)}</h2>\n{section.html}\n"
+        + (f'<p class="note">{escape(section.note)}</p>' if section.note else "")
+        + "</section>"
+        for section in sections
+    )
+    # the policy makes the browser itself refuse any load from a network
+    policy = (
+        "default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inline'; img-src data:"
+    )
+    return f"""<!DOCTYPE html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<meta name="color-scheme" content="light dark">
+<meta http-equiv="Content-Security-Policy" content="{policy}">
+<title>{escape(title)}</title>
+<style>{STYLE}</style>
+<script>{get_plotlyjs()}</script>
+</head>
+<body>
+<main>
+<header><h1>{escape(title)}</h1><p>{escape(intro)}</p></header>
+{body}
+</main>
+</body>
+</html>
+"""
+
+
+# charts are drawn with neutral colours; the rules on svg parts fit them to light and dark
+STYLE = """
+:root { --ground: #f6f7f9; --card: #fff; --ink: #1c2024; --soft: #5b6470; --line: #dfe3e8; }
+@media (prefers-color-scheme: dark) {
+  :root { --ground: #111418; --card: #1a1e24; --ink: #e8eaed; --soft: #a3acb8; --line: #343b45; }
+}
+* { box-sizing: border-box; }
+body { margin: 0; background: var(--ground); color: var(--ink);
+  font: 16px/1.55 system-ui, -apple-system, "Segoe UI", sans-serif; }
+main { max-width: 68rem; margin: 0 auto; padding: 1.5rem 1rem 3rem; }
+h1 { font-size: 1.8rem; line-height: 1.2; margin: .5rem 0; }
+h2 { font-size: 1.15rem; margin: 0 0 .75rem; }
+header p { color: var(--soft); max-width: 46rem; margin: 0 0 1.5rem; white-space: pre-line; }
+section { background: var(--card); border: 1px solid var(--line); border-radius: 10px;
+  padding: 1.25rem; margin-bottom: 1.25rem; }
+.note { color: var(--soft); font-size: .875rem; margin: .75rem 0 0; }
+.scroll { overflow-x: auto; }
+table { border-collapse: collapse; width: 100%; font-size: .875rem; white-space: nowrap; }
+th { text-align: left; color: var(--soft); font-weight: 600; }
+th, td { padding: .35rem .6rem; }
+tr.first td { border-top: 1px solid var(--line); }
+.number, th:nth-child(n + 6) { text-align: right; font-variant-numeric: tabular-nums; }
+dl { display: grid; grid-template-columns: repeat(auto-fit, minmax(19rem, 1fr));
+  gap: .6rem 1.5rem; margin: 0; font-size: .9rem; }
+dt { font-weight: 600; }
+dd { margin: 0; color: var(--soft); }
+pre { overflow-x: auto; margin: 0; font-size: .85rem; }
+.infolayer text, [class$="tick"] text { fill: var(--ink) !important; }
+.gridlayer path, .spikeline { stroke: var(--line) !important; }
+"""

@@ -1,0 +1,70 @@
+"""Model files: tensors in a safetensors file whose header carries a JSON description.
+
+One file, so that tensors and description can never belong to different moments; written to a
+temporary name and renamed, so that a reader sees the old file or the new one, nothing between.
+"""
+
+import json
+import os
+import tempfile
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save_file
+from torch import Tensor
+
+from fairhorizon.errors import ModelError
+
+_KEY = "fairhorizon"
+FORMAT_VERSION = 1
+
+
+def write_atomically(path: Path, write: Callable[[Path], object]) -> None:
+    """Let `write` fill a temporary file beside `path`, then put it in the place of `path`."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}-")
+    os.close(handle)
+    temporary = Path(name)
+    try:
+        write(temporary)
+        temporary.chmod(0o644)
+        temporary.replace(path)
+    except BaseException:
+        temporary.unlink(missing_ok=True)
+        raise
+
+
+def write_json(path: Path, content: object) -> None:
+    text = json.dumps(content, indent=2, allow_nan=False) + "\n"
+    write_atomically(path, lambda temporary: temporary.write_text(text, encoding="utf-8"))
+
+
+def save_model(path: Path, kind: str, tensors: Mapping[str, Tensor], description: object) -> None:
+    """Write a model file of the given kind, for example "fcpo"."""
+    header = json.dumps({"kind": kind, "version": FORMAT_VERSION, "description": description})
+    dense = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
+    write_atomically(path, lambda temporary: save_file(dense, temporary, metadata={_KEY: header}))
+
+
+def load_model(path: Path, kind: str) -> tuple[dict[str, Tensor], Any]:
+    """The tensors and the description of a model file, or a ModelError that says what is wrong with it."""
+    if not path.is_file():
+        raise ModelError(f"{path}: no such model file (fit a model first: fairhorizon fit ...)")
+    try:
+        with safe_open(path, framework="pt") as file:
+            metadata = file.metadata() or {}
+            if _KEY not in metadata:
+                raise ModelError(f"{path}: not a FairHorizon model file")
+            header = json.loads(metadata[_KEY])
+            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+    except (SafetensorError, OSError, ValueError) as error:
+        raise ModelError(f"{path}: truncated or not a model file: {error} (fit it again)") from error
+    if header.get("version") != FORMAT_VERSION:
+        raise ModelError(
+            f"{path}: model format {header.get('version')}, this version reads {FORMAT_VERSION} (fit it again)"
+        )
+    if header.get("kind") != kind:
+        raise ModelError(f"{path}: holds a '{header.get('kind')}' model, not '{kind}'")
+    return tensors, header["description"]

@@ -1,0 +1,186 @@
+"""Every file format, the columns found or named, and faults that say file, line and remedy."""
+
+from pathlib import Path
+
+import numpy as np
+import polars as pl
+import pytest
+
+from fairhorizon.data import (
+    Interactions,
+    NoTimestampsWarning,
+    read_interactions,
+    read_item_attribute,
+)
+from fairhorizon.errors import DataError
+
+ROWS = [("196", "242", 3.0, 30), ("186", "302", 4.0, 20), ("196", "51", 1.0, 10)]
+
+
+def write(folder: Path, name: str, text: str | bytes) -> Path:
+    path = folder / name
+    path.write_bytes(text if isinstance(text, bytes) else text.encode())
+    return path
+
+
+def rows_of(log: Interactions) -> list[tuple[object, ...]]:
+    columns = [log.user_ids[log.users], log.item_ids[log.items]]
+    columns += [column for column in (log.ratings, log.timestamps) if column is not None]
+    return list(zip(*(column.tolist() for column in columns), strict=True))
+
+
+@pytest.mark.parametrize(
+    ("name", "head", "separator"),
+    [
+        ("u.data", "", "\t"),
+        ("ratings.dat", "", "::"),
+        ("ml.inter", "user_id:token\titem_id:token\trating:float\ttimestamp:float", "\t"),
+        ("ratings.csv", "userId,movieId,rating,timestamp", ","),
+        ("ratings.csv", "", ","),
+        ("ratings.csv", "User ID;Item-Id;Score;Time", ";"),
+        ("log.tsv", "uid\titem\tratings\tts", "\t"),
+        ("log.tsv", "", "\t"),
+        ("log", "", "|"),
+        ("bom.csv", "\ufeffuser,item,rating,timestamp", ","),
+    ],
+)
+@pytest.mark.parametrize("end", ["\n", "\r\n", "\r", "\n\n"])
+def test_text_formats(tmp_path, name, head, separator, end):
+    lines = [head] if head else []
+    lines += [separator.join(map(str, row)) for row in ROWS]
+    log = read_interactions(write(tmp_path, name, end.join(lines) + end))
+    assert rows_of(log) == [(196, 51, 1, 10), (186, 302, 4, 20), (196, 242, 3, 30)]
+    assert log.timestamps.dtype == np.int64
+    assert log.name == name
+
+
+def test_parquet(tmp_path):
+    frame = pl.DataFrame(ROWS, schema=["user_id", "item_id", "rating", "timestamp"], orient="row")
+    frame.write_parquet(tmp_path / "log.parquet")
+    log = read_interactions(tmp_path / "log.parquet")
+    assert rows_of(log) == [(196, 51, 1, 10), (186, 302, 4, 20), (196, 242, 3, 30)]
+
+
+def test_columns_by_name_and_by_position(tmp_path):
+    path = write(tmp_path, "log.csv", "t,who,2024,what\n1,a,x,b\n0,b,y,c\n")
+    named = read_interactions(path, user="who", item="what", timestamp="t")
+    assert rows_of(named) == [("b", "c", 0), ("a", "b", 1)]
+    by_position = read_interactions(path, user=1, item=3, timestamp=0, header=True)
+    assert rows_of(by_position) == rows_of(named)
+    bare = write(tmp_path, "bare.csv", "1,a,x,b\n0,b,y,c\n")
+    numbered = read_interactions(bare, user="1", item=3, rating=0, timestamp=0)
+    assert rows_of(numbered) == [("b", "c", 0, 0), ("a", "b", 1, 1)]
+
+
+def test_a_header_can_be_denied(tmp_path):
+    path = write(tmp_path, "log.csv", "anna,book\nbert,pen\n")
+    with pytest.warns(NoTimestampsWarning, match=r"log\.csv has no timestamps"):
+        log = read_interactions(path, header=False)
+    assert rows_of(log) == [("anna", "book"), ("bert", "pen")]
+
+
+def test_iso_times_are_seconds_in_utc(tmp_path):
+    text = (
+        "user,item,date\n1,2,1970-01-02\n2,2,1970-01-01T01:00:00+01:00\n1,3,1970-01-01 00:00:01Z\n"
+    )
+    log = read_interactions(write(tmp_path, "log.csv", text))
+    assert log.timestamps.tolist() == [0, 1, 86400]
+
+
+def test_repeats_and_attributes(tmp_path):
+    text = 'user,item,timestamp,genre\n1,9,5,"Drama|War"\n1,9,4,Comedy\n2,8,3,Comedy\n'
+    log = read_interactions(write(tmp_path, "log.csv", text), repeats="last", attributes=["genre"])
+    assert rows_of(log) == [(2, 8, 3), (1, 9, 5)]
+    assert log.attributes["genre"].tolist() == ["Comedy", "Drama|War"]
+
+
+HEAD = "user,item,rating,timestamp\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("", "log.csv: the file is empty"),
+        (" \n\n", "log.csv: the file is empty"),
+        (HEAD, "log.csv: there is a header but no rows"),
+        (HEAD + "1,2,3,4\n2,2,3,abc\n", "log.csv line 3: timestamp 'abc' is not a number"),
+        (HEAD + "1,2,3,4\n\n2,2,3,abc\n", "log.csv line 4: timestamp 'abc' is not a number"),
+        (HEAD + "1,2,good,4\n", "log.csv line 2: rating 'good' is not a number"),
+        (HEAD + "1,2,3,2020-01-01\n1,3,3,x", "line 3: timestamp 'x' is not a number"),
+        (HEAD + '1,"a\nb",3,4\n2,2,"NaN",4\n', "log.csv line 4: rating is missing (NaN)"),
+        (HEAD + "1,2,3,4\n2,2,3,inf\n", "log.csv line 3: timestamp inf is not finite"),
+        (HEAD + "1,2,3,4\n,2,3,4\n", "log.csv line 3: user is missing"),
+        (HEAD + "1,2,3,4\n1,3,3,\n", "log.csv line 3: timestamp is missing"),
+        (HEAD + "1,2,3,4\n1,2,3\n", "log.csv line 3: 3 cells where the first line has 4"),
+        (HEAD + "1,2,3,4\n1,2,3,4,5\n", "log.csv line 3: 5 cells where the first line has 4"),
+        (HEAD + '1,"2,3,4\n1,2,3,4\n', "log.csv line 2: cannot be split into cells"),
+        (HEAD + "1,2,3,4\n1,3,3,5\n", "log.csv: all rows are of one user, 1"),
+        ("user,user,item\n1,2,3\n", "log.csv line 1: two columns are called 'user'"),
+        ("who,item\na,b\n", "no column looks like the user (the columns are 'who', 'item': name"),
+        ("user,what\na,b\n", "with the option `item`"),
+        (b"user,item\n1,\xff\n", "log.csv line 2: is not utf-8 text"),
+        (b"user,item\n1,2\n\0\0", "log.csv line 3: holds zero bytes, so it is a binary file"),
+        (b"\x89PNG\r\n\x1a\n\0", "log.csv line 1: is not utf-8 text"),
+    ],
+)
+def test_faults_name_file_line_and_remedy(tmp_path, text, message):
+    path = write(tmp_path, "log.csv", text)
+    with pytest.raises(DataError) as caught:
+        read_interactions(path)
+    assert message in str(caught.value)
+    assert caught.value.remedy
+    assert caught.value.file == path
+
+
+def test_faults_of_paths_options_and_parquet(tmp_path):
+    path = write(tmp_path, "log.csv", HEAD + "1,2,3,4\n")
+    for call, fault in [
+        (lambda: read_interactions(tmp_path / "no.csv"), "there is no such file"),
+        (lambda: read_interactions(tmp_path), "is a folder, not a file"),
+        (lambda: read_interactions(path, user="who"), r"no column 'who' \(the columns are 'user'"),
+        (lambda: read_interactions(path, user=4), "there is no column 4"),
+        (lambda: read_interactions(path, encoding="klingon"), "unknown encoding"),
+        (
+            lambda: read_interactions(write(tmp_path, "a.parquet", b"PAR1 PAR1")),
+            "not a Parquet file",
+        ),
+    ]:
+        with pytest.raises(DataError, match=fault):
+            call()
+    frame = pl.DataFrame({"user": [[1], [2]], "item": [1, 2], "timestamp": [1, 2]})
+    frame.write_parquet(tmp_path / "lists.parquet")
+    with pytest.raises(DataError, match="row 1: user"):
+        read_interactions(tmp_path / "lists.parquet")
+    frame.clear().write_parquet(tmp_path / "none.parquet")
+    with pytest.raises(DataError, match="there are no rows"):
+        read_interactions(tmp_path / "none.parquet")
+
+
+def test_item_attribute_of_another_file(tmp_path):
+    log = Interactions.from_arrays([1, 2, 2], [30, 10, 20], name="log")
+    films = write(
+        tmp_path,
+        "movies.dat",
+        "10::Léon::Drama\n30::Up::War|Comedy\n20::Big::War\n".encode("latin-1"),
+    )
+    found = read_item_attribute(films, log, attribute=2, encoding="latin-1")
+    assert found.tolist() == ["Drama", "War", "War|Comedy"]
+    table = write(tmp_path, "items.csv", "movieId,seller\n10,a\n20,\n")
+    with pytest.raises(DataError, match=r"items\.csv line 3: seller is missing"):
+        read_item_attribute(table, log, attribute="seller")
+    table = write(tmp_path, "items.csv", "movieId,seller\n10,a\n20,b\n")
+    with pytest.raises(DataError, match="item 30 of log is not in the table"):
+        read_item_attribute(table, log, attribute="seller")
+    with pytest.raises(DataError, match="no column 'price'"):
+        read_item_attribute(table, log, attribute="price")
+
+
+def test_many_rows_keep_each_pair_once(tmp_path):
+    rng = np.random.default_rng(0)
+    codes = rng.integers(0, 3000, (200_000, 2))
+    frame = pl.DataFrame(
+        {"user": codes[:, 0], "item": codes[:, 1], "timestamp": np.arange(200_000)}
+    )
+    frame.write_csv(tmp_path / "log.csv")
+    log = read_interactions(tmp_path / "log.csv")
+    assert len(log) == len(np.unique(codes, axis=0))
