@@ -1,3 +1,50 @@
-"""FairHorizon: fair recommendation over time."""
+"""FairHorizon: fair recommendation over time.
+
+import fairhorizon as fh
+parts = fh.split(fh.load("ml-100k"))
+model = fh.Fcpo(fh.FcpoConfig(alpha_prime=0.4)).fit(parts)
+print(fh.evaluate(model, parts).metrics)
+"""
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from fairhorizon.agents import Fcpo, FcpoConfig
+    from fairhorizon.data import Interactions, load, split
+    from fairhorizon.environment import serving_scenario
+    from fairhorizon.evaluation import evaluate
+    from fairhorizon.groups import attribute_group, popular_group
 
 __version__ = "0.1.0"
+
+# Names are looked up on first use, so that `fairhorizon --help` does not wait for torch.
+_HOMES = {
+    "Fcpo": "agents",
+    "FcpoConfig": "agents",
+    "Interactions": "data",
+    "attribute_group": "groups",
+    "evaluate": "evaluation",
+    "load": "data",
+    "popular_group": "groups",
+    "serving_scenario": "environment",
+    "split": "data",
+}
+
+__all__ = [
+    "Fcpo",
+    "FcpoConfig",
+    "Interactions",
+    "attribute_group",
+    "evaluate",
+    "load",
+    "popular_group",
+    "serving_scenario",
+    "split",
+]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module 'fairhorizon' has no attribute {name!r}")
+    return getattr(importlib.import_module(f"fairhorizon.{_HOMES[name]}"), name)

@@ -4,14 +4,19 @@ from pathlib import Path
 
 
 class FairHorizonError(Exception):
-    """Anything the user can mend; the command line prints it without a traceback and exits with 1."""
+    """Anything the user can mend; the command line prints it and exits with 1."""
 
 
 class DataError(FairHorizonError):
     """Bad input data: the file, the line where there is one, the fault and its remedy."""
 
     def __init__(
-        self, fault: str, *, file: str | Path | None = None, line: int | None = None, remedy: str = ""
+        self,
+        fault: str,
+        *,
+        file: str | Path | None = None,
+        line: int | None = None,
+        remedy: str = "",
     ) -> None:
         where = "" if file is None else f"{file}: " if line is None else f"{file} line {line}: "
         super().__init__(f"{where}{fault}" + (f" ({remedy})" if remedy else ""))

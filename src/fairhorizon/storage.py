@@ -49,7 +49,7 @@ def save_model(path: Path, kind: str, tensors: Mapping[str, Tensor], description
 
 
 def load_model(path: Path, kind: str) -> tuple[dict[str, Tensor], Any]:
-    """The tensors and the description of a model file, or a ModelError that says what is wrong with it."""
+    """The tensors and the description of a model file; a ModelError says what is wrong with it."""
     if not path.is_file():
         raise ModelError(f"{path}: no such model file (fit a model first: fairhorizon fit ...)")
     try:
@@ -60,10 +60,13 @@ def load_model(path: Path, kind: str) -> tuple[dict[str, Tensor], Any]:
             header = json.loads(metadata[_KEY])
             tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
     except (SafetensorError, OSError, ValueError) as error:
-        raise ModelError(f"{path}: truncated or not a model file: {error} (fit it again)") from error
+        raise ModelError(
+            f"{path}: truncated or not a model file: {error} (fit it again)"
+        ) from error
     if header.get("version") != FORMAT_VERSION:
         raise ModelError(
-            f"{path}: model format {header.get('version')}, this version reads {FORMAT_VERSION} (fit it again)"
+            f"{path}: model format {header.get('version')}, "
+            f"this version reads {FORMAT_VERSION} (fit it again)"
         )
     if header.get("kind") != kind:
         raise ModelError(f"{path}: holds a '{header.get('kind')}' model, not '{kind}'")

@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 import polars as pl
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fairhorizon.data import Interactions, NoTimestampsWarning
@@ -138,6 +138,8 @@ def test_without_timestamps_row_order_is_time_order_and_a_warning_says_so():
         ({"items": [True, False]}, "item True is of type bool"),
         ({"items": ["\ud800", "a"]}, "not valid Unicode"),
         ({"users": [1]}, "item has 2 rows, user 1"),
+        ({"users": 1}, "user is not one column"),
+        ({"ratings": [[1, 2], [3, 4]]}, "rating is not one column"),
         ({"users": [], "items": []}, "there are no interactions"),
         ({"ratings": [1, np.inf]}, "row 2: rating inf is not finite"),
         ({"ratings": [None, 1.0]}, "row 1: rating is missing"),
@@ -163,6 +165,7 @@ ids = st.one_of(
 )
 
 
+@settings(deadline=None)
 @given(st.lists(st.tuples(ids, ids, st.integers(0, 5)), min_size=1, max_size=30))
 def test_any_log_holds_its_invariants(rows):
     users, items, times = (list(column) for column in zip(*rows, strict=True))

@@ -105,6 +105,7 @@ HEAD = "user,item,rating,timestamp\n"
         (HEAD, "log.csv: there is a header but no rows"),
         (HEAD + "1,2,3,4\n2,2,3,abc\n", "log.csv line 3: timestamp 'abc' is not a number"),
         (HEAD + "1,2,3,4\n\n2,2,3,abc\n", "log.csv line 4: timestamp 'abc' is not a number"),
+        ("\n" + HEAD + "1,2,3,4\n2,2,3,abc\n", "log.csv line 4: timestamp 'abc' is not a number"),
         (HEAD + "1,2,good,4\n", "log.csv line 2: rating 'good' is not a number"),
         (HEAD + "1,2,3,2020-01-01\n1,3,3,x", "line 3: timestamp 'x' is not a number"),
         (HEAD + '1,"a\nb",3,4\n2,2,"NaN",4\n', "log.csv line 4: rating is missing (NaN)"),

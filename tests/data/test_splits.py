@@ -5,7 +5,7 @@ from itertools import pairwise
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fairhorizon.data import (
@@ -67,6 +67,7 @@ def make(rows: list[tuple[int, int, int]], *, timed: bool = True) -> Interaction
     return Interactions.from_arrays(users, items, timestamps=times if timed else None)
 
 
+@settings(deadline=None)
 @given(logs, st.sampled_from([0.2, 0.1, 0.3, 0.5, 0.0]), st.booleans())
 def test_per_user_split_agrees_with_a_loop(rows, share, timed):
     log = make(rows, timed=timed)
@@ -100,6 +101,7 @@ def test_global_cut_by_hand():
     ]
 
 
+@settings(deadline=None)
 @given(logs, st.floats(0, 0.5), st.floats(0, 0.4))
 def test_global_cut_leaks_no_future(rows, test_share, validation_share):
     log = make(rows)

@@ -102,9 +102,7 @@ def test_a_random_batch_equals_the_slow_loop(list_length, history):
     blocked = torch.from_numpy(rng.random((users, n_items)) < 0.2)
     sensitive = torch.from_numpy(rng.random(n_items) < 0.4)
     now = State(torch.arange(users), queue, blocked)
-    slow = [
-        (queue[u].tolist(), set(blocked[u].nonzero().flatten().tolist())) for u in range(users)
-    ]
+    slow = [(queue[u].tolist(), set(blocked[u].nonzero().flatten().tolist())) for u in range(users)]
     guarded = set(sensitive.nonzero().flatten().tolist())
     for _ in range(steps):
         lists = torch.from_numpy(rng.integers(-1, n_items, (users, list_length)))

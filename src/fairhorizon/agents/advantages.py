@@ -10,13 +10,16 @@ def discounts(gamma: float, horizon: int) -> Tensor:
 
 
 def remaining(gamma: float, horizon: int) -> Tensor:
-    """(T + 1,) the discounted number of steps still to come: sum_{j < T-t} gamma^j, zero at the end."""
+    """(T + 1,) discounted steps still to come: sum_{j < T-t} gamma^j, zero at the end."""
     ahead = torch.cumsum(discounts(gamma, horizon), 0).flip(0)
     return torch.cat([ahead, ahead.new_zeros(1)])
 
 
 def temporal_difference_targets(signal: Tensor, values: Tensor, gamma: float) -> Tensor:
-    """y_t = r_t + gamma V(s_{t+1}) (below equations 15 and 16).  signal: (b, T); values: (b, T + 1)."""
+    """y_t = r_t + gamma V(s_{t+1}), below equations 15 and 16.
+
+    signal: (b, T); values: (b, T + 1).
+    """
     return signal + gamma * values[:, 1:]
 
 

@@ -56,7 +56,9 @@ class FcpoConfig(BaseModel):
     evaluate_every: Positive = 10
     patience: Positive = 5  # evaluations without a better validation NDCG
     validation_length: Positive = 20
-    cost_tolerance: Annotated[float, Field(ge=0)] = 0.05  # a round this little above d keeps the limit
+    cost_tolerance: Annotated[float, Field(ge=0)] = (
+        0.05  # a round this little above d keeps the limit
+    )
     checkpoint_every: Positive = 10
 
 

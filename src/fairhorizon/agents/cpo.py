@@ -11,7 +11,7 @@ from fairhorizon.optim import Case, backtrack, conjugate_gradient, solve_dual
 
 
 class Surrogate(NamedTuple):
-    """What a candidate policy promises against the present one, on the present one's trajectories."""
+    """What a candidate policy promises against the present one, by the latter's trajectories."""
 
     reward: Tensor  # () change of the expected return
     costs: Tensor  # (constraints,) change of each expected cost, in the units of its gap
@@ -62,11 +62,14 @@ def constrained_step(
     step = direction.reward_weight * reward_direction + direction.cost_weight * cost_direction
 
     def acceptable(candidate: Tensor) -> bool:
-        """In the trust region & the loss improves & cost <= d, each on the surrogate itself."""
+        """In the trust region & the loss improves & cost <= d, each on the surrogate itself.
+
+        Above the limit the way back may cost reward; then the cost must not grow, that is all.
+        """
         with torch.no_grad():
             promise = surrogate(candidate)
         in_region = float(promise.kl) <= region.delta
-        improves = direction.case is Case.RECOVER or float(promise.reward) >= 0
+        improves = gap > 0 or float(promise.reward) >= 0
         keeps_limit = float(promise.costs[0]) <= max(-gap, 0.0)
         return in_region and improves and keeps_limit
 
@@ -82,7 +85,7 @@ def constrained_step(
 
 
 def gradients(surrogate: Callable[[Tensor], Surrogate], theta: Tensor) -> tuple[Tensor, Tensor]:
-    """g and b at theta: the gradients of the reward and of the first cost, from one forward pass."""
+    """g and b at theta, the gradients of reward and first cost, from one forward pass."""
     leaf = theta.detach().requires_grad_()
     promise = surrogate(leaf)
     (g,) = torch.autograd.grad(promise.reward, leaf, retain_graph=True)

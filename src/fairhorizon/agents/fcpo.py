@@ -25,8 +25,8 @@ from fairhorizon.storage import load_model, save_model
 class Fcpo:
     """Fairness-Constrained Policy Optimization (the paper's Algorithm 1).
 
-    Lists are sampled from the policy, because that is what the cost limit was learned for: the mean
-    of the Gaussian is another policy with another exposure.
+    Lists are sampled from the policy, because that is what the cost limit was learned for: the
+    mean of the Gaussian is another policy with another exposure.
     """
 
     method = "fcpo"
@@ -85,7 +85,7 @@ class Fcpo:
         )
 
     def adopt(self, training: Training) -> Self:
-        """Take over the policy of a training: the best on validation, or the present one if none yet."""
+        """Take over the policy of a training: the best on validation, else the present one."""
         self.config, self.seed = training.config, training.seed
         self.actor_ = training.best_actor()
         self.sensitive_ = training.sensitive
@@ -99,8 +99,8 @@ class Fcpo:
     ) -> NDArray[np.int64]:
         """(n_users, length) item codes, -1 where the catalogue is exhausted.
 
-        Without feedback a user's whole list is handed out at once; with it, what is liked enters the
-        state before the next list of K is chosen. The seed is that of the fit unless given.
+        Without feedback a user's whole list is handed out at once; with it, what is liked enters
+        the state before the next list of K is chosen. The seed is that of the fit unless given.
         """
         generator = torch.Generator().manual_seed(self.seed if seed is None else seed)
         lists = serve(

@@ -44,7 +44,7 @@ def update_actor(
     config: FcpoConfig,
     generator: torch.Generator,
 ) -> Update:
-    """Lines 16-21 of Algorithm 1. Surrogates and gap are per trajectory, discounted by their gamma."""
+    """Lines 16-21 of Algorithm 1; surrogates and gap are per trajectory, discounted."""
     policy = FlatActor(actor)
     theta = policy.theta
     users, queues = batch.state_users, batch.state_queues
@@ -55,7 +55,7 @@ def update_actor(
     proposals = batch.proposals.flatten(0, 1)
     with torch.no_grad():
         log_probs = present[steps].log_prob(proposals)
-        # Trajectories of an earlier policy count by their importance, truncated at 1; new ones fully.
+        # Trajectories of an earlier policy count by their importance, truncated at 1.
         importance = torch.exp(log_probs - batch.log_probs.flatten()).clamp(max=1) / len(batch)
 
     def weigh(advantages: Tensor, gamma: float) -> Tensor:
@@ -73,7 +73,9 @@ def update_actor(
         reward, cost = weights @ change
         return Surrogate(reward, cost[None], new.kl_from(present) @ visits / len(steps))
 
-    sample = torch.randperm(len(users), generator=generator)[: config.fisher_states].to(users.device)
+    sample = torch.randperm(len(users), generator=generator)[: config.fisher_states].to(
+        users.device
+    )
     metric = present[sample]
     shares = visits[sample] / visits[sample].sum()
     fisher = fisher_product(

@@ -13,7 +13,7 @@ from fairhorizon.policy import GaussianActor, Proposal
 
 @dataclass(frozen=True)
 class Trajectories:
-    """b trajectories of T steps. A state that a user stays in is stored, and later encoded, once."""
+    """b trajectories of T steps; a state that a user stays in is stored, and encoded, once."""
 
     state_users: Tensor  # (m,) distinct states
     state_queues: Tensor  # (m, N)
@@ -72,7 +72,9 @@ class Walk:
         self.actor, self.sensitive = actor, sensitive
         self.state, self.positive = scenario.begin(users, sensitive.device)
         self.users, self.queues = [self.state.users], [self.state.queue]  # distinct states so far
-        self.index = torch.arange(len(users), device=sensitive.device)  # the present one of each row
+        self.index = torch.arange(
+            len(users), device=sensitive.device
+        )  # the present one of each row
         self.proposal = Proposal.of(actor(self.state.users, self.state.queue))
 
     def step(self, generator: torch.Generator | None, *, feedback: bool) -> Step:
@@ -141,7 +143,7 @@ def serve(
     generator: torch.Generator | None,
     feedback: bool,
 ) -> Tensor:
-    """(n_users, length) items shown to every user; without `feedback` the state stays as it began."""
+    """(n_users, length) items shown; without `feedback` the state stays as it began."""
     parts = []
     for chunk in torch.arange(scenario.n_users).split(_chunk_size(len(sensitive))):
         walk = Walk(actor, scenario, chunk, sensitive)

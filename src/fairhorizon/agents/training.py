@@ -29,7 +29,7 @@ from fairhorizon.environment import (
     training_scenario,
     validation_scenario,
 )
-from fairhorizon.errors import ModelError
+from fairhorizon.errors import ConfigError, ModelError
 from fairhorizon.metrics import mean_over_users, ndcg
 from fairhorizon.policy import Critic, GaussianActor, StateEncoder
 from fairhorizon.storage import load_model, save_model
@@ -39,7 +39,7 @@ Tensors = dict[str, Tensor]
 
 @dataclass(frozen=True)
 class RoundReport:
-    """What one round saw. Reward and cost are means per trajectory; cost and limit discounted alike."""
+    """What one round saw: means per trajectory, cost and limit discounted alike."""
 
     round: int
     reward: float
@@ -97,6 +97,21 @@ class Training:
             len(self.reports) >= self.config.rounds
             or self.evaluations_since_best >= self.config.patience
         )
+
+    def extend(self, config: FcpoConfig) -> None:
+        """Go on with other settings of how long to train; what is learned must stay the same."""
+        free = ("rounds", "patience", "evaluate_every", "checkpoint_every")
+        changed = {
+            key
+            for key in FcpoConfig.model_fields
+            if getattr(config, key) != getattr(self.config, key)
+        }
+        if fixed := sorted(changed.difference(free)):
+            raise ConfigError(
+                f"a resumed training keeps its settings, {', '.join(fixed)} cannot change "
+                f"(only {', '.join(free)} can)"
+            )
+        self.config = config
 
     def rounds(self) -> Iterator[RoundReport]:
         """Train to the end; between two rounds everything may be saved or dropped."""

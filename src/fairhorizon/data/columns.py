@@ -14,7 +14,6 @@ from numpy.typing import ArrayLike, NDArray
 from fairhorizon.errors import DataError
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-INT64 = np.iinfo(np.int64)
 MISSING = "fill the cell or drop the row"
 AS_NUMBER = "seconds as a number, or an ISO date such as 2024-05-31 or 2024-05-31T12:00:00Z"
 
@@ -44,13 +43,13 @@ Column = NDArray[Any] | pl.Series
 
 
 def as_column(values: ArrayLike | pl.Series) -> Column:
-    """A polars text column as it is (fast), anything else as a numpy array with one dimension."""
+    """A polars text column as it is (fast), anything else as a numpy array."""
     if isinstance(values, pl.Series):
         return values if values.dtype == pl.String else values.to_numpy()
     array = np.asarray(values)
     if array.dtype.kind == "U" and not isinstance(values, np.ndarray):
         array = np.asarray(values, dtype=object)  # [1, "a"] keeps the integer an integer
-    return array.reshape(1) if array.ndim == 0 else array
+    return array
 
 
 def encode(
@@ -60,24 +59,25 @@ def encode(
 
     Ids are int64 when every one is an integer (text such as "007" is not), else text.
     """
-    kind = "O" if isinstance(values, pl.Series) else values.dtype.kind
-    if kind == "f":
-        values = _whole(np.asarray(values), column, origin)
-        kind = values.dtype.kind
-    integers: NDArray[np.int64] | None = None
-    if kind == "i" or (kind == "u" and (len(values) == 0 or int(values.max()) <= INT64.max)):  # type: ignore[arg-type]
-        integers = np.asarray(values, dtype=np.int64)
-    else:
-        text = to_text(values, column, origin)
-        parsed = text.cast(pl.Int64, strict=False)
-        if parsed.null_count() == 0 and (parsed.cast(pl.String) == text).all():
-            integers = parsed.to_numpy()
-    if integers is not None:
-        ids, codes = np.unique(integers, return_inverse=True)
-        return ids, codes.astype(np.int64)
-    distinct = text.unique().sort()
-    enumerated = text.cast(pl.Enum(distinct)).to_physical()
-    return np.array(distinct.to_list(), dtype=object), enumerated.to_numpy().astype(np.int64)
+    plain = _integers_or_text(values, column, origin)
+    if isinstance(plain, pl.Series):
+        distinct = plain.unique().sort()
+        positions = plain.cast(pl.Enum(distinct)).to_physical().to_numpy()
+        return np.array(distinct.to_list(), dtype=object), positions.astype(np.int64)
+    ids, codes = np.unique(plain, return_inverse=True)
+    return ids, codes.astype(np.int64)
+
+
+def _integers_or_text(values: Column, column: str, origin: Origin) -> NDArray[np.int64] | pl.Series:
+    if isinstance(values, np.ndarray):
+        if values.dtype.kind == "f":
+            values = _whole(values, column, origin)
+        if values.dtype.kind in "iu" and np.all(values <= np.iinfo(np.int64).max):
+            return values.astype(np.int64)
+    text = to_text(values, column, origin)
+    parsed = text.cast(pl.Int64, strict=False)
+    same = parsed.null_count() == 0 and (parsed.cast(pl.String) == text).all()
+    return parsed.to_numpy() if same else text
 
 
 def _whole(values: NDArray[Any], column: str, origin: Origin) -> NDArray[Any]:

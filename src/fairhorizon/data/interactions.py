@@ -126,8 +126,10 @@ class Interactions:
         given = {"user": users, "item": items, "rating": ratings, "timestamp": timestamps}
         raw = {key: as_column(values) for key, values in given.items() if values is not None}
         raw_attributes = {key: as_column(values) for key, values in (attributes or {}).items()}
-        rows = len(raw["user"])
+        rows = len(raw["user"]) if raw["user"].shape else 0
         for key, values in {**raw, **raw_attributes}.items():
+            if len(values.shape) != 1:
+                origin.fail(f"{key} is not one column", remedy="give one value for each row")
             if len(values) != rows:
                 origin.fail(f"{key} has {len(values)} rows, user {rows}", remedy="give as many")
         if rows == 0:

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import polars as pl
+from numpy.typing import NDArray
 
 from fairhorizon.data.columns import Origin
 from fairhorizon.errors import DataError
@@ -53,7 +54,7 @@ def read_table(
     text = _decode(raw, path, encoding).rstrip("\r\n")
     if not text.strip():
         raise DataError("the file is empty", file=path, remedy="give rows of user and item")
-    first = text[: text.find("\n")] if "\n" in text else text
+    first = text.lstrip("\r\n").split("\n", 1)[0]
     suffix = path.suffix.lower()
     chosen = separator or _separator(first, suffix)
     quoted = '"' in text and chosen != "::" and suffix != ".inter"
@@ -113,15 +114,9 @@ def _text_table(
     names: Collection[str],
 ) -> Table:
     plain = not quoted and "\r" not in text.replace("\r\n", "\n") and separator not in "\r\n "
-    lines = None
-    if plain:
-        head = text.split("\n", 1)[0].rstrip("\r").split(separator)
-        rows = _bulk(text, len(head), separator)
-        plain = rows is not None
-    if not plain:
-        head, rows, lines = _one_by_one(text, path, separator, quoted)
-    assert rows is not None
-    columns = [cell.strip() for cell in head]
+    bulk = _bulk(text, separator) if plain else None
+    rows, lines = (bulk, None) if bulk is not None else _one_by_one(text, path, separator, quoted)
+    columns = [(cell or "").strip() for cell in rows.row(0)]
     if header is None:
         header = _is_header(columns, names)
     if header:
@@ -140,8 +135,9 @@ def _text_table(
     return Table(rows, Origin(path, first_line, lines), header)
 
 
-def _bulk(text: str, width: int, separator: str) -> pl.DataFrame | None:
+def _bulk(text: str, separator: str) -> pl.DataFrame | None:
     """All rows at once when nothing is quoted and no row is short, long or blank; else None."""
+    width = text.split("\n", 1)[0].count(separator) + 1
     try:
         rows = pl.read_csv(
             io.BytesIO(text.encode()),
@@ -158,8 +154,8 @@ def _bulk(text: str, width: int, separator: str) -> pl.DataFrame | None:
 
 def _one_by_one(
     text: str, path: Path, separator: str, quoted: bool
-) -> tuple[list[str], pl.DataFrame, "np.ndarray[tuple[int], np.dtype[np.int64]]"]:
-    """First row, all rows and their lines: the careful way, which knows quotes and finds faults."""
+) -> tuple[pl.DataFrame, NDArray[np.int64]]:
+    """All rows and their lines: the careful way, which knows quotes and finds faults."""
     rows: list[list[str]] = []
     lines: list[int] = []
     start = 1
@@ -192,7 +188,7 @@ def _one_by_one(
     if not rows:
         raise DataError("the file is empty", file=path, remedy="give rows of user and item")
     schema = {str(position): pl.String for position in range(len(rows[0]))}
-    return rows[0], pl.DataFrame(rows, schema=schema, orient="row"), np.array(lines)
+    return pl.DataFrame(rows, schema=schema, orient="row"), np.array(lines)
 
 
 def _is_header(cells: Sequence[str], names: Collection[str]) -> bool:

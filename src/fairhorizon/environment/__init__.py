@@ -14,7 +14,7 @@ from fairhorizon.environment.feedback import (
     UserItems,
     random_cuts,
     serving_scenario,
-    testing_scenario,
+    evaluation_scenario,
     training_scenario,
     validation_scenario,
 )
@@ -31,7 +31,7 @@ __all__ = [
     "parity_alpha",
     "random_cuts",
     "serving_scenario",
-    "testing_scenario",
+    "evaluation_scenario",
     "training_scenario",
     "validation_scenario",
 ]

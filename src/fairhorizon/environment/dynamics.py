@@ -29,7 +29,7 @@ class Outcome:
 
 
 def advance(state: State, lists: Tensor, positive: Tensor, sensitive: Tensor) -> Outcome:
-    """Show `lists` (b, K), -1 for an empty slot, to the users; `positive` (b, n_items) is their taste.
+    """Show `lists` (b, K), -1 for an empty slot; `positive` (b, n_items) is what users like.
 
     An item that is blocked earns nothing when it is shown all the same; it costs what it costs.
     """
@@ -72,12 +72,12 @@ def alpha_prime(alpha: float) -> float:
 
 
 def parity_alpha(n_sensitive: int, n_items: int) -> float:
-    """The alpha at which the Exact-K limit, held with equality, is demographic parity: |G0|/|G1|."""
+    """The alpha at which the Exact-K limit, met exactly, is demographic parity: |G0|/|G1|."""
     if not 0 <= n_sensitive < n_items:
         raise ValueError(f"{n_sensitive} sensitive items of {n_items} leave no other group")
     return n_sensitive / (n_items - n_sensitive)
 
 
 def cost_limit(alpha_prime: float, list_length: int, gamma_c: float, horizon: int) -> float:
-    """Equation 10: d, the discounted cost of a trajectory that shows alpha' K sensitive items a step."""
+    """Equation 10: d, the discounted cost of showing alpha' K sensitive items a step."""
     return sum(gamma_c**t for t in range(horizon)) * alpha_prime * list_length

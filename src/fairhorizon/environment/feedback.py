@@ -120,14 +120,14 @@ def validation_scenario(split: Split, history: int, protocol: Protocol) -> Scena
     return _held_out(split.train, split.validation, (split.train,), history, protocol)
 
 
-def testing_scenario(split: Split, history: int, protocol: Protocol) -> Scenario:
+def evaluation_scenario(split: Split, history: int, protocol: Protocol) -> Scenario:
     """Start from the last `history` training items; the test items are liked."""
     past = (split.train, split.validation)
     return _held_out(split.train, split.test, past, history, protocol)
 
 
 def serving_scenario(log: Interactions, history: int) -> Scenario:
-    """Start from the last `history` items of a whole log, to serve what is not in it; nothing is liked."""
+    """Start from the end of a whole log, to serve what is not in it; no feedback is known."""
     known = UserItems.of(log)
     nothing = UserItems(torch.zeros_like(known.indptr), known.items[:0], known.n_items)
     return Scenario(known.last(history), nothing, known)

@@ -1,16 +1,18 @@
 """Short-term evaluation: lists for every user against the test items, with fixed groups."""
 
+import math
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from enum import StrEnum
-from typing import Any, Protocol as Interface
+from typing import Any
+from typing import Protocol as Interface
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
 from fairhorizon.data import Interactions, Split
-from fairhorizon.environment import Protocol, Scenario, testing_scenario
+from fairhorizon.environment import Protocol, Scenario, evaluation_scenario
 from fairhorizon.errors import ConfigError, ModelError
 from fairhorizon.groups import popular_group
 from fairhorizon.metrics import summarise
@@ -58,6 +60,11 @@ class Result:
         """The row without its lists."""
         return {key: value for key, value in asdict(self).items() if key != "lists"}
 
+    def to_json(self) -> dict[str, Any]:
+        """The row in strict JSON: an infinite or undefined metric is null."""
+        metrics = {k: v if math.isfinite(v) else None for k, v in self.metrics.items()}
+        return self.row() | {"metrics": metrics}
+
 
 def evaluate(
     model: Recommender,
@@ -74,25 +81,26 @@ def evaluate(
     `sensitive` is G0 of the fairness metrics: the top 20 % of items by training count unless given.
     """
     protocol, mode = Protocol(protocol), Mode(mode)
-    if model.fingerprint_ != split.train.fingerprint():
-        raise ModelError(f"the model was fitted on other data than {split.name or 'this split'}")
+    check_fit(model, split)
     if not ks or min(ks) < 1 or max(ks) > split.train.n_items:
-        raise ConfigError(
-            f"lists of {list(ks)} cannot be filled: K goes from 1 to the {split.train.n_items} items"
-        )
+        raise ConfigError(f"lists of {list(ks)} cannot be filled from {split.train.n_items} items")
     seed = model.seed if seed is None else seed
-    scenario = testing_scenario(split, model.queue_length, protocol)
-    lists = model.recommend(
-        scenario, length=max(ks), feedback=mode is Mode.INTERACTIVE, seed=seed
-    )
+    scenario = evaluation_scenario(split, model.queue_length, protocol)
+    lists = model.recommend(scenario, length=max(ks), feedback=mode is Mode.INTERACTIVE, seed=seed)
     if sensitive is None:
         sensitive = popular_group(split.train.item_counts())
     metrics = summarise(
         lists, relevance(split.test), sensitive, ks=sorted(ks), alpha_prime=model.alpha_prime
     )
-    return Result(
-        split.name, model.method, protocol, mode, seed, model.alpha_prime, metrics, lists
-    )
+    return Result(split.name, model.method, protocol, mode, seed, model.alpha_prime, metrics, lists)
+
+
+def check_fit(model: Recommender, split: Split) -> None:
+    """Refuse a model that was fitted on other data."""
+    if model.fingerprint_ != split.train.fingerprint():
+        raise ModelError(
+            f"the model was fitted on other data than {split.name or 'this split'} (fit it again)"
+        )
 
 
 def relevance(log: Interactions) -> csr_array:

@@ -8,7 +8,10 @@ from torch import Tensor
 def conjugate_gradient(
     matvec: Callable[[Tensor], Tensor], b: Tensor, *, iterations: int, tolerance: float = 1e-10
 ) -> Tensor:
-    """x with |H x - b|^2 <= tolerance |b|^2, or the best after `iterations` products (Hestenes & Stiefel 1952)."""
+    """x with |Hx - b|² <= tolerance |b|², or as near as `iterations` products come.
+
+    Hestenes & Stiefel 1952.
+    """
     x = b.new_zeros(b.shape)
     residual = b.clone()
     direction = residual

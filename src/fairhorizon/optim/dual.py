@@ -1,9 +1,10 @@
 """The step of CPO under one linear cost constraint, in closed form.
 
-    maximise g.x   subject to   c + b.x <= 0   and   x.Hx / 2 <= delta        (the paper's equation 4)
+    maximise g.x   subject to   c + b.x <= 0   and   x.Hx / 2 <= delta    (the paper's equation 4)
 
 g, b: gradients of reward and cost;  c: cost gap J_C - d, in the units of b;  H: Fisher matrix.
-Everything the answer needs is  q = g.H⁻¹g,  r = g.H⁻¹b,  s = b.H⁻¹b  (Achiam et al. 2017, theorem 2).
+Everything the answer needs is  q = g.H⁻¹g,  r = g.H⁻¹b,  s = b.H⁻¹b  (CPO, theorem 2:
+Achiam, Held, Tamar & Abbeel 2017).
 """
 
 import math
@@ -17,7 +18,9 @@ class Case(Enum):
     INSIDE = "inside"  # every step of the trust region keeps the limit
     INACTIVE = "inactive"  # the limit cuts the trust region, but the best step keeps it anyway
     ACTIVE = "active"  # the best step lies on the limit
-    RECOVER = "recover"  # no step of the trust region reaches the limit: lower the cost, nothing else
+    RECOVER = (
+        "recover"  # no step of the trust region reaches the limit: lower the cost, nothing else
+    )
 
 
 @dataclass(frozen=True)
@@ -42,7 +45,9 @@ def solve_dual(q: float, r: float, s: float, c: float, delta: float) -> Directio
             return Direction(Case.RECOVER, 0.0, 0.0)
         return Direction(Case.INSIDE, _longest(q, delta), 0.0)
 
-    slack = 2 * delta - c * c / s  # B of theorem 2; below 0: the limit does not cut the trust region
+    slack = (
+        2 * delta - c * c / s
+    )  # B of theorem 2; below 0: the limit does not cut the trust region
     if slack < 0:
         if c > 0:
             return Direction(Case.RECOVER, 0.0, -_longest(s, delta))
@@ -53,7 +58,7 @@ def solve_dual(q: float, r: float, s: float, c: float, delta: float) -> Directio
         return Direction(Case.INACTIVE, unconstrained, 0.0)
 
     across = q - r * r / s  # A of theorem 2: what of g is left along the limit
-    # A = 0, g parallel to b: the limit leaves nothing to gain along itself, go there the shortest way.
+    # A = 0, g parallel to b: nothing to gain along the limit, go to it the shortest way.
     reward_weight = math.sqrt(slack / across) if across > 1e-12 * q else 0.0
     return Direction(Case.ACTIVE, reward_weight, -(c + reward_weight * r) / s)
 

@@ -15,15 +15,15 @@ def fisher_product(
 ) -> Callable[[Tensor], Tensor]:
     """The function v -> (Jᵀ M J + damping I) v at theta.
 
-    `outputs` maps the flat parameters to those of the distributions, J is its Jacobian, and `metric`
+    `outputs` maps the flat parameters to those of the distributions, J is its Jacobian, `metric`
     multiplies by M, the Fisher matrix of the distributions in their own parameters. For a Gaussian
     that is diag(1/sigma², 2) in (mean, log sigma). One Jacobian-vector and one vector-Jacobian
     product: no second derivative is taken.
     """
-    _, pull_back = torch.func.vjp(outputs, theta)
+    pull_back: Callable[[Tensor], tuple[Tensor]] = torch.func.vjp(outputs, theta)[1]
 
     def product(v: Tensor) -> Tensor:
-        _, push = torch.func.jvp(outputs, (theta,), (v,))
+        push: Tensor = torch.func.jvp(outputs, (theta,), (v,))[1]
         (pulled,) = pull_back(metric(push))
         return pulled + damping * v
 

@@ -8,7 +8,7 @@ from torch import Tensor
 
 @dataclass(frozen=True)
 class LineSearch:
-    """Where the search ended; `fraction` 0 means that nothing was acceptable and theta is as it was."""
+    """Where the search ended; `fraction` 0: nothing was acceptable, theta is as it was."""
 
     theta: Tensor
     fraction: float

@@ -63,14 +63,14 @@ class GaussianActor(nn.Module):
         self.encoder = encoder
         self.list_length = list_length
         width = list_length * encoder.item_vectors.shape[1]
+        head = nn.Linear(hidden[1], 2 * width)
         self.body = nn.Sequential(
             nn.Linear(encoder.output_size, hidden[0]),
             nn.Tanh(),
             nn.Linear(hidden[0], hidden[1]),
             nn.Tanh(),
-            nn.Linear(hidden[1], 2 * width),
+            head,
         )
-        head = self.body[-1]
         with torch.no_grad():  # start with every state alike: W ~ N(~0, initial_std²)
             head.weight.mul_(0.1)
             head.bias.zero_()
@@ -84,7 +84,7 @@ class GaussianActor(nn.Module):
     def choose(self, proposals: Tensor, blocked: Tensor) -> Tensor:
         """Equations 13-14: item k is the argmax of W_k Vᵀ among the items still allowed.
 
-        Softmax is monotone, so the argmax of the scores is the argmax of P_k. -1 where nothing is left.
+        Softmax is monotone: the argmax of the scores is that of P_k. -1 where nothing is left.
         """
         items = self.encoder.item_vectors[:-1]
         rows = proposals.view(len(proposals), self.list_length, -1)

@@ -8,8 +8,8 @@ class Critic(nn.Module):
     """The value of an encoded state, as a mean per step still to come.
 
     Episodes are finite, so a value depends on the steps left. The network predicts v(s), the mean
-    per remaining (discounted) step; the value at step t of T is v(s) sum_{j < T-t} gamma^j, which is
-    zero at the end of the horizon without being told.
+    per remaining (discounted) step; the value at step t of T is v(s) sum_{j < T-t} gamma^j, zero
+    at the end of the horizon without being told.
     """
 
     def __init__(self, state_size: int, hidden: tuple[int, int]) -> None:
@@ -27,7 +27,9 @@ class Critic(nn.Module):
         values: Tensor = self.body(states)
         return values.squeeze(1)
 
-    def fit(self, states: Tensor, index: Tensor, targets: Tensor, remaining: Tensor, iterations: int) -> float:
+    def fit(
+        self, states: Tensor, index: Tensor, targets: Tensor, remaining: Tensor, iterations: int
+    ) -> float:
         """Minimise the mean of (y_t - V(s_t))² by L-BFGS; the loss after it.
 
         states: (m, size) distinct states; index: (b, T) which of them each step is in;
@@ -39,7 +41,8 @@ class Critic(nn.Module):
         before = [parameter.detach().clone() for parameter in self.parameters()]
 
         def loss() -> Tensor:
-            return (targets - self(states)[index] * remaining).square().mean()
+            values: Tensor = self(states)[index] * remaining
+            return (targets - values).square().mean()
 
         def closure() -> float:
             optimiser.zero_grad()

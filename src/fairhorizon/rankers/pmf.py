@@ -1,6 +1,7 @@
-"""Probabilistic matrix factorisation (Mnih & Salakhutdinov 2008): the embeddings FCPO starts from."""
+"""Probabilistic matrix factorisation (Mnih & Salakhutdinov 2008), from which FCPO starts."""
 
-import numpy as np
+from typing import Literal
+
 import torch
 from pydantic import BaseModel, ConfigDict, Field
 from torch import Tensor
@@ -12,6 +13,7 @@ class PmfConfig(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     dim: int = Field(100, ge=1)
+    target: Literal["rating", "interaction"] = "rating"  # a log without ratings has interactions
     learning_rate: float = Field(0.005, gt=0)
     l2: float = Field(0.05, ge=0)
     batch: int = Field(4096, ge=1)
@@ -22,7 +24,7 @@ class PmfConfig(BaseModel):
 class Pmf:
     """r_ui ~ mean + u.v, fitted by Adam on squared error with L2, stopped on validation.
 
-    A log without ratings is fitted as 1 for what happened and 0 for as many random other pairs.
+    The target "interaction" is 1 for what happened and 0 for as many random pairs.
     """
 
     user_vectors_: Tensor  # (n_users, dim)
@@ -37,9 +39,11 @@ class Pmf:
     def fit(self, split: Split) -> "Pmf":
         config = self.config
         generator = torch.Generator().manual_seed(self.seed)
-        train = _examples(split.train, generator)
+        train = self._examples(split.train, generator)
         # Without a validation item, the training error has to say when to stop.
-        held_out = _examples(split.validation if len(split.validation) else split.train, generator)
+        held_out = self._examples(
+            split.validation if len(split.validation) else split.train, generator
+        )
         self.mean_ = float(train[2].mean())
         shape = (split.train.n_users + split.train.n_items, config.dim)
         table = (torch.randn(shape, generator=generator) * 0.1).requires_grad_()
@@ -54,11 +58,11 @@ class Pmf:
                 optimiser.zero_grad()
                 (error + penalty).mean().backward()
                 optimiser.step()
-            vectors = table.detach().split([split.train.n_users, split.train.n_items])
-            rmse = self._rmse(*vectors, held_out)
+            u, v = table.detach().tensor_split([split.train.n_users])
+            rmse = self._rmse(u, v, held_out)
             if rmse < best - 1e-4:
                 best, stale = rmse, 0
-                self.user_vectors_, self.item_vectors_ = (part.clone() for part in vectors)
+                self.user_vectors_, self.item_vectors_ = u.clone(), v.clone()
             else:
                 stale += 1
                 if stale >= config.patience:
@@ -71,12 +75,13 @@ class Pmf:
         predicted = self.mean_ + (u[users] * v[items]).sum(1)
         return float((targets - predicted).square().mean().sqrt())
 
-
-def _examples(log: Interactions, generator: torch.Generator) -> tuple[Tensor, Tensor, Tensor]:
-    """Users, items and targets."""
-    users, items = torch.from_numpy(log.users.copy()), torch.from_numpy(log.items.copy())
-    if log.ratings is not None:
-        return users, items, torch.from_numpy(log.ratings.astype(np.float32))
-    others = torch.randint(log.n_items, items.shape, generator=generator)
-    targets = torch.cat([torch.ones(len(items)), torch.zeros(len(items))])
-    return torch.cat([users, users]), torch.cat([items, others]), targets
+    def _examples(
+        self, log: Interactions, generator: torch.Generator
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        """Users, items and targets."""
+        users, items = torch.tensor(log.users), torch.tensor(log.items)
+        if self.config.target == "rating" and log.ratings is not None:
+            return users, items, torch.tensor(log.ratings, dtype=torch.float32)
+        others = torch.randint(log.n_items, items.shape, generator=generator)
+        targets = torch.cat([torch.ones(len(items)), torch.zeros(len(items))])
+        return torch.cat([users, users]), torch.cat([items, others]), targets

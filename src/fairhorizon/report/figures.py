@@ -3,6 +3,7 @@
 import math
 from collections.abc import Mapping, Sequence
 from itertools import cycle
+from pathlib import Path
 from typing import Any, TypedDict
 
 import numpy as np
@@ -12,6 +13,7 @@ from matplotlib.ticker import MaxNLocator, PercentFormatter
 from numpy.typing import NDArray
 
 from fairhorizon.metrics import gini, lorenz_curve
+from fairhorizon.storage import write_atomically
 
 # Okabe and Ito's palette, told apart by colour-blind readers; all visible on white and on black
 COLOURS = ("#0072B2", "#E69F00", "#009E73", "#D55E00", "#CC79A7", "#56B4E9")
@@ -77,3 +79,8 @@ def _style(axes: Axes, title: str) -> None:
     axes.grid(color="#e4e4e4", linewidth=0.8)
     axes.set_axisbelow(True)
     axes.spines[["top", "right"]].set_visible(False)
+
+
+def save_figure(path: Path, figure: Figure) -> None:
+    """Write a PNG, whole or not at all."""
+    write_atomically(path, lambda temporary: figure.savefig(temporary, format="png", dpi=150))

@@ -1,7 +1,6 @@
 """One self-contained HTML page: tables and interactive charts, nothing loaded from a network."""
 
 import math
-import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from html import escape
@@ -20,6 +19,7 @@ from plotly.subplots import make_subplots
 from fairhorizon.metrics import lorenz_curve
 from fairhorizon.report.figures import COLOURS, GREY, History, exposure_label
 from fairhorizon.report.tables import METRICS, N_WORDS, Row, table_headings, table_lines, units
+from fairhorizon.storage import write_atomically
 
 MAX_POINTS = 500  # of a Lorenz curve: what a screen can show
 
@@ -184,14 +184,8 @@ def write_page(path: str | Path, *, title: str, intro: str, sections: Sequence[S
     """Write the sections, in order, as one HTML file; an interrupted write changes nothing."""
     if len({section.title for section in sections}) < len(sections):
         raise ValueError("two sections of a page have the same title")
-    path = Path(path)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
-    try:
-        temporary.write_text(_document(title, intro, sections), encoding="utf-8")
-        temporary.replace(path)
-    finally:
-        temporary.unlink(missing_ok=True)
+    path, document = Path(path), _document(title, intro, sections)
+    write_atomically(path, lambda temporary: temporary.write_text(document, encoding="utf-8"))
     return path
 
 

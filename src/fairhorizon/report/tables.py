@@ -9,6 +9,8 @@ from rich import box
 from rich.markup import escape
 from rich.table import Table
 
+from fairhorizon.data import Statistics
+
 # dataset, method, protocol, mode, seed, alpha_prime, and metrics: fractions under keys as `ndcg@20`
 Row = Mapping[str, Any]
 
@@ -48,6 +50,26 @@ METRICS = {
         "Over limit", "share of lists with more popular items than alpha' allows", "less"
     ),
 }
+
+
+PAPER_METRICS = ("recall", "f1", "ndcg", "gini", "popularity_rate")
+
+
+def statistics_table(name: str, statistics: Statistics) -> Table:
+    """The paper's table of data sets, one row."""
+    table = Table(box=box.SIMPLE_HEAD)
+    for heading in ("Dataset", "#users", "#items", "#act./user", "#act./item", "#act.", "density"):
+        table.add_column(heading, justify="left" if heading == "Dataset" else "right")
+    means = (statistics.per_user, statistics.per_item)
+    table.add_row(
+        escape(name),
+        str(statistics.users),
+        str(statistics.items),
+        *(f"{mean:.0f}" if mean >= 100 else f"{mean:.2f}" for mean in means),
+        f"{statistics.interactions:,}",
+        f"{100 * statistics.density:.3f}%",
+    )
+    return table
 
 
 def format_value(metric: str, value: float | None) -> str:

@@ -1,0 +1,37 @@
+# Each target makes its own virtual environment and installs what it needs.
+PYTHON ?= python3.11
+VENV := .venv
+BIN := $(VENV)/bin
+PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
+
+.PHONY: demo test check bench clean
+
+demo: $(VENV)/.runtime
+	$(BIN)/fairhorizon demo --out demo
+
+test: $(VENV)/.development
+	$(BIN)/python -m pytest
+
+check: $(VENV)/.development
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/python -m pytest
+
+bench: $(VENV)/.runtime
+	$(BIN)/python benchmarks/speed.py
+	$(BIN)/python benchmarks/constraint.py
+
+clean:
+	rm -rf $(VENV) demo
+
+$(VENV)/bin/python:
+	$(shell command -v $(PYTHON) || echo python3) -m venv $(VENV)
+
+$(VENV)/.runtime: pyproject.toml constraints.txt | $(VENV)/bin/python
+	$(PIP) -e .
+	touch $@
+
+$(VENV)/.development: pyproject.toml constraints.txt | $(VENV)/bin/python
+	$(PIP) -e '.[dev]'
+	touch $@ $(VENV)/.runtime

@@ -1,0 +1,5 @@
+"""python -m fairhorizon"""
+
+from fairhorizon.cli import main
+
+main()

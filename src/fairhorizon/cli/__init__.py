@@ -1,0 +1,5 @@
+"""The command `fairhorizon`."""
+
+from fairhorizon.cli.app import main
+
+__all__ = ["main"]

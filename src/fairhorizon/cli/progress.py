@@ -1,0 +1,72 @@
+"""The live line of a training: redrawn on a terminal, plain lines elsewhere."""
+
+import signal
+from collections.abc import Iterator
+from contextlib import contextmanager
+from types import FrameType
+from typing import TYPE_CHECKING
+
+from rich.console import Console
+from rich.live import Live
+from rich.text import Text
+
+if TYPE_CHECKING:
+    from fairhorizon.agents import RoundReport
+
+
+def round_line(report: "RoundReport", rounds: int) -> str:
+    """Round, reward, cost against limit, KL, case and step of one round."""
+    line = (
+        f"round {report.round:>{len(str(rounds))}}/{rounds}  reward {report.reward:.3f}  "
+        f"cost {report.cost:.3f} (limit {report.limit:.3f})  KL {report.kl:.4f}  "
+        f"{report.case:<8}  step {report.fraction:.3g}"
+    )
+    if report.validation is not None:
+        line += f"  validation NDCG {report.validation:.4f}"
+    return line
+
+
+class Progress:
+    """Shows round after round."""
+
+    def __init__(self, rounds: int, label: str = "") -> None:
+        self.rounds, self.label = rounds, f"{label}  " if label else ""
+        self.console = Console(stderr=True)
+        self.live = Live(console=self.console, transient=True, auto_refresh=False)
+
+    def __enter__(self) -> "Progress":
+        if self.console.is_terminal:
+            self.live.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.live.stop()
+
+    def show(self, report: "RoundReport") -> None:
+        line = self.label + round_line(report, self.rounds)
+        if self.console.is_terminal:
+            self.live.update(Text(line, overflow="ellipsis", no_wrap=True), refresh=True)
+        else:
+            print(line, file=self.console.file, flush=True)
+
+
+class Interrupt:
+    """Whether Ctrl-C has been pressed."""
+
+    pressed = False
+
+
+@contextmanager
+def patient_interrupt() -> Iterator[Interrupt]:
+    """The first Ctrl-C only asks to stop after the present round; a second one stops at once."""
+    asked = Interrupt()
+
+    def ask(_number: int, _frame: FrameType | None) -> None:
+        asked.pressed = True
+        signal.signal(signal.SIGINT, previous)
+
+    previous = signal.signal(signal.SIGINT, ask)
+    try:
+        yield asked
+    finally:
+        signal.signal(signal.SIGINT, previous)

@@ -1,0 +1,47 @@
+"""The demonstration: FCPO with and without an exposure limit, side by side."""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+
+from fairhorizon.agents import Fcpo, FcpoConfig, RoundReport
+from fairhorizon.evaluation import Mode, Result, evaluate
+from fairhorizon.experiments.runs import Dataset
+
+ALPHA_PRIMES = (0.4, 1.0)
+
+
+@dataclass(frozen=True)
+class Trained:
+    """One level of fairness: the model and its result in both modes."""
+
+    alpha_prime: float
+    model: Fcpo
+    one_shot: Result
+    interactive: Result
+
+    @property
+    def label(self) -> str:
+        return f"FCPO, alpha' = {self.alpha_prime:g}"
+
+
+def demonstrate(
+    dataset: Dataset,
+    *,
+    rounds: int,
+    seed: int,
+    ks: Sequence[int],
+    on_round: Callable[[float, RoundReport], object],
+) -> Iterator[Trained]:
+    """Train for a short while at each level, under the same seed."""
+    for alpha_prime in ALPHA_PRIMES:
+        config = FcpoConfig(alpha_prime=alpha_prime, rounds=rounds)
+        model = Fcpo(config, seed=seed).fit(
+            dataset.split,
+            sensitive=dataset.sensitive,
+            on_round=lambda report, level=alpha_prime: on_round(level, report),  # type: ignore[misc]
+        )
+        results = (
+            evaluate(model, dataset.split, ks=ks, mode=mode, sensitive=dataset.sensitive)
+            for mode in (Mode.ONE_SHOT, Mode.INTERACTIVE)
+        )
+        yield Trained(alpha_prime, model, *results)

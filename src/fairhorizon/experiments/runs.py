@@ -1,0 +1,136 @@
+"""A run folder: what was fitted on which data, its model, its checkpoint and its metrics."""
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+import fairhorizon
+from fairhorizon.agents import Fcpo
+from fairhorizon.data import (
+    Interactions,
+    Split,
+    load,
+    read_item_attribute,
+    split,
+    split_by_time,
+)
+from fairhorizon.errors import ConfigError, ModelError
+from fairhorizon.groups import attribute_group, popular_group
+from fairhorizon.storage import write_json
+
+
+class DataSpec(BaseModel):
+    """How to get the same data, split and groups again."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    source: str  # a named set or the path of a file
+    user: str | int | None = None
+    item: str | int | None = None
+    rating: str | int | None = None
+    timestamp: str | int | None = None
+    header: bool | None = None
+    separator: str | None = None
+    cut: Literal["per-user", "time"] = "per-user"
+    shuffle_ties: int | None = None
+    item_table: str | None = None  # a file with a row per item; without it the log has the column
+    group_column: str | None = None  # None: groups by popularity
+    sensitive_values: tuple[str, ...] = ()
+
+    def open(self, cache_dir: Path | None = None) -> "Dataset":
+        if bool(self.group_column) != bool(self.sensitive_values):
+            raise ConfigError("a group column and its sensitive values go together")
+        in_log = self.group_column is not None and self.item_table is None
+        log = load(
+            self.source,
+            cache_dir=cache_dir,
+            user=self.user,
+            item=self.item,
+            rating=self.rating,
+            timestamp=self.timestamp,
+            header=self.header,
+            separator=self.separator,
+            attributes=(self.group_column,) if in_log and self.group_column else (),
+        )
+        if self.cut == "time":
+            parts = split_by_time(log)
+        else:
+            parts = split(log, shuffle_ties=self.shuffle_ties)
+        return Dataset(log, parts, self._sensitive(log, parts))
+
+    def _sensitive(self, log: Interactions, parts: Split) -> NDArray[np.bool_]:
+        if self.group_column is None:
+            return popular_group(parts.train.item_counts())
+        if self.item_table is None:
+            values = log.attributes[self.group_column]
+        else:
+            values = read_item_attribute(self.item_table, log, attribute=self.group_column)
+        return attribute_group(values, self.sensitive_values)
+
+
+@dataclass(frozen=True)
+class Dataset:
+    log: Interactions
+    split: Split
+    sensitive: NDArray[np.bool_]  # (n_items,) G0
+
+
+@dataclass(frozen=True)
+class Run:
+    """The files of a run; `run.json` says what it is."""
+
+    folder: Path
+
+    @property
+    def model_file(self) -> Path:
+        return self.folder / "model.safetensors"
+
+    @property
+    def checkpoint_file(self) -> Path:
+        return self.folder / "checkpoint.safetensors"
+
+    @property
+    def metrics_file(self) -> Path:
+        return self.folder / "metrics.json"
+
+    @property
+    def card_file(self) -> Path:
+        return self.folder / "run.json"
+
+    def write(self, model: Fcpo, data: DataSpec, status: str) -> None:
+        """The model, then the card that makes the folder a run."""
+        model.save(self.model_file)
+        card = {
+            "fairhorizon": fairhorizon.__version__,
+            "status": status,
+            "data": data.model_dump(mode="json"),
+            **model.description(),
+        }
+        write_json(self.card_file, card)
+
+    def card(self) -> dict[str, Any]:
+        try:
+            card = json.loads(self.card_file.read_text(encoding="utf-8"))
+        except FileNotFoundError:
+            raise ModelError(
+                f"{self.folder}: no run here, run.json is missing (make one: fairhorizon fit)"
+            ) from None
+        except (OSError, ValueError) as error:
+            raise ModelError(f"{self.card_file}: cannot be read: {error} (fit it again)") from error
+        if not isinstance(card, dict) or "data" not in card:
+            raise ModelError(f"{self.card_file}: not the card of a run (fit it again)")
+        return card
+
+    def data(self) -> DataSpec:
+        try:
+            return DataSpec.model_validate(self.card()["data"])
+        except ValidationError as error:
+            raise ModelError(f"{self.card_file}: {error} (fit it again)") from error
+
+    def model(self) -> Fcpo:
+        return Fcpo.load(self.model_file)

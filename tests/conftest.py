@@ -1,0 +1,36 @@
+"""Small data that many tests share."""
+
+import pytest
+import torch
+
+from fairhorizon.agents import FcpoConfig
+from fairhorizon.data import Split, split, synthetic
+from fairhorizon.rankers.pmf import PmfConfig
+
+
+@pytest.fixture(scope="session", autouse=True)
+def one_thread() -> None:
+    """Small tensors are slower on two threads, and sums depend on how they are cut."""
+    torch.set_num_threads(1)
+
+
+@pytest.fixture(scope="session")
+def market() -> Split:
+    """60 users, 80 items, 20 interactions a user."""
+    return split(synthetic(60, 80, 20, seed=3).interactions)
+
+
+@pytest.fixture(scope="session")
+def small() -> FcpoConfig:
+    """FCPO in miniature."""
+    return FcpoConfig(
+        pmf=PmfConfig(dim=8, max_epochs=3),
+        gru_hidden=8,
+        actor_hidden=(8, 8),
+        critic_hidden=(8, 8),
+        rounds=6,
+        horizon=5,
+        history=3,
+        evaluate_every=2,
+        fisher_states=32,
+    )

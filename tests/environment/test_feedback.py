@@ -1,0 +1,169 @@
+"""Sets of items per user against plain loops; scenarios on a split small enough to read."""
+
+import numpy as np
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fairhorizon.data import Interactions, split
+from fairhorizon.environment import (
+    Protocol,
+    UserItems,
+    random_cuts,
+    serving_scenario,
+    training_scenario,
+    validation_scenario,
+)
+from fairhorizon.environment import evaluation_scenario as scenario_for_testing
+
+N_USERS, N_ITEMS = 5, 12
+
+rows = st.lists(
+    st.tuples(st.integers(0, N_USERS - 1), st.integers(0, N_ITEMS - 1)), unique=True, max_size=40
+)
+
+
+def log_of(pairs: list[tuple[int, int]]) -> Interactions:
+    """A log over fixed id maps, so that users and items may be without rows."""
+    table = np.array(pairs, dtype=np.int64).reshape(-1, 2)
+    return Interactions(table[:, 0], table[:, 1], np.arange(N_USERS), np.arange(N_ITEMS))
+
+
+def items_per_user(*logs: list[tuple[int, int]]) -> list[list[int]]:
+    return [[item for log in logs for u, item in log if u == user] for user in range(N_USERS)]
+
+
+def as_lists(sets: UserItems) -> list[list[int]]:
+    bounds = sets.indptr.tolist()
+    assert len(bounds) == N_USERS + 1
+    return [sets.items[bounds[u] : bounds[u + 1]].tolist() for u in range(N_USERS)]
+
+
+@given(rows, rows)
+def test_rows_keep_time_order_within_and_across_logs(first, second):
+    sets = UserItems.of(log_of(first), log_of(second))
+    assert (sets.n_users, sets.n_items) == (N_USERS, N_ITEMS)
+    assert as_lists(sets) == items_per_user(first, second)
+
+
+@given(rows, st.lists(st.integers(0, N_USERS - 1), max_size=8))
+def test_mask_and_counts_of_any_users(pairs, users):
+    sets, wanted = UserItems.of(log_of(pairs)), torch.tensor(users, dtype=torch.int64)
+    expected = items_per_user(pairs)
+    mask = sets.mask(wanted)
+    assert mask.shape == (len(users), N_ITEMS)
+    assert sets.counts(wanted).tolist() == [len(expected[user]) for user in users]
+    for row, user in zip(mask, users, strict=True):
+        assert row.nonzero().flatten().tolist() == sorted(expected[user])
+
+
+@given(rows, st.integers(1, 7))
+def test_last_items_are_padded_in_front(pairs, n):
+    queue = UserItems.of(log_of(pairs)).last(n)
+    for row, items in zip(queue.tolist(), items_per_user(pairs), strict=True):
+        newest = items[-n:]
+        assert row == [N_ITEMS] * (n - len(newest)) + newest
+
+
+@given(rows, st.lists(st.integers(0, 9), min_size=N_USERS, max_size=N_USERS))
+def test_cut_parts_every_user_at_the_own_position(pairs, positions):
+    early, late = UserItems.of(log_of(pairs)).cut(torch.tensor(positions))
+    expected = items_per_user(pairs)
+    both = list(zip(expected, positions, strict=True))
+    assert as_lists(early) == [items[:position] for items, position in both]
+    assert as_lists(late) == [items[position:] for items, position in both]
+
+
+@given(rows, st.integers(1, 6), st.integers(0, 2**31))
+def test_random_cuts_leave_a_history_and_something_to_like(pairs, history, seed):
+    sets = UserItems.of(log_of(pairs))
+    cuts = random_cuts(sets, history, torch.Generator().manual_seed(seed))
+    for cut, items in zip(cuts.tolist(), items_per_user(pairs), strict=True):
+        if items:
+            assert min(history, len(items) - 1) <= cut <= len(items) - 1
+        else:
+            assert cut == 0
+
+
+def test_random_cuts_reach_every_moment():
+    sets = UserItems.of(log_of([(0, item) for item in range(8)]))
+    generator = torch.Generator().manual_seed(0)
+    seen = {int(random_cuts(sets, 5, generator)[0]) for _ in range(100)}
+    assert seen == {5, 6, 7}
+
+
+# User "a" takes items 0..9 in order, "b" takes 9..0, "c" only 3, 4 and 5.
+USERS = ["a"] * 10 + ["b"] * 10 + ["c"] * 3
+ITEMS = [*range(10), *range(9, -1, -1), 3, 4, 5]
+LOG = Interactions.from_arrays(USERS, ITEMS, timestamps=[*range(10), *range(10), *range(3)])
+# a: train 0-6, validation 7, test 8-9;  b: train 9-3, validation 2, test 1-0;  c: train 3-4, then 5
+SPLIT = split(LOG)
+EVERYONE = torch.arange(3)
+
+
+def sets_of(mask: torch.Tensor) -> list[list[int]]:
+    return [row.nonzero().flatten().tolist() for row in mask]
+
+
+def test_training_starts_from_the_first_items():
+    items = UserItems.of(SPLIT.train)
+    scenario = training_scenario(items, 3, Protocol.STANDARD)
+    assert scenario.n_users == 3
+    state, positive = scenario.begin(EVERYONE)
+    assert state.users.tolist() == [0, 1, 2]
+    assert state.queue.tolist() == [[0, 1, 2], [9, 8, 7], [10, 3, 4]]
+    assert sets_of(positive) == [[3, 4, 5, 6], [3, 4, 5, 6], []]
+    assert sets_of(state.blocked) == [[0, 1, 2], [7, 8, 9], [3, 4]]
+    open_state, open_positive = training_scenario(items, 3, Protocol.PAPER).begin(EVERYONE)
+    assert not open_state.blocked.any()
+    assert torch.equal(open_positive, positive)
+
+
+def test_training_starts_from_given_cuts():
+    items = UserItems.of(SPLIT.train)
+    scenario = training_scenario(items, 3, Protocol.STANDARD, torch.tensor([5, 1, 0]))
+    state, positive = scenario.begin(EVERYONE)
+    assert state.queue.tolist() == [[2, 3, 4], [10, 10, 9], [10, 10, 10]]
+    assert sets_of(positive) == [[5, 6], [3, 4, 5, 6, 7, 8], [3, 4]]
+    assert sets_of(state.blocked) == [[0, 1, 2, 3, 4], [9], []]
+
+
+def test_testing_starts_from_the_last_training_items():
+    state, positive = scenario_for_testing(SPLIT, 3, Protocol.STANDARD).begin(EVERYONE)
+    assert state.queue.tolist() == [[4, 5, 6], [5, 4, 3], [10, 3, 4]]
+    assert sets_of(positive) == [[8, 9], [0, 1], []]
+    assert sets_of(state.blocked) == [[*range(8)], [*range(2, 10)], [3, 4, 5]]
+
+
+def test_validation_excludes_training_only():
+    state, positive = validation_scenario(SPLIT, 3, Protocol.STANDARD).begin(EVERYONE)
+    assert state.queue.tolist() == [[4, 5, 6], [5, 4, 3], [10, 3, 4]]
+    assert sets_of(positive) == [[7], [2], [5]]
+    assert sets_of(state.blocked) == [[*range(7)], [*range(3, 10)], [3, 4]]
+
+
+def test_under_protocol_paper_everything_may_be_recommended():
+    for scenario_of, liked in (
+        (scenario_for_testing, [[8, 9], [0, 1], []]),
+        (validation_scenario, [[7], [2], [5]]),
+    ):
+        state, positive = scenario_of(SPLIT, 3, Protocol.PAPER).begin(EVERYONE)
+        assert not state.blocked.any()
+        assert sets_of(positive) == liked
+        assert state.queue.tolist() == [[4, 5, 6], [5, 4, 3], [10, 3, 4]]
+
+
+def test_serving_goes_on_from_the_whole_log():
+    state, positive = serving_scenario(LOG, 2).begin(EVERYONE)
+    assert state.queue.tolist() == [[8, 9], [1, 0], [4, 5]]
+    assert sets_of(state.blocked) == [[*range(10)], [*range(10)], [3, 4, 5]]
+    assert not positive.any()
+
+
+def test_begin_takes_users_in_any_order_and_more_than_once():
+    state, positive = scenario_for_testing(SPLIT, 2, Protocol.STANDARD).begin(
+        torch.tensor([1, 0, 1])
+    )
+    assert state.users.tolist() == [1, 0, 1]
+    assert state.queue.tolist() == [[4, 3], [5, 6], [4, 3]]
+    assert sets_of(positive) == [[0, 1], [8, 9], [0, 1]]

@@ -1,0 +1,129 @@
+"""The dependency rule: imports go down the levels, never up, nor across between folders of one."""
+
+import ast
+import sys
+from pathlib import Path
+
+import pytest
+
+import fairhorizon
+
+ROOT = Path(fairhorizon.__file__).parent
+PACKAGE = "fairhorizon"
+LEVELS = (
+    ("errors",),  # which everything may import
+    ("data", "metrics", "optim", "groups", "storage"),
+    ("rankers", "rerank", "environment", "policy"),
+    ("agents",),
+    ("evaluation",),
+    ("experiments",),
+    ("report",),
+    ("cli",),
+    (PACKAGE,),  # its own __init__ and __main__
+)
+LEVEL_OF = {station: level for level, names in enumerate(LEVELS) for station in names}
+SOURCES = sorted(ROOT.rglob("*.py"))
+
+
+def module_of(path: Path) -> str:
+    """fairhorizon/data/splits.py -> fairhorizon.data.splits; a folder's __init__ keeps its name."""
+    return ".".join((PACKAGE, *path.relative_to(ROOT).with_suffix("").parts))
+
+
+def imported(source: str, module: str) -> set[str]:
+    """Everything the source imports, wherever in the file, by absolute dotted name."""
+    names: set[str] = set()
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.Import):
+            names.update(alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            base = node.module or ""
+            if node.level:
+                above = module.split(".")[: -node.level]
+                base = ".".join([*above, base] if base else above)
+            names.update(f"{base}.{alias.name}" for alias in node.names)
+    return names
+
+
+def station(name: str) -> str:
+    """The folder or file below the package that a dotted name of ours lies in."""
+    first = name.split(".")[1:2]
+    return first[0] if first and first[0] in LEVEL_OF else PACKAGE
+
+
+def ours(names: set[str]) -> set[str]:
+    return {name for name in names if name.split(".")[0] == PACKAGE} - {f"{PACKAGE}.__version__"}
+
+
+def violations(source: str, module: str) -> list[str]:
+    here = station(module)
+    return [
+        f"{module} imports {name}"
+        for name in sorted(ours(imported(source, module)))
+        if station(name) != here and LEVEL_OF[station(name)] >= LEVEL_OF[here]
+    ]
+
+
+def stations_used_by(folder: str) -> set[str]:
+    names: set[str] = set()
+    for path in SOURCES:
+        if station(module_of(path)) == folder:
+            names |= ours(imported(path.read_text(encoding="utf-8"), module_of(path)))
+    return {station(name) for name in names} - {folder}
+
+
+def test_every_folder_has_a_level():
+    found = {path.relative_to(ROOT).parts[0].removesuffix(".py") for path in SOURCES}
+    assert found - {"__init__", "__main__"} <= set(LEVEL_OF)
+    assert {"data", "optim", "environment", "policy", "agents"} <= found
+
+
+@pytest.mark.parametrize("path", SOURCES, ids=module_of)
+def test_imports_go_down(path):
+    assert violations(path.read_text(encoding="utf-8"), module_of(path)) == []
+
+
+def test_optim_knows_torch_and_nothing_of_ours():
+    assert stations_used_by("optim") == set()
+    outside = {
+        name.split(".")[0]
+        for path in (ROOT / "optim").glob("*.py")
+        for name in imported(path.read_text(encoding="utf-8"), module_of(path))
+    }
+    assert outside - set(sys.stdlib_module_names) - {PACKAGE} == {"torch"}
+
+
+def test_metrics_see_arrays_only():
+    assert stations_used_by("metrics") <= {"errors"}
+
+
+def test_the_environment_is_given_arrays_never_a_model():
+    assert stations_used_by("environment") <= {"data", "errors"}
+
+
+@pytest.mark.parametrize(
+    ("module", "source", "caught"),
+    [
+        ("optim.dual", "from fairhorizon.data import Split", True),  # across
+        ("environment.gym", "from fairhorizon.policy.actor import Proposal", True),
+        ("environment.gym", "import fairhorizon.rankers.pmf", True),
+        ("data.splits", "from fairhorizon import metrics", True),
+        ("policy.actor", "from fairhorizon.agents import Fcpo", True),  # up
+        ("metrics.accuracy", "def f():\n    from fairhorizon.report import page", True),
+        ("data.splits", "from ..agents.cpo import Update", True),
+        ("data.__init__", "from .. import groups", True),
+        ("report.page", "if True:\n    from fairhorizon import fit_everything", True),
+        ("errors", "from fairhorizon.data import Split", True),
+        ("agents.fcpo", "from fairhorizon.data import Split", False),  # down
+        ("agents.config", "from fairhorizon.rankers.pmf import PmfConfig", False),
+        ("optim.dual", "from fairhorizon.errors import ConfigError", False),
+        ("data.splits", "from fairhorizon.data.interactions import Interactions", False),
+        ("data.splits", "from .interactions import Interactions", False),
+        ("data.__init__", "from . import splits", False),
+        ("cli.app", "from fairhorizon import __version__", False),
+        ("cli.app", "import numpy, fairhorizonish.data", False),
+        ("__main__", "from fairhorizon.cli import main", False),
+    ],
+)
+def test_a_planted_violation_is_caught(module, source, caught):
+    assert bool(violations(source, f"{PACKAGE}.{module}")) is caught
