@@ -18,7 +18,6 @@ from fairhorizon.optim import Case, fisher_product
 from fairhorizon.policy import Proposal
 
 # torch 2.13 scripts functions of its own when it first takes a forward derivative.
-pytestmark = pytest.mark.filterwarnings("ignore:`torch.jit.script` is deprecated")
 
 REWARDS = torch.tensor([1.0, 0.3], dtype=torch.float64)
 T, GAMMA = 5, 0.9

@@ -73,9 +73,7 @@ def test_stops_after_five_evaluations_without_a_better_one(
     assert training.finished
 
 
-def test_the_policy_kept_is_the_best_that_keeps_the_limit(
-    market: Split, small: FcpoConfig
-) -> None:
+def test_the_policy_kept_is_the_best_that_keeps_the_limit(market: Split, small: FcpoConfig) -> None:
     training = Fcpo(small).start(market)
     kept = weights(training)
     within = RoundReport(1, 1.0, 2.0, 2.0, 0.0, "inside", 1.0, 0.10, 0.0)

@@ -9,12 +9,12 @@ from fairhorizon.data import Interactions, split
 from fairhorizon.environment import (
     Protocol,
     UserItems,
+    evaluation_scenario,
     random_cuts,
     serving_scenario,
     training_scenario,
     validation_scenario,
 )
-from fairhorizon.environment import evaluation_scenario as scenario_for_testing
 
 N_USERS, N_ITEMS = 5, 12
 
@@ -128,8 +128,8 @@ def test_training_starts_from_given_cuts():
     assert sets_of(state.blocked) == [[0, 1, 2, 3, 4], [9], []]
 
 
-def test_testing_starts_from_the_last_training_items():
-    state, positive = scenario_for_testing(SPLIT, 3, Protocol.STANDARD).begin(EVERYONE)
+def test_evaluation_starts_from_the_last_training_items():
+    state, positive = evaluation_scenario(SPLIT, 3, Protocol.STANDARD).begin(EVERYONE)
     assert state.queue.tolist() == [[4, 5, 6], [5, 4, 3], [10, 3, 4]]
     assert sets_of(positive) == [[8, 9], [0, 1], []]
     assert sets_of(state.blocked) == [[*range(8)], [*range(2, 10)], [3, 4, 5]]
@@ -144,7 +144,7 @@ def test_validation_excludes_training_only():
 
 def test_under_protocol_paper_everything_may_be_recommended():
     for scenario_of, liked in (
-        (scenario_for_testing, [[8, 9], [0, 1], []]),
+        (evaluation_scenario, [[8, 9], [0, 1], []]),
         (validation_scenario, [[7], [2], [5]]),
     ):
         state, positive = scenario_of(SPLIT, 3, Protocol.PAPER).begin(EVERYONE)
@@ -161,7 +161,7 @@ def test_serving_goes_on_from_the_whole_log():
 
 
 def test_begin_takes_users_in_any_order_and_more_than_once():
-    state, positive = scenario_for_testing(SPLIT, 2, Protocol.STANDARD).begin(
+    state, positive = evaluation_scenario(SPLIT, 2, Protocol.STANDARD).begin(
         torch.tensor([1, 0, 1])
     )
     assert state.users.tolist() == [1, 0, 1]

@@ -1,13 +1,11 @@
 """Fisher products against the explicit matrix, made in two other ways."""
 
-import pytest
 import torch
 from torch.distributions import Independent, Normal, kl_divergence
 
 from fairhorizon.optim import conjugate_gradient, fisher_product
 
 # torch 2.13 scripts functions of its own when it first takes a forward derivative.
-pytestmark = pytest.mark.filterwarnings("ignore:`torch.jit.script` is deprecated")
 
 STATES, INPUTS, HIDDEN, DIM = 4, 3, 5, 2
 SIZE = INPUTS * HIDDEN + HIDDEN * 2 * DIM
@@ -49,6 +47,7 @@ def test_equals_the_explicit_jacobian():
         torch.testing.assert_close(product(v), matrix @ v, rtol=1e-12, atol=1e-12)
 
 
+@pytest.mark.filterwarnings("ignore:`torch.jit.script` is deprecated")  # torch.func.hessian
 def test_equals_the_hessian_of_the_divergence():
     outputs, theta, vectors = problem(1)
     present = gaussian(outputs(theta))

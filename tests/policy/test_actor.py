@@ -2,14 +2,12 @@
 
 import math
 
-import pytest
 import torch
 from torch.distributions import Independent, Normal, kl_divergence
 
 from fairhorizon.policy import GaussianActor, Proposal, StateEncoder
 
 # torch 2.13 scripts functions of its own when it first takes a forward derivative.
-pytestmark = pytest.mark.filterwarnings("ignore:`torch.jit.script` is deprecated")
 
 
 def proposal(seed: int, rows: int = 7, width: int = 6) -> Proposal:
@@ -51,6 +49,7 @@ def test_samples_have_the_mean_and_deviation_they_should():
     assert torch.equal(sample, again)
 
 
+@pytest.mark.filterwarnings("ignore:`torch.jit.script` is deprecated")  # torch.func.hessian
 def test_fisher_is_the_hessian_of_the_divergence():
     old = proposal(3, rows=3, width=2)
     weights = torch.tensor([0.5, 0.2, 0.3], dtype=torch.float64)

@@ -54,7 +54,7 @@ def update_actor(
     steps = batch.state_index.flatten()
     proposals = batch.proposals.flatten(0, 1)
     with torch.no_grad():
-        log_probs = present[steps].log_prob(proposals)
+        log_probs = present.log_prob(proposals, steps)
         # Trajectories of an earlier policy count by their importance, truncated at 1.
         importance = torch.exp(log_probs - batch.log_probs.flatten()).clamp(max=1) / len(batch)
 
@@ -69,7 +69,7 @@ def update_actor(
 
     def surrogate(candidate: Tensor) -> Surrogate:
         new = Proposal.of(policy(candidate, users, queues))
-        change = torch.expm1(new[steps].log_prob(proposals) - log_probs)
+        change = torch.expm1(new.log_prob(proposals, steps) - log_probs)
         reward, cost = weights @ change
         return Surrogate(reward, cost[None], new.kl_from(present) @ visits / len(steps))
 

@@ -27,7 +27,7 @@ def recommend(
     cache_dir: shared.CacheDir = None,
 ) -> None:
     """Write a list of K items for every user, with the original ids."""
-    from fairhorizon.environment import Protocol, serving_scenario, evaluation_scenario
+    from fairhorizon.environment import Protocol, evaluation_scenario, serving_scenario
     from fairhorizon.evaluation.short_term import check_fit
     from fairhorizon.experiments.runs import Run
     from fairhorizon.report.lists import write_lists

@@ -12,9 +12,9 @@ from fairhorizon.environment.feedback import (
     Protocol,
     Scenario,
     UserItems,
+    evaluation_scenario,
     random_cuts,
     serving_scenario,
-    evaluation_scenario,
     training_scenario,
     validation_scenario,
 )
@@ -28,10 +28,10 @@ __all__ = [
     "advance",
     "alpha_prime",
     "cost_limit",
+    "evaluation_scenario",
     "parity_alpha",
     "random_cuts",
     "serving_scenario",
-    "evaluation_scenario",
     "training_scenario",
     "validation_scenario",
 ]

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict, ValidationError
 
-import fairhorizon
+from fairhorizon import __version__
 from fairhorizon.agents import Fcpo
 from fairhorizon.data import (
     Interactions,
@@ -106,7 +106,7 @@ class Run:
         """The model, then the card that makes the folder a run."""
         model.save(self.model_file)
         card = {
-            "fairhorizon": fairhorizon.__version__,
+            "fairhorizon": __version__,
             "status": status,
             "data": data.model_dump(mode="json"),
             **model.description(),

@@ -17,14 +17,19 @@ def fisher_product(
 
     `outputs` maps the flat parameters to those of the distributions, J is its Jacobian, `metric`
     multiplies by M, the Fisher matrix of the distributions in their own parameters. For a Gaussian
-    that is diag(1/sigma², 2) in (mean, log sigma). One Jacobian-vector and one vector-Jacobian
-    product: no second derivative is taken.
+    that is diag(1/sigma², 2) in (mean, log sigma).
+
+    u -> Jᵀu is linear, and its transpose is v -> Jv: both graphs are built once and walked at every
+    product, so that no product computes the outputs again (forward mode would).
     """
-    pull_back: Callable[[Tensor], tuple[Tensor]] = torch.func.vjp(outputs, theta)[1]
+    leaf = theta.detach().requires_grad_()
+    z = outputs(leaf)
+    u = torch.zeros_like(z, requires_grad=True)
+    (pulled,) = torch.autograd.grad(z, leaf, u, create_graph=True)  # Jᵀu, as a function of u
 
     def product(v: Tensor) -> Tensor:
-        push: Tensor = torch.func.jvp(outputs, (theta,), (v,))[1]
-        (pulled,) = pull_back(metric(push))
-        return pulled + damping * v
+        (pushed,) = torch.autograd.grad(pulled, u, v, retain_graph=True)  # Jv
+        (back,) = torch.autograd.grad(z, leaf, metric(pushed), retain_graph=True)
+        return back + damping * v
 
     return product

@@ -30,9 +30,13 @@ class Proposal:
         noise = torch.randn(self.mean.shape, generator=generator).to(self.mean)
         return torch.addcmul(self.mean, noise, self.log_std.exp())
 
-    def log_prob(self, sample: Tensor) -> Tensor:
-        standard = (sample - self.mean) * torch.exp(-self.log_std)
-        return -(0.5 * standard.square() + self.log_std + 0.5 * _LOG_2PI).sum(1)
+    def log_prob(self, sample: Tensor, rows: Tensor | None = None) -> Tensor:
+        """Of each sample under its row; `rows` says which where several samples share one."""
+        mean, inverse = self.mean, torch.exp(-self.log_std)
+        constant = self.log_std.sum(1) + 0.5 * _LOG_2PI * mean.shape[1]
+        if rows is not None:
+            mean, inverse, constant = (x.index_select(0, rows) for x in (mean, inverse, constant))
+        return -0.5 * ((sample - mean) * inverse).square().sum(1) - constant
 
     def kl_from(self, old: "Proposal") -> Tensor:
         """KL(self || old), a row each."""
