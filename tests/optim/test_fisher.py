@@ -1,5 +1,6 @@
 """Fisher products against the explicit matrix, made in two other ways."""
 
+import pytest
 import torch
 from torch.distributions import Independent, Normal, kl_divergence
 

@@ -2,6 +2,7 @@
 
 import math
 
+import pytest
 import torch
 from torch.distributions import Independent, Normal, kl_divergence
 
