@@ -122,7 +122,7 @@ def test_alpha_prime_is_the_share_that_keeps_the_ratio():
     assert alpha_prime(1) == 0.5
     assert alpha_prime(0.25) == 0.2
     assert alpha_prime(4) == 0.8
-    for shown in range(10):  # the steps between equations 8 and 9, backwards
+    for shown in range(10):  # the steps between equations 9 and 10, backwards
         assert alpha_prime(shown / (10 - shown)) == pytest.approx(shown / 10, abs=1e-15)
     with pytest.raises(ValueError, match="-1"):
         alpha_prime(-1)

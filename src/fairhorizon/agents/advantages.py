@@ -16,7 +16,7 @@ def remaining(gamma: float, horizon: int) -> Tensor:
 
 
 def temporal_difference_targets(signal: Tensor, values: Tensor, gamma: float) -> Tensor:
-    """y_t = r_t + gamma V(s_{t+1}), below equations 15 and 16.
+    """y_t = r_t + gamma V(s_{t+1}), below equations 16 and 17.
 
     signal: (b, T); values: (b, T + 1).
     """

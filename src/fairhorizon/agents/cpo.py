@@ -61,6 +61,8 @@ def constrained_step(
     direction = solve_dual(q, r, s, gap, region.delta)
     step = direction.reward_weight * reward_direction + direction.cost_weight * cost_direction
 
+    promises: list[Surrogate] = []
+
     def acceptable(candidate: Tensor) -> bool:
         """In the trust region & the loss improves & cost <= d, each on the surrogate itself.
 
@@ -68,19 +70,21 @@ def constrained_step(
         """
         with torch.no_grad():
             promise = surrogate(candidate)
+        promises.append(promise)
         in_region = float(promise.kl) <= region.delta
         improves = gap > 0 or float(promise.reward) >= 0
         keeps_limit = float(promise.costs[0]) <= max(-gap, 0.0)
         return in_region and improves and keeps_limit
 
     search = backtrack(theta, step, acceptable, ratio=region.ratio, attempts=region.attempts)
-    with torch.no_grad():
-        final = surrogate(search.theta)
+    if search.fraction == 0:
+        return Update(theta, direction.case, 0.0, kl=0.0, reward_change=0.0, cost_change=0.0)
+    taken = promises[-1]
     return Update(
         search.theta,
         direction.case,
         search.fraction,
-        *(float(x) for x in (final.kl, final.reward, final.costs[0])),
+        *(float(x) for x in (taken.kl, taken.reward, taken.costs[0])),
     )
 
 

@@ -42,13 +42,13 @@ def advance(state: State, lists: Tensor, positive: Tensor, sensitive: Tensor) ->
     return Outcome(
         State(state.users, push_liked(state.queue, items, hits), blocked),
         hits,
-        reward=hits.sum(1).float(),  # equation 7
-        cost=(shown & sensitive[items]).sum(1).float(),  # equation 8
+        reward=hits.sum(1).float(),  # equation 8
+        cost=(shown & sensitive[items]).sum(1).float(),  # equation 9
     )
 
 
 def push_liked(queue: Tensor, items: Tensor, hits: Tensor) -> Tensor:
-    """Equation 12: each liked item, in list order, enters the queue and pushes the oldest out."""
+    """Equation 13: each liked item, in list order, enters the queue and pushes the oldest out."""
     line = torch.cat([queue, items], dim=1)
     stays = torch.cat([torch.ones_like(queue, dtype=torch.bool), hits], dim=1)
     # A stable sort brings what does not enter to the front and keeps the order of the rest.
@@ -79,5 +79,5 @@ def parity_alpha(n_sensitive: int, n_items: int) -> float:
 
 
 def cost_limit(alpha_prime: float, list_length: int, gamma_c: float, horizon: int) -> float:
-    """Equation 10: d, the discounted cost of showing alpha' K sensitive items a step."""
+    """Equation 11: d, the discounted cost of showing alpha' K sensitive items a step."""
     return sum(gamma_c**t for t in range(horizon)) * alpha_prime * list_length

@@ -1,7 +1,7 @@
 """The recommendation CMDP as Gymnasium environments, for other people's agents.
 
 An observation is a user and the queue of recently liked items (n_items stands for "no item"), an
-action a list of K items. The reward is equation 7; `info["cost"]` is equation 8 and
+action a list of K items. The reward is equation 8; `info["cost"]` is equation 9 and
 `info["available"]` the mask of items that may still be shown. Showing another one earns nothing.
 """
 

@@ -86,7 +86,7 @@ class GaussianActor(nn.Module):
         return outputs
 
     def choose(self, proposals: Tensor, blocked: Tensor) -> Tensor:
-        """Equations 13-14: item k is the argmax of W_k Vᵀ among the items still allowed.
+        """Equations 14 and 15: item k is the argmax of W_k Vᵀ among the items still allowed.
 
         Softmax is monotone: the argmax of the scores is that of P_k. -1 where nothing is left.
         """

@@ -1,4 +1,4 @@
-"""The critics V_omega (reward) and V_phi (cost): equations 15 and 16."""
+"""The critics V_omega (reward) and V_phi (cost): equations 16 and 17."""
 
 import torch
 from torch import Tensor, nn

@@ -1,4 +1,4 @@
-"""The state s_t = [e_u; GRU(H_t)] over fixed, pretrained embeddings (equation 11)."""
+"""The state s_t = [e_u; GRU(H_t)] over fixed, pretrained embeddings (equation 12)."""
 
 import torch
 from torch import Tensor, nn

@@ -1,0 +1,105 @@
+"""Speed of FCPO's parts, as ratios measured in one run on one thread.
+
+    python benchmarks/speed.py [--data ml-100k] [--rounds 10]
+
+The reference of 38 s of CPU for one round (943 users x 10 steps) is the paper's public code, made
+to run on a CPU and measured on one quiet core; everything else is compared within this run.
+"""
+
+import argparse
+import resource
+import time
+from collections.abc import Callable
+from statistics import median
+
+import torch
+
+from fairhorizon.agents import Fcpo, FcpoConfig, Training
+from fairhorizon.agents.policy_update import update_actor
+from fairhorizon.agents.rollout import rollout
+from fairhorizon.data import load, split
+from fairhorizon.policy import Proposal
+
+PUBLIC_CODE_SECONDS = 38.0
+
+
+def cpu_seconds(work: Callable[[], object], repeats: int) -> float:
+    """Median CPU time of one call."""
+    work()
+    times = []
+    for _ in range(repeats):
+        started = time.process_time()
+        work()
+        times.append(time.process_time() - started)
+    return median(times)
+
+
+def step_ratio(training: Training, repeats: int) -> float:
+    """A step of a rollout over the bare product and argmax on the same shapes."""
+    config, actor = training.config, training.actor
+    users = torch.arange(training.items.n_users)
+    scenario = training._training_scenario()
+    proposals = torch.randn(len(users), actor.encoder.item_vectors.shape[1])
+    items = actor.encoder.item_vectors[:-1]
+
+    def rolled() -> None:
+        rollout(
+            actor,
+            scenario,
+            users,
+            training.sensitive,
+            steps=config.horizon,
+            generator=training.generator,
+        )
+
+    bare = cpu_seconds(lambda: (proposals @ items.T).argmax(1), repeats * config.horizon)
+    return cpu_seconds(rolled, repeats) / config.horizon / bare
+
+
+def update_ratio(training: Training, repeats: int) -> float:
+    """The whole policy update over one forward and backward pass on the same batch."""
+    config, actor = training.config, training.actor
+    batch = training._generate()
+    index = batch.state_index
+    with torch.no_grad():
+        states = actor.encoder(batch.state_users, batch.state_queues)
+    reward = training._judge("reward", states, index, batch.rewards, config.gamma_r).advantages
+    cost = training._judge("cost", states, index, batch.costs, config.gamma_c).advantages
+    gap = batch.costs.sum(1).mean() - training.limit
+    before = {name: value.clone() for name, value in actor.state_dict().items()}
+
+    def update() -> None:
+        update_actor(actor, batch, reward, cost, gap, config, training.generator)
+        actor.load_state_dict(before)
+
+    def forward_and_backward() -> None:
+        proposal = Proposal.of(actor(batch.state_users, batch.state_queues))
+        log_probs = proposal.log_prob(batch.proposals.flatten(0, 1), index.flatten())
+        (log_probs @ reward.flatten()).backward()
+        actor.zero_grad()
+
+    one_pass = cpu_seconds(forward_and_backward, repeats)
+    return cpu_seconds(update, repeats) / one_pass
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--data", default="ml-100k")
+    parser.add_argument("--rounds", type=int, default=10)
+    options = parser.parse_args()
+    torch.set_num_threads(1)
+    training = Fcpo(FcpoConfig()).start(split(load(options.data)))
+
+    seconds = cpu_seconds(training.round, options.rounds)
+    print(f"{options.data}, {training.items.n_users} users x {training.config.horizon} steps")
+    print(f"one round                                  {seconds:8.2f} s of CPU")
+    if options.data == "ml-100k":
+        print(f"  less than the public code's 38 s by      {PUBLIC_CODE_SECONDS / seconds:8.1f} x")
+    print(f"rollout step / bare product and argmax     {step_ratio(training, 10):8.2f}")
+    print(f"policy update / forward and backward pass  {update_ratio(training, 10):8.2f}")
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
+    print(f"peak memory                                {peak:8.2f} GiB")
+
+
+if __name__ == "__main__":
+    main()
