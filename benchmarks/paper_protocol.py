@@ -16,7 +16,7 @@ from fairhorizon.rankers.pmf import PmfConfig
 from trainings import train_all
 
 SETTINGS = FcpoConfig(
-    pmf=PmfConfig(target="interaction"),
+    pmf=PmfConfig(target="interaction", l2=0.05),
     starts="anywhere",
     protocol=Protocol.PAPER,
     rounds=400,

@@ -7,11 +7,8 @@ from fairhorizon.agents import FcpoConfig
 from fairhorizon.data import Split, split, synthetic
 from fairhorizon.rankers.pmf import PmfConfig
 
-
-@pytest.fixture(scope="session", autouse=True)
-def one_thread() -> None:
-    """Small tensors are slower on two threads, and sums depend on how they are cut."""
-    torch.set_num_threads(1)
+# Small tensors are slower on several threads, and sums depend on how they are cut.
+torch.set_num_threads(1)
 
 
 @pytest.fixture(scope="session")

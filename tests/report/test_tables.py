@@ -83,8 +83,9 @@ def test_the_caption_says_what_is_not_a_percentage():
 
 def test_the_metrics_of_the_paper_fit_a_terminal_of_80_columns():
     values = {f"{name}@20": 0.1 + 0.01 * i for i, name in enumerate(PAPER_METRICS)}
-    lines = rendered(metrics_table([ROW | {"metrics": values}], PAPER_METRICS, [20]), width=80)
-    expected = "ml-100k fcpo 0.4 standard one-shot 3 20 10.00 11.00 12.00 13.00 14.00"
+    long = {"mode": "interactive", "metrics": values}
+    lines = rendered(metrics_table([ROW | long], PAPER_METRICS, [20]), width=80)
+    expected = "ml-100k fcpo 0.4 standard interactive 3 20 10.00 11.00 12.00 13.00 14.00"
     assert lines[2].split() == expected.split()
     assert lines[3].strip() == "Metrics in percent."
 

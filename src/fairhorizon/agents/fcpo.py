@@ -15,7 +15,7 @@ from fairhorizon.agents.rollout import serve
 from fairhorizon.agents.training import RoundReport, Training, build_actor
 from fairhorizon.data import Split
 from fairhorizon.environment import Scenario
-from fairhorizon.errors import ConfigError
+from fairhorizon.errors import ConfigError, DataError
 from fairhorizon.groups import popular_group
 from fairhorizon.policy import GaussianActor
 from fairhorizon.rankers.pmf import Pmf
@@ -63,9 +63,23 @@ class Fcpo:
                 on_round(report)
         return self.adopt(training)
 
-    def start(self, split: Split, *, sensitive: NDArray[np.bool_] | None = None) -> Training:
-        """A training before its first round; without `sensitive`, the popular items are limited."""
+    def start(
+        self,
+        split: Split,
+        *,
+        sensitive: NDArray[np.bool_] | None = None,
+        on_epoch: Callable[[int, float], object] | None = None,
+    ) -> Training:
+        """A training before its first round; without `sensitive`, the popular items are limited.
+
+        `on_epoch` hears the epochs of the pretraining and their validation RMSE.
+        """
         config = self.config
+        if not len(split.train):
+            raise DataError(
+                f"{split.name or 'the split'} has nothing to train on",
+                remedy="a user's last item is for validation and a fifth for test: give more",
+            )
         if config.list_length * config.horizon > split.train.n_items:
             raise ConfigError(
                 f"{config.horizon} lists of {config.list_length} need more than the "
@@ -73,8 +87,7 @@ class Fcpo:
             )
         if sensitive is None:
             sensitive = popular_group(split.train.item_counts(), config.popular_share)
-        pmf = Pmf(config.pmf, seed=self.seed).fit(split)
-        self.pretraining_rmse_ = pmf.validation_rmse_
+        pmf = Pmf(config.pmf, seed=self.seed).fit(split, on_epoch=on_epoch)
         return Training(
             split,
             config,
@@ -119,13 +132,17 @@ class Fcpo:
         save_model(path, self.method, tensors | {"sensitive": self.sensitive_}, self.description())
 
     def description(self) -> dict[str, Any]:
+        """What was fitted, without how long it took: same seed, same bytes."""
+        rounds = [asdict(report) for report in self.history_]
+        for report in rounds:
+            del report["seconds"]
         return {
             "method": self.method,
             "config": self.config.model_dump(mode="json"),
             "seed": self.seed,
             "fingerprint": self.fingerprint_,
             "pretraining_rmse": self.pretraining_rmse_,
-            "rounds": [asdict(report) for report in self.history_],
+            "rounds": rounds,
         }
 
     @classmethod

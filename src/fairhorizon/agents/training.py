@@ -3,7 +3,7 @@
 import copy
 import time
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -49,7 +49,7 @@ class RoundReport:
     case: str
     fraction: float  # of the CPO step that the line search let through
     validation: float | None  # NDCG, in rounds with an evaluation
-    seconds: float
+    seconds: float = field(default=0.0, compare=False)
 
     def keeps_limit(self, tolerance: float) -> bool:
         return self.cost <= self.limit * (1 + tolerance)

@@ -1,7 +1,8 @@
-"""The commands put together, and the one place where errors become messages."""
+"""The commands put together, and the one place where errors become messages and exit codes."""
 
 import sys
 import warnings
+from collections.abc import Sequence
 
 import typer
 
@@ -11,11 +12,13 @@ from fairhorizon.cli.demo import demo
 from fairhorizon.cli.evaluate import evaluate
 from fairhorizon.cli.fit import fit
 from fairhorizon.cli.recommend import recommend
+from fairhorizon.cli.words import STOPPED
 from fairhorizon.errors import FairHorizonError
+
+NAME = "fairhorizon"
 
 app = typer.Typer(
     help="Fair recommendation over time: policies that keep item exposure within a limit.",
-    no_args_is_help=True,
     pretty_exceptions_enable=False,
     add_completion=False,
 )
@@ -26,7 +29,7 @@ for command in (fit, evaluate, recommend, demo):
 
 def _version(wanted: bool) -> None:
     if wanted:
-        typer.echo(f"fairhorizon {__version__}")
+        typer.echo(f"{NAME} {__version__}")
         raise typer.Exit
 
 
@@ -40,16 +43,41 @@ def options(
 
 
 def main() -> None:
-    """Run the command line: a mistake that the user can mend ends in one line and exit code 1."""
+    """Run the command line."""
+    sys.exit(run(sys.argv[1:]))
+
+
+def run(arguments: Sequence[str]) -> int:
+    """The exit code: 0 done, 1 an error that the user can mend, 2 wrong usage, 130 stopped.
+
+    Whatever went wrong is said in one line on stderr.
+    """
     warnings.showwarning = lambda message, *_: print(f"note: {message}", file=sys.stderr)
     try:
-        app()
+        code = app(arguments or ["--help"], prog_name=NAME, standalone_mode=False) or 0
+    except typer.TyperException as error:
+        return complain(_usage(error), error.exit_code)
     except FairHorizonError as error:
-        print(f"error: {error}", file=sys.stderr)
-        sys.exit(1)
+        return complain(str(error), 1)
     except OSError as error:
-        print(f"error: {error}", file=sys.stderr)
-        sys.exit(1)
-    except KeyboardInterrupt:
+        return complain(_place(error), 1)
+    if code == STOPPED:
         print("stopped", file=sys.stderr)
-        sys.exit(130)
+    return int(code)
+
+
+def complain(message: str, code: int) -> int:
+    print(f"error: {' '.join(message.split())}", file=sys.stderr)
+    return code
+
+
+def _usage(error: typer.TyperException) -> str:
+    context = getattr(error, "ctx", None)
+    remedy = f" (see {context.command_path} --help)" if context else ""
+    return error.format_message() + remedy
+
+
+def _place(error: OSError) -> str:
+    file = error.filename2 or error.filename  # of a rename, the place it should have gone to
+    where = f"{file}: " if file else ""
+    return f"{where}{error.strerror or error} (check the path, your rights and the space left)"

@@ -7,8 +7,11 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from fairhorizon.cli import options as shared
+from fairhorizon.cli.folders import claimed
+from fairhorizon.cli.progress import Progress
 
 if TYPE_CHECKING:
+    from fairhorizon.agents import RoundReport
     from fairhorizon.experiments.demo import Trained
     from fairhorizon.experiments.runs import Dataset
 
@@ -25,30 +28,31 @@ def demo(
         "demo"
     ),
     rounds: Annotated[int, typer.Option(min=1, help="Rounds of training at each level.")] = 60,
-    seed: Annotated[int, typer.Option(help="Of everything random.")] = 0,
+    seed: shared.Seed = 0,
     k: shared.Lengths = "5,10,20",
     cache_dir: shared.CacheDir = None,
 ) -> None:
     """Train FCPO at alpha' = 0.4 and 1, print the table, draw the exposure, write a page."""
     from rich.console import Console
 
-    from fairhorizon.cli.progress import Progress
     from fairhorizon.experiments.demo import demonstrate
     from fairhorizon.report.tables import PAPER_METRICS, metrics_table
 
     ks = shared.lengths(k)
-    dataset = open_or_make(data, cache_dir)
-    with Progress(rounds) as progress:
+    with claimed(out):
+        dataset = open_or_make(data, cache_dir)
+        shared.check_lengths(ks, dataset.log.n_items)
+        with Progress(rounds) as progress:
 
-        def show(alpha_prime: float, report: object) -> None:
-            progress.label = f"alpha' {alpha_prime:g}  "
-            progress.show(report)  # type: ignore[arg-type]
+            def show(alpha_prime: float, report: "RoundReport") -> None:
+                progress.label = f"alpha' {alpha_prime:g}  "
+                progress.show(report)
 
-        trained = list(demonstrate(dataset, rounds=rounds, seed=seed, ks=ks, on_round=show))
-    rows = [result.row() for level in trained for result in (level.one_shot, level.interactive)]
-    Console().print(metrics_table(rows, PAPER_METRICS, ks))
-    command = f"fairhorizon demo --data {data} --rounds {rounds} --seed {seed} --k {k}"
-    write_report(out, dataset, trained, rows, ks, command)
+            trained = list(demonstrate(dataset, rounds=rounds, seed=seed, ks=ks, on_round=show))
+        rows = [result.row() for level in trained for result in (level.one_shot, level.interactive)]
+        Console().print(metrics_table(rows, PAPER_METRICS, ks))
+        command = f"fairhorizon demo --data {data} --rounds {rounds} --seed {seed} --k {k}"
+        write_report(out, dataset, trained, rows, ks, command)
     typer.echo(f"{out / 'index.html'}: the page, open it in a browser")
 
 

@@ -24,9 +24,7 @@ def evaluate(
     lists: Annotated[
         Path | None, typer.Option("--lists", help="Write the evaluated lists here, as CSV.")
     ] = None,
-    seed: Annotated[
-        int | None, typer.Option(help="Of the sampled lists.", show_default="that of the fit")
-    ] = None,
+    seed: shared.ListSeed = None,
     cache_dir: shared.CacheDir = None,
 ) -> None:
     """Print the metrics of a run and write them to its metrics.json."""
@@ -40,8 +38,11 @@ def evaluate(
 
     ks = shared.lengths(k)
     folder = Run(run)
-    model = folder.model()
-    dataset = folder.data().open(cache_dir)
+    spec, model = folder.data(), folder.model()
+    dataset = spec.open(cache_dir, model.config.popular_share)
+    shared.check_lengths(ks, dataset.log.n_items)
+    if not len(dataset.split.test):
+        typer.echo("note: nobody has test items, so recall, F1 and NDCG are undefined", err=True)
     result = judge(
         model,
         dataset.split,
@@ -53,7 +54,7 @@ def evaluate(
     )
     if lists is not None:
         write_lists(lists, result.lists, dataset.log)
-    for path in (folder.metrics_file, json_file):
-        if path is not None:
-            write_json(path, result.to_json())
+    if json_file is not None:
+        write_json(json_file, result.to_json())
     Console().print(metrics_table([result.row()], PAPER_METRICS, ks))
+    write_json(folder.metrics_file, result.to_json())  # last: the run may be read-only

@@ -1,26 +1,25 @@
 """fairhorizon fit: train a method on a log."""
 
+import json
 import sys
-from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from fairhorizon.cli import options as shared
+from fairhorizon.cli.folders import claimed, is_used
+from fairhorizon.cli.progress import Progress, patient_interrupt
+from fairhorizon.cli.words import STOPPED, Cut, Method, Preset
 from fairhorizon.errors import ConfigError
 
 if TYPE_CHECKING:
-    from fairhorizon.agents import Fcpo, FcpoConfig, Training
-    from fairhorizon.experiments.runs import DataSpec, Run
+    from pydantic import ValidationError
 
+    from fairhorizon.agents import FcpoConfig, Training
+    from fairhorizon.experiments.runs import Dataset, DataSpec, Run
 
-class Method(StrEnum):
-    FCPO = "fcpo"
-
-
-class Preset(StrEnum):
-    PAPER = "paper"
+Settings = dict[str, Any]
 
 
 def fit(
@@ -29,15 +28,13 @@ def fit(
     out: Annotated[Path, typer.Option("--out", help="Folder of the run.")],
     alpha_prime: Annotated[
         float | None,
-        typer.Option(
-            "--alpha-prime", help="Largest share of popular items shown.", show_default="1"
-        ),
+        typer.Option(help="Largest share of popular items shown, up to 1.", show_default="1"),
     ] = None,
     preset: Annotated[Preset, typer.Option(help="Settings to start from.")] = Preset.PAPER,
     settings: Annotated[
         list[str] | None, typer.Option("--set", help="key=value, as in rounds=50 or pmf.dim=32.")
     ] = None,
-    seed: Annotated[int, typer.Option(help="Of everything random.")] = 0,
+    seed: shared.FitSeed = None,
     resume: Annotated[bool, typer.Option("--resume", help="Go on from the checkpoint.")] = False,
     cache_dir: shared.CacheDir = None,
     user: shared.UserColumn = None,
@@ -46,75 +43,63 @@ def fit(
     timestamp: shared.TimeColumn = None,
     header: shared.Header = None,
     separator: shared.Separator = None,
-    cut: shared.Cut = "per-user",
+    cut: shared.CutOption = Cut.PER_USER,
     shuffle_ties: shared.ShuffleTies = None,
-    group_column: Annotated[
-        str | None, typer.Option(help="Item attribute that makes the groups, not popularity.")
-    ] = None,
-    sensitive: Annotated[
-        str | None, typer.Option(help="Values of the group column to be limited, by commas.")
-    ] = None,
-    item_table: Annotated[
-        Path | None, typer.Option(help="File with the group column, a row per item.")
-    ] = None,
+    group_column: shared.GroupColumn = None,
+    sensitive: shared.Sensitive = None,
+    item_table: shared.ItemTable = None,
 ) -> None:
     """Train a method and write its run folder; Ctrl-C stops after the round, --resume goes on."""
-    from fairhorizon.agents import PRESETS, Fcpo
+    from fairhorizon.agents import PRESETS
     from fairhorizon.experiments.runs import Run
 
     given = parse_settings(settings or [])
     if alpha_prime is not None:
         given["alpha_prime"] = alpha_prime
     config = configure(PRESETS[preset], given)
-    spec = shared.data_spec(
-        data,
-        user=user,
-        item=item,
-        rating=rating,
-        timestamp=timestamp,
-        header=header,
-        separator=separator,
-        cut=cut,
-        shuffle_ties=shuffle_ties,
-        item_table=item_table,
-        group_column=group_column,
-        sensitive=sensitive,
-    )
-    run = Run(out)
-    if not resume and out.exists() and (not out.is_dir() or any(out.iterdir())):
-        raise ConfigError(f"{out} is there already (go on with --resume, or name another --out)")
-    model = Fcpo(config, seed=seed)
-    training = begin(model, run, spec, given, cache_dir, resume=resume)
-    train(model, training, run, spec)
+    options = shared.reader(user, item, rating, timestamp, header, separator)
+    groups = shared.groups(group_column, sensitive, item_table)
+    cuts = {"cut": cut.value, "shuffle_ties": shuffle_ties}
+    spec = shared.data_spec(data, **options, **cuts, **groups)
+    if is_used(out) and not resume:
+        raise ConfigError(f"{out}: is there already (go on with --resume, or name another --out)")
+    with claimed(out):
+        dataset = spec.open(cache_dir, config.popular_share)
+        run = Run(out)
+        training = go_on(run, dataset, given, seed) if resume else begin(dataset, config, seed or 0)
+        train(training, run, spec)
 
 
-def begin(
-    model: "Fcpo",
-    run: "Run",
-    spec: "DataSpec",
-    given: dict[str, Any],
-    cache_dir: Path | None,
-    *,
-    resume: bool,
-) -> "Training":
-    """A new training, or the one of the run's checkpoint with its own settings."""
-    from fairhorizon.agents import Training
-    from fairhorizon.agents.fcpo import default_device
+def begin(dataset: "Dataset", config: "FcpoConfig", seed: int) -> "Training":
+    """A new training, from pretrained embeddings."""
+    from fairhorizon.agents import Fcpo
 
-    dataset = spec.open(cache_dir)
-    if resume:
-        training = Training.resume(run.checkpoint_file, dataset.split, default_device())
-        training.extend(configure(training.config, given))
-        return training
     print(f"{dataset.log.name}: pretraining the embeddings", file=sys.stderr)
-    training = model.start(dataset.split, sensitive=dataset.sensitive)
+    with Progress() as progress:
+        training = Fcpo(config, seed=seed).start(
+            dataset.split, sensitive=dataset.sensitive, on_epoch=progress.show_epoch
+        )
     print(f"PMF validation RMSE {training.pretraining_rmse:.4f}", file=sys.stderr)
     return training
 
 
-def train(model: "Fcpo", training: "Training", run: "Run", spec: "DataSpec") -> None:
+def go_on(run: "Run", dataset: "Dataset", given: Settings, seed: int | None) -> "Training":
+    """The training of the run's checkpoint, with its own settings and groups."""
+    training = run.resume(dataset.split)
+    training.extend(configure(training.config, given))
+    if seed not in (None, training.seed):
+        raise ConfigError(f"--seed {seed}: the checkpoint has seed {training.seed} (leave it out)")
+    if training.sensitive.tolist() != dataset.sensitive.tolist():
+        raise ConfigError(
+            f"{run.checkpoint_file}: was trained with other groups (give the same --group-column, "
+            "--sensitive, --item-table and --set popular_share)"
+        )
+    return training
+
+
+def train(training: "Training", run: "Run", spec: "DataSpec") -> None:
     """Train to the end or to Ctrl-C, keeping a checkpoint, and write the model."""
-    from fairhorizon.cli.progress import Progress, patient_interrupt
+    from fairhorizon.agents import Fcpo
 
     config = training.config
     with patient_interrupt() as interrupt, Progress(config.rounds) as progress:
@@ -125,41 +110,40 @@ def train(model: "Fcpo", training: "Training", run: "Run", spec: "DataSpec") -> 
             if report.round % config.checkpoint_every == 0:
                 training.save(run.checkpoint_file)
     training.save(run.checkpoint_file)
-    run.write(model.adopt(training), spec, "finished" if training.finished else "interrupted")
+    run.write(Fcpo().adopt(training), spec, "finished" if training.finished else "interrupted")
     last = training.reports[-1]
-    typer.echo(
-        f"{run.folder}: {last.round} rounds, cost {last.cost:.3f} (limit {last.limit:.3f}), "
-        f"validation NDCG {training.best_validation:.4f}"
-        if training.best
-        else f"{run.folder}: {last.round} rounds, cost {last.cost:.3f} (limit {last.limit:.3f})"
-    )
+    summary = f"{run.folder}: {last.round} rounds, cost {last.cost:.3f} (limit {last.limit:.3f})"
+    if training.best:
+        summary += f", validation NDCG {training.best_validation:.4f}"
+    typer.echo(summary)
     if not training.finished:
-        typer.echo("stopped early; the same command with --resume goes on")
-        raise typer.Exit(130)
+        typer.echo("the same command with --resume goes on", err=True)
+        raise typer.Exit(STOPPED)
 
 
-def parse_settings(settings: list[str]) -> dict[str, Any]:
+def parse_settings(settings: list[str]) -> Settings:
     """["rounds=50", "pmf.dim=32"] -> {"rounds": 50, "pmf": {"dim": 32}}."""
-    import json
-
-    parsed: dict[str, Any] = {}
+    parsed: Settings = {}
     for setting in settings:
         key, equals, text = setting.partition("=")
-        if not equals or not key:
-            raise ConfigError(f"--set {setting!r}: give key=value, as in rounds=50")
-        try:
-            value = json.loads(text)
-        except ValueError:
-            value = text  # a bare word, as in starts=anywhere
         *path, last = key.split(".")
         target = parsed
         for name in path:
             target = target.setdefault(name, {})
-        target[last] = value
+            if not isinstance(target, dict):
+                raise typer.BadParameter(f"{name} is set to {target} too", param_hint="--set")
+        if not equals or not last:
+            raise typer.BadParameter(
+                f"{setting!r} (give key=value, as in rounds=50)", param_hint="--set"
+            )
+        try:
+            target[last] = json.loads(text)
+        except ValueError:
+            target[last] = text  # a bare word, as in starts=anywhere
     return parsed
 
 
-def configure(base: "FcpoConfig", given: dict[str, Any]) -> "FcpoConfig":
+def configure(base: "FcpoConfig", given: Settings) -> "FcpoConfig":
     """The base settings with the given ones in their place."""
     from pydantic import ValidationError
 
@@ -172,5 +156,19 @@ def configure(base: "FcpoConfig", given: dict[str, Any]) -> "FcpoConfig":
     try:
         return FcpoConfig.model_validate(settings)
     except ValidationError as error:
-        known = ", ".join(FcpoConfig.model_fields)
-        raise ConfigError(f"{shared.explain(error)} (the settings are {known})") from None
+        raise typer.BadParameter(explain(error, base), param_hint="a setting") from None
+
+
+def explain(error: "ValidationError", base: "FcpoConfig") -> str:
+    """Which settings are wrong, in one line; of an unknown one, which there are."""
+    faults = []
+    for fault in error.errors():
+        *path, last = map(str, fault["loc"])
+        if fault["type"] == "extra_forbidden":
+            known = base.pmf if path else base
+            faults.append(
+                f"there is no {'.'.join([*path, last])} (but {', '.join(known.model_dump())})"
+            )
+        else:
+            faults.append(f"{'.'.join([*path, last])}={fault['input']}: {fault['msg']}")
+    return "; ".join(faults)

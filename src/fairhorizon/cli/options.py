@@ -1,39 +1,117 @@
 """Options that several commands share."""
 
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from fairhorizon.cli.words import Cut
 from fairhorizon.errors import ConfigError
 
 if TYPE_CHECKING:
+    from fairhorizon.data import ReaderOptions
     from fairhorizon.experiments.runs import DataSpec
 
-Data = Annotated[
-    str, typer.Option("--data", help="A named set (ml-100k, ml-1m, synthetic) or a file.")
-]
+FILE = "Reading a file of your own"
+SPLIT = "Splitting"
+GROUPS = "Groups by an item attribute instead of popularity"
+LARGEST_SEED = 2**32 - 1
+
+SOURCE = (
+    "A named set (ml-100k, ml-1m, synthetic, synthetic:users=200) or a file: CSV, TSV, Parquet, "
+    "u.data, ratings.dat, .inter."
+)
+Data = Annotated[str, typer.Option("--data", help=SOURCE)]
+Source = Annotated[str, typer.Argument(help=SOURCE)]
 CacheDir = Annotated[
     Path | None, typer.Option("--cache-dir", help="Where named sets are kept.", show_default=False)
 ]
 UserColumn = Annotated[
-    str | None, typer.Option("--user", help="Column of the user: a name, or a position from 0.")
+    str | None,
+    typer.Option(
+        "--user", help="Column of the user: a name, or a position from 0.", rich_help_panel=FILE
+    ),
 ]
-ItemColumn = Annotated[str | None, typer.Option("--item", help="Column of the item.")]
-RatingColumn = Annotated[str | None, typer.Option("--rating", help="Column of the rating.")]
-TimeColumn = Annotated[str | None, typer.Option("--timestamp", help="Column of the time.")]
+ItemColumn = Annotated[
+    str | None, typer.Option("--item", help="Column of the item.", rich_help_panel=FILE)
+]
+RatingColumn = Annotated[
+    str | None, typer.Option("--rating", help="Column of the rating.", rich_help_panel=FILE)
+]
+TimeColumn = Annotated[
+    str | None, typer.Option("--timestamp", help="Column of the time.", rich_help_panel=FILE)
+]
 Header = Annotated[
-    bool | None, typer.Option("--header/--no-header", help="Whether the first line is a header.")
+    bool | None,
+    typer.Option(
+        "--header/--no-header", help="Whether the first line is a header.", rich_help_panel=FILE
+    ),
 ]
-Separator = Annotated[str | None, typer.Option("--separator", help="Between two cells.")]
-Cut = Annotated[
-    str, typer.Option("--split", help="per-user, or time: one cut in time for everybody.")
+Separator = Annotated[
+    str | None, typer.Option("--separator", help="Between two cells.", rich_help_panel=FILE)
+]
+CutOption = Annotated[
+    Cut,
+    typer.Option(
+        "--split",
+        help="per-user: the last fifth of each user's items is test; time: one cut for everybody.",
+        rich_help_panel=SPLIT,
+    ),
 ]
 ShuffleTies = Annotated[
     int | None,
-    typer.Option("--shuffle-ties", help="Seed that shuffles what a user did at one time."),
+    typer.Option(
+        "--shuffle-ties",
+        min=0,
+        help="Seed that shuffles what a user did at one time.",
+        rich_help_panel=SPLIT,
+    ),
 ]
 Lengths = Annotated[str, typer.Option("--k", help="Lengths of the lists, by commas.")]
+Seed = Annotated[
+    int, typer.Option(min=0, max=LARGEST_SEED, metavar="<int>", help="Of everything random.")
+]
+FitSeed = Annotated[
+    int | None,
+    typer.Option(
+        min=0, max=LARGEST_SEED, metavar="<int>", help="Of everything random.", show_default="0"
+    ),
+]
+ListSeed = Annotated[
+    int | None,
+    typer.Option(
+        min=0,
+        max=LARGEST_SEED,
+        metavar="<int>",
+        help="Of the sampled lists.",
+        show_default="that of the fit",
+    ),
+]
+
+
+GroupColumn = Annotated[
+    str | None,
+    typer.Option(
+        "--group-column",
+        help="Column with the group of an item; a cell may hold several, as in Drama|War.",
+        rich_help_panel=GROUPS,
+    ),
+]
+Sensitive = Annotated[
+    str | None,
+    typer.Option(
+        "--sensitive", help="Groups whose exposure is limited, by commas.", rich_help_panel=GROUPS
+    ),
+]
+ItemTable = Annotated[
+    Path | None,
+    typer.Option(
+        "--item-table",
+        help="File with the group column, a row per item; without it the data has the column.",
+        rich_help_panel=GROUPS,
+    ),
+]
 
 
 def column(name: str | None) -> str | int | None:
@@ -44,57 +122,50 @@ def lengths(text: str) -> list[int]:
     try:
         values = sorted({int(part) for part in text.split(",")})
     except ValueError:
-        raise ConfigError(f"--k {text!r}: give whole numbers by commas, as in 5,10,20") from None
+        values = [0]
     if values[0] < 1:
-        raise ConfigError(f"--k {text!r}: a list has at least one item")
+        raise typer.BadParameter(
+            f"{text!r} (give whole numbers from 1 on by commas, as in 5,10,20)", param_hint="--k"
+        )
     return values
 
 
-def data_spec(
-    source: str,
-    *,
+def check_lengths(ks: Sequence[int], n_items: int) -> None:
+    if max(ks) > n_items:
+        raise ConfigError(f"--k {max(ks)}: there are only {n_items} items (give at most as many)")
+
+
+def reader(
     user: str | None,
     item: str | None,
     rating: str | None,
     timestamp: str | None,
     header: bool | None,
     separator: str | None,
-    cut: str = "per-user",
-    shuffle_ties: int | None = None,
-    item_table: Path | None = None,
-    group_column: str | None = None,
-    sensitive: str | None = None,
-) -> "DataSpec":
-    """What the options say of the data; the path of a file is made absolute, to be found again."""
-    from pydantic import ValidationError
+) -> "ReaderOptions":
+    """How to read a file; a separator typed as \\t is a tab."""
+    return {
+        "user": column(user),
+        "item": column(item),
+        "rating": column(rating),
+        "timestamp": column(timestamp),
+        "header": header,
+        "separator": "\t" if separator == "\\t" else separator,
+    }
 
+
+def groups(column: str | None, sensitive: str | None, table: Path | None) -> dict[str, Any]:
+    """Which items are limited; the path of the table is made absolute."""
+    return {
+        "group_column": column,
+        "sensitive_values": tuple(sensitive.split(",")) if sensitive else (),
+        "item_table": None if table is None else str(table.resolve()),
+    }
+
+
+def data_spec(source: str, **fields: Any) -> "DataSpec":
+    """What the options say of the data; the path of a file is made absolute, to be found again."""
     from fairhorizon.experiments.runs import DataSpec
 
     path = Path(source)
-    try:
-        return DataSpec(
-            source=str(path.resolve()) if path.exists() else source,
-            user=column(user),
-            item=column(item),
-            rating=column(rating),
-            timestamp=column(timestamp),
-            header=header,
-            separator=separator,
-            cut=cut,
-            shuffle_ties=shuffle_ties,
-            item_table=None if item_table is None else str(item_table.resolve()),
-            group_column=group_column,
-            sensitive_values=tuple(sensitive.split(",")) if sensitive else (),
-        )
-    except ValidationError as error:
-        raise ConfigError(explain(error)) from None
-
-
-def explain(error: Exception) -> str:
-    """A pydantic error in one line."""
-    from pydantic import ValidationError
-
-    assert isinstance(error, ValidationError)
-    return "; ".join(
-        f"{'.'.join(map(str, fault['loc']))}: {fault['msg']}" for fault in error.errors()
-    )
+    return DataSpec(source=str(path.resolve()) if path.exists() else source, **fields)

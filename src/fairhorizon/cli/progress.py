@@ -1,5 +1,6 @@
 """The live line of a training: redrawn on a terminal, plain lines elsewhere."""
 
+import os
 import signal
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -27,10 +28,10 @@ def round_line(report: "RoundReport", rounds: int) -> str:
 
 
 class Progress:
-    """Shows round after round."""
+    """Shows epoch after epoch and round after round."""
 
-    def __init__(self, rounds: int, label: str = "") -> None:
-        self.rounds, self.label = rounds, f"{label}  " if label else ""
+    def __init__(self, rounds: int = 0, label: str = "") -> None:
+        self.rounds, self.label = rounds, label
         self.console = Console(stderr=True)
         self.live = Live(console=self.console, transient=True, auto_refresh=False)
 
@@ -43,7 +44,13 @@ class Progress:
         self.live.stop()
 
     def show(self, report: "RoundReport") -> None:
-        line = self.label + round_line(report, self.rounds)
+        self.line(round_line(report, self.rounds))
+
+    def show_epoch(self, epoch: int, rmse: float) -> None:
+        self.line(f"epoch {epoch}  validation RMSE {rmse:.4f}")
+
+    def line(self, text: str) -> None:
+        line = self.label + text
         if self.console.is_terminal:
             self.live.update(Text(line, overflow="ellipsis", no_wrap=True), refresh=True)
         else:
@@ -63,6 +70,8 @@ def patient_interrupt() -> Iterator[Interrupt]:
 
     def ask(_number: int, _frame: FrameType | None) -> None:
         asked.pressed = True
+        # Not print, which may be in the middle of a line of its own when the signal comes.
+        os.write(2, b"\nstopping after this round; Ctrl-C again stops at once\n")
         signal.signal(signal.SIGINT, previous)
 
     previous = signal.signal(signal.SIGINT, ask)

@@ -7,7 +7,6 @@ import typer
 
 from fairhorizon.cli import options as shared
 from fairhorizon.cli.words import AsOf
-from fairhorizon.errors import ConfigError
 
 
 def recommend(
@@ -21,9 +20,7 @@ def recommend(
             "now: after everything in the log."
         ),
     ] = AsOf.TRAINING,
-    seed: Annotated[
-        int | None, typer.Option(help="Of the sampled lists.", show_default="that of the fit")
-    ] = None,
+    seed: shared.ListSeed = None,
     cache_dir: shared.CacheDir = None,
 ) -> None:
     """Write a list of K items for every user, with the original ids."""
@@ -33,15 +30,14 @@ def recommend(
     from fairhorizon.report.lists import write_lists
 
     folder = Run(run)
-    model = folder.model()
-    dataset = folder.data().open(cache_dir)
+    spec, model = folder.data(), folder.model()
+    dataset = spec.open(cache_dir)
     check_fit(model, dataset.split)
-    if k > dataset.log.n_items:
-        raise ConfigError(f"--k {k}: there are only {dataset.log.n_items} items")
+    shared.check_lengths([k], dataset.log.n_items)
     if as_of is AsOf.NOW:
         scenario = serving_scenario(dataset.log, model.queue_length)
     else:
         scenario = evaluation_scenario(dataset.split, model.queue_length, Protocol.STANDARD)
     lists = model.recommend(scenario, length=k, seed=seed)
     write_lists(out, lists, dataset.log)
-    typer.echo(f"{out}: {int((lists >= 0).any(axis=1).sum()):,} lists of {k}")
+    typer.echo(f"{out}: {(lists >= 0).sum():,} items for {len(lists):,} users")

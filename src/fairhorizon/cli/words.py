@@ -2,6 +2,8 @@
 
 from enum import StrEnum
 
+STOPPED = 130  # exit code after Ctrl-C, as shells have it
+
 
 class ProtocolName(StrEnum):
     STANDARD = "standard"
@@ -16,3 +18,16 @@ class ModeName(StrEnum):
 class AsOf(StrEnum):
     TRAINING = "training"
     NOW = "now"
+
+
+class Cut(StrEnum):
+    PER_USER = "per-user"
+    TIME = "time"
+
+
+class Method(StrEnum):
+    FCPO = "fcpo"
+
+
+class Preset(StrEnum):
+    PAPER = "paper"

@@ -83,7 +83,10 @@ def evaluate(
     protocol, mode = Protocol(protocol), Mode(mode)
     check_fit(model, split)
     if not ks or min(ks) < 1 or max(ks) > split.train.n_items:
-        raise ConfigError(f"lists of {list(ks)} cannot be filled from {split.train.n_items} items")
+        raise ConfigError(
+            f"ks {list(ks)}: a list has at least 1 and at most the {split.train.n_items} items "
+            "there are"
+        )
     seed = model.seed if seed is None else seed
     scenario = evaluation_scenario(split, model.queue_length, protocol)
     lists = model.recommend(scenario, length=max(ks), feedback=mode is Mode.INTERACTIVE, seed=seed)

@@ -1,16 +1,19 @@
 """A run folder: what was fitted on which data, its model, its checkpoint and its metrics."""
 
 import json
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, ConfigDict
 
 from fairhorizon import __version__
-from fairhorizon.agents import Fcpo
+from fairhorizon.agents import Fcpo, Training
+from fairhorizon.agents.fcpo import default_device
 from fairhorizon.data import (
     Interactions,
     Split,
@@ -19,7 +22,7 @@ from fairhorizon.data import (
     split,
     split_by_time,
 )
-from fairhorizon.errors import ConfigError, ModelError
+from fairhorizon.errors import ConfigError, DataError, ModelError
 from fairhorizon.groups import attribute_group, popular_group
 from fairhorizon.storage import write_json
 
@@ -42,9 +45,12 @@ class DataSpec(BaseModel):
     group_column: str | None = None  # None: groups by popularity
     sensitive_values: tuple[str, ...] = ()
 
-    def open(self, cache_dir: Path | None = None) -> "Dataset":
+    def open(self, cache_dir: Path | None = None, popular_share: float = 0.2) -> "Dataset":
+        """The log, its split, and the group by the attribute or else by popularity."""
         if bool(self.group_column) != bool(self.sensitive_values):
-            raise ConfigError("a group column and its sensitive values go together")
+            raise ConfigError("a group column and its sensitive values go together (give both)")
+        if self.item_table is not None and self.group_column is None:
+            raise ConfigError(f"{self.item_table}: which column has the groups? (name it too)")
         in_log = self.group_column is not None and self.item_table is None
         log = load(
             self.source,
@@ -61,15 +67,20 @@ class DataSpec(BaseModel):
             parts = split_by_time(log)
         else:
             parts = split(log, shuffle_ties=self.shuffle_ties)
-        return Dataset(log, parts, self._sensitive(log, parts))
+        return Dataset(log, parts, self._sensitive(log, parts, popular_share))
 
-    def _sensitive(self, log: Interactions, parts: Split) -> NDArray[np.bool_]:
+    def _sensitive(self, log: Interactions, parts: Split, share: float) -> NDArray[np.bool_]:
         if self.group_column is None:
-            return popular_group(parts.train.item_counts())
-        if self.item_table is None:
+            return popular_group(parts.train.item_counts(), share)
+        if self.item_table is not None:
+            values = read_item_attribute(self.item_table, log, attribute=self.group_column)
+        elif self.group_column in log.attributes:
             values = log.attributes[self.group_column]
         else:
-            values = read_item_attribute(self.item_table, log, attribute=self.group_column)
+            raise DataError(
+                f"{self.source} has no column {self.group_column!r}",
+                remedy="give an item table that has it",
+            )
         return attribute_group(values, self.sensitive_values)
 
 
@@ -116,9 +127,14 @@ class Run:
     def card(self) -> dict[str, Any]:
         try:
             card = json.loads(self.card_file.read_text(encoding="utf-8"))
-        except FileNotFoundError:
+        except (FileNotFoundError, NotADirectoryError):
+            remedy = (
+                "go on with --resume"
+                if self.checkpoint_file.exists()
+                else "fairhorizon fit makes one"
+            )
             raise ModelError(
-                f"{self.folder}: no run here, run.json is missing (make one: fairhorizon fit)"
+                f"{self.folder}: no run here, run.json is missing ({remedy})"
             ) from None
         except (OSError, ValueError) as error:
             raise ModelError(f"{self.card_file}: cannot be read: {error} (fit it again)") from error
@@ -127,10 +143,27 @@ class Run:
         return card
 
     def data(self) -> DataSpec:
-        try:
+        with understood(self.card_file):
             return DataSpec.model_validate(self.card()["data"])
-        except ValidationError as error:
-            raise ModelError(f"{self.card_file}: {error} (fit it again)") from error
 
     def model(self) -> Fcpo:
-        return Fcpo.load(self.model_file)
+        with understood(self.model_file):
+            return Fcpo.load(self.model_file)
+
+    def resume(self, split: Split) -> Training:
+        """The training that the checkpoint holds."""
+        if not self.checkpoint_file.exists():
+            raise ModelError(
+                f"{self.checkpoint_file}: there is no checkpoint (leave out --resume to start anew)"
+            )
+        with understood(self.checkpoint_file):
+            return Training.resume(self.checkpoint_file, split, default_device())
+
+
+@contextmanager
+def understood(file: Path) -> Iterator[None]:
+    """A whole file whose content is not what this version would have written is refused."""
+    try:
+        yield
+    except (KeyError, TypeError, ValueError, RuntimeError) as error:
+        raise ModelError(f"{file}: holds something unexpected: {error} (fit it again)") from error

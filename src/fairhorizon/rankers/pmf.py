@@ -1,5 +1,6 @@
 """Probabilistic matrix factorisation (Mnih & Salakhutdinov 2008), from which FCPO starts."""
 
+from collections.abc import Callable
 from typing import Literal
 
 import torch
@@ -15,7 +16,7 @@ class PmfConfig(BaseModel):
     dim: int = Field(100, ge=1)
     target: Literal["rating", "interaction"] = "rating"  # a log without ratings has interactions
     learning_rate: float = Field(0.005, gt=0)
-    l2: float = Field(0.05, ge=0)
+    l2: float = Field(0.1, ge=0)
     batch: int = Field(4096, ge=1)
     max_epochs: int = Field(60, ge=1)
     patience: int = Field(5, ge=1)  # epochs without a better validation error
@@ -36,7 +37,8 @@ class Pmf:
         self.config = config or PmfConfig()
         self.seed = seed
 
-    def fit(self, split: Split) -> "Pmf":
+    def fit(self, split: Split, *, on_epoch: Callable[[int, float], object] | None = None) -> "Pmf":
+        """Start anew; `on_epoch` hears the number of each epoch and its validation RMSE."""
         config = self.config
         generator = torch.Generator().manual_seed(self.seed)
         train = self._examples(split.train, generator)
@@ -49,7 +51,7 @@ class Pmf:
         table = (torch.randn(shape, generator=generator) * 0.1).requires_grad_()
         optimiser = torch.optim.Adam([table], lr=config.learning_rate)
         best, stale = float("inf"), 0
-        for _ in range(config.max_epochs):
+        for epoch in range(1, config.max_epochs + 1):
             for rows in torch.randperm(len(train[0]), generator=generator).split(config.batch):
                 users, items, targets = (column[rows] for column in train)
                 u, v = table[users], table[items + split.train.n_users]
@@ -60,6 +62,8 @@ class Pmf:
                 optimiser.step()
             u, v = table.detach().tensor_split([split.train.n_users])
             rmse = self._rmse(u, v, held_out)
+            if on_epoch is not None:
+                on_epoch(epoch, rmse)
             if rmse < best - 1e-4:
                 best, stale = rmse, 0
                 self.user_vectors_, self.item_vectors_ = u.clone(), v.clone()

@@ -27,17 +27,20 @@ class Metric:
     meaning: str
     better: Literal["more", "less", "zero"]
     percent: bool = True
+    short: str = ""  # where the heading is wider than its numbers
 
 
 METRICS = {
-    "recall": Metric("Recall", "share of a user's test items that the list found", "more"),
+    "recall": Metric(
+        "Recall", "share of a user's test items that the list found", "more", short="Rec."
+    ),
     "f1": Metric("F1", "harmonic mean of recall and of the share of the list that hit", "more"),
     "ndcg": Metric("NDCG", "hits weighted by rank, against the best list possible", "more"),
     "gini": Metric(
         "Gini", "inequality of exposure over the whole catalogue: 0 % when all items alike", "less"
     ),
     "popularity_rate": Metric(
-        "Popular", "share of the shown items that are popular (group G0)", "less"
+        "Popular", "share of the shown items that are popular (group G0)", "less", short="Pop."
     ),
     "coverage": Metric("Coverage", "share of the catalogue shown to anyone at all", "more"),
     "exposure_ratio": Metric(
@@ -81,12 +84,13 @@ def format_value(metric: str, value: float | None) -> str:
     return f"{100 * value if METRICS[metric].percent else value:.2f}"
 
 
-def table_headings(metrics: Sequence[str]) -> list[str]:
+def table_headings(metrics: Sequence[str], *, short: bool = False) -> list[str]:
     """Headings of the columns that `table_lines` fills."""
     unknown = sorted(set(metrics) - set(METRICS))
     if unknown:
         raise ValueError(f"unknown metric {unknown[0]!r}; known are {', '.join(METRICS)}")
-    return [*HEADINGS, *(METRICS[name].heading for name in metrics)]
+    chosen = [METRICS[name] for name in metrics]
+    return [*HEADINGS, *((short and metric.short) or metric.heading for metric in chosen)]
 
 
 def units(metrics: Sequence[str]) -> str:
@@ -111,7 +115,7 @@ def table_lines(rows: Sequence[Row], metrics: Sequence[str], ks: Sequence[int]) 
 
 def metrics_table(rows: Sequence[Row], metrics: Sequence[str], ks: Sequence[int]) -> Table:
     """The rows for a terminal, those of one result set apart from the next."""
-    headings = table_headings(metrics)
+    headings = table_headings(metrics, short=True)
     # one space between columns: the five metrics of the paper fit into 80
     table = Table(
         box=box.SIMPLE_HEAD,

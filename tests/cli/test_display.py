@@ -1,0 +1,78 @@
+"""What the command line shows: help, tables, the live line, the demonstration."""
+
+import io
+import re
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+
+from fairhorizon.agents import RoundReport
+from fairhorizon.cli.app import run
+from fairhorizon.cli.progress import Progress
+
+REPORT = RoundReport(7, 1.5, 2.25, 2.0, 0.0123, "recover", 0.5, 0.0625)
+LINE = (
+    "round  7/10  reward 1.500  cost 2.250 (limit 2.000)  KL 0.0123  recover   step 0.5  "
+    "validation NDCG 0.0625"
+)
+
+
+def test_a_terminal_sees_one_line_redrawn() -> None:
+    shown = io.StringIO()
+    progress = Progress(10)
+    progress.console = Console(file=shown, force_terminal=True, width=120)
+    progress.live.console = progress.console
+    with progress:
+        for _ in range(3):
+            progress.show(REPORT)
+        assert "\n" not in shown.getvalue()
+    assert shown.getvalue().count(LINE) >= 3
+    assert shown.getvalue().endswith("\x1b[2K")  # and wiped in the end
+
+
+def test_elsewhere_there_are_plain_lines(capsys: pytest.CaptureFixture[str]) -> None:
+    with Progress(10, label="b  ") as progress:
+        progress.show_epoch(2, 0.5)
+        progress.show(REPORT)
+    assert capsys.readouterr().err == f"b  epoch 2  validation RMSE 0.5000\nb  {LINE}\n"
+
+
+@pytest.mark.parametrize(
+    "command", ["", "fit", "evaluate", "recommend", "demo", "data", "data info", "data split"]
+)
+def test_help_fits_a_terminal(command: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run([*command.split(), "--help"]) == 0
+    text = capsys.readouterr().out
+    assert f"Usage: {f'fairhorizon {command}'.strip()} [OPTIONS]" in text
+    assert max(map(len, text.splitlines())) <= 80
+
+
+def test_without_a_command_there_is_help(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run([]) == 0
+    assert "Usage: fairhorizon [OPTIONS] COMMAND" in capsys.readouterr().out
+
+
+def test_the_version(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["--version"]) == 0
+    assert re.fullmatch(r"fairhorizon \d+\.\d+\.\d+\n", capsys.readouterr().out)
+
+
+def test_data_info_prints_the_statistics(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    log = tmp_path / "log.tsv"
+    log.write_text("wer\twas\twann\nä\tx\t1\nä\ty\t2\nb\tx\t3\n", encoding="utf-8")
+    assert run(["data", "info", str(log), "--user=wer", "--item=1", "--timestamp=wann"]) == 0
+    cells = capsys.readouterr().out.splitlines()[3].split()
+    assert cells == ["log.tsv", "2", "2", "1.50", "1.50", "3", "75.000%"]
+
+
+def test_the_demo_writes_its_page(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    out = tmp_path / "new" / "demo"
+    market = "synthetic:users=40,items=50,interactions_per_user=10"
+    assert run(["demo", f"--data={market}", "--rounds=1", "--k=5", f"--out={out}"]) == 0
+    made = sorted(path.name for path in out.iterdir())
+    assert made == ["exposure.png", "index.html", "training.png"]
+    said = capsys.readouterr().out
+    assert said.endswith(f"{out / 'index.html'}: the page, open it in a browser\n")

@@ -1,0 +1,93 @@
+"""The command as a process of its own: signals, pipes and what it imports."""
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from fairhorizon.cli.app import run
+
+COMMAND = (sys.executable, "-m", "fairhorizon")
+MARKET = "--data=synthetic:users=60,items=80,interactions_per_user=20"
+SMALL = [
+    f"--set={setting}"
+    for setting in ("horizon=5", "pmf.dim=8", "gru_hidden=8", "checkpoint_every=2", "rounds=12")
+]
+ENVIRONMENT = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONWARNINGS": "error"}
+
+
+def start(*arguments: object) -> "subprocess.Popen[str]":
+    return subprocess.Popen(
+        [*COMMAND, *map(str, arguments)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env=ENVIRONMENT,
+    )
+
+
+def signal_at(process: "subprocess.Popen[str]", line: str, number: signal.Signals) -> str:
+    """Send the signal once the line is on stderr; the rest of stderr."""
+    assert process.stderr is not None
+    for shown in process.stderr:
+        if shown.startswith(line):
+            process.send_signal(number)
+            break
+    return process.communicate(timeout=60)[1]
+
+
+def test_help_does_not_wait_for_torch() -> None:
+    program = (
+        "import sys; from fairhorizon.cli.app import run; assert run(['fit', '--help']) == 0; "
+        "assert not {'torch', 'numpy', 'polars', 'scipy'} & set(sys.modules)"
+    )
+    subprocess.run([sys.executable, "-c", program], check=True, stdout=subprocess.DEVNULL)
+
+
+def test_ctrl_c_in_the_pretraining_leaves_nothing(tmp_path: Path) -> None:
+    long = ("--set=pmf.max_epochs=100000", "--set=pmf.patience=100000")
+    process = start("fit", "fcpo", MARKET, *SMALL, *long, "--out", tmp_path / "new" / "run")
+    rest = signal_at(process, "epoch 2 ", signal.SIGINT)
+    assert process.returncode == 130
+    assert rest.splitlines()[-1] == "stopped"
+    assert "Traceback" not in rest
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_ctrl_c_in_the_rounds_leaves_a_run_and_kill_a_checkpoint(tmp_path: Path) -> None:
+    fit = ["fit", "fcpo", MARKET, *SMALL, "--set=pmf.max_epochs=3", "--out"]
+    whole, stopped, killed = (tmp_path / name for name in ("whole", "stopped", "killed"))
+
+    process = start(*fit, stopped, "--set=rounds=100000")
+    rest = signal_at(process, "round      3", signal.SIGINT)
+    assert process.returncode == 130
+    assert rest.splitlines()[-2:] == ["the same command with --resume goes on", "stopped"]
+    files = ["checkpoint.safetensors", "model.safetensors", "run.json"]
+    assert sorted(path.name for path in stopped.iterdir()) == files
+    assert run(["evaluate", str(stopped)]) == 0
+
+    process = start(*fit, killed, "--set=rounds=100000")
+    signal_at(process, "round      5", signal.SIGKILL)
+    assert process.returncode == -signal.SIGKILL
+    assert "checkpoint.safetensors" in {path.name for path in killed.iterdir()}
+
+    assert run([*fit, str(whole)]) == 0
+    expected = (whole / "model.safetensors").read_bytes()
+    for folder in (stopped, killed):
+        assert run([*fit, str(folder), "--resume"]) == 0
+        assert (folder / "model.safetensors").read_bytes() == expected
+
+
+@pytest.mark.parametrize("arguments", [["--help"], ["data", "info", MARKET[7:]]])
+def test_a_reader_that_leaves_early_is_no_traceback(arguments: list[str]) -> None:
+    reading, writing = os.pipe()
+    os.close(reading)
+    done = subprocess.run(
+        [*COMMAND, *arguments], stdout=writing, stderr=subprocess.PIPE, text=True, env=ENVIRONMENT
+    )
+    os.close(writing)
+    assert done.returncode == 1
+    assert done.stderr == ""

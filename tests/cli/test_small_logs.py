@@ -1,0 +1,62 @@
+"""Logs too small for everything: users without training items, no test part, few items."""
+
+import json
+import re
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from fairhorizon.cli.app import run
+
+SMALL = [
+    f"--set={setting}"
+    for setting in (
+        "rounds=4",
+        "horizon=5",
+        "pmf.dim=8",
+        "pmf.max_epochs=3",
+        "gru_hidden=8",
+        "evaluate_every=2",
+    )
+]
+
+
+def fairhorizon(*arguments: object) -> None:
+    assert run([str(argument) for argument in arguments]) == 0
+
+
+def list_lengths(path: Path) -> set[int]:
+    users = [line.split(",")[0] for line in path.read_text(encoding="utf-8").splitlines()[1:]]
+    return set(Counter(users).values())
+
+
+def test_users_without_training_items_and_a_log_without_test_items(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    # 12 users with one item (validation) or two (training, validation), 8 items: no test part.
+    log, out = tmp_path / "short.csv", tmp_path / "run"
+    rows = [(user, (3 * user + n) % 8, n) for user in range(12) for n in range(1 + user % 2)]
+    text = "\n".join(",".join(map(str, row)) for row in rows)
+    log.write_text(f"user,item,timestamp\n{text}\n", encoding="utf-8")
+    fairhorizon("fit", "fcpo", f"--data={log}", *SMALL, "--out", out)
+    fairhorizon("evaluate", out, "--k", 3, "--json", tmp_path / "m.json")
+    said = capsys.readouterr()
+    assert "note: nobody has test items, so recall, F1 and NDCG are undefined" in said.err
+    assert re.search(r"fcpo +1 +standard +one-shot +0 +3 +- +- +- +\d", said.out)
+    metrics = json.loads((tmp_path / "m.json").read_text())["metrics"]
+    assert [metrics[f"{name}@3"] for name in ("recall", "f1", "ndcg")] == [None, None, None]
+    assert 0 <= metrics["gini@3"] <= 1
+    for as_of in ("training", "now"):
+        lists = tmp_path / f"{as_of}.csv"
+        fairhorizon("recommend", out, "--k", 3, "--as-of", as_of, "--out", lists)
+        assert list_lengths(lists) == {3}
+
+
+def test_fewer_items_than_a_validation_list(tmp_path: Path) -> None:
+    log, out = tmp_path / "tiny.csv", tmp_path / "run"
+    rows = [f"{user},{(user + n) % 6},{n}" for user in range(9) for n in range(5)]
+    log.write_text("user,item,timestamp\n" + "\n".join(rows) + "\n", encoding="utf-8")
+    fairhorizon("fit", "fcpo", f"--data={log}", *SMALL, "--out", out)
+    fairhorizon("evaluate", out, "--k", 6, "--lists", tmp_path / "lists.csv")
+    assert list_lengths(tmp_path / "lists.csv") == {2}  # of 6 items, 4 are in the history
