@@ -19,7 +19,7 @@ SETTINGS = FcpoConfig(
     pmf=PmfConfig(target="interaction", l2=0.05),
     starts="anywhere",
     protocol=Protocol.PAPER,
-    rounds=400,
+    rounds=300,
     patience=8,
 )
 # name: (alpha', the paper's NDCG@20, the paper's popularity rate@20) on ML-100K

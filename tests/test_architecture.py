@@ -11,7 +11,7 @@ import fairhorizon
 ROOT = Path(fairhorizon.__file__).parent
 PACKAGE = "fairhorizon"
 LEVELS = (
-    ("errors",),  # which everything may import
+    ("errors", "files"),  # which everything may import
     ("data", "metrics", "optim", "groups", "storage"),
     ("rankers", "rerank", "environment", "policy"),
     ("agents",),

@@ -1,6 +1,5 @@
 """Model files are whole, self-describing and refused when they are not."""
 
-import json
 from pathlib import Path
 
 import pytest
@@ -8,7 +7,7 @@ import torch
 from safetensors.torch import save_file
 
 from fairhorizon.errors import ModelError
-from fairhorizon.storage import load_model, save_model, write_atomically, write_json
+from fairhorizon.storage import load_model, save_model
 
 TENSORS = {"a": torch.arange(6.0).view(2, 3), "b": torch.tensor([True, False])}
 
@@ -46,23 +45,3 @@ def test_another_kind_and_a_missing_file_are_refused(tmp_path: Path) -> None:
         load_model(path, "fcpo")
     with pytest.raises(ModelError, match="no such model file"):
         load_model(tmp_path / "none", "fcpo")
-
-
-def test_a_failed_write_leaves_the_old_file_and_nothing_else(tmp_path: Path) -> None:
-    path = tmp_path / "f.json"
-    write_json(path, {"x": 1})
-
-    def fail(temporary: Path) -> None:
-        temporary.write_text("half")
-        raise OSError("disk full")
-
-    with pytest.raises(OSError, match="disk full"):
-        write_atomically(path, fail)
-    assert json.loads(path.read_text()) == {"x": 1}
-    assert [p.name for p in tmp_path.iterdir()] == ["f.json"]
-
-
-def test_json_is_strict(tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match="Out of range float"):
-        write_json(tmp_path / "f.json", {"x": float("nan")})
-    assert list(tmp_path.iterdir()) == []

@@ -1,13 +1,10 @@
 """Model files: tensors in a safetensors file whose header carries a JSON description.
 
-One file, so that tensors and description can never belong to different moments; written to a
-temporary name and renamed, so that a reader sees the old file or the new one, nothing between.
+One file, so that tensors and description can never belong to different moments.
 """
 
 import json
-import os
-import tempfile
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -16,29 +13,10 @@ from safetensors.torch import save_file
 from torch import Tensor
 
 from fairhorizon.errors import ModelError
+from fairhorizon.files import write_atomically
 
 _KEY = "fairhorizon"
 FORMAT_VERSION = 1
-
-
-def write_atomically(path: Path, write: Callable[[Path], object]) -> None:
-    """Let `write` fill a temporary file beside `path`, then put it in the place of `path`."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}-")
-    os.close(handle)
-    temporary = Path(name)
-    try:
-        write(temporary)
-        temporary.chmod(0o644)
-        temporary.replace(path)
-    except BaseException:
-        temporary.unlink(missing_ok=True)
-        raise
-
-
-def write_json(path: Path, content: object) -> None:
-    text = json.dumps(content, indent=2, allow_nan=False) + "\n"
-    write_atomically(path, lambda temporary: temporary.write_text(text, encoding="utf-8"))
 
 
 def save_model(path: Path, kind: str, tensors: Mapping[str, Tensor], description: object) -> None:

@@ -51,9 +51,7 @@ def test_promises_equal_importance_sampling_by_torch(
         for t in range(config.horizon):
             rows = batch.state_index[:, t]
             log_probs = [
-                Independent(Normal(d.mean[rows], d.stddev[rows]), 1).log_prob(
-                    batch.proposals[:, t]
-                )
+                Independent(Normal(d.mean[rows], d.stddev[rows]), 1).log_prob(batch.proposals[:, t])
                 for d in (new, old)
             ]
             ratios[:, t] = torch.exp(log_probs[0] - log_probs[1])

@@ -8,6 +8,7 @@ import pytest
 import torch
 
 from fairhorizon.agents import Fcpo, FcpoConfig, RoundReport, Training
+from fairhorizon.agents.checkpoint import resume_training, save_training
 from fairhorizon.data import Split, split, synthetic
 from fairhorizon.environment import Protocol, evaluation_scenario
 from fairhorizon.errors import ConfigError, ModelError
@@ -34,8 +35,8 @@ def test_a_resumed_training_goes_on_bit_for_bit(
     half = Fcpo(config, seed=4).start(market)
     for _ in range(3):
         half.round()
-    half.save(tmp_path / "checkpoint")
-    resumed = Training.resume(tmp_path / "checkpoint", market, CPU)
+    save_training(half, tmp_path / "checkpoint")
+    resumed = resume_training(tmp_path / "checkpoint", market, CPU)
     list(resumed.rounds())
 
     assert timeless(resumed.reports) == timeless(whole.reports)
@@ -47,10 +48,10 @@ def test_a_resumed_training_goes_on_bit_for_bit(
 def test_a_checkpoint_is_refused_on_other_data(
     market: Split, small: FcpoConfig, tmp_path: Path
 ) -> None:
-    Fcpo(small).start(market).save(tmp_path / "checkpoint")
+    save_training(Fcpo(small).start(market), tmp_path / "checkpoint")
     other = split(synthetic(60, 80, 20, seed=4).interactions)
     with pytest.raises(ModelError, match="trained on other data"):
-        Training.resume(tmp_path / "checkpoint", other, CPU)
+        resume_training(tmp_path / "checkpoint", other, CPU)
 
 
 def test_a_resumed_training_may_go_on_for_longer_but_not_otherwise(

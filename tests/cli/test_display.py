@@ -12,10 +12,7 @@ from fairhorizon.cli.app import run
 from fairhorizon.cli.progress import Progress
 
 REPORT = RoundReport(7, 1.5, 2.25, 2.0, 0.0123, "recover", 0.5, 0.0625)
-LINE = (
-    "round  7/10  reward 1.500  cost 2.250 (limit 2.000)  KL 0.0123  recover   step 0.5  "
-    "validation NDCG 0.0625"
-)
+LINE = " 7/10  reward 1.500  cost 2.250/2.000  KL 0.0123  recover step 0.5  NDCG 0.0625"
 
 
 def test_a_terminal_sees_one_line_redrawn() -> None:

@@ -1,6 +1,5 @@
 """Every mistake ends in one line of what, where and what to do, and leaves nothing behind."""
 
-import errno
 import json
 import shutil
 from pathlib import Path
@@ -8,7 +7,6 @@ from pathlib import Path
 import pytest
 import torch
 
-from fairhorizon import storage
 from fairhorizon.cli.app import run
 from fairhorizon.storage import load_model, save_model
 
@@ -276,22 +274,17 @@ def test_a_killed_training_without_a_model_says_resume(
 
 
 def test_a_run_that_cannot_be_written_still_shows_and_exports_its_metrics(
-    place: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    place: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    original = storage.write_atomically
-
-    def write(path: Path, fill: object) -> None:
-        if path.parent.name == "a":
-            raise PermissionError(errno.EACCES, "Permission denied", str(path))
-        original(path, fill)  # type: ignore[arg-type]
-
-    monkeypatch.setattr(storage, "write_atomically", write)
+    blocked = place / "a" / "metrics.json"
+    blocked.mkdir()
     assert run(["evaluate", "a", "--k", "5", "--json", "m.json"]) == 1
     said = capsys.readouterr()
     assert "standard" in said.out
-    assert said.err.startswith("error: a/metrics.json: Permission denied (check")
+    assert said.err.startswith("error: a/metrics.json: Is a directory (check")
     assert 0 <= json.loads((place / "m.json").read_text())["metrics"]["ndcg@5"] <= 1
-    assert not (place / "a" / "metrics.json").exists()
+    assert list(blocked.iterdir()) == []
+    blocked.rmdir()
 
 
 def test_an_empty_folder_may_be_the_out(place: Path) -> None:

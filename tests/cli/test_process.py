@@ -62,7 +62,7 @@ def test_ctrl_c_in_the_rounds_leaves_a_run_and_kill_a_checkpoint(tmp_path: Path)
     whole, stopped, killed = (tmp_path / name for name in ("whole", "stopped", "killed"))
 
     process = start(*fit, stopped, "--set=rounds=100000")
-    rest = signal_at(process, "round      3", signal.SIGINT)
+    rest = signal_at(process, "     3/100000", signal.SIGINT)
     assert process.returncode == 130
     assert rest.splitlines()[-2:] == ["the same command with --resume goes on", "stopped"]
     files = ["checkpoint.safetensors", "model.safetensors", "run.json"]
@@ -70,7 +70,7 @@ def test_ctrl_c_in_the_rounds_leaves_a_run_and_kill_a_checkpoint(tmp_path: Path)
     assert run(["evaluate", str(stopped)]) == 0
 
     process = start(*fit, killed, "--set=rounds=100000")
-    signal_at(process, "round      5", signal.SIGKILL)
+    signal_at(process, "     5/100000", signal.SIGKILL)
     assert process.returncode == -signal.SIGKILL
     assert "checkpoint.safetensors" in {path.name for path in killed.iterdir()}
 

@@ -7,6 +7,7 @@ import pytest
 from pydantic import ValidationError
 
 from fairhorizon.agents import Fcpo, FcpoConfig
+from fairhorizon.agents.checkpoint import save_training
 from fairhorizon.data import NoTimestampsWarning, Split
 from fairhorizon.errors import ConfigError, DataError, ModelError
 from fairhorizon.experiments.runs import DataSpec, Run
@@ -71,7 +72,7 @@ def test_a_run_is_read_as_it_was_written(market: Split, small: FcpoConfig, tmp_p
     training.round()
     run, spec = Run(tmp_path / "new" / "run"), DataSpec(source="synthetic", shuffle_ties=4)
     run.write(model.adopt(training), spec, "finished")
-    training.save(run.checkpoint_file)
+    save_training(training, run.checkpoint_file)
     assert run.data() == spec
     card = run.card()
     assert (card["status"], card["method"], card["seed"]) == ("finished", "fcpo", 3)

@@ -1,9 +1,11 @@
 """PMF finds a planted factorisation and stops on validation."""
 
 import numpy as np
+import pytest
 import torch
 
 from fairhorizon.data import Interactions, Split, split
+from fairhorizon.errors import ConfigError
 from fairhorizon.rankers.pmf import Pmf, PmfConfig
 
 
@@ -64,3 +66,8 @@ def test_without_ratings_it_learns_what_happens() -> None:
     same = np.add.outer(np.arange(80), np.arange(40)) % 2 == 0
     assert scores[same].mean() - scores[~same].mean() > 0.45
     assert 0.40 < pmf.validation_rmse_ < 0.46
+
+
+def test_a_diverged_pretraining_is_said() -> None:
+    with pytest.raises(ConfigError, match=r"diverged .*pmf\.learning_rate"):
+        Pmf(PmfConfig(dim=2, learning_rate=1e30, max_epochs=3)).fit(planted(noise=0.1))

@@ -12,7 +12,7 @@ Share = Annotated[float, Field(ge=0, le=1)]
 
 
 class FcpoConfig(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
     # the constraint
     alpha_prime: Annotated[float, Field(gt=0, le=1)] = 1.0  # largest share of sensitive items shown

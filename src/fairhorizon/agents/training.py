@@ -3,8 +3,7 @@
 import copy
 import time
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass, field
-from pathlib import Path
+from dataclasses import dataclass, field
 from typing import Any
 
 import torch
@@ -29,10 +28,9 @@ from fairhorizon.environment import (
     training_scenario,
     validation_scenario,
 )
-from fairhorizon.errors import ConfigError, ModelError
+from fairhorizon.errors import ConfigError
 from fairhorizon.metrics import mean_over_users, ndcg
 from fairhorizon.policy import Critic, GaussianActor, StateEncoder
-from fairhorizon.storage import load_model, save_model
 
 Tensors = dict[str, Tensor]
 
@@ -238,59 +236,6 @@ class Training:
             actor.load_state_dict(self.best, strict=False)
         return actor
 
-    def save(self, path: Path) -> None:
-        """Write a checkpoint from which `resume` goes on bit for bit."""
-        tensors = {
-            **{f"actor.{name}": value for name, value in self.actor.state_dict().items()},
-            **{f"critics.{name}": value for name, value in self.critics.state_dict().items()},
-            **{f"best.{name}": value for name, value in self.best.items()},
-            "sensitive": self.sensitive,
-            "generator": self.generator.get_state(),
-        }
-        for position, trajectories in enumerate(self.buffer.rounds):
-            if position or self.config.buffer_rounds > 1:  # on-policy, nothing of it is used again
-                tensors |= {f"buffer.{position}.{k}": v for k, v in vars(trajectories).items()}
-        description = {
-            "config": self.config.model_dump(mode="json"),
-            "seed": self.seed,
-            "fingerprint": self.fingerprint,
-            "pretraining_rmse": self.pretraining_rmse,
-            "reports": [asdict(report) for report in self.reports],
-            "best_validation": self.best_validation,
-            "evaluations_since_best": self.evaluations_since_best,
-        }
-        save_model(path, "fcpo-checkpoint", tensors, description)
-
-    @classmethod
-    def resume(cls, path: Path, split: Split, device: torch.device) -> "Training":
-        """The training that `save` wrote; refused on other data."""
-        tensors, description = load_model(path, "fcpo-checkpoint")
-        if description["fingerprint"] != split.train.fingerprint():
-            raise ModelError(f"{path}: was trained on other data (resume with the same --data)")
-        vectors = (
-            tensors["actor.encoder.user_vectors"],
-            tensors["actor.encoder.item_vectors"][:-1],
-        )
-        training = cls(
-            split,
-            FcpoConfig.model_validate(description["config"]),
-            vectors=vectors,
-            sensitive=tensors["sensitive"].to(device),
-            seed=description["seed"],
-            pretraining_rmse=description["pretraining_rmse"],
-        )
-        training.actor.load_state_dict(_below(tensors, "actor."))
-        training.critics.load_state_dict(_below(tensors, "critics."))
-        training.best = {k: v.to(device) for k, v in _below(tensors, "best.").items()}
-        training.generator.set_state(tensors["generator"])
-        for position in range(training.config.buffer_rounds):
-            if stored := _below(tensors, f"buffer.{position}."):
-                training.buffer.add(Trajectories(**{k: v.to(device) for k, v in stored.items()}))
-        training.reports = [RoundReport(**report) for report in description["reports"]]
-        training.best_validation = description["best_validation"]
-        training.evaluations_since_best = description["evaluations_since_best"]
-        return training
-
 
 @dataclass(frozen=True)
 class Judgement:
@@ -310,7 +255,3 @@ def build_actor(config: FcpoConfig, users: Tensor, items: Tensor) -> GaussianAct
         hidden=config.actor_hidden,
         initial_std=config.initial_std,
     )
-
-
-def _below(tensors: Tensors, prefix: str) -> Tensors:
-    return {k.removeprefix(prefix): v for k, v in tensors.items() if k.startswith(prefix)}

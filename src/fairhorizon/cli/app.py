@@ -1,5 +1,6 @@
 """The commands put together, and the one place where errors become messages and exit codes."""
 
+import os
 import sys
 import warnings
 from collections.abc import Sequence
@@ -44,6 +45,9 @@ def options(
 
 def main() -> None:
     """Run the command line."""
+    # The tensors are small: a second thread waits more than it works, and on a busy machine much
+    # more. Torch reads this when it is first imported, which no module above does.
+    os.environ.setdefault("OMP_NUM_THREADS", "1")
     sys.exit(run(sys.argv[1:]))
 
 

@@ -32,9 +32,9 @@ def evaluate(
 
     from fairhorizon.evaluation import evaluate as judge
     from fairhorizon.experiments.runs import Run
+    from fairhorizon.files import write_json
     from fairhorizon.report.lists import write_lists
     from fairhorizon.report.tables import PAPER_METRICS, metrics_table
-    from fairhorizon.storage import write_json
 
     ks = shared.lengths(k)
     folder = Run(run)

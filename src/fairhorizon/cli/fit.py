@@ -100,6 +100,7 @@ def go_on(run: "Run", dataset: "Dataset", given: Settings, seed: int | None) -> 
 def train(training: "Training", run: "Run", spec: "DataSpec") -> None:
     """Train to the end or to Ctrl-C, keeping a checkpoint, and write the model."""
     from fairhorizon.agents import Fcpo
+    from fairhorizon.agents.checkpoint import save_training
 
     config = training.config
     with patient_interrupt() as interrupt, Progress(config.rounds) as progress:
@@ -108,8 +109,8 @@ def train(training: "Training", run: "Run", spec: "DataSpec") -> None:
             if interrupt.pressed:
                 break
             if report.round % config.checkpoint_every == 0:
-                training.save(run.checkpoint_file)
-    training.save(run.checkpoint_file)
+                save_training(training, run.checkpoint_file)
+    save_training(training, run.checkpoint_file)
     run.write(Fcpo().adopt(training), spec, "finished" if training.finished else "interrupted")
     last = training.reports[-1]
     summary = f"{run.folder}: {last.round} rounds, cost {last.cost:.3f} (limit {last.limit:.3f})"

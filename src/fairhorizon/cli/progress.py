@@ -16,14 +16,14 @@ if TYPE_CHECKING:
 
 
 def round_line(report: "RoundReport", rounds: int) -> str:
-    """Round, reward, cost against limit, KL, case and step of one round."""
+    """Round, reward, cost against limit, KL, case, step and validation of one round."""
     line = (
-        f"round {report.round:>{len(str(rounds))}}/{rounds}  reward {report.reward:.3f}  "
-        f"cost {report.cost:.3f} (limit {report.limit:.3f})  KL {report.kl:.4f}  "
-        f"{report.case:<8}  step {report.fraction:.3g}"
+        f"{report.round:>{len(str(rounds))}}/{rounds}  reward {report.reward:.3f}  "
+        f"cost {report.cost:.3f}/{report.limit:.3f}  KL {report.kl:.4f}  "
+        f"{report.case} step {report.fraction:.2g}"
     )
     if report.validation is not None:
-        line += f"  validation NDCG {report.validation:.4f}"
+        line += f"  NDCG {report.validation:.4f}"
     return line
 
 

@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from fairhorizon.errors import DataError
+from fairhorizon.files import write_atomically
 
 TIMEOUT = 5.0  # seconds without an answer from the official archive
 PIP_TIMEOUT = 600.0  # seconds for a whole package
@@ -142,16 +143,8 @@ def _unpack(archive: bytes, member: str) -> bytes:
 
 
 def _store(content: bytes, target: Path) -> None:
-    """Write under a temporary name, then rename; an interruption leaves nothing behind."""
     try:
-        target.parent.mkdir(parents=True, exist_ok=True)
-        handle, draft = tempfile.mkstemp(prefix=f".{target.name}-", dir=target.parent)
-        try:
-            with os.fdopen(handle, "wb") as file:
-                file.write(content)
-            Path(draft).replace(target)
-        finally:
-            Path(draft).unlink(missing_ok=True)
+        write_atomically(target, lambda draft: draft.write_bytes(content))
     except OSError as error:
         raise DataError(
             f"the cache cannot be written: {error}",

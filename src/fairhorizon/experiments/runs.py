@@ -13,6 +13,7 @@ from pydantic import BaseModel, ConfigDict
 
 from fairhorizon import __version__
 from fairhorizon.agents import Fcpo, Training
+from fairhorizon.agents.checkpoint import resume_training
 from fairhorizon.agents.fcpo import default_device
 from fairhorizon.data import (
     Interactions,
@@ -23,8 +24,8 @@ from fairhorizon.data import (
     split_by_time,
 )
 from fairhorizon.errors import ConfigError, DataError, ModelError
+from fairhorizon.files import write_json
 from fairhorizon.groups import attribute_group, popular_group
-from fairhorizon.storage import write_json
 
 
 class DataSpec(BaseModel):
@@ -157,7 +158,7 @@ class Run:
                 f"{self.checkpoint_file}: there is no checkpoint (leave out --resume to start anew)"
             )
         with understood(self.checkpoint_file):
-            return Training.resume(self.checkpoint_file, split, default_device())
+            return resume_training(self.checkpoint_file, split, default_device())
 
 
 @contextmanager

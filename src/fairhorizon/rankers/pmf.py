@@ -1,5 +1,6 @@
 """Probabilistic matrix factorisation (Mnih & Salakhutdinov 2008), from which FCPO starts."""
 
+import math
 from collections.abc import Callable
 from typing import Literal
 
@@ -8,10 +9,11 @@ from pydantic import BaseModel, ConfigDict, Field
 from torch import Tensor
 
 from fairhorizon.data import Interactions, Split
+from fairhorizon.errors import ConfigError
 
 
 class PmfConfig(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
     dim: int = Field(100, ge=1)
     target: Literal["rating", "interaction"] = "rating"  # a log without ratings has interactions
@@ -71,6 +73,8 @@ class Pmf:
                 stale += 1
                 if stale >= config.patience:
                     break
+        if not math.isfinite(best):
+            raise ConfigError("the pretraining diverged (set a smaller pmf.learning_rate)")
         self.validation_rmse_ = best
         return self
 

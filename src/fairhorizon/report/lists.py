@@ -7,7 +7,7 @@ import polars as pl
 from numpy.typing import NDArray
 
 from fairhorizon.data import Interactions
-from fairhorizon.storage import write_atomically
+from fairhorizon.files import write_atomically
 
 
 def write_lists(path: Path, lists: NDArray[np.int64], log: Interactions) -> None:

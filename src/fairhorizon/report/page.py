@@ -16,10 +16,10 @@ from plotly.io import to_html
 from plotly.offline import get_plotlyjs
 from plotly.subplots import make_subplots
 
+from fairhorizon.files import write_atomically
 from fairhorizon.metrics import lorenz_curve
 from fairhorizon.report.figures import COLOURS, GREY, History, exposure_label
 from fairhorizon.report.tables import METRICS, N_WORDS, Row, table_headings, table_lines, units
-from fairhorizon.storage import write_atomically
 
 MAX_POINTS = 500  # of a Lorenz curve: what a screen can show
 
