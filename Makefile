@@ -19,8 +19,10 @@ check: $(VENV)/.development
 	$(BIN)/python -m pytest
 
 bench: $(VENV)/.runtime
+	@echo "speed: 1 minute; constraint: about 15 minutes; paper_protocol: about 40 minutes"
 	$(BIN)/python benchmarks/speed.py
 	$(BIN)/python benchmarks/constraint.py
+	$(BIN)/python benchmarks/paper_protocol.py
 
 clean:
 	rm -rf $(VENV) demo

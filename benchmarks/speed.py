@@ -83,7 +83,9 @@ def update_ratio(training: Training, repeats: int) -> float:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--data", default="ml-100k")
     parser.add_argument("--rounds", type=int, default=10)
     options = parser.parse_args()
