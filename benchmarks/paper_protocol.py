@@ -16,7 +16,7 @@ from fairhorizon.environment import Protocol
 from fairhorizon.rankers.pmf import PmfConfig
 from trainings import train_all
 
-RATINGS, INTERACTIONS = PmfConfig(), PmfConfig(target="interaction", l2=0.05)
+RATINGS, INTERACTIONS = PmfConfig(), PmfConfig(target="interaction")
 SETTINGS = FcpoConfig(
     pmf=INTERACTIONS, starts="anywhere", protocol=Protocol.PAPER, rounds=300, patience=8
 )

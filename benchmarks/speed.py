@@ -23,15 +23,16 @@ from fairhorizon.policy import Proposal
 PUBLIC_CODE_SECONDS = 38.0
 
 
-def cpu_seconds(work: Callable[[], object], repeats: int) -> float:
-    """Median CPU time of one call."""
+def cpu_seconds(work: Callable[[], object]) -> float:
+    started = time.process_time()
     work()
-    times = []
-    for _ in range(repeats):
-        started = time.process_time()
-        work()
-        times.append(time.process_time() - started)
-    return median(times)
+    return time.process_time() - started
+
+
+def ratio(work: Callable[[], object], base: Callable[[], object], repeats: int) -> float:
+    """Median of CPU times measured in turns, so that a noisy machine slows both alike."""
+    work(), base()
+    return median(cpu_seconds(work) / cpu_seconds(base) for _ in range(repeats))
 
 
 def step_ratio(training: Training, repeats: int) -> float:
@@ -52,8 +53,11 @@ def step_ratio(training: Training, repeats: int) -> float:
             generator=training.generator,
         )
 
-    bare = cpu_seconds(lambda: (proposals @ items.T).argmax(1), repeats * config.horizon)
-    return cpu_seconds(rolled, repeats) / config.horizon / bare
+    def bare() -> None:
+        for _ in range(config.horizon):
+            (proposals @ items.T).argmax(1)
+
+    return ratio(rolled, bare, repeats)
 
 
 def update_ratio(training: Training, repeats: int) -> float:
@@ -78,8 +82,7 @@ def update_ratio(training: Training, repeats: int) -> float:
         (log_probs @ reward.flatten()).backward()
         actor.zero_grad()
 
-    one_pass = cpu_seconds(forward_and_backward, repeats)
-    return cpu_seconds(update, repeats) / one_pass
+    return ratio(update, forward_and_backward, repeats)
 
 
 def main() -> None:
@@ -92,13 +95,14 @@ def main() -> None:
     torch.set_num_threads(1)
     training = Fcpo(FcpoConfig()).start(split(load(options.data)))
 
-    seconds = cpu_seconds(training.round, options.rounds)
+    training.round()
+    seconds = median(cpu_seconds(training.round) for _ in range(options.rounds))
     print(f"{options.data}, {training.items.n_users} users x {training.config.horizon} steps")
     print(f"one round                                  {seconds:8.2f} s of CPU")
     if options.data == "ml-100k":
         print(f"  less than the public code's 38 s by      {PUBLIC_CODE_SECONDS / seconds:8.1f} x")
-    print(f"rollout step / bare product and argmax     {step_ratio(training, 10):8.2f}")
-    print(f"policy update / forward and backward pass  {update_ratio(training, 10):8.2f}")
+    print(f"rollout step / bare product and argmax     {step_ratio(training, 25):8.2f}")
+    print(f"policy update / forward and backward pass  {update_ratio(training, 15):8.2f}")
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
     print(f"peak memory                                {peak:8.2f} GiB")
 

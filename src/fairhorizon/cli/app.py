@@ -1,5 +1,6 @@
 """The commands put together, and the one place where errors become messages and exit codes."""
 
+import logging
 import os
 import sys
 import warnings
@@ -48,6 +49,9 @@ def main() -> None:
     # The tensors are small: a second thread waits more than it works, and on a busy machine much
     # more. Torch reads this when it is first imported, which no module above does.
     os.environ.setdefault("OMP_NUM_THREADS", "1")
+    logger = logging.getLogger(NAME)  # which says, for one, what is being downloaded
+    logger.setLevel(logging.INFO)
+    logger.addHandler(logging.StreamHandler())
     sys.exit(run(sys.argv[1:]))
 
 

@@ -95,7 +95,7 @@ class GaussianActor(nn.Module):
         lists = []
         for k in range(self.list_length):
             scores = rows[:, k] @ items.T  # (b, n_items)
-            best, chosen = scores.masked_fill_(blocked, -torch.inf).max(dim=1)
+            best, chosen = torch.where(blocked, -torch.inf, scores).max(dim=1)
             lists.append(torch.where(best > -torch.inf, chosen, -1))
             if k + 1 < self.list_length:
                 blocked = blocked.scatter(1, chosen[:, None], True)

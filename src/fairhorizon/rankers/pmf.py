@@ -18,7 +18,7 @@ class PmfConfig(BaseModel):
     dim: int = Field(100, ge=1)
     target: Literal["rating", "interaction"] = "rating"  # a log without ratings has interactions
     learning_rate: float = Field(0.005, gt=0)
-    l2: float = Field(0.1, ge=0)
+    l2: float = Field(0.05, ge=0)
     batch: int = Field(4096, ge=1)
     max_epochs: int = Field(60, ge=1)
     patience: int = Field(5, ge=1)  # epochs without a better validation error
