@@ -31,7 +31,7 @@ $(VENV)/bin/python:
 	$(shell command -v $(PYTHON) || echo python3) -m venv $(VENV)
 
 $(VENV)/.runtime: pyproject.toml constraints.txt | $(VENV)/bin/python
-	$(PIP) -e .
+	$(PIP) -e '.[tune]'
 	touch $@
 
 $(VENV)/.development: pyproject.toml constraints.txt | $(VENV)/bin/python

@@ -13,10 +13,10 @@ from statistics import mean, stdev
 
 from fairhorizon.agents import FcpoConfig
 from fairhorizon.environment import Protocol
-from fairhorizon.rankers.pmf import PmfConfig
+from fairhorizon.rankers.mf import MfConfig
 from trainings import train_all
 
-RATINGS, INTERACTIONS = PmfConfig(), PmfConfig(target="interaction")
+RATINGS, INTERACTIONS = MfConfig(), MfConfig(target="interaction")
 SETTINGS = FcpoConfig(
     pmf=INTERACTIONS, starts="anywhere", protocol=Protocol.PAPER, rounds=300, patience=8
 )

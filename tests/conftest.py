@@ -5,7 +5,7 @@ import torch
 
 from fairhorizon.agents import FcpoConfig
 from fairhorizon.data import Split, split, synthetic
-from fairhorizon.rankers.pmf import PmfConfig
+from fairhorizon.rankers.mf import MfConfig
 
 # Small tensors are slower on several threads, and sums depend on how they are cut.
 torch.set_num_threads(1)
@@ -21,7 +21,7 @@ def market() -> Split:
 def small() -> FcpoConfig:
     """FCPO in miniature."""
     return FcpoConfig(
-        pmf=PmfConfig(dim=8, max_epochs=3),
+        pmf=MfConfig(dim=8, max_epochs=3),
         gru_hidden=8,
         actor_hidden=(8, 8),
         critic_hidden=(8, 8),

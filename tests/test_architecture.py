@@ -11,8 +11,9 @@ import fairhorizon
 ROOT = Path(fairhorizon.__file__).parent
 PACKAGE = "fairhorizon"
 LEVELS = (
-    ("errors", "files"),  # which everything may import
+    ("errors", "files", "settings"),  # which everything may import
     ("data", "metrics", "optim", "groups", "storage"),
+    ("histories",),
     ("rankers", "rerank", "environment", "policy"),
     ("agents",),
     ("evaluation",),
@@ -98,7 +99,7 @@ def test_metrics_see_arrays_only():
 
 
 def test_the_environment_is_given_arrays_never_a_model():
-    assert stations_used_by("environment") <= {"data", "errors"}
+    assert stations_used_by("environment") <= {"data", "errors", "histories"}
 
 
 @pytest.mark.parametrize(
@@ -106,7 +107,7 @@ def test_the_environment_is_given_arrays_never_a_model():
     [
         ("optim.dual", "from fairhorizon.data import Split", True),  # across
         ("environment.gym", "from fairhorizon.policy.actor import Proposal", True),
-        ("environment.gym", "import fairhorizon.rankers.pmf", True),
+        ("environment.gym", "import fairhorizon.rankers.mf", True),
         ("data.splits", "from fairhorizon import metrics", True),
         ("policy.actor", "from fairhorizon.agents import Fcpo", True),  # up
         ("metrics.accuracy", "def f():\n    from fairhorizon.report import page", True),
@@ -115,7 +116,7 @@ def test_the_environment_is_given_arrays_never_a_model():
         ("report.page", "if True:\n    from fairhorizon import fit_everything", True),
         ("errors", "from fairhorizon.data import Split", True),
         ("agents.fcpo", "from fairhorizon.data import Split", False),  # down
-        ("agents.config", "from fairhorizon.rankers.pmf import PmfConfig", False),
+        ("agents.config", "from fairhorizon.rankers.mf import MfConfig", False),
         ("optim.dual", "from fairhorizon.errors import ConfigError", False),
         ("data.splits", "from fairhorizon.data.interactions import Interactions", False),
         ("data.splits", "from .interactions import Interactions", False),

@@ -8,8 +8,10 @@ from numpy.typing import ArrayLike, NDArray
 
 from fairhorizon.errors import ConfigError, DataError
 
+POPULAR_SHARE = 0.2  # of the catalogue, as in the paper
 
-def popular_group(counts: ArrayLike, share: float = 0.2) -> NDArray[np.bool_]:
+
+def popular_group(counts: ArrayLike, share: float = POPULAR_SHARE) -> NDArray[np.bool_]:
     """True for G0: floor(share * n + 1/2) items of highest count, ties to the smaller index.
 
     Halves round up: 1682 items -> 336, 3706 -> 741 at the paper's share of 20 %.

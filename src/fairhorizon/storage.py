@@ -4,7 +4,8 @@ One file, so that tensors and description can never belong to different moments.
 """
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +29,22 @@ def save_model(path: Path, kind: str, tensors: Mapping[str, Tensor], description
 
 def load_model(path: Path, kind: str) -> tuple[dict[str, Tensor], Any]:
     """The tensors and the description of a model file; a ModelError says what is wrong with it."""
+    with _opened(path) as (file, header):
+        if header["kind"] != kind:
+            raise ModelError(f"{path}: holds a '{header['kind']}' model, not '{kind}'")
+        tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+    return tensors, header["description"]
+
+
+def model_kind(path: Path) -> str:
+    """What kind of model a file holds."""
+    with _opened(path) as (_, header):
+        return str(header["kind"])
+
+
+@contextmanager
+def _opened(path: Path) -> Iterator[tuple[Any, dict[str, Any]]]:
+    """The open file and its header, if it is a model file of this version."""
     if not path.is_file():
         raise ModelError(f"{path}: no such model file (fit a model first: fairhorizon fit ...)")
     try:
@@ -36,16 +53,13 @@ def load_model(path: Path, kind: str) -> tuple[dict[str, Tensor], Any]:
             if _KEY not in metadata:
                 raise ModelError(f"{path}: not a FairHorizon model file")
             header = json.loads(metadata[_KEY])
-            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+            if header.get("version") != FORMAT_VERSION:
+                raise ModelError(
+                    f"{path}: model format {header.get('version')}, "
+                    f"this version reads {FORMAT_VERSION} (fit it again)"
+                )
+            yield file, header
     except (SafetensorError, OSError, ValueError) as error:
         raise ModelError(
             f"{path}: truncated or not a model file: {error} (fit it again)"
         ) from error
-    if header.get("version") != FORMAT_VERSION:
-        raise ModelError(
-            f"{path}: model format {header.get('version')}, "
-            f"this version reads {FORMAT_VERSION} (fit it again)"
-        )
-    if header.get("kind") != kind:
-        raise ModelError(f"{path}: holds a '{header.get('kind')}' model, not '{kind}'")
-    return tensors, header["description"]

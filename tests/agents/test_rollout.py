@@ -7,7 +7,8 @@ import pytest
 import torch
 
 from fairhorizon.agents.rollout import Trajectories, Walk, rollout, serve
-from fairhorizon.environment import Scenario, UserItems
+from fairhorizon.environment import Scenario
+from fairhorizon.histories import UserItems
 from fairhorizon.policy import GaussianActor, Proposal, StateEncoder
 
 N_USERS, N_ITEMS, DIM, HISTORY = 12, 30, 4, 3

@@ -32,7 +32,7 @@ def test_elsewhere_there_are_plain_lines(capsys: pytest.CaptureFixture[str]) -> 
     with Progress(10, label="b  ") as progress:
         progress.show_epoch(2, 0.5)
         progress.show(REPORT)
-    assert capsys.readouterr().err == f"b  epoch 2  validation RMSE 0.5000\nb  {LINE}\n"
+    assert capsys.readouterr().err == f"b  epoch 2  validation NDCG 0.5000\nb  {LINE}\n"
 
 
 @pytest.mark.parametrize(

@@ -67,7 +67,10 @@ def mistake(command: str, capsys: pytest.CaptureFixture[str]) -> tuple[int, str]
         ("bogus", ["No such command 'bogus'", "fairhorizon --help"]),
         ("data", ["Missing command", "fairhorizon data --help"]),
         ("fit", ["Missing argument 'method'", "fairhorizon fit --help"]),
-        ("fit bogus --data synthetic --out b", ["'bogus' is not one of 'fcpo'"]),
+        (
+            "fit bogus --data synthetic --out b",
+            ["METHOD: there is no method 'bogus' (there are popularity,"],
+        ),
         ("fit fcpo --out b", ["--data", "fairhorizon fit --help"]),
         ("fit fcpo --data synthetic", ["--out"]),
         (f"{FIT} --bogus", ["No such option: --bogus"]),

@@ -1,4 +1,4 @@
-"""Sets of items per user against plain loops; scenarios on a split small enough to read."""
+"""Where episodes start, on a split small enough to read."""
 
 import numpy as np
 import torch
@@ -8,13 +8,13 @@ from hypothesis import strategies as st
 from fairhorizon.data import Interactions, split
 from fairhorizon.environment import (
     Protocol,
-    UserItems,
     evaluation_scenario,
     random_cuts,
     serving_scenario,
     training_scenario,
     validation_scenario,
 )
+from fairhorizon.histories import UserItems
 
 N_USERS, N_ITEMS = 5, 12
 
@@ -31,47 +31,6 @@ def log_of(pairs: list[tuple[int, int]]) -> Interactions:
 
 def items_per_user(*logs: list[tuple[int, int]]) -> list[list[int]]:
     return [[item for log in logs for u, item in log if u == user] for user in range(N_USERS)]
-
-
-def as_lists(sets: UserItems) -> list[list[int]]:
-    bounds = sets.indptr.tolist()
-    assert len(bounds) == N_USERS + 1
-    return [sets.items[bounds[u] : bounds[u + 1]].tolist() for u in range(N_USERS)]
-
-
-@given(rows, rows)
-def test_rows_keep_time_order_within_and_across_logs(first, second):
-    sets = UserItems.of(log_of(first), log_of(second))
-    assert (sets.n_users, sets.n_items) == (N_USERS, N_ITEMS)
-    assert as_lists(sets) == items_per_user(first, second)
-
-
-@given(rows, st.lists(st.integers(0, N_USERS - 1), max_size=8))
-def test_mask_and_counts_of_any_users(pairs, users):
-    sets, wanted = UserItems.of(log_of(pairs)), torch.tensor(users, dtype=torch.int64)
-    expected = items_per_user(pairs)
-    mask = sets.mask(wanted)
-    assert mask.shape == (len(users), N_ITEMS)
-    assert sets.counts(wanted).tolist() == [len(expected[user]) for user in users]
-    for row, user in zip(mask, users, strict=True):
-        assert row.nonzero().flatten().tolist() == sorted(expected[user])
-
-
-@given(rows, st.integers(1, 7))
-def test_last_items_are_padded_in_front(pairs, n):
-    queue = UserItems.of(log_of(pairs)).last(n)
-    for row, items in zip(queue.tolist(), items_per_user(pairs), strict=True):
-        newest = items[-n:]
-        assert row == [N_ITEMS] * (n - len(newest)) + newest
-
-
-@given(rows, st.lists(st.integers(0, 9), min_size=N_USERS, max_size=N_USERS))
-def test_cut_parts_every_user_at_the_own_position(pairs, positions):
-    early, late = UserItems.of(log_of(pairs)).cut(torch.tensor(positions))
-    expected = items_per_user(pairs)
-    both = list(zip(expected, positions, strict=True))
-    assert as_lists(early) == [items[:position] for items, position in both]
-    assert as_lists(late) == [items[position:] for items, position in both]
 
 
 @given(rows, st.integers(1, 6), st.integers(0, 2**31))
@@ -128,9 +87,9 @@ def test_training_starts_from_given_cuts():
     assert sets_of(state.blocked) == [[0, 1, 2, 3, 4], [9], []]
 
 
-def test_evaluation_starts_from_the_last_training_items():
+def test_evaluation_starts_from_the_last_items_before_the_test_items():
     state, positive = evaluation_scenario(SPLIT, 3, Protocol.STANDARD).begin(EVERYONE)
-    assert state.queue.tolist() == [[4, 5, 6], [5, 4, 3], [10, 3, 4]]
+    assert state.queue.tolist() == [[5, 6, 7], [4, 3, 2], [3, 4, 5]]
     assert sets_of(positive) == [[8, 9], [0, 1], []]
     assert sets_of(state.blocked) == [[*range(8)], [*range(2, 10)], [3, 4, 5]]
 
@@ -143,14 +102,14 @@ def test_validation_excludes_training_only():
 
 
 def test_under_protocol_paper_everything_may_be_recommended():
-    for scenario_of, liked in (
-        (evaluation_scenario, [[8, 9], [0, 1], []]),
-        (validation_scenario, [[7], [2], [5]]),
+    for scenario_of, liked, queue in (
+        (evaluation_scenario, [[8, 9], [0, 1], []], [[5, 6, 7], [4, 3, 2], [3, 4, 5]]),
+        (validation_scenario, [[7], [2], [5]], [[4, 5, 6], [5, 4, 3], [10, 3, 4]]),
     ):
         state, positive = scenario_of(SPLIT, 3, Protocol.PAPER).begin(EVERYONE)
         assert not state.blocked.any()
         assert sets_of(positive) == liked
-        assert state.queue.tolist() == [[4, 5, 6], [5, 4, 3], [10, 3, 4]]
+        assert state.queue.tolist() == queue
 
 
 def test_serving_goes_on_from_the_whole_log():
@@ -165,5 +124,5 @@ def test_begin_takes_users_in_any_order_and_more_than_once():
         torch.tensor([1, 0, 1])
     )
     assert state.users.tolist() == [1, 0, 1]
-    assert state.queue.tolist() == [[4, 3], [5, 6], [4, 3]]
+    assert state.queue.tolist() == [[3, 2], [6, 7], [3, 2]]
     assert sets_of(positive) == [[0, 1], [8, 9], [0, 1]]

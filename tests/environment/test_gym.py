@@ -12,9 +12,10 @@ from gymnasium.utils.passive_env_checker import data_shares_objects
 from gymnasium.vector import AutoresetMode, SyncVectorEnv
 from gymnasium.vector.utils import batch_space
 
-from fairhorizon.environment import Scenario, UserItems, advance
+from fairhorizon.environment import Scenario, advance
 from fairhorizon.environment.gym import RecommendationEnv, RecommendationVectorEnv
 from fairhorizon.errors import ConfigError
+from fairhorizon.histories import UserItems
 
 N_USERS, N_ITEMS, HISTORY, K, T = 6, 15, 4, 3, 5
 

@@ -113,7 +113,7 @@ def test_only_the_interactive_mode_gives_feedback(parts: Split, mode: Any, feedb
     ]
 
 
-def test_the_protocol_says_what_is_excluded_and_the_state_is_the_end_of_training(
+def test_the_protocol_says_what_is_excluded_and_the_state_is_the_end_of_the_past(
     parts: Split,
 ) -> None:
     model = fixed(parts)
@@ -127,8 +127,8 @@ def test_the_protocol_says_what_is_excluded_and_the_state_is_the_end_of_training
         [6, 7, 8, 9],
         [3],
     ]
-    # The last two training items, newest last; 10 fills an empty place. c's item is validation.
-    assert model.scenario.queue.tolist() == [[5, 6], [8, 7], [10, 10]]
+    # The last two items before the test items, newest last; 10 fills an empty place.
+    assert model.scenario.queue.tolist() == [[6, 7], [7, 6], [10, 3]]
     evaluate(model, parts, ks=[2], protocol="paper")
     assert model.scenario.excluded is None
 

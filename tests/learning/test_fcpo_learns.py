@@ -5,7 +5,7 @@ import pytest
 
 from fairhorizon.agents import Fcpo, FcpoConfig
 from fairhorizon.data import Split, split, synthetic
-from fairhorizon.rankers.pmf import PmfConfig
+from fairhorizon.rankers.mf import MfConfig
 
 pytestmark = pytest.mark.learning
 
@@ -18,7 +18,7 @@ def large_market() -> Split:
 def settings(alpha_prime: float) -> FcpoConfig:
     return FcpoConfig(
         alpha_prime=alpha_prime,
-        pmf=PmfConfig(dim=16),
+        pmf=MfConfig(dim=16),
         gru_hidden=16,
         actor_hidden=(32, 32),
         critic_hidden=(16, 16),

@@ -1,7 +1,8 @@
-"""Policies that learn: FCPO and what it is made of."""
+"""What hands out lists: FCPO and what it is made of, and rankers behind a re-ranker."""
 
 from fairhorizon.agents.config import PRESETS, FcpoConfig
 from fairhorizon.agents.fcpo import Fcpo
+from fairhorizon.agents.ranked import Ranked
 from fairhorizon.agents.training import RoundReport, Training
 
-__all__ = ["PRESETS", "Fcpo", "FcpoConfig", "RoundReport", "Training"]
+__all__ = ["PRESETS", "Fcpo", "FcpoConfig", "Ranked", "RoundReport", "Training"]

@@ -2,18 +2,17 @@
 
 from typing import Annotated, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
 from fairhorizon.environment import Protocol
-from fairhorizon.rankers.pmf import PmfConfig
+from fairhorizon.rankers.mf import MfConfig
+from fairhorizon.settings import Settings
 
 Positive = Annotated[int, Field(ge=1)]
 Share = Annotated[float, Field(ge=0, le=1)]
 
 
-class FcpoConfig(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
-
+class FcpoConfig(Settings):
     # the constraint
     alpha_prime: Annotated[float, Field(gt=0, le=1)] = 1.0  # largest share of sensitive items shown
     popular_share: Annotated[float, Field(gt=0, lt=1)] = 0.2  # of the catalogue that is G0
@@ -28,7 +27,7 @@ class FcpoConfig(BaseModel):
     protocol: Protocol = Protocol.STANDARD  # of training episodes and of validation
 
     # the networks
-    pmf: PmfConfig = PmfConfig()
+    pmf: MfConfig = MfConfig()
     gru_hidden: Positive = 64
     gru_layers: Positive = 2
     actor_hidden: tuple[Positive, Positive] = (64, 64)

@@ -18,7 +18,7 @@ from fairhorizon.environment import Scenario
 from fairhorizon.errors import ConfigError, DataError
 from fairhorizon.groups import popular_group
 from fairhorizon.policy import GaussianActor
-from fairhorizon.rankers.pmf import Pmf
+from fairhorizon.rankers.mf import Mf
 from fairhorizon.storage import load_model, save_model
 
 
@@ -44,6 +44,10 @@ class Fcpo:
     @property
     def alpha_prime(self) -> float:
         return self.config.alpha_prime
+
+    @property
+    def popular_share(self) -> float:
+        return self.config.popular_share
 
     @property
     def queue_length(self) -> int:
@@ -87,7 +91,7 @@ class Fcpo:
             )
         if sensitive is None:
             sensitive = popular_group(split.train.item_counts(), config.popular_share)
-        pmf = Pmf(config.pmf, seed=self.seed).fit(split, on_epoch=on_epoch)
+        pmf = Mf(config.pmf, seed=self.seed).fit(split, on_epoch=on_epoch)
         return Training(
             split,
             config,

@@ -22,13 +22,13 @@ from fairhorizon.agents.rollout import Trajectories, rollout, serve
 from fairhorizon.data import Split
 from fairhorizon.environment import (
     Scenario,
-    UserItems,
     cost_limit,
     random_cuts,
     training_scenario,
     validation_scenario,
 )
 from fairhorizon.errors import ConfigError
+from fairhorizon.histories import UserItems
 from fairhorizon.metrics import mean_over_users, ndcg
 from fairhorizon.policy import Critic, GaussianActor, StateEncoder
 

@@ -39,7 +39,7 @@ def evaluate(
     ks = shared.lengths(k)
     folder = Run(run)
     spec, model = folder.data(), folder.model()
-    dataset = spec.open(cache_dir, model.config.popular_share)
+    dataset = spec.open(cache_dir, model.popular_share)
     shared.check_lengths(ks, dataset.log.n_items)
     if not len(dataset.split.test):
         typer.echo("note: nobody has test items, so recall, F1 and NDCG are undefined", err=True)

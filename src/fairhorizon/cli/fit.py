@@ -10,29 +10,37 @@ import typer
 from fairhorizon.cli import options as shared
 from fairhorizon.cli.folders import claimed, is_used
 from fairhorizon.cli.progress import Progress, patient_interrupt
-from fairhorizon.cli.words import STOPPED, Cut, Method, Preset
+from fairhorizon.cli.words import STOPPED, Cut, Preset
 from fairhorizon.errors import ConfigError
 
 if TYPE_CHECKING:
-    from pydantic import ValidationError
-
-    from fairhorizon.agents import FcpoConfig, Training
+    from fairhorizon.agents import Fcpo, Ranked, Training
+    from fairhorizon.experiments.methods import Model
     from fairhorizon.experiments.runs import Dataset, DataSpec, Run
 
 Settings = dict[str, Any]
 
+METHOD = (
+    "fcpo, lird, a ranker (popularity, mf, bpr, ncf, itemknn, ease, als, gru4rec, sasrec), or one "
+    "behind a re-ranker (ease+quota, mf+foe, bpr+penalty); @ sets its fairness dial (fcpo@0.4)."
+)
+
 
 def fit(
-    method: Annotated[Method, typer.Argument(help="What to train.")],  # noqa: ARG001  # one so far
+    method: Annotated[str, typer.Argument(help=METHOD)],
     data: shared.Data,
     out: Annotated[Path, typer.Option("--out", help="Folder of the run.")],
     alpha_prime: Annotated[
         float | None,
-        typer.Option(help="Largest share of popular items shown, up to 1.", show_default="1"),
+        typer.Option(
+            help="Largest share of popular items shown, up to 1; fcpo@0.4 says the same.",
+            show_default="1",
+        ),
     ] = None,
-    preset: Annotated[Preset, typer.Option(help="Settings to start from.")] = Preset.PAPER,
+    preset: Annotated[Preset, typer.Option(help="Settings of FCPO to start from.")] = Preset.PAPER,
     settings: Annotated[
-        list[str] | None, typer.Option("--set", help="key=value, as in rounds=50 or pmf.dim=32.")
+        list[str] | None,
+        typer.Option("--set", help="key=value, as in rounds=50, pmf.dim=32 or quota.share=0.4."),
     ] = None,
     seed: shared.FitSeed = None,
     resume: Annotated[bool, typer.Option("--resume", help="Go on from the checkpoint.")] = False,
@@ -49,35 +57,68 @@ def fit(
     sensitive: shared.Sensitive = None,
     item_table: shared.ItemTable = None,
 ) -> None:
-    """Train a method and write its run folder; Ctrl-C stops after the round, --resume goes on."""
-    from fairhorizon.agents import PRESETS
+    """Train a method and write its run folder.
+
+    Ctrl-C stops FCPO after the round, and --resume goes on; any other method leaves nothing.
+    """
+    from fairhorizon.agents import Fcpo
     from fairhorizon.experiments.runs import Run
 
     given = parse_settings(settings or [])
-    if alpha_prime is not None:
-        given["alpha_prime"] = alpha_prime
-    config = configure(PRESETS[preset], given)
+    model = make(method, given, alpha_prime, preset, seed or 0)
     options = shared.reader(user, item, rating, timestamp, header, separator)
     groups = shared.groups(group_column, sensitive, item_table)
     cuts = {"cut": cut.value, "shuffle_ties": shuffle_ties}
     spec = shared.data_spec(data, **options, **cuts, **groups)
     if is_used(out) and not resume:
         raise ConfigError(f"{out}: is there already (go on with --resume, or name another --out)")
+    if resume and not isinstance(model, Fcpo):
+        raise ConfigError(f"{method} keeps no checkpoints (leave out --resume to start anew)")
     with claimed(out):
-        dataset = spec.open(cache_dir, config.popular_share)
+        dataset = spec.open(cache_dir, model.popular_share)
         run = Run(out)
-        training = go_on(run, dataset, given, seed) if resume else begin(dataset, config, seed or 0)
-        train(training, run, spec)
+        if not isinstance(model, Fcpo):
+            fit_at_once(model, run, dataset, spec)
+        elif resume:
+            if alpha_prime is not None:
+                given["alpha_prime"] = alpha_prime
+            train(go_on(run, dataset, given, seed), run, spec)
+        else:
+            train(begin(dataset, model), run, spec)
 
 
-def begin(dataset: "Dataset", config: "FcpoConfig", seed: int) -> "Training":
+def make(
+    name: str, given: Settings, alpha_prime: float | None, preset: Preset, seed: int
+) -> "Model":
+    """The method before its fit."""
+    from fairhorizon.experiments.methods import Method, MethodError, SettingsError, build
+
+    try:
+        method = Method.parse(name)
+        if alpha_prime is not None:
+            method = method.limited_to(alpha_prime)
+    except MethodError as error:
+        raise typer.BadParameter(str(error), param_hint="METHOD") from None
+    try:
+        return build(method, given, seed, preset=preset)
+    except SettingsError as error:
+        raise typer.BadParameter(str(error), param_hint="a setting") from None
+
+
+def fit_at_once(model: "Ranked", run: "Run", dataset: "Dataset", spec: "DataSpec") -> None:
+    """Fit and write a method that needs no checkpoints."""
+    with Progress(label=f"{model.method}  ") as progress:
+        model.fit(dataset.split, sensitive=dataset.sensitive, on_epoch=progress.show_epoch)
+    run.write(model, spec, "finished")
+    typer.echo(f"{run.folder}: {model.method} fitted on {dataset.log.name}")
+
+
+def begin(dataset: "Dataset", model: "Fcpo") -> "Training":
     """A new training, from pretrained embeddings."""
-    from fairhorizon.agents import Fcpo
-
     print(f"{dataset.log.name}: pretraining the embeddings", file=sys.stderr)
     with Progress() as progress:
-        training = Fcpo(config, seed=seed).start(
-            dataset.split, sensitive=dataset.sensitive, on_epoch=progress.show_epoch
+        training = model.start(
+            dataset.split, sensitive=dataset.sensitive, on_epoch=progress.show_error
         )
     print(f"PMF validation RMSE {training.pretraining_rmse:.4f}", file=sys.stderr)
     return training
@@ -85,8 +126,10 @@ def begin(dataset: "Dataset", config: "FcpoConfig", seed: int) -> "Training":
 
 def go_on(run: "Run", dataset: "Dataset", given: Settings, seed: int | None) -> "Training":
     """The training of the run's checkpoint, with its own settings and groups."""
+    from fairhorizon.experiments.methods import configured
+
     training = run.resume(dataset.split)
-    training.extend(configure(training.config, given))
+    training.extend(configured(training.config, given))
     if seed not in (None, training.seed):
         raise ConfigError(f"--seed {seed}: the checkpoint has seed {training.seed} (leave it out)")
     if training.sensitive.tolist() != dataset.sensitive.tolist():
@@ -142,34 +185,3 @@ def parse_settings(settings: list[str]) -> Settings:
         except ValueError:
             target[last] = text  # a bare word, as in starts=anywhere
     return parsed
-
-
-def configure(base: "FcpoConfig", given: Settings) -> "FcpoConfig":
-    """The base settings with the given ones in their place."""
-    from pydantic import ValidationError
-
-    from fairhorizon.agents import FcpoConfig
-
-    settings = base.model_dump()
-    for key, value in given.items():
-        inner = isinstance(value, dict) and isinstance(settings.get(key), dict)
-        settings[key] = settings[key] | value if inner else value
-    try:
-        return FcpoConfig.model_validate(settings)
-    except ValidationError as error:
-        raise typer.BadParameter(explain(error, base), param_hint="a setting") from None
-
-
-def explain(error: "ValidationError", base: "FcpoConfig") -> str:
-    """Which settings are wrong, in one line; of an unknown one, which there are."""
-    faults = []
-    for fault in error.errors():
-        *path, last = map(str, fault["loc"])
-        if fault["type"] == "extra_forbidden":
-            known = base.pmf if path else base
-            faults.append(
-                f"there is no {'.'.join([*path, last])} (but {', '.join(known.model_dump())})"
-            )
-        else:
-            faults.append(f"{'.'.join([*path, last])}={fault['input']}: {fault['msg']}")
-    return "; ".join(faults)

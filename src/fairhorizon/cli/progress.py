@@ -46,7 +46,10 @@ class Progress:
     def show(self, report: "RoundReport") -> None:
         self.line(round_line(report, self.rounds))
 
-    def show_epoch(self, epoch: int, rmse: float) -> None:
+    def show_epoch(self, epoch: int, ndcg: float) -> None:
+        self.line(f"epoch {epoch}  validation NDCG {ndcg:.4f}")
+
+    def show_error(self, epoch: int, rmse: float) -> None:
         self.line(f"epoch {epoch}  validation RMSE {rmse:.4f}")
 
     def line(self, text: str) -> None:

@@ -25,9 +25,5 @@ class Cut(StrEnum):
     TIME = "time"
 
 
-class Method(StrEnum):
-    FCPO = "fcpo"
-
-
 class Preset(StrEnum):
     PAPER = "paper"

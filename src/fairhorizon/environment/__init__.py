@@ -11,7 +11,6 @@ from fairhorizon.environment.dynamics import (
 from fairhorizon.environment.feedback import (
     Protocol,
     Scenario,
-    UserItems,
     evaluation_scenario,
     random_cuts,
     serving_scenario,
@@ -24,7 +23,6 @@ __all__ = [
     "Protocol",
     "Scenario",
     "State",
-    "UserItems",
     "advance",
     "alpha_prime",
     "cost_limit",

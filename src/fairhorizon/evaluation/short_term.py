@@ -28,9 +28,14 @@ class Mode(StrEnum):
 class Recommender(Interface):
     """What can be evaluated."""
 
-    method: str
-    seed: int
-    fingerprint_: str
+    @property
+    def method(self) -> str: ...
+
+    @property
+    def seed(self) -> int: ...
+
+    @property
+    def fingerprint_(self) -> str: ...
 
     @property
     def alpha_prime(self) -> float: ...

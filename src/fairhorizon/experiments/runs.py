@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict
 
 from fairhorizon import __version__
-from fairhorizon.agents import Fcpo, Training
+from fairhorizon.agents import Training
 from fairhorizon.agents.checkpoint import resume_training
 from fairhorizon.agents.fcpo import default_device
 from fairhorizon.data import (
@@ -24,6 +24,7 @@ from fairhorizon.data import (
     split_by_time,
 )
 from fairhorizon.errors import ConfigError, DataError, ModelError
+from fairhorizon.experiments.methods import Model, load_method
 from fairhorizon.files import write_json
 from fairhorizon.groups import attribute_group, popular_group
 
@@ -114,7 +115,7 @@ class Run:
     def card_file(self) -> Path:
         return self.folder / "run.json"
 
-    def write(self, model: Fcpo, data: DataSpec, status: str) -> None:
+    def write(self, model: Model, data: DataSpec, status: str) -> None:
         """The model, then the card that makes the folder a run."""
         model.save(self.model_file)
         card = {
@@ -147,9 +148,9 @@ class Run:
         with understood(self.card_file):
             return DataSpec.model_validate(self.card()["data"])
 
-    def model(self) -> Fcpo:
+    def model(self) -> Model:
         with understood(self.model_file):
-            return Fcpo.load(self.model_file)
+            return load_method(self.model_file)
 
     def resume(self, split: Split) -> Training:
         """The training that the checkpoint holds."""

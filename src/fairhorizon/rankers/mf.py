@@ -5,16 +5,15 @@ from collections.abc import Callable
 from typing import Literal
 
 import torch
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 from torch import Tensor
 
 from fairhorizon.data import Interactions, Split
 from fairhorizon.errors import ConfigError
+from fairhorizon.settings import Settings
 
 
-class PmfConfig(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
-
+class MfConfig(Settings):
     dim: int = Field(100, ge=1)
     target: Literal["rating", "interaction"] = "rating"  # a log without ratings has interactions
     learning_rate: float = Field(0.005, gt=0)
@@ -24,7 +23,7 @@ class PmfConfig(BaseModel):
     patience: int = Field(5, ge=1)  # epochs without a better validation error
 
 
-class Pmf:
+class Mf:
     """r_ui ~ mean + u.v, fitted by Adam on squared error with L2, stopped on validation.
 
     The target "interaction" is 1 for what happened and 0 for as many random pairs.
@@ -35,11 +34,11 @@ class Pmf:
     mean_: float
     validation_rmse_: float
 
-    def __init__(self, config: PmfConfig | None = None, *, seed: int = 0) -> None:
-        self.config = config or PmfConfig()
+    def __init__(self, config: MfConfig | None = None, *, seed: int = 0) -> None:
+        self.config = config or MfConfig()
         self.seed = seed
 
-    def fit(self, split: Split, *, on_epoch: Callable[[int, float], object] | None = None) -> "Pmf":
+    def fit(self, split: Split, *, on_epoch: Callable[[int, float], object] | None = None) -> "Mf":
         """Start anew; `on_epoch` hears the number of each epoch and its validation RMSE."""
         config = self.config
         generator = torch.Generator().manual_seed(self.seed)

@@ -6,7 +6,7 @@ import torch
 
 from fairhorizon.data import Interactions, Split, split
 from fairhorizon.errors import ConfigError
-from fairhorizon.rankers.pmf import Pmf, PmfConfig
+from fairhorizon.rankers.mf import Mf, MfConfig
 
 
 def planted(noise: float) -> Split:
@@ -20,8 +20,8 @@ def planted(noise: float) -> Split:
 
 def test_the_error_comes_down_to_the_noise() -> None:
     parts = planted(noise=0.1)
-    config = PmfConfig(dim=2, l2=0.0, learning_rate=0.02, batch=256, max_epochs=200)
-    pmf = Pmf(config, seed=1).fit(parts)
+    config = MfConfig(dim=2, l2=0.0, learning_rate=0.02, batch=256, max_epochs=200)
+    pmf = Mf(config, seed=1).fit(parts)
     assert pmf.validation_rmse_ < 0.13
     users, items = torch.tensor(parts.test.users), torch.tensor(parts.test.items)
     predicted = pmf.mean_ + (pmf.user_vectors_[users] * pmf.item_vectors_[items]).sum(1)
@@ -31,17 +31,17 @@ def test_the_error_comes_down_to_the_noise() -> None:
 
 def test_same_seed_same_vectors_and_other_seed_others() -> None:
     parts = planted(noise=1.0)
-    config = PmfConfig(dim=3, max_epochs=2)
-    first, again, other = (Pmf(config, seed=seed).fit(parts) for seed in (1, 1, 2))
+    config = MfConfig(dim=3, max_epochs=2)
+    first, again, other = (Mf(config, seed=seed).fit(parts) for seed in (1, 1, 2))
     assert torch.equal(first.item_vectors_, again.item_vectors_)
     assert not torch.equal(first.item_vectors_, other.item_vectors_)
 
 
 def test_stops_when_validation_no_longer_improves_and_keeps_the_best() -> None:
     parts = planted(noise=2.0)  # noise is all there is to overfit with 20 dimensions
-    short = PmfConfig(dim=20, l2=0.0, learning_rate=0.05, batch=64, max_epochs=60, patience=2)
+    short = MfConfig(dim=20, l2=0.0, learning_rate=0.05, batch=64, max_epochs=60, patience=2)
     long = short.model_copy(update={"patience": 1000})
-    patient, impatient = Pmf(long, seed=0).fit(parts), Pmf(short, seed=0).fit(parts)
+    patient, impatient = Mf(long, seed=0).fit(parts), Mf(short, seed=0).fit(parts)
     assert patient.validation_rmse_ <= impatient.validation_rmse_
     users, items = torch.tensor(parts.validation.users), torch.tensor(parts.validation.items)
     predicted = impatient.mean_ + (
@@ -60,8 +60,8 @@ def test_without_ratings_it_learns_what_happens() -> None:
     users, items = np.divmod(np.random.default_rng(1).permutation(80 * 40), 40)
     own = users % 2 == items % 2
     log = Interactions.from_arrays(users[own], items[own])
-    config = PmfConfig(dim=4, l2=0.01, max_epochs=100, learning_rate=0.02, batch=256)
-    pmf = Pmf(config, seed=0).fit(split(log))
+    config = MfConfig(dim=4, l2=0.01, max_epochs=100, learning_rate=0.02, batch=256)
+    pmf = Mf(config, seed=0).fit(split(log))
     scores = (pmf.user_vectors_ @ pmf.item_vectors_.T).numpy()
     same = np.add.outer(np.arange(80), np.arange(40)) % 2 == 0
     assert scores[same].mean() - scores[~same].mean() > 0.45
@@ -70,4 +70,4 @@ def test_without_ratings_it_learns_what_happens() -> None:
 
 def test_a_diverged_pretraining_is_said() -> None:
     with pytest.raises(ConfigError, match=r"diverged .*pmf\.learning_rate"):
-        Pmf(PmfConfig(dim=2, learning_rate=1e30, max_epochs=3)).fit(planted(noise=0.1))
+        Mf(MfConfig(dim=2, learning_rate=1e30, max_epochs=3)).fit(planted(noise=0.1))

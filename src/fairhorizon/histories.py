@@ -1,0 +1,68 @@
+"""What every user took, in time order: the form in which models and environment read a log."""
+
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from fairhorizon.data import Interactions
+
+
+@dataclass(frozen=True)
+class UserItems:
+    """A set of items for every user, in time order, in compressed rows."""
+
+    indptr: Tensor  # (n_users + 1,)
+    items: Tensor  # (n,)
+    n_items: int
+
+    @classmethod
+    def of(cls, *logs: Interactions) -> "UserItems":
+        """Each user's items of the logs, one log after the other."""
+        users = np.concatenate([log.users for log in logs])
+        items = np.concatenate([log.items for log in logs])
+        counts = np.bincount(users, minlength=logs[0].n_users)
+        indptr = np.concatenate([[0], np.cumsum(counts)])
+        items = items[np.argsort(users, kind="stable")]
+        return cls(torch.from_numpy(indptr), torch.from_numpy(items), logs[0].n_items)
+
+    @property
+    def n_users(self) -> int:
+        return len(self.indptr) - 1
+
+    def cut(self, positions: Tensor) -> "tuple[UserItems, UserItems]":
+        """Each user's items before the user's position, and those from it on."""
+        counts = self.indptr.diff()
+        position = torch.arange(len(self.items)) - self.indptr[:-1].repeat_interleave(counts)
+        early = position < positions.repeat_interleave(counts)
+        before = torch.minimum(counts, positions)
+        return (
+            UserItems(_pointers(before), self.items[early], self.n_items),
+            UserItems(_pointers(counts - before), self.items[~early], self.n_items),
+        )
+
+    def counts(self, users: Tensor) -> Tensor:
+        return self.indptr[users + 1] - self.indptr[users]
+
+    def mask(self, users: Tensor) -> Tensor:
+        """(len(users), n_items) bool: which items each user's set holds."""
+        counts = self.counts(users)
+        rows = torch.repeat_interleave(torch.arange(len(users)), counts)
+        within = torch.arange(len(rows)) - (torch.cumsum(counts, 0) - counts)[rows]
+        mask = torch.zeros(len(users), self.n_items, dtype=torch.bool)
+        mask[rows, self.items[self.indptr[users][rows] + within]] = True
+        return mask
+
+    def last(self, n: int) -> Tensor:
+        """(n_users, n) queue of the last n items, newest last, padded in front with n_items."""
+        back = torch.arange(n - 1, -1, -1)
+        positions = self.indptr[1:, None] - 1 - back
+        known = positions >= self.indptr[:-1, None]
+        if not len(self.items):
+            return torch.full(known.shape, self.n_items)
+        return torch.where(known, self.items[positions.clamp(min=0)], self.n_items)
+
+
+def _pointers(counts: Tensor) -> Tensor:
+    return torch.cat([counts.new_zeros(1), counts.cumsum(0)])

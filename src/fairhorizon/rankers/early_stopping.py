@@ -1,0 +1,76 @@
+"""When to stop training: the validation items decide, never the test items."""
+
+import math
+from collections.abc import Callable, Mapping
+
+import torch
+from torch import Tensor
+
+from fairhorizon.data import Split
+from fairhorizon.errors import ConfigError
+from fairhorizon.histories import UserItems
+from fairhorizon.rankers.ranker import OnEpoch
+
+CUTOFF = 20
+SCORES_AT_ONCE = 2**25  # 128 MiB of float32
+
+
+class Validation:
+    """NDCG@20 of each user's validation item among all items but the user's training items."""
+
+    def __init__(self, split: Split, queue_length: int) -> None:
+        history, held_out = UserItems.of(split.train), UserItems.of(split.validation)
+        if not len(held_out.items):  # each user's last training item has to stand in
+            history, held_out = history.cut((history.indptr.diff() - 1).clamp(min=0))
+        self.known, self.queue = history, history.last(queue_length)
+        self.users = torch.arange(history.n_users).repeat_interleave(held_out.indptr.diff())
+        self.items = held_out.items
+
+    @torch.no_grad()
+    def ndcg(self, scores: Callable[[Tensor, Tensor], Tensor]) -> float:
+        """`scores` as of a ranker: (users, queue) -> (b, n_items)."""
+        total = 0.0
+        for rows in torch.arange(len(self.users)).split(
+            max(1, SCORES_AT_ONCE // self.known.n_items)
+        ):
+            users, items = self.users[rows], self.items[rows]
+            values = scores(users, self.queue[users])
+            wanted = values.gather(1, items[:, None])
+            rankable = ~self.known.mask(users)
+            above = ((values > wanted) & rankable).sum(1)
+            # of its equals, half are taken to come first: constant scores earn nothing
+            equals = ((values == wanted) & rankable).sum(1) - 1
+            rank = above + equals.clamp(min=0) / 2  # from 0
+            total += float(torch.where(rank < CUTOFF, 1 / torch.log2(rank + 2), 0.0).sum())
+        return total / len(self.users)
+
+
+def train_until_stale(
+    parameters: Mapping[str, Tensor],
+    run_epoch: Callable[[], object],
+    judge: Callable[[], float],
+    *,
+    max_epochs: int,
+    patience: int,
+    on_epoch: OnEpoch | None = None,
+) -> dict[str, Tensor]:
+    """The parameters, changed in place by `run_epoch`, as they were after the best epoch.
+
+    Stops when `judge` has not been higher for `patience` epochs.
+    """
+    best, best_value, stale = {}, -math.inf, 0
+    for epoch in range(1, max_epochs + 1):
+        run_epoch()
+        value = judge()
+        if on_epoch is not None:
+            on_epoch(epoch, value)
+        if value > best_value:
+            best_value, stale = value, 0
+            best = {name: tensor.detach().clone() for name, tensor in parameters.items()}
+        else:
+            stale += 1
+            if stale >= patience:
+                break
+    if not best or not all(tensor.isfinite().all() for tensor in best.values()):
+        raise ConfigError("the training diverged (set a smaller learning_rate)")
+    return best

@@ -1,0 +1,35 @@
+"""The most popular items for everybody: what every other method has to beat."""
+
+import torch
+from torch import Tensor
+
+from fairhorizon.data import Split
+from fairhorizon.rankers.ranker import OnEpoch, Ranker
+from fairhorizon.settings import Settings
+
+
+class PopularityConfig(Settings):
+    """There is nothing to set."""
+
+
+class Popularity(Ranker[PopularityConfig]):
+    """An item's score is its count in the training log."""
+
+    method = "popularity"
+    config_class = PopularityConfig
+
+    counts_: Tensor  # (n_items,)
+
+    def _learn(self, split: Split, on_epoch: OnEpoch | None) -> None:  # noqa: ARG002  # no epochs
+        counts = torch.tensor(split.train.item_counts(), dtype=torch.float64)
+        # of equals the smaller id comes first, as in the popular group
+        self.counts_ = (counts - torch.arange(len(counts)) / len(counts)).float()
+
+    def scores(self, users: Tensor, queue: Tensor) -> Tensor:  # noqa: ARG002  # the same for all
+        return self.counts_.expand(len(users), -1)
+
+    def tensors(self) -> dict[str, Tensor]:
+        return {"counts": self.counts_}
+
+    def restore(self, tensors: dict[str, Tensor]) -> None:
+        self.counts_ = tensors["counts"]

@@ -1,0 +1,79 @@
+"""What every ranker has in common: fit(split), then scores for a batch of users."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from typing import Any, ClassVar, Generic, Self, TypeVar
+
+from torch import Tensor
+
+from fairhorizon.data import Split
+from fairhorizon.errors import DataError
+from fairhorizon.settings import Settings
+
+OnEpoch = Callable[[int, float], object]  # hears the number of an epoch and its validation
+
+
+Config = TypeVar("Config", bound=Settings)
+
+
+class Ranker(ABC, Generic[Config]):
+    """Scores every item for a user; how lists are made of the scores is not its business."""
+
+    method: ClassVar[str]
+    config_class: ClassVar[type[Settings]]
+
+    fingerprint_: str  # of the training log
+
+    def __init__(self, config: Config | None = None, *, seed: int = 0) -> None:
+        self.config: Config = config or self.config_class()  # type: ignore[assignment]
+        self.seed = seed
+
+    @property
+    def queue_length(self) -> int:
+        """How many of a user's recent items `scores` looks at."""
+        return 0
+
+    def fit(self, split: Split, *, on_epoch: OnEpoch | None = None) -> Self:
+        """Start anew from the training log; the validation items say when to stop."""
+        if not len(split.train):
+            raise DataError(
+                f"{split.name or 'the split'} has nothing to train on",
+                remedy="a user's last item is for validation and a fifth for test: give more",
+            )
+        self._learn(split, on_epoch)
+        self.fingerprint_ = split.train.fingerprint()
+        return self
+
+    @abstractmethod
+    def _learn(self, split: Split, on_epoch: OnEpoch | None) -> None:
+        """Set the fitted values."""
+
+    @abstractmethod
+    def scores(self, users: Tensor, queue: Tensor) -> Tensor:
+        """(b, n_items), more is better; queue: (b, N) recent items, newest last, padded in front
+        with n_items. Items of a user's history are scored like any other."""
+
+    @abstractmethod
+    def tensors(self) -> dict[str, Tensor]:
+        """The fitted values, as they are stored."""
+
+    @abstractmethod
+    def restore(self, tensors: dict[str, Tensor]) -> None:
+        """Take over what `tensors` gave."""
+
+    def description(self) -> dict[str, Any]:
+        return {
+            "method": self.method,
+            "config": self.config.model_dump(mode="json"),
+            "seed": self.seed,
+            "fingerprint": self.fingerprint_,
+        }
+
+    @classmethod
+    def from_parts(cls, tensors: dict[str, Tensor], description: dict[str, Any]) -> Self:
+        """The ranker that was described and stored."""
+        config = cls.config_class.model_validate(description["config"])
+        ranker = cls(config, seed=description["seed"])  # type: ignore[arg-type]
+        ranker.fingerprint_ = description["fingerprint"]
+        ranker.restore(tensors)
+        return ranker

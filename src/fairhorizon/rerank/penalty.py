@@ -1,0 +1,36 @@
+"""A price on sensitive items: the same number off each of their scores."""
+
+from typing import Annotated, Self
+
+import torch
+from pydantic import Field
+from torch import Tensor
+
+from fairhorizon.rerank.reranker import Reranker
+
+
+class Penalty(Reranker):
+    """`weight` standard deviations of a user's scores are taken off every sensitive item.
+
+    In units of the spread, because the scores of one ranker are counts, of another logits.
+    """
+
+    method = "penalty"
+
+    weight: Annotated[float, Field(ge=0)] = 1.0
+
+    def at_level(self, level: float) -> Self:
+        return self.model_validate({"weight": level})
+
+    def handicap(
+        self,
+        scores: Tensor,
+        sensitive: Tensor,
+        generator: torch.Generator,  # noqa: ARG002
+    ) -> Tensor:
+        allowed = scores.isfinite()
+        n = allowed.sum(1, keepdim=True).clamp(min=1)
+        known = scores.where(allowed, 0.0)
+        mean = known.sum(1, keepdim=True) / n
+        spread = ((known - mean).where(allowed, 0.0).square().sum(1, keepdim=True) / n).sqrt()
+        return self.weight * spread * sensitive

@@ -1,0 +1,26 @@
+"""A quota: at most q K of the K items of every list are sensitive."""
+
+import math
+from typing import Annotated, Self
+
+from pydantic import Field
+from torch import Tensor
+
+from fairhorizon.rerank.reranker import Reranker
+
+
+class Quota(Reranker):
+    """The best items by score, sensitive ones only as long as the quota lasts."""
+
+    method = "quota"
+
+    share: Annotated[float, Field(ge=0, le=1)] = 0.4  # q
+
+    def at_level(self, level: float) -> Self:
+        return self.model_validate({"share": level})
+
+    def allowance(self, length: int) -> int:
+        return math.floor(self.share * length + 1e-9)  # 0.6 * 5 is a hair below 3
+
+    def share_limit(self, sensitive: Tensor) -> float:  # noqa: ARG002
+        return self.share

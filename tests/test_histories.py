@@ -1,0 +1,66 @@
+"""Sets of items per user against plain loops."""
+
+import numpy as np
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fairhorizon.data import Interactions
+from fairhorizon.histories import UserItems
+
+N_USERS, N_ITEMS = 5, 12
+
+rows = st.lists(
+    st.tuples(st.integers(0, N_USERS - 1), st.integers(0, N_ITEMS - 1)), unique=True, max_size=40
+)
+
+
+def log_of(pairs: list[tuple[int, int]]) -> Interactions:
+    """A log over fixed id maps, so that users and items may be without rows."""
+    table = np.array(pairs, dtype=np.int64).reshape(-1, 2)
+    return Interactions(table[:, 0], table[:, 1], np.arange(N_USERS), np.arange(N_ITEMS))
+
+
+def items_per_user(*logs: list[tuple[int, int]]) -> list[list[int]]:
+    return [[item for log in logs for u, item in log if u == user] for user in range(N_USERS)]
+
+
+def as_lists(sets: UserItems) -> list[list[int]]:
+    bounds = sets.indptr.tolist()
+    assert len(bounds) == N_USERS + 1
+    return [sets.items[bounds[u] : bounds[u + 1]].tolist() for u in range(N_USERS)]
+
+
+@given(rows, rows)
+def test_rows_keep_time_order_within_and_across_logs(first, second):
+    sets = UserItems.of(log_of(first), log_of(second))
+    assert (sets.n_users, sets.n_items) == (N_USERS, N_ITEMS)
+    assert as_lists(sets) == items_per_user(first, second)
+
+
+@given(rows, st.lists(st.integers(0, N_USERS - 1), max_size=8))
+def test_mask_and_counts_of_any_users(pairs, users):
+    sets, wanted = UserItems.of(log_of(pairs)), torch.tensor(users, dtype=torch.int64)
+    expected = items_per_user(pairs)
+    mask = sets.mask(wanted)
+    assert mask.shape == (len(users), N_ITEMS)
+    assert sets.counts(wanted).tolist() == [len(expected[user]) for user in users]
+    for row, user in zip(mask, users, strict=True):
+        assert row.nonzero().flatten().tolist() == sorted(expected[user])
+
+
+@given(rows, st.integers(1, 7))
+def test_last_items_are_padded_in_front(pairs, n):
+    queue = UserItems.of(log_of(pairs)).last(n)
+    for row, items in zip(queue.tolist(), items_per_user(pairs), strict=True):
+        newest = items[-n:]
+        assert row == [N_ITEMS] * (n - len(newest)) + newest
+
+
+@given(rows, st.lists(st.integers(0, 9), min_size=N_USERS, max_size=N_USERS))
+def test_cut_parts_every_user_at_the_own_position(pairs, positions):
+    early, late = UserItems.of(log_of(pairs)).cut(torch.tensor(positions))
+    expected = items_per_user(pairs)
+    both = list(zip(expected, positions, strict=True))
+    assert as_lists(early) == [items[:position] for items, position in both]
+    assert as_lists(late) == [items[position:] for items, position in both]
