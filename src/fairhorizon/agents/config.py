@@ -6,7 +6,7 @@ from pydantic import Field
 
 from fairhorizon.environment import Protocol
 from fairhorizon.rankers.mf import MfConfig
-from fairhorizon.settings import Settings
+from fairhorizon.settings import Choice, Search, Settings
 
 Positive = Annotated[int, Field(ge=1)]
 Share = Annotated[float, Field(ge=0, le=1)]
@@ -21,9 +21,10 @@ class FcpoConfig(Settings):
     list_length: Positive = 1  # K
     horizon: Positive = 10  # T
     history: Positive = 5  # N, the length of the queue
-    gamma_r: Share = 0.95
+    gamma_r: Annotated[Share, Search(0.5, 0.99)] = 0.95
     gamma_c: Share = 1.0
-    starts: Literal["first", "anywhere"] = "first"  # where in a log training episodes begin
+    # where in a log training episodes begin
+    starts: Annotated[Literal["first", "anywhere"], Choice(("first", "anywhere"))] = "first"
     protocol: Protocol = Protocol.STANDARD  # of training episodes and of validation
 
     # the networks
@@ -32,7 +33,7 @@ class FcpoConfig(Settings):
     gru_layers: Positive = 2
     actor_hidden: tuple[Positive, Positive] = (64, 64)
     critic_hidden: tuple[Positive, Positive] = (64, 64)
-    initial_std: Annotated[float, Field(gt=0)] = 1.0
+    initial_std: Annotated[float, Field(gt=0), Search(0.1, 3, log=True)] = 1.0
 
     # one round of Algorithm 1
     rounds: Positive = 100  # M
@@ -43,7 +44,7 @@ class FcpoConfig(Settings):
     gae_lambda: Share = 0.0
 
     # the policy update
-    kl_limit: Annotated[float, Field(gt=0)] = 0.05  # delta
+    kl_limit: Annotated[float, Field(gt=0), Search(0.005, 0.5, log=True)] = 0.05  # delta
     cg_iterations: Positive = 10
     cg_damping: Annotated[float, Field(ge=0)] = 0.1
     fisher_states: Positive = 256  # sub-sample of states that Fisher products are taken on

@@ -13,7 +13,7 @@ from fairhorizon.data import Split
 from fairhorizon.environment import Scenario, advance
 from fairhorizon.groups import POPULAR_SHARE, popular_group
 from fairhorizon.rankers import RANKERS, Ranker
-from fairhorizon.rerank import RERANKERS, Reranker, best_lists
+from fairhorizon.rerank import RERANKERS, ExposureFairness, Reranker, best_lists
 from fairhorizon.storage import load_model, save_model
 
 KIND = "ranked"
@@ -82,14 +82,32 @@ class Ranked:
         the ranker looks at. The seed is that of the fit unless given.
         """
         generator = torch.Generator().manual_seed(self.seed if seed is None else seed)
-        users = torch.arange(scenario.n_users)
         serve = self._step_by_step if feedback else self._at_once
-        parts = [
-            serve(scenario, chunk, length, generator)
-            for chunk in users.split(max(1, SCORES_AT_ONCE // len(self.sensitive_)))
-        ]
+        parts = [serve(scenario, users, length, generator) for users in self._chunks(scenario)]
         lists: NDArray[np.int64] = torch.cat(parts).numpy()
         return lists
+
+    @torch.no_grad()
+    def expected_exposure(self, scenario: Scenario) -> NDArray[np.float64] | None:
+        """(n_items,) what exposure the drawn rankings of all users give an item on average.
+
+        Over all candidates, not the few that a list shows; None if the re-ranker draws nothing.
+        """
+        if not isinstance(self.reranker, ExposureFairness):
+            return None
+        total = torch.zeros(len(self.sensitive_), dtype=torch.float64)
+        for users in self._chunks(scenario):
+            state, _ = scenario.begin(users)
+            scores = self.ranker.scores(users, state.queue).masked_fill(state.blocked, -torch.inf)
+            total += self.reranker.expected_exposure(scores, self.sensitive_)
+        exposure: NDArray[np.float64] = total.numpy()
+        return exposure
+
+    def _chunks(self, scenario: Scenario) -> tuple[Tensor, ...]:
+        """All users, as many at a time as there is memory for their scores."""
+        at_once = max(1, SCORES_AT_ONCE // len(self.sensitive_))
+        chunks: tuple[Tensor, ...] = torch.arange(scenario.n_users).split(at_once)
+        return chunks
 
     def _at_once(
         self, scenario: Scenario, users: Tensor, length: int, generator: torch.Generator
@@ -98,8 +116,8 @@ class Ranked:
         scores = self.ranker.scores(users, state.queue).masked_fill(state.blocked, -torch.inf)
         allowance = length
         if self.reranker is not None:
-            scores = scores - self.reranker.handicap(scores, self.sensitive_, generator)
             allowance = self.reranker.allowance(length)
+            scores = scores - self.reranker.handicap(scores, self.sensitive_, generator)
         return best_lists(scores, self.sensitive_, length, allowance)
 
     def _step_by_step(
@@ -110,9 +128,9 @@ class Ranked:
         handicap: Tensor | float = 0.0
         allowance = length
         if self.reranker is not None:
+            allowance = self.reranker.allowance(length)
             allowed = scores.masked_fill(state.blocked, -torch.inf)
             handicap = self.reranker.handicap(allowed, self.sensitive_, generator)
-            allowance = self.reranker.allowance(length)
         left = torch.full((len(users), 1), allowance)  # of the allowance, per user
         shown = []
         for _ in range(length):

@@ -9,11 +9,16 @@ from collections.abc import Sequence
 import typer
 
 from fairhorizon import __version__
+from fairhorizon.cli.audit import audit
+from fairhorizon.cli.compare import compare
 from fairhorizon.cli.data import data_commands
 from fairhorizon.cli.demo import demo
+from fairhorizon.cli.efficiency import efficiency
 from fairhorizon.cli.evaluate import evaluate
 from fairhorizon.cli.fit import fit
+from fairhorizon.cli.frontier import frontier
 from fairhorizon.cli.recommend import recommend
+from fairhorizon.cli.tune import tune
 from fairhorizon.cli.words import STOPPED
 from fairhorizon.errors import FairHorizonError
 
@@ -25,7 +30,7 @@ app = typer.Typer(
     add_completion=False,
 )
 app.add_typer(data_commands, name="data")
-for command in (fit, evaluate, recommend, demo):
+for command in (fit, evaluate, recommend, compare, frontier, efficiency, demo, audit, tune):
     app.command()(command)
 
 

@@ -1,26 +1,24 @@
 """fairhorizon evaluate: the metrics of a run on its test items."""
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from fairhorizon.cli import options as shared
 from fairhorizon.cli.words import ModeName, ProtocolName
 
+if TYPE_CHECKING:
+    from fairhorizon.experiments.methods import Model
+    from fairhorizon.experiments.runs import Dataset
+
 
 def evaluate(
     run: Annotated[Path, typer.Argument(help="Folder of a run.")],
-    protocol: Annotated[
-        ProtocolName, typer.Option(help="paper: training items stay recommendable.")
-    ] = ProtocolName.STANDARD,
-    mode: Annotated[
-        ModeName, typer.Option(help="interactive: feedback from the test items between steps.")
-    ] = ModeName.ONE_SHOT,
+    protocol: shared.ProtocolOption = ProtocolName.STANDARD,
+    mode: shared.ModeOption = ModeName.ONE_SHOT,
     k: shared.Lengths = "5,10,20",
-    json_file: Annotated[
-        Path | None, typer.Option("--json", help="Write the result here too.")
-    ] = None,
+    json_file: shared.JsonFile = None,
     lists: Annotated[
         Path | None, typer.Option("--lists", help="Write the evaluated lists here, as CSV.")
     ] = None,
@@ -54,7 +52,30 @@ def evaluate(
     )
     if lists is not None:
         write_lists(lists, result.lists, dataset.log)
+    content = result.to_json()
+    share = expected_share(model, dataset, protocol)
+    if share is not None:
+        content["expected_exposure_share"] = share
     if json_file is not None:
-        write_json(json_file, result.to_json())
+        write_json(json_file, content)
     Console().print(metrics_table([result.row()], PAPER_METRICS, ks))
-    write_json(folder.metrics_file, result.to_json())  # last: the run may be read-only
+    if share is not None:
+        typer.echo(
+            f"Expected over the drawn rankings, the group has {100 * share:.2f} % of the exposure "
+            "of all candidates."
+        )
+    write_json(folder.metrics_file, content)  # last: the run may be read-only
+
+
+def expected_share(model: "Model", dataset: "Dataset", protocol: ProtocolName) -> float | None:
+    """The group's part of the exposure that a random ranking gives in expectation."""
+    from fairhorizon.agents import Ranked
+    from fairhorizon.environment import Protocol, evaluation_scenario
+
+    if not isinstance(model, Ranked):
+        return None
+    scenario = evaluation_scenario(dataset.split, model.queue_length, Protocol(protocol))
+    exposure = model.expected_exposure(scenario)
+    if exposure is None or not exposure.sum():
+        return None
+    return float(exposure[dataset.sensitive].sum() / exposure.sum())

@@ -1,6 +1,5 @@
 """fairhorizon fit: train a method on a log."""
 
-import json
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -10,11 +9,12 @@ import typer
 from fairhorizon.cli import options as shared
 from fairhorizon.cli.folders import claimed, is_used
 from fairhorizon.cli.progress import Progress, patient_interrupt
-from fairhorizon.cli.words import STOPPED, Cut, Preset
+from fairhorizon.cli.settings import parse_settings
+from fairhorizon.cli.words import STOPPED, Preset
 from fairhorizon.errors import ConfigError
 
 if TYPE_CHECKING:
-    from fairhorizon.agents import Fcpo, Ranked, Training
+    from fairhorizon.agents import Fcpo, Lird, Ranked, Training
     from fairhorizon.experiments.methods import Model
     from fairhorizon.experiments.runs import Dataset, DataSpec, Run
 
@@ -26,9 +26,10 @@ METHOD = (
 )
 
 
+@shared.takes_data
 def fit(
     method: Annotated[str, typer.Argument(help=METHOD)],
-    data: shared.Data,
+    data: "DataSpec",
     out: Annotated[Path, typer.Option("--out", help="Folder of the run.")],
     alpha_prime: Annotated[
         float | None,
@@ -44,18 +45,7 @@ def fit(
     ] = None,
     seed: shared.FitSeed = None,
     resume: Annotated[bool, typer.Option("--resume", help="Go on from the checkpoint.")] = False,
-    cache_dir: shared.CacheDir = None,
-    user: shared.UserColumn = None,
-    item: shared.ItemColumn = None,
-    rating: shared.RatingColumn = None,
-    timestamp: shared.TimeColumn = None,
-    header: shared.Header = None,
-    separator: shared.Separator = None,
-    cut: shared.CutOption = Cut.PER_USER,
-    shuffle_ties: shared.ShuffleTies = None,
-    group_column: shared.GroupColumn = None,
-    sensitive: shared.Sensitive = None,
-    item_table: shared.ItemTable = None,
+    cache_dir: Path | None = None,
 ) -> None:
     """Train a method and write its run folder.
 
@@ -66,25 +56,21 @@ def fit(
 
     given = parse_settings(settings or [])
     model = make(method, given, alpha_prime, preset, seed or 0)
-    options = shared.reader(user, item, rating, timestamp, header, separator)
-    groups = shared.groups(group_column, sensitive, item_table)
-    cuts = {"cut": cut.value, "shuffle_ties": shuffle_ties}
-    spec = shared.data_spec(data, **options, **cuts, **groups)
     if is_used(out) and not resume:
         raise ConfigError(f"{out}: is there already (go on with --resume, or name another --out)")
     if resume and not isinstance(model, Fcpo):
         raise ConfigError(f"{method} keeps no checkpoints (leave out --resume to start anew)")
     with claimed(out):
-        dataset = spec.open(cache_dir, model.popular_share)
+        dataset = data.open(cache_dir, model.popular_share)
         run = Run(out)
         if not isinstance(model, Fcpo):
-            fit_at_once(model, run, dataset, spec)
+            fit_at_once(model, run, dataset, data)
         elif resume:
             if alpha_prime is not None:
                 given["alpha_prime"] = alpha_prime
-            train(go_on(run, dataset, given, seed), run, spec)
+            train(go_on(run, dataset, given, seed), run, data)
         else:
-            train(begin(dataset, model), run, spec)
+            train(begin(dataset, model), run, data)
 
 
 def make(
@@ -105,7 +91,7 @@ def make(
         raise typer.BadParameter(str(error), param_hint="a setting") from None
 
 
-def fit_at_once(model: "Ranked", run: "Run", dataset: "Dataset", spec: "DataSpec") -> None:
+def fit_at_once(model: "Lird | Ranked", run: "Run", dataset: "Dataset", spec: "DataSpec") -> None:
     """Fit and write a method that needs no checkpoints."""
     with Progress(label=f"{model.method}  ") as progress:
         model.fit(dataset.split, sensitive=dataset.sensitive, on_epoch=progress.show_epoch)
@@ -163,25 +149,3 @@ def train(training: "Training", run: "Run", spec: "DataSpec") -> None:
     if not training.finished:
         typer.echo("the same command with --resume goes on", err=True)
         raise typer.Exit(STOPPED)
-
-
-def parse_settings(settings: list[str]) -> Settings:
-    """["rounds=50", "pmf.dim=32"] -> {"rounds": 50, "pmf": {"dim": 32}}."""
-    parsed: Settings = {}
-    for setting in settings:
-        key, equals, text = setting.partition("=")
-        *path, last = key.split(".")
-        target = parsed
-        for name in path:
-            target = target.setdefault(name, {})
-            if not isinstance(target, dict):
-                raise typer.BadParameter(f"{name} is set to {target} too", param_hint="--set")
-        if not equals or not last:
-            raise typer.BadParameter(
-                f"{setting!r} (give key=value, as in rounds=50)", param_hint="--set"
-            )
-        try:
-            target[last] = json.loads(text)
-        except ValueError:
-            target[last] = text  # a bare word, as in starts=anywhere
-    return parsed

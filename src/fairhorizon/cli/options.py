@@ -1,12 +1,14 @@
 """Options that several commands share."""
 
-from collections.abc import Sequence
+import functools
+import inspect
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from fairhorizon.cli.words import Cut
+from fairhorizon.cli.words import Cut, ModeName, ProtocolName
 from fairhorizon.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -68,6 +70,13 @@ ShuffleTies = Annotated[
         rich_help_panel=SPLIT,
     ),
 ]
+ProtocolOption = Annotated[
+    ProtocolName, typer.Option(help="paper: training items stay recommendable.")
+]
+ModeOption = Annotated[
+    ModeName, typer.Option(help="interactive: feedback from the test items between steps.")
+]
+JsonFile = Annotated[Path | None, typer.Option("--json", help="Write the result here too.")]
 Lengths = Annotated[str, typer.Option("--k", help="Lengths of the lists, by commas.")]
 Seed = Annotated[
     int, typer.Option(min=0, max=LARGEST_SEED, metavar="<int>", help="Of everything random.")
@@ -169,3 +178,48 @@ def data_spec(source: str, **fields: Any) -> "DataSpec":
 
     path = Path(source)
     return DataSpec(source=str(path.resolve()) if path.exists() else source, **fields)
+
+
+def described_data(
+    data: Data,
+    cache_dir: CacheDir = None,  # noqa: ARG001  # where to look, not what to look for
+    user: UserColumn = None,
+    item: ItemColumn = None,
+    rating: RatingColumn = None,
+    timestamp: TimeColumn = None,
+    header: Header = None,
+    separator: Separator = None,
+    cut: CutOption = Cut.PER_USER,
+    shuffle_ties: ShuffleTies = None,
+    group_column: GroupColumn = None,
+    sensitive: Sensitive = None,
+    item_table: ItemTable = None,
+) -> "DataSpec":
+    """What the options of a command say of the data."""
+    return data_spec(
+        data,
+        **reader(user, item, rating, timestamp, header, separator),
+        **groups(group_column, sensitive, item_table),
+        cut=cut.value,
+        shuffle_ties=shuffle_ties,
+    )
+
+
+def takes_data(command: Callable[..., None]) -> Callable[..., None]:
+    """Give a command all options of `described_data`; it is called with `data`, their DataSpec."""
+    options = inspect.signature(described_data).parameters
+    own = [p for p in inspect.signature(command).parameters.values() if p.name not in options]
+
+    @functools.wraps(command)
+    def called(**given: Any) -> None:
+        said = {name: given.pop(name) for name in options}
+        command(**given, data=described_data(**said), cache_dir=said["cache_dir"])
+
+    parameters = [*own, *options.values()]
+    # those without a default first, as Python wants it
+    parameters.sort(key=lambda parameter: parameter.default is not inspect.Parameter.empty)
+    called.__signature__ = inspect.Signature(  # type: ignore[attr-defined]
+        [parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY) for parameter in parameters]
+    )
+    called.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
+    return called

@@ -1,6 +1,6 @@
 """Interactions and item attributes out of files, with the columns found by name or given."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypedDict
@@ -29,6 +29,7 @@ USUAL_NAMES = {
     ),
     "rating": ("rating", "ratings", "score", "stars"),
     "timestamp": ("timestamp", "time", "ts", "unixtime", "datetime", "date"),
+    "rank": ("rank", "position", "pos", "slot"),
 }
 POSITIONS = {"user": 0, "item": 1, "rating": 2, "timestamp": 3}  # of a file without header
 
@@ -61,24 +62,38 @@ class Columns:
 
     def find(self, table: Table) -> dict[str, str | None]:
         """The column of the table for each role; user and item must be there."""
-        found = {role: _find(role, getattr(self, role), table) for role in POSITIONS}
-        for role in ("user", "item"):
-            if found[role] is None:
-                table.origin.fail(
-                    f"no column looks like the {role}",
-                    remedy=f"the columns are {', '.join(map(repr, table.frame.columns))}: name it "
-                    f"with the option `{role}`, or give the `separator` if they are not split well",
-                )
-        return found
+        return find_columns(table, {role: getattr(self, role) for role in POSITIONS}, POSITIONS)
 
 
-def _find(role: str, wanted: str | int | None, table: Table) -> str | None:
+def find_columns(
+    table: Table,
+    wanted: Mapping[str, str | int | None],
+    positions: Mapping[str, int],
+    *,
+    option: str = "",
+) -> dict[str, str | None]:
+    """The column for each role: the wanted one, else by usual name or, without header, position.
+
+    User and item must be there; `option` is what stands before the name of an option.
+    """
+    found = {role: _find(role, name, table, positions.get(role)) for role, name in wanted.items()}
+    for role in ("user", "item"):
+        if found[role] is None:
+            table.origin.fail(
+                f"no column looks like the {role}",
+                remedy=f"the columns are {', '.join(map(repr, table.frame.columns))}: name it with "
+                f"the option `{option}{role}`, or give the `{option}separator` if they are not "
+                "split well",
+            )
+    return found
+
+
+def _find(role: str, wanted: str | int | None, table: Table, position: int | None) -> str | None:
     columns = table.frame.columns
     if wanted is not None:
         return _given(wanted, table)
     if not table.header:
-        position = POSITIONS[role]
-        return columns[position] if position < len(columns) else None
+        return columns[position] if position is not None and position < len(columns) else None
     spelt = {_spelling(column): column for column in reversed(columns)}
     return next((spelt[name] for name in USUAL_NAMES[role] if name in spelt), None)
 

@@ -7,7 +7,7 @@ from typing import Any, Self, TypeVar
 
 from pydantic import ValidationError
 
-from fairhorizon.agents import PRESETS, Fcpo, Ranked
+from fairhorizon.agents import PRESETS, Fcpo, Lird, LirdConfig, Ranked
 from fairhorizon.agents.ranked import KIND as RANKED
 from fairhorizon.errors import ConfigError, ModelError
 from fairhorizon.rankers import RANKERS
@@ -15,12 +15,12 @@ from fairhorizon.rerank import RERANKERS, Reranker
 from fairhorizon.settings import Settings
 from fairhorizon.storage import model_kind
 
-Model = Fcpo | Ranked
+Model = Fcpo | Lird | Ranked
 S = TypeVar("S", bound=Settings)
 Given = Mapping[str, Any]  # settings by name, those of a part nested under the part's name
 
 SHARE_DIALS = ("quota", "foe")  # re-rankers whose level is a share of sensitive items
-AGENTS: dict[str, type[Fcpo]] = {Fcpo.method: Fcpo}
+AGENTS: dict[str, type[Fcpo | Lird]] = {Fcpo.method: Fcpo, Lird.method: Lird}
 
 
 class MethodError(ConfigError):
@@ -59,8 +59,7 @@ class Method:
             raise MethodError(f"{text}: {level!r} is no number (as in {name}@0.4)") from None
 
     def __str__(self) -> str:
-        name = self.base + (f"+{self.reranker}" if self.reranker else "")
-        return name if self.level is None else f"{name}@{self.level:g}"
+        return self.name if self.level is None else f"{self.name}@{self.level:g}"
 
     def limited_to(self, alpha_prime: float) -> "Method":
         """The dial at a largest share of sensitive items, for methods whose dial is one."""
@@ -73,7 +72,16 @@ class Method:
         return replace(self, level=alpha_prime)
 
     @property
-    def fitted(self) -> "Method":
+    def name(self) -> str:
+        """Without the level of its dial."""
+        return self.base + (f"+{self.reranker}" if self.reranker else "")
+
+    @property
+    def has_dial(self) -> bool:
+        return self.reranker is not None or self.base == Fcpo.method
+
+    @property
+    def trained(self) -> "Method":
         """The part that is trained: a re-ranker is not."""
         return Method(self.base) if self.reranker else self
 
@@ -83,6 +91,8 @@ def build(method: Method, given: Given, seed: int, *, preset: str = "paper") -> 
     if method.base == Fcpo.method:
         level = {} if method.level is None else {"alpha_prime": method.level}
         return Fcpo(configured(PRESETS[preset], {**given, **level}), seed=seed)
+    if method.base == Lird.method:
+        return Lird(configured(LirdConfig(), given), seed=seed)
     ranker_class = RANKERS[method.base]
     own = {key: value for key, value in given.items() if key != method.reranker}
     ranker = ranker_class(configured(ranker_class.config_class(), own), seed=seed)
@@ -93,10 +103,13 @@ def build_reranker(method: Method, given: Given) -> Reranker | None:
     """The re-ranker of the method, or None."""
     if method.reranker is None:
         return None
-    reranker = RERANKERS[method.reranker]()
-    if method.level is not None:
-        reranker = reranker.at_level(method.level)
-    return configured(reranker, given.get(method.reranker, {}))
+    reranker = configured(RERANKERS[method.reranker](), given.get(method.reranker, {}))
+    if method.level is None:
+        return reranker
+    try:
+        return reranker.at_level(method.level)
+    except ValidationError as error:
+        raise SettingsError(f"{method}: {_faults(error, reranker)}") from None
 
 
 def configured(base: S, given: Given) -> S:
@@ -123,6 +136,16 @@ def _faults(error: ValidationError, base: Settings) -> str:
         else:
             faults.append(f"{name}={fault['input']}: {fault['msg']}")
     return "; ".join(faults)
+
+
+def settings_of(model: Model) -> dict[str, Any]:
+    """All settings, as they can be given again: those of a re-ranker under its name."""
+    if not isinstance(model, Ranked):
+        return model.config.model_dump(mode="json")
+    settings: dict[str, Any] = model.ranker.config.model_dump(mode="json")
+    if model.reranker is not None:
+        settings[model.reranker.method] = model.reranker.model_dump(mode="json")
+    return settings
 
 
 def load_method(path: Path) -> Model:

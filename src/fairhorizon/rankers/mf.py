@@ -1,8 +1,9 @@
-"""Probabilistic matrix factorisation (Mnih & Salakhutdinov 2008), from which FCPO starts."""
+"""Matrix factorisation of ratings (Koren et al. 2009); without biases it is PMF
+(Mnih & Salakhutdinov 2008), from which FCPO starts."""
 
 import math
 from collections.abc import Callable
-from typing import Literal
+from typing import Annotated, Literal
 
 import torch
 from pydantic import Field
@@ -10,36 +11,113 @@ from torch import Tensor
 
 from fairhorizon.data import Interactions, Split
 from fairhorizon.errors import ConfigError
-from fairhorizon.settings import Settings
+from fairhorizon.rankers.early_stopping import Validation
+from fairhorizon.rankers.ranker import OnEpoch, Ranker
+from fairhorizon.settings import Search, Settings
+
+SMALLEST_GAIN = {"rmse": 1e-4, "ndcg": 0.0}  # less is no improvement
+
+Examples = tuple[Tensor, Tensor, Tensor]  # users, items, targets
 
 
 class MfConfig(Settings):
-    dim: int = Field(100, ge=1)
+    """The defaults are those of PMF, from which FCPO starts."""
+
+    dim: Annotated[int, Search(16, 256, log=True)] = Field(100, ge=1)
     target: Literal["rating", "interaction"] = "rating"  # a log without ratings has interactions
-    learning_rate: float = Field(0.005, gt=0)
-    l2: float = Field(0.05, ge=0)
+    learning_rate: Annotated[float, Search(0.001, 0.05, log=True)] = Field(0.005, gt=0)
+    l2: Annotated[float, Search(0.001, 1, log=True)] = Field(0.05, ge=0)
     batch: int = Field(4096, ge=1)
     max_epochs: int = Field(60, ge=1)
-    patience: int = Field(5, ge=1)  # epochs without a better validation error
+    patience: int = Field(5, ge=1)  # epochs without a better validation
+    centred: bool = True  # only what differs from the mean is factorised
+    biases: bool = False  # of users and items
+    stop: Literal["rmse", "ndcg"] = "rmse"  # what validation looks at
 
 
-class Mf:
-    """r_ui ~ mean + u.v, fitted by Adam on squared error with L2, stopped on validation.
+class RankingMfConfig(MfConfig):
+    """The defaults of the ranker: dimension, learning rate and L2 out of the paper's grids.
+
+    Not centred, an item that few have rated stays near 0 and so at the end of the lists; centred,
+    it stays near the mean, above all that is known to be mediocre.
+    """
+
+    dim: Annotated[int, Search(16, 256, log=True)] = Field(64, ge=1)
+    l2: Annotated[float, Search(0.001, 1, log=True)] = Field(0.01, ge=0)
+    centred: bool = False
+    stop: Literal["rmse", "ndcg"] = "ndcg"
+
+
+class MfTraining:
+    """Adam on  (r_ui - mean - b_u - b_i - u.v)² + l2 (|u|² + |v|² + b_u² + b_i²)."""
+
+    def __init__(
+        self,
+        examples: Examples,
+        n_users: int,
+        n_items: int,
+        config: MfConfig,
+        generator: torch.Generator,
+    ) -> None:
+        self.examples, self.n_users = examples, n_users
+        self.config, self.generator = config, generator
+        self.mean = float(examples[2].mean()) if config.centred else 0.0
+        n_rows = n_users + n_items  # users, then items
+        table = torch.randn(n_rows, config.dim, generator=generator) * 0.1
+        self.table = table.requires_grad_()
+        self.biases = torch.zeros(n_rows, requires_grad=config.biases)
+        trained = [self.table, self.biases] if config.biases else [self.table]
+        self.optimiser = torch.optim.Adam(trained, lr=config.learning_rate)
+
+    def epoch(self) -> None:
+        """Every example once."""
+        count = len(self.examples[0])
+        for rows in torch.randperm(count, generator=self.generator).split(self.config.batch):
+            self.optimiser.zero_grad()
+            self.loss(*(column[rows] for column in self.examples)).backward()
+            self.optimiser.step()
+
+    def loss(self, users: Tensor, items: Tensor, targets: Tensor) -> Tensor:
+        items = items + self.n_users
+        u, v = self.table[users], self.table[items]
+        error = targets - self.mean - (u * v).sum(1)
+        size = (u.square() + v.square()).sum(1)
+        if self.config.biases:
+            b_u, b_i = self.biases[users], self.biases[items]
+            error, size = error - b_u - b_i, size + b_u.square() + b_i.square()
+        return (error.square() + self.config.l2 * size).mean()
+
+    def tensors(self) -> dict[str, Tensor]:
+        """The state of the training, in the names of the fitted values."""
+        user_vectors, item_vectors = self.table.detach().tensor_split([self.n_users])
+        user_biases, item_biases = self.biases.detach().tensor_split([self.n_users])
+        return {
+            "user_vectors": user_vectors,
+            "item_vectors": item_vectors,
+            "user_biases": user_biases,
+            "item_biases": item_biases,
+            "mean": torch.tensor([self.mean]),
+        }
+
+
+class Mf(Ranker[MfConfig]):
+    """r_ui ~ mean + b_u + b_i + u.v, fitted by Adam on squared error with L2.
 
     The target "interaction" is 1 for what happened and 0 for as many random pairs.
     """
 
+    method = "mf"
+    config_class = RankingMfConfig
+
     user_vectors_: Tensor  # (n_users, dim)
     item_vectors_: Tensor  # (n_items, dim)
+    user_biases_: Tensor  # (n_users,), zeros without biases
+    item_biases_: Tensor  # (n_items,), zeros without biases
     mean_: float
     validation_rmse_: float
 
-    def __init__(self, config: MfConfig | None = None, *, seed: int = 0) -> None:
-        self.config = config or MfConfig()
-        self.seed = seed
-
-    def fit(self, split: Split, *, on_epoch: Callable[[int, float], object] | None = None) -> "Mf":
-        """Start anew; `on_epoch` hears the number of each epoch and its validation RMSE."""
+    def _learn(self, split: Split, on_epoch: OnEpoch | None) -> None:
+        """`on_epoch` hears what `stop` names: the validation RMSE or NDCG."""
         config = self.config
         generator = torch.Generator().manual_seed(self.seed)
         train = self._examples(split.train, generator)
@@ -47,48 +125,68 @@ class Mf:
         held_out = self._examples(
             split.validation if len(split.validation) else split.train, generator
         )
-        self.mean_ = float(train[2].mean())
-        shape = (split.train.n_users + split.train.n_items, config.dim)
-        table = (torch.randn(shape, generator=generator) * 0.1).requires_grad_()
-        optimiser = torch.optim.Adam([table], lr=config.learning_rate)
-        best, stale = float("inf"), 0
+        training = MfTraining(train, split.train.n_users, split.train.n_items, config, generator)
+        judge = self._judge(split, held_out)
+        best, best_value, stale = training.tensors(), -math.inf, 0
         for epoch in range(1, config.max_epochs + 1):
-            for rows in torch.randperm(len(train[0]), generator=generator).split(config.batch):
-                users, items, targets = (column[rows] for column in train)
-                u, v = table[users], table[items + split.train.n_users]
-                error = (targets - self.mean_ - (u * v).sum(1)).square()
-                penalty = config.l2 * (u.square() + v.square()).sum(1)
-                optimiser.zero_grad()
-                (error + penalty).mean().backward()
-                optimiser.step()
-            u, v = table.detach().tensor_split([split.train.n_users])
-            rmse = self._rmse(u, v, held_out)
+            training.epoch()
+            self.restore(training.tensors())
+            value = judge()
             if on_epoch is not None:
-                on_epoch(epoch, rmse)
-            if rmse < best - 1e-4:
-                best, stale = rmse, 0
-                self.user_vectors_, self.item_vectors_ = u.clone(), v.clone()
+                on_epoch(epoch, abs(value))
+            if value > best_value + SMALLEST_GAIN[config.stop]:
+                best_value, stale = value, 0
+                best = {name: tensor.clone() for name, tensor in self.tensors().items()}
             else:
                 stale += 1
                 if stale >= config.patience:
                     break
-        if not math.isfinite(best):
-            raise ConfigError("the pretraining diverged (set a smaller pmf.learning_rate)")
-        self.validation_rmse_ = best
-        return self
+        if not all(tensor.isfinite().all() for tensor in best.values()) or best_value == -math.inf:
+            raise ConfigError(
+                "the factorisation diverged (set a smaller learning_rate, FCPO's is "
+                "pmf.learning_rate)"
+            )
+        self.restore(best)
+        self.validation_rmse_ = self._rmse(held_out)
 
-    def _rmse(self, u: Tensor, v: Tensor, examples: tuple[Tensor, Tensor, Tensor]) -> float:
+    def _judge(self, split: Split, held_out: Examples) -> Callable[[], float]:
+        """What is to become higher."""
+        if self.config.stop == "rmse":
+            return lambda: -self._rmse(held_out)
+        validation = Validation(split, self.queue_length)
+        return lambda: validation.ndcg(self.scores)
+
+    def _rmse(self, examples: Examples) -> float:
         users, items, targets = examples
-        predicted = self.mean_ + (u[users] * v[items]).sum(1)
+        predicted = self.mean_ + (self.user_vectors_[users] * self.item_vectors_[items]).sum(1)
+        if self.config.biases:
+            predicted += self.user_biases_[users] + self.item_biases_[items]
         return float((targets - predicted).square().mean().sqrt())
 
-    def _examples(
-        self, log: Interactions, generator: torch.Generator
-    ) -> tuple[Tensor, Tensor, Tensor]:
-        """Users, items and targets."""
+    def _examples(self, log: Interactions, generator: torch.Generator) -> Examples:
         users, items = torch.tensor(log.users), torch.tensor(log.items)
         if self.config.target == "rating" and log.ratings is not None:
             return users, items, torch.tensor(log.ratings, dtype=torch.float32)
         others = torch.randint(log.n_items, items.shape, generator=generator)
         targets = torch.cat([torch.ones(len(items)), torch.zeros(len(items))])
         return torch.cat([users, users]), torch.cat([items, others]), targets
+
+    def scores(self, users: Tensor, queue: Tensor) -> Tensor:  # noqa: ARG002  # no history
+        level = self.mean_ + self.user_biases_[users, None] + self.item_biases_
+        return level + self.user_vectors_[users] @ self.item_vectors_.T
+
+    def tensors(self) -> dict[str, Tensor]:
+        return {
+            "user_vectors": self.user_vectors_,
+            "item_vectors": self.item_vectors_,
+            "user_biases": self.user_biases_,
+            "item_biases": self.item_biases_,
+            "mean": torch.tensor([self.mean_]),
+        }
+
+    def restore(self, tensors: dict[str, Tensor]) -> None:
+        self.user_vectors_ = tensors["user_vectors"]
+        self.item_vectors_ = tensors["item_vectors"]
+        self.user_biases_ = tensors["user_biases"]
+        self.item_biases_ = tensors["item_biases"]
+        self.mean_ = float(tensors["mean"])

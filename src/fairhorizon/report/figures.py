@@ -40,7 +40,7 @@ def training_curves(histories: Mapping[str, History]) -> Figure:
             cost.axhline(history["limit"], color=colour, linestyle="--", linewidth=1.2)
     cost.plot([], [], color=GREY, linestyle="--", linewidth=1.2, label="limit")
     for axes, title in ((reward, "Reward per trajectory"), (cost, "Cost per trajectory")):
-        _style(axes, title)
+        style(axes, title)
         axes.set_xlabel("Training round")
         axes.xaxis.set_major_locator(MaxNLocator(steps=[1, 2, 5, 10], integer=True))
         axes.set_ylim(bottom=min(0, axes.get_ylim()[0]))
@@ -57,7 +57,7 @@ def exposure_plot(
     axes.plot([0, 1], [0, 1], color=GREY, linestyle="--", linewidth=1.2, label="all items alike")
     for colour, (label, counts) in zip(cycle(COLOURS), counts_by_label.items(), strict=False):
         axes.plot(*lorenz_curve(counts), color=colour, label=exposure_label(label, counts, popular))
-    _style(axes, "Who gets seen")
+    style(axes, "Who gets seen")
     axes.set_xlabel("Share of the catalogue, least shown items first")
     axes.set_ylabel("Share of all exposure")
     axes.set(xlim=(0, 1), ylim=(0, 1), aspect="equal")
@@ -74,7 +74,7 @@ def exposure_label(label: str, counts: NDArray[Any], popular: NDArray[np.bool_])
     return f"{label}: Gini {gini(counts):.1%}{share}"
 
 
-def _style(axes: Axes, title: str) -> None:
+def style(axes: Axes, title: str) -> None:
     axes.set_title(title, loc="left", fontsize=11, fontweight="bold")
     axes.grid(color="#e4e4e4", linewidth=0.8)
     axes.set_axisbelow(True)

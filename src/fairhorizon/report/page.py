@@ -19,6 +19,7 @@ from plotly.subplots import make_subplots
 from fairhorizon.files import write_atomically
 from fairhorizon.metrics import lorenz_curve
 from fairhorizon.report.figures import COLOURS, GREY, History, exposure_label
+from fairhorizon.report.look import SCRIPT, STYLE
 from fairhorizon.report.tables import METRICS, N_WORDS, Row, table_headings, table_lines, units
 
 MAX_POINTS = 500  # of a Lorenz curve: what a screen can show
@@ -55,7 +56,7 @@ def results_section(rows: Sequence[Row], metrics: Sequence[str], ks: Sequence[in
         + "</tr>"
         for number, line in enumerate(table_lines(rows, metrics, ks))
     )
-    table = f"<table><thead><tr>{head}</tr></thead><tbody>\n{body}\n</tbody></table>"
+    table = f"<table class=plain><thead><tr>{head}</tr></thead><tbody>\n{body}\n</tbody></table>"
     note = f"{units(metrics)} Compare only lines of the same protocol and the same mode."
     return Section("Results", f'<div class="scroll">{table}</div>', note)
 
@@ -88,7 +89,7 @@ def training_section(histories: Mapping[str, History]) -> Section:
         rows=2, cols=1, shared_xaxes=True, vertical_spacing=0.08, x_title="Training round"
     )
     for colour, (label, history) in zip(cycle(COLOURS), histories.items(), strict=False):
-        name, rounds = _verbatim(label), list(history["round"])
+        name, rounds = verbatim(label), list(history["round"])
         for row, values in enumerate((history["reward"], history["cost"]), 1):
             chart.add_scatter(
                 x=rounds,
@@ -140,7 +141,7 @@ def exposure_section(
         chart.add_scatter(
             x=catalogue[kept].tolist(),
             y=exposure[kept].tolist(),
-            name=_verbatim(exposure_label(label, counts, popular)),
+            name=verbatim(exposure_label(label, counts, popular)),
             mode="lines",
             line={"color": colour, "width": 2},
             hovertemplate="%{y:.1%}",
@@ -155,8 +156,10 @@ def exposure_section(
     return chart_section("Who gets seen", chart, note, height=480)
 
 
-def chart_section(title: str, chart: go.Figure, note: str = "", *, height: int = 440) -> Section:
-    """Any plotly figure as a section in the look of the page."""
+def chart_section(
+    title: str, chart: go.Figure, note: str = "", *, height: int = 440, **layout: Any
+) -> Section:
+    """Any plotly figure as a section in the look of the page; `layout` in place of its own."""
     chart.update_layout(
         template="none",
         height=height,
@@ -168,6 +171,7 @@ def chart_section(title: str, chart: go.Figure, note: str = "", *, height: int =
         hovermode="x unified",
         hoverlabel={"bgcolor": "white", "font": {"color": "#1c2024"}, "namelength": -1},
     )
+    chart.update_layout(**layout)
     chart.update_xaxes(gridcolor=GREY, zeroline=False)
     chart.update_yaxes(gridcolor=GREY, zeroline=False)
     html = to_html(
@@ -175,9 +179,14 @@ def chart_section(title: str, chart: go.Figure, note: str = "", *, height: int =
         config={"responsive": True, "displayModeBar": False},
         include_plotlyjs=False,
         full_html=False,
-        div_id=f"chart-{crc32(title.encode()):08x}",  # the same page, byte for byte, every time
+        div_id=chart_id(title),
     )
     return Section(title, html, note)
+
+
+def chart_id(title: str) -> str:
+    """The id of the chart under a title: the same page, byte for byte, every time."""
+    return f"chart-{crc32(title.encode()):08x}"
 
 
 def write_page(path: str | Path, *, title: str, intro: str, sections: Sequence[Section]) -> Path:
@@ -189,7 +198,7 @@ def write_page(path: str | Path, *, title: str, intro: str, sections: Sequence[S
     return path
 
 
-def _verbatim(text: str) -> str:
+def verbatim(text: str) -> str:
     """Plotly reads names as markup; shown as written, angle brackets have to be escaped."""
     return escape(text, quote=False)
 
@@ -215,6 +224,7 @@ def _document(title: str, intro: str, sections: Sequence[Section]) -> str:
 <title>{escape(title)}</title>
 <style>{STYLE}</style>
 <script>{get_plotlyjs()}</script>
+<script>{SCRIPT}</script>
 </head>
 <body>
 <main>
@@ -223,36 +233,4 @@ def _document(title: str, intro: str, sections: Sequence[Section]) -> str:
 </main>
 </body>
 </html>
-"""
-
-
-# charts are drawn with neutral colours; the rules on svg parts fit them to light and dark
-STYLE = """
-:root { --ground: #f6f7f9; --card: #fff; --ink: #1c2024; --soft: #5b6470; --line: #dfe3e8; }
-@media (prefers-color-scheme: dark) {
-  :root { --ground: #111418; --card: #1a1e24; --ink: #e8eaed; --soft: #a3acb8; --line: #343b45; }
-}
-* { box-sizing: border-box; }
-body { margin: 0; background: var(--ground); color: var(--ink);
-  font: 16px/1.55 system-ui, -apple-system, "Segoe UI", sans-serif; }
-main { max-width: 68rem; margin: 0 auto; padding: 1.5rem 1rem 3rem; }
-h1 { font-size: 1.8rem; line-height: 1.2; margin: .5rem 0; }
-h2 { font-size: 1.15rem; margin: 0 0 .75rem; }
-header p { color: var(--soft); max-width: 46rem; margin: 0 0 1.5rem; white-space: pre-line; }
-section { background: var(--card); border: 1px solid var(--line); border-radius: 10px;
-  padding: 1.25rem; margin-bottom: 1.25rem; }
-.note { color: var(--soft); font-size: .875rem; margin: .75rem 0 0; }
-.scroll { overflow-x: auto; }
-table { border-collapse: collapse; width: 100%; font-size: .875rem; white-space: nowrap; }
-th { text-align: left; color: var(--soft); font-weight: 600; }
-th, td { padding: .35rem .6rem; }
-tr.first td { border-top: 1px solid var(--line); }
-.number, th:nth-child(n + 6) { text-align: right; font-variant-numeric: tabular-nums; }
-dl { display: grid; grid-template-columns: repeat(auto-fit, minmax(19rem, 1fr));
-  gap: .6rem 1.5rem; margin: 0; font-size: .9rem; }
-dt { font-weight: 600; }
-dd { margin: 0; color: var(--soft); }
-pre { overflow-x: auto; margin: 0; font-size: .85rem; }
-.infolayer text, [class$="tick"] text { fill: var(--ink) !important; }
-.gridlayer path, .spikeline { stroke: var(--line) !important; }
 """

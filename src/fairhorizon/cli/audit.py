@@ -1,0 +1,129 @@
+"""fairhorizon audit: how good and how fair are the lists that any system shows?"""
+
+from contextlib import nullcontext
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from fairhorizon.cli import options as shared
+from fairhorizon.cli.folders import claimed
+from fairhorizon.cli.typed import typed_command
+
+if TYPE_CHECKING:
+    from fairhorizon.experiments.audit import Audit
+    from fairhorizon.experiments.runs import DataSpec
+
+LISTS = "Reading the lists"
+
+
+Lists = Annotated[
+    Path, typer.Argument(help="CSV, TSV or Parquet: user, item and perhaps rank or time.")
+]
+AlphaPrime = Annotated[
+    float, typer.Option(min=0, max=1, help="Largest share of popular items a list may have.")
+]
+PopularShare = Annotated[
+    float, typer.Option(min=0, max=1, help="Share of the catalogue that counts as popular.")
+]
+Name = Annotated[str, typer.Option(help="What the system is called in the results.")]
+Out = Annotated[
+    Path | None, typer.Option("--out", help="Folder for index.html, audit.json and exposure.png.")
+]
+ListUser = Annotated[
+    str | None,
+    typer.Option(help="Column of the user: a name, or a position from 0.", rich_help_panel=LISTS),
+]
+ListItem = Annotated[str | None, typer.Option(help="Column of the item.", rich_help_panel=LISTS)]
+ListRank = Annotated[
+    str | None,
+    typer.Option(help="Column of the rank; the smallest is on top.", rich_help_panel=LISTS),
+]
+ListTime = Annotated[
+    str | None,
+    typer.Option(
+        help="Column of the time; without rank it is an impression log.", rich_help_panel=LISTS
+    ),
+]
+ListHeader = Annotated[
+    bool | None, typer.Option(help="Whether the first line is a header.", rich_help_panel=LISTS)
+]
+ListSeparator = Annotated[
+    str | None, typer.Option(help="Between two cells.", rich_help_panel=LISTS)
+]
+IgnoreUnknown = Annotated[
+    bool,
+    typer.Option(
+        "--ignore-unknown",
+        help="Leave out rows of users or items not in the data.",
+        rich_help_panel=LISTS,
+    ),
+]
+
+
+@shared.takes_data
+def audit(
+    context: typer.Context,
+    lists: Lists,
+    data: "DataSpec",
+    k: shared.Lengths = "5,10,20",
+    alpha_prime: AlphaPrime = 1.0,
+    popular_share: PopularShare = 0.2,
+    name: Name = "audit",
+    out: Out = None,
+    json_file: shared.JsonFile = None,
+    list_user: ListUser = None,
+    list_item: ListItem = None,
+    list_rank: ListRank = None,
+    list_time: ListTime = None,
+    list_header: ListHeader = None,
+    list_separator: ListSeparator = None,
+    ignore_unknown: IgnoreUnknown = False,
+    cache_dir: Path | None = None,
+) -> None:
+    """Judge lists or an impression log of any system against a data set.
+
+    Without rank, time orders a user's list, else the file. The test items of the data are what
+    users took next; a list for the present has to be audited against data that goes on after it.
+    """
+    from fairhorizon.data.recommendations import ListColumns, read_recommendations
+    from fairhorizon.experiments.audit import audit as judge
+    from fairhorizon.files import write_json
+    from fairhorizon.report.audit import write_report
+
+    ks = shared.lengths(k)
+    with claimed(out) if out else nullcontext():
+        dataset = data.open(cache_dir, popular_share)
+        shared.check_lengths(ks, dataset.log.n_items)
+        shown = read_recommendations(
+            lists,
+            dataset.log,
+            ListColumns(*map(shared.column, (list_user, list_item, list_rank, list_time))),
+            header=list_header,
+            separator="\t" if list_separator == "\\t" else list_separator,
+            ignore_unknown=ignore_unknown,
+        )
+        result = judge(dataset, shown, ks=ks, alpha_prime=alpha_prime, name=name)
+        if json_file is not None:
+            write_json(json_file, result.to_json())
+        if out is not None:
+            write_report(out, result, dataset, ks, typed_command(context))
+    present(result, ks)
+    if out is not None:
+        typer.echo(f"{out / 'index.html'}: the page, open it in a browser")
+
+
+def present(result: "Audit", ks: list[int]) -> None:
+    """Tables and facts on the terminal."""
+    from rich.console import Console
+
+    from fairhorizon.report.audit import exposure_table, facts
+    from fairhorizon.report.tables import PAPER_METRICS, metrics_table
+
+    console = Console()
+    console.print(metrics_table([result.row()], PAPER_METRICS, ks))
+    console.print(exposure_table(result, ks))
+    for fact in facts(result):
+        typer.echo(": ".join(fact))
+    if not result.counts.users_judged:
+        typer.echo("note: nobody has a list and test items, so accuracy is undefined", err=True)

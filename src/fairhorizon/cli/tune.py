@@ -1,0 +1,120 @@
+"""fairhorizon tune: search for good settings on the validation items."""
+
+import json
+import re
+import shlex
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from fairhorizon.cli import options as shared
+from fairhorizon.cli.fit import METHOD, make
+from fairhorizon.cli.folders import claimed
+from fairhorizon.cli.progress import Progress
+from fairhorizon.cli.settings import parse_settings
+from fairhorizon.cli.typed import typed
+from fairhorizon.cli.words import STOPPED, Preset, ProtocolName
+
+if TYPE_CHECKING:
+    from fairhorizon.experiments.runs import DataSpec
+    from fairhorizon.experiments.tuning import Trial, Tuning
+
+# what `fit` does not know, and what stands in its command in another form
+OF_TUNE = ("method", "trials", "protocol", "out", "json_file", "settings")
+
+
+@shared.takes_data
+def tune(
+    context: typer.Context,
+    method: Annotated[str, typer.Argument(help=METHOD.partition(", or one behind")[0] + ".")],
+    data: "DataSpec",
+    trials: Annotated[
+        int, typer.Option(min=1, help="How many in all, earlier ones included.")
+    ] = 30,
+    out: Annotated[
+        Path | None,
+        typer.Option("--out", help="Folder of the search.", show_default="tune/METHOD-DATA"),
+    ] = None,
+    json_file: shared.JsonFile = None,
+    protocol: shared.ProtocolOption = ProtocolName.STANDARD,
+    preset: Annotated[Preset, typer.Option(help="Settings of FCPO to start from.")] = Preset.PAPER,
+    settings: Annotated[
+        list[str] | None, typer.Option("--set", help="key=value that is not to be searched.")
+    ] = None,
+    seed: shared.Seed = 0,
+    cache_dir: Path | None = None,
+) -> None:
+    """Search for the settings with the best NDCG@20 on validation items; test items stay unseen.
+
+    Writes study.db (Optuna's) and best.json. Ctrl-C keeps the finished trials, and the same command
+    goes on from them.
+    """
+    from fairhorizon.environment import Protocol
+    from fairhorizon.experiments.methods import Method, MethodError
+    from fairhorizon.experiments.tuning import Task, Tuning
+    from fairhorizon.files import write_json
+
+    given = parse_settings(settings or [])
+    model = make(method, given, None, preset, seed)
+    folder = out or default_folder(method, data.source)
+    with claimed(folder):
+        dataset = data.open(cache_dir, model.popular_share)
+        try:
+            task = Task(
+                Method.parse(method), dataset, Protocol(protocol.value), seed, given, preset
+            )
+        except MethodError as error:
+            raise typer.BadParameter(str(error), param_hint="METHOD") from None
+        tuning = Tuning(task, folder)
+        search(tuning, trials)
+        best = tuning.best
+        tuning.write_best()
+    if json_file is not None:
+        write_json(json_file, tuning.to_json())
+    typer.echo(f"{folder / 'best.json'}: validation NDCG@20 {best.value:.4f}, trial {best.number}")
+    typer.echo(fit_command(context, tuning))
+
+
+def search(tuning: "Tuning", trials: int) -> None:
+    """Trial after trial, the best of them always on disk."""
+    with Progress() as progress:
+        try:
+            for trial in tuning.run(trials):
+                progress.line(trial_line(trial, trials))
+                if trial.value is not None:
+                    tuning.write_best()
+        except KeyboardInterrupt:
+            done = len([trial for trial in tuning.trials if trial.value is not None])
+            typer.echo(f"{done} trials are kept, the same command goes on", err=True)
+            raise typer.Exit(STOPPED) from None
+
+
+def trial_line(trial: "Trial", trials: int) -> str:
+    """Number, value and settings of one trial."""
+    value = f"failed: {trial.error}" if trial.value is None else f"NDCG@20 {trial.value:.4f}"
+    settings = " ".join(
+        f"{name}={value:.4g}" if isinstance(value, float) else f"{name}={value}"
+        for name, value in trial.settings.items()
+    )
+    return f"trial {trial.number:>{len(str(trials))}}/{trials}  {value}  {settings}"
+
+
+def default_folder(method: str, source: str) -> Path:
+    name = re.sub(r"[^\w.+@-]+", "-", f"{method}-{Path(source).name}")
+    return Path("tune") / name
+
+
+def fit_command(context: typer.Context, tuning: "Tuning") -> str:
+    """The command that fits the best settings on the same data."""
+    from fairhorizon.experiments.tuning import dotted
+
+    settings = dotted(tuning.settings(tuning.best))
+    chosen = [
+        word
+        for name, value in settings.items()
+        for word in ("--set", f"{name}={value if isinstance(value, str) else json.dumps(value)}")
+    ]
+    method = tuning.task.method.base
+    options = [*typed(context, OF_TUNE), "--out", f"runs/{method}"]
+    return shlex.join(["fairhorizon", "fit", method, *options, *chosen])

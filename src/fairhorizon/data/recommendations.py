@@ -1,0 +1,172 @@
+"""What a system showed to whom: recommendation lists or an impression log out of a file."""
+
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fairhorizon.data.columns import as_column, encode, to_ratings, to_times
+from fairhorizon.data.interactions import Interactions
+from fairhorizon.data.readers import find_columns
+from fairhorizon.data.tables import Table, read_table
+
+Order = Literal["rank", "time", "time and rank", "place in the file"]
+POSITIONS = {"user": 0, "item": 1}  # of a file without header; a third number may mean anything
+OPTION = "list-"
+
+
+@dataclass(frozen=True)
+class ListColumns:
+    """Which columns hold what: a name, or a position from 0; None looks for the usual names."""
+
+    user: str | int | None = None
+    item: str | int | None = None
+    rank: str | int | None = None
+    timestamp: str | int | None = None
+
+    def find(self, table: Table) -> dict[str, str | None]:
+        return find_columns(table, vars(self), POSITIONS, option=OPTION)
+
+
+@dataclass(frozen=True)
+class Recommendations:
+    """Rows of users and items by their codes, user after user, each in the order of showing.
+
+    In lists a user sees an item once; in an impression log perhaps again and again.
+    """
+
+    users: NDArray[np.int64]  # (n,)
+    items: NDArray[np.int64]  # (n,)
+    n_users: int
+    order: Order
+    is_log: bool  # of impressions
+    dropped: int = 0  # rows of unknown users or items
+
+    def __len__(self) -> int:
+        return len(self.users)
+
+    def per_user(self) -> NDArray[np.int64]:
+        """How many rows each user has, (n_users,)."""
+        return np.bincount(self.users, minlength=self.n_users)
+
+    def first(self, k: int) -> NDArray[np.int64]:
+        """(n_users, k) item codes, -1 where a user was shown less."""
+        counts = self.per_user()
+        position = np.arange(len(self)) - (np.cumsum(counts) - counts)[self.users]
+        kept = position < k
+        lists = np.full((self.n_users, k), -1, dtype=np.int64)
+        lists[self.users[kept], position[kept]] = self.items[kept]
+        return lists
+
+    def distinct(self) -> "Recommendations":
+        """Each item only where a user saw it first."""
+        rows = _first_of_each(self.users, self.items)
+        return replace(self, users=self.users[rows], items=self.items[rows])
+
+
+def read_recommendations(
+    path: str | Path,
+    log: Interactions,
+    columns: ListColumns | None = None,
+    *,
+    header: bool | None = None,
+    separator: str | None = None,
+    ignore_unknown: bool = False,
+) -> Recommendations:
+    """Read who was shown what, with the ids of the log.
+
+    Ranks order a user's list, else times, else the rows of the file. With times and without ranks,
+    or with ranks that come again at other times, it is an impression log.
+    """
+    columns = columns or ListColumns()
+    names = [name for name in vars(columns).values() if isinstance(name, str)]
+    table = read_table(path, names=names, header=header, separator=separator)
+    found = columns.find(table)
+    rows, users, items, dropped = _known_rows(table, found, log, ignore_unknown)
+    ranks = times = None
+    if found["rank"] is not None:
+        column = as_column(table.frame[found["rank"]])
+        ranks = to_ratings(column, found["rank"], table.origin)[rows]
+    if found["timestamp"] is not None:
+        column = as_column(table.frame[found["timestamp"]])
+        times = to_times(column, found["timestamp"], table.origin)[rows]
+    order, keys = _order(users, ranks, times)
+    is_log = order.startswith("time")
+    remedy = "drop one of the rows"
+    if not is_log:
+        remedy += f"; in an impression log, which may repeat, name the time with --{OPTION}time"
+    if ranks is not None and (again := _repeated(users, *keys)) is not None:
+        fault = f"user {log.user_ids[users[again]]} has rank {ranks[again]:g} twice"
+        table.origin.fail(fault, int(rows[again]), remedy)
+    if not is_log and (again := _repeated(users, items)) is not None:
+        user, item = log.user_ids[users[again]], log.item_ids[items[again]]
+        fault = f"item {item} is in the list of user {user} twice"
+        table.origin.fail(fault, int(rows[again]), remedy)
+    shown = np.lexsort((*reversed(keys), users))
+    return Recommendations(users[shown], items[shown], log.n_users, order, is_log, dropped)
+
+
+def _order(
+    users: NDArray[np.int64], ranks: NDArray[np.float64] | None, times: NDArray[Any] | None
+) -> tuple[Order, list[NDArray[Any]]]:
+    """By what a user's rows are sorted, the first key first."""
+    if ranks is None:
+        return ("place in the file", []) if times is None else ("time", [times])
+    if times is None or _repeated(users, ranks) is None:
+        return "rank", [ranks]
+    return "time and rank", [times, ranks]
+
+
+def _known_rows(
+    table: Table, found: dict[str, str | None], log: Interactions, ignore_unknown: bool
+) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64], int]:
+    """The rows whose user and item the log has, their codes, and how many rows were left out."""
+    codes = {
+        role: _codes(table, str(found[role]), ids)
+        for role, ids in (("user", log.user_ids), ("item", log.item_ids))
+    }
+    unknown = (codes["user"] < 0) | (codes["item"] < 0)
+    if unknown.any() and not ignore_unknown:
+        row = int(unknown.argmax())
+        role = "user" if codes["user"][row] < 0 else "item"
+        table.origin.fail(
+            f"{role} {table.frame[str(found[role])][row]!r} is not in {log.name or 'the data'}",
+            row,
+            f"{int(unknown.sum())} of {len(unknown)} rows have ids that the data has not: give "
+            "lists with the ids of the data, or --ignore-unknown to leave such rows out",
+        )
+    rows = np.flatnonzero(~unknown)
+    if not len(rows):
+        table.origin.fail(
+            f"no row has a user and an item of {log.name or 'the data'}",
+            remedy=f"check the columns {found['user']!r} and {found['item']!r} and their ids",
+        )
+    return rows, codes["user"][rows], codes["item"][rows], int(unknown.sum())
+
+
+def _codes(table: Table, column: str, ids: NDArray[Any]) -> NDArray[np.int64]:
+    """The code of each row's id, -1 for one that is not among the ids; 7 and "7" are alike."""
+    distinct, positions = encode(as_column(table.frame[column]), column, table.origin)
+    code_of = {str(known): code for code, known in enumerate(ids.tolist())}
+    codes = [code_of.get(str(one), -1) for one in distinct.tolist()]
+    return np.array(codes, dtype=np.int64)[positions]
+
+
+def _repeated(*columns: NDArray[Any]) -> int | None:
+    """The first row with the same values as one before it, or None."""
+    first = _first_of_each(*columns)
+    missing = np.flatnonzero(first != np.arange(len(first)))
+    if len(missing):
+        return int(missing[0])
+    return len(first) if len(first) < len(columns[0]) else None
+
+
+def _first_of_each(*columns: NDArray[Any]) -> NDArray[np.int64]:
+    """The rows, in ascending order, whose values are those of no row before."""
+    keys = np.zeros(len(columns[0]), dtype=np.int64)
+    for column in columns:
+        values, codes = np.unique(column, return_inverse=True)
+        keys = np.unique(keys * len(values) + codes, return_inverse=True)[1]  # kept small
+    return np.sort(np.unique(keys, return_index=True)[1])

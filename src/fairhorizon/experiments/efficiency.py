@@ -1,0 +1,91 @@
+"""The paper's efficiency study: how long lists of K = 100 for all users take on one thread."""
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from statistics import mean, stdev
+
+import torch
+
+from fairhorizon.agents import Fcpo, FcpoConfig, Ranked
+from fairhorizon.environment import Protocol, evaluation_scenario
+from fairhorizon.evaluation import Mode
+from fairhorizon.experiments.methods import Model
+from fairhorizon.experiments.runs import Dataset
+from fairhorizon.experiments.study import Row
+from fairhorizon.rankers import RANKERS
+from fairhorizon.rerank import ExposureFairness
+
+LENGTH = 100
+CANDIDATES = (200, 400, 800, None)  # None: the whole catalogue
+
+
+def efficiency(
+    dataset: Dataset,
+    *,
+    ranker: str = "mf",
+    length: int = LENGTH,
+    candidates: Sequence[int | None] = CANDIDATES,
+    repeats: int = 3,
+    seed: int = 0,
+    on_row: Callable[[Row], object] = lambda _: None,
+) -> list[Row]:
+    """CPU seconds of the ranker alone, of fairness of exposure over so many candidates, of FCPO.
+
+    FCPO is trained for one round only: what a policy has learnt does not change how long it takes.
+    """
+    rows = []
+    with one_thread():
+        for model, count in _contestants(dataset, ranker, candidates, seed):
+            seconds = [_seconds(model, dataset, length) for _ in range(repeats)]
+            rows.append(
+                {
+                    "dataset": dataset.log.name,
+                    "method": model.method,
+                    "candidates": count,
+                    "protocol": Protocol.STANDARD.value,
+                    "mode": Mode.ONE_SHOT.value,
+                    "users": dataset.log.n_users,
+                    "length": length,
+                    "metrics": {
+                        "seconds": {
+                            "mean": mean(seconds),
+                            "std": stdev(seconds) if repeats > 1 else 0.0,
+                        }
+                    },
+                }
+            )
+            on_row(rows[-1])
+    return rows
+
+
+def _contestants(
+    dataset: Dataset, ranker: str, candidates: Sequence[int | None], seed: int
+) -> Iterator[tuple[Model, int | None]]:
+    """Each fitted model, and how many candidates it re-ranks."""
+    plain = Ranked(RANKERS[ranker](seed=seed)).fit(dataset.split, sensitive=dataset.sensitive)
+    yield plain, None
+    for count in candidates:
+        n = dataset.log.n_items if count is None else min(count, dataset.log.n_items)
+        yield plain.reranked(ExposureFairness(candidates=n)), n
+    policy = Fcpo(FcpoConfig(rounds=1, validation_length=1), seed=seed)
+    yield policy.fit(dataset.split, sensitive=dataset.sensitive), None
+
+
+def _seconds(model: Model, dataset: Dataset, length: int) -> float:
+    """Of this process's CPU, from the state of the users to their lists."""
+    scenario = evaluation_scenario(dataset.split, model.queue_length, Protocol.STANDARD)
+    begin = time.process_time()
+    model.recommend(scenario, length=length)
+    return time.process_time() - begin
+
+
+@contextmanager
+def one_thread() -> Iterator[None]:
+    """As the paper measured."""
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(threads)

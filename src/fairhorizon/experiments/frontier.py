@@ -1,0 +1,37 @@
+"""The paper's Figure 3: what accuracy each method reaches at each level of fairness."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from fairhorizon.agents import Fcpo
+from fairhorizon.experiments.methods import Method
+from fairhorizon.experiments.study import Row
+
+SHARES = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0)  # of sensitive items
+WEIGHTS = (0.0, 0.25, 0.5, 0.75, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0)  # spreads of a user's scores
+LIMITS = (0.2, 0.4, 0.6, 0.8, 1.0)  # FCPO's alpha', each of which is a training
+LEVELS = {"foe": SHARES, "quota": SHARES, "penalty": WEIGHTS, Fcpo.method: LIMITS}
+
+# the paper's re-ranked rows, the strongest rankers behind every re-ranker, and our method
+METHODS = (
+    *("mf+foe", "bpr+foe", "ncf+foe"),
+    *("ease+foe", "ease+quota", "ease+penalty", "sasrec+foe", "sasrec+quota", "sasrec+penalty"),
+    "fcpo",
+)
+
+
+def swept(method: Method) -> list[Method]:
+    """The method at every level of its dial; at its own where it has one set, or has no dial."""
+    if method.level is not None or not method.has_dial:
+        return [method]
+    return [replace(method, level=level) for level in LEVELS[method.reranker or method.base]]
+
+
+def curves(methods: Sequence[Method], rows: Sequence[Row]) -> dict[str, list[Row]]:
+    """The rows of each method, by the level of its dial; rows as the methods are."""
+    lines: dict[str, list[Row]] = {}
+    for method, row in zip(methods, rows, strict=True):
+        lines.setdefault(method.name, []).append(row | {"level": method.level})
+    for line in lines.values():
+        line.sort(key=lambda row: row["level"] or 0.0)
+    return lines

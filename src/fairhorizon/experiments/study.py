@@ -1,0 +1,265 @@
+"""Many methods and seeds on one data set: every result kept, none computed twice."""
+
+import hashlib
+import json
+import multiprocessing
+import signal
+import threading
+import time
+import warnings
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from fairhorizon import __version__
+from fairhorizon.agents import Ranked
+from fairhorizon.environment import Protocol
+from fairhorizon.errors import ConfigError
+from fairhorizon.evaluation import Mode, evaluate
+from fairhorizon.experiments.methods import (
+    AGENTS,
+    Given,
+    Method,
+    Model,
+    build,
+    build_reranker,
+    load_method,
+    settings_of,
+)
+from fairhorizon.experiments.runs import Dataset, DataSpec
+from fairhorizon.files import write_atomically, write_json
+from fairhorizon.rankers import RANKERS
+from fairhorizon.rerank import RERANKERS
+
+Row = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Study:
+    """Where results are kept and how they are made; the same everywhere but for method and seed.
+
+    `settings` holds those of a ranker, a re-ranker or an agent under its name.
+    """
+
+    folder: Path
+    data: DataSpec
+    protocol: Protocol = Protocol.STANDARD
+    mode: Mode = Mode.ONE_SHOT
+    ks: tuple[int, ...] = (5, 10, 20)
+    settings: Mapping[str, Given] = field(default_factory=dict)
+    cache_dir: Path | None = None
+
+    def __post_init__(self) -> None:
+        unknown = sorted(set(self.settings) - {*RANKERS, *RERANKERS, *AGENTS})
+        if unknown:
+            known = ", ".join((*RANKERS, *RERANKERS, *AGENTS))
+            raise ConfigError(f"settings of {unknown[0]!r}: there is none (there are {known})")
+
+    def dataset(self) -> Dataset:
+        return _open(self.data, self.cache_dir)
+
+    def given(self, method: Method) -> dict[str, Any]:
+        """The settings of a method; agents train for the protocol that they are judged by."""
+        given = dict(self.settings.get(method.base, {}))
+        if method.base in AGENTS:
+            given.setdefault("protocol", self.protocol.value)
+        if method.reranker is not None and method.reranker in self.settings:
+            given[method.reranker] = self.settings[method.reranker]
+        return given
+
+    def build(self, method: Method, seed: int) -> Model:
+        return build(method, self.given(method), seed)
+
+    def model_file(self, method: Method, seed: int) -> Path:
+        """Of the trained part."""
+        trained = method.trained
+        key = self._key(settings_of(self.build(trained, seed)))
+        return self.folder / "models" / f"{trained}-seed{seed}-{key}.safetensors"
+
+    def row_file(self, method: Method, seed: int) -> Path:
+        key = self._key(
+            settings_of(self.build(method, seed)), self.protocol, self.mode, list(self.ks)
+        )
+        return self.folder / "rows" / f"{method}-seed{seed}-{key}.json"
+
+    def _key(self, *parts: object) -> str:
+        """The same for the same data, settings and version, and for nothing else."""
+        data = _fingerprint(self.data, self.cache_dir)
+        text = json.dumps([__version__, data, *parts], sort_keys=True)
+        return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+    def row(self, method: Method, seed: int) -> Row | None:
+        """A result that is there already."""
+        file = self.row_file(method, seed)
+        if not (file.exists() and file.with_suffix(".npy").exists()):
+            return None
+        row: Row = json.loads(file.read_text(encoding="utf-8"))
+        return row
+
+    def lists(self, method: Method, seed: int) -> NDArray[np.int64]:
+        """The lists that a result was computed from."""
+        lists: NDArray[np.int64] = np.load(self.row_file(method, seed).with_suffix(".npy"))
+        return lists
+
+    def run(
+        self,
+        methods: Sequence[Method],
+        seeds: Sequence[int],
+        *,
+        jobs: int = 1,
+        on_row: Callable[[Row], object] = lambda _: None,
+    ) -> None:
+        """Make every result that is missing; `on_row` hears of each, those at hand included.
+
+        Interrupted, it leaves what is finished, and the next run goes on from there.
+        """
+        tasks = []
+        for trained in sorted({method.trained for method in methods}, key=_longest_first):
+            for seed in seeds:
+                missing = []
+                for method in methods:
+                    if method.trained == trained:
+                        row = self.row(method, seed)
+                        if row is None:
+                            missing.append(method)
+                        else:
+                            on_row(row)
+                if missing:
+                    tasks.append(Task(self, tuple(missing), seed))
+        for row in _each(tasks, min(jobs, len(tasks))):
+            on_row(row)
+
+
+@dataclass(frozen=True)
+class Task:
+    """Methods that share what is trained, under one seed."""
+
+    study: Study
+    methods: tuple[Method, ...]
+    seed: int
+
+    def rows(self) -> Iterator[Row]:
+        dataset = self.study.dataset()
+        trained, seconds = self._trained(dataset)
+        for method in self.methods:
+            yield self._judge(method, trained, dataset, seconds)
+
+    def _trained(self, dataset: Dataset) -> tuple[Model, float]:
+        """The trained part, from its file if it is there; and how long its training took."""
+        file = self.study.model_file(self.methods[0], self.seed)
+        card = file.with_suffix(".json")
+        if not (file.exists() and card.exists()):
+            model = self.study.build(self.methods[0].trained, self.seed)
+            begin = time.perf_counter()
+            model.fit(dataset.split, sensitive=dataset.sensitive)
+            seconds = time.perf_counter() - begin
+            model.save(file)
+            write_json(card, {"seconds": seconds, **model.description()})
+        return load_method(file), json.loads(card.read_text(encoding="utf-8"))["seconds"]
+
+    def _judge(self, method: Method, model: Model, dataset: Dataset, fit_seconds: float) -> Row:
+        study = self.study
+        if isinstance(model, Ranked):
+            model = model.reranked(build_reranker(method, study.given(method)))
+        begin = time.perf_counter()
+        with warnings.catch_warnings(record=True) as notes:
+            warnings.simplefilter("always")
+            result = evaluate(
+                model,
+                dataset.split,
+                ks=study.ks,
+                protocol=study.protocol,
+                mode=study.mode,
+                sensitive=dataset.sensitive,
+            )
+        row = result.to_json() | {
+            "method": str(method),
+            "settings": settings_of(model),
+            "seconds": {"fit": fit_seconds, "evaluate": time.perf_counter() - begin},
+            "notes": [str(note.message) for note in notes],
+        }
+        file = study.row_file(method, self.seed)
+        write_atomically(file.with_suffix(".npy"), lambda draft: _save(draft, result.lists))
+        write_json(file, row)
+        return row
+
+
+def _save(path: Path, lists: NDArray[np.int64]) -> None:
+    with path.open("wb") as file:
+        np.save(file, lists)
+
+
+def _longest_first(method: Method) -> tuple[int, str]:
+    """Agents, then rankers from the last to the first: what takes long must not start last."""
+    order = [*AGENTS, *reversed(RANKERS)]
+    return order.index(method.base), str(method)
+
+
+def _each(tasks: Sequence[Task], jobs: int) -> Iterator[Row]:
+    """The rows of all tasks, on so many processes of one thread each."""
+    if jobs <= 1:
+        for task in tasks:
+            yield from task.rows()
+        return
+    context = multiprocessing.get_context("spawn")
+    with ProcessPoolExecutor(jobs, mp_context=context, initializer=_one_thread) as pool:
+        try:
+            with _interrupt_held():
+                futures = [pool.submit(_finish, task) for task in tasks]
+            for future in as_completed(futures):
+                yield from future.result()
+        except BaseException:
+            pool.shutdown(wait=False, cancel_futures=True)
+            for worker in multiprocessing.active_children():
+                worker.terminate()
+            raise
+
+
+@contextmanager
+def _interrupt_held() -> Iterator[None]:
+    """Ctrl-C waits until all processes are started, and they never hear it: we end them."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    pressed: list[int] = []
+    before = signal.signal(signal.SIGINT, lambda number, _: pressed.append(number))
+    can_block = hasattr(signal, "pthread_sigmask")  # not on Windows
+    if can_block:  # what is blocked here is blocked in a process that is started here
+        signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        if can_block:
+            signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
+        signal.signal(signal.SIGINT, before)
+    if pressed:
+        raise KeyboardInterrupt
+
+
+def _one_thread() -> None:
+    torch.set_num_threads(1)
+
+
+def _finish(task: Task) -> list[Row]:
+    return list(task.rows())
+
+
+@lru_cache(maxsize=2)
+def _open(data: DataSpec, cache_dir: Path | None) -> Dataset:
+    return data.open(cache_dir)
+
+
+@lru_cache(maxsize=2)
+def _fingerprint(data: DataSpec, cache_dir: Path | None) -> list[str]:
+    dataset = _open(data, cache_dir)
+    parts = dataset.split
+    groups = hashlib.sha256(dataset.sensitive.tobytes()).hexdigest()[:16]
+    return [*(log.fingerprint() for log in (parts.train, parts.validation, parts.test)), groups]

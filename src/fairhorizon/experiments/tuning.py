@@ -1,0 +1,294 @@
+"""A search for good settings: Optuna proposes, the validation items judge, never the test items.
+
+Where a setting is looked for stands beside it in the settings of each method: see `Search`.
+"""
+
+import hashlib
+import json
+import math
+import sqlite3
+from collections.abc import Iterator, Mapping
+from contextlib import closing
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import ModuleType
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from fairhorizon import __version__
+from fairhorizon.agents import Ranked
+from fairhorizon.environment import Protocol
+from fairhorizon.errors import ConfigError
+from fairhorizon.evaluation import Mode
+from fairhorizon.evaluation.validation import validation_ndcg
+from fairhorizon.experiments.methods import Given, Method, MethodError, Model, build, settings_of
+from fairhorizon.experiments.runs import Dataset
+from fairhorizon.files import write_atomically, write_json
+from fairhorizon.settings import Choice, Search, Settings
+
+if TYPE_CHECKING:
+    from optuna import Study
+    from optuna.distributions import BaseDistribution
+    from optuna.trial import FrozenTrial
+
+METRIC = "validation_ndcg@20"
+STUDY = "tune"  # its name in the file
+IDENTITY = "of"  # the attribute of the study that says what it is a search of
+
+
+@dataclass(frozen=True)
+class Task:
+    """What is tuned on which data and how it is judged; `given` settings are not searched."""
+
+    method: Method
+    dataset: Dataset
+    protocol: Protocol = Protocol.STANDARD
+    seed: int = 0
+    given: Given = field(default_factory=dict)
+    preset: str = "paper"
+
+    def __post_init__(self) -> None:
+        if self.method.reranker is not None:
+            raise MethodError(
+                f"{self.method}: a re-ranker is not trained (tune {self.method.base}, then fit "
+                f"{self.method} with the settings found)"
+            )
+
+    def model(self, settings: Given) -> Model:
+        given = merged(self.given, settings)
+        return build(self.method, given, self.seed, preset=self.preset)
+
+    def value(self, settings: Given) -> float:
+        """Validation NDCG@20 of the method fitted with the settings."""
+        model = self.model(settings)
+        model.fit(self.dataset.split, sensitive=self.dataset.sensitive)
+        return validation_ndcg(model, self.dataset.split, self.protocol)
+
+    def identity(self) -> dict[str, str]:
+        """What has to be the same for two trials to be of one search."""
+        return {
+            "method": str(self.method),
+            "data": self.dataset.split.train.fingerprint(),
+            "groups": hashlib.sha256(self.dataset.sensitive.tobytes()).hexdigest()[:16],
+            "protocol": self.protocol.value,
+            "seed": str(self.seed),
+            "settings": json.dumps(settings_of(self.model({})), sort_keys=True),
+        }
+
+
+@dataclass(frozen=True)
+class Trial:
+    """One proposal and what became of it."""
+
+    number: int  # from 1
+    settings: dict[str, Any]  # by dotted name: those that were searched
+    value: float | None  # validation NDCG@20; None if the training failed
+    error: str = ""
+
+
+class Tuning:
+    """The trials of a task, kept in `study.db` of a folder; only finished ones are."""
+
+    def __init__(self, task: Task, folder: Path) -> None:
+        self.task, self.folder = task, folder
+        self.file = folder / "study.db"
+        self.optuna = import_optuna()
+        self.space = search_space(task.model({}), task.given)
+        if not self.space:
+            raise ConfigError(f"{task.method} has no settings to search (fit it as it is)")
+        self.study = self.optuna.create_study(direction="maximize")
+        self.kept: Study | None = None
+        if self.file.exists():
+            self.kept = self._open()
+            self.study.add_trials(self.kept.trials)
+
+    @property
+    def trials(self) -> list[Trial]:
+        return [_trial(trial) for trial in self.study.trials]
+
+    @property
+    def best(self) -> Trial:
+        """The trial of highest value, of equals the first."""
+        trials = self.trials
+        good = [trial for trial in trials if trial.value is not None]
+        if not good:
+            why = trials[-1].error if trials else "there was none"
+            raise ConfigError(f"{self.folder}: no trial of {len(trials)} succeeded: {why}")
+        return max(good, key=lambda trial: trial.value or -math.inf)
+
+    def run(self, trials: int) -> Iterator[Trial]:
+        """Go on until there are so many trials in all; each is kept before it is told of.
+
+        A search that was stopped goes on as if it had not been.
+        """
+        while len(self.study.trials) < trials:
+            number = len(self.study.trials)
+            state = np.random.SeedSequence([self.task.seed, number]).generate_state(1)
+            self.study.sampler = self.optuna.samplers.TPESampler(seed=int(state[0]))
+            if number == 0:  # the defaults: no search ends below them
+                self.study.enqueue_trial(defaults(self.task.model({}), self.space))
+            proposal = self.study.ask(self.space)
+            try:
+                self.study.tell(proposal, self.task.value(nested(proposal.params)))
+            except ConfigError as error:
+                proposal.set_user_attr("error", str(error))
+                self.study.tell(proposal, state=self.optuna.trial.TrialState.FAIL)
+            self._keep(self.study.trials[-1])
+            yield _trial(self.study.trials[-1])
+
+    def settings(self, trial: Trial) -> dict[str, Any]:
+        """What to give to `fit` to get the trial again."""
+        level = {} if self.task.method.level is None else {"alpha_prime": self.task.method.level}
+        return merged(merged(self.task.given, level), nested(trial.settings))
+
+    def write_best(self) -> None:
+        """best.json: the method and the settings that did best so far."""
+        best = self.best
+        content = {
+            "fairhorizon": __version__,
+            "method": self.task.method.base,
+            "settings": self.settings(best),
+            "validation": best.value,
+            "metric": METRIC,
+            "dataset": self.task.dataset.split.name,
+            "protocol": self.task.protocol,
+            "preset": self.task.preset,
+            "seed": self.task.seed,
+            "trial": best.number,
+            "trials": len(self.study.trials),
+        }
+        write_json(self.folder / "best.json", content)
+
+    def to_json(self) -> dict[str, Any]:
+        """The best trial as a result row."""
+        row = {
+            "method": self.task.method.base,
+            "dataset": self.task.dataset.split.name,
+            "protocol": self.task.protocol,
+            "mode": Mode.ONE_SHOT,
+            "seed": self.task.seed,
+            "metrics": {METRIC: {"mean": self.best.value, "std": 0}},
+            "settings": self.settings(self.best),
+            "trials": len(self.study.trials),
+        }
+        return {"rows": [row]}
+
+    def _keep(self, trial: "FrozenTrial") -> None:
+        if self.kept is not None:
+            self.kept.add_trial(trial)
+        else:
+            write_atomically(self.file, lambda temporary: self._create(temporary, trial))
+            self.kept = self._open()
+
+    def _create(self, file: Path, trial: "FrozenTrial") -> None:
+        storage = self.optuna.storages.RDBStorage(f"sqlite:///{file}")
+        study = self.optuna.create_study(storage=storage, study_name=STUDY, direction="maximize")
+        study.set_user_attr(IDENTITY, self.task.identity())
+        study.add_trial(trial)
+        storage.engine.dispose()
+
+    def _open(self) -> "Study":
+        """The study of the file, refused if it is of another task."""
+        try:
+            with closing(sqlite3.connect(self.file)) as base:
+                base.execute("SELECT 1 FROM studies")  # else Optuna would make itself at home
+            storage = self.optuna.storages.RDBStorage(f"sqlite:///{self.file}")
+            study: Study = self.optuna.load_study(storage=storage, study_name=STUDY)
+            found: dict[str, str] = study.user_attrs[IDENTITY]
+        except Exception as error:  # of SQLAlchemy, SQLite, Alembic or Optuna
+            raise ConfigError(
+                f"{self.file}: holds no search: {type(error).__name__} (name another --out)"
+            ) from error
+        wanted = self.task.identity()
+        if other := [key for key in wanted if found.get(key) != wanted[key]]:
+            raise ConfigError(
+                f"{self.folder}: holds a search of {found.get('method')} with other "
+                f"{', '.join(other)} (name another --out, or give what it was begun with)"
+            )
+        return study
+
+
+def import_optuna() -> ModuleType:
+    """Optuna, silent; it is an extra."""
+    try:
+        import optuna
+    except ImportError:
+        raise ConfigError("tune needs Optuna (pip install 'fairhorizon[tune]')") from None
+    optuna.logging.set_verbosity(optuna.logging.ERROR)
+    return optuna
+
+
+def search_space(model: Model, given: Given) -> "dict[str, BaseDistribution]":
+    """Where each setting is looked for, by dotted name, without those that are given."""
+    fixed = dotted(given)
+    return {name: where for name, where in _ranges(config_of(model)) if name not in fixed}
+
+
+def config_of(model: Model) -> Settings:
+    return model.ranker.config if isinstance(model, Ranked) else model.config
+
+
+def _ranges(config: Settings, prefix: str = "") -> "Iterator[tuple[str, BaseDistribution]]":
+    from optuna import distributions
+
+    for name, entry in type(config).model_fields.items():
+        inner = getattr(config, name)
+        if isinstance(inner, Settings):
+            yield from _ranges(inner, f"{prefix}{name}.")
+        for mark in entry.metadata:
+            if isinstance(mark, Choice):
+                yield prefix + name, distributions.CategoricalDistribution(mark.values)
+            elif isinstance(mark, Search) and entry.annotation is int:
+                low, high = int(mark.low), int(mark.high)
+                yield prefix + name, distributions.IntDistribution(low, high, log=mark.log)
+            elif isinstance(mark, Search):
+                yield (
+                    prefix + name,
+                    distributions.FloatDistribution(mark.low, mark.high, log=mark.log),
+                )
+
+
+def defaults(model: Model, space: "Mapping[str, BaseDistribution]") -> dict[str, Any]:
+    """The present settings, as far as they lie within the space."""
+    values = dotted(config_of(model).model_dump())
+    return {name: values[name] for name, where in space.items() if _holds(where, values[name])}
+
+
+def _holds(where: "BaseDistribution", value: Any) -> bool:
+    from optuna.distributions import CategoricalDistribution, FloatDistribution, IntDistribution
+
+    if isinstance(where, CategoricalDistribution):
+        return value in where.choices
+    assert isinstance(where, FloatDistribution | IntDistribution)
+    return value is not None and where.low <= value <= where.high
+
+
+def dotted(settings: Given, prefix: str = "") -> dict[str, Any]:
+    """{"pmf": {"l2": 1}} -> {"pmf.l2": 1}."""
+    flat: dict[str, Any] = {}
+    for key, value in settings.items():
+        inner = isinstance(value, Mapping)
+        flat |= dotted(value, f"{prefix}{key}.") if inner else {prefix + key: value}
+    return flat
+
+
+def nested(settings: Given) -> dict[str, Any]:
+    """{"pmf.l2": 1} -> {"pmf": {"l2": 1}}."""
+    tree: dict[str, Any] = {}
+    for name, value in settings.items():
+        *path, last = name.split(".")
+        target = tree
+        for step in path:
+            target = target.setdefault(step, {})
+        target[last] = value
+    return tree
+
+
+def merged(first: Given, second: Given) -> dict[str, Any]:
+    return nested(dotted(first) | dotted(second))
+
+
+def _trial(trial: "FrozenTrial") -> Trial:
+    value = trial.value if trial.state.name == "COMPLETE" else None
+    return Trial(trial.number + 1, dict(trial.params), value, trial.user_attrs.get("error", ""))

@@ -1,0 +1,112 @@
+"""Matrix factorisation of implicit feedback by least squares (Hu, Koren & Volinsky 2008)."""
+
+from typing import Annotated
+
+import numpy as np
+import torch
+from pydantic import Field
+from torch import Tensor
+
+from fairhorizon.data import Interactions, Split
+from fairhorizon.histories import UserItems
+from fairhorizon.rankers.early_stopping import Validation, train_until_stale
+from fairhorizon.rankers.ranker import OnEpoch, Ranker
+from fairhorizon.rankers.recency import longest_history
+from fairhorizon.settings import Search, Settings
+
+CELLS = 2**20  # of a padded block of vectors, 4 MiB: it should stay in the processor's cache
+
+
+class AlsConfig(Settings):
+    dim: Annotated[int, Search(16, 256, log=True)] = Field(64, ge=1)
+    # how much more sure what was taken is than what was not
+    alpha: Annotated[float, Search(0.1, 40, log=True)] = Field(1.0, gt=0)
+    l2: Annotated[float, Search(0.1, 200, log=True)] = Field(10.0, gt=0)
+    max_epochs: int = Field(30, ge=1)
+    patience: int = Field(3, ge=1)  # epochs without a better validation NDCG
+
+
+class Als(Ranker[AlsConfig]):
+    """Scores u.v that minimise sum c_ui (t_ui - u.v)^2 + l2 (sum |u|^2 + sum |v|^2).
+
+    t is 1 for what was taken and 0 for all else; c = 1 + alpha t. Given the items, each user's
+    vector is a least-squares problem of its own, and the other way round. A user's vector is
+    always solved from the items the user has by then, so that feedback counts at once.
+    """
+
+    method = "als"
+    config_class = AlsConfig
+
+    item_vectors_: Tensor  # (n_items, dim)
+    longest_: int
+
+    @property
+    def queue_length(self) -> int:
+        return self.longest_
+
+    def _learn(self, split: Split, on_epoch: OnEpoch | None) -> None:
+        config = self.config
+        self.longest_ = longest_history(split)
+        items_of, users_of = UserItems.of(split.train), _users_per_item(split.train)
+        generator = torch.Generator().manual_seed(self.seed)
+        vectors = torch.randn(split.train.n_items, config.dim, generator=generator) * 0.1
+        self.item_vectors_ = vectors
+        validation = Validation(split, self.queue_length)
+
+        def both_half_steps() -> None:
+            users = least_squares(items_of, vectors, config.alpha, config.l2)
+            vectors.copy_(least_squares(users_of, users, config.alpha, config.l2))
+
+        best = train_until_stale(
+            {"item_vectors": vectors},
+            both_half_steps,
+            lambda: validation.ndcg(self.scores),
+            max_epochs=config.max_epochs,
+            patience=config.patience,
+            on_epoch=on_epoch,
+        )
+        self.item_vectors_ = best["item_vectors"]
+
+    def scores(self, users: Tensor, queue: Tensor) -> Tensor:  # noqa: ARG002  # the queue says all
+        known = queue < len(self.item_vectors_)
+        indptr = torch.cat([known.new_zeros(1, dtype=torch.int64), known.sum(1).cumsum(0)])
+        histories = UserItems(indptr, queue[known], len(self.item_vectors_))
+        vectors = least_squares(histories, self.item_vectors_, self.config.alpha, self.config.l2)
+        return vectors @ self.item_vectors_.T
+
+    def tensors(self) -> dict[str, Tensor]:
+        return {"item_vectors": self.item_vectors_, "longest": torch.tensor(self.longest_)}
+
+    def restore(self, tensors: dict[str, Tensor]) -> None:
+        self.item_vectors_, self.longest_ = tensors["item_vectors"], int(tensors["longest"])
+
+
+def least_squares(sets: UserItems, vectors: Tensor, alpha: float, l2: float) -> Tensor:
+    """One vector u for each set: (V^T V + alpha V_s^T V_s + l2 I) u = (1 + alpha) V_s^T 1.
+
+    V_s are the vectors of the set's members; an empty set has the zero vector. Sets of about the
+    same size are solved together, padded to the largest of them.
+    """
+    dim = vectors.shape[1]
+    everywhere = vectors.T @ vectors + l2 * torch.eye(dim)
+    sizes = sets.indptr.diff()
+    order = sizes.argsort(descending=True, stable=True)[: int((sizes > 0).sum())]
+    solved = torch.zeros(len(sizes), dim)
+    while len(order):
+        largest = int(sizes[order[0]])
+        rows, order = order.tensor_split([max(1, CELLS // (largest * dim))])
+        place = torch.arange(largest)
+        member = place < sizes[rows, None]
+        members = sets.items[torch.where(member, sets.indptr[rows, None] + place, 0)]
+        own = vectors[members] * member[..., None]  # (b, largest, dim)
+        left = everywhere + alpha * (own.mT @ own)
+        right = (1 + alpha) * own.sum(1, keepdim=True).mT
+        solved[rows] = torch.cholesky_solve(right, torch.linalg.cholesky(left))[..., 0]
+    return solved
+
+
+def _users_per_item(log: Interactions) -> UserItems:
+    """The log turned round: each item's users."""
+    indptr = np.concatenate([[0], np.cumsum(log.item_counts())])
+    users = log.users[np.argsort(log.items, kind="stable")]
+    return UserItems(torch.from_numpy(indptr), torch.from_numpy(users), log.n_users)

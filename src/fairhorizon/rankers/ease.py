@@ -1,0 +1,95 @@
+"""EASE (Steck 2019, "Embarrassingly Shallow Autoencoders for Sparse Data"), with recency."""
+
+from typing import Annotated
+
+import torch
+from pydantic import Field
+from torch import Tensor
+
+from fairhorizon.data import Split
+from fairhorizon.errors import ConfigError
+from fairhorizon.histories import UserItems
+from fairhorizon.rankers.ranker import OnEpoch, Ranker
+from fairhorizon.rankers.recency import items_to_look_at, longest_history, weighted_history
+from fairhorizon.settings import Search, Settings
+
+MOST_ITEMS = 40_000  # three matrices of this size are 18 GiB
+
+
+class EaseConfig(Settings):
+    l2: Annotated[float, Search(10, 5000, log=True)] = Field(300.0, gt=0)
+    # in items; None: all of a history counts the same
+    half_life: Annotated[float | None, Search(1, 50, log=True)] = Field(3.0, gt=0)
+    # in items; None: all pairs of a user's items count the same
+    training_half_life: Annotated[float | None, Search(3, 300, log=True)] = Field(10.0, gt=0)
+
+
+class Ease(Ranker[EaseConfig]):
+    """Scores w B: B rebuilds every user's items from the user's other items.
+
+    B = argmin |X - X B|^2 + l2 |B|^2 with diag B = 0, which is I - P diag(1 / diag P) for
+    P = (X^T X + l2 I)^-1. Recency enters twice: w is the user's history, weighted by
+    2^(-age / half_life), and in X^T X two items that a user took one after the other count more
+    than two with many in between, by 2^(-distance / training_half_life).
+    """
+
+    method = "ease"
+    config_class = EaseConfig
+
+    item_weights_: Tensor  # B, (n_items, n_items)
+    longest_: int
+
+    @property
+    def queue_length(self) -> int:
+        return items_to_look_at(self.config.half_life, self.longest_)
+
+    def _learn(self, split: Split, on_epoch: OnEpoch | None) -> None:  # noqa: ARG002  # no epochs
+        n_items = split.train.n_items
+        if n_items > MOST_ITEMS:
+            raise ConfigError(
+                f"ease inverts a matrix of items by items, and {n_items} items are more than "
+                f"{MOST_ITEMS} (take itemknn or als, or leave out rare items)"
+            )
+        self.longest_ = longest_history(split)
+        histories = UserItems.of(split.train)
+        regularised = co_counts(histories, self.config.training_half_life, self.longest_)
+        regularised.diagonal().add_(self.config.l2)
+        factor, failed = torch.linalg.cholesky_ex(regularised)
+        if failed:
+            raise ConfigError(f"ease with l2={self.config.l2} has no solution (set a larger l2)")
+        inverse = torch.cholesky_inverse(factor)
+        self.item_weights_ = inverse.div_(-inverse.diagonal().clone()).fill_diagonal_(0)
+
+    def scores(self, users: Tensor, queue: Tensor) -> Tensor:  # noqa: ARG002  # the queue says all
+        recent = queue[:, -self.queue_length :]
+        history = weighted_history(recent, len(self.item_weights_), self.config.half_life)
+        return history @ self.item_weights_
+
+    def tensors(self) -> dict[str, Tensor]:
+        return {"item_weights": self.item_weights_, "longest": torch.tensor(self.longest_)}
+
+    def restore(self, tensors: dict[str, Tensor]) -> None:
+        self.item_weights_, self.longest_ = tensors["item_weights"], int(tensors["longest"])
+
+
+def co_counts(histories: UserItems, half_life: float | None, longest: int) -> Tensor:
+    """(n_items, n_items): sum over users of 2^(-|distance| / half_life), for every pair of items.
+
+    Without a half-life, X^T X. As 2^-|x| is a positive definite function, so is this matrix.
+    """
+    n_items, items = histories.n_items, histories.items
+    ends = histories.indptr[1:].repeat_interleave(histories.indptr.diff())
+    later = ends - 1 - torch.arange(len(items))  # how many of the user's items come after
+    rows = torch.arange(len(items))
+    counts = torch.zeros(n_items * n_items)
+    for distance in range(1, items_to_look_at(half_life, longest)):
+        rows = rows[later[rows] >= distance]
+        if not len(rows):
+            break
+        weight = 1.0 if half_life is None else 2 ** (-distance / half_life)
+        pairs = items[rows] * n_items + items[rows + distance]
+        counts.index_add_(0, pairs, torch.full((len(rows),), weight))
+    one_way = counts.view(n_items, n_items)
+    both_ways = one_way + one_way.T
+    both_ways.diagonal().add_(torch.bincount(items, minlength=n_items))
+    return both_ways

@@ -1,0 +1,90 @@
+"""Item-based nearest neighbours (Sarwar et al. 2001; Deshpande & Karypis 2004), with recency."""
+
+from typing import Annotated
+
+import numpy as np
+import torch
+from pydantic import Field
+from scipy.sparse import csr_array
+from torch import Tensor
+from torch.nn.functional import embedding_bag
+
+from fairhorizon.data import Interactions, Split
+from fairhorizon.rankers.ranker import OnEpoch, Ranker
+from fairhorizon.rankers.recency import items_to_look_at, longest_history, weighted_history
+from fairhorizon.settings import Search, Settings
+
+CELLS = 2**24  # of a block of similarities, 64 MiB
+
+
+class ItemKnnConfig(Settings):
+    # of each item, the nearest ones
+    neighbours: Annotated[int, Search(20, 2000, log=True)] = Field(500, ge=1)
+    # takes off from what few users in common say
+    shrinkage: Annotated[float, Search(0, 100)] = Field(5.0, ge=0)
+    # in items; None: all of a history counts the same
+    half_life: Annotated[float | None, Search(0.5, 50, log=True)] = Field(2.0, gt=0)
+
+
+class ItemKnn(Ranker[ItemKnnConfig]):
+    """score_j = sum of w_i s_ij over those of j's nearest items that are in the history.
+
+    s_ij = n_ij / (sqrt(n_i n_j) + shrinkage), the cosine of two items' users; w_i is
+    2^(-age / half_life). Only the neighbours are kept, so that a large catalogue is no trouble.
+    """
+
+    method = "itemknn"
+    config_class = ItemKnnConfig
+
+    neighbours_: Tensor  # (n_items, k)
+    similarities_: Tensor  # (n_items, k)
+    longest_: int
+
+    @property
+    def queue_length(self) -> int:
+        return items_to_look_at(self.config.half_life, self.longest_)
+
+    def _learn(self, split: Split, on_epoch: OnEpoch | None) -> None:  # noqa: ARG002  # no epochs
+        taken = _taken(split.train)
+        counts = torch.tensor(split.train.item_counts(), dtype=torch.float32)
+        n_items = len(counts)
+        k = min(self.config.neighbours, n_items)
+        nearest = []
+        for items in torch.arange(n_items).split(max(1, CELLS // n_items)):
+            together = torch.from_numpy((taken[:, items.numpy()].T @ taken).toarray())
+            scale = (counts[items, None] * counts).sqrt() + self.config.shrinkage
+            # an item that nobody took has nothing in common with any other
+            similarity = torch.where(together > 0, together / scale, 0.0)
+            similarity[torch.arange(len(items)), items] = 0  # no item is its own neighbour
+            nearest.append(similarity.topk(k, dim=1))
+        self.similarities_ = torch.cat([block.values for block in nearest])
+        self.neighbours_ = torch.cat([block.indices for block in nearest])
+        self.longest_ = longest_history(split)
+
+    def scores(self, users: Tensor, queue: Tensor) -> Tensor:  # noqa: ARG002  # the queue says all
+        recent = queue[:, -self.queue_length :]
+        history = weighted_history(recent, len(self.neighbours_), self.config.half_life)
+        return embedding_bag(
+            self.neighbours_,
+            history.T.contiguous(),
+            per_sample_weights=self.similarities_,
+            mode="sum",
+        ).T
+
+    def tensors(self) -> dict[str, Tensor]:
+        return {
+            "neighbours": self.neighbours_,
+            "similarities": self.similarities_,
+            "longest": torch.tensor(self.longest_),
+        }
+
+    def restore(self, tensors: dict[str, Tensor]) -> None:
+        self.neighbours_, self.similarities_ = tensors["neighbours"], tensors["similarities"]
+        self.longest_ = int(tensors["longest"])
+
+
+def _taken(log: Interactions) -> csr_array:
+    """X, (n_users, n_items): 1 where a user took an item."""
+    indptr, items = log.by_user()
+    ones = np.ones(len(items), dtype=np.float32)
+    return csr_array((ones, items, indptr), shape=(log.n_users, log.n_items))

@@ -1,0 +1,34 @@
+"""A user's history with more weight on what is recent: the input of item-to-item models."""
+
+import math
+
+import torch
+from torch import Tensor
+
+from fairhorizon.data import Split
+from fairhorizon.histories import UserItems
+
+HALF_LIVES = 20  # what is older weighs 2^-20 < 1e-6 of a whole history
+ROOM = 100  # for items that come in while the model is in use
+
+
+def longest_history(split: Split) -> int:
+    """The most items that a user has before the test, with room for more."""
+    return int(UserItems.of(split.train, split.validation).indptr.diff().max()) + ROOM
+
+
+def items_to_look_at(half_life: float | None, longest: int) -> int:
+    """How much of a history has a say: 20 half-lives, or all of the longest one."""
+    return longest if half_life is None else min(longest, math.ceil(HALF_LIVES * half_life))
+
+
+def weighted_history(queue: Tensor, n_items: int, half_life: float | None) -> Tensor:
+    """(b, n_items) of 2^(-age / half_life), age 0 for the newest; all 1 without a half-life.
+
+    queue: (b, N) items, newest last, padded in front with n_items.
+    """
+    age = torch.arange(queue.shape[1] - 1, -1, -1, device=queue.device)
+    weights = torch.ones(len(age)) if half_life is None else torch.exp2(-age / half_life)
+    history = torch.zeros(len(queue), n_items + 1, device=queue.device)
+    history.scatter_add_(1, queue, weights.to(queue.device).expand(len(queue), -1))
+    return history[:, :-1]

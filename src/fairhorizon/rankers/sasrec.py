@@ -1,0 +1,99 @@
+"""SASRec (Kang & McAuley 2018): self-attention over a user's recent items guesses the next."""
+
+import torch
+from pydantic import Field
+from torch import Tensor, nn
+
+from fairhorizon.data import Split
+from fairhorizon.errors import ConfigError
+from fairhorizon.rankers.ranker import OnEpoch, Ranker
+from fairhorizon.rankers.sequences import (
+    SequenceConfig,
+    SequenceNetwork,
+    WindowDropout,
+    next_item_scores,
+    train_network,
+)
+
+
+class SasRecConfig(SequenceConfig):
+    blocks: int = Field(2, ge=1)
+    heads: int = Field(2, ge=1)
+
+
+class AttentionBlock(nn.Module):
+    """x + attention(norm(x)), then x + feed-forward(norm(x)); no item sees a later one."""
+
+    def __init__(self, dim: int, heads: int, dropout: float) -> None:
+        super().__init__()
+        self.heads = heads
+        self.before_attention, self.before_forward = nn.LayerNorm(dim), nn.LayerNorm(dim)
+        self.query_key_value = nn.Linear(dim, 3 * dim)
+        self.merge = nn.Linear(dim, dim)
+        self.feed_forward = nn.Sequential(nn.Linear(dim, dim), nn.ReLU(), nn.Linear(dim, dim))
+        self.dropout = WindowDropout(dropout)
+
+    def forward(self, x: Tensor) -> Tensor:
+        b, n, dim = x.shape
+        parts = self.query_key_value(self.before_attention(x)).view(b, n, 3, self.heads, -1)
+        query, key, value = parts.permute(2, 3, 0, 1, 4).transpose(1, 2).unbind()
+        seen = nn.functional.scaled_dot_product_attention(query, key, value, is_causal=True)
+        x = x + self.dropout(self.merge(seen.transpose(1, 2).reshape(b, n, dim)))
+        outputs: Tensor = x + self.dropout(self.feed_forward(self.before_forward(x)))
+        return outputs
+
+
+class AttentionNetwork(SequenceNetwork):
+    """Blocks of attention over item vector + position vector."""
+
+    def __init__(self, n_items: int, config: SasRecConfig) -> None:
+        super().__init__(n_items, config.dim)
+        if config.dim % config.heads:
+            raise ConfigError(f"dim {config.dim} cannot be shared by {config.heads} heads evenly")
+        self.positions = nn.Parameter(torch.randn(config.history, config.dim) * 0.02)
+        self.blocks = nn.Sequential(
+            *(
+                AttentionBlock(config.dim, config.heads, config.dropout)
+                for _ in range(config.blocks)
+            )
+        )
+        self.norm = nn.LayerNorm(config.dim)
+        self.dropout = WindowDropout(config.dropout)
+
+    def states(self, sequences: Tensor) -> Tensor:
+        x = self.embedded(sequences) + self.positions[: sequences.shape[1]]
+        outputs: Tensor = self.norm(self.blocks(self.dropout(x)))
+        return outputs
+
+
+class SasRec(Ranker[SasRecConfig]):
+    """Trained with the softmax over the whole catalogue at every position, without sampling."""
+
+    method = "sasrec"
+    config_class = SasRecConfig
+
+    network_: AttentionNetwork
+
+    @property
+    def queue_length(self) -> int:
+        return self.config.history
+
+    def _learn(self, split: Split, on_epoch: OnEpoch | None) -> None:
+        self.network_ = train_network(
+            lambda: AttentionNetwork(split.train.n_items, self.config),
+            self.config,
+            split,
+            seed=self.seed,
+            on_epoch=on_epoch,
+        )
+
+    def scores(self, users: Tensor, queue: Tensor) -> Tensor:  # noqa: ARG002  # the queue says it
+        return next_item_scores(self.network_, queue, self.config.history)
+
+    def tensors(self) -> dict[str, Tensor]:
+        return dict(self.network_.state_dict())
+
+    def restore(self, tensors: dict[str, Tensor]) -> None:
+        network = AttentionNetwork(len(tensors["items"]), self.config)
+        network.load_state_dict(tensors)
+        self.network_ = network.eval()

@@ -1,0 +1,233 @@
+"""What the next-item models share: training windows, the loss and the training loop."""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Annotated, Any, TypeVar
+
+import torch
+from pydantic import Field
+from torch import Tensor, nn
+from torch.optim.swa_utils import AveragedModel, get_ema_multi_avg_fn
+
+from fairhorizon.data import Split
+from fairhorizon.errors import DataError
+from fairhorizon.histories import UserItems
+from fairhorizon.rankers.early_stopping import Validation, train_until_stale
+from fairhorizon.rankers.ranker import OnEpoch
+from fairhorizon.settings import Choice, Search, Settings
+
+AVERAGE_DECAY = 0.995  # per step
+LOGIT_ROWS_AT_ONCE = 256
+USERS_AT_ONCE = 1024  # the states of a long history take more room than the scores
+
+
+class SequenceConfig(Settings):
+    """What every next-item model has to be told."""
+
+    dim: Annotated[int, Choice((32, 64, 96, 128))] = Field(64, ge=1)
+    # of a user's items, the last so many are looked at
+    history: Annotated[int, Search(20, 100)] = Field(50, ge=1)
+    dropout: Annotated[float, Search(0, 0.6)] = Field(0.4, ge=0, lt=1)
+    learning_rate: Annotated[float, Search(0.0005, 0.01, log=True)] = Field(0.002, gt=0)
+    batch: int = Field(32, ge=1)  # windows
+    max_epochs: int = Field(60, ge=1)
+    patience: int = Field(5, ge=1)  # epochs without a better validation NDCG
+
+
+class WindowDropout(nn.Module):
+    """Takes the same coordinates from all of a window (Gal & Ghahramani 2016).
+
+    To draw for every position anew takes as long as the attention does.
+    """
+
+    def __init__(self, share: float) -> None:
+        super().__init__()
+        self.share = share
+
+    def forward(self, x: Tensor) -> Tensor:
+        """x: (b, N, dim)"""
+        kept = nn.functional.dropout(x.new_ones(len(x), 1, x.shape[2]), self.share, self.training)
+        return x * kept
+
+
+class SequenceNetwork(nn.Module):
+    """Logits over the catalogue from the state after each item: state . item vector + bias.
+
+    One table of item vectors is both the input and the output. Sequences are padded behind, with
+    n_items, and every state depends on what came before alone: padding has nothing to influence.
+    """
+
+    def __init__(self, n_items: int, dim: int) -> None:
+        super().__init__()
+        self.n_items = n_items
+        self.items = nn.Parameter(torch.randn(n_items, dim) / dim**0.5)
+        self.bias = nn.Parameter(torch.zeros(n_items))
+
+    def embedded(self, sequences: Tensor) -> Tensor:
+        """(b, N, dim) item vectors; where there is no item, those of any."""
+        return nn.functional.embedding(sequences.where(sequences < self.n_items, 0), self.items)
+
+    def states(self, sequences: Tensor) -> Tensor:
+        """(b, N, dim): the state after each item."""
+        raise NotImplementedError
+
+    def logits(self, states: Tensor) -> Tensor:
+        """(..., n_items)"""
+        return nn.functional.linear(states, self.items, self.bias)
+
+
+Network = TypeVar("Network", bound=SequenceNetwork)
+
+
+@dataclass(frozen=True)
+class Windows:
+    """Stretches of users' histories, and which of the items in them are to be guessed."""
+
+    inputs: Tensor  # (w, N) items, padded behind with n_items
+    targets: Tensor  # (w, N) the item that came next, n_items where it is not to be guessed
+
+
+def training_windows(history: UserItems, length: int, stride: int, shifts: Tensor) -> Windows:
+    """Every item but a user's first is a target once.
+
+    A user's targets are cut into blocks of `stride`, the first of them shorter by the user's shift
+    (0 <= shift < stride). The window of a block holds the `length` items before its last target, so
+    that each target is guessed from at least min(length - stride, all earlier) + 1 items.
+    """
+    counts = history.indptr.diff()
+    users = torch.arange(history.n_users).repeat_interleave((counts - 1).clamp(min=0))
+    positions = torch.arange(len(history.items))
+    first = history.indptr[:-1].repeat_interleave(counts)
+    positions = positions[positions > first]  # of the targets in history.items
+    within = positions - history.indptr[users] - 1
+    block = (within + shifts[users]).div(stride, rounding_mode="floor")
+    keys = torch.stack([users, block])
+    _, sizes = keys.unique_consecutive(dim=1, return_counts=True)
+    ends = sizes.cumsum(0) - 1
+    last = positions[ends, None]  # the last target of each block
+    begin = torch.maximum(last - length, history.indptr[users[ends], None])
+    inputs = begin + torch.arange(length)  # (w, N) where they stand in history.items
+    known = inputs < last
+    wanted = known & (inputs + 1 > last - sizes[:, None])
+    items = torch.cat([history.items, history.items.new_tensor([history.n_items])])
+    nothing = len(history.items)
+    return Windows(items[inputs.where(known, nothing)], items[(inputs + 1).where(wanted, nothing)])
+
+
+class SoftmaxLoss(torch.autograd.Function):
+    """Mean of -log softmax(x V' + b)[target] over the rows of x.
+
+    The gradient by a row's logits, softmax - 1[target], is at hand as soon as the logits are: both
+    are made for a few rows at a time and used up in the cache, instead of moving whole tables of
+    logits through memory forwards and again backwards (twice as fast).
+    """
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, vectors: Tensor, bias: Tensor, targets: Tensor) -> Tensor:
+        by_x, by_vectors, by_bias = map(torch.zeros_like, (x, vectors, bias))
+        loss = x.new_zeros(())
+        for rows in torch.arange(len(x)).split(LOGIT_ROWS_AT_ONCE):
+            some, wanted = x[rows[0] : rows[-1] + 1], targets[rows, None]
+            logits = torch.addmm(bias, some, vectors.T)
+            logits -= logits.amax(1, keepdim=True)
+            at_target = logits.gather(1, wanted)
+            share = logits.exp_()
+            total = share.sum(1, keepdim=True)
+            loss += (total.log() - at_target).sum()
+            share /= total
+            by_logits = share.scatter_add_(1, wanted, -torch.ones_like(at_target))
+            torch.mm(by_logits, vectors, out=by_x[rows[0] : rows[-1] + 1])
+            by_vectors.addmm_(by_logits.T, some)
+            by_bias += by_logits.sum(0)
+        ctx.save_for_backward(by_x / len(x), by_vectors / len(x), by_bias / len(x))
+        return loss / len(x)
+
+    @staticmethod
+    def backward(ctx: Any, *by_loss: Tensor) -> tuple[Tensor | None, ...]:
+        return (*(gradient * by_loss[0] for gradient in ctx.saved_tensors), None)
+
+
+def softmax_loss(network: SequenceNetwork, inputs: Tensor, targets: Tensor) -> Tensor:
+    """The loss over the whole catalogue, of those positions that have a target."""
+    wanted = targets < network.n_items
+    states = network.states(inputs)[wanted]
+    loss: Tensor = SoftmaxLoss.apply(  # type: ignore[no-untyped-call]
+        states, network.items, network.bias, targets[wanted]
+    )
+    return loss
+
+
+@torch.no_grad()
+def next_item_scores(network: SequenceNetwork, queue: Tensor, length: int) -> Tensor:
+    """(b, n_items) logits after a queue (b, N) that is padded in front with n_items.
+
+    Of an empty queue the state is zero: the scores are the bias.
+    """
+    queue = queue[:, -length:]
+    width = queue.shape[1]
+    counts = (queue < network.n_items).sum(1, keepdim=True)
+    flush = queue.gather(1, (torch.arange(width) - counts) % width)  # the padding comes behind
+    last = []
+    for rows in torch.arange(len(queue)).split(USERS_AT_ONCE):
+        states = network.states(flush[rows])
+        at = (counts[rows] - 1).clamp(min=0)[..., None].expand(-1, 1, states.shape[2])
+        last.append(states.gather(1, at).squeeze(1) * (counts[rows] > 0))
+    return network.logits(torch.cat(last))
+
+
+@contextmanager
+def seeded(seed: int) -> Iterator[None]:
+    """Torch's modules draw weights and dropout from the global generator: lend it the seed."""
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        yield
+
+
+def train_network(
+    build: Callable[[], Network],
+    config: SequenceConfig,
+    split: Split,
+    *,
+    seed: int,
+    on_epoch: OnEpoch | None,
+) -> Network:
+    """The network after the epoch with the best validation NDCG, by Adam on the softmax loss."""
+    validation = Validation(split, config.history)
+    history = validation.known
+    if not (history.indptr.diff() > 1).any():
+        raise DataError(
+            f"{split.name or 'the split'}: no user has two training items, so nothing follows",
+            remedy="use a ranker that looks at no order, such as ease",
+        )
+    stride = max(1, config.history // 2)
+    with seeded(seed):
+        network = build()
+        average = AveragedModel(network, multi_avg_fn=get_ema_multi_avg_fn(AVERAGE_DECAY))
+        averaged: Network = average.module.eval()
+        optimiser = torch.optim.Adam(network.parameters(), lr=config.learning_rate, fused=True)
+
+        def run_epoch() -> None:
+            shifts = torch.randint(stride, (history.n_users,))
+            windows = training_windows(history, config.history, stride, shifts)
+            for rows in torch.randperm(len(windows.inputs)).split(config.batch):
+                optimiser.zero_grad()
+                softmax_loss(network, windows.inputs[rows], windows.targets[rows]).backward()
+                optimiser.step()
+                average.update_parameters(network)
+
+        def judge() -> float:
+            return validation.ndcg(
+                lambda _, queue: next_item_scores(averaged, queue, config.history)
+            )
+
+        best = train_until_stale(
+            averaged.state_dict(),
+            run_epoch,
+            judge,
+            max_epochs=config.max_epochs,
+            patience=config.patience,
+            on_epoch=on_epoch,
+        )
+    averaged.load_state_dict(best)
+    return averaged

@@ -1,0 +1,163 @@
+"""How long lists for all users take, beside what the paper reports for the same.
+
+rows: method, candidates (per user; None: all items), seconds, users, length (of a list), and
+paper_hours (`paper.paper_hours`), None where the paper gives none.
+"""
+
+from collections.abc import Sequence
+
+import plotly.graph_objects as go
+from matplotlib.figure import Figure
+from rich.console import Group
+
+from fairhorizon.report import grid
+from fairhorizon.report.figures import COLOURS, GREY, style
+from fairhorizon.report.grid import Cell, Grid
+from fairhorizon.report.page import Section, chart_section, verbatim
+from fairhorizon.report.paper import PAPER_HOURS, paper_hours
+from fairhorizon.report.tables import MISSING, Row
+
+__all__ = [
+    "PAPER_HOURS",
+    "efficiency_figure",
+    "efficiency_markdown",
+    "efficiency_section",
+    "efficiency_table",
+    "paper_hours",
+]
+
+HOUR = 3600
+NOTE = (
+    "Lists for all users, on one core. The paper's hours are of another machine and another "
+    "program: the ratio says what is feasible, not which processor is faster."
+)
+OURS, THEIRS = COLOURS[0], COLOURS[1]
+
+
+def efficiency_table(rows: Sequence[Row], caption: str = "Time to recommend") -> Group:
+    """For a terminal."""
+    return Group(grid.terminal(_grid(rows, caption)), NOTE)
+
+
+def efficiency_markdown(rows: Sequence[Row], caption: str = "") -> str:
+    """For GitHub."""
+    return f"{grid.markdown(_grid(rows, caption))}\n\n{NOTE}\n"
+
+
+def efficiency_section(rows: Sequence[Row], *, title: str = "Time to recommend") -> Section:
+    """For a page: bars of a logarithmic scale, and the table."""
+    chart = go.Figure()
+    labels = [verbatim(_label(row)) for row in rows]
+    chart.add_bar(
+        y=labels,
+        x=[row["seconds"] for row in rows],
+        name="here",
+        orientation="h",
+        marker={"color": OURS},
+        text=[duration(row["seconds"]) for row in rows],
+        textposition="outside",
+        cliponaxis=False,
+        hovertemplate="%{y}: %{text}<extra>here</extra>",
+    )
+    given = [(label, row["paper_hours"]) for label, row in zip(labels, rows, strict=True)]
+    given = [(label, hours) for label, hours in given if hours is not None]
+    chart.add_scatter(
+        y=[label for label, _ in given],
+        x=[hours * HOUR for _, hours in given],
+        name="in the paper",
+        mode="markers",
+        marker={"color": THEIRS, "symbol": "diamond", "size": 11},
+        text=[duration(hours * HOUR) for _, hours in given],
+        hovertemplate="%{y}: %{text}<extra>in the paper</extra>",
+    )
+    chart.update_xaxes(type="log", title_text="Seconds, logarithmic", dtick=1)
+    chart.update_yaxes(autorange="reversed", automargin=True)
+    section = chart_section(title, chart, NOTE, height=140 + 34 * len(rows), hovermode="closest")
+    return Section(title, section.html + grid.html(_grid(rows, "")), NOTE)
+
+
+def efficiency_figure(rows: Sequence[Row]) -> Figure:
+    """A bar per row on a logarithmic scale; a diamond where the paper's time would lie."""
+    figure = Figure(figsize=(8, 1.4 + 0.36 * len(rows)), layout="constrained")
+    axes = figure.subplots()
+    places = range(len(rows))
+    bars = axes.barh(places, [row["seconds"] for row in rows], color=OURS, label="here", height=0.6)
+    axes.bar_label(bars, [duration(row["seconds"]) for row in rows], padding=3, fontsize=8)
+    given = [(p, row["paper_hours"]) for p, row in enumerate(rows)]
+    given = [(place, hours) for place, hours in given if hours is not None]
+    axes.plot(
+        [hours * HOUR for _, hours in given],
+        [place for place, _ in given],
+        color=THEIRS,
+        marker="D",
+        linestyle="none",
+        label="in the paper",
+    )
+    axes.set_xscale("log")
+    axes.set_yticks(places, [_label(row) for row in rows])
+    axes.invert_yaxis()
+    style(axes, _what(rows))
+    axes.set_xlabel("Seconds, logarithmic")
+    for seconds, name in ((60, "a minute"), (HOUR, "an hour"), (24 * HOUR, "a day")):
+        axes.axvline(seconds, color=GREY, linewidth=0.8, linestyle=":")
+        axes.annotate(
+            name,
+            (seconds, 1),
+            xycoords=("data", "axes fraction"),
+            xytext=(2, -9),
+            textcoords="offset points",
+            fontsize=8,
+            color=GREY,
+        )
+    figure.legend(loc="outside lower center", ncols=2, frameon=False)
+    return figure
+
+
+def duration(seconds: float) -> str:
+    """0.32 s, 45 s, 12 min, 6.5 h: what a person would say."""
+    for size, unit in ((HOUR, "h"), (60, "min")):
+        if seconds >= 2 * size:
+            return f"{seconds / size:.3g} {unit}"
+    return f"{seconds:.2g} s" if seconds < 10 else f"{seconds:.0f} s"
+
+
+def _label(row: Row) -> str:
+    return f"{row['method']}, {_candidates(row)}"
+
+
+def _candidates(row: Row) -> str:
+    return "all items" if row["candidates"] is None else f"{row['candidates']} items"
+
+
+def _what(rows: Sequence[Row]) -> str:
+    """Lists of 100 for 943 users, where all rows agree on it."""
+    asked = {(row["length"], row["users"]) for row in rows}
+    if len(asked) > 1:
+        return "Time to recommend"
+    length, users = asked.pop()
+    return f"Time to recommend {length} items to each of {users} users"
+
+
+def _grid(rows: Sequence[Row], caption: str) -> Grid:
+    headings = ("Method", "From", "Time", "Paper", "Ratio", "ms/user", "Users", "Length")
+    lines = []
+    for row in rows:
+        seconds, hours = row["seconds"], row["paper_hours"]
+        theirs = None if hours is None else hours * HOUR
+        lines.append(
+            [
+                Cell(row["method"]),
+                Cell(_candidates(row)),
+                Cell(duration(seconds), seconds),
+                Cell(MISSING if theirs is None else duration(theirs), theirs),
+                Cell(MISSING) if theirs is None else _ratio(theirs / seconds),
+                grid.number(1000 * seconds / row["users"]),
+                Cell(str(row["users"]), row["users"]),
+                Cell(str(row["length"]), row["length"]),
+            ]
+        )
+    return Grid(headings, lines, len(headings) - 2, caption)
+
+
+def _ratio(value: float) -> Cell:
+    return Cell(f"{value:,.0f}" if value >= 10 else f"{value:.2g}", value)

@@ -1,0 +1,133 @@
+"""The audit of lists that FairHorizon wrote itself, and of lists it never saw."""
+
+import json
+from pathlib import Path
+
+import polars as pl
+import pytest
+
+from fairhorizon.cli.app import run
+
+MARKET = "synthetic:users=40,items=60,interactions_per_user=15"
+
+
+def fairhorizon(*arguments: object) -> None:
+    assert run([str(argument) for argument in arguments]) == 0
+
+
+@pytest.fixture(scope="module")
+def fitted(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    out = tmp_path_factory.mktemp("runs") / "a"
+    fairhorizon("fit", "popularity+quota@0.4", "--data", MARKET, "--out", out)
+    return out
+
+
+def audited(lists: Path, out: Path, *options: object) -> dict[str, object]:
+    fairhorizon("audit", lists, "--data", MARKET, *options, "--json", out)
+    (row,) = json.loads(out.read_text())["rows"]
+    return row  # type: ignore[no-any-return]
+
+
+@pytest.mark.parametrize("suffix", ["csv", "tsv", "parquet"])
+@pytest.mark.parametrize("protocol", ["standard", "paper"])
+def test_lists_of_evaluate_have_exactly_its_metrics(
+    fitted: Path, tmp_path: Path, protocol: str, suffix: str
+) -> None:
+    result, lists = tmp_path / "m.json", tmp_path / "lists.csv"
+    how = ("--protocol", protocol, "--k", "3,7,12")
+    fairhorizon("evaluate", fitted, *how, "--json", result, "--lists", lists)
+    expected = json.loads(result.read_text())
+    frame, given = pl.read_csv(lists).sample(fraction=1, shuffle=True, seed=1), lists
+    if suffix == "tsv":
+        frame.write_csv(given := tmp_path / "lists.tsv", separator="\t")
+    elif suffix == "parquet":
+        frame.write_parquet(given := tmp_path / "lists.parquet")
+    row = audited(given, tmp_path / "a.json", "--k", "12,7,3", "--alpha-prime", 0.4)
+    assert row["metrics"] == expected["metrics"]
+    for key in ("dataset", "protocol", "mode", "alpha_prime"):
+        assert row[key] == expected[key]
+
+
+def test_lists_of_recommend_have_the_metrics_of_evaluate(fitted: Path, tmp_path: Path) -> None:
+    fairhorizon("evaluate", fitted, "--k", "5,10", "--json", tmp_path / "m.json")
+    fairhorizon("recommend", fitted, "--k", 10, "--out", tmp_path / "lists.csv")
+    options = ("--k", "5,10", "--alpha-prime", 0.4, "--name", "shop")
+    row = audited(tmp_path / "lists.csv", tmp_path / "a.json", *options)
+    assert row["metrics"] == json.loads((tmp_path / "m.json").read_text())["metrics"]
+    assert (row["method"], row["seed"]) == ("shop", None)
+
+
+def test_the_report_of_lists_made_elsewhere(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    lists, out = tmp_path / "their lists.csv", tmp_path / "new" / "report"
+    lists.write_text("wer,was,wann\n3,7,1\n3,7,2\n3,9,3\n99,1,1\n")
+    columns = ("--list-user=wer", "--list-item=1", "--list-time=wann", "--ignore-unknown")
+    options = (*columns, "--k", 2, "--name", "<shop>", "--out", out)
+    row = audited(lists, tmp_path / "a.json", *options)
+    assert json.loads((out / "audit.json").read_text())["rows"] == [row]
+    assert sorted(path.name for path in out.iterdir()) == [
+        "audit.json",
+        "exposure.png",
+        "index.html",
+    ]
+    said = capsys.readouterr().out
+    assert "shown: 3 items to 1 of 40 users\n" in said
+    assert "read as: impressions, ordered by time\n" in said
+    assert "left out: 1 rows of unknown users or items\n" in said
+    assert said.endswith(f"{out / 'index.html'}: the page, open it in a browser\n")
+    page = (out / "index.html").read_text(encoding="utf-8")
+    for part in (
+        "<h1>Audit of &lt;shop&gt; on synthetic:users=40",
+        "<h2>Exposure by group</h2>",
+        "<h2>Over-exposed and under-exposed items</h2>",
+        "<td>7</td>",
+        f"fairhorizon audit &#x27;{lists}&#x27; --data {MARKET}",
+        "--list-user wer",
+        "--ignore-unknown",
+    ):
+        assert part in page, part
+    assert "<shop>" not in page
+    assert page.count("66.67%") == 1  # of item 7, two of the three impressions
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["bad.csv"], "bad.csv line 3: user 'nobody' is not in synthetic:users=40"),
+        (["gone.csv"], "gone.csv: there is no such file (check the path)"),
+        (["."], ".: is a folder, not a file"),
+        (["good.csv", "--list-user=x"], "there is no column 'x' (the columns are 'user', 'item')"),
+        (["good.csv", "--list-rank=5"], "there is no column 5 (the columns are"),
+        (["good.csv", "--k=61"], "--k 61: there are only 60 items"),
+        (["good.csv", "--json=."], "check the path"),
+        (["good.csv", "--out=good.csv"], "good.csv: File exists (check the path"),
+    ],
+)
+def test_a_mistake_is_one_line_and_leaves_nothing(
+    options: list[str],
+    message: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "good.csv").write_text("user,item\n1,2\n")
+    (tmp_path / "bad.csv").write_text("user,item\n1,2\nnobody,2\n")
+    before = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
+    assert run(["audit", "--data", MARKET, "--out=new/report", "--json=m.json", *options]) == 1
+    said = capsys.readouterr()
+    assert said.out == ""
+    (line,) = said.err.splitlines()
+    assert line.startswith("error: ")
+    assert message in line
+    assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == before
+
+
+def test_wrong_usage_exits_with_2(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["audit", "lists.csv"]) == 2
+    assert "--data" in capsys.readouterr().err
+    assert run(["audit", "lists.csv", "--data", MARKET, "--k=0"]) == 2
+    assert "--k: '0' (give whole numbers" in capsys.readouterr().err
+    assert run(["audit", "lists.csv", "--data", MARKET, "--alpha-prime=nan"]) == 2
+    assert "--alpha-prime" in capsys.readouterr().err

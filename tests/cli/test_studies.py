@@ -1,0 +1,209 @@
+"""compare, frontier and efficiency at work: what they print, write, keep and refuse."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from fairhorizon.cli.app import run
+from fairhorizon.data import split, synthetic
+from fairhorizon.evaluation import evaluate
+from fairhorizon.experiments.methods import Method, build
+
+MARKET = "--data=synthetic:users=60,items=80,interactions_per_user=20"
+SMALL = ["--set=bpr.dim=4", "--set=bpr.max_epochs=2"]
+TINY_FCPO = [
+    f"--set=fcpo.{setting}"
+    for setting in ("rounds=2", "horizon=5", "pmf.dim=4", "pmf.max_epochs=2", "gru_hidden=4")
+]
+
+
+def fairhorizon(*arguments: object) -> None:
+    assert run([str(argument) for argument in arguments]) == 0
+
+
+def content(file: Path) -> dict[str, list[dict[str, object]]]:
+    """Strict JSON: no NaN and no Infinity."""
+    text = file.read_text(encoding="utf-8")
+    loaded: dict[str, list[dict[str, object]]] = json.loads(
+        text, parse_constant=lambda word: pytest.fail(f"{word} is not JSON")
+    )
+    return loaded
+
+
+def test_compare_prints_writes_and_keeps(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out, file = tmp_path / "new" / "table", tmp_path / "rows.json"
+    command = ("compare", MARKET, *SMALL, "--seeds=2", "--k=5,10", "--jobs=1", "--out", out)
+    fairhorizon(*command, "--methods=popularity,bpr", "--json", file)
+    printed = capsys.readouterr()
+    assert "4/4" in printed.err
+    assert "bpr" in printed.out
+    rows = content(file)["rows"]
+    assert [row["method"] for row in rows] == ["popularity", "bpr"]
+    assert {(row["protocol"], row["mode"]) for row in rows} == {("standard", "one-shot")}
+    # against the library, seed by seed
+    parts = split(synthetic(60, 80, 20).interactions)
+    values = [
+        evaluate(
+            build(Method("bpr"), {"dim": 4, "max_epochs": 2}, seed).fit(parts), parts, ks=[5, 10]
+        ).metrics["ndcg@10"]
+        for seed in (0, 1)
+    ]
+    assert rows[1]["metrics"]["ndcg@10"] == pytest.approx(  # type: ignore[index]
+        {"mean": sum(values) / 2, "std": abs(values[0] - values[1]) / 2**0.5}
+    )
+    assert content(out / "comparison.json") == content(file)
+    assert "popularity" in (out / "table.md").read_text(encoding="utf-8")
+    assert "<table" in (out / "index.html").read_text(encoding="utf-8")
+    models = {path: path.stat().st_mtime_ns for path in out.glob("models/*")}
+    fairhorizon(*command, "--methods=bpr+quota@0.2,bpr,popularity")
+    assert {path: path.stat().st_mtime_ns for path in out.glob("models/*")} == models
+
+
+def test_compare_under_protocol_paper_prints_the_papers_figures(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    command = ("compare", MARKET, *SMALL, "--seeds=1", "--jobs=1", "--protocol=paper")
+    fairhorizon(*command, "--methods=bpr", "--out", tmp_path / "a", "--json", tmp_path / "a.json")
+    assert content(tmp_path / "a.json")["rows"][0]["protocol"] == "paper"
+    assert "significance" not in capsys.readouterr().out  # of one method
+
+
+def test_settings_come_from_files_and_from_the_command(tmp_path: Path) -> None:
+    file, best = tmp_path / "settings.json", tmp_path / "best.json"
+    file.write_text('{"bpr": {"dim": 3, "max_epochs": 1}, "quota": {"share": 0.3}}')
+    best.write_text('{"method": "bpr", "settings": {"dim": 5}, "validation": 0.1}')
+    fairhorizon(
+        *("compare", MARKET, "--methods=bpr+quota", "--seeds=1", "--jobs=1", "--k=5"),
+        *("--settings", file, "--settings", best, "--set=bpr.max_epochs=2"),
+        *("--out", tmp_path / "out", "--json", tmp_path / "rows.json"),
+    )
+    settings = content(tmp_path / "rows.json")["rows"][0]["settings"]
+    assert isinstance(settings, dict)
+    assert (settings["dim"], settings["max_epochs"]) == (5, 2)
+    assert settings["quota"] == {"share": 0.3}
+
+
+def test_frontier_sweeps_dials_and_measures_the_area(tmp_path: Path) -> None:
+    out, file = tmp_path / "out", tmp_path / "rows.json"
+    fairhorizon(
+        *("frontier", MARKET, "--methods=popularity,popularity+quota,fcpo@0.5", *TINY_FCPO),
+        *("--k=10", "--jobs=1", "--out", out, "--json", file),
+    )
+    rows = content(file)["rows"]
+    quotas = [row for row in rows if str(row["method"]).startswith("popularity+quota@")]
+    rates = [row["metrics"]["popularity_rate@10"]["mean"] for row in quotas]  # type: ignore[index]
+    assert rates[0] == pytest.approx(0.1)
+    assert rates == sorted(rates)
+    assert all(rate <= 0.1 * n + 1e-9 for n, rate in enumerate(rates, 1))
+    assert len(rows) == 12
+    areas = {row["method"]: row for row in content(file)["hypervolume"]}
+    assert set(areas) == {"popularity", "popularity+quota", "fcpo"}
+    assert (out / "frontier.png").read_bytes().startswith(b"\x89PNG")
+    assert "plotly" in (out / "frontier.html").read_text(encoding="utf-8")
+
+
+def test_efficiency_times_every_contestant(tmp_path: Path) -> None:
+    out, file = tmp_path / "out", tmp_path / "rows.json"
+    fairhorizon(
+        *("efficiency", MARKET, "--ranker=popularity", "--k=10", "--repeats=2"),
+        *("--out", out, "--json", file),
+    )
+    rows = content(file)["rows"]
+    assert [(row["method"], row["candidates"]) for row in rows] == [
+        ("popularity", None),
+        *[("popularity+foe", 80)] * 4,  # no more than the catalogue has
+        ("fcpo", None),
+    ]
+    assert all(row["metrics"]["seconds"]["mean"] > 0 for row in rows)  # type: ignore[index]
+    assert (out / "efficiency.png").read_bytes().startswith(b"\x89PNG")
+    assert (out / "index.html").exists()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "parts"),
+    [
+        (["compare", MARKET, "--methods=esae"], 2, ["--methods: there is no method 'esae' (there"]),
+        (["compare", MARKET, "--methods=,"], 2, ["--methods: name at least one"]),
+        (["compare", MARKET, "--methods=bpr", "--set=bpr=3"], 2, ["--set: bpr=3 (give method.key"]),
+        (["compare", MARKET, "--methods=bpr", "--set=esae.l2=3"], 1, ["settings of 'esae'"]),
+        (["compare", MARKET, "--methods=bpr", "--set=bpr.dims=3"], 1, ["there is no dims (but"]),
+        (["compare", MARKET, "--methods=bpr", "--settings=no.json"], 1, ["no.json"]),
+        (["compare", MARKET, "--methods=bpr", "--k=200"], 1, ["there are only 80 items"]),
+        (["compare", MARKET, "--seeds=0"], 2, ["--seeds"]),
+        (["compare"], 2, ["--data"]),
+        (["compare", "--data=nowhere.csv", "--methods=bpr"], 1, ["nowhere.csv"]),
+        (["frontier", MARKET, "--methods=ease+quota@x"], 2, ["'x' is no number"]),
+        (["efficiency", MARKET, "--ranker=fcpo"], 2, ["--ranker: 'fcpo' (there are popularity,"]),
+        (["efficiency", MARKET, "--k=100"], 1, ["there are only 80 items"]),
+    ],
+)
+def test_mistakes_are_told_before_any_work(
+    arguments: list[str],
+    code: int,
+    parts: list[str],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert run(arguments) == code
+    message = capsys.readouterr().err
+    assert message.startswith("error: ")
+    for part in parts:
+        assert part in message
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("text", ["{", "[1]", '{"bpr": 3}'])
+def test_a_file_without_settings_is_refused(
+    text: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "settings.json"
+    file.write_text(text)
+    command = ["compare", MARKET, "--methods=bpr", f"--settings={file}", f"--out={tmp_path / 'o'}"]
+    assert run(command) == 1
+    assert str(file) in capsys.readouterr().err
+
+
+@pytest.mark.skipif(not Path("/proc/self/task").exists(), reason="reads /proc")
+def test_ctrl_c_ends_every_process(tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    command = [
+        *(sys.executable, "-m", "fairhorizon", "compare", MARKET, "--jobs=2", "--seeds=2"),
+        *("--methods=popularity,bpr", "--set=bpr.max_epochs=1000000", f"--out={out}"),
+        "--set=bpr.patience=1000000",
+    ]
+    process = subprocess.Popen(
+        command,
+        stderr=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+        env={**os.environ, "OMP_NUM_THREADS": "1"},
+    )
+    assert process.stderr is not None
+    # BPR, which never ends, is begun first: stop while it is at work in both processes
+    while len(workers := _children(process.pid)) < 3 and process.poll() is None:
+        time.sleep(0.05)  # two workers and multiprocessing's own watchman
+    process.send_signal(signal.SIGINT)
+    _, rest = process.communicate(timeout=60)
+    assert process.returncode == 130
+    assert rest.splitlines()[-1] == "stopped"
+    assert "Traceback" not in rest
+    deadline = time.monotonic() + 30
+    while any(Path(f"/proc/{worker}").exists() for worker in workers):
+        assert time.monotonic() < deadline, "a worker goes on"
+        time.sleep(0.05)
+
+
+def _children(parent: int) -> list[str]:
+    """Processes that the parent has started and not ended."""
+    children = Path(f"/proc/{parent}/task/{parent}/children")
+    return children.read_text().split() if children.exists() else []

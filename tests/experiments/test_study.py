@@ -1,0 +1,214 @@
+"""Results are kept: none is computed twice, an interrupted study goes on, processes agree."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from fairhorizon.environment import Protocol
+from fairhorizon.errors import ConfigError
+from fairhorizon.evaluation import Mode, evaluate
+from fairhorizon.experiments.compare import significance, summary_row, summary_rows
+from fairhorizon.experiments.frontier import curves, swept
+from fairhorizon.experiments.methods import Method
+from fairhorizon.experiments.runs import DataSpec
+from fairhorizon.experiments.study import Row, Study
+from fairhorizon.metrics import paired_t_test
+
+MARKET = DataSpec(source="synthetic:users=60,items=80,interactions_per_user=20")
+SMALL = {"bpr": {"dim": 4, "max_epochs": 2}}
+
+
+def methods(*names: str) -> list[Method]:
+    return [Method.parse(name) for name in names]
+
+
+@pytest.fixture
+def study(tmp_path: Path) -> Study:
+    return Study(tmp_path / "study", MARKET, ks=(5, 10), settings=SMALL)
+
+
+def files(study: Study) -> dict[str, int]:
+    """Every file with its time of writing."""
+    return {
+        str(path.relative_to(study.folder)): path.stat().st_mtime_ns
+        for path in study.folder.rglob("*")
+        if path.is_file()
+    }
+
+
+def without_times(row: Row) -> Row:
+    return {key: value for key, value in row.items() if key != "seconds"}
+
+
+def test_one_method_more_runs_that_one_alone(study: Study) -> None:
+    study.run(methods("popularity", "bpr"), [0, 1])
+    before = files(study)
+    assert sum(name.startswith("models/") for name in before) == 2 * 4  # file and card
+    heard: list[Row] = []
+    study.run(methods("popularity", "bpr", "bpr+quota@0.2"), [0, 1], on_row=heard.append)
+    assert len(heard) == 6
+    after = files(study)
+    assert {name: after[name] for name in before} == before
+    new = sorted(name for name in after if name not in before)
+    assert [name.split("-")[0] for name in new] == ["rows/bpr+quota@0.2"] * 4  # no new model
+
+
+def test_a_result_is_that_of_the_model_evaluated_by_hand(study: Study) -> None:
+    method = Method.parse("bpr+quota@0.2")
+    study.run([method], [1])
+    dataset = study.dataset()
+    model = study.build(method, 1)
+    model.fit(dataset.split, sensitive=dataset.sensitive)  # type: ignore[call-arg]
+    expected = evaluate(model, dataset.split, ks=(5, 10), sensitive=dataset.sensitive)
+    row = study.row(method, 1)
+    assert row is not None
+    assert row["metrics"] == expected.to_json()["metrics"]
+    assert (row["method"], row["seed"], row["alpha_prime"]) == ("bpr+quota@0.2", 1, 0.2)
+    assert np.array_equal(study.lists(method, 1), expected.lists)
+    assert 0.15 < row["metrics"]["popularity_rate@10"] <= 0.2
+
+
+def test_other_settings_seeds_protocols_modes_and_data_are_other_results(study: Study) -> None:
+    method = Method.parse("bpr")
+    others = [
+        Study(study.folder, MARKET, ks=(5, 10), settings={"bpr": {"dim": 5, "max_epochs": 2}}),
+        Study(study.folder, MARKET, ks=(5,), settings=SMALL),
+        Study(study.folder, MARKET, Protocol.PAPER, ks=(5, 10), settings=SMALL),
+        Study(study.folder, MARKET, mode=Mode.INTERACTIVE, ks=(5, 10), settings=SMALL),
+        Study(
+            study.folder,
+            MARKET.model_copy(update={"shuffle_ties": 1, "cut": "time"}),
+            ks=(5, 10),
+            settings=SMALL,
+        ),
+    ]
+    places = {other.row_file(method, 0) for other in (study, *others)}
+    assert len(places | {study.row_file(method, 1)}) == 7
+    # what is trained does not depend on how it is judged
+    assert len({other.model_file(method, 0) for other in (study, *others[1:4])}) == 1
+    assert others[0].model_file(method, 0) != study.model_file(method, 0)
+
+
+def test_agents_train_for_the_protocol_they_are_judged_by(study: Study) -> None:
+    paper = Study(study.folder, MARKET, Protocol.PAPER)
+    assert paper.build(Method("fcpo"), 0).config.protocol is Protocol.PAPER  # type: ignore[union-attr]
+    assert study.build(Method("fcpo"), 0).config.protocol is Protocol.STANDARD  # type: ignore[union-attr]
+
+
+def test_an_interrupted_study_goes_on_where_it_stopped(study: Study) -> None:
+    wanted = methods("popularity", "bpr", "bpr+quota")
+
+    def stop(_: Row) -> None:
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        study.run(wanted, [0], on_row=stop)
+    kept = files(study)
+    assert sum(name.startswith("rows/") for name in kept) == 2  # one result: row and lists
+    study.run(wanted, [0])
+    after = files(study)
+    assert {name: after[name] for name in kept} == kept
+    assert all(study.row(method, 0) for method in wanted)
+
+
+def test_processes_side_by_side_give_the_same_results(study: Study, tmp_path: Path) -> None:
+    wanted = methods("bpr", "bpr+penalty@1", "popularity")
+    study.run(wanted, [0, 1], jobs=1)
+    parallel = Study(tmp_path / "parallel", MARKET, ks=(5, 10), settings=SMALL)
+    heard: list[Row] = []
+    parallel.run(wanted, [0, 1], jobs=2, on_row=heard.append)
+    assert len(heard) == 6
+    for method in wanted:
+        for seed in (0, 1):
+            one, two = study.row(method, seed), parallel.row(method, seed)
+            assert one is not None
+            assert two is not None
+            assert without_times(one) == without_times(two)
+
+
+def test_settings_of_an_unknown_method_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"settings of 'esae': there is none \(there are popul"):
+        Study(tmp_path, MARKET, settings={"esae": {"l2": 3}})
+
+
+def row(seed: int, ndcg: float, ratio: float | None) -> Row:
+    return {
+        "dataset": "d",
+        "method": "m",
+        "protocol": "standard",
+        "mode": "one-shot",
+        "alpha_prime": 1.0,
+        "seed": seed,
+        "metrics": {"ndcg@5": ndcg, "exposure_ratio@5": ratio},
+        "seconds": {"fit": float(seed)},
+        "settings": {},
+        "notes": ["b"] if seed else ["a", "b"],
+    }
+
+
+def test_mean_and_deviation_over_seeds_by_hand() -> None:
+    summary = summary_row([row(0, 0.1, 2.0), row(1, 0.2, None), row(5, 0.6, 1.0)])
+    assert summary["seeds"] == [0, 1, 5]
+    # deviations -0.2, -0.1, 0.3: squares 0.14, halved
+    assert summary["metrics"]["ndcg@5"]["mean"] == pytest.approx(0.3)
+    assert summary["metrics"]["ndcg@5"]["std"] == pytest.approx(0.07**0.5)
+    assert summary["metrics"]["exposure_ratio@5"] == {"mean": None, "std": None}
+    assert summary["seconds"] == {"fit": 2.0}
+    assert summary["notes"] == ["a", "b"]
+    assert summary_row([row(0, 0.1, 2.0)])["metrics"]["ndcg@5"] == {"mean": 0.1, "std": 0.0}
+
+
+def test_the_best_is_tested_against_the_runner_up_over_users(study: Study) -> None:
+    wanted = methods("bpr", "popularity", "popularity+quota@0")
+    study.run(wanted, [0, 1])
+    rows = summary_rows(study, wanted, [0, 1])
+    tests = significance(study, wanted, [0, 1])
+    truth = study.dataset().split.test
+    wants = {user: set(truth.items[truth.users == user].tolist()) for user in set(truth.users)}
+    names = ["recall@5", "f1@5", "ndcg@5", "recall@10", "f1@10", "ndcg@10"]
+    assert [test["metric"] for test in tests] == names
+    for test in tests:
+        means = {r["method"]: r["metrics"][test["metric"]]["mean"] for r in rows}
+        best, second, _ = sorted(means, key=lambda name: -means[name])
+        assert (test["best"], test["second"], test["users"]) == (best, second, len(wants))
+        assert test["difference"] == pytest.approx(means[best] - means[second])
+        assert test["t_test_corrected"] >= test["t_test"]
+    # the recall of every user by a plain loop, for one of them
+    test = tests[0]
+
+    def recalls(name: str) -> list[float]:
+        lists = [study.lists(Method.parse(name), seed)[:, :5].tolist() for seed in (0, 1)]
+        return [
+            sum(len(items & set(shown[user])) / len(items) for shown in lists) / 2
+            for user, items in wants.items()
+        ]
+
+    p = paired_t_test(recalls(test["best"]), recalls(test["second"]))
+    assert test["t_test"] == pytest.approx(p)
+    assert significance(study, wanted[:1], [0]) == []
+
+
+def test_a_dial_is_swept_and_its_rows_are_sorted_by_level() -> None:
+    assert swept(Method("ease")) == [Method("ease")]
+    assert swept(Method("ease", "quota", 0.3)) == [Method("ease", "quota", 0.3)]
+    levels = [method.level for method in swept(Method("ease", "penalty"))]
+    assert levels == sorted(levels)
+    assert levels[0] == 0  # the ranker as it is
+    order = methods("ease", "ease+quota@0.9", "ease+quota@0.1", "fcpo@1")
+    lines = curves(order, [{"n": n} for n in range(4)])
+    assert lines == {
+        "ease": [{"n": 0, "level": None}],
+        "ease+quota": [{"n": 2, "level": 0.1}, {"n": 1, "level": 0.9}],
+        "fcpo": [{"n": 3, "level": 1.0}],
+    }
+
+
+def test_a_row_is_strict_json_and_says_what_it_was_made_with(study: Study) -> None:
+    method = Method.parse("popularity+quota@0.5")
+    study.run([method], [0])
+    text = study.row_file(method, 0).read_text(encoding="utf-8")
+    content = json.loads(text, parse_constant=lambda word: pytest.fail(f"{word} is not JSON"))
+    assert content["settings"] == {"quota": {"share": 0.5}}
+    assert set(content["seconds"]) == {"fit", "evaluate"}

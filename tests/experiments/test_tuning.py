@@ -1,0 +1,253 @@
+"""The search for settings: its space, its trials, what it keeps."""
+
+import math
+from pathlib import Path
+from typing import Annotated, Any
+
+import numpy as np
+import pytest
+import torch
+from optuna.distributions import CategoricalDistribution, FloatDistribution, IntDistribution
+from pydantic import Field
+
+from fairhorizon.agents import Ranked
+from fairhorizon.data import Interactions, Split, split
+from fairhorizon.environment import Protocol, validation_scenario
+from fairhorizon.errors import ConfigError, DataError
+from fairhorizon.evaluation.validation import validation_ndcg
+from fairhorizon.experiments.methods import AGENTS, Method, MethodError, build
+from fairhorizon.experiments.runs import Dataset
+from fairhorizon.experiments.tuning import (
+    Task,
+    Tuning,
+    defaults,
+    dotted,
+    merged,
+    nested,
+    search_space,
+)
+from fairhorizon.groups import popular_group
+from fairhorizon.histories import UserItems
+from fairhorizon.rankers import RANKERS, Popularity, Ranker
+from fairhorizon.settings import Choice, Search, Settings
+
+HILL = Method("hill")
+
+
+class Inner(Settings):
+    depth: Annotated[int, Field(ge=1), Search(1, 8, log=True)] = 2
+    bound: int = 3
+
+
+class HillConfig(Settings):
+    place: Annotated[float, Search(-1, 1)] = 0.75
+    scale: Annotated[float | None, Search(0.1, 10, log=True)] = Field(None, gt=0)
+    side: Annotated[str, Choice(("left", "right"))] = "left"
+    inner: Inner = Inner()
+    unsearched: float = 1.0
+
+
+class Hill(Ranker[HillConfig]):
+    """The share of users whose validation item it knows is 1 - |place|; "right" diverges."""
+
+    method = "hill"
+    config_class = HillConfig
+
+    def _learn(self, split: Split, on_epoch: Any) -> None:  # noqa: ARG002
+        if self.config.side == "right":
+            raise ConfigError("the training diverged (go left)")
+        users, items = torch.tensor(split.validation.users), torch.tensor(split.validation.items)
+        known = users < (1 - abs(self.config.place)) * split.train.n_users
+        self.table = torch.zeros(split.train.n_users, split.train.n_items)
+        self.table[:, : split.train.n_items // 2] = -1.0
+        self.table[users[known], items[known]] = 1.0
+        self.table[users[~known], items[~known]] = -2.0
+
+    def scores(self, users: torch.Tensor, queue: torch.Tensor) -> torch.Tensor:  # noqa: ARG002
+        return self.table[users]
+
+    def tensors(self) -> dict[str, torch.Tensor]:
+        return {}
+
+    def restore(self, tensors: dict[str, torch.Tensor]) -> None: ...
+
+
+@pytest.fixture(autouse=True)
+def hill(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(RANKERS, "hill", Hill)
+
+
+@pytest.fixture
+def dataset(market: Split) -> Dataset:
+    log = market.train  # its id maps are those of all parts
+    return Dataset(log, market, popular_group(market.train.item_counts()))
+
+
+def task(dataset: Dataset, method: Method = HILL, **changes: Any) -> Task:
+    return Task(method, dataset, **changes)
+
+
+def test_the_space_is_read_off_the_settings() -> None:
+    model = build(Method("hill"), {}, 0)
+    assert search_space(model, {}) == {
+        "place": FloatDistribution(-1, 1),
+        "scale": FloatDistribution(0.1, 10, log=True),
+        "side": CategoricalDistribution(("left", "right")),
+        "inner.depth": IntDistribution(1, 8, log=True),
+    }
+    left = search_space(model, {"place": 0.5, "inner": {"depth": 3}})
+    assert sorted(left) == ["scale", "side"]
+    # a default outside the space (None here) is left to the search
+    assert defaults(model, search_space(model, {})) == {
+        "place": 0.75,
+        "side": "left",
+        "inner.depth": 2,
+    }
+
+
+@pytest.mark.parametrize("method", [*RANKERS, *AGENTS])
+def test_every_space_of_ours_can_be_proposed_and_holds_the_defaults(method: str) -> None:
+    model = build(Method(method), {}, 0)
+    space = search_space(model, {})
+    assert method == Popularity.method or space
+    assert set(defaults(model, space)) == set(space)
+    for name, where in space.items():
+        ends = getattr(where, "choices", None) or (where.low, where.high)  # type: ignore[attr-defined]
+        for value in ends:
+            build(Method(method), nested({name: value}), 0)  # within the bounds of the setting
+
+
+def test_dotted_and_nested_are_inverse() -> None:
+    tree = {"a": 1, "pmf": {"l2": 0.5, "deep": {"er": "x"}}}
+    flat = {"a": 1, "pmf.l2": 0.5, "pmf.deep.er": "x"}
+    assert (dotted(tree), nested(flat)) == (flat, tree)
+    assert merged(tree, {"pmf": {"l2": 2}, "b": 3}) == {
+        "a": 1,
+        "pmf": {"l2": 2, "deep": {"er": "x"}},
+        "b": 3,
+    }
+
+
+def test_the_first_trial_is_the_default_and_the_best_is_the_best_recorded(
+    dataset: Dataset, tmp_path: Path
+) -> None:
+    tuning = Tuning(task(dataset, given={"side": "left"}), tmp_path)
+    told = list(tuning.run(12))
+    assert [trial.number for trial in told] == list(range(1, 13))
+    assert told[0].settings["place"] == 0.75
+    assert told[0].value == pytest.approx(0.25, abs=1e-12)  # 15 of 60 users on rank 1
+    values = [trial.value for trial in told]
+    assert all(value is not None for value in values)
+    assert tuning.best.value == max(value for value in values if value is not None)
+    assert tuning.best.value == told[tuning.best.number - 1].value
+    for trial in told:
+        n_known = math.ceil((1 - abs(trial.settings["place"])) * 60)
+        assert trial.value == pytest.approx(n_known / 60, abs=1e-12)
+    assert len({trial.settings["place"] for trial in told}) == 12
+
+
+def test_a_search_in_pieces_is_that_in_one_go(dataset: Dataset, tmp_path: Path) -> None:
+    whole = list(Tuning(task(dataset), tmp_path / "whole").run(12))
+    for trials, expected in ((1, 1), (5, 4), (5, 0), (3, 0), (12, 7)):
+        piece = Tuning(task(dataset), tmp_path / "pieces")
+        assert len(list(piece.run(trials))) == expected
+    assert Tuning(task(dataset), tmp_path / "pieces").trials == whole
+    other = list(Tuning(task(dataset, seed=1), tmp_path / "other").run(3))
+    assert other[1].settings != whole[1].settings
+
+
+def test_a_trial_that_is_stopped_is_not_kept(
+    dataset: Dataset, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    whole = list(Tuning(task(dataset), tmp_path / "whole").run(4))
+    tuning = Tuning(task(dataset), tmp_path / "stopped")
+    trials = tuning.run(4)
+    assert [next(trials), next(trials)] == whole[:2]
+    with monkeypatch.context() as patched:
+
+        def press_ctrl_c(*_: object) -> None:
+            raise KeyboardInterrupt
+
+        patched.setattr(Hill, "_learn", press_ctrl_c)
+        with pytest.raises(KeyboardInterrupt):
+            next(trials)
+    again = Tuning(task(dataset), tmp_path / "stopped")
+    assert again.trials == whole[:2]
+    assert list(again.run(4)) == whole[2:]
+
+
+def test_trials_that_diverge_count_and_the_search_goes_on(dataset: Dataset, tmp_path: Path) -> None:
+    tuning = Tuning(task(dataset), tmp_path)
+    trials = list(tuning.run(10))
+    failed = [trial for trial in trials if trial.settings["side"] == "right"]
+    assert 0 < len(failed) < 10
+    for trial in failed:
+        assert (trial.value, trial.error) == (None, "the training diverged (go left)")
+    assert tuning.best.settings["side"] == "left"
+    assert Tuning(task(dataset), tmp_path).trials == trials
+
+
+def test_if_all_fail_the_last_error_is_told(dataset: Dataset, tmp_path: Path) -> None:
+    tuning = Tuning(task(dataset, given={"side": "right"}), tmp_path)
+    assert len(list(tuning.run(2))) == 2
+    with pytest.raises(ConfigError, match=r"no trial of 2 succeeded: the training diverged"):
+        tuning.write_best()
+    assert not (tmp_path / "best.json").exists()
+
+
+def test_a_folder_of_another_search_is_refused(dataset: Dataset, tmp_path: Path) -> None:
+    list(Tuning(task(dataset), tmp_path).run(1))
+    parts = dataset.split
+    shorter = Split(parts.train.take(np.arange(len(parts.train) - 1)), parts.validation, parts.test)
+    others = {
+        "method": task(dataset, Method("ease")),
+        "data": task(Dataset(dataset.log, shorter, dataset.sensitive)),
+        "groups": task(Dataset(dataset.log, parts, ~dataset.sensitive)),
+        "protocol": task(dataset, protocol=Protocol.PAPER),
+        "seed": task(dataset, seed=1),
+        "settings": task(dataset, given={"unsearched": 2.0}),
+    }
+    for what, other in others.items():
+        with pytest.raises(ConfigError, match=rf"a search of hill with other .*\b{what}\b"):
+            Tuning(other, tmp_path)
+    assert len(Tuning(task(dataset), tmp_path).trials) == 1
+
+
+@pytest.mark.parametrize("content", [b"", b"not a data base at all"])
+def test_a_file_that_is_no_study_is_refused(
+    dataset: Dataset, tmp_path: Path, content: bytes
+) -> None:
+    (tmp_path / "study.db").write_bytes(content)
+    with pytest.raises(ConfigError, match=r"study\.db: holds no search: .*name another --out"):
+        Tuning(task(dataset), tmp_path)
+    assert (tmp_path / "study.db").read_bytes() == content
+
+
+def test_what_cannot_be_tuned_is_refused(dataset: Dataset, tmp_path: Path) -> None:
+    with pytest.raises(MethodError, match=r"ease\+quota: a re-ranker is not trained \(tune ease,"):
+        task(dataset, Method("ease", "quota"))
+    with pytest.raises(ConfigError, match="popularity has no settings to search"):
+        Tuning(task(dataset, Method("popularity")), tmp_path)
+
+
+@pytest.mark.parametrize("protocol", Protocol)
+def test_validation_ndcg_by_the_definition(market: Split, protocol: Protocol) -> None:
+    model = Ranked(Popularity()).fit(market)
+    lists = model.recommend(validation_scenario(market, 1, protocol), length=20)
+    total = 0.0
+    for user, item in zip(market.validation.users, market.validation.items, strict=True):
+        shown = lists[user].tolist()
+        total += 1 / math.log2(shown.index(item) + 2) if item in shown else 0
+    expected = total / len(market.validation)
+    assert validation_ndcg(model, market, protocol) == pytest.approx(expected, rel=1e-12)
+    history = UserItems.of(market.train).mask(torch.arange(len(lists))).numpy()
+    in_history = np.take_along_axis(history, lists.clip(0), 1).any()
+    assert in_history == (protocol is Protocol.PAPER)
+
+
+def test_without_validation_items_there_is_nothing_to_choose_by() -> None:
+    users, items = np.repeat(np.arange(4), 5), np.tile(np.arange(5), 4)
+    parts = split(Interactions.from_arrays(users, items, timestamps=np.arange(20)))
+    empty = Split(parts.train, parts.validation.take([]), parts.test)
+    with pytest.raises(DataError, match="no validation items to choose settings by"):
+        validation_ndcg(Ranked(Popularity()).fit(empty), empty)

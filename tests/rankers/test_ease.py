@@ -1,0 +1,117 @@
+"""EASE against a ridge regression for every item, and on a market of two worlds."""
+
+import numpy as np
+import pytest
+import torch
+from numpy.typing import NDArray
+
+from fairhorizon.agents import Ranked
+from fairhorizon.data import Interactions, Split, split
+from fairhorizon.errors import ConfigError
+from fairhorizon.evaluation import evaluate
+from fairhorizon.histories import UserItems
+from fairhorizon.rankers import Ease, EaseConfig, ease
+from fairhorizon.rankers.ease import co_counts
+from fairhorizon.rankers.recency import longest_history
+
+
+def matrix(log: Interactions) -> NDArray[np.float64]:
+    taken = np.zeros((log.n_users, log.n_items))
+    taken[log.users, log.items] = 1
+    return taken
+
+
+@pytest.mark.parametrize("l2", [0.5, 20.0])
+def test_every_column_is_a_ridge_regression_on_the_other_items(market: Split, l2: float) -> None:
+    model = Ease(EaseConfig(l2=l2, training_half_life=None)).fit(market)
+    taken = matrix(market.train)
+    for item in range(market.train.n_items):
+        others = np.arange(market.train.n_items) != item
+        x = taken[:, others]
+        expected = np.linalg.solve(x.T @ x + l2 * np.eye(x.shape[1]), x.T @ taken[:, item])
+        np.testing.assert_allclose(model.item_weights_[others, item], expected, atol=2e-5)
+        assert model.item_weights_[item, item] == 0
+
+
+@pytest.mark.parametrize("half_life", [None, 0.7, 3.0])
+def test_pairs_count_by_their_distance(market: Split, half_life: float | None) -> None:
+    log = market.train
+    expected = np.zeros((log.n_items, log.n_items))
+    for user in range(log.n_users):
+        items = log.items[log.users == user]
+        for i, first in enumerate(items):
+            for j, second in enumerate(items):
+                expected[first, second] += 2 ** (-abs(i - j) / half_life) if half_life else 1
+    counts = co_counts(UserItems.of(log), half_life, longest_history(market))
+    np.testing.assert_allclose(counts, expected, atol=1e-5)
+    assert np.linalg.eigvalsh(counts.double()).min() > -1e-4
+
+
+def test_scores_are_the_weighted_history_times_the_weights(market: Split) -> None:
+    model = Ease(EaseConfig(l2=5.0, half_life=1.0)).fit(market)
+    pad, weights = market.train.n_items, model.item_weights_
+    scores = model.scores(torch.tensor([0, 1]), torch.tensor([[3, 9, 4], [pad, pad, 7]]))
+    torch.testing.assert_close(scores[0], weights[4] + weights[9] / 2 + weights[3] / 4)
+    torch.testing.assert_close(scores[1], weights[7])
+
+
+def test_plain_ease_rebuilds_the_training_matrix_from_whole_histories(market: Split) -> None:
+    model = Ease(EaseConfig(l2=5.0, half_life=None)).fit(market)
+    history = ordered_history(market.train, model.queue_length)
+    scores = model.scores(torch.arange(market.train.n_users), history)
+    expected = matrix(market.train) @ model.item_weights_.double().numpy()
+    np.testing.assert_allclose(scores, expected, atol=1e-5)
+
+
+def ordered_history(log: Interactions, n: int) -> torch.Tensor:
+    """Queues by a loop."""
+    queue = np.full((log.n_users, n), log.n_items)
+    for user in range(log.n_users):
+        items = log.items[log.users == user]
+        queue[user, n - len(items) :] = items
+    return torch.from_numpy(queue)
+
+
+def test_the_recent_taste_wins_over_the_old_one() -> None:
+    """Items 0..9 are one world, 10..19 the other; most users live in one, the last one moved."""
+    rng = np.random.default_rng(0)
+    rows = [(user, item + 10 * (user % 2)) for user in range(40) for item in rng.permutation(10)]
+    rows += [(40, item) for item in (0, 1, 2, 3, 4, 5, 10, 11)]
+    users, items = np.array(rows).T
+    parts = split(Interactions.from_arrays(users, items))
+    model = Ease(EaseConfig(l2=20.0, half_life=0.5)).fit(parts)
+    queue = torch.tensor([[0, 1, 2, 3, 4, 5, 10, 11]])
+    recent = model.scores(torch.tensor([40]), queue)[0]
+    assert recent[12:].min() > recent[6:10].max()
+    plain = Ease(EaseConfig(l2=20.0, half_life=None)).fit(parts)
+    whole = plain.scores(torch.tensor([40]), queue)[0]
+    assert whole[12:].max() < whole[6:10].min()
+
+
+def test_finds_all_that_is_held_out_where_worlds_do_not_mix() -> None:
+    """Even users take all even items, odd users all odd ones: the test items are all that is left.
+
+    8 of 10 items are known before the test, so the first two of a list must be the other two.
+    """
+    rng = np.random.default_rng(2)
+    rows = [(user, 2 * item + user % 2) for user in range(60) for item in rng.permutation(10)]
+    users, items = np.array(rows).T
+    parts = split(Interactions.from_arrays(users, items))
+    result = evaluate(Ranked(Ease(EaseConfig(l2=20.0))).fit(parts), parts, ks=(2,))
+    assert result.metrics["recall@2"] == result.metrics["ndcg@2"] == 1
+
+
+def test_a_catalogue_that_is_too_large_is_refused(
+    market: Split, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(ease, "MOST_ITEMS", 79)
+    with pytest.raises(ConfigError, match=r"80 items are more than 79 \(take itemknn or als"):
+        Ease().fit(market)
+
+
+def test_too_little_regularisation_is_said() -> None:
+    """Two items that always go together make X^T X singular."""
+    log = Interactions.from_arrays(np.repeat(np.arange(9), 2), [0, 1] * 9)
+    parts = Split(log, log.take([]), log.take([]))
+    with pytest.raises(ConfigError, match=r"no solution \(set a larger l2"):
+        Ease(EaseConfig(l2=1e-12, training_half_life=None)).fit(parts)

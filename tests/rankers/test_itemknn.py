@@ -1,0 +1,61 @@
+"""Item-kNN against plain loops."""
+
+import math
+
+import numpy as np
+import pytest
+import torch
+
+from fairhorizon.data import Interactions, Split
+from fairhorizon.rankers import ItemKnn, ItemKnnConfig, itemknn
+
+
+def similarity_by_loop(log: Interactions, shrinkage: float) -> np.ndarray:
+    takers = [set(log.users[log.items == item].tolist()) for item in range(log.n_items)]
+    table = np.zeros((log.n_items, log.n_items))
+    for i, first in enumerate(takers):
+        for j, second in enumerate(takers):
+            if i != j and first & second:
+                scale = math.sqrt(len(first) * len(second)) + shrinkage
+                table[i, j] = len(first & second) / scale
+    return table
+
+
+@pytest.mark.parametrize("shrinkage", [0.0, 3.0])
+@pytest.mark.parametrize("cells", [1, 7 * 80, 2**24])
+def test_neighbours_and_scores_are_those_of_loops(
+    market: Split, shrinkage: float, cells: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(itemknn, "CELLS", cells)
+    config = ItemKnnConfig(neighbours=7, shrinkage=shrinkage, half_life=1.0)
+    model = ItemKnn(config).fit(market)
+    table = similarity_by_loop(market.train, shrinkage)
+    best = -np.sort(-table, axis=1)[:, :7]
+    np.testing.assert_allclose(model.similarities_, best, atol=1e-6)
+    chosen = np.take_along_axis(table, model.neighbours_.numpy(), axis=1)
+    np.testing.assert_allclose(chosen, best, atol=1e-6)
+
+    queue = [[80, 5, 11, 60], [80, 80, 80, 80]]
+    scores = model.scores(torch.tensor([0, 1]), torch.tensor(queue))
+    for item in range(80):
+        expected = sum(
+            weight * table[item, taken]
+            for taken, weight in ((5, 1 / 4), (11, 1 / 2), (60, 1))
+            if taken in model.neighbours_[item]
+        )
+        assert float(scores[0, item]) == pytest.approx(expected, abs=1e-6)
+    assert not scores[1].any()
+
+
+def test_cosines_by_hand() -> None:
+    """Item 0 is taken by users 0 1 2 3, item 1 by 0 1 2, item 2 by 3, item 3 by nobody."""
+    users, items = np.array([0, 1, 2, 3, 0, 1, 2, 3]), np.array([0, 0, 0, 0, 1, 1, 1, 2])
+    log = Interactions(users, items, np.arange(4), np.arange(4))
+    parts = Split(log, log.take([]), log.take([]))
+    config = ItemKnnConfig(neighbours=10, shrinkage=0.0, half_life=None)
+    model = ItemKnn(config).fit(parts)
+    assert model.neighbours_.shape == (4, 4)  # there are no more
+    scores = model.scores(torch.tensor([0, 1]), torch.tensor([[4, 0], [1, 2]]))
+    common = 3 / math.sqrt(4 * 3)
+    expected = [[0, common, 1 / 2, 0], [common + 1 / 2, 0, 0, 0]]
+    torch.testing.assert_close(scores, torch.tensor(expected))

@@ -1,0 +1,163 @@
+"""Training windows and the softmax loss against plain loops; what training shares."""
+
+import math
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch import Tensor
+
+from fairhorizon.data import Interactions, split
+from fairhorizon.errors import DataError
+from fairhorizon.histories import UserItems
+from fairhorizon.rankers.sequences import (
+    LOGIT_ROWS_AT_ONCE,
+    SequenceConfig,
+    SequenceNetwork,
+    SoftmaxLoss,
+    next_item_scores,
+    seeded,
+    softmax_loss,
+    train_network,
+    training_windows,
+)
+
+N_ITEMS = 9
+
+
+class MeanNetwork(SequenceNetwork):
+    """The state after an item is the mean of all vectors up to it."""
+
+    def states(self, sequences: Tensor) -> Tensor:
+        sums = self.embedded(sequences).cumsum(1)
+        return sums / torch.arange(1, sequences.shape[1] + 1)[:, None]
+
+
+def history_of(sequences: list[list[int]], n_items: int = N_ITEMS) -> UserItems:
+    indptr = torch.tensor([0, *np.cumsum([len(items) for items in sequences])])
+    items = torch.tensor([item for items in sequences for item in items], dtype=torch.int64)
+    return UserItems(indptr, items, n_items)
+
+
+@given(
+    st.lists(st.integers(0, 12), min_size=1, max_size=5),
+    st.integers(1, 5),
+    st.integers(0, 4),
+    st.randoms(use_true_random=False),
+)
+def test_every_item_but_the_first_is_a_target_once_after_its_true_history(
+    lengths, stride, overlap, random
+):
+    """No item comes twice here, so that a target tells whose it is and when."""
+    items = iter(range(sum(lengths)))
+    sequences = [[next(items) for _ in range(length)] for length in lengths]
+    before = {items[at]: items[:at] for items in sequences for at in range(1, len(items))}
+    length = stride + overlap
+    shifts = torch.tensor([random.randrange(stride) for _ in lengths])
+    windows = training_windows(history_of(sequences, sum(lengths)), length, stride, shifts)
+    for inputs, targets in zip(windows.inputs.tolist(), windows.targets.tolist(), strict=True):
+        for at, target in enumerate(targets):
+            if target != sum(lengths):
+                context, true = inputs[: at + 1], before.pop(target)
+                assert true[-len(context) :] == context
+                assert len(context) >= min(overlap + 1, len(true))
+    assert not before
+
+
+def test_windows_by_hand():
+    """Two targets a window of three: user 0 is shifted by one, user 1 has nothing to guess."""
+    history = history_of([[0, 1, 2, 3, 4], [7], [5, 6]])
+    windows = training_windows(history, 3, 2, torch.tensor([1, 0, 0]))
+    nothing = N_ITEMS
+    assert windows.inputs.tolist() == [
+        [0, nothing, nothing],
+        [0, 1, 2],
+        [1, 2, 3],
+        [5, nothing, nothing],
+    ]
+    assert windows.targets.tolist() == [
+        [1, nothing, nothing],
+        [nothing, 2, 3],
+        [nothing, nothing, 4],
+        [6, nothing, nothing],
+    ]
+
+
+def test_the_loss_is_the_mean_over_targets_of_minus_log_softmax():
+    torch.manual_seed(2)
+    network = MeanNetwork(N_ITEMS, 3)
+    torch.nn.init.normal_(network.bias)
+    inputs = torch.tensor([[3, 1, 4], [8, 2, N_ITEMS]])
+    targets = torch.tensor([[N_ITEMS, 4, 5], [2, N_ITEMS, N_ITEMS]])
+    vectors, bias = network.items.detach().numpy(), network.bias.detach().numpy()
+    losses = []
+    for before, target in (([3, 1], 4), ([3, 1, 4], 5), ([8], 2)):
+        state = sum(vectors[item] for item in before) / len(before)
+        logits = [state @ vectors[item] + bias[item] for item in range(N_ITEMS)]
+        losses.append(math.log(sum(map(math.exp, logits))) - logits[target])
+    loss = softmax_loss(network, inputs, targets).item()
+    assert loss == pytest.approx(np.mean(losses), rel=1e-5)
+
+
+def test_loss_and_gradients_are_those_of_torch_over_several_chunks():
+    generator = torch.Generator().manual_seed(0)
+    rows = 2 * LOGIT_ROWS_AT_ONCE + 7
+    states, vectors, bias = (
+        torch.randn(shape, generator=generator, dtype=torch.float64, requires_grad=True)
+        for shape in ((rows, 4), (N_ITEMS, 4), (N_ITEMS,))
+    )
+    targets = torch.randint(N_ITEMS, (rows,), generator=generator)
+    ours = SoftmaxLoss.apply(states, vectors, bias, targets)
+    theirs = torch.nn.functional.cross_entropy(states @ vectors.T + bias, targets)
+    torch.testing.assert_close(ours, theirs)
+    leaves = (states, vectors, bias)
+    torch.testing.assert_close(
+        torch.autograd.grad(3 * ours, leaves), torch.autograd.grad(3 * theirs, leaves)
+    )
+
+
+def test_huge_logits_do_not_overflow():
+    """One right with certainty, one wrong by 2000: the mean is 1000."""
+    vectors = torch.tensor([[1000.0], [-1000.0]])
+    loss = SoftmaxLoss.apply(torch.ones(2, 1), vectors, torch.zeros(2), torch.tensor([0, 1]))
+    assert float(loss) == 1000.0
+
+
+@settings(max_examples=50)
+@given(
+    st.lists(st.lists(st.integers(0, N_ITEMS - 1), max_size=6), min_size=1, max_size=4),
+    st.integers(1, 5),
+    st.integers(0, 3),
+)
+def test_scores_are_of_the_last_items_whatever_the_padding(sequences, length, padding):
+    torch.manual_seed(1)
+    network = MeanNetwork(N_ITEMS, 3)
+    torch.nn.init.normal_(network.bias)
+    longest = max(1, *map(len, sequences))
+    queue = history_of(sequences).last(longest + padding)
+    scores = next_item_scores(network, queue, length)
+    for row, items in zip(scores, sequences, strict=True):
+        recent = items[-length:]
+        state = network.items[recent].mean(0) if recent else torch.zeros(3)
+        torch.testing.assert_close(row, (network.items @ state + network.bias).detach())
+
+
+def test_where_nothing_follows_it_is_said():
+    """Of two items a user, one is for validation: no second one to train on."""
+    log = Interactions.from_arrays(np.array([0, 0, 1, 1]), np.array([0, 1, 1, 2]))
+    with pytest.raises(DataError, match="no user has two training items"):
+        train_network(
+            lambda: MeanNetwork(3, 2), SequenceConfig(), split(log), seed=0, on_epoch=None
+        )
+
+
+def test_the_global_generator_is_lent_and_given_back():
+    torch.manual_seed(5)
+    before = torch.get_rng_state()
+    with seeded(1):
+        first = torch.rand(3)
+    assert torch.equal(torch.get_rng_state(), before)
+    with seeded(1):
+        assert torch.equal(torch.rand(3), first)

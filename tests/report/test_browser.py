@@ -1,0 +1,218 @@
+"""The page in a real browser: what is drawn, what a click does, light and dark, on a phone."""
+
+import json
+import re
+import shutil
+import subprocess
+from dataclasses import dataclass
+from pathlib import Path
+
+import matplotlib.image
+import numpy as np
+import pytest
+
+from fairhorizon.report.comparison import comparison_section, significance_section
+from fairhorizon.report.efficiency import efficiency_section
+from fairhorizon.report.frontier import frontier_sections
+from fairhorizon.report.page import Section, write_page
+from fairhorizon.report.series import PALETTE
+
+BROWSER = next(
+    filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome", "chrome"))),
+    None,
+)
+pytestmark = pytest.mark.skipif(
+    BROWSER is None, reason="no chromium, google-chrome or chrome on the PATH"
+)
+WIDTH, HEIGHT = 1100, 3400
+GROUND = {"light": (0xF6, 0xF7, 0xF9), "dark": (0x11, 0x14, 0x18)}
+RANKERS = ("ease", "sasrec", "gru4rec", "bpr", "als", "mf")
+RERANKERS = ("quota", "penalty", "foe")
+LEVELS = (0.2, 0.4, 0.65, 0.85)
+N_SERIES = len(RANKERS) * len(RERANKERS) + 1
+N_POINTS = len(RANKERS) * len(RERANKERS) * len(LEVELS) + 1
+
+# what the page looks like to its own scripts, left where the test can read it
+OBSERVER = """<script>
+addEventListener("load", () => {
+  const box = chart => {
+    const {x, y, width, height} = chart.getBoundingClientRect();
+    return [x, y, width, height].map(Math.round);
+  };
+  const charts = [...document.querySelectorAll(".js-plotly-plot")].map(chart => ({
+    box: box(chart),
+    svg: Math.round(chart.querySelector(".main-svg").getBoundingClientRect().width),
+    traces: chart.querySelectorAll(".scatterlayer .trace").length,
+    lines: [...chart.querySelectorAll("path.js-line")].filter(p => p.getTotalLength() > 9).length,
+    points: chart.querySelectorAll(".scatterlayer path.point").length,
+    bars: chart.querySelectorAll(".barlayer path").length,
+  }));
+  const first = document.querySelector("table.sortable");
+  const column = () => [...first.tBodies[0].rows].map(row => row.cells[0].firstChild.data.trim());
+  const button = first.querySelectorAll("th button")[3];  // NDCG
+  const orders = [column()];
+  for (let click = 0; click < 2; click++) { button.click(); orders.push(column()); }
+  document.querySelector(".legend button").click();
+  const seen = {
+    charts, orders,
+    sorted: button.parentNode.ariaSort,
+    rows: [...document.querySelectorAll("table")].map(table => table.rows.length),
+    hidden: document.querySelectorAll(".scatterlayer")[0].querySelectorAll(".trace").length,
+    overflow: document.documentElement.scrollWidth - innerWidth,
+    width: innerWidth,
+  };
+  document.body.dataset.seen = JSON.stringify(seen);
+});
+</script>"""
+PHONE = """<!DOCTYPE html><body style="margin:0"><iframe src="page.html" width="420" height="3000"
+style="border:0"></iframe><script>
+addEventListener("load", () => {  // which waits for the frame
+  document.body.dataset.seen = frames[0].document.body.dataset.seen;
+});
+</script>"""
+
+
+@dataclass(frozen=True)
+class Visit:
+    """What the browser made of a page."""
+
+    dom: str
+    picture: np.ndarray  # (height, width, 3) of 0..255
+    complaints: list[str]  # errors of scripts, refused loads
+
+    @property
+    def seen(self):
+        found = re.search(r'data-seen="([^"]*)"', self.dom)
+        return json.loads(found[1].replace("&quot;", '"'))
+
+
+def visit(page: Path, scheme: str, folder: Path) -> Visit:
+    picture = folder / "picture.png"
+    command = [
+        BROWSER,
+        *("--headless", "--no-sandbox", "--disable-gpu", "--no-first-run", "--hide-scrollbars"),
+        *("--disable-background-networking", "--disable-component-update", "--disable-sync"),
+        f"--user-data-dir={folder / 'profile'}",
+        f"--blink-settings=preferredColorScheme={0 if scheme == 'dark' else 1}",
+        "--allow-file-access-from-files",  # a page may look into its frame
+        *("--enable-logging=stderr", "--dump-dom"),
+        *(f"--window-size={WIDTH},{HEIGHT}", f"--screenshot={picture}", page.as_uri()),
+    ]
+    # into files: a helper process that outlives the browser would keep a pipe open
+    dom, log = folder / "dom.html", folder / "log.txt"
+    with dom.open("wb") as out, log.open("wb") as errors:
+        subprocess.run(
+            command, stdin=subprocess.DEVNULL, stdout=out, stderr=errors, timeout=120, check=True
+        )
+    pixels = matplotlib.image.imread(picture)[..., :3]
+    lines = log.read_text(encoding="utf-8", errors="replace").splitlines()
+    complaints = [line for line in lines if ":CONSOLE:" in line]
+    return Visit(dom.read_text(encoding="utf-8"), np.round(255 * pixels).astype(int), complaints)
+
+
+@pytest.fixture(scope="module")
+def page(make_row, tmp_path_factory):
+    rows = [make_row(name, ndcg=0.1 + 0.01 * i) for i, name in enumerate(("mf", "bpr", "ease"))]
+    curves = {
+        f"{ranker}+{reranker}": [
+            make_row(
+                f"{ranker}+{reranker}@{level}",
+                level=level,
+                ndcg=0.1 + 0.02 * i - 0.01 * j + 0.05 * level,
+                gini=0.6 + 0.2 * level + 0.02 * j,
+                popularity=level,
+            )
+            for level in LEVELS
+        ]
+        for i, ranker in enumerate(RANKERS)
+        for j, reranker in enumerate(RERANKERS)
+    }
+    test = {"metric": "ndcg@20", "best": "ease", "second": "bpr", "difference": 0.01, "users": 943}
+    test |= dict.fromkeys(("t_test", "t_test_corrected", "bootstrap", "bootstrap_corrected"), 0.01)
+    time = {"candidates": 200, "seconds": 0.3, "users": 943, "length": 100, "paper_hours": 1.5}
+    path = write_page(
+        tmp_path_factory.mktemp("browser") / "page.html",
+        title="All there is",
+        intro="A page with every kind of part.",
+        sections=[
+            comparison_section(rows, paper=True),
+            significance_section([test]),
+            *frontier_sections(curves, points=[make_row("lird", ndcg=0.05)]),
+            efficiency_section([time | {"method": "mf+foe"}, time | {"method": "bpr+foe"}]),
+        ],
+    )
+    path.write_text(path.read_text(encoding="utf-8") + OBSERVER, encoding="utf-8")
+    return path
+
+
+@pytest.fixture(scope="module", params=["light", "dark"])
+def scheme(request):
+    return request.param
+
+
+@pytest.fixture(scope="module")
+def visited(page, scheme, tmp_path_factory):
+    return visit(page, scheme, tmp_path_factory.mktemp(scheme))
+
+
+def test_no_script_fails_and_nothing_is_refused(visited):
+    assert visited.complaints == []
+
+
+def test_every_row_and_every_trace_is_there(visited):
+    seen = visited.seen
+    # a table for each K, significance, areas, times; each with its heading
+    assert seen["rows"] == [4, 4, 4, 2, 1 + N_SERIES, 3]
+    of_gini, of_tail, times = seen["charts"]
+    for chart in (of_gini, of_tail):
+        assert chart["traces"] == N_SERIES
+        assert chart["lines"] == N_SERIES - 1  # one is a single point
+        assert chart["points"] == N_POINTS
+    assert (times["bars"], times["points"]) == (2, 2)
+
+
+def test_a_click_on_a_heading_sorts_and_one_on_the_legend_hides(visited):
+    seen = visited.seen
+    assert seen["orders"] == [["mf", "bpr", "ease"], ["ease", "bpr", "mf"], ["mf", "bpr", "ease"]]
+    assert seen["sorted"] == "ascending"
+    assert seen["hidden"] == N_SERIES - 1
+
+
+def test_the_ground_follows_the_readers_choice(visited, scheme):
+    assert tuple(visited.picture[3, 3]) == GROUND[scheme]
+
+
+def test_no_chart_is_blank(visited):
+    *frontiers, times = visited.seen["charts"]
+    for chart in frontiers:
+        for colour in PALETTE[1 : len(RANKERS)]:  # the first series has been hidden by the click
+            assert painted(visited.picture, chart["box"], colour) > 50
+    assert painted(visited.picture, times["box"], PALETTE[0]) > 1000
+
+
+def painted(picture, box, colour):
+    """How many pixels of the box have the colour."""
+    x, y, width, height = box
+    assert y + height <= HEIGHT
+    wanted = [int(colour[i : i + 2], 16) for i in (1, 3, 5)]
+    part = picture[y : y + height, x : x + width]
+    return int((abs(part - wanted).max(axis=2) <= 2).sum())
+
+
+def test_on_a_phone_charts_shrink_and_tables_scroll_within_the_page(page, tmp_path):
+    phone = page.with_name("phone.html")
+    phone.write_text(PHONE, encoding="utf-8")
+    seen = visit(phone, "light", tmp_path).seen
+    assert (seen["width"], seen["overflow"]) == (420, 0)
+    for chart in seen["charts"]:
+        assert chart["svg"] == chart["box"][2] < 420
+
+
+def test_a_planted_fault_is_noticed(tmp_path):
+    faults = '<script>missing()</script><img src="http://127.0.0.1:9/x.png">'
+    path = write_page(
+        tmp_path / "page.html", title="t", intro="", sections=[Section("Faulty", faults)]
+    )
+    failed, refused = visit(path, "light", tmp_path).complaints
+    assert "missing is not defined" in failed
+    assert "Content Security Policy" in refused

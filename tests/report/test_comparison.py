@@ -1,0 +1,141 @@
+import re
+
+import pytest
+from rich.console import Console
+
+from fairhorizon.report.comparison import (
+    comparison_markdown,
+    comparison_section,
+    comparison_table,
+    significance_markdown,
+    significance_section,
+    significance_table,
+)
+
+NASTY = "<b>*x*</b>"
+TEST = {
+    "metric": "ndcg@20",
+    "best": "sasrec",
+    "second": "ease",
+    "difference": 0.0123,
+    "t_test": 0.00012,
+    "t_test_corrected": 0.001,
+    "bootstrap": 0.0204,
+    "bootstrap_corrected": None,
+    "users": 943,
+}
+
+
+@pytest.fixture
+def rows(make_row):
+    return [
+        make_row("mf", ndcg=0.2, gini=0.9),
+        make_row("fcpo@0.65", ndcg=0.3, gini=0.7, popularity=0.65),
+        make_row("ease+quota@0.4", ndcg=0.25, gini=0.8, popularity=0.4, std=0.0123),
+    ]
+
+
+def printed(table, width=80):
+    console = Console(width=width)
+    with console.capture() as capture:
+        console.print(table)
+    return [line.rstrip() for line in capture.get().splitlines()]
+
+
+def words(lines, first):
+    (line,) = [line for line in lines if line.startswith(first)]
+    return line.removeprefix(first).split()
+
+
+def test_a_block_per_k_with_best_and_second_marked(rows):
+    lines = printed(comparison_table(rows, ["ndcg", "gini"], [5, 20], paper=False))
+    captions = [line for line in lines if line.startswith("ml-100k")]
+    assert captions == [
+        "ml-100k, standard protocol, one-shot, 3 seeds, K = 5",
+        "ml-100k, standard protocol, one-shot, 3 seeds, K = 20",
+    ]
+    block = lines[: lines.index(captions[1])]
+    assert words(block, "mf") == ["20.00", "±0.10", "90.00", "±0.10"]
+    assert words(block, "fcpo@0.65") == ["30.00", "±0.10*", "70.00", "±0.10*"]
+    assert words(block, "ease+quota@0.4") == ["25.00", "±1.23+", "80.00", "±1.23+"]
+    assert lines[-1] == "Metrics in percent. * best, + second of a column."
+
+
+def test_the_papers_figures_stand_below_ours(rows):
+    lines = printed(comparison_table(rows, paper=True, ks=[20]))
+    assert words(lines, "paper MF") == ["7.44", "5.07", "5.68", "97.03", "99.92"]
+    assert words(lines, "paper FCPO-2") == ["10.41", "4.95", "7.10", "94.78", "65.55"]
+    assert sum(line.startswith("paper") for line in lines) == 2
+    assert "training items may be" in " ".join(lines)
+
+
+def test_a_method_name_of_14_letters_and_the_metrics_of_the_paper_fit_80_columns(rows):
+    lines = printed(comparison_table(rows, paper=True), width=80)
+    assert max(map(len, lines)) <= 80
+    assert words(lines[:8], "ease+quota@0.4")[:2] == ["25.00", "±1.23+"]
+
+
+def test_only_what_was_measured_alike_is_compared(make_row):
+    rows = [
+        make_row("mf", ndcg=0.2),
+        make_row("ease", ndcg=0.1),
+        make_row("mf", ndcg=0.05, protocol="paper", seeds=[0]),
+        make_row("ease", ndcg=0.04, protocol="paper"),
+        make_row("bpr", ndcg=0.9, dataset="ml-1m"),
+    ]
+    text = comparison_markdown(rows, ["ndcg"], [20], paper=False)
+    assert re.findall(r"^ml.*$", text, re.MULTILINE) == [
+        "ml-100k, standard protocol, one-shot, 3 seeds, K = 20",
+        "ml-100k, paper protocol, one-shot, 1 to 3 seeds, K = 20",
+        "ml-1m, standard protocol, one-shot, 3 seeds, K = 20",
+    ]
+    assert re.findall(r"^\| (?:mf|ease|bpr) .*$", text, re.MULTILINE) == [
+        "| mf | **20.00** ±0.10 |",
+        "| ease | _10.00_ ±0.10 |",
+        "| mf | **5.00** |",  # one seed has no spread
+        "| ease | _4.00_ ±0.10 |",
+        "| bpr | 90.00 ±0.10 |",  # alone
+    ]
+
+
+def test_a_metric_that_was_not_measured_is_a_dash(make_row):
+    row = make_row("mf")
+    row["metrics"]["ndcg@20"] = {"mean": None, "std": None}
+    text = comparison_markdown([row, make_row("ease")], ["ndcg", "coverage"], [20], paper=True)
+    assert "| mf (paper MF) | - (5.68) | - |" in text
+    assert "| ease | 10.00 ±0.10 | - |" in text
+
+
+def test_markdown_says_what_the_marks_are(rows):
+    text = comparison_markdown(rows, paper=True)
+    assert text.count("| Method | Recall | F1 | NDCG | Gini | Popular |") == 3
+    assert "Best **bold**, second _italic_. In brackets: the paper." in text
+    assert "brackets" not in comparison_markdown(rows[2:], paper=True)
+
+
+def test_the_section_has_a_table_for_each_k_and_the_longest_open(rows, make_row):
+    section = comparison_section([*rows, make_row(NASTY)], paper=True, title="All")
+    assert section.title == "All"
+    assert re.findall(r"<details( open)?><summary>K = (\d+)", section.html) == [
+        (" open", "20"),
+        ("", "10"),
+        ("", "5"),
+    ]
+    assert section.html.count("<tr>") == 3 * (1 + 4)
+    assert '<td>mf <span class="paper">paper MF</span></td>' in section.html
+    assert (
+        '<td class="number" data-value="0.3"><strong>30.00</strong> <small>±0.10</small> '
+        '<span class="paper">10.41</span></td>'
+    ) in section.html
+    assert "&lt;b&gt;*x*&lt;/b&gt;" in section.html
+    assert "<b>" not in section.html
+
+
+def test_significance_three_ways():
+    lines = printed(significance_table([TEST]))
+    expected = ["sasrec", "ease", "1.23", "<0.001", "0.001", "0.020", "-", "943"]
+    assert words(lines, "ndcg@20") == expected
+    cells = r"| ndcg@20 | sasrec | ease | 1.23 | \<0.001 | 0.001 | 0.020 | - | 943 |"
+    assert cells in significance_markdown([TEST])
+    html = significance_section([TEST]).html
+    assert '<td class="number" data-value="0.00012">&lt;0.001</td>' in html

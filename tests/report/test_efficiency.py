@@ -1,0 +1,76 @@
+import json
+from io import BytesIO
+
+import pytest
+from rich.console import Console
+
+from fairhorizon.report.efficiency import (
+    duration,
+    efficiency_figure,
+    efficiency_markdown,
+    efficiency_section,
+    efficiency_table,
+)
+
+ROWS = [
+    {"method": method, "candidates": candidates, "seconds": seconds, "paper_hours": hours}
+    | {"users": 943, "length": 100}
+    for method, candidates, seconds, hours in (
+        ("mf+foe", 200, 0.5, 1.5),
+        ("mf+foe", 1682, 4.0, None),
+        ("fcpo", None, 5400.0, 3.0),
+    )
+]
+
+
+@pytest.mark.parametrize(
+    ("seconds", "words"),
+    [
+        (0.0312, "0.031 s"),
+        (4, "4 s"),
+        (45.4, "45 s"),
+        (119, "119 s"),
+        (120, "2 min"),
+        (5400, "90 min"),
+        (7200, "2 h"),
+        (397 * 3600, "397 h"),
+    ],
+)
+def test_durations_as_a_person_says_them(seconds, words):
+    assert duration(seconds) == words
+
+
+def test_the_table_gives_time_ratio_and_time_per_user():
+    console = Console(width=80)
+    with console.capture() as capture:
+        console.print(efficiency_table(ROWS))
+    lines = [" ".join(line.split()) for line in capture.get().splitlines()]
+    assert "mf+foe 200 items 0.5 s 90 min 10,800 0.53 943 100" in lines
+    assert "mf+foe 1682 items 4 s - - 4.24 943 100" in lines
+    assert "fcpo all items 90 min 3 h 2 5726.41 943 100" in lines
+
+
+def test_markdown():
+    text = efficiency_markdown(ROWS)
+    assert "| mf+foe | 200 items | 0.5 s | 90 min | 10,800 | 0.53 | 943 | 100 |" in text
+
+
+def test_the_figure_has_a_bar_a_row_and_a_diamond_where_the_paper_has_a_time():
+    figure = efficiency_figure(ROWS)
+    (axes,) = figure.axes
+    assert [bar.get_width() for bar in axes.patches] == [0.5, 4.0, 5400.0]
+    assert axes.lines[0].get_xydata().tolist() == [[5400, 0], [10800, 2]]
+    assert axes.get_xscale() == "log"
+    assert axes.get_title(loc="left") == "Time to recommend 100 items to each of 943 users"
+    figure.savefig(BytesIO(), format="png")
+
+
+def test_the_section_has_the_chart_and_the_table():
+    section = efficiency_section(ROWS, title="Time, ml-100k")
+    start = section.html.index("[", section.html.index("Plotly.newPlot("))
+    bars, diamonds = json.JSONDecoder().raw_decode(section.html, start)[0]
+    assert bars["x"] == [0.5, 4.0, 5400.0]
+    assert bars["y"] == ["mf+foe, 200 items", "mf+foe, 1682 items", "fcpo, all items"]
+    assert (diamonds["x"], diamonds["y"]) == ([5400, 10800], [bars["y"][0], bars["y"][2]])
+    assert section.html.count("<tr>") == 4
+    assert '<td class="number" data-value="10800">10,800</td>' in section.html

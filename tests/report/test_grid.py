@@ -1,0 +1,102 @@
+from rich.console import Console
+
+from fairhorizon.report.grid import (
+    BEST,
+    SECOND,
+    Cell,
+    Grid,
+    html,
+    markdown,
+    number,
+    placed,
+    terminal,
+)
+
+NASTY = "<i>*a_b|c*</i> [red]"
+
+
+def places(values, direction):
+    lines = [[number(value)] for value in values]
+    return [cell.place for (cell,) in placed(lines, {0: direction})]
+
+
+def rendered(table, width=80, **options):
+    console = Console(width=width, **options)
+    with console.capture() as capture:
+        console.print(table)
+    return capture.get().splitlines()
+
+
+def test_best_and_second_of_a_column():
+    assert places([3, 1, 2, None], "more") == [BEST, 0, SECOND, 0]
+    assert places([3, 1, 2, float("nan")], "less") == [0, BEST, SECOND, 0]
+
+
+def test_what_reads_alike_is_placed_alike():
+    assert places([2.001, 2.004, 1.0], "more") == [BEST, BEST, 0]  # two bests, and no second
+    assert places([3, 2, 2], "more") == [BEST, SECOND, SECOND]
+
+
+def test_one_alone_is_not_the_best():
+    assert places([3, None], "more") == [0, 0]
+
+
+def test_a_column_without_a_direction_has_no_marks():
+    assert [cell.place for line in placed([[number(1)], [number(2)]], {}) for cell in line] == [
+        0,
+        0,
+    ]
+
+
+GRID = Grid(
+    ("Name", "Value"),
+    [
+        [Cell("first", paper="theirs"), Cell("5.00", 5.0, "±0.25", "104.00", BEST)],
+        [Cell(NASTY), Cell("10.00", 10.0, "±1.00")],
+        [Cell("none"), number(None)],
+    ],
+    1,
+    "What it is",
+)
+
+
+def test_a_terminal_without_colour_keeps_the_marks_and_the_decimal_points_in_line():
+    lines = [line.rstrip() for line in rendered(terminal(GRID))]
+    assert lines[0] == "What it is"
+    assert lines[3:] == [
+        "first                  5.00 ±0.25*",
+        "theirs               104.00",
+        "<i>*a_b|c*</i> [red]  10.00 ±1.00",
+        "none                      -",
+    ]
+    assert lines[1] == "Name                        Value"
+
+
+def test_a_terminal_with_colour_has_the_best_bold():
+    lines = rendered(terminal(GRID), force_terminal=True, color_system="standard", no_color=False)
+    (best,) = [line for line in lines if "5.00" in line]
+    assert "\x1b[1m5.00\x1b[0m" in best
+
+
+def test_markdown_is_one_row_a_line_and_nothing_in_it_is_markup():
+    assert markdown(GRID).splitlines() == [
+        "What it is",
+        "",
+        "| Name | Value |",
+        "| --- | ---: |",
+        "| first (theirs) | **5.00** ±0.25 (104.00) |",
+        r"| \<i\>\*a\_b\|c\*\</i\> \[red\] | 10.00 ±1.00 |",
+        "| none | - |",
+    ]
+
+
+def test_html_escapes_marks_and_says_what_to_sort_by():
+    text = html(GRID)
+    assert "<i>" not in text
+    assert "&lt;i&gt;*a_b|c*&lt;/i&gt; [red]" in text
+    assert (
+        '<td class="number" data-value="5"><strong>5.00</strong> <small>±0.25</small> '
+        '<span class="paper">104.00</span></td>'
+    ) in text
+    assert text.count("data-value") == 2
+    assert text.count('aria-sort="none"') == 2

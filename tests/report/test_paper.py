@@ -1,0 +1,84 @@
+import pytest
+
+from fairhorizon.report.paper import PAPER_TABLE, paper_curves, paper_hours, paper_row
+from fairhorizon.report.tables import PAPER_METRICS
+
+
+def test_ten_methods_on_two_data_sets_and_all_are_percentages():
+    for table in PAPER_TABLE.values():
+        assert len(table) == 10
+        for metrics in table.values():
+            assert tuple(metrics) == PAPER_METRICS
+            assert all(0 < value <= 100 for values in metrics.values() for value in values)
+
+
+@pytest.mark.parametrize("dataset", ["ml-100k", "ml-1m"])
+def test_what_the_paper_prints_bold_is_the_best(dataset):
+    table = PAPER_TABLE[dataset]
+    for metric in PAPER_METRICS:
+        fairness = metric in ("gini", "popularity_rate")
+        for at in range(3):
+            values = {name: metrics[metric][at] for name, metrics in table.items()}
+            best = (min if fairness else max)(values, key=values.get)
+            if (dataset, metric, at) == ("ml-1m", "f1", 0):
+                assert (best, values["LIRD"], values["FCPO-1"]) == ("LIRD", 2.673, 2.668)  # a slip
+            else:
+                assert best == ("FCPO-3" if fairness else "FCPO-1")
+            levels = [values[f"FCPO-{level}"] for level in (1, 2, 3)]
+            assert levels == sorted(levels, reverse=True)
+
+
+@pytest.mark.parametrize(
+    ("dataset", "method", "name"),
+    [
+        ("ml-100k", "mf", "MF"),
+        ("ml-1m", "bpr", "BPR-MF"),
+        ("ml-100k", "ncf+foe", "NCF-FOE"),
+        ("ml-100k", "mf+foe@0.9", "MF-FOE"),  # there at 0.9098
+        ("ml-100k", "mf+foe@0.4", None),
+        ("ml-100k", "fcpo@0.85", "FCPO-1"),
+        ("ml-100k", "fcpo@0.65", "FCPO-2"),
+        ("ml-100k", "fcpo@0.36", "FCPO-3"),
+        ("ml-100k", "fcpo@0.4", "FCPO-3"),
+        ("ml-100k", "fcpo@0.5", None),
+        ("ml-1m", "fcpo@0.92", "FCPO-1"),
+        ("ml-1m", "fcpo@0.71", "FCPO-2"),
+        ("ml-1m", "fcpo@0.61", "FCPO-3"),
+        ("ml-1m", "fcpo@0.4", None),
+        ("ml-100k", "fcpo", None),
+        ("ml-100k", "ease", None),
+        ("ml-100k", "mf+quota@0.4", None),
+        ("mine.csv", "mf", None),
+    ],
+)
+def test_a_method_is_compared_at_the_fairness_that_the_paper_reached(dataset, method, name):
+    row = paper_row(dataset, method)
+    assert (row and row["name"]) == name
+
+
+def test_a_row_of_the_paper_as_fractions():
+    metrics = paper_row("ml-100k", "mf")["metrics"]
+    assert len(metrics) == 15
+    assert metrics["ndcg@20"] == pytest.approx(0.05684)
+    assert metrics["popularity_rate@5"] == pytest.approx(0.9998)
+
+
+def test_curves_of_the_paper():
+    curves = paper_curves("ml-1m")
+    assert {name: len(rows) for name, rows in curves.items()} == {
+        "paper's FCPO": 3,
+        "paper's MF-FOE": 1,
+        "paper's BPR-FOE": 1,
+        "paper's NCF-FOE": 1,
+    }
+    assert curves["paper's FCPO"][2]["metrics"]["gini@20"]["mean"] == pytest.approx(0.877)
+    assert paper_curves("mine.csv") == {}
+
+
+def test_hours_of_the_paper():
+    assert paper_hours("ml-100k", "mf+foe", 200) == 1.5  # 90 min
+    assert paper_hours("ml-1m", "ease+foe@0.4", 800) == 397
+    assert paper_hours("ml-1m", "fcpo@0.4", 3706) == pytest.approx(11 + 33 / 60)
+    assert paper_hours("ml-100k", "mf+foe", 1682) is None
+    assert paper_hours("ml-100k", "mf+quota", 200) is None
+    assert paper_hours("mine.csv", "fcpo", None) is None
