@@ -2,9 +2,9 @@
 
     python benchmarks/bpr.py [--data ml-100k] [--epochs 15]
 
-Both see every training interaction once, have the same dimension and biases of the items, and
-never take a training item for a negative: implicit skips the triple then, ours draws among the
-others. Ours runs with its default settings; validation is not part of the time.
+Both see every training interaction once, have the same dimension, and never take a training item
+for a negative: implicit skips the triple then, ours draws among the others. Ours runs with its
+default settings, implicit has biases of the items too; validation is not part of the time.
 """
 
 import argparse

@@ -11,7 +11,7 @@ import fairhorizon
 ROOT = Path(fairhorizon.__file__).parent
 PACKAGE = "fairhorizon"
 LEVELS = (
-    ("errors", "files", "settings"),  # which everything may import
+    ("errors", "files", "protocol", "settings"),  # which everything may import
     ("data", "metrics", "optim", "groups", "storage"),
     ("histories",),
     ("rankers", "rerank", "environment", "policy"),
@@ -99,7 +99,7 @@ def test_metrics_see_arrays_only():
 
 
 def test_the_environment_is_given_arrays_never_a_model():
-    assert stations_used_by("environment") <= {"data", "errors", "histories"}
+    assert stations_used_by("environment") <= {"data", "errors", "histories", "protocol"}
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ from fairhorizon.errors import ConfigError
 from fairhorizon.evaluation import Mode, evaluate
 from fairhorizon.experiments.compare import significance, summary_row, summary_rows
 from fairhorizon.experiments.frontier import curves, swept
-from fairhorizon.experiments.methods import Method
+from fairhorizon.experiments.methods import Method, settings_of
 from fairhorizon.experiments.runs import DataSpec
 from fairhorizon.experiments.study import Row, Study
 from fairhorizon.metrics import paired_t_test
@@ -86,15 +86,18 @@ def test_other_settings_seeds_protocols_modes_and_data_are_other_results(study: 
     ]
     places = {other.row_file(method, 0) for other in (study, *others)}
     assert len(places | {study.row_file(method, 1)}) == 7
-    # what is trained does not depend on how it is judged
-    assert len({other.model_file(method, 0) for other in (study, *others[1:4])}) == 1
-    assert others[0].model_file(method, 0) != study.model_file(method, 0)
+    # what is trained depends on the protocol, which validation follows, not on ks and mode
+    same = {other.model_file(method, 0) for other in (study, others[1], others[3])}
+    assert len(same | {other.model_file(method, 0) for other in others}) == 4
+    assert len(same) == 1
 
 
-def test_agents_train_for_the_protocol_they_are_judged_by(study: Study) -> None:
-    paper = Study(study.folder, MARKET, Protocol.PAPER)
-    assert paper.build(Method("fcpo"), 0).config.protocol is Protocol.PAPER  # type: ignore[union-attr]
-    assert study.build(Method("fcpo"), 0).config.protocol is Protocol.STANDARD  # type: ignore[union-attr]
+@pytest.mark.parametrize("name", ["fcpo@0.4", "lird", "bpr", "ncf+foe"])
+def test_methods_validate_under_the_protocol_they_are_judged_by(study: Study, name: str) -> None:
+    paper = Study(study.folder, MARKET, Protocol.PAPER, settings={"popularity": {}})
+    for place, protocol in ((study, "standard"), (paper, "paper")):
+        assert settings_of(place.build(Method.parse(name), 0))["protocol"] == protocol
+    assert settings_of(paper.build(Method("popularity"), 0)) == {}
 
 
 def test_an_interrupted_study_goes_on_where_it_stopped(study: Study) -> None:

@@ -57,7 +57,7 @@ def test_the_gradient_is_that_of_autograd(biases: bool) -> None:
 
 
 def test_the_users_last_coordinate_stays_one() -> None:
-    state = training(blocks(), BprConfig(dim=4, l2=0.1, batch=64, learning_rate=0.05))
+    state = training(blocks(), BprConfig(dim=4, l2=0.1, batch=64, learning_rate=0.05, biases=True))
     for _ in range(3):
         state.epoch()
     assert torch.equal(state.table[: state.n_users, -1], torch.ones(state.n_users))

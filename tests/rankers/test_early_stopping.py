@@ -11,6 +11,7 @@ from torch import Tensor
 
 from fairhorizon.data import Interactions, Split
 from fairhorizon.errors import ConfigError
+from fairhorizon.protocol import Protocol
 from fairhorizon.rankers import early_stopping
 from fairhorizon.rankers.early_stopping import Validation, train_until_stale
 
@@ -31,14 +32,14 @@ def split_of(train: list[list[int]], validation: list[list[int]]) -> Split:
     return Split(*both, test=log_of([]))
 
 
-def ndcg_by_loop(scores: Tensor, train: list[list[int]], validation: list[list[int]]) -> float:
+def ndcg_by_loop(scores: Tensor, excluded: list[list[int]], validation: list[list[int]]) -> float:
     """A held-out item at rank r (from 0) earns 1 / log2(r + 2) among the first twenty."""
     gains = []
     for user, held_out in enumerate(validation):
         for wanted in held_out:
             rank = 0.0
             for item in range(N_ITEMS):
-                if item == wanted or item in train[user]:
+                if item == wanted or item in excluded[user]:
                     continue
                 if scores[user, item] > scores[user, wanted]:
                     rank += 1
@@ -66,13 +67,23 @@ def markets(draw: st.DrawFn) -> tuple[list[list[int]], list[list[int]], Tensor]:
 
 
 @settings(deadline=None, max_examples=30)  # a first call may be slow
-@given(markets(), st.sampled_from([1, 2 * N_ITEMS, 2**25]))
-def test_ndcg_is_that_of_a_plain_loop(market, scores_at_once):
+@given(markets(), st.sampled_from([1, 2 * N_ITEMS, 2**25]), st.sampled_from(Protocol))
+def test_ndcg_is_that_of_a_plain_loop(market, scores_at_once, protocol):
     train, validation, scores = market
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(early_stopping, "SCORES_AT_ONCE", scores_at_once)
-        measured = Validation(split_of(train, validation), 3).ndcg(lambda users, _: scores[users])
-    assert measured == pytest.approx(ndcg_by_loop(scores, train, validation), abs=1e-6)
+        judge = Validation(split_of(train, validation), 3, protocol)
+        measured = judge.ndcg(lambda users, _: scores[users])
+    excluded = train if protocol is Protocol.STANDARD else [[]] * N_USERS
+    assert measured == pytest.approx(ndcg_by_loop(scores, excluded, validation), abs=1e-6)
+
+
+@pytest.mark.parametrize("wrong", [math.nan, math.inf])
+def test_scores_that_are_no_numbers_are_worth_nothing(wrong: float) -> None:
+    judge = Validation(split_of([[5, 6], [], [], []], [[7], [], [], []]), 1)
+    scores = torch.zeros(N_USERS, N_ITEMS)
+    scores[0, 7] = wrong
+    assert math.isnan(judge.ndcg(lambda users, _: scores[users]))
 
 
 def test_the_queue_is_the_end_of_the_training_items() -> None:

@@ -75,7 +75,8 @@ def test_blocks_are_learned() -> None:
     config = NcfConfig(dim=4, widths=(8, 4), l2=0.001, batch=64, learning_rate=0.02)
     scores = Ncf(config, seed=0).fit(blocks()).scores(torch.arange(40), NO_QUEUE)
     own = (torch.arange(40)[:, None] + torch.arange(30)) % 2 == 0
-    assert (scores * own).sum(1).sub((scores * ~own).sum(1)).min() > 15  # by 1 an item
+    # the first ten of every user are of the user's own fifteen, but for one in twenty
+    assert own.gather(1, scores.topk(10).indices).float().mean() > 0.95
 
 
 def test_same_seed_same_bits_and_a_second_fit_starts_anew() -> None:

@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 
 from fairhorizon.errors import DataError
 from fairhorizon.histories import UserItems
+from fairhorizon.rankers import negative_sampling
 from fairhorizon.rankers.negative_sampling import NegativeSampler
 
 
@@ -17,6 +18,12 @@ def user_items(rows: list[list[int]], n_items: int) -> UserItems:
     )
 
 
+def sampler_of(rows: list[list[int]], n_items: int, mask_at_most: int) -> NegativeSampler:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(negative_sampling, "MASK_AT_MOST", mask_at_most)
+        return NegativeSampler(user_items(rows, n_items))
+
+
 N_ITEMS = 12
 taken_sets = st.lists(
     st.lists(st.integers(0, N_ITEMS - 1), unique=True, max_size=N_ITEMS - 1), min_size=1, max_size=6
@@ -24,19 +31,22 @@ taken_sets = st.lists(
 
 
 @settings(max_examples=100, deadline=None)
-@given(taken_sets, st.integers(0, 2**32))
-def test_every_item_not_taken_is_drawn_and_no_other(rows: list[list[int]], seed: int) -> None:
+@given(taken_sets, st.integers(0, 2**32), st.sampled_from([0, 1000]))
+def test_every_item_not_taken_is_drawn_and_no_other(
+    rows: list[list[int]], seed: int, mask_at_most: int
+) -> None:
     """In time order, so not sorted; in 400 draws of at most 12 items none is missed
     (12 (11/12)^400 < 1e-13)."""
-    sampler = NegativeSampler(user_items(rows, N_ITEMS))
+    sampler = sampler_of(rows, N_ITEMS, mask_at_most)
     users = torch.arange(len(rows)).repeat(400)
     drawn = sampler.draw(users, torch.Generator().manual_seed(seed))
     for user, row in enumerate(rows):
         assert set(drawn[users == user].tolist()) == set(range(N_ITEMS)) - set(row)
 
 
-def test_all_others_are_equally_likely() -> None:
-    sampler = NegativeSampler(user_items([[4, 0], [], [1, 3, 2]], 6))
+@pytest.mark.parametrize("mask_at_most", [0, 1000])
+def test_all_others_are_equally_likely(mask_at_most: int) -> None:
+    sampler = sampler_of([[4, 0], [], [1, 3, 2]], 6, mask_at_most)
     users = torch.tensor([0, 2]).repeat_interleave(40_000)
     drawn = sampler.draw(users, torch.Generator().manual_seed(0)).view(2, -1)
     shares = torch.stack([torch.bincount(row, minlength=6) / 40_000 for row in drawn])

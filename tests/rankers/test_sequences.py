@@ -17,6 +17,7 @@ from fairhorizon.rankers.sequences import (
     SequenceConfig,
     SequenceNetwork,
     SoftmaxLoss,
+    WindowDropout,
     next_item_scores,
     seeded,
     softmax_loss,
@@ -123,6 +124,17 @@ def test_huge_logits_do_not_overflow():
     vectors = torch.tensor([[1000.0], [-1000.0]])
     loss = SoftmaxLoss.apply(torch.ones(2, 1), vectors, torch.zeros(2), torch.tensor([0, 1]))
     assert float(loss) == 1000.0
+
+
+def test_dropout_takes_the_same_coordinates_from_all_of_a_window_and_scales_the_rest():
+    dropout, x = WindowDropout(0.75), torch.ones(50, 3, 40)
+    with seeded(0):
+        dropped = dropout(x)
+    assert set(dropped.unique().tolist()) == {0.0, 4.0}
+    assert torch.equal(dropped, dropped[:, :1].expand_as(x))
+    kept = float((dropped[:, 0] > 0).float().mean())
+    assert abs(kept - 0.25) < 0.04  # four standard errors of 2,000 draws
+    assert torch.equal(dropout.eval()(x), x)
 
 
 @settings(max_examples=50)

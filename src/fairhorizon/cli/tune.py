@@ -51,12 +51,14 @@ def tune(
     goes on from them.
     """
     from fairhorizon.environment import Protocol
-    from fairhorizon.experiments.methods import Method, MethodError
+    from fairhorizon.experiments.methods import Method, MethodError, validates
     from fairhorizon.experiments.tuning import Task, Tuning
     from fairhorizon.files import write_json
 
     given = parse_settings(settings or [])
     model = make(method, given, None, preset, seed)
+    if protocol is ProtocolName.PAPER and validates(Method.parse(method)):
+        given.setdefault("protocol", protocol.value)  # training stops by what judges it
     folder = out or default_folder(method, data.source)
     with claimed(folder):
         dataset = data.open(cache_dir, model.popular_share)

@@ -9,7 +9,6 @@ from fairhorizon.environment.dynamics import (
     parity_alpha,
 )
 from fairhorizon.environment.feedback import (
-    Protocol,
     Scenario,
     evaluation_scenario,
     random_cuts,
@@ -17,6 +16,7 @@ from fairhorizon.environment.feedback import (
     training_scenario,
     validation_scenario,
 )
+from fairhorizon.protocol import Protocol
 
 __all__ = [
     "Outcome",

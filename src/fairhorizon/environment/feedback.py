@@ -1,7 +1,6 @@
 """Who likes what, read from a log; and where episodes start."""
 
 from dataclasses import dataclass
-from enum import StrEnum
 
 import torch
 from torch import Tensor
@@ -9,13 +8,7 @@ from torch import Tensor
 from fairhorizon.data import Interactions, Split
 from fairhorizon.environment.dynamics import State
 from fairhorizon.histories import UserItems
-
-
-class Protocol(StrEnum):
-    """Which items may be recommended at test time."""
-
-    STANDARD = "standard"  # nothing of the user's history, as every running system does
-    PAPER = "paper"  # everything, training items included, as the paper's public code does
+from fairhorizon.protocol import Protocol
 
 
 @dataclass(frozen=True)

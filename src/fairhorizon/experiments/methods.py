@@ -64,9 +64,8 @@ class Method:
     def limited_to(self, alpha_prime: float) -> "Method":
         """The dial at a largest share of sensitive items, for methods whose dial is one."""
         if self.base != Fcpo.method and self.reranker not in SHARE_DIALS:
-            raise MethodError(
-                f"{self} has no limit to set to {alpha_prime:g} (try {self.base}+quota)"
-            )
+            remedy = f" (try {self.base}+quota)" if self.base in RANKERS else ""
+            raise MethodError(f"{self} has no limit to set to {alpha_prime:g}{remedy}")
         if self.level not in (None, alpha_prime):
             raise MethodError(f"{self} and alpha' {alpha_prime:g} are two limits (give one)")
         return replace(self, level=alpha_prime)
@@ -136,6 +135,11 @@ def _faults(error: ValidationError, base: Settings) -> str:
         else:
             faults.append(f"{name}={fault['input']}: {fault['msg']}")
     return "; ".join(faults)
+
+
+def validates(method: Method) -> bool:
+    """Whether training looks at validation items, and so has to know the protocol."""
+    return method.base in AGENTS or "protocol" in RANKERS[method.base].config_class.model_fields
 
 
 def settings_of(model: Model) -> dict[str, Any]:

@@ -33,6 +33,7 @@ from fairhorizon.experiments.methods import (
     build_reranker,
     load_method,
     settings_of,
+    validates,
 )
 from fairhorizon.experiments.runs import Dataset, DataSpec
 from fairhorizon.files import write_atomically, write_json
@@ -67,9 +68,9 @@ class Study:
         return _open(self.data, self.cache_dir)
 
     def given(self, method: Method) -> dict[str, Any]:
-        """The settings of a method; agents train for the protocol that they are judged by."""
+        """The settings of a method; what validates under a protocol does so under this one."""
         given = dict(self.settings.get(method.base, {}))
-        if method.base in AGENTS:
+        if validates(method):
             given.setdefault("protocol", self.protocol.value)
         if method.reranker is not None and method.reranker in self.settings:
             given[method.reranker] = self.settings[method.reranker]

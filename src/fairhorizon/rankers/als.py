@@ -9,6 +9,7 @@ from torch import Tensor
 
 from fairhorizon.data import Interactions, Split
 from fairhorizon.histories import UserItems
+from fairhorizon.protocol import Protocol
 from fairhorizon.rankers.early_stopping import Validation, train_until_stale
 from fairhorizon.rankers.ranker import OnEpoch, Ranker
 from fairhorizon.rankers.recency import longest_history
@@ -24,6 +25,7 @@ class AlsConfig(Settings):
     l2: Annotated[float, Search(0.1, 200, log=True)] = Field(10.0, gt=0)
     max_epochs: int = Field(30, ge=1)
     patience: int = Field(3, ge=1)  # epochs without a better validation NDCG
+    protocol: Protocol = Protocol.STANDARD  # of validation
 
 
 class Als(Ranker[AlsConfig]):
@@ -51,7 +53,7 @@ class Als(Ranker[AlsConfig]):
         generator = torch.Generator().manual_seed(self.seed)
         vectors = torch.randn(split.train.n_items, config.dim, generator=generator) * 0.1
         self.item_vectors_ = vectors
-        validation = Validation(split, self.queue_length)
+        validation = Validation(split, self.queue_length, self.config.protocol)
 
         def both_half_steps() -> None:
             users = least_squares(items_of, vectors, config.alpha, config.l2)

@@ -8,6 +8,7 @@ from torch import Tensor
 
 from fairhorizon.data import Split
 from fairhorizon.histories import UserItems
+from fairhorizon.protocol import Protocol
 from fairhorizon.rankers.early_stopping import Validation, train_until_stale
 from fairhorizon.rankers.negative_sampling import NegativeSampler
 from fairhorizon.rankers.ranker import OnEpoch, Ranker
@@ -16,12 +17,13 @@ from fairhorizon.settings import Search, Settings
 
 class BprConfig(Settings):
     dim: Annotated[int, Search(16, 256, log=True)] = Field(64, ge=1)
-    biases: bool = True  # of the items
+    biases: bool = False  # of the items
     learning_rate: Annotated[float, Search(0.001, 0.05, log=True)] = Field(0.01, gt=0)
     l2: Annotated[float, Search(0.0001, 0.1, log=True)] = Field(0.003, ge=0)
     batch: int = Field(8192, ge=1)
     max_epochs: int = Field(200, ge=1)
     patience: int = Field(5, ge=1)  # epochs without a better validation NDCG
+    protocol: Protocol = Protocol.STANDARD  # of validation
 
 
 class BprTraining:
@@ -97,7 +99,7 @@ class Bpr(Ranker[BprConfig]):
     def _learn(self, split: Split, on_epoch: OnEpoch | None) -> None:
         generator = torch.Generator().manual_seed(self.seed)
         training = BprTraining(UserItems.of(split.train), self.config, generator)
-        validation = Validation(split, self.queue_length)
+        validation = Validation(split, self.queue_length, self.config.protocol)
 
         def adopt(table: Tensor) -> None:
             self.user_vectors_, self.item_vectors_ = table.tensor_split([training.n_users])

@@ -9,6 +9,7 @@ from torch import Tensor
 from fairhorizon.data import Split
 from fairhorizon.errors import ConfigError
 from fairhorizon.histories import UserItems
+from fairhorizon.protocol import Protocol
 from fairhorizon.rankers.ranker import OnEpoch
 
 CUTOFF = 20
@@ -16,31 +17,37 @@ SCORES_AT_ONCE = 2**25  # 128 MiB of float32
 
 
 class Validation:
-    """NDCG@20 of each user's validation item among all items but the user's training items."""
+    """NDCG@20 of each user's validation item among the items that the protocol lets be shown."""
 
-    def __init__(self, split: Split, queue_length: int) -> None:
+    def __init__(
+        self, split: Split, queue_length: int, protocol: Protocol = Protocol.STANDARD
+    ) -> None:
         history, held_out = UserItems.of(split.train), UserItems.of(split.validation)
         if not len(held_out.items):  # each user's last training item has to stand in
             history, held_out = history.cut((history.indptr.diff() - 1).clamp(min=0))
         self.known, self.queue = history, history.last(queue_length)
+        self.protocol = protocol
         self.users = torch.arange(history.n_users).repeat_interleave(held_out.indptr.diff())
         self.items = held_out.items
 
     @torch.no_grad()
     def ndcg(self, scores: Callable[[Tensor, Tensor], Tensor]) -> float:
-        """`scores` as of a ranker: (users, queue) -> (b, n_items)."""
+        """`scores` as of a ranker: (users, queue) -> (b, n_items); NaN if one is not finite."""
         total = 0.0
-        for rows in torch.arange(len(self.users)).split(
-            max(1, SCORES_AT_ONCE // self.known.n_items)
-        ):
+        at_once = max(1, SCORES_AT_ONCE // self.known.n_items)
+        for rows in torch.arange(len(self.users)).split(at_once):
             users, items = self.users[rows], self.items[rows]
             values = scores(users, self.queue[users])
+            if not values.isfinite().all():
+                return math.nan
             wanted = values.gather(1, items[:, None])
-            rankable = ~self.known.mask(users)
-            above = ((values > wanted) & rankable).sum(1)
+            above, equals = values > wanted, values == wanted
+            if self.protocol is Protocol.STANDARD:
+                rankable = ~self.known.mask(users)
+                above, equals = above & rankable, equals & rankable
             # of its equals, half are taken to come first: constant scores earn nothing
-            equals = ((values == wanted) & rankable).sum(1) - 1
-            rank = above + equals.clamp(min=0) / 2  # from 0
+            others = (equals.sum(1) - 1).clamp(min=0)
+            rank = above.sum(1) + others / 2  # from 0
             total += float(torch.where(rank < CUTOFF, 1 / torch.log2(rank + 2), 0.0).sum())
         return total / len(self.users)
 

@@ -1,8 +1,5 @@
 """GRU4Rec (Hidasi et al. 2016): a recurrent network guesses the next item."""
 
-from typing import Annotated
-
-from pydantic import Field
 from torch import Tensor, nn
 
 from fairhorizon.data import Split
@@ -14,11 +11,10 @@ from fairhorizon.rankers.sequences import (
     next_item_scores,
     train_network,
 )
-from fairhorizon.settings import Search
 
 
 class Gru4RecConfig(SequenceConfig):
-    learning_rate: Annotated[float, Search(0.001, 0.02, log=True)] = Field(0.006, gt=0)
+    """What all next-item models have; the defaults were chosen for this one."""
 
 
 class GruNetwork(SequenceNetwork):

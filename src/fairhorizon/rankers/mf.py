@@ -11,6 +11,7 @@ from torch import Tensor
 
 from fairhorizon.data import Interactions, Split
 from fairhorizon.errors import ConfigError
+from fairhorizon.protocol import Protocol
 from fairhorizon.rankers.early_stopping import Validation
 from fairhorizon.rankers.ranker import OnEpoch, Ranker
 from fairhorizon.settings import Search, Settings
@@ -30,6 +31,7 @@ class MfConfig(Settings):
     batch: int = Field(4096, ge=1)
     max_epochs: int = Field(60, ge=1)
     patience: int = Field(5, ge=1)  # epochs without a better validation
+    protocol: Protocol = Protocol.STANDARD  # of validation
     centred: bool = True  # only what differs from the mean is factorised
     biases: bool = False  # of users and items
     stop: Literal["rmse", "ndcg"] = "rmse"  # what validation looks at
@@ -153,7 +155,7 @@ class Mf(Ranker[MfConfig]):
         """What is to become higher."""
         if self.config.stop == "rmse":
             return lambda: -self._rmse(held_out)
-        validation = Validation(split, self.queue_length)
+        validation = Validation(split, self.queue_length, self.config.protocol)
         return lambda: validation.ndcg(self.scores)
 
     def _rmse(self, examples: Examples) -> float:

@@ -8,8 +8,8 @@ from torch import Tensor
 from torch.nn.functional import binary_cross_entropy_with_logits, embedding
 
 from fairhorizon.data import Split
-from fairhorizon.errors import ConfigError
 from fairhorizon.histories import UserItems
+from fairhorizon.protocol import Protocol
 from fairhorizon.rankers.early_stopping import Validation, train_until_stale
 from fairhorizon.rankers.negative_sampling import NegativeSampler
 from fairhorizon.rankers.ranker import OnEpoch, Ranker
@@ -32,6 +32,7 @@ class NcfConfig(Settings):
     batch: int = Field(2048, ge=1)  # interactions, each with its negatives
     max_epochs: int = Field(100, ge=1)
     patience: int = Field(5, ge=1)  # epochs without a better validation NDCG
+    protocol: Protocol = Protocol.STANDARD  # of validation
 
 
 def initial_parameters(
@@ -128,11 +129,8 @@ class NcfTraining:
             self.optimiser.step()
 
     def scores(self, users: Tensor, queue: Tensor) -> Tensor:  # noqa: ARG002  # no history
-        """For validation; logits overflow while the parameters are still finite."""
-        values = all_logits(self.parameters, users)
-        if not values.isfinite().all():
-            raise ConfigError("the training diverged (set a smaller learning_rate)")
-        return values
+        """As of the ranker, for validation."""
+        return all_logits(self.parameters, users)
 
     def loss(self, users: Tensor, items: Tensor) -> Tensor:
         """users: (b,); items: (b, 1 + negatives), the first of each row was taken."""
@@ -159,7 +157,7 @@ class Ncf(Ranker[NcfConfig]):
     def _learn(self, split: Split, on_epoch: OnEpoch | None) -> None:
         generator = torch.Generator().manual_seed(self.seed)
         training = NcfTraining(UserItems.of(split.train), self.config, generator)
-        validation = Validation(split, self.queue_length)
+        validation = Validation(split, self.queue_length, self.config.protocol)
         self.parameters_ = train_until_stale(
             training.parameters,
             training.epoch,

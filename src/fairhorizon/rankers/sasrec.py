@@ -1,5 +1,7 @@
 """SASRec (Kang & McAuley 2018): self-attention over a user's recent items guesses the next."""
 
+from typing import Annotated
+
 import torch
 from pydantic import Field
 from torch import Tensor, nn
@@ -14,11 +16,14 @@ from fairhorizon.rankers.sequences import (
     next_item_scores,
     train_network,
 )
+from fairhorizon.settings import Choice, Search
 
 
 class SasRecConfig(SequenceConfig):
-    blocks: int = Field(2, ge=1)
-    heads: int = Field(2, ge=1)
+    dropout: Annotated[float, Search(0, 0.6)] = Field(0.3, ge=0, lt=1)
+    learning_rate: Annotated[float, Search(0.0005, 0.02, log=True)] = Field(0.004, gt=0)
+    blocks: Annotated[int, Choice((1, 2))] = Field(1, ge=1)
+    heads: Annotated[int, Choice((1, 2, 4))] = Field(2, ge=1)
 
 
 class AttentionBlock(nn.Module):

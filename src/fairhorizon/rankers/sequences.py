@@ -13,11 +13,12 @@ from torch.optim.swa_utils import AveragedModel, get_ema_multi_avg_fn
 from fairhorizon.data import Split
 from fairhorizon.errors import DataError
 from fairhorizon.histories import UserItems
+from fairhorizon.protocol import Protocol
 from fairhorizon.rankers.early_stopping import Validation, train_until_stale
 from fairhorizon.rankers.ranker import OnEpoch
 from fairhorizon.settings import Choice, Search, Settings
 
-AVERAGE_DECAY = 0.995  # per step
+AVERAGE_DECAY = 0.995  # per step: over about 200 of them
 LOGIT_ROWS_AT_ONCE = 256
 USERS_AT_ONCE = 1024  # the states of a long history take more room than the scores
 
@@ -29,16 +30,17 @@ class SequenceConfig(Settings):
     # of a user's items, the last so many are looked at
     history: Annotated[int, Search(20, 100)] = Field(50, ge=1)
     dropout: Annotated[float, Search(0, 0.6)] = Field(0.4, ge=0, lt=1)
-    learning_rate: Annotated[float, Search(0.0005, 0.01, log=True)] = Field(0.002, gt=0)
+    learning_rate: Annotated[float, Search(0.0005, 0.02, log=True)] = Field(0.006, gt=0)
     batch: int = Field(32, ge=1)  # windows
     max_epochs: int = Field(60, ge=1)
     patience: int = Field(5, ge=1)  # epochs without a better validation NDCG
+    protocol: Protocol = Protocol.STANDARD  # of validation
 
 
 class WindowDropout(nn.Module):
     """Takes the same coordinates from all of a window (Gal & Ghahramani 2016).
 
-    To draw for every position anew takes as long as the attention does.
+    To draw for every position anew takes longer than the attention does.
     """
 
     def __init__(self, share: float) -> None:
@@ -120,7 +122,7 @@ class SoftmaxLoss(torch.autograd.Function):
 
     The gradient by a row's logits, softmax - 1[target], is at hand as soon as the logits are: both
     are made for a few rows at a time and used up in the cache, instead of moving whole tables of
-    logits through memory forwards and again backwards (twice as fast).
+    logits through memory forwards and again backwards (about half the time).
     """
 
     @staticmethod
@@ -192,8 +194,12 @@ def train_network(
     seed: int,
     on_epoch: OnEpoch | None,
 ) -> Network:
-    """The network after the epoch with the best validation NDCG, by Adam on the softmax loss."""
-    validation = Validation(split, config.history)
+    """The network after the epoch with the best validation NDCG, by Adam on the softmax loss.
+
+    It is the moving average of the weights over the last steps that is judged and kept: it ranks
+    better than the weights of any one step, and its validation hardly jumps from epoch to epoch.
+    """
+    validation = Validation(split, config.history, config.protocol)
     history = validation.known
     if not (history.indptr.diff() > 1).any():
         raise DataError(
@@ -204,7 +210,7 @@ def train_network(
     with seeded(seed):
         network = build()
         average = AveragedModel(network, multi_avg_fn=get_ema_multi_avg_fn(AVERAGE_DECAY))
-        averaged: Network = average.module.eval()
+        averaged: Network = average.module.eval()  # type: ignore[assignment]
         optimiser = torch.optim.Adam(network.parameters(), lr=config.learning_rate, fused=True)
 
         def run_epoch() -> None:
