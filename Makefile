@@ -18,11 +18,13 @@ check: $(VENV)/.development
 	$(BIN)/mypy
 	$(BIN)/python -m pytest
 
-bench: $(VENV)/.runtime
-	@echo "speed: 1 minute; constraint: about 15 minutes; paper_protocol: about 40 minutes"
+bench: $(VENV)/.development
+	@echo "bpr, ease, exposure, speed: 1 to 3 minutes each; constraint: about 15 minutes"
 	$(BIN)/python benchmarks/speed.py
+	$(BIN)/python benchmarks/bpr.py
+	$(BIN)/python benchmarks/ease.py
+	$(BIN)/python benchmarks/exposure.py
 	$(BIN)/python benchmarks/constraint.py
-	$(BIN)/python benchmarks/paper_protocol.py
 
 clean:
 	rm -rf $(VENV) demo

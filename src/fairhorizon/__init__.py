@@ -10,19 +10,62 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from fairhorizon.agents import Fcpo, FcpoConfig
+    from fairhorizon.agents import Fcpo, FcpoConfig, Lird, LirdConfig, Ranked
     from fairhorizon.data import Interactions, load, split
     from fairhorizon.environment import serving_scenario
     from fairhorizon.evaluation import evaluate
     from fairhorizon.groups import attribute_group, popular_group
+    from fairhorizon.rankers import (
+        Als,
+        AlsConfig,
+        Bpr,
+        BprConfig,
+        Ease,
+        EaseConfig,
+        Gru4Rec,
+        Gru4RecConfig,
+        ItemKnn,
+        ItemKnnConfig,
+        Mf,
+        MfConfig,
+        Ncf,
+        NcfConfig,
+        Popularity,
+        SasRec,
+        SasRecConfig,
+    )
+    from fairhorizon.rerank import ExposureFairness, Penalty, Quota
 
 __version__ = "0.1.0"
 
 # Names are looked up on first use, so that `fairhorizon --help` does not wait for torch.
 _HOMES = {
+    "Als": "rankers",
+    "AlsConfig": "rankers",
+    "Bpr": "rankers",
+    "BprConfig": "rankers",
+    "Ease": "rankers",
+    "EaseConfig": "rankers",
+    "ExposureFairness": "rerank",
     "Fcpo": "agents",
     "FcpoConfig": "agents",
+    "Gru4Rec": "rankers",
+    "Gru4RecConfig": "rankers",
     "Interactions": "data",
+    "ItemKnn": "rankers",
+    "ItemKnnConfig": "rankers",
+    "Lird": "agents",
+    "LirdConfig": "agents",
+    "Mf": "rankers",
+    "MfConfig": "rankers",
+    "Ncf": "rankers",
+    "NcfConfig": "rankers",
+    "Penalty": "rerank",
+    "Popularity": "rankers",
+    "Quota": "rerank",
+    "Ranked": "agents",
+    "SasRec": "rankers",
+    "SasRecConfig": "rankers",
     "attribute_group": "groups",
     "evaluate": "evaluation",
     "load": "data",
@@ -32,9 +75,32 @@ _HOMES = {
 }
 
 __all__ = [
+    "Als",
+    "AlsConfig",
+    "Bpr",
+    "BprConfig",
+    "Ease",
+    "EaseConfig",
+    "ExposureFairness",
     "Fcpo",
     "FcpoConfig",
+    "Gru4Rec",
+    "Gru4RecConfig",
     "Interactions",
+    "ItemKnn",
+    "ItemKnnConfig",
+    "Lird",
+    "LirdConfig",
+    "Mf",
+    "MfConfig",
+    "Ncf",
+    "NcfConfig",
+    "Penalty",
+    "Popularity",
+    "Quota",
+    "Ranked",
+    "SasRec",
+    "SasRecConfig",
     "attribute_group",
     "evaluate",
     "load",
