@@ -110,6 +110,33 @@ def test_frontier_sweeps_dials_and_measures_the_area(tmp_path: Path) -> None:
     assert "plotly" in (out / "frontier.html").read_text(encoding="utf-8")
 
 
+def test_a_level_that_is_named_twice_is_one_point(tmp_path: Path) -> None:
+    fairhorizon(
+        *("frontier", MARKET, "--methods=popularity+quota,popularity+quota@0.4", "--k=10"),
+        *("--jobs=1", "--out", tmp_path / "out", "--json", tmp_path / "rows.json"),
+    )
+    levels = [row["level"] for row in content(tmp_path / "rows.json")["rows"]]
+    assert len(levels) == len(set(levels)) == 10
+
+
+@pytest.mark.filterwarnings("always::fairhorizon.data.NoTimestampsWarning")
+def test_what_is_odd_about_the_data_is_said_once(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    log = tmp_path / "log.csv"  # two items a user: one to train, one to validate, none to test
+    rows = [f"{user},{(user + n) % 7}" for user in range(9) for n in range(2)]
+    log.write_text("user,item\n" + "\n".join(rows) + "\n", encoding="utf-8")
+    fairhorizon(
+        *("compare", f"--data={log}", "--methods=popularity,ease", "--seeds=1", "--jobs=2"),
+        *("--k=3", "--out", tmp_path / "out", "--json", tmp_path / "rows.json"),
+    )
+    said = capfd.readouterr().err
+    assert said.count("has no timestamps") == 1
+    assert said.count("note: nobody has test items, so recall, F1 and NDCG are undefined") == 1
+    for row in content(tmp_path / "rows.json")["rows"]:
+        assert row["metrics"]["ndcg@3"] == {"mean": None, "std": None}  # type: ignore[index]
+
+
 def test_efficiency_times_every_contestant(tmp_path: Path) -> None:
     out, file = tmp_path / "out", tmp_path / "rows.json"
     fairhorizon(
@@ -119,7 +146,7 @@ def test_efficiency_times_every_contestant(tmp_path: Path) -> None:
     rows = content(file)["rows"]
     assert [(row["method"], row["candidates"]) for row in rows] == [
         ("popularity", None),
-        *[("popularity+foe", 80)] * 4,  # no more than the catalogue has
+        ("popularity+foe", 80),  # no more than the catalogue has
         ("fcpo", None),
     ]
     assert all(row["metrics"]["seconds"]["mean"] > 0 for row in rows)  # type: ignore[index]
@@ -134,7 +161,13 @@ def test_efficiency_times_every_contestant(tmp_path: Path) -> None:
         (["compare", MARKET, "--methods=,"], 2, ["--methods: name at least one"]),
         (["compare", MARKET, "--methods=bpr", "--set=bpr=3"], 2, ["--set: bpr=3 (give method.key"]),
         (["compare", MARKET, "--methods=bpr", "--set=esae.l2=3"], 1, ["settings of 'esae'"]),
-        (["compare", MARKET, "--methods=bpr", "--set=bpr.dims=3"], 1, ["there is no dims (but"]),
+        (["compare", MARKET, "--methods=bpr", "--set=bpr.dims=3"], 1, ["bpr: there is no dims"]),
+        (["compare", MARKET, "--methods=mf+foe", "--set=foe.candidates=9"], 1, ["a list of 20 "]),
+        (["compare", MARKET, "--methods=bpr", "--json=."], 1, [".: Is a directory"]),
+        (["compare", MARKET, "--methods=bpr", "--json=/dev/null/a"], 1, ["/dev/null: File exists"]),
+        (["frontier", MARKET, "--methods=bpr+foe", "--json=."], 1, [".: Is a directory"]),
+        (["efficiency", MARKET, "--k=5", "--json=."], 1, [".: Is a directory"]),
+        (["tune", "bpr", MARKET, "--json=."], 1, [".: Is a directory"]),
         (["compare", MARKET, "--methods=bpr", "--settings=no.json"], 1, ["no.json"]),
         (["compare", MARKET, "--methods=bpr", "--k=200"], 1, ["there are only 80 items"]),
         (["compare", MARKET, "--seeds=0"], 2, ["--seeds"]),

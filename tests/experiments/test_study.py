@@ -1,13 +1,16 @@
 """Results are kept: none is computed twice, an interrupted study goes on, processes agree."""
 
 import json
+import multiprocessing
+import threading
+import time
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from fairhorizon.environment import Protocol
-from fairhorizon.errors import ConfigError
+from fairhorizon.errors import ConfigError, FairHorizonError
 from fairhorizon.evaluation import Mode, evaluate
 from fairhorizon.experiments.compare import significance, summary_row, summary_rows
 from fairhorizon.experiments.frontier import curves, swept
@@ -129,6 +132,54 @@ def test_processes_side_by_side_give_the_same_results(study: Study, tmp_path: Pa
             assert one is not None
             assert two is not None
             assert without_times(one) == without_times(two)
+
+
+@pytest.mark.parametrize("damage", [b"", b"{", bytes(range(256))])
+def test_damaged_files_are_made_again(study: Study, damage: bytes) -> None:
+    method = Method.parse("bpr+quota")
+    study.run([method], [0])
+    before = study.row(method, 0)
+    assert before is not None
+    for path in [*study.folder.rglob("*.*")]:
+        good = path.read_bytes()
+        path.write_bytes(damage)
+        if path.parent.name == "models":
+            study.row_file(method, 0).unlink()  # else nobody looks at the model
+        study.run([method], [0])
+        after = study.row(method, 0)
+        assert after is not None
+        assert without_times(after) == without_times(before)
+        if path.suffix != ".json":  # which hold times
+            assert path.read_bytes() == good
+
+
+def test_a_killed_training_is_told_of(study: Study) -> None:
+    def kill() -> None:
+        while not (workers := multiprocessing.active_children()):
+            time.sleep(0.01)
+        workers[0].kill()
+
+    killer = threading.Thread(target=kill)
+    killer.start()
+    with pytest.raises(FairHorizonError, match=r"a training was killed.*the same command goes on"):
+        study.run(methods("bpr", "popularity"), [0, 1], jobs=2)
+    killer.join()
+
+
+def test_what_cannot_be_run_is_refused_by_name(study: Study) -> None:
+    study.check(methods("bpr", "popularity+foe", "fcpo"))
+    settings = {"foe": {"candidates": 9}, "ease": {"l2": -1}}
+    wrong = Study(study.folder, MARKET, ks=(5, 10), settings=settings)
+    with pytest.raises(ConfigError, match="a list of 10 cannot be made of 9 candidates"):
+        wrong.check(methods("popularity", "popularity+foe"))
+    with pytest.raises(ConfigError, match=r"^ease\+quota: l2=-1: Input should be greater than 0"):
+        wrong.check(methods("ease+quota"))
+
+
+def test_a_method_that_cannot_be_trained_is_named(study: Study) -> None:
+    wrong = Study(study.folder, MARKET, ks=(5, 10), settings={"fcpo": {"horizon": 81}})
+    with pytest.raises(FairHorizonError, match=r"^fcpo@0.4: 81 lists of 1 need more than the 80"):
+        wrong.run(methods("popularity", "fcpo@0.4"), [0])
 
 
 def test_settings_of_an_unknown_method_are_refused(tmp_path: Path) -> None:

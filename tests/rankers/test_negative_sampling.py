@@ -66,3 +66,12 @@ def test_who_took_everything_is_told_apart_and_refused() -> None:
     assert sampler.can_draw(users).tolist() == [True, False, True]
     with pytest.raises(DataError, match="taken every item"):
         sampler.draw(users, torch.Generator().manual_seed(0))
+
+
+def test_examples_are_of_users_who_have_others() -> None:
+    taken = UserItems(torch.tensor([0, 3, 3, 4]), torch.tensor([2, 0, 1, 1]), 3)
+    users, items = NegativeSampler(taken).examples(taken)
+    assert (users.tolist(), items.tolist()) == ([2], [1])
+    full = UserItems(torch.tensor([0, 3, 3]), torch.tensor([2, 0, 1]), 3)
+    with pytest.raises(DataError, match="whoever took an item took all of them"):
+        NegativeSampler(full).examples(full)

@@ -253,7 +253,7 @@ def test_what_is_out_of_reach_is_said_and_the_nearest_is_given():
     scores = torch.tensor([[3.0, 2.0, 1.0], [3.0, 2.0, -torch.inf]])
     group = torch.tensor([True, False, False])
     reranker = ExposureFairness(candidates=3).at_level(0.2)
-    with pytest.warns(UserWarning, match=r"^for 2 of 2 users no ranking of the 3 candidates gives"):
+    with pytest.warns(UserWarning, match=r"^for 2 of 2 users no ranking of all items gives"):
         handicap = reranker.handicap(scores, group, torch.Generator())
     ranking = (scores - handicap).argsort(dim=1, descending=True)
     assert ranking[:, :2].tolist() == [[1, 2], [1, 0]]
@@ -262,7 +262,7 @@ def test_what_is_out_of_reach_is_said_and_the_nearest_is_given():
     _, mixture = solved(reachable, scores, group)
     assert mixture.feasible.tolist() == [True, False]
     treatment = ExposureFairness(candidates=3, constraint="treatment")  # the group has no merit
-    with pytest.warns(UserWarning, match="of the 3 candidates is fair by treatment"):
+    with pytest.warns(UserWarning, match="of all items is fair by treatment"):
         treatment.handicap(scores[:1], torch.tensor([False, False, True]), torch.Generator())
 
 

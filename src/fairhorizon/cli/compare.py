@@ -7,7 +7,7 @@ import typer
 
 from fairhorizon.cli import options as shared
 from fairhorizon.cli import studies
-from fairhorizon.cli.folders import claimed
+from fairhorizon.cli.folders import check_file, claimed
 from fairhorizon.cli.typed import typed_command
 from fairhorizon.cli.words import ModeName, ProtocolName
 
@@ -53,21 +53,22 @@ def compare(
     settings_of = studies.gather_settings(settings_files or [], settings or [])
     study = studies.make_study(data, out, protocol, mode, ks, settings_of, cache_dir)
     numbers = range(seeds)
+    check_file(json_file)
     with claimed(out):
         shared.check_lengths(ks, study.dataset().log.n_items)
         studies.run_study(study, chosen, numbers, jobs)
         rows = summary_rows(study, chosen, numbers)
         tests = significance(study, chosen, numbers)
         paper = study.protocol is Protocol.PAPER
-        console = Console()
-        console.print(comparison.comparison_table(rows, ks=ks, paper=paper))
-        if tests:
-            console.print(comparison.significance_table(tests))
-        studies.print_notes(rows)
         write_json(out / "comparison.json", {"rows": rows, "significance": tests})
         write_tables(out, rows, tests, ks, paper, typed_command(context))
         if json_file is not None:
             write_json(json_file, {"rows": rows, "significance": tests})
+    console = Console()
+    console.print(comparison.comparison_table(rows, ks=ks, paper=paper))
+    if tests:
+        console.print(comparison.significance_table(tests))
+    studies.print_notes(rows)
     typer.echo(f"{out / 'index.html'}: the page, open it in a browser")
 
 

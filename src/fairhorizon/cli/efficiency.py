@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from fairhorizon.cli import options as shared
-from fairhorizon.cli.folders import claimed
+from fairhorizon.cli.folders import check_file, claimed
 from fairhorizon.cli.progress import Progress
 from fairhorizon.cli.typed import typed_command
 
@@ -49,6 +49,7 @@ def efficiency(
         raise typer.BadParameter(
             f"{ranker!r} (there are {', '.join(RANKERS)})", param_hint="--ranker"
         )
+    check_file(json_file)
     with claimed(out):
         dataset = data.open(cache_dir)
         shared.check_lengths([k], dataset.log.n_items)
@@ -69,7 +70,6 @@ def efficiency(
             }
             for row in rows
         ]
-        Console().print(report.efficiency_table(rows))
         save_figure(out / "efficiency.png", report.efficiency_figure(rows))
         page.write_page(
             out / "index.html",
@@ -83,4 +83,5 @@ def efficiency(
         write_json(out / "efficiency.json", {"rows": rows})
         if json_file is not None:
             write_json(json_file, {"rows": rows})
+    Console().print(report.efficiency_table(rows))
     typer.echo(f"{out / 'index.html'}: the page, {out / 'efficiency.png'}: the figure")

@@ -39,8 +39,7 @@ def evaluate(
     spec, model = folder.data(), folder.model()
     dataset = spec.open(cache_dir, model.popular_share)
     shared.check_lengths(ks, dataset.log.n_items)
-    if not len(dataset.split.test):
-        typer.echo("note: nobody has test items, so recall, F1 and NDCG are undefined", err=True)
+    shared.tell_if_untested(dataset.split)
     result = judge(
         model,
         dataset.split,

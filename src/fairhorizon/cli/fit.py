@@ -56,10 +56,11 @@ def fit(
 
     given = parse_settings(settings or [])
     model = make(method, given, alpha_prime, preset, seed or 0)
-    if is_used(out) and not resume:
-        raise ConfigError(f"{out}: is there already (go on with --resume, or name another --out)")
     if resume and not isinstance(model, Fcpo):
         raise ConfigError(f"{method} keeps no checkpoints (leave out --resume to start anew)")
+    if is_used(out) and not resume:
+        goes_on = "go on with --resume, or " if isinstance(model, Fcpo) else ""
+        raise ConfigError(f"{out}: is there already ({goes_on}name another --out)")
     with claimed(out):
         dataset = data.open(cache_dir, model.popular_share)
         run = Run(out)

@@ -1,5 +1,7 @@
 """Folders that a command writes to."""
 
+import errno
+import os
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -12,13 +14,30 @@ def claimed(folder: Path) -> Iterator[None]:
     made = [path for path in (folder, *folder.parents) if not path.exists()]
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryFile(dir=folder):
-            pass  # it can be written to
+        _try_to_write(folder)
         yield
     finally:
         for path in made:
             with suppress(OSError):  # a folder with something in it stays
                 path.rmdir()
+
+
+def check_file(file: Path | None) -> None:
+    """Tell at once of a place that the file, written after the work, could not go to."""
+    if file is None:
+        return
+    if file.is_dir():
+        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(file))
+    with claimed(file.parent):
+        pass
+
+
+def _try_to_write(folder: Path) -> None:
+    try:
+        with tempfile.TemporaryFile(dir=folder):
+            pass
+    except OSError as error:  # which names the temporary file
+        raise OSError(error.errno, error.strerror, str(folder)) from None
 
 
 def is_used(folder: Path) -> bool:

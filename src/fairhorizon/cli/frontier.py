@@ -7,7 +7,7 @@ import typer
 
 from fairhorizon.cli import options as shared
 from fairhorizon.cli import studies
-from fairhorizon.cli.folders import claimed
+from fairhorizon.cli.folders import check_file, claimed
 from fairhorizon.cli.typed import typed_command
 from fairhorizon.cli.words import ModeName, ProtocolName
 
@@ -51,20 +51,20 @@ def frontier(
     from fairhorizon.report import page
     from fairhorizon.report.figures import save_figure
 
-    chosen = [
+    levels = [
         level for method in studies.parse_methods(methods, METHODS) for level in swept(method)
     ]
+    chosen = list(dict.fromkeys(levels))  # ease+quota and ease+quota@0.4 have one in common
     settings_of = studies.gather_settings(settings_files or [], settings or [])
     study = studies.make_study(data, out, protocol, mode, (k,), settings_of, cache_dir)
     numbers = range(seeds)
+    check_file(json_file)
     with claimed(out):
         dataset = study.dataset()
         shared.check_lengths([k], dataset.log.n_items)
         studies.run_study(study, chosen, numbers, jobs)
         rows = summary_rows(study, chosen, numbers)
         lines = curves(chosen, rows)
-        Console().print(report.hypervolume_table(lines, k))
-        studies.print_notes(rows)
         save_figure(out / "frontier.png", report.frontier_figure(lines, k))
         page.write_page(
             out / "frontier.html",
@@ -82,4 +82,6 @@ def frontier(
         write_json(out / "frontier.json", content)
         if json_file is not None:
             write_json(json_file, content)
+    Console().print(report.hypervolume_table(lines, k))
+    studies.print_notes(rows)
     typer.echo(f"{out / 'frontier.html'}: the page, {out / 'frontier.png'}: the figure")

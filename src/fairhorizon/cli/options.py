@@ -12,7 +12,7 @@ from fairhorizon.cli.words import Cut, ModeName, ProtocolName
 from fairhorizon.errors import ConfigError
 
 if TYPE_CHECKING:
-    from fairhorizon.data import ReaderOptions
+    from fairhorizon.data import ReaderOptions, Split
     from fairhorizon.experiments.runs import DataSpec
 
 FILE = "Reading a file of your own"
@@ -142,6 +142,11 @@ def lengths(text: str) -> list[int]:
 def check_lengths(ks: Sequence[int], n_items: int) -> None:
     if max(ks) > n_items:
         raise ConfigError(f"--k {max(ks)}: there are only {n_items} items (give at most as many)")
+
+
+def tell_if_untested(parts: "Split") -> None:
+    if not len(parts.test):
+        typer.echo("note: nobody has test items, so recall, F1 and NDCG are undefined", err=True)
 
 
 def reader(

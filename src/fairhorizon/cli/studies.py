@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from fairhorizon.cli.options import tell_if_untested
 from fairhorizon.cli.progress import Progress
 from fairhorizon.cli.settings import parse_settings
 from fairhorizon.cli.words import ModeName, ProtocolName
@@ -107,18 +108,20 @@ def make_study(
 
 
 def print_notes(rows: "Sequence[Row]") -> None:
-    """What the methods had to say, such as that a target could not be reached."""
+    """What the methods had to say, such as that a target could not be reached; a line a row."""
     for row in rows:
-        for note in row["notes"]:
-            print(f"note: {row['method']}: {note}", file=sys.stderr)
+        first, *others = row["notes"] or [""]
+        if first:
+            more = f" (and {len(others)} more of this kind, of other seeds)" if others else ""
+            print(f"note: {row['method']}: {first}{more}", file=sys.stderr)
 
 
 def run_study(
     study: "Study", methods: "Sequence[Method]", seeds: Sequence[int], jobs: int | None
 ) -> None:
     """Make what is missing, a line for every result; wrong settings are told before any work."""
-    for method in methods:
-        study.build(method, seeds[0])
+    study.check(methods)
+    tell_if_untested(study.dataset().split)
     total, done, begin = len(methods) * len(seeds), 0, time.monotonic()
     with Progress() as progress:
 

@@ -10,7 +10,7 @@ import typer
 
 from fairhorizon.cli import options as shared
 from fairhorizon.cli.fit import METHOD, make
-from fairhorizon.cli.folders import claimed
+from fairhorizon.cli.folders import check_file, claimed
 from fairhorizon.cli.progress import Progress
 from fairhorizon.cli.settings import parse_settings
 from fairhorizon.cli.typed import typed
@@ -60,6 +60,7 @@ def tune(
     if protocol is ProtocolName.PAPER and validates(Method.parse(method)):
         given.setdefault("protocol", protocol.value)  # training stops by what judges it
     folder = out or default_folder(method, data.source)
+    check_file(json_file)
     with claimed(folder):
         dataset = data.open(cache_dir, model.popular_share)
         try:

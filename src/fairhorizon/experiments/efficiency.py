@@ -65,8 +65,8 @@ def _contestants(
     """Each fitted model, and how many candidates it re-ranks."""
     plain = Ranked(RANKERS[ranker](seed=seed)).fit(dataset.split, sensitive=dataset.sensitive)
     yield plain, None
-    for count in candidates:
-        n = dataset.log.n_items if count is None else min(count, dataset.log.n_items)
+    n_items = dataset.log.n_items
+    for n in dict.fromkeys(min(count or n_items, n_items) for count in candidates):
         yield plain.reranked(ExposureFairness(candidates=n)), n
     policy = Fcpo(FcpoConfig(rounds=1, validation_length=1), seed=seed)
     yield policy.fit(dataset.split, sensitive=dataset.sensitive), None

@@ -15,7 +15,7 @@ LEVELS = {"foe": SHARES, "quota": SHARES, "penalty": WEIGHTS, Fcpo.method: LIMIT
 # the paper's re-ranked rows, the strongest rankers behind every re-ranker, and our method
 METHODS = (
     *("mf+foe", "bpr+foe", "ncf+foe"),
-    *("ease+foe", "ease+quota", "ease+penalty", "sasrec+foe", "sasrec+quota", "sasrec+penalty"),
+    *("ease+foe", "ease+quota", "ease+penalty", "gru4rec+foe", "gru4rec+quota", "gru4rec+penalty"),
     "fcpo",
 )
 

@@ -102,13 +102,17 @@ def build_reranker(method: Method, given: Given) -> Reranker | None:
     """The re-ranker of the method, or None."""
     if method.reranker is None:
         return None
-    reranker = configured(RERANKERS[method.reranker](), given.get(method.reranker, {}))
+    own = given.get(method.reranker, {})
+    if not isinstance(own, Mapping):
+        part = method.reranker
+        raise SettingsError(f"{part}={own} (say which of its settings, as in {part}.key=value)")
+    reranker = configured(RERANKERS[method.reranker](), own)
     if method.level is None:
         return reranker
     try:
         return reranker.at_level(method.level)
     except ValidationError as error:
-        raise SettingsError(f"{method}: {_faults(error, reranker)}") from None
+        raise SettingsError(_faults(error, reranker)) from None
 
 
 def configured(base: S, given: Given) -> S:

@@ -9,6 +9,7 @@ import time
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
+from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import lru_cache
@@ -22,13 +23,14 @@ from numpy.typing import NDArray
 from fairhorizon import __version__
 from fairhorizon.agents import Ranked
 from fairhorizon.environment import Protocol
-from fairhorizon.errors import ConfigError
+from fairhorizon.errors import ConfigError, FairHorizonError, ModelError
 from fairhorizon.evaluation import Mode, evaluate
 from fairhorizon.experiments.methods import (
     AGENTS,
     Given,
     Method,
     Model,
+    SettingsError,
     build,
     build_reranker,
     load_method,
@@ -77,7 +79,17 @@ class Study:
         return given
 
     def build(self, method: Method, seed: int) -> Model:
-        return build(method, self.given(method), seed)
+        try:
+            return build(method, self.given(method), seed)
+        except SettingsError as error:
+            raise SettingsError(f"{method}: {error}") from None
+
+    def check(self, methods: Sequence[Method]) -> None:
+        """Refuse settings that no run could do with."""
+        for method in methods:
+            model = self.build(method, seed=0)
+            if isinstance(model, Ranked) and model.reranker is not None:
+                model.reranker.allowance(max(self.ks))
 
     def model_file(self, method: Method, seed: int) -> Path:
         """Of the trained part."""
@@ -98,11 +110,13 @@ class Study:
         return hashlib.sha256(text.encode()).hexdigest()[:16]
 
     def row(self, method: Method, seed: int) -> Row | None:
-        """A result that is there already."""
+        """A result that is there already, and whole."""
         file = self.row_file(method, seed)
-        if not (file.exists() and file.with_suffix(".npy").exists()):
+        try:
+            np.load(file.with_suffix(".npy"), mmap_mode="r")
+            row: Row = json.loads(file.read_text(encoding="utf-8"))
+        except (FileNotFoundError, EOFError, ValueError):
             return None
-        row: Row = json.loads(file.read_text(encoding="utf-8"))
         return row
 
     def lists(self, method: Method, seed: int) -> NDArray[np.int64]:
@@ -154,17 +168,23 @@ class Task:
             yield self._judge(method, trained, dataset, seconds)
 
     def _trained(self, dataset: Dataset) -> tuple[Model, float]:
-        """The trained part, from its file if it is there; and how long its training took."""
+        """The trained part, from its file if that is whole; and how long its training took."""
         file = self.study.model_file(self.methods[0], self.seed)
         card = file.with_suffix(".json")
-        if not (file.exists() and card.exists()):
-            model = self.study.build(self.methods[0].trained, self.seed)
-            begin = time.perf_counter()
+        try:
+            return load_method(file), json.loads(card.read_text(encoding="utf-8"))["seconds"]
+        except (ModelError, FileNotFoundError, ValueError):
+            pass  # not trained yet
+        model = self.study.build(self.methods[0].trained, self.seed)
+        begin = time.perf_counter()
+        try:
             model.fit(dataset.split, sensitive=dataset.sensitive)
-            seconds = time.perf_counter() - begin
-            model.save(file)
-            write_json(card, {"seconds": seconds, **model.description()})
-        return load_method(file), json.loads(card.read_text(encoding="utf-8"))["seconds"]
+        except FairHorizonError as error:
+            raise FairHorizonError(f"{self.methods[0].trained}: {error}") from error
+        seconds = time.perf_counter() - begin
+        model.save(file)
+        write_json(card, {"seconds": seconds, **model.description()})
+        return load_method(file), seconds
 
     def _judge(self, method: Method, model: Model, dataset: Dataset, fit_seconds: float) -> Row:
         study = self.study
@@ -217,10 +237,15 @@ def _each(tasks: Sequence[Task], jobs: int) -> Iterator[Row]:
                 futures = [pool.submit(_finish, task) for task in tasks]
             for future in as_completed(futures):
                 yield from future.result()
-        except BaseException:
+        except BaseException as error:
             pool.shutdown(wait=False, cancel_futures=True)
             for worker in multiprocessing.active_children():
                 worker.terminate()
+            if isinstance(error, BrokenProcessPool):
+                raise FairHorizonError(
+                    "a training was killed, perhaps for want of memory (the same command goes on; "
+                    "fewer jobs need less)"
+                ) from error
             raise
 
 
@@ -250,6 +275,9 @@ def _one_thread() -> None:
 
 
 def _finish(task: Task) -> list[Row]:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of the data: whoever started us has read it too
+        task.study.dataset()
     return list(task.rows())
 
 

@@ -37,9 +37,7 @@ class BprTraining:
         self.config, self.generator = config, generator
         self.n_users, n_items = taken.n_users, taken.n_items
         self.sampler = NegativeSampler(taken)
-        users = torch.arange(taken.n_users).repeat_interleave(taken.indptr.diff())
-        useful = self.sampler.can_draw(users)  # who took everything has nothing to rank
-        self.users, self.items = users[useful], taken.items[useful]
+        self.users, self.items = self.sampler.examples(taken)
 
         table = torch.randn(self.n_users + n_items, config.dim, generator=generator) * 0.1
         if config.biases:

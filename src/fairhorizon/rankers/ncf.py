@@ -110,9 +110,7 @@ class NcfTraining:
     def __init__(self, taken: UserItems, config: NcfConfig, generator: torch.Generator) -> None:
         self.config, self.generator = config, generator
         self.sampler = NegativeSampler(taken)
-        users = torch.arange(taken.n_users).repeat_interleave(taken.indptr.diff())
-        useful = self.sampler.can_draw(users)  # who took everything has no negatives
-        self.users, self.items = users[useful], taken.items[useful]
+        self.users, self.items = self.sampler.examples(taken)
         self.parameters = initial_parameters(taken.n_users, taken.n_items, config, generator)
         trained = [tensor.requires_grad_() for tensor in self.parameters.values()]
         self.optimiser = torch.optim.Adam(trained, lr=config.learning_rate, fused=True)

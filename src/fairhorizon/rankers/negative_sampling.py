@@ -37,6 +37,17 @@ class NegativeSampler:
         """Which of the users have not taken every item."""
         return self.room[users] > 0
 
+    def examples(self, taken: UserItems) -> tuple[Tensor, Tensor]:
+        """Each user and taken item, without the users who took everything: they have no others."""
+        users = torch.arange(taken.n_users).repeat_interleave(taken.indptr.diff())
+        useful = self.can_draw(users)
+        if not useful.any():
+            raise DataError(
+                "whoever took an item took all of them, so there is none to compare with",
+                remedy="use a ranker that needs no other items, such as popularity",
+            )
+        return users[useful], taken.items[useful]
+
     def draw(self, users: Tensor, generator: torch.Generator) -> Tensor:
         """An item for each entry of `users`, in any order and with repeats; sorted is fastest."""
         if len(users) and not self.can_draw(users).all():

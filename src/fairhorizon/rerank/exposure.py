@@ -78,7 +78,7 @@ class ExposureFairness(Reranker):
             part.scatter_(1, problem.items, price.where(problem.u.isfinite(), torch.inf))
             unreachable += int((~mixture.feasible).sum())
         if unreachable:
-            warnings.warn(self._note(unreachable, len(scores)), stacklevel=2)
+            warnings.warn(self._note(unreachable, *scores.shape), stacklevel=2)
         return handicap
 
     def expected_exposure(self, scores: Tensor, sensitive: Tensor) -> Tensor:
@@ -117,8 +117,9 @@ class ExposureFairness(Reranker):
     def _users_at_once(self, scores: Tensor) -> int:
         return max(1, SCORES_AT_ONCE // scores.shape[1])
 
-    def _note(self, users: int, of: int) -> str:
-        which = f"the {self.candidates} candidates" if self.candidates else "all items"
+    def _note(self, users: int, of: int, n_items: int) -> str:
+        some = 0 < self.candidates < n_items
+        which = f"the {self.candidates} candidates" if some else "all items"
         what = f"is fair by {self.constraint}"
         if self.constraint == "share":
             most = "at most " if self.form == "at-most" else ""
