@@ -18,7 +18,8 @@ from fairhorizon.agents.ddpg import (
     Transitions,
     soft_update,
 )
-from fairhorizon.agents.lird import LirdTraining, held_out, unit_size, validation_ndcg
+from fairhorizon.agents.lird import LirdTraining, held_out, unit_size
+from fairhorizon.agents.rollout import served_ndcg
 from fairhorizon.data import Interactions, Split, split
 from fairhorizon.environment import Protocol, evaluation_scenario
 from fairhorizon.errors import DataError
@@ -320,7 +321,7 @@ def test_the_best_round_is_kept(market: Split) -> None:
     assert [value for _, value in heard] == model.validation_
     assert [number for number, _ in heard] == list(range(1, len(heard) + 1))
     scenario = held_out(market, config)
-    now = validation_ndcg(model.actor_, scenario, model.sensitive_)
+    now = served_ndcg(model.actor_, scenario, model.sensitive_, length=20, generator=None)
     assert now == max(model.validation_)
     if len(heard) < config.rounds:
         assert len(heard) == model.validation_.index(now) + 1 + config.patience

@@ -15,7 +15,7 @@ from pydantic import Field
 from torch import Tensor
 
 from fairhorizon.agents.ddpg import Ddpg, ListActor, ListCritic, LoggedLists, Transitions
-from fairhorizon.agents.rollout import serve
+from fairhorizon.agents.rollout import serve, served_ndcg
 from fairhorizon.data import Split
 from fairhorizon.environment import (
     Protocol,
@@ -28,7 +28,6 @@ from fairhorizon.environment import (
 from fairhorizon.errors import DataError
 from fairhorizon.groups import POPULAR_SHARE, popular_group
 from fairhorizon.histories import UserItems
-from fairhorizon.metrics import mean_over_users, ndcg
 from fairhorizon.policy import Proposal, StateEncoder
 from fairhorizon.rankers.early_stopping import CUTOFF, train_until_stale
 from fairhorizon.rankers.mf import Mf, MfConfig
@@ -144,7 +143,9 @@ class Lird:
         best = train_until_stale(
             dict(self.actor_.named_parameters()),
             training.round,
-            lambda: validation_ndcg(self.actor_, scenario, self.sensitive_),
+            lambda: served_ndcg(
+                self.actor_, scenario, self.sensitive_, length=CUTOFF, generator=None
+            ),
             max_epochs=config.rounds,
             patience=config.patience,
             on_epoch=hear,
@@ -294,12 +295,3 @@ def held_out(split: Split, config: LirdConfig) -> Scenario:
     items = UserItems.of(split.train)
     last = (items.indptr.diff() - 1).clamp(min=0)
     return training_scenario(items, config.history, config.protocol, last)
-
-
-def validation_ndcg(actor: ListActor, scenario: Scenario, sensitive: Tensor) -> float:
-    """NDCG@20 of the lists that the actor would hand out now."""
-    length = min(CUTOFF, len(sensitive))
-    lists = serve(actor, scenario, sensitive, length=length, generator=None, feedback=False)
-    users, liked = torch.arange(len(lists)), scenario.positive
-    hits = liked.mask(users).gather(1, lists.clamp(min=0)) & (lists >= 0)
-    return mean_over_users(ndcg(hits.numpy(), liked.counts(users).numpy(), length))

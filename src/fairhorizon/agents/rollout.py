@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from fairhorizon.environment import Outcome, Scenario, advance
+from fairhorizon.metrics import mean_over_users, ndcg
 from fairhorizon.policy import GaussianActor, Proposal
 
 
@@ -151,6 +152,24 @@ def serve(
         shown = [walk.step(generator, feedback=feedback).lists for _ in range(steps)]
         parts.append(torch.cat(shown, dim=1)[:, :length])
     return torch.cat(parts)
+
+
+def served_ndcg(
+    actor: GaussianActor,
+    scenario: Scenario,
+    sensitive: Tensor,
+    *,
+    length: int,
+    generator: torch.Generator | None,
+) -> float:
+    """NDCG of the lists that the actor would hand out now; a small catalogue has shorter ones."""
+    length = min(length, len(sensitive))
+    lists = serve(
+        actor, scenario, sensitive, length=length, generator=generator, feedback=False
+    ).cpu()
+    users, liked = torch.arange(len(lists)), scenario.positive
+    hits = liked.mask(users).gather(1, lists.clamp(min=0)) & (lists >= 0)
+    return mean_over_users(ndcg(hits.numpy(), liked.counts(users).numpy(), length))
 
 
 def _chunk_size(n_items: int) -> int:

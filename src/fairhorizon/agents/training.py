@@ -18,7 +18,7 @@ from fairhorizon.agents.advantages import (
 from fairhorizon.agents.config import FcpoConfig
 from fairhorizon.agents.policy_update import update_actor
 from fairhorizon.agents.replay import ReplayBuffer
-from fairhorizon.agents.rollout import Trajectories, rollout, serve
+from fairhorizon.agents.rollout import Trajectories, rollout, served_ndcg
 from fairhorizon.data import Split
 from fairhorizon.environment import (
     Scenario,
@@ -29,7 +29,6 @@ from fairhorizon.environment import (
 )
 from fairhorizon.errors import ConfigError
 from fairhorizon.histories import UserItems
-from fairhorizon.metrics import mean_over_users, ndcg
 from fairhorizon.policy import Critic, GaussianActor, StateEncoder
 
 Tensors = dict[str, Tensor]
@@ -205,19 +204,13 @@ class Training:
 
     def _validate(self) -> float:
         """NDCG of the lists that the sampled policy would hand out now, on the validation items."""
-        length = min(self.config.validation_length, len(self.sensitive))
-        lists = serve(
+        return served_ndcg(
             self.actor,
             self.validation,
             self.sensitive,
-            length=length,
+            length=self.config.validation_length,
             generator=torch.Generator().manual_seed(self.seed),
-            feedback=False,
-        ).cpu()
-        users = torch.arange(len(lists))
-        liked = self.validation.positive
-        hits = liked.mask(users).gather(1, lists.clamp(min=0)) & (lists >= 0)
-        return mean_over_users(ndcg(hits.numpy(), liked.counts(users).numpy(), length))
+        )
 
     def _keep_best(self, report: RoundReport) -> None:
         if report.validation is None:
