@@ -1,11 +1,17 @@
 """Small data that many tests share."""
 
+import signal
+
 import pytest
 import torch
 
 from fairhorizon.agents import FcpoConfig
 from fairhorizon.data import Split, split, synthetic
 from fairhorizon.rankers.mf import MfConfig
+
+# In the background of a script Python is deaf to Ctrl-C, and so is every process that it starts.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 # Small tensors are slower on several threads, and sums depend on how they are cut.
 torch.set_num_threads(1)

@@ -36,7 +36,10 @@ def signal_at(process: "subprocess.Popen[str]", line: str, number: signal.Signal
         if shown.startswith(line):
             process.send_signal(number)
             break
-    return process.communicate(timeout=60)[1]
+    try:
+        return process.communicate(timeout=60)[1]
+    finally:
+        process.kill()  # should it go on
 
 
 def test_help_does_not_wait_for_torch() -> None:

@@ -226,7 +226,10 @@ def test_ctrl_c_ends_every_process(tmp_path: Path) -> None:
     while len(workers := _children(process.pid)) < 3 and process.poll() is None:
         time.sleep(0.05)  # two workers and multiprocessing's own watchman
     process.send_signal(signal.SIGINT)
-    _, rest = process.communicate(timeout=60)
+    try:
+        _, rest = process.communicate(timeout=60)
+    finally:
+        process.kill()  # should it go on
     assert process.returncode == 130
     assert rest.splitlines()[-1] == "stopped"
     assert "Traceback" not in rest

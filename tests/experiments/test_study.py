@@ -155,8 +155,9 @@ def test_damaged_files_are_made_again(study: Study, damage: bytes) -> None:
 
 def test_a_killed_training_is_told_of(study: Study) -> None:
     def kill() -> None:
-        while not (workers := multiprocessing.active_children()):
+        while len(workers := multiprocessing.active_children()) < 2:
             time.sleep(0.01)
+        time.sleep(0.2)  # they are all started now, and read their first task for longer than that
         workers[0].kill()
 
     killer = threading.Thread(target=kill)

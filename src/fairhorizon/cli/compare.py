@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 INTRO = (
     "Every method is trained on the same data and judged by the same lists: mean and standard "
-    "deviation over the seeds. Settings and the moment to stop are chosen on validation items, "
+    "deviation over the seeds. When to stop training is decided on validation items, "
     "never on test items."
 )
 
