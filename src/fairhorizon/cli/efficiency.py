@@ -41,8 +41,6 @@ def efficiency(
     from fairhorizon.files import write_json
     from fairhorizon.rankers import RANKERS
     from fairhorizon.report import efficiency as report
-    from fairhorizon.report import page
-    from fairhorizon.report.figures import save_figure
     from fairhorizon.report.paper import paper_hours
 
     if ranker not in RANKERS:
@@ -70,18 +68,24 @@ def efficiency(
             }
             for row in rows
         ]
-        save_figure(out / "efficiency.png", report.efficiency_figure(rows))
-        page.write_page(
-            out / "index.html",
-            title=f"Efficiency on {dataset.log.name}",
-            intro=INTRO.format(length=k),
-            sections=[
-                report.efficiency_section(rows),
-                page.commands_section([typed_command(context)]),
-            ],
-        )
+        write_report(out, rows, typed_command(context))
         write_json(out / "efficiency.json", {"rows": rows})
         if json_file is not None:
             write_json(json_file, {"rows": rows})
     Console().print(report.efficiency_table(rows))
     typer.echo(f"{out / 'index.html'}: the page, {out / 'efficiency.png'}: the figure")
+
+
+def write_report(out: Path, rows: "list[Row]", command: str) -> None:
+    """efficiency.png and index.html."""
+    from fairhorizon.report import efficiency as report
+    from fairhorizon.report import page
+    from fairhorizon.report.figures import save_figure
+
+    save_figure(out / "efficiency.png", report.efficiency_figure(rows))
+    page.write_page(
+        out / "index.html",
+        title=f"Efficiency on {rows[0]['dataset']}",
+        intro=INTRO.format(length=rows[0]["length"]),
+        sections=[report.efficiency_section(rows), page.commands_section([command])],
+    )

@@ -13,6 +13,7 @@ from fairhorizon.cli.words import ModeName, ProtocolName
 
 if TYPE_CHECKING:
     from fairhorizon.experiments.runs import DataSpec
+    from fairhorizon.experiments.study import Row
 
 INTRO = (
     "Each line is one method with its fairness dial turned from end to end. Up is more accurate, "
@@ -48,8 +49,6 @@ def frontier(
     from fairhorizon.experiments.frontier import METHODS, curves, swept
     from fairhorizon.files import write_json
     from fairhorizon.report import frontier as report
-    from fairhorizon.report import page
-    from fairhorizon.report.figures import save_figure
 
     levels = [
         level for method in studies.parse_methods(methods, METHODS) for level in swept(method)
@@ -65,16 +64,7 @@ def frontier(
         studies.run_study(study, chosen, numbers, jobs)
         rows = summary_rows(study, chosen, numbers)
         lines = curves(chosen, rows)
-        save_figure(out / "frontier.png", report.frontier_figure(lines, k))
-        page.write_page(
-            out / "frontier.html",
-            title=f"Accuracy and fairness on {dataset.log.name}",
-            intro=INTRO,
-            sections=[
-                *report.frontier_sections(lines, k),
-                page.commands_section([typed_command(context)]),
-            ],
-        )
+        write_report(out, lines, k, dataset.log.name, typed_command(context))
         content = {
             "rows": [row for line in lines.values() for row in line],
             "hypervolume": report.hypervolume_rows(lines, k),
@@ -85,3 +75,20 @@ def frontier(
     Console().print(report.hypervolume_table(lines, k))
     studies.print_notes(rows)
     typer.echo(f"{out / 'frontier.html'}: the page, {out / 'frontier.png'}: the figure")
+
+
+def write_report(
+    out: Path, lines: "dict[str, list[Row]]", k: int, dataset: str, command: str
+) -> None:
+    """frontier.png and frontier.html."""
+    from fairhorizon.report import frontier as report
+    from fairhorizon.report import page
+    from fairhorizon.report.figures import save_figure
+
+    save_figure(out / "frontier.png", report.frontier_figure(lines, k))
+    page.write_page(
+        out / "frontier.html",
+        title=f"Accuracy and fairness on {dataset}",
+        intro=INTRO,
+        sections=[*report.frontier_sections(lines, k), page.commands_section([command])],
+    )
