@@ -4,7 +4,14 @@ import numpy as np
 import pytest
 import torch
 
-from fairhorizon.environment import State, advance, alpha_prime, cost_limit, parity_alpha
+from fairhorizon.environment import (
+    LoggedFeedback,
+    State,
+    advance,
+    alpha_prime,
+    cost_limit,
+    parity_alpha,
+)
 
 N_ITEMS = 8
 SENSITIVE = torch.tensor([True, True, False, False, False, False, True, False])  # 0, 1, 6
@@ -19,7 +26,7 @@ def state(queue: list[int], blocked: tuple[int, ...] = ()) -> State:
 def show(start: State, items: list[int], liked: tuple[int, ...]):
     positive = torch.zeros(1, N_ITEMS, dtype=torch.bool)
     positive[0, list(liked)] = True
-    return advance(start, torch.tensor([items]), positive, SENSITIVE)
+    return advance(start, torch.tensor([items]), LoggedFeedback(positive), SENSITIVE)
 
 
 @pytest.mark.parametrize(
@@ -106,7 +113,7 @@ def test_a_random_batch_equals_the_slow_loop(list_length, history):
     guarded = set(sensitive.nonzero().flatten().tolist())
     for _ in range(steps):
         lists = torch.from_numpy(rng.integers(-1, n_items, (users, list_length)))
-        outcome = advance(now, lists, positive, sensitive)
+        outcome = advance(now, lists, LoggedFeedback(positive), sensitive)
         now = outcome.state
         for u in range(users):
             liked = set(positive[u].nonzero().flatten().tolist())

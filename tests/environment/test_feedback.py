@@ -68,36 +68,36 @@ def test_training_starts_from_the_first_items():
     items = UserItems.of(SPLIT.train)
     scenario = training_scenario(items, 3, Protocol.STANDARD)
     assert scenario.n_users == 3
-    state, positive = scenario.begin(EVERYONE)
+    state, feedback = scenario.begin(EVERYONE)
     assert state.users.tolist() == [0, 1, 2]
     assert state.queue.tolist() == [[0, 1, 2], [9, 8, 7], [10, 3, 4]]
-    assert sets_of(positive) == [[3, 4, 5, 6], [3, 4, 5, 6], []]
+    assert sets_of(feedback.positive) == [[3, 4, 5, 6], [3, 4, 5, 6], []]
     assert sets_of(state.blocked) == [[0, 1, 2], [7, 8, 9], [3, 4]]
-    open_state, open_positive = training_scenario(items, 3, Protocol.PAPER).begin(EVERYONE)
+    open_state, open_feedback = training_scenario(items, 3, Protocol.PAPER).begin(EVERYONE)
     assert not open_state.blocked.any()
-    assert torch.equal(open_positive, positive)
+    assert torch.equal(open_feedback.positive, feedback.positive)
 
 
 def test_training_starts_from_given_cuts():
     items = UserItems.of(SPLIT.train)
     scenario = training_scenario(items, 3, Protocol.STANDARD, torch.tensor([5, 1, 0]))
-    state, positive = scenario.begin(EVERYONE)
+    state, feedback = scenario.begin(EVERYONE)
     assert state.queue.tolist() == [[2, 3, 4], [10, 10, 9], [10, 10, 10]]
-    assert sets_of(positive) == [[5, 6], [3, 4, 5, 6, 7, 8], [3, 4]]
+    assert sets_of(feedback.positive) == [[5, 6], [3, 4, 5, 6, 7, 8], [3, 4]]
     assert sets_of(state.blocked) == [[0, 1, 2, 3, 4], [9], []]
 
 
 def test_evaluation_starts_from_the_last_items_before_the_test_items():
-    state, positive = evaluation_scenario(SPLIT, 3, Protocol.STANDARD).begin(EVERYONE)
+    state, feedback = evaluation_scenario(SPLIT, 3, Protocol.STANDARD).begin(EVERYONE)
     assert state.queue.tolist() == [[5, 6, 7], [4, 3, 2], [3, 4, 5]]
-    assert sets_of(positive) == [[8, 9], [0, 1], []]
+    assert sets_of(feedback.positive) == [[8, 9], [0, 1], []]
     assert sets_of(state.blocked) == [[*range(8)], [*range(2, 10)], [3, 4, 5]]
 
 
 def test_validation_excludes_training_only():
-    state, positive = validation_scenario(SPLIT, 3, Protocol.STANDARD).begin(EVERYONE)
+    state, feedback = validation_scenario(SPLIT, 3, Protocol.STANDARD).begin(EVERYONE)
     assert state.queue.tolist() == [[4, 5, 6], [5, 4, 3], [10, 3, 4]]
-    assert sets_of(positive) == [[7], [2], [5]]
+    assert sets_of(feedback.positive) == [[7], [2], [5]]
     assert sets_of(state.blocked) == [[*range(7)], [*range(3, 10)], [3, 4]]
 
 
@@ -106,23 +106,23 @@ def test_under_protocol_paper_everything_may_be_recommended():
         (evaluation_scenario, [[8, 9], [0, 1], []], [[5, 6, 7], [4, 3, 2], [3, 4, 5]]),
         (validation_scenario, [[7], [2], [5]], [[4, 5, 6], [5, 4, 3], [10, 3, 4]]),
     ):
-        state, positive = scenario_of(SPLIT, 3, Protocol.PAPER).begin(EVERYONE)
+        state, feedback = scenario_of(SPLIT, 3, Protocol.PAPER).begin(EVERYONE)
         assert not state.blocked.any()
-        assert sets_of(positive) == liked
+        assert sets_of(feedback.positive) == liked
         assert state.queue.tolist() == queue
 
 
 def test_serving_goes_on_from_the_whole_log():
-    state, positive = serving_scenario(LOG, 2).begin(EVERYONE)
+    state, feedback = serving_scenario(LOG, 2).begin(EVERYONE)
     assert state.queue.tolist() == [[8, 9], [1, 0], [4, 5]]
     assert sets_of(state.blocked) == [[*range(10)], [*range(10)], [3, 4, 5]]
-    assert not positive.any()
+    assert not feedback.positive.any()
 
 
 def test_begin_takes_users_in_any_order_and_more_than_once():
-    state, positive = evaluation_scenario(SPLIT, 2, Protocol.STANDARD).begin(
+    state, feedback = evaluation_scenario(SPLIT, 2, Protocol.STANDARD).begin(
         torch.tensor([1, 0, 1])
     )
     assert state.users.tolist() == [1, 0, 1]
     assert state.queue.tolist() == [[3, 2], [6, 7], [3, 2]]
-    assert sets_of(positive) == [[0, 1], [8, 9], [0, 1]]
+    assert sets_of(feedback.positive) == [[0, 1], [8, 9], [0, 1]]

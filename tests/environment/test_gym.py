@@ -70,7 +70,7 @@ def test_an_episode_equals_the_pure_dynamics(world):
     envs = RecommendationVectorEnv(scenario, sensitive, list_length=K, horizon=T)
     envs.action_space.seed(1)
     observation, info = envs.reset()
-    state, positive = scenario.begin(torch.arange(N_USERS))
+    state, feedback = scenario.begin(torch.arange(N_USERS))
     rewards = 0.0
     for step in range(1, T + 1):
         assert observation in envs.observation_space
@@ -79,7 +79,7 @@ def test_an_episode_equals_the_pure_dynamics(world):
         assert info["available"].tolist() == (~state.blocked).tolist()
         lists = envs.action_space.sample()
         observation, reward, terminated, truncated, info = envs.step(lists)
-        outcome = advance(state, torch.from_numpy(lists), positive, sensitive)
+        outcome = advance(state, torch.from_numpy(lists), feedback, sensitive)
         state = outcome.state
         assert reward.tolist() == outcome.reward.tolist()
         assert info["cost"].tolist() == outcome.cost.tolist()

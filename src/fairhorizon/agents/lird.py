@@ -249,14 +249,14 @@ class LirdTraining:
         """An episode of users drawn anew; by chance a list is a logged one."""
         config, generator = self.config, self.generator
         users = torch.randperm(self.items.n_users, generator=generator)[: config.users_per_round]
-        state, positive = self._scenario().begin(users)
+        state, feedback = self._scenario().begin(users)
         steps = []
         for _ in range(config.horizon):
             proposals = Proposal.of(self.ddpg.actor(users, state.queue)).sample(generator)
             lists = self.ddpg.actor.choose(proposals, state.blocked)
             logged = torch.rand(len(users), 1, generator=generator) < config.logged
             lists = torch.where(logged, self.logged.after(state.queue[:, -1], generator), lists)
-            outcome = advance(state, lists, positive, self.sensitive)
+            outcome = advance(state, lists, feedback, self.sensitive)
             steps.append(
                 Transitions(users, state.queue, lists, outcome.reward, outcome.state.queue)
             )

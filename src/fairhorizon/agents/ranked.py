@@ -123,7 +123,7 @@ class Ranked:
     def _step_by_step(
         self, scenario: Scenario, users: Tensor, length: int, generator: torch.Generator
     ) -> Tensor:
-        state, positive = scenario.begin(users)
+        state, answers = scenario.begin(users)
         scores = self.ranker.scores(users, state.queue)
         handicap: Tensor | float = 0.0
         allowance = length
@@ -137,7 +137,7 @@ class Ranked:
             barred = state.blocked | ((left <= 0) & self.sensitive_)
             adjusted = (scores - handicap).masked_fill(barred, -torch.inf)
             items = best_lists(adjusted, self.sensitive_, 1, 1)
-            outcome = advance(state, items, positive, self.sensitive_)
+            outcome = advance(state, items, answers, self.sensitive_)
             left = left - outcome.cost[:, None].long()
             state = outcome.state
             shown.append(items)

@@ -71,7 +71,7 @@ class Walk:
         self, actor: GaussianActor, scenario: Scenario, users: Tensor, sensitive: Tensor
     ) -> None:
         self.actor, self.sensitive = actor, sensitive
-        self.state, self.positive = scenario.begin(users, sensitive.device)
+        self.state, self.feedback = scenario.begin(users, sensitive.device)
         self.users, self.queues = [self.state.users], [self.state.queue]  # distinct states so far
         self.index = torch.arange(
             len(users), device=sensitive.device
@@ -82,7 +82,7 @@ class Walk:
         """Lines 8-11 of Algorithm 1. W is sampled, or the mean without a generator."""
         sampled = self.proposal.mean if generator is None else self.proposal.sample(generator)
         lists = self.actor.choose(sampled, self.state.blocked)
-        outcome = advance(self.state, lists, self.positive, self.sensitive)
+        outcome = advance(self.state, lists, self.feedback, self.sensitive)
         if feedback:
             self.state = outcome.state
             self._encode((outcome.reward > 0).nonzero().squeeze(1))

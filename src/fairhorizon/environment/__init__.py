@@ -1,6 +1,7 @@
 """Recommendation as a Constrained Markov Decision Process."""
 
 from fairhorizon.environment.dynamics import (
+    Feedback,
     Outcome,
     State,
     advance,
@@ -8,7 +9,9 @@ from fairhorizon.environment.dynamics import (
     cost_limit,
     parity_alpha,
 )
+from fairhorizon.environment.exposure import Churn, Exposure
 from fairhorizon.environment.feedback import (
+    LoggedFeedback,
     Scenario,
     evaluation_scenario,
     random_cuts,
@@ -19,6 +22,10 @@ from fairhorizon.environment.feedback import (
 from fairhorizon.protocol import Protocol
 
 __all__ = [
+    "Churn",
+    "Exposure",
+    "Feedback",
+    "LoggedFeedback",
     "Outcome",
     "Protocol",
     "Scenario",

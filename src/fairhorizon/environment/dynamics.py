@@ -4,6 +4,7 @@ State: the user and the queue of the N most recent liked items. Action: a list o
 """
 
 from dataclasses import dataclass
+from typing import Protocol as Interface
 
 import torch
 from torch import Tensor
@@ -18,6 +19,13 @@ class State:
     blocked: Tensor  # (b, n_items) bool
 
 
+class Feedback(Interface):
+    """How the users of a batch answer what they are shown, from one step to the next."""
+
+    def answer(self, lists: Tensor) -> Tensor:
+        """(b, K) bool: which items of the lists (b, K) get positive feedback; -1 gets none."""
+
+
 @dataclass(frozen=True)
 class Outcome:
     """What came of showing one list to every user."""
@@ -28,15 +36,15 @@ class Outcome:
     cost: Tensor  # (b,)
 
 
-def advance(state: State, lists: Tensor, positive: Tensor, sensitive: Tensor) -> Outcome:
-    """Show `lists` (b, K), -1 for an empty slot; `positive` (b, n_items) is what users like.
+def advance(state: State, lists: Tensor, feedback: Feedback, sensitive: Tensor) -> Outcome:
+    """Show `lists` (b, K), -1 for an empty slot, and hear what the users say.
 
     An item that is blocked earns nothing when it is shown all the same; it costs what it costs.
     """
     shown = lists >= 0
     items = lists.clamp(min=0)
     fresh = shown & ~state.blocked.gather(1, items) & ~_repeats(lists)
-    hits = fresh & positive.gather(1, items)
+    hits = fresh & feedback.answer(lists)
     rows, slots = shown.nonzero(as_tuple=True)  # an empty slot must not touch any item
     blocked = state.blocked.index_put((rows, lists[rows, slots]), shown.new_ones(()))
     return Outcome(

@@ -12,6 +12,16 @@ from fairhorizon.protocol import Protocol
 
 
 @dataclass(frozen=True)
+class LoggedFeedback:
+    """Users like what they took later on in the log, whenever it is shown."""
+
+    positive: Tensor  # (b, n_items) bool
+
+    def answer(self, lists: Tensor) -> Tensor:
+        return self.positive.gather(1, lists.clamp(min=0)) & (lists >= 0)
+
+
+@dataclass(frozen=True)
 class Scenario:
     """Where every user's episode starts and which items earn positive feedback in it."""
 
@@ -23,12 +33,14 @@ class Scenario:
     def n_users(self) -> int:
         return len(self.queue)
 
-    def begin(self, users: Tensor, device: torch.device | None = None) -> tuple[State, Tensor]:
-        """The users' initial state, and their feedback as a (len(users), n_items) mask."""
+    def begin(
+        self, users: Tensor, device: torch.device | None = None
+    ) -> tuple[State, LoggedFeedback]:
+        """The users' initial state and how they answer."""
         positive = self.positive.mask(users).to(device)
         blocked = torch.zeros_like(positive) if self.excluded is None else self.excluded.mask(users)
         state = State(users.to(device), self.queue[users].to(device), blocked.to(device))
-        return state, positive
+        return state, LoggedFeedback(positive)
 
 
 def training_scenario(

@@ -77,7 +77,7 @@ class RecommendationVectorEnv(VectorEnv[Observation, Lists, NDArray[Any]]):
         places = (self._next + np.arange(self.num_envs)) % len(self._order)
         self._next = (self._next + self.num_envs) % len(self._order)
         users = torch.from_numpy(self._order[places])
-        self._state, self._positive = self.scenario.begin(users)
+        self._state, self._feedback = self.scenario.begin(users)
         self._elapsed = 0
         return _observation(self._state), _info(self._state, np.zeros(self.num_envs))
 
@@ -91,7 +91,7 @@ class RecommendationVectorEnv(VectorEnv[Observation, Lists, NDArray[Any]]):
             observation, info = self.reset()
             return observation, np.zeros(self.num_envs), never, never.copy(), info
         lists = torch.tensor(np.asarray(actions), dtype=torch.int64)  # (num_envs, K)
-        outcome = advance(self._state, lists, self._positive, self.sensitive)
+        outcome = advance(self._state, lists, self._feedback, self.sensitive)
         self._state = outcome.state
         self._elapsed += 1
         return (
