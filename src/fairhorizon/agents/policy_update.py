@@ -39,12 +39,12 @@ def update_actor(
     actor: GaussianActor,
     batch: Trajectories,
     reward_advantages: Tensor,
-    cost_advantages: Tensor,
-    cost_gap: Tensor,
+    cost_advantages: Tensor,  # (b, T, constraints)
+    cost_gaps: Tensor,  # (constraints,)
     config: FcpoConfig,
     generator: torch.Generator,
 ) -> Update:
-    """Lines 16-21 of Algorithm 1; surrogates and gap are per trajectory, discounted."""
+    """Lines 16-21 of Algorithm 1; surrogates and gaps are per trajectory, discounted."""
     policy = FlatActor(actor)
     theta = policy.theta
     users, queues = batch.state_users, batch.state_queues
@@ -62,16 +62,16 @@ def update_actor(
         discounted = advantages * discounts(gamma, advantages.shape[1]).to(advantages)
         return discounted.flatten() * importance
 
-    weights = torch.stack(
-        [weigh(reward_advantages, config.gamma_r), weigh(cost_advantages, config.gamma_c)]
-    )
+    reward_weights = weigh(reward_advantages, config.gamma_r)
+    cost_weights = [weigh(costs, config.gamma_c) for costs in cost_advantages.unbind(2)]
+    weights = torch.stack([reward_weights, *cost_weights])
     visits = torch.bincount(steps, minlength=len(users)).to(present.mean)
 
     def surrogate(candidate: Tensor) -> Surrogate:
         new = Proposal.of(policy(candidate, users, queues))
         change = torch.expm1(new.log_prob(proposals, steps) - log_probs)
-        reward, cost = weights @ change
-        return Surrogate(reward, cost[None], new.kl_from(present) @ visits / len(steps))
+        reward, *costs = weights @ change
+        return Surrogate(reward, torch.stack(costs), new.kl_from(present) @ visits / len(steps))
 
     sample = torch.randperm(len(users), generator=generator)[: config.fisher_states].to(
         users.device
@@ -87,6 +87,6 @@ def update_actor(
     region = TrustRegion(
         config.kl_limit, config.cg_iterations, config.line_search_ratio, config.line_search_attempts
     )
-    update = constrained_step(theta, surrogate, fisher, cost_gap[None], region)
+    update = constrained_step(theta, surrogate, fisher, cost_gaps, region)
     policy.adopt(update.theta)
     return update

@@ -2,12 +2,12 @@
 
 import itertools
 from collections.abc import Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, fields
 
 import torch
 from torch import Tensor
 
-from fairhorizon.environment import Outcome, Scenario, advance
+from fairhorizon.environment import Outcome, Scenario, State, advance
 from fairhorizon.metrics import mean_over_users, ndcg
 from fairhorizon.policy import GaussianActor, Proposal
 
@@ -23,7 +23,7 @@ class Trajectories:
     log_probs: Tensor  # (b, T) under the policy that sampled them
     lists: Tensor  # (b, T, K)
     rewards: Tensor  # (b, T)
-    costs: Tensor  # (b, T)
+    costs: Tensor  # (b, T, constraints)
 
     def __len__(self) -> int:
         return len(self.rewards)
@@ -55,46 +55,37 @@ class Trajectories:
         return cls(**columns)
 
 
-@dataclass(frozen=True)
-class Step:
-    """One list for every user of a walk."""
-
-    proposals: Tensor  # (b, K d)
-    lists: Tensor  # (b, K)
-    outcome: Outcome
-
-
 class Walk:
     """The actor at work on a batch of users; encodes a state again only when its queue changed."""
 
-    def __init__(
-        self, actor: GaussianActor, scenario: Scenario, users: Tensor, sensitive: Tensor
-    ) -> None:
-        self.actor, self.sensitive = actor, sensitive
-        self.state, self.feedback = scenario.begin(users, sensitive.device)
-        self.users, self.queues = [self.state.users], [self.state.queue]  # distinct states so far
-        self.index = torch.arange(
-            len(users), device=sensitive.device
-        )  # the present one of each row
-        self.proposal = Proposal.of(actor(self.state.users, self.state.queue))
+    def __init__(self, actor: GaussianActor, state: State, sensitive: Tensor) -> None:
+        self.actor = actor
+        self.signals = actor.look(state.users, state.queue, sensitive)
+        self.restart(state)
 
-    def step(self, generator: torch.Generator | None, *, feedback: bool) -> Step:
-        """Lines 8-11 of Algorithm 1. W is sampled, or the mean without a generator."""
-        sampled = self.proposal.mean if generator is None else self.proposal.sample(generator)
-        lists = self.actor.choose(sampled, self.state.blocked)
-        outcome = advance(self.state, lists, self.feedback, self.sensitive)
-        if feedback:
-            self.state = outcome.state
-            self._encode((outcome.reward > 0).nonzero().squeeze(1))
-        else:
-            self.state = replace(self.state, blocked=outcome.state.blocked)
-        return Step(sampled, lists, outcome)
+    @torch.no_grad()
+    def restart(self, state: State) -> None:
+        """Forget the states passed so far, and ask the actor, who may have learned, anew."""
+        self.users, self.queues = [state.users], [state.queue]  # distinct states so far
+        self.index = torch.arange(len(state.users)).to(state.users)  # the present one of each row
+        self.proposal = Proposal.of(self.actor(state.users, state.queue))
 
-    def _encode(self, rows: Tensor) -> None:
-        """Rows whose queue has changed are in a state not met before."""
+    def propose(self, generator: torch.Generator | None) -> Tensor:
+        """Line 8 of Algorithm 1: W is sampled, or the mean without a generator.  (b, K signals)."""
+        return self.proposal.mean if generator is None else self.proposal.sample(generator)
+
+    def choose(self, proposals: Tensor, blocked: Tensor) -> Tensor:
+        """Line 9: the lists (b, K) of proposals."""
+        return self.actor.choose(proposals, blocked, self.signals)
+
+    @torch.no_grad()
+    def follow(self, outcome: Outcome) -> None:
+        """Line 11: rows whose queue has changed are in a state not met before."""
+        rows = (outcome.reward > 0).nonzero().squeeze(1)
         if not len(rows):
             return
-        users, queues = self.state.users[rows], self.state.queue[rows]
+        users, queues = outcome.state.users[rows], outcome.state.queue[rows]
+        self.signals.refresh(rows, users, queues)
         fresh = Proposal.of(self.actor(users, queues))
         self.proposal = Proposal(
             self.proposal.mean.index_copy(0, rows, fresh.mean),
@@ -104,6 +95,31 @@ class Walk:
         self.index = self.index.index_copy(0, rows, torch.arange(first, first + len(rows)).to(rows))
         self.users.append(users)
         self.queues.append(queues)
+
+
+class Recorder:
+    """Collects the steps of a walk and makes trajectories of them."""
+
+    def __init__(self) -> None:
+        self.columns: list[tuple[Tensor, ...]] = []
+
+    def note(
+        self,
+        index: Tensor,
+        proposal: Proposal,
+        sampled: Tensor,
+        lists: Tensor,
+        reward: Tensor,
+        costs: Tensor,
+    ) -> None:
+        """One step: the state and the policy it began with, what was done and what came of it."""
+        log_prob = proposal.log_prob(sampled)
+        self.columns.append((index, sampled, log_prob, lists, reward, costs))
+
+    def trajectories(self, walk: Walk) -> Trajectories:
+        """Of all steps noted since the walk began or restarted."""
+        stacked = (torch.stack(column, 1) for column in zip(*self.columns, strict=True))
+        return Trajectories(torch.cat(walk.users), torch.cat(walk.queues), *stacked)
 
 
 @torch.no_grad()
@@ -119,18 +135,18 @@ def rollout(
     """One trajectory of `steps` lists for each of the users."""
     parts = []
     for chunk in users.split(_chunk_size(len(sensitive))):
-        walk = Walk(actor, scenario, chunk, sensitive)
-        columns = []
+        state, feedback = scenario.begin(chunk, sensitive.device)
+        walk, recorder = Walk(actor, state, sensitive), Recorder()
         for _ in range(steps):
             index, proposal = walk.index, walk.proposal
-            step = walk.step(generator, feedback=True)
-            log_prob = proposal.log_prob(step.proposals)
-            outcome = step.outcome
-            columns.append(
-                (index, step.proposals, log_prob, step.lists, outcome.reward, outcome.cost)
-            )
-        stacked = (torch.stack(column, 1) for column in zip(*columns, strict=True))
-        parts.append(Trajectories(torch.cat(walk.users), torch.cat(walk.queues), *stacked))
+            sampled = walk.propose(generator)
+            lists = walk.choose(sampled, state.blocked)
+            outcome = advance(state, lists, feedback, sensitive)
+            walk.follow(outcome)
+            cost = outcome.cost[:, None]  # of the one constraint there is
+            recorder.note(index, proposal, sampled, lists, outcome.reward, cost)
+            state = outcome.state
+        parts.append(recorder.trajectories(walk))
     return Trajectories.join(parts)
 
 
@@ -147,9 +163,15 @@ def serve(
     """(n_users, length) items shown; without `feedback` the state stays as it began."""
     parts = []
     for chunk in torch.arange(scenario.n_users).split(_chunk_size(len(sensitive))):
-        walk = Walk(actor, scenario, chunk, sensitive)
-        steps = -(-length // actor.list_length)
-        shown = [walk.step(generator, feedback=feedback).lists for _ in range(steps)]
+        state, answers = scenario.begin(chunk, sensitive.device)
+        walk, shown = Walk(actor, state, sensitive), []
+        for _ in range(-(-length // actor.list_length)):
+            lists = walk.choose(walk.propose(generator), state.blocked)
+            outcome = advance(state, lists, answers, sensitive)
+            if feedback:
+                walk.follow(outcome)
+            state = outcome.state
+            shown.append(lists)
         parts.append(torch.cat(shown, dim=1)[:, :length])
     return torch.cat(parts)
 

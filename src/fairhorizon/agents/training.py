@@ -4,20 +4,12 @@ import copy
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import Any
 
 import torch
 from torch import Tensor
 
-from fairhorizon.agents.advantages import (
-    discounts,
-    generalized_advantages,
-    remaining,
-    temporal_difference_targets,
-)
 from fairhorizon.agents.config import FcpoConfig
-from fairhorizon.agents.policy_update import update_actor
-from fairhorizon.agents.replay import ReplayBuffer
+from fairhorizon.agents.learner import Learner
 from fairhorizon.agents.rollout import Trajectories, rollout, served_ndcg
 from fairhorizon.data import Split
 from fairhorizon.environment import (
@@ -29,7 +21,7 @@ from fairhorizon.environment import (
 )
 from fairhorizon.errors import ConfigError
 from fairhorizon.histories import UserItems
-from fairhorizon.policy import Critic, GaussianActor, StateEncoder
+from fairhorizon.policy import GaussianActor, StateEncoder
 
 Tensors = dict[str, Tensor]
 
@@ -78,11 +70,7 @@ class Training:
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(seed)
             self.actor = build_actor(config, *vectors).to(sensitive.device)
-            size = self.actor.encoder.output_size
-            self.critics = torch.nn.ModuleDict(
-                {name: Critic(size, config.critic_hidden) for name in ("reward", "cost")}
-            ).to(sensitive.device)
-        self.buffer = ReplayBuffer(config.buffer_rounds)
+            self.learner = Learner(self.actor, config)
         self.reports: list[RoundReport] = []
         self.best: Tensors = {}
         self.best_validation = -1.0
@@ -120,31 +108,14 @@ class Training:
         started = time.perf_counter()
         config = self.config
         fresh = self._generate()  # lines 6-13
-        self.buffer.add(fresh)
-        batch = self.buffer.sample(config.minibatch, self.generator)  # line 14
-
-        with torch.no_grad():
-            states = self.actor.encoder(batch.state_users, batch.state_queues)
-        # Line 15: A and A_c, and the targets of the critics.
-        reward = self._judge("reward", states, batch.state_index, batch.rewards, config.gamma_r)
-        cost = self._judge("cost", states, batch.state_index, batch.costs, config.gamma_c)
-
-        total = fresh.costs @ discounts(config.gamma_c, config.horizon).to(fresh.costs)  # (b,)
-        gap = total.mean() - self.limit  # c = J_C - d
-        update = update_actor(  # lines 16-21
-            self.actor, batch, reward.advantages, cost.advantages, gap, config, self.generator
-        )
-        for judged in (reward, cost):  # lines 22-23
-            judged.critic.fit(
-                states, batch.state_index, judged.targets, judged.ahead, config.critic_iterations
-            )
-
+        lesson = self.learner.learn(fresh, torch.tensor([self.limit]), self.generator)
+        update = lesson.update
         number = len(self.reports) + 1
         evaluate = number % config.evaluate_every == 0 and len(self.validation.positive.items) > 0
         report = RoundReport(
             round=number,
             reward=float(fresh.rewards.sum(1).mean()),
-            cost=float(total.mean()),
+            cost=float(lesson.costs[0]),
             limit=self.limit,
             kl=update.kl,
             case=update.case.value,
@@ -184,24 +155,6 @@ class Training:
             cuts = random_cuts(self.items, config.history, self.generator)
         return training_scenario(self.items, config.history, config.protocol, cuts)
 
-    @torch.no_grad()
-    def _judge(
-        self, name: str, states: Tensor, index: Tensor, signal: Tensor, gamma: float
-    ) -> "Judgement":
-        """Advantages and critic targets of a signal (b, T) by its critic."""
-        critic = self.critics[name]
-        ahead = remaining(gamma, signal.shape[1]).to(signal)
-        per_step = critic(states)[index]
-        values = torch.cat([per_step, per_step.new_zeros(len(signal), 1)], dim=1) * ahead
-        advantages = generalized_advantages(signal, values, gamma, self.config.gae_lambda)
-        return Judgement(
-            critic,
-            # A constant per step changes no expectation of the gradient, only its variance.
-            advantages - advantages.mean(0),
-            temporal_difference_targets(signal, values, gamma),
-            ahead[:-1],
-        )
-
     def _validate(self) -> float:
         """NDCG of the lists that the sampled policy would hand out now, on the validation items."""
         return served_ndcg(
@@ -228,16 +181,6 @@ class Training:
         if self.best:
             actor.load_state_dict(self.best, strict=False)
         return actor
-
-
-@dataclass(frozen=True)
-class Judgement:
-    """A critic and what it says of a batch."""
-
-    critic: Any
-    advantages: Tensor  # (b, T)
-    targets: Tensor  # (b, T)
-    ahead: Tensor  # (T,)
 
 
 def build_actor(config: FcpoConfig, users: Tensor, items: Tensor) -> GaussianActor:

@@ -3,5 +3,6 @@
 from fairhorizon.policy.actor import GaussianActor, Proposal
 from fairhorizon.policy.critics import Critic
 from fairhorizon.policy.encoder import StateEncoder
+from fairhorizon.policy.signals import ItemVectors, Signals
 
-__all__ = ["Critic", "GaussianActor", "Proposal", "StateEncoder"]
+__all__ = ["Critic", "GaussianActor", "ItemVectors", "Proposal", "Signals", "StateEncoder"]

@@ -1,12 +1,14 @@
 """The actor: a Gaussian over the K x d matrix W of proposed 'ideal' items."""
 
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor, nn
 
 from fairhorizon.policy.encoder import StateEncoder
+from fairhorizon.policy.signals import ItemVectors, Signals
 
 _LOG_2PI = math.log(2 * math.pi)
 
@@ -53,7 +55,10 @@ class Proposal:
 
 
 class GaussianActor(nn.Module):
-    """Encoder and MLP: (users, queues) -> mean and log standard deviation of W."""
+    """Encoder and MLP: (users, queues) -> mean and log standard deviation of W.
+
+    A row of W has as many numbers as an item has signals: here those of its embedding.
+    """
 
     def __init__(
         self,
@@ -62,11 +67,12 @@ class GaussianActor(nn.Module):
         list_length: int,
         hidden: tuple[int, int],
         initial_std: float,
+        signals: int | None = None,
     ) -> None:
         super().__init__()
         self.encoder = encoder
         self.list_length = list_length
-        width = list_length * encoder.item_vectors.shape[1]
+        width = list_length * (signals or encoder.item_vectors.shape[1])
         head = nn.Linear(hidden[1], 2 * width)
         self.body = nn.Sequential(
             nn.Linear(encoder.output_size, hidden[0]),
@@ -85,18 +91,25 @@ class GaussianActor(nn.Module):
         outputs: Tensor = self.body(self.encoder(users, queues))
         return outputs
 
-    def choose(self, proposals: Tensor, blocked: Tensor) -> Tensor:
-        """Equations 14 and 15: item k is the argmax of W_k Vᵀ among the items still allowed.
+    def look(self, users: Tensor, queues: Tensor, sensitive: Tensor) -> Signals:  # noqa: ARG002
+        """What the actor sees of the items when it serves these users in these states."""
+        return ItemVectors(self.encoder.item_vectors[:-1])
+
+    def scores(self, proposals: Tensor, signals: Signals) -> Iterator[Tensor]:
+        """Equation 14: (b, n_items) for every row of W in turn."""
+        for row in proposals.view(len(proposals), self.list_length, -1).unbind(1):
+            yield signals.scores(row)
+
+    def choose(self, proposals: Tensor, blocked: Tensor, signals: Signals | None = None) -> Tensor:
+        """Equation 15: item k is the best by row k among the items still allowed.
 
         Softmax is monotone: the argmax of the scores is that of P_k. -1 where nothing is left.
         """
-        items = self.encoder.item_vectors[:-1]
-        rows = proposals.view(len(proposals), self.list_length, -1)
-        lists = []
-        for k in range(self.list_length):
-            scores = rows[:, k] @ items.T  # (b, n_items)
-            best, chosen = torch.where(blocked, -torch.inf, scores).max(dim=1)
+        signals = signals or ItemVectors(self.encoder.item_vectors[:-1])
+        lists: list[Tensor] = []
+        for scores in self.scores(proposals, signals):
+            if lists:
+                blocked = blocked.scatter(1, lists[-1].clamp(min=0)[:, None], True)
+            best, chosen = scores.masked_fill_(blocked, -torch.inf).max(dim=1)
             lists.append(torch.where(best > -torch.inf, chosen, -1))
-            if k + 1 < self.list_length:
-                blocked = blocked.scatter(1, chosen[:, None], True)
         return torch.stack(lists, dim=1)
