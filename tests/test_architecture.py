@@ -99,7 +99,8 @@ def test_metrics_see_arrays_only():
 
 
 def test_the_environment_is_given_arrays_never_a_model():
-    assert stations_used_by("environment") <= {"data", "errors", "histories", "protocol"}
+    allowed = {"data", "errors", "groups", "histories", "protocol", "settings"}
+    assert stations_used_by("environment") <= allowed
 
 
 @pytest.mark.parametrize(

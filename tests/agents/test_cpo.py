@@ -2,17 +2,25 @@
 
 Two items for T steps: A earns 1 and is sensitive, B earns 0.3 and is not. Showing A with
 probability p costs p a step, so under a limit of alpha' the optimum is to show A with exactly
-p = alpha', and without a limit always. Expectations are exact, not sampled.
+p = alpha', and without a limit always. Three items, and a limit or a floor for some of them: the
+optimum is a corner of the triangle of all shares. Expectations are exact, not sampled.
 """
 
 import math
+from itertools import pairwise
 
 import pytest
 import torch
 from torch import Tensor
 from torch.distributions import Normal
 
-from fairhorizon.agents.cpo import Surrogate, TrustRegion, constrained_step, gradients
+from fairhorizon.agents.cpo import (
+    Surrogate,
+    TrustRegion,
+    constrained_step,
+    gradients,
+    keeps_limits,
+)
 from fairhorizon.environment import cost_limit
 from fairhorizon.optim import Case, fisher_product
 from fairhorizon.policy import Proposal
@@ -158,7 +166,7 @@ def test_a_failing_line_search_leaves_theta_as_it_was():
     gap = torch.tensor([-1.0], dtype=torch.float64)
     update = constrained_step(theta, pessimist, fisher, gap, REGION)
     assert update.fraction == 0
-    assert (update.kl, update.reward_change, update.cost_change) == pytest.approx((0, 0, 0))
+    assert (update.kl, update.reward_change, update.cost_changes) == (0, 0, (0,))
     assert update.theta.data_ptr() == theta.data_ptr()
     assert torch.equal(theta.view(torch.int64), before.view(torch.int64))
 
@@ -177,7 +185,8 @@ def test_conditions_are_put_to_the_surrogates_not_to_their_gradients():
     assert update.case is Case.INSIDE  # 0.1 x <= 0.3 on all of |x| <= 1
     assert update.fraction == 0.5  # 0.1 + 1 > 0.3;  0.05 + 0.25 <= 0.3
     assert update.theta.tolist() == [0.5]
-    assert update.cost_change == pytest.approx(0.3)
+    assert update.cost_changes == pytest.approx((0.3,))
+    assert update.cost_change == update.cost_changes[0]
 
 
 def test_gradients_by_hand():
@@ -187,10 +196,108 @@ def test_gradients_by_hand():
 
     g, b = gradients(surrogate, torch.tensor([2.0, 5.0]))
     assert g.tolist() == [20.0, 4.0]
-    assert b.tolist() == [1.0, 3.0]
+    assert b.tolist() == [[1.0, 3.0], [1.0, 0.0]]
 
 
-def test_the_analytic_dual_takes_one_constraint():
+def test_a_gap_for_every_cost():
     theta = Softmax.start(0.5)
-    with pytest.raises(ValueError, match="one constraint, not 2"):
+    with pytest.raises(ValueError, match="2 gaps were given for 1 surrogate costs"):
         constrained_step(theta, *Softmax.problem(theta), torch.zeros(2), REGION)
+
+
+@pytest.mark.parametrize(
+    ("changes", "gaps", "keeps"),
+    [
+        ([0.1], [-0.1], True),
+        ([0.2], [-0.1], False),
+        ([0.0], [0.0], True),
+        ([-0.1], [0.3], True),
+        ([0.1], [0.3], False),
+        ([0.1, -0.5], [-0.2, 0.3], True),
+        ([0.3, -0.5], [-0.2, 0.3], False),  # a kept limit is not to be broken for another
+        ([0.1, -0.5], [0.5, 1.0], True),  # 1.2² + 0.5² <= 2
+        ([0.4, -0.1], [0.5, 1.0], False),  # 1.8² + 0.9² > 2
+        ([0.4, -9.0], [0.5, 1.0], False),  # 1.8² + 0 > 2: more than mended is not counted
+    ],
+)
+def test_kept_limits_stay_kept_and_broken_ones_come_nearer(changes, gaps, keeps):
+    assert keeps_limits(torch.tensor(changes), torch.tensor(gaps)) is keeps
+
+
+THREE_REWARDS = torch.tensor([1.0, 0.6, 0.2], dtype=torch.float64)
+AT_MOST = {item: torch.eye(3, dtype=torch.float64)[k] for k, item in enumerate("ABC")}
+AT_LEAST = {item: -row for item, row in AT_MOST.items()}
+
+
+def train_three(start: list[float], costs: list[Tensor], limits: list[float], rounds: int = 50):
+    """(shares, case, fraction) of every round, the shares before it, and the last shares.
+
+    One logit an item, one step a trajectory.
+    """
+    b, d = torch.stack(costs), torch.tensor(limits, dtype=torch.float64)
+    theta, rows = torch.tensor(start, dtype=torch.float64).log(), []
+    for _ in range(rounds):
+        old = torch.softmax(theta, 0)
+
+        def surrogate(candidate: Tensor, old: Tensor = old) -> Surrogate:
+            new = torch.softmax(candidate, 0)
+            return Surrogate((new - old) @ THREE_REWARDS, b @ (new - old), new @ (new / old).log())
+
+        fisher = fisher_product(
+            lambda candidate: torch.softmax(candidate, 0),
+            theta,
+            lambda u, old=old: u / old,
+            damping=1e-6,
+        )
+        update = constrained_step(theta, surrogate, fisher, b @ old - d, REGION)
+        rows.append((old, update.case, update.fraction))
+        theta = update.theta
+        assert update.kl <= REGION.delta
+        changes = b @ (torch.softmax(theta, 0) - old)
+        assert update.cost_changes == pytest.approx(changes.tolist(), abs=1e-12)
+    return rows, torch.softmax(theta, 0).tolist()
+
+
+@pytest.mark.parametrize(
+    "start", [[0.2, 0.2, 0.6], [0.05, 0.05, 0.9], [0.55, 0.4, 0.05], [0.1, 0.8, 0.1]]
+)
+def test_two_limits_hold_together(start):
+    """A at most 0.4, B at most 0.3: what is left goes to C, though it earns least."""
+    rows, shares = train_three(start, [AT_MOST["A"], AT_MOST["B"]], [0.4, 0.3])
+    assert shares == pytest.approx([0.4, 0.3, 0.3], abs=1e-3)
+    assert rows[-1][1] is Case.ACTIVE
+    for (before, _, _), (after, _, _) in pairwise(rows):
+        for item, limit in ((0, 0.4), (1, 0.3)):  # a limit that is kept stays kept
+            assert after[item] <= limit + 1e-9 or before[item] > limit
+
+
+@pytest.mark.parametrize("start", [[0.3, 0.1, 0.6], [0.9, 0.05, 0.05], [0.1, 0.88, 0.02]])
+def test_a_limit_and_a_floor_hold_together(start):
+    """A at most 0.5, C at least 0.2."""
+    _, shares = train_three(start, [AT_MOST["A"], AT_LEAST["C"]], [0.5, -0.2])
+    assert shares == pytest.approx([0.5, 0.3, 0.2], abs=1e-3)
+
+
+def test_three_limits_at_once():
+    """Of the limit and the two floors, the limit and the floor of C are those that bind."""
+    costs = [AT_MOST["A"], AT_LEAST["C"], AT_LEAST["B"]]
+    rows, shares = train_three([0.9, 0.05, 0.05], costs, [0.3, -0.2, -0.4])
+    assert shares == pytest.approx([0.3, 0.5, 0.2], abs=1e-3)
+    assert rows[0][1] is Case.RECOVER
+
+
+def test_a_slightly_broken_limit_does_not_block_the_way_back_of_another():
+    """What A gives up goes to B at first, by the way the policy is built, and back from there."""
+    rows, shares = train_three([0.6, 0.35, 0.05], [AT_MOST["A"], AT_MOST["B"]], [0.1, 0.3])
+    assert shares == pytest.approx([0.1, 0.3, 0.6], abs=1e-3)
+    assert rows[0][1] is Case.RECOVER
+    assert min(fraction for _, _, fraction in rows) > 0
+
+
+@pytest.mark.parametrize(("start", "end"), [(0.38, 0.3), (0.42, 0.5)])
+def test_of_limits_that_contradict_each_other_the_nearer_is_kept(start, end):
+    """A at most 0.3 and at least 0.5, and B, which nothing hinders, at most 0.05."""
+    costs = [AT_MOST["A"], AT_LEAST["A"], AT_MOST["B"]]
+    rows, shares = train_three([start, 0.9 - start, 0.1], costs, [0.3, -0.5, 0.05])
+    assert {case for _, case, _ in rows} == {Case.RECOVER}
+    assert shares == pytest.approx([end, 0.05, 0.95 - end], abs=1e-3)

@@ -15,6 +15,7 @@ from fairhorizon.data import (
     split,
     split_by_time,
     statistics,
+    with_feedback,
     write_split,
 )
 from fairhorizon.errors import ConfigError, DataError
@@ -184,3 +185,37 @@ def test_a_failed_write_leaves_nothing(parts, tmp_path):
     with pytest.raises(AttributeError):
         write_split(broken, tmp_path / "split")
     assert list(tmp_path.iterdir()) == []
+
+
+def test_feedback_goes_to_the_end_of_training():
+    """Training a: x y, b: y; validation a: z. Heard: b x and a w twice; a y, a z are known."""
+    log = Interactions.from_arrays(
+        list("aaaabb"), list("xyzwyz"), timestamps=[1, 2, 5, 6, 3, 4], ratings=[5, 4, 1, 1, 3, 1]
+    )
+    parts = split(log, test_share=0.25)
+    assert [items_of(parts.train, user) for user in "ab"] == [["x", "y"], ["y"]]
+    assert items_of(parts.validation, "a") == ["z"]
+    a, b = 0, 1
+    w, x, y, z = range(4)
+    longer = with_feedback(parts, np.array([b, a, b, a, a, a]), np.array([x, w, x, y, z, w]))
+    assert [items_of(longer.train, user) for user in "ab"] == [["x", "y", "w"], ["y", "x"]]
+    assert longer.train.timestamps.tolist() == [1, 2, 3, 4, 5]
+    assert longer.train.ratings.tolist() == [5, 4, 3, 4, 4]  # the mean
+    assert longer.train.users.tolist() == [a, a, b, b, a]  # in the order heard
+    assert longer.validation is parts.validation
+    assert longer.test is parts.test
+    assert len(parts.train) == 3
+
+
+def test_feedback_without_times_and_ratings_keeps_its_order():
+    log = Interactions.from_arrays([0, 0, 1, 1], [0, 1, 1, 2])
+    parts = split(log, test_share=0)
+    longer = with_feedback(parts, np.array([1, 0]), np.array([0, 2]))
+    assert longer.train.items.tolist() == [0, 1, 0, 2]
+    assert longer.train.timestamps is None
+    assert longer.train.ratings is None
+    none = with_feedback(parts, *np.zeros((2, 0), dtype=np.int64))
+    assert none.train.fingerprint() == parts.train.fingerprint()
+    nothing = Split(log.take([]), log, log.take([]))
+    with pytest.raises(DataError, match="no training log that feedback could be added to"):
+        with_feedback(nothing, np.array([1]), np.array([0]))

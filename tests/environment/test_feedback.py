@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 
 from fairhorizon.data import Interactions, split
 from fairhorizon.environment import (
+    LoggedFeedback,
     Protocol,
     evaluation_scenario,
     random_cuts,
@@ -126,3 +127,27 @@ def test_begin_takes_users_in_any_order_and_more_than_once():
     assert state.users.tolist() == [1, 0, 1]
     assert state.queue.tolist() == [[3, 2], [6, 7], [3, 2]]
     assert sets_of(feedback.positive) == [[0, 1], [8, 9], [0, 1]]
+
+
+def test_a_log_is_worth_one_for_what_is_liked():
+    _, audience = evaluation_scenario(SPLIT, 3, Protocol.STANDARD).begin(EVERYONE)
+    lists = torch.tensor([[8, 3, -1], [0, 1, 9], [8, -1, 0]])  # liked: 8 and 9; 0 and 1; nothing
+    for _ in range(2):
+        assert audience.answer(lists).tolist() == [[1, 0, 0], [1, 1, 0], [0, 0, 0]]
+        assert audience.relevance(lists).tolist() == [[1.0, 0, 0], [1, 1, 0], [0, 0, 0]]
+        assert audience.relevance(lists).dtype == torch.float64
+        assert audience.best(0, 3).tolist() == [[1.0, 1, 0], [1, 1, 0], [0, 0, 0]]
+        assert audience.best(1, 2).tolist() == [[1.0], [1], [0]]
+        assert audience.best(2, 4).tolist() == [[0.0, 0], [0, 0], [0, 0]]
+        assert audience.total().tolist() == [2.0, 2, 0]
+        assert audience.tensors() == {}
+        audience.pass_time()  # and nothing of it changes
+        audience.restore({})
+
+
+@given(st.lists(st.lists(st.booleans(), min_size=6, max_size=6), min_size=1, max_size=5))
+def test_best_is_the_sorted_relevance(likes):
+    audience = LoggedFeedback(torch.tensor(likes))
+    everything = audience.relevance(torch.arange(6).expand(len(likes), 6))
+    assert torch.equal(audience.best(0, 6), everything.sort(dim=1, descending=True).values)
+    assert torch.equal(audience.total(), everything.sum(1))

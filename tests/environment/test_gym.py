@@ -1,6 +1,7 @@
 """The Gymnasium shells: Gymnasium's checker, and agreement with the pure dynamics."""
 
 import warnings
+from dataclasses import replace
 from itertools import combinations
 
 import gymnasium
@@ -12,7 +13,13 @@ from gymnasium.utils.passive_env_checker import data_shares_objects
 from gymnasium.vector import AutoresetMode, SyncVectorEnv
 from gymnasium.vector.utils import batch_space
 
-from fairhorizon.environment import Scenario, advance
+from fairhorizon.environment import (
+    ResponseModel,
+    Scenario,
+    SimulatedUsers,
+    SimulationConfig,
+    advance,
+)
 from fairhorizon.environment.gym import RecommendationEnv, RecommendationVectorEnv
 from fairhorizon.errors import ConfigError
 from fairhorizon.histories import UserItems
@@ -161,6 +168,68 @@ def test_lists_of_available_items_never_repeat(world):
         assert not info["available"][item]
         shown.append(item)
     assert len(set(shown)) == T
+
+
+@pytest.fixture
+def simulated(world):
+    generator = torch.Generator().manual_seed(6)
+    response = ResponseModel(
+        *(torch.randn(n, 2, generator=generator) for n in (N_USERS, N_ITEMS)),
+        *(torch.randn(n, generator=generator) for n in (N_USERS, N_ITEMS)),
+    )
+    return SimulatedUsers(response, world[0], SimulationConfig(position_bias=0.5, drift=0.1))
+
+
+def test_gymnasium_finds_no_fault_with_simulated_users(world, simulated):
+    env = RecommendationEnv(simulated, world[1], list_length=K, horizon=T)
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message=".*not having a spec.*")
+        env_checker.check_env(env)
+
+
+def test_simulated_users_click_as_often_as_they_should(world, simulated):
+    n = 20_000
+    envs = RecommendationVectorEnv(
+        simulated, world[1], list_length=K, horizon=T, users=[2, 4], num_envs=n
+    )
+    observation, info = envs.reset(seed=1)
+    lists = np.tile([[9, 5, 12]], (n, 1))
+    free = info["available"][:, [9, 5, 12]]
+    _, reward, *_ = envs.step(lists)
+    chance = simulated.response.probabilities(torch.arange(N_USERS)).numpy()[:, [9, 5, 12]]
+    for user in (2, 4):
+        rows = observation["user"] == user
+        each = free[rows][0] * chance[user] / np.sqrt([1, 2, 3])
+        error = np.sqrt((each * (1 - each)).sum() / rows.sum())
+        assert rows.sum() == n / 2
+        assert reward[rows].mean() == pytest.approx(each.sum(), abs=4 * error)
+    envs.reset()
+    assert (envs.step(lists)[1] != reward).any()  # another episode, other answers
+    envs.reset(seed=1)
+    np.testing.assert_array_equal(envs.step(lists)[1], reward)
+
+
+def test_simulated_users_drift_from_step_to_step():
+    """One half always clicks, the other never; tastes drawn anew are of either half."""
+    n_items = 4
+    nobody = UserItems(torch.zeros(3, dtype=torch.int64), torch.arange(0), n_items)
+    response = ResponseModel(
+        torch.tensor([[1.0], [-1.0]]),
+        torch.full((n_items, 1), 1e4),
+        torch.zeros(2),
+        torch.zeros(n_items),
+    )
+    users = SimulatedUsers(response, Scenario(nobody.last(2), nobody, None))
+    users = replace(users, config=SimulationConfig(drift=1.0))
+    envs = RecommendationVectorEnv(
+        users, np.zeros(n_items), list_length=1, horizon=2, users=[0], num_envs=4000
+    )
+    envs.reset(seed=0)
+    first, second, third = (envs.step(np.full((4000, 1), item))[1].mean() for item in range(3))
+    assert first == 1
+    assert second == pytest.approx(0.5, abs=4 * 0.5 / np.sqrt(4000))
+    assert third == 0  # begins the next episode
+    assert envs.step(np.full((4000, 1), 3))[1].mean() == 1  # with the tastes of the first
 
 
 def test_mistakes_are_named(world):

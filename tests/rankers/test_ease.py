@@ -12,7 +12,7 @@ from fairhorizon.evaluation import evaluate
 from fairhorizon.histories import UserItems
 from fairhorizon.rankers import Ease, EaseConfig, ease
 from fairhorizon.rankers.ease import co_counts
-from fairhorizon.rankers.recency import longest_history
+from fairhorizon.rankers.recency import longest_history, weighted_history
 
 
 def matrix(log: Interactions) -> NDArray[np.float64]:
@@ -115,3 +115,22 @@ def test_too_little_regularisation_is_said() -> None:
     parts = Split(log, log.take([]), log.take([]))
     with pytest.raises(ConfigError, match=r"no solution \(set a larger l2"):
         Ease(EaseConfig(l2=1e-12, training_half_life=None)).fit(parts)
+
+
+def test_few_recent_items_are_looked_up_and_many_multiplied_to_the_same_scores():
+    """The two ways to compute w B, with padding and an item that comes twice."""
+    generator = torch.Generator().manual_seed(3)
+    model = Ease(EaseConfig(half_life=2.0))
+    model.item_weights_, model.longest_ = torch.randn(400, 400, generator=generator), 500
+    queue = torch.randint(400, (6, 45), generator=generator)
+    queue[1, :43], queue[2], queue[3, 40] = 400, 400, queue[3, 44]
+    weighted = weighted_history(queue[:, -40:], 400, 2.0)  # 20 half-lives
+    assert model.queue_length == 40
+    scores = model.scores(torch.arange(6), queue)
+    assert torch.allclose(scores, weighted @ model.item_weights_, atol=1e-5)
+    assert torch.equal(scores[2], torch.zeros(400))
+    every = Ease(EaseConfig(half_life=None))
+    every.item_weights_, every.longest_ = model.item_weights_, 60
+    dense = weighted_history(queue, 400, None) @ model.item_weights_
+    assert torch.allclose(every.scores(torch.arange(6), queue), dense, atol=1e-5)
+    assert torch.allclose(every.scores(torch.arange(6), queue[:, -45:]), dense, atol=1e-5)

@@ -9,11 +9,15 @@ from pathlib import Path
 
 import matplotlib.image
 import numpy as np
+import polars as pl
 import pytest
 
+from fairhorizon.experiments.step_record import CountsOverTime
+from fairhorizon.groups import popular_group
 from fairhorizon.report.comparison import comparison_section, significance_section
 from fairhorizon.report.efficiency import efficiency_section
 from fairhorizon.report.frontier import frontier_sections
+from fairhorizon.report.long_term import write_report
 from fairhorizon.report.page import Section, write_page
 from fairhorizon.report.series import PALETTE
 
@@ -206,6 +210,39 @@ def test_on_a_phone_charts_shrink_and_tables_scroll_within_the_page(page, tmp_pa
     assert (seen["width"], seen["overflow"]) == (420, 0)
     for chart in seen["charts"]:
         assert chart["svg"] == chart["box"][2] < 420
+
+
+def test_the_page_of_a_long_run_and_its_small_panels(tmp_path):
+    methods, n_steps = ("fcpo", "mf+foe", "bpr"), 40
+    names = ("ndcg", "recall", "gini", "popularity_rate", "step_popularity_rate")
+    names += ("step_popularity_rate_initial", "violation_share", "largest_overshoot", "churn")
+    rows = [
+        {"method": method, "seed": seed, "step": step}
+        | dict.fromkeys(names, 0.1 + 0.1 * i + 0.02 * seed + 0.001 * step)
+        for i, method in enumerate(methods)
+        for seed in (0, 1)
+        for step in range(1, n_steps + 1)
+    ]
+    # one item after the other, from the last rank on, is shown to everybody and becomes popular
+    history = np.arange(50) + 200 * np.tril(np.ones((n_steps, 50), dtype=np.int64), -1)
+    labels = np.stack([popular_group(moment) for moment in history])
+    seen_items = CountsOverTime(np.arange(n_steps), history, labels)
+    counts = {(method, 0): seen_items for method in methods}
+    write_report(tmp_path, pl.DataFrame(rows), counts, alpha_prime=0.4, warm_up=10, command="")
+    page = tmp_path / "index.html"
+    page.write_text(page.read_text(encoding="utf-8") + OBSERVER, encoding="utf-8")
+    visited = visit(page, "dark", tmp_path)
+    assert visited.complaints == []
+    seen = visited.seen
+    assert seen["overflow"] == 0
+    accumulated, *panels, changes = seen["charts"]
+    assert accumulated["lines"] == 3 * 2 * len(methods)  # each with the edge of its band
+    assert changes["lines"] == len(methods)
+    assert len(panels) == 2 * len(methods)
+    for chart in panels:  # side by side, each drawn as wide as its column
+        assert chart["svg"] == chart["box"][2] < accumulated["svg"] / 2
+    assert [chart["lines"] >= 3 for chart in panels] == [True] * len(panels)
+    assert seen["hidden"] == 2 * (len(methods) - 1)  # bands and lines of the others
 
 
 def test_a_planted_fault_is_noticed(tmp_path):

@@ -6,6 +6,7 @@ from pathlib import Path
 import torch
 
 from fairhorizon.agents.config import FcpoConfig
+from fairhorizon.agents.experts import Panel
 from fairhorizon.agents.rollout import Trajectories
 from fairhorizon.agents.training import RoundReport, Tensors, Training
 from fairhorizon.data import Split
@@ -38,7 +39,10 @@ def save_training(training: Training, path: Path) -> None:
         "reports": [asdict(report) for report in training.reports],
         "best_validation": training.best_validation,
         "evaluations_since_best": training.evaluations_since_best,
+        "panel": None if training.panel is None else training.panel.description(),
     }
+    if training.panel is not None:
+        tensors |= training.panel.tensors()
     save_model(path, KIND, tensors, description)
 
 
@@ -51,6 +55,7 @@ def resume_training(path: Path, split: Split, device: torch.device) -> Training:
         tensors["actor.encoder.user_vectors"],
         tensors["actor.encoder.item_vectors"][:-1],
     )
+    stored = description["panel"]
     training = Training(
         split,
         FcpoConfig.model_validate(description["config"]),
@@ -58,6 +63,7 @@ def resume_training(path: Path, split: Split, device: torch.device) -> Training:
         sensitive=tensors["sensitive"].to(device),
         seed=description["seed"],
         pretraining_rmse=description["pretraining_rmse"],
+        panel=None if stored is None else Panel.from_parts(tensors, stored),
     )
     training.actor.load_state_dict(_below(tensors, "actor."))
     training.learner.critics.load_state_dict(_below(tensors, "critics."))

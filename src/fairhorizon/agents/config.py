@@ -2,9 +2,10 @@
 
 from typing import Annotated, Literal
 
-from pydantic import Field
+from pydantic import Field, field_validator
 
 from fairhorizon.environment import Protocol
+from fairhorizon.rankers import RANKERS
 from fairhorizon.rankers.mf import MfConfig
 from fairhorizon.settings import Choice, Search, Settings
 
@@ -28,6 +29,8 @@ class FcpoConfig(Settings):
     protocol: Protocol = Protocol.STANDARD  # of training episodes and of validation
 
     # the networks
+    # rankers whose scores the actor weighs, in place of item embeddings; see experts.py
+    warm_start: tuple[str, ...] = ()
     pmf: MfConfig = MfConfig()
     gru_hidden: Positive = 64
     gru_layers: Positive = 2
@@ -36,7 +39,7 @@ class FcpoConfig(Settings):
     initial_std: Annotated[float, Field(gt=0), Search(0.1, 3, log=True)] = 1.0
 
     # one round of Algorithm 1
-    rounds: Positive = 100  # M
+    rounds: Annotated[int, Field(ge=0)] = 100  # M
     episodes_per_user: Positive = 1
     users_per_round: Positive = 8192  # drawn anew every round where there are more
     minibatch: Positive = 8192  # trajectories drawn from the replay buffer
@@ -61,5 +64,18 @@ class FcpoConfig(Settings):
     )
     checkpoint_every: Positive = 10
 
+    @field_validator("warm_start")
+    @classmethod
+    def _known(cls, names: tuple[str, ...]) -> tuple[str, ...]:
+        unknown = sorted(set(names) - set(RANKERS))
+        if unknown:
+            raise ValueError(f"there is no ranker {unknown[0]!r} (there are {', '.join(RANKERS)})")
+        return names
 
-PRESETS = {"paper": FcpoConfig()}
+
+PRESETS = {
+    "paper": FcpoConfig(),
+    # No rounds before it serves: the log's feedback is what its rankers were fitted on, and a
+    # policy that learns from it trusts them too much. It learns while it serves.
+    "strong": FcpoConfig(warm_start=("gru4rec", "ease"), initial_std=0.05, rounds=0),
+}

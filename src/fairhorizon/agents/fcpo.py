@@ -1,6 +1,6 @@
 """FCPO as a recommender: fit, recommend, save, load."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any, Self
@@ -11,13 +11,17 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from fairhorizon.agents.config import FcpoConfig
+from fairhorizon.agents.experts import Panel
+from fairhorizon.agents.fcpo_server import FcpoServer
 from fairhorizon.agents.rollout import serve
 from fairhorizon.agents.training import RoundReport, Training, build_actor
 from fairhorizon.data import Split
-from fairhorizon.environment import Scenario
+from fairhorizon.environment import Exposure, Scenario, advance
+from fairhorizon.environment.constraints import Constraint, PopularityLimit
 from fairhorizon.errors import ConfigError, DataError
 from fairhorizon.groups import popular_group
 from fairhorizon.policy import GaussianActor
+from fairhorizon.rankers import Ranker
 from fairhorizon.rankers.mf import Mf
 from fairhorizon.storage import load_model, save_model
 
@@ -35,6 +39,7 @@ class Fcpo:
     sensitive_: Tensor  # (n_items,) bool, the group whose exposure is limited
     history_: list[RoundReport]
     pretraining_rmse_: float
+    panel_: Panel | None  # the rankers of a warm start
     fingerprint_: str
 
     def __init__(self, config: FcpoConfig | None = None, *, seed: int = 0) -> None:
@@ -51,17 +56,25 @@ class Fcpo:
 
     @property
     def queue_length(self) -> int:
-        return self.config.history
+        panel = self.panel_
+        return (
+            self.config.history if panel is None else max(self.config.history, panel.queue_length)
+        )
 
     def fit(
         self,
         split: Split,
         *,
         sensitive: NDArray[np.bool_] | None = None,
+        fitted: Mapping[str, Ranker[Any]] | None = None,
         on_round: Callable[[RoundReport], object] | None = None,
     ) -> Self:
-        """Pretrain the embeddings, train to the end, keep the best policy that keeps the limit."""
-        training = self.start(split, sensitive=sensitive)
+        """Pretrain the embeddings, train to the end, keep the best policy that keeps the limit.
+
+        Rankers of a warm start that are `fitted` already, with this seed and on this split, are
+        taken as they are.
+        """
+        training = self.start(split, sensitive=sensitive, fitted=fitted)
         for report in training.rounds():
             if on_round is not None:
                 on_round(report)
@@ -72,6 +85,7 @@ class Fcpo:
         split: Split,
         *,
         sensitive: NDArray[np.bool_] | None = None,
+        fitted: Mapping[str, Ranker[Any]] | None = None,
         on_epoch: Callable[[int, float], object] | None = None,
     ) -> Training:
         """A training before its first round; without `sensitive`, the popular items are limited.
@@ -92,6 +106,10 @@ class Fcpo:
         if sensitive is None:
             sensitive = popular_group(split.train.item_counts(), config.popular_share)
         pmf = Mf(config.pmf, seed=self.seed).fit(split, on_epoch=on_epoch)
+        panel = None
+        if config.warm_start:
+            names, protocol = config.warm_start, config.protocol
+            panel = Panel.fit(names, split, protocol, self.seed, fitted or {})
         return Training(
             split,
             config,
@@ -99,6 +117,7 @@ class Fcpo:
             sensitive=torch.from_numpy(sensitive).to(default_device()),
             seed=self.seed,
             pretraining_rmse=pmf.validation_rmse_,
+            panel=panel,
         )
 
     def adopt(self, training: Training) -> Self:
@@ -108,6 +127,7 @@ class Fcpo:
         self.sensitive_ = training.sensitive
         self.history_ = list(training.reports)
         self.pretraining_rmse_ = training.pretraining_rmse
+        self.panel_ = training.panel
         self.fingerprint_ = training.fingerprint
         return self
 
@@ -119,7 +139,10 @@ class Fcpo:
         Without feedback a user's whole list is handed out at once; with it, what is liked enters
         the state before the next list of K is chosen. The seed is that of the fit unless given.
         """
-        generator = torch.Generator().manual_seed(self.seed if seed is None else seed)
+        seed = self.seed if seed is None else seed
+        if self.panel_ is not None:
+            return self._recommend_under_control(scenario, length, feedback, seed)
+        generator = torch.Generator().manual_seed(seed)
         lists = serve(
             self.actor_,
             scenario,
@@ -131,8 +154,44 @@ class Fcpo:
         array: NDArray[np.int64] = lists.cpu().numpy()
         return array
 
+    def server(
+        self, constraints: Sequence[Constraint], *, learn: bool = True, seed: int | None = None
+    ) -> FcpoServer:
+        """The policy at work in a long run; the model stays as it is."""
+        return FcpoServer(
+            self.actor_,
+            self.config,
+            queue_length=self.queue_length,
+            constraints=constraints,
+            learn=learn,
+            seed=self.seed if seed is None else seed,
+        )
+
+    def _recommend_under_control(
+        self, scenario: Scenario, length: int, feedback: bool, seed: int
+    ) -> NDArray[np.int64]:
+        """All users together, step by step, at the price at which the limit holds."""
+        limit = PopularityLimit(self.alpha_prime)
+        server = self.server([limit], learn=False, seed=seed)
+        sensitive = self.sensitive_.cpu().numpy()
+        exposure = Exposure(np.zeros(len(sensitive), np.int64), lambda _: sensitive)
+        state, answers = scenario.begin(torch.arange(scenario.n_users), self.sensitive_.device)
+        shown = []
+        for _ in range(-(-length // self.config.list_length)):
+            lists = server.serve(state, exposure)
+            outcome = advance(state, lists, answers, self.sensitive_)
+            exposure.add(lists)
+            if feedback:
+                server.hear(lists, outcome, exposure)
+            state = outcome.state
+            shown.append(lists)
+        array: NDArray[np.int64] = torch.cat(shown, dim=1)[:, :length].cpu().numpy()
+        return array
+
     def save(self, path: Path) -> None:
         tensors = {f"actor.{name}": value for name, value in self.actor_.state_dict().items()}
+        if self.panel_ is not None:
+            tensors |= self.panel_.tensors()
         save_model(path, self.method, tensors | {"sensitive": self.sensitive_}, self.description())
 
     def description(self) -> dict[str, Any]:
@@ -147,15 +206,18 @@ class Fcpo:
             "fingerprint": self.fingerprint_,
             "pretraining_rmse": self.pretraining_rmse_,
             "rounds": rounds,
+            "panel": None if self.panel_ is None else self.panel_.description(),
         }
 
     @classmethod
     def load(cls, path: Path) -> Self:
         tensors, description = load_model(path, cls.method)
         model = cls(FcpoConfig.model_validate(description["config"]), seed=description["seed"])
-        weights = {k.removeprefix("actor."): v for k, v in tensors.items() if k != "sensitive"}
+        weights = {k.removeprefix("actor."): v for k, v in tensors.items() if k[:6] == "actor."}
+        stored = description["panel"]
+        model.panel_ = None if stored is None else Panel.from_parts(tensors, stored)
         vectors = weights["encoder.user_vectors"], weights["encoder.item_vectors"][:-1]
-        model.actor_ = build_actor(model.config, *vectors).to(default_device())
+        model.actor_ = build_actor(model.config, *vectors, model.panel_).to(default_device())
         model.actor_.load_state_dict(weights)
         model.sensitive_ = tensors["sensitive"].to(default_device())
         model.history_ = [RoundReport(**report) for report in description["rounds"]]

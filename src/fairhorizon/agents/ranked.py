@@ -20,6 +20,11 @@ KIND = "ranked"
 SCORES_AT_ONCE = 2**24  # of float32, 64 MiB
 
 
+def users_at_once(n_items: int) -> int:
+    """How many users there is memory for, when all their items are scored."""
+    return max(1, SCORES_AT_ONCE // n_items)
+
+
 class Ranked:
     """Fit the ranker once; its re-ranker can be exchanged at any time."""
 
@@ -105,7 +110,7 @@ class Ranked:
 
     def _chunks(self, scenario: Scenario) -> tuple[Tensor, ...]:
         """All users, as many at a time as there is memory for their scores."""
-        at_once = max(1, SCORES_AT_ONCE // len(self.sensitive_))
+        at_once = users_at_once(len(self.sensitive_))
         chunks: tuple[Tensor, ...] = torch.arange(scenario.n_users).split(at_once)
         return chunks
 

@@ -66,9 +66,10 @@ class Walk:
     @torch.no_grad()
     def restart(self, state: State) -> None:
         """Forget the states passed so far, and ask the actor, who may have learned, anew."""
-        self.users, self.queues = [state.users], [state.queue]  # distinct states so far
+        queues = self.actor.remember(state.queue)
+        self.users, self.queues = [state.users], [queues]  # distinct states so far
         self.index = torch.arange(len(state.users)).to(state.users)  # the present one of each row
-        self.proposal = Proposal.of(self.actor(state.users, state.queue))
+        self.proposal = Proposal.of(self.actor(state.users, queues))
 
     def propose(self, generator: torch.Generator | None) -> Tensor:
         """Line 8 of Algorithm 1: W is sampled, or the mean without a generator.  (b, K signals)."""
@@ -86,6 +87,7 @@ class Walk:
             return
         users, queues = outcome.state.users[rows], outcome.state.queue[rows]
         self.signals.refresh(rows, users, queues)
+        queues = self.actor.remember(queues)
         fresh = Proposal.of(self.actor(users, queues))
         self.proposal = Proposal(
             self.proposal.mean.index_copy(0, rows, fresh.mean),

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from fairhorizon.agents.config import FcpoConfig
+from fairhorizon.agents.experts import ExpertActor, Panel
 from fairhorizon.agents.learner import Learner
 from fairhorizon.agents.rollout import Trajectories, rollout, served_ndcg
 from fairhorizon.data import Split
@@ -56,12 +57,15 @@ class Training:
         sensitive: Tensor,
         seed: int,
         pretraining_rmse: float,
+        panel: Panel | None = None,
     ) -> None:
         self.config, self.seed, self.sensitive = config, seed, sensitive
         self.pretraining_rmse = pretraining_rmse
+        self.panel = panel
         self.fingerprint = split.train.fingerprint()
         self.items = UserItems.of(split.train)
-        self.validation = validation_scenario(split, config.history, config.protocol)
+        self.queue_length = panel.queue_length if panel else config.history
+        self.validation = validation_scenario(split, self.queue_length, config.protocol)
         self.limit = cost_limit(
             config.alpha_prime, config.list_length, config.gamma_c, config.horizon
         )
@@ -69,7 +73,7 @@ class Training:
         # Line 3: random theta, omega and phi; line 4: an empty replay buffer.
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(seed)
-            self.actor = build_actor(config, *vectors).to(sensitive.device)
+            self.actor = build_actor(config, *vectors, panel).to(sensitive.device)
             self.learner = Learner(self.actor, config)
         self.reports: list[RoundReport] = []
         self.best: Tensors = {}
@@ -150,10 +154,10 @@ class Training:
 
     def _training_scenario(self) -> Scenario:
         config = self.config
-        cuts = None
+        cuts = torch.full((self.items.n_users,), config.history)
         if config.starts == "anywhere":
             cuts = random_cuts(self.items, config.history, self.generator)
-        return training_scenario(self.items, config.history, config.protocol, cuts)
+        return training_scenario(self.items, self.queue_length, config.protocol, cuts)
 
     def _validate(self) -> float:
         """NDCG of the lists that the sampled policy would hand out now, on the validation items."""
@@ -183,8 +187,19 @@ class Training:
         return actor
 
 
-def build_actor(config: FcpoConfig, users: Tensor, items: Tensor) -> GaussianActor:
+def build_actor(
+    config: FcpoConfig, users: Tensor, items: Tensor, panel: Panel | None = None
+) -> GaussianActor:
     encoder = StateEncoder(users, items, config.gru_hidden, config.gru_layers)
+    if panel is not None:
+        return ExpertActor(
+            encoder,
+            panel,
+            history=config.history,
+            list_length=config.list_length,
+            hidden=config.actor_hidden,
+            initial_std=config.initial_std,
+        )
     return GaussianActor(
         encoder,
         list_length=config.list_length,

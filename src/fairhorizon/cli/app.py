@@ -17,6 +17,7 @@ from fairhorizon.cli.efficiency import efficiency
 from fairhorizon.cli.evaluate import evaluate
 from fairhorizon.cli.fit import fit
 from fairhorizon.cli.frontier import frontier
+from fairhorizon.cli.longterm import longterm
 from fairhorizon.cli.recommend import recommend
 from fairhorizon.cli.tune import tune
 from fairhorizon.cli.words import STOPPED
@@ -30,7 +31,9 @@ app = typer.Typer(
     add_completion=False,
 )
 app.add_typer(data_commands, name="data")
-for command in (fit, evaluate, recommend, compare, frontier, efficiency, demo, audit, tune):
+for command in (fit, evaluate, recommend, compare, frontier, longterm):
+    app.command()(command)
+for command in (efficiency, demo, audit, tune):
     app.command()(command)
 
 

@@ -27,3 +27,14 @@ class Cut(StrEnum):
 
 class Preset(StrEnum):
     PAPER = "paper"
+
+
+class UsersName(StrEnum):
+    LOGGED = "logged"
+    SIMULATED = "simulated"
+
+
+class RetrainName(StrEnum):
+    RERANKERS = "rerankers"
+    ALL = "all"
+    NONE = "none"

@@ -3,13 +3,14 @@
 from fairhorizon.data.columns import Origin
 from fairhorizon.data.interactions import Interactions, NoTimestampsWarning
 from fairhorizon.data.readers import Columns, ReaderOptions, read_interactions, read_item_attribute
-from fairhorizon.data.sources import NAMED, cache_folder, load, synthetic_market
+from fairhorizon.data.sources import NAMED, cache_folder, load, market_of, synthetic_market
 from fairhorizon.data.splits import (
     Split,
     Statistics,
     split,
     split_by_time,
     statistics,
+    with_feedback,
     write_split,
 )
 from fairhorizon.data.synthetic import SyntheticMarket, synthetic
@@ -26,6 +27,7 @@ __all__ = [
     "SyntheticMarket",
     "cache_folder",
     "load",
+    "market_of",
     "read_interactions",
     "read_item_attribute",
     "split",
@@ -33,5 +35,6 @@ __all__ = [
     "statistics",
     "synthetic",
     "synthetic_market",
+    "with_feedback",
     "write_split",
 ]

@@ -60,14 +60,21 @@ def load(
         if source in NAMED:
             log = read_interactions(fetch(NAMED[source], cache_folder(cache_dir)), **options)
             return replace(log, name=source)
-        if source.partition(":")[0] == SYNTHETIC:
-            return replace(synthetic_market(source).interactions, name=source)
+        if (market := market_of(source)) is not None:
+            return replace(market.interactions, name=source)
         if not Path(source).exists():
             raise DataError(
                 f"{source!r} is neither a file nor a named data set",
                 remedy=f"the named sets are {', '.join([*NAMED, SYNTHETIC])}",
             )
     return read_interactions(source, **options)
+
+
+def market_of(source: str | Path) -> SyntheticMarket | None:
+    """The market behind a `source` as in `load`; None unless it is the generator's."""
+    if isinstance(source, str) and source.partition(":")[0] == SYNTHETIC:
+        return synthetic_market(source)
+    return None
 
 
 def synthetic_market(source: str = SYNTHETIC) -> SyntheticMarket:

@@ -3,7 +3,7 @@
 import csv
 import shutil
 import tempfile
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from pathlib import Path
 
@@ -98,6 +98,38 @@ def split_by_time(
         )
     rows = np.arange(n)
     return Split(log.take(rows[:first]), log.take(rows[first:second]), log.take(rows[second:]))
+
+
+def with_feedback(parts: Split, users: NDArray[np.int64], items: NDArray[np.int64]) -> Split:
+    """What users liked since, in the order heard, at the end of the training log.
+
+    Only pairs that training and validation do not have, and each once. Nobody rated them: the mean
+    rating of the training log stands in.
+    """
+    train = parts.train
+    if not len(train):
+        raise DataError(
+            f"{parts.name or 'the split'} has no training log that feedback could be added to",
+            remedy="give more interactions",
+        )
+    pairs = users * train.n_items + items
+    known = [part.users * train.n_items + part.items for part in (train, parts.validation)]
+    rows = np.sort(np.unique(pairs, return_index=True)[1])
+    rows = rows[~np.isin(pairs[rows], np.concatenate(known))]
+    ratings, times = train.ratings, train.timestamps
+    if ratings is not None:
+        ratings = np.append(ratings, np.full(len(rows), ratings.mean()))
+    if times is not None:
+        later = times[-1] + np.arange(1, len(rows) + 1)
+        times = np.append(times, later.astype(times.dtype))
+    longer = replace(
+        train,
+        users=np.append(train.users, users[rows]),
+        items=np.append(train.items, items[rows]),
+        ratings=ratings,
+        timestamps=times,
+    )
+    return replace(parts, train=longer)
 
 
 def _share(name: str, value: float) -> Fraction:

@@ -1,24 +1,91 @@
 """Who likes what, read from a log; and where episodes start."""
 
 from dataclasses import dataclass
+from functools import cached_property
+from typing import Protocol as Interface
 
 import torch
 from torch import Tensor
 
 from fairhorizon.data import Interactions, Split
-from fairhorizon.environment.dynamics import State
+from fairhorizon.environment.dynamics import Feedback, State
 from fairhorizon.histories import UserItems
 from fairhorizon.protocol import Protocol
 
 
+class Audience(Feedback, Interface):
+    """Users whose answers can also be judged by what would have been best for them."""
+
+    def relevance(self, lists: Tensor) -> Tensor:
+        """(b, K) float64: what each item of the lists is worth to its user now; 0 for -1."""
+
+    def best(self, first: int, last: int) -> Tensor:
+        """(b, last - first) float64: relevance of each user's first+1-th to last-th best item.
+
+        Of the moment, in falling order, over all that could be shown from the start; 0 beyond.
+        """
+
+    def total(self) -> Tensor:
+        """(b,) float64: relevance of all that could be shown, of which recall is a share."""
+
+    def pass_time(self) -> None:
+        """To be called after every step: preferences may drift."""
+
+    def tensors(self) -> dict[str, Tensor]:
+        """All that changed since the users began."""
+
+    def restore(self, tensors: dict[str, Tensor]) -> None:
+        """Go on from the `tensors` of another audience of the same users."""
+
+
+class UserModel(Interface):
+    """Where users stand and how they answer, whether read from a log or simulated."""
+
+    @property
+    def n_users(self) -> int:
+        """Their codes are 0 to n_users - 1."""
+
+    def begin(
+        self, users: Tensor, device: torch.device | None = None, seed: int | None = None
+    ) -> tuple[State, Audience]:
+        """The users' initial state and how they answer.
+
+        Where answers depend on chance, `seed` stands in for the user model's own.
+        """
+
+
 @dataclass(frozen=True)
 class LoggedFeedback:
-    """Users like what they took later on in the log, whenever it is shown."""
+    """Users like what they took later on in the log, whenever it is shown; they never change."""
 
     positive: Tensor  # (b, n_items) bool
 
     def answer(self, lists: Tensor) -> Tensor:
         return self.positive.gather(1, lists.clamp(min=0)) & (lists >= 0)
+
+    def relevance(self, lists: Tensor) -> Tensor:
+        """1 for what is liked, else 0."""
+        return self.answer(lists).double()
+
+    def best(self, first: int, last: int) -> Tensor:
+        ranks = torch.arange(first, last, device=self.positive.device)
+        return (ranks < self._counts[:, None]).double()
+
+    def total(self) -> Tensor:
+        return self._counts.double()
+
+    def pass_time(self) -> None:
+        """A log does not drift."""
+
+    def tensors(self) -> dict[str, Tensor]:
+        return {}
+
+    def restore(self, tensors: dict[str, Tensor]) -> None:
+        """There is nothing to restore."""
+
+    @cached_property
+    def _counts(self) -> Tensor:
+        return self.positive.sum(1)
 
 
 @dataclass(frozen=True)
@@ -34,13 +101,22 @@ class Scenario:
         return len(self.queue)
 
     def begin(
-        self, users: Tensor, device: torch.device | None = None
+        self,
+        users: Tensor,
+        device: torch.device | None = None,
+        seed: int | None = None,  # noqa: ARG002  # a log leaves nothing to chance
     ) -> tuple[State, LoggedFeedback]:
         """The users' initial state and how they answer."""
         positive = self.positive.mask(users).to(device)
-        blocked = torch.zeros_like(positive) if self.excluded is None else self.excluded.mask(users)
-        state = State(users.to(device), self.queue[users].to(device), blocked.to(device))
-        return state, LoggedFeedback(positive)
+        return self.state(users, device), LoggedFeedback(positive)
+
+    def state(self, users: Tensor, device: torch.device | None = None) -> State:
+        """The users' initial state."""
+        if self.excluded is None:
+            blocked = torch.zeros(len(users), self.positive.n_items, dtype=torch.bool)
+        else:
+            blocked = self.excluded.mask(users)
+        return State(users.to(device), self.queue[users].to(device), blocked.to(device))
 
 
 def training_scenario(

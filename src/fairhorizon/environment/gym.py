@@ -3,6 +3,8 @@
 An observation is a user and the queue of recently liked items (n_items stands for "no item"), an
 action a list of K items. The reward is equation 8; `info["cost"]` is equation 9 and
 `info["available"]` the mask of items that may still be shown. Showing another one earns nothing.
+
+Any user model will do. Simulated users drift from step to step and begin anew with every episode.
 """
 
 from typing import Any
@@ -16,7 +18,7 @@ from gymnasium.vector.utils import batch_space
 from numpy.typing import ArrayLike, NDArray
 
 from fairhorizon.environment.dynamics import State, advance
-from fairhorizon.environment.feedback import Scenario
+from fairhorizon.environment.feedback import UserModel
 from fairhorizon.errors import ConfigError
 
 Observation = dict[str, Any]
@@ -28,12 +30,13 @@ class RecommendationVectorEnv(VectorEnv[Observation, Lists, NDArray[Any]]):
     """`num_envs` users at once, each for an episode of `horizon` steps; all end together.
 
     Episodes take the users in the order given, round and round; a reset with a seed shuffles that
-    order first. By Gymnasium's next-step autoreset, the step after the last begins new episodes.
+    order first and decides what is left to chance. By Gymnasium's next-step autoreset, the step
+    after the last begins new episodes.
     """
 
     def __init__(
         self,
-        scenario: Scenario,
+        user_model: UserModel,
         sensitive: ArrayLike,
         *,
         list_length: int,
@@ -42,14 +45,15 @@ class RecommendationVectorEnv(VectorEnv[Observation, Lists, NDArray[Any]]):
         num_envs: int | None = None,
     ) -> None:
         self.metadata = {"autoreset_mode": AutoresetMode.NEXT_STEP}
-        self.scenario = scenario
+        self.user_model = user_model
         self.sensitive = torch.as_tensor(sensitive, dtype=torch.bool)
         self.horizon = horizon
-        self.users = np.array(np.arange(scenario.n_users) if users is None else users, np.int64)
+        self.users = np.array(np.arange(user_model.n_users) if users is None else users, np.int64)
         self.num_envs = len(self.users) if num_envs is None else num_envs
-        n_items = scenario.positive.n_items
-        _check(len(self.sensitive) == n_items, f"sensitive must have one entry for {n_items} items")
         _check(len(self.users) > 0, "there must be at least one user")
+        example, _ = user_model.begin(torch.from_numpy(self.users[:1]))
+        n_items, history = example.blocked.shape[1], example.queue.shape[1]
+        _check(len(self.sensitive) == n_items, f"sensitive must have one entry for {n_items} items")
         for name, value in (
             ("list_length", list_length),
             ("horizon", horizon),
@@ -58,8 +62,8 @@ class RecommendationVectorEnv(VectorEnv[Observation, Lists, NDArray[Any]]):
             _check(value >= 1, f"{name} must be at least 1, not {value}")
 
         self.single_observation_space = Dict(
-            user=Discrete(scenario.n_users),
-            queue=MultiDiscrete([n_items + 1] * scenario.queue.shape[1]),
+            user=Discrete(user_model.n_users),
+            queue=MultiDiscrete([n_items + 1] * history),
         )
         self.single_action_space = MultiDiscrete([n_items] * list_length)
         self.observation_space = batch_space(self.single_observation_space, self.num_envs)
@@ -77,7 +81,8 @@ class RecommendationVectorEnv(VectorEnv[Observation, Lists, NDArray[Any]]):
         places = (self._next + np.arange(self.num_envs)) % len(self._order)
         self._next = (self._next + self.num_envs) % len(self._order)
         users = torch.from_numpy(self._order[places])
-        self._state, self._feedback = self.scenario.begin(users)
+        chance = int(self.np_random.integers(2**63))  # other answers in every episode
+        self._state, self._audience = self.user_model.begin(users, seed=chance)
         self._elapsed = 0
         return _observation(self._state), _info(self._state, np.zeros(self.num_envs))
 
@@ -91,7 +96,8 @@ class RecommendationVectorEnv(VectorEnv[Observation, Lists, NDArray[Any]]):
             observation, info = self.reset()
             return observation, np.zeros(self.num_envs), never, never.copy(), info
         lists = torch.tensor(np.asarray(actions), dtype=torch.int64)  # (num_envs, K)
-        outcome = advance(self._state, lists, self._feedback, self.sensitive)
+        outcome = advance(self._state, lists, self._audience, self.sensitive)
+        self._audience.pass_time()
         self._state = outcome.state
         self._elapsed += 1
         return (
@@ -108,7 +114,7 @@ class RecommendationEnv(gymnasium.Env[Observation, Lists]):
 
     def __init__(
         self,
-        scenario: Scenario,
+        user_model: UserModel,
         sensitive: ArrayLike,
         *,
         list_length: int,
@@ -116,7 +122,7 @@ class RecommendationEnv(gymnasium.Env[Observation, Lists]):
         users: ArrayLike | None = None,
     ) -> None:
         self._row = RecommendationVectorEnv(
-            scenario, sensitive, list_length=list_length, horizon=horizon, users=users, num_envs=1
+            user_model, sensitive, list_length=list_length, horizon=horizon, users=users, num_envs=1
         )
         self.observation_space = self._row.single_observation_space
         self.action_space = self._row.single_action_space

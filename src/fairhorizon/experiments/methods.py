@@ -1,4 +1,4 @@
-"""Methods by name: `ease`, `ease+quota`, `ease+quota@0.4`, `fcpo@0.65`."""
+"""Methods by name: `ease`, `ease+quota`, `ease+quota@0.4`, `fcpo@0.65`, `fcpo:strong@0.4`."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -38,14 +38,19 @@ class Method:
     base: str
     reranker: str | None = None
     level: float | None = None
+    preset: str | None = None  # of FCPO; None: that of the paper
 
     @classmethod
     def parse(cls, text: str) -> Self:
         name, at, level = text.strip().partition("@")
         base, plus, reranker = name.partition("+")
+        base, colon, preset = base.partition(":")
         if base not in (*RANKERS, *AGENTS):
             known = ", ".join((*RANKERS, *AGENTS))
             raise MethodError(f"there is no method {base!r} (there are {known})")
+        if colon and (base != Fcpo.method or preset not in PRESETS):
+            known = ", ".join(f"{Fcpo.method}:{name}" for name in PRESETS)
+            raise MethodError(f"{text}: there is no such preset (there are {known})")
         if plus and reranker not in RERANKERS:
             known = ", ".join(RERANKERS)
             raise MethodError(f"{text}: there is no re-ranker {reranker!r} (there are {known})")
@@ -54,7 +59,7 @@ class Method:
         if at and not (plus or base == Fcpo.method):
             raise MethodError(f"{text}: {base} has no fairness dial (leave out @{level})")
         try:
-            return cls(base, reranker or None, float(level) if at else None)
+            return cls(base, reranker or None, float(level) if at else None, preset or None)
         except ValueError:
             raise MethodError(f"{text}: {level!r} is no number (as in {name}@0.4)") from None
 
@@ -73,7 +78,8 @@ class Method:
     @property
     def name(self) -> str:
         """Without the level of its dial."""
-        return self.base + (f"+{self.reranker}" if self.reranker else "")
+        preset = f":{self.preset}" if self.preset else ""
+        return self.base + preset + (f"+{self.reranker}" if self.reranker else "")
 
     @property
     def has_dial(self) -> bool:
@@ -89,7 +95,7 @@ def build(method: Method, given: Given, seed: int, *, preset: str = "paper") -> 
     """The method before its fit, with the given settings in place of the defaults."""
     if method.base == Fcpo.method:
         level = {} if method.level is None else {"alpha_prime": method.level}
-        return Fcpo(configured(PRESETS[preset], {**given, **level}), seed=seed)
+        return Fcpo(configured(PRESETS[method.preset or preset], {**given, **level}), seed=seed)
     if method.base == Lird.method:
         return Lird(configured(LirdConfig(), given), seed=seed)
     ranker_class = RANKERS[method.base]

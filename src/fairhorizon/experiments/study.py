@@ -2,26 +2,19 @@
 
 import hashlib
 import json
-import multiprocessing
-import signal
-import threading
 import time
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import ProcessPoolExecutor, as_completed
-from concurrent.futures.process import BrokenProcessPool
-from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 
 from fairhorizon import __version__
-from fairhorizon.agents import Ranked
+from fairhorizon.agents import Fcpo, Ranked
 from fairhorizon.environment import Protocol
 from fairhorizon.errors import ConfigError, FairHorizonError, ModelError
 from fairhorizon.evaluation import Mode, evaluate
@@ -37,9 +30,10 @@ from fairhorizon.experiments.methods import (
     settings_of,
     validates,
 )
+from fairhorizon.experiments.processes import each
 from fairhorizon.experiments.runs import Dataset, DataSpec
 from fairhorizon.files import write_atomically, write_json
-from fairhorizon.rankers import RANKERS
+from fairhorizon.rankers import RANKERS, Ranker
 from fairhorizon.rerank import RERANKERS
 
 Row = dict[str, Any]
@@ -94,16 +88,16 @@ class Study:
     def model_file(self, method: Method, seed: int) -> Path:
         """Of the trained part."""
         trained = method.trained
-        key = self._key(settings_of(self.build(trained, seed)))
+        key = self.key(settings_of(self.build(trained, seed)))
         return self.folder / "models" / f"{trained}-seed{seed}-{key}.safetensors"
 
     def row_file(self, method: Method, seed: int) -> Path:
-        key = self._key(
+        key = self.key(
             settings_of(self.build(method, seed)), self.protocol, self.mode, list(self.ks)
         )
         return self.folder / "rows" / f"{method}-seed{seed}-{key}.json"
 
-    def _key(self, *parts: object) -> str:
+    def key(self, *parts: object) -> str:
         """The same for the same data, settings and version, and for nothing else."""
         data = _fingerprint(self.data, self.cache_dir)
         text = json.dumps([__version__, data, *parts], sort_keys=True)
@@ -137,7 +131,7 @@ class Study:
         Interrupted, it leaves what is finished, and the next run goes on from there.
         """
         tasks = []
-        for trained in sorted({method.trained for method in methods}, key=_longest_first):
+        for trained in sorted({method.trained for method in methods}, key=longest_first):
             for seed in seeds:
                 missing = []
                 for method in methods:
@@ -149,7 +143,7 @@ class Study:
                             on_row(row)
                 if missing:
                     tasks.append(Task(self, tuple(missing), seed))
-        for row in _each(tasks, min(jobs, len(tasks))):
+        for row in each(tasks, jobs):
             on_row(row)
 
 
@@ -161,13 +155,16 @@ class Task:
     methods: tuple[Method, ...]
     seed: int
 
+    def prepare(self) -> None:
+        self.study.dataset()
+
     def rows(self) -> Iterator[Row]:
         dataset = self.study.dataset()
-        trained, seconds = self._trained(dataset)
+        trained, seconds = self.trained(dataset)
         for method in self.methods:
             yield self._judge(method, trained, dataset, seconds)
 
-    def _trained(self, dataset: Dataset) -> tuple[Model, float]:
+    def trained(self, dataset: Dataset) -> tuple[Model, float]:
         """The trained part, from its file if that is whole; and how long its training took."""
         file = self.study.model_file(self.methods[0], self.seed)
         card = file.with_suffix(".json")
@@ -178,13 +175,27 @@ class Task:
         model = self.study.build(self.methods[0].trained, self.seed)
         begin = time.perf_counter()
         try:
-            model.fit(dataset.split, sensitive=dataset.sensitive)
+            if isinstance(model, Fcpo):
+                warm = self._warm(model, dataset)
+                model.fit(dataset.split, sensitive=dataset.sensitive, fitted=warm)
+            else:
+                model.fit(dataset.split, sensitive=dataset.sensitive)
         except FairHorizonError as error:
             raise FairHorizonError(f"{self.methods[0].trained}: {error}") from error
         seconds = time.perf_counter() - begin
         model.save(file)
         write_json(card, {"seconds": seconds, **model.description()})
         return load_method(file), seconds
+
+    def _warm(self, model: Fcpo, dataset: Dataset) -> dict[str, Ranker[Any]]:
+        """The rankers of a warm start as the study has them, unless it was told to change them."""
+        fitted: dict[str, Ranker[Any]] = {}
+        for name in model.config.warm_start:
+            if name not in self.study.settings:
+                ranked, _ = Task(self.study, (Method(name),), self.seed).trained(dataset)
+                assert isinstance(ranked, Ranked)
+                fitted[name] = ranked.ranker
+        return fitted
 
     def _judge(self, method: Method, model: Model, dataset: Dataset, fit_seconds: float) -> Row:
         study = self.study
@@ -213,72 +224,29 @@ class Task:
         return row
 
 
+@dataclass(frozen=True)
+class Training:
+    """A model to be trained and kept, for whoever wants it later."""
+
+    task: Task
+
+    def prepare(self) -> None:
+        self.task.prepare()
+
+    def rows(self) -> Iterator[Row]:
+        _, seconds = self.task.trained(self.task.study.dataset())
+        yield {"name": f"{self.task.methods[0]} seed {self.task.seed}", "seconds": seconds}
+
+
 def _save(path: Path, lists: NDArray[np.int64]) -> None:
     with path.open("wb") as file:
         np.save(file, lists)
 
 
-def _longest_first(method: Method) -> tuple[int, str]:
+def longest_first(method: Method) -> tuple[int, str]:
     """Agents, then rankers from the last to the first: what takes long must not start last."""
     order = [*AGENTS, *reversed(RANKERS)]
     return order.index(method.base), str(method)
-
-
-def _each(tasks: Sequence[Task], jobs: int) -> Iterator[Row]:
-    """The rows of all tasks, on so many processes of one thread each."""
-    if jobs <= 1:
-        for task in tasks:
-            yield from task.rows()
-        return
-    context = multiprocessing.get_context("spawn")
-    with ProcessPoolExecutor(jobs, mp_context=context, initializer=_one_thread) as pool:
-        try:
-            with _interrupt_held():
-                futures = [pool.submit(_finish, task) for task in tasks]
-            for future in as_completed(futures):
-                yield from future.result()
-        except BaseException as error:
-            pool.shutdown(wait=False, cancel_futures=True)
-            for worker in multiprocessing.active_children():
-                worker.terminate()
-            if isinstance(error, BrokenProcessPool):
-                raise FairHorizonError(
-                    "a training was killed, perhaps for want of memory (the same command goes on; "
-                    "fewer jobs need less)"
-                ) from error
-            raise
-
-
-@contextmanager
-def _interrupt_held() -> Iterator[None]:
-    """Ctrl-C waits until all processes are started, and they never hear it: we end them."""
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    pressed: list[int] = []
-    before = signal.signal(signal.SIGINT, lambda number, _: pressed.append(number))
-    can_block = hasattr(signal, "pthread_sigmask")  # not on Windows
-    if can_block:  # what is blocked here is blocked in a process that is started here
-        signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
-    try:
-        yield
-    finally:
-        if can_block:
-            signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
-        signal.signal(signal.SIGINT, before)
-    if pressed:
-        raise KeyboardInterrupt
-
-
-def _one_thread() -> None:
-    torch.set_num_threads(1)
-
-
-def _finish(task: Task) -> list[Row]:
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # of the data: whoever started us has read it too
-        task.study.dataset()
-    return list(task.rows())
 
 
 @lru_cache(maxsize=2)

@@ -91,6 +91,10 @@ class GaussianActor(nn.Module):
         outputs: Tensor = self.body(self.encoder(users, queues))
         return outputs
 
+    def remember(self, queues: Tensor) -> Tensor:
+        """What of the queues the encoder looks at: here all."""
+        return queues
+
     def look(self, users: Tensor, queues: Tensor, sensitive: Tensor) -> Signals:  # noqa: ARG002
         """What the actor sees of the items when it serves these users in these states."""
         return ItemVectors(self.encoder.item_vectors[:-1])

@@ -5,12 +5,18 @@ from typing import Annotated
 import torch
 from pydantic import Field
 from torch import Tensor
+from torch.nn.functional import embedding_bag
 
 from fairhorizon.data import Split
 from fairhorizon.errors import ConfigError
 from fairhorizon.histories import UserItems
 from fairhorizon.rankers.ranker import OnEpoch, Ranker
-from fairhorizon.rankers.recency import items_to_look_at, longest_history, weighted_history
+from fairhorizon.rankers.recency import (
+    items_to_look_at,
+    longest_history,
+    weighted_history,
+    weights_by_age,
+)
 from fairhorizon.settings import Search, Settings
 
 MOST_ITEMS = 40_000  # three matrices of this size are 18 GiB
@@ -62,8 +68,16 @@ class Ease(Ranker[EaseConfig]):
 
     def scores(self, users: Tensor, queue: Tensor) -> Tensor:  # noqa: ARG002  # the queue says all
         recent = queue[:, -self.queue_length :]
-        history = weighted_history(recent, len(self.item_weights_), self.config.half_life)
-        return history @ self.item_weights_
+        n_items = len(self.item_weights_)
+        if recent.shape[1] > n_items // 8:  # not much fewer rows of B than all of them
+            return weighted_history(recent, n_items, self.config.half_life) @ self.item_weights_
+        known = recent < n_items
+        return embedding_bag(
+            recent.where(known, 0),
+            self.item_weights_,
+            per_sample_weights=weights_by_age(recent, self.config.half_life) * known,
+            mode="sum",
+        )
 
     def tensors(self) -> dict[str, Tensor]:
         return {"item_weights": self.item_weights_, "longest": torch.tensor(self.longest_)}

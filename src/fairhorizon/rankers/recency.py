@@ -22,13 +22,21 @@ def items_to_look_at(half_life: float | None, longest: int) -> int:
     return longest if half_life is None else min(longest, math.ceil(HALF_LIVES * half_life))
 
 
+def weights_by_age(queue: Tensor, half_life: float | None) -> Tensor:
+    """(N,) 2^(-age / half_life) of the places in a queue (b, N), age 0 for the newest, the last."""
+    age = torch.arange(queue.shape[1] - 1, -1, -1, device=queue.device)
+    return (
+        torch.ones(age.shape).to(queue.device)
+        if half_life is None
+        else torch.exp2(-age / half_life)
+    )
+
+
 def weighted_history(queue: Tensor, n_items: int, half_life: float | None) -> Tensor:
     """(b, n_items) of 2^(-age / half_life), age 0 for the newest; all 1 without a half-life.
 
     queue: (b, N) items, newest last, padded in front with n_items.
     """
-    age = torch.arange(queue.shape[1] - 1, -1, -1, device=queue.device)
-    weights = torch.ones(len(age)) if half_life is None else torch.exp2(-age / half_life)
     history = torch.zeros(len(queue), n_items + 1, device=queue.device)
-    history.scatter_add_(1, queue, weights.to(queue.device).expand(len(queue), -1))
+    history.scatter_add_(1, queue, weights_by_age(queue, half_life).expand(len(queue), -1))
     return history[:, :-1]

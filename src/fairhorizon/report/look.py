@@ -39,6 +39,12 @@ th[aria-sort=descending] button::after { content: "\\2193"; opacity: 1; }
 .legend { display: flex; flex-wrap: wrap; gap: .15rem 1.1rem; font-size: .8125rem; }
 .legend button { display: inline-flex; align-items: center; gap: .4rem; }
 .legend button[aria-pressed=false] { opacity: .35; }
+/* auto-fill: the first chart is drawn, and measured, before the others are there */
+.panels { display: grid; gap: 1.25rem; margin-top: .75rem;
+  grid-template-columns: repeat(auto-fill, minmax(min(24rem, 100%), 1fr)); }
+.panels.single { grid-template-columns: minmax(0, 1fr); }
+.panels > div { min-width: 0; }
+.panels h3, .panels .note { margin: 0; overflow-wrap: anywhere; }
 dl { display: grid; grid-template-columns: repeat(auto-fit, minmax(min(19rem, 100%), 1fr));
   gap: .6rem 1.5rem; margin: 0; font-size: .9rem; }
 dt { font-weight: 600; }
@@ -46,13 +52,15 @@ dd { margin: 0; color: var(--soft); }
 pre { overflow-x: auto; margin: 0; font-size: .85rem; }
 .infolayer text, [class$="tick"] text, .bartext { fill: var(--ink) !important; }
 .gridlayer path, .spikeline { stroke: var(--line) !important; }
+.layer-above .shapelayer path { stroke: var(--ink) !important; }
 @media (max-width: 40rem) {
   main { padding: 1rem .5rem 2rem; }
   section { padding: 1rem .75rem; }
 }
 """
 
-# a heading sorts its table, the largest first at the first click; a legend hides and shows a curve
+# a heading sorts its table, the largest first at the first click; a legend hides and shows what it
+# names, in every chart that has it
 SCRIPT = """
 document.addEventListener("click", ({target}) => {
   const button = target.closest("button");
@@ -60,7 +68,10 @@ document.addEventListener("click", ({target}) => {
   if (button.dataset.chart) {
     const shown = button.getAttribute("aria-pressed") !== "true";
     button.setAttribute("aria-pressed", shown);
-    Plotly.restyle(button.dataset.chart, {visible: shown}, [Number(button.dataset.trace)]);
+    const traces = button.dataset.trace.split(" ").map(Number);
+    for (const chart of button.dataset.chart.split(" ")) {
+      Plotly.restyle(chart, {visible: shown}, traces);
+    }
     return;
   }
   const head = button.closest(".sortable th");

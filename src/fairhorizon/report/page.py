@@ -71,6 +71,11 @@ def glossary_section(rows: Sequence[Row], metrics: Sequence[str]) -> Section:
     meanings |= {name: meaning for name, meaning in SETTINGS.items() if name in used}
     meanings["alpha'"] = "the limit: the share of a list that may be popular items"
     meanings["Seed"] = "the number all randomness of that line was drawn from"
+    return meanings_section(meanings)
+
+
+def meanings_section(meanings: Mapping[str, str]) -> Section:
+    """A glossary: each name with what it means."""
     entries = "\n".join(
         f"<div><dt>{escape(name)}</dt><dd>{escape(meaning)}</dd></div>"
         for name, meaning in meanings.items()
@@ -137,7 +142,7 @@ def exposure_section(
     )
     for colour, (label, counts) in zip(cycle(COLOURS), counts_by_label.items(), strict=False):
         catalogue, exposure = lorenz_curve(counts)
-        kept = np.unique(np.linspace(0, counts.size, MAX_POINTS + 1).astype(int))
+        kept = thinned(counts.size + 1, MAX_POINTS + 1)
         chart.add_scatter(
             x=catalogue[kept].tolist(),
             y=exposure[kept].tolist(),
@@ -154,6 +159,21 @@ def exposure_section(
         "is twice the area between the two."
     )
     return chart_section("Who gets seen", chart, note, height=480)
+
+
+def thinned(size: int, most: int) -> NDArray[np.int64]:
+    """Which of `size` points to draw: at most `most`, evenly spread, the first and last too."""
+    return np.unique(np.linspace(0, size - 1, min(size, most)).astype(np.int64))
+
+
+def panels(parts: Sequence[Section]) -> str:
+    """Small charts beside each other, or below each other on a phone, each under its heading."""
+    entries = "\n".join(
+        f'<div><h3>{escape(part.title)}</h3><p class="note">{escape(part.note)}</p>'
+        f"{part.html}</div>"
+        for part in parts
+    )
+    return f'<div class="panels{" single" if len(parts) == 1 else ""}">{entries}</div>'
 
 
 def chart_section(

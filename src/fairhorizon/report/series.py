@@ -1,6 +1,6 @@
 """How many curves are told apart: colour and marker by the method, dashes by its re-ranker."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from html import escape
 
@@ -65,10 +65,14 @@ def styles(names: Iterable[str]) -> dict[str, Style]:
     return result
 
 
-def legend(chart: str, looks: dict[str, Style]) -> str:
-    """Buttons that name the curves of a chart, in the order of its traces; a click hides one."""
+def legend(charts: str, looks: Mapping[str, Style], *, traces: int = 1) -> str:
+    """Buttons that name the curves of a chart, in the order of its traces; a click hides one.
+
+    charts: ids with a space between them; traces: how many, one after the other, a name has.
+    """
     entries = "".join(
-        f'<button data-chart="{chart}" data-trace="{number}" aria-pressed="true">'
+        f'<button data-chart="{charts}" data-trace="{_numbers(number, traces)}" '
+        f'aria-pressed="true">'
         f'<svg width="34" height="12" viewBox="0 0 34 12" aria-hidden="true">'
         f'<path d="M0 6h34" stroke="{look.colour}" stroke-width="2" '
         f'stroke-dasharray="{" ".join(map(str, look.dashes))}"/>'
@@ -77,3 +81,7 @@ def legend(chart: str, looks: dict[str, Style]) -> str:
         for number, (name, look) in enumerate(looks.items())
     )
     return f'<div class="legend">{entries}</div>'
+
+
+def _numbers(position: int, size: int) -> str:
+    return " ".join(str(position * size + i) for i in range(size))

@@ -1,0 +1,120 @@
+"""FCPO at work: it serves under the limits of the moment and learns from what it hears."""
+
+import copy
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+from fairhorizon.agents.advantages import discounts
+from fairhorizon.agents.config import FcpoConfig
+from fairhorizon.agents.control import OnlineControl
+from fairhorizon.agents.learner import Learner
+from fairhorizon.agents.rollout import Recorder, Walk
+from fairhorizon.environment import Exposure, Outcome, State
+from fairhorizon.environment.constraints import Constraint
+from fairhorizon.policy import GaussianActor
+
+
+class FcpoServer:
+    """Two things keep the limits: CPO, slowly, by what it learns of states and items; and the
+    online control, at every step, by the price at which the step's budget is kept."""
+
+    def __init__(
+        self,
+        actor: GaussianActor,
+        config: FcpoConfig,
+        *,
+        queue_length: int,
+        constraints: Sequence[Constraint],
+        learn: bool,
+        seed: int,
+    ) -> None:
+        self.config, self.queue_length = config, queue_length
+        self.constraints, self.learns = tuple(constraints), learn and len(constraints) > 0
+        self.control = OnlineControl(constraints)
+        self.generator = torch.Generator().manual_seed(seed)
+        self.actor = copy.deepcopy(actor)  # what it learns here is not for the model
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(seed)
+            self.learner = Learner(self.actor, config, max(1, len(constraints)))
+        self.walk: Walk | None = None
+        self.recorder = Recorder()
+
+    @torch.no_grad()
+    def serve(self, state: State, exposure: Exposure) -> Tensor:
+        if self.walk is None:
+            self.walk = Walk(self.actor, state, exposure.sensitive)
+        walk = self.walk
+        walk.signals.relabel(exposure.sensitive.to(state.blocked.device))
+        if not self.recorder.columns:
+            self.left = [c.budget(exposure, len(state.users)) for c in self.constraints]
+        self.begun_with = walk.index, walk.proposal
+        self.sampled = walk.propose(self.generator)
+        scores = [
+            scores.masked_fill_(state.blocked, -torch.inf)
+            for scores in self.actor.scores(self.sampled, walk.signals)
+        ]
+        self.costs = [constraint.costs(exposure) for constraint in self.constraints]
+        return self.control.choose(scores, exposure)
+
+    def hear(self, lists: Tensor, outcome: Outcome, exposure: Exposure) -> None:  # noqa: ARG002
+        assert self.walk is not None
+        self.walk.follow(outcome)
+        self.state = outcome.state
+        if self.learns:
+            index, proposal = self.begun_with
+            shown, items = lists >= 0, lists.clamp(min=0)
+            costs = [(cost.to(lists.device)[items] * shown).sum(1) for cost in self.costs]
+            self.recorder.note(
+                index, proposal, self.sampled, lists, outcome.reward, torch.stack(costs, dim=1)
+            )
+
+    def update(self) -> None:
+        """A round of Algorithm 1 on the trajectories since the last one."""
+        if not self.recorder.columns:
+            return
+        assert self.walk is not None
+        trajectories = self.recorder.trajectories(self.walk)
+        limits = self._limits(len(trajectories), trajectories.rewards.shape[1])
+        self.learner.learn(trajectories, limits, self.generator)
+        self.recorder = Recorder()
+        self.walk.restart(self.state)
+
+    def _limits(self, users: int, steps: int) -> Tensor:
+        """d of every constraint: equation 11, or more where more was left to spend at the start.
+
+        The control spends to the limit and never beyond, so the gap would be just zero, where the
+        line search refuses any step that bends towards the limit: CPO gets a little room.
+        """
+        config = self.config
+        horizon = float(discounts(config.gamma_c, steps).sum())
+        even = [c.limit_per_showing * config.list_length * horizon for c in self.constraints]
+        left = [budget / users for budget in self.left]
+        limits = torch.tensor([max(pair) for pair in zip(even, left, strict=True)])
+        return limits + config.cost_tolerance * limits.abs()
+
+    def notes(self) -> dict[str, float]:
+        """The prices that kept the limits in the last step."""
+        return dict(self.control.prices)
+
+    def tensors(self) -> dict[str, Tensor]:
+        """Only where nothing is waiting to be learned from: right after an update."""
+        parts = {
+            "actor": dict(self.actor.named_parameters()),
+            "critics": self.learner.critics.state_dict(),
+            "control": self.control.tensors(),
+        }
+        named = {f"{part}.{k}": v.detach() for part, some in parts.items() for k, v in some.items()}
+        return named | {"generator": self.generator.get_state()}
+
+    def restore(self, tensors: dict[str, Tensor], state: State) -> None:
+        def below(part: str) -> dict[str, Tensor]:
+            prefix = f"{part}."
+            return {k.removeprefix(prefix): v for k, v in tensors.items() if k.startswith(prefix)}
+
+        self.actor.load_state_dict(below("actor"), strict=False)
+        self.learner.critics.load_state_dict(below("critics"))
+        self.control.restore(below("control"))
+        self.generator.set_state(tensors["generator"])
+        self.state, self.walk, self.recorder = state, None, Recorder()

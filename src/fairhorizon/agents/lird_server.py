@@ -1,0 +1,56 @@
+"""LIRD at work in a long run: it takes in what users like, and learns no more."""
+
+import torch
+from torch import Tensor
+
+from fairhorizon.agents.lird import Lird
+from fairhorizon.environment import Exposure, Outcome, State
+from fairhorizon.errors import ConfigError
+from fairhorizon.policy import Proposal
+
+
+class LirdServer:
+    """A list of the actor's K items a step; a user is encoded again when the queue has changed."""
+
+    def __init__(self, model: Lird, *, list_length: int = 1) -> None:
+        if list_length != model.config.list_length:
+            raise ConfigError(
+                f"lird was trained for lists of {model.config.list_length} and cannot serve lists "
+                f"of {list_length} (fit it with list_length={list_length})"
+            )
+        self.model = model
+        self._proposals: Tensor | None = None  # (b, K d) W of the users' present states
+
+    @property
+    def queue_length(self) -> int:
+        return self.model.queue_length
+
+    @torch.no_grad()
+    def serve(self, state: State, exposure: Exposure) -> Tensor:  # noqa: ARG002  # no groups
+        if self._proposals is None:
+            self._proposals = self._propose(state.users, state.queue)
+        return self.model.actor_.choose(self._proposals, state.blocked)
+
+    @torch.no_grad()
+    def hear(self, lists: Tensor, outcome: Outcome, exposure: Exposure) -> None:  # noqa: ARG002
+        rows = outcome.reward.nonzero().squeeze(1)
+        if self._proposals is not None and len(rows):
+            fresh = self._propose(outcome.state.users[rows], outcome.state.queue[rows])
+            self._proposals[rows] = fresh
+
+    def update(self) -> None:
+        """Nothing: it stays as it was trained."""
+
+    def notes(self) -> dict[str, float]:
+        return {}
+
+    def tensors(self) -> dict[str, Tensor]:
+        return {} if self._proposals is None else {"proposals": self._proposals.clone()}
+
+    def restore(self, tensors: dict[str, Tensor], state: State) -> None:
+        """The proposals as they were: computed for all users at once, their last digits differ."""
+        known = tensors.get("proposals")
+        self._proposals = None if known is None else known.to(state.users.device, copy=True)
+
+    def _propose(self, users: Tensor, queues: Tensor) -> Tensor:
+        return Proposal.of(self.model.actor_(users, queues)).mean.clone()

@@ -1,0 +1,259 @@
+"""What a long run is made of: who is served, by whom, and under which limits."""
+
+import hashlib
+import time
+import warnings
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from functools import lru_cache
+from pathlib import Path
+from typing import Any, Self
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from scipy.optimize import linprog
+
+from fairhorizon.agents import Fcpo, Lird
+from fairhorizon.agents.lird_server import LirdServer
+from fairhorizon.agents.ranked_server import RankedServer
+from fairhorizon.agents.server import Server
+from fairhorizon.data import Split, load, market_of, read_item_attribute
+from fairhorizon.environment import (
+    ResponseConfig,
+    ResponseModel,
+    SimulatedUsers,
+    SimulationConfig,
+    UserModel,
+    evaluation_scenario,
+    fit_response,
+)
+from fairhorizon.environment.constraints import (
+    Constraint,
+    GiniLimit,
+    GroupFloor,
+    GroupLimit,
+    PopularityLimit,
+)
+from fairhorizon.errors import ConfigError, DataError, ModelError
+from fairhorizon.evaluation.long_term import LongRunSettings
+from fairhorizon.experiments.methods import Model
+from fairhorizon.experiments.runs import DataSpec
+from fairhorizon.experiments.study import Row, Study
+from fairhorizon.groups import attribute_group
+from fairhorizon.storage import load_model, save_model
+
+RESPONSE = "response"  # the kind of file that a response model is kept in
+
+
+class Retrain(StrEnum):
+    """Which rankers are fitted anew between rounds, on all that was liked since."""
+
+    RERANKERS = "rerankers"  # those behind a re-ranker, as MF-FOE in the paper
+    ALL = "all"
+    NONE = "none"
+
+
+def open_users(
+    study: Study, simulation: SimulationConfig | None, queue_length: int, seed: int
+) -> UserModel:
+    """Users who like their test items; with a simulation, whatever their response model says."""
+    split = study.dataset().split
+    if simulation is None:
+        return evaluation_scenario(split, queue_length, study.protocol)
+    response = load_response(study)
+    return SimulatedUsers.fitted(response, split, queue_length, study.protocol, simulation, seed)
+
+
+def load_response(study: Study) -> ResponseModel:
+    """The truth of a synthetic market, else what was fitted to the items held out, and kept."""
+    market = market_of(study.data.source)
+    if market is not None:
+        return ResponseModel.of_market(market)
+    config = ResponseConfig()
+    key = study.key("response", config.model_dump(mode="json"))
+    file = study.folder / "models" / f"response-{key}.safetensors"
+    try:
+        return ResponseModel(**load_model(file, RESPONSE)[0])
+    except ModelError:
+        pass  # not fitted yet
+    response = fit_response(study.dataset().split, config)
+    save_model(file, RESPONSE, vars(response), config.model_dump(mode="json"))
+    return response
+
+
+@dataclass(frozen=True)
+class ResponseFit:
+    """The response model of simulated users to be fitted and kept."""
+
+    study: Study
+
+    def prepare(self) -> None:
+        self.study.dataset()
+
+    def rows(self) -> Iterator[Row]:
+        begin = time.perf_counter()
+        load_response(self.study)
+        yield {"name": "simulated users", "seconds": time.perf_counter() - begin}
+
+
+@dataclass(frozen=True)
+class GroupShare:
+    """A largest share of all showings for the items with an attribute; as a floor, a smallest."""
+
+    column: str
+    values: tuple[str, ...]
+    share: float
+    is_floor: bool = False
+
+    @classmethod
+    def parse(cls, text: str, *, is_floor: bool = False) -> Self:
+        """Of COLUMN=VALUE:SHARE; several values by commas are one group."""
+        rest, _, share = text.rpartition(":")
+        column, _, values = rest.partition("=")
+        try:
+            number = float(share)
+        except ValueError:
+            number = -1.0
+        if not column or not values or not 0 <= number <= 1:
+            raise ConfigError(
+                f"{text!r} (give COLUMN=VALUE:SHARE, a share from 0 to 1, as in genre=Drama:0.3)"
+            )
+        return cls(column, tuple(values.split(",")), number, is_floor)
+
+    def __str__(self) -> str:
+        kind = "floor" if self.is_floor else "limit"
+        return f"{kind} {self.column}={','.join(self.values)}"
+
+    def constraint(self, members: NDArray[np.bool_], warm_up: int) -> Constraint:
+        of = torch.from_numpy(members)
+        if self.is_floor:
+            return GroupFloor(str(self), of, self.share)
+        return GroupLimit(str(self), of, self.share, warm_up)
+
+
+@dataclass(frozen=True)
+class Limits:
+    """What FCPO keeps beside the limit on popular items."""
+
+    groups: tuple[GroupShare, ...] = ()
+    gini: float | None = None
+    item_table: str | None = None  # a file with a row per item; without it the log has the columns
+
+    def __bool__(self) -> bool:
+        return bool(self.groups) or self.gini is not None
+
+    def __str__(self) -> str:
+        parts = [f"{group}:{group.share:g}" for group in self.groups]
+        return ", ".join([*parts, *([f"gini {self.gini:g}"] if self.gini is not None else [])])
+
+    def constraints(self, study: Study, alpha_prime: float, warm_up: int) -> list[Constraint]:
+        """The limit on popular items first."""
+        return [
+            PopularityLimit(alpha_prime, warm_up),
+            *(
+                group.constraint(members, warm_up)
+                for group, members in zip(self.groups, self.members(study), strict=True)
+            ),
+            *([GiniLimit(self.gini, warm_up)] if self.gini is not None else []),
+        ]
+
+    def members(self, study: Study) -> list[NDArray[np.bool_]]:
+        """(n_items,) of every group; a DataError names a column or a value that there is not."""
+        return [
+            attribute_group(
+                _attribute(study.data, self.item_table, group.column, study.cache_dir), group.values
+            )
+            for group in self.groups
+        ]
+
+    def fingerprint(self, study: Study) -> list[object]:
+        """The same for the same limits on the same items."""
+        groups = [
+            [str(group), group.share, hashlib.sha256(members.tobytes()).hexdigest()[:16]]
+            for group, members in zip(self.groups, self.members(study), strict=True)
+        ]
+        return [groups, self.gini]
+
+    def check(self, study: Study, settings: LongRunSettings) -> None:
+        """Refuse limits of groups that no showings could keep together.
+
+        A user is shown an item once: a small group cannot have a large share of a long run.
+        """
+        if self.gini is not None and not 0 <= self.gini <= 1:
+            raise ConfigError(f"a limit of the Gini index lies between 0 and 1, not {self.gini:g}")
+        names = [str(group) for group in self.groups]
+        if len(set(names)) < len(names):
+            twice = next(name for name in names if names.count(name) > 1)
+            raise ConfigError(f"{twice} is given twice (give it once)")
+        if not self.groups:
+            return
+        members = np.stack(self.members(study))
+        kinds, sizes = np.unique(members, axis=1, return_counts=True)  # items in the same groups
+        shown = min(settings.steps * settings.list_length, members.shape[1])
+        sign = np.array([-1.0 if group.is_floor else 1.0 for group in self.groups])
+        shares = np.array([group.share for group in self.groups])
+        found = linprog(
+            np.zeros(len(sizes)),
+            A_ub=sign[:, None] * kinds,
+            b_ub=sign * shares + 1e-9,
+            A_eq=np.ones((1, len(sizes))),
+            b_eq=[1.0],
+            bounds=[(0.0, size / shown) for size in sizes],
+        )
+        if not found.success:
+            raise ConfigError(
+                f"{self}: no {shown} items that a user may be shown keep this (loosen a limit or "
+                "lower a floor)"
+            )
+
+
+@lru_cache(maxsize=16)
+def _attribute(
+    data: DataSpec, item_table: str | None, column: str, cache_dir: Path | None
+) -> NDArray[Any]:
+    """(n_items,) the attribute of every item, from the table or else from the log."""
+    options = {
+        name: getattr(data, name)
+        for name in ("user", "item", "rating", "timestamp", "header", "separator")
+    }
+    in_log = () if item_table is not None else (column,)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of the log: it has been read before
+        log = load(data.source, cache_dir=cache_dir, attributes=in_log, **options)
+    if item_table is not None:
+        return read_item_attribute(item_table, log, attribute=column)
+    if column not in log.attributes:
+        raise DataError(f"{data.source} has no column {column!r}", remedy="give an item table")
+    return log.attributes[column]
+
+
+def open_server(
+    model: Model,
+    split: Split,
+    *,
+    constraints: Sequence[Constraint],
+    list_length: int,
+    round_length: int,
+    retrain: bool,
+    seed: int,
+) -> Server:
+    """The method at work."""
+    if isinstance(model, Fcpo):
+        return model.server(constraints, seed=seed)
+    if isinstance(model, Lird):
+        return LirdServer(model, list_length=list_length)
+    return RankedServer(
+        model,
+        split,
+        list_length=list_length,
+        round_length=round_length,
+        retrain=retrain,
+        seed=seed,
+    )
+
+
+def remarks_of(server: Server) -> list[str]:
+    """What it warned of, such as that a target could not be reached."""
+    return server.messages if isinstance(server, RankedServer) else []

@@ -1,0 +1,324 @@
+"""Long runs of many methods and seeds: step after step while the groups move, none made twice."""
+
+import warnings
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Self
+
+import numpy as np
+import polars as pl
+from torch import Tensor
+
+from fairhorizon.agents import Fcpo, Lird, Ranked
+from fairhorizon.environment import Exposure, SimulationConfig
+from fairhorizon.errors import ConfigError, ModelError
+from fairhorizon.evaluation.long_term import LongRun, LongRunSettings
+from fairhorizon.experiments.at_work import (
+    Limits,
+    ResponseFit,
+    Retrain,
+    open_server,
+    open_users,
+    remarks_of,
+)
+from fairhorizon.experiments.methods import SHARE_DIALS, Method, build_reranker, settings_of
+from fairhorizon.experiments.processes import each
+from fairhorizon.experiments.step_record import EVERY, SCHEMA, CountsOverTime, Row, StepRecord
+from fairhorizon.experiments.study import Study, Task, Training, longest_first
+from fairhorizon.groups import popular_group
+
+__all__ = ["Contestant", "CountsOverTime", "LongStudy", "StepRecord", "summary_rows"]
+
+GOES_ON = "the same command with --resume goes on"
+AT_THE_END = (
+    *("ndcg", "recall", "gini", "popularity_rate", "popularity_rate_initial"),
+    *("violation_share", "largest_overshoot", "coverage"),
+)
+
+
+@dataclass(frozen=True)
+class Contestant:
+    """A method under the name that it was asked for by."""
+
+    label: str
+    method: Method
+
+    @classmethod
+    def of(cls, method: Method, alpha_prime: float) -> Self:
+        """With its dial at alpha', if it has one for a share and nobody has turned it."""
+        is_limited = method.base == Fcpo.method or method.reranker in SHARE_DIALS
+        untouched = is_limited and method.level is None
+        return cls(str(method), method.limited_to(alpha_prime) if untouched else method)
+
+
+@dataclass(frozen=True)
+class LongStudy:
+    """Where results are kept and how they are made; the same everywhere but for method and seed.
+
+    `study` has the data, the protocol, the settings of the methods, and their models.
+    """
+
+    study: Study
+    settings: LongRunSettings
+    simulation: SimulationConfig | None = None  # None: users like their test items
+    limits: Limits = field(default_factory=Limits)
+    round_length: int = 100  # items per user, of what works in rounds
+    retrain: Retrain = Retrain.RERANKERS
+
+    def check(self, contestants: Sequence[Contestant]) -> None:
+        """Refuse what no run could do with."""
+        self.study.check([contestant.method for contestant in contestants])
+        split, length = self.study.dataset().split, self.settings.list_length
+        if length > split.train.n_items:
+            raise ConfigError(
+                f"lists of {length}: there are only {split.train.n_items} items (give at most "
+                "as many)"
+            )
+        if self.limits and all(one.method.base != Fcpo.method for one in contestants):
+            raise ConfigError(f"{self.limits}: fcpo alone can keep it (add fcpo to the methods)")
+        self.limits.check(self.study, self.settings)
+
+    def task(self, contestant: Contestant, seed: int, *, resume: bool = False) -> "LongTask":
+        return LongTask(self, contestant, seed, resume)
+
+    def key(self, method: Method, seed: int) -> str:
+        """The same for runs that cannot differ."""
+        if method.base == Fcpo.method:
+            own: object = self.limits.fingerprint(self.study)
+        else:
+            own = None if method.base == Lird.method else [self.round_length, self.retrains(method)]
+        return self.study.key(
+            "long run",
+            str(method),
+            settings_of(self.study.build(method, seed)),
+            self.study.protocol,
+            self.settings.model_dump(mode="json"),
+            self._simulation(),
+            own,
+        )
+
+    def retrains(self, method: Method) -> bool:
+        """Whether its ranker is fitted anew between rounds."""
+        of_rerankers = self.retrain is Retrain.RERANKERS and method.reranker is not None
+        return self.retrain is Retrain.ALL or of_rerankers
+
+    def run(
+        self,
+        contestants: Sequence[Contestant],
+        seeds: Sequence[int],
+        *,
+        resume: bool = False,
+        jobs: int = 1,
+        on_model: Callable[[Row], object] = lambda _: None,
+        on_run: Callable[[Row], object] = lambda _: None,
+        meanwhile: Callable[[], object] = lambda: None,
+    ) -> None:
+        """Make every run that is missing, from models that are trained first if they are missing.
+
+        `on_run` hears the last row of each, those at hand included; `meanwhile` is called now and
+        then. Interrupted, it leaves what it had, and with `resume` the next run goes on from there.
+        """
+        in_order = sorted(contestants, key=lambda one: longest_first(one.method))
+        tasks = [self.task(one, seed, resume=resume) for one in in_order for seed in seeds]
+        missing = [task for task in tasks if not task.is_finished()]
+        begun = [task.record() for task in missing if task.record().is_begun()]
+        if begun and not resume:
+            raise ConfigError(
+                f"{begun[0].rows_file}: this run is not finished (--resume goes on, another --out "
+                "starts anew)"
+            )
+        for task in tasks:
+            if task not in missing:
+                on_run(task.last_row())
+        for trainings in self._trainings(missing):
+            for row in each(trainings, jobs, goes_on=GOES_ON, meanwhile=meanwhile):
+                on_model(row)
+        for row in each(missing, jobs, goes_on=GOES_ON, meanwhile=meanwhile):
+            if row["step"] == self.settings.steps:
+                on_run(row)
+            else:
+                meanwhile()
+
+    def _simulation(self) -> dict[str, Any] | None:
+        return None if self.simulation is None else self.simulation.model_dump(mode="json")
+
+    def _trainings(self, tasks: "Sequence[LongTask]") -> list[list[Training | ResponseFit]]:
+        """Of the models that are not there, first those that others start from.
+
+        Methods behind re-rankers share theirs.
+        """
+        first: dict[Path, Training | ResponseFit] = {}
+        second: dict[Path, Training | ResponseFit] = {}
+        if tasks and self.simulation is not None:
+            first[self.study.folder] = ResponseFit(self.study)
+        for task in tasks:
+            file = self.study.model_file(task.contestant.method, task.seed)
+            if not file.exists():
+                method = task.contestant.method.trained
+                model = self.study.build(method, task.seed)
+                wave = second if isinstance(model, Fcpo) and model.config.warm_start else first
+                wave[file] = Training(Task(self.study, (method,), task.seed))
+        return [list(first.values()), list(second.values())]
+
+    def description(self) -> dict[str, Any]:
+        """How the runs were made, in JSON."""
+        return {
+            "dataset": self.study.dataset().split.name,
+            "protocol": self.study.protocol.value,
+            **self.settings.model_dump(mode="json"),
+            "simulation": self._simulation(),
+            "limits": str(self.limits),
+            "round_length": self.round_length,
+            "retrain": self.retrain.value,
+        }
+
+    def steps_done(self, contestants: Sequence[Contestant], seeds: Sequence[int]) -> int:
+        """Of all runs together, as far as they are on disk."""
+        return sum(
+            len(self.task(one, seed).record().frame()) for one in contestants for seed in seeds
+        )
+
+    def steps(self, contestants: Sequence[Contestant], seeds: Sequence[int]) -> pl.DataFrame:
+        """A row per method, seed and step."""
+        frames = [self.task(one, seed).record().frame() for one in contestants for seed in seeds]
+        return pl.concat([pl.DataFrame(schema=SCHEMA), *frames])
+
+    def counts(
+        self, contestants: Sequence[Contestant], seeds: Sequence[int]
+    ) -> dict[tuple[str, int], CountsOverTime]:
+        """Exposure over time by method and seed."""
+        counts = {
+            (one.label, seed): self.task(one, seed).record().counts()
+            for one in contestants
+            for seed in seeds
+        }
+        return {run: values for run, values in counts.items() if values is not None}
+
+
+@dataclass(frozen=True)
+class LongTask:
+    """One method, one seed, all steps."""
+
+    long_study: LongStudy
+    contestant: Contestant
+    seed: int
+    resume: bool
+
+    def prepare(self) -> None:
+        self.long_study.study.dataset()
+
+    def record(self) -> StepRecord:
+        key = self.long_study.key(self.contestant.method, self.seed)
+        folder = self.long_study.study.folder / "steps"
+        return StepRecord(folder, self.contestant.label, self.seed, key)
+
+    def is_finished(self) -> bool:
+        return self.record().is_finished(self.long_study.settings.steps)
+
+    def last_row(self) -> Row:
+        return self.record().frame().row(-1, named=True) | {"remarks": []}
+
+    def rows(self) -> Iterator[Row]:
+        """The last row at every writing; that of the last step says what there is to remark."""
+        record, settings = self.record(), self.long_study.settings
+        record.sweep()
+        run = self._begin()
+        stored = record.resume() if self.resume else None
+        if stored is None:
+            record.look(run.exposure)
+        else:
+            _restore(run, stored, record)
+        remarks: list[str] = []
+        while record.step < settings.steps:
+            with warnings.catch_warnings(record=True) as notes:
+                warnings.simplefilter("always")
+                record.add(run.step())
+            remarks += [str(note.message) for note in notes]
+            if record.step == settings.steps:
+                break
+            if record.step % EVERY == 0:
+                record.look(run.exposure)
+            waiting = record.step % settings.update_every != 0  # to be learned from
+            if record.keep(None if waiting else run.tensors):
+                yield record.last()
+        record.look(run.exposure)
+        record.finish()
+        yield record.last() | {"remarks": [*remarks, *remarks_of(run.server)]}
+
+    def _begin(self) -> LongRun:
+        """The run before its first step."""
+        long_study, method = self.long_study, self.contestant.method
+        study, settings = long_study.study, long_study.settings
+        dataset = study.dataset()
+        model, _ = Task(study, (method,), self.seed).trained(dataset)
+        if isinstance(model, Ranked):
+            model = model.reranked(build_reranker(method, study.given(method)))
+        constraints = []
+        if isinstance(model, Fcpo):
+            constraints = long_study.limits.constraints(study, model.alpha_prime, settings.warm_up)
+        server = open_server(
+            model,
+            dataset.split,
+            constraints=constraints,
+            list_length=settings.list_length,
+            round_length=long_study.round_length,
+            retrain=long_study.retrains(method),
+            seed=self.seed,
+        )
+        users = open_users(study, long_study.simulation, server.queue_length, self.seed)
+        fixed = dataset.sensitive if study.data.group_column is not None else None
+        grouping = popular_group if fixed is None else lambda _: fixed.copy()
+        exposure = Exposure(dataset.split.train.item_counts(), grouping)
+        return LongRun(server, users, exposure, settings)
+
+
+def _restore(run: LongRun, stored: dict[str, Tensor], record: StepRecord) -> None:
+    try:
+        run.restore(stored)
+    except (KeyError, TypeError, ValueError, RuntimeError, ModelError) as error:
+        raise ModelError(
+            f"{record.checkpoint_file}: holds something unexpected: {error} (delete it, and the "
+            "run starts anew)"
+        ) from error
+
+
+def summary_rows(steps: pl.DataFrame) -> list[dict[str, Any]]:
+    """A row a method: how its runs ended, mean and standard deviation over the seeds.
+
+    A share that one of the runs has no value for is null; `churn` is a sum over all steps and
+    `seconds_per_step` a mean.
+    """
+    runs = (
+        steps.sort("step", maintain_order=True)
+        .group_by("method", "seed", maintain_order=True)
+        .agg(
+            pl.col("step").last(),
+            pl.col(*AT_THE_END).last(),
+            pl.col("churn").sum(),
+            pl.col("seconds").mean().alias("seconds_per_step"),
+        )
+    )
+    order = steps["method"].unique(maintain_order=True)
+    metrics = [*AT_THE_END, "churn", "seconds_per_step"]
+    rows = []
+    for method in order:
+        own = runs.filter(pl.col("method") == method)
+        rows.append(
+            {
+                "method": method,
+                "seeds": own["seed"].to_list(),
+                "steps": own["step"].min(),
+                "metrics": {name: _spread(own[name]) for name in metrics},
+            }
+        )
+    return rows
+
+
+def _spread(values: pl.Series) -> dict[str, float | None]:
+    """Mean and sample standard deviation, 0 of one seed."""
+    if values.null_count():
+        return {"mean": None, "std": None}
+    sample = values.to_numpy().astype(np.float64)
+    std = float(sample.std(ddof=1)) if len(sample) > 1 else 0.0
+    return {"mean": float(sample.mean()), "std": std}

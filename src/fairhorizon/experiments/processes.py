@@ -1,0 +1,99 @@
+"""Work for several processes of one thread each, and what Ctrl-C does to them."""
+
+import multiprocessing
+import signal
+import threading
+import warnings
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import FIRST_COMPLETED, ProcessPoolExecutor, wait
+from concurrent.futures.process import BrokenProcessPool
+from contextlib import contextmanager
+from typing import Any
+from typing import Protocol as Interface
+
+import torch
+
+from fairhorizon.errors import FairHorizonError
+
+Row = dict[str, Any]
+PAUSE = 2.0  # seconds
+
+
+class Work(Interface):
+    """What one process does from beginning to end."""
+
+    def prepare(self) -> None:
+        """Read the data."""
+
+    def rows(self) -> Iterator[Row]:
+        """Do it, and say what came of it."""
+
+
+def each(
+    tasks: Sequence[Work],
+    jobs: int,
+    *,
+    goes_on: str = "the same command goes on",
+    meanwhile: Callable[[], object] = lambda: None,
+) -> Iterator[Row]:
+    """The rows of all tasks, on so many processes of one thread each.
+
+    While they are at work, `meanwhile` is called every other second.
+    """
+    jobs = min(jobs, len(tasks))
+    if jobs <= 1:
+        for task in tasks:
+            yield from task.rows()
+        return
+    context = multiprocessing.get_context("spawn")
+    with ProcessPoolExecutor(jobs, mp_context=context, initializer=_one_thread) as pool:
+        try:
+            with _interrupt_held():
+                unfinished = {pool.submit(_finish, task) for task in tasks}
+            while unfinished:
+                done, unfinished = wait(unfinished, PAUSE, return_when=FIRST_COMPLETED)
+                for future in done:
+                    yield from future.result()
+                meanwhile()
+        except BaseException as error:
+            pool.shutdown(wait=False, cancel_futures=True)
+            for worker in multiprocessing.active_children():
+                worker.terminate()
+            if isinstance(error, BrokenProcessPool):
+                raise FairHorizonError(
+                    "a training was killed, perhaps for want of memory "
+                    f"({goes_on}; fewer jobs need less)"
+                ) from error
+            raise
+
+
+@contextmanager
+def _interrupt_held() -> Iterator[None]:
+    """Ctrl-C waits until all processes are started, and they never hear it: we end them."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    pressed: list[int] = []
+    before = signal.signal(signal.SIGINT, lambda number, _: pressed.append(number))
+    can_block = hasattr(signal, "pthread_sigmask")  # not on Windows
+    if can_block:  # what is blocked here is blocked in a process that is started here
+        signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        if can_block:
+            signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
+        signal.signal(signal.SIGINT, before)
+    if pressed:
+        raise KeyboardInterrupt
+
+
+def _one_thread() -> None:
+    torch.set_num_threads(1)
+
+
+def _finish(task: Work) -> list[Row]:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of the data: whoever started us has read it too
+        task.prepare()
+    return list(task.rows())

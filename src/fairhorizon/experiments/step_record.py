@@ -1,0 +1,183 @@
+"""A long run on disk while it goes on: a row per step, exposure over time, and a checkpoint."""
+
+import json
+import math
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+from torch import Tensor
+
+from fairhorizon.environment import Exposure
+from fairhorizon.environment.constraints import PopularityLimit
+from fairhorizon.errors import ModelError
+from fairhorizon.files import write_atomically
+from fairhorizon.storage import load_model, save_model
+
+Row = dict[str, Any]
+
+KIND = "long-run"
+EVERY = 10  # steps from one writing to the next,
+LONGEST = 10.0  # or so many seconds, where steps are slow
+
+# One for all methods, so that the files of a folder can be read as one frame.
+SCHEMA: dict[str, type[pl.DataType]] = {
+    "method": pl.String,
+    "seed": pl.Int64,
+    "step": pl.Int64,
+    "ndcg": pl.Float64,
+    "recall": pl.Float64,
+    "gini": pl.Float64,
+    "popularity_rate": pl.Float64,
+    "popularity_rate_initial": pl.Float64,
+    "step_popularity_rate": pl.Float64,
+    "step_popularity_rate_initial": pl.Float64,
+    "violation": pl.Float64,
+    "violation_share": pl.Float64,
+    "largest_overshoot": pl.Float64,
+    "churn": pl.Int64,
+    "churn_share": pl.Float64,
+    "reward": pl.Float64,
+    "coverage": pl.Float64,
+    "seconds": pl.Float64,
+    "price": pl.Float64,  # of popular items; null of a method that has none, as is what follows
+    "notes": pl.String,  # JSON: whatever else the method had to say
+    "run": pl.String,  # the key of all settings: a folder may hold runs made with others
+}
+
+
+@dataclass(frozen=True)
+class CountsOverTime:
+    """How often every item had been seen, and which were in G0, at some steps of a run."""
+
+    steps: NDArray[np.int64]  # (s,)
+    counts: NDArray[np.int64]  # (s, n_items) of the training log and of what was shown since
+    sensitive: NDArray[np.bool_]  # (s, n_items)
+
+
+class StepRecord:
+    """The files of one run, named by its method, seed and key."""
+
+    def __init__(self, folder: Path, method: str, seed: int, key: str) -> None:
+        self.folder, self.name = folder, f"{method}-seed{seed}-{key}"
+        self.identity = {"method": method, "seed": seed, "run": key}
+        self.rows_file = folder / f"{self.name}.parquet"
+        self.counts_file = folder / f"{self.name}-counts.npz"
+        self.checkpoint_file = folder / f"{self.name}.safetensors"
+        self._rows: list[Row] = []
+        self._counts: list[tuple[int, NDArray[np.int64], NDArray[np.bool_]]] = []
+        self._written, self._stored = (0, time.monotonic()), (0, time.monotonic())
+
+    @property
+    def step(self) -> int:
+        """The last one taken down."""
+        return len(self._rows)
+
+    def last(self) -> Row:
+        """The row of that step."""
+        return dict(self._rows[-1])
+
+    def frame(self) -> pl.DataFrame:
+        """What is on disk; no rows if that is nothing, or damaged."""
+        try:
+            frame = pl.read_parquet(self.rows_file, glob=False)
+        except (OSError, pl.exceptions.PolarsError):
+            return pl.DataFrame(schema=SCHEMA)
+        return frame if frame.schema == pl.Schema(SCHEMA) else pl.DataFrame(schema=SCHEMA)
+
+    def counts(self) -> CountsOverTime | None:
+        """Of what is on disk; None if that is nothing, or damaged."""
+        try:
+            with np.load(self.counts_file) as file:
+                return CountsOverTime(
+                    file["steps"], file["counts"].astype(np.int64), file["sensitive"]
+                )
+        except (OSError, EOFError, ValueError, KeyError):
+            return None
+
+    def is_begun(self) -> bool:
+        return self.rows_file.exists() or self.checkpoint_file.exists()
+
+    def is_finished(self, steps: int) -> bool:
+        return len(self.frame()) == steps and self.counts() is not None
+
+    def sweep(self) -> None:
+        """Clear away the drafts of a process that was killed."""
+        for draft in self.folder.glob(f".{self.name}*"):
+            draft.unlink(missing_ok=True)
+
+    def resume(self) -> dict[str, Tensor] | None:
+        """Go back to the checkpoint, and what a run goes on from; None starts anew."""
+        counts = self.counts()
+        try:
+            tensors, description = load_model(self.checkpoint_file, KIND)
+        except ModelError:
+            return None
+        step = int(description["step"])
+        frame = self.frame()
+        if counts is None or len(frame) < step:
+            return None
+        self._rows = frame[:step].to_dicts()
+        past = zip(counts.steps.tolist(), counts.counts, counts.sensitive, strict=True)
+        self._counts = [moment for moment in past if moment[0] <= step]
+        self._written = self._stored = step, time.monotonic()
+        return tensors
+
+    def look(self, exposure: Exposure) -> None:
+        """Take down the exposure of the moment."""
+        self._counts.append((self.step, exposure.counts.copy(), exposure.sensitive.numpy().copy()))
+
+    def add(self, row: Mapping[str, Any]) -> None:
+        """Take down the next step: the columns of the schema, and notes by any other name."""
+        cells = {name: _cell(value) for name, value in row.items() if name in SCHEMA}
+        notes = {name: _cell(value) for name, value in row.items() if name not in SCHEMA}
+        if PopularityLimit.name in notes:
+            cells["price"] = notes.pop(PopularityLimit.name)
+        cells["notes"] = json.dumps(notes) if notes else None
+        self._rows.append(dict.fromkeys(SCHEMA) | cells | self.identity)
+
+    def keep(self, tensors: Callable[[], Mapping[str, Tensor]] | None) -> bool:
+        """If it is time to, write all there is; with `tensors` to go on from, a checkpoint too.
+
+        The checkpoint comes last, so that rows and exposure are never behind it.
+        """
+        state = tensors if self._is_due(self._stored) else None
+        if state is None and not self._is_due(self._written):
+            return False
+        self._write()
+        if state is not None:
+            save_model(self.checkpoint_file, KIND, state(), {"step": self.step})
+            self._stored = self.step, time.monotonic()
+        return True
+
+    def finish(self) -> None:
+        """All there is; there is nothing to go on from any more."""
+        self._write()
+        self.checkpoint_file.unlink(missing_ok=True)
+
+    def _is_due(self, last: tuple[int, float]) -> bool:
+        step, moment = last
+        return self.step - step >= EVERY or time.monotonic() - moment > LONGEST
+
+    def _write(self) -> None:
+        steps, counts, sensitive = (np.array(column) for column in zip(*self._counts, strict=True))
+        moments = {"steps": steps, "counts": counts.astype(np.int32), "sensitive": sensitive}
+        write_atomically(self.counts_file, lambda draft: _save_arrays(draft, moments))
+        frame = pl.DataFrame(self._rows, schema=SCHEMA)
+        write_atomically(self.rows_file, lambda draft: frame.write_parquet(draft))
+        self._written = self.step, time.monotonic()
+
+
+def _save_arrays(path: Path, arrays: Mapping[str, NDArray[Any]]) -> None:
+    with path.open("wb") as file:
+        np.savez_compressed(file, allow_pickle=False, **arrays)
+
+
+def _cell(value: Any) -> Any:
+    """Null for what is not a finite number."""
+    return None if isinstance(value, float) and not math.isfinite(value) else value

@@ -1,0 +1,154 @@
+"""A long run in numbers: each method after so many steps, mean and spread over seeds, best marked.
+
+steps: one row per method, seed and step, shares as fractions.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from html import escape
+from typing import Literal
+
+import polars as pl
+from rich.console import Group
+
+from fairhorizon.report import grid
+from fairhorizon.report.grid import Cell, Grid
+from fairhorizon.report.over_time import methods_of
+from fairhorizon.report.page import Section
+
+MILESTONES = (50, 100, 200, 400)  # steps to look at on the way, where a run has them
+UNITS = "In percent, overshoot in percentage points, changes in items"
+
+
+@dataclass(frozen=True)
+class Column:
+    """A number of the table: what it is of a row, and how it is headed and explained."""
+
+    name: str
+    heading: str
+    meaning: str
+    better: Literal["more", "less"] | None
+    scale: float = 100
+    decimals: int = 2
+
+
+COLUMNS = (
+    Column(
+        "ndcg",
+        "NDCG",
+        "hits weighted by when they were shown, against the best order possible; all that was "
+        "shown from the first step on counts as one list",
+        "more",
+    ),
+    Column("recall", "Recall", "share of what users want that was shown to them so far", "more"),
+    Column(
+        "gini",
+        "Gini",
+        "inequality of what was shown so far over the whole catalogue: 0 % when all items alike",
+        "less",
+    ),
+    Column(
+        "popularity_rate",
+        "Popular",
+        "share of all that was shown so far that was popular (group G0) when it was shown",
+        "less",
+    ),
+    Column(
+        "violation_share",
+        "Steps over",
+        "share of the steps after the warm-up at which the popular share so far was above the "
+        "limit",
+        "less",
+    ),
+    Column(
+        "largest_overshoot",
+        "Overshoot",
+        "how far above the limit the popular share so far was at its worst, after the warm-up",
+        "less",
+    ),
+    Column(
+        "churn",
+        "Changes",
+        "how often an item entered or left the popular group so far; neither good nor bad",
+        None,
+        scale=1,
+        decimals=0,
+    ),
+)
+
+
+def summary_table(steps: pl.DataFrame) -> Group:
+    """For a terminal: the last step alone."""
+    last = _milestones(steps)[-1]
+    return Group(grid.terminal(_block(steps, last)), f"{UNITS}. {grid.LEGEND}.")
+
+
+def summary_markdown(steps: pl.DataFrame) -> str:
+    """For GitHub: the last step first, then the way there."""
+    blocks = [grid.markdown(_block(steps, step)) for step in reversed(_milestones(steps))]
+    note = f"{UNITS}; ± is the standard deviation over seeds. Best **bold**, second _italic_."
+    return "\n\n".join([*blocks, note]) + "\n"
+
+
+def summary_section(steps: pl.DataFrame, *, title: str = "In numbers") -> Section:
+    """For a page: the last step open, the others folded; a click on a heading sorts."""
+    last = _milestones(steps)[-1]
+    html = ""
+    for step in reversed(_milestones(steps)):
+        block = _block(steps, step)
+        is_open = " open" if step == last else ""
+        html += (
+            f"<details{is_open}><summary>{escape(block.caption)}</summary>\n"
+            f"{grid.html(replace(block, caption=''))}</details>\n"
+        )
+    note = (
+        f"{UNITS}; ± is the standard deviation over seeds. Best bold, second underlined; "
+        "a click on a heading sorts."
+    )
+    return Section(title, html, note)
+
+
+def meanings() -> dict[str, str]:
+    """What each column means."""
+    better = {"more": "; more is better", "less": "; less is fairer", None: ""}
+    return {column.heading: column.meaning + better[column.better] for column in COLUMNS}
+
+
+def _milestones(steps: pl.DataFrame) -> list[int]:
+    """Steps that the table has a block for, the last step of all among them."""
+    present = set(steps["step"].to_list())
+    return sorted({step for step in MILESTONES if step in present} | {max(present)})
+
+
+def _block(steps: pl.DataFrame, step: int) -> Grid:
+    """The methods after `step` steps; one that has not come so far is not there."""
+    so_far = steps.filter(pl.col("step") <= step)
+    changes = so_far.group_by("method", "seed").agg(pl.col("churn").sum())
+    reached = (
+        so_far.filter(pl.col("step") == step).drop("churn").join(changes, on=["method", "seed"])
+    )
+    lines = []
+    for method in methods_of(steps):
+        own = reached.filter(pl.col("method") == method)
+        if own.height:
+            lines.append([Cell(method), *(_cell(own[c.name], c) for c in COLUMNS)])
+    better = {
+        position: column.better for position, column in enumerate(COLUMNS, 1) if column.better
+    }
+    headings = ["Method", *(column.heading for column in COLUMNS)]
+    caption = f"After step {step}, {_seeds(reached)}"
+    return Grid(headings, grid.placed(lines, better), len(COLUMNS), caption)
+
+
+def _cell(values: pl.Series, column: Column) -> Cell:
+    known = column.scale * values.cast(pl.Float64).fill_nan(None).drop_nulls()
+    if known.is_empty():
+        return grid.number(None)
+    spread = f"±{known.std():.{column.decimals}f}" if len(known) > 1 else ""
+    return grid.number(float(known.to_numpy().mean()), column.decimals, spread=spread)
+
+
+def _seeds(rows: pl.DataFrame) -> str:
+    counts: Sequence[int] = sorted(rows.group_by("method").len()["len"].unique().to_list())
+    several = f"{counts[0]} to {counts[-1]}" if len(counts) > 1 else f"{counts[0]}"
+    return f"{several} seed{'' if several == '1' else 's'}"

@@ -1,0 +1,174 @@
+"""fairhorizon longterm at work: what it prints, writes, keeps and refuses."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+import pytest
+
+from fairhorizon.cli.app import run
+
+MARKET = "--data=synthetic:users=60,items=80,interactions_per_user=20"
+LONGTERM = ("longterm", MARKET, "--jobs=1")
+SMALL = ("--set=mf.dim=4", "--set=mf.max_epochs=2")
+
+
+def fairhorizon(*arguments: object) -> None:
+    assert run([str(argument) for argument in arguments]) == 0
+
+
+def content(file: Path) -> dict[str, Any]:
+    """Strict JSON: no NaN and no Infinity."""
+    text = file.read_text(encoding="utf-8")
+    loaded: dict[str, Any] = json.loads(
+        text, parse_constant=lambda word: pytest.fail(f"{word} is not JSON")
+    )
+    return loaded
+
+
+def test_from_a_comparison_to_the_page(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    out, file = tmp_path / "new" / "long", tmp_path / "rows.json"
+    fairhorizon("compare", MARKET, *SMALL, "--methods=mf", "--seeds=2", "--jobs=1", "--out", out)
+    models = {path: path.stat().st_mtime_ns for path in out.glob("models/*")}
+    capsys.readouterr()
+    command = (*LONGTERM, *SMALL, "--steps=12", "--seeds=2", "--warm-up=4", "--out", out)
+    fairhorizon(*command, "--methods=mf+foe,mf,popularity", "--round=6", "--json", file)
+    said = capsys.readouterr()
+    assert said.err.count(" trained in ") == 2  # popularity alone, with two seeds
+    assert "6/6  " in said.err
+    assert "mf+foe seed 1  NDCG " in said.err
+    assert "After step 12, 2 seeds" in said.out
+    assert "Seconds per step: mf+foe 0." in said.out
+    assert {path: path.stat().st_mtime_ns for path in models} == models
+
+    steps = pl.read_parquet(out / "steps" / "*.parquet")
+    assert steps.height == 3 * 2 * 12
+    assert set(steps["method"]) == {"mf+foe", "mf", "popularity"}
+    summary = content(file)
+    assert summary == content(out / "longterm.json")
+    assert [row["method"] for row in summary["rows"]] == ["mf+foe", "mf", "popularity"]
+    last = steps.filter(pl.col("step") == 12, pl.col("method") == "mf")["gini"]
+    assert summary["rows"][1]["metrics"]["gini"] == pytest.approx(
+        {"mean": last.mean(), "std": last.std()}
+    )
+    settings = summary["settings"]
+    assert (settings["steps"], settings["warm_up"], settings["round_length"]) == (12, 4, 6)
+    for figure in ("figure4.png", "control.png", "churn.png"):
+        assert (out / figure).read_bytes().startswith(b"\x89PNG")
+    assert "fairhorizon longterm" in (out / "longterm.html").read_text(encoding="utf-8")
+
+    before = {path: path.stat().st_mtime_ns for path in out.glob("steps/*")}
+    fairhorizon(*command, "--methods=popularity,mf", "--round=6")
+    assert {path: path.stat().st_mtime_ns for path in before} == before
+    assert [row["method"] for row in content(out / "longterm.json")["rows"]] == ["popularity", "mf"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "parts"),
+    [
+        (["--methods=esae"], 2, ["--methods: there is no method 'esae' (there are"]),
+        (["--steps=0"], 2, ["--steps"]),
+        (["--k=0"], 2, ["--k"]),
+        (["--round=0"], 2, ["--round"]),
+        (["--seeds=0"], 2, ["--seeds"]),
+        (["--alpha-prime=1.5"], 2, ["--alpha-prime"]),
+        (["--retrain=some"], 2, ["--retrain"]),
+        (["--users=real"], 2, ["--users"]),
+        (["--methods=mf", "--k=81"], 1, ["lists of 81: there are only 80 items"]),
+        (["--methods=mf", "--drift=0.1"], 1, ["--drift: users of a log have none (give --users "]),
+        (["--methods=mf", "--position-bias=1"], 1, ["--position-bias: users of a log have none"]),
+        (["--users=simulated", "--drift=-1"], 2, ["--drift: -1.0: Input should be greater"]),
+        (["--users=simulated", "--position-bias=-1"], 2, ["--position-bias: -1.0: Input should"]),
+        (["--methods=fcpo", "--gini-limit=2"], 2, ["--gini-limit"]),
+        (["--methods=fcpo", "--limit=kind:0.3"], 2, ["--limit: 'kind:0.3' (give COLUMN=VALUE:SH"]),
+        (["--methods=fcpo", "--floor=kind=A:2"], 2, ["--floor: 'kind=A:2' (give COLUMN=VALUE:SH"]),
+        (["--methods=fcpo", "--floor=kind=A:x"], 2, ["--floor: 'kind=A:x' (give COLUMN=VALUE:SH"]),
+        (
+            ["--methods=fcpo", "--floor=kind=A:0.2"],
+            1,
+            ["has no column 'kind' (give an item table)"],
+        ),
+        (["--methods=mf", "--gini-limit=0.8"], 1, ["gini 0.8: fcpo alone can keep it (add fcpo"]),
+        (["--methods=fcpo", "--set=fcpo.list_length=2"], 1, ["fcpo.list_length=2 and lists of 1"]),
+        (["--methods=mf", "--set=mf.dims=3"], 1, ["mf: there is no dims"]),
+        (["--methods=mf", "--json=."], 1, [".: Is a directory"]),
+        (["--methods=fcpo", "--group-column=kind"], 1, ["go together (give both)"]),
+        (["--methods=fcpo", "--item-table=a.csv"], 1, ["a.csv: which column has the groups?"]),
+    ],
+)
+def test_mistakes_are_told_before_any_work(
+    arguments: list[str],
+    code: int,
+    parts: list[str],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert run([*LONGTERM, *arguments]) == code
+    message = capsys.readouterr().err
+    assert message.startswith("error: ")
+    for part in parts:
+        assert part in message
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_limits_of_groups_in_an_item_table(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    rows = [f"{item},{'AB'[item % 2]}" for item in range(80)]
+    Path("items.csv").write_text("item,kind\n" + "\n".join(rows))
+    command = [*LONGTERM, "--methods=fcpo", "--item-table=items.csv"]
+    assert run([*command, "--limit=kind=C:0.2"]) == 1
+    assert "no item has the attribute value 'C' (the values are A, B)" in capsys.readouterr().err
+    assert run([*command, "--limit=size=A:0.2"]) == 1
+    assert "there is no column 'size' (the columns are 'item', 'kind')" in capsys.readouterr().err
+    assert run([*command, "--limit=kind=A:0.2", "--floor=kind=A:0.3"]) == 1
+    said = capsys.readouterr().err
+    assert "limit kind=A:0.2, floor kind=A:0.3: no 80 items that a user may be shown keep" in said
+    assert [path.name for path in tmp_path.iterdir()] == ["items.csv"]
+
+
+def test_ctrl_c_keeps_what_there_is_and_resume_goes_on(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = tmp_path / "out"
+    command = [*LONGTERM, "--methods=popularity", "--seeds=1", "--steps=300", f"--out={out}"]
+    process = subprocess.Popen(
+        [sys.executable, "-m", "fairhorizon", *command],
+        stderr=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+        env={**os.environ, "OMP_NUM_THREADS": "1", "PYTHONWARNINGS": "error"},
+    )
+    deadline = time.monotonic() + 60
+    while not list(out.glob("steps/*.safetensors")) and process.poll() is None:
+        assert time.monotonic() < deadline, "no checkpoint"
+        time.sleep(0.01)
+    process.send_signal(signal.SIGINT)
+    try:
+        _, rest = process.communicate(timeout=60)
+    finally:
+        process.kill()  # should it go on
+    assert process.returncode == 130
+    assert rest.splitlines()[-2:] == ["the same command with --resume goes on", "stopped"]
+    assert "Traceback" not in rest
+    before = pl.read_parquet(out / "steps" / "*.parquet")
+    assert before["step"].to_list() == list(range(1, before.height + 1))
+    assert 10 <= before.height < 300
+
+    assert run(command) == 1
+    said = capsys.readouterr().err
+    assert "this run is not finished (--resume goes on, another --out starts anew)" in said
+    assert run([*command, "--resume"]) == 0
+    after = pl.read_parquet(out / "steps" / "*.parquet")
+    assert after.height == 300
+    assert after["seconds"][:10].to_list() == before["seconds"][:10].to_list()
+    assert (out / "longterm.html").exists()

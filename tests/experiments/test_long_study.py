@@ -1,0 +1,418 @@
+"""Long runs on disk: whole at every moment, resumed bit for bit, none made twice."""
+
+import shutil
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import polars as pl
+import pytest
+import torch
+from polars.testing import assert_frame_equal
+
+from fairhorizon.agents import Ranked
+from fairhorizon.agents.ranked_server import RankedServer
+from fairhorizon.data import synthetic_market
+from fairhorizon.environment import (
+    Exposure,
+    Protocol,
+    ResponseModel,
+    SimulationConfig,
+    evaluation_scenario,
+)
+from fairhorizon.errors import ConfigError, DataError
+from fairhorizon.evaluation.long_term import LongRun, LongRunSettings
+from fairhorizon.experiments.at_work import GroupShare, Limits, Retrain, load_response
+from fairhorizon.experiments.long_term import Contestant, CountsOverTime, LongStudy, summary_rows
+from fairhorizon.experiments.methods import Method
+from fairhorizon.experiments.runs import DataSpec
+from fairhorizon.experiments.step_record import SCHEMA, Row
+from fairhorizon.experiments.study import Study
+
+MARKET = DataSpec(source="synthetic:users=60,items=80,interactions_per_user=20")
+SMALL: dict[str, Any] = {
+    "mf": {"dim": 4, "max_epochs": 2},
+    "fcpo": {
+        **{"rounds": 2, "horizon": 5, "history": 3, "gru_hidden": 4, "fisher_states": 16},
+        **{"pmf": {"dim": 4, "max_epochs": 2}, "actor_hidden": [4, 4], "critic_hidden": [4, 4]},
+    },
+}
+SETTINGS = LongRunSettings(steps=25, update_every=5, alpha_prime=0.3, warm_up=5)
+
+
+def contestants(*names: str) -> list[Contestant]:
+    return [Contestant.of(Method.parse(name), SETTINGS.alpha_prime) for name in names]
+
+
+def make(folder: Path, **changes: Any) -> LongStudy:
+    study = Study(folder, MARKET, ks=(1,), settings=SMALL)
+    return replace(LongStudy(study, SETTINGS, round_length=10), **changes)
+
+
+@pytest.fixture
+def long_study(tmp_path: Path) -> LongStudy:
+    return make(tmp_path / "out")
+
+
+def stop_after(calls: int) -> Callable[[], None]:
+    """Something to be called meanwhile that presses Ctrl-C at that call."""
+    left = calls
+
+    def press() -> None:
+        nonlocal left
+        left -= 1
+        if left == 0:
+            raise KeyboardInterrupt
+
+    return press
+
+
+def files(folder: Path) -> dict[str, int]:
+    return {
+        str(path.relative_to(folder)): path.stat().st_mtime_ns
+        for path in folder.rglob("*")
+        if path.is_file()
+    }
+
+
+def equal(one: CountsOverTime, two: CountsOverTime) -> bool:
+    return all(
+        np.array_equal(a, b) for a, b in zip(vars(one).values(), vars(two).values(), strict=True)
+    )
+
+
+def test_a_row_per_method_seed_and_step(long_study: LongStudy) -> None:
+    chosen = contestants("popularity", "ease+quota", "mf+foe")
+    heard: list[Row] = []
+    long_study.run(chosen, [0, 1], on_run=heard.append)
+    steps = pl.read_parquet(long_study.study.folder / "steps" / "*.parquet")
+    assert steps.columns == list(SCHEMA)
+    assert dict(steps.schema) == SCHEMA
+    assert steps.height == 3 * 2 * 25
+    for (_, _), run in steps.group_by("method", "seed"):
+        assert run["step"].to_list() == list(range(1, 26))
+        rate = run["popularity_rate"].to_numpy()
+        # every step shows as many items, so the rate of all is the mean of the rates of steps
+        of_steps = run["step_popularity_rate"].to_numpy().cumsum() / np.arange(1, 26)
+        assert rate == pytest.approx(of_steps)
+        assert run["violation"].to_numpy() == pytest.approx(np.maximum(0, rate - 0.3))
+        assert run["violation_share"].null_count() == 5  # the warm-up
+        assert run["price"].null_count() == 25
+    assert {(row["method"], row["seed"]) for row in heard} == {
+        (one.label, seed) for one in chosen for seed in (0, 1)
+    }
+    assert_frame_equal(
+        long_study.steps(chosen, [0, 1]), steps, check_row_order=False, check_exact=True
+    )
+    kinds = {name.rpartition(".")[2] for name in files(long_study.study.folder / "steps")}
+    assert kinds == {"parquet", "npz"}  # no checkpoint is left
+
+
+def test_a_run_is_that_of_the_library_by_hand(long_study: LongStudy) -> None:
+    chosen = contestants("ease+quota")
+    long_study.run(chosen, [1])
+    dataset = long_study.study.dataset()
+    model = long_study.study.build(Method.parse("ease+quota@0.3"), 1)
+    assert isinstance(model, Ranked)
+    server = RankedServer(
+        model.fit(dataset.split), dataset.split, round_length=10, retrain=True, seed=1
+    )
+    users = evaluation_scenario(dataset.split, server.queue_length, Protocol.STANDARD)
+    exposure = Exposure(dataset.split.train.item_counts())
+    run = LongRun(server, users, exposure, SETTINGS)
+    expected = pl.DataFrame([run.step() for _ in range(25)]).fill_nan(None)
+    steps = long_study.steps(chosen, [1])
+    columns = [name for name in expected.columns if name != "seconds"]
+    assert {"ndcg", "recall", "gini", "churn", "coverage", "reward"} <= set(columns)
+    assert_frame_equal(steps.select(columns), expected.select(columns), check_exact=True)
+    counts = long_study.counts(chosen, [1])["ease+quota", 1]
+    assert counts.steps.tolist() == [0, 10, 20, 25]
+    assert np.array_equal(counts.counts[0], dataset.split.train.item_counts())
+    assert np.array_equal(counts.sensitive[0], dataset.sensitive)
+    assert np.array_equal(counts.counts[-1], exposure.counts)
+    assert np.array_equal(counts.sensitive[-1], exposure.sensitive.numpy())
+    assert counts.counts.sum(1).tolist() == [
+        counts.counts[0].sum() + 60 * n for n in (0, 10, 20, 25)
+    ]
+
+
+@pytest.mark.parametrize(
+    ("name", "update_every", "writings", "rows", "kept"),
+    [
+        ("popularity", 5, 2, 20, 20),
+        ("ease+quota", 5, 2, 20, 20),
+        ("ease+quota", 7, 3, 24, 14),
+        ("mf+foe", 7, 3, 24, 14),
+        ("fcpo", 7, 3, 24, 14),
+    ],
+)
+def test_a_resumed_run_is_the_uninterrupted_one(
+    name: str, update_every: int, writings: int, rows: int, kept: int, tmp_path: Path
+) -> None:
+    """Stopped at the second or third writing; a checkpoint is made right after an update only."""
+    settings = SETTINGS.model_copy(update={"update_every": update_every})
+    whole, stopped = (make(tmp_path / place, settings=settings) for place in ("a", "b"))
+    chosen = contestants(name)
+    whole.run(chosen, [0])
+    with pytest.raises(KeyboardInterrupt):
+        stopped.run(chosen, [0], meanwhile=stop_after(writings))
+    record = stopped.task(chosen[0], 0).record()
+    before = record.frame()
+    assert before["step"].to_list() == list(range(1, rows + 1))
+    assert record.checkpoint_file.exists()
+    with pytest.raises(ConfigError, match=r"not finished \(--resume goes on, another --out"):
+        stopped.run(chosen, [0])
+    stopped.run(chosen, [0], resume=True)
+    after = stopped.steps(chosen, [0])
+    assert_frame_equal(
+        after.drop("seconds"), whole.steps(chosen, [0]).drop("seconds"), check_exact=True
+    )
+    # steps that were there already are not made again: they took as long as before
+    assert after["seconds"][:kept].to_list() == before["seconds"][:kept].to_list()
+    assert equal(stopped.counts(chosen, [0])[name, 0], whole.counts(chosen, [0])[name, 0])
+    assert not record.checkpoint_file.exists()
+
+
+@pytest.mark.parametrize("suffix", [".parquet", ".safetensors", "-counts.npz"])
+def test_what_is_damaged_is_made_again(suffix: str, tmp_path: Path) -> None:
+    whole, stopped = make(tmp_path / "a"), make(tmp_path / "b")
+    chosen = contestants("popularity")
+    whole.run(chosen, [0])
+    with pytest.raises(KeyboardInterrupt):
+        stopped.run(chosen, [0], meanwhile=stop_after(1))
+    record = stopped.task(chosen[0], 0).record()
+    (record.folder / f"{record.name}{suffix}").write_bytes(b"no")
+    (record.folder / f".{record.name}.parquet-1234").write_bytes(b"half")  # of a killed process
+    stopped.run(chosen, [0], resume=True)
+    expected = whole.steps(chosen, [0]).drop("seconds")
+    assert_frame_equal(stopped.steps(chosen, [0]).drop("seconds"), expected, check_exact=True)
+    assert len(files(record.folder)) == 2
+
+
+def test_neither_models_nor_runs_are_made_twice(long_study: LongStudy) -> None:
+    folder = long_study.study.folder
+    long_study.study.run([Method("mf"), Method("popularity")], [0])
+    models = files(folder / "models")
+    trained: list[Row] = []
+    chosen = contestants("mf", "mf+quota@0.5", "popularity")
+    long_study.run(chosen, [0], on_model=trained.append)
+    assert trained == []
+    assert files(folder / "models") == models
+    kept = files(folder)
+    heard: list[Row] = []
+    wider = [*chosen, *contestants("ease", "ease+quota")]
+    long_study.run(wider, [0], on_run=heard.append, on_model=trained.append)
+    assert [row["name"] for row in trained] == ["ease seed 0"]  # once for both
+    assert len(heard) == 5
+    after = files(folder)
+    assert {name: after[name] for name in kept} == kept
+
+
+def test_processes_side_by_side_give_the_same_rows(long_study: LongStudy, tmp_path: Path) -> None:
+    chosen = contestants("popularity", "ease+quota")
+    long_study.run(chosen, [0])
+    parallel = make(tmp_path / "parallel")
+    shutil.copytree(long_study.study.folder / "models", tmp_path / "parallel" / "models")
+    heard: list[Row] = []
+    parallel.run(chosen, [0], jobs=2, on_run=heard.append)
+    assert {row["method"] for row in heard} == {"popularity", "ease+quota"}
+    one, two = (study.steps(chosen, [0]).drop("seconds") for study in (long_study, parallel))
+    assert_frame_equal(one, two, check_exact=True)
+
+
+def test_what_matters_has_its_own_file(long_study: LongStudy) -> None:
+    def key(name: str, **changes: Any) -> str:
+        return replace(long_study, **changes).key(Method.parse(name), 0)
+
+    gini = Limits(gini=0.9)
+    drifting = SimulationConfig(drift=0.1)
+    assert key("fcpo", limits=gini) != key("fcpo")
+    assert key("ease", limits=gini) == key("ease")  # which knows no limits
+    assert key("ease+quota", round_length=11) != key("ease+quota")
+    assert key("fcpo", round_length=11) == key("fcpo")
+    assert key("ease", retrain=Retrain.ALL) != key("ease")
+    assert key("ease+quota", retrain=Retrain.ALL) == key("ease+quota")
+    for name in ("fcpo", "ease"):
+        assert key(name, simulation=drifting) != key(name)
+        assert key(name, simulation=drifting) != key(name, simulation=SimulationConfig())
+        assert key(name, settings=SETTINGS.model_copy(update={"warm_up": 6})) != key(name)
+        paper = replace(long_study.study, protocol=Protocol.PAPER)
+        assert key(name, study=paper) != key(name)
+
+
+def test_a_share_dial_that_nobody_turned_stands_at_alpha_prime() -> None:
+    names = ["fcpo", "ease+quota", "mf+foe@0.2", "ease+penalty", "bpr", "lird"]
+    methods = [one.method for one in contestants(*names)]
+    assert [str(method) for method in methods] == [
+        *("fcpo@0.3", "ease+quota@0.3", "mf+foe@0.2", "ease+penalty", "bpr", "lird")
+    ]
+    assert [one.label for one in contestants(*names)] == names
+
+
+@pytest.fixture
+def shop(tmp_path: Path) -> DataSpec:
+    """20 users, 10 items; 0 to 3 are toys, 0 and 4 are of Acme."""
+    kinds = ["toy" if item < 4 else "book" for item in range(10)]
+    makers = ["Acme" if item in (0, 4) else "Bolt|Cog" for item in range(10)]
+    items = [(user, (user + 3 * n) % 10, n) for n in range(6) for user in range(20)]
+    rows = [f"{user},{item},{n},{kinds[item]},{makers[item]}" for user, item, n in items]
+    log = tmp_path / "shop.csv"
+    log.write_text("user,item,timestamp,kind,maker\n" + "\n".join(rows) + "\n", encoding="utf-8")
+    return DataSpec(source=str(log))
+
+
+def test_groups_by_an_attribute_do_not_move(shop: DataSpec, tmp_path: Path) -> None:
+    data = shop.model_copy(update={"group_column": "kind", "sensitive_values": ("toy",)})
+    settings = LongRunSettings(steps=4, warm_up=0)
+    long_study = LongStudy(Study(tmp_path / "out", data, ks=(1,)), settings)
+    chosen = contestants("popularity")
+    long_study.run(chosen, [0])
+    steps = long_study.steps(chosen, [0])
+    assert steps["churn"].sum() == 0
+    assert steps["popularity_rate"].equals(steps["popularity_rate_initial"], null_equal=False)
+    counts = long_study.counts(chosen, [0])["popularity", 0]
+    assert counts.sensitive.tolist() == [[True] * 4 + [False] * 6] * 2
+
+
+@pytest.mark.parametrize(
+    ("limits", "floors", "message"),
+    [
+        (["kind=toy:0.3"], ["kind=toy:0.2"], None),
+        (["kind=toy:0.3"], ["kind=toy:0.4"], "limit kind=toy:0.3, floor kind=toy:0.4: no 4 items"),
+        ([], ["kind=toy:0.6", "kind=book:0.5"], "floor kind=toy:0.6, floor kind=book:0.5: no 4"),
+        ([], ["kind=toy:0.6", "maker=Acme:0.4"], None),  # item 0 is both
+        (["kind=toy:0"], ["maker=Acme:0.25"], None),  # item 4 is one of four
+        (["kind=toy:0"], ["maker=Acme:0.26"], "no 4 items that a user may be shown"),
+        (["maker=Bolt,Acme:0.9"], [], "no 4 items"),  # everybody is one of them
+        (["kind=car:0.9"], [], r"no item has the attribute value 'car' \(the values are book, toy"),
+        (["size=big:0.9"], [], r"there is no column 'size' \(the columns are 'user'"),
+        (["kind=toy:0.3", "kind=toy:0.4"], [], r"limit kind=toy is given twice \(give it once\)"),
+    ],
+)
+def test_limits_must_be_of_this_data_and_fit_together(
+    limits: list[str], floors: list[str], message: str | None, shop: DataSpec, tmp_path: Path
+) -> None:
+    groups = [
+        *(GroupShare.parse(text) for text in limits),
+        *(GroupShare.parse(text, is_floor=True) for text in floors),
+    ]
+    study = Study(tmp_path / "out", shop, ks=(1,))
+    long_study = LongStudy(study, LongRunSettings(steps=4), limits=Limits(tuple(groups)))
+    if message is None:
+        long_study.check(contestants("fcpo"))
+        constraints = long_study.limits.constraints(study, 0.3, 7)
+        assert [constraint.name for constraint in constraints] == ["popularity", *map(str, groups)]
+    else:
+        with pytest.raises((ConfigError, DataError), match=message):
+            long_study.check(contestants("fcpo"))
+    with pytest.raises(ConfigError, match=r"fcpo alone can keep it \(add fcpo to the methods\)"):
+        long_study.check(contestants("ease+quota"))
+
+
+def test_the_members_of_a_limited_group_come_from_the_log_or_from_a_table(
+    shop: DataSpec, tmp_path: Path
+) -> None:
+    study = Study(tmp_path / "out", shop, ks=(1,))
+    acme = GroupShare.parse("maker=Acme:0.5")
+    (members,) = Limits((acme,)).members(study)
+    assert members.nonzero()[0].tolist() == [0, 4]
+    table = tmp_path / "items.csv"
+    table.write_text(
+        "item,maker\n" + "\n".join(f"{n},{'Acme' if n > 7 else 'X'}" for n in range(10))
+    )
+    (members,) = Limits((acme,), item_table=str(table)).members(study)
+    assert members.nonzero()[0].tolist() == [8, 9]
+    market = Study(tmp_path / "out", MARKET, ks=(1,))
+    with pytest.raises(DataError, match=r"has no column 'maker' \(give an item table\)"):
+        Limits((acme,)).members(market)
+
+
+def test_several_limits_hold_together_in_a_run_of_fcpo(tmp_path: Path) -> None:
+    table = tmp_path / "items.csv"
+    table.write_text("item,kind\n" + "\n".join(f"{n},{'ABCD'[n % 4]}" for n in range(80)))
+    limits = Limits(
+        (GroupShare.parse("kind=A:0.1"), GroupShare.parse("kind=B:0.5", is_floor=True)),
+        item_table=str(table),
+    )
+    long_study = make(tmp_path / "out", limits=limits)
+    chosen = contestants("fcpo")
+    long_study.check(chosen)
+    long_study.run(chosen, [0])
+    counts = long_study.counts(chosen, [0])["fcpo", 0].counts
+    shown = (counts[-1] - counts[0]).reshape(20, 4).sum(0)
+    assert shown.sum() == 25 * 60
+    assert shown[0] <= 0.1 * 25 * 60
+    assert shown[1] >= 0.5 * 25 * 60
+    steps = long_study.steps(chosen, [0])
+    assert steps["violation_share"][-1] == 0
+    assert steps["price"].null_count() == 0
+    assert '"limit kind=A": ' in steps["notes"][-1]
+
+
+def test_simulated_users_answer_by_the_truth_of_a_market(tmp_path: Path) -> None:
+    whole, stopped = (
+        make(tmp_path / place, simulation=SimulationConfig(drift=0.2)) for place in ("a", "b")
+    )
+    response = load_response(whole.study)
+    truth = synthetic_market(MARKET.source).relevance
+    assert response.probabilities(torch.arange(60)).numpy() == pytest.approx(truth, rel=1e-4)
+    chosen = contestants("popularity", "ease+quota")
+    whole.run(chosen, [0, 1])
+    steps = whole.steps(chosen, [0, 1])
+    assert 0 < steps["reward"].mean() < 1
+    by_chance = steps.group_by("seed").agg(pl.col("reward").sum())["reward"]
+    assert by_chance[0] != by_chance[1]
+    with pytest.raises(KeyboardInterrupt):
+        stopped.run(chosen, [0, 1], meanwhile=stop_after(4))
+    stopped.run(chosen, [0, 1], resume=True)
+    assert_frame_equal(
+        stopped.steps(chosen, [0, 1]).drop("seconds"), steps.drop("seconds"), check_exact=True
+    )
+
+
+def test_the_answers_of_simulated_users_are_fitted_once(shop: DataSpec, tmp_path: Path) -> None:
+    settings = LongRunSettings(steps=3)
+    study = Study(tmp_path / "out", shop, ks=(1,))
+    long_study = LongStudy(study, settings, simulation=SimulationConfig())
+    trained: list[Row] = []
+    long_study.run(contestants("popularity"), [0, 1], on_model=trained.append)
+    assert [row["name"] for row in trained] == [
+        *("simulated users", "popularity seed 0", "popularity seed 1")
+    ]
+    (file,) = (tmp_path / "out" / "models").glob("response-*.safetensors")
+    before = file.stat().st_mtime_ns
+    kept: ResponseModel = load_response(study)
+    assert kept.probabilities(torch.arange(20)).shape == (20, 10)
+    long_study.run(contestants("ease"), [0])
+    assert file.stat().st_mtime_ns == before
+
+
+def test_lists_longer_than_the_catalogue_are_refused(tmp_path: Path) -> None:
+    long_study = make(tmp_path, settings=LongRunSettings(list_length=81))
+    with pytest.raises(ConfigError, match=r"lists of 81: there are only 80 items"):
+        long_study.check(contestants("popularity"))
+
+
+def test_mean_and_deviation_at_the_last_step_by_hand() -> None:
+    def row(method: str, seed: int, step: int, **values: Any) -> Row:
+        return dict.fromkeys(SCHEMA) | {"method": method, "seed": seed, "step": step} | values
+
+    rows = [
+        row("b", 0, 1, ndcg=0.9, churn=3, seconds=1.0),
+        row("b", 0, 2, ndcg=0.1, churn=4, seconds=2.0),
+        row("b", 1, 1, ndcg=0.9, churn=0, seconds=3.0),
+        row("b", 1, 2, ndcg=0.4, churn=1, seconds=4.0),
+        row("a", 0, 1, ndcg=None, churn=0, seconds=0.5),
+    ]
+    first, second = summary_rows(pl.DataFrame(rows, schema=SCHEMA))
+    assert (first["method"], first["seeds"], first["steps"]) == ("b", [0, 1], 2)
+    metrics = first["metrics"]
+    assert metrics["ndcg"] == pytest.approx({"mean": 0.25, "std": 0.3 / 2**0.5})
+    assert metrics["churn"] == pytest.approx({"mean": 4.0, "std": 6 / 2**0.5})
+    assert metrics["seconds_per_step"]["mean"] == pytest.approx(2.5)
+    assert metrics["gini"] == {"mean": None, "std": None}
+    assert second["method"] == "a"
+    assert second["metrics"]["ndcg"] == {"mean": None, "std": None}
+    assert second["metrics"]["seconds_per_step"] == {"mean": 0.5, "std": 0.0}
