@@ -64,7 +64,8 @@ class Ease(Ranker[EaseConfig]):
         if failed:
             raise ConfigError(f"ease with l2={self.config.l2} has no solution (set a larger l2)")
         inverse = torch.cholesky_inverse(factor)
-        self.item_weights_ = inverse.div_(-inverse.diagonal().clone()).fill_diagonal_(0)
+        weights = inverse.div_(-inverse.diagonal().clone()).fill_diagonal_(0)
+        self.item_weights_ = weights.contiguous()  # by rows: that is how they are looked up
 
     def scores(self, users: Tensor, queue: Tensor) -> Tensor:  # noqa: ARG002  # the queue says all
         recent = queue[:, -self.queue_length :]
