@@ -1,5 +1,6 @@
-"""What the documents say is there, is there; the README's example runs."""
+"""What the documents say is there, is there; their examples run."""
 
+import inspect
 import re
 from pathlib import Path
 
@@ -8,6 +9,8 @@ import pytest
 ROOT = Path(__file__).parent.parent
 MAP = (ROOT / "docs" / "paper-map.md").read_text(encoding="utf-8")
 README = (ROOT / "README.md").read_text(encoding="utf-8")
+GUIDE = (ROOT / "docs" / "long-run.md").read_text(encoding="utf-8")
+SMALL = "synthetic:users=60,items=80,interactions_per_user=20"
 
 
 def named_in_the_map() -> list[tuple[str, str]]:
@@ -42,17 +45,64 @@ def test_the_map_has_every_equation_and_every_line() -> None:
     assert lines == set(range(1, 24))
 
 
-def test_the_example_of_the_readme_runs(capsys: pytest.CaptureFixture[str]) -> None:
-    (example,) = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
-    assert len([line for line in example.splitlines() if line.strip()]) <= 10
-    small = "synthetic:users=60,items=80,interactions_per_user=20"
-    for long, short in (('"ml-100k"', f'"{small}"'), ("rounds=60", "rounds=2")):
-        assert long in example
-        example = example.replace(long, short)
-    exec(compile(example, "README.md", "exec"), {})
+def test_the_examples_of_the_readme_run(capsys: pytest.CaptureFixture[str]) -> None:
+    """The second goes on with what the first has made."""
+    evaluated, long_run = examples(README)
+    assert max(len(lines(evaluated)), len(lines(long_run))) <= 10
+    names: dict[str, object] = {}
+    run(evaluated, names, {'"ml-100k"': f'"{SMALL}"', "rounds=60": "rounds=2"})
     ndcg, popular = map(float, capsys.readouterr().out.split())
     assert 0 < ndcg < 1
     assert 0 < popular < 1
+    run(long_run, names, {"range(400)": "range(52)"})
+    ndcg, popular, violations = map(float, capsys.readouterr().out.split())
+    assert 0 < ndcg < 1
+    assert 0 < popular <= 0.4
+    assert violations == 0
+
+
+def test_the_example_of_the_guide_runs(capsys: pytest.CaptureFixture[str]) -> None:
+    (example,) = examples(GUIDE)
+    quick = {
+        "synthetic:users=500,items=400": SMALL,
+        'PRESETS["strong"]': 'PRESETS["strong"].model_copy(update={"warm_start": ("ease",)})',
+        "steps=100": "steps=22",
+    }
+    run(example, {}, quick)
+    ndcg, popular, ours = map(float, capsys.readouterr().out.split())
+    assert 0 < ndcg < 1
+    assert 0 < popular <= 0.4
+    assert 0.15 <= ours < 1
+
+
+def test_the_guide_explains_every_option_and_every_column() -> None:
+    from fairhorizon.cli.longterm import longterm
+    from fairhorizon.experiments.step_record import SCHEMA
+
+    table = GUIDE.split("## What is recorded")[1].split("\n## ")[0]
+    assert set(SCHEMA) <= set(re.findall(r"`(\w+)`", table))
+    known = inspect.signature(longterm).parameters
+    said = {option.replace("-", "_") for option in re.findall(r"--([a-z-]+)", GUIDE)}
+    named = {"round": "round_length", "limit": "limits", "floor": "floors"}
+    assert {named.get(option, option) for option in said} <= set(known)
+    own = {"steps", "k", "alpha_prime", "warm_up", "relabel_every", "update_every", "round"}
+    own |= {"retrain", "users", "drift", "position_bias", "limit", "floor", "gini_limit", "resume"}
+    assert own <= said
+
+
+def examples(document: str) -> list[str]:
+    return re.findall(r"```python\n(.*?)```", document, re.DOTALL)
+
+
+def lines(example: str) -> list[str]:
+    return [line for line in example.splitlines() if line.strip()]
+
+
+def run(example: str, names: dict[str, object], quicker: dict[str, str]) -> None:
+    for long, short in quicker.items():
+        assert long in example
+        example = example.replace(long, short)
+    exec(compile(example, "example", "exec"), names)
 
 
 def test_every_command_of_the_readme_is_known() -> None:

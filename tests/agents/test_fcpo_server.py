@@ -5,9 +5,11 @@ import torch
 
 from fairhorizon.agents import Fcpo, FcpoConfig
 from fairhorizon.agents.fcpo_server import FcpoServer
+from fairhorizon.agents.retraining import Retraining
 from fairhorizon.data import Split
 from fairhorizon.environment import Exposure, Protocol, State, advance, evaluation_scenario
 from fairhorizon.environment.constraints import Constraint, GroupFloor, PopularityLimit
+from fairhorizon.rankers import RANKERS
 
 LIMIT = 0.3
 
@@ -125,6 +127,36 @@ def test_a_restored_server_goes_on_as_it_would_have(model: Fcpo, market: Split):
     resumed.restore(kept, other.state)
     assert run(other, resumed, 3) == run(world, server, 3)
     assert torch.equal(parameters(resumed), parameters(server))
+
+
+def test_rankers_of_a_warm_start_are_fitted_anew_between_rounds(model: Fcpo, market: Split):
+    if model.panel_ is None:
+        pytest.skip("no rankers to fit")
+    retraining = Retraining(market, round_length=4)
+    server = model.server([PopularityLimit(LIMIT)], retraining=retraining)
+    world = World(model, market)
+    for step in range(1, 7):
+        world.step(server)
+        if step % 2 == 0:
+            server.update()
+        if step == 2:
+            assert server.actor.panel is not model.panel_  # a copy, as fitted before
+            assert torch.equal(weights_of(server), weights_of(model.server([])))
+        if step == 4:
+            expected = RANKERS["ease"](seed=1).fit(retraining.extended())
+            assert torch.equal(weights_of(server), expected.item_weights_)
+    assert len(retraining.liked()[0]) > 10
+    assert not torch.equal(weights_of(server), weights_of(model.server([])))
+
+    resumed = model.server([PopularityLimit(LIMIT)], retraining=Retraining(market, 4), seed=5)
+    other = World(model, market).copy_of(world)
+    resumed.restore({name: value.clone() for name, value in server.tensors().items()}, other.state)
+    assert torch.equal(weights_of(resumed), weights_of(server))
+    assert other.step(resumed)[0].tolist() == world.step(server)[0].tolist()
+
+
+def weights_of(server: FcpoServer) -> torch.Tensor:
+    return server.actor.panel.rankers[0].item_weights_
 
 
 def test_a_limit_and_a_floor_hold_together_and_are_both_learned_under(model: Fcpo, market: Split):

@@ -7,6 +7,8 @@ from safetensors.torch import load, save
 
 from fairhorizon.agents import Lird, LirdConfig
 from fairhorizon.agents.lird_server import LirdServer
+from fairhorizon.agents.retraining import Retraining
+from fairhorizon.data import with_feedback
 from fairhorizon.environment import Exposure, Protocol, evaluation_scenario
 from fairhorizon.errors import ConfigError
 from fairhorizon.evaluation import LongRun, LongRunSettings
@@ -93,3 +95,30 @@ def test_everything_shown_is_shown_once(model, market):
     history = evaluation_scenario(market, 3, Protocol.STANDARD).excluded.mask(torch.arange(60))
     new = run.state.blocked & ~history
     assert int(new.sum()) == 60 * 10 * model.config.list_length == run.exposure.n_shown
+
+
+def test_trained_anew_between_rounds_and_resumed(model, market):
+    """After a round, the actor is that of a fresh fit on all that was liked."""
+    length = model.config.list_length
+
+    def run_of(split):
+        retraining = Retraining(split, round_length=4 * length)
+        server = LirdServer(model, list_length=length, retraining=retraining)
+        users = evaluation_scenario(market, server.queue_length, Protocol.STANDARD)
+        settings = LongRunSettings(list_length=length, update_every=2)
+        return LongRun(server, users, Exposure(market.train.item_counts()), settings)
+
+    run = run_of(market)
+    for _ in range(4):
+        run.step()
+    liked = run.server.retraining.liked().numpy()
+    assert liked.shape[1] > 0
+    expected = Lird(model.config, seed=2).fit(with_feedback(market, *liked))
+    found = run.server.model.actor_.state_dict()
+    for name, value in expected.actor_.state_dict().items():
+        assert torch.equal(found[name], value), name
+
+    resumed = run_of(market)
+    resumed.restore(load(save(run.tensors())))
+    rows = [{**one.step(), "seconds": 0} for one in (run, resumed)]
+    assert rows[0] == pytest.approx(rows[1], nan_ok=True)

@@ -46,6 +46,11 @@ class Panel:
         rankers = tuple(fitted.get(name) or _fit(name, split, protocol, seed) for name in names)
         return cls(rankers, best_weights(rankers, split, protocol))
 
+    def refitted(self, split: Split) -> "Panel":
+        """The same rankers fitted anew, at the same weights."""
+        rankers = (type(ranker)(ranker.config, seed=ranker.seed) for ranker in self.rankers)
+        return Panel(tuple(ranker.fit(split) for ranker in rankers), self.weights)
+
     @property
     def queue_length(self) -> int:
         return max(1, *(ranker.queue_length for ranker in self.rankers))

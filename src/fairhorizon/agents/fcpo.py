@@ -13,6 +13,7 @@ from torch import Tensor
 from fairhorizon.agents.config import FcpoConfig
 from fairhorizon.agents.experts import Panel
 from fairhorizon.agents.fcpo_server import FcpoServer
+from fairhorizon.agents.retraining import Retraining
 from fairhorizon.agents.rollout import serve
 from fairhorizon.agents.training import RoundReport, Training, build_actor
 from fairhorizon.data import Split
@@ -155,9 +156,17 @@ class Fcpo:
         return array
 
     def server(
-        self, constraints: Sequence[Constraint], *, learn: bool = True, seed: int | None = None
+        self,
+        constraints: Sequence[Constraint],
+        *,
+        learn: bool = True,
+        seed: int | None = None,
+        retraining: Retraining | None = None,
     ) -> FcpoServer:
-        """The policy at work in a long run; the model stays as it is."""
+        """The policy at work in a long run; the model stays as it is.
+
+        With `retraining`, the rankers of a warm start are fitted anew between rounds.
+        """
         return FcpoServer(
             self.actor_,
             self.config,
@@ -165,6 +174,7 @@ class Fcpo:
             constraints=constraints,
             learn=learn,
             seed=self.seed if seed is None else seed,
+            retraining=retraining,
         )
 
     def _recommend_under_control(

@@ -9,8 +9,11 @@ from torch import Tensor
 from fairhorizon.agents.advantages import discounts
 from fairhorizon.agents.config import FcpoConfig
 from fairhorizon.agents.control import OnlineControl
+from fairhorizon.agents.experts import ExpertActor, Panel
 from fairhorizon.agents.learner import Learner
+from fairhorizon.agents.retraining import Retraining
 from fairhorizon.agents.rollout import Recorder, Walk
+from fairhorizon.agents.server import below
 from fairhorizon.environment import Exposure, Outcome, State
 from fairhorizon.environment.constraints import Constraint
 from fairhorizon.policy import GaussianActor
@@ -29,10 +32,11 @@ class FcpoServer:
         constraints: Sequence[Constraint],
         learn: bool,
         seed: int,
+        retraining: Retraining | None = None,
     ) -> None:
         self.config, self.queue_length = config, queue_length
         self.constraints, self.learns = tuple(constraints), learn and len(constraints) > 0
-        self.control = OnlineControl(constraints)
+        self.control, self.retraining = OnlineControl(constraints), retraining
         self.generator = torch.Generator().manual_seed(seed)
         self.actor = copy.deepcopy(actor)  # what it learns here is not for the model
         with torch.random.fork_rng(devices=[]):
@@ -62,6 +66,8 @@ class FcpoServer:
         assert self.walk is not None
         self.walk.follow(outcome)
         self.state = outcome.state
+        if self.retraining is not None:
+            self.retraining.hear(lists, outcome)
         if self.learns:
             index, proposal = self.begun_with
             shown, items = lists >= 0, lists.clamp(min=0)
@@ -72,14 +78,15 @@ class FcpoServer:
 
     def update(self) -> None:
         """A round of Algorithm 1 on the trajectories since the last one."""
-        if not self.recorder.columns:
-            return
-        assert self.walk is not None
-        trajectories = self.recorder.trajectories(self.walk)
-        limits = self._limits(len(trajectories), trajectories.rewards.shape[1])
-        self.learner.learn(trajectories, limits, self.generator)
-        self.recorder = Recorder()
-        self.walk.restart(self.state)
+        if self.walk is not None and self.recorder.columns:
+            trajectories = self.recorder.trajectories(self.walk)
+            limits = self._limits(len(trajectories), trajectories.rewards.shape[1])
+            self.learner.learn(trajectories, limits, self.generator)
+            self.recorder = Recorder()
+            self.walk.restart(self.state)
+        if isinstance(self.actor, ExpertActor) and self.retraining and self.retraining.due:
+            self.actor.panel = self.actor.panel.refitted(self.retraining.extended())
+            self.walk = None  # what it saw of the items was by the rankers before
 
     def _limits(self, users: int, steps: int) -> Tensor:
         """d of every constraint: equation 11, or more where more was left to spend at the start.
@@ -105,16 +112,22 @@ class FcpoServer:
             "critics": self.learner.critics.state_dict(),
             "control": self.control.tensors(),
         }
+        if self.retraining is not None:
+            parts["retraining"] = self.retraining.tensors()
+            if isinstance(self.actor, ExpertActor):
+                parts["panel"] = self.actor.panel.tensors()
         named = {f"{part}.{k}": v.detach() for part, some in parts.items() for k, v in some.items()}
         return named | {"generator": self.generator.get_state()}
 
     def restore(self, tensors: dict[str, Tensor], state: State) -> None:
-        def below(part: str) -> dict[str, Tensor]:
-            prefix = f"{part}."
-            return {k.removeprefix(prefix): v for k, v in tensors.items() if k.startswith(prefix)}
-
-        self.actor.load_state_dict(below("actor"), strict=False)
-        self.learner.critics.load_state_dict(below("critics"))
-        self.control.restore(below("control"))
+        self.actor.load_state_dict(below("actor.", tensors), strict=False)
+        self.learner.critics.load_state_dict(below("critics.", tensors))
+        self.control.restore(below("control.", tensors))
         self.generator.set_state(tensors["generator"])
+        if self.retraining is not None:
+            self.retraining.restore(below("retraining.", tensors))
+            if isinstance(self.actor, ExpertActor):
+                panel = self.actor.panel
+                kept = below("panel.", tensors)
+                self.actor.panel = Panel.from_parts(kept, panel.description())
         self.state, self.walk, self.recorder = state, None, Recorder()

@@ -9,7 +9,9 @@ import torch
 from torch import Generator, Tensor
 
 from fairhorizon.agents.ranked import Ranked, users_at_once
-from fairhorizon.data import Split, with_feedback
+from fairhorizon.agents.retraining import Retraining
+from fairhorizon.agents.server import below
+from fairhorizon.data import Split
 from fairhorizon.environment import Exposure, Outcome, State
 from fairhorizon.errors import ConfigError, ModelError
 from fairhorizon.rankers import Ranker
@@ -113,8 +115,8 @@ class RankedServer:
                 f"{model.method} was fitted on other data than {split.name or 'this split'} and "
                 "cannot be retrained on it (fit it again)"
             )
-        self.model, self.split, self.retrain = model, split, retrain
-        self.list_length = list_length
+        self.model, self.list_length = model, list_length
+        self.retraining = Retraining(split) if retrain else None
         self.round_length = math.ceil(round_length / list_length) * list_length  # whole lists
         self.ranker: Ranker[Any] = model.ranker
         self.reranker = _over(model.reranker, CANDIDATES * self.round_length)
@@ -124,7 +126,6 @@ class RankedServer:
         self._to_show = 0  # items per user until the round is over
         self._scores = torch.empty(0)  # (b, n_items), -inf where an item may not be shown
         self._round: Round | None = None
-        self._liked: list[Tensor] = []  # (2, n) users and items, one of each step
 
     @property
     def queue_length(self) -> int:
@@ -150,9 +151,8 @@ class RankedServer:
 
     @torch.no_grad()
     def hear(self, lists: Tensor, outcome: Outcome, exposure: Exposure) -> None:  # noqa: ARG002
-        if self.retrain:
-            rows, slots = outcome.hits.nonzero(as_tuple=True)
-            self._liked.append(torch.stack([outcome.state.users[rows], lists[rows, slots]]))
+        if self.retraining is not None:
+            self.retraining.hear(lists, outcome)
         changed = outcome.reward.nonzero().squeeze(1)
         if self.ranker.queue_length and len(changed):
             self._score(outcome.state, changed)
@@ -168,9 +168,11 @@ class RankedServer:
             "generator": self._generator.get_state(),
             "rounds": torch.tensor(self._rounds),
             "to_show": torch.tensor(self._to_show),
-            "liked": self._all_liked(),
             "messages": torch.tensor(list("\n".join(self.messages).encode()), dtype=torch.uint8),
         }
+        if self.retraining is not None:
+            stored = self.retraining.tensors()
+            tensors |= {f"retraining.{name}": tensor for name, tensor in stored.items()}
         if self.ranker is not self.model.ranker:
             stored = self.ranker.tensors()
             tensors |= {f"ranker.{name}": tensor for name, tensor in stored.items()}
@@ -187,10 +189,11 @@ class RankedServer:
         tensors = {name: tensor.clone() for name, tensor in tensors.items()}
         self._generator.set_state(tensors["generator"])
         self._rounds, self._to_show = int(tensors["rounds"]), int(tensors["to_show"])
-        self._liked = [tensors["liked"]]
+        if self.retraining is not None:
+            self.retraining.restore(below("retraining.", tensors))
         self.messages = bytes(tensors["messages"].tolist()).decode().splitlines()
         self.ranker = self.model.ranker
-        refitted = _below("ranker.", tensors)
+        refitted = below("ranker.", tensors)
         if refitted:
             self.ranker = self._fresh()
             self.ranker.restore(refitted)
@@ -198,15 +201,14 @@ class RankedServer:
             self._scores = tensors["scores"]
         elif self._rounds:
             self._score_everyone(state)
-        parts = _below("round.", tensors)
+        parts = below("round.", tensors)
         self._round = Round(self._scores, **parts) if parts else None
 
     def _begin_round(self, state: State, exposure: Exposure) -> None:
-        if self._rounds and self.retrain:
-            users, items = self._all_liked().numpy()
+        if self._rounds and self.retraining is not None:
             with torch.enable_grad():
-                self.ranker = self._fresh().fit(with_feedback(self.split, users, items))
-        if not self._rounds or self.retrain:
+                self.ranker = self._fresh().fit(self.retraining.extended())
+        if not self._rounds or self.retraining is not None:
             self._score_everyone(state)
         self._rounds += 1
         self._to_show = self.round_length
@@ -240,10 +242,6 @@ class RankedServer:
         ranker = self.model.ranker
         return type(ranker)(ranker.config, seed=ranker.seed)
 
-    def _all_liked(self) -> Tensor:
-        """(2, n) users and items, in the order heard."""
-        return torch.cat([torch.empty(2, 0, dtype=torch.int64), *self._liked], dim=1)
-
 
 def _over(reranker: Reranker | None, candidates: int) -> Reranker | None:
     """The re-ranker of a round; fairness of exposure solves over the candidates alone."""
@@ -260,11 +258,3 @@ def first_best(keys: Tensor) -> Tensor:
     best = torch.from_numpy(np.argmax(keys.numpy(), axis=1))
     largest = keys.gather(1, best[:, None]).squeeze(1)
     return best.where(largest > -torch.inf, -1)
-
-
-def _below(prefix: str, tensors: dict[str, Tensor]) -> dict[str, Tensor]:
-    return {
-        name.removeprefix(prefix): tensor
-        for name, tensor in tensors.items()
-        if name.startswith(prefix)
-    }

@@ -15,9 +15,10 @@ import torch
 from numpy.typing import NDArray
 from scipy.optimize import linprog
 
-from fairhorizon.agents import Fcpo, Lird
+from fairhorizon.agents import Fcpo, Ranked
 from fairhorizon.agents.lird_server import LirdServer
 from fairhorizon.agents.ranked_server import RankedServer
+from fairhorizon.agents.retraining import Retraining
 from fairhorizon.agents.server import Server
 from fairhorizon.data import Split, load, market_of, read_item_attribute
 from fairhorizon.environment import (
@@ -240,10 +241,11 @@ def open_server(
     seed: int,
 ) -> Server:
     """The method at work."""
-    if isinstance(model, Fcpo):
-        return model.server(constraints, seed=seed)
-    if isinstance(model, Lird):
-        return LirdServer(model, list_length=list_length)
+    if not isinstance(model, Ranked):
+        retraining = Retraining(split, round_length) if retrain else None
+        if isinstance(model, Fcpo):
+            return model.server(constraints, seed=seed, retraining=retraining)
+        return LirdServer(model, list_length=list_length, retraining=retraining)
     return RankedServer(
         model,
         split,

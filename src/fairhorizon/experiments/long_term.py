@@ -10,7 +10,7 @@ import numpy as np
 import polars as pl
 from torch import Tensor
 
-from fairhorizon.agents import Fcpo, Lird, Ranked
+from fairhorizon.agents import Fcpo, Ranked
 from fairhorizon.environment import Exposure, SimulationConfig
 from fairhorizon.errors import ConfigError, ModelError
 from fairhorizon.evaluation.long_term import LongRun, LongRunSettings
@@ -22,7 +22,7 @@ from fairhorizon.experiments.at_work import (
     open_users,
     remarks_of,
 )
-from fairhorizon.experiments.methods import SHARE_DIALS, Method, build_reranker, settings_of
+from fairhorizon.experiments.methods import AGENTS, SHARE_DIALS, Method, build_reranker, settings_of
 from fairhorizon.experiments.processes import each
 from fairhorizon.experiments.step_record import EVERY, SCHEMA, CountsOverTime, Row, StepRecord
 from fairhorizon.experiments.study import Study, Task, Training, longest_first
@@ -84,10 +84,11 @@ class LongStudy:
 
     def key(self, method: Method, seed: int) -> str:
         """The same for runs that cannot differ."""
+        own: list[object] = [self.round_length, self.retrains(method)]
+        if method.base in AGENTS and not self.retrains(method):
+            own = []  # they know no rounds
         if method.base == Fcpo.method:
-            own: object = self.limits.fingerprint(self.study)
-        else:
-            own = None if method.base == Lird.method else [self.round_length, self.retrains(method)]
+            own.append(self.limits.fingerprint(self.study))
         return self.study.key(
             "long run",
             str(method),
