@@ -1,10 +1,10 @@
 """What the documents say is there, is there; their examples run."""
 
-import inspect
 import re
 from pathlib import Path
 
 import pytest
+import typer
 
 ROOT = Path(__file__).parent.parent
 MAP = (ROOT / "docs" / "paper-map.md").read_text(encoding="utf-8")
@@ -76,18 +76,19 @@ def test_the_example_of_the_guide_runs(capsys: pytest.CaptureFixture[str]) -> No
 
 
 def test_the_guide_explains_every_option_and_every_column() -> None:
-    from fairhorizon.cli.longterm import longterm
+    """The options that it shares with a comparison it may use, those of its own it has to name."""
+    from fairhorizon.cli.app import app
     from fairhorizon.experiments.step_record import SCHEMA
 
     table = GUIDE.split("## What is recorded")[1].split("\n## ")[0]
     assert set(SCHEMA) <= set(re.findall(r"`(\w+)`", table))
-    known = inspect.signature(longterm).parameters
-    said = {option.replace("-", "_") for option in re.findall(r"--([a-z-]+)", GUIDE)}
-    named = {"round": "round_length", "limit": "limits", "floor": "floors"}
-    assert {named.get(option, option) for option in said} <= set(known)
-    own = {"steps", "k", "alpha_prime", "warm_up", "relabel_every", "update_every", "round"}
-    own |= {"retrain", "users", "drift", "position_bias", "limit", "floor", "gini_limit", "resume"}
-    assert own <= said
+    commands = typer.main.get_command(app).commands
+    known, shared = (
+        {option for parameter in commands[name].params for option in parameter.opts}
+        for name in ("longterm", "compare")
+    )
+    said = set(re.findall(r"--[a-z][a-z-]*", GUIDE))
+    assert known - shared <= said <= known
 
 
 def examples(document: str) -> list[str]:
