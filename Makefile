@@ -19,11 +19,12 @@ check: $(VENV)/.development
 	$(BIN)/python -m pytest
 
 bench: $(VENV)/.development
-	@echo "bpr, ease, exposure, speed: 1 to 3 minutes each; constraint: about 15 minutes"
+	@echo "bpr, ease, exposure, speed, long_run: 1 to 4 minutes each; constraint: about 15 minutes"
 	$(BIN)/python benchmarks/speed.py
 	$(BIN)/python benchmarks/bpr.py
 	$(BIN)/python benchmarks/ease.py
 	$(BIN)/python benchmarks/exposure.py
+	$(BIN)/python benchmarks/long_run.py
 	$(BIN)/python benchmarks/constraint.py
 
 clean:

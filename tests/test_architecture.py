@@ -73,6 +73,12 @@ def stations_used_by(folder: str) -> set[str]:
     return {station(name) for name in names} - {folder}
 
 
+def test_every_public_name_is_where_it_is_looked_for():
+    assert set(fairhorizon._HOMES) == set(fairhorizon.__all__)
+    for name in fairhorizon.__all__:
+        assert hasattr(fairhorizon, name)
+
+
 def test_every_folder_has_a_level():
     found = {path.relative_to(ROOT).parts[0].removesuffix(".py") for path in SOURCES}
     assert found - {"__init__", "__main__"} <= set(LEVEL_OF)

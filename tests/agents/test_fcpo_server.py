@@ -112,12 +112,13 @@ def test_it_learns_nothing_where_it_is_not_to(model: Fcpo, market: Split):
     assert torch.equal(parameters(server), before)
 
 
-def test_a_restored_server_goes_on_as_it_would_have(model: Fcpo, market: Split):
-    def run(world: World, server: FcpoServer, steps: int) -> list[list[int]]:
-        lists = [world.step(server)[0].squeeze(1).tolist() for _ in range(steps)]
-        server.update()
-        return lists
+def run(world: World, server: FcpoServer, steps: int) -> list[list[int]]:
+    lists = [world.step(server)[0].squeeze(1).tolist() for _ in range(steps)]
+    server.update()
+    return lists
 
+
+def test_a_restored_server_goes_on_as_it_would_have(model: Fcpo, market: Split):
     constraints: list[Constraint] = [PopularityLimit(LIMIT)]
     world, server = World(model, market), model.server(constraints)
     run(world, server, 3)
@@ -126,6 +127,43 @@ def test_a_restored_server_goes_on_as_it_would_have(model: Fcpo, market: Split):
     resumed = model.server(constraints, seed=99)
     resumed.restore(kept, other.state)
     assert run(other, resumed, 3) == run(world, server, 3)
+    assert torch.equal(parameters(resumed), parameters(server))
+
+
+def test_scores_of_rankers_are_restored_not_computed_again(model: Fcpo, market: Split):
+    if model.panel_ is None:
+        pytest.skip("no rankers to score")
+    world, server = World(model, market), model.server([PopularityLimit(LIMIT)])
+    run(world, server, 3)
+    resumed = model.server([PopularityLimit(LIMIT)])
+    resumed.restore(server.tensors(), world.state)
+    assert resumed.walk is not None
+    assert resumed.walk.signals.values is not server.walk.signals.values
+    for ours, theirs in zip(resumed.walk.signals.values, server.walk.signals.values, strict=True):
+        assert torch.equal(ours, theirs)
+        assert ours.data_ptr() != theirs.data_ptr()
+
+
+def test_a_replay_buffer_goes_on_too(model: Fcpo, market: Split):
+    config = model.config.model_copy(update={"buffer_rounds": 2})
+
+    def open_server() -> FcpoServer:
+        return FcpoServer(
+            model.actor_,
+            config,
+            queue_length=model.queue_length,
+            constraints=[PopularityLimit(LIMIT)],
+            learn=True,
+            seed=3,
+        )
+
+    world, server = World(model, market), open_server()
+    run(world, server, 3)
+    kept = {name: value.clone() for name, value in server.tensors().items()}
+    other, resumed = World(model, market).copy_of(world), open_server()
+    resumed.restore(kept, other.state)
+    assert run(other, resumed, 3) == run(world, server, 3)
+    assert len(server.learner.buffer.rounds) == 2
     assert torch.equal(parameters(resumed), parameters(server))
 
 
@@ -170,5 +208,14 @@ def test_a_limit_and_a_floor_hold_together_and_are_both_learned_under(model: Fcp
         assert shown[members.numpy()].sum() >= 0.4 * world.exposure.n_shown - 1e-9
         if step % 5 == 0:
             server.update()
-    assert set(server.notes()) == {"popularity", "every fourth"}
+    notes = server.notes()
+    assert set(notes) == {
+        f"{word} of {name}"
+        for word in ("price", "excess")
+        for name in ("popularity", "every fourth")
+    }
+    exposure = world.exposure
+    share = exposure.shown[members.numpy()].sum() / exposure.n_shown
+    assert notes["excess of every fourth"] == pytest.approx(0.4 - share)
+    assert notes["excess of popularity"] == exposure.n_sensitive / exposure.n_shown - LIMIT
     assert len(server.learner.costs) == 2

@@ -67,6 +67,23 @@ def test_a_minibatch_is_drawn_without_replacement():
     assert len(seen) == 12  # every trajectory comes at some time
 
 
+def test_a_restored_buffer_draws_from_the_same_rounds():
+    buffer, other = ReplayBuffer(2), ReplayBuffer(2)
+    for number in (1, 2, 3):
+        buffer.add(round_of(number))
+    other.add(round_of(9))
+    other.restore(buffer.tensors(), torch.device("cpu"))
+    everything = whole(other.sample(100, torch.Generator()))
+    assert everything == whole(buffer.sample(100, torch.Generator()))
+    assert everything[0] == 200
+
+
+def test_on_policy_there_is_nothing_to_keep():
+    buffer = ReplayBuffer(1)
+    buffer.add(round_of(1))
+    assert buffer.tensors() == {}
+
+
 def test_same_seed_same_minibatch():
     buffer = ReplayBuffer(1)
     buffer.add(round_of(1, rows=9))

@@ -236,6 +236,27 @@ def test_an_interrupted_fit_is_usable_and_goes_on_as_if_never_stopped(
     assert (out / "model.safetensors").read_bytes() == (fitted / "model.safetensors").read_bytes()
 
 
+@pytest.mark.parametrize("name", [["fcpo", "--preset=strong"], ["fcpo:strong"]])
+@pytest.mark.parametrize("length", [1, 3])
+def test_the_preset_strong_keeps_the_limit_without_a_round(
+    name: list[str],
+    length: int,
+    options: list[str],
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    out = tmp_path / "run"
+    own = ["--set=rounds=0", '--set=warm_start=["popularity"]', f"--set=list_length={length}"]
+    fairhorizon("fit", *name, *options, *own, "--alpha-prime=0.25", f"--out={out}")
+    assert capsys.readouterr().out.startswith(f"{out}: 0 rounds\n")
+    for mode in ("one-shot", "interactive"):
+        fairhorizon("evaluate", out, "--mode", mode, "--k", "3,6", "--json", tmp_path / "m.json")
+        metrics = json.loads((tmp_path / "m.json").read_text())["metrics"]
+        # of 30 users x 3 items 22 may be popular; all users would like them all
+        assert metrics["popularity_rate@3"] == pytest.approx(22 / 90)
+        assert metrics["popularity_rate@6"] == pytest.approx(45 / 180)
+
+
 def test_groups_come_from_a_column_of_the_log_or_of_an_item_table(
     options: list[str], parts: dict[str, list[dict[str, str]]], tmp_path: Path
 ) -> None:

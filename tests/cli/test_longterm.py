@@ -136,6 +136,27 @@ def test_limits_of_groups_in_an_item_table(
     assert [path.name for path in tmp_path.iterdir()] == ["items.csv"]
 
 
+def test_what_is_not_judged_and_how_further_limits_were_kept_is_said(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    rows = [f"{item},{'AB'[item % 2]}" for item in range(80)]
+    Path("items.csv").write_text("item,kind\n" + "\n".join(rows))
+    small = ("fcpo.rounds=0", "fcpo.pmf.max_epochs=2", "fcpo.pmf.dim=4", "fcpo.gru_hidden=4")
+    command = (*LONGTERM, *(f"--set={one}" for one in small), "--methods=fcpo", "--seeds=1")
+    command = (*command, "--item-table=items.csv", "--limit=kind=A:0.4", "--steps=5")
+    assert run([*command, "--warm-up=5"]) == 0
+    said = capsys.readouterr()
+    assert "note: a warm-up of 5 steps leaves none of the 5 to judge the limit by" in said.err
+    assert "limit kind=A" not in said.out
+    assert run([*command, "--warm-up=2"]) == 0
+    said = capsys.readouterr()
+    assert "a warm-up" not in said.err
+    assert "limit kind=A: kept after the warm-up (fcpo)" in said.out
+    (row,) = content(Path("longterm/longterm.json"))["limits"]
+    assert (row["limit"], row["method"]) == ("limit kind=A", "fcpo")
+
+
 def test_ctrl_c_keeps_what_there_is_and_resume_goes_on(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -85,6 +85,24 @@ def test_ctrl_c_in_the_rounds_leaves_a_run_and_kill_a_checkpoint(tmp_path: Path)
         assert (folder / "model.safetensors").read_bytes() == expected
 
 
+def test_processes_end_with_the_one_that_started_them(tmp_path: Path) -> None:
+    program = tmp_path / "work.py"
+    program.write_text(
+        "import time\n"
+        "from fairhorizon.experiments.processes import each\n"
+        "class Sleep:\n"
+        "    def prepare(self): print('begun', flush=True)\n"
+        "    def rows(self): time.sleep(600); yield {}\n"
+        "if __name__ == '__main__': list(each([Sleep(), Sleep()], 2))\n"
+    )
+    command = [sys.executable, program]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=ENVIRONMENT) as process:
+        assert process.stdout is not None
+        assert [process.stdout.readline() for _ in range(2)] == ["begun\n", "begun\n"]
+        process.kill()
+        process.communicate(timeout=60)  # the pipe is open as long as anybody could write to it
+
+
 @pytest.mark.parametrize("arguments", [["--help"], ["data", "info", MARKET[7:]]])
 def test_a_reader_that_leaves_early_is_no_traceback(arguments: list[str]) -> None:
     reading, writing = os.pipe()

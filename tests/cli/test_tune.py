@@ -52,6 +52,18 @@ def test_the_command_it_prints_gives_the_validation_it_found(
     assert (row["method"], row["protocol"], row["mode"]) == ("itemknn", protocol, "one-shot")
 
 
+def test_the_command_it_prints_has_the_preset(capsys: pytest.CaptureFixture[str]) -> None:
+    small = ['--set=warm_start=["ease"]', "--set=pmf.max_epochs=2", "--set=history=3"]
+    assert run(["tune", "fcpo:strong@0.5", "--data", MARKET, *small, "--trials=2", "--out=t"]) == 0
+    best = json.loads(Path("t/best.json").read_text())
+    _, *arguments = shlex.split(capsys.readouterr().out.splitlines()[-1])
+    assert arguments[:2] == ["fit", "fcpo:strong"]
+    assert run(arguments) == 0
+    fitted = Run(Path("runs/fcpo"))
+    parts = fitted.data().open().split
+    assert validation_ndcg(fitted.model(), parts, "standard") == best["validation"]
+
+
 def test_a_second_call_goes_on_and_another_search_is_refused(
     capsys: pytest.CaptureFixture[str],
 ) -> None:

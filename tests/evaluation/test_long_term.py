@@ -85,6 +85,13 @@ class Careless:
         self.updates = int(tensors["updates"])
 
 
+class Boastful(Careless):
+    """Would like to write its own record."""
+
+    def notes(self):
+        return {"gini": 0.0}
+
+
 class Scripted(Careless):
     """Shows what it is told to: one (b, K) of lists a step."""
 
@@ -361,6 +368,9 @@ def test_what_does_not_fit_together_is_refused(market):
     )
     with pytest.raises(ConfigError, match=r"lists of shape \(60, 2\), the run wants \(60, 1\)"):
         run.step()
+    boastful = LongRun(Boastful(80), evaluation_scenario(market, 2, Protocol.PAPER), exposure)
+    with pytest.raises(ConfigError, match="a note on 'gini', which the record has already"):
+        boastful.step()
     fewer = LongRun(Careless(80), logged([[0]], 80), exposure)
     with pytest.raises(ModelError, match=r"queue of shape \(60, 2\), this one \(1, 2\)"):
         fewer.restore(run.tensors())

@@ -1,5 +1,6 @@
 """Long runs on disk: whole at every moment, resumed bit for bit, none made twice."""
 
+import json
 import shutil
 from collections.abc import Callable
 from dataclasses import replace
@@ -28,8 +29,9 @@ from fairhorizon.experiments.at_work import GroupShare, Limits, Retrain, load_re
 from fairhorizon.experiments.long_term import Contestant, CountsOverTime, LongStudy, summary_rows
 from fairhorizon.experiments.methods import Method
 from fairhorizon.experiments.runs import DataSpec
-from fairhorizon.experiments.step_record import SCHEMA, Row
+from fairhorizon.experiments.step_record import SCHEMA, Row, broken_limits
 from fairhorizon.experiments.study import Study
+from fairhorizon.metrics import gini
 
 MARKET = DataSpec(source="synthetic:users=60,items=80,interactions_per_user=20")
 SMALL: dict[str, Any] = {
@@ -175,15 +177,18 @@ def test_a_resumed_run_is_the_uninterrupted_one(
     assert not record.checkpoint_file.exists()
 
 
+@pytest.mark.parametrize("part", [0.0, 0.5, 0.99])
 @pytest.mark.parametrize("suffix", [".parquet", ".safetensors", "-counts.npz"])
-def test_what_is_damaged_is_made_again(suffix: str, tmp_path: Path) -> None:
+def test_what_is_damaged_is_made_again(suffix: str, part: float, tmp_path: Path) -> None:
     whole, stopped = make(tmp_path / "a"), make(tmp_path / "b")
     chosen = contestants("popularity")
     whole.run(chosen, [0])
     with pytest.raises(KeyboardInterrupt):
         stopped.run(chosen, [0], meanwhile=stop_after(1))
     record = stopped.task(chosen[0], 0).record()
-    (record.folder / f"{record.name}{suffix}").write_bytes(b"no")
+    damaged = record.folder / f"{record.name}{suffix}"
+    content = damaged.read_bytes()
+    damaged.write_bytes(content[: int(part * len(content))])
     (record.folder / f".{record.name}.parquet-1234").write_bytes(b"half")  # of a killed process
     stopped.run(chosen, [0], resume=True)
     expected = whole.steps(chosen, [0]).drop("seconds")
@@ -226,10 +231,10 @@ def test_what_matters_has_its_own_file(long_study: LongStudy) -> None:
     def key(name: str, **changes: Any) -> str:
         return replace(long_study, **changes).key(Method.parse(name), 0)
 
-    gini = Limits(gini=0.9)
+    limits = Limits(gini=0.9)
     drifting = SimulationConfig(drift=0.1)
-    assert key("fcpo", limits=gini) != key("fcpo")
-    assert key("ease", limits=gini) == key("ease")  # which knows no limits
+    assert key("fcpo", limits=limits) != key("fcpo")
+    assert key("ease", limits=limits) == key("ease")  # which knows no limits
     assert key("ease+quota", round_length=11) != key("ease+quota")
     assert key("fcpo", round_length=11) == key("fcpo")
     assert key("ease", retrain=Retrain.ALL) != key("ease")
@@ -348,7 +353,55 @@ def test_several_limits_hold_together_in_a_run_of_fcpo(tmp_path: Path) -> None:
     steps = long_study.steps(chosen, [0])
     assert steps["violation_share"][-1] == 0
     assert steps["price"].null_count() == 0
-    assert '"limit kind=A": ' in steps["notes"][-1]
+    notes = json.loads(steps["notes"][-1])
+    assert notes["price of limit kind=A"] > 0
+    assert notes["excess of floor kind=B"] == pytest.approx(0.5 - shown[1] / (25 * 60))
+    assert broken_limits(steps, warm_up=5) == [
+        {"limit": limit, "method": "fcpo", "violation_share": 0, "largest_overshoot": 0}
+        for limit in ("limit kind=A", "floor kind=B")
+    ]
+
+
+def test_a_limit_of_the_gini_index_does_not_change_what_is_recorded_of_it(tmp_path: Path) -> None:
+    long_study, chosen = make(tmp_path / "out", limits=Limits(gini=0.3)), contestants("fcpo")
+    long_study.run(chosen, [0])
+    counts = long_study.counts(chosen, [0])["fcpo", 0].counts
+    steps = long_study.steps(chosen, [0])
+    assert steps["gini"][-1] == pytest.approx(gini(counts[-1] - counts[0]))
+    notes = json.loads(steps["notes"][-1])
+    assert notes["excess of gini"] == pytest.approx(steps["gini"][-1] - 0.3)
+    assert notes["price of gini"] >= 0
+
+
+def test_broken_limits_by_hand() -> None:
+    def row(method: str, step: int, **notes: float) -> Row:
+        named = {f"excess of {name}": value for name, value in notes.items()}
+        return dict.fromkeys(SCHEMA) | {"method": method, "step": step, "notes": json.dumps(named)}
+
+    rows = [
+        row("a", 1, drama=0.9, popularity=0.9),  # in the warm-up
+        row("a", 2, drama=0.02, popularity=0.3),
+        row("a", 3, drama=1e-12, popularity=0.3),  # rounding
+        row("b", 2, drama=-0.1),
+        row("b", 3, drama=-0.2, war=0.5),
+        dict.fromkeys(SCHEMA) | {"method": "c", "step": 3},
+    ]
+    found = broken_limits(pl.DataFrame(rows, schema=SCHEMA), warm_up=1)
+    assert [tuple(row.values()) for row in found] == [
+        *(("drama", "a", 0.5, 0.02), ("drama", "b", 0.0, 0.0), ("war", "b", 1.0, 0.5))
+    ]
+
+
+def test_a_warm_up_longer_than_the_run_is_no_licence(tmp_path: Path) -> None:
+    """The policy wants popular items alone and labels stay: it may spend what 20 steps allow."""
+    warm = {"warm_start": ["popularity"], "rounds": 0, "initial_std": 0.01}
+    settings = LongRunSettings(steps=20, alpha_prime=0.3, warm_up=100, relabel_every=100)
+    study = Study(tmp_path / "out", MARKET, ks=(1,), settings={"fcpo": SMALL["fcpo"] | warm})
+    long_study, chosen = LongStudy(study, settings), contestants("fcpo")
+    long_study.run(chosen, [0])
+    rates = long_study.steps(chosen, [0])["popularity_rate"]
+    assert rates[0] == 1
+    assert rates[-1] == pytest.approx(0.3)
 
 
 def test_simulated_users_answer_by_the_truth_of_a_market(tmp_path: Path) -> None:

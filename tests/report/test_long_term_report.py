@@ -359,13 +359,23 @@ def test_milestones_that_a_run_has_come_to():
 
 
 def test_the_table_for_a_terminal_is_that_of_the_last_step(steps):
-    console = Console(width=100)
+    console = Console(width=80)
     with console.capture() as capture:
         console.print(summary_table(steps))
     lines = capture.get().splitlines()
     assert lines[0] == "After step 4, 2 seeds"
-    (fcpo,) = [line for line in lines if line.startswith("fcpo")]
-    assert fcpo.split()[1:3] == ["41.00", "±1.41*"]
+    accuracy, control = [line.split() for line in lines if line.startswith("fcpo")]
+    assert accuracy[1:3] == ["41.00", "±1.41*"]
+    assert accuracy[-2:] == ["30.00", "±0.00*"]  # of popular items
+    assert control[1:] == ["0.00", "±0.00*", "0.00", "±0.00*", "8", "±0"]
+
+
+def test_of_one_seed_the_table_for_a_terminal_is_one(steps):
+    console = Console(width=80)
+    with console.capture() as capture:
+        console.print(summary_table(steps.filter(pl.col("seed") == 0)))
+    (fcpo,) = [line for line in capture.get().splitlines() if line.startswith("fcpo")]
+    assert fcpo.split()[1:] == ["40.00*", "20.00*", "50.00*", "30.00*", "0.00*", "0.00*", "8"]
 
 
 def test_before_the_warm_up_ends_nothing_is_said_of_violations(steps):
@@ -401,6 +411,23 @@ def test_names_and_commands_are_shown_as_written(folder):
     assert "fairhorizon longterm --out &lt;run&gt;" in html
     assert "4 steps, 2 seeds." in html
     assert "the first 2 steps, in which going above the limit is not counted" in html
+
+
+def test_further_limits_and_a_fixed_group_are_on_the_page(steps, tmp_path):
+    broken = {"limit": "floor a<b=c", "method": "fcpo"}
+    rows = [broken | {"violation_share": 0.125, "largest_overshoot": 0.0301}]
+    options = {"alpha_prime": 0.4, "warm_up": 2, "command": ""}
+    write_report(tmp_path, steps, {}, group="genre War", limits=rows, **options)
+    page = (tmp_path / "longterm.html").read_text(encoding="utf-8")
+    assert "<td>floor a&lt;b=c</td><td>fcpo</td>" in page
+    assert ">12.50</td>" in page
+    assert ">3.01</td>" in page
+    assert "is that of genre War: it stays. 4 steps, 2 seeds." in page
+    assert "the groups move" not in page
+    write_report(tmp_path, steps, {}, **options)
+    page = (tmp_path / "longterm.html").read_text(encoding="utf-8")
+    assert "the groups move while the methods are at work. 4 steps, 2 seeds." in page
+    assert "Further limits" not in page
 
 
 def test_a_run_of_one_step_without_counts_is_reported(steps, tmp_path):

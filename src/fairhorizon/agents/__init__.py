@@ -3,7 +3,9 @@
 from fairhorizon.agents.config import PRESETS, FcpoConfig
 from fairhorizon.agents.fcpo import Fcpo
 from fairhorizon.agents.lird import Lird, LirdConfig
+from fairhorizon.agents.lird_server import LirdServer
 from fairhorizon.agents.ranked import Ranked
+from fairhorizon.agents.ranked_server import RankedServer
 from fairhorizon.agents.training import RoundReport, Training
 
 __all__ = [
@@ -12,7 +14,9 @@ __all__ = [
     "FcpoConfig",
     "Lird",
     "LirdConfig",
+    "LirdServer",
     "Ranked",
+    "RankedServer",
     "RoundReport",
     "Training",
 ]

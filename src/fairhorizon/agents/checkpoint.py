@@ -7,8 +7,8 @@ import torch
 
 from fairhorizon.agents.config import FcpoConfig
 from fairhorizon.agents.experts import Panel
-from fairhorizon.agents.rollout import Trajectories
-from fairhorizon.agents.training import RoundReport, Tensors, Training
+from fairhorizon.agents.server import below
+from fairhorizon.agents.training import RoundReport, Training
 from fairhorizon.data import Split
 from fairhorizon.errors import ModelError
 from fairhorizon.storage import load_model, save_model
@@ -25,12 +25,10 @@ def save_training(training: Training, path: Path) -> None:
             for name, value in training.learner.critics.state_dict().items()
         },
         **{f"best.{name}": value for name, value in training.best.items()},
+        **{f"buffer.{name}": value for name, value in training.learner.buffer.tensors().items()},
         "sensitive": training.sensitive,
         "generator": training.generator.get_state(),
     }
-    for position, trajectories in enumerate(training.learner.buffer.rounds):
-        if position or training.config.buffer_rounds > 1:  # on-policy, nothing of it is used again
-            tensors |= {f"buffer.{position}.{k}": v for k, v in vars(trajectories).items()}
     description = {
         "config": training.config.model_dump(mode="json"),
         "seed": training.seed,
@@ -65,20 +63,12 @@ def resume_training(path: Path, split: Split, device: torch.device) -> Training:
         pretraining_rmse=description["pretraining_rmse"],
         panel=None if stored is None else Panel.from_parts(tensors, stored),
     )
-    training.actor.load_state_dict(_below(tensors, "actor."))
-    training.learner.critics.load_state_dict(_below(tensors, "critics."))
-    training.best = {k: v.to(device) for k, v in _below(tensors, "best.").items()}
+    training.actor.load_state_dict(below("actor.", tensors))
+    training.learner.critics.load_state_dict(below("critics.", tensors))
+    training.best = {k: v.to(device) for k, v in below("best.", tensors).items()}
     training.generator.set_state(tensors["generator"])
-    for position in range(training.config.buffer_rounds):
-        if stored := _below(tensors, f"buffer.{position}."):
-            training.learner.buffer.add(
-                Trajectories(**{k: v.to(device) for k, v in stored.items()})
-            )
+    training.learner.buffer.restore(below("buffer.", tensors), device)
     training.reports = [RoundReport(**report) for report in description["reports"]]
     training.best_validation = description["best_validation"]
     training.evaluations_since_best = description["evaluations_since_best"]
     return training
-
-
-def _below(tensors: Tensors, prefix: str) -> Tensors:
-    return {k.removeprefix(prefix): v for k, v in tensors.items() if k.startswith(prefix)}

@@ -9,7 +9,7 @@ from torch import Tensor
 from fairhorizon.agents.advantages import discounts
 from fairhorizon.agents.config import FcpoConfig
 from fairhorizon.agents.control import OnlineControl
-from fairhorizon.agents.experts import ExpertActor, Panel
+from fairhorizon.agents.experts import ExpertActor, ExpertSignals, Panel
 from fairhorizon.agents.learner import Learner
 from fairhorizon.agents.retraining import Retraining
 from fairhorizon.agents.rollout import Recorder, Walk
@@ -44,6 +44,7 @@ class FcpoServer:
             self.learner = Learner(self.actor, config, max(1, len(constraints)))
         self.walk: Walk | None = None
         self.recorder = Recorder()
+        self.excess: dict[str, float] = {}  # of every constraint, after the last step
 
     @torch.no_grad()
     def serve(self, state: State, exposure: Exposure) -> Tensor:
@@ -62,10 +63,11 @@ class FcpoServer:
         self.costs = [constraint.costs(exposure) for constraint in self.constraints]
         return self.control.choose(scores, exposure)
 
-    def hear(self, lists: Tensor, outcome: Outcome, exposure: Exposure) -> None:  # noqa: ARG002
+    def hear(self, lists: Tensor, outcome: Outcome, exposure: Exposure) -> None:
         assert self.walk is not None
         self.walk.follow(outcome)
         self.state = outcome.state
+        self.excess = {c.name: c.excess(exposure) for c in self.constraints}
         if self.retraining is not None:
             self.retraining.hear(lists, outcome)
         if self.learns:
@@ -102,16 +104,21 @@ class FcpoServer:
         return limits + config.cost_tolerance * limits.abs()
 
     def notes(self) -> dict[str, float]:
-        """The prices that kept the limits in the last step."""
-        return dict(self.control.prices)
+        """For every limit its price in the last step, and how far beyond it the run is."""
+        prices = {f"price of {name}": price for name, price in self.control.prices.items()}
+        return prices | {f"excess of {name}": excess for name, excess in self.excess.items()}
 
     def tensors(self) -> dict[str, Tensor]:
         """Only where nothing is waiting to be learned from: right after an update."""
         parts = {
             "actor": dict(self.actor.named_parameters()),
             "critics": self.learner.critics.state_dict(),
+            "buffer": self.learner.buffer.tensors(),
             "control": self.control.tensors(),
         }
+        if self.walk is not None and isinstance(self.walk.signals, ExpertSignals):
+            # computed for other users at a time, they would differ in the last digits
+            parts["signals"] = {str(n): values for n, values in enumerate(self.walk.signals.values)}
         if self.retraining is not None:
             parts["retraining"] = self.retraining.tensors()
             if isinstance(self.actor, ExpertActor):
@@ -122,6 +129,7 @@ class FcpoServer:
     def restore(self, tensors: dict[str, Tensor], state: State) -> None:
         self.actor.load_state_dict(below("actor.", tensors), strict=False)
         self.learner.critics.load_state_dict(below("critics.", tensors))
+        self.learner.buffer.restore(below("buffer.", tensors), state.users.device)
         self.control.restore(below("control.", tensors))
         self.generator.set_state(tensors["generator"])
         if self.retraining is not None:
@@ -131,3 +139,10 @@ class FcpoServer:
                 kept = below("panel.", tensors)
                 self.actor.panel = Panel.from_parts(kept, panel.description())
         self.state, self.walk, self.recorder = state, None, Recorder()
+        if seen := below("signals.", tensors):
+            no_group = state.blocked.new_zeros(state.blocked.shape[1])  # until it serves
+            self.walk = Walk(self.actor, state, no_group)
+            assert isinstance(self.walk.signals, ExpertSignals)
+            self.walk.signals.values = [
+                seen[str(n)].to(state.blocked.device, copy=True) for n in range(len(seen))
+            ]

@@ -3,8 +3,10 @@
 from collections import deque
 
 import torch
+from torch import Tensor
 
 from fairhorizon.agents.rollout import Trajectories
+from fairhorizon.agents.server import below
 
 
 class ReplayBuffer:
@@ -22,3 +24,20 @@ class ReplayBuffer:
         if size >= len(everything):
             return everything
         return everything.take(torch.randperm(len(everything), generator=generator)[:size])
+
+    def tensors(self) -> dict[str, Tensor]:
+        """What later rounds draw from; on-policy, nothing is used again."""
+        if self.rounds.maxlen == 1:
+            return {}
+        return {
+            f"{position}.{name}": value
+            for position, trajectories in enumerate(self.rounds)
+            for name, value in vars(trajectories).items()
+        }
+
+    def restore(self, tensors: dict[str, Tensor], device: torch.device) -> None:
+        """Go on from the `tensors` of another buffer."""
+        self.rounds.clear()
+        for position in range(self.rounds.maxlen or 0):
+            if stored := below(f"{position}.", tensors):
+                self.add(Trajectories(**{name: v.to(device) for name, v in stored.items()}))

@@ -68,6 +68,7 @@ class Walk:
         """Forget the states passed so far, and ask the actor, who may have learned, anew."""
         queues = self.actor.remember(state.queue)
         self.users, self.queues = [state.users], [queues]  # distinct states so far
+        self.n_states = len(queues)
         self.index = torch.arange(len(state.users)).to(state.users)  # the present one of each row
         self.proposal = Proposal.of(self.actor(state.users, queues))
 
@@ -93,8 +94,8 @@ class Walk:
             self.proposal.mean.index_copy(0, rows, fresh.mean),
             self.proposal.log_std.index_copy(0, rows, fresh.log_std),
         )
-        first = sum(map(len, self.users))
-        self.index = self.index.index_copy(0, rows, torch.arange(first, first + len(rows)).to(rows))
+        first, self.n_states = self.n_states, self.n_states + len(rows)
+        self.index = self.index.index_copy(0, rows, torch.arange(first, self.n_states).to(rows))
         self.users.append(users)
         self.queues.append(queues)
 

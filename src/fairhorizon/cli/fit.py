@@ -22,8 +22,10 @@ Settings = dict[str, Any]
 
 METHOD = (
     "fcpo, lird, a ranker (popularity, mf, bpr, ncf, itemknn, ease, als, gru4rec, sasrec), or one "
-    "behind a re-ranker (ease+quota, mf+foe, bpr+penalty); @ sets its fairness dial (fcpo@0.4)."
+    "behind a re-ranker (ease+quota, mf+foe, bpr+penalty); @ sets its fairness dial (fcpo@0.4), "
+    "fcpo:strong is the preset."
 )
+PRESET = "Settings of FCPO to start from; strong: from rankers, and it learns while it serves."
 
 
 @shared.takes_data
@@ -38,7 +40,7 @@ def fit(
             show_default="1",
         ),
     ] = None,
-    preset: Annotated[Preset, typer.Option(help="Settings of FCPO to start from.")] = Preset.PAPER,
+    preset: Annotated[Preset, typer.Option(help=PRESET)] = Preset.PAPER,
     settings: Annotated[
         list[str] | None,
         typer.Option("--set", help="key=value, as in rounds=50, pmf.dim=32 or quota.share=0.4."),
@@ -102,7 +104,8 @@ def fit_at_once(model: "Lird | Ranked", run: "Run", dataset: "Dataset", spec: "D
 
 def begin(dataset: "Dataset", model: "Fcpo") -> "Training":
     """A new training, from pretrained embeddings."""
-    print(f"{dataset.log.name}: pretraining the embeddings", file=sys.stderr)
+    then = "".join(f", then {name}" for name in model.config.warm_start)
+    print(f"{dataset.log.name}: pretraining the embeddings{then}", file=sys.stderr)
     with Progress() as progress:
         training = model.start(
             dataset.split, sensitive=dataset.sensitive, on_epoch=progress.show_error
@@ -142,8 +145,10 @@ def train(training: "Training", run: "Run", spec: "DataSpec") -> None:
                 save_training(training, run.checkpoint_file)
     save_training(training, run.checkpoint_file)
     run.write(Fcpo().adopt(training), spec, "finished" if training.finished else "interrupted")
-    last = training.reports[-1]
-    summary = f"{run.folder}: {last.round} rounds, cost {last.cost:.3f} (limit {last.limit:.3f})"
+    summary = f"{run.folder}: {len(training.reports)} rounds"
+    if training.reports:
+        last = training.reports[-1]
+        summary += f", cost {last.cost:.3f} (limit {last.limit:.3f})"
     if training.best:
         summary += f", validation NDCG {training.best_validation:.4f}"
     typer.echo(summary)

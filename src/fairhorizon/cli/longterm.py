@@ -25,13 +25,16 @@ if TYPE_CHECKING:
 METHODS = ("fcpo", "mf+foe", "mf", "bpr", "ncf", "lird", "popularity", "ease", "ease+quota")
 LIMITS = "More limits, which fcpo keeps together with the first"
 SIMULATED = "Users with --users simulated"
+RELABEL = "Steps after which popular items are found anew."
+UPDATE = "Steps after which fcpo learns from what it heard."
 
 GroupShares = Annotated[
     list[str] | None,
     typer.Option(
         "--limit",
         metavar="COLUMN=VALUE:SHARE",
-        help="At most this share for items of the group, as in genre=Drama:0.3.",
+        help="At most this share for items of the group, as in genre=Drama:0.3. Any number of "
+        "times.",
         rich_help_panel=LIMITS,
     ),
 ]
@@ -52,12 +55,16 @@ GiniLimit = Annotated[
 ]
 Drift = Annotated[
     float | None,
-    typer.Option(help="How fast preferences change.", show_default="0", rich_help_panel=SIMULATED),
+    typer.Option(
+        help="How fast preferences change, from 0, never, to 1, new ones at every step.",
+        show_default="0",
+        rich_help_panel=SIMULATED,
+    ),
 ]
 PositionBias = Annotated[
     float | None,
     typer.Option(
-        help="How much less is looked at further down the list, 0 not at all.",
+        help="The k-th item of a list is looked at with chance k to the power of minus this.",
         show_default="1",
         rich_help_panel=SIMULATED,
     ),
@@ -75,8 +82,8 @@ def longterm(
         float, typer.Option(min=0, max=1, help="Largest share of popular items shown.")
     ] = 0.4,
     warm_up: Annotated[int, typer.Option(min=0, help="Steps before the limit is judged.")] = 50,
-    relabel_every: Annotated[int, typer.Option(min=1, help="Steps between two groupings.")] = 1,
-    update_every: Annotated[int, typer.Option(min=1, help="Steps between two updates.")] = 10,
+    relabel_every: Annotated[int, typer.Option(min=1, help=RELABEL)] = 1,
+    update_every: Annotated[int, typer.Option(min=1, help=UPDATE)] = 10,
     round_length: Annotated[
         int, typer.Option("--round", min=1, help="Items per user between two re-rankings.")
     ] = 100,
@@ -86,7 +93,10 @@ def longterm(
     seeds: studies.Seeds = 3,
     protocol: shared.ProtocolOption = ProtocolName.STANDARD,
     users: Annotated[
-        UsersName, typer.Option(help="logged: feedback from the test items.")
+        UsersName,
+        typer.Option(
+            help="logged: feedback from the test items; simulated: clicks by chance, for any item."
+        ),
     ] = UsersName.LOGGED,
     drift: Drift = None,
     position_bias: PositionBias = None,
@@ -208,11 +218,18 @@ def run(
 ) -> None:
     """Make what is missing: a line for every training and run, and in between how far it is."""
     split, settings = long_study.study.dataset().split, long_study.settings
-    shared.tell_if_untested(split)
+    if long_study.simulation is None:
+        shared.tell_if_untested(split)
     if settings.steps * settings.list_length > split.train.n_items:
         typer.echo(
             f"note: {settings.steps} lists of {settings.list_length} have room for more than the "
             f"{split.train.n_items} items there are: in the end there is nothing left to show",
+            err=True,
+        )
+    if settings.warm_up >= settings.steps:
+        typer.echo(
+            f"note: a warm-up of {settings.warm_up} steps leaves none of the {settings.steps} to "
+            "judge the limit by (give a smaller --warm-up)",
             err=True,
         )
     with Progress() as progress:
@@ -239,14 +256,15 @@ def finish(
     from rich.console import Console
 
     from fairhorizon.experiments.long_term import summary_rows
+    from fairhorizon.experiments.step_record import broken_limits
     from fairhorizon.files import write_json
     from fairhorizon.report.long_term import write_report
     from fairhorizon.report.long_term_table import summary_table
 
     out, settings = long_study.study.folder, long_study.settings
     steps = long_study.steps(chosen, seeds)
-    rows = summary_rows(steps)
-    content = {"rows": rows, "settings": long_study.description()}
+    rows, broken = summary_rows(steps), broken_limits(steps, settings.warm_up)
+    content = {"rows": rows, "limits": broken, "settings": long_study.description()}
     write_json(out / "longterm.json", content)
     if json_file is not None:
         write_json(json_file, content)
@@ -257,8 +275,22 @@ def finish(
         alpha_prime=settings.alpha_prime,
         warm_up=settings.warm_up,
         command=command,
+        group=group_of(long_study.study.data),
+        limits=broken,
     )
     Console().print(summary_table(steps))
+    for row in broken:
+        share, most = 100 * row["violation_share"], 100 * row["largest_overshoot"]
+        broke = f"broken at {share:.2f} % of steps, by up to {most:.2f} points,"
+        how = broke if share else "kept"
+        typer.echo(f"{row['limit']}: {how} after the warm-up ({row['method']})")
     seconds = (f"{row['method']} {row['metrics']['seconds_per_step']['mean']:.3f}" for row in rows)
     typer.echo(f"Seconds per step: {', '.join(seconds)}.")
     typer.echo(f"{out / 'longterm.html'}: the page, open it in a browser")
+
+
+def group_of(data: "DataSpec") -> str | None:
+    """The attribute that limited items share; None where they are the popular ones."""
+    if data.group_column is None:
+        return None
+    return f"{data.group_column} {' or '.join(data.sensitive_values)}"

@@ -26,7 +26,7 @@ Methods = Annotated[
     typer.Option(
         "--methods",
         help="By commas: popularity, mf, bpr, ncf, itemknn, ease, als, gru4rec, sasrec, lird, "
-        "fcpo, ease+foe, mf+quota, fcpo@0.4 ...",
+        "fcpo, fcpo:strong, ease+foe, mf+quota, fcpo@0.4 ...",
         show_default="those of the paper and the strong ones of today",
     ),
 ]

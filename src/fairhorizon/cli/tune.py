@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from fairhorizon.cli import options as shared
-from fairhorizon.cli.fit import METHOD, make
+from fairhorizon.cli.fit import METHOD, PRESET, make
 from fairhorizon.cli.folders import check_file, claimed
 from fairhorizon.cli.progress import Progress
 from fairhorizon.cli.settings import parse_settings
@@ -38,7 +38,7 @@ def tune(
     ] = None,
     json_file: shared.JsonFile = None,
     protocol: shared.ProtocolOption = ProtocolName.STANDARD,
-    preset: Annotated[Preset, typer.Option(help="Settings of FCPO to start from.")] = Preset.PAPER,
+    preset: Annotated[Preset, typer.Option(help=PRESET)] = Preset.PAPER,
     settings: Annotated[
         list[str] | None, typer.Option("--set", help="key=value that is not to be searched.")
     ] = None,
@@ -118,6 +118,6 @@ def fit_command(context: typer.Context, tuning: "Tuning") -> str:
         for name, value in settings.items()
         for word in ("--set", f"{name}={value if isinstance(value, str) else json.dumps(value)}")
     ]
-    method = tuning.task.method.base
-    options = [*typed(context, OF_TUNE), "--out", f"runs/{method}"]
-    return shlex.join(["fairhorizon", "fit", method, *options, *chosen])
+    method = tuning.task.method
+    options = [*typed(context, OF_TUNE), "--out", f"runs/{method.base}"]
+    return shlex.join(["fairhorizon", "fit", method.name, *options, *chosen])

@@ -27,6 +27,7 @@ class Cut(StrEnum):
 
 class Preset(StrEnum):
     PAPER = "paper"
+    STRONG = "strong"
 
 
 class UsersName(StrEnum):

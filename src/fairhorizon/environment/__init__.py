@@ -1,5 +1,12 @@
 """Recommendation as a Constrained Markov Decision Process."""
 
+from fairhorizon.environment.constraints import (
+    Constraint,
+    GiniLimit,
+    GroupFloor,
+    GroupLimit,
+    PopularityLimit,
+)
 from fairhorizon.environment.dynamics import (
     Feedback,
     Outcome,
@@ -28,10 +35,15 @@ from fairhorizon.protocol import Protocol
 __all__ = [
     "Audience",
     "Churn",
+    "Constraint",
     "Exposure",
     "Feedback",
+    "GiniLimit",
+    "GroupFloor",
+    "GroupLimit",
     "LoggedFeedback",
     "Outcome",
+    "PopularityLimit",
     "Protocol",
     "ResponseConfig",
     "ResponseModel",

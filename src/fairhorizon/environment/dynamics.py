@@ -57,11 +57,13 @@ def advance(state: State, lists: Tensor, feedback: Feedback, sensitive: Tensor) 
 
 def push_liked(queue: Tensor, items: Tensor, hits: Tensor) -> Tensor:
     """Equation 13: each liked item, in list order, enters the queue and pushes the oldest out."""
-    line = torch.cat([queue, items], dim=1)
-    stays = torch.cat([torch.ones_like(queue, dtype=torch.bool), hits], dim=1)
+    rows = hits.any(1).nonzero().squeeze(1)  # the others keep their queue
+    line = torch.cat([queue[rows], items[rows]], dim=1)
+    stays = torch.ones_like(line, dtype=torch.uint8)
+    stays[:, queue.shape[1] :] = hits[rows]
     # A stable sort brings what does not enter to the front and keeps the order of the rest.
-    order = torch.sort(stays.to(torch.uint8), dim=1, stable=True).indices
-    return line.gather(1, order[:, items.shape[1] :])
+    order = torch.sort(stays, dim=1, stable=True).indices
+    return queue.index_copy(0, rows, line.gather(1, order[:, items.shape[1] :]))
 
 
 def _repeats(lists: Tensor) -> Tensor:

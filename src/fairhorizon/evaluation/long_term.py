@@ -148,7 +148,7 @@ class LongRun:
         if self.steps % settings.update_every == 0:
             self.server.update()
         rates = _popularity_rates(exposure, shown_before)
-        return {
+        row: Row = {
             "step": self.steps,
             **accuracy,
             "gini": gini(exposure.shown),
@@ -159,8 +159,14 @@ class LongRun:
             "reward": float(outcome.reward.double().mean()),
             "coverage": coverage(exposure.shown),
             "seconds": seconds,
-            **self.server.notes(),
         }
+        notes = self.server.notes()
+        if taken := sorted(row.keys() & notes):
+            raise ConfigError(
+                f"the server has a note on {taken[0]!r}, which the record has already (give the "
+                "note another name)"
+            )
+        return row | notes
 
     def tensors(self) -> dict[str, Tensor]:
         """All that the steps have changed, by flat names; a copy."""

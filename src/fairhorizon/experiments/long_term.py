@@ -257,7 +257,9 @@ class LongTask:
             model = model.reranked(build_reranker(method, study.given(method)))
         constraints = []
         if isinstance(model, Fcpo):
-            constraints = long_study.limits.constraints(study, model.alpha_prime, settings.warm_up)
+            # what a warm-up beyond the last step lends would never be paid back
+            warm_up = min(settings.warm_up, settings.steps)
+            constraints = long_study.limits.constraints(study, model.alpha_prime, warm_up)
         server = open_server(
             model,
             dataset.split,

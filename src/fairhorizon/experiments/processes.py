@@ -1,6 +1,7 @@
 """Work for several processes of one thread each, and what Ctrl-C does to them."""
 
 import multiprocessing
+import os
 import signal
 import threading
 import warnings
@@ -46,7 +47,7 @@ def each(
             yield from task.rows()
         return
     context = multiprocessing.get_context("spawn")
-    with ProcessPoolExecutor(jobs, mp_context=context, initializer=_one_thread) as pool:
+    with ProcessPoolExecutor(jobs, mp_context=context, initializer=_begin) as pool:
         try:
             with _interrupt_held():
                 unfinished = {pool.submit(_finish, task) for task in tasks}
@@ -88,8 +89,17 @@ def _interrupt_held() -> Iterator[None]:
         raise KeyboardInterrupt
 
 
-def _one_thread() -> None:
+def _begin() -> None:
     torch.set_num_threads(1)
+    threading.Thread(target=_end_with_parent, daemon=True).start()
+
+
+def _end_with_parent() -> None:
+    """A process whose parent was killed would wait for more work for ever."""
+    parent = multiprocessing.parent_process()
+    assert parent is not None
+    parent.join()
+    os._exit(1)
 
 
 def _finish(task: Work) -> list[Row]:

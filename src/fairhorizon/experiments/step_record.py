@@ -3,6 +3,8 @@
 import json
 import math
 import time
+import zipfile
+import zlib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,6 +18,7 @@ from torch import Tensor
 from fairhorizon.environment import Exposure
 from fairhorizon.environment.constraints import PopularityLimit
 from fairhorizon.errors import ModelError
+from fairhorizon.evaluation.long_term import ROUNDING
 from fairhorizon.files import write_atomically
 from fairhorizon.storage import load_model, save_model
 
@@ -93,11 +96,11 @@ class StepRecord:
     def counts(self) -> CountsOverTime | None:
         """Of what is on disk; None if that is nothing, or damaged."""
         try:
-            with np.load(self.counts_file) as file:
+            with self.counts_file.open("rb") as content, np.load(content) as file:
                 return CountsOverTime(
                     file["steps"], file["counts"].astype(np.int64), file["sensitive"]
                 )
-        except (OSError, EOFError, ValueError, KeyError):
+        except (OSError, EOFError, ValueError, KeyError, zipfile.BadZipFile, zlib.error):
             return None
 
     def is_begun(self) -> bool:
@@ -136,8 +139,7 @@ class StepRecord:
         """Take down the next step: the columns of the schema, and notes by any other name."""
         cells = {name: _cell(value) for name, value in row.items() if name in SCHEMA}
         notes = {name: _cell(value) for name, value in row.items() if name not in SCHEMA}
-        if PopularityLimit.name in notes:
-            cells["price"] = notes.pop(PopularityLimit.name)
+        cells["price"] = notes.pop(f"price of {PopularityLimit.name}", None)
         cells["notes"] = json.dumps(notes) if notes else None
         self._rows.append(dict.fromkeys(SCHEMA) | cells | self.identity)
 
@@ -171,6 +173,26 @@ class StepRecord:
         frame = pl.DataFrame(self._rows, schema=SCHEMA)
         write_atomically(self.rows_file, lambda draft: frame.write_parquet(draft))
         self._written = self.step, time.monotonic()
+
+
+def broken_limits(steps: pl.DataFrame, warm_up: int) -> list[Row]:
+    """How often and how far each limit but that on popular items was broken after the warm-up."""
+    judged = steps.filter(pl.col("step") > warm_up, pl.col("notes").is_not_null())
+    excesses: dict[tuple[str, str], list[float]] = {}
+    for method, notes in judged.select("method", "notes").iter_rows():
+        for note, value in json.loads(notes).items():
+            limit = note.removeprefix("excess of ")
+            if limit not in (note, PopularityLimit.name):
+                excesses.setdefault((limit, method), []).append(value)
+    return [
+        {
+            "limit": limit,
+            "method": method,
+            "violation_share": sum(excess > ROUNDING for excess in found) / len(found),
+            "largest_overshoot": max(0.0, *found),
+        }
+        for (limit, method), found in excesses.items()
+    ]
 
 
 def _save_arrays(path: Path, arrays: Mapping[str, NDArray[Any]]) -> None:

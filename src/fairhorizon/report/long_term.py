@@ -4,7 +4,7 @@ steps: one row per method, seed and step, shares as fractions, as the experiment
 """
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -23,12 +23,14 @@ from fairhorizon.report.page import Section, chart_id, chart_section
 from fairhorizon.report.series import legend, styles
 
 if TYPE_CHECKING:
-    from fairhorizon.experiments.long_term import CountsOverTime
+    from fairhorizon.experiments.step_record import CountsOverTime, Row
 
-INTRO = (
-    "Every user is served step after step. What is shown counts as exposure, and exposure decides "
-    "which items are popular: so the groups move while the methods are at work. {steps}, {seeds}."
+INTRO = "Every user is served step after step. {groups} {steps}, {seeds}."
+MOVING = (
+    "What is shown counts as exposure, and exposure decides which items are popular: so the groups "
+    "move while the methods are at work."
 )
+FIXED = "The limited group, which stands for the popular one below, is that of {group}: it stays."
 # the columns of Figure 4, and what stands beside them
 ACCUMULATED = {"ndcg": "NDCG", "gini": "Gini index", "popularity_rate": "Popularity rate"}
 ACCUMULATED_TITLE = "Accuracy and fairness of all that was shown so far"
@@ -47,8 +49,14 @@ def write_report(
     alpha_prime: float,
     warm_up: int,
     command: str,
+    group: str | None = None,
+    limits: "Sequence[Row]" = (),
 ) -> None:
-    """figure4.png, control.png, churn.png, longterm.md and longterm.html in the folder `out`."""
+    """figure4.png, control.png, churn.png, longterm.md and longterm.html in the folder `out`.
+
+    `group` says what the limited items have in common where that is not their popularity, `limits`
+    how further limits were kept.
+    """
     if steps.is_empty():
         raise DataError("the long run has no steps to report", remedy="let it take a step first")
     numbers = steps["step"].unique().sort().to_list()
@@ -63,14 +71,17 @@ def write_report(
         out / "longterm.html",
         title="The long run",
         intro=INTRO.format(
-            steps=_many(len(numbers), "step"), seeds=_many(steps["seed"].n_unique(), "seed")
+            groups=FIXED.format(group=group) if group else MOVING,
+            steps=_many(len(numbers), "step"),
+            seeds=_many(steps["seed"].n_unique(), "seed"),
         ),
         sections=[
             table.summary_section(steps),
+            *([table.limits_section(limits)] if limits else []),
             accumulated_section(steps, span),
             control.control_section(steps, span),
             *churn.churn_sections(steps, runs, span),
-            page.meanings_section(_meanings(span)),
+            page.meanings_section(_meanings(span, group)),
             page.commands_section([command]),
         ],
     )
@@ -143,11 +154,14 @@ def _is_blank(steps: pl.DataFrame, column: str) -> bool:
     return steps[column].fill_nan(None).null_count() == len(steps)
 
 
-def _meanings(span: Span) -> dict[str, str]:
+def _meanings(span: Span, group: str | None) -> dict[str, str]:
     """What the words of the page mean."""
+    popular = (
+        "the items with the highest exposure counts, those of the training log included; found "
+        "anew while the run goes on"
+    )
     return table.meanings() | {
-        "Popular group, G0": "the items with the highest exposure counts, those of the training "
-        "log included; found anew while the run goes on",
+        "Popular group, G0": f"the items of {group}, however popular" if group else popular,
         "Limit": f"alpha' = {span.alpha_prime:g}: the share of what is shown that may be popular",
         "Warm-up": f"the first {span.warm_up} steps, in which going above the limit is not counted",
         "Step": "every user is shown one list and answers it",

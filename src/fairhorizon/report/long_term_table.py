@@ -6,7 +6,7 @@ steps: one row per method, seed and step, shares as fractions.
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from html import escape
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 import polars as pl
 from rich.console import Group
@@ -15,6 +15,9 @@ from fairhorizon.report import grid
 from fairhorizon.report.grid import Cell, Grid
 from fairhorizon.report.over_time import methods_of
 from fairhorizon.report.page import Section
+
+if TYPE_CHECKING:
+    from fairhorizon.experiments.step_record import Row
 
 MILESTONES = (50, 100, 200, 400)  # steps to look at on the way, where a run has them
 UNITS = "In percent, overshoot in percentage points, changes in items"
@@ -78,9 +81,12 @@ COLUMNS = (
 
 
 def summary_table(steps: pl.DataFrame) -> Group:
-    """For a terminal: the last step alone."""
+    """For a terminal: the last step alone; with spreads in two parts, or 80 columns are too few."""
     last = _milestones(steps)[-1]
-    return Group(grid.terminal(_block(steps, last)), f"{UNITS}. {grid.LEGEND}.")
+    parts = [COLUMNS] if steps["seed"].n_unique() == 1 else [COLUMNS[:4], COLUMNS[4:]]
+    first, *others = [_block(steps, last, columns) for columns in parts]
+    tables = [grid.terminal(block) for block in (first, *(replace(b, caption="") for b in others))]
+    return Group(*tables, f"{UNITS}. {grid.LEGEND}.")
 
 
 def summary_markdown(steps: pl.DataFrame) -> str:
@@ -108,6 +114,23 @@ def summary_section(steps: pl.DataFrame, *, title: str = "In numbers") -> Sectio
     return Section(title, html, note)
 
 
+def limits_section(rows: "Sequence[Row]") -> Section:
+    """How the limits beside that on popular items were kept."""
+    lines = [
+        [
+            *(Cell(row["limit"]), Cell(row["method"])),
+            *(grid.number(100 * row[name]) for name in ("violation_share", "largest_overshoot")),
+        ]
+        for row in rows
+    ]
+    block = Grid(["Limit", "Method", "Steps over", "Overshoot"], lines, numbers=2)
+    note = (
+        "In percent, the share of the steps after the warm-up at which it was broken; in "
+        "percentage points, by how much at most. All seeds together."
+    )
+    return Section("Further limits", grid.html(block), note)
+
+
 def meanings() -> dict[str, str]:
     """What each column means."""
     better = {"more": "; more is better", "less": "; less is fairer", None: ""}
@@ -120,7 +143,7 @@ def _milestones(steps: pl.DataFrame) -> list[int]:
     return sorted({step for step in MILESTONES if step in present} | {max(present)})
 
 
-def _block(steps: pl.DataFrame, step: int) -> Grid:
+def _block(steps: pl.DataFrame, step: int, columns: Sequence[Column] = COLUMNS) -> Grid:
     """The methods after `step` steps; one that has not come so far is not there."""
     so_far = steps.filter(pl.col("step") <= step)
     changes = so_far.group_by("method", "seed").agg(pl.col("churn").sum())
@@ -131,13 +154,13 @@ def _block(steps: pl.DataFrame, step: int) -> Grid:
     for method in methods_of(steps):
         own = reached.filter(pl.col("method") == method)
         if own.height:
-            lines.append([Cell(method), *(_cell(own[c.name], c) for c in COLUMNS)])
+            lines.append([Cell(method), *(_cell(own[c.name], c) for c in columns)])
     better = {
-        position: column.better for position, column in enumerate(COLUMNS, 1) if column.better
+        position: column.better for position, column in enumerate(columns, 1) if column.better
     }
-    headings = ["Method", *(column.heading for column in COLUMNS)]
+    headings = ["Method", *(column.heading for column in columns)]
     caption = f"After step {step}, {_seeds(reached)}"
-    return Grid(headings, grid.placed(lines, better), len(COLUMNS), caption)
+    return Grid(headings, grid.placed(lines, better), len(columns), caption)
 
 
 def _cell(values: pl.Series, column: Column) -> Cell:
