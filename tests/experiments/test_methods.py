@@ -110,3 +110,8 @@ def test_any_model_file_is_loaded_by_what_it_holds(market: Split, tmp_path: Path
     save_model(file, "oracle", {"x": torch.zeros(1)}, {})
     with pytest.raises(ModelError, match="holds a 'oracle' model, which this version does not"):
         load_method(file)
+
+
+def test_a_file_name_has_no_colon():
+    assert Method.parse("fcpo:strong@0.4").file_name == "fcpo-strong@0.4"
+    assert Method.parse("ease+quota@0.4").file_name == "ease+quota@0.4"

@@ -82,6 +82,11 @@ class Method:
         return self.base + preset + (f"+{self.reranker}" if self.reranker else "")
 
     @property
+    def file_name(self) -> str:
+        """For its files: a colon is not allowed in all file systems."""
+        return str(self).replace(":", "-")
+
+    @property
     def has_dial(self) -> bool:
         return self.reranker is not None or self.base == Fcpo.method
 

@@ -67,7 +67,8 @@ class StepRecord:
     """The files of one run, named by its method, seed and key."""
 
     def __init__(self, folder: Path, method: str, seed: int, key: str) -> None:
-        self.folder, self.name = folder, f"{method}-seed{seed}-{key}"
+        file_name = method.replace(":", "-")  # a colon is not allowed in all file systems
+        self.folder, self.name = folder, f"{file_name}-seed{seed}-{key}"
         self.identity = {"method": method, "seed": seed, "run": key}
         self.rows_file = folder / f"{self.name}.parquet"
         self.counts_file = folder / f"{self.name}-counts.npz"

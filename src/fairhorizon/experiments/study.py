@@ -89,13 +89,13 @@ class Study:
         """Of the trained part."""
         trained = method.trained
         key = self.key(settings_of(self.build(trained, seed)))
-        return self.folder / "models" / f"{trained}-seed{seed}-{key}.safetensors"
+        return self.folder / "models" / f"{trained.file_name}-seed{seed}-{key}.safetensors"
 
     def row_file(self, method: Method, seed: int) -> Path:
         key = self.key(
             settings_of(self.build(method, seed)), self.protocol, self.mode, list(self.ks)
         )
-        return self.folder / "rows" / f"{method}-seed{seed}-{key}.json"
+        return self.folder / "rows" / f"{method.file_name}-seed{seed}-{key}.json"
 
     def key(self, *parts: object) -> str:
         """The same for the same data, settings and version, and for nothing else."""
