@@ -229,7 +229,7 @@ def test_the_page_of_a_long_run_and_its_small_panels(tmp_path):
     seen_items = CountsOverTime(np.arange(n_steps), history, labels)
     counts = {(method, 0): seen_items for method in methods}
     write_report(tmp_path, pl.DataFrame(rows), counts, alpha_prime=0.4, warm_up=10, command="")
-    page = tmp_path / "index.html"
+    page = tmp_path / "longterm.html"
     page.write_text(page.read_text(encoding="utf-8") + OBSERVER, encoding="utf-8")
     visited = visit(page, "dark", tmp_path)
     assert visited.complaints == []

@@ -22,7 +22,18 @@ if TYPE_CHECKING:
     from fairhorizon.experiments.long_term import Contestant, LongStudy
     from fairhorizon.experiments.runs import DataSpec
 
-METHODS = ("fcpo", "mf+foe", "mf", "bpr", "ncf", "lird", "popularity", "ease", "ease+quota")
+METHODS = (
+    "fcpo:strong",
+    "fcpo",
+    "mf+foe",
+    "mf",
+    "bpr",
+    "ncf",
+    "lird",
+    "popularity",
+    "ease",
+    "ease+quota",
+)
 LIMITS = "More limits, which fcpo keeps together with the first"
 SIMULATED = "Users with --users simulated"
 RELABEL = "Steps after which popular items are found anew."
