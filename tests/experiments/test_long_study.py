@@ -26,10 +26,11 @@ from fairhorizon.environment import (
 from fairhorizon.errors import ConfigError, DataError
 from fairhorizon.evaluation.long_term import LongRun, LongRunSettings
 from fairhorizon.experiments.at_work import GroupShare, Limits, Retrain, load_response
-from fairhorizon.experiments.long_term import Contestant, CountsOverTime, LongStudy, summary_rows
+from fairhorizon.experiments.long_summary import broken_limits, summary_rows
+from fairhorizon.experiments.long_term import Contestant, CountsOverTime, LongStudy
 from fairhorizon.experiments.methods import Method
 from fairhorizon.experiments.runs import DataSpec
-from fairhorizon.experiments.step_record import SCHEMA, Row, broken_limits
+from fairhorizon.experiments.step_record import SCHEMA, Row
 from fairhorizon.experiments.study import Study
 from fairhorizon.metrics import gini
 

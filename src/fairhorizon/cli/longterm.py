@@ -266,8 +266,7 @@ def finish(
     """The table, the figures and the page; longterm.json for programs."""
     from rich.console import Console
 
-    from fairhorizon.experiments.long_term import summary_rows
-    from fairhorizon.experiments.step_record import broken_limits
+    from fairhorizon.experiments.long_summary import broken_limits, summary_rows
     from fairhorizon.files import write_json
     from fairhorizon.report.long_term import write_report
     from fairhorizon.report.long_term_table import summary_table

@@ -6,7 +6,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Self
 
-import numpy as np
 import polars as pl
 from torch import Tensor
 
@@ -28,13 +27,9 @@ from fairhorizon.experiments.step_record import EVERY, SCHEMA, CountsOverTime, R
 from fairhorizon.experiments.study import Study, Task, Training, longest_first
 from fairhorizon.groups import popular_group
 
-__all__ = ["Contestant", "CountsOverTime", "LongStudy", "StepRecord", "summary_rows"]
+__all__ = ["Contestant", "CountsOverTime", "LongStudy", "StepRecord"]
 
 GOES_ON = "the same command with --resume goes on"
-AT_THE_END = (
-    *("ndcg", "recall", "gini", "popularity_rate", "popularity_rate_initial"),
-    *("violation_share", "largest_overshoot", "coverage"),
-)
 
 
 @dataclass(frozen=True)
@@ -284,44 +279,3 @@ def _restore(run: LongRun, stored: dict[str, Tensor], record: StepRecord) -> Non
             f"{record.checkpoint_file}: holds something unexpected: {error} (delete it, and the "
             "run starts anew)"
         ) from error
-
-
-def summary_rows(steps: pl.DataFrame) -> list[dict[str, Any]]:
-    """A row a method: how its runs ended, mean and standard deviation over the seeds.
-
-    A share that one of the runs has no value for is null; `churn` is a sum over all steps and
-    `seconds_per_step` a mean.
-    """
-    runs = (
-        steps.sort("step", maintain_order=True)
-        .group_by("method", "seed", maintain_order=True)
-        .agg(
-            pl.col("step").last(),
-            pl.col(*AT_THE_END).last(),
-            pl.col("churn").sum(),
-            pl.col("seconds").mean().alias("seconds_per_step"),
-        )
-    )
-    order = steps["method"].unique(maintain_order=True)
-    metrics = [*AT_THE_END, "churn", "seconds_per_step"]
-    rows = []
-    for method in order:
-        own = runs.filter(pl.col("method") == method)
-        rows.append(
-            {
-                "method": method,
-                "seeds": own["seed"].to_list(),
-                "steps": own["step"].min(),
-                "metrics": {name: _spread(own[name]) for name in metrics},
-            }
-        )
-    return rows
-
-
-def _spread(values: pl.Series) -> dict[str, float | None]:
-    """Mean and sample standard deviation, 0 of one seed."""
-    if values.null_count():
-        return {"mean": None, "std": None}
-    sample = values.to_numpy().astype(np.float64)
-    std = float(sample.std(ddof=1)) if len(sample) > 1 else 0.0
-    return {"mean": float(sample.mean()), "std": std}

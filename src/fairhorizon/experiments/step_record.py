@@ -18,7 +18,6 @@ from torch import Tensor
 from fairhorizon.environment import Exposure
 from fairhorizon.environment.constraints import PopularityLimit
 from fairhorizon.errors import ModelError
-from fairhorizon.evaluation.long_term import ROUNDING
 from fairhorizon.files import write_atomically
 from fairhorizon.storage import load_model, save_model
 
@@ -174,26 +173,6 @@ class StepRecord:
         frame = pl.DataFrame(self._rows, schema=SCHEMA)
         write_atomically(self.rows_file, lambda draft: frame.write_parquet(draft))
         self._written = self.step, time.monotonic()
-
-
-def broken_limits(steps: pl.DataFrame, warm_up: int) -> list[Row]:
-    """How often and how far each limit but that on popular items was broken after the warm-up."""
-    judged = steps.filter(pl.col("step") > warm_up, pl.col("notes").is_not_null())
-    excesses: dict[tuple[str, str], list[float]] = {}
-    for method, notes in judged.select("method", "notes").iter_rows():
-        for note, value in json.loads(notes).items():
-            limit = note.removeprefix("excess of ")
-            if limit not in (note, PopularityLimit.name):
-                excesses.setdefault((limit, method), []).append(value)
-    return [
-        {
-            "limit": limit,
-            "method": method,
-            "violation_share": sum(excess > ROUNDING for excess in found) / len(found),
-            "largest_overshoot": max(0.0, *found),
-        }
-        for (limit, method), found in excesses.items()
-    ]
 
 
 def _save_arrays(path: Path, arrays: Mapping[str, NDArray[Any]]) -> None:
