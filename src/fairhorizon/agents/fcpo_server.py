@@ -53,7 +53,8 @@ class FcpoServer:
         walk = self.walk
         walk.signals.relabel(exposure.sensitive.to(state.blocked.device))
         if not self.recorder.columns:
-            self.left = [c.budget(exposure, len(state.users)) for c in self.constraints]
+            showings = len(state.users) * self.config.list_length
+            self.left = [c.budget(exposure, showings) for c in self.constraints]
         self.begun_with = walk.index, walk.proposal
         self.sampled = walk.propose(self.generator)
         scores = [
