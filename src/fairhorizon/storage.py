@@ -63,3 +63,8 @@ def _opened(path: Path) -> Iterator[tuple[Any, dict[str, Any]]]:
         raise ModelError(
             f"{path}: truncated or not a model file: {error} (fit it again)"
         ) from error
+
+
+def below(prefix: str, tensors: dict[str, Tensor]) -> dict[str, Tensor]:
+    """Those of a part, under the names that the part gave them."""
+    return {k.removeprefix(prefix): v for k, v in tensors.items() if k.startswith(prefix)}

@@ -7,11 +7,10 @@ import torch
 
 from fairhorizon.agents.config import FcpoConfig
 from fairhorizon.agents.experts import Panel
-from fairhorizon.agents.server import below
 from fairhorizon.agents.training import RoundReport, Training
 from fairhorizon.data import Split
 from fairhorizon.errors import ModelError
-from fairhorizon.storage import load_model, save_model
+from fairhorizon.storage import below, load_model, save_model
 
 KIND = "fcpo-checkpoint"
 

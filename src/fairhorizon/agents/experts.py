@@ -20,6 +20,7 @@ from fairhorizon.policy import GaussianActor, StateEncoder
 from fairhorizon.protocol import Protocol
 from fairhorizon.rankers import RANKERS, Ranker
 from fairhorizon.rankers.early_stopping import Validation
+from fairhorizon.storage import below
 
 SHARES = (0.05, 0.1, 0.2, 0.4, 0.8)  # of a further ranker against the first, to choose from
 SCORES_AT_ONCE = 2**24
@@ -72,8 +73,7 @@ class Panel:
     def from_parts(cls, tensors: Tensors, description: dict[str, Any]) -> "Panel":
         rankers = []
         for number, stored in enumerate(description["rankers"]):
-            prefix = f"expert.{number}."
-            own = {k.removeprefix(prefix): v for k, v in tensors.items() if k.startswith(prefix)}
+            own = below(f"expert.{number}.", tensors)
             rankers.append(RANKERS[stored["method"]].from_parts(own, stored))
         return cls(tuple(rankers), tuple(description["weights"]))
 

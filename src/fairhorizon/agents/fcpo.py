@@ -24,7 +24,7 @@ from fairhorizon.groups import popular_group
 from fairhorizon.policy import GaussianActor
 from fairhorizon.rankers import Ranker
 from fairhorizon.rankers.mf import Mf
-from fairhorizon.storage import load_model, save_model
+from fairhorizon.storage import below, load_model, save_model
 
 
 class Fcpo:
@@ -223,7 +223,7 @@ class Fcpo:
     def load(cls, path: Path) -> Self:
         tensors, description = load_model(path, cls.method)
         model = cls(FcpoConfig.model_validate(description["config"]), seed=description["seed"])
-        weights = {k.removeprefix("actor."): v for k, v in tensors.items() if k[:6] == "actor."}
+        weights = below("actor.", tensors)
         stored = description["panel"]
         model.panel_ = None if stored is None else Panel.from_parts(tensors, stored)
         vectors = weights["encoder.user_vectors"], weights["encoder.item_vectors"][:-1]

@@ -13,10 +13,10 @@ from fairhorizon.agents.experts import ExpertActor, ExpertSignals, Panel
 from fairhorizon.agents.learner import Learner
 from fairhorizon.agents.retraining import Retraining
 from fairhorizon.agents.rollout import Recorder, Walk
-from fairhorizon.agents.server import below
 from fairhorizon.environment import Exposure, Outcome, State
 from fairhorizon.environment.constraints import Constraint
 from fairhorizon.policy import GaussianActor
+from fairhorizon.storage import below
 
 
 class FcpoServer:

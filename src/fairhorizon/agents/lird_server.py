@@ -7,10 +7,10 @@ from torch import Tensor
 
 from fairhorizon.agents.lird import Lird
 from fairhorizon.agents.retraining import Retraining
-from fairhorizon.agents.server import below
 from fairhorizon.environment import Exposure, Outcome, State
 from fairhorizon.errors import ConfigError
 from fairhorizon.policy import Proposal
+from fairhorizon.storage import below
 
 
 class LirdServer:

@@ -10,13 +10,13 @@ from torch import Generator, Tensor
 
 from fairhorizon.agents.ranked import Ranked, users_at_once
 from fairhorizon.agents.retraining import Retraining
-from fairhorizon.agents.server import below
 from fairhorizon.data import Split
 from fairhorizon.environment import Exposure, Outcome, State
 from fairhorizon.errors import ConfigError, ModelError
 from fairhorizon.rankers import Ranker
 from fairhorizon.rerank import ExposureFairness, Reranker
 from fairhorizon.rerank.lists import top
+from fairhorizon.storage import below
 
 SCORES_IN_CACHE = 2**20  # of float32, 4 MiB
 CANDIDATES = 2  # times the length of a round, as in the paper's long run

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from fairhorizon.agents.rollout import Trajectories
-from fairhorizon.agents.server import below
+from fairhorizon.storage import below
 
 
 class ReplayBuffer:

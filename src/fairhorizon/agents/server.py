@@ -41,8 +41,3 @@ class Server(Interface):
 
     def restore(self, tensors: dict[str, Tensor], state: State) -> None:
         """Go on from `tensors` of another server of the same kind, users being in `state`."""
-
-
-def below(prefix: str, tensors: dict[str, Tensor]) -> dict[str, Tensor]:
-    """Those of a part, under the names that the part gave them."""
-    return {k.removeprefix(prefix): v for k, v in tensors.items() if k.startswith(prefix)}
