@@ -23,7 +23,8 @@ def main() -> None:
     parser.add_argument("--data", default="ml-100k")
     options = parser.parse_args()
     configs = {
-        f"PMF of {pmf.target}s, episodes start {starts}": FcpoConfig(
+        f"PMF of {pmf.target}s, episodes start {starts}": FcpoConfig.preset(
+            "paper",
             pmf=pmf,
             starts=starts,
             protocol=Protocol.PAPER,

@@ -32,7 +32,7 @@ def main() -> None:
     parser.add_argument("--data", default="ml-100k")
     options = parser.parse_args()
     configs = {
-        f"alpha' {level:g}": FcpoConfig(alpha_prime=level, rounds=options.rounds)
+        f"alpha' {level:g}": FcpoConfig.preset("paper", alpha_prime=level, rounds=options.rounds)
         for level in (0.4, 0.8, 1.0)
     }
     outcomes = list(train_all(configs, range(options.seeds), options.data))

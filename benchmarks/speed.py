@@ -63,7 +63,7 @@ def step_ratio(training: Training, repeats: int) -> float:
 def update_ratio(training: Training, repeats: int) -> float:
     """The whole policy update over one forward and backward pass on the same batch."""
     config, actor = training.config, training.actor
-    batch = training._generate()
+    batch = training.episodes.generate(training.generator)
     index = batch.state_index
     with torch.no_grad():
         states = actor.encoder(batch.state_users, batch.state_queues)
@@ -94,7 +94,7 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=10)
     options = parser.parse_args()
     torch.set_num_threads(1)
-    training = Fcpo(FcpoConfig()).start(split(load(options.data)))
+    training = Fcpo(FcpoConfig.preset("paper")).start(split(load(options.data)))
 
     training.round()
     seconds = median(cpu_seconds(training.round) for _ in range(options.rounds))

@@ -5,7 +5,7 @@ import signal
 import pytest
 import torch
 
-from fairhorizon.agents import FcpoConfig
+from fairhorizon.agents import Fcpo, FcpoConfig
 from fairhorizon.data import Split, split, synthetic
 from fairhorizon.rankers.mf import MfConfig
 
@@ -26,7 +26,8 @@ def market() -> Split:
 @pytest.fixture(scope="session")
 def small() -> FcpoConfig:
     """FCPO in miniature."""
-    return FcpoConfig(
+    return FcpoConfig.preset(
+        "paper",
         pmf=MfConfig(dim=8, max_epochs=3),
         gru_hidden=8,
         actor_hidden=(8, 8),
@@ -37,3 +38,27 @@ def small() -> FcpoConfig:
         evaluate_every=2,
         fisher_states=32,
     )
+
+
+@pytest.fixture(scope="session")
+def small_strong() -> FcpoConfig:
+    """The preset `strong` in miniature."""
+    return FcpoConfig.preset(
+        "strong",
+        warm_start=("ease", "itemknn"),
+        candidates=12,
+        actor_hidden=(8, 8),
+        critic_hidden=(8, 8),
+        rounds=4,
+        horizon=5,
+        history=10,
+        evaluate_every=2,
+        fisher_states=32,
+        validation_length=10,
+    )
+
+
+@pytest.fixture(scope="session")
+def strong_model(market: Split, small_strong: FcpoConfig) -> Fcpo:
+    """A policy over items for the market, to be served from and not to be changed."""
+    return Fcpo(small_strong, seed=1).fit(market)

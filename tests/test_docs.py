@@ -50,10 +50,12 @@ def test_the_examples_of_the_readme_run(capsys: pytest.CaptureFixture[str]) -> N
     evaluated, long_run = examples(README)
     assert max(len(lines(evaluated)), len(lines(long_run))) <= 10
     names: dict[str, object] = {}
-    run(evaluated, names, {'"ml-100k"': f'"{SMALL}"', "rounds=60": "rounds=2"})
-    ndcg, popular = map(float, capsys.readouterr().out.split())
-    assert 0 < ndcg < 1
-    assert 0 < popular < 1
+    small = 'alpha_prime=0.4, warm_start=("ease", "itemknn"), rounds=2)'
+    run(evaluated, names, {'"ml-100k"': f'"{SMALL}"', "alpha_prime=0.4)": small})
+    printed = [float(number) for number in capsys.readouterr().out.split()]
+    for level, ndcg, popular in zip((0.4, 0.25), printed[::2], printed[1::2], strict=True):
+        assert 0 < ndcg < 1
+        assert 0 < popular <= level
     run(long_run, names, {"range(400)": "range(52)"})
     ndcg, popular, violations = map(float, capsys.readouterr().out.split())
     assert 0 < ndcg < 1

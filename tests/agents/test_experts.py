@@ -1,18 +1,20 @@
-"""The warm start: signals by hand, weights by validation, a model that survives its file."""
+"""The warm start: signals and menus by hand, a model that survives its file."""
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 import torch
 
 from fairhorizon.agents import Fcpo, FcpoConfig
-from fairhorizon.agents.experts import ExpertSignals, Panel, best_weights, standardised
+from fairhorizon.agents.experts import ExpertActor, ExpertSignals, Panel, standardised
 from fairhorizon.data import Split
 from fairhorizon.environment import Protocol, evaluation_scenario
 from fairhorizon.metrics import exposure_counts
+from fairhorizon.policy import HistoryEncoder
+from fairhorizon.policy.softmax import rows_of
 from fairhorizon.rankers import RANKERS
-from fairhorizon.rankers.early_stopping import Validation
 
 
 @pytest.fixture(scope="module")
@@ -63,21 +65,84 @@ def test_a_score_is_the_weighted_sum_of_signals_less_the_price_of_the_group(pane
     assert torch.allclose(signals.scores(weights)[others], by_hand[others], atol=1e-6)
 
 
-def test_the_weights_are_the_best_of_those_looked_at(panel: Panel, market: Split):
-    """No worse on the validation items than any ranker alone."""
-    validation = Validation(market, panel.queue_length)
+def test_rankers_count_the_same_until_they_are_weighed(panel: Panel, market: Split):
+    assert panel.weights == (1.0, 1.0)
+    weighed = panel.weighed((0.5, 2.0))
+    assert weighed.weights == (0.5, 2.0)
+    assert weighed.rankers == panel.rankers
+    again = weighed.refitted(market)  # other objects, the same numbers
+    assert again.weights == (0.5, 2.0)
+    assert again.rankers[0] is not panel.rankers[0]
+    assert torch.equal(again.rankers[0].item_weights_, panel.rankers[0].item_weights_)
 
-    def judged(weights: tuple[float, ...]) -> float:
-        return validation.ndcg(
-            lambda users, queue: sum(
-                weight * standardised(ranker.scores(users, queue))
-                for ranker, weight in zip(panel.rankers, weights, strict=True)
-            )
-        )
 
-    assert panel.weights == best_weights(panel.rankers, market, Protocol.STANDARD)
-    assert max(panel.weights) == 1
-    assert judged(panel.weights) >= max(judged((1.0, 0.0)), judged((0.0, 1.0)))
+def actor_over(panel: Panel, market: Split, **changes: Any) -> ExpertActor:
+    options = {"history": 3, "list_length": 2, "hidden": (4, 4), "initial_std": 1e-6}
+    options |= {"candidates": 3, **changes}
+    encoder = HistoryEncoder(torch.zeros(60, 1), torch.zeros(market.train.n_items, 3))
+    torch.manual_seed(0)
+    return ExpertActor(encoder, panel, **options)
+
+
+def test_an_actor_begins_with_the_weights_of_the_panel_and_no_price(panel: Panel, market: Split):
+    actor = actor_over(panel.weighed((0.5, 2.0)), market)
+    users, queues = torch.arange(5), torch.full((5, 3), market.train.n_items)
+    with torch.no_grad():
+        rows = rows_of(actor(users, queues), 2)
+        expected = torch.tensor([0.5, 2.0, 0.0]).expand(5, 2, 3)
+        torch.testing.assert_close(rows, expected, rtol=0, atol=1e-5)
+        actor.weigh((3.0, -1.0))
+        rows = rows_of(actor(users, queues), 2)
+        expected = torch.tensor([3.0, -1.0, 0.0]).expand(5, 2, 3)
+        torch.testing.assert_close(rows, expected, rtol=0, atol=1e-5)
+
+
+def test_without_its_price_an_actor_has_the_same_weights(panel: Panel, market: Split):
+    actor = actor_over(panel, market)
+    users, queues = torch.arange(5), torch.randint(80, (5, 3))
+    with torch.no_grad():
+        for parameter in actor.parameters():
+            parameter.normal_()
+        before = rows_of(actor(users, queues), 2)
+        actor.without_price()
+        after = rows_of(actor(users, queues), 2)
+    assert before[..., 2].abs().min() > 0
+    assert (after[..., 2] == 0).all()
+    assert torch.equal(after[..., :2], before[..., :2])
+
+
+@pytest.mark.parametrize("priced", [True, False])
+def test_a_menu_holds_what_some_ranker_puts_first_in_its_group(
+    panel: Panel, market: Split, priced: bool
+):
+    actor = actor_over(panel, market, priced=priced)
+    scenario = evaluation_scenario(market, actor.panel.queue_length, Protocol.STANDARD)
+    users = torch.tensor([7, 0, 31])
+    state, _ = scenario.begin(users)
+    sensitive = torch.arange(market.train.n_items) % 4 == 0
+    menus = actor.menus(users, state.queue, state.blocked, sensitive)
+    signals = [standardised(ranker.scores(users, state.queue)) for ranker in panel.rankers]
+    assert menus.items.shape == (3, 12)  # two rankers, two groups, three of each
+    for row in range(3):
+        expected = set()
+        for values in signals:
+            for group in (sensitive, ~sensitive):
+                open_items = (group & ~state.blocked[row]).nonzero().squeeze(1).tolist()
+                expected |= set(sorted(open_items, key=lambda i: -float(values[row, i]))[:3])
+        items = menus.items[row].tolist()
+        assert sorted(item for item in items if item >= 0) == sorted(expected)
+        for place, item in enumerate(items):
+            if item >= 0:
+                group = -float(sensitive[item]) if priced else 0.0
+                numbers = [float(values[row, item]) for values in signals]
+                assert menus.signals[row, place].tolist() == [*numbers, group]
+
+
+def test_the_encoder_looks_at_the_last_items_only(panel: Panel, market: Split):
+    assert actor_over(panel, market).remember(torch.arange(10).view(2, 5)).tolist() == [
+        [2, 3, 4],
+        [7, 8, 9],
+    ]
 
 
 def test_a_fitted_ranker_is_taken_as_it_is(market: Split):

@@ -18,7 +18,7 @@ def advantages(batch: Trajectories, seed: int) -> torch.Tensor:
 
 def updated(training: Training, gap: float) -> tuple[Trajectories, Normal, Update]:
     """A batch, the policy that made it, and an update with made-up advantages."""
-    batch = training._generate()
+    batch = training.episodes.generate(training.generator)
     with torch.no_grad():
         old = distribution(training, batch)
     update = update_actor(

@@ -12,7 +12,7 @@ from fairhorizon.storage import load_model, save_model
 
 MARKET = "synthetic:users=30,items=40,interactions_per_user=10"
 SMALL = "--set rounds=2 --set horizon=5 --set pmf.dim=4 --set pmf.max_epochs=2 --set gru_hidden=4"
-FIT = f"fit fcpo --data {MARKET} {SMALL} --out new/run"
+FIT = f"fit fcpo:paper --data {MARKET} {SMALL} --out new/run"
 
 NO_CARD = ("run.json", "gone")
 
@@ -83,12 +83,12 @@ def mistake(command: str, capsys: pytest.CaptureFixture[str]) -> tuple[int, str]
         (f"{FIT} --set pmf.bogus=1", ["there is no pmf.bogus (but dim, target,"]),
         (f"{FIT} --set rounds=many", ["rounds=many: Input should be a valid integer"]),
         (f"{FIT} --set rounds=-1", ["rounds=-1: Input should be greater than or equal to 0"]),
-        (f"{FIT} --set starts=late", ["starts=late: Input should be 'first' or 'anywhere'"]),
+        (f"{FIT} --set starts=late", ["starts=late: Input should be 'first', 'anywhere',"]),
         (f"{FIT} --set rounds", ["--set: 'rounds' (give key=value, as in rounds=50)"]),
         (f"{FIT} --set =3", ["--set: '=3' (give key=value"]),
         (f"{FIT} --set pmf=3 --set pmf.dim=4", ["--set: pmf is set to 3 too"]),
         (f"{FIT} --set rounds.x=3", ["--set: rounds is set to 2 too"]),
-        (f"{FIT} --preset best", ["'best' is not one of 'paper', 'strong'"]),
+        (f"{FIT} --preset best", ["'best' is not one of 'strong', 'paper'"]),
         (f"{FIT} --split fair", ["'fair' is not one of 'per-user', 'time'"]),
         (f"{FIT} --seed -1", ["--seed", "greater than or equal to 0"]),
         (f"{FIT} --seed 99999999999999999999", ["--seed", "less than or equal to 4294967295"]),
@@ -130,7 +130,10 @@ def test_a_wrong_command_line_exits_with_2(
         ("data info synthetic:users=x", ["synthetic:users=x: users 'x' is not a number"]),
         ("data info synthetic:size=1", ["unknown setting 'size'; there are users, items,"]),
         (f"data split {MARKET} --out a", ["a: is there already (name a new folder or empty it)"]),
-        ("fit fcpo --data last.csv --out b --set horizon=1", ["last.csv has nothing to train on"]),
+        (
+            "fit fcpo:paper --data last.csv --out b --set horizon=1",
+            ["last.csv has nothing to train on"],
+        ),
         (
             f"{FIT} --set horizon=41",
             ["41 lists of 1 need more than the 40 items", "(set a smaller"],

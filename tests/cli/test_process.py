@@ -53,7 +53,7 @@ def test_help_does_not_wait_for_torch() -> None:
 
 def test_ctrl_c_in_the_pretraining_leaves_nothing(tmp_path: Path) -> None:
     long = ("--set=pmf.max_epochs=100000", "--set=pmf.patience=100000")
-    process = start("fit", "fcpo", MARKET, *SMALL, *long, "--out", tmp_path / "new" / "run")
+    process = start("fit", "fcpo:paper", MARKET, *SMALL, *long, "--out", tmp_path / "new" / "run")
     rest = signal_at(process, "epoch 2 ", signal.SIGINT)
     assert process.returncode == 130
     assert rest.splitlines()[-1] == "stopped"
@@ -62,7 +62,7 @@ def test_ctrl_c_in_the_pretraining_leaves_nothing(tmp_path: Path) -> None:
 
 
 def test_ctrl_c_in_the_rounds_leaves_a_run_and_kill_a_checkpoint(tmp_path: Path) -> None:
-    fit = ["fit", "fcpo", MARKET, *SMALL, "--set=pmf.max_epochs=3", "--out"]
+    fit = ["fit", "fcpo:paper", MARKET, *SMALL, "--set=pmf.max_epochs=3", "--out"]
     whole, stopped, killed = (tmp_path / name for name in ("whole", "stopped", "killed"))
 
     process = start(*fit, stopped, "--set=rounds=100000")

@@ -39,7 +39,7 @@ def test_users_without_training_items_and_a_log_without_test_items(
     rows = [(user, (3 * user + n) % 8, n) for user in range(12) for n in range(1 + user % 2)]
     text = "\n".join(",".join(map(str, row)) for row in rows)
     log.write_text(f"user,item,timestamp\n{text}\n", encoding="utf-8")
-    fairhorizon("fit", "fcpo", f"--data={log}", *SMALL, "--out", out)
+    fairhorizon("fit", "fcpo:paper", f"--data={log}", *SMALL, "--out", out)
     fairhorizon("evaluate", out, "--k", 3, "--json", tmp_path / "m.json")
     said = capsys.readouterr()
     assert "note: nobody has test items, so recall, F1 and NDCG are undefined" in said.err
@@ -52,11 +52,20 @@ def test_users_without_training_items_and_a_log_without_test_items(
         fairhorizon("recommend", out, "--k", 3, "--as-of", as_of, "--out", lists)
         assert list_lengths(lists) == {3}
 
+    assert run(["fit", "fcpo", f"--data={log}", *SMALL, f"--out={tmp_path / 'strong'}"]) == 1
+    assert capsys.readouterr().err.splitlines()[-1] == (
+        "error: short.csv has no user with two training items, an earlier one for the rankers and "
+        "a later one to learn from (give more, or fit fcpo:paper)"
+    )
 
-def test_fewer_items_than_a_validation_list(tmp_path: Path) -> None:
+
+@pytest.mark.parametrize(
+    "method", [["fcpo:paper"], ["fcpo", '--set=warm_start=["ease","itemknn"]']]
+)
+def test_fewer_items_than_a_validation_list(method: list[str], tmp_path: Path) -> None:
     log, out = tmp_path / "tiny.csv", tmp_path / "run"
     rows = [f"{user},{(user + n) % 6},{n}" for user in range(9) for n in range(5)]
     log.write_text("user,item,timestamp\n" + "\n".join(rows) + "\n", encoding="utf-8")
-    fairhorizon("fit", "fcpo", f"--data={log}", *SMALL, "--out", out)
+    fairhorizon("fit", *method, f"--data={log}", *SMALL, "--out", out)
     fairhorizon("evaluate", out, "--k", 6, "--lists", tmp_path / "lists.csv")
     assert list_lengths(tmp_path / "lists.csv") == {2}  # of 6 items, 4 are in the history

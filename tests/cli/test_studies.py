@@ -147,7 +147,7 @@ def test_efficiency_times_every_contestant(tmp_path: Path) -> None:
     assert [(row["method"], row["candidates"]) for row in rows] == [
         ("popularity", None),
         ("popularity+foe", 80),  # no more than the catalogue has
-        ("fcpo", None),
+        ("fcpo:paper", None),
     ]
     assert all(row["metrics"]["seconds"]["mean"] > 0 for row in rows)  # type: ignore[index]
     assert (out / "efficiency.png").read_bytes().startswith(b"\x89PNG")

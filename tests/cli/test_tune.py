@@ -52,12 +52,25 @@ def test_the_command_it_prints_gives_the_validation_it_found(
     assert (row["method"], row["protocol"], row["mode"]) == ("itemknn", protocol, "one-shot")
 
 
-def test_the_command_it_prints_has_the_preset(capsys: pytest.CaptureFixture[str]) -> None:
-    small = ['--set=warm_start=["ease"]', "--set=pmf.max_epochs=2", "--set=history=3"]
-    assert run(["tune", "fcpo:strong@0.5", "--data", MARKET, *small, "--trials=2", "--out=t"]) == 0
+@pytest.mark.parametrize(
+    ("method", "preset"),
+    [
+        (["fcpo@0.5"], "paper"),
+        (["fcpo@0.5", "--preset=strong"], "strong"),
+        (["fcpo:strong@0.5"], "strong"),
+    ],
+)
+def test_the_command_it_prints_has_the_preset(
+    method: list[str], preset: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    own = {"paper": "pmf.max_epochs=2", "strong": 'warm_start=["ease"]'}
+    small = [f"--set={own[preset]}", "--set=rounds=2", "--set=history=3"]
+    assert run(["tune", *method, "--data", MARKET, *small, "--trials=2", "--out=t"]) == 0
     best = json.loads(Path("t/best.json").read_text())
+    assert (best["method"], best["preset"]) == ("fcpo", preset)
     _, *arguments = shlex.split(capsys.readouterr().out.splitlines()[-1])
-    assert arguments[:2] == ["fit", "fcpo:strong"]
+    assert arguments[:2] == ["fit", f"fcpo:{preset}"]
+    assert not [word for word in arguments if word.startswith("--preset")]
     assert run(arguments) == 0
     fitted = Run(Path("runs/fcpo"))
     parts = fitted.data().open().split

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from fairhorizon.agents import Fcpo, FcpoConfig, Ranked
+from fairhorizon.agents import PRESETS, Fcpo, Ranked
 from fairhorizon.data import Split
 from fairhorizon.errors import ConfigError, ModelError
 from fairhorizon.experiments.methods import (
@@ -26,6 +26,7 @@ from fairhorizon.storage import save_model
     [
         ("ease", Method("ease")),
         (" fcpo@0.4 ", Method("fcpo", level=0.4)),
+        ("fcpo:paper@0.4", Method("fcpo", level=0.4, preset="paper")),
         ("bpr+quota", Method("bpr", "quota")),
         ("bpr+penalty@2", Method("bpr", "penalty", 2.0)),
     ],
@@ -66,11 +67,10 @@ def test_settings_reach_their_part() -> None:
     at_level = build(Method.parse("bpr+quota@0.6"), {"quota": {"share": 0.3}}, seed=5)
     assert isinstance(at_level, Ranked)
     assert at_level.reranker == Quota(share=0.6)  # the name says it last
-    policy = build(Method.parse("fcpo@0.4"), {"pmf": {"dim": 8}}, seed=1)
+    policy = build(Method.parse("fcpo:paper@0.4"), {"pmf": {"dim": 8}}, seed=1)
     assert isinstance(policy, Fcpo)
-    assert policy.config == FcpoConfig(
-        alpha_prime=0.4, pmf=FcpoConfig().pmf.model_copy(update={"dim": 8})
-    )
+    pmf = PRESETS["paper"].pmf.model_copy(update={"dim": 8})
+    assert policy.config == PRESETS["paper"].model_copy(update={"alpha_prime": 0.4, "pmf": pmf})
 
 
 @pytest.mark.parametrize(
@@ -110,6 +110,32 @@ def test_any_model_file_is_loaded_by_what_it_holds(market: Split, tmp_path: Path
     save_model(file, "oracle", {"x": torch.zeros(1)}, {})
     with pytest.raises(ModelError, match="holds a 'oracle' model, which this version does not"):
         load_method(file)
+
+
+def test_fcpo_is_the_strong_one_unless_it_is_said() -> None:
+    for name, preset in (("fcpo", "strong"), ("fcpo:strong", "strong"), ("fcpo:paper", "paper")):
+        model = build(Method.parse(name), {}, seed=0)
+        assert isinstance(model, Fcpo)
+        assert model.config == PRESETS[preset]
+    paper = build(Method("fcpo"), {}, seed=0, preset="paper")
+    assert settings_of(paper) == PRESETS["paper"].model_dump(mode="json")
+
+
+@pytest.mark.parametrize(
+    ("name", "trained"),
+    [
+        ("ease", "ease"),
+        ("ease+quota@0.4", "ease"),
+        ("lird", "lird"),
+        ("fcpo@0.4", "fcpo:strong"),
+        ("fcpo:strong@0.4", "fcpo:strong"),
+        ("fcpo:strong", "fcpo:strong"),
+        ("fcpo:paper@0.4", "fcpo:paper@0.4"),  # for its level alone
+        ("fcpo:paper", "fcpo:paper"),
+    ],
+)
+def test_what_is_trained_does_not_depend_on_what_is_chosen_later(name: str, trained: str) -> None:
+    assert str(Method.parse(name).trained) == trained
 
 
 def test_a_file_name_has_no_colon():

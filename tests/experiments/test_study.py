@@ -8,15 +8,18 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 
+from fairhorizon.agents import Ranked
+from fairhorizon.data import split
 from fairhorizon.environment import Protocol
 from fairhorizon.errors import ConfigError, FairHorizonError
 from fairhorizon.evaluation import Mode, evaluate
 from fairhorizon.experiments.compare import significance, summary_row, summary_rows
 from fairhorizon.experiments.frontier import curves, swept
-from fairhorizon.experiments.methods import Method, settings_of
+from fairhorizon.experiments.methods import Method, load_method, settings_of
 from fairhorizon.experiments.runs import DataSpec
-from fairhorizon.experiments.study import Row, Study
+from fairhorizon.experiments.study import Row, Study, Task
 from fairhorizon.metrics import paired_t_test
 
 MARKET = DataSpec(source="synthetic:users=60,items=80,interactions_per_user=20")
@@ -95,7 +98,7 @@ def test_other_settings_seeds_protocols_modes_and_data_are_other_results(study: 
     assert len(same) == 1
 
 
-@pytest.mark.parametrize("name", ["fcpo@0.4", "lird", "bpr", "ncf+foe"])
+@pytest.mark.parametrize("name", ["fcpo@0.4", "fcpo:paper@0.4", "lird", "bpr", "ncf+foe"])
 def test_methods_validate_under_the_protocol_they_are_judged_by(study: Study, name: str) -> None:
     paper = Study(study.folder, MARKET, Protocol.PAPER, settings={"popularity": {}})
     for place, protocol in ((study, "standard"), (paper, "paper")):
@@ -179,8 +182,59 @@ def test_what_cannot_be_run_is_refused_by_name(study: Study) -> None:
 
 def test_a_method_that_cannot_be_trained_is_named(study: Study) -> None:
     wrong = Study(study.folder, MARKET, ks=(5, 10), settings={"fcpo": {"horizon": 81}})
-    with pytest.raises(FairHorizonError, match=r"^fcpo@0.4: 81 lists of 1 need more than the 80"):
-        wrong.run(methods("popularity", "fcpo@0.4"), [0])
+    with pytest.raises(FairHorizonError, match=r"^fcpo:paper@0.4: 81 lists of 1 need more than"):
+        wrong.run(methods("popularity", "fcpo:paper@0.4"), [0])
+
+
+WARM = {
+    **{"warm_start": ["ease", "bpr"], "rounds": 0, "gru_hidden": 4, "actor_hidden": [4, 4]},
+    **{"pmf": {"dim": 4, "max_epochs": 2}, "critic_hidden": [4, 4]},
+}
+
+
+def test_one_model_serves_every_level_it_is_asked_for(tmp_path: Path) -> None:
+    study = Study(tmp_path, MARKET, ks=(10,), settings={"fcpo": WARM})
+    wanted = methods("fcpo:strong@0.4", "fcpo@0.2", "fcpo:strong")
+    study.run(wanted[:2], [0])
+    (model,) = tmp_path.glob("models/fcpo*.safetensors")
+    written = model.stat().st_mtime_ns
+    study.run(wanted, [0])
+    assert list(tmp_path.glob("models/fcpo*.safetensors")) == [model]
+    assert model.stat().st_mtime_ns == written
+    rows = [study.row(method, 0) for method in wanted]
+    assert [row and row["alpha_prime"] for row in rows] == [0.4, 0.2, 1.0]
+    rates = [row["metrics"]["popularity_rate@10"] for row in rows if row]
+    assert rates[1] <= 0.2005 < rates[0] <= 0.4005 < rates[2]
+    # whoever takes a model from the study has it at the level
+    served, _ = Task(study, (wanted[1],), 0).trained(study.dataset())
+    assert served.alpha_prime == 0.2
+
+
+def test_rankers_of_a_warm_start_are_fitted_once_on_either_split(tmp_path: Path) -> None:
+    study = Study(tmp_path, MARKET, Protocol.PAPER, ks=(10,), settings={"fcpo": WARM})
+    study.run(methods("fcpo:strong@0.6"), [0])
+    models = {path: path.stat().st_mtime_ns for path in tmp_path.glob("models/*.safetensors")}
+    assert sorted(path.name.split("-seed0-")[0] for path in models) == [
+        *("bpr", "bpr-early", "ease", "ease-early", "fcpo-strong")
+    ]
+    parts = study.dataset().split
+    for early, seen in ((False, parts), (True, split(parts.train))):
+        for name in ("ease", "bpr"):
+            kept = load_method(study.model_file(Method(name), 0, early=early))
+            assert isinstance(kept, Ranked)
+            assert kept.fingerprint_ == seen.train.fingerprint()
+        assert kept.ranker.config.protocol is Protocol.PAPER
+        ranker = type(kept.ranker)(kept.ranker.config, seed=0).fit(seen)
+        for key, value in ranker.tensors().items():
+            assert torch.equal(kept.ranker.tensors()[key], value)
+    study.run(methods("ease", "bpr+quota@0.3", "fcpo"), [0])
+    again = {path: path.stat().st_mtime_ns for path in models}
+    assert again == models
+    # another log before its end is another model; of other settings too
+    assert study.model_file(Method("ease"), 0, early=True) != study.model_file(Method("ease"), 0)
+    other = Study(tmp_path, MARKET, Protocol.PAPER, settings={"ease": {"l2": 3.0}})
+    places = {s.model_file(Method("ease"), 0, early=True) for s in (study, other)}
+    assert len(places) == 2
 
 
 def test_settings_of_an_unknown_method_are_refused(tmp_path: Path) -> None:

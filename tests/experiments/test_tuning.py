@@ -20,6 +20,7 @@ from fairhorizon.experiments.runs import Dataset
 from fairhorizon.experiments.tuning import (
     Task,
     Tuning,
+    config_of,
     defaults,
     dotted,
     merged,
@@ -105,16 +106,43 @@ def test_the_space_is_read_off_the_settings() -> None:
     }
 
 
-@pytest.mark.parametrize("method", [*RANKERS, *AGENTS])
+@pytest.mark.parametrize("method", [*RANKERS, *AGENTS, "fcpo:paper"])
 def test_every_space_of_ours_can_be_proposed_and_holds_the_defaults(method: str) -> None:
-    model = build(Method(method), {}, 0)
+    model = build(Method.parse(method), {}, 0)
     space = search_space(model, {})
     assert method == Popularity.method or space
     assert set(defaults(model, space)) == set(space)
     for name, where in space.items():
         ends = getattr(where, "choices", None) or (where.low, where.high)  # type: ignore[attr-defined]
         for value in ends:
-            build(Method(method), nested({name: value}), 0)  # within the bounds of the setting
+            build(Method.parse(method), nested({name: value}), 0)  # within the setting's bounds
+
+
+def test_a_space_is_that_of_the_preset() -> None:
+    strong, paper = (
+        search_space(build(Method.parse(name), {}, 0), {}) for name in ("fcpo:strong", "fcpo:paper")
+    )
+    # a policy without a warm start has no feedback that its rankers have not seen
+    assert paper["starts"] == CategoricalDistribution(("first", "anywhere"))
+    assert strong["starts"] == CategoricalDistribution(("first", "anywhere", "unseen", "seen"))
+    # a range is wide enough for where the preset is
+    assert paper["initial_std"] == FloatDistribution(0.1, 3, log=True)
+    assert strong["initial_std"] == FloatDistribution(0.05, 3, log=True)
+
+
+def test_fcpo_is_tuned_from_the_preset_of_the_paper_unless_another_is_named(
+    dataset: Dataset,
+) -> None:
+    for given, expected in (
+        (task(dataset, Method("fcpo")), "fcpo:paper"),
+        (task(dataset, Method("fcpo"), preset="strong"), "fcpo:strong"),
+        (task(dataset, Method("fcpo", preset="strong")), "fcpo:strong"),
+        (task(dataset, Method("fcpo", preset="paper"), preset="strong"), "fcpo:paper"),
+    ):
+        assert str(given.method_with_preset) == expected
+        model = build(Method.parse(expected), {}, 0)
+        assert config_of(given.model({})) == config_of(model)
+    assert task(dataset, Method("ease")).method_with_preset == Method("ease")
 
 
 def test_dotted_and_nested_are_inverse() -> None:

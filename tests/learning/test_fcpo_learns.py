@@ -16,7 +16,8 @@ def large_market() -> Split:
 
 
 def settings(alpha_prime: float) -> FcpoConfig:
-    return FcpoConfig(
+    return FcpoConfig.preset(
+        "paper",
         alpha_prime=alpha_prime,
         pmf=MfConfig(dim=16),
         gru_hidden=16,

@@ -109,6 +109,28 @@ def test_without_validation_items_the_last_training_item_stands_in() -> None:
     assert ndcg[0] == ndcg[1] > 0
 
 
+def test_of_too_many_users_a_fixed_sample_is_asked(monkeypatch: pytest.MonkeyPatch) -> None:
+    """4 users with an item each; 60 scores are two users' worth."""
+    train, validation = [[5], [6], [7], [8]], [[1], [2], [3], [4]]
+    everyone = Validation(split_of(train, validation), 2)
+    assert everyone.users.tolist() == [0, 1, 2, 3]
+    monkeypatch.setattr(early_stopping, "SCORES_IN_ALL", 2 * N_ITEMS)
+    assert len(Validation(split_of(train, validation), 2).users) == 4  # never so few
+    monkeypatch.setattr(early_stopping, "FEWEST_USERS", 1)
+    some, again = (Validation(split_of(train, validation), 2) for _ in range(2))
+    assert len(some.users) == 2
+    assert some.users[0] < some.users[1]
+    assert torch.equal(some.users, again.users)
+    assert torch.equal(some.items, some.users + 1)  # each with the item that is the user's own
+    scores = torch.rand(N_USERS, N_ITEMS, generator=torch.Generator().manual_seed(1))
+    ranks = [
+        sum(float(scores[u, i] > scores[u, u + 1]) for i in range(N_ITEMS) if i != u + 5)
+        for u in some.users.tolist()
+    ]
+    expected = sum(1 / math.log2(rank + 2) if rank < 20 else 0.0 for rank in ranks) / 2
+    assert some.ndcg(lambda users, _: scores[users]) == pytest.approx(expected)
+
+
 def train(values: list[float], *, patience: int, max_epochs: int = 100) -> tuple[float, list[int]]:
     """The parameter, which counts epochs, at the end, and the epochs that were run."""
     epoch = torch.zeros(1)

@@ -59,3 +59,24 @@ def test_cosines_by_hand() -> None:
     common = 3 / math.sqrt(4 * 3)
     expected = [[0, common, 1 / 2, 0], [common + 1 / 2, 0, 0, 0]]
     torch.testing.assert_close(scores, torch.tensor(expected))
+
+
+def test_a_large_catalogue_is_scored_from_the_history_to_the_same_sums(
+    market: Split, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Padding, an item that comes twice and an empty queue; a second fit forgets the first."""
+    model = ItemKnn(ItemKnnConfig(neighbours=9, half_life=1.5))
+    queue = torch.randint(80, (7, 30), generator=torch.Generator().manual_seed(5))
+    queue[1, :27], queue[2], queue[3, 10] = 80, 80, queue[3, 29]
+    smaller = Split(market.train.take(range(300)), market.validation, market.test)
+    for parts in (smaller, market):
+        model.fit(parts)
+        dense = model.scores(torch.arange(7), queue)
+        with monkeypatch.context() as patch:
+            patch.setattr(itemknn, "DENSE_AT_MOST", 79)
+            sparse = model.scores(torch.arange(7), queue)
+        assert sparse.shape == (7, 80)
+        assert sparse.dtype == torch.float32
+        torch.testing.assert_close(sparse, dense)
+        assert dense[0].any()
+        assert not sparse[2].any()

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from fairhorizon.data import Interactions, Split, split
-from fairhorizon.rankers import Gru4Rec, Gru4RecConfig, SasRec, SasRecConfig
+from fairhorizon.rankers import Gru4Rec, Gru4RecConfig, SasRec, SasRecConfig, sequences
 
 RANKERS: dict[Any, Any] = {Gru4Rec: Gru4RecConfig, SasRec: SasRecConfig}
 TINY = {"dim": 8, "history": 6, "batch": 64, "max_epochs": 2}
@@ -46,6 +46,31 @@ def test_a_cycle_is_learnt(ranker):
     queue = (torch.arange(20)[:, None] + torch.arange(4)) % 20
     scores = fitted.scores(torch.arange(20), queue).scatter(1, queue, -torch.inf)
     assert scores.argmax(1).tolist() == [(start + 4) % 20 for start in range(20)]
+
+
+@pytest.mark.parametrize("ranker", RANKERS)
+def test_a_cycle_is_learnt_from_a_sample_of_the_items(ranker, monkeypatch):
+    """The same cycle of 20, of which each step sees 6."""
+    monkeypatch.setattr(sequences, "ALL_ITEMS_AT_MOST", 19)
+    monkeypatch.setattr(sequences, "SAMPLED_ITEMS", 6)
+    users, steps = np.divmod(np.arange(40 * 10), 10)
+    log = Interactions.from_arrays(users, (users + steps) % 20, timestamps=steps)
+    config = RANKERS[ranker](
+        dim=16, history=4, dropout=0.1, learning_rate=0.02, batch=32, max_epochs=30
+    )
+    fitted = ranker(config).fit(split(log))
+    queue = (torch.arange(20)[:, None] + torch.arange(4)) % 20
+    scores = fitted.scores(torch.arange(20), queue).scatter(1, queue, -torch.inf)
+    assert scores.argmax(1).tolist() == [(start + 4) % 20 for start in range(20)]
+
+
+def test_same_seed_same_bits_with_sampled_items_too(market, fitted, monkeypatch):
+    monkeypatch.setattr(sequences, "ALL_ITEMS_AT_MOST", 79)
+    monkeypatch.setattr(sequences, "SAMPLED_ITEMS", 16)
+    first, again = (type(fitted)(fitted.config, seed=4).fit(market) for _ in range(2))
+    for name, tensor in first.tensors().items():
+        assert torch.equal(tensor, again.tensors()[name])
+    assert not torch.equal(first.network_.items, fitted.network_.items)
 
 
 def test_same_seed_same_bits_and_other_seed_others(market, fitted):

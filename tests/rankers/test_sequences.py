@@ -12,14 +12,18 @@ from torch import Tensor
 from fairhorizon.data import Interactions, split
 from fairhorizon.errors import DataError
 from fairhorizon.histories import UserItems
+from fairhorizon.rankers import sequences
+from fairhorizon.rankers.sampled_softmax import ItemSample
 from fairhorizon.rankers.sequences import (
     LOGIT_ROWS_AT_ONCE,
     SequenceConfig,
     SequenceNetwork,
     SoftmaxLoss,
     WindowDropout,
+    Windows,
     next_item_scores,
     seeded,
+    shuffled_batches,
     softmax_loss,
     train_network,
     training_windows,
@@ -154,6 +158,65 @@ def test_scores_are_of_the_last_items_whatever_the_padding(sequences, length, pa
         recent = items[-length:]
         state = network.items[recent].mean(0) if recent else torch.zeros(3)
         torch.testing.assert_close(row, (network.items @ state + network.bias).detach())
+
+
+def test_the_sampled_loss_is_of_the_same_positions():
+    """With all items in the sample it is the loss over all of them."""
+    torch.manual_seed(3)
+    network = MeanNetwork(N_ITEMS, 3)
+    inputs = torch.tensor([[3, 1, 4], [8, 2, N_ITEMS]])
+    targets = torch.tensor([[N_ITEMS, 4, 5], [2, N_ITEMS, N_ITEMS]])
+    everything = ItemSample(torch.arange(N_ITEMS), torch.zeros(N_ITEMS))
+    whole, sampled = (softmax_loss(network, inputs, targets, s) for s in (None, everything))
+    torch.testing.assert_close(sampled, whole)
+
+
+def windows_of(lengths: list[int], width: int) -> Windows:
+    """Window w holds items w, as many as said, and a target for each."""
+    inputs = torch.full((len(lengths), width), N_ITEMS)
+    for row, length in enumerate(lengths):
+        inputs[row, :length] = row
+    return Windows(inputs, inputs)
+
+
+def test_up_to_the_threshold_a_batch_is_so_many_windows_as_they_are():
+    windows = windows_of([1, 2, 3, 1, 1], width=4)
+    with seeded(0):
+        batches = list(shuffled_batches(windows, N_ITEMS, batch=2, stride=4))
+    with seeded(0):
+        order = torch.randperm(5)
+    assert [inputs.shape for inputs, _ in batches] == [(2, 4), (2, 4), (1, 4)]
+    assert torch.equal(torch.cat([inputs for inputs, _ in batches]), windows.inputs[order])
+
+
+def test_of_a_large_catalogue_a_batch_holds_the_targets_of_full_windows(monkeypatch):
+    """2 full windows have 8 targets; these have 2 each on average, so 4 of them make a batch."""
+    monkeypatch.setattr(sequences, "ALL_ITEMS_AT_MOST", N_ITEMS - 1)
+    lengths = [1, 2, 3, 2, 2, 2]
+    with seeded(0):
+        batches = list(shuffled_batches(windows_of(lengths, 4), N_ITEMS, batch=2, stride=4))
+    assert [len(inputs) for inputs, _ in batches] == [4, 2]
+    for inputs, targets in batches:
+        windows = inputs[:, 0].tolist()
+        assert inputs.shape[1] == max(lengths[window] for window in windows)
+        assert (inputs < N_ITEMS).sum(1).tolist() == [lengths[window] for window in windows]
+        assert torch.equal(inputs, targets)
+    assert sorted(w for inputs, _ in batches for w in inputs[:, 0].tolist()) == [*range(6)]
+
+
+@pytest.mark.parametrize(("threshold", "sampled"), [(N_ITEMS, False), (N_ITEMS - 1, True)])
+def test_only_above_the_threshold_the_size_of_the_sample_matters(monkeypatch, threshold, sampled):
+    monkeypatch.setattr(sequences, "ALL_ITEMS_AT_MOST", threshold)
+    users, steps = np.divmod(np.arange(12 * 6), 6)
+    log = split(Interactions.from_arrays(users, (users + steps) % N_ITEMS, timestamps=steps))
+    vectors = []
+    for size in (4, 5):
+        monkeypatch.setattr(sequences, "SAMPLED_ITEMS", size)
+        config = SequenceConfig(dim=2, max_epochs=2)
+        trained = train_network(lambda: MeanNetwork(N_ITEMS, 2), config, log, seed=0, on_epoch=None)
+        vectors.append(trained.items)
+    assert torch.equal(*vectors) is not sampled
+    assert vectors[0].isfinite().all()
 
 
 def test_where_nothing_follows_it_is_said():

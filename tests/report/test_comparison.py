@@ -30,7 +30,7 @@ TEST = {
 def rows(make_row):
     return [
         make_row("mf", ndcg=0.2, gini=0.9),
-        make_row("fcpo@0.65", ndcg=0.3, gini=0.7, popularity=0.65),
+        make_row("fcpo:paper@0.65", ndcg=0.3, gini=0.7, popularity=0.65),
         make_row("ease+quota@0.4", ndcg=0.25, gini=0.8, popularity=0.4, std=0.0123),
     ]
 
@@ -56,7 +56,7 @@ def test_a_block_per_k_with_best_and_second_marked(rows):
     ]
     block = lines[: lines.index(captions[1])]
     assert words(block, "mf") == ["20.00", "±0.10", "90.00", "±0.10"]
-    assert words(block, "fcpo@0.65") == ["30.00", "±0.10*", "70.00", "±0.10*"]
+    assert words(block, "fcpo:paper@0.65") == ["30.00", "±0.10*", "70.00", "±0.10*"]
     assert words(block, "ease+quota@0.4") == ["25.00", "±1.23+", "80.00", "±1.23+"]
     assert lines[-1] == "Metrics in percent. * best, + second of a column."
 

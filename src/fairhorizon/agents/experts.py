@@ -8,22 +8,25 @@ So an item that enters G0 is dearer at once, without any learning, and a policy 
 ranker the weight that suits the state is at least as good as the best mixture of them.
 """
 
+import warnings
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from fairhorizon.data import Split
-from fairhorizon.policy import GaussianActor, StateEncoder
+from fairhorizon.errors import DataError
+from fairhorizon.policy import GaussianActor, HistoryEncoder, SignalMenus, StateEncoder
+from fairhorizon.policy.menus import best_of_groups
 from fairhorizon.protocol import Protocol
 from fairhorizon.rankers import RANKERS, Ranker
-from fairhorizon.rankers.early_stopping import Validation
+from fairhorizon.rankers.ranker import OnEpoch
 from fairhorizon.storage import below
 
-SHARES = (0.05, 0.1, 0.2, 0.4, 0.8)  # of a further ranker against the first, to choose from
 SCORES_AT_ONCE = 2**24
+LARGEST_FOR_EASE = 20_000  # items; beyond it, inverting their matrix takes longer than all the rest
 Tensors = dict[str, Tensor]
 
 
@@ -42,10 +45,28 @@ class Panel:
         protocol: Protocol,
         seed: int,
         fitted: Mapping[str, Ranker[Any]],
+        on_epoch: OnEpoch | None = None,
     ) -> "Panel":
-        """Fit what is not fitted yet; the validation items say how to weigh them."""
-        rankers = tuple(fitted.get(name) or _fit(name, split, protocol, seed) for name in names)
-        return cls(rankers, best_weights(rankers, split, protocol))
+        """Fit what is not fitted yet; all count the same.
+
+        A ranker that can do nothing with this log is left out.
+        """
+        rankers, refusals = [], []
+        for name in suitable(names, split):
+            try:
+                ranker = fitted.get(name) or _fit(name, split, protocol, seed, on_epoch)
+            except DataError as error:
+                refusals.append(error)
+            else:
+                rankers.append(ranker)
+        if not rankers:
+            raise refusals[0]
+        for refusal in refusals:
+            warnings.warn(f"without one of its rankers: {refusal}", stacklevel=2)
+        return cls(tuple(rankers), (1.0,) * len(rankers))
+
+    def weighed(self, weights: Sequence[float]) -> "Panel":
+        return replace(self, weights=tuple(weights))
 
     def refitted(self, split: Split) -> "Panel":
         """The same rankers fitted anew, at the same weights."""
@@ -78,11 +99,19 @@ class Panel:
         return cls(tuple(rankers), tuple(description["weights"]))
 
 
-def _fit(name: str, split: Split, protocol: Protocol, seed: int) -> Ranker[Any]:
+def suitable(names: Sequence[str], split: Split) -> tuple[str, ...]:
+    """The rankers that a catalogue of this size can have."""
+    large = split.train.n_items > LARGEST_FOR_EASE
+    return tuple(name for name in names if not (large and name == "ease"))
+
+
+def _fit(
+    name: str, split: Split, protocol: Protocol, seed: int, on_epoch: OnEpoch | None
+) -> Ranker[Any]:
     ranker_class = RANKERS[name]
     validates = "protocol" in ranker_class.config_class.model_fields
     config = ranker_class.config_class(**({"protocol": protocol} if validates else {}))
-    return ranker_class(config, seed=seed).fit(split)
+    return ranker_class(config, seed=seed).fit(split, on_epoch=on_epoch)
 
 
 def standardised(scores: Tensor) -> Tensor:
@@ -90,37 +119,6 @@ def standardised(scores: Tensor) -> Tensor:
     centred = scores.float() - scores.float().mean(1, keepdim=True)
     spread = centred.square().mean(1, keepdim=True).sqrt()
     return centred / spread.where(spread > 0, 1.0)
-
-
-def best_weights(
-    rankers: Sequence[Ranker[Any]], split: Split, protocol: Protocol
-) -> tuple[float, ...]:
-    """The ranker that is best on the validation items counts 1; others join as they help."""
-    queue_length = max(1, *(ranker.queue_length for ranker in rankers))
-    validation = Validation(split, queue_length, protocol)
-
-    def judge(weights: Sequence[float]) -> float:
-        def mixed(users: Tensor, queue: Tensor) -> Tensor:
-            parts = [
-                weight * standardised(ranker.scores(users, queue))
-                for ranker, weight in zip(rankers, weights, strict=True)
-                if weight
-            ]
-            return torch.stack(parts).sum(0)
-
-        return validation.ndcg(mixed)
-
-    alone = [[float(e == number) for e in range(len(rankers))] for number in range(len(rankers))]
-    scored = sorted(((judge(weights), weights) for weights in alone), reverse=True)
-    best_value, best = scored[0]
-    for _, weights in scored[1:]:
-        number = weights.index(1.0)
-        for share in SHARES:
-            trial = [share if e == number else weight for e, weight in enumerate(best)]
-            value = judge(trial)
-            if value > best_value:
-                best_value, best = value, trial
-    return tuple(best)
 
 
 class ExpertSignals:
@@ -150,7 +148,11 @@ class ExpertSignals:
         self.group = sensitive.float()
 
     def _scores(self, ranker: Ranker[Any], users: Tensor, queues: Tensor) -> Tensor:
-        return standardised(ranker.scores(users.cpu(), queues.cpu())).to(self.group.device)
+        return _signal(ranker, users, queues).to(self.group.device)
+
+
+def _signal(ranker: Ranker[Any], users: Tensor, queues: Tensor) -> Tensor:
+    return standardised(ranker.scores(users.cpu(), queues.cpu()))
 
 
 class ExpertActor(GaussianActor):
@@ -158,13 +160,15 @@ class ExpertActor(GaussianActor):
 
     def __init__(
         self,
-        encoder: StateEncoder,
+        encoder: StateEncoder | HistoryEncoder,
         panel: Panel,
         *,
         history: int,
         list_length: int,
         hidden: tuple[int, int],
         initial_std: float,
+        candidates: int,
+        priced: bool = True,
     ) -> None:
         signals = len(panel.rankers) + 1
         super().__init__(
@@ -173,14 +177,33 @@ class ExpertActor(GaussianActor):
             hidden=hidden,
             initial_std=initial_std,
             signals=signals,
+            priced=priced,
         )
-        self.panel, self.history = panel, history
+        self.panel, self.history, self.candidates = panel, history, candidates
+        self.signals = signals
+        self.weigh(panel.weights)
+        with torch.no_grad():
+            # the first steps of learning should tell states apart by no more than the noise
+            self._head.weight.mul_(initial_std)
+
+    @torch.no_grad()
+    def weigh(self, weights: Sequence[float]) -> None:
+        """Begin with these weights of the rankers, and no price."""
+        means = torch.tensor([*weights, 0.0] * self.list_length)
+        self._head.bias[: len(means)] = means.to(self._head.bias)
+
+    @torch.no_grad()
+    def without_price(self) -> None:
+        """Forget the price learned for one limit, where the price of another is found."""
+        last = torch.arange(1, self.list_length + 1) * self.signals - 1
+        self._head.bias[last] = 0.0
+        self._head.weight[last] = 0.0
+
+    @property
+    def _head(self) -> nn.Linear:
         head = self.body[-1]
         assert isinstance(head, nn.Linear)
-        with torch.no_grad():
-            head.bias[: list_length * signals] = torch.tensor([*panel.weights, 0.0] * list_length)
-            # the first steps of learning should tell states apart by no more than the noise
-            head.weight.mul_(initial_std)
+        return head
 
     def remember(self, queues: Tensor) -> Tensor:
         """Rankers look far back, the encoder at the last items only."""
@@ -188,3 +211,23 @@ class ExpertActor(GaussianActor):
 
     def look(self, users: Tensor, queues: Tensor, sensitive: Tensor) -> ExpertSignals:
         return ExpertSignals(self.panel, users, queues, sensitive)
+
+    @torch.no_grad()
+    def menus(
+        self, users: Tensor, queues: Tensor, blocked: Tensor, sensitive: Tensor
+    ) -> SignalMenus:
+        """The items that some ranker puts among the best of their group."""
+        at_once = max(1, SCORES_AT_ONCE // len(sensitive))
+        rows = zip(users.split(at_once), queues.split(at_once), blocked.split(at_once), strict=True)
+        return SignalMenus.join([self._menus(*some, sensitive) for some in rows])
+
+    def _menus(
+        self, users: Tensor, queues: Tensor, blocked: Tensor, sensitive: Tensor
+    ) -> SignalMenus:
+        values = [
+            _signal(ranker, users, queues).to(sensitive.device) for ranker in self.panel.rankers
+        ]
+        items = best_of_groups(values, blocked, sensitive, self.candidates)
+        at = items.clamp(min=0)
+        group = sensitive[at].float() if self.priced else torch.zeros(at.shape).to(values[0])
+        return SignalMenus(items, torch.stack([*(v.gather(1, at) for v in values), -group], dim=2))

@@ -1,8 +1,10 @@
 """FCPO as a recommender: fit, recommend, save, load."""
 
+import copy
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, Self
 
 import numpy as np
@@ -11,27 +13,37 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from fairhorizon.agents.config import FcpoConfig
-from fairhorizon.agents.experts import Panel
+from fairhorizon.agents.dial import Dial, calibrate, serve_alone
+from fairhorizon.agents.experts import ExpertActor, Panel
 from fairhorizon.agents.fcpo_server import FcpoServer
+from fairhorizon.agents.guard import ExposureGuard
+from fairhorizon.agents.item_lists import ItemLists
 from fairhorizon.agents.retraining import Retraining
 from fairhorizon.agents.rollout import serve
-from fairhorizon.agents.training import RoundReport, Training, build_actor
+from fairhorizon.agents.training import RoundReport, Training, build_actor, queue_length
+from fairhorizon.agents.unseen import earlier_part
 from fairhorizon.data import Split
-from fairhorizon.environment import Exposure, Scenario, advance
+from fairhorizon.environment import Exposure, Scenario, advance, validation_scenario
 from fairhorizon.environment.constraints import Constraint, PopularityLimit
 from fairhorizon.errors import ConfigError, DataError
 from fairhorizon.groups import popular_group
 from fairhorizon.policy import GaussianActor
+from fairhorizon.policy.history import numbers_of_items, numbers_of_users
 from fairhorizon.rankers import Ranker
 from fairhorizon.rankers.mf import Mf
+from fairhorizon.rankers.ranker import OnEpoch
 from fairhorizon.storage import below, load_model, save_model
+
+Fitted = Mapping[str, Ranker[Any]]  # by name
+NONE: Fitted = MappingProxyType({})
 
 
 class Fcpo:
     """Fairness-Constrained Policy Optimization (the paper's Algorithm 1).
 
-    Lists are sampled from the policy, because that is what the cost limit was learned for: the
-    mean of the Gaussian is another policy with another exposure.
+    A softmax policy over items serves any level of the limit (item_lists.py). A Gaussian policy is
+    learned for one limit, and its lists are sampled from it: its mean is another policy with
+    another exposure.
     """
 
     method = "fcpo"
@@ -39,8 +51,10 @@ class Fcpo:
     actor_: GaussianActor
     sensitive_: Tensor  # (n_items,) bool, the group whose exposure is limited
     history_: list[RoundReport]
-    pretraining_rmse_: float
+    pretraining_rmse_: float | None  # of embeddings, where there is no warm start
     panel_: Panel | None  # the rankers of a warm start
+    histories_: Tensor  # (n_users,) how many training items each user has
+    dial_: Dial | None  # of a softmax policy
     fingerprint_: str
 
     def __init__(self, config: FcpoConfig | None = None, *, seed: int = 0) -> None:
@@ -57,41 +71,61 @@ class Fcpo:
 
     @property
     def queue_length(self) -> int:
-        panel = self.panel_
-        return (
-            self.config.history if panel is None else max(self.config.history, panel.queue_length)
+        return queue_length(self.config, self.panel_)
+
+    def at(self, alpha_prime: float) -> "Fcpo":
+        """The same model, serving at another level."""
+        if not self.config.serves_any_level:
+            raise ConfigError(
+                f"this policy was trained for alpha' {self.alpha_prime:g} and serves no other "
+                "(fit it again with --alpha-prime, or fit the preset strong, which serves any)"
+            )
+        if not 0 < alpha_prime <= 1:
+            raise ConfigError(
+                f"alpha' {alpha_prime:g} is no share of what is shown (give one above 0, up to 1)"
+            )
+        model = copy.copy(self)
+        model.config = FcpoConfig.model_validate(
+            {**self.config.model_dump(), "alpha_prime": alpha_prime}
         )
+        return model
 
     def fit(
         self,
         split: Split,
         *,
         sensitive: NDArray[np.bool_] | None = None,
-        fitted: Mapping[str, Ranker[Any]] | None = None,
+        fitted: Fitted = NONE,
+        fitted_early: Fitted = NONE,
         on_round: Callable[[RoundReport], object] | None = None,
+        on_epoch: OnEpoch | None = None,
     ) -> Self:
-        """Pretrain the embeddings, train to the end, keep the best policy that keeps the limit.
+        """Warm start, rounds of CPO to the end, and rankers fitted anew on the whole training log.
 
         Rankers of a warm start that are `fitted` already, with this seed and on this split, are
-        taken as they are.
+        taken as they are; so are those that were fitted on its earlier part (unseen.py).
         """
-        training = self.start(split, sensitive=sensitive, fitted=fitted)
+        training = self.start(
+            split, sensitive=sensitive, fitted=fitted, fitted_early=fitted_early, on_epoch=on_epoch
+        )
         for report in training.rounds():
             if on_round is not None:
                 on_round(report)
-        return self.adopt(training)
+        return self.adopt(training, fitted=fitted, on_epoch=on_epoch)
 
     def start(
         self,
         split: Split,
         *,
         sensitive: NDArray[np.bool_] | None = None,
-        fitted: Mapping[str, Ranker[Any]] | None = None,
-        on_epoch: Callable[[int, float], object] | None = None,
+        fitted: Fitted = NONE,
+        fitted_early: Fitted = NONE,
+        on_epoch: OnEpoch | None = None,
     ) -> Training:
         """A training before its first round; without `sensitive`, the popular items are limited.
 
-        `on_epoch` hears the epochs of the pretraining and their validation RMSE.
+        `on_epoch` hears the epochs of pretrained embeddings and their validation RMSE, or those
+        of the rankers of a warm start and their validation NDCG.
         """
         config = self.config
         if not len(split.train):
@@ -106,54 +140,134 @@ class Fcpo:
             )
         if sensitive is None:
             sensitive = popular_group(split.train.item_counts(), config.popular_share)
-        pmf = Mf(config.pmf, seed=self.seed).fit(split, on_epoch=on_epoch)
-        panel = None
-        if config.warm_start:
-            names, protocol = config.warm_start, config.protocol
-            panel = Panel.fit(names, split, protocol, self.seed, fitted or {})
-        return Training(
+        groups = torch.from_numpy(sensitive).to(default_device())
+        if not config.warm_start:
+            pmf = Mf(config.pmf, seed=self.seed).fit(split, on_epoch=on_epoch)
+            return Training(
+                split,
+                config,
+                vectors=(pmf.user_vectors_, pmf.item_vectors_),
+                sensitive=groups,
+                seed=self.seed,
+                pretraining_rmse=pmf.validation_rmse_,
+            )
+        unseen = config.starts == "unseen"
+        seen = earlier_part(split) if unseen else split
+        if not len(seen.train):
+            raise DataError(
+                f"{split.name or 'the split'} has no user with two training items, an earlier one "
+                "for the rankers and a later one to learn from",
+                remedy="give more, or fit fcpo:paper",
+            )
+        already = fitted_early if unseen else fitted
+        panel = Panel.fit(config.warm_start, seen, config.protocol, self.seed, already, on_epoch)
+        taken = torch.from_numpy(split.train.item_counts())
+        training = Training(
             split,
             config,
-            vectors=(pmf.user_vectors_, pmf.item_vectors_),
-            sensitive=torch.from_numpy(sensitive).to(default_device()),
+            vectors=(numbers_of_users(_histories(split)), numbers_of_items(taken, groups)),
+            sensitive=groups,
             seed=self.seed,
-            pretraining_rmse=pmf.validation_rmse_,
+            pretraining_rmse=None,
             panel=panel,
         )
+        training.weigh_rankers()
+        return training
 
-    def adopt(self, training: Training) -> Self:
-        """Take over the policy of a training: the best on validation, else the present one."""
+    def adopt(
+        self,
+        training: Training,
+        *,
+        fitted: Fitted = NONE,
+        on_epoch: OnEpoch | None = None,
+        refit: bool = True,
+    ) -> Self:
+        """Take over the policy of a training: the best on validation, else the present one.
+
+        After a finished training on unseen feedback the rankers are fitted on all of it, unless
+        `refit` is false.
+        """
         self.config, self.seed = training.config, training.seed
         self.actor_ = training.best_actor()
+        self.panel_ = panel = training.panel
+        if isinstance(self.actor_, ExpertActor) and panel is not None:
+            if refit and training.finished and ends_with_refit(self.config):
+                names = [ranker.method for ranker in panel.rankers]
+                protocol = self.config.protocol
+                whole = Panel.fit(names, training.split, protocol, self.seed, fitted, on_epoch)
+                self.panel_ = panel = whole.weighed(panel.weights)
+            self.actor_.panel = panel
+            self.actor_.without_price()
         self.sensitive_ = training.sensitive
+        self.histories_ = _histories(training.split)
         self.history_ = list(training.reports)
         self.pretraining_rmse_ = training.pretraining_rmse
-        self.panel_ = training.panel
         self.fingerprint_ = training.fingerprint
+        self.dial_ = None
+        if self.config.policy == "softmax":
+            states = validation_scenario(training.split, self.queue_length, self.config.protocol)
+            self.dial_ = calibrate(self._lists(), states, self.seed)
         return self
 
     def recommend(
         self, scenario: Scenario, *, length: int, feedback: bool = False, seed: int | None = None
     ) -> NDArray[np.int64]:
-        """(n_users, length) item codes, -1 where the catalogue is exhausted.
+        """(n_users, length) item codes, -1 where the catalogue or the limit leaves nothing.
 
         Without feedback a user's whole list is handed out at once; with it, what is liked enters
         the state before the next list of K is chosen. The seed is that of the fit unless given.
         """
         seed = self.seed if seed is None else seed
-        if self.panel_ is not None:
-            return self._recommend_under_control(scenario, length, feedback, seed)
-        generator = torch.Generator().manual_seed(seed)
-        lists = serve(
-            self.actor_,
-            scenario,
-            self.sensitive_,
-            length=length,
-            generator=generator,
-            feedback=feedback,
-        )
-        array: NDArray[np.int64] = lists.cpu().numpy()
+        if self.config.policy == "softmax":
+            lists = self._lists()
+            served = lists.interactive if feedback else lists.one_shot
+            shown = served(scenario, length)
+        elif self.panel_ is not None:
+            shown = self._recommend_under_control(scenario, length, feedback, seed)
+        else:
+            shown = serve(
+                self.actor_,
+                scenario,
+                self.sensitive_,
+                length=length,
+                generator=torch.Generator().manual_seed(seed),
+                feedback=feedback,
+            )
+        array: NDArray[np.int64] = shown.cpu().numpy()
         return array
+
+    def recommend_one_by_one(
+        self, scenario: Scenario, *, length: int, guard: ExposureGuard | None = None
+    ) -> NDArray[np.int64]:
+        """Lists as requests come, one user after the other, each by what is known by then.
+
+        After every list the limit holds for all that was shown so far (docs/guarantee.md). The
+        price of the guard begins with that of the dial, unless a guard is given.
+        """
+        price = self._dial().price(self.alpha_prime, length)
+        guard = guard or ExposureGuard(self.alpha_prime, price=price)
+        array: NDArray[np.int64] = self._lists().one_by_one(scenario, length, guard).numpy()
+        return array
+
+    def recommend_at_price(self, scenario: Scenario, *, length: int) -> NDArray[np.int64]:
+        """Everybody's list as if nobody else was there, at the price calibrated on validation.
+
+        The limit holds as nearly as users are like those of the validation; nothing guarantees it.
+        """
+        price = self._dial().price(self.alpha_prime, length)
+        array: NDArray[np.int64] = serve_alone(self._lists(), scenario, price, length).numpy()
+        return array
+
+    def _dial(self) -> Dial:
+        if self.dial_ is None:
+            raise ConfigError("a Gaussian policy serves no single requests (fit preset strong)")
+        return self.dial_
+
+    def _lists(self) -> ItemLists:
+        config = self.config
+        return ItemLists(
+            self.actor_, self.sensitive_, self.histories_, config.alpha_prime, config.spread
+        )
 
     def server(
         self,
@@ -179,7 +293,7 @@ class Fcpo:
 
     def _recommend_under_control(
         self, scenario: Scenario, length: int, feedback: bool, seed: int
-    ) -> NDArray[np.int64]:
+    ) -> Tensor:
         """All users together, step by step, at the price at which the limit holds."""
         limit = PopularityLimit(self.alpha_prime)
         server = self.server([limit], learn=False, seed=seed)
@@ -195,14 +309,16 @@ class Fcpo:
                 server.hear(lists, outcome, exposure)
             state = outcome.state
             shown.append(lists)
-        array: NDArray[np.int64] = torch.cat(shown, dim=1)[:, :length].cpu().numpy()
-        return array
+        return torch.cat(shown, dim=1)[:, :length]
 
     def save(self, path: Path) -> None:
         tensors = {f"actor.{name}": value for name, value in self.actor_.state_dict().items()}
         if self.panel_ is not None:
             tensors |= self.panel_.tensors()
-        save_model(path, self.method, tensors | {"sensitive": self.sensitive_}, self.description())
+        if self.dial_ is not None:
+            tensors |= self.dial_.tensors()
+        tensors |= {"sensitive": self.sensitive_, "histories": self.histories_}
+        save_model(path, self.method, tensors, self.description())
 
     def description(self) -> dict[str, Any]:
         """What was fitted, without how long it took: same seed, same bytes."""
@@ -230,10 +346,22 @@ class Fcpo:
         model.actor_ = build_actor(model.config, *vectors, model.panel_).to(default_device())
         model.actor_.load_state_dict(weights)
         model.sensitive_ = tensors["sensitive"].to(default_device())
+        model.histories_ = tensors["histories"]
+        softmax = model.config.policy == "softmax"
+        model.dial_ = Dial.from_tensors(tensors) if softmax else None
         model.history_ = [RoundReport(**report) for report in description["rounds"]]
         model.pretraining_rmse_ = description["pretraining_rmse"]
         model.fingerprint_ = description["fingerprint"]
         return model
+
+
+def ends_with_refit(config: FcpoConfig) -> bool:
+    """Whether rankers that were fitted on a part of the log are fitted on all of it in the end."""
+    return config.starts == "unseen"
+
+
+def _histories(split: Split) -> Tensor:
+    return torch.from_numpy(split.train.user_counts())
 
 
 def default_device() -> torch.device:

@@ -6,11 +6,12 @@ from torch.func import functional_call
 from torch.nn.utils import parameters_to_vector, vector_to_parameters
 
 from fairhorizon.agents.advantages import discounts
-from fairhorizon.agents.config import FcpoConfig
-from fairhorizon.agents.cpo import Surrogate, TrustRegion, Update, constrained_step
+from fairhorizon.agents.config import FcpoConfig, attention_of
+from fairhorizon.agents.cpo import TrustRegion, Update, constrained_step
+from fairhorizon.agents.prospects import GaussianProspect, Prospect, SoftmaxProspect
 from fairhorizon.agents.rollout import Trajectories
 from fairhorizon.optim import fisher_product
-from fairhorizon.policy import GaussianActor, Proposal
+from fairhorizon.policy import GaussianActor
 
 
 class FlatActor:
@@ -49,44 +50,51 @@ def update_actor(
     theta = policy.theta
     users, queues = batch.state_users, batch.state_queues
     with torch.no_grad():
-        present = Proposal.of(actor(users, queues))
-
-    steps = batch.state_index.flatten()
-    proposals = batch.proposals.flatten(0, 1)
-    with torch.no_grad():
-        log_probs = present.log_prob(proposals, steps)
-        # Trajectories of an earlier policy count by their importance, truncated at 1.
-        importance = torch.exp(log_probs - batch.log_probs.flatten()).clamp(max=1) / len(batch)
-
-    def weigh(advantages: Tensor, gamma: float) -> Tensor:
-        discounted = advantages * discounts(gamma, advantages.shape[1]).to(advantages)
-        return discounted.flatten() * importance
-
-    reward_weights = weigh(reward_advantages, config.gamma_r)
-    cost_weights = [weigh(costs, config.gamma_c) for costs in cost_advantages.unbind(2)]
-    weights = torch.stack([reward_weights, *cost_weights])
-    visits = torch.bincount(steps, minlength=len(users)).to(present.mean)
-
-    def surrogate(candidate: Tensor) -> Surrogate:
-        new = Proposal.of(policy(candidate, users, queues))
-        change = torch.expm1(new.log_prob(proposals, steps) - log_probs)
-        reward, *costs = weights @ change
-        return Surrogate(reward, torch.stack(costs), new.kl_from(present) @ visits / len(steps))
-
-    sample = torch.randperm(len(users), generator=generator)[: config.fisher_states].to(
-        users.device
-    )
-    metric = present[sample]
-    shares = visits[sample] / visits[sample].sum()
+        outputs = actor(users, queues)
+        prospect = _prospect(batch, outputs, reward_advantages, cost_advantages, config)
+    metric = prospect.sample(config.fisher_states, generator)
+    sampled = users[metric.states], queues[metric.states]
     fisher = fisher_product(
-        lambda candidate: policy(candidate, users[sample], queues[sample]),
+        lambda candidate: policy(candidate, *sampled),
         theta,
-        lambda tangent: metric.fisher(shares, tangent),
+        metric.product,
         damping=config.cg_damping,
     )
     region = TrustRegion(
         config.kl_limit, config.cg_iterations, config.line_search_ratio, config.line_search_attempts
     )
-    update = constrained_step(theta, surrogate, fisher, cost_gaps, region)
+    update = constrained_step(
+        theta,
+        lambda candidate: prospect.surrogate(policy(candidate, users, queues)),
+        fisher,
+        cost_gaps,
+        region,
+    )
     policy.adopt(update.theta)
     return update
+
+
+def _prospect(
+    batch: Trajectories,
+    outputs: Tensor,
+    reward_advantages: Tensor,
+    cost_advantages: Tensor,
+    config: FcpoConfig,
+) -> Prospect:
+    horizon = reward_advantages.shape[1]
+    advantages = torch.cat([reward_advantages[None], cost_advantages.permute(2, 0, 1)])
+    by_cost = discounts(config.gamma_c, horizon).expand(len(advantages) - 1, -1)
+    scale = torch.cat([discounts(config.gamma_r, horizon)[None], by_cost]) / len(batch)
+    scale = scale.to(advantages)
+    if batch.menus is None:
+        return GaussianProspect(batch, outputs, advantages, scale)
+    return SoftmaxProspect(
+        batch,
+        batch.menus,
+        outputs,
+        advantages,
+        scale,
+        temperature=config.temperature,
+        attention=attention_of(config).to(advantages),
+        all_actions=config.all_actions,
+    )

@@ -1,6 +1,7 @@
 """The replay buffer D of the paper's Algorithm 1."""
 
 from collections import deque
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -33,6 +34,7 @@ class ReplayBuffer:
             f"{position}.{name}": value
             for position, trajectories in enumerate(self.rounds)
             for name, value in vars(trajectories).items()
+            if isinstance(value, Tensor)  # a policy over items, which has menus too, is on-policy
         }
 
     def restore(self, tensors: dict[str, Tensor], device: torch.device) -> None:
@@ -40,4 +42,5 @@ class ReplayBuffer:
         self.rounds.clear()
         for position in range(self.rounds.maxlen or 0):
             if stored := below(f"{position}.", tensors):
-                self.add(Trajectories(**{name: v.to(device) for name, v in stored.items()}))
+                columns: dict[str, Any] = {name: v.to(device) for name, v in stored.items()}
+                self.add(Trajectories(**columns))

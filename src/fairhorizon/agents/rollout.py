@@ -4,12 +4,13 @@ import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from fairhorizon.environment import Outcome, Scenario, State, advance
 from fairhorizon.metrics import mean_over_users, ndcg
-from fairhorizon.policy import GaussianActor, Proposal
+from fairhorizon.policy import GaussianActor, Menus, Proposal
 
 
 @dataclass(frozen=True)
@@ -24,6 +25,7 @@ class Trajectories:
     lists: Tensor  # (b, T, K)
     rewards: Tensor  # (b, T)
     costs: Tensor  # (b, T, constraints)
+    menus: "MenuRecord | None" = None  # of a policy over items; its proposals are not sampled
 
     def __len__(self) -> int:
         return len(self.rewards)
@@ -31,12 +33,16 @@ class Trajectories:
     def take(self, rows: Tensor) -> "Trajectories":
         """Some of the trajectories, with the states that they pass."""
         states, index = torch.unique(self.state_index[rows], return_inverse=True)
-        per_step = (self.proposals, self.log_probs, self.lists, self.rewards, self.costs)
         return Trajectories(
             self.state_users[states],
             self.state_queues[states],
             index,
-            *(part[rows] for part in per_step),
+            self.proposals[rows],
+            self.log_probs[rows],
+            self.lists[rows],
+            self.rewards[rows],
+            self.costs[rows],
+            None if self.menus is None else self.menus.take(rows, states),
         )
 
     @classmethod
@@ -48,11 +54,38 @@ class Trajectories:
         columns = {
             field.name: torch.cat([getattr(part, field.name) for part in parts])
             for field in fields(cls)
+            if field.name != "menus"
         }
         columns["state_index"] = torch.cat(
             [part.state_index + offset for part, offset in zip(parts, offsets, strict=False)]
         )
-        return cls(**columns)
+        records = [part.menus for part in parts if part.menus is not None]
+        return cls(**columns, menus=MenuRecord.join(records) if records else None)
+
+
+@dataclass(frozen=True)
+class MenuRecord:
+    """What the items of the trajectories were chosen from, and what any of them would have done."""
+
+    menus: Menus  # of the m distinct states
+    liked: Tensor  # (m, C) bool
+    sensitive: Tensor  # (m, C) bool
+    open_items: Tensor  # (b, T, C) bool: what a step could choose
+    chosen: Tensor  # (b, T, K) places on the menu, -1 for an empty slot
+
+    def take(self, rows: Tensor, states: Tensor) -> "MenuRecord":
+        """Of some trajectories, and the states that they pass."""
+        per_state = self.menus.take(states), self.liked[states], self.sensitive[states]
+        return MenuRecord(*per_state, self.open_items[rows], self.chosen[rows])
+
+    @classmethod
+    def join(cls, parts: "Sequence[MenuRecord]") -> "MenuRecord":
+        menus = [part.menus for part in parts]
+        columns = (
+            torch.cat([getattr(part, name) for part in parts])
+            for name in ("liked", "sensitive", "open_items", "chosen")
+        )
+        return cls(type(menus[0]).join(menus), *columns)
 
 
 class Walk:
@@ -121,8 +154,11 @@ class Recorder:
 
     def trajectories(self, walk: Walk) -> Trajectories:
         """Of all steps noted since the walk began or restarted."""
-        stacked = (torch.stack(column, 1) for column in zip(*self.columns, strict=True))
-        return Trajectories(torch.cat(walk.users), torch.cat(walk.queues), *stacked)
+        index, proposals, log_probs, lists, rewards, costs = (
+            torch.stack(column, 1) for column in zip(*self.columns, strict=True)
+        )
+        states = torch.cat(walk.users), torch.cat(walk.queues)
+        return Trajectories(*states, index, proposals, log_probs, lists, rewards, costs)
 
 
 @torch.no_grad()
@@ -189,12 +225,18 @@ def served_ndcg(
 ) -> float:
     """NDCG of the lists that the actor would hand out now; a small catalogue has shorter ones."""
     length = min(length, len(sensitive))
-    lists = serve(
-        actor, scenario, sensitive, length=length, generator=generator, feedback=False
-    ).cpu()
-    users, liked = torch.arange(len(lists)), scenario.positive
-    hits = liked.mask(users).gather(1, lists.clamp(min=0)) & (lists >= 0)
-    return mean_over_users(ndcg(hits.numpy(), liked.counts(users).numpy(), length))
+    lists = serve(actor, scenario, sensitive, length=length, generator=generator, feedback=False)
+    return listed_ndcg(lists, torch.arange(len(lists)), scenario)
+
+
+def listed_ndcg(lists: Tensor, users: Tensor, scenario: Scenario) -> float:
+    """NDCG of the lists (b, length) of some users, by what they like in the scenario."""
+    lists, liked, parts = lists.cpu(), scenario.positive, []
+    for rows in torch.arange(len(lists)).split(_chunk_size(liked.n_items)):
+        some, shown = users[rows], lists[rows]
+        hits = liked.mask(some).gather(1, shown.clamp(min=0)) & (shown >= 0)
+        parts.append(ndcg(hits.numpy(), liked.counts(some).numpy(), lists.shape[1]))
+    return mean_over_users(np.concatenate(parts))
 
 
 def _chunk_size(n_items: int) -> int:

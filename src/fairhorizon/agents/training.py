@@ -8,21 +8,16 @@ from dataclasses import dataclass, field
 import torch
 from torch import Tensor
 
-from fairhorizon.agents.config import FcpoConfig
+from fairhorizon.agents.config import FcpoConfig, attention_of
+from fairhorizon.agents.episodes import Episodes, MenuEpisodes, ProposalEpisodes
 from fairhorizon.agents.experts import ExpertActor, Panel
 from fairhorizon.agents.learner import Learner
-from fairhorizon.agents.rollout import Trajectories, rollout, served_ndcg
+from fairhorizon.agents.unseen import weights_by_cross_entropy
 from fairhorizon.data import Split
-from fairhorizon.environment import (
-    Scenario,
-    cost_limit,
-    random_cuts,
-    training_scenario,
-    validation_scenario,
-)
+from fairhorizon.environment import cost_limit, validation_scenario
 from fairhorizon.errors import ConfigError
 from fairhorizon.histories import UserItems
-from fairhorizon.policy import GaussianActor, StateEncoder
+from fairhorizon.policy import GaussianActor, HistoryEncoder, SignalMenus, StateEncoder
 
 Tensors = dict[str, Tensor]
 
@@ -56,29 +51,41 @@ class Training:
         vectors: tuple[Tensor, Tensor],
         sensitive: Tensor,
         seed: int,
-        pretraining_rmse: float,
+        pretraining_rmse: float | None,
         panel: Panel | None = None,
     ) -> None:
-        self.config, self.seed, self.sensitive = config, seed, sensitive
+        self.split, self.config, self.seed, self.sensitive = split, config, seed, sensitive
         self.pretraining_rmse = pretraining_rmse
         self.panel = panel
         self.fingerprint = split.train.fingerprint()
-        self.items = UserItems.of(split.train)
-        self.queue_length = panel.queue_length if panel else config.history
-        self.validation = validation_scenario(split, self.queue_length, config.protocol)
-        self.limit = cost_limit(
-            config.alpha_prime, config.list_length, config.gamma_c, config.horizon
-        )
+        items = UserItems.of(split.train)
+        length = queue_length(config, panel)
+        validation = validation_scenario(split, length, config.protocol)
+        self.can_validate = len(validation.positive.items) > 0
+        slots = float(attention_of(config).sum())
+        self.limit = cost_limit(config.limit_in_training, 1, config.gamma_c, config.horizon) * slots
         self.generator = torch.Generator().manual_seed(seed)
         # Line 3: random theta, omega and phi; line 4: an empty replay buffer.
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(seed)
             self.actor = build_actor(config, *vectors, panel).to(sensitive.device)
             self.learner = Learner(self.actor, config)
+        kind = MenuEpisodes if config.policy == "softmax" else ProposalEpisodes
+        self.episodes: Episodes = kind(self.actor, config, items, validation, sensitive, seed)
         self.reports: list[RoundReport] = []
         self.best: Tensors = {}
         self.best_validation = -1.0
         self.evaluations_since_best = 0
+
+    def weigh_rankers(self) -> None:
+        """Begin with the weights that make what users liked later on most likely."""
+        episodes = self.episodes
+        assert isinstance(self.actor, ExpertActor)
+        assert self.panel is not None
+        if isinstance(episodes, MenuEpisodes) and isinstance(episodes.opening.menus, SignalMenus):
+            weights = weights_by_cross_entropy(episodes.opening.menus, episodes.liked())
+            self.panel = self.panel.weighed(weights)
+            self.actor.weigh(weights)
 
     @property
     def finished(self) -> bool:
@@ -111,11 +118,13 @@ class Training:
         """Lines 6-23 of Algorithm 1."""
         started = time.perf_counter()
         config = self.config
-        fresh = self._generate()  # lines 6-13
+        if config.serves_any_level and not self.reports and self.can_validate:
+            self._keep(self.episodes.validate())  # rounds have to be better than the warm start
+        fresh = self.episodes.generate(self.generator)  # lines 6-13
         lesson = self.learner.learn(fresh, torch.tensor([self.limit]), self.generator)
         update = lesson.update
         number = len(self.reports) + 1
-        evaluate = number % config.evaluate_every == 0 and len(self.validation.positive.items) > 0
+        evaluate = number % config.evaluate_every == 0 and self.can_validate
         report = RoundReport(
             round=number,
             reward=float(fresh.rewards.sum(1).mean()),
@@ -124,60 +133,26 @@ class Training:
             kl=update.kl,
             case=update.case.value,
             fraction=update.fraction,
-            validation=self._validate() if evaluate else None,
+            validation=self.episodes.validate() if evaluate else None,
             seconds=time.perf_counter() - started,
         )
         self.reports.append(report)
         self._keep_best(report)
         return report
 
-    def _generate(self) -> Trajectories:
-        config = self.config
-        users = torch.arange(self.items.n_users)
-        parts = []
-        for _ in range(config.episodes_per_user):
-            if len(users) > config.users_per_round:
-                drawn = torch.randperm(self.items.n_users, generator=self.generator)
-                users = drawn[: config.users_per_round]
-            scenario = self._training_scenario()
-            parts.append(
-                rollout(
-                    self.actor,
-                    scenario,
-                    users,
-                    self.sensitive,
-                    steps=config.horizon,
-                    generator=self.generator,
-                )
-            )
-        return Trajectories.join(parts)
-
-    def _training_scenario(self) -> Scenario:
-        config = self.config
-        cuts = torch.full((self.items.n_users,), config.history)
-        if config.starts == "anywhere":
-            cuts = random_cuts(self.items, config.history, self.generator)
-        return training_scenario(self.items, self.queue_length, config.protocol, cuts)
-
-    def _validate(self) -> float:
-        """NDCG of the lists that the sampled policy would hand out now, on the validation items."""
-        return served_ndcg(
-            self.actor,
-            self.validation,
-            self.sensitive,
-            length=self.config.validation_length,
-            generator=torch.Generator().manual_seed(self.seed),
-        )
-
     def _keep_best(self, report: RoundReport) -> None:
         if report.validation is None:
             return
-        good = report.keeps_limit(self.config.cost_tolerance)
+        # where serving finds the price of any level, what a round spent does not matter
+        good = self.config.serves_any_level or report.keeps_limit(self.config.cost_tolerance)
         if good and report.validation > self.best_validation:
-            self.best_validation, self.evaluations_since_best = report.validation, 0
-            self.best = {name: p.detach().clone() for name, p in self.actor.named_parameters()}
+            self._keep(report.validation)
         elif self.best:
             self.evaluations_since_best += 1
+
+    def _keep(self, validation: float) -> None:
+        self.best_validation, self.evaluations_since_best = validation, 0
+        self.best = {name: p.detach().clone() for name, p in self.actor.named_parameters()}
 
     def best_actor(self) -> GaussianActor:
         """A copy of the actor with the best parameters so far."""
@@ -187,22 +162,29 @@ class Training:
         return actor
 
 
+def queue_length(config: FcpoConfig, panel: Panel | None) -> int:
+    """How much of a history the policy and its rankers look at."""
+    return config.history if panel is None else max(config.history, panel.queue_length)
+
+
 def build_actor(
     config: FcpoConfig, users: Tensor, items: Tensor, panel: Panel | None = None
 ) -> GaussianActor:
-    encoder = StateEncoder(users, items, config.gru_hidden, config.gru_layers)
     if panel is not None:
         return ExpertActor(
-            encoder,
+            HistoryEncoder(users, items),
             panel,
             history=config.history,
             list_length=config.list_length,
             hidden=config.actor_hidden,
             initial_std=config.initial_std,
+            candidates=config.candidates,
+            priced=config.group_price,
         )
     return GaussianActor(
-        encoder,
+        StateEncoder(users, items, config.gru_hidden, config.gru_layers),
         list_length=config.list_length,
         hidden=config.actor_hidden,
         initial_std=config.initial_std,
+        priced=config.group_price,
     )

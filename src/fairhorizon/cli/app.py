@@ -9,6 +9,7 @@ from collections.abc import Sequence
 import typer
 
 from fairhorizon import __version__
+from fairhorizon.cli.ablation import ablation
 from fairhorizon.cli.audit import audit
 from fairhorizon.cli.compare import compare
 from fairhorizon.cli.data import data_commands
@@ -17,6 +18,7 @@ from fairhorizon.cli.efficiency import efficiency
 from fairhorizon.cli.evaluate import evaluate
 from fairhorizon.cli.fit import fit
 from fairhorizon.cli.frontier import frontier
+from fairhorizon.cli.levels import levels
 from fairhorizon.cli.longterm import longterm
 from fairhorizon.cli.recommend import recommend
 from fairhorizon.cli.tune import tune
@@ -31,9 +33,9 @@ app = typer.Typer(
     add_completion=False,
 )
 app.add_typer(data_commands, name="data")
-for command in (fit, evaluate, recommend, compare, frontier, longterm):
+for command in (fit, evaluate, recommend, compare, frontier, levels, longterm):
     app.command()(command)
-for command in (efficiency, demo, audit, tune):
+for command in (ablation, efficiency, demo, audit, tune):
     app.command()(command)
 
 

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from fairhorizon.cli import options as shared
+from fairhorizon.cli.recommend import AlphaPrime
 from fairhorizon.cli.words import ModeName, ProtocolName
 
 if TYPE_CHECKING:
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
 
 def evaluate(
     run: Annotated[Path, typer.Argument(help="Folder of a run.")],
+    alpha_prime: AlphaPrime = None,
     protocol: shared.ProtocolOption = ProtocolName.STANDARD,
     mode: shared.ModeOption = ModeName.ONE_SHOT,
     k: shared.Lengths = "5,10,20",
@@ -36,7 +38,7 @@ def evaluate(
 
     ks = shared.lengths(k)
     folder = Run(run)
-    spec, model = folder.data(), folder.model()
+    spec, model = folder.data(), folder.model(alpha_prime)
     dataset = spec.open(cache_dir, model.popular_share)
     shared.check_lengths(ks, dataset.log.n_items)
     shared.tell_if_untested(dataset.split)

@@ -1,6 +1,7 @@
 """fairhorizon fit: train a method on a log."""
 
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -15,6 +16,7 @@ from fairhorizon.errors import ConfigError
 
 if TYPE_CHECKING:
     from fairhorizon.agents import Fcpo, Lird, Ranked, Training
+    from fairhorizon.data import Split
     from fairhorizon.experiments.methods import Model
     from fairhorizon.experiments.runs import Dataset, DataSpec, Run
 
@@ -23,9 +25,12 @@ Settings = dict[str, Any]
 METHOD = (
     "fcpo, lird, a ranker (popularity, mf, bpr, ncf, itemknn, ease, als, gru4rec, sasrec), or one "
     "behind a re-ranker (ease+quota, mf+foe, bpr+penalty); @ sets its fairness dial (fcpo@0.4), "
-    "fcpo:strong is the preset."
+    "fcpo:paper is the preset."
 )
-PRESET = "Settings of FCPO to start from; strong: from rankers, and it learns while it serves."
+PRESET = (
+    "Settings of FCPO to start from. strong: a policy over the scores of rankers, which serves any "
+    "alpha'; paper: the paper's own, trained for one."
+)
 
 
 @shared.takes_data
@@ -36,11 +41,12 @@ def fit(
     alpha_prime: Annotated[
         float | None,
         typer.Option(
-            help="Largest share of popular items shown, up to 1; fcpo@0.4 says the same.",
+            help="Largest share of popular items shown, up to 1; fcpo@0.4 says the same. Preset "
+            "strong serves this unless asked for another, and trains under training_limit.",
             show_default="1",
         ),
     ] = None,
-    preset: Annotated[Preset, typer.Option(help=PRESET)] = Preset.PAPER,
+    preset: Annotated[Preset, typer.Option(help=PRESET)] = Preset.STRONG,
     settings: Annotated[
         list[str] | None,
         typer.Option("--set", help="key=value, as in rounds=50, pmf.dim=32 or quota.share=0.4."),
@@ -51,7 +57,9 @@ def fit(
 ) -> None:
     """Train a method and write its run folder.
 
-    Ctrl-C stops FCPO after the round, and --resume goes on; any other method leaves nothing.
+    Ctrl-C stops FCPO after the round, and --resume goes on; any other method leaves nothing. Preset
+    strong fits its rankers on the earlier part of the log, learns from the rest, and in the end
+    fits them on all of it: who stops before has a model without that.
     """
     from fairhorizon.agents import Fcpo
     from fairhorizon.experiments.runs import Run
@@ -103,15 +111,31 @@ def fit_at_once(model: "Lird | Ranked", run: "Run", dataset: "Dataset", spec: "D
 
 
 def begin(dataset: "Dataset", model: "Fcpo") -> "Training":
-    """A new training, from pretrained embeddings."""
-    then = "".join(f", then {name}" for name in model.config.warm_start)
-    print(f"{dataset.log.name}: pretraining the embeddings{then}", file=sys.stderr)
-    with Progress() as progress:
-        training = model.start(
-            dataset.split, sensitive=dataset.sensitive, on_epoch=progress.show_error
-        )
-    print(f"PMF validation RMSE {training.pretraining_rmse:.4f}", file=sys.stderr)
-    return training
+    """A new training, from rankers or else from pretrained embeddings."""
+    from fairhorizon.agents.fcpo import ends_with_refit
+
+    config, split = model.config, dataset.split
+    if not config.warm_start:
+        tell(f"{split.name}: pretraining the embeddings")
+        with Progress() as progress:
+            training = model.start(split, sensitive=dataset.sensitive, on_epoch=progress.show_error)
+        tell(f"PMF validation RMSE {training.pretraining_rmse:.4f}")
+        return training
+    part = "the earlier part of the" if ends_with_refit(config) else "the"
+    tell(f"{split.name}: fitting {rankers(config.warm_start, split)} on {part} training log")
+    with Progress(label="rankers, earlier part  ") as progress:
+        return model.start(split, sensitive=dataset.sensitive, on_epoch=progress.show_epoch)
+
+
+def rankers(names: "Sequence[str]", split: "Split") -> str:
+    """Those of a warm start that this log can have."""
+    from fairhorizon.agents.experts import suitable
+
+    return ", ".join(suitable(names, split))
+
+
+def tell(what: str) -> None:
+    print(what, file=sys.stderr, flush=True)
 
 
 def go_on(run: "Run", dataset: "Dataset", given: Settings, seed: int | None) -> "Training":
@@ -132,7 +156,6 @@ def go_on(run: "Run", dataset: "Dataset", given: Settings, seed: int | None) -> 
 
 def train(training: "Training", run: "Run", spec: "DataSpec") -> None:
     """Train to the end or to Ctrl-C, keeping a checkpoint, and write the model."""
-    from fairhorizon.agents import Fcpo
     from fairhorizon.agents.checkpoint import save_training
 
     config = training.config
@@ -144,14 +167,43 @@ def train(training: "Training", run: "Run", spec: "DataSpec") -> None:
             if report.round % config.checkpoint_every == 0:
                 save_training(training, run.checkpoint_file)
     save_training(training, run.checkpoint_file)
-    run.write(Fcpo().adopt(training), spec, "finished" if training.finished else "interrupted")
-    summary = f"{run.folder}: {len(training.reports)} rounds"
+    finished = conclude(training, run, spec, stop=interrupt.pressed)
+    typer.echo(summary(training, run))
+    if not finished:
+        tell("the same command with --resume goes on")
+        raise typer.Exit(STOPPED)
+
+
+def conclude(training: "Training", run: "Run", spec: "DataSpec", *, stop: bool) -> bool:
+    """Write the model, and before that fit its rankers anew where the training ends so.
+
+    Who stops gets a model with the rankers of the training. Whether nothing is left to do.
+    """
+    from fairhorizon.agents import Fcpo
+    from fairhorizon.agents.fcpo import ends_with_refit
+
+    config, model = training.config, Fcpo()
+    refit = training.finished and ends_with_refit(config)
+    if refit and not stop:
+        names = rankers(config.warm_start, training.split)
+        tell(f"{training.split.name}: fitting {names} on the whole training log")
+        try:
+            with Progress(label="rankers, whole log  ") as progress:
+                model.adopt(training, on_epoch=progress.show_epoch)
+        except KeyboardInterrupt:
+            stop = True
+    if stop or not refit:
+        model.adopt(training, refit=False)
+    finished = training.finished and not (refit and stop)
+    run.write(model, spec, "finished" if finished else "interrupted")
+    return finished
+
+
+def summary(training: "Training", run: "Run") -> str:
+    text = f"{run.folder}: {len(training.reports)} rounds"
     if training.reports:
         last = training.reports[-1]
-        summary += f", cost {last.cost:.3f} (limit {last.limit:.3f})"
+        text += f", cost {last.cost:.3f} (limit {last.limit:.3f})"
     if training.best:
-        summary += f", validation NDCG {training.best_validation:.4f}"
-    typer.echo(summary)
-    if not training.finished:
-        typer.echo("the same command with --resume goes on", err=True)
-        raise typer.Exit(STOPPED)
+        text += f", validation NDCG {training.best_validation:.4f}"
+    return text

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 METHODS = (
     "fcpo:strong",
-    "fcpo",
+    "fcpo:paper",
     "mf+foe",
     "mf",
     "bpr",

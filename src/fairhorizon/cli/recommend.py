@@ -1,18 +1,59 @@
 """fairhorizon recommend: lists for every user."""
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from fairhorizon.cli import options as shared
 from fairhorizon.cli.words import AsOf
+from fairhorizon.errors import ConfigError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from fairhorizon.experiments.methods import Model
+
+
+def a_share(level: float | None) -> float | None:
+    if level is None or 0 < level <= 1:
+        return level
+    raise typer.BadParameter(f"{level:g} is no share of what is shown (give one above 0, up to 1)")
+
+
+AlphaPrime = Annotated[
+    float | None,
+    typer.Option(
+        "--alpha-prime",
+        help="Largest share of popular items shown, up to 1: from one model, any.",
+        show_default="that of the fit",
+        callback=a_share,
+    ),
+]
 
 
 def recommend(
     run: Annotated[Path, typer.Argument(help="Folder of a run.")],
     out: Annotated[Path, typer.Option("--out", help="CSV to write: user,rank,item.")],
     k: Annotated[int, typer.Option("--k", min=1, help="Length of the lists.")] = 20,
+    alpha_prime: AlphaPrime = None,
+    one_by_one: Annotated[
+        bool,
+        typer.Option(
+            "--one-by-one",
+            help="User after user: after every list alpha' holds for all that was shown so far.",
+        ),
+    ] = False,
+    at_price: Annotated[
+        bool,
+        typer.Option(
+            "--at-price",
+            help="Every user alone, at the price that kept alpha' on the validation items.",
+        ),
+    ] = False,
     as_of: Annotated[
         AsOf,
         typer.Option(
@@ -23,14 +64,20 @@ def recommend(
     seed: shared.ListSeed = None,
     cache_dir: shared.CacheDir = None,
 ) -> None:
-    """Write a list of K items for every user, with the original ids."""
+    """Write a list of K items for every user, with the original ids.
+
+    FCPO makes all lists together, and together they keep alpha'; the options say otherwise.
+    """
     from fairhorizon.environment import Protocol, evaluation_scenario, serving_scenario
     from fairhorizon.evaluation.short_term import check_fit
     from fairhorizon.experiments.runs import Run
     from fairhorizon.report.lists import write_lists
 
+    if one_by_one and at_price:
+        raise typer.BadParameter("not with --one-by-one (give one)", param_hint="--at-price")
     folder = Run(run)
-    spec, model = folder.data(), folder.model()
+    spec, model = folder.data(), folder.model(alpha_prime)
+    serve = alone(model, one_by_one) if one_by_one or at_price else None
     dataset = spec.open(cache_dir)
     check_fit(model, dataset.split)
     shared.check_lengths([k], dataset.log.n_items)
@@ -38,6 +85,19 @@ def recommend(
         scenario = serving_scenario(dataset.log, model.queue_length)
     else:
         scenario = evaluation_scenario(dataset.split, model.queue_length, Protocol.STANDARD)
-    lists = model.recommend(scenario, length=k, seed=seed)
+    if serve is not None:
+        lists = serve(scenario, length=k)
+    else:
+        lists = model.recommend(scenario, length=k, seed=seed)
     write_lists(out, lists, dataset.log)
     typer.echo(f"{out}: {(lists >= 0).sum():,} items for {len(lists):,} users")
+
+
+def alone(model: "Model", one_by_one: bool) -> "Callable[..., NDArray[np.int64]]":
+    """How a model serves users who do not come together."""
+    from fairhorizon.agents import Fcpo
+
+    if not isinstance(model, Fcpo):
+        option = "--one-by-one" if one_by_one else "--at-price"
+        raise ConfigError(f"{model.method} serves every user alone (leave out {option})")
+    return model.recommend_one_by_one if one_by_one else model.recommend_at_price

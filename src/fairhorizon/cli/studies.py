@@ -1,4 +1,4 @@
-"""What compare and frontier share: which methods, how many seeds, what is kept where."""
+"""What compare, frontier and levels share: which methods, how many seeds, what is kept where."""
 
 import json
 import os
@@ -26,7 +26,7 @@ Methods = Annotated[
     typer.Option(
         "--methods",
         help="By commas: popularity, mf, bpr, ncf, itemknn, ease, als, gru4rec, sasrec, lird, "
-        "fcpo, fcpo:strong, ease+foe, mf+quota, fcpo@0.4 ...",
+        "fcpo, fcpo:paper, ease+foe, mf+quota, fcpo@0.4 ...",
         show_default="those of the paper and the strong ones of today",
     ),
 ]

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from fairhorizon.cli import options as shared
-from fairhorizon.cli.fit import METHOD, PRESET, make
+from fairhorizon.cli.fit import METHOD, make
 from fairhorizon.cli.folders import check_file, claimed
 from fairhorizon.cli.progress import Progress
 from fairhorizon.cli.settings import parse_settings
@@ -21,7 +21,10 @@ if TYPE_CHECKING:
     from fairhorizon.experiments.tuning import Trial, Tuning
 
 # what `fit` does not know, and what stands in its command in another form
-OF_TUNE = ("method", "trials", "protocol", "out", "json_file", "settings")
+OF_TUNE = ("method", "trials", "protocol", "out", "json_file", "settings", "preset")
+PRESET = (
+    "Settings of FCPO to start from. Not that of fit: with strong, every trial fits rankers first."
+)
 
 
 @shared.takes_data
@@ -118,6 +121,6 @@ def fit_command(context: typer.Context, tuning: "Tuning") -> str:
         for name, value in settings.items()
         for word in ("--set", f"{name}={value if isinstance(value, str) else json.dumps(value)}")
     ]
-    method = tuning.task.method
+    method = tuning.task.method_with_preset
     options = [*typed(context, OF_TUNE), "--out", f"runs/{method.base}"]
     return shlex.join(["fairhorizon", "fit", method.name, *options, *chosen])

@@ -26,8 +26,8 @@ class Cut(StrEnum):
 
 
 class Preset(StrEnum):
-    PAPER = "paper"
     STRONG = "strong"
+    PAPER = "paper"
 
 
 class UsersName(StrEnum):

@@ -16,7 +16,7 @@ from fairhorizon.experiments.study import Row, Study
 TABLE = (
     *("mf", "bpr", "ncf", "lird", "mf+foe", "bpr+foe", "ncf+foe"),
     *("popularity", "als", "itemknn", "ease", "gru4rec", "sasrec"),
-    *("fcpo@0.85", "fcpo@0.65", "fcpo@0.36"),
+    *("fcpo:paper@0.85", "fcpo:paper@0.65", "fcpo:paper@0.36"),
 )
 
 PerUser = Callable[[NDArray[np.bool_], NDArray[np.int64], int], NDArray[np.float64]]

@@ -34,7 +34,7 @@ def demonstrate(
 ) -> Iterator[Trained]:
     """Train for a short while at each level, under the same seed."""
     for alpha_prime in ALPHA_PRIMES:
-        config = FcpoConfig(alpha_prime=alpha_prime, rounds=rounds)
+        config = FcpoConfig.preset("paper", alpha_prime=alpha_prime, rounds=rounds)
         model = Fcpo(config, seed=seed).fit(
             dataset.split,
             sensitive=dataset.sensitive,

@@ -10,7 +10,7 @@ import torch
 from fairhorizon.agents import Fcpo, FcpoConfig, Ranked
 from fairhorizon.environment import Protocol, evaluation_scenario
 from fairhorizon.evaluation import Mode
-from fairhorizon.experiments.methods import Model
+from fairhorizon.experiments.methods import Method, Model
 from fairhorizon.experiments.runs import Dataset
 from fairhorizon.experiments.study import Row
 from fairhorizon.rankers import RANKERS
@@ -32,16 +32,17 @@ def efficiency(
 ) -> list[Row]:
     """CPU seconds of the ranker alone, of fairness of exposure over so many candidates, of FCPO.
 
-    FCPO is trained for one round only: what a policy has learnt does not change how long it takes.
+    FCPO is that of the paper, `fcpo:paper`, trained for one round only: what a policy has learnt
+    does not change how long it takes.
     """
     rows = []
     with one_thread():
-        for model, count in _contestants(dataset, ranker, candidates, seed):
+        for name, model, count in _contestants(dataset, ranker, candidates, seed):
             seconds = [_seconds(model, dataset, length) for _ in range(repeats)]
             rows.append(
                 {
                     "dataset": dataset.log.name,
-                    "method": model.method,
+                    "method": name,
                     "candidates": count,
                     "protocol": Protocol.STANDARD.value,
                     "mode": Mode.ONE_SHOT.value,
@@ -61,15 +62,17 @@ def efficiency(
 
 def _contestants(
     dataset: Dataset, ranker: str, candidates: Sequence[int | None], seed: int
-) -> Iterator[tuple[Model, int | None]]:
-    """Each fitted model, and how many candidates it re-ranks."""
+) -> Iterator[tuple[str, Model, int | None]]:
+    """Each method, its fitted model, and how many candidates it re-ranks."""
     plain = Ranked(RANKERS[ranker](seed=seed)).fit(dataset.split, sensitive=dataset.sensitive)
-    yield plain, None
+    yield plain.method, plain, None
     n_items = dataset.log.n_items
     for n in dict.fromkeys(min(count or n_items, n_items) for count in candidates):
-        yield plain.reranked(ExposureFairness(candidates=n)), n
-    policy = Fcpo(FcpoConfig(rounds=1, validation_length=1), seed=seed)
-    yield policy.fit(dataset.split, sensitive=dataset.sensitive), None
+        fair = plain.reranked(ExposureFairness(candidates=n))
+        yield fair.method, fair, n
+    policy = Fcpo(FcpoConfig.preset("paper", rounds=1, validation_length=1), seed=seed)
+    policy.fit(dataset.split, sensitive=dataset.sensitive)
+    yield str(Method(policy.method, preset="paper")), policy, None
 
 
 def _seconds(model: Model, dataset: Dataset, length: int) -> float:

@@ -104,7 +104,8 @@ def _popular_half(counts: NDArray[np.int64]) -> NDArray[np.bool_]:
 
 def _untrained(alpha_prime: float, users: int, seed: int) -> FcpoServer:
     """FCPO over items whose embeddings are unit vectors: a row of W is a score for every item."""
-    config = FcpoConfig(
+    config = FcpoConfig.preset(
+        "paper",
         alpha_prime=alpha_prime,
         list_length=LIST_LENGTH,
         history=1,

@@ -1,4 +1,4 @@
-"""Methods by name: `ease`, `ease+quota`, `ease+quota@0.4`, `fcpo@0.65`, `fcpo:strong@0.4`."""
+"""Methods by name: `ease`, `ease+quota`, `ease+quota@0.4`, `fcpo@0.65`, `fcpo:paper@0.4`."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -19,6 +19,7 @@ Model = Fcpo | Lird | Ranked
 S = TypeVar("S", bound=Settings)
 Given = Mapping[str, Any]  # settings by name, those of a part nested under the part's name
 
+DEFAULT_PRESET = "strong"  # of FCPO
 SHARE_DIALS = ("quota", "foe")  # re-rankers whose level is a share of sensitive items
 AGENTS: dict[str, type[Fcpo | Lird]] = {Fcpo.method: Fcpo, Lird.method: Lird}
 
@@ -38,7 +39,7 @@ class Method:
     base: str
     reranker: str | None = None
     level: float | None = None
-    preset: str | None = None  # of FCPO; None: that of the paper
+    preset: str | None = None  # of FCPO; None: the default
 
     @classmethod
     def parse(cls, text: str) -> Self:
@@ -91,12 +92,20 @@ class Method:
         return self.reranker is not None or self.base == Fcpo.method
 
     @property
+    def serves_any_level(self) -> bool:
+        """Whether it is an FCPO whose limit is chosen when it serves, not when it is trained."""
+        chosen = self.preset or DEFAULT_PRESET
+        return self.base == Fcpo.method and PRESETS[chosen].serves_any_level
+
+    @property
     def trained(self) -> "Method":
-        """The part that is trained: a re-ranker is not."""
+        """The part that is trained: a re-ranker is not, nor a level that any model can serve."""
+        if self.serves_any_level:
+            return Method(self.base, preset=self.preset or DEFAULT_PRESET)
         return Method(self.base) if self.reranker else self
 
 
-def build(method: Method, given: Given, seed: int, *, preset: str = "paper") -> Model:
+def build(method: Method, given: Given, seed: int, *, preset: str = DEFAULT_PRESET) -> Model:
     """The method before its fit, with the given settings in place of the defaults."""
     if method.base == Fcpo.method:
         level = {} if method.level is None else {"alpha_prime": method.level}
@@ -142,6 +151,9 @@ def _faults(error: ValidationError, base: Settings) -> str:
     """Which settings are wrong, in one line; of an unknown one, which there are."""
     faults = []
     for fault in error.errors():
+        if not fault["loc"]:  # settings that do not go together
+            faults.append(fault["msg"].removeprefix("Value error, "))
+            continue
         *path, last = map(str, fault["loc"])
         name = ".".join([*path, last])
         if fault["type"] == "extra_forbidden":

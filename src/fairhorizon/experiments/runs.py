@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict
 
 from fairhorizon import __version__
-from fairhorizon.agents import Training
+from fairhorizon.agents import Fcpo, Lird, Ranked, Training
 from fairhorizon.agents.checkpoint import resume_training
 from fairhorizon.agents.fcpo import default_device
 from fairhorizon.data import (
@@ -24,7 +24,7 @@ from fairhorizon.data import (
     split_by_time,
 )
 from fairhorizon.errors import ConfigError, DataError, ModelError
-from fairhorizon.experiments.methods import Model, load_method
+from fairhorizon.experiments.methods import SHARE_DIALS, Model, load_method
 from fairhorizon.files import write_json
 from fairhorizon.groups import attribute_group, popular_group
 
@@ -148,9 +148,21 @@ class Run:
         with understood(self.card_file):
             return DataSpec.model_validate(self.card()["data"])
 
-    def model(self) -> Model:
+    def model(self, alpha_prime: float | None = None) -> Model:
+        """The model as it was fitted, or serving at another level."""
         with understood(self.model_file):
-            return load_method(self.model_file)
+            model = load_method(self.model_file)
+        if alpha_prime is None:
+            return model
+        if isinstance(model, Fcpo):
+            return model.at(alpha_prime)
+        reranker = model.reranker if isinstance(model, Ranked) else None
+        if isinstance(model, Lird) or reranker is None or reranker.method not in SHARE_DIALS:
+            raise ConfigError(
+                f"{self.folder}: {model.method} has no limit to set to {alpha_prime:g} "
+                "(fit fcpo, which serves any)"
+            )
+        return model.reranked(reranker.at_level(alpha_prime))
 
     def resume(self, split: Split) -> Training:
         """The training that the checkpoint holds."""

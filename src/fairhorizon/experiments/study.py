@@ -15,6 +15,9 @@ from numpy.typing import NDArray
 
 from fairhorizon import __version__
 from fairhorizon.agents import Fcpo, Ranked
+from fairhorizon.agents.experts import suitable
+from fairhorizon.agents.unseen import earlier_part
+from fairhorizon.data import Split
 from fairhorizon.environment import Protocol
 from fairhorizon.errors import ConfigError, FairHorizonError, ModelError
 from fairhorizon.evaluation import Mode, evaluate
@@ -82,14 +85,36 @@ class Study:
         """Refuse settings that no run could do with."""
         for method in methods:
             model = self.build(method, seed=0)
+            is_turned = method.level is not None and method.serves_any_level
+            if is_turned and isinstance(model, Fcpo) and not model.config.serves_any_level:
+                raise SettingsError(
+                    f"{method}: with these settings of fcpo a model is trained for one level (take "
+                    "them for fcpo:paper, or leave out those that differ from the preset)"
+                )
             if isinstance(model, Ranked) and model.reranker is not None:
                 model.reranker.allowance(max(self.ks))
 
-    def model_file(self, method: Method, seed: int) -> Path:
-        """Of the trained part."""
+    def served(self, method: Method, trained: Model) -> Model:
+        """The method from its trained part: behind its re-ranker, or at its level."""
+        if isinstance(trained, Ranked):
+            return trained.reranked(build_reranker(method, self.given(method)))
+        if isinstance(trained, Fcpo) and method.serves_any_level and method.level is not None:
+            return trained.at(method.level)
+        return trained
+
+    def early(self) -> Split:
+        """The training log with test and validation items of its own (agents/unseen.py)."""
+        return _open_early(self.data, self.cache_dir)
+
+    def model_file(self, method: Method, seed: int, *, early: bool = False) -> Path:
+        """Of the trained part; `early`: of one that was fitted on the early split."""
         trained = method.trained
-        key = self.key(settings_of(self.build(trained, seed)))
-        return self.folder / "models" / f"{trained.file_name}-seed{seed}-{key}.safetensors"
+        name = trained.file_name
+        parts: list[object] = [settings_of(self.build(trained, seed))]
+        if early:
+            name += "-early"
+            parts += _early_fingerprint(self.data, self.cache_dir)
+        return self.folder / "models" / f"{name}-seed{seed}-{self.key(*parts)}.safetensors"
 
     def row_file(self, method: Method, seed: int) -> Path:
         key = self.key(
@@ -130,6 +155,13 @@ class Study:
 
         Interrupted, it leaves what is finished, and the next run goes on from there.
         """
+        for row in each(self.tasks(methods, seeds, on_row), jobs):
+            on_row(row)
+
+    def tasks(
+        self, methods: Sequence[Method], seeds: Sequence[int], on_row: Callable[[Row], object]
+    ) -> "list[Task]":
+        """What is left to do, longest first; `on_row` hears of the results at hand."""
         tasks = []
         for trained in sorted({method.trained for method in methods}, key=longest_first):
             for seed in seeds:
@@ -143,30 +175,38 @@ class Study:
                             on_row(row)
                 if missing:
                     tasks.append(Task(self, tuple(missing), seed))
-        for row in each(tasks, jobs):
-            on_row(row)
+        return tasks
 
 
 @dataclass(frozen=True)
 class Task:
-    """Methods that share what is trained, under one seed."""
+    """Methods that share what is trained, under one seed.
+
+    `early`: what is trained sees the first part of the training log alone.
+    """
 
     study: Study
     methods: tuple[Method, ...]
     seed: int
+    early: bool = False
 
     def prepare(self) -> None:
         self.study.dataset()
 
     def rows(self) -> Iterator[Row]:
         dataset = self.study.dataset()
-        trained, seconds = self.trained(dataset)
+        part, seconds = self.part(dataset)
         for method in self.methods:
-            yield self._judge(method, trained, dataset, seconds)
+            yield self.judge(method, part, dataset, seconds)
 
     def trained(self, dataset: Dataset) -> tuple[Model, float]:
+        """The first of the methods, ready to serve; and how long its training took."""
+        part, seconds = self.part(dataset)
+        return self.study.served(self.methods[0], part), seconds
+
+    def part(self, dataset: Dataset) -> tuple[Model, float]:
         """The trained part, from its file if that is whole; and how long its training took."""
-        file = self.study.model_file(self.methods[0], self.seed)
+        file = self.study.model_file(self.methods[0], self.seed, early=self.early)
         card = file.with_suffix(".json")
         try:
             return load_method(file), json.loads(card.read_text(encoding="utf-8"))["seconds"]
@@ -176,10 +216,15 @@ class Task:
         begin = time.perf_counter()
         try:
             if isinstance(model, Fcpo):
-                warm = self._warm(model, dataset)
-                model.fit(dataset.split, sensitive=dataset.sensitive, fitted=warm)
+                model.fit(
+                    dataset.split,
+                    sensitive=dataset.sensitive,
+                    fitted=self._warm(model, dataset),
+                    fitted_early=self._warm(model, dataset, early=True),
+                )
             else:
-                model.fit(dataset.split, sensitive=dataset.sensitive)
+                parts = self.study.early() if self.early else dataset.split
+                model.fit(parts, sensitive=dataset.sensitive)
         except FairHorizonError as error:
             raise FairHorizonError(f"{self.methods[0].trained}: {error}") from error
         seconds = time.perf_counter() - begin
@@ -187,20 +232,27 @@ class Task:
         write_json(card, {"seconds": seconds, **model.description()})
         return load_method(file), seconds
 
-    def _warm(self, model: Fcpo, dataset: Dataset) -> dict[str, Ranker[Any]]:
+    def _warm(
+        self, model: Fcpo, dataset: Dataset, *, early: bool = False
+    ) -> dict[str, Ranker[Any]]:
         """The rankers of a warm start as the study has them, unless it was told to change them."""
         fitted: dict[str, Ranker[Any]] = {}
-        for name in model.config.warm_start:
-            if name not in self.study.settings:
-                ranked, _ = Task(self.study, (Method(name),), self.seed).trained(dataset)
-                assert isinstance(ranked, Ranked)
-                fitted[name] = ranked.ranker
+        if early and (model.config.starts != "unseen" or not len(self.study.early().train)):
+            return fitted  # not asked for, or histories too short to be cut twice
+        for name in suitable(model.config.warm_start, dataset.split):
+            if name in self.study.settings:
+                continue
+            try:
+                ranked, _ = Task(self.study, (Method(name),), self.seed, early).trained(dataset)
+            except FairHorizonError:
+                continue  # the warm start does without it, and says so
+            assert isinstance(ranked, Ranked)
+            fitted[name] = ranked.ranker
         return fitted
 
-    def _judge(self, method: Method, model: Model, dataset: Dataset, fit_seconds: float) -> Row:
-        study = self.study
-        if isinstance(model, Ranked):
-            model = model.reranked(build_reranker(method, study.given(method)))
+    def judge(self, method: Method, part: Model, dataset: Dataset, fit_seconds: float) -> Row:
+        """The result of a method from its trained part, kept."""
+        study, model = self.study, self.study.served(method, part)
         begin = time.perf_counter()
         with warnings.catch_warnings(record=True) as notes:
             warnings.simplefilter("always")
@@ -257,6 +309,19 @@ def _open(data: DataSpec, cache_dir: Path | None) -> Dataset:
 @lru_cache(maxsize=2)
 def _fingerprint(data: DataSpec, cache_dir: Path | None) -> list[str]:
     dataset = _open(data, cache_dir)
-    parts = dataset.split
     groups = hashlib.sha256(dataset.sensitive.tobytes()).hexdigest()[:16]
-    return [*(log.fingerprint() for log in (parts.train, parts.validation, parts.test)), groups]
+    return [*_fingerprints(dataset.split), groups]
+
+
+@lru_cache(maxsize=2)
+def _open_early(data: DataSpec, cache_dir: Path | None) -> Split:
+    return earlier_part(_open(data, cache_dir).split)
+
+
+@lru_cache(maxsize=2)
+def _early_fingerprint(data: DataSpec, cache_dir: Path | None) -> list[str]:
+    return _fingerprints(_open_early(data, cache_dir))
+
+
+def _fingerprints(parts: Split) -> list[str]:
+    return [log.fingerprint() for log in (parts.train, parts.validation, parts.test)]

@@ -9,7 +9,7 @@ import math
 import sqlite3
 from collections.abc import Iterator, Mapping
 from contextlib import closing
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from fairhorizon import __version__
-from fairhorizon.agents import Ranked
+from fairhorizon.agents import Fcpo, Ranked
 from fairhorizon.environment import Protocol
 from fairhorizon.errors import ConfigError
 from fairhorizon.evaluation import Mode
@@ -46,7 +46,7 @@ class Task:
     protocol: Protocol = Protocol.STANDARD
     seed: int = 0
     given: Given = field(default_factory=dict)
-    preset: str = "paper"
+    preset: str = "paper"  # of FCPO, where the method names none
 
     def __post_init__(self) -> None:
         if self.method.reranker is not None:
@@ -55,9 +55,16 @@ class Task:
                 f"{self.method} with the settings found)"
             )
 
+    @property
+    def method_with_preset(self) -> Method:
+        """The method as it can be given to `fit`, whatever preset is the default there."""
+        if self.method.base != Fcpo.method:
+            return self.method
+        return replace(self.method, preset=self.method.preset or self.preset)
+
     def model(self, settings: Given) -> Model:
         given = merged(self.given, settings)
-        return build(self.method, given, self.seed, preset=self.preset)
+        return build(self.method_with_preset, given, self.seed)
 
     def value(self, settings: Given) -> float:
         """Validation NDCG@20 of the method fitted with the settings."""
@@ -153,7 +160,7 @@ class Tuning:
             "metric": METRIC,
             "dataset": self.task.dataset.split.name,
             "protocol": self.task.protocol,
-            "preset": self.task.preset,
+            "preset": self.task.method_with_preset.preset,
             "seed": self.task.seed,
             "trial": best.number,
             "trials": len(self.study.trials),
@@ -238,15 +245,26 @@ def _ranges(config: Settings, prefix: str = "") -> "Iterator[tuple[str, BaseDist
             yield from _ranges(inner, f"{prefix}{name}.")
         for mark in entry.metadata:
             if isinstance(mark, Choice):
-                yield prefix + name, distributions.CategoricalDistribution(mark.values)
-            elif isinstance(mark, Search) and entry.annotation is int:
-                low, high = int(mark.low), int(mark.high)
-                yield prefix + name, distributions.IntDistribution(low, high, log=mark.log)
+                values = tuple(value for value in mark.values if _goes_with(config, name, value))
+                yield prefix + name, distributions.CategoricalDistribution(values)
             elif isinstance(mark, Search):
-                yield (
-                    prefix + name,
-                    distributions.FloatDistribution(mark.low, mark.high, log=mark.log),
-                )
+                # a preset may lie outside of where one would look: the first trial is the preset
+                ends = [mark.low, mark.high] if inner is None else [mark.low, mark.high, inner]
+                if entry.annotation is int:
+                    low, high = int(min(ends)), int(max(ends))
+                    yield prefix + name, distributions.IntDistribution(low, high, log=mark.log)
+                else:
+                    where = distributions.FloatDistribution(min(ends), max(ends), log=mark.log)
+                    yield prefix + name, where
+
+
+def _goes_with(config: Settings, name: str, value: Any) -> bool:
+    """Whether a setting can have the value beside the other settings as they are."""
+    try:
+        type(config).model_validate({**config.model_dump(), name: value})
+    except ValueError:
+        return False
+    return True
 
 
 def defaults(model: Model, space: "Mapping[str, BaseDistribution]") -> dict[str, Any]:

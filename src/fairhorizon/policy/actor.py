@@ -8,6 +8,8 @@ import torch
 from torch import Tensor, nn
 
 from fairhorizon.policy.encoder import StateEncoder
+from fairhorizon.policy.history import HistoryEncoder
+from fairhorizon.policy.menus import CatalogueMenus, Menus
 from fairhorizon.policy.signals import ItemVectors, Signals
 
 _LOG_2PI = math.log(2 * math.pi)
@@ -57,22 +59,24 @@ class Proposal:
 class GaussianActor(nn.Module):
     """Encoder and MLP: (users, queues) -> mean and log standard deviation of W.
 
-    A row of W has as many numbers as an item has signals: here those of its embedding.
+    A row of W has as many numbers as an item has signals: here those of its embedding, and with
+    `priced` one more for its group.
     """
 
     def __init__(
         self,
-        encoder: StateEncoder,
+        encoder: StateEncoder | HistoryEncoder,
         *,
         list_length: int,
         hidden: tuple[int, int],
         initial_std: float,
         signals: int | None = None,
+        priced: bool = False,
     ) -> None:
         super().__init__()
         self.encoder = encoder
-        self.list_length = list_length
-        width = list_length * (signals or encoder.item_vectors.shape[1])
+        self.list_length, self.priced = list_length, priced
+        width = list_length * (signals or encoder.item_vectors.shape[1] + priced)
         head = nn.Linear(hidden[1], 2 * width)
         self.body = nn.Sequential(
             nn.Linear(encoder.output_size, hidden[0]),
@@ -97,7 +101,21 @@ class GaussianActor(nn.Module):
 
     def look(self, users: Tensor, queues: Tensor, sensitive: Tensor) -> Signals:  # noqa: ARG002
         """What the actor sees of the items when it serves these users in these states."""
-        return ItemVectors(self.encoder.item_vectors[:-1])
+        return self._vectors(sensitive)
+
+    def menus(
+        self,
+        users: Tensor,  # noqa: ARG002  # an embedding is the same for all
+        queues: Tensor,  # noqa: ARG002
+        blocked: Tensor,
+        sensitive: Tensor,
+    ) -> Menus:
+        """What a policy over items may choose from in these states: here all but the blocked."""
+        items = torch.arange(blocked.shape[1]).to(blocked.device).expand(blocked.shape)
+        return CatalogueMenus(items.masked_fill(blocked, -1), self._vectors(sensitive).vectors)
+
+    def _vectors(self, sensitive: Tensor) -> ItemVectors:
+        return ItemVectors(self.encoder.item_vectors[:-1], sensitive if self.priced else None)
 
     def scores(self, proposals: Tensor, signals: Signals) -> Iterator[Tensor]:
         """Equation 14: (b, n_items) for every row of W in turn."""

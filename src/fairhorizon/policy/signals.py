@@ -1,8 +1,8 @@
 """What an actor sees of the items: an item's score is a row of W times the item's signals."""
 
-from dataclasses import dataclass
 from typing import Protocol as Interface
 
+import torch
 from torch import Tensor
 
 
@@ -19,11 +19,18 @@ class Signals(Interface):
         """The groups are others now."""
 
 
-@dataclass(frozen=True)
 class ItemVectors:
-    """The embeddings: the same for everybody in any state, so that W_k points at an ideal item."""
+    """The embeddings: the same for everybody in any state, so that W_k points at an ideal item.
 
-    vectors: Tensor  # (n_items, d)
+    With the groups, an item has one more coordinate, -1 in G0: what W_k has there is the price of
+    showing a sensitive item.
+    """
+
+    def __init__(self, vectors: Tensor, sensitive: Tensor | None = None) -> None:
+        self.vectors = vectors  # (n_items, d), or d + 1 with the groups
+        self.priced = sensitive is not None
+        if sensitive is not None:
+            self.vectors = torch.cat([vectors, -sensitive.to(vectors)[:, None]], dim=1)
 
     def scores(self, weights: Tensor) -> Tensor:
         return weights @ self.vectors.T
@@ -32,4 +39,5 @@ class ItemVectors:
         pass
 
     def relabel(self, sensitive: Tensor) -> None:
-        pass
+        if self.priced:
+            self.vectors[:, -1] = -sensitive.to(self.vectors)

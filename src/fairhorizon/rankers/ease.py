@@ -19,7 +19,7 @@ from fairhorizon.rankers.recency import (
 )
 from fairhorizon.settings import Search, Settings
 
-MOST_ITEMS = 40_000  # three matrices of this size are 18 GiB
+MOST_ITEMS = 40_000  # two matrices of this size, as many as there are at once, are 12 GiB
 
 
 class EaseConfig(Settings):
@@ -63,7 +63,9 @@ class Ease(Ranker[EaseConfig]):
         factor, failed = torch.linalg.cholesky_ex(regularised)
         if failed:
             raise ConfigError(f"ease with l2={self.config.l2} has no solution (set a larger l2)")
+        del regularised  # of a large catalogue each of these matrices is gigabytes
         inverse = torch.cholesky_inverse(factor)
+        del factor
         weights = inverse.div_(-inverse.diagonal().clone()).fill_diagonal_(0)
         self.item_weights_ = weights.contiguous()  # by rows: that is how they are looked up
 

@@ -32,7 +32,7 @@ class GruNetwork(SequenceNetwork):
 
 
 class Gru4Rec(Ranker[Gru4RecConfig]):
-    """Trained with the softmax over the whole catalogue at every step, without sampling."""
+    """Trained with the softmax over the catalogue at every step, sampled only if it is large."""
 
     method = "gru4rec"
     config_class = Gru4RecConfig

@@ -11,10 +11,16 @@ from torch.nn.functional import embedding_bag
 
 from fairhorizon.data import Interactions, Split
 from fairhorizon.rankers.ranker import OnEpoch, Ranker
-from fairhorizon.rankers.recency import items_to_look_at, longest_history, weighted_history
+from fairhorizon.rankers.recency import (
+    items_to_look_at,
+    longest_history,
+    weighted_history,
+    weights_by_age,
+)
 from fairhorizon.settings import Search, Settings
 
 CELLS = 2**24  # of a block of similarities, 64 MiB
+DENSE_AT_MOST = 8192  # of more items, only those next to the history are looked at
 
 
 class ItemKnnConfig(Settings):
@@ -39,6 +45,7 @@ class ItemKnn(Ranker[ItemKnnConfig]):
     neighbours_: Tensor  # (n_items, k)
     similarities_: Tensor  # (n_items, k)
     longest_: int
+    _transposed: tuple[Tensor, csr_array] | None = None  # made when it is first needed
 
     @property
     def queue_length(self) -> int:
@@ -63,6 +70,8 @@ class ItemKnn(Ranker[ItemKnnConfig]):
 
     def scores(self, users: Tensor, queue: Tensor) -> Tensor:  # noqa: ARG002  # the queue says all
         recent = queue[:, -self.queue_length :]
+        if len(self.neighbours_) > DENSE_AT_MOST:
+            return self._scores_from_history(recent)
         history = weighted_history(recent, len(self.neighbours_), self.config.half_life)
         return embedding_bag(
             self.neighbours_,
@@ -70,6 +79,26 @@ class ItemKnn(Ranker[ItemKnnConfig]):
             per_sample_weights=self.similarities_,
             mode="sum",
         ).T
+
+    def _scores_from_history(self, recent: Tensor) -> Tensor:
+        """The same sums, begun at the history: which items have its items as neighbours?"""
+        n_items = len(self.neighbours_)
+        rows, places = (recent < n_items).nonzero(as_tuple=True)
+        weights = weights_by_age(recent, self.config.half_life)[places].numpy()
+        shape = (len(recent), n_items)
+        history = csr_array((weights, (rows.numpy(), recent[rows, places].numpy())), shape=shape)
+        return torch.from_numpy((history @ self._listed_by()).toarray())
+
+    def _listed_by(self) -> csr_array:
+        """S^T, (n_items, n_items): in row i, s_ij of the items j that have i as a neighbour."""
+        if self._transposed is None or self._transposed[0] is not self.similarities_:
+            n_items = len(self.neighbours_)
+            listed = self.similarities_ > 0
+            items = torch.arange(n_items).repeat_interleave(listed.sum(1))
+            entries = (self.neighbours_[listed].numpy(), items.numpy())
+            table = csr_array((self.similarities_[listed].numpy(), entries), (n_items, n_items))
+            self._transposed = (self.similarities_, table)
+        return self._transposed[1]
 
     def tensors(self) -> dict[str, Tensor]:
         return {

@@ -72,7 +72,7 @@ class AttentionNetwork(SequenceNetwork):
 
 
 class SasRec(Ranker[SasRecConfig]):
-    """Trained with the softmax over the whole catalogue at every position, without sampling."""
+    """Trained with the softmax over the catalogue at every position, sampled only if large."""
 
     method = "sasrec"
     config_class = SasRecConfig

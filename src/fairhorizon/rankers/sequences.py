@@ -16,10 +16,13 @@ from fairhorizon.histories import UserItems
 from fairhorizon.protocol import Protocol
 from fairhorizon.rankers.early_stopping import Validation, train_until_stale
 from fairhorizon.rankers.ranker import OnEpoch
+from fairhorizon.rankers.sampled_softmax import ItemSample, ItemSampler, sampled_softmax_loss
 from fairhorizon.settings import Choice, Search, Settings
 
 AVERAGE_DECAY = 0.995  # per step: over about 200 of them
 LOGIT_ROWS_AT_ONCE = 256
+ALL_ITEMS_AT_MOST = 8192  # of more items the loss sees a sample
+SAMPLED_ITEMS = 4096
 USERS_AT_ONCE = 1024  # the states of a long history take more room than the scores
 
 
@@ -117,6 +120,26 @@ def training_windows(history: UserItems, length: int, stride: int, shifts: Tenso
     return Windows(items[inputs.where(known, nothing)], items[(inputs + 1).where(wanted, nothing)])
 
 
+def shuffled_batches(
+    windows: Windows, n_items: int, batch: int, stride: int
+) -> Iterator[tuple[Tensor, Tensor]]:
+    """Inputs and targets of all windows, `batch` at a time in random order.
+
+    A step over a large catalogue is dear whatever is in the batch, and its users tend to have few
+    items: there a batch holds about the targets of `batch` full windows, without needless padding.
+    """
+    large = n_items > ALL_ITEMS_AT_MOST
+    if large:
+        targets_a_window = float((windows.targets < n_items).sum(1).float().mean())
+        batch = max(batch, round(batch * stride / targets_a_window))
+    for rows in torch.randperm(len(windows.inputs)).split(batch):
+        inputs, targets = windows.inputs[rows], windows.targets[rows]
+        if large:
+            longest = int((inputs < n_items).sum(1).max())
+            inputs, targets = inputs[:, :longest], targets[:, :longest]
+        yield inputs, targets
+
+
 class SoftmaxLoss(torch.autograd.Function):
     """Mean of -log softmax(x V' + b)[target] over the rows of x.
 
@@ -150,10 +173,17 @@ class SoftmaxLoss(torch.autograd.Function):
         return (*(gradient * by_loss[0] for gradient in ctx.saved_tensors), None)
 
 
-def softmax_loss(network: SequenceNetwork, inputs: Tensor, targets: Tensor) -> Tensor:
-    """The loss over the whole catalogue, of those positions that have a target."""
+def softmax_loss(
+    network: SequenceNetwork, inputs: Tensor, targets: Tensor, sample: ItemSample | None = None
+) -> Tensor:
+    """The loss over the whole catalogue, of those positions that have a target.
+
+    With a sample of the catalogue, an estimate of it.
+    """
     wanted = targets < network.n_items
     states = network.states(inputs)[wanted]
+    if sample is not None:
+        return sampled_softmax_loss(states, network.items, network.bias, targets[wanted], sample)
     loss: Tensor = SoftmaxLoss.apply(  # type: ignore[no-untyped-call]
         states, network.items, network.bias, targets[wanted]
     )
@@ -206,7 +236,11 @@ def train_network(
             f"{split.name or 'the split'}: no user has two training items, so nothing follows",
             remedy="use a ranker that looks at no order, such as ease",
         )
-    stride = max(1, config.history // 2)
+    n_items, stride = history.n_items, max(1, config.history // 2)
+    sampler = None
+    if n_items > ALL_ITEMS_AT_MOST:
+        counts = torch.bincount(history.items, minlength=n_items)
+        sampler = ItemSampler(counts, SAMPLED_ITEMS)
     with seeded(seed):
         network = build()
         average = AveragedModel(network, multi_avg_fn=get_ema_multi_avg_fn(AVERAGE_DECAY))
@@ -216,9 +250,10 @@ def train_network(
         def run_epoch() -> None:
             shifts = torch.randint(stride, (history.n_users,))
             windows = training_windows(history, config.history, stride, shifts)
-            for rows in torch.randperm(len(windows.inputs)).split(config.batch):
+            for inputs, targets in shuffled_batches(windows, n_items, config.batch, stride):
+                sample = None if sampler is None else sampler.draw()
                 optimiser.zero_grad()
-                softmax_loss(network, windows.inputs[rows], windows.targets[rows]).backward()
+                softmax_loss(network, inputs, targets, sample).backward()
                 optimiser.step()
                 average.update_parameters(network)
 

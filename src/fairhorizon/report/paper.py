@@ -168,6 +168,7 @@ NAMES = {
     "bpr+foe": "BPR-FOE",
     "ncf+foe": "NCF-FOE",
 }
+FCPO = "fcpo:paper"
 FCPO_LEVELS = ("FCPO-1", "FCPO-2", "FCPO-3")  # trained at alpha' = 1, 0.8 and 0.4
 
 # dataset -> method -> candidates per user (None: all items) -> hours on one core for all users,
@@ -181,14 +182,14 @@ PAPER_HOURS: dict[str, dict[str, dict[int | None, float]]] = {
 def paper_row(dataset: str, method: str) -> dict[str, Any] | None:
     """The paper's row for a method of ours: its name there, and metrics as fractions; or None.
 
-    A dial (`fcpo@0.65`, `mf+foe@0.9`) has to stand within 0.05 of the popularity rate at 20 that
-    the paper's row reached: the two are compared at the same fairness.
+    A dial (`fcpo:paper@0.65`, `mf+foe@0.9`) has to stand within 0.05 of the popularity rate at 20
+    that the paper's row reached: the two are compared at the same fairness.
     """
     table = PAPER_TABLE.get(dataset, {})
     base, _, level = method.partition("@")
-    if base == "fcpo" and not level:  # no saying which of the three
+    if base == FCPO and not level:  # no saying which of the three
         return None
-    names = FCPO_LEVELS if base == "fcpo" else (NAMES.get(base, ""),)
+    names = FCPO_LEVELS if base == FCPO else (NAMES.get(base, ""),)
     reached = {
         name: table[name]["popularity_rate"][PAPER_METRICS_AT.index(20)] / 100
         for name in names

@@ -1,0 +1,153 @@
+"""Where FCPO's training gets its trajectories from, and how it is judged: by kind of policy."""
+
+from typing import Protocol as Interface
+
+import torch
+from torch import Tensor
+
+from fairhorizon.agents.config import FcpoConfig, attention_of
+from fairhorizon.agents.item_lists import ItemLists
+from fairhorizon.agents.item_rollout import Opening, open_menus, rollout_items
+from fairhorizon.agents.rollout import Trajectories, listed_ndcg, rollout, served_ndcg
+from fairhorizon.agents.unseen import where_unseen_begins
+from fairhorizon.environment import Scenario, random_cuts, training_scenario
+from fairhorizon.histories import UserItems
+from fairhorizon.policy import GaussianActor
+
+MOST_USERS = 8192  # whose menus are kept
+
+
+class Episodes(Interface):
+    """Lines 6-13 of Algorithm 1, and the validation."""
+
+    def generate(self, generator: torch.Generator) -> Trajectories:
+        """One episode for each of some users, by the actor as it is now."""
+
+    def validate(self) -> float:
+        """NDCG of the lists that the actor would hand out now, on the validation items."""
+
+
+def scenario_of(
+    items: UserItems, config: FcpoConfig, queue_length: int, generator: torch.Generator
+) -> Scenario:
+    """Where the episodes of a round begin."""
+    if config.starts in ("unseen", "seen"):
+        cuts = where_unseen_begins(items)
+    elif config.starts == "anywhere":
+        cuts = random_cuts(items, config.history, generator)
+    else:
+        cuts = torch.full((items.n_users,), config.history)
+    return training_scenario(items, queue_length, config.protocol, cuts)
+
+
+class ProposalEpisodes:
+    """Of a policy that samples W."""
+
+    def __init__(
+        self,
+        actor: GaussianActor,
+        config: FcpoConfig,
+        items: UserItems,
+        validation: Scenario,
+        sensitive: Tensor,
+        seed: int,
+    ) -> None:
+        self.actor, self.config, self.items = actor, config, items
+        self.validation, self.sensitive, self.seed = validation, sensitive, seed
+
+    def generate(self, generator: torch.Generator) -> Trajectories:
+        config, items = self.config, self.items
+        users = torch.arange(items.n_users)
+        parts = []
+        for _ in range(config.episodes_per_user):
+            if len(users) > config.users_per_round:
+                drawn = torch.randperm(items.n_users, generator=generator)
+                users = drawn[: config.users_per_round]
+            length = self.validation.queue.shape[1]
+            scenario = scenario_of(items, config, length, generator)
+            parts.append(
+                rollout(
+                    self.actor,
+                    scenario,
+                    users,
+                    self.sensitive,
+                    steps=config.horizon,
+                    generator=generator,
+                )
+            )
+        return Trajectories.join(parts)
+
+    def validate(self) -> float:
+        return served_ndcg(
+            self.actor,
+            self.validation,
+            self.sensitive,
+            length=self.config.validation_length,
+            generator=torch.Generator().manual_seed(self.seed),
+        )
+
+
+class MenuEpisodes:
+    """Of a policy over items. Rankers do not learn, so what users begin with is scored once."""
+
+    def __init__(
+        self,
+        actor: GaussianActor,
+        config: FcpoConfig,
+        items: UserItems,
+        validation: Scenario,
+        sensitive: Tensor,
+        seed: int,
+    ) -> None:
+        self.actor, self.config, self.sensitive = actor, config, sensitive
+        generator = torch.Generator().manual_seed(seed)
+        length = validation.queue.shape[1]
+        self.scenario = scenario_of(items, config, length, generator)
+        self.opening = self._open(self.scenario, generator)
+        self.validation = validation
+        self.at_validation = self._open(validation, generator)
+        counts = items.indptr.diff()
+        self.lists = ItemLists(actor, sensitive, counts, config.limit_in_training, spread=None)
+
+    def generate(self, generator: torch.Generator) -> Trajectories:
+        config = self.config
+        parts = []
+        for _ in range(config.episodes_per_user):
+            drawn = torch.randperm(len(self.opening.users), generator=generator)
+            parts.append(
+                rollout_items(
+                    self.actor,
+                    self.scenario,
+                    self.opening.of(drawn[: config.users_per_round]),
+                    self.sensitive,
+                    steps=config.horizon,
+                    temperature=config.temperature,
+                    attention=attention_of(config).to(self.sensitive.device),
+                    generator=generator,
+                )
+            )
+        return Trajectories.join(parts)
+
+    def validate(self) -> float:
+        users, menus = self.at_validation.users, self.at_validation.menus
+        length = min(self.config.validation_length, len(self.sensitive))
+        with torch.no_grad():
+            lists = self.lists.from_menus(menus, users, self.validation.queue[users], length)
+        return listed_ndcg(lists, users, self.validation)
+
+    def liked(self) -> Tensor:
+        """(users, C) bool: what of the first menus is liked in the episodes."""
+        items = self.opening.menus.items
+        parts = []
+        for rows in torch.arange(len(items)).split(MOST_USERS // 8):
+            users = self.opening.users[rows]
+            mask = self.scenario.positive.mask(users).to(items.device)
+            parts.append(mask.gather(1, items[rows].clamp(min=0)) & (items[rows] >= 0))
+        return torch.cat(parts)
+
+    def _open(self, scenario: Scenario, generator: torch.Generator) -> Opening:
+        """The menus of at most so many users, of those who like anything."""
+        users = scenario.positive.indptr.diff().nonzero().squeeze(1)
+        if len(users) > MOST_USERS:
+            users = users[torch.randperm(len(users), generator=generator)[:MOST_USERS]]
+        return open_menus(self.actor, scenario, users, self.sensitive)

@@ -1,0 +1,232 @@
+"""A limit on exposure that holds after every single request, whatever comes next.
+
+    sensitive <= share * shown        at every moment, each showing under the label of its moment
+
+A list holds the best items by value - price * [in the group]. The price follows what the lists
+ask for (an online dual), so that the budget goes to the requests that gain the most by it; a hard
+cap behind it gives the guarantee. docs/guarantee.md has the proofs.
+"""
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from fairhorizon.errors import ConfigError, DataError
+
+Floats = NDArray[np.float64]
+Counts = NDArray[np.int64]
+
+ROUNDING = 1e-9  # 0.29 * 100 = 28.999999999999996
+MEMORY = 1000  # requests that tell the spread of values; later ones replace earlier ones slowly
+LARGEST = 1e300  # of values and price; sums and differences of these are still finite
+AT_ONCE = 2**19  # values that are looked at together, so that a copy stays in the cache
+REMEDY = "give finite values, and -inf to what may not be shown"
+
+
+class ExposureGuard:
+    """Serves one request after the other; after each, group showings <= share * all showings.
+
+    price: what a showing of the group costs, in units of the values; the dual starts from it
+    step: how fast the price moves, without a unit: a list that is wholly of the group where none
+        of it is allowed raises the price by `step` spreads of the values
+    shown, sensitive: showings so far, and those of the group among them. If these begin above the
+        share, nothing of the group is shown until the share is kept.
+    """
+
+    def __init__(
+        self,
+        share: float,
+        *,
+        price: float = 0.0,
+        step: float = 0.1,
+        shown: int = 0,
+        sensitive: int = 0,
+    ) -> None:
+        if not 0 <= share <= 1:
+            raise ConfigError(f"a share of {share} is no part of all showings (take 0 to 1)")
+        for name, number in (("price", price), ("step", step)):
+            if not 0 <= number <= LARGEST:
+                raise ConfigError(f"a {name} of {number} (take a number, 0 or above)")
+        if not 0 <= sensitive <= shown:
+            raise ConfigError(
+                f"{sensitive} showings of the group among {shown} in all"
+                " (give both as counted so far)"
+            )
+        self.share, self.step = share, step
+        self.price = float(price)
+        self.shown, self.sensitive = shown, sensitive
+        self.spread = 0.0  # running mean over requests, in units of the values
+        self.requests = 0
+
+    def serve(self, items: Tensor, values: Tensor, group: Tensor, length: int) -> Tensor:
+        """(length,) the list for one request, best value first; -1 where nothing may be shown.
+
+        items (C,) different candidates, values (C,) what each is worth, group (C,) bool their
+        labels of this moment. A value of -inf or an item of -1 is never shown.
+        """
+        return self._serve_rows(items[None], values[None], group[None], length)[0]
+
+    def serve_all(self, items: Tensor, values: Tensor, sensitive: Tensor, length: int) -> Tensor:
+        """(b, length) lists for the rows of items (b, C) and values (b, C), one after the other.
+
+        sensitive (n_items,) bool holds for all of them. The same lists as from `serve`, faster.
+        """
+        rows = max(1, AT_ONCE // max(1, items.shape[1]))
+        parts = [
+            self._serve_rows(part, worth, sensitive[part], length)
+            for part, worth in zip(items.split(rows), values.split(rows), strict=True)
+        ]
+        return torch.cat(parts)
+
+    def tensors(self) -> dict[str, Tensor]:
+        """All that a later request depends on."""
+        counts = {"shown": self.shown, "sensitive": self.sensitive, "requests": self.requests}
+        levels = {"price": self.price, "spread": self.spread}
+        return {name: torch.tensor(count) for name, count in counts.items()} | {
+            name: torch.tensor(level, dtype=torch.float64) for name, level in levels.items()
+        }
+
+    def restore(self, tensors: dict[str, Tensor]) -> None:
+        """Go on from the tensors of another guard; share and step stay those of this one."""
+        self.shown, self.sensitive, self.requests = (
+            int(tensors[name]) for name in ("shown", "sensitive", "requests")
+        )
+        self.price, self.spread = (float(tensors[name]) for name in ("price", "spread"))
+
+    @torch.no_grad()
+    def _serve_rows(self, items: Tensor, values: Tensor, group: Tensor, length: int) -> Tensor:
+        if length < 0:
+            raise ConfigError(f"a list of {length} items (take 0 or more)")
+        contenders = _contenders(items.cpu(), values.cpu(), group.cpu(), length)
+        sizes = [self._serve_one(contenders, row, length) for row in range(len(items))]
+        return torch.from_numpy(contenders.lists(sizes)).to(items)
+
+    def _serve_one(self, contenders: "_Contenders", row: int, length: int) -> tuple[int, int]:
+        """How many of either side this request is shown; counts them and moves the price."""
+        others, members = contenders.counts[row]
+        size, most = self._longest(others, members, length)
+        if size == 0:
+            return 0, 0
+        wanted = contenders.wanted(row, size, self.price)
+        granted = min(wanted, most)
+        self._learn(contenders.spread[row], (wanted - self.share * size) / length)
+        self.shown += size
+        self.sensitive += granted
+        return size - granted, granted
+
+    def _longest(self, others: int, members: int, length: int) -> tuple[int, int]:
+        """The size of the longest list that keeps the share, and how many of the group it may hold.
+
+        A list counts towards its own budget: a longer one may hold more of the group.
+        """
+        for size in range(min(length, others + members), others, -1):
+            most = self._room(size)
+            if size - others <= most:  # the group has to fill what the others leave open
+                return size, most
+        size = min(length, others)
+        return size, self._room(size)
+
+    def _room(self, size: int) -> int:
+        """How many of the group a list of this size may hold."""
+        budget = math.floor(self.share * (self.shown + size) + ROUNDING)
+        return max(0, budget - self.sensitive)
+
+    def _learn(self, spread: float, excess: float) -> None:
+        """Dual update: a subgradient step; excess is over the share, as a part of the list.
+
+        It is the excess of the list that the price asked for. What the cap leaves of that list is
+        within the share, so from it the price would never learn that it is too low.
+        """
+        if not math.isnan(spread):
+            self.requests += 1
+            self.spread += (spread - self.spread) / min(self.requests, MEMORY)
+        move = min(self.step * self.spread, LARGEST) * excess
+        self.price = min(max(0.0, self.price + move), LARGEST)
+
+
+@dataclass(frozen=True)
+class _Contenders:
+    """The best `length` of either side for every request: no list ever needs another item.
+
+    The first side is outside the group, the second is the group; best first, draws as they came.
+    """
+
+    items: Counts  # (b, width + 1) by value, then -1
+    places: Counts  # (b, 2, length) where they are among the items; width where there is none
+    values: Floats  # (b, 2, length) -inf where there is none
+    counts: list[list[int]]  # (b, 2)
+    spread: list[float]  # (b,) mean absolute deviation of the values; nan for fewer than two
+
+    def wanted(self, row: int, size: int, price: float) -> int:
+        """How many of the best `size` items by value - price * [in the group] are of the group.
+
+        Its i-th best is among them if it beats the other that would have to go for it.
+        """
+        others, members = self.values[row, :, :size]
+        return int((members - price > others[::-1]).sum())
+
+    def lists(self, sizes: list[tuple[int, int]]) -> Counts:
+        """(b, length) so many of either side, in the order of value, then -1."""
+        b, _, length = self.places.shape
+        shown = np.arange(length) < np.array(sizes, dtype=np.int64).reshape(b, 2, 1)
+        nowhere = self.items.shape[1] - 1
+        places = np.where(shown, self.places, nowhere).reshape(b, 2 * length)
+        return np.take_along_axis(self.items, np.sort(places, axis=1)[:, :length], axis=1)
+
+
+def _contenders(items: Tensor, values: Tensor, group: Tensor, length: int) -> _Contenders:
+    """Of candidates (b, C) those that a list may need."""
+    needed = _needed(items, values, group, length)
+    rows, columns = needed.nonzero(as_tuple=True)
+    b, row, column = len(items), rows.numpy(), columns.numpy()
+    worth = values[rows, columns].double().numpy()
+    order = np.lexsort((column, -worth, row))  # by request, then value, then as they came
+    row, worth, label = row[order], worth[order], group[rows, columns].numpy()[order]
+    place = _position_in_run(row)
+    width = int(place.max(initial=-1)) + 1
+    by_value = np.full((b, width + 1), -1)
+    by_value[row, place] = items[rows, columns].numpy()[order]
+    places = np.full((b, 2, length), width)
+    best = np.full((b, 2, length), -np.inf)
+    for side in (0, 1):
+        here = (label == side).nonzero()[0]
+        rank = _position_in_run(row[here])
+        here, rank = here[rank < length], rank[rank < length]  # more only where there are draws
+        places[row[here], side, rank] = place[here]
+        best[row[here], side, rank] = worth[here]
+    present = places < width
+    spread = _deviation(best.reshape(b, 2 * length), present.reshape(b, 2 * length))
+    return _Contenders(by_value, places, best, present.sum(2).tolist(), spread.tolist())
+
+
+def _needed(items: Tensor, values: Tensor, group: Tensor, length: int) -> Tensor:
+    """(b, C) bool: may be shown, and no worse than the `length`-th best of its side."""
+    showable = (values != -torch.inf) & (items >= 0)
+    if not (values[showable].abs() <= LARGEST).all():
+        raise DataError("a candidate is worth nan or more than 1e300", remedy=REMEDY)
+    kept = min(length, items.shape[1])
+    if kept == 0:
+        return torch.zeros_like(showable)
+    least = torch.empty_like(values)
+    for side in (group, ~group):
+        ranked = torch.where(showable & side, values, -torch.inf).topk(kept, dim=1).values
+        least = torch.where(side, ranked[:, -1:], least)
+    return showable & (values >= least)
+
+
+def _position_in_run(sorted_rows: Counts) -> Counts:
+    """0, 1, 2, ... within every run of equal numbers."""
+    return np.arange(len(sorted_rows)) - np.searchsorted(sorted_rows, sorted_rows)
+
+
+def _deviation(values: Floats, present: NDArray[np.bool_]) -> Floats:
+    """(b,) mean absolute deviation from the mean of those present; nan for fewer than two."""
+    count = present.sum(1)
+    several = np.maximum(count, 1)
+    mean = np.where(present, values, 0.0).sum(1) / several
+    deviations = np.abs(np.where(present, values, mean[:, None]) - mean[:, None])
+    return np.where(count > 1, deviations.sum(1) / several, np.nan)

@@ -1,0 +1,336 @@
+"""What each part of FCPO brings: the preset strong, and the same with one part changed."""
+
+import json
+import time
+import warnings
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from torch import Tensor
+
+from fairhorizon.agents import PRESETS, Fcpo, FcpoConfig, Ranked, Training
+from fairhorizon.agents.advantages import discounts
+from fairhorizon.agents.experts import ExpertActor, Panel, suitable
+from fairhorizon.agents.fcpo import Fitted
+from fairhorizon.errors import ConfigError
+from fairhorizon.evaluation import evaluate
+from fairhorizon.experiments.compare import summary_row
+from fairhorizon.experiments.methods import Method, configured
+from fairhorizon.experiments.processes import each
+from fairhorizon.experiments.runs import Dataset
+from fairhorizon.experiments.study import Row, Study, Task
+from fairhorizon.experiments.study import Training as RankerTraining
+from fairhorizon.files import write_json
+
+BASE = {"rounds": 30, "patience": 1000}  # nobody stops early, so that all learn equally long
+LEVEL_SETTINGS = ("alpha_prime", "training_limit")
+WHOLE = "strong"  # the variant that the others are held against
+
+
+@dataclass(frozen=True)
+class Variant:
+    """The whole with some settings changed, and what that means."""
+
+    name: str
+    meaning: str
+    changes: Mapping[str, Any] = field(default_factory=dict)
+    equal_weights: bool = False  # begin with rankers that count the same
+
+
+VARIANTS = (
+    Variant(WHOLE, "nothing changed"),
+    Variant("no-rounds", "the weighed rankers alone, nothing learned by CPO", {"rounds": 0}),
+    Variant(
+        "random-start",
+        "a random policy over the embeddings of a PMF of interactions, no rankers; states are the "
+        "last 5 items, as in the paper",
+        {
+            **{"warm_start": (), "starts": "anywhere", "history": 5},
+            "pmf": {"target": "interaction"},
+        },
+    ),
+    Variant(
+        "gaussian",
+        "weights are sampled, not items, and learned by the score function alone; served step by "
+        "step at the price of the level",
+        {"policy": "gaussian"},
+    ),
+    Variant(
+        "no-all-actions",
+        "immediate rewards and costs of the sampled items alone, not of all",
+        {"all_actions": False},
+    ),
+    Variant("no-price", "the group of an item is none of its signals", {"group_price": False}),
+    Variant(
+        "seen-feedback",
+        "episodes over interactions that the rankers were fitted on",
+        {"starts": "seen"},
+    ),
+    Variant("equal-weights", "begins with rankers that count the same", equal_weights=True),
+)
+
+
+@dataclass(frozen=True)
+class Trial:
+    """One variant under one seed: trained under the level as its limit, and served at it."""
+
+    study: Study
+    variant: Variant
+    level: float
+    seed: int
+
+    @property
+    def config(self) -> FcpoConfig:
+        given = self.study.settings.get(Fcpo.method, {})
+        base = configured(
+            PRESETS["strong"], {**BASE, "protocol": self.study.protocol.value, **given}
+        )
+        limits = dict.fromkeys(LEVEL_SETTINGS, self.level)
+        return configured(base, {**self.variant.changes, **limits})
+
+    @property
+    def file(self) -> Path:
+        study = self.study
+        key = study.key(
+            self.config.model_dump(mode="json"),
+            *(self.variant.equal_weights, study.protocol, study.mode, list(study.ks)),
+        )
+        name = f"ablation-{self.variant.name}-seed{self.seed}-{key}.json"
+        return study.folder / "rows" / name
+
+    def row(self) -> Row | None:
+        """The result, if it is there already."""
+        try:
+            row: Row = json.loads(self.file.read_text(encoding="utf-8"))
+        except (FileNotFoundError, ValueError):
+            return None
+        return row
+
+    def prepare(self) -> None:
+        self.study.dataset()
+
+    def rows(self) -> Iterator[Row]:
+        dataset = self.study.dataset()
+        fitted = self.fitted(dataset)
+        model = Fcpo(self.config, seed=self.seed)
+        begin = time.perf_counter()
+        with warnings.catch_warnings(record=True) as notes:
+            warnings.simplefilter("always")
+            training = self.start(model, dataset, fitted)
+            course = follow(training)
+            model.adopt(training, fitted=fitted)
+            trained = time.perf_counter()
+            result = evaluate(
+                model,
+                dataset.split,
+                ks=self.study.ks,
+                protocol=self.study.protocol,
+                mode=self.study.mode,
+                sensitive=dataset.sensitive,
+            )
+        row = result.to_json()
+        row |= {
+            "method": self.variant.name,
+            "metrics": row["metrics"] | figures(course),
+            "course": course,
+            "settings": model.config.model_dump(mode="json"),
+            "seconds": {"fit": trained - begin, "evaluate": time.perf_counter() - trained},
+            "notes": [str(note.message) for note in notes],
+        }
+        write_json(self.file, row)
+        yield row
+
+    def start(self, model: Fcpo, dataset: Dataset, fitted: Fitted) -> Training:
+        """A training before its first round, its rankers weighed as the variant has them."""
+        training = model.start(
+            dataset.split,
+            sensitive=dataset.sensitive,
+            fitted=fitted,
+            fitted_early=self.fitted(dataset, early=True),
+        )
+        if self.variant.equal_weights:
+            weigh(training, None)
+        elif model.config.policy == "gaussian":  # which by itself would not weigh its rankers
+            weighed = Fcpo(configured(model.config, {"policy": "softmax"}), seed=self.seed)
+            weigh(training, self.start(weighed, dataset, fitted).panel)
+        return training
+
+    def rankers(self) -> list[Task]:
+        """The trainings of the rankers that it begins with and serves by."""
+        config, dataset = self.config, self.study.dataset()
+        parts = [False]
+        # histories may be too short to be cut twice, which is for the agent to say
+        if config.starts == "unseen" and len(self.study.early().train):
+            parts.append(True)
+        return [
+            Task(self.study, (Method(name),), self.seed, early)
+            for name in suitable(config.warm_start, dataset.split)
+            for early in parts
+        ]
+
+    def fitted(self, dataset: Dataset, *, early: bool = False) -> Fitted:
+        """The rankers of the whole log, or those of its early part, by name."""
+        models = [task.trained(dataset)[0] for task in self.rankers() if task.early == early]
+        return {model.ranker.method: model.ranker for model in models if isinstance(model, Ranked)}
+
+
+def weigh(training: Training, like: Panel | None) -> None:
+    """Begin with the weights of another panel of the same rankers; without one, all count 1."""
+    assert isinstance(training.actor, ExpertActor)
+    assert training.panel is not None
+    weights = like.weights if like else (1.0,) * len(training.panel.rankers)
+    training.panel = training.panel.weighed(weights)
+    training.actor.weigh(weights)
+
+
+def follow(training: Training) -> Row:
+    """Train to the end, and tell what the policy did in training episodes.
+
+    `share` of sensitive items and `reward` of an episode: before the first round, after it, and so
+    on to the last. `kept`: after how many rounds the policy that serves was found.
+    """
+    config, before = training.config, None
+    if training.can_validate:
+        before = training.episodes.validate()
+    for _ in training.rounds():
+        pass
+    reward, cost = _at_last(training)
+    costs = [*(report.cost for report in training.reports), cost]
+    highest = training.limit * (1 + config.cost_tolerance)
+    return {
+        "limit": config.limit_in_training,
+        # costs are sums over an episode, discounted as the limit is
+        "share": [cost / training.limit * config.limit_in_training for cost in costs],
+        "reward": [*(report.reward for report in training.reports), reward],
+        "validation": [before, *(report.validation for report in training.reports)],
+        "rounds_to_limit": next((n for n, cost in enumerate(costs) if cost <= highest), None),
+        "kept": _kept(training, before),
+    }
+
+
+def _at_last(training: Training) -> tuple[float, float]:
+    """Reward and discounted cost of an episode after the last round."""
+    fresh = training.episodes.generate(training.generator)
+    costs: Tensor = fresh.costs[:, :, 0]
+    weights = discounts(training.config.gamma_c, costs.shape[1]).to(costs)
+    return float(fresh.rewards.sum(1).mean()), float((costs @ weights).mean())
+
+
+def _kept(training: Training, before: float | None) -> int:
+    """The round whose policy serves: the best on validation, or else the last."""
+    config, best = training.config, training.best_validation
+    if not training.best:
+        return len(training.reports)
+    if config.serves_any_level and before == best:
+        return 0
+    return next(
+        report.round
+        for report in training.reports
+        if report.validation == best
+        and (config.serves_any_level or report.keeps_limit(config.cost_tolerance))
+    )
+
+
+def figures(course: Row) -> dict[str, float | None]:
+    """A course in numbers that have a mean over seeds."""
+    return {
+        "share_before": course["share"][0],
+        "share_after": course["share"][-1],
+        "reward_before": course["reward"][0],
+        "reward_after": course["reward"][-1],
+        "rounds_to_limit": course["rounds_to_limit"],
+        "kept": course["kept"],
+        "validation_before": course["validation"][0],
+        # without an evaluation in that round, nothing is known of it
+        "validation": course["validation"][course["kept"]],
+    }
+
+
+def check(study: Study, variants: Sequence[Variant], level: float) -> None:
+    """Refuse settings that no trial could do with."""
+    others = sorted(set(study.settings) - {Fcpo.method})
+    if others:
+        raise ConfigError(
+            f"settings of {others[0]}: the variants are those of fcpo (give fcpo.key=value)"
+        )
+    given = study.settings.get(Fcpo.method, {})
+    if not given.get("warm_start", True):
+        raise ConfigError("fcpo.warm_start: only one variant is without (name a ranker or more)")
+    fixed = sorted(set(given) & set(LEVEL_SETTINGS))
+    if fixed:
+        raise ConfigError(
+            f"fcpo.{fixed[0]}: all variants have the same limit (give --alpha-prime instead)"
+        )
+    for variant in variants:
+        _ = Trial(study, variant, level, 0).config
+
+
+def run_ablation(
+    study: Study,
+    variants: Sequence[Variant],
+    level: float,
+    seeds: Sequence[int],
+    *,
+    jobs: int = 1,
+    on_ranker: Callable[[Row], object] = lambda _: None,
+    on_row: Callable[[Row], object] = lambda _: None,
+) -> list[Row]:
+    """A summary a variant; what is missing is made, and `on_row` hears of every result.
+
+    Rankers are fitted first, once for all variants. Interrupted, it leaves what is finished, and
+    the next run goes on from there.
+    """
+    trials = [Trial(study, variant, level, seed) for variant in variants for seed in seeds]
+    missing = []
+    for trial in trials:
+        if (row := trial.row()) is None:
+            missing.append(trial)
+        else:
+            on_row(row)
+    tasks = {
+        study.model_file(task.methods[0], task.seed, early=task.early): RankerTraining(task)
+        for trial in missing
+        for task in trial.rankers()
+    }
+    for row in each([task for file, task in tasks.items() if not file.exists()], jobs):
+        on_ranker(row)
+    for row in each(missing, jobs):
+        on_row(row)
+    return summaries(trials)
+
+
+def summaries(trials: Sequence[Trial]) -> list[Row]:
+    """A row a variant: means and deviations over the seeds; all results must be there."""
+    by_variant: dict[str, list[Row]] = {}
+    for trial in trials:
+        row = trial.row()
+        assert row is not None, f"{trial.file} is gone"
+        by_variant.setdefault(trial.variant.name, []).append(row)
+    meanings = {trial.variant.name: trial.variant.meaning for trial in trials}
+    ndcg = f"ndcg@{max(trials[0].study.ks)}"
+    return [
+        summary_row(rows)
+        | {
+            "meaning": meanings[name],
+            "limit": rows[0]["course"]["limit"],
+            "difference": _difference(rows, by_variant.get(WHOLE, rows), ndcg),
+            "rounds_to_limit": [row["course"]["rounds_to_limit"] for row in rows],
+            "kept": [row["course"]["kept"] for row in rows],
+            "courses": [row["course"] for row in rows],
+        }
+        for name, rows in by_variant.items()
+    ]
+
+
+def _difference(rows: Sequence[Row], whole: Sequence[Row], metric: str) -> Row | None:
+    """Of a variant to the whole, seed by seed; of the whole itself there is none."""
+    if rows is whole or any(row["metrics"][metric] is None for row in (*rows, *whole)):
+        return None
+    pairs = zip(rows, whole, strict=True)
+    differences = [own["metrics"][metric] - other["metrics"][metric] for own, other in pairs]
+    spread: Row = summary_row(
+        [row | {"metrics": {metric: value}} for row, value in zip(rows, differences, strict=True)]
+    )["metrics"][metric]
+    return spread

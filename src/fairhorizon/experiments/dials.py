@@ -1,0 +1,115 @@
+"""The dial of a rival, turned until at most a given share of what is shown is popular."""
+
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Self
+
+from fairhorizon.experiments.methods import Method
+from fairhorizon.experiments.study import Row
+
+TRIES = 8  # further settings per level, each nearer to it
+NEAR = 0.002  # a popularity rate this little below the level leaves nothing to look for
+STEEP = 0.2  # rates this far apart have no straight line between them
+ROUNDING = 1e-9
+WEIGHTS = (0.0, 0.5, 1.0, 2.0, 4.0)  # of a penalty, to begin with
+HEAVIEST = 64.0
+THOUSANDTHS = 1000
+
+Judge = Callable[[Method], Row]
+
+
+@dataclass(frozen=True)
+class Dial:
+    """The settings of a rival as whole numbers of steps, the more the looser."""
+
+    first: tuple[int, ...]  # to be tried in any case
+    tightest: int
+    loosest: int
+    steps_per_unit: int
+
+    @classmethod
+    def of(cls, method: Method, levels: Sequence[float], k: int) -> Self | None:
+        if method.reranker is None:
+            return None
+        if method.reranker == "penalty":
+            first = tuple(-round(weight * THOUSANDTHS) for weight in WEIGHTS)
+            tightest = -round(HEAVIEST * THOUSANDTHS)
+            return cls(first, tightest, 0, THOUSANDTHS)
+        # a list has room for whole items, so that a quota in between is the one below
+        unit = k if method.reranker == "quota" else THOUSANDTHS
+        first = tuple(dict.fromkeys(math.floor(level * unit + ROUNDING) for level in levels))
+        return cls(first, 0, unit, unit)
+
+    def level(self, steps: int) -> float:
+        """As the re-ranker takes it; rounded up, because a quota is rounded down."""
+        return math.ceil(abs(steps) / self.steps_per_unit * 1e4 - 1e-6) / 1e4
+
+    def next(self, rates: Mapping[int, float], level: float) -> int | None:
+        """What to try next for a rate as near below the level as there is; None: nothing.
+
+        Rates grow with the steps, or nearly: the place looked for is between the loosest setting
+        that keeps the level and the next.
+        """
+        kept = [steps for steps, rate in rates.items() if keeps(rate, level)]
+        if not kept:
+            steps = min(rates)
+            tighter = steps // 2 if self.tightest == 0 else max(self.tightest, 2 * steps)
+            return tighter if steps > self.tightest else None
+        low = max(kept)
+        gap = level - rates[low]
+        if gap <= NEAR or low == self.loosest:
+            return None
+        looser = [steps for steps in rates if steps > low]
+        if not looser:
+            return min(self.loosest, low + max(1, math.ceil(2 * gap * self.steps_per_unit)))
+        high = min(looser)
+        if high - low == 1:
+            return None
+        width, rise = high - low, rates[high] - rates[low]
+        share = 0.5 if rise > STEEP else (gap - NEAR / 2) / rise
+        return low + min(width - 1, max(1, round(min(0.9, max(0.1, share)) * width)))
+
+
+def keeps(rate: float, level: float) -> bool:
+    return rate <= level + ROUNDING
+
+
+def tried(
+    method: Method, levels: Sequence[float], k: int, judge: Judge, tries: int = TRIES
+) -> Iterator[tuple[Method, Row]]:
+    """A rival's settings, one after the other, and what came of each; the same at every call."""
+    dial = Dial.of(method, levels, k)
+    if dial is None:
+        yield method, judge(method)
+        return
+    rates: dict[int, float] = {}
+
+    def turned(steps: int) -> tuple[Method, Row]:
+        setting = replace(method, level=dial.level(steps))
+        row = judge(setting)
+        rates[steps] = rate_of(row, k)
+        return setting, row
+
+    for steps in dial.first:
+        yield turned(steps)
+    for level in levels:
+        for _ in range(tries):
+            found = dial.next(rates, level)
+            if found is None:
+                break
+            yield turned(found)
+
+
+def best_setting(results: Sequence[tuple[Method, Row]], level: float, k: int) -> Method | None:
+    """Of the settings that keep the level, the one with the best NDCG; None where none does."""
+    kept = [(method, row) for method, row in results if keeps(rate_of(row, k), level)]
+    if not kept:
+        return None
+    return max(kept, key=lambda one: (one[1]["metrics"][f"ndcg@{k}"] or 0.0, rate_of(one[1], k)))[0]
+
+
+def rate_of(row: Row, k: int) -> float:
+    """Infinite where nothing was shown."""
+    rate = row["metrics"][f"popularity_rate@{k}"]
+    return math.inf if rate is None else float(rate)

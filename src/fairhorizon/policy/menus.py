@@ -1,0 +1,101 @@
+"""What a policy over items may choose from: in every state some items, each with its signals."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol as Interface
+from typing import Self
+
+import torch
+from torch import Tensor
+
+
+class Menus(Interface):
+    """The menus of m states, C items each; a row of W times an item's signals is its logit."""
+
+    @property
+    def items(self) -> Tensor:
+        """(m, C) item codes, -1 where there is none."""
+
+    def logits(self, weights: Tensor) -> Tensor:
+        """(m, K, C) from K rows of W for each state, (m, K, signals)."""
+
+    def pull(self, by_logits: Tensor) -> Tensor:
+        """(m, K, signals): the transpose of `logits`, applied to (m, K, C)."""
+
+    def take(self, states: Tensor) -> Self:
+        """The menus of some of the states."""
+
+    def replace(self, rows: Tensor, others: Self) -> Self:
+        """With the menus at these rows exchanged."""
+
+    @classmethod
+    def join(cls, parts: Sequence[Self]) -> Self:
+        """Those of several batches of states as one."""
+
+
+@dataclass(frozen=True)
+class SignalMenus:
+    """Few items, which have other signals in every state."""
+
+    items: Tensor  # (m, C)
+    signals: Tensor  # (m, C, signals)
+
+    def logits(self, weights: Tensor) -> Tensor:
+        return weights @ self.signals.transpose(1, 2)
+
+    def pull(self, by_logits: Tensor) -> Tensor:
+        return by_logits @ self.signals
+
+    def take(self, states: Tensor) -> "SignalMenus":
+        return SignalMenus(self.items[states], self.signals[states])
+
+    def replace(self, rows: Tensor, others: "SignalMenus") -> "SignalMenus":
+        return SignalMenus(
+            self.items.index_copy(0, rows, others.items),
+            self.signals.index_copy(0, rows, others.signals),
+        )
+
+    @classmethod
+    def join(cls, parts: "Sequence[SignalMenus]") -> "SignalMenus":
+        return cls(torch.cat([p.items for p in parts]), torch.cat([p.signals for p in parts]))
+
+
+@dataclass(frozen=True)
+class CatalogueMenus:
+    """All items, which have the same vectors in every state."""
+
+    items: Tensor  # (m, n_items)
+    vectors: Tensor  # (n_items, signals)
+
+    def logits(self, weights: Tensor) -> Tensor:
+        return weights @ self.vectors.T
+
+    def pull(self, by_logits: Tensor) -> Tensor:
+        return by_logits @ self.vectors
+
+    def take(self, states: Tensor) -> "CatalogueMenus":
+        return CatalogueMenus(self.items[states], self.vectors)
+
+    def replace(self, rows: Tensor, others: "CatalogueMenus") -> "CatalogueMenus":
+        return CatalogueMenus(self.items.index_copy(0, rows, others.items), self.vectors)
+
+    @classmethod
+    def join(cls, parts: "Sequence[CatalogueMenus]") -> "CatalogueMenus":
+        return cls(torch.cat([part.items for part in parts]), parts[0].vectors)
+
+
+def best_of_groups(
+    scores: Sequence[Tensor], blocked: Tensor, sensitive: Tensor, count: int
+) -> Tensor:
+    """(b, C) the items that some of several scores (b, n_items) puts among the `count` best of
+    their group; -1 for what is blocked, and where an item would stand twice."""
+    chosen = []
+    for group in (sensitive.nonzero().squeeze(1), (~sensitive).nonzero().squeeze(1)):
+        closed = blocked[:, group]
+        for values in scores:
+            open_values = values[:, group].masked_fill(closed, -torch.inf)
+            best, at = open_values.topk(min(count, len(group)), dim=1, sorted=False)
+            chosen.append(group[at].masked_fill(best == -torch.inf, -1))
+    items = torch.cat(chosen, dim=1).sort(dim=1).values
+    items[:, 1:].masked_fill_(items[:, 1:] == items[:, :-1], -1)
+    return items

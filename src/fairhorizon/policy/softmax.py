@@ -1,0 +1,93 @@
+"""The policy over items: P_k = softmax(W_k . signals / temperature) over the menu of a state.
+
+A list of K is drawn without replacement, one item by each row of W in turn (Plackett-Luce). Items
+are few and known, so probabilities, KL divergence and Fisher matrix are exact.
+"""
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from fairhorizon.policy.menus import Menus
+
+CLOSED = -1e30  # a logit that leaves no probability, and no NaN where two of them are subtracted
+
+
+@dataclass(frozen=True)
+class ItemPolicy:
+    """Logarithms of P for a batch of steps, slot by slot; what may not be chosen has no part."""
+
+    log_probs: Tensor  # (b, K, C)
+    probs: Tensor  # (b, K, C)
+
+    @classmethod
+    def of(cls, logits: Tensor, allowed: Tensor) -> "ItemPolicy":
+        """From logits (b, K, C) and what each slot may choose (b, K, C) bool."""
+        logs = torch.log_softmax(logits.masked_fill(~allowed, CLOSED), dim=2)
+        return cls(logs, logs.exp())
+
+    def take(self, steps: Tensor) -> "ItemPolicy":
+        return ItemPolicy(self.log_probs[steps], self.probs[steps])
+
+    def log_prob(self, chosen: Tensor) -> Tensor:
+        """(b,) of lists, given as places on the menu (b, K); an empty slot (-1) is certain."""
+        logs = self.log_probs.gather(2, chosen.clamp(min=0)[:, :, None]).squeeze(2)
+        return logs.masked_fill(chosen < 0, 0.0).sum(1)
+
+    def kl_from(self, old: "ItemPolicy") -> Tensor:
+        """(b,) KL(self || old), summed over the slots as they were filled."""
+        return (self.probs * (self.log_probs - old.log_probs)).sum((1, 2))
+
+    def fisher(self, by_logits: Tensor) -> Tensor:
+        """(diag P - P P') v for v (b, K, C): the Fisher matrix of a softmax in its logits."""
+        weighted = self.probs * by_logits
+        return weighted - self.probs * weighted.sum(2, keepdim=True)
+
+
+def rows_of(outputs: Tensor, list_length: int) -> Tensor:
+    """(m, K, signals): W, the means that an actor puts out; the rest of its outputs is noise."""
+    means = outputs.chunk(2, dim=1)[0]
+    return means.view(len(means), list_length, -1)
+
+
+def allowed_by_slot(open_items: Tensor, chosen: Tensor) -> Tensor:
+    """(b, K, C): what is open (b, C) and was not put into an earlier slot; chosen (b, K) places."""
+    slots = [open_items]
+    for earlier in chosen[:, :-1].unbind(1):
+        slots.append(_close(slots[-1], earlier))
+    return torch.stack(slots, dim=1)
+
+
+def draw(logits: Tensor, open_items: Tensor, generator: torch.Generator) -> Tensor:
+    """(b, K) places on the menu, by the Gumbel trick; -1 where nothing is open."""
+    chosen = []
+    for slot in logits.unbind(1):
+        uniform = torch.rand(slot.shape, generator=generator).clamp_(min=1e-20).to(slot)
+        noisy = (slot - (-uniform.log()).log()).masked_fill(~open_items, -torch.inf)
+        best, place = noisy.max(dim=1)
+        place = place.masked_fill(best == -torch.inf, -1)
+        chosen.append(place)
+        open_items = _close(open_items, place)
+    return torch.stack(chosen, dim=1)
+
+
+def _close(open_items: Tensor, places: Tensor) -> Tensor:
+    """Without these places (b,); -1 closes nothing."""
+    at = places.clamp(min=0)[:, None]
+    return open_items.scatter(1, at, open_items.gather(1, at) & (places < 0)[:, None])
+
+
+def close_all(open_items: Tensor, chosen: Tensor) -> Tensor:
+    """Without any of the places (b, K) that were chosen."""
+    for places in chosen.unbind(1):
+        open_items = _close(open_items, places)
+    return open_items
+
+
+def policy_at(
+    menus: Menus, outputs: Tensor, states: Tensor, allowed: Tensor, temperature: float
+) -> ItemPolicy:
+    """P at steps that are in these states (b,), of an actor with these outputs for all states."""
+    logits = menus.logits(rows_of(outputs, allowed.shape[1])) / temperature
+    return ItemPolicy.of(logits.index_select(0, states), allowed)

@@ -1,0 +1,115 @@
+"""What each part of FCPO brings: a table of what is served, and one of the training.
+
+rows: as `run_ablation` of experiments/ablation.py makes them.
+"""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Literal
+
+from rich.console import Group
+from rich.text import Text
+
+from fairhorizon.report import grid
+from fairhorizon.report.grid import Cell, Grid
+from fairhorizon.report.tables import METRICS, MISSING, Row, units
+
+SERVED = ("ndcg", "gini", "popularity_rate")
+SERVED_NOTE = (
+    "Difference: of NDCG to `strong`, seed by seed, in percentage points. Kept: after how many "
+    "rounds the policy that serves was found, the best on validation, seed by seed."
+)
+TRAINING_NOTE = (
+    "Sampled episodes of the policy itself, before the first round and after the last. Popular: "
+    "share of what is shown, in percent. Reward: hits of an episode. Within: after how many rounds "
+    "the popular share was first within the limit and its tolerance, seed by seed, - if never."
+)
+VALIDATION_NOTE = (
+    "Valid.: validation NDCG of the policy that serves, in percent. It compares rounds, not "
+    "variants: rankers are those of training, and a Gaussian policy is validated without the limit."
+)
+
+
+def ablation_table(rows: Sequence[Row], k: int = 20) -> Group:
+    """For a terminal."""
+    served, training = _served(rows, k), _training(rows)
+    return Group(
+        grid.terminal(served),
+        Text(f"{units(SERVED)} {grid.LEGEND}. {SERVED_NOTE}"),
+        "",
+        grid.terminal(training),
+        Text(f"{TRAINING_NOTE} {VALIDATION_NOTE}"),
+    )
+
+
+def ablation_markdown(rows: Sequence[Row], k: int = 20) -> str:
+    """For GitHub: best bold, second italic; and what each variant is."""
+    parts = [
+        grid.markdown(_served(rows, k)),
+        f"{units(SERVED)} Best **bold**, second _italic_. {SERVED_NOTE}",
+        grid.markdown(_training(rows)),
+        f"{TRAINING_NOTE} {VALIDATION_NOTE}",
+        "\n".join(f"- `{row['method']}`: {row['meaning']}" for row in rows),
+    ]
+    return "\n\n".join(parts) + "\n"
+
+
+def _served(rows: Sequence[Row], k: int) -> Grid:
+    first = rows[0]
+    caption = (
+        f"Served at a popular share of at most {100 * first['alpha_prime']:g} %, lists of {k}: "
+        f"{first['dataset']}, {first['protocol']} protocol, {first['mode']}, {_seeds(first)}"
+    )
+    ndcg, *others = (METRICS[name].heading for name in SERVED)
+    headings = ["Variant", "Kept", ndcg, "Difference", *others]
+    lines = [
+        [
+            Cell(row["method"]),
+            Cell(_by_seed(row["kept"])),
+            _percent(row, f"ndcg@{k}"),
+            _spread(row["difference"], row, 100) if row["difference"] else Cell(MISSING),
+            *(_percent(row, f"{name}@{k}") for name in SERVED[1:]),
+        ]
+        for row in rows
+    ]
+    better: dict[int, Literal["more", "less"]] = {2: "more", 4: "less"}
+    return Grid(headings, grid.placed(lines, better), 4, caption)
+
+
+def _training(rows: Sequence[Row]) -> Grid:
+    caption = f"Trained under a limit of {100 * rows[0]['limit']:g} %, {_seeds(rows[0])}"
+    headings = ("Variant", "Within", "Popular", "at last", "Reward", "at last", "Valid.")
+    lines = [
+        [
+            Cell(row["method"]),
+            Cell(_by_seed(row["rounds_to_limit"])),
+            _percent(row, "share_before", 1),
+            _percent(row, "share_after", 1),
+            _spread(row["metrics"]["reward_before"], row, 1),
+            _spread(row["metrics"]["reward_after"], row, 1),
+            replace(_percent(row, "validation"), spread=""),
+        ]
+        for row in rows
+    ]
+    return Grid(headings, lines, len(headings) - 2, caption)
+
+
+def _by_seed(rounds: Sequence[int | None]) -> str:
+    return ", ".join(MISSING if number is None else str(number) for number in rounds)
+
+
+def _percent(row: Row, metric: str, decimals: int = 2) -> Cell:
+    return _spread(row["metrics"][metric], row, 100, decimals)
+
+
+def _spread(found: Row, row: Row, factor: float, decimals: int = 2) -> Cell:
+    mean, std = found["mean"], found["std"]
+    if mean is None:
+        return Cell(MISSING)
+    spread = f"±{factor * std:.{decimals}f}" if len(row["seeds"]) > 1 else ""
+    return grid.number(factor * mean, decimals, spread=spread)
+
+
+def _seeds(row: Row) -> str:
+    seeds = len(row["seeds"])
+    return f"{seeds} seed{'s' * (seeds > 1)}"

@@ -1,0 +1,259 @@
+"""Dials are turned to a level, rivals picked in their favour, and ours is held against the best."""
+
+import math
+import pickle
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fairhorizon.errors import ConfigError
+from fairhorizon.experiments.dials import NEAR, TRIES, best_setting, tried
+from fairhorizon.experiments.levels import (
+    LEVELS,
+    METHODS,
+    Search,
+    Standing,
+    gains,
+    level_rows,
+    run_levels,
+    standings,
+)
+from fairhorizon.experiments.methods import Method
+from fairhorizon.experiments.runs import DataSpec
+from fairhorizon.experiments.study import Row, Study
+from fairhorizon.files import write_json
+from fairhorizon.metrics import paired_t_test
+
+MARKET = DataSpec(source="synthetic:users=60,items=80,interactions_per_user=20")
+TINY = {
+    "fcpo": {
+        **{"warm_start": ["ease", "itemknn"], "rounds": 0, "gru_hidden": 4},
+        **{"pmf": {"dim": 4, "max_epochs": 2}, "actor_hidden": [4, 4], "critic_hidden": [4, 4]},
+    }
+}
+K = 20
+QUOTA, FOE, PENALTY = (Method("ease", name) for name in ("quota", "foe", "penalty"))
+
+
+def methods(*names: str) -> list[Method]:
+    return [Method.parse(name) for name in names]
+
+
+def result(rate: float | None, ndcg: float | None = 0.1) -> Row:
+    return {"metrics": {f"popularity_rate@{K}": rate, f"ndcg@{K}": ndcg}}
+
+
+def search(
+    method: Method, levels: list[float], rate: Callable[[float], float]
+) -> list[tuple[Method, Row]]:
+    """With a rate that is a function of where the dial stands, and an NDCG that grows with it."""
+
+    def judge(setting: Method) -> Row:
+        assert setting.level is not None
+        value = rate(setting.level)
+        return result(value, value)
+
+    return list(tried(method, levels, K, judge))
+
+
+def found(results: list[tuple[Method, Row]], level: float) -> float | None:
+    """The rate of the setting picked."""
+    setting = best_setting(results, level, K)
+    return dict(results)[setting]["metrics"][f"popularity_rate@{K}"] if setting else None
+
+
+def test_the_methods_are_ours_and_twelve_rivals() -> None:
+    assert len(methods(*METHODS)) == 13
+    assert {method.reranker for method in methods(*METHODS)[1:]} == {"foe", "quota", "penalty"}
+
+
+@given(st.lists(st.integers(0, 20), min_size=21, max_size=21), st.floats(0.01, 1))
+def test_the_quota_found_is_the_loosest_that_keeps_the_level(
+    shown: list[int], level: float
+) -> None:
+    """Against all 21 quotas of a list of 20; shown: popular items that a list has room for."""
+    rates = [min(n, most) / 20 for n, most in enumerate(sorted(shown))]
+    results = search(QUOTA, [level], lambda share: rates[math.floor(share * 20 + 1e-9)])
+    best = max(rate for rate in rates if rate <= level)
+    picked = found(results, level)
+    assert picked is not None
+    assert best - NEAR <= picked <= level
+    assert len(results) <= 1 + TRIES
+
+
+@given(st.floats(0.5, 1), st.floats(0.2, 5), st.sampled_from(LEVELS))
+def test_a_penalty_is_found_for_rates_of_any_decay(
+    plain: float, decay: float, level: float
+) -> None:
+    """rate = plain exp(-decay weight), of which no weight but 0 may be the right one."""
+    results = search(PENALTY, [level], lambda weight: plain * math.exp(-decay * weight))
+    picked = found(results, level)
+    assert picked is not None
+    # a step of the dial is a thousandth, which takes up to 0.005 off the rate
+    assert min(level, plain) - NEAR - 0.005 <= picked <= level
+
+
+def test_a_share_of_exposure_that_means_more_of_the_list_is_turned_down() -> None:
+    """As fairness of exposure over all candidates does: the rate of the list is steep in it."""
+    results = search(FOE, list(LEVELS), lambda share: min(0.93, share**0.5 * 1.4))
+    for level in LEVELS:
+        assert level - 0.005 < (found(results, level) or 0) <= level
+    settings = [setting.level for setting, _ in results]
+    assert len(settings) == len(set(settings)) <= 3 + 3 * TRIES
+
+
+def test_a_level_out_of_reach_is_left_alone_and_a_rate_below_it_is_the_plain_ranker() -> None:
+    results = search(PENALTY, [0.37], lambda _: 0.5)
+    assert found(results, 0.37) is None
+    assert len(results) == 5 + 4  # 8, 16, 32, and 64, the heaviest
+    results = search(QUOTA, [0.85], lambda share: min(share, 0.2))
+    assert [setting.level for setting, _ in results] == [0.85, 1.0]
+    nothing_shown = list(tried(Method("ease"), [0.5], K, lambda _: result(None)))
+    assert best_setting(nothing_shown, 0.5, K) is None
+
+
+def test_a_quota_of_a_list_of_thirty_has_a_name_that_means_the_same() -> None:
+    quotas = list(tried(QUOTA, [n / 30 for n in range(1, 31)], 30, lambda _: _full(30), tries=0))
+    named = [Method.parse(str(setting)).level for setting, _ in quotas]
+    assert [math.floor(level * 30 + 1e-9) for level in named if level] == list(range(1, 31))
+
+
+def _full(k: int) -> Row:
+    return {"metrics": {f"popularity_rate@{k}": 1.0, f"ndcg@{k}": 0.1}}
+
+
+def test_of_the_settings_that_keep_the_level_the_most_accurate_is_picked() -> None:
+    one, two, three, four = methods(*(f"ease+penalty@{n}" for n in (1, 2, 3, 4)))
+    results = [
+        *((one, result(0.6, 0.9)), (two, result(0.4, 0.2))),
+        *((three, result(0.3, 0.3)), (four, result(0.2, None))),
+    ]
+    assert best_setting(results, 0.5, K) == three
+    assert best_setting(results, 0.4, K) == three
+    assert best_setting(results, 0.25, K) == four
+    assert best_setting(results, 0.1, K) is None
+    assert best_setting([(one, result(0.2, None)), (two, result(0.3, None))], 0.5, K) == two
+
+
+@pytest.fixture
+def study(tmp_path: Path) -> Study:
+    return Study(tmp_path / "study", MARKET, ks=(10,), settings=TINY)
+
+
+def put(study: Study, method: Method, seed: int, rate: float, hits: int) -> None:
+    """A result by hand: a user's list begins with so many of their test items, if there are."""
+    test = study.dataset().split.test
+    lists = []
+    for user in range(test.n_users):
+        wanted = test.items[test.users == user]
+        rest = np.setdiff1d(np.arange(test.n_items), wanted)
+        lists.append([*wanted[:hits], *rest][:10])
+    row = {
+        **{"dataset": "d", "method": str(method), "protocol": "standard", "mode": "one-shot"},
+        **{"seed": seed, "alpha_prime": 1.0, "settings": {}, "notes": []},
+        "seconds": {"fit": 1.0, "evaluate": 1.0},
+        "metrics": {
+            **{"popularity_rate@10": rate, "ndcg@10": 0.1 * hits, "gini@10": 0.5 + 0.1 * hits}
+        },
+    }
+    file = study.row_file(method, seed)
+    write_json(file, row)
+    np.save(file.with_suffix(".npy"), lists)
+
+
+def test_rows_and_gains_by_hand(study: Study) -> None:
+    ours, first, second = methods("fcpo:strong@0.5", "ease+quota@0.5", "ease+quota@0.4")
+    other = Method("itemknn", "quota", 0.3)
+    for seed in (0, 1):
+        put(study, ours, seed, rate=0.5004 + 0.0002 * seed, hits=3)
+        put(study, other, seed, rate=0.3, hits=1)
+    put(study, first, 0, rate=0.5, hits=2)
+    put(study, second, 1, rate=0.4, hits=2)
+    at = [
+        Standing(0.5, Method("fcpo", preset="strong"), (ours, ours)),
+        Standing(0.5, Method("ease", "quota"), (first, second)),
+        Standing(0.5, Method("itemknn", "quota"), (other, other)),
+        Standing(0.5, Method("itemknn", "foe"), (None, other)),
+    ]
+    rows = level_rows(study, at, [0, 1])
+    assert [row["method"] for row in rows] == [
+        *("fcpo:strong", "ease+quota", "itemknn+quota", "itemknn+foe")
+    ]
+    assert [row["above"] for row in rows] == [1, 0, 0, 0]  # by 0.06 points, not by 0.04
+    assert [row["best_rival"] for row in rows] == [False, True, False, False]
+    assert [row["ours"] for row in rows] == [True, False, False, False]
+    assert rows[1]["settings"] == ["ease+quota@0.5", "ease+quota@0.4"]
+    assert rows[1]["metrics"]["popularity_rate@10"] == pytest.approx(
+        {"mean": 0.45, "std": 0.1 / 2**0.5}
+    )
+    assert rows[3]["metrics"] == {}
+    assert rows[3]["settings"] == [None, "itemknn+quota@0.3"]
+
+    (gain,) = gains(study, at, rows, [0, 1])
+    assert (gain["method"], gain["rival"], gain["level"]) == ("fcpo:strong", "ease+quota", 0.5)
+    assert gain["gain"] == pytest.approx(0.5)  # 0.3 against 0.2
+    assert gain["gini_difference"] == pytest.approx(0.1)
+    assert gain["rate_difference"] == pytest.approx(0.5005 - 0.45)
+    # NDCG of three and of two hits at the top, against a list that has all of a user's test items
+    discounts = 1 / np.log2(np.arange(2, 12))
+    test = study.dataset().split.test
+    counts = [n for n in test.user_counts() if n]
+    pair = [
+        [discounts[: min(hits, n)].sum() / discounts[:n].sum() for n in counts] for hits in (3, 2)
+    ]
+    assert gain["users"] == len(counts)
+    assert gain["t_test"] == pytest.approx(paired_t_test(*pair))
+    assert gain["t_test_corrected"] == gain["t_test"]  # of one test
+    assert gains(study, at[1:], rows[1:], [0, 1]) == []
+    assert gains(study, at[:1], rows[:1], [0, 1]) == []
+
+
+def test_all_levels_come_from_one_model_and_nothing_is_made_twice(study: Study) -> None:
+    chosen = methods("fcpo:strong", "ease+quota", "ease+penalty", "popularity")
+    levels, seeds = [0.6, 0.3], [0]
+    heard: list[Row] = []
+    run_levels(study, chosen, levels, seeds, on_row=heard.append)
+    models = sorted(path.name for path in study.folder.glob("models/fcpo*.safetensors"))
+    assert [name.split("-seed")[0] for name in models] == ["fcpo-strong"]
+    assert len(heard) == len(list(study.folder.glob("rows/*.json")))
+    places = standings(study, chosen, levels, seeds)
+    assert [(one.level, one.method) for one in places] == [
+        (level, method) for level in levels for method in chosen
+    ]
+    rows = level_rows(study, places, seeds)
+    for row in rows:
+        if row["method"] == "popularity":  # which shows nothing else
+            assert row["settings"] == [None]
+            continue
+        rates = row["metrics"]["popularity_rate@10"]
+        assert 0 < rates["mean"] <= row["level"] + 5e-4
+    ours = [row["metrics"]["popularity_rate@10"]["mean"] for row in rows if row["ours"]]
+    assert ours[0] > ours[1]
+    assert [gain["level"] for gain in gains(study, places, rows, seeds)] == levels
+
+    before = {path: path.stat().st_mtime_ns for path in study.folder.rglob("*.*")}
+    again: list[Row] = []
+    run_levels(study, chosen, levels, seeds, on_row=again.append)
+    assert {path: path.stat().st_mtime_ns for path in study.folder.rglob("*.*")} == before
+    assert sorted(row["method"] for row in again) == sorted(row["method"] for row in heard)
+
+
+def test_a_search_can_be_sent_to_another_process(study: Study) -> None:
+    task = Search(study, (QUOTA,), LEVELS, seed=0, tries=2)
+    assert pickle.loads(pickle.dumps(task)) == task
+
+
+def test_what_has_not_been_run_is_told(study: Study) -> None:
+    with pytest.raises(ValueError, match=r"ease\+quota@0.5 has not been run with seed 0"):
+        standings(study, [Method("ease", "quota")], [0.5], [0])
+
+
+def test_settings_that_bind_a_model_to_a_level_are_refused(tmp_path: Path) -> None:
+    bound = Study(tmp_path, MARKET, settings={"fcpo": {"warm_start": [], "starts": "first"}})
+    bound.check(methods("fcpo:paper@0.4"))
+    with pytest.raises(ConfigError, match=r"fcpo@0.4: .* a model is trained for one level"):
+        bound.check(methods("fcpo@0.4"))

@@ -1,0 +1,66 @@
+import pytest
+from rich.console import Console
+
+from fairhorizon.report.ablation import ablation_markdown, ablation_table
+
+
+@pytest.fixture
+def rows(make_row):
+    def make(method, difference, kept, rounds, shares, **values):
+        row = make_row(method, **values)
+        figures = {
+            **{"share_before": shares[0], "share_after": shares[1], "validation": 0.16},
+            **{"reward_before": 1.65, "reward_after": 1.2},
+        }
+        metrics = {name: {"mean": value, "std": 0.012} for name, value in figures.items()}
+        return row | {
+            **{"alpha_prime": 0.4, "limit": 0.4, "meaning": f"{method} it is"},
+            **{"difference": difference, "kept": kept, "rounds_to_limit": rounds},
+            "metrics": row["metrics"] | metrics,
+        }
+
+    less = {"mean": -0.02, "std": 0.003}
+    table = [
+        make("strong", None, [8, 12, 30], [17, 18, 20], (0.82, 0.41), ndcg=0.27, gini=0.75),
+        make("no-all-actions", less, [0, 0, 2], [25, None, 30], (0.82, 0.42), ndcg=0.25),
+        make("gaussian", less, [30, 30, 30], [None] * 3, (0.95, 0.93), ndcg=0.2, gini=0.85),
+    ]
+    table[2]["metrics"]["validation"] = {"mean": None, "std": None}
+    return table
+
+
+def test_what_is_served_stands_before_how_it_was_trained(rows):
+    text = ablation_markdown(rows)
+    served, training = text.split("Trained under a limit of 40 %, 3 seeds")
+    assert "at most 40 %, lists of 20: ml-100k, standard protocol, one-shot, 3 seeds" in served
+    assert "| strong | 8, 12, 30 | **27.00** ±0.10 | - | **75.00** ±0.10 | 50.00 ±0.10 |" in served
+    assert (
+        "| no-all-actions | 0, 0, 2 | _25.00_ ±0.10 | -2.00 ±0.30 | _80.00_ ±0.10 | 50.00 ±0.10 |"
+        in served
+    )
+    assert (
+        "| no-all-actions | 25, -, 30 | 82.0 ±1.2 | 42.0 ±1.2 | 1.65 ±0.01 | 1.20 ±0.01 | 16.00 |"
+        in training
+    )
+    assert (
+        "| gaussian | -, -, - | 95.0 ±1.2 | 93.0 ±1.2 | 1.65 ±0.01 | 1.20 ±0.01 | - |" in training
+    )
+    assert training.rstrip().endswith("- `gaussian`: gaussian it is")
+
+
+def test_of_one_seed_there_is_no_spread(rows):
+    for row in rows:
+        row["seeds"] = [0]
+    text = ablation_markdown(rows)
+    assert "±" not in text
+    assert "3 seeds" not in text
+    assert "1 seed" in text
+
+
+def test_a_terminal_of_80_columns_holds_a_line_a_variant(rows):
+    console = Console(width=80)
+    with console.capture() as capture:
+        console.print(ablation_table(rows))
+    lines = [" ".join(line.split()) for line in capture.get().splitlines()]
+    assert "no-all-actions 0, 0, 2 25.00 ±0.10+ -2.00 ±0.30 80.00 ±0.10+ 50.00 ±0.10" in lines
+    assert "no-all-actions 25, -, 30 82.0 ±1.2 42.0 ±1.2 1.65 ±0.01 1.20 ±0.01 16.00" in lines
