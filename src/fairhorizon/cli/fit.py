@@ -177,7 +177,7 @@ def train(training: "Training", run: "Run", spec: "DataSpec") -> None:
 def conclude(training: "Training", run: "Run", spec: "DataSpec", *, stop: bool) -> bool:
     """Write the model, and before that fit its rankers anew where the training ends so.
 
-    Who stops gets a model with the rankers of the training. Whether nothing is left to do.
+    Who stops gets a model with the rankers of the training. False: something is left to do.
     """
     from fairhorizon.agents import Fcpo
     from fairhorizon.agents.fcpo import ends_with_refit

@@ -230,8 +230,9 @@ def paper_curves(dataset: str) -> dict[str, list[dict[str, Any]]]:
 
 
 def paper_hours(dataset: str, method: str, candidates: int | None) -> float | None:
-    """The paper's hours for `fcpo` or for any ranker with `+foe`; None where it gives none."""
+    """The paper's hours for FCPO or for any ranker with `+foe`; None where it gives none."""
     base, _, reranker = method.partition("@")[0].partition("+")
+    base = base.partition(":")[0]  # the policy of any preset
     hours = PAPER_HOURS.get(dataset, {}).get(reranker or base, {})
     return hours.get(None if base == "fcpo" else candidates)
 
