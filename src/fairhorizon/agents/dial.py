@@ -24,7 +24,7 @@ from fairhorizon.environment import Scenario
 from fairhorizon.rerank.lists import best_first, top
 
 LEVELS = 101  # 0, 0.01, ..., 1
-LENGTHS = (1, 2, 3, 5, 7, 10, 14, 20, 28, 40, 56, 80)  # a price is for lists of one length
+LENGTHS = (1, 2, 3, 5, 7, 10, 14, 20, 28, 40)  # a price is for lists of one length
 MOST_USERS = 8192
 AT_ONCE = 1024  # users
 ROUNDING = 1e-9  # of a share of whole showings: 0.29 * 100 = 28.999999999999996
@@ -105,9 +105,13 @@ def _offers(
 ) -> Iterator[list[Candidates]]:
     """What may be shown to the users, some of them at a time; its worth depends on the length."""
     for some in users.split(AT_ONCE):
-        menus = open_menus(lists.actor, scenario, some, lists.sensitive).menus
-        queues = scenario.queue[some]
-        yield [lists.candidates(menus, some, queues, length) for length in lengths]
+        queues, menus, offers = scenario.queue[some], None, []
+        for length in lengths:
+            # chances are shared by what is on a menu, so that they are those of lists of the length
+            if menus is None or length > lists.actor.least_on_menu:
+                menus = open_menus(lists.actor, scenario, some, lists.sensitive, length).menus
+            offers.append(lists.candidates(menus, some, queues, length))
+        yield offers
 
 
 def margins(candidates: Candidates, sensitive: Tensor, length: int) -> Tensor:

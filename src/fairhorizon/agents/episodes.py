@@ -7,7 +7,13 @@ from torch import Tensor
 
 from fairhorizon.agents.config import FcpoConfig, attention_of
 from fairhorizon.agents.item_lists import ItemLists
-from fairhorizon.agents.item_rollout import Opening, open_menus, rollout_items
+from fairhorizon.agents.item_rollout import (
+    Opening,
+    liked_items,
+    open_menus,
+    rollout_items,
+    some_users,
+)
 from fairhorizon.agents.rollout import Trajectories, listed_ndcg, rollout, served_ndcg
 from fairhorizon.agents.unseen import where_unseen_begins
 from fairhorizon.environment import Scenario, random_cuts, training_scenario
@@ -137,17 +143,9 @@ class MenuEpisodes:
 
     def liked(self) -> Tensor:
         """(users, C) bool: what of the first menus is liked in the episodes."""
-        items = self.opening.menus.items
-        parts = []
-        for rows in torch.arange(len(items)).split(MOST_USERS // 8):
-            users = self.opening.users[rows]
-            mask = self.scenario.positive.mask(users).to(items.device)
-            parts.append(mask.gather(1, items[rows].clamp(min=0)) & (items[rows] >= 0))
-        return torch.cat(parts)
+        return liked_items(self.opening, self.scenario)
 
     def _open(self, scenario: Scenario, generator: torch.Generator) -> Opening:
         """The menus of at most so many users, of those who like anything."""
-        users = scenario.positive.indptr.diff().nonzero().squeeze(1)
-        if len(users) > MOST_USERS:
-            users = users[torch.randperm(len(users), generator=generator)[:MOST_USERS]]
+        users = some_users(scenario, MOST_USERS, generator)
         return open_menus(self.actor, scenario, users, self.sensitive)

@@ -193,6 +193,12 @@ class ExpertActor(GaussianActor):
         self._head.bias[: len(means)] = means.to(self._head.bias)
 
     @torch.no_grad()
+    def settle_on(self, weights: Sequence[float]) -> None:
+        """The same weights in every state, and no price."""
+        self.weigh(weights)
+        self._head.weight[: self.list_length * self.signals] = 0.0
+
+    @torch.no_grad()
     def without_price(self) -> None:
         """Forget the price learned for one limit, where the price of another is found."""
         last = torch.arange(1, self.list_length + 1) * self.signals - 1
@@ -212,22 +218,32 @@ class ExpertActor(GaussianActor):
     def look(self, users: Tensor, queues: Tensor, sensitive: Tensor) -> ExpertSignals:
         return ExpertSignals(self.panel, users, queues, sensitive)
 
+    @property
+    def least_on_menu(self) -> float:
+        return self.candidates
+
     @torch.no_grad()
     def menus(
-        self, users: Tensor, queues: Tensor, blocked: Tensor, sensitive: Tensor
+        self,
+        users: Tensor,
+        queues: Tensor,
+        blocked: Tensor,
+        sensitive: Tensor,
+        at_least: int = 0,
     ) -> SignalMenus:
         """The items that some ranker puts among the best of their group."""
+        count = max(self.candidates, at_least)
         at_once = max(1, SCORES_AT_ONCE // len(sensitive))
         rows = zip(users.split(at_once), queues.split(at_once), blocked.split(at_once), strict=True)
-        return SignalMenus.join([self._menus(*some, sensitive) for some in rows])
+        return SignalMenus.join([self._menus(*some, sensitive, count) for some in rows])
 
     def _menus(
-        self, users: Tensor, queues: Tensor, blocked: Tensor, sensitive: Tensor
+        self, users: Tensor, queues: Tensor, blocked: Tensor, sensitive: Tensor, count: int
     ) -> SignalMenus:
         values = [
             _signal(ranker, users, queues).to(sensitive.device) for ranker in self.panel.rankers
         ]
-        items = best_of_groups(values, blocked, sensitive, self.candidates)
+        items = best_of_groups(values, blocked, sensitive, count)
         at = items.clamp(min=0)
         group = sensitive[at].float() if self.priced else torch.zeros(at.shape).to(values[0])
         return SignalMenus(items, torch.stack([*(v.gather(1, at) for v in values), -group], dim=2))

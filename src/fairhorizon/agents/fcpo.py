@@ -20,6 +20,7 @@ from fairhorizon.agents.guard import ExposureGuard
 from fairhorizon.agents.item_lists import ItemLists
 from fairhorizon.agents.retraining import Retraining
 from fairhorizon.agents.rollout import serve
+from fairhorizon.agents.safety import better_weights
 from fairhorizon.agents.training import RoundReport, Training, build_actor, queue_length
 from fairhorizon.agents.unseen import earlier_part
 from fairhorizon.data import Split
@@ -206,6 +207,9 @@ class Fcpo:
         self.dial_ = None
         if self.config.policy == "softmax":
             states = validation_scenario(training.split, self.queue_length, self.config.protocol)
+            weights = better_weights(self._lists(), states, self.config, self.seed)
+            if weights is not None and isinstance(self.actor_, ExpertActor):
+                self.actor_.settle_on(weights)
             self.dial_ = calibrate(self._lists(), states, self.seed)
         return self
 

@@ -6,6 +6,7 @@ The policy says how likely a user takes which item next; from that, what showing
 """
 
 import warnings
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -38,11 +39,19 @@ class ItemLists:
     def one_shot(self, scenario: Scenario, length: int) -> Tensor:
         """(n_users, length): everybody's whole list at once."""
         users = torch.arange(scenario.n_users)
-        menus = open_menus(self.actor, scenario, users, self.sensitive).menus
+        menus = open_menus(self.actor, scenario, users, self.sensitive, length).menus
         return self.from_menus(menus, users, scenario.queue, length)
 
-    def from_menus(self, menus: Menus, users: Tensor, queues: Tensor, length: int) -> Tensor:
-        offers = self.candidates(menus, users, queues, length)
+    def from_menus(
+        self,
+        menus: Menus,
+        users: Tensor,
+        queues: Tensor,
+        length: int,
+        weights: Sequence[float] | None = None,
+    ) -> Tensor:
+        """(b, length) for some users; with `weights` of the rankers in place of the policy's."""
+        offers = self.candidates(menus, users, queues, length, weights)
         sensitive = self.sensitive.cpu()
         limit = None
         if self.spread is not None and isinstance(menus, SignalMenus):
@@ -62,7 +71,7 @@ class ItemLists:
         is shown the first item of the plan, and then it is made anew.
         """
         users, sensitive = torch.arange(scenario.n_users), self.sensitive.cpu()
-        menus = open_menus(self.actor, scenario, users, self.sensitive).menus
+        menus = open_menus(self.actor, scenario, users, self.sensitive, length).menus
         state, answers = scenario.begin(users, self.sensitive.device)
         offers = self.candidates(menus, users, state.queue, length)
         items, values = offers.items, offers.values
@@ -87,7 +96,7 @@ class ItemLists:
             rows = outcome.hits.any(1).nonzero().squeeze(1)
             if len(rows):
                 some, queues = state.users[rows], state.queue[rows]
-                fresh = self.actor.menus(some, queues, state.blocked[rows], self.sensitive)
+                fresh = self.actor.menus(some, queues, state.blocked[rows], self.sensitive, length)
                 offers = self.candidates(fresh, some.cpu(), queues, length)
                 items = items.index_copy(0, rows.cpu(), offers.items)
                 values = values.index_copy(0, rows.cpu(), offers.values)
@@ -97,16 +106,25 @@ class ItemLists:
     def one_by_one(self, scenario: Scenario, length: int, guard: ExposureGuard) -> Tensor:
         """(n_users, length): user after user, by what is known when each comes."""
         users, sensitive = torch.arange(scenario.n_users), self.sensitive.cpu()
-        menus = open_menus(self.actor, scenario, users, self.sensitive).menus
+        menus = open_menus(self.actor, scenario, users, self.sensitive, length).menus
         offers = self.candidates(menus, users, scenario.queue, length)
         return guard.serve_all(offers.items, offers.values, sensitive, length)
 
-    def candidates(self, menus: Menus, users: Tensor, queues: Tensor, length: int) -> Candidates:
-        """The items of the menus, and what showing each is worth."""
+    def candidates(
+        self,
+        menus: Menus,
+        users: Tensor,
+        queues: Tensor,
+        length: int,
+        given: Sequence[float] | None = None,
+    ) -> Candidates:
+        """The items of the menus, and what showing each is worth; by given weights if there are."""
         device = self.sensitive.device
         queues = self.actor.remember(queues).to(device)
         weights = rows_of(self.actor(users.to(device), queues), self.actor.list_length)
-        if self.actor.priced:  # the price of the level comes on top, found for all users together
+        if given is not None:
+            weights = torch.tensor([*given, 0.0]).to(weights).expand_as(weights)
+        elif self.actor.priced:  # the price of the level comes on top, found for all users together
             weights = torch.cat([weights[..., :-1], torch.zeros_like(weights[..., -1:])], dim=2)
         open_items = menus.items >= 0
         logits = menus.logits(weights.mean(1, keepdim=True))

@@ -6,6 +6,7 @@ from dataclasses import dataclass, fields
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from fairhorizon.environment import Outcome, Scenario, State, advance
@@ -231,12 +232,17 @@ def served_ndcg(
 
 def listed_ndcg(lists: Tensor, users: Tensor, scenario: Scenario) -> float:
     """NDCG of the lists (b, length) of some users, by what they like in the scenario."""
+    return mean_over_users(ndcg_by_user(lists, users, scenario))
+
+
+def ndcg_by_user(lists: Tensor, users: Tensor, scenario: Scenario) -> NDArray[np.float64]:
+    """(b,) the same of every user; NaN for who likes nothing."""
     lists, liked, parts = lists.cpu(), scenario.positive, []
     for rows in torch.arange(len(lists)).split(_chunk_size(liked.n_items)):
         some, shown = users[rows], lists[rows]
         hits = liked.mask(some).gather(1, shown.clamp(min=0)) & (shown >= 0)
         parts.append(ndcg(hits.numpy(), liked.counts(some).numpy(), lists.shape[1]))
-    return mean_over_users(np.concatenate(parts))
+    return np.concatenate(parts)
 
 
 def _chunk_size(n_items: int) -> int:

@@ -103,14 +103,23 @@ class GaussianActor(nn.Module):
         """What the actor sees of the items when it serves these users in these states."""
         return self._vectors(sensitive)
 
+    @property
+    def least_on_menu(self) -> float:
+        """So many items of either group are on a menu, if there are and whatever is asked for."""
+        return math.inf
+
     def menus(
         self,
         users: Tensor,  # noqa: ARG002  # an embedding is the same for all
         queues: Tensor,  # noqa: ARG002
         blocked: Tensor,
         sensitive: Tensor,
+        at_least: int = 0,  # noqa: ARG002
     ) -> Menus:
-        """What a policy over items may choose from in these states: here all but the blocked."""
+        """What a policy over items may choose from in these states: here all but the blocked.
+
+        `at_least` so many of either group, where there are as many.
+        """
         items = torch.arange(blocked.shape[1]).to(blocked.device).expand(blocked.shape)
         return CatalogueMenus(items.masked_fill(blocked, -1), self._vectors(sensitive).vectors)
 

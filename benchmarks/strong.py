@@ -1,0 +1,79 @@
+"""Speed of the preset strong: training by phase, and lists at several levels, on one thread.
+
+    python benchmarks/strong.py [--data ml-100k] [--run runs/a]
+
+Times are of CPU. Lists are also said as a ratio to the bare work: the rankers of the warm start
+score every item for everybody, and the best 20 of their sum are taken. With --run, a model that
+`fairhorizon fit fcpo` has written is taken in place of a training.
+"""
+
+import argparse
+import time
+from pathlib import Path
+
+import torch
+
+from fairhorizon.agents import Fcpo
+from fairhorizon.agents.experts import Panel, standardised
+from fairhorizon.data import load, split
+from fairhorizon.environment import Protocol, Scenario, evaluation_scenario
+from fairhorizon.experiments.runs import Run
+
+USERS_AT_ONCE = 1024
+
+
+class Clock:
+    """CPU seconds since the last look."""
+
+    def __init__(self) -> None:
+        self.last = time.process_time()
+
+    def look(self) -> float:
+        now = time.process_time()
+        passed, self.last = now - self.last, now
+        return passed
+
+
+def bare(panel: Panel, scenario: Scenario) -> None:
+    """Scores of all rankers, their sum without what is known already, the best 20 of it."""
+    for users in torch.arange(scenario.n_users).split(USERS_AT_ONCE):
+        queue, blocked = scenario.queue[users], scenario.state(users).blocked
+        total = sum(standardised(ranker.scores(users, queue)) for ranker in panel.rankers)
+        assert isinstance(total, torch.Tensor)
+        total.masked_fill_(blocked, -torch.inf).topk(20, dim=1)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--data", default="ml-100k")
+    parser.add_argument("--run", type=Path)
+    options = parser.parse_args()
+    torch.set_num_threads(1)
+    parts, clock = split(load(options.data)), Clock()
+    if options.run is None:
+        model = Fcpo(seed=0)
+        clock.look()
+        training = model.start(parts)
+        print(f"rankers on the earlier part, and the warm start  {clock.look():8.1f} s")
+        rounds = list(training.rounds())
+        print(f"{len(rounds):2d} rounds of CPO, with validation {clock.look():23.1f} s")
+        model.adopt(training)
+        print(f"rankers on the whole log, and the dial {clock.look():18.1f} s")
+    else:
+        loaded = Run(options.run).model()
+        assert isinstance(loaded, Fcpo)
+        model = loaded
+    assert model.panel_ is not None
+    scenario = evaluation_scenario(parts, model.queue_length, Protocol.STANDARD)
+    clock.look()
+    bare(model.panel_, scenario)
+    least = clock.look()
+    print(f"bare scores and best 20 of {scenario.n_users} users {least:14.2f} s")
+    for level in (1.0, 0.65, 0.37):
+        model.at(level).recommend(scenario, length=20)
+        seconds = clock.look()
+        print(f"lists at alpha' {level:<5g} {seconds:28.2f} s  {seconds / least:.2f} x")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,73 @@
+"""Whether the policy still holds for rankers that were fitted anew; the validation items decide.
+
+The weights of the rankers were learned when these knew the earlier part of the log only. Where
+histories are short that may say little about the whole: then a ranker alone can be better.
+"""
+
+from dataclasses import replace
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from fairhorizon.agents.config import FcpoConfig
+from fairhorizon.agents.item_lists import ItemLists
+from fairhorizon.agents.item_rollout import liked_items, open_menus, some_users
+from fairhorizon.agents.rollout import ndcg_by_user
+from fairhorizon.agents.unseen import weights_by_cross_entropy
+from fairhorizon.environment import Scenario
+from fairhorizon.policy import SignalMenus
+
+CLEARLY = 1.02  # times the NDCG of the policy
+BEYOND_CHANCE = 2.0  # standard errors of the difference, paired over users
+MOST_USERS = 8192
+
+Weights = tuple[float, ...]
+
+
+@torch.no_grad()
+def better_weights(
+    lists: ItemLists, validation: Scenario, config: FcpoConfig, seed: int
+) -> Weights | None:
+    """Weights of the rankers that are clearly better than the policy; None if there are none."""
+    users = some_users(validation, MOST_USERS, torch.Generator().manual_seed(seed))
+    if not len(users):
+        return None
+    opening = open_menus(lists.actor, validation, users, lists.sensitive)
+    menus, queues = opening.menus, validation.queue[users]
+    if not isinstance(menus, SignalMenus):
+        return None
+    under_limit = replace(lists, share=config.limit_in_training, spread=None)
+    length = min(config.validation_length, len(lists.sensitive))
+
+    def judge(weights: Weights | None) -> NDArray[np.float64]:
+        shown = under_limit.from_menus(menus, users, queues, length, weights)
+        return ndcg_by_user(shown, users, validation)
+
+    liked = liked_items(opening, validation)
+    options = [_all_together(menus, liked), *_each_alone(menus, liked)]
+    best, weights = max(((judge(weights), weights) for weights in options), key=_mean)
+    present = judge(None)
+    gain = best - present
+    error = gain.std() / len(gain) ** 0.5
+    clear = best.mean() > CLEARLY * present.mean() and gain.mean() > BEYOND_CHANCE * error
+    return weights if clear else None
+
+
+def _mean(option: tuple[NDArray[np.float64], Weights]) -> float:
+    return float(option[0].mean())
+
+
+def _all_together(menus: SignalMenus, liked: torch.Tensor) -> Weights:
+    with torch.enable_grad():
+        return weights_by_cross_entropy(menus, liked)
+
+
+def _each_alone(menus: SignalMenus, liked: torch.Tensor) -> list[Weights]:
+    rankers = menus.signals.shape[2] - 1
+    options = []
+    for ranker in range(rankers):
+        alone = SignalMenus(menus.items, menus.signals[:, :, [ranker, rankers]])
+        (weight,) = _all_together(alone, liked)
+        options.append(tuple(weight if other == ranker else 0.0 for other in range(rankers)))
+    return options
