@@ -4,9 +4,10 @@ import copy
 from dataclasses import replace
 
 import numpy as np
+import pytest
 import torch
 
-from fairhorizon.agents import Fcpo
+from fairhorizon.agents import Fcpo, safety
 from fairhorizon.agents.experts import ExpertActor
 from fairhorizon.agents.item_lists import ItemLists
 from fairhorizon.agents.item_rollout import open_menus, some_users
@@ -38,6 +39,13 @@ def states(model: Fcpo, market: Split) -> Scenario:
     return validation_scenario(market, model.queue_length, Protocol.STANDARD)
 
 
+@pytest.fixture
+def few_will_do(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The market has 60 users."""
+    monkeypatch.setattr(safety, "FEWEST_USERS", 10)
+
+
+@pytest.mark.usefixtures("few_will_do")
 def test_weights_that_rank_the_wrong_way_round_are_exchanged_for_clearly_better_ones(
     strong_model: Fcpo, market: Split
 ) -> None:
@@ -49,13 +57,27 @@ def test_weights_that_rank_the_wrong_way_round_are_exchanged_for_clearly_better_
     assert right > CLEARLY * ndcg(wrong, strong_model, validation)
 
 
-def test_weights_that_are_as_good_as_any_stay(strong_model: Fcpo, market: Split) -> None:
+@pytest.mark.usefixtures("few_will_do")
+def test_a_ranker_alone_is_preferred_to_a_policy_that_is_no_better(
+    strong_model: Fcpo, market: Split
+) -> None:
+    """The policy here is a ranker alone, so that ranker at least is as good."""
     validation = states(strong_model, market)
+    for weights in ((1.0, 0.0), (0.0, 1.0)):
+        lists = weighed(strong_model, weights)
+        chosen = better_weights(lists, validation, strong_model.config, seed=0)
+        assert chosen is not None
+        if 0.0 in chosen:
+            assert sum(weight != 0 for weight in chosen) == 1
+        before, after = (
+            ndcg(some, strong_model, validation) for some in (lists, weighed(strong_model, chosen))
+        )
+        assert after >= before - 1e-9
+
+
+def test_few_users_cannot_tell(strong_model: Fcpo, market: Split) -> None:
     wrong = weighed(strong_model, (-1.0, -1.0))
-    best = better_weights(wrong, validation, strong_model.config, seed=0)
-    assert best is not None
-    chosen = weighed(strong_model, best)
-    assert better_weights(chosen, validation, strong_model.config, seed=0) is None
+    assert better_weights(wrong, states(strong_model, market), strong_model.config, 0) is None
 
 
 def test_without_validation_items_nothing_is_exchanged(strong_model: Fcpo, market: Split) -> None:

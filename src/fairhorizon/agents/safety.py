@@ -19,8 +19,8 @@ from fairhorizon.environment import Scenario
 from fairhorizon.policy import SignalMenus
 
 CLEARLY = 1.02  # times the NDCG of the policy
-BEYOND_CHANCE = 2.0  # standard errors of the difference, paired over users
-MOST_USERS = 8192
+BY_CHANCE = 1.0  # standard errors of a difference, paired over users
+FEWEST_USERS, MOST_USERS = 200, 8192  # fewer cannot tell
 
 Weights = tuple[float, ...]
 
@@ -29,9 +29,13 @@ Weights = tuple[float, ...]
 def better_weights(
     lists: ItemLists, validation: Scenario, config: FcpoConfig, seed: int
 ) -> Weights | None:
-    """Weights of the rankers that are clearly better than the policy; None if there are none."""
+    """Weights of the rankers to be preferred to the policy; None if it is to stay.
+
+    A ranker alone, which has no weights that could be off, if at most chance makes it worse than
+    the best there is; else weights learned on these items, if they are clearly better.
+    """
     users = some_users(validation, MOST_USERS, torch.Generator().manual_seed(seed))
-    if not len(users):
+    if len(users) < FEWEST_USERS:
         return None
     opening = open_menus(lists.actor, validation, users, lists.sensitive)
     menus, queues = opening.menus, validation.queue[users]
@@ -45,17 +49,19 @@ def better_weights(
         return ndcg_by_user(shown, users, validation)
 
     liked = liked_items(opening, validation)
-    options = [_all_together(menus, liked), *_each_alone(menus, liked)]
-    best, weights = max(((judge(weights), weights) for weights in options), key=_mean)
-    present = judge(None)
-    gain = best - present
-    error = gain.std() / len(gain) ** 0.5
-    clear = best.mean() > CLEARLY * present.mean() and gain.mean() > BEYOND_CHANCE * error
-    return weights if clear else None
+    present, together = judge(None), judge(anew := _all_together(menus, liked))
+    alone = [(judge(weights), weights) for weights in _each_alone(menus, liked)]
+    best = max(present, together, *(values for values, _ in alone), key=np.mean)
+    for values, weights in sorted(alone, key=lambda option: -option[0].mean()):
+        if (best - values).mean() <= BY_CHANCE * _error(best - values):
+            return weights
+    gain = together - present
+    clear = together.mean() > CLEARLY * present.mean() and gain.mean() > BY_CHANCE * _error(gain)
+    return anew if clear else None
 
 
-def _mean(option: tuple[NDArray[np.float64], Weights]) -> float:
-    return float(option[0].mean())
+def _error(differences: NDArray[np.float64]) -> float:
+    return float(differences.std() / len(differences) ** 0.5)
 
 
 def _all_together(menus: SignalMenus, liked: torch.Tensor) -> Weights:
