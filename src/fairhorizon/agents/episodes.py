@@ -1,5 +1,6 @@
 """Where FCPO's training gets its trajectories from, and how it is judged: by kind of policy."""
 
+from dataclasses import dataclass
 from typing import Protocol as Interface
 
 import torch
@@ -46,20 +47,23 @@ def scenario_of(
     return training_scenario(items, queue_length, config.protocol, cuts)
 
 
-class ProposalEpisodes:
-    """Of a policy that samples W."""
+@dataclass
+class _Learning:
+    """Who learns, by what, and from whom."""
 
-    def __init__(
-        self,
-        actor: GaussianActor,
-        config: FcpoConfig,
-        items: UserItems,
-        validation: Scenario,
-        sensitive: Tensor,
-        seed: int,
-    ) -> None:
-        self.actor, self.config, self.items = actor, config, items
-        self.validation, self.sensitive, self.seed = validation, sensitive, seed
+    actor: GaussianActor
+    config: FcpoConfig
+    items: UserItems  # training items
+    validation: Scenario
+    sensitive: Tensor
+    seed: int
+
+    def __post_init__(self) -> None:
+        """What else there is to prepare."""
+
+
+class ProposalEpisodes(_Learning):
+    """Of a policy that samples W."""
 
     def generate(self, generator: torch.Generator) -> Trajectories:
         config, items = self.config, self.items
@@ -93,27 +97,17 @@ class ProposalEpisodes:
         )
 
 
-class MenuEpisodes:
+class MenuEpisodes(_Learning):
     """Of a policy over items. Rankers do not learn, so what users begin with is scored once."""
 
-    def __init__(
-        self,
-        actor: GaussianActor,
-        config: FcpoConfig,
-        items: UserItems,
-        validation: Scenario,
-        sensitive: Tensor,
-        seed: int,
-    ) -> None:
-        self.actor, self.config, self.sensitive = actor, config, sensitive
-        generator = torch.Generator().manual_seed(seed)
-        length = validation.queue.shape[1]
-        self.scenario = scenario_of(items, config, length, generator)
+    def __post_init__(self) -> None:
+        generator = torch.Generator().manual_seed(self.seed)
+        length = self.validation.queue.shape[1]
+        self.scenario = scenario_of(self.items, self.config, length, generator)
         self.opening = self._open(self.scenario, generator)
-        self.validation = validation
-        self.at_validation = self._open(validation, generator)
-        counts = items.indptr.diff()
-        self.lists = ItemLists(actor, sensitive, counts, config.limit_in_training, spread=None)
+        self.at_validation = self._open(self.validation, generator)
+        counts, limit = self.items.indptr.diff(), self.config.limit_in_training
+        self.lists = ItemLists(self.actor, self.sensitive, counts, limit, spread=None)
 
     def generate(self, generator: torch.Generator) -> Trajectories:
         config = self.config

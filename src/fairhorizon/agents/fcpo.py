@@ -1,7 +1,7 @@
 """FCPO as a recommender: fit, recommend, save, load."""
 
 import copy
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from types import MappingProxyType
@@ -21,21 +21,17 @@ from fairhorizon.agents.item_lists import ItemLists
 from fairhorizon.agents.retraining import Retraining
 from fairhorizon.agents.rollout import serve
 from fairhorizon.agents.safety import better_weights
+from fairhorizon.agents.start import Fitted, check, from_embeddings, from_rankers, histories
 from fairhorizon.agents.training import RoundReport, Training, build_actor, queue_length
-from fairhorizon.agents.unseen import earlier_part
 from fairhorizon.data import Split
 from fairhorizon.environment import Exposure, Scenario, advance, validation_scenario
 from fairhorizon.environment.constraints import Constraint, PopularityLimit
-from fairhorizon.errors import ConfigError, DataError
+from fairhorizon.errors import ConfigError
 from fairhorizon.groups import popular_group
 from fairhorizon.policy import GaussianActor
-from fairhorizon.policy.history import numbers_of_items, numbers_of_users
-from fairhorizon.rankers import Ranker
-from fairhorizon.rankers.mf import Mf
 from fairhorizon.rankers.ranker import OnEpoch
 from fairhorizon.storage import below, load_model, save_model
 
-Fitted = Mapping[str, Ranker[Any]]  # by name
 NONE: Fitted = MappingProxyType({})
 
 
@@ -128,52 +124,15 @@ class Fcpo:
         `on_epoch` hears the epochs of pretrained embeddings and their validation RMSE, or those
         of the rankers of a warm start and their validation NDCG.
         """
-        config = self.config
-        if not len(split.train):
-            raise DataError(
-                f"{split.name or 'the split'} has nothing to train on",
-                remedy="a user's last item is for validation and a fifth for test: give more",
-            )
-        if config.list_length * config.horizon > split.train.n_items:
-            raise ConfigError(
-                f"{config.horizon} lists of {config.list_length} need more than the "
-                f"{split.train.n_items} items there are (set a smaller horizon or list_length)"
-            )
+        check(split, self.config)
         if sensitive is None:
-            sensitive = popular_group(split.train.item_counts(), config.popular_share)
+            sensitive = popular_group(split.train.item_counts(), self.config.popular_share)
         groups = torch.from_numpy(sensitive).to(default_device())
-        if not config.warm_start:
-            pmf = Mf(config.pmf, seed=self.seed).fit(split, on_epoch=on_epoch)
-            return Training(
-                split,
-                config,
-                vectors=(pmf.user_vectors_, pmf.item_vectors_),
-                sensitive=groups,
-                seed=self.seed,
-                pretraining_rmse=pmf.validation_rmse_,
-            )
-        unseen = config.starts == "unseen"
-        seen = earlier_part(split) if unseen else split
-        if not len(seen.train):
-            raise DataError(
-                f"{split.name or 'the split'} has no user with two training items, an earlier one "
-                "for the rankers and a later one to learn from",
-                remedy="give more, or fit fcpo:paper",
-            )
-        already = fitted_early if unseen else fitted
-        panel = Panel.fit(config.warm_start, seen, config.protocol, self.seed, already, on_epoch)
-        taken = torch.from_numpy(split.train.item_counts())
-        training = Training(
-            split,
-            config,
-            vectors=(numbers_of_users(_histories(split)), numbers_of_items(taken, groups)),
-            sensitive=groups,
-            seed=self.seed,
-            pretraining_rmse=None,
-            panel=panel,
-        )
-        training.weigh_rankers()
-        return training
+        if not self.config.warm_start:
+            return from_embeddings(split, self.config, groups, self.seed, on_epoch)
+        early = self.config.starts == "unseen"
+        already = fitted_early if early else fitted
+        return from_rankers(split, self.config, groups, self.seed, already, on_epoch)
 
     def adopt(
         self,
@@ -200,7 +159,7 @@ class Fcpo:
             self.actor_.panel = panel
             self.actor_.without_price()
         self.sensitive_ = training.sensitive
-        self.histories_ = _histories(training.split)
+        self.histories_ = histories(training.split)
         self.history_ = list(training.reports)
         self.pretraining_rmse_ = training.pretraining_rmse
         self.fingerprint_ = training.fingerprint
@@ -362,10 +321,6 @@ class Fcpo:
 def ends_with_refit(config: FcpoConfig) -> bool:
     """Whether rankers that were fitted on a part of the log are fitted on all of it in the end."""
     return config.starts == "unseen"
-
-
-def _histories(split: Split) -> Tensor:
-    return torch.from_numpy(split.train.user_counts())
 
 
 def default_device() -> torch.device:

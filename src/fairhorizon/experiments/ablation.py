@@ -13,7 +13,7 @@ from torch import Tensor
 from fairhorizon.agents import PRESETS, Fcpo, FcpoConfig, Ranked, Training
 from fairhorizon.agents.advantages import discounts
 from fairhorizon.agents.experts import ExpertActor, Panel, suitable
-from fairhorizon.agents.fcpo import Fitted
+from fairhorizon.agents.start import Fitted
 from fairhorizon.errors import ConfigError
 from fairhorizon.evaluation import evaluate
 from fairhorizon.experiments.compare import summary_row
