@@ -76,6 +76,7 @@ class FcpoConfig(Settings):
     critic_iterations: Positive = 10  # of L-BFGS
 
     # when to look, keep and stop
+    check_weights: bool = True  # whether they hold for the refitted rankers: see safety.py
     evaluate_every: Positive = 2
     patience: Positive = 5  # evaluations without a better validation NDCG
     validation_length: Positive = 20

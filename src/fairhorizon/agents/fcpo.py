@@ -166,9 +166,10 @@ class Fcpo:
         self.dial_ = None
         if self.config.policy == "softmax":
             states = validation_scenario(training.split, self.queue_length, self.config.protocol)
-            weights = better_weights(self._lists(), states, self.config, self.seed)
-            if weights is not None and isinstance(self.actor_, ExpertActor):
-                self.actor_.settle_on(weights)
+            if self.config.check_weights and isinstance(self.actor_, ExpertActor):
+                weights = better_weights(self._lists(), states, self.config, self.seed)
+                if weights is not None:
+                    self.actor_.settle_on(weights)
             self.dial_ = calibrate(self._lists(), states, self.seed)
         return self
 

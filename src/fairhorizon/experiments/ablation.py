@@ -24,7 +24,8 @@ from fairhorizon.experiments.study import Row, Study, Task
 from fairhorizon.experiments.study import Training as RankerTraining
 from fairhorizon.files import write_json
 
-BASE = {"rounds": 30, "patience": 1000}  # nobody stops early, so that all learn equally long
+# nobody stops early, so that all learn equally long, and nothing mends what a variant is to show
+BASE = {"rounds": 30, "patience": 1000, "check_weights": False}
 LEVEL_SETTINGS = ("alpha_prime", "training_limit")
 WHOLE = "strong"  # the variant that the others are held against
 
