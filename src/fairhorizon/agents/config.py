@@ -102,6 +102,8 @@ class FcpoConfig(Settings):
     def _fits_together(self) -> "FcpoConfig":
         if self.policy == "softmax" and self.buffer_rounds > 1:
             raise ValueError("a softmax policy learns on-policy (set buffer_rounds to 1)")
+        if self.policy == "gaussian" and self.attention != "even":
+            raise ValueError("a Gaussian policy counts all slots the same (set attention to even)")
         if self.starts in ("unseen", "seen") and not self.warm_start:
             raise ValueError(f"starts={self.starts} is for a warm start (set starts to first)")
         return self

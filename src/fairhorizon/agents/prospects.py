@@ -26,15 +26,15 @@ class Prospect(Interface):
         """The Fisher matrix on some of the states."""
 
 
-@dataclass(frozen=True)
-class Metric:
+class Metric(Interface):
     """Which states a Fisher product is taken on, and its factor in the outputs for them."""
 
-    states: Tensor  # (s,) rows of the batch's distinct states
+    @property
+    def states(self) -> Tensor:
+        """(s,) rows of the batch's distinct states."""
 
     def product(self, tangent: Tensor) -> Tensor:
         """M v for v (s, 2 K signals)."""
-        raise NotImplementedError
 
 
 class GaussianProspect:
@@ -67,7 +67,8 @@ class GaussianProspect:
 
 
 @dataclass(frozen=True)
-class _GaussianMetric(Metric):
+class _GaussianMetric:
+    states: Tensor
     present: Proposal
     shares: Tensor
 
@@ -100,7 +101,6 @@ class SoftmaxProspect:
         self.allowed = allowed_by_slot(record.open_items.flatten(0, 1), self.chosen)
         self.present = policy_at(record.menus, outputs, self.steps, self.allowed, temperature)
         self.log_probs = self.present.log_prob(self.chosen)
-        shape = len(self.steps), -1
         self.scale = scale.repeat(1, len(batch))  # (signals, b T), steps of a trajectory together
         self.all_actions = all_actions
         if all_actions:
@@ -108,7 +108,7 @@ class SoftmaxProspect:
             gains = torch.stack([record.liked, record.sensitive]).float()[:, self.steps]
             self.gains = gains[:, :, None, :] * attention[:, None]  # (2, b T, K, C)
             expected = (self.present.probs * self.gains).sum((2, 3))
-            signals = torch.stack([batch.rewards, batch.costs[:, :, 0]]).view(2, *shape)[..., 0]
+            signals = torch.stack([batch.rewards, batch.costs[:, :, 0]]).flatten(1)
             advantages = advantages.flatten(1) - (signals - expected)
         self.weights = advantages.flatten(1) * self.scale
 
@@ -131,7 +131,8 @@ class SoftmaxProspect:
 
 
 @dataclass(frozen=True)
-class _SoftmaxMetric(Metric):
+class _SoftmaxMetric:
+    states: Tensor
     menus: Menus
     policy: ItemPolicy
     temperature: float
