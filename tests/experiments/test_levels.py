@@ -71,11 +71,12 @@ def test_the_methods_are_ours_and_twelve_rivals() -> None:
     assert {method.reranker for method in methods(*METHODS)[1:]} == {"foe", "quota", "penalty"}
 
 
-@given(st.lists(st.integers(0, 20), min_size=21, max_size=21), st.floats(0.01, 1))
+@given(st.lists(st.integers(0, 20), min_size=21, max_size=21), st.integers(1, 100))
 def test_the_quota_found_is_the_loosest_that_keeps_the_level(
-    shown: list[int], level: float
+    shown: list[int], percent: int
 ) -> None:
     """Against all 21 quotas of a list of 20; shown: popular items that a list has room for."""
+    level = percent / 100
     rates = [min(n, most) / 20 for n, most in enumerate(sorted(shown))]
     results = search(QUOTA, [level], lambda share: rates[math.floor(share * 20 + 1e-9)])
     best = max(rate for rate in rates if rate <= level)
