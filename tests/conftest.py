@@ -4,6 +4,7 @@ import signal
 
 import pytest
 import torch
+from hypothesis import settings
 
 from fairhorizon.agents import Fcpo, FcpoConfig
 from fairhorizon.data import Split, split, synthetic
@@ -15,6 +16,10 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 
 # Small tensors are slower on several threads, and sums depend on how they are cut.
 torch.set_num_threads(1)
+
+# No test may fail because the machine is busy.
+settings.register_profile("patient", deadline=None)
+settings.load_profile("patient")
 
 
 @pytest.fixture(scope="session")
