@@ -7,9 +7,9 @@ Prints the best validation NDCG@20 of seed 0 after at most 100 rounds at alpha' 
 
 import argparse
 
-from fairhorizon.agents import FcpoConfig
-from fairhorizon.environment import Protocol
+from fairhorizon.agents.fcpo.config import FcpoConfig
 from fairhorizon.rankers.mf import MfConfig
+from fairhorizon.vocabulary import Protocol
 from trainings import train_all
 
 EMBEDDINGS = (MfConfig(), MfConfig(target="interaction"))

@@ -11,7 +11,8 @@ import argparse
 from collections.abc import Sequence
 from statistics import mean
 
-from fairhorizon.agents import FcpoConfig, RoundReport
+from fairhorizon.agents.fcpo.config import FcpoConfig
+from fairhorizon.agents.fcpo.learning.training import RoundReport
 from trainings import train_all
 
 

@@ -13,9 +13,10 @@ from statistics import median
 
 import torch
 
-from fairhorizon.data import load, split
+from fairhorizon.data.sources import load
+from fairhorizon.data.splits import split
 from fairhorizon.histories import UserItems
-from fairhorizon.rankers import Ease
+from fairhorizon.rankers.ease import Ease
 
 LIMIT = 60.0  # CPU seconds, for ML-1M
 SCORES_AT_ONCE = 2**24

@@ -20,9 +20,11 @@ from scipy.optimize import linprog
 from scipy.sparse import csr_array, eye_array, kron, vstack
 from torch import Tensor
 
-from fairhorizon.data import load, split
-from fairhorizon.groups import popular_group
-from fairhorizon.rerank import ExposureFairness, best_lists
+from fairhorizon.data.sources import load
+from fairhorizon.data.splits import split
+from fairhorizon.exposure.groups import popular_group
+from fairhorizon.ranking import best_lists
+from fairhorizon.rerank.exposure import ExposureFairness
 from fairhorizon.rerank.exposure_solver import attention, solve_exposure
 
 

@@ -24,14 +24,18 @@ from statistics import median
 
 import torch
 
-from fairhorizon.agents import PRESETS, Fcpo
-from fairhorizon.agents.fcpo_server import FcpoServer
-from fairhorizon.data import Split, load, split, synthetic
-from fairhorizon.environment import Exposure, Scenario, advance, evaluation_scenario
-from fairhorizon.environment.constraints import PopularityLimit
+from fairhorizon.agents.fcpo.config import PRESETS
+from fairhorizon.agents.fcpo.model import Fcpo
+from fairhorizon.agents.fcpo.server import FcpoServer
+from fairhorizon.data.sources import load
+from fairhorizon.data.splits import Split, split
+from fairhorizon.data.synthetic import synthetic
+from fairhorizon.environment.dynamics import advance
+from fairhorizon.environment.feedback import Scenario, evaluation_scenario
 from fairhorizon.evaluation.long_term import LongRun, LongRunSettings
-from fairhorizon.rankers import Gru4Rec
-from fairhorizon.rankers.gru4rec import Gru4RecConfig
+from fairhorizon.exposure.counts import Exposure
+from fairhorizon.exposure.limits import PopularityLimit
+from fairhorizon.rankers.gru4rec import Gru4Rec, Gru4RecConfig
 from fairhorizon.rankers.mf import MfConfig
 
 USERS_TO_FIT = 1000

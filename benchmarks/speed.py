@@ -14,11 +14,14 @@ from statistics import median
 
 import torch
 
-from fairhorizon.agents import Fcpo, FcpoConfig, Training
-from fairhorizon.agents.policy_update import update_actor
-from fairhorizon.agents.rollout import rollout
-from fairhorizon.data import load, split
-from fairhorizon.policy import Proposal
+from fairhorizon.agents.fcpo.config import FcpoConfig
+from fairhorizon.agents.fcpo.learning.rollout import rollout
+from fairhorizon.agents.fcpo.learning.training import Training
+from fairhorizon.agents.fcpo.learning.update import update_actor
+from fairhorizon.agents.fcpo.model import Fcpo
+from fairhorizon.data.sources import load
+from fairhorizon.data.splits import split
+from fairhorizon.policy.actor import Proposal
 
 PUBLIC_CODE_SECONDS = 38.0
 

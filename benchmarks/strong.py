@@ -13,11 +13,14 @@ from pathlib import Path
 
 import torch
 
-from fairhorizon.agents import Fcpo
-from fairhorizon.agents.experts import Panel, standardised
-from fairhorizon.data import load, split
-from fairhorizon.environment import Protocol, Scenario, evaluation_scenario
+from fairhorizon.agents.fcpo.experts.actor import standardised
+from fairhorizon.agents.fcpo.experts.panel import Panel
+from fairhorizon.agents.fcpo.model import Fcpo
+from fairhorizon.data.sources import load
+from fairhorizon.data.splits import split
+from fairhorizon.environment.feedback import Scenario, evaluation_scenario
 from fairhorizon.experiments.runs import Run
+from fairhorizon.vocabulary import Protocol
 
 USERS_AT_ONCE = 1024
 

@@ -9,8 +9,11 @@ from dataclasses import dataclass
 
 import torch
 
-from fairhorizon.agents import Fcpo, FcpoConfig, RoundReport
-from fairhorizon.data import load, split
+from fairhorizon.agents.fcpo.config import FcpoConfig
+from fairhorizon.agents.fcpo.learning.training import RoundReport
+from fairhorizon.agents.fcpo.model import Fcpo
+from fairhorizon.data.sources import load
+from fairhorizon.data.splits import split
 
 
 @dataclass(frozen=True)

@@ -6,8 +6,10 @@ import pytest
 import torch
 from hypothesis import settings
 
-from fairhorizon.agents import Fcpo, FcpoConfig
-from fairhorizon.data import Split, split, synthetic
+from fairhorizon.agents.fcpo.config import FcpoConfig
+from fairhorizon.agents.fcpo.model import Fcpo
+from fairhorizon.data.splits import Split, split
+from fairhorizon.data.synthetic import synthetic
 from fairhorizon.rankers.mf import MfConfig
 
 # In the background of a script Python is deaf to Ctrl-C, and so is every process that it starts.

@@ -5,7 +5,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fairhorizon.data import Interactions
+from fairhorizon.data.interactions import Interactions
 from fairhorizon.histories import UserItems
 
 N_USERS, N_ITEMS = 5, 12

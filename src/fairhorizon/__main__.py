@@ -1,5 +1,5 @@
 """python -m fairhorizon"""
 
-from fairhorizon.cli import main
+from fairhorizon.cli.app import main
 
 main()

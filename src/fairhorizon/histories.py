@@ -6,7 +6,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from fairhorizon.data import Interactions
+from fairhorizon.data.interactions import Interactions
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from fairhorizon.agents import RoundReport
+from fairhorizon.agents.fcpo.learning.training import RoundReport
 from fairhorizon.cli.app import run
 from fairhorizon.cli.progress import Progress
 

@@ -176,7 +176,7 @@ def test_a_wrong_command_line_exits_with_2(
         (f"demo --data {MARKET} --out empty.csv", ["empty.csv: File exists"]),
     ],
 )
-@pytest.mark.filterwarnings("ignore::fairhorizon.data.NoTimestampsWarning")
+@pytest.mark.filterwarnings("ignore::fairhorizon.data.interactions.NoTimestampsWarning")
 @pytest.mark.usefixtures("place")
 def test_what_does_not_fit_exits_with_1(
     command: str, parts: list[str], capsys: pytest.CaptureFixture[str]

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from fairhorizon.agents import RoundReport
+from fairhorizon.agents.fcpo.learning.training import RoundReport
 from fairhorizon.cli.app import run
 from fairhorizon.cli.progress import Progress
 from fairhorizon.experiments.runs import Run

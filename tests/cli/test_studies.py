@@ -10,10 +10,11 @@ from pathlib import Path
 
 import pytest
 
+from fairhorizon.agents.methods import Method, build
 from fairhorizon.cli.app import run
-from fairhorizon.data import split, synthetic
-from fairhorizon.evaluation import evaluate
-from fairhorizon.experiments.methods import Method, build
+from fairhorizon.data.splits import split
+from fairhorizon.data.synthetic import synthetic
+from fairhorizon.evaluation.short_term import evaluate
 
 MARKET = "--data=synthetic:users=60,items=80,interactions_per_user=20"
 SMALL = ["--set=bpr.dim=4", "--set=bpr.max_epochs=2"]
@@ -119,7 +120,7 @@ def test_a_level_that_is_named_twice_is_one_point(tmp_path: Path) -> None:
     assert len(levels) == len(set(levels)) == 10
 
 
-@pytest.mark.filterwarnings("always::fairhorizon.data.NoTimestampsWarning")
+@pytest.mark.filterwarnings("always::fairhorizon.data.interactions.NoTimestampsWarning")
 def test_what_is_odd_about_the_data_is_said_once(
     tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fairhorizon.data import Interactions, NoTimestampsWarning
+from fairhorizon.data.interactions import Interactions, NoTimestampsWarning
 from fairhorizon.errors import ConfigError, DataError
 
 

@@ -6,12 +6,8 @@ import numpy as np
 import polars as pl
 import pytest
 
-from fairhorizon.data import (
-    Interactions,
-    NoTimestampsWarning,
-    read_interactions,
-    read_item_attribute,
-)
+from fairhorizon.data.interactions import Interactions, NoTimestampsWarning
+from fairhorizon.data.readers import read_interactions, read_item_attribute
 from fairhorizon.errors import DataError
 
 ROWS = [("196", "242", 3.0, 30), ("186", "302", 4.0, 20), ("196", "51", 1.0, 10)]

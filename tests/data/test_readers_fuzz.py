@@ -9,7 +9,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from fairhorizon.data import NoTimestampsWarning, read_interactions
+from fairhorizon.data.interactions import NoTimestampsWarning
+from fairhorizon.data.readers import read_interactions
 from fairhorizon.errors import DataError
 
 one_folder = settings(
@@ -72,7 +73,7 @@ names = st.sampled_from(["x.csv", "x.tsv", "x.inter", "u.data", "ratings.dat", "
 
 
 @one_folder
-@pytest.mark.filterwarnings("ignore::fairhorizon.data.NoTimestampsWarning")
+@pytest.mark.filterwarnings("ignore::fairhorizon.data.interactions.NoTimestampsWarning")
 @given(
     contents, names, st.sampled_from([None, True, False]), st.sampled_from([None, ",", "::", " "])
 )

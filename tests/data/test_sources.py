@@ -16,8 +16,10 @@ from pathlib import Path
 
 import pytest
 
-from fairhorizon.data import NAMED, cache_folder, load, statistics, synthetic, synthetic_market
 from fairhorizon.data.downloads import NamedSet, fetch
+from fairhorizon.data.sources import NAMED, cache_folder, load, synthetic_market
+from fairhorizon.data.splits import statistics
+from fairhorizon.data.synthetic import synthetic
 from fairhorizon.errors import ConfigError, DataError
 
 LOG = b"1\t10\t5\t100\n2\t11\t4\t90\n1\t11\t3\t110\n"
@@ -189,7 +191,7 @@ SLOW_SERVER_CLIENT = """
 import sys
 from dataclasses import replace
 from pathlib import Path
-from fairhorizon.data import NAMED
+from fairhorizon.data.sources import NAMED
 from fairhorizon.data.downloads import fetch
 fetch(replace(NAMED["ml-100k"], url=sys.argv[1]), Path(sys.argv[2]))
 """

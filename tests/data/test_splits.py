@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fairhorizon.data import (
-    Interactions,
+from fairhorizon.data.interactions import Interactions
+from fairhorizon.data.readers import read_interactions
+from fairhorizon.data.splits import (
     Split,
-    read_interactions,
     split,
     split_by_time,
     statistics,

@@ -5,7 +5,7 @@ import importlib
 import numpy as np
 import pytest
 
-from fairhorizon.data import synthetic
+from fairhorizon.data.synthetic import synthetic
 from fairhorizon.errors import ConfigError
 
 
@@ -48,7 +48,6 @@ def test_relevance_is_a_probability_and_of_the_stated_spread():
     assert market.relevance.min() > 0
     assert market.relevance.max() < 1
     assert np.mean((market.tastes @ market.traits.T) ** 2) == pytest.approx(4, rel=0.1)
-    assert np.array_equal(market.relevance_of([3, 1]), market.relevance[[3, 1]])
 
 
 def test_chunks_cover_every_user(monkeypatch):

@@ -4,14 +4,8 @@ import numpy as np
 import pytest
 import torch
 
-from fairhorizon.environment import (
-    LoggedFeedback,
-    State,
-    advance,
-    alpha_prime,
-    cost_limit,
-    parity_alpha,
-)
+from fairhorizon.environment.dynamics import State, advance, alpha_prime, cost_limit, parity_alpha
+from fairhorizon.environment.feedback import LoggedFeedback
 
 N_ITEMS = 8
 SENSITIVE = torch.tensor([True, True, False, False, False, False, True, False])  # 0, 1, 6

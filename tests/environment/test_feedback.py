@@ -5,10 +5,10 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fairhorizon.data import Interactions, split
-from fairhorizon.environment import (
+from fairhorizon.data.interactions import Interactions
+from fairhorizon.data.splits import split
+from fairhorizon.environment.feedback import (
     LoggedFeedback,
-    Protocol,
     evaluation_scenario,
     random_cuts,
     serving_scenario,
@@ -16,6 +16,7 @@ from fairhorizon.environment import (
     validation_scenario,
 )
 from fairhorizon.histories import UserItems
+from fairhorizon.vocabulary import Protocol
 
 N_USERS, N_ITEMS = 5, 12
 

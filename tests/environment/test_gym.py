@@ -13,14 +13,11 @@ from gymnasium.utils.passive_env_checker import data_shares_objects
 from gymnasium.vector import AutoresetMode, SyncVectorEnv
 from gymnasium.vector.utils import batch_space
 
-from fairhorizon.environment import (
-    ResponseModel,
-    Scenario,
-    SimulatedUsers,
-    SimulationConfig,
-    advance,
-)
+from fairhorizon.environment.dynamics import advance
+from fairhorizon.environment.feedback import Scenario
 from fairhorizon.environment.gym import RecommendationEnv, RecommendationVectorEnv
+from fairhorizon.environment.response import ResponseModel
+from fairhorizon.environment.simulated import SimulatedUsers, SimulationConfig
 from fairhorizon.errors import ConfigError
 from fairhorizon.histories import UserItems
 

@@ -7,9 +7,11 @@ import pytest
 import torch
 from torch.nn.functional import binary_cross_entropy_with_logits
 
-from fairhorizon.data import Interactions, Split, split, synthetic
-from fairhorizon.environment import ResponseConfig, ResponseModel, fit_response
+from fairhorizon.data.interactions import Interactions
+from fairhorizon.data.splits import Split, split
+from fairhorizon.data.synthetic import synthetic
 from fairhorizon.environment import response as module
+from fairhorizon.environment.response import ResponseConfig, ResponseModel, fit_response
 from fairhorizon.errors import ConfigError, DataError
 from fairhorizon.histories import UserItems
 

@@ -4,21 +4,21 @@ import numpy as np
 import pytest
 import torch
 
-from fairhorizon.data import market_of, split
-from fairhorizon.environment import (
-    Protocol,
-    ResponseModel,
-    Scenario,
+from fairhorizon.data.sources import market_of
+from fairhorizon.data.splits import split
+from fairhorizon.environment import simulated as module
+from fairhorizon.environment.dynamics import advance
+from fairhorizon.environment.feedback import Scenario, evaluation_scenario
+from fairhorizon.environment.response import ResponseModel
+from fairhorizon.environment.simulated import (
     SimulatedAudience,
     SimulatedUsers,
     SimulationConfig,
-    advance,
-    evaluation_scenario,
+    TasteSpread,
 )
-from fairhorizon.environment import simulated as module
-from fairhorizon.environment.simulated import TasteSpread
 from fairhorizon.errors import ConfigError
 from fairhorizon.histories import UserItems
+from fairhorizon.vocabulary import Protocol
 
 N_USERS, N_ITEMS = 60, 80
 SOURCE = f"synthetic:users={N_USERS},items={N_ITEMS},interactions_per_user=20,seed=3"
@@ -72,7 +72,7 @@ def test_users_begin_where_a_logged_evaluation_begins(protocol):
     assert torch.equal(state.blocked, expected.blocked)
     everything = audience.relevance(torch.arange(N_ITEMS).expand(3, N_ITEMS))
     assert everything.dtype == torch.float64
-    np.testing.assert_allclose(everything.numpy(), MARKET.relevance_of(users.numpy()), atol=1e-6)
+    np.testing.assert_allclose(everything.numpy(), MARKET.relevance[users.numpy()], atol=1e-6)
 
 
 def test_a_fitted_model_and_a_market_are_the_same_kind_of_user():

@@ -8,28 +8,17 @@ import torch
 from pydantic import ValidationError
 from safetensors.torch import load, save
 
-from fairhorizon.environment import (
-    Exposure,
-    Protocol,
-    Scenario,
-    State,
-    evaluation_scenario,
-)
+from fairhorizon.environment.dynamics import State
+from fairhorizon.environment.feedback import Scenario, evaluation_scenario
 from fairhorizon.errors import ConfigError, ModelError
-from fairhorizon.evaluation import LongRun, LongRunSettings
+from fairhorizon.evaluation.long_term import LongRun, LongRunSettings
 from fairhorizon.evaluation.short_term import relevance
-from fairhorizon.groups import popular_group
+from fairhorizon.exposure.counts import Exposure
+from fairhorizon.exposure.groups import popular_group
 from fairhorizon.histories import UserItems
-from fairhorizon.metrics import (
-    coverage,
-    exposure_counts,
-    gini,
-    hit_matrix,
-    mean_over_users,
-    ndcg,
-    popularity_rate,
-    recall,
-)
+from fairhorizon.metrics.accuracy import hit_matrix, mean_over_users, ndcg, recall
+from fairhorizon.metrics.fairness import coverage, exposure_counts, gini, popularity_rate
+from fairhorizon.vocabulary import Protocol
 
 COLUMNS = [
     "step",

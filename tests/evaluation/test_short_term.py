@@ -7,10 +7,12 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from fairhorizon.data import Interactions, Split, split
-from fairhorizon.environment import Protocol, Scenario
+from fairhorizon.data.interactions import Interactions
+from fairhorizon.data.splits import Split, split
+from fairhorizon.environment.feedback import Scenario
 from fairhorizon.errors import ConfigError, ModelError
-from fairhorizon.evaluation import Mode, evaluate
+from fairhorizon.evaluation.short_term import evaluate
+from fairhorizon.vocabulary import Mode, Protocol
 
 A, B, C = range(3)
 

@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from fairhorizon.agents import Fcpo, FcpoConfig
+from fairhorizon.agents.fcpo.config import FcpoConfig
+from fairhorizon.agents.fcpo.model import Fcpo
 from fairhorizon.errors import ConfigError
 from fairhorizon.experiments.ablation import (
     VARIANTS,

@@ -8,12 +8,7 @@ import pytest
 
 from fairhorizon.data.recommendations import ListColumns, Recommendations, read_recommendations
 from fairhorizon.errors import ConfigError, DataError
-from fairhorizon.experiments.audit import (
-    Audit,
-    audit,
-    exposure_by_group,
-    most_changed,
-)
+from fairhorizon.experiments.audit import Audit, audit, exposure_by_group, most_changed
 from fairhorizon.experiments.runs import Dataset, DataSpec
 
 # a trains on 1 2 3, validates on 4, tests on 5; b: 1 2 4, 3, 6; c: 1, 3, and no test item.

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from fairhorizon.agents.methods import Method
 from fairhorizon.errors import ConfigError
 from fairhorizon.experiments.dials import NEAR, TRIES, best_setting, tried
 from fairhorizon.experiments.levels import (
@@ -22,11 +23,10 @@ from fairhorizon.experiments.levels import (
     run_levels,
     standings,
 )
-from fairhorizon.experiments.methods import Method
 from fairhorizon.experiments.runs import DataSpec
 from fairhorizon.experiments.study import Row, Study
 from fairhorizon.files import write_json
-from fairhorizon.metrics import paired_t_test
+from fairhorizon.metrics.significance import paired_t_test
 
 MARKET = DataSpec(source="synthetic:users=60,items=80,interactions_per_user=20")
 TINY = {

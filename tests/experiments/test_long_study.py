@@ -13,26 +13,25 @@ import pytest
 import torch
 from polars.testing import assert_frame_equal
 
-from fairhorizon.agents import Ranked
-from fairhorizon.agents.ranked_server import RankedServer
-from fairhorizon.data import synthetic_market
-from fairhorizon.environment import (
-    Exposure,
-    Protocol,
-    ResponseModel,
-    SimulationConfig,
-    evaluation_scenario,
-)
+from fairhorizon.agents.methods import Method
+from fairhorizon.agents.ranked.model import Ranked
+from fairhorizon.agents.ranked.server import RankedServer
+from fairhorizon.data.sources import synthetic_market
+from fairhorizon.environment.feedback import evaluation_scenario
+from fairhorizon.environment.response import ResponseModel
+from fairhorizon.environment.simulated import SimulationConfig
 from fairhorizon.errors import ConfigError, DataError
 from fairhorizon.evaluation.long_term import LongRun, LongRunSettings
-from fairhorizon.experiments.at_work import GroupShare, Limits, Retrain, load_response
+from fairhorizon.experiments.at_work import GroupShare, Limits, load_response
 from fairhorizon.experiments.long_summary import broken_limits, summary_rows
-from fairhorizon.experiments.long_term import Contestant, CountsOverTime, LongStudy
-from fairhorizon.experiments.methods import Method
+from fairhorizon.experiments.long_term import Contestant, LongStudy
 from fairhorizon.experiments.runs import DataSpec
 from fairhorizon.experiments.step_record import SCHEMA, Row
 from fairhorizon.experiments.study import Study
-from fairhorizon.metrics import gini
+from fairhorizon.exposure.counts import Exposure
+from fairhorizon.metrics.fairness import gini
+from fairhorizon.results import CountsOverTime
+from fairhorizon.vocabulary import Protocol, Retrain
 
 MARKET = DataSpec(source="synthetic:users=60,items=80,interactions_per_user=20")
 SMALL: dict[str, Any] = {

@@ -6,9 +6,11 @@ import numpy as np
 import pytest
 from pydantic import ValidationError
 
-from fairhorizon.agents import Fcpo, FcpoConfig
-from fairhorizon.agents.checkpoint import save_training
-from fairhorizon.data import NoTimestampsWarning, Split
+from fairhorizon.agents.fcpo.config import FcpoConfig
+from fairhorizon.agents.fcpo.learning.checkpoint import save_training
+from fairhorizon.agents.fcpo.model import Fcpo
+from fairhorizon.data.interactions import NoTimestampsWarning
+from fairhorizon.data.splits import Split
 from fairhorizon.errors import ConfigError, DataError, ModelError
 from fairhorizon.experiments.runs import DataSpec, Run
 

@@ -10,17 +10,17 @@ import numpy as np
 import pytest
 import torch
 
-from fairhorizon.agents import Ranked
-from fairhorizon.data import split
-from fairhorizon.environment import Protocol
+from fairhorizon.agents.methods import Method, load_method, settings_of
+from fairhorizon.agents.ranked.model import Ranked
+from fairhorizon.data.splits import split
 from fairhorizon.errors import ConfigError, FairHorizonError
-from fairhorizon.evaluation import Mode, evaluate
+from fairhorizon.evaluation.short_term import evaluate
 from fairhorizon.experiments.compare import significance, summary_row, summary_rows
 from fairhorizon.experiments.frontier import curves, swept
-from fairhorizon.experiments.methods import Method, load_method, settings_of
 from fairhorizon.experiments.runs import DataSpec
 from fairhorizon.experiments.study import Row, Study, Task
-from fairhorizon.metrics import paired_t_test
+from fairhorizon.metrics.significance import paired_t_test
+from fairhorizon.vocabulary import Mode, Protocol
 
 MARKET = DataSpec(source="synthetic:users=60,items=80,interactions_per_user=20")
 SMALL = {"bpr": {"dim": 4, "max_epochs": 2}}

@@ -10,12 +10,13 @@ import torch
 from optuna.distributions import CategoricalDistribution, FloatDistribution, IntDistribution
 from pydantic import Field
 
-from fairhorizon.agents import Ranked
-from fairhorizon.data import Interactions, Split, split
-from fairhorizon.environment import Protocol, validation_scenario
+from fairhorizon.agents.methods import AGENTS, Method, MethodError, build
+from fairhorizon.agents.ranked.model import Ranked
+from fairhorizon.data.interactions import Interactions
+from fairhorizon.data.splits import Split, split
+from fairhorizon.environment.feedback import validation_scenario
 from fairhorizon.errors import ConfigError, DataError
 from fairhorizon.evaluation.validation import validation_ndcg
-from fairhorizon.experiments.methods import AGENTS, Method, MethodError, build
 from fairhorizon.experiments.runs import Dataset
 from fairhorizon.experiments.tuning import (
     Task,
@@ -27,10 +28,13 @@ from fairhorizon.experiments.tuning import (
     nested,
     search_space,
 )
-from fairhorizon.groups import popular_group
+from fairhorizon.exposure.groups import popular_group
 from fairhorizon.histories import UserItems
-from fairhorizon.rankers import RANKERS, Popularity, Ranker
+from fairhorizon.rankers import RANKERS
+from fairhorizon.rankers.popularity import Popularity
+from fairhorizon.rankers.ranker import Ranker
 from fairhorizon.settings import Choice, Search, Settings
+from fairhorizon.vocabulary import Protocol
 
 HILL = Method("hill")
 

@@ -3,8 +3,10 @@
 import numpy as np
 import pytest
 
-from fairhorizon.agents import Fcpo, FcpoConfig
-from fairhorizon.data import Split, split, synthetic
+from fairhorizon.agents.fcpo.config import FcpoConfig
+from fairhorizon.agents.fcpo.model import Fcpo
+from fairhorizon.data.splits import Split, split
+from fairhorizon.data.synthetic import synthetic
 from fairhorizon.rankers.mf import MfConfig
 
 pytestmark = pytest.mark.learning

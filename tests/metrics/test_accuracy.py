@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from scipy.sparse import csr_array
 from sklearn.metrics import ndcg_score
 
-from fairhorizon.metrics import f1, hit_matrix, mean_over_users, ndcg, recall
+from fairhorizon.metrics.accuracy import f1, hit_matrix, mean_over_users, ndcg, recall
 
 # three users, six items; user 1 has nothing relevant, user 2's list has two empty slots
 LISTS = np.array([[3, 0, 5, 1], [0, 1, 2, 3], [4, -1, 2, -1]])

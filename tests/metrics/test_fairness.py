@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 from sklearn.metrics import auc
 
-from fairhorizon.metrics import (
+from fairhorizon.metrics.fairness import (
     coverage,
     demographic_parity_gap,
     exact_k_violation_rate,

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fairhorizon.metrics import dominated_area, pareto_front
+from fairhorizon.metrics.hypervolume import dominated_area, pareto_front
 
 POINTS = st.lists(st.tuples(st.integers(-3, 9), st.integers(-3, 9)), min_size=1, max_size=7)
 

@@ -6,8 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
-from fairhorizon.metrics import holm, paired_bootstrap, paired_t_test
 from fairhorizon.metrics import significance as module
+from fairhorizon.metrics.significance import holm, paired_bootstrap, paired_t_test
 
 RNG = np.random.default_rng(5)
 NORMAL = RNG.normal(size=400)

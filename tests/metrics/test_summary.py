@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from scipy.sparse import csr_array
 
-from fairhorizon.metrics import summarise
+from fairhorizon.metrics.summary import summarise
 
 LISTS = np.array([[0, 2], [1, 0], [0, -1]])
 RELEVANT = csr_array(np.array([[0, 0, 1, 1], [0, 0, 0, 0], [1, 0, 0, 0]]))

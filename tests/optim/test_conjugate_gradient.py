@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from fairhorizon.optim import conjugate_gradient
+from fairhorizon.optim.conjugate_gradient import conjugate_gradient
 
 
 def positive_definite(size: int, seed: int) -> np.ndarray:

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 from scipy.optimize import minimize
 
-from fairhorizon.optim import Case, solve_dual
+from fairhorizon.optim.dual import Case, solve_dual
 
 
 def random_problem(rng, angle=None):

@@ -14,7 +14,8 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from scipy.optimize import minimize, nnls
 
-from fairhorizon.optim import Case, solve_dual, solve_several
+from fairhorizon.optim.dual import Case, solve_dual
+from fairhorizon.optim.dual_several import solve_several
 
 DELTA = 0.5  # the trust region is then the unit ball
 

@@ -4,7 +4,8 @@ import pytest
 import torch
 from torch.distributions import Independent, Normal, kl_divergence
 
-from fairhorizon.optim import conjugate_gradient, fisher_product
+from fairhorizon.optim.conjugate_gradient import conjugate_gradient
+from fairhorizon.optim.fisher import fisher_product
 
 # torch 2.13 scripts functions of its own when it first takes a forward derivative.
 

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from fairhorizon.optim import backtrack
+from fairhorizon.optim.line_search import backtrack
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,8 @@ import pytest
 import torch
 from torch.distributions import Independent, Normal, kl_divergence
 
-from fairhorizon.policy import GaussianActor, Proposal, StateEncoder
+from fairhorizon.policy.actor import GaussianActor, Proposal
+from fairhorizon.policy.encoder import StateEncoder
 
 # torch 2.13 scripts functions of its own when it first takes a forward derivative.
 

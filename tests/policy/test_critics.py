@@ -2,8 +2,8 @@
 
 import torch
 
-from fairhorizon.agents.advantages import remaining, temporal_difference_targets
-from fairhorizon.policy import Critic
+from fairhorizon.agents.fcpo.learning.advantages import remaining, temporal_difference_targets
+from fairhorizon.policy.critics import Critic
 
 
 def critic(states: int) -> Critic:

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from fairhorizon.policy import StateEncoder
+from fairhorizon.policy.encoder import StateEncoder
 
 N_USERS, N_ITEMS, DIM, HIDDEN, HISTORY = 5, 11, 4, 6, 3
 

@@ -4,8 +4,7 @@ import math
 
 import torch
 
-from fairhorizon.policy import HistoryEncoder
-from fairhorizon.policy.history import numbers_of_items, numbers_of_users
+from fairhorizon.policy.history import HistoryEncoder, numbers_of_items, numbers_of_users
 
 USERS = torch.tensor([[10.0], [20.0]])
 ITEMS = torch.tensor([[1.0, 2.0], [3.0, 4.0], [5.0, 12.0]])

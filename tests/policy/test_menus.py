@@ -4,8 +4,10 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fairhorizon.policy import CatalogueMenus, GaussianActor, ItemVectors, SignalMenus, StateEncoder
-from fairhorizon.policy.menus import best_of_groups
+from fairhorizon.policy.actor import GaussianActor
+from fairhorizon.policy.encoder import StateEncoder
+from fairhorizon.policy.menus import CatalogueMenus, SignalMenus, best_of_groups
+from fairhorizon.policy.signals import ItemVectors
 
 ITEMS = torch.tensor([[2, -1, 0], [1, 3, -1]])
 SIGNALS = torch.tensor(

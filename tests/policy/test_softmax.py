@@ -9,8 +9,15 @@ from scipy.stats import chisquare
 from torch import Tensor
 from torch.distributions import Categorical, kl_divergence
 
-from fairhorizon.policy import CatalogueMenus, ItemPolicy, Menus, SignalMenus
-from fairhorizon.policy.softmax import allowed_by_slot, close_all, draw, policy_at, rows_of
+from fairhorizon.policy.menus import CatalogueMenus, Menus, SignalMenus
+from fairhorizon.policy.softmax import (
+    ItemPolicy,
+    allowed_by_slot,
+    close_all,
+    draw,
+    policy_at,
+    rows_of,
+)
 
 
 def logits_of(seed: int, *shape: int) -> Tensor:

@@ -7,10 +7,12 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_matrix
 from threadpoolctl import threadpool_limits
 
-from fairhorizon.data import Interactions, Split, split, synthetic
+from fairhorizon.data.interactions import Interactions
+from fairhorizon.data.splits import Split, split
+from fairhorizon.data.synthetic import synthetic
 from fairhorizon.histories import UserItems
-from fairhorizon.rankers import Als, AlsConfig, als
-from fairhorizon.rankers.als import least_squares
+from fairhorizon.rankers import als
+from fairhorizon.rankers.als import Als, AlsConfig, least_squares
 
 Matrix = NDArray[np.float64]
 

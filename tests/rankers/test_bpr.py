@@ -5,7 +5,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from fairhorizon.data import Interactions, Split, split
+from fairhorizon.data.interactions import Interactions
+from fairhorizon.data.splits import Split, split
 from fairhorizon.errors import ConfigError
 from fairhorizon.histories import UserItems
 from fairhorizon.rankers.bpr import Bpr, BprConfig, BprTraining

@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 import torch
 
-from fairhorizon.data import Interactions, Split, split
+from fairhorizon.data.interactions import Interactions
+from fairhorizon.data.splits import Split, split
 from fairhorizon.errors import DataError
 from fairhorizon.histories import UserItems
 from fairhorizon.rankers import RANKERS

@@ -9,11 +9,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from fairhorizon.data import Interactions, Split
+from fairhorizon.data.interactions import Interactions
+from fairhorizon.data.splits import Split
 from fairhorizon.errors import ConfigError
-from fairhorizon.protocol import Protocol
 from fairhorizon.rankers import early_stopping
 from fairhorizon.rankers.early_stopping import Validation, train_until_stale
+from fairhorizon.vocabulary import Protocol
 
 N_USERS, N_ITEMS = 4, 30
 

@@ -5,13 +5,14 @@ import pytest
 import torch
 from numpy.typing import NDArray
 
-from fairhorizon.agents import Ranked
-from fairhorizon.data import Interactions, Split, split
+from fairhorizon.agents.ranked.model import Ranked
+from fairhorizon.data.interactions import Interactions
+from fairhorizon.data.splits import Split, split
 from fairhorizon.errors import ConfigError
-from fairhorizon.evaluation import evaluate
+from fairhorizon.evaluation.short_term import evaluate
 from fairhorizon.histories import UserItems
-from fairhorizon.rankers import Ease, EaseConfig, ease
-from fairhorizon.rankers.ease import co_counts
+from fairhorizon.rankers import ease
+from fairhorizon.rankers.ease import Ease, EaseConfig, co_counts
 from fairhorizon.rankers.recency import longest_history, weighted_history
 
 

@@ -6,8 +6,10 @@ import numpy as np
 import pytest
 import torch
 
-from fairhorizon.data import Interactions, Split
-from fairhorizon.rankers import ItemKnn, ItemKnnConfig, itemknn
+from fairhorizon.data.interactions import Interactions
+from fairhorizon.data.splits import Split
+from fairhorizon.rankers import itemknn
+from fairhorizon.rankers.itemknn import ItemKnn, ItemKnnConfig
 
 
 def similarity_by_loop(log: Interactions, shrinkage: float) -> np.ndarray:

@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 import torch
 
-from fairhorizon.data import Interactions, Split, split
+from fairhorizon.data.interactions import Interactions
+from fairhorizon.data.splits import Split, split
 from fairhorizon.errors import ConfigError
 from fairhorizon.rankers.early_stopping import Validation
 from fairhorizon.rankers.mf import Mf, MfConfig

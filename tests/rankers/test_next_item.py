@@ -6,8 +6,11 @@ import numpy as np
 import pytest
 import torch
 
-from fairhorizon.data import Interactions, Split, split
-from fairhorizon.rankers import Gru4Rec, Gru4RecConfig, SasRec, SasRecConfig, sequences
+from fairhorizon.data.interactions import Interactions
+from fairhorizon.data.splits import Split, split
+from fairhorizon.rankers import sequences
+from fairhorizon.rankers.gru4rec import Gru4Rec, Gru4RecConfig
+from fairhorizon.rankers.sasrec import SasRec, SasRecConfig
 
 RANKERS: dict[Any, Any] = {Gru4Rec: Gru4RecConfig, SasRec: SasRecConfig}
 TINY = {"dim": 8, "history": 6, "batch": 64, "max_epochs": 2}

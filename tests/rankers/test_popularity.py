@@ -3,9 +3,10 @@
 import numpy as np
 import torch
 
-from fairhorizon.data import Interactions, Split
-from fairhorizon.groups import popular_group
-from fairhorizon.rankers import Popularity
+from fairhorizon.data.interactions import Interactions
+from fairhorizon.data.splits import Split
+from fairhorizon.exposure.groups import popular_group
+from fairhorizon.rankers.popularity import Popularity
 
 
 def parts() -> Split:

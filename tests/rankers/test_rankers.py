@@ -8,12 +8,16 @@ import pytest
 import torch
 from torch import Tensor
 
-from fairhorizon.agents import Ranked
-from fairhorizon.data import Interactions, Split, split, synthetic
-from fairhorizon.environment import Protocol, evaluation_scenario
+from fairhorizon.agents.ranked.model import Ranked
+from fairhorizon.data.interactions import Interactions
+from fairhorizon.data.splits import Split, split
+from fairhorizon.data.synthetic import synthetic
+from fairhorizon.environment.feedback import evaluation_scenario
 from fairhorizon.errors import DataError
 from fairhorizon.histories import UserItems
-from fairhorizon.rankers import RANKERS, Ranker
+from fairhorizon.rankers import RANKERS
+from fairhorizon.rankers.ranker import Ranker
+from fairhorizon.vocabulary import Protocol
 
 SMALL = {
     "dim": 8,

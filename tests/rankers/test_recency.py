@@ -5,7 +5,8 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fairhorizon.data import Interactions, split
+from fairhorizon.data.interactions import Interactions
+from fairhorizon.data.splits import split
 from fairhorizon.rankers.recency import items_to_look_at, longest_history, weighted_history
 
 PAD = 4  # of a catalogue of four items

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from fairhorizon.data import Split
+from fairhorizon.data.splits import Split
 from fairhorizon.errors import ConfigError
 from fairhorizon.rankers.sasrec import AttentionBlock, AttentionNetwork, SasRec, SasRecConfig
 

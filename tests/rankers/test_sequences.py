@@ -9,7 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from fairhorizon.data import Interactions, split
+from fairhorizon.data.interactions import Interactions
+from fairhorizon.data.splits import split
 from fairhorizon.errors import DataError
 from fairhorizon.histories import UserItems
 from fairhorizon.rankers import sequences

@@ -12,14 +12,14 @@ import numpy as np
 import polars as pl
 import pytest
 
-from fairhorizon.experiments.step_record import CountsOverTime
-from fairhorizon.groups import popular_group
+from fairhorizon.exposure.groups import popular_group
 from fairhorizon.report.comparison import comparison_section, significance_section
 from fairhorizon.report.efficiency import efficiency_section
 from fairhorizon.report.frontier import frontier_sections
 from fairhorizon.report.long_term import write_report
 from fairhorizon.report.page import Section, write_page
 from fairhorizon.report.series import PALETTE
+from fairhorizon.results import CountsOverTime
 
 BROWSER = next(
     filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome", "chrome"))),

@@ -9,13 +9,13 @@ import pytest
 from rich.console import Console
 
 from fairhorizon.errors import DataError
-from fairhorizon.experiments.step_record import CountsOverTime
-from fairhorizon.groups import popular_group
+from fairhorizon.exposure.groups import popular_group
 from fairhorizon.report import churn, control, over_time
 from fairhorizon.report.churn import SAMPLE, Move, exposure_ranks, first_runs, tracks
 from fairhorizon.report.long_term import accumulated_figure, accumulated_section, write_report
 from fairhorizon.report.long_term_table import summary_markdown, summary_section, summary_table
 from fairhorizon.report.over_time import Span
+from fairhorizon.results import CountsOverTime
 
 NASTY = "<b>m&m</b>"
 PNG = b"\x89PNG\r\n\x1a\n"

@@ -7,7 +7,7 @@ import numpy as np
 import plotly.graph_objects as go
 import pytest
 
-from fairhorizon.metrics import gini, lorenz_curve
+from fairhorizon.metrics.fairness import gini, lorenz_curve
 from fairhorizon.report import page
 from fairhorizon.report.page import (
     Section,

@@ -9,8 +9,7 @@ from scipy.optimize import linprog
 from scipy.sparse import csr_array, eye_array, kron, vstack
 
 from fairhorizon.errors import ConfigError
-from fairhorizon.rerank import ExposureFairness
-from fairhorizon.rerank.exposure import merits
+from fairhorizon.rerank.exposure import ExposureFairness, merits
 from fairhorizon.rerank.exposure_solver import attention, exposure, solve_exposure
 
 CONSTRAINTS = ("parity", "treatment", "impact", "share")

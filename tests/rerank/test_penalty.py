@@ -4,7 +4,8 @@ import pytest
 import torch
 from pydantic import ValidationError
 
-from fairhorizon.rerank import Penalty, best_lists
+from fairhorizon.ranking import best_lists
+from fairhorizon.rerank.penalty import Penalty
 
 GENERATOR = torch.Generator()  # a penalty draws nothing from it
 

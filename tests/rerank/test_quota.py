@@ -8,7 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from fairhorizon.rerank import Quota, best_lists
+from fairhorizon.ranking import best_lists
+from fairhorizon.rerank.quota import Quota
 
 
 @pytest.mark.parametrize(

@@ -3,8 +3,8 @@
 import torch
 from torch import Tensor
 
-from fairhorizon.data import Split, with_feedback
-from fairhorizon.environment import Outcome
+from fairhorizon.data.splits import Split, with_feedback
+from fairhorizon.environment.dynamics import Outcome
 from fairhorizon.errors import ConfigError
 
 

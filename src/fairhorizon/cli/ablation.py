@@ -13,7 +13,7 @@ from fairhorizon.cli import studies
 from fairhorizon.cli.folders import check_file, claimed
 from fairhorizon.cli.progress import Progress
 from fairhorizon.cli.typed import typed_command
-from fairhorizon.cli.words import ModeName, ProtocolName
+from fairhorizon.vocabulary import Mode, Protocol
 
 if TYPE_CHECKING:
     from fairhorizon.experiments.ablation import Variant
@@ -53,7 +53,7 @@ def ablation(
 
     chosen = parse_variants(variants)
     settings_of = studies.gather_settings([], settings or [])
-    words = ProtocolName.STANDARD, ModeName.ONE_SHOT
+    words = Protocol.STANDARD, Mode.ONE_SHOT
     study = studies.make_study(data, out, *words, (k,), settings_of, cache_dir)
     check_file(json_file)
     with claimed(out):

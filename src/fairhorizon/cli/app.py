@@ -20,9 +20,9 @@ from fairhorizon.cli.fit import fit
 from fairhorizon.cli.frontier import frontier
 from fairhorizon.cli.levels import levels
 from fairhorizon.cli.longterm import longterm
+from fairhorizon.cli.progress import STOPPED
 from fairhorizon.cli.recommend import recommend
 from fairhorizon.cli.tune import tune
-from fairhorizon.cli.words import STOPPED
 from fairhorizon.errors import FairHorizonError
 
 NAME = "fairhorizon"

@@ -9,7 +9,7 @@ from fairhorizon.cli import options as shared
 from fairhorizon.cli import studies
 from fairhorizon.cli.folders import check_file, claimed
 from fairhorizon.cli.typed import typed_command
-from fairhorizon.cli.words import ModeName, ProtocolName
+from fairhorizon.vocabulary import Mode, Protocol
 
 if TYPE_CHECKING:
     from fairhorizon.experiments.runs import DataSpec
@@ -28,8 +28,8 @@ def compare(
     data: "DataSpec",
     methods: studies.Methods = None,
     seeds: studies.Seeds = 5,
-    protocol: shared.ProtocolOption = ProtocolName.STANDARD,
-    mode: shared.ModeOption = ModeName.ONE_SHOT,
+    protocol: shared.ProtocolOption = Protocol.STANDARD,
+    mode: shared.ModeOption = Mode.ONE_SHOT,
     k: shared.Lengths = "5,10,20",
     settings_files: studies.SettingsFiles = None,
     settings: studies.Set = None,
@@ -43,10 +43,10 @@ def compare(
     """Train and judge methods side by side; what --out has already is not computed again."""
     from rich.console import Console
 
-    from fairhorizon.environment import Protocol
     from fairhorizon.experiments.compare import TABLE, significance, summary_rows
     from fairhorizon.files import write_json
     from fairhorizon.report import comparison
+    from fairhorizon.vocabulary import Protocol
 
     ks = tuple(shared.lengths(k))
     chosen = studies.parse_methods(methods, TABLE)

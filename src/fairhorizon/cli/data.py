@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from fairhorizon.cli import options as shared
-from fairhorizon.cli.words import Cut
+from fairhorizon.vocabulary import Cut
 
 data_commands = typer.Typer(help="Look at a data set, write its split.")
 
@@ -25,7 +25,8 @@ def info(
     """Print the paper's table of statistics."""
     from rich.console import Console
 
-    from fairhorizon.data import load, statistics
+    from fairhorizon.data.sources import load
+    from fairhorizon.data.splits import statistics
     from fairhorizon.report.tables import statistics_table
 
     options = shared.reader(user, item, rating, timestamp, header, separator)
@@ -48,7 +49,7 @@ def split(
     shuffle_ties: shared.ShuffleTies = None,
 ) -> None:
     """Write train.csv, validation.csv and test.csv with the original ids."""
-    from fairhorizon.data import write_split
+    from fairhorizon.data.splits import write_split
 
     options = shared.reader(user, item, rating, timestamp, header, separator)
     spec = shared.data_spec(source, **options, cut=cut.value, shuffle_ties=shuffle_ties)

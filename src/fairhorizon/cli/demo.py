@@ -11,7 +11,7 @@ from fairhorizon.cli.folders import claimed
 from fairhorizon.cli.progress import Progress
 
 if TYPE_CHECKING:
-    from fairhorizon.agents import RoundReport
+    from fairhorizon.agents.fcpo.learning.training import RoundReport
     from fairhorizon.experiments.demo import Trained
     from fairhorizon.experiments.runs import Dataset
 
@@ -58,7 +58,7 @@ def demo(
 
 def open_or_make(data: str, cache_dir: Path | None) -> "Dataset":
     """The data asked for, or the synthetic market where a named set cannot be had."""
-    from fairhorizon.data import NAMED
+    from fairhorizon.data.sources import NAMED
     from fairhorizon.errors import DataError
     from fairhorizon.experiments.runs import DataSpec
 
@@ -80,7 +80,7 @@ def write_report(
     command: str,
 ) -> None:
     """index.html, training.png and exposure.png."""
-    from fairhorizon.metrics import exposure_counts
+    from fairhorizon.metrics.fairness import exposure_counts
     from fairhorizon.report import page
     from fairhorizon.report.figures import History, exposure_plot, save_figure, training_curves
     from fairhorizon.report.tables import PAPER_METRICS

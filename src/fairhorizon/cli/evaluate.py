@@ -7,18 +7,18 @@ import typer
 
 from fairhorizon.cli import options as shared
 from fairhorizon.cli.recommend import AlphaPrime
-from fairhorizon.cli.words import ModeName, ProtocolName
+from fairhorizon.vocabulary import Mode, Protocol
 
 if TYPE_CHECKING:
-    from fairhorizon.experiments.methods import Model
+    from fairhorizon.agents.methods import Model
     from fairhorizon.experiments.runs import Dataset
 
 
 def evaluate(
     run: Annotated[Path, typer.Argument(help="Folder of a run.")],
     alpha_prime: AlphaPrime = None,
-    protocol: shared.ProtocolOption = ProtocolName.STANDARD,
-    mode: shared.ModeOption = ModeName.ONE_SHOT,
+    protocol: shared.ProtocolOption = Protocol.STANDARD,
+    mode: shared.ModeOption = Mode.ONE_SHOT,
     k: shared.Lengths = "5,10,20",
     json_file: shared.JsonFile = None,
     lists: Annotated[
@@ -30,7 +30,7 @@ def evaluate(
     """Print the metrics of a run and write them to its metrics.json."""
     from rich.console import Console
 
-    from fairhorizon.evaluation import evaluate as judge
+    from fairhorizon.evaluation.short_term import evaluate as judge
     from fairhorizon.experiments.runs import Run
     from fairhorizon.files import write_json
     from fairhorizon.report.lists import write_lists
@@ -68,10 +68,11 @@ def evaluate(
     write_json(folder.metrics_file, content)  # last: the run may be read-only
 
 
-def expected_share(model: "Model", dataset: "Dataset", protocol: ProtocolName) -> float | None:
+def expected_share(model: "Model", dataset: "Dataset", protocol: Protocol) -> float | None:
     """The group's part of the exposure that a random ranking gives in expectation."""
-    from fairhorizon.agents import Ranked
-    from fairhorizon.environment import Protocol, evaluation_scenario
+    from fairhorizon.agents.ranked.model import Ranked
+    from fairhorizon.environment.feedback import evaluation_scenario
+    from fairhorizon.vocabulary import Protocol
 
     if not isinstance(model, Ranked):
         return None

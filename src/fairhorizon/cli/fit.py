@@ -9,15 +9,18 @@ import typer
 
 from fairhorizon.cli import options as shared
 from fairhorizon.cli.folders import claimed, is_used
-from fairhorizon.cli.progress import Progress, patient_interrupt
+from fairhorizon.cli.progress import STOPPED, Progress, patient_interrupt
 from fairhorizon.cli.settings import parse_settings
-from fairhorizon.cli.words import STOPPED, Preset
 from fairhorizon.errors import ConfigError
+from fairhorizon.vocabulary import Preset
 
 if TYPE_CHECKING:
-    from fairhorizon.agents import Fcpo, Lird, Ranked, Training
-    from fairhorizon.data import Split
-    from fairhorizon.experiments.methods import Model
+    from fairhorizon.agents.fcpo.learning.training import Training
+    from fairhorizon.agents.fcpo.model import Fcpo
+    from fairhorizon.agents.lird.model import Lird
+    from fairhorizon.agents.methods import Model
+    from fairhorizon.agents.ranked.model import Ranked
+    from fairhorizon.data.splits import Split
     from fairhorizon.experiments.runs import Dataset, DataSpec, Run
 
 Settings = dict[str, Any]
@@ -61,7 +64,7 @@ def fit(
     strong fits its rankers on the earlier part of the log, learns from the rest, and in the end
     fits them on all of it: who stops before has a model without that.
     """
-    from fairhorizon.agents import Fcpo
+    from fairhorizon.agents.fcpo.model import Fcpo
     from fairhorizon.experiments.runs import Run
 
     given = parse_settings(settings or [])
@@ -88,7 +91,7 @@ def make(
     name: str, given: Settings, alpha_prime: float | None, preset: Preset, seed: int
 ) -> "Model":
     """The method before its fit."""
-    from fairhorizon.experiments.methods import Method, MethodError, SettingsError, build
+    from fairhorizon.agents.methods import Method, MethodError, SettingsError, build
 
     try:
         method = Method.parse(name)
@@ -112,7 +115,7 @@ def fit_at_once(model: "Lird | Ranked", run: "Run", dataset: "Dataset", spec: "D
 
 def begin(dataset: "Dataset", model: "Fcpo") -> "Training":
     """A new training, from rankers or else from pretrained embeddings."""
-    from fairhorizon.agents.fcpo import ends_with_refit
+    from fairhorizon.agents.fcpo.model import ends_with_refit
 
     config, split = model.config, dataset.split
     if not config.warm_start:
@@ -129,7 +132,7 @@ def begin(dataset: "Dataset", model: "Fcpo") -> "Training":
 
 def rankers(names: "Sequence[str]", split: "Split") -> str:
     """Those of a warm start that this log can have."""
-    from fairhorizon.agents.experts import suitable
+    from fairhorizon.agents.fcpo.experts.panel import suitable
 
     return ", ".join(suitable(names, split))
 
@@ -140,7 +143,7 @@ def tell(what: str) -> None:
 
 def go_on(run: "Run", dataset: "Dataset", given: Settings, seed: int | None) -> "Training":
     """The training of the run's checkpoint, with its own settings and groups."""
-    from fairhorizon.experiments.methods import configured
+    from fairhorizon.agents.methods import configured
 
     training = run.resume(dataset.split)
     training.extend(configured(training.config, given))
@@ -156,7 +159,7 @@ def go_on(run: "Run", dataset: "Dataset", given: Settings, seed: int | None) -> 
 
 def train(training: "Training", run: "Run", spec: "DataSpec") -> None:
     """Train to the end or to Ctrl-C, keeping a checkpoint, and write the model."""
-    from fairhorizon.agents.checkpoint import save_training
+    from fairhorizon.agents.fcpo.learning.checkpoint import save_training
 
     config = training.config
     with patient_interrupt() as interrupt, Progress(config.rounds) as progress:
@@ -179,8 +182,7 @@ def conclude(training: "Training", run: "Run", spec: "DataSpec", *, stop: bool) 
 
     Who stops gets a model with the rankers of the training. False: something is left to do.
     """
-    from fairhorizon.agents import Fcpo
-    from fairhorizon.agents.fcpo import ends_with_refit
+    from fairhorizon.agents.fcpo.model import Fcpo, ends_with_refit
 
     config, model = training.config, Fcpo()
     refit = training.finished and ends_with_refit(config)

@@ -9,7 +9,7 @@ from fairhorizon.cli import options as shared
 from fairhorizon.cli import studies
 from fairhorizon.cli.folders import check_file, claimed
 from fairhorizon.cli.typed import typed_command
-from fairhorizon.cli.words import ModeName, ProtocolName
+from fairhorizon.vocabulary import Mode, Protocol
 
 if TYPE_CHECKING:
     from fairhorizon.experiments.runs import DataSpec
@@ -27,8 +27,8 @@ def frontier(
     data: "DataSpec",
     methods: studies.Methods = None,
     seeds: studies.Seeds = 1,
-    protocol: shared.ProtocolOption = ProtocolName.STANDARD,
-    mode: shared.ModeOption = ModeName.ONE_SHOT,
+    protocol: shared.ProtocolOption = Protocol.STANDARD,
+    mode: shared.ModeOption = Mode.ONE_SHOT,
     k: Annotated[int, typer.Option("--k", min=1, help="Length of the lists.")] = 20,
     settings_files: studies.SettingsFiles = None,
     settings: studies.Set = None,

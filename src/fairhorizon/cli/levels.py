@@ -13,10 +13,10 @@ from fairhorizon.cli import studies
 from fairhorizon.cli.folders import check_file, claimed
 from fairhorizon.cli.progress import Progress
 from fairhorizon.cli.typed import typed_command
-from fairhorizon.cli.words import ModeName, ProtocolName
+from fairhorizon.vocabulary import Mode, Protocol
 
 if TYPE_CHECKING:
-    from fairhorizon.experiments.methods import Method
+    from fairhorizon.agents.methods import Method
     from fairhorizon.experiments.runs import DataSpec
     from fairhorizon.experiments.study import Row, Study
 
@@ -41,8 +41,8 @@ def levels(
     ] = DEFAULT_LEVELS,
     k: Annotated[int, typer.Option("--k", min=1, help="Length of the lists.")] = 20,
     seeds: studies.Seeds = 5,
-    protocol: shared.ProtocolOption = ProtocolName.STANDARD,
-    mode: shared.ModeOption = ModeName.ONE_SHOT,
+    protocol: shared.ProtocolOption = Protocol.STANDARD,
+    mode: shared.ModeOption = Mode.ONE_SHOT,
     tries: Annotated[
         int,
         typer.Option(

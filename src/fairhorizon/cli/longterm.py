@@ -13,11 +13,11 @@ from fairhorizon.cli.folders import check_file, claimed
 from fairhorizon.cli.progress import Progress
 from fairhorizon.cli.step_news import News
 from fairhorizon.cli.typed import typed_command
-from fairhorizon.cli.words import ModeName, ProtocolName, RetrainName, UsersName
 from fairhorizon.errors import ConfigError
+from fairhorizon.vocabulary import Mode, Protocol, Retrain, Users
 
 if TYPE_CHECKING:
-    from fairhorizon.environment import SimulationConfig
+    from fairhorizon.environment.simulated import SimulationConfig
     from fairhorizon.experiments.at_work import Limits
     from fairhorizon.experiments.long_term import Contestant, LongStudy
     from fairhorizon.experiments.runs import DataSpec
@@ -99,16 +99,16 @@ def longterm(
         int, typer.Option("--round", min=1, help="Items per user between two re-rankings.")
     ] = 100,
     retrain: Annotated[
-        RetrainName, typer.Option(help="Rankers that are fitted anew after every round.")
-    ] = RetrainName.RERANKERS,
+        Retrain, typer.Option(help="Rankers that are fitted anew after every round.")
+    ] = Retrain.RERANKERS,
     seeds: studies.Seeds = 3,
-    protocol: shared.ProtocolOption = ProtocolName.STANDARD,
+    protocol: shared.ProtocolOption = Protocol.STANDARD,
     users: Annotated[
-        UsersName,
+        Users,
         typer.Option(
             help="logged: feedback from the test items; simulated: clicks by chance, for any item."
         ),
-    ] = UsersName.LOGGED,
+    ] = Users.LOGGED,
     drift: Drift = None,
     position_bias: PositionBias = None,
     limits: GroupShares = None,
@@ -132,8 +132,8 @@ def longterm(
     already, from a comparison for one, are not trained again.
     """
     from fairhorizon.evaluation.long_term import LongRunSettings
-    from fairhorizon.experiments.at_work import Retrain
     from fairhorizon.experiments.long_term import Contestant, LongStudy
+    from fairhorizon.vocabulary import Retrain
 
     chosen = [
         Contestant.of(method, alpha_prime) for method in studies.parse_methods(methods, METHODS)
@@ -143,7 +143,7 @@ def longterm(
     if data.group_column is None and limits_of.groups:  # the table is for the limits alone
         data = data.model_copy(update={"item_table": None})
     long_study = LongStudy(
-        studies.make_study(data, out, protocol, ModeName.ONE_SHOT, (k,), given, cache_dir),
+        studies.make_study(data, out, protocol, Mode.ONE_SHOT, (k,), given, cache_dir),
         LongRunSettings(
             steps=steps,
             list_length=k,
@@ -181,19 +181,19 @@ def of_length(settings: dict[str, Any], k: int) -> dict[str, Any]:
 
 
 def parse_users(
-    users: UsersName, drift: float | None, position_bias: float | None
+    users: Users, drift: float | None, position_bias: float | None
 ) -> "SimulationConfig | None":
     """How simulated users behave; None of those of a log."""
     from pydantic import ValidationError
 
-    from fairhorizon.environment import SimulationConfig
+    from fairhorizon.environment.simulated import SimulationConfig
 
     given = {"drift": drift, "position_bias": position_bias}
     given = {name: value for name, value in given.items() if value is not None}
-    if given and users is not UsersName.SIMULATED:
+    if given and users is not Users.SIMULATED:
         option = next(iter(given)).replace("_", "-")
         raise ConfigError(f"--{option}: users of a log have none (give --users simulated too)")
-    if users is not UsersName.SIMULATED:
+    if users is not Users.SIMULATED:
         return None
     try:
         return SimulationConfig.model_validate(given)

@@ -8,11 +8,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from fairhorizon.cli.words import Cut, ModeName, ProtocolName
 from fairhorizon.errors import ConfigError
+from fairhorizon.vocabulary import Cut, Mode, Protocol
 
 if TYPE_CHECKING:
-    from fairhorizon.data import ReaderOptions, Split
+    from fairhorizon.data.readers import ReaderOptions
+    from fairhorizon.data.splits import Split
     from fairhorizon.experiments.runs import DataSpec
 
 FILE = "Reading a file of your own"
@@ -70,11 +71,9 @@ ShuffleTies = Annotated[
         rich_help_panel=SPLIT,
     ),
 ]
-ProtocolOption = Annotated[
-    ProtocolName, typer.Option(help="paper: training items stay recommendable.")
-]
+ProtocolOption = Annotated[Protocol, typer.Option(help="paper: training items stay recommendable.")]
 ModeOption = Annotated[
-    ModeName, typer.Option(help="interactive: feedback from the test items between steps.")
+    Mode, typer.Option(help="interactive: feedback from the test items between steps.")
 ]
 JsonFile = Annotated[Path | None, typer.Option("--json", help="Write the result here too.")]
 Lengths = Annotated[str, typer.Option("--k", help="Lengths of the lists, by commas.")]

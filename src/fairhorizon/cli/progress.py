@@ -11,8 +11,10 @@ from rich.console import Console
 from rich.live import Live
 from rich.text import Text
 
+STOPPED = 130  # exit code after Ctrl-C, as shells have it
+
 if TYPE_CHECKING:
-    from fairhorizon.agents import RoundReport
+    from fairhorizon.agents.fcpo.learning.training import RoundReport
 
 
 def round_line(report: "RoundReport", rounds: int) -> str:

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from fairhorizon.cli import options as shared
-from fairhorizon.cli.words import AsOf
 from fairhorizon.errors import ConfigError
+from fairhorizon.vocabulary import AsOf
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from fairhorizon.experiments.methods import Model
+    from fairhorizon.agents.methods import Model
 
 
 def a_share(level: float | None) -> float | None:
@@ -68,10 +68,11 @@ def recommend(
 
     FCPO makes all lists together, and together they keep alpha'; the options say otherwise.
     """
-    from fairhorizon.environment import Protocol, evaluation_scenario, serving_scenario
+    from fairhorizon.environment.feedback import evaluation_scenario, serving_scenario
     from fairhorizon.evaluation.short_term import check_fit
     from fairhorizon.experiments.runs import Run
     from fairhorizon.report.lists import write_lists
+    from fairhorizon.vocabulary import Protocol
 
     if one_by_one and at_price:
         raise typer.BadParameter("not with --one-by-one (give one)", param_hint="--at-price")
@@ -95,7 +96,7 @@ def recommend(
 
 def alone(model: "Model", one_by_one: bool) -> "Callable[..., NDArray[np.int64]]":
     """How a model serves users who do not come together."""
-    from fairhorizon.agents import Fcpo
+    from fairhorizon.agents.fcpo.model import Fcpo
 
     if not isinstance(model, Fcpo):
         option = "--one-by-one" if one_by_one else "--at-price"

@@ -13,11 +13,11 @@ import typer
 from fairhorizon.cli.options import tell_if_untested
 from fairhorizon.cli.progress import Progress
 from fairhorizon.cli.settings import parse_settings
-from fairhorizon.cli.words import ModeName, ProtocolName
 from fairhorizon.errors import ConfigError
+from fairhorizon.vocabulary import Mode, Protocol
 
 if TYPE_CHECKING:
-    from fairhorizon.experiments.methods import Method
+    from fairhorizon.agents.methods import Method
     from fairhorizon.experiments.runs import DataSpec
     from fairhorizon.experiments.study import Row, Study
 
@@ -51,7 +51,7 @@ Set = Annotated[
 
 
 def parse_methods(text: str | None, default: Sequence[str]) -> "list[Method]":
-    from fairhorizon.experiments.methods import Method, MethodError
+    from fairhorizon.agents.methods import Method, MethodError
 
     names = default if text is None else [part for part in text.split(",") if part.strip()]
     try:
@@ -93,16 +93,15 @@ def _read_settings(file: Path) -> dict[str, dict[str, Any]]:
 def make_study(
     data: "DataSpec",
     folder: Path,
-    protocol: ProtocolName,
-    mode: ModeName,
+    protocol: Protocol,
+    mode: Mode,
     ks: tuple[int, ...],
     settings: dict[str, Any],
     cache_dir: Path | None,
 ) -> "Study":
     """A study in the words of the command line."""
-    from fairhorizon.environment import Protocol
-    from fairhorizon.evaluation import Mode
     from fairhorizon.experiments.study import Study
+    from fairhorizon.vocabulary import Mode, Protocol
 
     return Study(folder, data, Protocol(protocol), Mode(mode), ks, settings, cache_dir)
 

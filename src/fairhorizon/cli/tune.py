@@ -11,10 +11,10 @@ import typer
 from fairhorizon.cli import options as shared
 from fairhorizon.cli.fit import METHOD, make
 from fairhorizon.cli.folders import check_file, claimed
-from fairhorizon.cli.progress import Progress
+from fairhorizon.cli.progress import STOPPED, Progress
 from fairhorizon.cli.settings import parse_settings
 from fairhorizon.cli.typed import typed
-from fairhorizon.cli.words import STOPPED, Preset, ProtocolName
+from fairhorizon.vocabulary import Preset, Protocol
 
 if TYPE_CHECKING:
     from fairhorizon.experiments.runs import DataSpec
@@ -40,7 +40,7 @@ def tune(
         typer.Option("--out", help="Folder of the search.", show_default="tune/METHOD-DATA"),
     ] = None,
     json_file: shared.JsonFile = None,
-    protocol: shared.ProtocolOption = ProtocolName.STANDARD,
+    protocol: shared.ProtocolOption = Protocol.STANDARD,
     preset: Annotated[Preset, typer.Option(help=PRESET)] = Preset.PAPER,
     settings: Annotated[
         list[str] | None, typer.Option("--set", help="key=value that is not to be searched.")
@@ -53,14 +53,14 @@ def tune(
     Writes study.db (Optuna's) and best.json. Ctrl-C keeps the finished trials, and the same command
     goes on from them.
     """
-    from fairhorizon.environment import Protocol
-    from fairhorizon.experiments.methods import Method, MethodError, validates
+    from fairhorizon.agents.methods import Method, MethodError, validates
     from fairhorizon.experiments.tuning import Task, Tuning
     from fairhorizon.files import write_json
+    from fairhorizon.vocabulary import Protocol
 
     given = parse_settings(settings or [])
     model = make(method, given, None, preset, seed)
-    if protocol is ProtocolName.PAPER and validates(Method.parse(method)):
+    if protocol is Protocol.PAPER and validates(Method.parse(method)):
         given.setdefault("protocol", protocol.value)  # training stops by what judges it
     folder = out or default_folder(method, data.source)
     check_file(json_file)

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 
 from fairhorizon.data.interactions import Interactions
 from fairhorizon.errors import ConfigError
@@ -22,10 +22,6 @@ class SyntheticMarket:
     traits: NDArray[np.float64]  # (items, dim)
     appeal: NDArray[np.float64]  # (items,) liked by everybody the same
     exposure: NDArray[np.float64]  # (items,) chance to be seen, sums to 1
-
-    def relevance_of(self, users: ArrayLike) -> NDArray[np.float64]:
-        """True probability that each given user likes each item, (len(users), items)."""
-        return _relevance(self.tastes[np.asarray(users)], self.traits, self.appeal)
 
     @cached_property
     def relevance(self) -> NDArray[np.float64]:

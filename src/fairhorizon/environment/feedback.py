@@ -7,10 +7,11 @@ from typing import Protocol as Interface
 import torch
 from torch import Tensor
 
-from fairhorizon.data import Interactions, Split
+from fairhorizon.data.interactions import Interactions
+from fairhorizon.data.splits import Split
 from fairhorizon.environment.dynamics import Feedback, State
 from fairhorizon.histories import UserItems
-from fairhorizon.protocol import Protocol
+from fairhorizon.vocabulary import Protocol
 
 
 class Audience(Feedback, Interface):

@@ -13,7 +13,8 @@ from pydantic import Field
 from torch import Tensor
 from torch.nn.functional import softplus
 
-from fairhorizon.data import Split, SyntheticMarket
+from fairhorizon.data.splits import Split
+from fairhorizon.data.synthetic import SyntheticMarket
 from fairhorizon.errors import ConfigError, DataError
 from fairhorizon.histories import UserItems
 from fairhorizon.settings import Settings

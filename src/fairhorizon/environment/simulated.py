@@ -10,13 +10,14 @@ from pydantic import Field
 from torch import Tensor
 from torch.nn.functional import pad
 
-from fairhorizon.data import Split, SyntheticMarket
+from fairhorizon.data.splits import Split
+from fairhorizon.data.synthetic import SyntheticMarket
 from fairhorizon.environment.dynamics import State
 from fairhorizon.environment.feedback import Scenario, evaluation_scenario
 from fairhorizon.environment.response import ResponseModel
 from fairhorizon.errors import ConfigError
-from fairhorizon.protocol import Protocol
 from fairhorizon.settings import Settings
+from fairhorizon.vocabulary import Protocol
 
 CELLS = 2**20  # user-item cells at once, 4 MiB of float32
 

@@ -11,10 +11,12 @@ import torch
 from pydantic import Field
 from torch import Tensor
 
-from fairhorizon.agents.server import Server
-from fairhorizon.environment import Audience, Churn, Exposure, Outcome, State, UserModel, advance
+from fairhorizon.agents.base import Server
+from fairhorizon.environment.dynamics import Outcome, State, advance
+from fairhorizon.environment.feedback import Audience, UserModel
 from fairhorizon.errors import ConfigError, ModelError
-from fairhorizon.metrics import coverage, gini
+from fairhorizon.exposure.counts import Churn, Exposure
+from fairhorizon.metrics.fairness import coverage, gini
 from fairhorizon.settings import Settings
 
 ROUNDING = 1e-9  # a rate is above the limit only if by more than this

@@ -3,49 +3,20 @@
 import math
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
-from enum import StrEnum
 from typing import Any
-from typing import Protocol as Interface
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
-from fairhorizon.data import Interactions, Split
-from fairhorizon.environment import Protocol, Scenario, evaluation_scenario
+from fairhorizon.agents.base import Recommender
+from fairhorizon.data.interactions import Interactions
+from fairhorizon.data.splits import Split
+from fairhorizon.environment.feedback import evaluation_scenario
 from fairhorizon.errors import ConfigError, ModelError
-from fairhorizon.groups import popular_group
-from fairhorizon.metrics import summarise
-
-
-class Mode(StrEnum):
-    """How lists are handed out."""
-
-    ONE_SHOT = "one-shot"  # a user's whole list at once, as a service and a static ranker do
-    INTERACTIVE = "interactive"  # list after list, feedback from the test items in between
-
-
-class Recommender(Interface):
-    """What can be evaluated."""
-
-    @property
-    def method(self) -> str: ...
-
-    @property
-    def seed(self) -> int: ...
-
-    @property
-    def fingerprint_(self) -> str: ...
-
-    @property
-    def alpha_prime(self) -> float: ...
-
-    @property
-    def queue_length(self) -> int: ...
-
-    def recommend(
-        self, scenario: Scenario, *, length: int, feedback: bool = False, seed: int | None = None
-    ) -> NDArray[np.int64]: ...
+from fairhorizon.exposure.groups import popular_group
+from fairhorizon.metrics.summary import summarise
+from fairhorizon.vocabulary import Mode, Protocol
 
 
 @dataclass(frozen=True)

@@ -2,11 +2,13 @@
 
 import numpy as np
 
-from fairhorizon.data import Split
-from fairhorizon.environment import Protocol, validation_scenario
+from fairhorizon.agents.base import Recommender
+from fairhorizon.data.splits import Split
+from fairhorizon.environment.feedback import validation_scenario
 from fairhorizon.errors import DataError
-from fairhorizon.evaluation.short_term import Recommender, check_fit, relevance
-from fairhorizon.metrics import hit_matrix, mean_over_users, ndcg
+from fairhorizon.evaluation.short_term import check_fit, relevance
+from fairhorizon.metrics.accuracy import hit_matrix, mean_over_users, ndcg
+from fairhorizon.vocabulary import Protocol
 
 CUTOFF = 20
 

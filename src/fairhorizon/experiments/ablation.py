@@ -10,15 +10,19 @@ from typing import Any
 
 from torch import Tensor
 
-from fairhorizon.agents import PRESETS, Fcpo, FcpoConfig, Ranked, Training
-from fairhorizon.agents.advantages import discounts
-from fairhorizon.agents.experts import ExpertActor, Panel, suitable
-from fairhorizon.agents.start import Fitted
+from fairhorizon.agents.fcpo.config import PRESETS, FcpoConfig
+from fairhorizon.agents.fcpo.experts.actor import ExpertActor
+from fairhorizon.agents.fcpo.experts.panel import Panel, suitable
+from fairhorizon.agents.fcpo.learning.advantages import discounts
+from fairhorizon.agents.fcpo.learning.start import Fitted
+from fairhorizon.agents.fcpo.learning.training import Training
+from fairhorizon.agents.fcpo.model import Fcpo
+from fairhorizon.agents.methods import Method, configured
+from fairhorizon.agents.ranked.model import Ranked
+from fairhorizon.engines.processes import each
 from fairhorizon.errors import ConfigError
-from fairhorizon.evaluation import evaluate
+from fairhorizon.evaluation.short_term import evaluate
 from fairhorizon.experiments.compare import summary_row
-from fairhorizon.experiments.methods import Method, configured
-from fairhorizon.experiments.processes import each
 from fairhorizon.experiments.runs import Dataset
 from fairhorizon.experiments.study import Row, Study, Task
 from fairhorizon.experiments.study import Training as RankerTraining

@@ -5,7 +5,6 @@ import time
 import warnings
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from enum import StrEnum
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, Self
@@ -15,45 +14,34 @@ import torch
 from numpy.typing import NDArray
 from scipy.optimize import linprog
 
-from fairhorizon.agents import Fcpo, Ranked
-from fairhorizon.agents.lird_server import LirdServer
-from fairhorizon.agents.ranked_server import RankedServer
+from fairhorizon.agents.base import Server
+from fairhorizon.agents.fcpo.model import Fcpo
+from fairhorizon.agents.lird.server import LirdServer
+from fairhorizon.agents.methods import Model
+from fairhorizon.agents.ranked.model import Ranked
+from fairhorizon.agents.ranked.server import RankedServer
 from fairhorizon.agents.retraining import Retraining
-from fairhorizon.agents.server import Server
-from fairhorizon.data import Split, load, market_of, read_item_attribute
-from fairhorizon.environment import (
-    ResponseConfig,
-    ResponseModel,
-    SimulatedUsers,
-    SimulationConfig,
-    UserModel,
-    evaluation_scenario,
-    fit_response,
-)
-from fairhorizon.environment.constraints import (
+from fairhorizon.data.readers import read_item_attribute
+from fairhorizon.data.sources import load, market_of
+from fairhorizon.data.splits import Split
+from fairhorizon.environment.feedback import UserModel, evaluation_scenario
+from fairhorizon.environment.response import ResponseConfig, ResponseModel, fit_response
+from fairhorizon.environment.simulated import SimulatedUsers, SimulationConfig
+from fairhorizon.errors import ConfigError, DataError, ModelError
+from fairhorizon.evaluation.long_term import LongRunSettings
+from fairhorizon.experiments.runs import DataSpec
+from fairhorizon.experiments.study import Row, Study
+from fairhorizon.exposure.groups import attribute_group
+from fairhorizon.exposure.limits import (
     Constraint,
     GiniLimit,
     GroupFloor,
     GroupLimit,
     PopularityLimit,
 )
-from fairhorizon.errors import ConfigError, DataError, ModelError
-from fairhorizon.evaluation.long_term import LongRunSettings
-from fairhorizon.experiments.methods import Model
-from fairhorizon.experiments.runs import DataSpec
-from fairhorizon.experiments.study import Row, Study
-from fairhorizon.groups import attribute_group
 from fairhorizon.storage import load_model, save_model
 
 RESPONSE = "response"  # the kind of file that a response model is kept in
-
-
-class Retrain(StrEnum):
-    """Which rankers are fitted anew between rounds, on all that was liked since."""
-
-    RERANKERS = "rerankers"  # those behind a re-ranker, as MF-FOE in the paper
-    ALL = "all"
-    NONE = "none"
 
 
 def open_users(

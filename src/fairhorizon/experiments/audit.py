@@ -14,20 +14,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fairhorizon.data import Split
 from fairhorizon.data.recommendations import Order, Recommendations
-from fairhorizon.environment import Protocol
+from fairhorizon.data.splits import Split
 from fairhorizon.errors import ConfigError
-from fairhorizon.evaluation import Mode
 from fairhorizon.evaluation.short_term import relevance
 from fairhorizon.experiments.runs import Dataset
-from fairhorizon.metrics import (
-    coverage,
-    demographic_parity_gap,
-    exposure_ratio,
-    gini,
-    summarise,
-)
+from fairhorizon.metrics.fairness import coverage, demographic_parity_gap, exposure_ratio, gini
+from fairhorizon.metrics.summary import summarise
+from fairhorizon.vocabulary import Mode, Protocol
 
 ACCURACY = ("recall", "f1", "ndcg")
 UNNAMED = "audit"  # what a system is called that nobody named

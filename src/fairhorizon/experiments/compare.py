@@ -6,11 +6,12 @@ from collections.abc import Callable, Mapping, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from fairhorizon import metrics
-from fairhorizon.data import Split
+from fairhorizon.agents.methods import Method
+from fairhorizon.data.splits import Split
 from fairhorizon.evaluation.short_term import relevance
-from fairhorizon.experiments.methods import Method
 from fairhorizon.experiments.study import Row, Study
+from fairhorizon.metrics.accuracy import f1, hit_matrix, mean_over_users, ndcg, recall
+from fairhorizon.metrics.significance import holm, paired_bootstrap, paired_t_test
 
 # the paper's rows, then what people would use today, then our method at the paper's three levels
 TABLE = (
@@ -21,9 +22,9 @@ TABLE = (
 
 PerUser = Callable[[NDArray[np.bool_], NDArray[np.int64], int], NDArray[np.float64]]
 PER_USER: dict[str, PerUser] = {
-    "recall": metrics.recall,
-    "f1": metrics.f1,
-    "ndcg": metrics.ndcg,
+    "recall": recall,
+    "f1": f1,
+    "ndcg": ndcg,
 }
 
 
@@ -73,7 +74,7 @@ def significance(study: Study, methods: Sequence[Method], seeds: Sequence[int]) 
     values = {method: per_user(study, method, seeds, split) for method in methods}
     tests: list[Row] = []
     for name in next(iter(values.values())):
-        means = {method: metrics.mean_over_users(values[method][name]) for method in methods}
+        means = {method: mean_over_users(values[method][name]) for method in methods}
         if any(math.isnan(mean) for mean in means.values()):
             continue  # nobody has test items
         best, second = sorted(methods, key=lambda method: -means[method])[:2]
@@ -85,12 +86,12 @@ def significance(study: Study, methods: Sequence[Method], seeds: Sequence[int]) 
                 "second": str(second),
                 "difference": means[best] - means[second],
                 "users": int((~np.isnan(pair[0])).sum()),
-                "t_test": metrics.paired_t_test(*pair),
-                "bootstrap": metrics.paired_bootstrap(*pair),
+                "t_test": paired_t_test(*pair),
+                "bootstrap": paired_bootstrap(*pair),
             }
         )
     for test in ("t_test", "bootstrap"):
-        corrected = metrics.holm([row[test] for row in tests])
+        corrected = holm([row[test] for row in tests])
         for row, value in zip(tests, corrected, strict=True):
             row[f"{test}_corrected"] = float(value)
     return tests
@@ -102,7 +103,7 @@ def per_user(
     """Each accuracy metric of each user, averaged over the seeds."""
     relevant = relevance(split.test)
     n_relevant = np.diff(relevant.indptr)
-    hits = [metrics.hit_matrix(study.lists(method, seed), relevant) for seed in seeds]
+    hits = [hit_matrix(study.lists(method, seed), relevant) for seed in seeds]
     return {
         f"{name}@{k}": np.mean([function(hit, n_relevant, k) for hit in hits], axis=0)
         for k in study.ks

@@ -3,9 +3,12 @@
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
-from fairhorizon.agents import Fcpo, FcpoConfig, RoundReport
-from fairhorizon.evaluation import Mode, Result, evaluate
+from fairhorizon.agents.fcpo.config import FcpoConfig
+from fairhorizon.agents.fcpo.learning.training import RoundReport
+from fairhorizon.agents.fcpo.model import Fcpo
+from fairhorizon.evaluation.short_term import Result, evaluate
 from fairhorizon.experiments.runs import Dataset
+from fairhorizon.vocabulary import Mode
 
 ALPHA_PRIMES = (0.4, 1.0)
 

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Self
 
-from fairhorizon.experiments.methods import Method
+from fairhorizon.agents.methods import Method
 from fairhorizon.experiments.study import Row
 
 TRIES = 8  # further settings per level, each nearer to it

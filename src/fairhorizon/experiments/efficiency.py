@@ -7,14 +7,16 @@ from statistics import mean, stdev
 
 import torch
 
-from fairhorizon.agents import Fcpo, FcpoConfig, Ranked
-from fairhorizon.environment import Protocol, evaluation_scenario
-from fairhorizon.evaluation import Mode
-from fairhorizon.experiments.methods import Method, Model
+from fairhorizon.agents.fcpo.config import FcpoConfig
+from fairhorizon.agents.fcpo.model import Fcpo
+from fairhorizon.agents.methods import Method, Model
+from fairhorizon.agents.ranked.model import Ranked
+from fairhorizon.environment.feedback import evaluation_scenario
 from fairhorizon.experiments.runs import Dataset
 from fairhorizon.experiments.study import Row
 from fairhorizon.rankers import RANKERS
-from fairhorizon.rerank import ExposureFairness
+from fairhorizon.rerank.exposure import ExposureFairness
+from fairhorizon.vocabulary import Mode, Protocol
 
 LENGTH = 100
 CANDIDATES = (200, 400, 800, None)  # None: the whole catalogue

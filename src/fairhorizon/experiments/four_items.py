@@ -13,13 +13,15 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from fairhorizon.agents import FcpoConfig
-from fairhorizon.agents.fcpo_server import FcpoServer
-from fairhorizon.environment import Exposure, State, advance
-from fairhorizon.environment.constraints import PopularityLimit
-from fairhorizon.groups import popular_group
-from fairhorizon.metrics import gini
-from fairhorizon.policy import GaussianActor, StateEncoder
+from fairhorizon.agents.fcpo.config import FcpoConfig
+from fairhorizon.agents.fcpo.server import FcpoServer
+from fairhorizon.environment.dynamics import State, advance
+from fairhorizon.exposure.counts import Exposure
+from fairhorizon.exposure.groups import popular_group
+from fairhorizon.exposure.limits import PopularityLimit
+from fairhorizon.metrics.fairness import gini
+from fairhorizon.policy.actor import GaussianActor
+from fairhorizon.policy.encoder import StateEncoder
 
 NAMES = ("A", "B", "C", "D")
 CLICK_CHANCES = (0.3, 0.3, 0.3, 0.6)

@@ -7,14 +7,15 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from fairhorizon import metrics
-from fairhorizon.agents import Fcpo
+from fairhorizon.agents.fcpo.model import Fcpo
+from fairhorizon.agents.methods import Method, Model
+from fairhorizon.engines.processes import Work, each
 from fairhorizon.evaluation.short_term import relevance
 from fairhorizon.experiments.compare import summary_row
 from fairhorizon.experiments.dials import TRIES, Judge, best_setting, rate_of, tried
-from fairhorizon.experiments.methods import Method, Model
-from fairhorizon.experiments.processes import Work, each
 from fairhorizon.experiments.study import Row, Study, Task, longest_first
+from fairhorizon.metrics.accuracy import hit_matrix, ndcg
+from fairhorizon.metrics.significance import holm, paired_t_test
 
 LEVELS = (0.85, 0.65, 0.37)
 RANKERS = ("gru4rec", "sasrec", "ease", "itemknn")  # the strongest there are
@@ -193,12 +194,10 @@ def gains(
                 "gini_difference": _difference(row, of_rival, f"gini@{k}"),
                 "rate_difference": _difference(row, of_rival, f"popularity_rate@{k}"),
                 "users": int((~np.isnan(pair[0])).sum()),
-                "t_test": _finite(metrics.paired_t_test(*pair)),
+                "t_test": _finite(paired_t_test(*pair)),
             }
         )
-    corrected = metrics.holm(
-        [np.nan if one["t_test"] is None else one["t_test"] for one in compared]
-    )
+    corrected = holm([np.nan if one["t_test"] is None else one["t_test"] for one in compared])
     return [
         row | {"t_test_corrected": _finite(value)}
         for row, value in zip(compared, corrected, strict=True)
@@ -211,8 +210,8 @@ def ndcg_per_user(
     """(n_users,) NDCG of the longest lists, the mean over the seeds; NaN without test items."""
     relevant = relevance(study.dataset().split.test)
     values = [
-        metrics.ndcg(
-            metrics.hit_matrix(study.lists(setting, seed), relevant),
+        ndcg(
+            hit_matrix(study.lists(setting, seed), relevant),
             np.diff(relevant.indptr),
             max(study.ks),
         )

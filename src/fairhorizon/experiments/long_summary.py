@@ -6,8 +6,8 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from fairhorizon.environment.constraints import PopularityLimit
 from fairhorizon.evaluation.long_term import ROUNDING
+from fairhorizon.exposure.limits import PopularityLimit
 
 AT_THE_END = (
     *("ndcg", "recall", "gini", "popularity_rate", "popularity_rate_initial"),

@@ -9,23 +9,20 @@ from typing import Any, Self
 import polars as pl
 from torch import Tensor
 
-from fairhorizon.agents import Fcpo, Ranked
-from fairhorizon.environment import Exposure, SimulationConfig
+from fairhorizon.agents.fcpo.model import Fcpo
+from fairhorizon.agents.methods import AGENTS, SHARE_DIALS, Method, build_reranker, settings_of
+from fairhorizon.agents.ranked.model import Ranked
+from fairhorizon.engines.processes import each
+from fairhorizon.environment.simulated import SimulationConfig
 from fairhorizon.errors import ConfigError, ModelError
 from fairhorizon.evaluation.long_term import LongRun, LongRunSettings
-from fairhorizon.experiments.at_work import (
-    Limits,
-    ResponseFit,
-    Retrain,
-    open_server,
-    open_users,
-    remarks_of,
-)
-from fairhorizon.experiments.methods import AGENTS, SHARE_DIALS, Method, build_reranker, settings_of
-from fairhorizon.experiments.processes import each
-from fairhorizon.experiments.step_record import EVERY, SCHEMA, CountsOverTime, Row, StepRecord
+from fairhorizon.experiments.at_work import Limits, ResponseFit, open_server, open_users, remarks_of
+from fairhorizon.experiments.step_record import EVERY, SCHEMA, Row, StepRecord
 from fairhorizon.experiments.study import Study, Task, Training, longest_first
-from fairhorizon.groups import popular_group
+from fairhorizon.exposure.counts import Exposure
+from fairhorizon.exposure.groups import popular_group
+from fairhorizon.results import CountsOverTime
+from fairhorizon.vocabulary import Retrain
 
 __all__ = ["Contestant", "CountsOverTime", "LongStudy", "StepRecord"]
 

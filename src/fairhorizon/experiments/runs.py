@@ -12,21 +12,19 @@ from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict
 
 from fairhorizon import __version__
-from fairhorizon.agents import Fcpo, Lird, Ranked, Training
-from fairhorizon.agents.checkpoint import resume_training
-from fairhorizon.agents.fcpo import default_device
-from fairhorizon.data import (
-    Interactions,
-    Split,
-    load,
-    read_item_attribute,
-    split,
-    split_by_time,
-)
+from fairhorizon.agents.fcpo.learning.checkpoint import resume_training
+from fairhorizon.agents.fcpo.learning.training import Training
+from fairhorizon.agents.fcpo.model import Fcpo, default_device
+from fairhorizon.agents.lird.model import Lird
+from fairhorizon.agents.methods import SHARE_DIALS, Model, load_method
+from fairhorizon.agents.ranked.model import Ranked
+from fairhorizon.data.interactions import Interactions
+from fairhorizon.data.readers import read_item_attribute
+from fairhorizon.data.sources import load
+from fairhorizon.data.splits import Split, split, split_by_time
 from fairhorizon.errors import ConfigError, DataError, ModelError
-from fairhorizon.experiments.methods import SHARE_DIALS, Model, load_method
+from fairhorizon.exposure.groups import attribute_group, popular_group
 from fairhorizon.files import write_json
-from fairhorizon.groups import attribute_group, popular_group
 
 
 class DataSpec(BaseModel):

@@ -6,7 +6,6 @@ import time
 import zipfile
 import zlib
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -15,10 +14,11 @@ import polars as pl
 from numpy.typing import NDArray
 from torch import Tensor
 
-from fairhorizon.environment import Exposure
-from fairhorizon.environment.constraints import PopularityLimit
 from fairhorizon.errors import ModelError
+from fairhorizon.exposure.counts import Exposure
+from fairhorizon.exposure.limits import PopularityLimit
 from fairhorizon.files import write_atomically
+from fairhorizon.results import CountsOverTime
 from fairhorizon.storage import load_model, save_model
 
 Row = dict[str, Any]
@@ -51,15 +51,6 @@ SCHEMA: dict[str, type[pl.DataType]] = {
     "notes": pl.String,  # JSON: whatever else the method had to say
     "run": pl.String,  # the key of all settings: a folder may hold runs made with others
 }
-
-
-@dataclass(frozen=True)
-class CountsOverTime:
-    """How often every item had been seen, and which were in G0, at some steps of a run."""
-
-    steps: NDArray[np.int64]  # (s,)
-    counts: NDArray[np.int64]  # (s, n_items) of the training log and of what was shown since
-    sensitive: NDArray[np.bool_]  # (s, n_items)
 
 
 class StepRecord:

@@ -14,14 +14,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fairhorizon import __version__
-from fairhorizon.agents import Fcpo, Ranked
-from fairhorizon.agents.experts import suitable
-from fairhorizon.agents.unseen import earlier_part
-from fairhorizon.data import Split
-from fairhorizon.environment import Protocol
-from fairhorizon.errors import ConfigError, FairHorizonError, ModelError
-from fairhorizon.evaluation import Mode, evaluate
-from fairhorizon.experiments.methods import (
+from fairhorizon.agents.fcpo.experts.later_part import earlier_part
+from fairhorizon.agents.fcpo.experts.panel import suitable
+from fairhorizon.agents.fcpo.model import Fcpo
+from fairhorizon.agents.methods import (
     AGENTS,
     Given,
     Method,
@@ -33,11 +29,17 @@ from fairhorizon.experiments.methods import (
     settings_of,
     validates,
 )
-from fairhorizon.experiments.processes import each
+from fairhorizon.agents.ranked.model import Ranked
+from fairhorizon.data.splits import Split
+from fairhorizon.engines.processes import each
+from fairhorizon.errors import ConfigError, FairHorizonError, ModelError
+from fairhorizon.evaluation.short_term import evaluate
 from fairhorizon.experiments.runs import Dataset, DataSpec
 from fairhorizon.files import write_atomically, write_json
-from fairhorizon.rankers import RANKERS, Ranker
+from fairhorizon.rankers import RANKERS
+from fairhorizon.rankers.ranker import Ranker
 from fairhorizon.rerank import RERANKERS
+from fairhorizon.vocabulary import Mode, Protocol
 
 Row = dict[str, Any]
 

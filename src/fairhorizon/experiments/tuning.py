@@ -17,15 +17,15 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from fairhorizon import __version__
-from fairhorizon.agents import Fcpo, Ranked
-from fairhorizon.environment import Protocol
+from fairhorizon.agents.fcpo.model import Fcpo
+from fairhorizon.agents.methods import Given, Method, MethodError, Model, build, settings_of
+from fairhorizon.agents.ranked.model import Ranked
 from fairhorizon.errors import ConfigError
-from fairhorizon.evaluation import Mode
 from fairhorizon.evaluation.validation import validation_ndcg
-from fairhorizon.experiments.methods import Given, Method, MethodError, Model, build, settings_of
 from fairhorizon.experiments.runs import Dataset
 from fairhorizon.files import write_atomically, write_json
 from fairhorizon.settings import Choice, Search, Settings
+from fairhorizon.vocabulary import Mode, Protocol
 
 if TYPE_CHECKING:
     from optuna import Study

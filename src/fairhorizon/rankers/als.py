@@ -7,13 +7,14 @@ import torch
 from pydantic import Field
 from torch import Tensor
 
-from fairhorizon.data import Interactions, Split
+from fairhorizon.data.interactions import Interactions
+from fairhorizon.data.splits import Split
 from fairhorizon.histories import UserItems
-from fairhorizon.protocol import Protocol
 from fairhorizon.rankers.early_stopping import Validation, train_until_stale
 from fairhorizon.rankers.ranker import OnEpoch, Ranker
 from fairhorizon.rankers.recency import longest_history
 from fairhorizon.settings import Search, Settings
+from fairhorizon.vocabulary import Protocol
 
 CELLS = 2**20  # of a padded block of vectors, 4 MiB: it should stay in the processor's cache
 

@@ -6,13 +6,13 @@ import torch
 from pydantic import Field
 from torch import Tensor
 
-from fairhorizon.data import Split
+from fairhorizon.data.splits import Split
 from fairhorizon.histories import UserItems
-from fairhorizon.protocol import Protocol
 from fairhorizon.rankers.early_stopping import Validation, train_until_stale
 from fairhorizon.rankers.negative_sampling import NegativeSampler
 from fairhorizon.rankers.ranker import OnEpoch, Ranker
 from fairhorizon.settings import Search, Settings
+from fairhorizon.vocabulary import Protocol
 
 
 class BprConfig(Settings):

@@ -6,11 +6,11 @@ from collections.abc import Callable, Mapping
 import torch
 from torch import Tensor
 
-from fairhorizon.data import Split
+from fairhorizon.data.splits import Split
 from fairhorizon.errors import ConfigError
 from fairhorizon.histories import UserItems
-from fairhorizon.protocol import Protocol
 from fairhorizon.rankers.ranker import OnEpoch
+from fairhorizon.vocabulary import Protocol
 
 CUTOFF = 20
 SCORES_AT_ONCE = 2**25  # 128 MiB of float32

@@ -7,7 +7,7 @@ from pydantic import Field
 from torch import Tensor
 from torch.nn.functional import embedding_bag
 
-from fairhorizon.data import Split
+from fairhorizon.data.splits import Split
 from fairhorizon.errors import ConfigError
 from fairhorizon.histories import UserItems
 from fairhorizon.rankers.ranker import OnEpoch, Ranker

@@ -2,7 +2,7 @@
 
 from torch import Tensor, nn
 
-from fairhorizon.data import Split
+from fairhorizon.data.splits import Split
 from fairhorizon.rankers.ranker import OnEpoch, Ranker
 from fairhorizon.rankers.sequences import (
     SequenceConfig,

@@ -9,7 +9,8 @@ from scipy.sparse import csr_array
 from torch import Tensor
 from torch.nn.functional import embedding_bag
 
-from fairhorizon.data import Interactions, Split
+from fairhorizon.data.interactions import Interactions
+from fairhorizon.data.splits import Split
 from fairhorizon.rankers.ranker import OnEpoch, Ranker
 from fairhorizon.rankers.recency import (
     items_to_look_at,

@@ -9,12 +9,13 @@ import torch
 from pydantic import Field
 from torch import Tensor
 
-from fairhorizon.data import Interactions, Split
+from fairhorizon.data.interactions import Interactions
+from fairhorizon.data.splits import Split
 from fairhorizon.errors import ConfigError
-from fairhorizon.protocol import Protocol
 from fairhorizon.rankers.early_stopping import Validation
 from fairhorizon.rankers.ranker import OnEpoch, Ranker
 from fairhorizon.settings import Search, Settings
+from fairhorizon.vocabulary import Protocol
 
 SMALLEST_GAIN = {"rmse": 1e-4, "ndcg": 0.0}  # less is no improvement
 

@@ -7,13 +7,13 @@ from pydantic import Field
 from torch import Tensor
 from torch.nn.functional import binary_cross_entropy_with_logits, embedding
 
-from fairhorizon.data import Split
+from fairhorizon.data.splits import Split
 from fairhorizon.histories import UserItems
-from fairhorizon.protocol import Protocol
 from fairhorizon.rankers.early_stopping import Validation, train_until_stale
 from fairhorizon.rankers.negative_sampling import NegativeSampler
 from fairhorizon.rankers.ranker import OnEpoch, Ranker
 from fairhorizon.settings import Search, Settings
+from fairhorizon.vocabulary import Protocol
 
 HIDDEN_AT_ONCE = 2**20  # values of the MLP's first layer, 4 MiB, which stay in the cache
 TABLES = ("gmf_users", "gmf_items", "mlp_users", "mlp_items")

@@ -3,7 +3,7 @@
 import torch
 from torch import Tensor
 
-from fairhorizon.data import Split
+from fairhorizon.data.splits import Split
 from fairhorizon.rankers.ranker import OnEpoch, Ranker
 from fairhorizon.settings import Settings
 

@@ -6,7 +6,7 @@ from typing import Any, ClassVar, Generic, Self, TypeVar
 
 from torch import Tensor
 
-from fairhorizon.data import Split
+from fairhorizon.data.splits import Split
 from fairhorizon.errors import DataError
 from fairhorizon.settings import Settings
 

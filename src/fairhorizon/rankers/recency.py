@@ -5,7 +5,7 @@ import math
 import torch
 from torch import Tensor
 
-from fairhorizon.data import Split
+from fairhorizon.data.splits import Split
 from fairhorizon.histories import UserItems
 
 HALF_LIVES = 20  # what is older weighs 2^-20 < 1e-6 of a whole history

@@ -6,7 +6,7 @@ import torch
 from pydantic import Field
 from torch import Tensor, nn
 
-from fairhorizon.data import Split
+from fairhorizon.data.splits import Split
 from fairhorizon.errors import ConfigError
 from fairhorizon.rankers.ranker import OnEpoch, Ranker
 from fairhorizon.rankers.sequences import (

@@ -13,7 +13,7 @@ from matplotlib.ticker import MaxNLocator, PercentFormatter
 from numpy.typing import NDArray
 
 from fairhorizon.files import write_atomically
-from fairhorizon.metrics import gini, lorenz_curve
+from fairhorizon.metrics.fairness import gini, lorenz_curve
 
 # Okabe and Ito's palette, told apart by colour-blind readers; all visible on white and on black
 COLOURS = ("#0072B2", "#E69F00", "#009E73", "#D55E00", "#CC79A7", "#56B4E9")

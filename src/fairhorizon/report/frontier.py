@@ -13,7 +13,7 @@ import plotly.graph_objects as go
 from matplotlib.figure import Figure
 from rich.console import Group
 
-from fairhorizon.metrics import dominated_area
+from fairhorizon.metrics.hypervolume import dominated_area
 from fairhorizon.report import grid
 from fairhorizon.report.figures import style
 from fairhorizon.report.grid import Cell, Grid

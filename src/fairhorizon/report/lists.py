@@ -6,7 +6,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from fairhorizon.data import Interactions
+from fairhorizon.data.interactions import Interactions
 from fairhorizon.files import write_atomically
 
 

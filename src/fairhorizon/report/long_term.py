@@ -23,7 +23,8 @@ from fairhorizon.report.page import Section, chart_id, chart_section
 from fairhorizon.report.series import legend, styles
 
 if TYPE_CHECKING:
-    from fairhorizon.experiments.step_record import CountsOverTime, Row
+    from fairhorizon.experiments.step_record import Row
+    from fairhorizon.results import CountsOverTime
 
 INTRO = "Every user is served step after step. {groups} {steps}, {seeds}."
 MOVING = (

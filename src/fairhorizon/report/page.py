@@ -17,7 +17,7 @@ from plotly.offline import get_plotlyjs
 from plotly.subplots import make_subplots
 
 from fairhorizon.files import write_atomically
-from fairhorizon.metrics import lorenz_curve
+from fairhorizon.metrics.fairness import lorenz_curve
 from fairhorizon.report.figures import COLOURS, GREY, History, exposure_label
 from fairhorizon.report.look import SCRIPT, STYLE
 from fairhorizon.report.tables import METRICS, N_WORDS, Row, table_headings, table_lines, units

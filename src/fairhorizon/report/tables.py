@@ -9,7 +9,7 @@ from rich import box
 from rich.markup import escape
 from rich.table import Table
 
-from fairhorizon.data import Statistics
+from fairhorizon.data.splits import Statistics
 
 # dataset, method, protocol, mode, seed, alpha_prime, and metrics: fractions under keys as `ndcg@20`
 Row = Mapping[str, Any]

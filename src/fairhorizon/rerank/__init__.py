@@ -1,7 +1,6 @@
 """Re-rankers: what is done to a ranker's scores so that a group is shown less."""
 
 from fairhorizon.rerank.exposure import ExposureFairness
-from fairhorizon.rerank.lists import best_lists
 from fairhorizon.rerank.penalty import Penalty
 from fairhorizon.rerank.quota import Quota
 from fairhorizon.rerank.reranker import Reranker
@@ -10,4 +9,4 @@ RERANKERS: dict[str, type[Reranker]] = {
     reranker.method: reranker for reranker in (Quota, Penalty, ExposureFairness)
 }
 
-__all__ = ["RERANKERS", "ExposureFairness", "Penalty", "Quota", "Reranker", "best_lists"]
+__all__ = ["RERANKERS", "ExposureFairness", "Penalty", "Quota", "Reranker"]

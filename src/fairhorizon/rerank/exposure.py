@@ -10,8 +10,8 @@ from pydantic import Field
 from torch import Tensor
 
 from fairhorizon.errors import ConfigError
+from fairhorizon.ranking import top
 from fairhorizon.rerank.exposure_solver import Mixture, solve_exposure, total_attention
-from fairhorizon.rerank.lists import top
 from fairhorizon.rerank.reranker import Reranker
 
 SCORES_AT_ONCE = 2**22  # of float64, 32 MiB

@@ -1,0 +1,1 @@
+"""FCPO, Fairness-Constrained Policy Optimization: the paper's Algorithm 1 and its serving."""

@@ -1,0 +1,30 @@
+"""The later part of a training log, which rankers have not seen.
+
+A policy that learns from the very interactions its rankers were fitted on trusts them too much.
+So the training log is divided once more, as the whole log was: rankers are fitted on the earlier
+part, the policy learns from the later part, and then the rankers are fitted on all of it.
+"""
+
+import torch
+from torch import Tensor
+
+from fairhorizon.data.splits import Split, split
+from fairhorizon.histories import UserItems
+
+LATER = 5  # the last fifth of a training log, like the last fifth of the whole log for test
+
+
+def earlier_part(parts: Split) -> Split:
+    """The training log with test and validation items of its own."""
+    return split(parts.train, test_share=1 / LATER)
+
+
+def where_unseen_begins(histories: UserItems) -> Tensor:
+    """(n_users,) how many of a user's training items come before the later part.
+
+    These are the test items of `earlier_part`. Of a short log without any, it is the last item,
+    which rankers used for no more than to know when to stop.
+    """
+    counts = histories.indptr.diff()
+    later = (counts // LATER).clamp(min=1)
+    return torch.where(counts > 1, counts - later, counts)

@@ -1,0 +1,43 @@
+"""How much each ranker of a panel counts: the weights of the best softmax policy over them."""
+
+import torch
+from torch import Tensor
+
+from fairhorizon.policy.menus import SignalMenus
+from fairhorizon.policy.softmax import CLOSED
+
+RIDGE = 1e-3
+ITERATIONS = 50
+
+
+def weights_by_cross_entropy(menus: SignalMenus, liked: Tensor) -> tuple[float, ...]:
+    """A weight for every signal but the last, the group's: those of the best softmax policy.
+
+    It makes what users liked later on, `liked` (m, C), most likely. Users count alike, the problem
+    is convex, and where nobody liked anything all signals count 1.
+    """
+    some = liked.any(1)
+    signals, targets = menus.signals[some, :, :-1], liked[some].float()
+    targets = targets / targets.sum(1, keepdim=True)
+    closed = menus.items[some] < 0
+    n_signals = signals.shape[2]
+    if not len(signals):
+        return (1.0,) * n_signals
+    weights = torch.zeros(n_signals, device=signals.device, requires_grad=True)
+    optimiser = torch.optim.LBFGS(
+        [weights], max_iter=ITERATIONS, history_size=10, line_search_fn="strong_wolfe"
+    )
+
+    def loss() -> Tensor:
+        logits = (signals @ weights).masked_fill(closed, CLOSED)
+        likelihood = (torch.log_softmax(logits, dim=1) * targets).sum(1).mean()
+        return RIDGE * weights.square().sum() - likelihood
+
+    def closure() -> float:
+        optimiser.zero_grad()
+        value = loss()
+        value.backward()
+        return value.item()
+
+    optimiser.step(closure)
+    return tuple(weights.detach().tolist())

@@ -1,0 +1,1 @@
+"""How a policy is trained: trajectories, advantages, CPO, rounds, checkpoints."""

@@ -1,0 +1,73 @@
+"""A training on disk, between two rounds."""
+
+from dataclasses import asdict
+from pathlib import Path
+
+import torch
+
+from fairhorizon.agents.fcpo.config import FcpoConfig
+from fairhorizon.agents.fcpo.experts.panel import Panel
+from fairhorizon.agents.fcpo.learning.training import RoundReport, Training
+from fairhorizon.data.splits import Split
+from fairhorizon.errors import ModelError
+from fairhorizon.storage import below, load_model, save_model
+
+KIND = "fcpo-checkpoint"
+
+
+def save_training(training: Training, path: Path) -> None:
+    """Write a checkpoint from which `resume_training` goes on bit for bit."""
+    tensors = {
+        **{f"actor.{name}": value for name, value in training.actor.state_dict().items()},
+        **{
+            f"critics.{name}": value
+            for name, value in training.learner.critics.state_dict().items()
+        },
+        **{f"best.{name}": value for name, value in training.best.items()},
+        **{f"buffer.{name}": value for name, value in training.learner.buffer.tensors().items()},
+        "sensitive": training.sensitive,
+        "generator": training.generator.get_state(),
+    }
+    description = {
+        "config": training.config.model_dump(mode="json"),
+        "seed": training.seed,
+        "fingerprint": training.fingerprint,
+        "pretraining_rmse": training.pretraining_rmse,
+        "reports": [asdict(report) for report in training.reports],
+        "best_validation": training.best_validation,
+        "evaluations_since_best": training.evaluations_since_best,
+        "panel": None if training.panel is None else training.panel.description(),
+    }
+    if training.panel is not None:
+        tensors |= training.panel.tensors()
+    save_model(path, KIND, tensors, description)
+
+
+def resume_training(path: Path, split: Split, device: torch.device) -> Training:
+    """The training that `save_training` wrote; refused on other data."""
+    tensors, description = load_model(path, KIND)
+    if description["fingerprint"] != split.train.fingerprint():
+        raise ModelError(f"{path}: was trained on other data (resume with the same --data)")
+    vectors = (
+        tensors["actor.encoder.user_vectors"],
+        tensors["actor.encoder.item_vectors"][:-1],
+    )
+    stored = description["panel"]
+    training = Training(
+        split,
+        FcpoConfig.model_validate(description["config"]),
+        vectors=vectors,
+        sensitive=tensors["sensitive"].to(device),
+        seed=description["seed"],
+        pretraining_rmse=description["pretraining_rmse"],
+        panel=None if stored is None else Panel.from_parts(tensors, stored),
+    )
+    training.actor.load_state_dict(below("actor.", tensors))
+    training.learner.critics.load_state_dict(below("critics.", tensors))
+    training.best = {k: v.to(device) for k, v in below("best.", tensors).items()}
+    training.generator.set_state(tensors["generator"])
+    training.learner.buffer.restore(below("buffer.", tensors), device)
+    training.reports = [RoundReport(**report) for report in description["reports"]]
+    training.best_validation = description["best_validation"]
+    training.evaluations_since_best = description["evaluations_since_best"]
+    return training

@@ -1,0 +1,131 @@
+"""One step of Constrained Policy Optimization (Achiam et al. 2017): lines 16-21 of Algorithm 1."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from fairhorizon.optim.conjugate_gradient import conjugate_gradient
+from fairhorizon.optim.dual import Case, solve_dual
+from fairhorizon.optim.dual_several import Combination, solve_several
+from fairhorizon.optim.line_search import backtrack
+
+
+class Surrogate(NamedTuple):
+    """What a candidate policy promises against the present one, by the latter's trajectories."""
+
+    reward: Tensor  # () change of the expected return
+    costs: Tensor  # (constraints,) change of each expected cost, in the units of its gap
+    kl: Tensor  # () mean KL divergence from the present policy
+
+
+@dataclass(frozen=True)
+class TrustRegion:
+    delta: float  # largest mean KL divergence of one step
+    iterations: int  # of conjugate gradients
+    ratio: float  # beta of the line search
+    attempts: int
+
+
+@dataclass(frozen=True)
+class Update:
+    """The new parameters and how they came about."""
+
+    theta: Tensor
+    case: Case
+    fraction: float  # of the proposed step that was taken; 0: none was acceptable
+    kl: float
+    reward_change: float
+    cost_changes: tuple[float, ...]  # of every constraint
+
+    @property
+    def cost_change(self) -> float:
+        """Of the first constraint."""
+        return self.cost_changes[0]
+
+
+def constrained_step(
+    theta: Tensor,
+    surrogate: Callable[[Tensor], Surrogate],
+    fisher: Callable[[Tensor], Tensor],
+    gaps: Tensor,
+    region: TrustRegion,
+) -> Update:
+    """Improve the reward without breaking a cost limit, within the trust region.
+
+    `gaps` holds c = J_C - d of every constraint (equation 4), in the units of the surrogate costs.
+    """
+    g, b = gradients(surrogate, theta)
+    if len(gaps) != len(b):
+        raise ValueError(f"{len(gaps)} gaps were given for {len(b)} surrogate costs")
+    reward_direction = conjugate_gradient(fisher, g, iterations=region.iterations)
+    cost_directions = [conjugate_gradient(fisher, row, iterations=region.iterations) for row in b]
+    # q = g.H⁻¹g, r_i = g.H⁻¹b_i, S_ij = b_i.H⁻¹b_j  (CPO, theorem 2)
+    q = float(g @ reward_direction)
+    r = torch.stack([g @ direction for direction in cost_directions])
+    S = torch.stack([torch.stack([row @ direction for direction in cost_directions]) for row in b])
+    proposal = propose(q, r, S, gaps, region.delta)
+    step = proposal.reward_weight * reward_direction
+    for weight, direction in zip(proposal.cost_weights, cost_directions, strict=True):
+        step = step + weight * direction
+
+    promises: list[Surrogate] = []
+
+    def acceptable(candidate: Tensor) -> bool:
+        """In the trust region & the loss improves & cost <= d, each on the surrogate itself.
+
+        Above a limit the way back may cost reward.
+        """
+        with torch.no_grad():
+            promise = surrogate(candidate)
+        promises.append(promise)
+        in_region = float(promise.kl) <= region.delta
+        improves = bool((gaps > 0).any()) or float(promise.reward) >= 0
+        return in_region and improves and keeps_limits(promise.costs, gaps)
+
+    search = backtrack(theta, step, acceptable, ratio=region.ratio, attempts=region.attempts)
+    if search.fraction == 0:
+        return Update(theta, proposal.case, 0.0, 0.0, 0.0, cost_changes=(0.0,) * len(gaps))
+    taken = promises[-1]
+    return Update(
+        search.theta,
+        proposal.case,
+        search.fraction,
+        float(taken.kl),
+        float(taken.reward),
+        tuple(taken.costs.tolist()),
+    )
+
+
+def propose(q: float, r: Tensor, S: Tensor, gaps: Tensor, delta: float) -> Combination:
+    """The step of equation 4; for one constraint by its closed form."""
+    if len(gaps) > 1:
+        return solve_several(q, r, S, gaps, delta)
+    direction = solve_dual(q, float(r[0]), float(S[0, 0]), float(gaps[0]), delta)
+    return Combination(direction.case, direction.reward_weight, (direction.cost_weight,))
+
+
+def keeps_limits(changes: Tensor, gaps: Tensor) -> bool:
+    """Whether limits that are kept stay so, and broken ones on the whole come no further away.
+
+    A broken limit counts by the share of its gap that is left, squared, as in `solve_several`. So
+    one broken limit must not be broken more, and of several one may be, if that mends others.
+    """
+    changes, gaps = changes.double(), gaps.double()
+    broken = gaps > 0
+    left = (1 + changes[broken] / gaps[broken]).clamp(min=0)
+    kept = (changes <= -gaps) | broken
+    return bool(kept.all()) and float(left.square().sum()) <= len(left)
+
+
+def gradients(surrogate: Callable[[Tensor], Surrogate], theta: Tensor) -> tuple[Tensor, Tensor]:
+    """g and b (constraints, parameters), the gradients of reward and costs, in one forward pass."""
+    leaf = theta.detach().requires_grad_()
+    promise = surrogate(leaf)
+    rows = [
+        torch.autograd.grad(value, leaf, retain_graph=True)[0]
+        for value in (promise.reward, *promise.costs)
+    ]
+    return rows[0], torch.stack(rows[1:])

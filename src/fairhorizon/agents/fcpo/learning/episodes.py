@@ -1,0 +1,143 @@
+"""Where FCPO's training gets its trajectories from, and how it is judged: by kind of policy."""
+
+from dataclasses import dataclass
+from typing import Protocol as Interface
+
+import torch
+from torch import Tensor
+
+from fairhorizon.agents.fcpo.config import FcpoConfig, attention_of
+from fairhorizon.agents.fcpo.experts.later_part import where_unseen_begins
+from fairhorizon.agents.fcpo.learning.item_rollout import rollout_items
+from fairhorizon.agents.fcpo.learning.rollout import rollout
+from fairhorizon.agents.fcpo.learning.trajectories import Trajectories
+from fairhorizon.agents.fcpo.serving.lists import ItemLists
+from fairhorizon.agents.fcpo.serving.opening import Opening, liked_items, open_menus, some_users
+from fairhorizon.agents.validation import listed_ndcg
+from fairhorizon.agents.walk import served_ndcg
+from fairhorizon.environment.feedback import Scenario, random_cuts, training_scenario
+from fairhorizon.histories import UserItems
+from fairhorizon.policy.actor import GaussianActor
+
+MOST_USERS = 8192  # whose menus are kept
+
+
+class Episodes(Interface):
+    """Lines 6-13 of Algorithm 1, and the validation."""
+
+    def generate(self, generator: torch.Generator) -> Trajectories:
+        """One episode for each of some users, by the actor as it is now."""
+
+    def validate(self) -> float:
+        """NDCG of the lists that the actor would hand out now, on the validation items."""
+
+
+def scenario_of(
+    items: UserItems, config: FcpoConfig, queue_length: int, generator: torch.Generator
+) -> Scenario:
+    """Where the episodes of a round begin."""
+    if config.starts in ("unseen", "seen"):
+        cuts = where_unseen_begins(items)
+    elif config.starts == "anywhere":
+        cuts = random_cuts(items, config.history, generator)
+    else:
+        cuts = torch.full((items.n_users,), config.history)
+    return training_scenario(items, queue_length, config.protocol, cuts)
+
+
+@dataclass
+class _Learning:
+    """Who learns, by what, and from whom."""
+
+    actor: GaussianActor
+    config: FcpoConfig
+    items: UserItems  # training items
+    validation: Scenario
+    sensitive: Tensor
+    seed: int
+
+    def __post_init__(self) -> None:
+        """What else there is to prepare."""
+
+
+class ProposalEpisodes(_Learning):
+    """Of a policy that samples W."""
+
+    def generate(self, generator: torch.Generator) -> Trajectories:
+        config, items = self.config, self.items
+        users = torch.arange(items.n_users)
+        parts = []
+        for _ in range(config.episodes_per_user):
+            if len(users) > config.users_per_round:
+                drawn = torch.randperm(items.n_users, generator=generator)
+                users = drawn[: config.users_per_round]
+            length = self.validation.queue.shape[1]
+            scenario = scenario_of(items, config, length, generator)
+            parts.append(
+                rollout(
+                    self.actor,
+                    scenario,
+                    users,
+                    self.sensitive,
+                    steps=config.horizon,
+                    generator=generator,
+                )
+            )
+        return Trajectories.join(parts)
+
+    def validate(self) -> float:
+        return served_ndcg(
+            self.actor,
+            self.validation,
+            self.sensitive,
+            length=self.config.validation_length,
+            generator=torch.Generator().manual_seed(self.seed),
+        )
+
+
+class MenuEpisodes(_Learning):
+    """Of a policy over items. Rankers do not learn, so what users begin with is scored once."""
+
+    def __post_init__(self) -> None:
+        generator = torch.Generator().manual_seed(self.seed)
+        length = self.validation.queue.shape[1]
+        self.scenario = scenario_of(self.items, self.config, length, generator)
+        self.opening = self._open(self.scenario, generator)
+        self.at_validation = self._open(self.validation, generator)
+        counts, limit = self.items.indptr.diff(), self.config.limit_in_training
+        self.lists = ItemLists(self.actor, self.sensitive, counts, limit, spread=None)
+
+    def generate(self, generator: torch.Generator) -> Trajectories:
+        config = self.config
+        parts = []
+        for _ in range(config.episodes_per_user):
+            drawn = torch.randperm(len(self.opening.users), generator=generator)
+            parts.append(
+                rollout_items(
+                    self.actor,
+                    self.scenario,
+                    self.opening.of(drawn[: config.users_per_round]),
+                    self.sensitive,
+                    steps=config.horizon,
+                    temperature=config.temperature,
+                    attention=attention_of(config).to(self.sensitive.device),
+                    generator=generator,
+                )
+            )
+        return Trajectories.join(parts)
+
+    def validate(self) -> float:
+        users, menus = self.at_validation.users, self.at_validation.menus
+        length = min(self.config.validation_length, len(self.sensitive))
+        with torch.no_grad():
+            lists = self.lists.from_menus(menus, users, self.validation.queue[users], length)
+        return listed_ndcg(lists, users, self.validation)
+
+    def liked(self) -> Tensor:
+        """(users, C) bool: what of the first menus is liked in the episodes."""
+        return liked_items(self.opening, self.scenario)
+
+    def _open(self, scenario: Scenario, generator: torch.Generator) -> Opening:
+        """The menus of at most so many users, of those who like anything."""
+        users = some_users(scenario, MOST_USERS, generator)
+        return open_menus(self.actor, scenario, users, self.sensitive)

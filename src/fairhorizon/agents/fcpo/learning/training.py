@@ -1,0 +1,195 @@
+"""The training of FCPO: the paper's Algorithm 1, round after round, to be stopped and resumed."""
+
+import copy
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+import torch
+from torch import Tensor
+
+from fairhorizon.agents.fcpo.config import FcpoConfig, attention_of
+from fairhorizon.agents.fcpo.experts.actor import ExpertActor
+from fairhorizon.agents.fcpo.experts.panel import Panel
+from fairhorizon.agents.fcpo.experts.weighing import weights_by_cross_entropy
+from fairhorizon.agents.fcpo.learning.episodes import Episodes, MenuEpisodes, ProposalEpisodes
+from fairhorizon.agents.fcpo.learning.learner import Learner
+from fairhorizon.data.splits import Split
+from fairhorizon.environment.dynamics import cost_limit
+from fairhorizon.environment.feedback import validation_scenario
+from fairhorizon.errors import ConfigError
+from fairhorizon.histories import UserItems
+from fairhorizon.policy.actor import GaussianActor
+from fairhorizon.policy.encoder import StateEncoder
+from fairhorizon.policy.history import HistoryEncoder
+from fairhorizon.policy.menus import SignalMenus
+
+Tensors = dict[str, Tensor]
+
+
+@dataclass(frozen=True)
+class RoundReport:
+    """What one round saw: means per trajectory, cost and limit discounted alike."""
+
+    round: int
+    reward: float
+    cost: float
+    limit: float
+    kl: float
+    case: str
+    fraction: float  # of the CPO step that the line search let through
+    validation: float | None  # NDCG, in rounds with an evaluation
+    seconds: float = field(default=0.0, compare=False)
+
+    def keeps_limit(self, tolerance: float) -> bool:
+        return self.cost <= self.limit * (1 + tolerance)
+
+
+class Training:
+    """Everything that changes while FCPO learns, and the round that changes it."""
+
+    def __init__(
+        self,
+        split: Split,
+        config: FcpoConfig,
+        *,
+        vectors: tuple[Tensor, Tensor],
+        sensitive: Tensor,
+        seed: int,
+        pretraining_rmse: float | None,
+        panel: Panel | None = None,
+    ) -> None:
+        self.split, self.config, self.seed, self.sensitive = split, config, seed, sensitive
+        self.pretraining_rmse = pretraining_rmse
+        self.panel = panel
+        self.fingerprint = split.train.fingerprint()
+        items = UserItems.of(split.train)
+        length = queue_length(config, panel)
+        validation = validation_scenario(split, length, config.protocol)
+        self.can_validate = len(validation.positive.items) > 0
+        slots = float(attention_of(config).sum())
+        self.limit = cost_limit(config.limit_in_training, 1, config.gamma_c, config.horizon) * slots
+        self.generator = torch.Generator().manual_seed(seed)
+        # Line 3: random theta, omega and phi; line 4: an empty replay buffer.
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(seed)
+            self.actor = build_actor(config, *vectors, panel).to(sensitive.device)
+            self.learner = Learner(self.actor, config)
+        kind = MenuEpisodes if config.policy == "softmax" else ProposalEpisodes
+        self.episodes: Episodes = kind(self.actor, config, items, validation, sensitive, seed)
+        self.reports: list[RoundReport] = []
+        self.best: Tensors = {}
+        self.best_validation = -1.0
+        self.evaluations_since_best = 0
+
+    def weigh_rankers(self) -> None:
+        """Begin with the weights that make what users liked later on most likely."""
+        episodes = self.episodes
+        assert isinstance(self.actor, ExpertActor)
+        assert self.panel is not None
+        if isinstance(episodes, MenuEpisodes) and isinstance(episodes.opening.menus, SignalMenus):
+            weights = weights_by_cross_entropy(episodes.opening.menus, episodes.liked())
+            self.panel = self.panel.weighed(weights)
+            self.actor.weigh(weights)
+
+    @property
+    def finished(self) -> bool:
+        return (
+            len(self.reports) >= self.config.rounds
+            or self.evaluations_since_best >= self.config.patience
+        )
+
+    def extend(self, config: FcpoConfig) -> None:
+        """Go on with other settings of how long to train; what is learned must stay the same."""
+        free = ("rounds", "patience", "evaluate_every", "checkpoint_every")
+        changed = {
+            key
+            for key in FcpoConfig.model_fields
+            if getattr(config, key) != getattr(self.config, key)
+        }
+        if fixed := sorted(changed.difference(free)):
+            raise ConfigError(
+                f"a resumed training keeps its settings, {', '.join(fixed)} cannot change "
+                f"(only {', '.join(free)} can)"
+            )
+        self.config = config
+
+    def rounds(self) -> Iterator[RoundReport]:
+        """Train to the end; between two rounds everything may be saved or dropped."""
+        while not self.finished:
+            yield self.round()
+
+    def round(self) -> RoundReport:
+        """Lines 6-23 of Algorithm 1."""
+        started = time.perf_counter()
+        config = self.config
+        if config.serves_any_level and not self.reports and self.can_validate:
+            self._keep(self.episodes.validate())  # rounds have to be better than the warm start
+        fresh = self.episodes.generate(self.generator)  # lines 6-13
+        lesson = self.learner.learn(fresh, torch.tensor([self.limit]), self.generator)
+        update = lesson.update
+        number = len(self.reports) + 1
+        evaluate = number % config.evaluate_every == 0 and self.can_validate
+        report = RoundReport(
+            round=number,
+            reward=float(fresh.rewards.sum(1).mean()),
+            cost=float(lesson.costs[0]),
+            limit=self.limit,
+            kl=update.kl,
+            case=update.case.value,
+            fraction=update.fraction,
+            validation=self.episodes.validate() if evaluate else None,
+            seconds=time.perf_counter() - started,
+        )
+        self.reports.append(report)
+        self._keep_best(report)
+        return report
+
+    def _keep_best(self, report: RoundReport) -> None:
+        if report.validation is None:
+            return
+        # where serving finds the price of any level, what a round spent does not matter
+        good = self.config.serves_any_level or report.keeps_limit(self.config.cost_tolerance)
+        if good and report.validation > self.best_validation:
+            self._keep(report.validation)
+        elif self.best:
+            self.evaluations_since_best += 1
+
+    def _keep(self, validation: float) -> None:
+        self.best_validation, self.evaluations_since_best = validation, 0
+        self.best = {name: p.detach().clone() for name, p in self.actor.named_parameters()}
+
+    def best_actor(self) -> GaussianActor:
+        """A copy of the actor with the best parameters so far."""
+        actor = copy.deepcopy(self.actor)
+        if self.best:
+            actor.load_state_dict(self.best, strict=False)
+        return actor
+
+
+def queue_length(config: FcpoConfig, panel: Panel | None) -> int:
+    """How much of a history the policy and its rankers look at."""
+    return config.history if panel is None else max(config.history, panel.queue_length)
+
+
+def build_actor(
+    config: FcpoConfig, users: Tensor, items: Tensor, panel: Panel | None = None
+) -> GaussianActor:
+    if panel is not None:
+        return ExpertActor(
+            HistoryEncoder(users, items),
+            panel,
+            history=config.history,
+            list_length=config.list_length,
+            hidden=config.actor_hidden,
+            initial_std=config.initial_std,
+            candidates=config.candidates,
+            priced=config.group_price,
+        )
+    return GaussianActor(
+        StateEncoder(users, items, config.gru_hidden, config.gru_layers),
+        list_length=config.list_length,
+        hidden=config.actor_hidden,
+        initial_std=config.initial_std,
+        priced=config.group_price,
+    )

@@ -1,0 +1,85 @@
+"""Trajectories: what a policy did and what came of it, for a batch of users."""
+
+import itertools
+from collections.abc import Sequence
+from dataclasses import dataclass, fields
+
+import torch
+from torch import Tensor
+
+from fairhorizon.policy.menus import Menus
+
+
+@dataclass(frozen=True)
+class Trajectories:
+    """b trajectories of T steps; a state that a user stays in is stored, and encoded, once."""
+
+    state_users: Tensor  # (m,) distinct states
+    state_queues: Tensor  # (m, N)
+    state_index: Tensor  # (b, T) the distinct state of each step
+    proposals: Tensor  # (b, T, K d) the sampled W
+    log_probs: Tensor  # (b, T) under the policy that sampled them
+    lists: Tensor  # (b, T, K)
+    rewards: Tensor  # (b, T)
+    costs: Tensor  # (b, T, constraints)
+    menus: "MenuRecord | None" = None  # of a policy over items; its proposals are not sampled
+
+    def __len__(self) -> int:
+        return len(self.rewards)
+
+    def take(self, rows: Tensor) -> "Trajectories":
+        """Some of the trajectories, with the states that they pass."""
+        states, index = torch.unique(self.state_index[rows], return_inverse=True)
+        return Trajectories(
+            self.state_users[states],
+            self.state_queues[states],
+            index,
+            self.proposals[rows],
+            self.log_probs[rows],
+            self.lists[rows],
+            self.rewards[rows],
+            self.costs[rows],
+            None if self.menus is None else self.menus.take(rows, states),
+        )
+
+    @classmethod
+    def join(cls, parts: Sequence["Trajectories"]) -> "Trajectories":
+        """Several batches as one."""
+        if len(parts) == 1:
+            return parts[0]
+        offsets = itertools.accumulate((len(part.state_users) for part in parts), initial=0)
+        columns = {
+            field.name: torch.cat([getattr(part, field.name) for part in parts])
+            for field in fields(cls)
+            if field.name != "menus"
+        }
+        columns["state_index"] = torch.cat(
+            [part.state_index + offset for part, offset in zip(parts, offsets, strict=False)]
+        )
+        records = [part.menus for part in parts if part.menus is not None]
+        return cls(**columns, menus=MenuRecord.join(records) if records else None)
+
+
+@dataclass(frozen=True)
+class MenuRecord:
+    """What the items of the trajectories were chosen from, and what any of them would have done."""
+
+    menus: Menus  # of the m distinct states
+    liked: Tensor  # (m, C) bool
+    sensitive: Tensor  # (m, C) bool
+    open_items: Tensor  # (b, T, C) bool: what a step could choose
+    chosen: Tensor  # (b, T, K) places on the menu, -1 for an empty slot
+
+    def take(self, rows: Tensor, states: Tensor) -> "MenuRecord":
+        """Of some trajectories, and the states that they pass."""
+        per_state = self.menus.take(states), self.liked[states], self.sensitive[states]
+        return MenuRecord(*per_state, self.open_items[rows], self.chosen[rows])
+
+    @classmethod
+    def join(cls, parts: "Sequence[MenuRecord]") -> "MenuRecord":
+        menus = [part.menus for part in parts]
+        columns = (
+            torch.cat([getattr(part, name) for part in parts])
+            for name in ("liked", "sensitive", "open_items", "chosen")
+        )
+        return cls(type(menus[0]).join(menus), *columns)

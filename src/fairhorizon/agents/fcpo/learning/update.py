@@ -1,0 +1,100 @@
+"""The policy update on a batch of trajectories: from advantages to a CPO step on the actor."""
+
+import torch
+from torch import Tensor
+from torch.func import functional_call
+from torch.nn.utils import parameters_to_vector, vector_to_parameters
+
+from fairhorizon.agents.fcpo.config import FcpoConfig, attention_of
+from fairhorizon.agents.fcpo.learning.advantages import discounts
+from fairhorizon.agents.fcpo.learning.cpo import TrustRegion, Update, constrained_step
+from fairhorizon.agents.fcpo.learning.surrogates import GaussianProspect, Prospect, SoftmaxProspect
+from fairhorizon.agents.fcpo.learning.trajectories import Trajectories
+from fairhorizon.optim.fisher import fisher_product
+from fairhorizon.policy.actor import GaussianActor
+
+
+class FlatActor:
+    """The actor as a function of one flat parameter vector theta."""
+
+    def __init__(self, actor: GaussianActor) -> None:
+        self.actor = actor
+        self.shapes = {name: value.shape for name, value in actor.named_parameters()}
+
+    @property
+    def theta(self) -> Tensor:
+        return parameters_to_vector(self.actor.parameters()).detach()
+
+    def adopt(self, theta: Tensor) -> None:
+        vector_to_parameters(theta, self.actor.parameters())
+
+    def __call__(self, theta: Tensor, users: Tensor, queues: Tensor) -> Tensor:
+        pieces = theta.split([shape.numel() for shape in self.shapes.values()])
+        named = zip(self.shapes.items(), pieces, strict=True)
+        parameters = {name: piece.view(shape) for (name, shape), piece in named}
+        outputs: Tensor = functional_call(self.actor, parameters, (users, queues))
+        return outputs
+
+
+def update_actor(
+    actor: GaussianActor,
+    batch: Trajectories,
+    reward_advantages: Tensor,
+    cost_advantages: Tensor,  # (b, T, constraints)
+    cost_gaps: Tensor,  # (constraints,)
+    config: FcpoConfig,
+    generator: torch.Generator,
+) -> Update:
+    """Lines 16-21 of Algorithm 1; surrogates and gaps are per trajectory, discounted."""
+    policy = FlatActor(actor)
+    theta = policy.theta
+    users, queues = batch.state_users, batch.state_queues
+    with torch.no_grad():
+        outputs = actor(users, queues)
+        prospect = _prospect(batch, outputs, reward_advantages, cost_advantages, config)
+    metric = prospect.sample(config.fisher_states, generator)
+    sampled = users[metric.states], queues[metric.states]
+    fisher = fisher_product(
+        lambda candidate: policy(candidate, *sampled),
+        theta,
+        metric.product,
+        damping=config.cg_damping,
+    )
+    region = TrustRegion(
+        config.kl_limit, config.cg_iterations, config.line_search_ratio, config.line_search_attempts
+    )
+    update = constrained_step(
+        theta,
+        lambda candidate: prospect.surrogate(policy(candidate, users, queues)),
+        fisher,
+        cost_gaps,
+        region,
+    )
+    policy.adopt(update.theta)
+    return update
+
+
+def _prospect(
+    batch: Trajectories,
+    outputs: Tensor,
+    reward_advantages: Tensor,
+    cost_advantages: Tensor,
+    config: FcpoConfig,
+) -> Prospect:
+    horizon = reward_advantages.shape[1]
+    advantages = torch.cat([reward_advantages[None], cost_advantages.permute(2, 0, 1)])
+    by_cost = discounts(config.gamma_c, horizon).expand(len(advantages) - 1, -1)
+    scale = torch.cat([discounts(config.gamma_r, horizon)[None], by_cost]) / len(batch)
+    scale = scale.to(advantages)
+    if batch.menus is None:
+        return GaussianProspect(batch, outputs, advantages, scale)
+    return SoftmaxProspect(
+        batch,
+        batch.menus,
+        outputs,
+        advantages,
+        scale,
+        temperature=config.temperature,
+        attention=attention_of(config).to(advantages),
+        all_actions=config.all_actions,
+    )

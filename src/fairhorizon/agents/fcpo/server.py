@@ -1,0 +1,152 @@
+"""FCPO at work: it serves under the limits of the moment and learns from what it hears."""
+
+import copy
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+from fairhorizon.agents.fcpo.config import FcpoConfig
+from fairhorizon.agents.fcpo.experts.actor import ExpertActor, ExpertSignals
+from fairhorizon.agents.fcpo.experts.panel import Panel
+from fairhorizon.agents.fcpo.learning.advantages import discounts
+from fairhorizon.agents.fcpo.learning.learner import Learner
+from fairhorizon.agents.fcpo.learning.rollout import Recorder
+from fairhorizon.agents.retraining import Retraining
+from fairhorizon.agents.walk import Walk
+from fairhorizon.allocation.step_control import OnlineControl
+from fairhorizon.environment.dynamics import Outcome, State
+from fairhorizon.exposure.counts import Exposure
+from fairhorizon.exposure.limits import Constraint
+from fairhorizon.policy.actor import GaussianActor
+from fairhorizon.storage import below
+
+
+class FcpoServer:
+    """Two things keep the limits: CPO, slowly, by what it learns of states and items; and the
+    online control, at every step, by the price at which the step's budget is kept."""
+
+    def __init__(
+        self,
+        actor: GaussianActor,
+        config: FcpoConfig,
+        *,
+        queue_length: int,
+        constraints: Sequence[Constraint],
+        learn: bool,
+        seed: int,
+        retraining: Retraining | None = None,
+    ) -> None:
+        self.config, self.queue_length = config, queue_length
+        self.constraints, self.learns = tuple(constraints), learn and len(constraints) > 0
+        self.control, self.retraining = OnlineControl(constraints), retraining
+        self.generator = torch.Generator().manual_seed(seed)
+        self.actor = copy.deepcopy(actor)  # what it learns here is not for the model
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(seed)
+            self.learner = Learner(self.actor, config, max(1, len(constraints)))
+        self.walk: Walk | None = None
+        self.recorder = Recorder()
+        self.excess: dict[str, float] = {}  # of every constraint, after the last step
+
+    @torch.no_grad()
+    def serve(self, state: State, exposure: Exposure) -> Tensor:
+        if self.walk is None:
+            self.walk = Walk(self.actor, state, exposure.sensitive)
+        walk = self.walk
+        walk.signals.relabel(exposure.sensitive.to(state.blocked.device))
+        if not self.recorder.columns:
+            showings = len(state.users) * self.config.list_length
+            self.left = [c.budget(exposure, showings) for c in self.constraints]
+        self.begun_with = walk.index, walk.proposal
+        self.sampled = walk.propose(self.generator)
+        scores = [
+            scores.masked_fill_(state.blocked, -torch.inf)
+            for scores in self.actor.scores(self.sampled, walk.signals)
+        ]
+        self.costs = [constraint.costs(exposure) for constraint in self.constraints]
+        return self.control.choose(scores, exposure)
+
+    def hear(self, lists: Tensor, outcome: Outcome, exposure: Exposure) -> None:
+        assert self.walk is not None
+        self.walk.follow(outcome)
+        self.state = outcome.state
+        self.excess = {c.name: c.excess(exposure) for c in self.constraints}
+        if self.retraining is not None:
+            self.retraining.hear(lists, outcome)
+        if self.learns:
+            index, proposal = self.begun_with
+            shown, items = lists >= 0, lists.clamp(min=0)
+            costs = [(cost.to(lists.device)[items] * shown).sum(1) for cost in self.costs]
+            self.recorder.note(
+                index, proposal, self.sampled, lists, outcome.reward, torch.stack(costs, dim=1)
+            )
+
+    def update(self) -> None:
+        """A round of Algorithm 1 on the trajectories since the last one."""
+        if self.walk is not None and self.recorder.columns:
+            trajectories = self.recorder.trajectories(self.walk)
+            limits = self._limits(len(trajectories), trajectories.rewards.shape[1])
+            self.learner.learn(trajectories, limits, self.generator)
+            self.recorder = Recorder()
+            self.walk.restart(self.state)
+        if isinstance(self.actor, ExpertActor) and self.retraining and self.retraining.due:
+            self.actor.panel = self.actor.panel.refitted(self.retraining.extended())
+            self.walk = None  # what it saw of the items was by the rankers before
+
+    def _limits(self, users: int, steps: int) -> Tensor:
+        """d of every constraint: equation 11, or more where more was left to spend at the start.
+
+        The control spends to the limit and never beyond, so the gap would be just zero, where the
+        line search refuses any step that bends towards the limit: CPO gets a little room.
+        """
+        config = self.config
+        horizon = float(discounts(config.gamma_c, steps).sum())
+        even = [c.limit_per_showing * config.list_length * horizon for c in self.constraints]
+        left = [budget / users for budget in self.left]
+        limits = torch.tensor([max(pair) for pair in zip(even, left, strict=True)])
+        return limits + config.cost_tolerance * limits.abs()
+
+    def notes(self) -> dict[str, float]:
+        """For every limit its price in the last step, and how far beyond it the run is."""
+        prices = {f"price of {name}": price for name, price in self.control.prices.items()}
+        return prices | {f"excess of {name}": excess for name, excess in self.excess.items()}
+
+    def tensors(self) -> dict[str, Tensor]:
+        """Only where nothing is waiting to be learned from: right after an update."""
+        parts = {
+            "actor": dict(self.actor.named_parameters()),
+            "critics": self.learner.critics.state_dict(),
+            "buffer": self.learner.buffer.tensors(),
+            "control": self.control.tensors(),
+        }
+        if self.walk is not None and isinstance(self.walk.signals, ExpertSignals):
+            # computed for other users at a time, they would differ in the last digits
+            parts["signals"] = {str(n): values for n, values in enumerate(self.walk.signals.values)}
+        if self.retraining is not None:
+            parts["retraining"] = self.retraining.tensors()
+            if isinstance(self.actor, ExpertActor):
+                parts["panel"] = self.actor.panel.tensors()
+        named = {f"{part}.{k}": v.detach() for part, some in parts.items() for k, v in some.items()}
+        return named | {"generator": self.generator.get_state()}
+
+    def restore(self, tensors: dict[str, Tensor], state: State) -> None:
+        self.actor.load_state_dict(below("actor.", tensors), strict=False)
+        self.learner.critics.load_state_dict(below("critics.", tensors))
+        self.learner.buffer.restore(below("buffer.", tensors), state.users.device)
+        self.control.restore(below("control.", tensors))
+        self.generator.set_state(tensors["generator"])
+        if self.retraining is not None:
+            self.retraining.restore(below("retraining.", tensors))
+            if isinstance(self.actor, ExpertActor):
+                panel = self.actor.panel
+                kept = below("panel.", tensors)
+                self.actor.panel = Panel.from_parts(kept, panel.description())
+        self.state, self.walk, self.recorder = state, None, Recorder()
+        if seen := below("signals.", tensors):
+            no_group = state.blocked.new_zeros(state.blocked.shape[1])  # until it serves
+            self.walk = Walk(self.actor, state, no_group)
+            assert isinstance(self.walk.signals, ExpertSignals)
+            self.walk.signals.values = [
+                seen[str(n)].to(state.blocked.device, copy=True) for n in range(len(seen))
+            ]

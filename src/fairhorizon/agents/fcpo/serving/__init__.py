@@ -1,0 +1,1 @@
+"""How a trained policy makes lists under any limit."""

@@ -1,0 +1,145 @@
+"""How a policy over items serves: values from its menus, lists under the limit of any level.
+
+The policy says how likely a user takes which item next; from that, what showing it is worth
+(worth.py); and of all lists that keep the limit, those that are worth the most together are shown
+(fair_lists.py). The price of the level is found there, so one policy serves every level.
+"""
+
+import warnings
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from fairhorizon.agents.fcpo.experts.later_part import LATER
+from fairhorizon.agents.fcpo.serving.opening import open_menus
+from fairhorizon.allocation.group_budget import Candidates, Spent
+from fairhorizon.allocation.item_value import worth
+from fairhorizon.allocation.joint_lists import fair_lists
+from fairhorizon.allocation.request_guard import ExposureGuard
+from fairhorizon.environment.dynamics import advance
+from fairhorizon.environment.feedback import Scenario
+from fairhorizon.metrics.fairness import gini
+from fairhorizon.policy.actor import GaussianActor
+from fairhorizon.policy.menus import Menus, SignalMenus
+from fairhorizon.policy.softmax import ItemPolicy, rows_of
+
+
+@dataclass(frozen=True)
+class ItemLists:
+    """An actor that serves under a limit; `histories` (n_users,) says how much users have taken."""
+
+    actor: GaussianActor
+    sensitive: Tensor  # (n_items,) bool
+    histories: Tensor
+    share: float  # alpha'
+    spread: float | None  # Gini index, as a share of that of the rankers behind the menus
+
+    @torch.no_grad()
+    def one_shot(self, scenario: Scenario, length: int) -> Tensor:
+        """(n_users, length): everybody's whole list at once."""
+        users = torch.arange(scenario.n_users)
+        menus = open_menus(self.actor, scenario, users, self.sensitive, length).menus
+        return self.from_menus(menus, users, scenario.queue, length)
+
+    def from_menus(
+        self,
+        menus: Menus,
+        users: Tensor,
+        queues: Tensor,
+        length: int,
+        weights: Sequence[float] | None = None,
+    ) -> Tensor:
+        """(b, length) for some users; with `weights` of the rankers in place of the policy's."""
+        offers = self.candidates(menus, users, queues, length, weights)
+        sensitive = self.sensitive.cpu()
+        limit = None
+        if self.spread is not None and isinstance(menus, SignalMenus):
+            limit = self.spread * self._gini_of_rankers(menus, length)
+        with warnings.catch_warnings():
+            # to be that even is an aim, and may be out of reach
+            warnings.filterwarnings("ignore", message="no lists with a Gini index")
+            return fair_lists(
+                offers, sensitive, length=length, share=self.share, gini_limit=limit
+            ).lists
+
+    @torch.no_grad()
+    def interactive(self, scenario: Scenario, length: int) -> Tensor:
+        """(n_users, length): item after item, and what is liked counts for the next.
+
+        At every step the rest of all lists is planned under what is left of the limit, everybody
+        is shown the first item of the plan, and then it is made anew.
+        """
+        users, sensitive = torch.arange(scenario.n_users), self.sensitive.cpu()
+        menus = open_menus(self.actor, scenario, users, self.sensitive, length).menus
+        state, answers = scenario.begin(users, self.sensitive.device)
+        offers = self.candidates(menus, users, state.queue, length)
+        items, values = offers.items, offers.values
+        gains = 1 / torch.log2(torch.arange(2, length + 2))
+        shown, spent, columns = 0, 0, []
+        for step in range(length):
+            plan = fair_lists(
+                Candidates(items, values),
+                sensitive,
+                length=length - step,
+                share=self.share,
+                position_weights=gains[step:],
+                settled=Spent(shown, spent),
+            )
+            column = plan.lists[:, :1]
+            shown += int((column >= 0).sum())
+            spent += int(((column >= 0) & sensitive[column.clamp(min=0)]).sum())
+            columns.append(column)
+            outcome = advance(state, column.to(state.queue), answers, self.sensitive)
+            state = outcome.state
+            items = items.masked_fill(items == column, -1)
+            rows = outcome.hits.any(1).nonzero().squeeze(1)
+            if len(rows):
+                some, queues = state.users[rows], state.queue[rows]
+                fresh = self.actor.menus(some, queues, state.blocked[rows], self.sensitive, length)
+                offers = self.candidates(fresh, some.cpu(), queues, length)
+                items = items.index_copy(0, rows.cpu(), offers.items)
+                values = values.index_copy(0, rows.cpu(), offers.values)
+        return torch.cat(columns, dim=1)
+
+    @torch.no_grad()
+    def one_by_one(self, scenario: Scenario, length: int, guard: ExposureGuard) -> Tensor:
+        """(n_users, length): user after user, by what is known when each comes."""
+        users, sensitive = torch.arange(scenario.n_users), self.sensitive.cpu()
+        menus = open_menus(self.actor, scenario, users, self.sensitive, length).menus
+        offers = self.candidates(menus, users, scenario.queue, length)
+        return guard.serve_all(offers.items, offers.values, sensitive, length)
+
+    def candidates(
+        self,
+        menus: Menus,
+        users: Tensor,
+        queues: Tensor,
+        length: int,
+        given: Sequence[float] | None = None,
+    ) -> Candidates:
+        """The items of the menus, and what showing each is worth; by given weights if there are."""
+        device = self.sensitive.device
+        queues = self.actor.remember(queues).to(device)
+        weights = rows_of(self.actor(users.to(device), queues), self.actor.list_length)
+        if given is not None:
+            weights = torch.tensor([*given, 0.0]).to(weights).expand_as(weights)
+        elif self.actor.priced:  # the price of the level comes on top, found for all users together
+            weights = torch.cat([weights[..., :-1], torch.zeros_like(weights[..., -1:])], dim=2)
+        open_items = menus.items >= 0
+        logits = menus.logits(weights.mean(1, keepdim=True))
+        chances = ItemPolicy.of(logits, open_items[:, None]).probs.squeeze(1)
+        likes = (self.histories.to(device)[users.to(device)] / (LATER - 1)).clamp(min=1.0)
+        return Candidates(menus.items.cpu(), worth(chances, likes, length).cpu())
+
+    def _gini_of_rankers(self, menus: SignalMenus, length: int) -> float:
+        """The inequality of the most even of the rankers, each served at the same level."""
+        sensitive, least = self.sensitive.cpu(), 1.0
+        for values in menus.signals[..., :-1].cpu().unbind(2):
+            alone = Candidates(menus.items.cpu(), values)
+            lists = fair_lists(alone, sensitive, length=length, share=self.share).lists
+            counts = np.bincount(lists[lists >= 0].numpy(), minlength=len(sensitive))
+            least = min(least, gini(counts))
+        return least

@@ -1,0 +1,51 @@
+"""The menus that users of a scenario begin with, and what they like of them."""
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from fairhorizon.environment.feedback import Scenario
+from fairhorizon.policy.actor import GaussianActor
+from fairhorizon.policy.menus import Menus
+
+USERS_AT_ONCE = 1024
+
+
+@dataclass(frozen=True)
+class Opening:
+    """The menus that users' episodes begin with; rankers that do not learn score them once."""
+
+    users: Tensor  # (b,)
+    menus: Menus
+
+    def of(self, rows: Tensor) -> "Opening":
+        return Opening(self.users[rows], self.menus.take(rows))
+
+
+def open_menus(
+    actor: GaussianActor, scenario: Scenario, users: Tensor, sensitive: Tensor, at_least: int = 0
+) -> Opening:
+    """For some users of a scenario, a few at a time: what is blocked for them is a wide table."""
+    parts = []
+    for some in users.split(max(1, 2**26 // len(sensitive))):
+        state = scenario.state(some, sensitive.device)
+        parts.append(actor.menus(state.users, state.queue, state.blocked, sensitive, at_least))
+    return Opening(users, type(parts[0]).join(parts))
+
+
+def liked_items(opening: Opening, scenario: Scenario) -> Tensor:
+    """(b, C) bool: what of the menus the users like in the scenario."""
+    items, parts = opening.menus.items, []
+    for rows in torch.arange(len(items)).split(USERS_AT_ONCE):
+        mask = scenario.positive.mask(opening.users[rows]).to(items.device)
+        parts.append(mask.gather(1, items[rows].clamp(min=0)) & (items[rows] >= 0))
+    return torch.cat(parts)
+
+
+def some_users(scenario: Scenario, most: int, generator: torch.Generator) -> Tensor:
+    """Those who like anything in the scenario, or so many of them drawn at random."""
+    users = scenario.positive.indptr.diff().nonzero().squeeze(1)
+    if len(users) > most:
+        users = users[torch.randperm(len(users), generator=generator)[:most]]
+    return users

@@ -1,0 +1,79 @@
+"""Whether the policy still holds for rankers that were fitted anew; the validation items decide.
+
+The weights of the rankers were learned when these knew the earlier part of the log only. Where
+histories are short that may say little about the whole: then a ranker alone can be better.
+"""
+
+from dataclasses import replace
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from fairhorizon.agents.fcpo.config import FcpoConfig
+from fairhorizon.agents.fcpo.experts.weighing import weights_by_cross_entropy
+from fairhorizon.agents.fcpo.serving.lists import ItemLists
+from fairhorizon.agents.fcpo.serving.opening import liked_items, open_menus, some_users
+from fairhorizon.agents.validation import ndcg_by_user
+from fairhorizon.environment.feedback import Scenario
+from fairhorizon.policy.menus import SignalMenus
+
+CLEARLY = 1.02  # times the NDCG of the policy
+BY_CHANCE = 1.0  # standard errors of a difference, paired over users
+FEWEST_USERS, MOST_USERS = 200, 8192  # fewer cannot tell
+
+Weights = tuple[float, ...]
+
+
+@torch.no_grad()
+def better_weights(
+    lists: ItemLists, validation: Scenario, config: FcpoConfig, seed: int
+) -> Weights | None:
+    """Weights of the rankers to be preferred to the policy; None if it is to stay.
+
+    A ranker alone, which has no weights that could be off, if at most chance makes it worse than
+    the best there is; else weights learned on these items, if they are clearly better.
+    """
+    users = some_users(validation, MOST_USERS, torch.Generator().manual_seed(seed))
+    if len(users) < FEWEST_USERS:
+        return None
+    opening = open_menus(lists.actor, validation, users, lists.sensitive)
+    menus, queues = opening.menus, validation.queue[users]
+    if not isinstance(menus, SignalMenus):
+        return None
+    under_limit = replace(lists, share=config.limit_in_training, spread=None)
+    length = min(config.validation_length, len(lists.sensitive))
+
+    def judge(weights: Weights | None) -> NDArray[np.float64]:
+        shown = under_limit.from_menus(menus, users, queues, length, weights)
+        return ndcg_by_user(shown, users, validation)
+
+    liked = liked_items(opening, validation)
+    present, together = judge(None), judge(anew := _all_together(menus, liked))
+    alone = [(judge(weights), weights) for weights in _each_alone(menus, liked)]
+    best = max(present, together, *(values for values, _ in alone), key=np.mean)
+    for values, weights in sorted(alone, key=lambda option: -option[0].mean()):
+        if (best - values).mean() <= BY_CHANCE * _error(best - values):
+            return weights
+    gain = together - present
+    clear = together.mean() > CLEARLY * present.mean() and gain.mean() > BY_CHANCE * _error(gain)
+    return anew if clear else None
+
+
+def _error(differences: NDArray[np.float64]) -> float:
+    return float(differences.std() / len(differences) ** 0.5)
+
+
+def _all_together(menus: SignalMenus, liked: torch.Tensor) -> Weights:
+    with torch.enable_grad():
+        return weights_by_cross_entropy(menus, liked)
+
+
+def _each_alone(menus: SignalMenus, liked: torch.Tensor) -> list[Weights]:
+    rankers = menus.signals.shape[2] - 1
+    options = []
+    for ranker in range(rankers):
+        alone = SignalMenus(menus.items, menus.signals[:, :, [ranker, rankers]])
+        (weight,) = _all_together(alone, liked)
+        options.append(tuple(weight if other == ranker else 0.0 for other in range(rankers)))
+    return options

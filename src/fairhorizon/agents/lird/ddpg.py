@@ -1,0 +1,175 @@
+"""Deep deterministic policy gradients (Lillicrap et al. 2016) over lists of items."""
+
+import copy
+from collections.abc import Sequence
+from dataclasses import dataclass, fields
+
+import torch
+from torch import Tensor, nn
+
+from fairhorizon.histories import UserItems
+from fairhorizon.policy.actor import GaussianActor
+from fairhorizon.policy.encoder import StateEncoder
+
+
+@dataclass(frozen=True)
+class Transitions:
+    """What came of showing lists: the replay memory, a row each."""
+
+    users: Tensor  # (m,)
+    queues: Tensor  # (m, N)
+    lists: Tensor  # (m, K), -1 for an empty slot
+    rewards: Tensor  # (m,)
+    next_queues: Tensor  # (m, N)
+
+    def __len__(self) -> int:
+        return len(self.users)
+
+    def take(self, rows: Tensor) -> "Transitions":
+        return Transitions(*(getattr(self, field.name)[rows] for field in fields(self)))
+
+    @classmethod
+    def join(cls, parts: Sequence["Transitions"]) -> "Transitions":
+        names = (field.name for field in fields(cls))
+        return cls(*(torch.cat([getattr(part, name) for part in parts]) for name in names))
+
+
+class ListActor(GaussianActor):
+    """Encoder and MLP: (users, queues) -> W, the same every time.
+
+    FCPO's actor with a spread that is not learned: the spread is the noise of exploration, a share
+    `noise` of the size of W itself, and it is for training only.
+    """
+
+    def __init__(
+        self,
+        encoder: StateEncoder,
+        *,
+        list_length: int,
+        hidden: int,
+        temperature: float,
+        noise: float,
+    ) -> None:
+        super().__init__(encoder, list_length=list_length, hidden=(hidden, hidden), initial_std=1.0)
+        self.temperature, self.noise = temperature, noise
+        width = list_length * encoder.item_vectors.shape[1]
+        self.body = nn.Sequential(
+            nn.Linear(encoder.output_size, hidden), nn.Tanh(), nn.Linear(hidden, width)
+        )
+
+    def forward(self, users: Tensor, queues: Tensor) -> Tensor:
+        """(m, 2 K d): proposals, then the logarithm of the noise."""
+        proposals: Tensor = self.body(self.encoder(users, queues))
+        size = proposals.square().mean(1, keepdim=True).sqrt()
+        return torch.cat([proposals, (self.noise * size).log().expand_as(proposals)], dim=1)
+
+    def expected(self, proposals: Tensor) -> Tensor:
+        """(m, K d) softmax(W_k Vᵀ / temperature) V: the list, as a function with a gradient."""
+        items = self.encoder.item_vectors[:-1]
+        rows = proposals.view(len(proposals), self.list_length, -1)
+        chances = torch.softmax(rows @ items.T / self.temperature, dim=2)  # (m, K, n_items)
+        return (chances @ items).flatten(1)
+
+    def embedded(self, lists: Tensor) -> Tensor:
+        """(m, K d) embeddings of lists (m, K); an empty slot, -1, is the row of zeros."""
+        return self.encoder.item_vectors[lists].flatten(1)
+
+
+class ListCritic(nn.Module):
+    """Q(s, list): an MLP on state, list and their product, where taste meets item."""
+
+    def __init__(self, state_size: int, list_size: int, hidden: int) -> None:
+        super().__init__()
+        self.of_state = nn.Linear(state_size, hidden)
+        self.of_list = nn.Linear(list_size, hidden)
+        self.body = nn.Sequential(nn.Linear(3 * hidden, hidden), nn.Tanh(), nn.Linear(hidden, 1))
+
+    def forward(self, states: Tensor, lists: Tensor) -> Tensor:
+        """(m,) values of encoded states (m, size) with embedded lists (m, K d)."""
+        s, a = self.of_state(states), self.of_list(lists)
+        values: Tensor = self.body(torch.cat([s.tanh(), a.tanh(), s * a], dim=1))
+        return values.squeeze(1)
+
+
+class Ddpg:
+    """Actor and critic, and slow copies of both that give the critic its targets.
+
+    The state encoder is trained by the critic alone (Yarats et al. 2021): one encoding an update
+    serves both.
+    """
+
+    def __init__(
+        self,
+        actor: ListActor,
+        critic: ListCritic,
+        *,
+        gamma: float,
+        actor_rate: float,
+        critic_rate: float,
+        target_rate: float,
+    ) -> None:
+        self.actor, self.critic = actor, critic
+        self.target_actor, self.target_critic = copy.deepcopy((actor, critic))
+        self.gamma, self.target_rate = gamma, target_rate
+        self.judging = [*actor.encoder.parameters(), *critic.parameters()]
+        self.acting = list(actor.body.parameters())
+        self.critic_optimiser = torch.optim.Adam(self.judging, lr=critic_rate)
+        self.actor_optimiser = torch.optim.Adam(self.acting, lr=actor_rate)
+
+    def update(self, batch: Transitions) -> None:
+        """One step of the critic, one of the actor, one of the targets towards both."""
+        states = self.actor.encoder(batch.users, batch.queues)
+        self.critic_optimiser.zero_grad()
+        self.critic_loss(states, batch).backward(inputs=self.judging)
+        self.critic_optimiser.step()
+        self.actor_optimiser.zero_grad()
+        self.actor_loss(states.detach()).backward(inputs=self.acting)
+        self.actor_optimiser.step()
+        soft_update(self.target_actor, self.actor, self.target_rate)
+        soft_update(self.target_critic, self.critic, self.target_rate)
+
+    @torch.no_grad()
+    def targets(self, batch: Transitions) -> Tensor:
+        """(m,) y = r + gamma Q'(s', mu'(s')) by the target networks."""
+        states = self.target_actor.encoder(batch.users, batch.next_queues)
+        lists = self.target_actor.expected(self.target_actor.body(states))
+        later: Tensor = self.target_critic(states, lists)
+        return batch.rewards + self.gamma * later
+
+    def critic_loss(self, states: Tensor, batch: Transitions) -> Tensor:
+        """Mean (y - Q(s, a))² with the embeddings of the items that were shown as a."""
+        values: Tensor = self.critic(states, self.actor.embedded(batch.lists))
+        return (self.targets(batch) - values).square().mean()
+
+    def actor_loss(self, states: Tensor) -> Tensor:
+        """-Q(s, mu(s)): its gradient is that of the deterministic policy."""
+        values: Tensor = self.critic(states, self.actor.expected(self.actor.body(states)))
+        return -values.mean()
+
+
+@torch.no_grad()
+def soft_update(target: nn.Module, source: nn.Module, rate: float) -> None:
+    """theta' <- rate theta + (1 - rate) theta'."""
+    for old, new in zip(target.parameters(), source.parameters(), strict=True):
+        old.lerp_(new, rate)
+
+
+class LoggedLists:
+    """Lists that the log holds: K items that somebody took one after the other."""
+
+    def __init__(self, items: UserItems, length: int) -> None:
+        users = torch.arange(items.n_users).repeat_interleave(items.indptr.diff())
+        steps = torch.arange(len(items.items))[:, None] + torch.arange(1, length + 1)
+        inside = steps < items.indptr[1:][users][:, None]  # of the same user's log
+        following = items.items[steps.clamp(max=len(items.items) - 1)]
+        self.lists = torch.where(inside, following, -1)  # (n, K) what follows each place
+        self.places = torch.argsort(items.items, stable=True)  # by item
+        self.counts = torch.bincount(items.items, minlength=items.n_items + 1)
+        self.first = self.counts.cumsum(0) - self.counts
+
+    def after(self, items: Tensor, generator: torch.Generator) -> Tensor:
+        """(m, K) what somebody took after each of the items; after any, where nobody took it."""
+        chance = torch.rand(len(items), generator=generator)
+        place = self.first[items] + (chance * self.counts[items]).long()
+        anywhere = (chance * len(self.places)).long()
+        return self.lists[self.places[torch.where(self.counts[items] > 0, place, anywhere)]]

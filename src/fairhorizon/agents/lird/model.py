@@ -1,0 +1,298 @@
+"""LIRD (Zhao et al. 2017, "Deep Reinforcement Learning for List-wise Recommendations").
+
+A deterministic actor proposes K embeddings, a critic judges state and list, and both are trained
+by DDPG (Lillicrap et al. 2016). As in the comparison of the FCPO paper, the state is FCPO's.
+"""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Annotated, Any, Literal, Self
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from pydantic import Field
+from torch import Tensor
+
+from fairhorizon.agents.lird.ddpg import Ddpg, ListActor, ListCritic, LoggedLists, Transitions
+from fairhorizon.agents.walk import serve, served_ndcg
+from fairhorizon.data.splits import Split
+from fairhorizon.environment.dynamics import advance
+from fairhorizon.environment.feedback import (
+    Scenario,
+    random_cuts,
+    training_scenario,
+    validation_scenario,
+)
+from fairhorizon.errors import DataError
+from fairhorizon.exposure.groups import POPULAR_SHARE, popular_group
+from fairhorizon.histories import UserItems
+from fairhorizon.policy.actor import Proposal
+from fairhorizon.policy.encoder import StateEncoder
+from fairhorizon.rankers.early_stopping import CUTOFF, train_until_stale
+from fairhorizon.rankers.mf import Mf, MfConfig
+from fairhorizon.settings import Search, Settings
+from fairhorizon.storage import load_model, save_model
+from fairhorizon.vocabulary import Protocol
+
+Positive = Annotated[int, Field(ge=1)]
+Share = Annotated[float, Field(ge=0, le=1)]
+Rate = Annotated[float, Field(gt=0)]
+
+
+class LirdConfig(Settings):
+    # the MDP
+    list_length: Positive = 1  # K
+    horizon: Positive = 10  # T
+    history: Positive = 5  # N, the length of the queue
+    gamma: Annotated[float, Field(ge=0, lt=1)] = 0.5
+    starts: Literal["first", "anywhere"] = "anywhere"  # where in a log training episodes begin
+    protocol: Protocol = Protocol.STANDARD  # of training episodes and of validation
+
+    # the networks
+    pmf: MfConfig = MfConfig(target="interaction", dim=32)
+    gru_hidden: Positive = 64
+    gru_layers: Positive = 1
+    actor_hidden: Positive = 128
+    critic_hidden: Positive = 128
+    # of the softmax through which the actor is trained
+    temperature: Annotated[Rate, Search(0.1, 10, log=True)] = 1.0
+
+    # one round: an episode of some users, then updates from the replay memory
+    rounds: Positive = 30
+    users_per_round: Positive = 1024
+    buffer_rounds: Positive = 20  # that the replay memory holds
+    updates: Positive = 200
+    batch: Positive = 256
+    actor_rate: Annotated[Rate, Search(0.0001, 0.01, log=True)] = 3e-3
+    critic_rate: Annotated[Rate, Search(0.0001, 0.01, log=True)] = 3e-3
+    target_rate: Annotated[float, Field(gt=0, le=1)] = 0.01  # of the soft update
+    noise: Annotated[float, Field(ge=0)] = 0.3  # on a proposal, as a share of its own size
+    # of the lists that are taken from the log instead of the actor
+    logged: Annotated[Share, Search(0, 1)] = 0.5
+
+    patience: Positive = 5  # rounds without a better validation NDCG
+
+
+class Lird:
+    """Each item of a list is the best by inner product with its proposal, without repeats.
+
+    LIRD learns from a simulator made of logged sessions. Here too a share of the lists shown in
+    training is logged: what somebody took right after the item that the user took last.
+    """
+
+    method = "lird"
+
+    actor_: ListActor
+    sensitive_: Tensor  # (n_items,) bool; the group that others limit, here only counted
+    validation_: list[float]  # NDCG after each round
+    fingerprint_: str
+
+    def __init__(self, config: LirdConfig | None = None, *, seed: int = 0) -> None:
+        self.config = config or LirdConfig()
+        self.seed = seed
+
+    @property
+    def alpha_prime(self) -> float:
+        return 1.0
+
+    @property
+    def popular_share(self) -> float:
+        return POPULAR_SHARE
+
+    @property
+    def queue_length(self) -> int:
+        return self.config.history
+
+    def fit(
+        self,
+        split: Split,
+        *,
+        sensitive: NDArray[np.bool_] | None = None,
+        on_epoch: Callable[[int, float], object] | None = None,
+    ) -> Self:
+        """Pretrain the embeddings, train until stale, keep the best round.
+
+        `on_epoch` hears the number of each round and its validation NDCG@20.
+        """
+        config = self.config
+        if not len(split.train):
+            raise DataError(
+                f"{split.name or 'the split'} has nothing to train on",
+                remedy="a user's last item is for validation and a fifth for test: give more",
+            )
+        if sensitive is None:
+            sensitive = popular_group(split.train.item_counts(), self.popular_share)
+        self.sensitive_ = torch.tensor(sensitive)
+        pmf = Mf(config.pmf, seed=self.seed).fit(split)
+        training = LirdTraining(
+            UserItems.of(split.train),
+            config,
+            vectors=(unit_size(pmf.user_vectors_), unit_size(pmf.item_vectors_)),
+            sensitive=self.sensitive_,
+            seed=self.seed,
+        )
+        scenario = held_out(split, config)
+        self.validation_ = []
+
+        def hear(number: int, value: float) -> None:
+            self.validation_.append(value)
+            if on_epoch is not None:
+                on_epoch(number, value)
+
+        self.actor_ = training.ddpg.actor
+        best = train_until_stale(
+            dict(self.actor_.named_parameters()),
+            training.round,
+            lambda: served_ndcg(
+                self.actor_, scenario, self.sensitive_, length=CUTOFF, generator=None
+            ),
+            max_epochs=config.rounds,
+            patience=config.patience,
+            on_epoch=hear,
+        )
+        self.actor_.load_state_dict(best, strict=False)
+        self.fingerprint_ = split.train.fingerprint()
+        return self
+
+    def recommend(
+        self,
+        scenario: Scenario,
+        *,
+        length: int,
+        feedback: bool = False,
+        seed: int | None = None,  # noqa: ARG002  # nothing is drawn
+    ) -> NDArray[np.int64]:
+        """(n_users, length) item codes, -1 where the catalogue is exhausted.
+
+        Without feedback a user's whole list is handed out at once; with it, what is liked enters
+        the state before the next list of K is chosen.
+        """
+        lists = serve(
+            self.actor_,
+            scenario,
+            self.sensitive_,
+            length=length,
+            generator=None,
+            feedback=feedback,
+        )
+        array: NDArray[np.int64] = lists.numpy()
+        return array
+
+    def description(self) -> dict[str, Any]:
+        return {
+            "method": self.method,
+            "config": self.config.model_dump(mode="json"),
+            "seed": self.seed,
+            "fingerprint": self.fingerprint_,
+            "validation": self.validation_,
+        }
+
+    def save(self, path: Path) -> None:
+        tensors = {f"actor.{name}": value for name, value in self.actor_.state_dict().items()}
+        save_model(path, self.method, tensors | {"sensitive": self.sensitive_}, self.description())
+
+    @classmethod
+    def load(cls, path: Path) -> Self:
+        tensors, description = load_model(path, cls.method)
+        model = cls(LirdConfig.model_validate(description["config"]), seed=description["seed"])
+        model.sensitive_ = tensors.pop("sensitive")
+        weights = {name.removeprefix("actor."): value for name, value in tensors.items()}
+        vectors = weights["encoder.user_vectors"], weights["encoder.item_vectors"][:-1]
+        model.actor_ = build_actor(model.config, *vectors)
+        model.actor_.load_state_dict(weights)
+        model.validation_ = description["validation"]
+        model.fingerprint_ = description["fingerprint"]
+        return model
+
+
+class LirdTraining:
+    """The networks and the replay memory, and the round that changes them."""
+
+    def __init__(
+        self,
+        items: UserItems,
+        config: LirdConfig,
+        *,
+        vectors: tuple[Tensor, Tensor],
+        sensitive: Tensor,
+        seed: int,
+    ) -> None:
+        self.items, self.config, self.sensitive = items, config, sensitive
+        self.generator = torch.Generator().manual_seed(seed)
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(seed)
+            actor = build_actor(config, *vectors)
+            width = config.list_length * vectors[1].shape[1]
+            critic = ListCritic(actor.encoder.output_size, width, config.critic_hidden)
+        self.ddpg = Ddpg(
+            actor,
+            critic,
+            gamma=config.gamma,
+            actor_rate=config.actor_rate,
+            critic_rate=config.critic_rate,
+            target_rate=config.target_rate,
+        )
+        self.logged = LoggedLists(items, config.list_length)
+        self.memory: list[Transitions] = []  # of the most recent rounds
+
+    def round(self) -> None:
+        """Show lists, remember what came of them, learn from the memory."""
+        config = self.config
+        self.memory = [*self.memory, self.play()][-config.buffer_rounds :]
+        memory = Transitions.join(self.memory)
+        for _ in range(config.updates):
+            rows = torch.randint(len(memory), (config.batch,), generator=self.generator)
+            self.ddpg.update(memory.take(rows))
+
+    @torch.no_grad()
+    def play(self) -> Transitions:
+        """An episode of users drawn anew; by chance a list is a logged one."""
+        config, generator = self.config, self.generator
+        users = torch.randperm(self.items.n_users, generator=generator)[: config.users_per_round]
+        state, feedback = self._scenario().begin(users)
+        steps = []
+        for _ in range(config.horizon):
+            proposals = Proposal.of(self.ddpg.actor(users, state.queue)).sample(generator)
+            lists = self.ddpg.actor.choose(proposals, state.blocked)
+            logged = torch.rand(len(users), 1, generator=generator) < config.logged
+            lists = torch.where(logged, self.logged.after(state.queue[:, -1], generator), lists)
+            outcome = advance(state, lists, feedback, self.sensitive)
+            steps.append(
+                Transitions(users, state.queue, lists, outcome.reward, outcome.state.queue)
+            )
+            state = outcome.state
+        return Transitions.join(steps)
+
+    def _scenario(self) -> Scenario:
+        config = self.config
+        cuts = None
+        if config.starts == "anywhere":
+            cuts = random_cuts(self.items, config.history, self.generator)
+        return training_scenario(self.items, config.history, config.protocol, cuts)
+
+
+def build_actor(config: LirdConfig, users: Tensor, items: Tensor) -> ListActor:
+    encoder = StateEncoder(users, items, config.gru_hidden, config.gru_layers)
+    return ListActor(
+        encoder,
+        list_length=config.list_length,
+        hidden=config.actor_hidden,
+        temperature=config.temperature,
+        noise=config.noise,
+    )
+
+
+def unit_size(vectors: Tensor) -> Tensor:
+    """Scaled to a mean length of one: the critic is to see numbers of a known size."""
+    length = vectors.norm(dim=1).mean()
+    return vectors / length if length > 0 else vectors
+
+
+def held_out(split: Split, config: LirdConfig) -> Scenario:
+    """The validation items; where there are none, each user's last training item stands in."""
+    if len(split.validation):
+        return validation_scenario(split, config.history, config.protocol)
+    items = UserItems.of(split.train)
+    last = (items.indptr.diff() - 1).clamp(min=0)
+    return training_scenario(items, config.history, config.protocol, last)

@@ -1,0 +1,1 @@
+"""A ranker as a recommender, alone or behind a re-ranker."""

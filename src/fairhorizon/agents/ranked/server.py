@@ -1,0 +1,262 @@
+"""A ranker at work in a long run, alone or behind a re-ranker."""
+
+import math
+import warnings
+from typing import Any, Self
+
+import numpy as np
+import torch
+from torch import Generator, Tensor
+
+from fairhorizon.agents.ranked.model import Ranked, users_at_once
+from fairhorizon.agents.retraining import Retraining
+from fairhorizon.data.splits import Split
+from fairhorizon.environment.dynamics import Outcome, State
+from fairhorizon.errors import ConfigError, ModelError
+from fairhorizon.exposure.counts import Exposure
+from fairhorizon.rankers.ranker import Ranker
+from fairhorizon.ranking import top
+from fairhorizon.rerank.exposure import ExposureFairness
+from fairhorizon.rerank.reranker import Reranker
+from fairhorizon.storage import below
+
+SCORES_IN_CACHE = 2**20  # of float32, 4 MiB
+CANDIDATES = 2  # times the length of a round, as in the paper's long run
+
+
+class Round:
+    """What a re-ranker fixed when the round began, and what is left of its allowance."""
+
+    def __init__(
+        self, scores: Tensor, *, labels: Tensor, candidates: Tensor, handicap: Tensor, left: Tensor
+    ) -> None:
+        self.labels = labels  # (n_items,) bool, G0 as it was
+        self.candidates = candidates  # (b, c) items, ascending
+        self.handicap = handicap  # (b, c) of the candidates
+        self.left = left  # (b,) sensitive items that may still be shown
+        self._limited = labels[candidates]
+        self._bar = torch.where(labels, -torch.inf, 0.0)
+        self._keys = scores.gather(1, candidates) - handicap  # -inf where shown or not allowed
+
+    @classmethod
+    def begin(
+        cls, reranker: Reranker, scores: Tensor, labels: Tensor, *, items: int, generator: Generator
+    ) -> Self:
+        """A round of so many items per user; a few users at a time, as a handicap may be large."""
+        candidates, handicaps = [], []
+        for some in scores.split(users_at_once(len(labels))):
+            best = top(some, CANDIDATES * items)[1].sort(dim=1).values
+            handicap = reranker.handicap(some, labels, generator)
+            candidates.append(best)
+            handicaps.append(handicap.expand_as(some).gather(1, best))
+        return cls(
+            scores,
+            labels=labels,
+            candidates=torch.cat(candidates),
+            handicap=torch.cat(handicaps),
+            left=torch.full((len(scores),), reranker.allowance(items)),
+        )
+
+    def next(self, scores: Tensor) -> Tensor:
+        """(b,) the best candidates that the allowance admits; without any, what else there is."""
+        spent = self.left <= 0
+        keys = self._keys
+        if spent.any():
+            keys = keys.masked_fill(spent[:, None] & self._limited, -torch.inf)
+        best = first_best(keys)
+        items = self.candidates.gather(1, best.clamp(min=0)[:, None]).squeeze(1)
+        items = items.where(best >= 0, -1)
+        for bar in (spent, torch.zeros_like(spent)):
+            rows = (items < 0).nonzero().squeeze(1)
+            for some in rows.split(max(1, SCORES_IN_CACHE // scores.shape[1])):
+                bars = torch.where(bar[some, None], self._bar, 0.0)
+                items[some] = first_best(bars.add_(scores[some]))
+        return items
+
+    def take_off(self, items: Tensor) -> None:
+        """They were shown, one to each user."""
+        self._keys.masked_fill_(self.candidates == items[:, None], -torch.inf)
+        self.left = self.left - ((items >= 0) & self.labels[items]).long()
+
+    def rescore(self, scores: Tensor, rows: Tensor) -> None:
+        """The scores of these users have changed."""
+        self._keys[rows] = scores[rows].gather(1, self.candidates[rows]) - self.handicap[rows]
+
+    def tensors(self) -> dict[str, Tensor]:
+        return {name: getattr(self, name) for name in ("labels", "candidates", "handicap", "left")}
+
+
+class RankedServer:
+    """The best items by score that are left, item after item.
+
+    A re-ranker works in rounds, as MF-FOE in the paper's long run: labels, candidates, handicap and
+    allowance are those of the moment when the round of `round_length` items per user begins.
+    Candidates are the best 2 * round_length items by score. Where they have nothing that the
+    allowance admits, the rest of the catalogue is looked at, and the last resort is any item.
+
+    With `retrain` every round but the first begins with a ranker fitted anew, on the training log
+    and all that was liked since. A ranker that looks at histories hears of likes at once anyway.
+    """
+
+    def __init__(
+        self,
+        model: Ranked,
+        split: Split,
+        *,
+        list_length: int = 1,
+        round_length: int = 100,
+        retrain: bool = False,
+        seed: int | None = None,
+    ) -> None:
+        if list_length < 1 or round_length < 1:
+            raise ConfigError(
+                f"list_length {list_length} and round_length {round_length} must be at least 1"
+            )
+        if retrain and model.fingerprint_ != split.train.fingerprint():
+            raise ModelError(
+                f"{model.method} was fitted on other data than {split.name or 'this split'} and "
+                "cannot be retrained on it (fit it again)"
+            )
+        self.model, self.list_length = model, list_length
+        self.retraining = Retraining(split) if retrain else None
+        self.round_length = math.ceil(round_length / list_length) * list_length  # whole lists
+        self.ranker: Ranker[Any] = model.ranker
+        self.reranker = _over(model.reranker, CANDIDATES * self.round_length)
+        self.messages: list[str] = []  # warnings of the re-ranker, in the order given
+        self._generator = Generator().manual_seed(model.seed if seed is None else seed)
+        self._rounds = 0  # begun
+        self._to_show = 0  # items per user until the round is over
+        self._scores = torch.empty(0)  # (b, n_items), -inf where an item may not be shown
+        self._round: Round | None = None
+
+    @property
+    def queue_length(self) -> int:
+        return self.model.queue_length
+
+    @torch.no_grad()
+    def serve(self, state: State, exposure: Exposure) -> Tensor:
+        """(b, K) items; they are not served again."""
+        if self._to_show == 0:
+            self._begin_round(state, exposure)
+        self._to_show -= self.list_length
+        rows = torch.arange(len(state.users))
+        lists = []
+        for _ in range(self.list_length):
+            round_ = self._round
+            items = first_best(self._scores) if round_ is None else round_.next(self._scores)
+            shown = items >= 0
+            self._scores[rows[shown], items[shown]] = -torch.inf
+            if round_ is not None:
+                round_.take_off(items)
+            lists.append(items)
+        return torch.stack(lists, dim=1)
+
+    @torch.no_grad()
+    def hear(self, lists: Tensor, outcome: Outcome, exposure: Exposure) -> None:  # noqa: ARG002
+        if self.retraining is not None:
+            self.retraining.hear(lists, outcome)
+        changed = outcome.reward.nonzero().squeeze(1)
+        if self.ranker.queue_length and len(changed):
+            self._score(outcome.state, changed)
+
+    def update(self) -> None:
+        """Nothing: what can be learned is learned when a round begins."""
+
+    def notes(self) -> dict[str, float]:
+        return {}
+
+    def tensors(self) -> dict[str, Tensor]:
+        tensors = {
+            "generator": self._generator.get_state(),
+            "rounds": torch.tensor(self._rounds),
+            "to_show": torch.tensor(self._to_show),
+            "messages": torch.tensor(list("\n".join(self.messages).encode()), dtype=torch.uint8),
+        }
+        if self.retraining is not None:
+            stored = self.retraining.tensors()
+            tensors |= {f"retraining.{name}": tensor for name, tensor in stored.items()}
+        if self.ranker is not self.model.ranker:
+            stored = self.ranker.tensors()
+            tensors |= {f"ranker.{name}": tensor for name, tensor in stored.items()}
+        if self.ranker.queue_length and self._rounds:
+            # computed for other users at a time, they would differ in the last digits
+            tensors["scores"] = self._scores
+        if self._round is not None:
+            parts = self._round.tensors()
+            tensors |= {f"round.{name}": tensor for name, tensor in parts.items()}
+        return {name: tensor.clone() for name, tensor in tensors.items()}
+
+    @torch.no_grad()
+    def restore(self, tensors: dict[str, Tensor], state: State) -> None:
+        tensors = {name: tensor.clone() for name, tensor in tensors.items()}
+        self._generator.set_state(tensors["generator"])
+        self._rounds, self._to_show = int(tensors["rounds"]), int(tensors["to_show"])
+        if self.retraining is not None:
+            self.retraining.restore(below("retraining.", tensors))
+        self.messages = bytes(tensors["messages"].tolist()).decode().splitlines()
+        self.ranker = self.model.ranker
+        refitted = below("ranker.", tensors)
+        if refitted:
+            self.ranker = self._fresh()
+            self.ranker.restore(refitted)
+        if "scores" in tensors:
+            self._scores = tensors["scores"]
+        elif self._rounds:
+            self._score_everyone(state)
+        parts = below("round.", tensors)
+        self._round = Round(self._scores, **parts) if parts else None
+
+    def _begin_round(self, state: State, exposure: Exposure) -> None:
+        if self._rounds and self.retraining is not None:
+            with torch.enable_grad():
+                self.ranker = self._fresh().fit(self.retraining.extended())
+        if not self._rounds or self.retraining is not None:
+            self._score_everyone(state)
+        self._rounds += 1
+        self._to_show = self.round_length
+        if self.reranker is not None:
+            with warnings.catch_warnings(record=True) as caught:
+                warnings.simplefilter("always")
+                self._round = Round.begin(
+                    self.reranker,
+                    self._scores,
+                    exposure.sensitive.clone(),
+                    items=self.round_length,
+                    generator=self._generator,
+                )
+            self.messages += [str(warning.message) for warning in caught]
+
+    def _score_everyone(self, state: State) -> None:
+        self._scores = torch.empty(state.blocked.shape)
+        self._round = None
+        self._score(state, torch.arange(len(state.users)))
+
+    def _score(self, state: State, rows: Tensor) -> None:
+        """Scores of these users by their histories of now."""
+        for some in rows.split(users_at_once(state.blocked.shape[1])):
+            scores = self.ranker.scores(state.users[some], state.queue[some])
+            self._scores[some] = scores.masked_fill(state.blocked[some], -torch.inf)
+        if self._round is not None:
+            self._round.rescore(self._scores, rows)
+
+    def _fresh(self) -> Ranker[Any]:
+        """The caller's ranker stays as it is."""
+        ranker = self.model.ranker
+        return type(ranker)(ranker.config, seed=ranker.seed)
+
+
+def _over(reranker: Reranker | None, candidates: int) -> Reranker | None:
+    """The re-ranker of a round; fairness of exposure solves over the candidates alone."""
+    if isinstance(reranker, ExposureFairness):
+        return reranker.model_copy(update={"candidates": candidates})
+    return reranker
+
+
+def first_best(keys: Tensor) -> Tensor:
+    """(b,) the first column with the largest key, -1 where all are -inf.
+
+    NumPy's argmax takes a fifth of the time of torch's.
+    """
+    best = torch.from_numpy(np.argmax(keys.numpy(), axis=1))
+    largest = keys.gather(1, best[:, None]).squeeze(1)
+    return best.where(largest > -torch.inf, -1)

@@ -1,0 +1,29 @@
+"""How good lists are by what users like in a scenario: what trainings stop by."""
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from fairhorizon.environment.feedback import Scenario
+from fairhorizon.metrics.accuracy import mean_over_users, ndcg
+
+
+def listed_ndcg(lists: Tensor, users: Tensor, scenario: Scenario) -> float:
+    """NDCG of the lists (b, length) of some users, by what they like in the scenario."""
+    return mean_over_users(ndcg_by_user(lists, users, scenario))
+
+
+def ndcg_by_user(lists: Tensor, users: Tensor, scenario: Scenario) -> NDArray[np.float64]:
+    """(b,) the same of every user; NaN for who likes nothing."""
+    lists, liked, parts = lists.cpu(), scenario.positive, []
+    for rows in torch.arange(len(lists)).split(users_at_once(liked.n_items)):
+        some, shown = users[rows], lists[rows]
+        hits = liked.mask(some).gather(1, shown.clamp(min=0)) & (shown >= 0)
+        parts.append(ndcg(hits.numpy(), liked.counts(some).numpy(), lists.shape[1]))
+    return np.concatenate(parts)
+
+
+def users_at_once(n_items: int) -> int:
+    """Users at once, such that a matrix of scores stays below 128 MiB."""
+    return max(1, 2**25 // n_items)

@@ -1,0 +1,94 @@
+"""A policy that proposes, step by step: line 8 to 11 of the paper's Algorithm 1 for all users."""
+
+import torch
+from torch import Tensor
+
+from fairhorizon.agents.validation import listed_ndcg, users_at_once
+from fairhorizon.environment.dynamics import Outcome, State, advance
+from fairhorizon.environment.feedback import Scenario
+from fairhorizon.policy.actor import GaussianActor, Proposal
+
+
+class Walk:
+    """The actor at work on a batch of users; encodes a state again only when its queue changed."""
+
+    def __init__(self, actor: GaussianActor, state: State, sensitive: Tensor) -> None:
+        self.actor = actor
+        self.signals = actor.look(state.users, state.queue, sensitive)
+        self.restart(state)
+
+    @torch.no_grad()
+    def restart(self, state: State) -> None:
+        """Forget the states passed so far, and ask the actor, who may have learned, anew."""
+        queues = self.actor.remember(state.queue)
+        self.users, self.queues = [state.users], [queues]  # distinct states so far
+        self.n_states = len(queues)
+        self.index = torch.arange(len(state.users)).to(state.users)  # the present one of each row
+        self.proposal = Proposal.of(self.actor(state.users, queues))
+
+    def propose(self, generator: torch.Generator | None) -> Tensor:
+        """Line 8 of Algorithm 1: W is sampled, or the mean without a generator.  (b, K signals)."""
+        return self.proposal.mean if generator is None else self.proposal.sample(generator)
+
+    def choose(self, proposals: Tensor, blocked: Tensor) -> Tensor:
+        """Line 9: the lists (b, K) of proposals."""
+        return self.actor.choose(proposals, blocked, self.signals)
+
+    @torch.no_grad()
+    def follow(self, outcome: Outcome) -> None:
+        """Line 11: rows whose queue has changed are in a state not met before."""
+        rows = (outcome.reward > 0).nonzero().squeeze(1)
+        if not len(rows):
+            return
+        users, queues = outcome.state.users[rows], outcome.state.queue[rows]
+        self.signals.refresh(rows, users, queues)
+        queues = self.actor.remember(queues)
+        fresh = Proposal.of(self.actor(users, queues))
+        self.proposal = Proposal(
+            self.proposal.mean.index_copy(0, rows, fresh.mean),
+            self.proposal.log_std.index_copy(0, rows, fresh.log_std),
+        )
+        first, self.n_states = self.n_states, self.n_states + len(rows)
+        self.index = self.index.index_copy(0, rows, torch.arange(first, self.n_states).to(rows))
+        self.users.append(users)
+        self.queues.append(queues)
+
+
+@torch.no_grad()
+def serve(
+    actor: GaussianActor,
+    scenario: Scenario,
+    sensitive: Tensor,
+    *,
+    length: int,
+    generator: torch.Generator | None,
+    feedback: bool,
+) -> Tensor:
+    """(n_users, length) items shown; without `feedback` the state stays as it began."""
+    parts = []
+    for chunk in torch.arange(scenario.n_users).split(users_at_once(len(sensitive))):
+        state, answers = scenario.begin(chunk, sensitive.device)
+        walk, shown = Walk(actor, state, sensitive), []
+        for _ in range(-(-length // actor.list_length)):
+            lists = walk.choose(walk.propose(generator), state.blocked)
+            outcome = advance(state, lists, answers, sensitive)
+            if feedback:
+                walk.follow(outcome)
+            state = outcome.state
+            shown.append(lists)
+        parts.append(torch.cat(shown, dim=1)[:, :length])
+    return torch.cat(parts)
+
+
+def served_ndcg(
+    actor: GaussianActor,
+    scenario: Scenario,
+    sensitive: Tensor,
+    *,
+    length: int,
+    generator: torch.Generator | None,
+) -> float:
+    """NDCG of the lists that the actor would hand out now; a small catalogue has shorter ones."""
+    length = min(length, len(sensitive))
+    lists = serve(actor, scenario, sensitive, length=length, generator=generator, feedback=False)
+    return listed_ndcg(lists, torch.arange(len(lists)), scenario)

@@ -1,0 +1,1 @@
+"""Values and limits in, lists out: nothing is trained here, and nothing is random."""

@@ -1,0 +1,1 @@
+"""Where many tasks run: here in several processes."""

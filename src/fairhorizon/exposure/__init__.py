@@ -1,0 +1,1 @@
+"""What was shown so far, which group an item is in now, and what may be shown."""

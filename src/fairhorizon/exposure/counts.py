@@ -1,0 +1,65 @@
+"""What was shown so far, and the item groups that follow from it."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from fairhorizon.exposure.groups import popular_group
+
+Counts = NDArray[np.int64]
+Grouping = Callable[[Counts], NDArray[np.bool_]]  # counts of all items -> G0
+
+
+@dataclass(frozen=True)
+class Churn:
+    """What a new grouping changed."""
+
+    items: int  # that entered or left G0
+    share: float  # of all exposure, the training counts included, that these items hold
+
+
+class Exposure:
+    """Exposure counts from the training counts on; G0 is that of the last relabelling.
+
+    A showing is counted under the label that the item has at that moment: what is shown today is
+    not made fair or unfair by what becomes of the item tomorrow.
+    """
+
+    def __init__(self, history: Counts, grouping: Grouping = popular_group) -> None:
+        self.grouping = grouping
+        self.counts = np.array(
+            history, dtype=np.int64
+        )  # (n_items,) of the past and of what was shown
+        self.shown = np.zeros_like(self.counts)  # of what was shown alone
+        self.sensitive = torch.from_numpy(grouping(self.counts))  # G0 of the moment
+        self.initial = self.sensitive.clone()
+        self.n_shown = 0
+        self.n_sensitive = 0  # of what was shown, in G0 at its moment
+        self.n_initial = 0  # of what was shown, in the initial G0
+
+    @property
+    def n_items(self) -> int:
+        return len(self.counts)
+
+    def add(self, lists: Tensor) -> None:
+        """Count what `lists` (b, K) show; -1 is an empty slot."""
+        items = lists[lists >= 0].cpu()
+        times = np.bincount(items.numpy(), minlength=self.n_items)
+        self.counts += times
+        self.shown += times
+        self.n_shown += len(items)
+        self.n_sensitive += int(self.sensitive[items].sum())
+        self.n_initial += int(self.initial[items].sum())
+
+    def relabel(self) -> Churn:
+        """Group the items anew by the counts of now."""
+        fresh = torch.from_numpy(self.grouping(self.counts))
+        changed = (fresh != self.sensitive).numpy()
+        self.sensitive = fresh
+        total = int(self.counts.sum())
+        share = int(self.counts[changed].sum()) / total if total else 0.0
+        return Churn(int(changed.sum()), share)

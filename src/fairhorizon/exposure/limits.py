@@ -1,0 +1,212 @@
+"""What is limited in the long run: the popular group, a group of the user's, or inequality itself.
+
+Every limit is linear in one step: showing item i once costs `costs[i]`, and all showings of the
+step together may cost `budget`. Costs and budget are those of the moment: labels move.
+"""
+
+from dataclasses import dataclass
+from typing import Protocol as Interface
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from fairhorizon.errors import ConfigError
+from fairhorizon.exposure.counts import Exposure
+
+
+class Constraint(Interface):
+    """A limit on what the run has shown so far, to be kept after every step."""
+
+    @property
+    def name(self) -> str:
+        """What its price is recorded under."""
+
+    def costs(self, exposure: Exposure) -> Tensor:
+        """(n_items,) float32: what one showing of each item costs now."""
+
+    def budget(self, exposure: Exposure, showings: int) -> float:
+        """What the coming step of `showings` showings may cost, so that the limit holds after it.
+
+        Affine in the steps to come, and negative where the step has something to make up for.
+        """
+
+    def excess(self, exposure: Exposure) -> float:
+        """How far the run is beyond the limit now: positive where the limit is broken."""
+
+    @property
+    def limit_per_showing(self) -> float:
+        """The mean cost of a showing that keeps the limit in the long run, as CPO wants it."""
+
+
+@dataclass(frozen=True)
+class PopularityLimit:
+    """At most `share` of all showings in G0, each counted under the label of its moment.
+
+    It holds from step `warm_up` on: until then, what all steps of the warm-up may show of G0 can be
+    shown at any of them.
+    """
+
+    share: float  # alpha'
+    warm_up: int = 0
+    name: str = "popularity"
+
+    def __post_init__(self) -> None:
+        _check(self.name, self.share, self.warm_up)
+
+    def costs(self, exposure: Exposure) -> Tensor:
+        return exposure.sensitive.float()
+
+    def budget(self, exposure: Exposure, showings: int) -> float:
+        return _allowed(self.share, self.warm_up, exposure, showings) - exposure.n_sensitive
+
+    def excess(self, exposure: Exposure) -> float:
+        return _share(exposure.n_sensitive, exposure, self.share)
+
+    @property
+    def limit_per_showing(self) -> float:
+        return self.share
+
+
+@dataclass(frozen=True, eq=False)
+class GroupLimit:
+    """At most `share` of all showings from a fixed group of items, from step `warm_up` on."""
+
+    name: str
+    members: Tensor  # (n_items,) bool
+    share: float
+    warm_up: int = 0
+
+    def __post_init__(self) -> None:
+        _check(self.name, self.share, self.warm_up)
+
+    def costs(self, exposure: Exposure) -> Tensor:
+        return _members(self.name, self.members, exposure).float()
+
+    def budget(self, exposure: Exposure, showings: int) -> float:
+        allowed = _allowed(self.share, self.warm_up, exposure, showings)
+        return allowed - _shown_of(self.name, self.members, exposure)
+
+    def excess(self, exposure: Exposure) -> float:
+        return _share(_shown_of(self.name, self.members, exposure), exposure, self.share)
+
+    @property
+    def limit_per_showing(self) -> float:
+        return self.share
+
+
+@dataclass(frozen=True, eq=False)
+class GroupFloor:
+    """At least `share` of all showings from a fixed group of items: each showing costs -1."""
+
+    name: str
+    members: Tensor  # (n_items,) bool
+    share: float
+
+    def __post_init__(self) -> None:
+        _check(self.name, self.share, warm_up=0)
+
+    def costs(self, exposure: Exposure) -> Tensor:
+        return -_members(self.name, self.members, exposure).float()
+
+    def budget(self, exposure: Exposure, showings: int) -> float:
+        wanted = _allowed(self.share, 0, exposure, showings)
+        return _shown_of(self.name, self.members, exposure) - wanted
+
+    def excess(self, exposure: Exposure) -> float:
+        return -_share(_shown_of(self.name, self.members, exposure), exposure, self.share)
+
+    @property
+    def limit_per_showing(self) -> float:
+        return -self.share
+
+
+@dataclass(frozen=True)
+class GiniLimit:
+    """The Gini index of all that was shown is at most `limit` from step `warm_up` on.
+
+    A showing costs what it adds to the index. With g the showings of n items, r_i the rank of item
+    i by g_i (the least shown has rank 1, equals share their mean rank) and S = sum(g),
+
+        G = sum_i (2 r_i - n - 1) g_i / (n S),    dG/dg_i = ((2 r_i - n - 1) / n - G) / S.
+
+    The ranks are those of a sort, whose sum of (2 r_i - n - 1) g_i is the largest of all orders;
+    so a small change of g moves G through g and S alone. Where g_i has equals, G has a kink: one
+    more showing counts as the highest of their ranks, one less as the lowest, and the mean rank is
+    midway. Since sum_i g_i dG/dg_i = 0, showing as before keeps G, and what is shown less than the
+    item in the middle lowers it.
+
+    During the warm-up the limit comes down from 1, where every run begins, in equal steps.
+    """
+
+    limit: float
+    warm_up: int = 0
+    name: str = "gini"
+
+    def __post_init__(self) -> None:
+        _check(self.name, self.limit, self.warm_up)
+
+    def costs(self, exposure: Exposure) -> Tensor:
+        return torch.from_numpy(marginal_gini(exposure.shown)).float()
+
+    def budget(self, exposure: Exposure, showings: int) -> float:
+        """Of the index itself, to first order: what is left up to the limit."""
+        step = (exposure.n_shown + showings) / showings if showings else 0.0
+        begun = min(1.0, step / self.warm_up) if self.warm_up else 1.0
+        return 1 - (1 - self.limit) * begun - _gini_and_ranks(exposure.shown)[0]
+
+    def excess(self, exposure: Exposure) -> float:
+        return _gini_and_ranks(exposure.shown)[0] - self.limit if exposure.n_shown else 0.0
+
+    @property
+    def limit_per_showing(self) -> float:
+        return 0.0  # showings that cost nothing on average keep the index where it is
+
+
+def marginal_gini(shown: NDArray[np.int64]) -> NDArray[np.float64]:
+    """(n_items,) dG/dg_i; 0 where nothing was shown yet: no item is ahead of another."""
+    total = int(shown.sum())
+    if total == 0:
+        return np.zeros(len(shown))
+    index, ranks = _gini_and_ranks(shown)
+    return (ranks / len(shown) - index) / total
+
+
+def _gini_and_ranks(shown: NDArray[np.int64]) -> tuple[float, NDArray[np.int64]]:
+    """G, and 2 r_i - n - 1 of every item; all but the last division in whole numbers."""
+    _, group, sizes = np.unique(shown, return_inverse=True, return_counts=True)
+    last = np.cumsum(sizes)
+    ranks = (2 * last - sizes + 1)[group] - len(shown) - 1  # twice the mean rank is first + last
+    total = int(shown.sum())
+    return (int(ranks @ shown) / (len(shown) * total) if total else 0.0), ranks
+
+
+def _check(name: str, share: float, warm_up: int) -> None:
+    if not 0 <= share <= 1:
+        raise ConfigError(f"the limit '{name}' must lie between 0 and 1, not {share}")
+    if warm_up < 0:
+        raise ConfigError(f"the warm-up of '{name}' cannot be {warm_up} steps; 0 is none")
+
+
+def _allowed(share: float, warm_up: int, exposure: Exposure, showings: int) -> float:
+    """How many showings of a group there may be after the coming step."""
+    return share * max(exposure.n_shown + showings, warm_up * showings)
+
+
+def _share(shown: int, exposure: Exposure, limit: float) -> float:
+    """By how much the share of all showings is above the limit; nothing shown is no share."""
+    return shown / exposure.n_shown - limit if exposure.n_shown else 0.0
+
+
+def _members(name: str, members: Tensor, exposure: Exposure) -> Tensor:
+    if members.dtype != torch.bool or members.shape != (exposure.n_items,):
+        raise ConfigError(
+            f"the members of '{name}' must be True or False for each of {exposure.n_items} items,"
+            f" not {members.dtype} of shape {tuple(members.shape)}"
+        )
+    return members
+
+
+def _shown_of(name: str, members: Tensor, exposure: Exposure) -> int:
+    return int(exposure.shown[_members(name, members, exposure).cpu().numpy()].sum())

@@ -1,0 +1,53 @@
+"""The words that users choose from, on the command line as in Python; nothing here needs torch."""
+
+from enum import StrEnum
+
+
+class Protocol(StrEnum):
+    """Which items may be recommended at test time; the two are not comparable."""
+
+    STANDARD = "standard"  # nothing of the user's history, as every running system does
+    PAPER = "paper"  # everything, training items included, as the paper's public code does
+
+
+class Mode(StrEnum):
+    """How lists are handed out."""
+
+    ONE_SHOT = "one-shot"  # a user's whole list at once, as a service and a static ranker do
+    INTERACTIVE = "interactive"  # list after list, feedback from the test items in between
+
+
+class Preset(StrEnum):
+    """Settings of FCPO to start from."""
+
+    STRONG = "strong"  # a policy over the scores of rankers, which serves any limit
+    PAPER = "paper"  # the paper's own, trained for one limit
+
+
+class Cut(StrEnum):
+    """How a log is split."""
+
+    PER_USER = "per-user"  # the last fifth of each user's items is test
+    TIME = "time"  # one moment for everybody
+
+
+class AsOf(StrEnum):
+    """Which history lists are made after."""
+
+    TRAINING = "training"  # the training items, as in an evaluation
+    NOW = "now"  # everything in the log
+
+
+class Users(StrEnum):
+    """Who answers in a long run."""
+
+    LOGGED = "logged"  # they like their test items
+    SIMULATED = "simulated"  # they click by chance, any item
+
+
+class Retrain(StrEnum):
+    """Which rankers are fitted anew between rounds of a long run, on all that was liked since."""
+
+    RERANKERS = "rerankers"  # those behind a re-ranker, as MF-FOE in the paper
+    ALL = "all"
+    NONE = "none"

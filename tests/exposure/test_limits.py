@@ -1,0 +1,155 @@
+"""Limits on exposure: what the next step may show, by hand and by the definition of each limit."""
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from fairhorizon.errors import ConfigError
+from fairhorizon.exposure.counts import Exposure
+from fairhorizon.exposure.limits import (
+    GiniLimit,
+    GroupFloor,
+    GroupLimit,
+    PopularityLimit,
+    marginal_gini,
+)
+from fairhorizon.metrics.fairness import gini
+
+COUNTS = st.lists(st.integers(0, 6), min_size=2, max_size=9)
+
+
+def shown(*times: int) -> Exposure:
+    """Item i was shown times[i] times; G0 is the first fifth of the items, of five the first."""
+    exposure = Exposure(np.arange(len(times))[::-1].copy())
+    items = np.repeat(np.arange(len(times)), times)
+    if len(items):
+        exposure.add(torch.from_numpy(items)[:, None])
+    return exposure
+
+
+def double_sum(g: np.ndarray) -> float:
+    """Equation 18 as it is written."""
+    return float(np.abs(g[:, None] - g[None, :]).sum() / (2 * len(g) * g.sum()))
+
+
+def test_popularity_by_hand():
+    exposure = shown(3, 2, 1, 0, 4)  # 3 of 10 in G0
+    limit = PopularityLimit(0.4)
+    assert limit.costs(exposure).tolist() == [1, 0, 0, 0, 0]
+    assert limit.budget(exposure, 5) == pytest.approx(0.4 * 15 - 3)
+    assert limit.excess(exposure) == pytest.approx(0.3 - 0.4)
+    assert PopularityLimit(0.2).excess(exposure) == pytest.approx(0.1)
+    assert limit.limit_per_showing == 0.4
+
+
+def test_the_budget_of_the_warm_up_may_be_spent_early():
+    limit = PopularityLimit(0.4, warm_up=10)
+    assert limit.budget(shown(0, 0, 0, 0, 0), 5) == pytest.approx(0.4 * 50)
+    assert limit.budget(shown(20, 0, 0, 0, 5), 5) == pytest.approx(0)  # in five of ten steps
+    assert limit.budget(shown(20, 0, 0, 0, 30), 5) == pytest.approx(0.4 * 55 - 20)
+
+
+def test_showings_keep_the_label_of_their_moment():
+    labels = np.array([True, False, False])
+    exposure = Exposure(np.zeros(3, dtype=np.int64), lambda _: labels)
+    exposure.add(torch.tensor([[0], [0], [1], [2]]))
+    labels = np.array([False, True, False])
+    exposure.relabel()
+    limit = PopularityLimit(0.5)
+    assert limit.costs(exposure).tolist() == [0, 1, 0]
+    assert limit.budget(exposure, 4) == 0.5 * 8 - 2
+    assert limit.excess(exposure) == 0
+
+
+def test_group_limit_and_floor_by_hand():
+    exposure = shown(3, 2, 1, 0, 4)
+    members = torch.tensor([False, True, True, True, False])  # 3 of 10
+    limit, floor = GroupLimit("drama", members, 0.2), GroupFloor("acme", members, 0.4)
+    assert limit.costs(exposure).tolist() == [0, 1, 1, 1, 0]
+    assert floor.costs(exposure).tolist() == [0, -1, -1, -1, 0]
+    assert limit.budget(exposure, 10) == pytest.approx(0.2 * 20 - 3)
+    assert GroupLimit("drama", members, 0.2, warm_up=5).budget(exposure, 10) == pytest.approx(7)
+    assert floor.budget(exposure, 10) == pytest.approx(3 - 0.4 * 20)
+    assert limit.excess(exposure) == pytest.approx(0.1)
+    assert floor.excess(exposure) == pytest.approx(0.1)
+    assert (limit.limit_per_showing, floor.limit_per_showing) == (0.2, -0.4)
+
+
+@settings(max_examples=50)
+@given(COUNTS, st.integers(1, 8), st.sampled_from([0.0, 0.2, 0.35, 0.5, 1.0]))
+def test_a_step_within_the_budget_keeps_the_limit_and_one_beyond_breaks_it(counts, step, share):
+    exposure = shown(*counts)
+    first = torch.arange(len(counts)) == 0
+    for constraint in (
+        PopularityLimit(share),
+        GroupLimit("first", first, share),
+        GroupFloor("first", first, share),
+    ):
+        start, costs = shown(*counts), constraint.costs(exposure)
+        if not costs.any():  # two items have no popular one
+            continue
+        for inside in range(step + 1):
+            items = torch.tensor([0] * inside + [1] * (step - inside))
+            after = shown(*counts)
+            after.add(items[:, None])
+            kept = float(costs[items].sum()) <= constraint.budget(start, step) + 1e-9
+            assert kept == (constraint.excess(after) <= 1e-9)
+
+
+@given(COUNTS.filter(any))
+def test_marginal_gini_is_the_derivative(counts):
+    """By central differences; where an item has equals, midway between up and down."""
+    g = np.array(counts)
+    small = 1e-5
+    for item, cost in enumerate(marginal_gini(g)):
+        up, down = g.astype(float), g.astype(float)
+        up[item] += small
+        down[item] -= small
+        assert cost == pytest.approx((double_sum(up) - double_sum(down)) / (2 * small), abs=1e-4)
+    assert marginal_gini(g) @ g == pytest.approx(0, abs=1e-12)  # showing as before keeps G
+
+
+def test_gini_limit_by_hand():
+    exposure = shown(1, 0, 3, 0)
+    limit = GiniLimit(0.5)
+    # ranks 3, 1.5, 4, 1.5: G = (1 * 1 + 3 * 3) / 16, and costs ((1, -2, 3, -2) / 4 - G) / 4
+    assert limit.costs(exposure).tolist() == pytest.approx([-3 / 32, -9 / 32, 1 / 32, -9 / 32])
+    assert limit.excess(exposure) == pytest.approx(0.125)
+    assert limit.budget(exposure, 4) == pytest.approx(-0.125)
+    assert limit.limit_per_showing == 0
+    # the second of four steps of warm-up: half of the way from 1 down to 0.5
+    assert GiniLimit(0.5, warm_up=4).budget(exposure, 4) == pytest.approx(0.75 - 0.625)
+
+
+@given(COUNTS)
+def test_the_index_is_that_of_the_metrics(counts):
+    exposure = shown(*counts)
+    left = GiniLimit(0.3).budget(exposure, 1)
+    assert left == pytest.approx(0.3 - gini(exposure.shown), abs=1e-12)
+
+
+def test_a_few_showings_cost_what_they_add():
+    exposure = shown(*np.random.default_rng(0).permutation(np.arange(50) * 20))
+    limit, items = GiniLimit(0.5), torch.tensor([[3], [7], [7], [20]])
+    expected = gini(exposure.shown) + float(limit.costs(exposure)[items].sum())
+    exposure.add(items)
+    assert gini(exposure.shown) == pytest.approx(expected, abs=1e-6)
+
+
+def test_before_anything_is_shown():
+    nothing = shown(0, 0, 0)
+    everyone = torch.ones(3, dtype=torch.bool)
+    assert GiniLimit(0.4).costs(nothing).tolist() == [0, 0, 0]
+    for constraint in (PopularityLimit(0.4), GiniLimit(0.4), GroupFloor("all", everyone, 0.4)):
+        assert constraint.excess(nothing) == 0
+
+
+def test_what_cannot_be_a_limit():
+    with pytest.raises(ConfigError, match="'popularity' must lie between 0 and 1, not 40"):
+        PopularityLimit(40)
+    with pytest.raises(ConfigError, match="warm-up of 'gini' cannot be -1"):
+        GiniLimit(0.4, warm_up=-1)
+    with pytest.raises(ConfigError, match=r"'drama' must be True or False for each of 3 items"):
+        GroupFloor("drama", torch.ones(2, dtype=torch.bool), 0.1).costs(shown(1, 1, 1))
