@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from statistics import mean
 
 from fairhorizon.agents.fcpo.config import FcpoConfig
-from fairhorizon.agents.fcpo.learning.training import RoundReport
+from fairhorizon.agents.progress import RoundReport
 from trainings import train_all
 
 

@@ -85,7 +85,7 @@ class Steps:
         lists = self.server.serve(self.state, self.exposure)
         outcome = advance(self.state, lists, self.audience, self.exposure.sensitive)
         self.exposure.add(lists)
-        self.server.hear(lists, outcome, self.exposure)
+        self.server.observe(lists, outcome, self.exposure)
         self.exposure.relabel()
         self.state = outcome.state
         self.liked += int(outcome.hits.sum())
@@ -97,7 +97,7 @@ def compare_steps(preset: str, parts: Split, steps: int) -> None:
     settings = LongRunSettings(steps=steps, update_every=steps + 1)
     alone = Steps(*opened(model, parts, settings))
     recorded = LongRun(*opened(model, parts, settings), settings)
-    dim = Gru4RecConfig().dim if model.panel_ else model.config.pmf.dim
+    dim = Gru4RecConfig().dim if model.policy_.panel else model.config.pmf.dim
     user_vectors = torch.randn(parts.train.n_users, dim)
     item_vectors = torch.randn(parts.train.n_items, dim)
 

@@ -97,7 +97,7 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=10)
     options = parser.parse_args()
     torch.set_num_threads(1)
-    training = Fcpo(FcpoConfig.preset("paper")).start(split(load(options.data)))
+    training = Fcpo(FcpoConfig.preset("paper")).session(split(load(options.data))).training
 
     training.round()
     seconds = median(cpu_seconds(training.round) for _ in range(options.rounds))

@@ -56,20 +56,20 @@ def main() -> None:
     if options.run is None:
         model = Fcpo(seed=0)
         clock.look()
-        training = model.start(parts)
+        session = model.session(parts)
         print(f"rankers on the earlier part, and the warm start  {clock.look():8.1f} s")
-        rounds = list(training.rounds())
+        rounds = list(session.rounds())
         print(f"{len(rounds):2d} rounds of CPO, with validation {clock.look():23.1f} s")
-        model.adopt(training)
-        print(f"rankers on the whole log, and the dial {clock.look():18.1f} s")
+        model.adopt(session.conclude())
+        print(f"rankers on the whole log, and prices {clock.look():18.1f} s")
     else:
         loaded = Run(options.run).model()
         assert isinstance(loaded, Fcpo)
         model = loaded
-    assert model.panel_ is not None
+    assert model.policy_.panel is not None
     scenario = evaluation_scenario(parts, model.queue_length, Protocol.STANDARD)
     clock.look()
-    bare(model.panel_, scenario)
+    bare(model.policy_.panel, scenario)
     least = clock.look()
     print(f"bare scores and best 20 of {scenario.n_users} users {least:14.2f} s")
     for level in (1.0, 0.65, 0.37):

@@ -12,8 +12,8 @@ ROOT = Path(fairhorizon.__file__).parent
 PACKAGE = "fairhorizon"
 # The floor plan: a module imports only from the rooms above its own, never from below or across.
 FLOOR_PLAN = (
-    ("vocabulary", "errors", "settings"),
-    ("files",),
+    ("vocabulary", "errors"),
+    ("settings", "files"),
     ("storage",),
     ("data", "metrics", "optim"),
     ("histories", "ranking"),
@@ -32,8 +32,9 @@ FLOOR_PLAN = (
 # The same inside the largest rooms.
 INSIDE = {
     "agents": (
+        ("progress",),
         ("base",),
-        ("retraining", "validation"),
+        ("retraining", "validation", "steps"),
         ("walk",),
         ("ranked", "lird", "fcpo"),
         ("methods",),
@@ -43,7 +44,7 @@ INSIDE = {
         ("experts",),
         ("serving",),
         ("learning",),
-        ("server",),
+        ("fitted", "server"),
         ("model",),
     ),
 }

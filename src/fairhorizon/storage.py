@@ -68,3 +68,12 @@ def _opened(path: Path) -> Iterator[tuple[Any, dict[str, Any]]]:
 def below(prefix: str, tensors: dict[str, Tensor]) -> dict[str, Tensor]:
     """Those of a part, under the names that the part gave them."""
     return {k.removeprefix(prefix): v for k, v in tensors.items() if k.startswith(prefix)}
+
+
+@contextmanager
+def understood(file: Path) -> Iterator[None]:
+    """A whole file whose content is not what this version would have written is refused."""
+    try:
+        yield
+    except (KeyError, TypeError, ValueError, RuntimeError) as error:
+        raise ModelError(f"{file}: holds something unexpected: {error} (fit it again)") from error

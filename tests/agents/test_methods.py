@@ -10,10 +10,8 @@ from fairhorizon.agents.fcpo.model import Fcpo
 from fairhorizon.agents.methods import (
     Method,
     MethodError,
-    SettingsError,
     build,
     load_method,
-    settings_of,
 )
 from fairhorizon.agents.ranked.model import Ranked
 from fairhorizon.data.splits import Split
@@ -21,6 +19,7 @@ from fairhorizon.errors import ConfigError, ModelError
 from fairhorizon.rankers import RANKERS
 from fairhorizon.rerank.penalty import Penalty
 from fairhorizon.rerank.quota import Quota
+from fairhorizon.settings import SettingsError
 from fairhorizon.storage import save_model
 
 
@@ -46,7 +45,7 @@ def test_a_name_says_ranker_re_ranker_and_level(text: str, method: Method) -> No
         ("ease+quta", r"there is no re-ranker 'quta' \(there are "),
         ("ease+", "there is no re-ranker ''"),
         ("fcpo+quota", "only a ranker can be re-ranked"),
-        ("ease@0.4", "ease has no fairness dial"),
+        ("ease@0.4", "ease has no level to set"),
         ("ease+quota@much", r"'much' is no number \(as in ease\+quota@0.4\)"),
     ],
 )
@@ -98,8 +97,8 @@ def test_wrong_settings_are_told(name: str, given: dict[str, object], message: s
 def test_a_model_can_be_built_again_from_its_settings(name: str) -> None:
     method = Method.parse(name)
     model = build(method, {}, seed=0)
-    settings = settings_of(model)
-    assert settings_of(build(method, settings, seed=0)) == settings
+    settings = model.all_settings()
+    assert build(method, settings, seed=0).all_settings() == settings
 
 
 def test_any_model_file_is_loaded_by_what_it_holds(market: Split, tmp_path: Path) -> None:
@@ -121,7 +120,7 @@ def test_fcpo_is_the_strong_one_unless_it_is_said() -> None:
         assert isinstance(model, Fcpo)
         assert model.config == PRESETS[preset]
     paper = build(Method("fcpo"), {}, seed=0, preset="paper")
-    assert settings_of(paper) == PRESETS["paper"].model_dump(mode="json")
+    assert paper.all_settings() == PRESETS["paper"].model_dump(mode="json")
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from fairhorizon.agents.fcpo.learning.training import RoundReport
+from fairhorizon.agents.progress import RoundReport
 from fairhorizon.cli.app import run
 from fairhorizon.cli.progress import Progress
 from fairhorizon.experiments.runs import Run
@@ -219,7 +219,7 @@ def test_an_interrupted_fit_is_usable_and_goes_on_as_if_never_stopped(
     out = tmp_path / "b"
     command = ["fit", "fcpo", *options, "--alpha-prime=0.4", f"--out={out}"]
     with monkeypatch.context() as patched:
-        patched.setattr(Progress, "show", press_ctrl_c)
+        patched.setattr(Progress, "round", press_ctrl_c)
         assert run(command) == 130
     assert capfd.readouterr().err.endswith("the same command with --resume goes on\nstopped\n")
     assert sorted(path.name for path in out.iterdir()) == [
@@ -244,7 +244,9 @@ def test_the_preset_strong_keeps_the_limit_without_a_round(
     data = "--data=synthetic:users=30,items=80,interactions_per_user=20"
     own = ["--set=rounds=0", '--set=warm_start=["popularity"]']
     fairhorizon("fit", *name, data, *own, "--alpha-prime=0.25", f"--out={out}")
-    assert capsys.readouterr().out == f"{out}: 0 rounds\n"
+    assert capsys.readouterr().out == (
+        f"{out}: fcpo fitted on {data[7:]}: 0 rounds; serves at most 25 %, or any share asked for\n"
+    )
     for mode in ("one-shot", "interactive"):
         for k, allowed in ((3, 22), (6, 45)):  # of 30 users x k items; all like popular ones best
             how = ("--mode", mode, "--k", k, "--json", tmp_path / "m.json")

@@ -2,37 +2,48 @@
 
 import io
 import re
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from rich.console import Console
 
-from fairhorizon.agents.fcpo.learning.training import RoundReport
+from fairhorizon.agents.progress import RoundReport, StepDetails
 from fairhorizon.cli.app import run
 from fairhorizon.cli.progress import Progress
 
-REPORT = RoundReport(7, 1.5, 2.25, 2.0, 0.0123, "recover", 0.5, 0.0625)
+REPORT = RoundReport(7, 1.5, 2.25, 2.0, 0.0123, "recover", 0.5, 0.0625, rounds=10)
 LINE = " 7/10  reward 1.500  cost 2.250/2.000  KL 0.0123  recover step 0.5  NDCG 0.0625"
 
 
 def test_a_terminal_sees_one_line_redrawn() -> None:
     shown = io.StringIO()
-    progress = Progress(10)
+    progress = Progress()
     progress.console = Console(file=shown, force_terminal=True, width=120)
     progress.live.console = progress.console
     with progress:
         for _ in range(3):
-            progress.show(REPORT)
+            progress.round(REPORT)
         assert "\n" not in shown.getvalue()
     assert shown.getvalue().count(LINE) >= 3
     assert shown.getvalue().endswith("\x1b[2K")  # and wiped in the end
 
 
 def test_elsewhere_there_are_plain_lines(capsys: pytest.CaptureFixture[str]) -> None:
-    with Progress(10, label="b  ") as progress:
-        progress.show_epoch(2, 0.5)
-        progress.show(REPORT)
+    with Progress(label="b  ") as progress:
+        progress.epoch(2, 0.5)
+        progress.round(REPORT)
     assert capsys.readouterr().err == f"b  epoch 2  validation NDCG 0.5000\nb  {LINE}\n"
+
+
+def test_verbose_lines_have_the_numbers_behind_the_step(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    details = StepDetails(4.0, (-1.0,), (2.5,), 20.0, (0.125,), attempts=3)
+    with Progress(verbose=True) as progress:
+        progress.round(replace(REPORT, details=details))
+    line = f"{LINE}  q 4  r -1  s 2.5  lambda 20  nu 0.125  line search 3 tried\n"
+    assert capsys.readouterr().err == line
 
 
 @pytest.mark.parametrize(

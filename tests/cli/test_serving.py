@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from fairhorizon.agents.fcpo.learning.training import RoundReport
+from fairhorizon.agents.progress import RoundReport
 from fairhorizon.cli.app import run
 from fairhorizon.cli.progress import Progress
 from fairhorizon.experiments.runs import Run
@@ -162,13 +162,13 @@ def stopped(out: Path, stop: int | None, monkeypatch: pytest.MonkeyPatch) -> Non
             signal.raise_signal(signal.SIGINT)
 
     def in_the_end(progress: Progress, epoch: int, _: float) -> None:
-        if "whole log" in progress.label and epoch == 2:
+        if "whole training log" in progress.present and epoch == 2:
             signal.raise_signal(signal.SIGINT)
 
     with monkeypatch.context() as patched:
-        patched.setattr(Progress, "show", in_a_round)
+        patched.setattr(Progress, "round", in_a_round)
         if stop is None:
-            patched.setattr(Progress, "show_epoch", in_the_end)
+            patched.setattr(Progress, "epoch", in_the_end)
         assert run([*FIT, f"--out={out}"]) == 130
 
 
@@ -204,8 +204,8 @@ def test_what_is_being_fitted_is_said(tmp_path: Path, capfd: pytest.CaptureFixtu
     fairhorizon(*FIT, "--set=rounds=1", "--out", tmp_path / "run")
     lines = [line.removeprefix(DATA[7:]) for line in capfd.readouterr().err.splitlines()]
     assert lines[0] == ": fitting als, itemknn on the earlier part of the training log"
-    assert lines[1].startswith("rankers, earlier part  epoch 1  validation NDCG 0.")
+    assert lines[1].startswith("epoch 1  validation NDCG 0.")
     (last,) = (at for at, line in enumerate(lines) if line.startswith(":") and at)
     assert lines[last - 1].startswith("1/1  reward ")
     assert lines[last] == ": fitting als, itemknn on the whole training log"
-    assert lines[last + 1].startswith("rankers, whole log  epoch 1  validation NDCG 0.")
+    assert lines[last + 1].startswith("epoch 1  validation NDCG 0.")

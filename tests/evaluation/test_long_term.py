@@ -57,7 +57,7 @@ class Careless:
         self.labels.append(exposure.sensitive.numpy().copy())
         return lists
 
-    def hear(self, lists, outcome, exposure):
+    def observe(self, lists, outcome, exposure):
         pass
 
     def update(self):

@@ -20,7 +20,6 @@ from fairhorizon.experiments.ablation import (
     follow,
     run_ablation,
     summaries,
-    weigh,
 )
 from fairhorizon.experiments.runs import DataSpec
 from fairhorizon.experiments.study import Row, Study
@@ -126,8 +125,9 @@ def test_a_course_counts_the_rounds_to_the_limit_and_to_the_policy_that_serves(
     """With no tolerance the popular market is over a limit of 0.05, with much of it never."""
     study = tiny(folder, cost_tolerance=tolerance, kl_limit=1e-6)
     trial, dataset = Trial(study, BY_NAME[WHOLE], 0.05, 0), study.dataset()
-    training = Fcpo(trial.config, seed=0).start(dataset.split, sensitive=dataset.sensitive)
-    course = follow(training)
+    session = Fcpo(trial.config, seed=0).session(dataset.split, sensitive=dataset.sensitive)
+    training = session.training
+    course = follow(session)
     assert course["limit"] == 0.05
     assert course["rounds_to_limit"] == (0 if tolerance else None)
     best = max(course["validation"])
@@ -139,19 +139,20 @@ def test_a_course_counts_the_rounds_to_the_limit_and_to_the_policy_that_serves(
 def test_without_a_round_that_keeps_the_limit_the_last_policy_serves(folder: Path) -> None:
     study = tiny(folder, cost_tolerance=0.0)
     trial, dataset = Trial(study, BY_NAME["random-start"], 1e-6, 0), study.dataset()
-    training = Fcpo(trial.config, seed=0).start(dataset.split, sensitive=dataset.sensitive)
-    assert follow(training)["kept"] == 2
+    session = Fcpo(trial.config, seed=0).session(dataset.split, sensitive=dataset.sensitive)
+    assert follow(session)["kept"] == 2
 
 
 def test_weights_are_those_of_panel_and_actor(folder: Path) -> None:
     study = tiny(folder)
     trial, dataset = Trial(study, BY_NAME["equal-weights"], LEVEL, 0), study.dataset()
-    training = Fcpo(trial.config, seed=0).start(dataset.split, sensitive=dataset.sensitive)
+    session = Fcpo(trial.config, seed=0).session(dataset.split, sensitive=dataset.sensitive)
+    training = session.training
     weighed = training.panel
     assert weighed is not None
     assert weighed.weights != (1.0, 1.0)
-    for like, weights in ((None, (1.0, 1.0)), (weighed, weighed.weights)):
-        weigh(training, like)
+    for weights in ((1.0, 1.0), weighed.weights):
+        training.weigh(weights)
         assert training.panel is not None
         assert training.panel.weights == weights
         head = training.actor.body[-1]
@@ -165,7 +166,7 @@ def test_a_gaussian_policy_begins_with_the_weights_of_the_whole(
     for name in (WHOLE, "gaussian"):
         trial, dataset = Trial(study, BY_NAME[name], LEVEL, 0), study.dataset()
         model = Fcpo(trial.config, seed=0)
-        panels.append(trial.start(model, dataset, trial.fitted(dataset)).panel)
+        panels.append(trial.start(model, dataset, trial.fitted(dataset)).training.panel)
     whole, gaussian = panels
     assert whole is not None
     assert gaussian is not None

@@ -14,8 +14,6 @@ import torch
 from polars.testing import assert_frame_equal
 
 from fairhorizon.agents.methods import Method
-from fairhorizon.agents.ranked.model import Ranked
-from fairhorizon.agents.ranked.server import RankedServer
 from fairhorizon.data.sources import synthetic_market
 from fairhorizon.environment.feedback import evaluation_scenario
 from fairhorizon.environment.response import ResponseModel
@@ -117,10 +115,8 @@ def test_a_run_is_that_of_the_library_by_hand(long_study: LongStudy) -> None:
     long_study.run(chosen, [1])
     dataset = long_study.study.dataset()
     model = long_study.study.build(Method.parse("ease+quota@0.3"), 1)
-    assert isinstance(model, Ranked)
-    server = RankedServer(
-        model.fit(dataset.split), dataset.split, round_length=10, retrain=True, seed=1
-    )
+    fitted = model.fit(dataset.split)
+    server = fitted.server(round_length=10, retrain_on=dataset.split, seed=1)
     users = evaluation_scenario(dataset.split, server.queue_length, Protocol.STANDARD)
     exposure = Exposure(dataset.split.train.item_counts())
     run = LongRun(server, users, exposure, SETTINGS)

@@ -70,10 +70,11 @@ def test_the_cut_and_the_columns_are_kept(tmp_path: Path) -> None:
 
 def test_a_run_is_read_as_it_was_written(market: Split, small: FcpoConfig, tmp_path: Path) -> None:
     model = Fcpo(small.model_copy(update={"rounds": 1}), seed=3)
-    training = model.start(market)
+    session = model.session(market)
+    training = session.training
     training.round()
     run, spec = Run(tmp_path / "new" / "run"), DataSpec(source="synthetic", shuffle_ties=4)
-    run.write(model.adopt(training), spec, "finished")
+    run.write(model.adopt(session.conclude()), spec, "finished")
     save_training(training, run.checkpoint_file)
     assert run.data() == spec
     card = run.card()
@@ -81,7 +82,8 @@ def test_a_run_is_read_as_it_was_written(market: Split, small: FcpoConfig, tmp_p
     assert card["rounds"][0]["reward"] == training.reports[0].reward
     assert "seconds" not in card["rounds"][0]
     assert np.array_equal(run.model().sensitive_, training.sensitive)
-    assert run.resume(market).reports == training.reports
+    resumed = model.session(market, checkpoint=run.folder, resume=True)
+    assert resumed.training.reports == training.reports
 
 
 def test_an_empty_folder_is_no_run(market: Split, tmp_path: Path) -> None:
@@ -89,4 +91,4 @@ def test_an_empty_folder_is_no_run(market: Split, tmp_path: Path) -> None:
     with pytest.raises(ModelError, match=r"no run here, run.json is missing \(fairhorizon fit"):
         run.data()
     with pytest.raises(ModelError, match=r"checkpoint.safetensors: there is no checkpoint"):
-        run.resume(market)
+        Fcpo().fit(market, checkpoint=tmp_path, resume=True)

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import torch
 
-from fairhorizon.agents.methods import Method, load_method, settings_of
+from fairhorizon.agents.methods import Method, load_method
 from fairhorizon.agents.ranked.model import Ranked
 from fairhorizon.data.splits import split
 from fairhorizon.errors import ConfigError, FairHorizonError
@@ -102,8 +102,8 @@ def test_other_settings_seeds_protocols_modes_and_data_are_other_results(study: 
 def test_methods_validate_under_the_protocol_they_are_judged_by(study: Study, name: str) -> None:
     paper = Study(study.folder, MARKET, Protocol.PAPER, settings={"popularity": {}})
     for place, protocol in ((study, "standard"), (paper, "paper")):
-        assert settings_of(place.build(Method.parse(name), 0))["protocol"] == protocol
-    assert settings_of(paper.build(Method("popularity"), 0)) == {}
+        assert place.build(Method.parse(name), 0).all_settings()["protocol"] == protocol
+    assert paper.build(Method("popularity"), 0).all_settings() == {}
 
 
 def test_an_interrupted_study_goes_on_where_it_stopped(study: Study) -> None:

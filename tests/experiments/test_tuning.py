@@ -21,7 +21,6 @@ from fairhorizon.experiments.runs import Dataset
 from fairhorizon.experiments.tuning import (
     Task,
     Tuning,
-    config_of,
     defaults,
     dotted,
     merged,
@@ -145,7 +144,7 @@ def test_fcpo_is_tuned_from_the_preset_of_the_paper_unless_another_is_named(
     ):
         assert str(given.method_with_preset) == expected
         model = build(Method.parse(expected), {}, 0)
-        assert config_of(given.model({})) == config_of(model)
+        assert given.model({}).settings == model.settings
     assert task(dataset, Method("ease")).method_with_preset == Method("ease")
 
 

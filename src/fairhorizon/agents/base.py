@@ -1,48 +1,83 @@
-"""The two interfaces that everything further down speaks to: a recommender, and one at work."""
+"""The two interfaces that everything further down speaks to: a recommender, and one that serves."""
 
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any, ClassVar, NamedTuple, Self
 from typing import Protocol as Interface
 
 import numpy as np
 from numpy.typing import NDArray
 from torch import Tensor
 
+from fairhorizon.agents.progress import SILENT, Listener
+from fairhorizon.data.splits import Split
 from fairhorizon.environment.dynamics import Outcome, State
 from fairhorizon.environment.feedback import Scenario
+from fairhorizon.errors import ConfigError
 from fairhorizon.exposure.counts import Exposure
+from fairhorizon.exposure.groups import POPULAR_SHARE, popular_group
+from fairhorizon.exposure.limits import Limit
+from fairhorizon.rankers.ranker import Ranker
+from fairhorizon.settings import Given, Settings
 
 
-class Recommender(Interface):
-    """What can be evaluated."""
+class Levels(StrEnum):
+    """When the level of a method, such as its largest share of popular items, is chosen."""
 
-    @property
-    def method(self) -> str: ...
+    NONE = "none"  # it has none
+    TRAINED = "trained"  # when it is trained: a model has one level
+    SERVED = "served"  # when it serves: a model has any level
 
-    @property
-    def seed(self) -> int: ...
 
-    @property
-    def fingerprint_(self) -> str: ...
+@dataclass(frozen=True)
+class Abilities:
+    """What a recommender can do, known before it is fitted."""
 
-    @property
-    def alpha_prime(self) -> float: ...
+    levels: Levels = Levels.NONE
+    level_is_share: bool = False  # its level is a largest share of showings for the group
+    holds_level: bool = False  # its lists keep that share, without a search for what keeps it
+    feedback: bool = True  # what users like changes what they are shown next
+    resume: bool = False  # its training keeps checkpoints and can be resumed
+    limits: bool = False  # keeps several limits at once in the long run
+    requests: bool = False  # serves users one by one under a limit on all of them
 
-    @property
-    def queue_length(self) -> int: ...
 
-    def recommend(
-        self, scenario: Scenario, *, length: int, feedback: bool = False, seed: int | None = None
-    ) -> NDArray[np.int64]: ...
+class LogPart(StrEnum):
+    """Which part of a training log something is fitted on."""
+
+    WHOLE = "whole"
+    EARLIER = "earlier"  # see data.splits.earlier_part
+
+
+class Prerequisite(NamedTuple):
+    """A ranker that a recommender is made of; fitted once, it can serve several recommenders."""
+
+    method: str
+    part: LogPart = LogPart.WHOLE
+
+
+Fitted = Mapping[Prerequisite, Ranker[Any]]
+NOTHING_FITTED: Fitted = MappingProxyType({})
 
 
 class Server(Interface):
-    """Whoever runs it owns state and exposure; the server owns what it learns.
+    """A recommender at work in a long run.
 
-    A step is `serve`, then `hear`; every so many steps comes an `update`.
+    Whoever runs it owns state and exposure; the server owns what it learns. A step is `serve`, then
+    `observe`; every so many steps comes an `update`.
     """
 
     @property
     def queue_length(self) -> int:
         """How much of a user's history it wants to see."""
+
+    @property
+    def remarks(self) -> Sequence[str]:
+        """Warnings so far, such as that a target could not be reached."""
 
     def serve(self, state: State, exposure: Exposure) -> Tensor:
         """(b, K) items for every user, -1 where nothing is left to show.
@@ -51,20 +86,211 @@ class Server(Interface):
         looks at them.
         """
 
-    def hear(self, lists: Tensor, outcome: Outcome, exposure: Exposure) -> None:
+    def observe(self, lists: Tensor, outcome: Outcome, exposure: Exposure) -> None:
         """What came of the lists just served; `outcome.state` is what the next step starts from.
 
-        The exposure has counted the lists, their items still bear the labels they were shown under.
+        The exposure has counted the lists, their items still have the labels they were shown under.
         """
 
     def update(self) -> None:
-        """Learn from what was heard since the last update, where the method can."""
+        """Learn from what was observed since the last update, where the method can."""
 
     def notes(self) -> dict[str, float]:
         """Numbers worth a column in the record of the last step, such as a price."""
 
     def tensors(self) -> dict[str, Tensor]:
-        """All that changed since the run began; taken right after an update or the last `hear`."""
+        """All that changed since the run began; taken right after an update or an `observe`."""
 
     def restore(self, tensors: dict[str, Tensor], state: State) -> None:
         """Go on from `tensors` of another server of the same kind, users being in `state`."""
+
+
+class Recommender(ABC):
+    """Makes lists for users: FCPO, LIRD, and any ranker alone or behind a re-ranker.
+
+    An agent is a recommender with a name of its own: a folder here and a line in `methods.AGENTS`.
+    """
+
+    kind: ClassVar[str]  # of its model files
+    presets: ClassVar[Mapping[str, Settings]] = MappingProxyType({})  # of an agent, default first
+    level_setting: ClassVar[str] = ""  # of an agent with a level: the setting that it is
+
+    seed: int
+    fingerprint_: str  # of the training log
+    sensitive_: Tensor  # (n_items,) bool, the group whose exposure is limited
+    finished_: bool = True  # False: the fit was interrupted, and can be resumed
+
+    @classmethod
+    def configured(cls, config: Settings, seed: int) -> Self:  # noqa: ARG003
+        """An agent before its fit."""
+        raise ConfigError(f"{cls.kind} is not built from settings alone")
+
+    @property
+    @abstractmethod
+    def method(self) -> str:
+        """Its name, without a level."""
+
+    @property
+    @abstractmethod
+    def abilities(self) -> Abilities:
+        """What it can do with its settings."""
+
+    @property
+    @abstractmethod
+    def settings(self) -> Settings:
+        """Those of what is trained, which a search may change."""
+
+    def all_settings(self) -> dict[str, Any]:
+        """All settings, as they can be given again; those of a part under the part's name."""
+        return self.settings.model_dump(mode="json")
+
+    @property
+    def alpha_prime(self) -> float:
+        """The largest share of showings that is meant for the group."""
+        return 1.0
+
+    @property
+    def popular_share(self) -> float:
+        """The share of the catalogue that counts as popular."""
+        return POPULAR_SHARE
+
+    @property
+    @abstractmethod
+    def queue_length(self) -> int:
+        """How many of a user's recent items it looks at."""
+
+    @property
+    def ranker(self) -> Ranker[Any] | None:
+        """The ranker that it is, where it is one; others can be made of it."""
+        return None
+
+    def check_length(self, length: int) -> None:  # noqa: B027  # most have nothing to refuse
+        """Refuse lists of a length that it cannot make."""
+
+    def prerequisites(self, split: Split) -> tuple[Prerequisite, ...]:  # noqa: ARG002
+        """Rankers that it is made of, in the order fitted."""
+        return ()
+
+    @abstractmethod
+    def fit(
+        self,
+        split: Split,
+        *,
+        sensitive: NDArray[np.bool_] | None = None,
+        fitted: Fitted = NOTHING_FITTED,
+        listener: Listener = SILENT,
+        checkpoint: str | Path | None = None,
+        resume: bool = False,
+    ) -> Self:
+        """Start anew from the training log.
+
+        split: the training, validation and test items; test items are never looked at.
+        sensitive: (n_items,) bool, the group; without it, the popular items.
+        fitted: prerequisites that are fitted already, on this split and with this seed.
+        listener: receives the progress.
+        checkpoint: a folder to keep checkpoints in, for methods that can be resumed. Ctrl-C then
+            ends the fit after the present round, with `finished_` False.
+        resume: go on from the checkpoint of the folder.
+        """
+
+    def resumable(self, folder: Path, changes: Given, seed: int | None) -> Self:  # noqa: ARG002
+        """With the settings of the checkpoint in a folder, some of them changed; to be fitted."""
+        raise ConfigError(f"{self.method} keeps no checkpoints (leave out --resume to start anew)")
+
+    @abstractmethod
+    def recommend(
+        self, scenario: Scenario, *, length: int, feedback: bool = False, seed: int | None = None
+    ) -> NDArray[np.int64]:
+        """(n_users, length) item codes, -1 where nothing is left that may be shown.
+
+        Without feedback a user's whole list is made at once. With it, what is liked enters the
+        user's history before the next items are chosen. The seed is that of the fit unless given.
+        """
+
+    def recommend_one_by_one(self, scenario: Scenario, *, length: int) -> NDArray[np.int64]:  # noqa: ARG002
+        """Lists as requests come: after each the limit holds for all that was shown so far."""
+        raise self._serves_alone("--one-by-one")
+
+    def recommend_at_price(self, scenario: Scenario, *, length: int) -> NDArray[np.int64]:  # noqa: ARG002
+        """Every user's list by itself, at the price that kept the limit on the validation items."""
+        raise self._serves_alone("--at-price")
+
+    def _serves_alone(self, option: str) -> ConfigError:
+        return ConfigError(f"{self.method} serves every user alone (leave out {option})")
+
+    def expected_exposure(self, scenario: Scenario) -> NDArray[np.float64] | None:  # noqa: ARG002
+        """(n_items,) expected exposure where rankings are drawn; None where nothing is drawn."""
+        return None
+
+    def at(self, alpha_prime: float) -> Self:
+        """The same fitted model with another largest share of showings for the group."""
+        raise ConfigError(
+            f"{self.method} has no limit to set to {alpha_prime:g} (fit fcpo, which serves any)"
+        )
+
+    def serving_as(self, other: Self) -> Self:  # noqa: ARG002
+        """What is trained of this model, serving as another one that need not be fitted."""
+        return self
+
+    @abstractmethod
+    def server(
+        self,
+        limits: Sequence[Limit] = (),
+        *,
+        list_length: int | None = None,
+        round_length: int = 100,
+        retrain_on: Split | None = None,
+        learn: bool = True,
+        seed: int | None = None,
+    ) -> Server:
+        """The model at work in a long run; the model itself stays as it is.
+
+        limits: what to keep, for methods that keep limits.
+        list_length: items of a list; None: as trained, else 1.
+        round_length: items per user, for what works in rounds.
+        retrain_on: the log to fit anew on between rounds, with all that was liked since.
+        learn: whether to learn online, where the method can.
+        """
+
+    def summary(self) -> str:
+        """What the fit has led to, in a few words; empty where there is nothing to say."""
+        return ""
+
+    @abstractmethod
+    def description(self) -> dict[str, Any]:
+        """What was fitted, in JSON; the same for the same seed."""
+
+    @abstractmethod
+    def save(self, path: Path) -> None:
+        """Write the fitted model to a file."""
+
+    @classmethod
+    @abstractmethod
+    def load(cls, path: Path) -> Self:
+        """The model that `save` wrote."""
+
+
+def refuse_checkpoint(method: str, checkpoint: str | Path | None, resume: bool) -> None:
+    """For methods that are fitted at once."""
+    if checkpoint is not None or resume:
+        raise ConfigError(
+            f"{method} keeps no checkpoints (leave out --resume and checkpoint to start anew)"
+        )
+
+
+def group_or_popular(
+    sensitive: NDArray[np.bool_] | None, split: Split, popular_share: float
+) -> NDArray[np.bool_]:
+    """(n_items,) the group that was given, or else the popular items."""
+    if sensitive is not None:
+        return sensitive
+    return popular_group(split.train.item_counts(), popular_share)
+
+
+def check_list_length(method: str, own: int, asked: int | None) -> None:
+    """For agents that are trained for lists of one length."""
+    if asked not in (None, own):
+        raise ConfigError(
+            f"{method} was trained for lists of {own} and cannot serve lists of {asked} "
+            f"(fit it with list_length={asked})"
+        )

@@ -18,7 +18,7 @@ class Retraining:
         self.shown = 0  # to each user since the round began
         self._liked: list[Tensor] = []  # (2, n) users and items, one of each step
 
-    def hear(self, lists: Tensor, outcome: Outcome) -> None:
+    def observe(self, lists: Tensor, outcome: Outcome) -> None:
         rows, slots = outcome.hits.nonzero(as_tuple=True)
         self._liked.append(torch.stack([outcome.state.users[rows], lists[rows, slots]]).cpu())
         self.shown += lists.shape[1]
@@ -34,7 +34,7 @@ class Retraining:
         return with_feedback(self.split, users, items)
 
     def liked(self) -> Tensor:
-        """(2, n) users and items, in the order heard."""
+        """(2, n) users and items, in the order observed."""
         return torch.cat([torch.empty(2, 0, dtype=torch.int64), *self._liked], dim=1)
 
     def tensors(self) -> dict[str, Tensor]:

@@ -3,8 +3,9 @@
 import torch
 from torch import Tensor
 
+from fairhorizon.agents.steps import step_by_step
 from fairhorizon.agents.validation import listed_ndcg, users_at_once
-from fairhorizon.environment.dynamics import Outcome, State, advance
+from fairhorizon.environment.dynamics import Feedback, Outcome, State
 from fairhorizon.environment.feedback import Scenario
 from fairhorizon.policy.actor import GaussianActor, Proposal
 
@@ -54,7 +55,20 @@ class Walk:
         self.queues.append(queues)
 
 
-@torch.no_grad()
+class ProposalSteps:
+    """Serves by the proposals of a walk: sampled, or their means without a generator."""
+
+    def __init__(self, walk: Walk, generator: torch.Generator | None, *, feedback: bool) -> None:
+        self.walk, self.generator, self.feedback = walk, generator, feedback
+
+    def choose(self, state: State) -> Tensor:
+        return self.walk.choose(self.walk.propose(self.generator), state.blocked)
+
+    def follow(self, lists: Tensor, outcome: Outcome) -> None:  # noqa: ARG002
+        if self.feedback:
+            self.walk.follow(outcome)
+
+
 def serve(
     actor: GaussianActor,
     scenario: Scenario,
@@ -64,19 +78,13 @@ def serve(
     generator: torch.Generator | None,
     feedback: bool,
 ) -> Tensor:
-    """(n_users, length) items shown; without `feedback` the state stays as it began."""
-    parts = []
-    for chunk in torch.arange(scenario.n_users).split(users_at_once(len(sensitive))):
-        state, answers = scenario.begin(chunk, sensitive.device)
-        walk, shown = Walk(actor, state, sensitive), []
-        for _ in range(-(-length // actor.list_length)):
-            lists = walk.choose(walk.propose(generator), state.blocked)
-            outcome = advance(state, lists, answers, sensitive)
-            if feedback:
-                walk.follow(outcome)
-            state = outcome.state
-            shown.append(lists)
-        parts.append(torch.cat(shown, dim=1)[:, :length])
+    """(n_users, length) items shown; without `feedback` the policy sees the first state only."""
+
+    def begin(state: State, _: Feedback) -> ProposalSteps:
+        return ProposalSteps(Walk(actor, state, sensitive), generator, feedback=feedback)
+
+    chunks = torch.arange(scenario.n_users).split(users_at_once(len(sensitive)))
+    parts = [step_by_step(scenario, some, sensitive, begin, length=length)[0] for some in chunks]
     return torch.cat(parts)
 
 

@@ -16,7 +16,7 @@ from torch import Tensor
 from fairhorizon.allocation.class_program import Floats, allocate
 from fairhorizon.errors import ConfigError, ModelError
 from fairhorizon.exposure.counts import Exposure
-from fairhorizon.exposure.limits import Constraint
+from fairhorizon.exposure.limits import Limit
 
 AT_ONCE = 2**19  # scores; a tensor of them is 2 MiB and stays in the cache
 SPREAD_USERS = 64  # whose scores tell the spread
@@ -34,7 +34,7 @@ class OnlineControl:
     """
 
     def __init__(
-        self, constraints: Sequence[Constraint], *, ascent: float = 0.1, trials: int = 5
+        self, constraints: Sequence[Limit], *, ascent: float = 0.1, trials: int = 5
     ) -> None:
         names = [constraint.name for constraint in constraints]
         twice = sorted({name for name in names if names.count(name) > 1})
@@ -96,7 +96,7 @@ class _Step:
     """One step's problem: who may be shown what, and what that costs."""
 
     def __init__(
-        self, constraints: Sequence[Constraint], slots: Sequence[Tensor], exposure: Exposure
+        self, constraints: Sequence[Limit], slots: Sequence[Tensor], exposure: Exposure
     ) -> None:
         self.constraints, self.slots, self.exposure = constraints, slots, exposure
         self.costs = np.zeros((len(constraints), exposure.n_items))

@@ -11,7 +11,7 @@ from fairhorizon.cli.folders import claimed
 from fairhorizon.cli.progress import Progress
 
 if TYPE_CHECKING:
-    from fairhorizon.agents.fcpo.learning.training import RoundReport
+    from fairhorizon.agents.progress import RoundReport
     from fairhorizon.experiments.demo import Trained
     from fairhorizon.experiments.runs import Dataset
 
@@ -42,11 +42,11 @@ def demo(
     with claimed(out):
         dataset = open_or_make(data, cache_dir)
         shared.check_lengths(ks, dataset.log.n_items)
-        with Progress(rounds) as progress:
+        with Progress() as progress:
 
             def show(alpha_prime: float, report: "RoundReport") -> None:
                 progress.label = f"alpha' {alpha_prime:g}  "
-                progress.show(report)
+                progress.round(report)
 
             trained = list(demonstrate(dataset, rounds=rounds, seed=seed, ks=ks, on_round=show))
         rows = [result.row() for level in trained for result in (level.one_shot, level.interactive)]

@@ -10,7 +10,7 @@ from fairhorizon.cli.recommend import AlphaPrime
 from fairhorizon.vocabulary import Mode, Protocol
 
 if TYPE_CHECKING:
-    from fairhorizon.agents.methods import Model
+    from fairhorizon.agents.base import Recommender
     from fairhorizon.experiments.runs import Dataset
 
 
@@ -68,14 +68,11 @@ def evaluate(
     write_json(folder.metrics_file, content)  # last: the run may be read-only
 
 
-def expected_share(model: "Model", dataset: "Dataset", protocol: Protocol) -> float | None:
+def expected_share(model: "Recommender", dataset: "Dataset", protocol: Protocol) -> float | None:
     """The group's part of the exposure that a random ranking gives in expectation."""
-    from fairhorizon.agents.ranked.model import Ranked
     from fairhorizon.environment.feedback import evaluation_scenario
     from fairhorizon.vocabulary import Protocol
 
-    if not isinstance(model, Ranked):
-        return None
     scenario = evaluation_scenario(dataset.split, model.queue_length, Protocol(protocol))
     exposure = model.expected_exposure(scenario)
     if exposure is None or not exposure.sum():

@@ -1,26 +1,20 @@
 """The live line of a training: redrawn on a terminal, plain lines elsewhere."""
 
-import os
-import signal
-from collections.abc import Iterator
-from contextlib import contextmanager
-from types import FrameType
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
 
 from rich.console import Console
 from rich.live import Live
 from rich.text import Text
 
+from fairhorizon.agents.progress import Listener, RoundReport, StepDetails
+
 STOPPED = 130  # exit code after Ctrl-C, as shells have it
 
-if TYPE_CHECKING:
-    from fairhorizon.agents.fcpo.learning.training import RoundReport
 
-
-def round_line(report: "RoundReport", rounds: int) -> str:
+def round_line(report: RoundReport) -> str:
     """Round, reward, cost against limit, KL, case, step and validation of one round."""
     line = (
-        f"{report.round:>{len(str(rounds))}}/{rounds}  reward {report.reward:.3f}  "
+        f"{report.round:>{len(str(report.rounds))}}/{report.rounds}  reward {report.reward:.3f}  "
         f"cost {report.cost:.3f}/{report.limit:.3f}  KL {report.kl:.4f}  "
         f"{report.case} step {report.fraction:.2g}"
     )
@@ -29,11 +23,30 @@ def round_line(report: "RoundReport", rounds: int) -> str:
     return line
 
 
-class Progress:
+def details_line(details: StepDetails) -> str:
+    """The numbers behind a step: see docs/training.md."""
+    trust = "-" if details.trust_multiplier is None else f"{details.trust_multiplier:.4g}"
+    words = {
+        "q": f"{details.q:.4g}",
+        "r": _numbers(details.r),
+        "s": _numbers(details.s),
+        "lambda": trust,
+        "nu": _numbers(details.cost_multipliers),
+        "line search": f"{details.attempts} tried",
+    }
+    return "  ".join(f"{name} {number}" for name, number in words.items())
+
+
+def _numbers(values: Sequence[float]) -> str:
+    return ", ".join(f"{value:.4g}" for value in values)
+
+
+class Progress(Listener):
     """Shows epoch after epoch and round after round."""
 
-    def __init__(self, rounds: int = 0, label: str = "") -> None:
-        self.rounds, self.label = rounds, label
+    def __init__(self, label: str = "", *, verbose: bool = False) -> None:
+        self.label, self.verbose = label, verbose
+        self.present, self.metric = "", "NDCG"  # stage, and what its epochs report
         self.console = Console(stderr=True)
         self.live = Live(console=self.console, transient=True, auto_refresh=False)
 
@@ -45,14 +58,25 @@ class Progress:
     def __exit__(self, *_: object) -> None:
         self.live.stop()
 
-    def show(self, report: "RoundReport") -> None:
-        self.line(round_line(report, self.rounds))
+    def stage(self, text: str, metric: str = "NDCG") -> None:
+        self.present, self.metric = text, metric
+        self.say(text)
 
-    def show_epoch(self, epoch: int, ndcg: float) -> None:
-        self.line(f"epoch {epoch}  validation NDCG {ndcg:.4f}")
+    def epoch(self, number: int, value: float) -> None:
+        self.line(f"epoch {number}  validation {self.metric} {value:.4f}")
 
-    def show_error(self, epoch: int, rmse: float) -> None:
-        self.line(f"epoch {epoch}  validation RMSE {rmse:.4f}")
+    def round(self, report: RoundReport) -> None:
+        if self.verbose and report.details is not None:
+            self.say(f"{round_line(report)}  {details_line(report.details)}")
+        else:
+            self.line(round_line(report))
+
+    def say(self, text: str) -> None:
+        """A line that stays."""
+        if self.console.is_terminal:
+            self.console.print(text, highlight=False, markup=False)
+        else:
+            print(text, file=self.console.file, flush=True)
 
     def line(self, text: str) -> None:
         line = self.label + text
@@ -60,27 +84,3 @@ class Progress:
             self.live.update(Text(line, overflow="ellipsis", no_wrap=True), refresh=True)
         else:
             print(line, file=self.console.file, flush=True)
-
-
-class Interrupt:
-    """Whether Ctrl-C has been pressed."""
-
-    pressed = False
-
-
-@contextmanager
-def patient_interrupt() -> Iterator[Interrupt]:
-    """The first Ctrl-C only asks to stop after the present round; a second one stops at once."""
-    asked = Interrupt()
-
-    def ask(_number: int, _frame: FrameType | None) -> None:
-        asked.pressed = True
-        # Not print, which may be in the middle of a line of its own when the signal comes.
-        os.write(2, b"\nstopping after this round; Ctrl-C again stops at once\n")
-        signal.signal(signal.SIGINT, previous)
-
-    previous = signal.signal(signal.SIGINT, ask)
-    try:
-        yield asked
-    finally:
-        signal.signal(signal.SIGINT, previous)

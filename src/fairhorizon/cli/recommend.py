@@ -1,21 +1,12 @@
 """fairhorizon recommend: lists for every user."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
 from fairhorizon.cli import options as shared
-from fairhorizon.errors import ConfigError
 from fairhorizon.vocabulary import AsOf
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    import numpy as np
-    from numpy.typing import NDArray
-
-    from fairhorizon.agents.methods import Model
 
 
 def a_share(level: float | None) -> float | None:
@@ -78,7 +69,6 @@ def recommend(
         raise typer.BadParameter("not with --one-by-one (give one)", param_hint="--at-price")
     folder = Run(run)
     spec, model = folder.data(), folder.model(alpha_prime)
-    serve = alone(model, one_by_one) if one_by_one or at_price else None
     dataset = spec.open(cache_dir)
     check_fit(model, dataset.split)
     shared.check_lengths([k], dataset.log.n_items)
@@ -86,19 +76,11 @@ def recommend(
         scenario = serving_scenario(dataset.log, model.queue_length)
     else:
         scenario = evaluation_scenario(dataset.split, model.queue_length, Protocol.STANDARD)
-    if serve is not None:
-        lists = serve(scenario, length=k)
+    if one_by_one:
+        lists = model.recommend_one_by_one(scenario, length=k)
+    elif at_price:
+        lists = model.recommend_at_price(scenario, length=k)
     else:
         lists = model.recommend(scenario, length=k, seed=seed)
     write_lists(out, lists, dataset.log)
     typer.echo(f"{out}: {(lists >= 0).sum():,} items for {len(lists):,} users")
-
-
-def alone(model: "Model", one_by_one: bool) -> "Callable[..., NDArray[np.int64]]":
-    """How a model serves users who do not come together."""
-    from fairhorizon.agents.fcpo.model import Fcpo
-
-    if not isinstance(model, Fcpo):
-        option = "--one-by-one" if one_by_one else "--at-price"
-        raise ConfigError(f"{model.method} serves every user alone (leave out {option})")
-    return model.recommend_one_by_one if one_by_one else model.recommend_at_price

@@ -59,7 +59,7 @@ def tune(
     from fairhorizon.vocabulary import Protocol
 
     given = parse_settings(settings or [])
-    model = make(method, given, None, preset, seed)
+    _, model = make(method, given, None, preset, seed)
     if protocol is Protocol.PAPER and validates(Method.parse(method)):
         given.setdefault("protocol", protocol.value)  # training stops by what judges it
     folder = out or default_folder(method, data.source)

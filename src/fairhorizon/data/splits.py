@@ -64,6 +64,14 @@ def split(log: Interactions, *, test_share: float = 0.2, shuffle_ties: int | Non
     )
 
 
+LATER = 5  # the last fifth of a training log, like the last fifth of the whole log for test
+
+
+def earlier_part(parts: Split) -> Split:
+    """The training log with test and validation items of its own: its later part is unseen."""
+    return split(parts.train, test_share=1 / LATER)
+
+
 def _position_in_user(log: Interactions) -> NDArray[np.int64]:
     """0 for the first interaction of a user, 1 for the second, ... in row order, (n,)."""
     order = np.argsort(log.users, kind="stable")

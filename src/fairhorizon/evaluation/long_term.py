@@ -136,7 +136,7 @@ class LongRun:
         seconds = time.perf_counter() - start
         exposure.add(lists)
         start = time.perf_counter()
-        self.server.hear(lists, outcome, exposure)
+        self.server.observe(lists, outcome, exposure)
         seconds += time.perf_counter() - start
         self.state = outcome.state
 

@@ -10,15 +10,13 @@ from typing import Any
 
 from torch import Tensor
 
+from fairhorizon.agents.base import Fitted, LogPart, Prerequisite
 from fairhorizon.agents.fcpo.config import PRESETS, FcpoConfig
-from fairhorizon.agents.fcpo.experts.actor import ExpertActor
-from fairhorizon.agents.fcpo.experts.panel import Panel, suitable
 from fairhorizon.agents.fcpo.learning.advantages import discounts
-from fairhorizon.agents.fcpo.learning.start import Fitted
+from fairhorizon.agents.fcpo.learning.session import Session
 from fairhorizon.agents.fcpo.learning.training import Training
 from fairhorizon.agents.fcpo.model import Fcpo
-from fairhorizon.agents.methods import Method, configured
-from fairhorizon.agents.ranked.model import Ranked
+from fairhorizon.agents.methods import Method
 from fairhorizon.engines.processes import each
 from fairhorizon.errors import ConfigError
 from fairhorizon.evaluation.short_term import evaluate
@@ -27,6 +25,7 @@ from fairhorizon.experiments.runs import Dataset
 from fairhorizon.experiments.study import Row, Study, Task
 from fairhorizon.experiments.study import Training as RankerTraining
 from fairhorizon.files import write_json
+from fairhorizon.settings import changed
 
 # nobody stops early, so that all learn equally long, and nothing mends what a variant is to show
 BASE = {"rounds": 30, "patience": 1000, "check_weights": False}
@@ -89,11 +88,9 @@ class Trial:
     @property
     def config(self) -> FcpoConfig:
         given = self.study.settings.get(Fcpo.method, {})
-        base = configured(
-            PRESETS["strong"], {**BASE, "protocol": self.study.protocol.value, **given}
-        )
+        base = changed(PRESETS["strong"], {**BASE, "protocol": self.study.protocol.value, **given})
         limits = dict.fromkeys(LEVEL_SETTINGS, self.level)
-        return configured(base, {**self.variant.changes, **limits})
+        return changed(base, {**self.variant.changes, **limits})
 
     @property
     def file(self) -> Path:
@@ -123,9 +120,9 @@ class Trial:
         begin = time.perf_counter()
         with warnings.catch_warnings(record=True) as notes:
             warnings.simplefilter("always")
-            training = self.start(model, dataset, fitted)
-            course = follow(training)
-            model.adopt(training, fitted=fitted)
+            session = self.start(model, dataset, fitted)
+            course = follow(session)
+            model.adopt(session.conclude())
             trained = time.perf_counter()
             result = evaluate(
                 model,
@@ -147,59 +144,45 @@ class Trial:
         write_json(self.file, row)
         yield row
 
-    def start(self, model: Fcpo, dataset: Dataset, fitted: Fitted) -> Training:
+    def start(self, model: Fcpo, dataset: Dataset, fitted: Fitted) -> Session:
         """A training before its first round, its rankers weighed as the variant has them."""
-        training = model.start(
-            dataset.split,
-            sensitive=dataset.sensitive,
-            fitted=fitted,
-            fitted_early=self.fitted(dataset, early=True),
-        )
+        session = model.session(dataset.split, sensitive=dataset.sensitive, fitted=fitted)
+        training = session.training
         if self.variant.equal_weights:
-            weigh(training, None)
+            assert training.panel is not None
+            training.weigh((1.0,) * len(training.panel.rankers))
         elif model.config.policy == "gaussian":  # which by itself would not weigh its rankers
-            weighed = Fcpo(configured(model.config, {"policy": "softmax"}), seed=self.seed)
-            weigh(training, self.start(weighed, dataset, fitted).panel)
-        return training
+            softmax = Fcpo(changed(model.config, {"policy": "softmax"}), seed=self.seed)
+            weighed = self.start(softmax, dataset, fitted).training.panel
+            assert weighed is not None
+            training.weigh(weighed.weights)
+        return session
 
-    def rankers(self) -> list[Task]:
+    def rankers(self) -> dict[Prerequisite, Task]:
         """The trainings of the rankers that it begins with and serves by."""
-        config, dataset = self.config, self.study.dataset()
-        parts = [False]
-        # histories may be too short to be cut twice, which is for the agent to say
-        if config.starts == "unseen" and len(self.study.early().train):
-            parts.append(True)
-        return [
-            Task(self.study, (Method(name),), self.seed, early)
-            for name in suitable(config.warm_start, dataset.split)
-            for early in parts
-        ]
+        model = Fcpo(self.config, seed=self.seed)
+        return {
+            need: Task(self.study, (Method(need.method),), self.seed, need.part is LogPart.EARLIER)
+            for need in model.prerequisites(self.study.dataset().split)
+        }
 
-    def fitted(self, dataset: Dataset, *, early: bool = False) -> Fitted:
-        """The rankers of the whole log, or those of its early part, by name."""
-        models = [task.trained(dataset)[0] for task in self.rankers() if task.early == early]
-        return {model.ranker.method: model.ranker for model in models if isinstance(model, Ranked)}
+    def fitted(self, dataset: Dataset) -> Fitted:
+        """The rankers of the whole log and those of its earlier part."""
+        parts = {need: task.part(dataset)[0].ranker for need, task in self.rankers().items()}
+        return {need: ranker for need, ranker in parts.items() if ranker is not None}
 
 
-def weigh(training: Training, like: Panel | None) -> None:
-    """Begin with the weights of another panel of the same rankers; without one, all count 1."""
-    assert isinstance(training.actor, ExpertActor)
-    assert training.panel is not None
-    weights = like.weights if like else (1.0,) * len(training.panel.rankers)
-    training.panel = training.panel.weighed(weights)
-    training.actor.weigh(weights)
-
-
-def follow(training: Training) -> Row:
+def follow(session: Session) -> Row:
     """Train to the end, and tell what the policy did in training episodes.
 
     `share` of sensitive items and `reward` of an episode: before the first round, after it, and so
     on to the last. `kept`: after how many rounds the policy that serves was found.
     """
+    training = session.training
     config, before = training.config, None
     if training.can_validate:
         before = training.episodes.validate()
-    for _ in training.rounds():
+    for _ in session.rounds():
         pass
     reward, cost = _at_last(training)
     costs = [*(report.cost for report in training.reports), cost]
@@ -297,7 +280,7 @@ def run_ablation(
     tasks = {
         study.model_file(task.methods[0], task.seed, early=task.early): RankerTraining(task)
         for trial in missing
-        for task in trial.rankers()
+        for task in trial.rankers().values()
     }
     for row in each([task for file, task in tasks.items() if not file.exists()], jobs):
         on_ranker(row)

@@ -3,7 +3,7 @@
 import hashlib
 import time
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -14,16 +14,8 @@ import torch
 from numpy.typing import NDArray
 from scipy.optimize import linprog
 
-from fairhorizon.agents.base import Server
-from fairhorizon.agents.fcpo.model import Fcpo
-from fairhorizon.agents.lird.server import LirdServer
-from fairhorizon.agents.methods import Model
-from fairhorizon.agents.ranked.model import Ranked
-from fairhorizon.agents.ranked.server import RankedServer
-from fairhorizon.agents.retraining import Retraining
 from fairhorizon.data.readers import read_item_attribute
 from fairhorizon.data.sources import load, market_of
-from fairhorizon.data.splits import Split
 from fairhorizon.environment.feedback import UserModel, evaluation_scenario
 from fairhorizon.environment.response import ResponseConfig, ResponseModel, fit_response
 from fairhorizon.environment.simulated import SimulatedUsers, SimulationConfig
@@ -33,10 +25,10 @@ from fairhorizon.experiments.runs import DataSpec
 from fairhorizon.experiments.study import Row, Study
 from fairhorizon.exposure.groups import attribute_group
 from fairhorizon.exposure.limits import (
-    Constraint,
     GiniLimit,
     GroupFloor,
     GroupLimit,
+    Limit,
     PopularityLimit,
 )
 from fairhorizon.storage import load_model, save_model
@@ -115,7 +107,7 @@ class GroupShare:
         kind = "floor" if self.is_floor else "limit"
         return f"{kind} {self.column}={','.join(self.values)}"
 
-    def constraint(self, members: NDArray[np.bool_], warm_up: int) -> Constraint:
+    def constraint(self, members: NDArray[np.bool_], warm_up: int) -> Limit:
         of = torch.from_numpy(members)
         if self.is_floor:
             return GroupFloor(str(self), of, self.share)
@@ -137,7 +129,7 @@ class Limits:
         parts = [f"{group}:{group.share:g}" for group in self.groups]
         return ", ".join([*parts, *([f"gini {self.gini:g}"] if self.gini is not None else [])])
 
-    def constraints(self, study: Study, alpha_prime: float, warm_up: int) -> list[Constraint]:
+    def constraints(self, study: Study, alpha_prime: float, warm_up: int) -> list[Limit]:
         """The limit on popular items first."""
         return [
             PopularityLimit(alpha_prime, warm_up),
@@ -216,34 +208,3 @@ def _attribute(
     if column not in log.attributes:
         raise DataError(f"{data.source} has no column {column!r}", remedy="give an item table")
     return log.attributes[column]
-
-
-def open_server(
-    model: Model,
-    split: Split,
-    *,
-    constraints: Sequence[Constraint],
-    list_length: int,
-    round_length: int,
-    retrain: bool,
-    seed: int,
-) -> Server:
-    """The method at work."""
-    if not isinstance(model, Ranked):
-        retraining = Retraining(split, round_length) if retrain else None
-        if isinstance(model, Fcpo):
-            return model.server(constraints, seed=seed, retraining=retraining)
-        return LirdServer(model, list_length=list_length, retraining=retraining)
-    return RankedServer(
-        model,
-        split,
-        list_length=list_length,
-        round_length=round_length,
-        retrain=retrain,
-        seed=seed,
-    )
-
-
-def remarks_of(server: Server) -> list[str]:
-    """What it warned of, such as that a target could not be reached."""
-    return server.messages if isinstance(server, RankedServer) else []

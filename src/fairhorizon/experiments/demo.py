@@ -4,8 +4,8 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 from fairhorizon.agents.fcpo.config import FcpoConfig
-from fairhorizon.agents.fcpo.learning.training import RoundReport
 from fairhorizon.agents.fcpo.model import Fcpo
+from fairhorizon.agents.progress import Listener, RoundReport
 from fairhorizon.evaluation.short_term import Result, evaluate
 from fairhorizon.experiments.runs import Dataset
 from fairhorizon.vocabulary import Mode
@@ -27,6 +27,16 @@ class Trained:
         return f"FCPO, alpha' = {self.alpha_prime:g}"
 
 
+class _Rounds(Listener):
+    """Passes the rounds on with the level that they belong to."""
+
+    def __init__(self, level: float, on_round: Callable[[float, RoundReport], object]) -> None:
+        self.level, self.on_round = level, on_round
+
+    def round(self, report: RoundReport) -> None:
+        self.on_round(self.level, report)
+
+
 def demonstrate(
     dataset: Dataset,
     *,
@@ -41,7 +51,7 @@ def demonstrate(
         model = Fcpo(config, seed=seed).fit(
             dataset.split,
             sensitive=dataset.sensitive,
-            on_round=lambda report, level=alpha_prime: on_round(level, report),  # type: ignore[misc]
+            listener=_Rounds(alpha_prime, on_round),
         )
         results = (
             evaluate(model, dataset.split, ks=ks, mode=mode, sensitive=dataset.sensitive)

@@ -7,9 +7,10 @@ from statistics import mean, stdev
 
 import torch
 
+from fairhorizon.agents.base import Recommender
 from fairhorizon.agents.fcpo.config import FcpoConfig
 from fairhorizon.agents.fcpo.model import Fcpo
-from fairhorizon.agents.methods import Method, Model
+from fairhorizon.agents.methods import Method
 from fairhorizon.agents.ranked.model import Ranked
 from fairhorizon.environment.feedback import evaluation_scenario
 from fairhorizon.experiments.runs import Dataset
@@ -64,7 +65,7 @@ def efficiency(
 
 def _contestants(
     dataset: Dataset, ranker: str, candidates: Sequence[int | None], seed: int
-) -> Iterator[tuple[str, Model, int | None]]:
+) -> Iterator[tuple[str, Recommender, int | None]]:
     """Each method, its fitted model, and how many candidates it re-ranks."""
     plain = Ranked(RANKERS[ranker](seed=seed)).fit(dataset.split, sensitive=dataset.sensitive)
     yield plain.method, plain, None
@@ -77,7 +78,7 @@ def _contestants(
     yield str(Method(policy.method, preset="paper")), policy, None
 
 
-def _seconds(model: Model, dataset: Dataset, length: int) -> float:
+def _seconds(model: Recommender, dataset: Dataset, length: int) -> float:
     """Of this process's CPU, from the state of the users to their lists."""
     scenario = evaluation_scenario(dataset.split, model.queue_length, Protocol.STANDARD)
     begin = time.process_time()

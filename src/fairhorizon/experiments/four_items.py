@@ -92,7 +92,7 @@ def moving_groups(
         # who comes back may be shown the same items again
         outcome = replace(outcome, state=replace(outcome.state, blocked=state.blocked))
         exposure.add(lists)
-        server.hear(lists, outcome, exposure)
+        server.observe(lists, outcome, exposure)
         exposure.relabel()
         if step % 5 == 0:
             server.update()
@@ -121,7 +121,7 @@ def _untrained(alpha_prime: float, users: int, seed: int) -> FcpoServer:
         encoder = StateEncoder(torch.zeros(users, 1), torch.eye(len(NAMES)), 4, 1)
         actor = GaussianActor(encoder, list_length=LIST_LENGTH, hidden=(8, 8), initial_std=1.0)
     limit = PopularityLimit(alpha_prime)
-    return FcpoServer(actor, config, queue_length=1, constraints=[limit], learn=True, seed=seed)
+    return FcpoServer(actor, config, queue_length=1, limits=[limit], learn=True, seed=seed)
 
 
 def main() -> None:

@@ -3,14 +3,14 @@
 from collections.abc import Sequence
 from dataclasses import replace
 
-from fairhorizon.agents.fcpo.model import Fcpo
+from fairhorizon.agents.base import Levels
 from fairhorizon.agents.methods import Method
 from fairhorizon.experiments.study import Row
 
 SHARES = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0)  # of sensitive items
 WEIGHTS = (0.0, 0.25, 0.5, 0.75, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0)  # spreads of a user's scores
 LIMITS = (0.2, 0.4, 0.6, 0.8, 1.0)  # FCPO's alpha', each of which is a training
-LEVELS = {"foe": SHARES, "quota": SHARES, "penalty": WEIGHTS, Fcpo.method: LIMITS}
+LEVELS = {"foe": SHARES, "quota": SHARES, "penalty": WEIGHTS, "fcpo": LIMITS}
 
 # the paper's re-ranked rows, the strongest rankers behind every re-ranker, and our method
 METHODS = (
@@ -22,7 +22,7 @@ METHODS = (
 
 def swept(method: Method) -> list[Method]:
     """The method at every level of its dial; at its own where it has one set, or has no dial."""
-    if method.level is not None or not method.has_dial:
+    if method.level is not None or method.abilities.levels is Levels.NONE:
         return [method]
     return [replace(method, level=level) for level in LEVELS[method.reranker or method.base]]
 

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from fairhorizon.agents.fcpo.model import Fcpo
-from fairhorizon.agents.methods import Method, Model
+from fairhorizon.agents.base import Recommender
+from fairhorizon.agents.methods import Method
 from fairhorizon.engines.processes import Work, each
 from fairhorizon.evaluation.short_term import relevance
 from fairhorizon.experiments.compare import summary_row
@@ -27,7 +27,7 @@ ABOVE = 0.0005  # a popularity rate this little above the level is told as one t
 
 def is_ours(method: Method) -> bool:
     """Served at the level itself; all others are rivals."""
-    return method.base == Fcpo.method
+    return method.abilities.holds_level
 
 
 @dataclass(frozen=True)
@@ -46,7 +46,7 @@ class Search:
     def rows(self) -> Iterator[Row]:
         task = Task(self.study, self.methods, self.seed)
         dataset = self.study.dataset()
-        part: list[tuple[Model, float]] = []  # trained or loaded once, when it is first needed
+        part: list[tuple[Recommender, float]] = []  # trained or loaded when first needed
 
         def judge(method: Method) -> Row:
             row = self.study.row(method, self.seed)

@@ -9,14 +9,12 @@ from typing import Any, Self
 import polars as pl
 from torch import Tensor
 
-from fairhorizon.agents.fcpo.model import Fcpo
-from fairhorizon.agents.methods import AGENTS, SHARE_DIALS, Method, build_reranker, settings_of
-from fairhorizon.agents.ranked.model import Ranked
+from fairhorizon.agents.methods import AGENTS, Method
 from fairhorizon.engines.processes import each
 from fairhorizon.environment.simulated import SimulationConfig
 from fairhorizon.errors import ConfigError, ModelError
 from fairhorizon.evaluation.long_term import LongRun, LongRunSettings
-from fairhorizon.experiments.at_work import Limits, ResponseFit, open_server, open_users, remarks_of
+from fairhorizon.experiments.at_work import Limits, ResponseFit, open_users
 from fairhorizon.experiments.step_record import EVERY, SCHEMA, Row, StepRecord
 from fairhorizon.experiments.study import Study, Task, Training, longest_first
 from fairhorizon.exposure.counts import Exposure
@@ -39,8 +37,7 @@ class Contestant:
     @classmethod
     def of(cls, method: Method, alpha_prime: float) -> Self:
         """With its dial at alpha', if it has one for a share and nobody has turned it."""
-        is_limited = method.base == Fcpo.method or method.reranker in SHARE_DIALS
-        untouched = is_limited and method.level is None
+        untouched = method.abilities.level_is_share and method.level is None
         return cls(str(method), method.limited_to(alpha_prime) if untouched else method)
 
 
@@ -67,7 +64,7 @@ class LongStudy:
                 f"lists of {length}: there are only {split.train.n_items} items (give at most "
                 "as many)"
             )
-        if self.limits and all(one.method.base != Fcpo.method for one in contestants):
+        if self.limits and not any(one.method.abilities.limits for one in contestants):
             raise ConfigError(f"{self.limits}: fcpo alone can keep it (add fcpo to the methods)")
         self.limits.check(self.study, self.settings)
 
@@ -79,12 +76,12 @@ class LongStudy:
         own: list[object] = [self.round_length, self.retrains(method)]
         if method.base in AGENTS and not self.retrains(method):
             own = []  # they know no rounds
-        if method.base == Fcpo.method:
+        if method.abilities.limits:
             own.append(self.limits.fingerprint(self.study))
         return self.study.key(
             "long run",
             str(method),
-            settings_of(self.study.build(method, seed)),
+            self.study.build(method, seed).all_settings(),
             self.study.protocol,
             self.settings.model_dump(mode="json"),
             self._simulation(),
@@ -150,7 +147,7 @@ class LongStudy:
             if not file.exists():
                 method = task.contestant.method.trained
                 model = self.study.build(method, task.seed)
-                wave = second if isinstance(model, Fcpo) and model.config.warm_start else first
+                wave = second if model.prerequisites(self.study.dataset().split) else first
                 wave[file] = Training(Task(self.study, (method,), task.seed))
         return [list(first.values()), list(second.values())]
 
@@ -237,7 +234,7 @@ class LongTask:
                 yield record.last()
         record.look(run.exposure)
         record.finish()
-        yield record.last() | {"remarks": [*remarks, *remarks_of(run.server)]}
+        yield record.last() | {"remarks": [*remarks, *run.server.remarks]}
 
     def _begin(self) -> LongRun:
         """The run before its first step."""
@@ -245,20 +242,16 @@ class LongTask:
         study, settings = long_study.study, long_study.settings
         dataset = study.dataset()
         model, _ = Task(study, (method,), self.seed).trained(dataset)
-        if isinstance(model, Ranked):
-            model = model.reranked(build_reranker(method, study.given(method)))
-        constraints = []
-        if isinstance(model, Fcpo):
+        limits = []
+        if model.abilities.limits:
             # what a warm-up beyond the last step lends would never be paid back
             warm_up = min(settings.warm_up, settings.steps)
-            constraints = long_study.limits.constraints(study, model.alpha_prime, warm_up)
-        server = open_server(
-            model,
-            dataset.split,
-            constraints=constraints,
+            limits = long_study.limits.constraints(study, model.alpha_prime, warm_up)
+        server = model.server(
+            limits,
             list_length=settings.list_length,
             round_length=long_study.round_length,
-            retrain=long_study.retrains(method),
+            retrain_on=dataset.split if long_study.retrains(method) else None,
             seed=self.seed,
         )
         users = open_users(study, long_study.simulation, server.queue_length, self.seed)

@@ -1,8 +1,6 @@
 """A run folder: what was fitted on which data, its model, its checkpoint and its metrics."""
 
 import json
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -12,12 +10,8 @@ from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict
 
 from fairhorizon import __version__
-from fairhorizon.agents.fcpo.learning.checkpoint import resume_training
-from fairhorizon.agents.fcpo.learning.training import Training
-from fairhorizon.agents.fcpo.model import Fcpo, default_device
-from fairhorizon.agents.lird.model import Lird
-from fairhorizon.agents.methods import SHARE_DIALS, Model, load_method
-from fairhorizon.agents.ranked.model import Ranked
+from fairhorizon.agents.base import Recommender
+from fairhorizon.agents.methods import load_method
 from fairhorizon.data.interactions import Interactions
 from fairhorizon.data.readers import read_item_attribute
 from fairhorizon.data.sources import load
@@ -25,6 +19,7 @@ from fairhorizon.data.splits import Split, split, split_by_time
 from fairhorizon.errors import ConfigError, DataError, ModelError
 from fairhorizon.exposure.groups import attribute_group, popular_group
 from fairhorizon.files import write_json
+from fairhorizon.storage import understood
 
 
 class DataSpec(BaseModel):
@@ -113,7 +108,7 @@ class Run:
     def card_file(self) -> Path:
         return self.folder / "run.json"
 
-    def write(self, model: Model, data: DataSpec, status: str) -> None:
+    def write(self, model: Recommender, data: DataSpec, status: str) -> None:
         """The model, then the card that makes the folder a run."""
         model.save(self.model_file)
         card = {
@@ -146,36 +141,13 @@ class Run:
         with understood(self.card_file):
             return DataSpec.model_validate(self.card()["data"])
 
-    def model(self, alpha_prime: float | None = None) -> Model:
+    def model(self, alpha_prime: float | None = None) -> Recommender:
         """The model as it was fitted, or serving at another level."""
         with understood(self.model_file):
             model = load_method(self.model_file)
         if alpha_prime is None:
             return model
-        if isinstance(model, Fcpo):
+        try:
             return model.at(alpha_prime)
-        reranker = model.reranker if isinstance(model, Ranked) else None
-        if isinstance(model, Lird) or reranker is None or reranker.method not in SHARE_DIALS:
-            raise ConfigError(
-                f"{self.folder}: {model.method} has no limit to set to {alpha_prime:g} "
-                "(fit fcpo, which serves any)"
-            )
-        return model.reranked(reranker.at_level(alpha_prime))
-
-    def resume(self, split: Split) -> Training:
-        """The training that the checkpoint holds."""
-        if not self.checkpoint_file.exists():
-            raise ModelError(
-                f"{self.checkpoint_file}: there is no checkpoint (leave out --resume to start anew)"
-            )
-        with understood(self.checkpoint_file):
-            return resume_training(self.checkpoint_file, split, default_device())
-
-
-@contextmanager
-def understood(file: Path) -> Iterator[None]:
-    """A whole file whose content is not what this version would have written is refused."""
-    try:
-        yield
-    except (KeyError, TypeError, ValueError, RuntimeError) as error:
-        raise ModelError(f"{file}: holds something unexpected: {error} (fit it again)") from error
+        except ConfigError as error:
+            raise ConfigError(f"{self.folder}: {error}") from None

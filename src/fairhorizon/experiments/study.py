@@ -5,6 +5,7 @@ import json
 import time
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
@@ -14,31 +15,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fairhorizon import __version__
-from fairhorizon.agents.fcpo.experts.later_part import earlier_part
-from fairhorizon.agents.fcpo.experts.panel import suitable
-from fairhorizon.agents.fcpo.model import Fcpo
-from fairhorizon.agents.methods import (
-    AGENTS,
-    Given,
-    Method,
-    Model,
-    SettingsError,
-    build,
-    build_reranker,
-    load_method,
-    settings_of,
-    validates,
-)
-from fairhorizon.agents.ranked.model import Ranked
-from fairhorizon.data.splits import Split
+from fairhorizon.agents.base import Fitted, Levels, LogPart, Recommender
+from fairhorizon.agents.methods import AGENTS, Method, build, load_method, validates
+from fairhorizon.data.splits import Split, earlier_part
 from fairhorizon.engines.processes import each
 from fairhorizon.errors import ConfigError, FairHorizonError, ModelError
 from fairhorizon.evaluation.short_term import evaluate
 from fairhorizon.experiments.runs import Dataset, DataSpec
 from fairhorizon.files import write_atomically, write_json
 from fairhorizon.rankers import RANKERS
-from fairhorizon.rankers.ranker import Ranker
 from fairhorizon.rerank import RERANKERS
+from fairhorizon.settings import Given, SettingsError
 from fairhorizon.vocabulary import Mode, Protocol
 
 Row = dict[str, Any]
@@ -77,7 +64,7 @@ class Study:
             given[method.reranker] = self.settings[method.reranker]
         return given
 
-    def build(self, method: Method, seed: int) -> Model:
+    def build(self, method: Method, seed: int) -> Recommender:
         try:
             return build(method, self.given(method), seed)
         except SettingsError as error:
@@ -87,32 +74,30 @@ class Study:
         """Refuse settings that no run could do with."""
         for method in methods:
             model = self.build(method, seed=0)
-            is_turned = method.level is not None and method.serves_any_level
-            if is_turned and isinstance(model, Fcpo) and not model.config.serves_any_level:
+            is_served = method.level is not None and method.abilities.levels is Levels.SERVED
+            if is_served and model.abilities.levels is not Levels.SERVED:
                 raise SettingsError(
-                    f"{method}: with these settings of fcpo a model is trained for one level (take "
-                    "them for fcpo:paper, or leave out those that differ from the preset)"
+                    f"{method}: with these settings of {method.base} a model is trained for one "
+                    f"level (take them for {method.base}:paper, or leave out those that differ "
+                    "from the preset)"
                 )
-            if isinstance(model, Ranked) and model.reranker is not None:
-                model.reranker.allowance(max(self.ks))
+            model.check_length(max(self.ks))
 
-    def served(self, method: Method, trained: Model) -> Model:
+    def served(self, method: Method, trained: Recommender) -> Recommender:
         """The method from its trained part: behind its re-ranker, or at its level."""
-        if isinstance(trained, Ranked):
-            return trained.reranked(build_reranker(method, self.given(method)))
-        if isinstance(trained, Fcpo) and method.serves_any_level and method.level is not None:
-            return trained.at(method.level)
-        return trained
+        if method == method.trained:
+            return trained
+        return trained.serving_as(self.build(method, trained.seed))
 
     def early(self) -> Split:
-        """The training log with test and validation items of its own (agents/unseen.py)."""
+        """The training log with test and validation items of its own."""
         return _open_early(self.data, self.cache_dir)
 
     def model_file(self, method: Method, seed: int, *, early: bool = False) -> Path:
         """Of the trained part; `early`: of one that was fitted on the early split."""
         trained = method.trained
         name = trained.file_name
-        parts: list[object] = [settings_of(self.build(trained, seed))]
+        parts: list[object] = [self.build(trained, seed).all_settings()]
         if early:
             name += "-early"
             parts += _early_fingerprint(self.data, self.cache_dir)
@@ -120,7 +105,7 @@ class Study:
 
     def row_file(self, method: Method, seed: int) -> Path:
         key = self.key(
-            settings_of(self.build(method, seed)), self.protocol, self.mode, list(self.ks)
+            self.build(method, seed).all_settings(), self.protocol, self.mode, list(self.ks)
         )
         return self.folder / "rows" / f"{method.file_name}-seed{seed}-{key}.json"
 
@@ -201,12 +186,12 @@ class Task:
         for method in self.methods:
             yield self.judge(method, part, dataset, seconds)
 
-    def trained(self, dataset: Dataset) -> tuple[Model, float]:
+    def trained(self, dataset: Dataset) -> tuple[Recommender, float]:
         """The first of the methods, ready to serve; and how long its training took."""
         part, seconds = self.part(dataset)
         return self.study.served(self.methods[0], part), seconds
 
-    def part(self, dataset: Dataset) -> tuple[Model, float]:
+    def part(self, dataset: Dataset) -> tuple[Recommender, float]:
         """The trained part, from its file if that is whole; and how long its training took."""
         file = self.study.model_file(self.methods[0], self.seed, early=self.early)
         card = file.with_suffix(".json")
@@ -217,16 +202,9 @@ class Task:
         model = self.study.build(self.methods[0].trained, self.seed)
         begin = time.perf_counter()
         try:
-            if isinstance(model, Fcpo):
-                model.fit(
-                    dataset.split,
-                    sensitive=dataset.sensitive,
-                    fitted=self._warm(model, dataset),
-                    fitted_early=self._warm(model, dataset, early=True),
-                )
-            else:
-                parts = self.study.early() if self.early else dataset.split
-                model.fit(parts, sensitive=dataset.sensitive)
+            parts = self.study.early() if self.early else dataset.split
+            fitted = self._prerequisites(model, dataset)
+            model.fit(parts, sensitive=dataset.sensitive, fitted=fitted)
         except FairHorizonError as error:
             raise FairHorizonError(f"{self.methods[0].trained}: {error}") from error
         seconds = time.perf_counter() - begin
@@ -234,25 +212,24 @@ class Task:
         write_json(card, {"seconds": seconds, **model.description()})
         return load_method(file), seconds
 
-    def _warm(
-        self, model: Fcpo, dataset: Dataset, *, early: bool = False
-    ) -> dict[str, Ranker[Any]]:
-        """The rankers of a warm start as the study has them, unless it was told to change them."""
-        fitted: dict[str, Ranker[Any]] = {}
-        if early and (model.config.starts != "unseen" or not len(self.study.early().train)):
-            return fitted  # not asked for, or histories too short to be cut twice
-        for name in suitable(model.config.warm_start, dataset.split):
-            if name in self.study.settings:
+    def _prerequisites(self, model: Recommender, dataset: Dataset) -> Fitted:
+        """The rankers that it is made of as the study has them, unless it was told to change them.
+
+        What cannot be fitted is left out: the model does without it, and says so.
+        """
+        fitted = {}
+        for need in model.prerequisites(dataset.split):
+            if need.method in self.study.settings:
                 continue
-            try:
-                ranked, _ = Task(self.study, (Method(name),), self.seed, early).trained(dataset)
-            except FairHorizonError:
-                continue  # the warm start does without it, and says so
-            assert isinstance(ranked, Ranked)
-            fitted[name] = ranked.ranker
+            early = need.part is LogPart.EARLIER
+            task = Task(self.study, (Method(need.method),), self.seed, early)
+            with suppress(FairHorizonError):
+                ranker = task.part(dataset)[0].ranker
+                if ranker is not None:
+                    fitted[need] = ranker
         return fitted
 
-    def judge(self, method: Method, part: Model, dataset: Dataset, fit_seconds: float) -> Row:
+    def judge(self, method: Method, part: Recommender, dataset: Dataset, fit_seconds: float) -> Row:
         """The result of a method from its trained part, kept."""
         study, model = self.study, self.study.served(method, part)
         begin = time.perf_counter()
@@ -268,7 +245,7 @@ class Task:
             )
         row = result.to_json() | {
             "method": str(method),
-            "settings": settings_of(model),
+            "settings": model.all_settings(),
             "seconds": {"fit": fit_seconds, "evaluate": time.perf_counter() - begin},
             "notes": [str(note.message) for note in notes],
         }

@@ -17,14 +17,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from fairhorizon import __version__
-from fairhorizon.agents.fcpo.model import Fcpo
-from fairhorizon.agents.methods import Given, Method, MethodError, Model, build, settings_of
-from fairhorizon.agents.ranked.model import Ranked
+from fairhorizon.agents.base import Recommender
+from fairhorizon.agents.methods import Method, MethodError, build, presets_of
 from fairhorizon.errors import ConfigError
 from fairhorizon.evaluation.validation import validation_ndcg
 from fairhorizon.experiments.runs import Dataset
 from fairhorizon.files import write_atomically, write_json
-from fairhorizon.settings import Choice, Search, Settings
+from fairhorizon.settings import Choice, Given, Search, Settings
 from fairhorizon.vocabulary import Mode, Protocol
 
 if TYPE_CHECKING:
@@ -58,11 +57,11 @@ class Task:
     @property
     def method_with_preset(self) -> Method:
         """The method as it can be given to `fit`, whatever preset is the default there."""
-        if self.method.base != Fcpo.method:
+        if self.preset not in presets_of(self.method.base):
             return self.method
         return replace(self.method, preset=self.method.preset or self.preset)
 
-    def model(self, settings: Given) -> Model:
+    def model(self, settings: Given) -> Recommender:
         given = merged(self.given, settings)
         return build(self.method_with_preset, given, self.seed)
 
@@ -80,7 +79,7 @@ class Task:
             "groups": hashlib.sha256(self.dataset.sensitive.tobytes()).hexdigest()[:16],
             "protocol": self.protocol.value,
             "seed": str(self.seed),
-            "settings": json.dumps(settings_of(self.model({})), sort_keys=True),
+            "settings": json.dumps(self.model({}).all_settings(), sort_keys=True),
         }
 
 
@@ -226,14 +225,10 @@ def import_optuna() -> ModuleType:
     return optuna
 
 
-def search_space(model: Model, given: Given) -> "dict[str, BaseDistribution]":
+def search_space(model: Recommender, given: Given) -> "dict[str, BaseDistribution]":
     """Where each setting is looked for, by dotted name, without those that are given."""
     fixed = dotted(given)
-    return {name: where for name, where in _ranges(config_of(model)) if name not in fixed}
-
-
-def config_of(model: Model) -> Settings:
-    return model.ranker.config if isinstance(model, Ranked) else model.config
+    return {name: where for name, where in _ranges(model.settings) if name not in fixed}
 
 
 def _ranges(config: Settings, prefix: str = "") -> "Iterator[tuple[str, BaseDistribution]]":
@@ -267,9 +262,9 @@ def _goes_with(config: Settings, name: str, value: Any) -> bool:
     return True
 
 
-def defaults(model: Model, space: "Mapping[str, BaseDistribution]") -> dict[str, Any]:
+def defaults(model: Recommender, space: "Mapping[str, BaseDistribution]") -> dict[str, Any]:
     """The present settings, as far as they lie within the space."""
-    values = dotted(config_of(model).model_dump())
+    values = dotted(model.settings.model_dump())
     return {name: values[name] for name, where in space.items() if _holds(where, values[name])}
 
 

@@ -16,7 +16,7 @@ from fairhorizon.errors import ConfigError
 from fairhorizon.exposure.counts import Exposure
 
 
-class Constraint(Interface):
+class Limit(Interface):
     """A limit on what the run has shown so far, to be kept after every step."""
 
     @property

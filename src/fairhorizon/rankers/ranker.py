@@ -33,6 +33,11 @@ class Ranker(ABC, Generic[Config]):
         """How many of a user's recent items `scores` looks at."""
         return 0
 
+    @property
+    def uses_history(self) -> bool:
+        """Whether scores follow from a user's recent items; known before the fit."""
+        return type(self).queue_length is not Ranker.queue_length
+
     def fit(self, split: Split, *, on_epoch: OnEpoch | None = None) -> Self:
         """Start anew from the training log; the validation items say when to stop."""
         if not len(split.train):

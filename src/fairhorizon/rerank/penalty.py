@@ -16,6 +16,7 @@ class Penalty(Reranker):
     """
 
     method = "penalty"
+    level_is_share = False
 
     weight: Annotated[float, Field(ge=0)] = 1.0
 

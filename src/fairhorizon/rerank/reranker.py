@@ -18,6 +18,7 @@ class Reranker(Settings, ABC):
     """
 
     method: ClassVar[str]
+    level_is_share: ClassVar[bool] = True  # its level is a largest share for the group
 
     @abstractmethod
     def at_level(self, level: float) -> Self:

@@ -8,15 +8,16 @@ import pytest
 import torch
 from numpy.typing import NDArray
 
+from fairhorizon.agents.base import LogPart, Prerequisite
 from fairhorizon.agents.fcpo.config import PRESETS, FcpoConfig
 from fairhorizon.agents.fcpo.experts.actor import ExpertActor
-from fairhorizon.agents.fcpo.experts.later_part import earlier_part
 from fairhorizon.agents.fcpo.experts.weighing import weights_by_cross_entropy
-from fairhorizon.agents.fcpo.learning.checkpoint import resume_training, save_training
+from fairhorizon.agents.fcpo.learning.checkpoint import load_training, save_training
 from fairhorizon.agents.fcpo.learning.episodes import MenuEpisodes
+from fairhorizon.agents.fcpo.learning.session import Session
 from fairhorizon.agents.fcpo.learning.training import RoundReport, Training
 from fairhorizon.agents.fcpo.model import Fcpo
-from fairhorizon.data.splits import Split
+from fairhorizon.data.splits import Split, earlier_part
 from fairhorizon.environment.feedback import Scenario, evaluation_scenario
 from fairhorizon.errors import ConfigError
 from fairhorizon.policy.menus import CatalogueMenus, SignalMenus
@@ -115,7 +116,7 @@ def test_a_saved_model_recommends_the_same_lists(
     assert loaded.description() == strong_model.description()
     assert loaded.config == strong_model.config
     assert loaded.history_ == timeless(strong_model.history_)
-    assert torch.equal(loaded.histories_, strong_model.histories_)
+    assert torch.equal(loaded.policy_.histories, strong_model.policy_.histories)
     ours, theirs = (
         model.at(0.2).recommend(scenario, length=5, feedback=feedback)
         for model in (strong_model, loaded)
@@ -126,14 +127,14 @@ def test_a_saved_model_recommends_the_same_lists(
 def test_a_resumed_training_goes_on_bit_for_bit(
     market: Split, small_strong: FcpoConfig, strong_model: Fcpo, tmp_path: Path
 ):
-    whole = Fcpo(small_strong, seed=1).start(market)
+    whole = Fcpo(small_strong, seed=1).session(market).training
     list(whole.rounds())
     assert timeless(whole.reports) == timeless(strong_model.history_)  # same seed, same training
 
-    half = Fcpo(small_strong, seed=1).start(market)
+    half = Fcpo(small_strong, seed=1).session(market).training
     half.round()
     save_training(half, tmp_path / "checkpoint")
-    resumed = resume_training(tmp_path / "checkpoint", market, CPU)
+    resumed = load_training(tmp_path / "checkpoint", market, CPU)
     assert resumed.panel is not None
     assert resumed.panel.weights == half.panel.weights
     list(resumed.rounds())
@@ -142,56 +143,62 @@ def test_a_resumed_training_goes_on_bit_for_bit(
     assert resumed.best_validation == whole.best_validation
     assert all(torch.equal(resumed.best[name], whole.best[name]) for name in whole.best)
 
-    model = Fcpo().adopt(resumed)
+    model = Fcpo().adopt(Session(resumed).conclude())
     assert model.description() == strong_model.description()
-    state = strong_model.actor_.state_dict()
-    assert all(torch.equal(value, state[name]) for name, value in model.actor_.state_dict().items())
+    state = strong_model.policy_.actor.state_dict()
+    assert all(
+        torch.equal(value, state[name]) for name, value in model.policy_.actor.state_dict().items()
+    )
 
 
 def test_rankers_learn_from_the_earlier_part_and_at_last_from_all(
     market: Split, small_strong: FcpoConfig
 ):
-    training = Fcpo(small_strong, seed=1).start(market)
+    training = Fcpo(small_strong, seed=1).session(market).training
     early = earlier_part(market)
     assert [r.fingerprint_ for r in training.panel.rankers] == [early.train.fingerprint()] * 2
     ease = RANKERS["ease"]().fit(early)
     assert torch.equal(training.panel.rankers[0].item_weights_, ease.item_weights_)
 
     training.round()
-    stopped = Fcpo().adopt(training)  # in mid-training nothing is fitted anew
-    assert [r.fingerprint_ for r in stopped.panel_.rankers] == [early.train.fingerprint()] * 2
+    stopped = Fcpo().adopt(Session(training).conclude())  # in mid-training nothing is fitted anew
+    assert [r.fingerprint_ for r in stopped.policy_.panel.rankers] == [
+        early.train.fingerprint()
+    ] * 2
 
     list(training.rounds())
-    model = Fcpo().adopt(training)
-    assert [r.fingerprint_ for r in model.panel_.rankers] == [market.train.fingerprint()] * 2
+    model = Fcpo().adopt(Session(training).conclude())
+    assert [r.fingerprint_ for r in model.policy_.panel.rankers] == [market.train.fingerprint()] * 2
     whole = RANKERS["ease"]().fit(market)
-    assert torch.equal(model.panel_.rankers[0].item_weights_, whole.item_weights_)
+    assert torch.equal(model.policy_.panel.rankers[0].item_weights_, whole.item_weights_)
     assert not torch.equal(whole.item_weights_, ease.item_weights_)
-    assert model.panel_.weights == training.panel.weights  # those of unseen feedback
-    assert model.actor_.panel is model.panel_
+    assert model.policy_.panel.weights == training.panel.weights  # those of unseen feedback
+    assert model.policy_.actor.panel is model.policy_.panel
     assert model.fingerprint_ == market.train.fingerprint()
-    assert model.histories_.tolist() == market.train.user_counts().tolist()
+    assert model.policy_.histories.tolist() == market.train.user_counts().tolist()
 
 
 def test_rankers_that_are_fitted_are_taken_as_they_are(market: Split, small_strong: FcpoConfig):
     config = small_strong.model_copy(update={"rounds": 0})
     early, whole = (RANKERS["ease"]().fit(part) for part in (earlier_part(market), market))
     model = Fcpo(config, seed=1)
-    training = model.start(market, fitted={"ease": whole}, fitted_early={"ease": early})
-    assert training.panel.rankers[0] is early
-    model.adopt(training, fitted={"ease": whole})
-    assert model.panel_.rankers[0] is whole
+    fitted = {
+        Prerequisite("ease"): whole,
+        Prerequisite("ease", LogPart.EARLIER): early,
+    }
+    session = model.session(market, fitted=fitted)
+    assert session.training.panel.rankers[0] is early
+    model.adopt(session.conclude())
+    assert model.policy_.panel.rankers[0] is whole
     seen = config.model_copy(update={"starts": "seen"})
-    training = Fcpo(seen, seed=1).start(
-        market, fitted={"ease": whole}, fitted_early={"ease": early}
-    )
+    training = Fcpo(seen, seed=1).session(market, fitted=fitted).training
     assert training.panel.rankers[0] is whole
 
 
 def test_a_training_begins_with_the_weights_of_unseen_feedback(
     market: Split, small_strong: FcpoConfig
 ):
-    training = Fcpo(small_strong, seed=1).start(market)
+    training = Fcpo(small_strong, seed=1).session(market).training
     episodes, actor = training.episodes, training.actor
     assert isinstance(episodes, MenuEpisodes)
     assert isinstance(episodes.opening.menus, SignalMenus)
@@ -207,7 +214,7 @@ def test_a_training_begins_with_the_weights_of_unseen_feedback(
 
 
 def test_the_policy_kept_is_no_worse_than_its_start(market: Split, small_strong: FcpoConfig):
-    training = Fcpo(small_strong, seed=1).start(market)
+    training = Fcpo(small_strong, seed=1).session(market).training
     before = training.episodes.validate()
     list(training.rounds())
     seen = [report.validation for report in training.reports if report.validation is not None]
@@ -219,13 +226,15 @@ def test_the_policy_kept_is_no_worse_than_its_start(market: Split, small_strong:
 def test_rounds_that_change_nothing_do_not_replace_the_start(
     market: Split, small_strong: FcpoConfig
 ):
-    training = Fcpo(small_strong.model_copy(update={"kl_limit": 1e-12}), seed=1).start(market)
+    training = (
+        Fcpo(small_strong.model_copy(update={"kl_limit": 1e-12}), seed=1).session(market).training
+    )
     list(training.rounds())
     assert training.evaluations_since_best == 2  # after rounds 2 and 4: no better than the start
 
 
 def test_a_served_policy_has_no_price_of_its_own(strong_model: Fcpo, scenario: Scenario):
-    actor = strong_model.actor_
+    actor = strong_model.policy_.actor
     with torch.no_grad():
         rows = rows_of(actor(torch.arange(60), actor.remember(scenario.queue)), 1)
     assert (rows[..., -1] == 0).all()
@@ -237,7 +246,7 @@ def test_a_limit_is_approached_round_by_round(market: Split, small_strong: FcpoC
     config = small_strong.model_copy(
         update={"training_limit": 0.3, "rounds": 12, "patience": 99, "kl_limit": 0.05}
     )
-    training = Fcpo(config, seed=1).start(market)
+    training = Fcpo(config, seed=1).session(market).training
     reports = list(training.rounds())
     assert reports[0].limit == pytest.approx(0.3 * 5)
     assert reports[0].cost > 1.5 * reports[0].limit
@@ -251,7 +260,7 @@ def test_the_limit_counts_slots_by_their_attention(market: Split, small_strong: 
         update={"attention": "log", "list_length": 3, "training_limit": 1.0, "horizon": 2}
     )
     everything = np.ones(market.train.n_items, dtype=bool)
-    report = Fcpo(config, seed=1).start(market, sensitive=everything).round()
+    report = Fcpo(config, seed=1).session(market, sensitive=everything).training.round()
     assert report.cost == pytest.approx(2 * (1 + 1 / np.log2(3) + 0.5))
     assert report.limit == pytest.approx(report.cost)
 
@@ -260,11 +269,11 @@ def test_a_softmax_over_embeddings_serves_the_level_it_was_trained_for(
     market: Split, small: FcpoConfig
 ):
     config = small.model_copy(update={"policy": "softmax", "alpha_prime": 0.3, "rounds": 2})
-    training = Fcpo(config, seed=1).start(market)
+    training = Fcpo(config, seed=1).session(market).training
     assert isinstance(training.episodes, MenuEpisodes)
     assert isinstance(training.episodes.opening.menus, CatalogueMenus)
     list(training.rounds())
-    model = Fcpo().adopt(training)
+    model = Fcpo().adopt(Session(training).conclude())
     scenario = evaluation_scenario(market, model.queue_length, Protocol.STANDARD)
     for feedback in (False, True):
         lists = model.recommend(scenario, length=6, feedback=feedback)

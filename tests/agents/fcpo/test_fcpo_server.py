@@ -6,12 +6,11 @@ import torch
 from fairhorizon.agents.fcpo.config import FcpoConfig
 from fairhorizon.agents.fcpo.model import Fcpo
 from fairhorizon.agents.fcpo.server import FcpoServer
-from fairhorizon.agents.retraining import Retraining
 from fairhorizon.data.splits import Split
 from fairhorizon.environment.dynamics import State, advance
 from fairhorizon.environment.feedback import evaluation_scenario
 from fairhorizon.exposure.counts import Exposure
-from fairhorizon.exposure.limits import Constraint, GroupFloor, PopularityLimit
+from fairhorizon.exposure.limits import GroupFloor, Limit, PopularityLimit
 from fairhorizon.rankers import RANKERS
 from fairhorizon.vocabulary import Protocol
 
@@ -33,7 +32,7 @@ class World:
         share = float(exposure.sensitive[lists].float().mean())
         outcome = advance(self.state, lists, self.answers, exposure.sensitive)
         exposure.add(lists)
-        server.hear(lists, outcome, exposure)
+        server.observe(lists, outcome, exposure)
         exposure.relabel()
         self.state = outcome.state
         return lists, share
@@ -69,7 +68,7 @@ def test_the_limit_holds_at_every_step_while_labels_move(model: Fcpo, market: Sp
     assert changed > 10  # or the labels did not move
 
 
-def steps_in_violation_after_a_flip(model: Fcpo, market: Split, *limits: Constraint) -> int:
+def steps_in_violation_after_a_flip(model: Fcpo, market: Split, *limits: Limit) -> int:
     """Half of the tail becomes popular in mid-run; of the ten steps after it."""
     world, server = World(model, market), model.server(limits, learn=False)
     for _ in range(4):
@@ -103,7 +102,7 @@ def test_an_update_learns_from_what_was_heard_and_leaves_the_model_alone(
     assert not torch.equal(moved, before)
     server.update()  # nothing was heard since
     assert torch.equal(parameters(server), moved)
-    untouched = torch.nn.utils.parameters_to_vector(model.actor_.parameters())
+    untouched = torch.nn.utils.parameters_to_vector(model.policy_.actor.parameters())
     assert torch.equal(untouched, before)
 
 
@@ -123,7 +122,7 @@ def run(world: World, server: FcpoServer, steps: int) -> list[list[int]]:
 
 
 def test_a_restored_server_goes_on_as_it_would_have(model: Fcpo, market: Split):
-    constraints: list[Constraint] = [PopularityLimit(LIMIT)]
+    constraints: list[Limit] = [PopularityLimit(LIMIT)]
     world, server = World(model, market), model.server(constraints)
     run(world, server, 3)
     kept = {name: value.clone() for name, value in server.tensors().items()}
@@ -135,7 +134,7 @@ def test_a_restored_server_goes_on_as_it_would_have(model: Fcpo, market: Split):
 
 
 def test_scores_of_rankers_are_restored_not_computed_again(model: Fcpo, market: Split):
-    if model.panel_ is None:
+    if model.policy_.panel is None:
         pytest.skip("no rankers to score")
     world, server = World(model, market), model.server([PopularityLimit(LIMIT)])
     run(world, server, 3)
@@ -153,10 +152,10 @@ def test_a_replay_buffer_goes_on_too(model: Fcpo, market: Split):
 
     def open_server() -> FcpoServer:
         return FcpoServer(
-            model.actor_,
+            model.policy_.actor,
             config,
             queue_length=model.queue_length,
-            constraints=[PopularityLimit(LIMIT)],
+            limits=[PopularityLimit(LIMIT)],
             learn=True,
             seed=3,
         )
@@ -172,17 +171,17 @@ def test_a_replay_buffer_goes_on_too(model: Fcpo, market: Split):
 
 
 def test_rankers_of_a_warm_start_are_fitted_anew_between_rounds(model: Fcpo, market: Split):
-    if model.panel_ is None:
+    if model.policy_.panel is None:
         pytest.skip("no rankers to fit")
-    retraining = Retraining(market, round_length=4)
-    server = model.server([PopularityLimit(LIMIT)], retraining=retraining)
+    server = model.server([PopularityLimit(LIMIT)], retrain_on=market, round_length=4)
+    retraining = server.retraining
     world = World(model, market)
     for step in range(1, 7):
         world.step(server)
         if step % 2 == 0:
             server.update()
         if step == 2:
-            assert server.actor.panel is not model.panel_  # a copy, as fitted before
+            assert server.actor.panel is not model.policy_.panel  # a copy, as fitted before
             assert torch.equal(weights_of(server), weights_of(model.server([])))
         if step == 4:
             expected = RANKERS["ease"](seed=1).fit(retraining.extended())
@@ -190,7 +189,7 @@ def test_rankers_of_a_warm_start_are_fitted_anew_between_rounds(model: Fcpo, mar
     assert len(retraining.liked()[0]) > 10
     assert not torch.equal(weights_of(server), weights_of(model.server([])))
 
-    resumed = model.server([PopularityLimit(LIMIT)], retraining=Retraining(market, 4), seed=5)
+    resumed = model.server([PopularityLimit(LIMIT)], retrain_on=market, round_length=4, seed=5)
     other = World(model, market).copy_of(world)
     resumed.restore({name: value.clone() for name, value in server.tensors().items()}, other.state)
     assert torch.equal(weights_of(resumed), weights_of(server))

@@ -19,6 +19,7 @@ from fairhorizon.agents.lird.ddpg import (
 )
 from fairhorizon.agents.lird.model import Lird, LirdConfig, LirdTraining, held_out, unit_size
 from fairhorizon.agents.methods import Method, MethodError, build, load_method
+from fairhorizon.agents.progress import Listener
 from fairhorizon.agents.walk import served_ndcg
 from fairhorizon.data.interactions import Interactions
 from fairhorizon.data.splits import Split, split
@@ -316,10 +317,18 @@ def test_a_file_gives_the_same_lists(market: Split, fitted: Lird, tmp_path: Path
     assert loaded.description() == fitted.description()
 
 
+class Epochs(Listener):
+    def __init__(self, seen: list[tuple[int, float]]) -> None:
+        self.seen = seen
+
+    def epoch(self, number: int, value: float) -> None:
+        self.seen.append((number, value))
+
+
 def test_the_best_round_is_kept(market: Split) -> None:
     heard: list[tuple[int, float]] = []
     config = SMALL.model_copy(update={"rounds": 12, "patience": 2, "actor_rate": 0.05})
-    model = Lird(config).fit(market, on_epoch=lambda *report: heard.append(report))
+    model = Lird(config).fit(market, listener=Epochs(heard))
     assert [value for _, value in heard] == model.validation_
     assert [number for number, _ in heard] == list(range(1, len(heard) + 1))
     scenario = held_out(market, config)
@@ -356,5 +365,5 @@ def test_it_is_a_method_without_a_dial() -> None:
     assert isinstance(model, Lird)
     assert (model.config.gamma, model.config.pmf.dim, model.seed) == (0.25, 7, 5)
     assert model.config.pmf.target == "interaction"
-    with pytest.raises(MethodError, match="no fairness dial"):
+    with pytest.raises(MethodError, match="no level to set"):
         Method.parse("lird@0.4")

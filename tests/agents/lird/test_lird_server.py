@@ -6,8 +6,6 @@ import torch
 from safetensors.torch import load, save
 
 from fairhorizon.agents.lird.model import Lird, LirdConfig
-from fairhorizon.agents.lird.server import LirdServer
-from fairhorizon.agents.retraining import Retraining
 from fairhorizon.data.splits import with_feedback
 from fairhorizon.environment.feedback import evaluation_scenario
 from fairhorizon.errors import ConfigError
@@ -36,7 +34,7 @@ def model(request, market):
 
 def begin(model, market):
     length = model.config.list_length
-    server = LirdServer(model, list_length=length)
+    server = model.server(list_length=length)
     users = evaluation_scenario(market, server.queue_length, Protocol.STANDARD)
     settings = LongRunSettings(list_length=length)
     return LongRun(server, users, Exposure(market.train.item_counts()), settings)
@@ -87,7 +85,7 @@ def test_the_model_stays_as_it_was(model, market):
 def test_lists_of_another_length_are_refused(model):
     length = model.config.list_length
     with pytest.raises(ConfigError, match=f"trained for lists of {length} and cannot serve .* 5"):
-        LirdServer(model, list_length=5)
+        model.server(list_length=5)
 
 
 def test_everything_shown_is_shown_once(model, market):
@@ -104,8 +102,7 @@ def test_trained_anew_between_rounds_and_resumed(model, market):
     length = model.config.list_length
 
     def run_of(split):
-        retraining = Retraining(split, round_length=4 * length)
-        server = LirdServer(model, list_length=length, retraining=retraining)
+        server = model.server(list_length=length, round_length=4 * length, retrain_on=split)
         users = evaluation_scenario(market, server.queue_length, Protocol.STANDARD)
         settings = LongRunSettings(list_length=length, update_every=2)
         return LongRun(server, users, Exposure(market.train.item_counts()), settings)
@@ -116,7 +113,7 @@ def test_trained_anew_between_rounds_and_resumed(model, market):
     liked = run.server.retraining.liked().numpy()
     assert liked.shape[1] > 0
     expected = Lird(model.config, seed=2).fit(with_feedback(market, *liked))
-    found = run.server.model.actor_.state_dict()
+    found = run.server.actor.state_dict()
     for name, value in expected.actor_.state_dict().items():
         assert torch.equal(found[name], value), name
 

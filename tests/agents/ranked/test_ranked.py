@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from fairhorizon.agents.ranked import model as ranked
+from fairhorizon.agents.ranked import server as ranked
 from fairhorizon.agents.ranked.model import Ranked
 from fairhorizon.environment.feedback import evaluation_scenario
 from fairhorizon.errors import ConfigError

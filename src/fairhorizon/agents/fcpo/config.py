@@ -114,6 +114,11 @@ class FcpoConfig(Settings):
         return bool(self.warm_start)
 
     @property
+    def refits_rankers(self) -> bool:
+        """Rankers are fitted on the earlier part of the log first, and in the end on all of it."""
+        return self.starts == "unseen"
+
+    @property
     def limit_in_training(self) -> float:
         """The largest share of sensitive items in training episodes."""
         if self.serves_any_level and self.training_limit is not None:

@@ -1,10 +1,8 @@
 """FCPO as a recommender: fit, recommend, save, load."""
 
 import copy
-from collections.abc import Callable, Sequence
-from dataclasses import asdict
+from collections.abc import Sequence
 from pathlib import Path
-from types import MappingProxyType
 from typing import Any, Self
 
 import numpy as np
@@ -12,66 +10,81 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from fairhorizon.agents.fcpo.config import FcpoConfig
-from fairhorizon.agents.fcpo.experts.actor import ExpertActor
-from fairhorizon.agents.fcpo.experts.panel import Panel
-from fairhorizon.agents.fcpo.learning.start import (
+from fairhorizon.agents.base import (
+    NOTHING_FITTED,
+    Abilities,
     Fitted,
-    check,
-    from_embeddings,
-    from_rankers,
-    histories,
+    Levels,
+    LogPart,
+    Prerequisite,
+    Recommender,
+    check_list_length,
+    group_or_popular,
 )
-from fairhorizon.agents.fcpo.learning.training import (
-    RoundReport,
-    Training,
-    build_actor,
-    queue_length,
-)
-from fairhorizon.agents.fcpo.server import FcpoServer
-from fairhorizon.agents.fcpo.serving.calibration import calibrate, serve_alone
+from fairhorizon.agents.fcpo.config import PRESETS, FcpoConfig
+from fairhorizon.agents.fcpo.experts.panel import suitable
+from fairhorizon.agents.fcpo.fitted import FittedPolicy
+from fairhorizon.agents.fcpo.learning.checkpoint import begun_with
+from fairhorizon.agents.fcpo.learning.session import Problem, Session, Trained
+from fairhorizon.agents.fcpo.learning.training import queue_length
+from fairhorizon.agents.fcpo.server import ControlledSteps, FcpoServer
+from fairhorizon.agents.fcpo.serving.calibration import serve_alone
 from fairhorizon.agents.fcpo.serving.lists import ItemLists
-from fairhorizon.agents.fcpo.serving.weight_check import better_weights
+from fairhorizon.agents.progress import SILENT, Listener, RoundReport
 from fairhorizon.agents.retraining import Retraining
+from fairhorizon.agents.steps import step_by_step
 from fairhorizon.agents.walk import serve
 from fairhorizon.allocation.price_table import Dial
 from fairhorizon.allocation.request_guard import ExposureGuard
-from fairhorizon.data.splits import Split
-from fairhorizon.environment.dynamics import advance
-from fairhorizon.environment.feedback import Scenario, validation_scenario
+from fairhorizon.data.splits import Split, earlier_part
+from fairhorizon.environment.feedback import Scenario
 from fairhorizon.errors import ConfigError
-from fairhorizon.exposure.counts import Exposure
-from fairhorizon.exposure.groups import popular_group
-from fairhorizon.exposure.limits import Constraint, PopularityLimit
-from fairhorizon.policy.actor import GaussianActor
-from fairhorizon.rankers.ranker import OnEpoch
-from fairhorizon.storage import below, load_model, save_model
+from fairhorizon.exposure.limits import Limit, PopularityLimit
+from fairhorizon.settings import Given, Settings, changed
 
-NONE: Fitted = MappingProxyType({})
+CHECKPOINT = "checkpoint.safetensors"  # in the folder of a training
 
 
-class Fcpo:
+class Fcpo(Recommender):
     """Fairness-Constrained Policy Optimization (the paper's Algorithm 1).
 
-    A softmax policy over items serves any level of the limit (item_lists.py). A Gaussian policy is
-    learned for one limit, and its lists are sampled from it: its mean is another policy with
+    A softmax policy over items serves any level of the limit (serving/lists.py). A Gaussian policy
+    is learned for one limit, and its lists are sampled from it: its mean is another policy with
     another exposure.
     """
 
+    kind = "fcpo"
     method = "fcpo"
+    presets = PRESETS
+    level_setting = "alpha_prime"
 
-    actor_: GaussianActor
-    sensitive_: Tensor  # (n_items,) bool, the group whose exposure is limited
-    history_: list[RoundReport]
-    pretraining_rmse_: float | None  # of embeddings, where there is no warm start
-    panel_: Panel | None  # the rankers of a warm start
-    histories_: Tensor  # (n_users,) how many training items each user has
-    dial_: Dial | None  # of a softmax policy
-    fingerprint_: str
+    policy_: FittedPolicy
+    validation_: float | None = None  # NDCG of the policy in training; not kept in files
 
     def __init__(self, config: FcpoConfig | None = None, *, seed: int = 0) -> None:
         self.config = config or FcpoConfig()
         self.seed = seed
+
+    @classmethod
+    def configured(cls, config: Settings, seed: int) -> Self:
+        assert isinstance(config, FcpoConfig)
+        return cls(config, seed=seed)
+
+    @property
+    def abilities(self) -> Abilities:
+        any_level = self.config.serves_any_level
+        return Abilities(
+            levels=Levels.SERVED if any_level else Levels.TRAINED,
+            level_is_share=True,
+            holds_level=True,
+            resume=True,
+            limits=True,
+            requests=self.config.policy == "softmax",
+        )
+
+    @property
+    def settings(self) -> FcpoConfig:
+        return self.config
 
     @property
     def alpha_prime(self) -> float:
@@ -83,10 +96,17 @@ class Fcpo:
 
     @property
     def queue_length(self) -> int:
-        return queue_length(self.config, self.panel_)
+        return queue_length(self.config, self.policy_.panel)
 
-    def at(self, alpha_prime: float) -> "Fcpo":
-        """The same model, serving at another level."""
+    def prerequisites(self, split: Split) -> tuple[Prerequisite, ...]:
+        parts = [LogPart.WHOLE]
+        # histories may be too short to be cut twice, which is for the fit to report
+        if self.config.refits_rankers and len(earlier_part(split).train):
+            parts.append(LogPart.EARLIER)
+        names = suitable(self.config.warm_start, split)
+        return tuple(Prerequisite(name, part) for name in names for part in parts)
+
+    def at(self, alpha_prime: float) -> Self:
         if not self.config.serves_any_level:
             raise ConfigError(
                 f"this policy was trained for alpha' {self.alpha_prime:g} and serves no other "
@@ -97,115 +117,106 @@ class Fcpo:
                 f"alpha' {alpha_prime:g} is no share of what is shown (give one above 0, up to 1)"
             )
         model = copy.copy(self)
-        model.config = FcpoConfig.model_validate(
-            {**self.config.model_dump(), "alpha_prime": alpha_prime}
-        )
+        model.config = changed(self.config, {"alpha_prime": alpha_prime})
         return model
+
+    def serving_as(self, other: Self) -> Self:
+        return self.at(other.alpha_prime) if self.config.serves_any_level else self
 
     def fit(
         self,
         split: Split,
         *,
         sensitive: NDArray[np.bool_] | None = None,
-        fitted: Fitted = NONE,
-        fitted_early: Fitted = NONE,
-        on_round: Callable[[RoundReport], object] | None = None,
-        on_epoch: OnEpoch | None = None,
+        fitted: Fitted = NOTHING_FITTED,
+        listener: Listener = SILENT,
+        checkpoint: str | Path | None = None,
+        resume: bool = False,
     ) -> Self:
         """Warm start, rounds of CPO to the end, and rankers fitted anew on the whole training log.
 
-        Rankers of a warm start that are `fitted` already, with this seed and on this split, are
-        taken as they are; so are those that were fitted on its earlier part (unseen.py).
+        The parameters are those of every recommender: see `Recommender.fit`.
         """
-        training = self.start(
-            split, sensitive=sensitive, fitted=fitted, fitted_early=fitted_early, on_epoch=on_epoch
+        session = self.session(
+            split,
+            sensitive=sensitive,
+            fitted=fitted,
+            listener=listener,
+            checkpoint=checkpoint,
+            resume=resume,
         )
-        for report in training.rounds():
-            if on_round is not None:
-                on_round(report)
-        return self.adopt(training, fitted=fitted, on_epoch=on_epoch)
+        return self.adopt(session.run())
 
-    def start(
+    def session(
         self,
         split: Split,
         *,
         sensitive: NDArray[np.bool_] | None = None,
-        fitted: Fitted = NONE,
-        fitted_early: Fitted = NONE,
-        on_epoch: OnEpoch | None = None,
-    ) -> Training:
-        """A training before its first round; without `sensitive`, the popular items are limited.
+        fitted: Fitted = NOTHING_FITTED,
+        listener: Listener = SILENT,
+        checkpoint: str | Path | None = None,
+        resume: bool = False,
+    ) -> Session:
+        """A training before its next round, for those who want to watch or change it."""
+        group = group_or_popular(sensitive, split, self.popular_share)
+        groups = torch.from_numpy(group).to(default_device())
+        problem = Problem(split, self.config, groups, self.seed)
+        file = None if checkpoint is None else Path(checkpoint) / CHECKPOINT
+        if resume and file is None:
+            raise ConfigError("resume: from which checkpoint? (name its folder)")
+        if resume and file is not None:
+            return Session.resume(problem, file, fitted=fitted, listener=listener)
+        return Session.begin(problem, fitted=fitted, listener=listener, checkpoint=file)
 
-        `on_epoch` hears the epochs of pretrained embeddings and their validation RMSE, or those
-        of the rankers of a warm start and their validation NDCG.
-        """
-        check(split, self.config)
-        if sensitive is None:
-            sensitive = popular_group(split.train.item_counts(), self.config.popular_share)
-        groups = torch.from_numpy(sensitive).to(default_device())
-        if not self.config.warm_start:
-            return from_embeddings(split, self.config, groups, self.seed, on_epoch)
-        early = self.config.starts == "unseen"
-        already = fitted_early if early else fitted
-        return from_rankers(split, self.config, groups, self.seed, already, on_epoch)
+    def resumable(self, folder: Path, changes: Given, seed: int | None) -> Self:
+        config, own_seed = begun_with(folder / CHECKPOINT)
+        return type(self)(changed(config, changes), seed=own_seed if seed is None else seed)
 
-    def adopt(
-        self,
-        training: Training,
-        *,
-        fitted: Fitted = NONE,
-        on_epoch: OnEpoch | None = None,
-        refit: bool = True,
-    ) -> Self:
-        """Take over the policy of a training: the best on validation, else the present one.
-
-        After a finished training on unseen feedback the rankers are fitted on all of it, unless
-        `refit` is false.
-        """
-        self.config, self.seed = training.config, training.seed
-        self.actor_ = training.best_actor()
-        self.panel_ = panel = training.panel
-        if isinstance(self.actor_, ExpertActor) and panel is not None:
-            if refit and training.finished and ends_with_refit(self.config):
-                names = [ranker.method for ranker in panel.rankers]
-                protocol = self.config.protocol
-                whole = Panel.fit(names, training.split, protocol, self.seed, fitted, on_epoch)
-                self.panel_ = panel = whole.weighed(panel.weights)
-            self.actor_.panel = panel
-            self.actor_.without_price()
-        self.sensitive_ = training.sensitive
-        self.histories_ = histories(training.split)
-        self.history_ = list(training.reports)
-        self.pretraining_rmse_ = training.pretraining_rmse
-        self.fingerprint_ = training.fingerprint
-        self.dial_ = None
-        if self.config.policy == "softmax":
-            states = validation_scenario(training.split, self.queue_length, self.config.protocol)
-            if self.config.check_weights and isinstance(self.actor_, ExpertActor):
-                weights = better_weights(self._lists(), states, self.config, self.seed)
-                if weights is not None:
-                    self.actor_.settle_on(weights)
-            self.dial_ = calibrate(self._lists(), states, self.seed)
+    def adopt(self, trained: Trained) -> Self:
+        """Take over what a training has led to."""
+        training = trained.training
+        self.config, self.seed, self.finished_ = training.config, training.seed, trained.finished
+        self.validation_ = training.best_validation if training.best else None
+        self._take(FittedPolicy.of(trained))
         return self
+
+    def _take(self, policy: FittedPolicy) -> None:
+        self.policy_ = policy
+        self.sensitive_, self.fingerprint_ = policy.sensitive, policy.fingerprint
+
+    def summary(self) -> str:
+        text = f"{len(self.history_)} rounds"
+        if self.history_:
+            last, limit = self.history_[-1], self.config.limit_in_training
+            share = last.cost / last.limit * limit  # both are sums over an episode
+            text += (
+                f"; in training episodes {100 * share:.1f} % of the showings were of the group "
+                f"(limit {100 * limit:g} %)"
+            )
+        if self.validation_ is not None:
+            text += f"; validation NDCG {self.validation_:.4f}"
+        if self.config.serves_any_level:
+            text += f"; serves at most {100 * self.alpha_prime:g} %, or any share asked for"
+        return text
+
+    @property
+    def history_(self) -> list[RoundReport]:
+        """What every round of the training reported."""
+        return self.policy_.reports
 
     def recommend(
         self, scenario: Scenario, *, length: int, feedback: bool = False, seed: int | None = None
     ) -> NDArray[np.int64]:
-        """(n_users, length) item codes, -1 where the catalogue or the limit leaves nothing.
-
-        Without feedback a user's whole list is handed out at once; with it, what is liked enters
-        the state before the next list of K is chosen. The seed is that of the fit unless given.
-        """
         seed = self.seed if seed is None else seed
         if self.config.policy == "softmax":
             lists = self._lists()
             served = lists.interactive if feedback else lists.one_shot
             shown = served(scenario, length)
-        elif self.panel_ is not None:
+        elif self.policy_.panel is not None:
             shown = self._recommend_under_control(scenario, length, feedback, seed)
         else:
             shown = serve(
-                self.actor_,
+                self.policy_.actor,
                 scenario,
                 self.sensitive_,
                 length=length,
@@ -221,122 +232,82 @@ class Fcpo:
         """Lists as requests come, one user after the other, each by what is known by then.
 
         After every list the limit holds for all that was shown so far (docs/guarantee.md). The
-        price of the guard begins with that of the dial, unless a guard is given.
+        price of the guard begins with that of the price table, unless a guard is given.
         """
-        price = self._dial().price(self.alpha_prime, length)
+        price = self._prices().price(self.alpha_prime, length)
         guard = guard or ExposureGuard(self.alpha_prime, price=price)
         array: NDArray[np.int64] = self._lists().one_by_one(scenario, length, guard).numpy()
         return array
 
     def recommend_at_price(self, scenario: Scenario, *, length: int) -> NDArray[np.int64]:
-        """Everybody's list as if nobody else was there, at the price calibrated on validation.
+        """Every user's list by itself, at the price that kept the limit on the validation items.
 
         The limit holds as nearly as users are like those of the validation; nothing guarantees it.
         """
-        price = self._dial().price(self.alpha_prime, length)
+        price = self._prices().price(self.alpha_prime, length)
         array: NDArray[np.int64] = serve_alone(self._lists(), scenario, price, length).numpy()
         return array
 
-    def _dial(self) -> Dial:
-        if self.dial_ is None:
+    def _prices(self) -> Dial:
+        if self.policy_.prices is None:
             raise ConfigError("a Gaussian policy serves no single requests (fit preset strong)")
-        return self.dial_
+        return self.policy_.prices
 
     def _lists(self) -> ItemLists:
-        config = self.config
-        return ItemLists(
-            self.actor_, self.sensitive_, self.histories_, config.alpha_prime, config.spread
-        )
+        return self.policy_.lists(self.config)
 
     def server(
         self,
-        constraints: Sequence[Constraint],
+        limits: Sequence[Limit] = (),
         *,
+        list_length: int | None = None,
+        round_length: int = 100,
+        retrain_on: Split | None = None,
         learn: bool = True,
         seed: int | None = None,
-        retraining: Retraining | None = None,
     ) -> FcpoServer:
-        """The policy at work in a long run; the model stays as it is.
-
-        With `retraining`, the rankers of a warm start are fitted anew between rounds.
-        """
+        check_list_length(self.method, self.config.list_length, list_length)
         return FcpoServer(
-            self.actor_,
+            self.policy_.actor,
             self.config,
             queue_length=self.queue_length,
-            constraints=constraints,
+            limits=limits,
             learn=learn,
             seed=self.seed if seed is None else seed,
-            retraining=retraining,
+            retraining=None if retrain_on is None else Retraining(retrain_on, round_length),
         )
 
     def _recommend_under_control(
         self, scenario: Scenario, length: int, feedback: bool, seed: int
     ) -> Tensor:
         """All users together, step by step, at the price at which the limit holds."""
-        limit = PopularityLimit(self.alpha_prime)
-        server = self.server([limit], learn=False, seed=seed)
-        sensitive = self.sensitive_.cpu().numpy()
-        exposure = Exposure(np.zeros(len(sensitive), np.int64), lambda _: sensitive)
-        state, answers = scenario.begin(torch.arange(scenario.n_users), self.sensitive_.device)
-        shown = []
-        for _ in range(-(-length // self.config.list_length)):
-            lists = server.serve(state, exposure)
-            outcome = advance(state, lists, answers, self.sensitive_)
-            exposure.add(lists)
-            if feedback:
-                server.hear(lists, outcome, exposure)
-            state = outcome.state
-            shown.append(lists)
-        return torch.cat(shown, dim=1)[:, :length]
+        server = self.server([PopularityLimit(self.alpha_prime)], learn=False, seed=seed)
+        lists, _ = step_by_step(
+            scenario,
+            torch.arange(scenario.n_users),
+            self.sensitive_,
+            lambda _, __: ControlledSteps(server, self.sensitive_, feedback=feedback),
+            length=length,
+        )
+        return lists
 
     def save(self, path: Path) -> None:
-        tensors = {f"actor.{name}": value for name, value in self.actor_.state_dict().items()}
-        if self.panel_ is not None:
-            tensors |= self.panel_.tensors()
-        if self.dial_ is not None:
-            tensors |= self.dial_.tensors()
-        tensors |= {"sensitive": self.sensitive_, "histories": self.histories_}
-        save_model(path, self.method, tensors, self.description())
+        self.policy_.save(path, self.kind, self.description())
 
     def description(self) -> dict[str, Any]:
-        """What was fitted, without how long it took: same seed, same bytes."""
-        rounds = [asdict(report) for report in self.history_]
-        for report in rounds:
-            del report["seconds"]
         return {
             "method": self.method,
             "config": self.config.model_dump(mode="json"),
             "seed": self.seed,
-            "fingerprint": self.fingerprint_,
-            "pretraining_rmse": self.pretraining_rmse_,
-            "rounds": rounds,
-            "panel": None if self.panel_ is None else self.panel_.description(),
+            **self.policy_.description(),
         }
 
     @classmethod
     def load(cls, path: Path) -> Self:
-        tensors, description = load_model(path, cls.method)
-        model = cls(FcpoConfig.model_validate(description["config"]), seed=description["seed"])
-        weights = below("actor.", tensors)
-        stored = description["panel"]
-        model.panel_ = None if stored is None else Panel.from_parts(tensors, stored)
-        vectors = weights["encoder.user_vectors"], weights["encoder.item_vectors"][:-1]
-        model.actor_ = build_actor(model.config, *vectors, model.panel_).to(default_device())
-        model.actor_.load_state_dict(weights)
-        model.sensitive_ = tensors["sensitive"].to(default_device())
-        model.histories_ = tensors["histories"]
-        softmax = model.config.policy == "softmax"
-        model.dial_ = Dial.from_tensors(tensors) if softmax else None
-        model.history_ = [RoundReport(**report) for report in description["rounds"]]
-        model.pretraining_rmse_ = description["pretraining_rmse"]
-        model.fingerprint_ = description["fingerprint"]
+        policy, config, seed = FittedPolicy.load(path, cls.kind, default_device())
+        model = cls(config, seed=seed)
+        model._take(policy)
         return model
-
-
-def ends_with_refit(config: FcpoConfig) -> bool:
-    """Whether rankers that were fitted on a part of the log are fitted on all of it in the end."""
-    return config.starts == "unseen"
 
 
 def default_device() -> torch.device:

@@ -1,8 +1,9 @@
-"""FCPO at work: it serves under the limits of the moment and learns from what it hears."""
+"""FCPO at work: it serves under the limits of the moment and learns from what it observes."""
 
 import copy
 from collections.abc import Sequence
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -17,7 +18,7 @@ from fairhorizon.agents.walk import Walk
 from fairhorizon.allocation.step_control import OnlineControl
 from fairhorizon.environment.dynamics import Outcome, State
 from fairhorizon.exposure.counts import Exposure
-from fairhorizon.exposure.limits import Constraint
+from fairhorizon.exposure.limits import Limit
 from fairhorizon.policy.actor import GaussianActor
 from fairhorizon.storage import below
 
@@ -32,22 +33,26 @@ class FcpoServer:
         config: FcpoConfig,
         *,
         queue_length: int,
-        constraints: Sequence[Constraint],
+        limits: Sequence[Limit],
         learn: bool,
         seed: int,
         retraining: Retraining | None = None,
     ) -> None:
         self.config, self.queue_length = config, queue_length
-        self.constraints, self.learns = tuple(constraints), learn and len(constraints) > 0
-        self.control, self.retraining = OnlineControl(constraints), retraining
+        self.limits, self.learns = tuple(limits), learn and len(limits) > 0
+        self.control, self.retraining = OnlineControl(limits), retraining
         self.generator = torch.Generator().manual_seed(seed)
         self.actor = copy.deepcopy(actor)  # what it learns here is not for the model
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(seed)
-            self.learner = Learner(self.actor, config, max(1, len(constraints)))
+            self.learner = Learner(self.actor, config, max(1, len(limits)))
         self.walk: Walk | None = None
         self.recorder = Recorder()
-        self.excess: dict[str, float] = {}  # of every constraint, after the last step
+        self.excess: dict[str, float] = {}  # of every limit, after the last step
+
+    @property
+    def remarks(self) -> Sequence[str]:
+        return ()
 
     @torch.no_grad()
     def serve(self, state: State, exposure: Exposure) -> Tensor:
@@ -57,23 +62,23 @@ class FcpoServer:
         walk.signals.relabel(exposure.sensitive.to(state.blocked.device))
         if not self.recorder.columns:
             showings = len(state.users) * self.config.list_length
-            self.left = [c.budget(exposure, showings) for c in self.constraints]
+            self.left = [c.budget(exposure, showings) for c in self.limits]
         self.begun_with = walk.index, walk.proposal
         self.sampled = walk.propose(self.generator)
         scores = [
             scores.masked_fill_(state.blocked, -torch.inf)
             for scores in self.actor.scores(self.sampled, walk.signals)
         ]
-        self.costs = [constraint.costs(exposure) for constraint in self.constraints]
+        self.costs = [limit.costs(exposure) for limit in self.limits]
         return self.control.choose(scores, exposure)
 
-    def hear(self, lists: Tensor, outcome: Outcome, exposure: Exposure) -> None:
+    def observe(self, lists: Tensor, outcome: Outcome, exposure: Exposure) -> None:
         assert self.walk is not None
         self.walk.follow(outcome)
         self.state = outcome.state
-        self.excess = {c.name: c.excess(exposure) for c in self.constraints}
+        self.excess = {c.name: c.excess(exposure) for c in self.limits}
         if self.retraining is not None:
-            self.retraining.hear(lists, outcome)
+            self.retraining.observe(lists, outcome)
         if self.learns:
             index, proposal = self.begun_with
             shown, items = lists >= 0, lists.clamp(min=0)
@@ -95,14 +100,14 @@ class FcpoServer:
             self.walk = None  # what it saw of the items was by the rankers before
 
     def _limits(self, users: int, steps: int) -> Tensor:
-        """d of every constraint: equation 11, or more where more was left to spend at the start.
+        """d of every limit: equation 11, or more where more was left to spend at the start.
 
         The control spends to the limit and never beyond, so the gap would be just zero, where the
         line search refuses any step that bends towards the limit: CPO gets a little room.
         """
         config = self.config
         horizon = float(discounts(config.gamma_c, steps).sum())
-        even = [c.limit_per_showing * config.list_length * horizon for c in self.constraints]
+        even = [c.limit_per_showing * config.list_length * horizon for c in self.limits]
         left = [budget / users for budget in self.left]
         limits = torch.tensor([max(pair) for pair in zip(even, left, strict=True)])
         return limits + config.cost_tolerance * limits.abs()
@@ -150,3 +155,20 @@ class FcpoServer:
             self.walk.signals.values = [
                 seen[str(n)].to(state.blocked.device, copy=True) for n in range(len(seen))
             ]
+
+
+class ControlledSteps:
+    """A server that makes whole lists for users of a scenario, who are shown nothing else."""
+
+    def __init__(self, server: FcpoServer, sensitive: Tensor, *, feedback: bool) -> None:
+        fixed = sensitive.cpu().numpy()
+        self.server, self.feedback = server, feedback
+        self.exposure = Exposure(np.zeros(len(fixed), np.int64), lambda _: fixed)
+
+    def choose(self, state: State) -> Tensor:
+        return self.server.serve(state, self.exposure)
+
+    def follow(self, lists: Tensor, outcome: Outcome) -> None:
+        self.exposure.add(lists)
+        if self.feedback:
+            self.server.observe(lists, outcome, self.exposure)

@@ -4,8 +4,9 @@ A deterministic actor proposes K embeddings, a critic judges state and list, and
 by DDPG (Lillicrap et al. 2016). As in the comparison of the FCPO paper, the state is FCPO's.
 """
 
-from collections.abc import Callable
+from collections.abc import Sequence
 from pathlib import Path
+from types import MappingProxyType
 from typing import Annotated, Any, Literal, Self
 
 import numpy as np
@@ -14,7 +15,19 @@ from numpy.typing import NDArray
 from pydantic import Field
 from torch import Tensor
 
+from fairhorizon.agents.base import (
+    NOTHING_FITTED,
+    Abilities,
+    Fitted,
+    Recommender,
+    check_list_length,
+    group_or_popular,
+    refuse_checkpoint,
+)
 from fairhorizon.agents.lird.ddpg import Ddpg, ListActor, ListCritic, LoggedLists, Transitions
+from fairhorizon.agents.lird.server import LirdServer
+from fairhorizon.agents.progress import SILENT, Listener
+from fairhorizon.agents.retraining import Retraining
 from fairhorizon.agents.walk import serve, served_ndcg
 from fairhorizon.data.splits import Split
 from fairhorizon.environment.dynamics import advance
@@ -25,7 +38,7 @@ from fairhorizon.environment.feedback import (
     validation_scenario,
 )
 from fairhorizon.errors import DataError
-from fairhorizon.exposure.groups import POPULAR_SHARE, popular_group
+from fairhorizon.exposure.limits import Limit
 from fairhorizon.histories import UserItems
 from fairhorizon.policy.actor import Proposal
 from fairhorizon.policy.encoder import StateEncoder
@@ -74,31 +87,36 @@ class LirdConfig(Settings):
     patience: Positive = 5  # rounds without a better validation NDCG
 
 
-class Lird:
+class Lird(Recommender):
     """Each item of a list is the best by inner product with its proposal, without repeats.
 
     LIRD learns from a simulator made of logged sessions. Here too a share of the lists shown in
     training is logged: what somebody took right after the item that the user took last.
     """
 
+    kind = "lird"
     method = "lird"
+    presets = MappingProxyType({"default": LirdConfig()})
 
     actor_: ListActor
-    sensitive_: Tensor  # (n_items,) bool; the group that others limit, here only counted
     validation_: list[float]  # NDCG after each round
-    fingerprint_: str
 
     def __init__(self, config: LirdConfig | None = None, *, seed: int = 0) -> None:
         self.config = config or LirdConfig()
         self.seed = seed
 
-    @property
-    def alpha_prime(self) -> float:
-        return 1.0
+    @classmethod
+    def configured(cls, config: Settings, seed: int) -> Self:
+        assert isinstance(config, LirdConfig)
+        return cls(config, seed=seed)
 
     @property
-    def popular_share(self) -> float:
-        return POPULAR_SHARE
+    def abilities(self) -> Abilities:
+        return Abilities()
+
+    @property
+    def settings(self) -> LirdConfig:
+        return self.config
 
     @property
     def queue_length(self) -> int:
@@ -109,21 +127,24 @@ class Lird:
         split: Split,
         *,
         sensitive: NDArray[np.bool_] | None = None,
-        on_epoch: Callable[[int, float], object] | None = None,
+        fitted: Fitted = NOTHING_FITTED,  # noqa: ARG002  # it is made of nothing else
+        listener: Listener = SILENT,
+        checkpoint: str | Path | None = None,
+        resume: bool = False,
     ) -> Self:
         """Pretrain the embeddings, train until stale, keep the best round.
 
-        `on_epoch` hears the number of each round and its validation NDCG@20.
+        The parameters are those of every recommender: see `Recommender.fit`. An epoch of the
+        listener is a round, with its validation NDCG@20.
         """
+        refuse_checkpoint(self.method, checkpoint, resume)
         config = self.config
         if not len(split.train):
             raise DataError(
                 f"{split.name or 'the split'} has nothing to train on",
                 remedy="a user's last item is for validation and a fifth for test: give more",
             )
-        if sensitive is None:
-            sensitive = popular_group(split.train.item_counts(), self.popular_share)
-        self.sensitive_ = torch.tensor(sensitive)
+        self.sensitive_ = torch.tensor(group_or_popular(sensitive, split, self.popular_share))
         pmf = Mf(config.pmf, seed=self.seed).fit(split)
         training = LirdTraining(
             UserItems.of(split.train),
@@ -135,10 +156,9 @@ class Lird:
         scenario = held_out(split, config)
         self.validation_ = []
 
-        def hear(number: int, value: float) -> None:
+        def report(number: int, value: float) -> None:
             self.validation_.append(value)
-            if on_epoch is not None:
-                on_epoch(number, value)
+            listener.epoch(number, value)
 
         self.actor_ = training.ddpg.actor
         best = train_until_stale(
@@ -149,7 +169,7 @@ class Lird:
             ),
             max_epochs=config.rounds,
             patience=config.patience,
-            on_epoch=hear,
+            on_epoch=report,
         )
         self.actor_.load_state_dict(best, strict=False)
         self.fingerprint_ = split.train.fingerprint()
@@ -163,11 +183,6 @@ class Lird:
         feedback: bool = False,
         seed: int | None = None,  # noqa: ARG002  # nothing is drawn
     ) -> NDArray[np.int64]:
-        """(n_users, length) item codes, -1 where the catalogue is exhausted.
-
-        Without feedback a user's whole list is handed out at once; with it, what is liked enters
-        the state before the next list of K is chosen.
-        """
         lists = serve(
             self.actor_,
             scenario,
@@ -178,6 +193,24 @@ class Lird:
         )
         array: NDArray[np.int64] = lists.numpy()
         return array
+
+    def server(
+        self,
+        limits: Sequence[Limit] = (),  # noqa: ARG002  # it keeps none
+        *,
+        list_length: int | None = None,
+        round_length: int = 100,
+        retrain_on: Split | None = None,
+        learn: bool = True,  # noqa: ARG002  # it does not learn online
+        seed: int | None = None,  # noqa: ARG002  # nothing is drawn
+    ) -> LirdServer:
+        check_list_length(self.method, self.config.list_length, list_length)
+        retraining = None if retrain_on is None else Retraining(retrain_on, round_length)
+
+        def refit(split: Split) -> ListActor:
+            return Lird(self.config, seed=self.seed).fit(split).actor_
+
+        return LirdServer(self.actor_, self.queue_length, refit, retraining)
 
     def description(self) -> dict[str, Any]:
         return {
@@ -190,11 +223,11 @@ class Lird:
 
     def save(self, path: Path) -> None:
         tensors = {f"actor.{name}": value for name, value in self.actor_.state_dict().items()}
-        save_model(path, self.method, tensors | {"sensitive": self.sensitive_}, self.description())
+        save_model(path, self.kind, tensors | {"sensitive": self.sensitive_}, self.description())
 
     @classmethod
     def load(cls, path: Path) -> Self:
-        tensors, description = load_model(path, cls.method)
+        tensors, description = load_model(path, cls.kind)
         model = cls(LirdConfig.model_validate(description["config"]), seed=description["seed"])
         model.sensitive_ = tensors.pop("sensitive")
         weights = {name.removeprefix("actor."): value for name, value in tensors.items()}

@@ -1,14 +1,15 @@
 """LIRD at work in a long run: it takes in what users like; trained anew, if at all, by rounds."""
 
 import copy
+from collections.abc import Callable, Sequence
 
 import torch
 from torch import Tensor
 
-from fairhorizon.agents.lird.model import Lird
+from fairhorizon.agents.lird.ddpg import ListActor
 from fairhorizon.agents.retraining import Retraining
+from fairhorizon.data.splits import Split
 from fairhorizon.environment.dynamics import Outcome, State
-from fairhorizon.errors import ConfigError
 from fairhorizon.exposure.counts import Exposure
 from fairhorizon.policy.actor import Proposal
 from fairhorizon.storage import below
@@ -18,30 +19,30 @@ class LirdServer:
     """A list of the actor's K items a step; a user is encoded again when the queue has changed."""
 
     def __init__(
-        self, model: Lird, *, list_length: int = 1, retraining: Retraining | None = None
+        self,
+        actor: ListActor,
+        queue_length: int,
+        refit: Callable[[Split], ListActor],
+        retraining: Retraining | None = None,
     ) -> None:
-        if list_length != model.config.list_length:
-            raise ConfigError(
-                f"lird was trained for lists of {model.config.list_length} and cannot serve lists "
-                f"of {list_length} (fit it with list_length={list_length})"
-            )
-        self.model, self.retraining = model, retraining
+        self.actor, self.queue_length = actor, queue_length
+        self.refit, self.retraining = refit, retraining
         self._proposals: Tensor | None = None  # (b, K d) W of the users' present states
 
     @property
-    def queue_length(self) -> int:
-        return self.model.queue_length
+    def remarks(self) -> Sequence[str]:
+        return ()
 
     @torch.no_grad()
     def serve(self, state: State, exposure: Exposure) -> Tensor:  # noqa: ARG002  # no groups
         if self._proposals is None:
             self._proposals = self._propose(state.users, state.queue)
-        return self.model.actor_.choose(self._proposals, state.blocked)
+        return self.actor.choose(self._proposals, state.blocked)
 
     @torch.no_grad()
-    def hear(self, lists: Tensor, outcome: Outcome, exposure: Exposure) -> None:  # noqa: ARG002
+    def observe(self, lists: Tensor, outcome: Outcome, exposure: Exposure) -> None:  # noqa: ARG002
         if self.retraining is not None:
-            self.retraining.hear(lists, outcome)
+            self.retraining.observe(lists, outcome)
         rows = outcome.reward.nonzero().squeeze(1)
         if self._proposals is not None and len(rows):
             fresh = self._propose(outcome.state.users[rows], outcome.state.queue[rows])
@@ -50,8 +51,7 @@ class LirdServer:
     def update(self) -> None:
         """Nothing but what a round is for: the caller's model stays as it is."""
         if self.retraining is not None and self.retraining.due:
-            fresh = Lird(self.model.config, seed=self.model.seed)
-            self.model = fresh.fit(self.retraining.extended())
+            self.actor = self.refit(self.retraining.extended())
             self._proposals = None
 
     def notes(self) -> dict[str, float]:
@@ -60,7 +60,7 @@ class LirdServer:
     def tensors(self) -> dict[str, Tensor]:
         tensors = {} if self._proposals is None else {"proposals": self._proposals.clone()}
         if self.retraining is not None:
-            weights = self.model.actor_.state_dict()
+            weights = self.actor.state_dict()
             tensors |= {f"actor.{name}": value.clone() for name, value in weights.items()}
             kept = self.retraining.tensors()
             tensors |= {f"retraining.{name}": value for name, value in kept.items()}
@@ -71,9 +71,9 @@ class LirdServer:
         known = tensors.get("proposals")
         self._proposals = None if known is None else known.to(state.users.device, copy=True)
         if self.retraining is not None:
-            self.model = copy.deepcopy(self.model)
-            self.model.actor_.load_state_dict(below("actor.", tensors))
+            self.actor = copy.deepcopy(self.actor)
+            self.actor.load_state_dict(below("actor.", tensors))
             self.retraining.restore(below("retraining.", tensors))
 
     def _propose(self, users: Tensor, queues: Tensor) -> Tensor:
-        return Proposal.of(self.model.actor_(users, queues)).mean.clone()
+        return Proposal.of(self.actor(users, queues)).mean.clone()

@@ -1,6 +1,7 @@
 """A ranker as a recommender: its best items, through a re-ranker where there is one."""
 
-from collections.abc import Callable
+import copy
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Self
 
@@ -9,88 +10,139 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from fairhorizon.agents.base import (
+    NOTHING_FITTED,
+    Abilities,
+    Fitted,
+    Levels,
+    Recommender,
+    group_or_popular,
+    refuse_checkpoint,
+)
+from fairhorizon.agents.progress import SILENT, Listener
+from fairhorizon.agents.ranked.server import RankedServer, users_at_once
+from fairhorizon.agents.steps import step_by_step
 from fairhorizon.data.splits import Split
-from fairhorizon.environment.dynamics import advance
+from fairhorizon.environment.dynamics import Outcome, State
 from fairhorizon.environment.feedback import Scenario
-from fairhorizon.exposure.groups import POPULAR_SHARE, popular_group
+from fairhorizon.errors import ModelError
+from fairhorizon.exposure.limits import Limit
 from fairhorizon.rankers import RANKERS
 from fairhorizon.rankers.ranker import Ranker
 from fairhorizon.ranking import best_lists
 from fairhorizon.rerank import RERANKERS
 from fairhorizon.rerank.exposure import ExposureFairness
 from fairhorizon.rerank.reranker import Reranker
+from fairhorizon.settings import Settings
 from fairhorizon.storage import load_model, save_model
 
-KIND = "ranked"
-SCORES_AT_ONCE = 2**24  # of float32, 64 MiB
 
-
-def users_at_once(n_items: int) -> int:
-    """How many users there is memory for, when all their items are scored."""
-    return max(1, SCORES_AT_ONCE // n_items)
-
-
-class Ranked:
+class Ranked(Recommender):
     """Fit the ranker once; its re-ranker can be exchanged at any time."""
 
-    sensitive_: Tensor  # (n_items,) bool, the group that is shown less
+    kind = "ranked"
 
     def __init__(self, ranker: Ranker[Any], reranker: Reranker | None = None) -> None:
-        self.ranker, self.reranker = ranker, reranker
+        self._ranker, self.reranker, self.seed = ranker, reranker, ranker.seed
+
+    @property
+    def ranker(self) -> Ranker[Any]:
+        return self._ranker
 
     @property
     def method(self) -> str:
         return self.ranker.method + (f"+{self.reranker.method}" if self.reranker else "")
 
     @property
-    def seed(self) -> int:
-        return self.ranker.seed
-
-    @property
-    def fingerprint_(self) -> str:
-        return self.ranker.fingerprint_
-
-    @property
     def alpha_prime(self) -> float:
         return self.reranker.share_limit(self.sensitive_) if self.reranker else 1.0
 
     @property
-    def popular_share(self) -> float:
-        return POPULAR_SHARE
+    def abilities(self) -> Abilities:
+        return Abilities(
+            levels=Levels.SERVED if self.reranker else Levels.NONE,
+            level_is_share=self.reranker is not None and self.reranker.level_is_share,
+            feedback=self.ranker.uses_history,
+        )
+
+    @property
+    def settings(self) -> Settings:
+        config: Settings = self.ranker.config
+        return config
+
+    def all_settings(self) -> dict[str, Any]:
+        settings = self.settings.model_dump(mode="json")
+        if self.reranker is not None:
+            settings[self.reranker.method] = self.reranker.model_dump(mode="json")
+        return settings
 
     @property
     def queue_length(self) -> int:
         return max(1, self.ranker.queue_length)
+
+    def check_length(self, length: int) -> None:
+        if self.reranker is not None:
+            self.reranker.allowance(length)
 
     def fit(
         self,
         split: Split,
         *,
         sensitive: NDArray[np.bool_] | None = None,
-        on_epoch: Callable[[int, float], object] | None = None,
+        fitted: Fitted = NOTHING_FITTED,  # noqa: ARG002  # it is made of nothing else
+        listener: Listener = SILENT,
+        checkpoint: str | Path | None = None,
+        resume: bool = False,
     ) -> Self:
-        """Fit the ranker; without `sensitive`, the popular items are the group."""
-        if sensitive is None:
-            sensitive = popular_group(split.train.item_counts())
-        self.sensitive_ = torch.tensor(sensitive)
-        self.ranker.fit(split, on_epoch=on_epoch)
+        """Fit the ranker; the parameters are those of every recommender: see `Recommender.fit`."""
+        refuse_checkpoint(self.method, checkpoint, resume)
+        self.sensitive_ = torch.tensor(group_or_popular(sensitive, split, self.popular_share))
+        self.ranker.fit(split, on_epoch=listener.epoch)
+        self.fingerprint_ = self.ranker.fingerprint_
         return self
 
-    def reranked(self, reranker: Reranker | None) -> "Ranked":
+    def reranked(self, reranker: Reranker | None) -> Self:
         """The same fitted ranker behind another re-ranker."""
-        other = Ranked(self.ranker, reranker)
-        other.sensitive_ = self.sensitive_
+        other = copy.copy(self)
+        other.reranker = reranker
         return other
+
+    def serving_as(self, other: Self) -> Self:
+        return self.reranked(other.reranker)
+
+    def at(self, alpha_prime: float) -> Self:
+        if self.reranker is None or not self.reranker.level_is_share:
+            return super().at(alpha_prime)
+        return self.reranked(self.reranker.at_level(alpha_prime))
+
+    def server(
+        self,
+        limits: Sequence[Limit] = (),  # noqa: ARG002  # a re-ranker keeps its own
+        *,
+        list_length: int | None = None,
+        round_length: int = 100,
+        retrain_on: Split | None = None,
+        learn: bool = True,  # noqa: ARG002  # a ranker does not learn online
+        seed: int | None = None,
+    ) -> RankedServer:
+        if retrain_on is not None and self.fingerprint_ != retrain_on.train.fingerprint():
+            raise ModelError(
+                f"{self.method} was fitted on other data than {retrain_on.name or 'this split'} "
+                "and cannot be retrained on it (fit it again)"
+            )
+        return RankedServer(
+            self.ranker,
+            self.reranker,
+            list_length=1 if list_length is None else list_length,
+            round_length=round_length,
+            retrain_on=retrain_on,
+            seed=self.seed if seed is None else seed,
+        )
 
     @torch.no_grad()
     def recommend(
         self, scenario: Scenario, *, length: int, feedback: bool = False, seed: int | None = None
     ) -> NDArray[np.int64]:
-        """(n_users, length) item codes, -1 where the catalogue is exhausted.
-
-        With feedback, items are handed out one by one, and what is liked enters the history that
-        the ranker looks at. The seed is that of the fit unless given.
-        """
         generator = torch.Generator().manual_seed(self.seed if seed is None else seed)
         serve = self._step_by_step if feedback else self._at_once
         parts = [serve(scenario, users, length, generator) for users in self._chunks(scenario)]
@@ -133,29 +185,14 @@ class Ranked:
     def _step_by_step(
         self, scenario: Scenario, users: Tensor, length: int, generator: torch.Generator
     ) -> Tensor:
-        state, answers = scenario.begin(users)
-        scores = self.ranker.scores(users, state.queue)
-        handicap: Tensor | float = 0.0
-        allowance = length
-        if self.reranker is not None:
-            allowance = self.reranker.allowance(length)
-            allowed = scores.masked_fill(state.blocked, -torch.inf)
-            handicap = self.reranker.handicap(allowed, self.sensitive_, generator)
-        left = torch.full((len(users), 1), allowance)  # of the allowance, per user
-        shown = []
-        for _ in range(length):
-            barred = state.blocked | ((left <= 0) & self.sensitive_)
-            adjusted = (scores - handicap).masked_fill(barred, -torch.inf)
-            items = best_lists(adjusted, self.sensitive_, 1, 1)
-            outcome = advance(state, items, answers, self.sensitive_)
-            left = left - outcome.cost[:, None].long()
-            state = outcome.state
-            shown.append(items)
-            changed = outcome.reward.nonzero().squeeze(1)
-            if self.ranker.queue_length and len(changed):
-                fresh = self.ranker.scores(users[changed], state.queue[changed])
-                scores = scores.index_copy(0, changed, fresh)
-        return torch.cat(shown, dim=1)
+        lists, _ = step_by_step(
+            scenario,
+            users,
+            self.sensitive_,
+            lambda state, _: _RankedSteps(self, state, length, generator),
+            length=length,
+        )
+        return lists
 
     def description(self) -> dict[str, Any]:
         reranker = None
@@ -175,11 +212,11 @@ class Ranked:
 
     def save(self, path: Path) -> None:
         tensors = {f"ranker.{name}": value for name, value in self.ranker.tensors().items()}
-        save_model(path, KIND, tensors | {"sensitive": self.sensitive_}, self.description())
+        save_model(path, self.kind, tensors | {"sensitive": self.sensitive_}, self.description())
 
     @classmethod
     def load(cls, path: Path) -> Self:
-        tensors, description = load_model(path, KIND)
+        tensors, description = load_model(path, cls.kind)
         sensitive = tensors.pop("sensitive")
         fitted = {name.removeprefix("ranker."): value for name, value in tensors.items()}
         stored = description["ranker"]
@@ -188,5 +225,35 @@ class Ranked:
             reranker_class = RERANKERS[description["reranker"]["method"]]
             reranker = reranker_class.model_validate(description["reranker"]["config"])
         model = cls(RANKERS[stored["method"]].from_parts(fitted, stored), reranker)
-        model.sensitive_ = sensitive
+        model.sensitive_, model.fingerprint_ = sensitive, model.ranker.fingerprint_
         return model
+
+
+class _RankedSteps:
+    """Item after item by score less handicap, within the allowance of the re-ranker."""
+
+    def __init__(
+        self, model: Ranked, state: State, length: int, generator: torch.Generator
+    ) -> None:
+        self.ranker, self.sensitive = model.ranker, model.sensitive_
+        self.scores = self.ranker.scores(state.users, state.queue)
+        self.handicap: Tensor | float = 0.0
+        allowance = length
+        if model.reranker is not None:
+            allowance = model.reranker.allowance(length)
+            allowed = self.scores.masked_fill(state.blocked, -torch.inf)
+            self.handicap = model.reranker.handicap(allowed, self.sensitive, generator)
+        self.left = torch.full((len(state.users), 1), allowance)  # of the allowance, per user
+
+    def choose(self, state: State) -> Tensor:
+        barred = state.blocked | ((self.left <= 0) & self.sensitive)
+        adjusted = (self.scores - self.handicap).masked_fill(barred, -torch.inf)
+        return best_lists(adjusted, self.sensitive, 1, 1)
+
+    def follow(self, lists: Tensor, outcome: Outcome) -> None:  # noqa: ARG002
+        self.left = self.left - outcome.cost[:, None].long()
+        changed = outcome.reward.nonzero().squeeze(1)
+        if self.ranker.queue_length and len(changed):
+            state = outcome.state
+            fresh = self.ranker.scores(state.users[changed], state.queue[changed])
+            self.scores = self.scores.index_copy(0, changed, fresh)

@@ -8,11 +8,10 @@ import numpy as np
 import torch
 from torch import Generator, Tensor
 
-from fairhorizon.agents.ranked.model import Ranked, users_at_once
 from fairhorizon.agents.retraining import Retraining
 from fairhorizon.data.splits import Split
 from fairhorizon.environment.dynamics import Outcome, State
-from fairhorizon.errors import ConfigError, ModelError
+from fairhorizon.errors import ConfigError
 from fairhorizon.exposure.counts import Exposure
 from fairhorizon.rankers.ranker import Ranker
 from fairhorizon.ranking import top
@@ -20,8 +19,14 @@ from fairhorizon.rerank.exposure import ExposureFairness
 from fairhorizon.rerank.reranker import Reranker
 from fairhorizon.storage import below
 
+SCORES_AT_ONCE = 2**24  # of float32, 64 MiB
 SCORES_IN_CACHE = 2**20  # of float32, 4 MiB
 CANDIDATES = 2  # times the length of a round, as in the paper's long run
+
+
+def users_at_once(n_items: int) -> int:
+    """How many users there is memory for, when all their items are scored."""
+    return max(1, SCORES_AT_ONCE // n_items)
 
 
 class Round:
@@ -94,36 +99,31 @@ class RankedServer:
     Candidates are the best 2 * round_length items by score. Where they have nothing that the
     allowance admits, the rest of the catalogue is looked at, and the last resort is any item.
 
-    With `retrain` every round but the first begins with a ranker fitted anew, on the training log
-    and all that was liked since. A ranker that looks at histories hears of likes at once anyway.
+    With `retrain_on` every round but the first begins with a ranker fitted anew, on that log
+    and all that was liked since. A ranker that looks at histories takes in likes at once anyway.
     """
 
     def __init__(
         self,
-        model: Ranked,
-        split: Split,
+        ranker: Ranker[Any],
+        reranker: Reranker | None = None,
         *,
         list_length: int = 1,
         round_length: int = 100,
-        retrain: bool = False,
-        seed: int | None = None,
+        retrain_on: Split | None = None,
+        seed: int = 0,
     ) -> None:
         if list_length < 1 or round_length < 1:
             raise ConfigError(
                 f"list_length {list_length} and round_length {round_length} must be at least 1"
             )
-        if retrain and model.fingerprint_ != split.train.fingerprint():
-            raise ModelError(
-                f"{model.method} was fitted on other data than {split.name or 'this split'} and "
-                "cannot be retrained on it (fit it again)"
-            )
-        self.model, self.list_length = model, list_length
-        self.retraining = Retraining(split) if retrain else None
+        self.list_length = list_length
+        self.retraining = None if retrain_on is None else Retraining(retrain_on)
         self.round_length = math.ceil(round_length / list_length) * list_length  # whole lists
-        self.ranker: Ranker[Any] = model.ranker
-        self.reranker = _over(model.reranker, CANDIDATES * self.round_length)
-        self.messages: list[str] = []  # warnings of the re-ranker, in the order given
-        self._generator = Generator().manual_seed(model.seed if seed is None else seed)
+        self.ranker = self._first_ranker = ranker
+        self.reranker = _over(reranker, CANDIDATES * self.round_length)
+        self.remarks: list[str] = []  # warnings of the re-ranker, in the order given
+        self._generator = Generator().manual_seed(seed)
         self._rounds = 0  # begun
         self._to_show = 0  # items per user until the round is over
         self._scores = torch.empty(0)  # (b, n_items), -inf where an item may not be shown
@@ -131,7 +131,7 @@ class RankedServer:
 
     @property
     def queue_length(self) -> int:
-        return self.model.queue_length
+        return max(1, self._first_ranker.queue_length)
 
     @torch.no_grad()
     def serve(self, state: State, exposure: Exposure) -> Tensor:
@@ -152,9 +152,9 @@ class RankedServer:
         return torch.stack(lists, dim=1)
 
     @torch.no_grad()
-    def hear(self, lists: Tensor, outcome: Outcome, exposure: Exposure) -> None:  # noqa: ARG002
+    def observe(self, lists: Tensor, outcome: Outcome, exposure: Exposure) -> None:  # noqa: ARG002
         if self.retraining is not None:
-            self.retraining.hear(lists, outcome)
+            self.retraining.observe(lists, outcome)
         changed = outcome.reward.nonzero().squeeze(1)
         if self.ranker.queue_length and len(changed):
             self._score(outcome.state, changed)
@@ -170,12 +170,12 @@ class RankedServer:
             "generator": self._generator.get_state(),
             "rounds": torch.tensor(self._rounds),
             "to_show": torch.tensor(self._to_show),
-            "messages": torch.tensor(list("\n".join(self.messages).encode()), dtype=torch.uint8),
+            "messages": torch.tensor(list("\n".join(self.remarks).encode()), dtype=torch.uint8),
         }
         if self.retraining is not None:
             stored = self.retraining.tensors()
             tensors |= {f"retraining.{name}": tensor for name, tensor in stored.items()}
-        if self.ranker is not self.model.ranker:
+        if self.ranker is not self._first_ranker:
             stored = self.ranker.tensors()
             tensors |= {f"ranker.{name}": tensor for name, tensor in stored.items()}
         if self.ranker.queue_length and self._rounds:
@@ -193,8 +193,8 @@ class RankedServer:
         self._rounds, self._to_show = int(tensors["rounds"]), int(tensors["to_show"])
         if self.retraining is not None:
             self.retraining.restore(below("retraining.", tensors))
-        self.messages = bytes(tensors["messages"].tolist()).decode().splitlines()
-        self.ranker = self.model.ranker
+        self.remarks = bytes(tensors["messages"].tolist()).decode().splitlines()
+        self.ranker = self._first_ranker
         refitted = below("ranker.", tensors)
         if refitted:
             self.ranker = self._fresh()
@@ -224,7 +224,7 @@ class RankedServer:
                     items=self.round_length,
                     generator=self._generator,
                 )
-            self.messages += [str(warning.message) for warning in caught]
+            self.remarks += [str(warning.message) for warning in caught]
 
     def _score_everyone(self, state: State) -> None:
         self._scores = torch.empty(state.blocked.shape)
@@ -241,7 +241,7 @@ class RankedServer:
 
     def _fresh(self) -> Ranker[Any]:
         """The caller's ranker stays as it is."""
-        ranker = self.model.ranker
+        ranker = self._first_ranker
         return type(ranker)(ranker.config, seed=ranker.seed)
 
 

@@ -5,11 +5,11 @@ import pytest
 import torch
 from numpy.typing import NDArray
 
-from fairhorizon.agents.fcpo.experts.later_part import earlier_part, where_unseen_begins
+from fairhorizon.agents.fcpo.experts.later_part import where_unseen_begins
 from fairhorizon.agents.fcpo.experts.weighing import RIDGE
 from fairhorizon.agents.fcpo.experts.weighing import weights_by_cross_entropy as weights_of
 from fairhorizon.data.interactions import Interactions
-from fairhorizon.data.splits import Split, split
+from fairhorizon.data.splits import Split, earlier_part, split
 from fairhorizon.histories import UserItems
 from fairhorizon.policy.menus import SignalMenus
 

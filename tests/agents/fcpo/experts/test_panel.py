@@ -173,7 +173,9 @@ def test_without_a_limit_it_is_the_mixture_of_its_rankers(strong: Fcpo, market: 
     state, _ = scenario.begin(torch.arange(scenario.n_users))
     mixed = sum(
         weight * standardised(ranker.scores(state.users, state.queue))
-        for ranker, weight in zip(free.panel_.rankers, free.panel_.weights, strict=True)
+        for ranker, weight in zip(
+            free.policy_.panel.rankers, free.policy_.panel.weights, strict=True
+        )
     )
     best = mixed.masked_fill(state.blocked, -torch.inf).topk(5).indices
     lists = free.recommend(scenario, length=5)

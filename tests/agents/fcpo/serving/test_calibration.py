@@ -146,7 +146,7 @@ def test_on_its_own_states_the_dial_is_exact(model: Fcpo, shop: Split) -> None:
 
 
 def test_the_dial_never_rises_and_ends_at_nothing(model: Fcpo) -> None:
-    dial = model.dial_
+    dial = model.policy_.prices
     assert dial is not None
     assert (dial.prices.diff(dim=1) <= 0).all()
     assert (dial.prices[:, -1] == 0).all()
@@ -161,17 +161,17 @@ def test_the_dial_is_kept_in_the_file(model: Fcpo, states: Scenario, tmp_path: P
     again.save(tmp_path / "again")
     loaded = Fcpo.load(tmp_path / "again")
     assert loaded.alpha_prime == 0.3
-    assert loaded.dial_ is not None
-    assert model.dial_ is not None
-    assert torch.equal(loaded.dial_.prices, model.dial_.prices)
+    assert loaded.policy_.prices is not None
+    assert model.policy_.prices is not None
+    assert torch.equal(loaded.policy_.prices.prices, model.policy_.prices.prices)
 
 
 def test_requests_one_by_one_begin_with_the_price_of_the_dial(
     model: Fcpo, states: Scenario
 ) -> None:
     at = model.at(0.3)
-    assert at.dial_ is not None
-    price = at.dial_.price(0.3, 10)
+    assert at.policy_.prices is not None
+    price = at.policy_.prices.price(0.3, 10)
     lists = at.recommend_one_by_one(states, length=10)
     guard = ExposureGuard(0.3, price=price)
     assert np.array_equal(at.recommend_one_by_one(states, length=10, guard=guard), lists)
@@ -191,16 +191,16 @@ def test_of_many_users_a_fixed_sample_is_taken(
     first, again, other = (calibrate(lists, states, seed) for seed in (3, 3, 4))
     assert torch.equal(first.prices, again.prices)
     assert not torch.equal(first.prices, other.prices)
-    assert model.dial_ is not None
-    assert first.price(0.3, 20) == pytest.approx(model.dial_.price(0.3, 20), rel=0.1)
+    assert model.policy_.prices is not None
+    assert first.price(0.3, 20) == pytest.approx(model.policy_.prices.price(0.3, 20), rel=0.1)
 
 
 def test_a_catalogue_smaller_than_a_list() -> None:
     few = split(synthetic(40, 12, 6, seed=5).interactions)
     config = FcpoConfig(warm_start=("popularity",), rounds=0)
     model = Fcpo(config).fit(few)
-    assert model.dial_ is not None
-    assert model.dial_.lengths.tolist() == [1, 2, 3, 5, 7, 10]
+    assert model.policy_.prices is not None
+    assert model.policy_.prices.lengths.tolist() == [1, 2, 3, 5, 7, 10]
     scenario = evaluation_scenario(few, model.queue_length, Protocol.STANDARD)
     lists = model.recommend_at_price(scenario, length=12)
     known = few.train.user_counts() + few.validation.user_counts()
@@ -210,7 +210,7 @@ def test_a_catalogue_smaller_than_a_list() -> None:
 def test_a_policy_that_samples_has_no_dial(market: Split, small: FcpoConfig) -> None:
     model = Fcpo(small.model_copy(update={"rounds": 0})).fit(market)
     scenario = evaluation_scenario(market, small.history, Protocol.STANDARD)
-    assert model.dial_ is None
+    assert model.policy_.prices is None
     for serve in (model.recommend_at_price, model.recommend_one_by_one):
         with pytest.raises(ConfigError, match=r"serves no single requests \(fit preset strong\)"):
             serve(scenario, length=5)

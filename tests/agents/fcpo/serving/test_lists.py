@@ -34,7 +34,7 @@ def scenario(market: Split, strong_model: Fcpo) -> Scenario:
 
 
 def lists_of(model: Fcpo, share: float, spread: float | None = None) -> ItemLists:
-    return ItemLists(model.actor_, model.sensitive_, model.histories_, share, spread)
+    return ItemLists(model.policy_.actor, model.sensitive_, model.policy_.histories, share, spread)
 
 
 def share_of(lists: Tensor, sensitive: Tensor) -> float:
@@ -69,7 +69,7 @@ def test_an_item_is_worth_its_chance_to_be_liked_over_the_ideal(
     offers = offers_of(lists, scenario)
     users = torch.arange(60)
     state, _ = scenario.begin(users)
-    actor = strong_model.actor_
+    actor = strong_model.policy_.actor
     menus = actor.menus(users, state.queue, state.blocked, lists.sensitive)
     assert isinstance(menus, SignalMenus)
     with torch.no_grad():
@@ -79,7 +79,7 @@ def test_an_item_is_worth_its_chance_to_be_liked_over_the_ideal(
         names = [item for item in place_of if item >= 0]
         signals = menus.signals[user, [place_of[item] for item in names], :2].double()
         chances = (signals @ rows[user, :2].double()).softmax(0)
-        likes = max(1.0, float(strong_model.histories_[user]) / 4)
+        likes = max(1.0, float(strong_model.policy_.histories[user]) / 4)
         whole = int(min(likes, LENGTH))
         gains = [1 / math.log2(k + 2) for k in range(LENGTH)]
         best = sum(gains[:whole]) + (min(likes, LENGTH) - whole) * gains[min(whole, LENGTH - 1)]
@@ -123,7 +123,7 @@ def test_spread_lists_are_no_more_unequal_than_the_rankers(
     strong_model: Fcpo, scenario: Scenario, share: float
 ):
     users = torch.arange(60)
-    menus = open_menus(strong_model.actor_, scenario, users, strong_model.sensitive_).menus
+    menus = open_menus(strong_model.policy_.actor, scenario, users, strong_model.sensitive_).menus
     assert isinstance(menus, SignalMenus)
     of_rankers = []
     for signal in range(2):
@@ -179,7 +179,7 @@ def test_with_feedback_the_share_holds_over_whole_lists(
 @torch.no_grad()
 def test_what_is_liked_counts_for_the_next_item(strong_model: Fcpo, scenario: Scenario):
     """Without a limit every item is the likeliest of the menu of the moment."""
-    actor, sensitive = strong_model.actor_, strong_model.sensitive_
+    actor, sensitive = strong_model.policy_.actor, strong_model.sensitive_
     shown = lists_of(strong_model, 1.0).interactive(scenario, LENGTH)
     state, answers = scenario.begin(torch.arange(60))
     menus = actor.menus(state.users, state.queue, state.blocked, sensitive)

@@ -20,7 +20,7 @@ from fairhorizon.vocabulary import Protocol
 
 
 def weighed(model: Fcpo, weights: tuple[float, ...]) -> ItemLists:
-    actor = copy.deepcopy(model.actor_)
+    actor = copy.deepcopy(model.policy_.actor)
     assert isinstance(actor, ExpertActor)
     actor.settle_on(weights)
     lists = model._lists()

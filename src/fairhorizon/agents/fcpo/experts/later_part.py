@@ -8,15 +8,8 @@ part, the policy learns from the later part, and then the rankers are fitted on 
 import torch
 from torch import Tensor
 
-from fairhorizon.data.splits import Split, split
+from fairhorizon.data.splits import LATER
 from fairhorizon.histories import UserItems
-
-LATER = 5  # the last fifth of a training log, like the last fifth of the whole log for test
-
-
-def earlier_part(parts: Split) -> Split:
-    """The training log with test and validation items of its own."""
-    return split(parts.train, test_share=1 / LATER)
 
 
 def where_unseen_begins(histories: UserItems) -> Tensor:

@@ -1,22 +1,22 @@
 """A training on disk, between two rounds."""
 
-from dataclasses import asdict
 from pathlib import Path
 
 import torch
 
 from fairhorizon.agents.fcpo.config import FcpoConfig
 from fairhorizon.agents.fcpo.experts.panel import Panel
-from fairhorizon.agents.fcpo.learning.training import RoundReport, Training
+from fairhorizon.agents.fcpo.learning.training import Training
+from fairhorizon.agents.progress import RoundReport
 from fairhorizon.data.splits import Split
 from fairhorizon.errors import ModelError
-from fairhorizon.storage import below, load_model, save_model
+from fairhorizon.storage import below, load_model, save_model, understood
 
 KIND = "fcpo-checkpoint"
 
 
 def save_training(training: Training, path: Path) -> None:
-    """Write a checkpoint from which `resume_training` goes on bit for bit."""
+    """Write a checkpoint from which `load_training` goes on bit for bit."""
     tensors = {
         **{f"actor.{name}": value for name, value in training.actor.state_dict().items()},
         **{
@@ -33,7 +33,7 @@ def save_training(training: Training, path: Path) -> None:
         "seed": training.seed,
         "fingerprint": training.fingerprint,
         "pretraining_rmse": training.pretraining_rmse,
-        "reports": [asdict(report) for report in training.reports],
+        "reports": [report.stored() | {"seconds": report.seconds} for report in training.reports],
         "best_validation": training.best_validation,
         "evaluations_since_best": training.evaluations_since_best,
         "panel": None if training.panel is None else training.panel.description(),
@@ -43,8 +43,24 @@ def save_training(training: Training, path: Path) -> None:
     save_model(path, KIND, tensors, description)
 
 
-def resume_training(path: Path, split: Split, device: torch.device) -> Training:
+def load_training(path: Path, split: Split, device: torch.device) -> Training:
     """The training that `save_training` wrote; refused on other data."""
+    if not path.exists():
+        raise ModelError(f"{path}: there is no checkpoint (leave out --resume to start anew)")
+    with understood(path):
+        return _restored(path, split, device)
+
+
+def begun_with(path: Path) -> tuple[FcpoConfig, int]:
+    """The settings and the seed of the training that a checkpoint holds."""
+    if not path.exists():
+        raise ModelError(f"{path}: there is no checkpoint (leave out --resume to start anew)")
+    with understood(path):
+        _, description = load_model(path, KIND)
+        return FcpoConfig.model_validate(description["config"]), int(description["seed"])
+
+
+def _restored(path: Path, split: Split, device: torch.device) -> Training:
     tensors, description = load_model(path, KIND)
     if description["fingerprint"] != split.train.fingerprint():
         raise ModelError(f"{path}: was trained on other data (resume with the same --data)")

@@ -7,6 +7,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from fairhorizon.agents.progress import StepDetails
 from fairhorizon.optim.conjugate_gradient import conjugate_gradient
 from fairhorizon.optim.dual import Case, solve_dual
 from fairhorizon.optim.dual_several import Combination, solve_several
@@ -39,6 +40,7 @@ class Update:
     kl: float
     reward_change: float
     cost_changes: tuple[float, ...]  # of every constraint
+    details: StepDetails
 
     @property
     def cost_change(self) -> float:
@@ -86,8 +88,9 @@ def constrained_step(
         return in_region and improves and keeps_limits(promise.costs, gaps)
 
     search = backtrack(theta, step, acceptable, ratio=region.ratio, attempts=region.attempts)
+    details = _details(proposal, q, r, S, attempts=len(promises))
     if search.fraction == 0:
-        return Update(theta, proposal.case, 0.0, 0.0, 0.0, cost_changes=(0.0,) * len(gaps))
+        return Update(theta, proposal.case, 0.0, 0.0, 0.0, (0.0,) * len(gaps), details)
     taken = promises[-1]
     return Update(
         search.theta,
@@ -96,6 +99,20 @@ def constrained_step(
         float(taken.kl),
         float(taken.reward),
         tuple(taken.costs.tolist()),
+        details,
+    )
+
+
+def _details(proposal: Combination, q: float, r: Tensor, S: Tensor, attempts: int) -> StepDetails:
+    """With reward_weight = 1 / lambda and cost_weight = -nu / lambda (optim/dual.py)."""
+    weight = proposal.reward_weight
+    return StepDetails(
+        q,
+        tuple(r.tolist()),
+        tuple(S.diagonal().tolist()),
+        trust_multiplier=1 / weight if weight else None,
+        cost_multipliers=tuple(-cost / weight if weight else 0.0 for cost in proposal.cost_weights),
+        attempts=attempts,
     )
 
 

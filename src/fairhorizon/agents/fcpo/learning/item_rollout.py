@@ -5,7 +5,8 @@ from torch import Tensor
 
 from fairhorizon.agents.fcpo.learning.trajectories import MenuRecord, Trajectories
 from fairhorizon.agents.fcpo.serving.opening import Opening
-from fairhorizon.environment.dynamics import Feedback, Outcome, State, advance
+from fairhorizon.agents.steps import step_by_step
+from fairhorizon.environment.dynamics import Feedback, Outcome, State
 from fairhorizon.environment.feedback import Scenario
 from fairhorizon.policy.actor import GaussianActor
 from fairhorizon.policy.menus import Menus
@@ -28,38 +29,67 @@ def rollout_items(
 
     A hit or a sensitive item in slot k counts by the attention (K,) that the slot gets.
     """
-    state, answers = scenario.begin(opening.users, sensitive.device)
-    walk = _Walk(actor, state, opening.menus, answers, temperature)
-    columns = []
-    for _ in range(steps):
-        index, open_items = walk.index, walk.open_items
-        chosen = draw(walk.logits, open_items, generator)
-        policy = ItemPolicy.of(walk.logits, allowed_by_slot(open_items, chosen))
-        lists = walk.items.gather(1, chosen.clamp(min=0)).masked_fill(chosen < 0, -1)
-        outcome = advance(state, lists, answers, sensitive)
-        shown = (lists >= 0) & sensitive[lists.clamp(min=0)]
-        reward, cost = outcome.hits.float() @ attention, shown.float() @ attention
-        columns.append(
-            (index, policy.log_prob(chosen), lists, reward, cost[:, None], open_items, chosen)
+    _, taken = step_by_step(
+        scenario,
+        opening.users,
+        sensitive,
+        lambda state, answers: _ItemSteps(
+            _Walk(actor, state, opening.menus, answers, temperature),
+            sensitive,
+            attention,
+            generator,
+        ),
+        length=steps * actor.list_length,
+    )
+    return taken.trajectories()
+
+
+class _ItemSteps:
+    """Steps of a walk by sampled items, with everything that learning needs to know of them."""
+
+    def __init__(
+        self, walk: "_Walk", sensitive: Tensor, attention: Tensor, generator: torch.Generator
+    ) -> None:
+        self.walk, self.sensitive = walk, sensitive
+        self.attention, self.generator = attention, generator
+        self.columns: list[tuple[Tensor, ...]] = []
+
+    def choose(self, state: State) -> Tensor:  # noqa: ARG002  # the walk has its own view of it
+        walk = self.walk
+        self.begun_with = walk.index, walk.open_items
+        self.chosen = draw(walk.logits, walk.open_items, self.generator)
+        policy = ItemPolicy.of(walk.logits, allowed_by_slot(walk.open_items, self.chosen))
+        self.log_prob = policy.log_prob(self.chosen)
+        items = walk.items.gather(1, self.chosen.clamp(min=0))
+        return items.masked_fill(self.chosen < 0, -1)
+
+    def follow(self, lists: Tensor, outcome: Outcome) -> None:
+        shown = (lists >= 0) & self.sensitive[lists.clamp(min=0)]
+        reward, cost = outcome.hits.float() @ self.attention, shown.float() @ self.attention
+        index, open_items = self.begun_with
+        self.columns.append(
+            (index, self.log_prob, lists, reward, cost[:, None], open_items, self.chosen)
         )
-        walk.follow(outcome, chosen, sensitive)
-        state = outcome.state
-    index, log_probs, lists, rewards, costs, open_steps, places = (
-        torch.stack(column, 1) for column in zip(*columns, strict=True)
-    )
-    menus = type(walk.passed[0]).join(walk.passed)
-    in_group = (menus.items >= 0) & sensitive[menus.items.clamp(min=0)]
-    return Trajectories(
-        torch.cat(walk.users),
-        torch.cat(walk.queues),
-        index,
-        proposals=rewards.new_zeros(*rewards.shape, 0),
-        log_probs=log_probs,
-        lists=lists,
-        rewards=rewards,
-        costs=costs,
-        menus=MenuRecord(menus, torch.cat(walk.liked), in_group, open_steps, places),
-    )
+        self.walk.follow(outcome, self.chosen, self.sensitive)
+
+    def trajectories(self) -> Trajectories:
+        walk = self.walk
+        index, log_probs, lists, rewards, costs, open_steps, places = (
+            torch.stack(column, 1) for column in zip(*self.columns, strict=True)
+        )
+        menus = type(walk.passed[0]).join(walk.passed)
+        in_group = (menus.items >= 0) & self.sensitive[menus.items.clamp(min=0)]
+        return Trajectories(
+            torch.cat(walk.users),
+            torch.cat(walk.queues),
+            index,
+            proposals=rewards.new_zeros(*rewards.shape, 0),
+            log_probs=log_probs,
+            lists=lists,
+            rewards=rewards,
+            costs=costs,
+            menus=MenuRecord(menus, torch.cat(walk.liked), in_group, open_steps, places),
+        )
 
 
 class _Walk:

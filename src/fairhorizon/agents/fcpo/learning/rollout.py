@@ -4,9 +4,10 @@ import torch
 from torch import Tensor
 
 from fairhorizon.agents.fcpo.learning.trajectories import Trajectories
+from fairhorizon.agents.steps import step_by_step
 from fairhorizon.agents.validation import users_at_once
 from fairhorizon.agents.walk import Walk
-from fairhorizon.environment.dynamics import advance
+from fairhorizon.environment.dynamics import Outcome, State
 from fairhorizon.environment.feedback import Scenario
 from fairhorizon.policy.actor import GaussianActor, Proposal
 
@@ -39,6 +40,25 @@ class Recorder:
         return Trajectories(*states, index, proposals, log_probs, lists, rewards, costs)
 
 
+class _RecordedSteps:
+    """Steps of a walk by sampled proposals, with everything that learning needs to know of them."""
+
+    def __init__(self, walk: Walk, generator: torch.Generator) -> None:
+        self.walk, self.generator, self.recorder = walk, generator, Recorder()
+
+    def choose(self, state: State) -> Tensor:
+        walk = self.walk
+        self.begun_with = walk.index, walk.proposal
+        self.sampled = walk.propose(self.generator)
+        return walk.choose(self.sampled, state.blocked)
+
+    def follow(self, lists: Tensor, outcome: Outcome) -> None:
+        self.walk.follow(outcome)
+        cost = outcome.cost[:, None]  # of the one constraint there is
+        index, proposal = self.begun_with
+        self.recorder.note(index, proposal, self.sampled, lists, outcome.reward, cost)
+
+
 @torch.no_grad()
 def rollout(
     actor: GaussianActor,
@@ -52,16 +72,12 @@ def rollout(
     """One trajectory of `steps` lists for each of the users."""
     parts = []
     for chunk in users.split(users_at_once(len(sensitive))):
-        state, feedback = scenario.begin(chunk, sensitive.device)
-        walk, recorder = Walk(actor, state, sensitive), Recorder()
-        for _ in range(steps):
-            index, proposal = walk.index, walk.proposal
-            sampled = walk.propose(generator)
-            lists = walk.choose(sampled, state.blocked)
-            outcome = advance(state, lists, feedback, sensitive)
-            walk.follow(outcome)
-            cost = outcome.cost[:, None]  # of the one constraint there is
-            recorder.note(index, proposal, sampled, lists, outcome.reward, cost)
-            state = outcome.state
-        parts.append(recorder.trajectories(walk))
+        _, taken = step_by_step(
+            scenario,
+            chunk,
+            sensitive,
+            lambda state, _: _RecordedSteps(Walk(actor, state, sensitive), generator),
+            length=steps * actor.list_length,
+        )
+        parts.append(taken.recorder.trajectories(taken.walk))
     return Trajectories.join(parts)

@@ -2,8 +2,7 @@
 
 import copy
 import time
-from collections.abc import Iterator
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Sequence
 
 import torch
 from torch import Tensor
@@ -14,6 +13,7 @@ from fairhorizon.agents.fcpo.experts.panel import Panel
 from fairhorizon.agents.fcpo.experts.weighing import weights_by_cross_entropy
 from fairhorizon.agents.fcpo.learning.episodes import Episodes, MenuEpisodes, ProposalEpisodes
 from fairhorizon.agents.fcpo.learning.learner import Learner
+from fairhorizon.agents.progress import RoundReport
 from fairhorizon.data.splits import Split
 from fairhorizon.environment.dynamics import cost_limit
 from fairhorizon.environment.feedback import validation_scenario
@@ -25,24 +25,6 @@ from fairhorizon.policy.history import HistoryEncoder
 from fairhorizon.policy.menus import SignalMenus
 
 Tensors = dict[str, Tensor]
-
-
-@dataclass(frozen=True)
-class RoundReport:
-    """What one round saw: means per trajectory, cost and limit discounted alike."""
-
-    round: int
-    reward: float
-    cost: float
-    limit: float
-    kl: float
-    case: str
-    fraction: float  # of the CPO step that the line search let through
-    validation: float | None  # NDCG, in rounds with an evaluation
-    seconds: float = field(default=0.0, compare=False)
-
-    def keeps_limit(self, tolerance: float) -> bool:
-        return self.cost <= self.limit * (1 + tolerance)
 
 
 class Training:
@@ -85,12 +67,15 @@ class Training:
     def weigh_rankers(self) -> None:
         """Begin with the weights that make what users liked later on most likely."""
         episodes = self.episodes
+        if isinstance(episodes, MenuEpisodes) and isinstance(episodes.opening.menus, SignalMenus):
+            self.weigh(weights_by_cross_entropy(episodes.opening.menus, episodes.liked()))
+
+    def weigh(self, weights: Sequence[float]) -> None:
+        """Begin with these weights of the rankers, one for each of the panel."""
         assert isinstance(self.actor, ExpertActor)
         assert self.panel is not None
-        if isinstance(episodes, MenuEpisodes) and isinstance(episodes.opening.menus, SignalMenus):
-            weights = weights_by_cross_entropy(episodes.opening.menus, episodes.liked())
-            self.panel = self.panel.weighed(weights)
-            self.actor.weigh(weights)
+        self.panel = self.panel.weighed(weights)
+        self.actor.weigh(weights)
 
     @property
     def finished(self) -> bool:
@@ -139,7 +124,9 @@ class Training:
             case=update.case.value,
             fraction=update.fraction,
             validation=self.episodes.validate() if evaluate else None,
+            rounds=config.rounds,
             seconds=time.perf_counter() - started,
+            details=update.details,
         )
         self.reports.append(report)
         self._keep_best(report)

@@ -13,13 +13,14 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from fairhorizon.agents.fcpo.experts.later_part import LATER
 from fairhorizon.agents.fcpo.serving.opening import open_menus
+from fairhorizon.agents.steps import step_by_step
 from fairhorizon.allocation.group_budget import Candidates, Spent
 from fairhorizon.allocation.item_value import worth
 from fairhorizon.allocation.joint_lists import fair_lists
 from fairhorizon.allocation.request_guard import ExposureGuard
-from fairhorizon.environment.dynamics import advance
+from fairhorizon.data.splits import LATER
+from fairhorizon.environment.dynamics import Outcome, State
 from fairhorizon.environment.feedback import Scenario
 from fairhorizon.metrics.fairness import gini
 from fairhorizon.policy.actor import GaussianActor
@@ -72,45 +73,27 @@ class ItemLists:
         At every step the rest of all lists is planned under what is left of the limit, everybody
         is shown the first item of the plan, and then it is made anew.
         """
-        users, sensitive = torch.arange(scenario.n_users), self.sensitive.cpu()
-        menus = open_menus(self.actor, scenario, users, self.sensitive, length).menus
-        state, answers = scenario.begin(users, self.sensitive.device)
-        offers = self.candidates(menus, users, state.queue, length)
-        items, values = offers.items, offers.values
-        gains = 1 / torch.log2(torch.arange(2, length + 2))
-        shown, spent, columns = 0, 0, []
-        for step in range(length):
-            plan = fair_lists(
-                Candidates(items, values),
-                sensitive,
-                length=length - step,
-                share=self.share,
-                position_weights=gains[step:],
-                settled=Spent(shown, spent),
-            )
-            column = plan.lists[:, :1]
-            shown += int((column >= 0).sum())
-            spent += int(((column >= 0) & sensitive[column.clamp(min=0)]).sum())
-            columns.append(column)
-            outcome = advance(state, column.to(state.queue), answers, self.sensitive)
-            state = outcome.state
-            items = items.masked_fill(items == column, -1)
-            rows = outcome.hits.any(1).nonzero().squeeze(1)
-            if len(rows):
-                some, queues = state.users[rows], state.queue[rows]
-                fresh = self.actor.menus(some, queues, state.blocked[rows], self.sensitive, length)
-                offers = self.candidates(fresh, some.cpu(), queues, length)
-                items = items.index_copy(0, rows.cpu(), offers.items)
-                values = values.index_copy(0, rows.cpu(), offers.values)
-        return torch.cat(columns, dim=1)
+        users = torch.arange(scenario.n_users)
+        lists, _ = step_by_step(
+            scenario,
+            users,
+            self.sensitive,
+            lambda _, __: _PlannedSteps(self, self._offers(scenario, users, length), length),
+            length=length,
+        )
+        return lists.cpu()
 
     @torch.no_grad()
     def one_by_one(self, scenario: Scenario, length: int, guard: ExposureGuard) -> Tensor:
         """(n_users, length): user after user, by what is known when each comes."""
         users, sensitive = torch.arange(scenario.n_users), self.sensitive.cpu()
-        menus = open_menus(self.actor, scenario, users, self.sensitive, length).menus
-        offers = self.candidates(menus, users, scenario.queue, length)
+        offers = self._offers(scenario, users, length)
         return guard.serve_all(offers.items, offers.values, sensitive, length)
+
+    def _offers(self, scenario: Scenario, users: Tensor, length: int) -> Candidates:
+        """What may be shown to users who begin, with its value."""
+        menus = open_menus(self.actor, scenario, users, self.sensitive, length).menus
+        return self.candidates(menus, users, scenario.queue[users], length)
 
     def candidates(
         self,
@@ -143,3 +126,41 @@ class ItemLists:
             counts = np.bincount(lists[lists >= 0].numpy(), minlength=len(sensitive))
             least = min(least, gini(counts))
         return least
+
+
+class _PlannedSteps:
+    """The rest of all lists is planned at every step, and the first item of the plan is shown."""
+
+    def __init__(self, lists: ItemLists, offers: Candidates, length: int) -> None:
+        self.lists, self.length, self.step = lists, length, 0
+        self.items, self.values = offers.items, offers.values
+        self.gains = 1 / torch.log2(torch.arange(2, length + 2))
+        self.shown, self.spent = 0, 0
+
+    def choose(self, state: State) -> Tensor:
+        plan = fair_lists(
+            Candidates(self.items, self.values),
+            self.lists.sensitive.cpu(),
+            length=self.length - self.step,
+            share=self.lists.share,
+            position_weights=self.gains[self.step :],
+            settled=Spent(self.shown, self.spent),
+        )
+        return plan.lists[:, :1].to(state.queue)
+
+    def follow(self, lists: Tensor, outcome: Outcome) -> None:
+        """New values for those who liked what they were shown."""
+        column, sensitive = lists.cpu(), self.lists.sensitive
+        self.step += 1
+        self.shown += int((column >= 0).sum())
+        self.spent += int(((column >= 0) & sensitive.cpu()[column.clamp(min=0)]).sum())
+        self.items = self.items.masked_fill(self.items == column, -1)
+        rows = outcome.hits.any(1).nonzero().squeeze(1)
+        if not len(rows):
+            return
+        state = outcome.state
+        users, queues = state.users[rows], state.queue[rows]
+        menus = self.lists.actor.menus(users, queues, state.blocked[rows], sensitive, self.length)
+        offers = self.lists.candidates(menus, users.cpu(), queues, self.length)
+        self.items = self.items.index_copy(0, rows.cpu(), offers.items)
+        self.values = self.values.index_copy(0, rows.cpu(), offers.values)

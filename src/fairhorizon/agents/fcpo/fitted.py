@@ -1,0 +1,114 @@
+"""What a training leaves behind: the policy, what it serves with, and the file that keeps both."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from fairhorizon.agents.fcpo.config import FcpoConfig
+from fairhorizon.agents.fcpo.experts.actor import ExpertActor
+from fairhorizon.agents.fcpo.experts.panel import Panel
+from fairhorizon.agents.fcpo.learning.session import Trained
+from fairhorizon.agents.fcpo.learning.training import build_actor, queue_length
+from fairhorizon.agents.fcpo.serving.calibration import calibrate
+from fairhorizon.agents.fcpo.serving.lists import ItemLists
+from fairhorizon.agents.fcpo.serving.weight_check import better_weights
+from fairhorizon.agents.progress import RoundReport
+from fairhorizon.allocation.price_table import Dial
+from fairhorizon.environment.feedback import validation_scenario
+from fairhorizon.policy.actor import GaussianActor
+from fairhorizon.storage import below, load_model, save_model
+
+
+@dataclass
+class FittedPolicy:
+    """A policy that is ready to serve, on the device it was trained on."""
+
+    actor: GaussianActor
+    sensitive: Tensor  # (n_items,) bool, the group whose exposure is limited
+    histories: Tensor  # (n_users,) how many training items each user has
+    panel: Panel | None  # the rankers of a warm start
+    prices: Dial | None  # of a softmax policy, for users who are served alone
+    reports: list[RoundReport]
+    pretraining_rmse: float | None  # of embeddings, where there is no warm start
+    fingerprint: str  # of the training log
+
+    @classmethod
+    def of(cls, trained: Trained) -> "FittedPolicy":
+        """The policy of a training: the best on validation, else the present one."""
+        training = trained.training
+        policy = cls(
+            training.best_actor(),
+            training.sensitive,
+            torch.from_numpy(training.split.train.user_counts()),
+            trained.panel,
+            None,
+            list(training.reports),
+            training.pretraining_rmse,
+            training.fingerprint,
+        )
+        if isinstance(policy.actor, ExpertActor) and trained.panel is not None:
+            policy.actor.panel = trained.panel
+            policy.actor.without_price()
+        if training.config.policy == "softmax":
+            policy._prepare(trained)
+        return policy
+
+    def _prepare(self, trained: Trained) -> None:
+        """Settle on weights that hold for the rankers as they are now, and price the levels."""
+        config, split, seed = (getattr(trained.training, n) for n in ("config", "split", "seed"))
+        states = validation_scenario(split, queue_length(config, self.panel), config.protocol)
+        if config.check_weights and isinstance(self.actor, ExpertActor):
+            weights = better_weights(self.lists(config), states, config, seed)
+            if weights is not None:
+                self.actor.settle_on(weights)
+        self.prices = calibrate(self.lists(config), states, seed)
+
+    def lists(self, config: FcpoConfig) -> ItemLists:
+        """How it makes lists, at the level and with the spread of these settings."""
+        return ItemLists(
+            self.actor, self.sensitive, self.histories, config.alpha_prime, config.spread
+        )
+
+    def save(self, path: Path, kind: str, description: dict[str, Any]) -> None:
+        tensors = {f"actor.{name}": value for name, value in self.actor.state_dict().items()}
+        if self.panel is not None:
+            tensors |= self.panel.tensors()
+        if self.prices is not None:
+            tensors |= self.prices.tensors()
+        tensors |= {"sensitive": self.sensitive, "histories": self.histories}
+        save_model(path, kind, tensors, description)
+
+    def description(self) -> dict[str, Any]:
+        return {
+            "fingerprint": self.fingerprint,
+            "pretraining_rmse": self.pretraining_rmse,
+            "rounds": [report.stored() for report in self.reports],
+            "panel": None if self.panel is None else self.panel.description(),
+        }
+
+    @classmethod
+    def load(
+        cls, path: Path, kind: str, device: torch.device
+    ) -> tuple["FittedPolicy", FcpoConfig, int]:
+        """The policy of a file, its settings and its seed."""
+        tensors, description = load_model(path, kind)
+        config = FcpoConfig.model_validate(description["config"])
+        weights, stored = below("actor.", tensors), description["panel"]
+        panel = None if stored is None else Panel.from_parts(tensors, stored)
+        vectors = weights["encoder.user_vectors"], weights["encoder.item_vectors"][:-1]
+        actor = build_actor(config, *vectors, panel).to(device)
+        actor.load_state_dict(weights)
+        policy = cls(
+            actor,
+            tensors["sensitive"].to(device),
+            tensors["histories"],
+            panel,
+            Dial.from_tensors(tensors) if config.policy == "softmax" else None,
+            [RoundReport(**report) for report in description["rounds"]],
+            description["pretraining_rmse"],
+            description["fingerprint"],
+        )
+        return policy, config, description["seed"]

@@ -1,0 +1,49 @@
+"""Lists made step by step: the one loop in which users are shown items and answer."""
+
+from collections.abc import Callable
+from typing import Protocol as Interface
+from typing import TypeVar
+
+import torch
+from torch import Tensor
+
+from fairhorizon.environment.dynamics import Feedback, Outcome, State, advance
+from fairhorizon.environment.feedback import Scenario
+
+
+class Stepper(Interface):
+    """Chooses what a batch of users is shown next."""
+
+    def choose(self, state: State) -> Tensor:
+        """(b, K) items for users in this state, -1 where nothing is left."""
+
+    def follow(self, lists: Tensor, outcome: Outcome) -> None:
+        """Take in what came of the lists just chosen."""
+
+
+AnyStepper = TypeVar("AnyStepper", bound=Stepper)
+
+
+@torch.no_grad()
+def step_by_step(
+    scenario: Scenario,
+    users: Tensor,
+    sensitive: Tensor,
+    begin: Callable[[State, Feedback], AnyStepper],
+    *,
+    length: int,
+) -> tuple[Tensor, AnyStepper]:
+    """(b, length) items shown to some users of a scenario, and the stepper that chose them.
+
+    `begin` makes the stepper for the state that the users start in and the way they answer.
+    """
+    state, answers = scenario.begin(users, sensitive.device)
+    stepper = begin(state, answers)
+    shown = torch.empty(len(users), 0, dtype=torch.int64, device=sensitive.device)
+    while shown.shape[1] < length:
+        lists = stepper.choose(state)
+        outcome = advance(state, lists, answers, sensitive)
+        stepper.follow(lists, outcome)
+        state = outcome.state
+        shown = torch.cat([shown, lists], dim=1)
+    return shown[:, :length], stepper
