@@ -27,12 +27,21 @@ Parameters = dict[str, Tensor]
 
 
 class ResponseConfig(Settings):
+    """Settings of the response model's fit."""
+
     dim: int = Field(16, ge=1)
-    l2: float = Field(6.0, ge=0)  # of the vectors, in units of one cell's log-likelihood
-    l2_bias: float = Field(0.3, ge=0)  # small: sums over a user or an item should match the counts
+    """Length of the user and item vectors."""
+    l2: float = Field(6.0, ge=0)
+    """Weight of the L2 penalty on the vectors, in units of one cell's log-likelihood."""
+    l2_bias: float = Field(0.3, ge=0)
+    """Weight of the L2 penalty on the biases; small, so that sums over a user or an item match the
+    counts."""
     learning_rate: float = Field(0.05, gt=0)
+    """Learning rate of Adam."""
     max_epochs: int = Field(150, ge=1)
-    patience: int = Field(20, ge=1)  # epochs without a better log-likelihood
+    """Largest number of passes over all user-item cells."""
+    patience: int = Field(20, ge=1)
+    """Epochs without a better validation log-likelihood before the fit stops."""
 
 
 @dataclass(frozen=True, eq=False)
