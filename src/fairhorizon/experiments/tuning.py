@@ -236,26 +236,36 @@ def config_of(model: Model) -> Settings:
     return model.ranker.config if isinstance(model, Ranked) else model.config
 
 
-def _ranges(config: Settings, prefix: str = "") -> "Iterator[tuple[str, BaseDistribution]]":
+def _ranges(config: Settings) -> "Iterator[tuple[str, BaseDistribution]]":
     from optuna import distributions
 
+    for name, mark in searched(config):
+        if isinstance(mark, Choice):
+            yield name, distributions.CategoricalDistribution(mark.values)
+        elif isinstance(mark.low, int) and isinstance(mark.high, int):
+            yield name, distributions.IntDistribution(mark.low, mark.high, log=mark.log)
+        else:
+            yield name, distributions.FloatDistribution(mark.low, mark.high, log=mark.log)
+
+
+def searched(config: Settings, prefix: str = "") -> Iterator[tuple[str, Search | Choice]]:
+    """Where each setting of the configuration is looked for, by dotted name.
+
+    The ends of a range are whole numbers if the setting is one, else decimal numbers.
+    """
     for name, entry in type(config).model_fields.items():
         inner = getattr(config, name)
         if isinstance(inner, Settings):
-            yield from _ranges(inner, f"{prefix}{name}.")
+            yield from searched(inner, f"{prefix}{name}.")
         for mark in entry.metadata:
             if isinstance(mark, Choice):
                 values = tuple(value for value in mark.values if _goes_with(config, name, value))
-                yield prefix + name, distributions.CategoricalDistribution(values)
+                yield prefix + name, Choice(values)
             elif isinstance(mark, Search):
                 # a preset may lie outside of where one would look: the first trial is the preset
                 ends = [mark.low, mark.high] if inner is None else [mark.low, mark.high, inner]
-                if entry.annotation is int:
-                    low, high = int(min(ends)), int(max(ends))
-                    yield prefix + name, distributions.IntDistribution(low, high, log=mark.log)
-                else:
-                    where = distributions.FloatDistribution(min(ends), max(ends), log=mark.log)
-                    yield prefix + name, where
+                number = int if entry.annotation is int else float
+                yield prefix + name, Search(number(min(ends)), number(max(ends)), log=mark.log)
 
 
 def _goes_with(config: Settings, name: str, value: Any) -> bool:

@@ -24,7 +24,7 @@ class FcpoConfig(Settings):
     popular_share: Annotated[float, Field(gt=0, lt=1)] = 0.2
     """Share of the catalogue, by training count, that is the popular group (G0)."""
     training_limit: Annotated[float | None, Field(gt=0, le=1)] = 0.5
-    """Limit in training if there is a warm start (the model serves any limit); None: alpha_prime."""
+    """Limit in training of a policy with a warm start (it serves any limit); None: alpha_prime."""
     spread: Annotated[float | None, Field(gt=0, le=1)] = 0.99
     """Largest Gini index of served lists, relative to the most even ranker of the warm start at the
     same limit; None: no bound."""
