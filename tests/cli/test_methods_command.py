@@ -36,8 +36,8 @@ def test_the_settings_of_one(
     monkeypatch.setenv("COLUMNS", "140")
     assert printed(capsys, "ease+quota") == [
         "ease+quota (ranker + re-ranker): EASE, a linear item-to-item model (Steck 2019), with "
-        "more weight on recent items. Quota: at most a",
-        "share of every list is sensitive items, the best ones by score.",
+        "more weight on recent items. Quota: at most a share of",
+        "every list is sensitive items, the best ones by score.",
         "Setting             Default  Meaning",
         "─" * 140,
         "l2                  300.0    Weight of the L2 penalty on the item-item weights.",
