@@ -39,7 +39,7 @@ def test_the_settings_of_one(
         "more weight on recent items. Quota: at most a share of",
         "every list is sensitive items, the best ones by score.",
         "Setting             Default  Meaning",
-        "─" * 140,
+        "─" * 139,
         "l2                  300.0    Weight of the L2 penalty on the item-item weights.",
         "                             Allowed: number above 0. tune: 10 to 5000, log scale.",
         "half_life           3.0      Age, in items, at which an item of the history counts half; "

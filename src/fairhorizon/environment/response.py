@@ -90,7 +90,7 @@ class _Cells:
         taken, known = UserItems.of(split.validation, split.test), UserItems.of(split.train)
         if not len(taken.items):
             raise DataError(
-                f"{split.name or 'the log'} holds out no interactions to fit users' answers to",
+                f"{split.name or 'the log'} has no held-out interactions to fit responses to",
                 remedy="split with a larger test_share",
             )
         folds = (
@@ -116,7 +116,7 @@ def fit_response(
     Adam on  -sum log P(cell) + l2/2 (|p|^2 + |q|^2) + l2_bias/2 (|a|^2 + |b|^2)  over whole
     matrices: a cell is 1 for what was taken and 0 for all else, not only for sampled negatives, so
     that probabilities are those of taking (Johnson 2014 weighs the ones). Stops by the mean
-    log-likelihood of a tenth of the cells, which are left out of the fit; `on_epoch` hears it.
+    log-likelihood of a tenth of the cells, which are left out of the fit; `on_epoch` gets it.
     """
     config = config or ResponseConfig()
     generator = torch.Generator().manual_seed(seed)

@@ -165,8 +165,8 @@ class SimulatedUsers:
         theirs = (self.start.n_users, self.start.positive.n_items)
         if ours != theirs:
             raise ConfigError(
-                f"answers are known for {ours[0]} users and {ours[1]} items, the split has "
-                f"{theirs[0]} and {theirs[1]} (take both from the same data)"
+                f"the response model has {ours[0]} users and {ours[1]} items, the split has "
+                f"{theirs[0]} and {theirs[1]} (make both from the same data)"
             )
 
     @classmethod

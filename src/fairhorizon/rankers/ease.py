@@ -60,7 +60,7 @@ class Ease(Ranker[EaseConfig]):
         if n_items > MOST_ITEMS:
             raise ConfigError(
                 f"ease inverts a matrix of items by items, and {n_items} items are more than "
-                f"{MOST_ITEMS} (take itemknn or als, or leave out rare items)"
+                f"{MOST_ITEMS} (use itemknn or als, or remove rare items)"
             )
         self.longest_ = longest_history(split)
         histories = UserItems.of(split.train)

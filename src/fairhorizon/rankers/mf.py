@@ -137,7 +137,7 @@ class Mf(Ranker[MfConfig]):
     validation_rmse_: float
 
     def _learn(self, split: Split, on_epoch: OnEpoch | None) -> None:
-        """`on_epoch` hears what `stop` names: the validation RMSE or NDCG."""
+        """`on_epoch` gets what `stop` names: the validation RMSE or NDCG."""
         config = self.config
         generator = torch.Generator().manual_seed(self.seed)
         train = self._examples(split.train, generator)
@@ -163,7 +163,7 @@ class Mf(Ranker[MfConfig]):
                     break
         if not all(tensor.isfinite().all() for tensor in best.values()) or best_value == -math.inf:
             raise ConfigError(
-                "the factorisation diverged (set a smaller learning_rate, FCPO's is "
+                "the factorisation diverged (set a smaller learning_rate; of FCPO: "
                 "pmf.learning_rate)"
             )
         self.restore(best)

@@ -60,7 +60,9 @@ class AttentionNetwork(SequenceNetwork):
     def __init__(self, n_items: int, config: SasRecConfig) -> None:
         super().__init__(n_items, config.dim)
         if config.dim % config.heads:
-            raise ConfigError(f"dim {config.dim} cannot be shared by {config.heads} heads evenly")
+            raise ConfigError(
+                f"dim {config.dim} is not a multiple of heads {config.heads} (set one of them)"
+            )
         self.positions = nn.Parameter(torch.randn(config.history, config.dim) * 0.02)
         self.blocks = nn.Sequential(
             *(

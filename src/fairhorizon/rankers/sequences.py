@@ -240,8 +240,8 @@ def train_network(
     history = validation.known
     if not (history.indptr.diff() > 1).any():
         raise DataError(
-            f"{split.name or 'the split'}: no user has two training items, so nothing follows",
-            remedy="use a ranker that looks at no order, such as ease",
+            f"{split.name or 'the split'}: no user has two training items, so none comes next",
+            remedy="use a ranker that ignores the order, such as ease",
         )
     n_items, stride = history.n_items, max(1, config.history // 2)
     sampler = None

@@ -129,7 +129,7 @@ class ExposureFairness(Reranker):
         if self.constraint == "share":
             most = "at most " if self.form == "at-most" else ""
             what = f"gives the group {most}{100 * self.target:g} % of the exposure"
-        return f"for {users} of {of} users no ranking of {which} {what}: theirs are the nearest"
+        return f"for {users} of {of} users no ranking of {which} {what}; they get the nearest one"
 
 
 def merits(u: Tensor) -> Tensor:
