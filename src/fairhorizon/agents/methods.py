@@ -9,7 +9,8 @@ from pydantic import ValidationError
 
 from fairhorizon.agents.fcpo.config import PRESETS
 from fairhorizon.agents.fcpo.model import Fcpo
-from fairhorizon.agents.lird.model import Lird, LirdConfig
+from fairhorizon.agents.lird.config import LirdConfig
+from fairhorizon.agents.lird.model import Lird
 from fairhorizon.agents.ranked.model import KIND as RANKED
 from fairhorizon.agents.ranked.model import Ranked
 from fairhorizon.errors import ConfigError, ModelError

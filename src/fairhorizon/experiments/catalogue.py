@@ -8,9 +8,9 @@ from enum import StrEnum
 from typing import Any
 
 from fairhorizon.agents.fcpo.config import PRESETS
-from fairhorizon.agents.lird.model import LirdConfig
+from fairhorizon.agents.lird.config import LirdConfig
 from fairhorizon.agents.methods import AGENTS, DEFAULT_PRESET, Method, MethodError
-from fairhorizon.experiments.tuning import searched
+from fairhorizon.experiments.search_ranges import searched
 from fairhorizon.rankers import RANKERS
 from fairhorizon.rerank import RERANKERS
 from fairhorizon.settings import Choice, Search, Settings

@@ -5,7 +5,8 @@ import pytest
 import torch
 from safetensors.torch import load, save
 
-from fairhorizon.agents.lird.model import Lird, LirdConfig
+from fairhorizon.agents.lird.config import LirdConfig
+from fairhorizon.agents.lird.model import Lird
 from fairhorizon.agents.lird.server import LirdServer
 from fairhorizon.agents.retraining import Retraining
 from fairhorizon.data.splits import with_feedback
