@@ -4,7 +4,7 @@ from pathlib import Path
 
 
 class FairHorizonError(Exception):
-    """Anything the user can mend; the command line prints it and exits with 1."""
+    """Anything the user can correct; the command line prints it and exits with 1."""
 
 
 class DataError(FairHorizonError):

@@ -16,9 +16,14 @@ class SettingsError(ConfigError):
 
 
 class Settings(BaseModel):
-    """Frozen, and an unknown setting is an error; the default of a setting stands beside it."""
+    """Frozen, and an unknown setting is an error; the default of a setting stands beside it.
 
-    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+    What a setting does is said by the string below it, which `help` and the JSON schema show.
+    """
+
+    model_config = ConfigDict(
+        frozen=True, extra="forbid", allow_inf_nan=False, use_attribute_docstrings=True
+    )
 
 
 @dataclass(frozen=True)

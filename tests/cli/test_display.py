@@ -4,13 +4,16 @@ import io
 import re
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
+import typer
 from rich.console import Console
 
 from fairhorizon.agents.progress import RoundReport, StepDetails
-from fairhorizon.cli.app import run
+from fairhorizon.cli.app import app, run
 from fairhorizon.cli.progress import Progress
+from fairhorizon.optim.dual import Case
 
 REPORT = RoundReport(7, 1.5, 2.25, 2.0, 0.0123, "recover", 0.5, 0.0625, rounds=10)
 LINE = " 7/10  reward 1.500  cost 2.250/2.000  KL 0.0123  recover step 0.5  NDCG 0.0625"
@@ -47,13 +50,47 @@ def test_verbose_lines_have_the_numbers_behind_the_step(
 
 
 @pytest.mark.parametrize(
-    "command", ["", "fit", "evaluate", "recommend", "demo", "data", "data info", "data split"]
+    "command",
+    ["", "fit", "evaluate", "recommend", "demo", "methods", "data", "data info", "data split"],
 )
 def test_help_fits_a_terminal(command: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert run([*command.split(), "--help"]) == 0
     text = capsys.readouterr().out
     assert f"Usage: {f'fairhorizon {command}'.strip()} [OPTIONS]" in text
     assert max(map(len, text.splitlines())) <= 80
+
+
+def commands() -> dict[str, Any]:
+    """Every command by its name, those of a group too."""
+    top: dict[str, Any] = dict(typer.main.get_command(app).commands)  # type: ignore[attr-defined]
+    inner = top.pop("data").commands
+    return top | {f"data {name}": command for name, command in inner.items()}
+
+
+@pytest.mark.parametrize("name", commands())
+def test_a_help_text_is_a_sentence_and_its_lines_fit_a_terminal(name: str) -> None:
+    """Lines of a paragraph are shown as they are: longer ones would be broken in the middle."""
+    command = commands()[name]
+    first, *others = command.help.splitlines()
+    assert max((len(line) for line in others), default=0) <= 78
+    assert first.endswith(".")
+    for parameter in command.params:
+        assert parameter.help, f"{name} {parameter.name} has no help"
+        assert parameter.help.endswith((".", "..."))
+        assert parameter.help[0].isupper() or parameter.help.split(":")[0].split(",")[0].islower()
+
+
+def test_the_help_of_fit_explains_the_line_of_a_round(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["fit", "--help"]) == 0
+    text = capsys.readouterr().out
+    guide = (Path(__file__).parents[2] / "docs" / "training.md").read_text(encoding="utf-8")
+    for case in Case:
+        assert case.value in text
+        assert f"| `{case.value}` |" in guide
+    for word in ("reward", "cost", "KL", "step", "NDCG"):
+        assert word in text
+        assert f"`{word}`" in guide
+    assert "docs/training.md" in text
 
 
 def test_without_a_command_there_is_help(capsys: pytest.CaptureFixture[str]) -> None:

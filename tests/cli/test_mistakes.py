@@ -128,8 +128,8 @@ def test_a_wrong_command_line_exits_with_2(
         ("data info time.csv", ["time.csv line 3: timestamp 'soon' is not a number (seconds"]),
         ("data info .", [".: is a folder, not a file (give a file inside it)"]),
         ("data info synthetic:users=x", ["synthetic:users=x: users 'x' is not a number"]),
-        ("data info synthetic:size=1", ["unknown setting 'size'; there are users, items,"]),
-        (f"data split {MARKET} --out a", ["a: is there already (name a new folder or empty it)"]),
+        ("data info synthetic:size=1", ["unknown setting 'size' (there are users, items,"]),
+        (f"data split {MARKET} --out a", ["a: already exists (name a new folder or empty it)"]),
         (
             "fit fcpo:paper --data last.csv --out b --set horizon=1",
             ["last.csv has nothing to train on"],

@@ -51,6 +51,23 @@ def test_help_does_not_wait_for_torch() -> None:
     assert done.returncode == 0
 
 
+def test_the_shell_completes_commands_and_options() -> None:
+    for typed, expected in (("fi", ["fit"]), ("methods --js", ["--json"])):
+        words = f"fairhorizon {typed}"
+        asked = {"_FAIRHORIZON_COMPLETE": "complete_bash", "COMP_WORDS": words}
+        program = (
+            "import sys; from fairhorizon.cli.app import run; code = run([]); "
+            "assert not {'torch', 'numpy'} & set(sys.modules); sys.exit(code)"
+        )
+        done = subprocess.run(
+            [sys.executable, "-c", program],
+            stdout=subprocess.PIPE,
+            text=True,
+            env={**ENVIRONMENT, **asked, "COMP_CWORD": str(words.count(" "))},
+        )
+        assert done.stdout.split() == expected
+
+
 def test_ctrl_c_in_the_pretraining_leaves_nothing(tmp_path: Path) -> None:
     long = ("--set=pmf.max_epochs=100000", "--set=pmf.patience=100000")
     process = start("fit", "fcpo:paper", MARKET, *SMALL, *long, "--out", tmp_path / "new" / "run")

@@ -123,7 +123,7 @@ def test_float_ids_of_a_frame_are_integers_again():
 
 def test_without_timestamps_row_order_is_time_order_and_a_warning_says_so():
     frame = pl.DataFrame({"user": [2, 1], "item": [1, 2]})
-    with pytest.warns(NoTimestampsWarning, match="order of its rows"):
+    with pytest.warns(NoTimestampsWarning, match="rows are assumed to be in the order of time"):
         log = Interactions.from_frame(frame)
     assert triples(log) == [(2, 1), (1, 2)]
 
@@ -137,7 +137,7 @@ def test_without_timestamps_row_order_is_time_order_and_a_warning_says_so():
         ({"items": ["", "a"]}, "row 1: item is missing"),
         ({"items": [True, False]}, "item True is of type bool"),
         ({"items": ["\ud800", "a"]}, "not valid Unicode"),
-        ({"users": [1]}, "item has 2 rows, user 1"),
+        ({"users": [1]}, "item has 2 rows, user has 1"),
         ({"users": 1}, "user is not one column"),
         ({"ratings": [[1, 2], [3, 4]]}, "rating is not one column"),
         ({"users": [], "items": []}, "there are no interactions"),

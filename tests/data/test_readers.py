@@ -116,7 +116,7 @@ HEAD = "user,item,rating,timestamp\n"
         ("who,item\na,b\n", "no column looks like the user (the columns are 'who', 'item': name"),
         ("user,what\na,b\n", "with the option `item`"),
         (b"user,item\n1,\xff\n", "log.csv line 2: is not utf-8 text"),
-        (b"user,item\n1,2\n\0\0", "log.csv line 3: holds zero bytes, so it is a binary file"),
+        (b"user,item\n1,2\n\0\0", "log.csv line 3: contains zero bytes, so it is a binary file"),
         (b"\x89PNG\r\n\x1a\n\0", "log.csv line 1: is not utf-8 text"),
     ],
 )

@@ -127,7 +127,7 @@ def test_truncated_archive_and_wrong_package_leave_nothing_and_say_what_to_do(
         fetch(tiny, tmp_path / "cache")
     message = str(caught.value)
     assert "tiny.zip: the archive is truncated or damaged" in message
-    assert "tiny-carrier==1.0 by pip download: its checksum is wrong" in message
+    assert "tiny-carrier==1.0 by pip download: the checksum is wrong" in message
     assert f"put u.data of {tiny.url} at {tmp_path / 'cache' / 'tiny' / 'u.data'}" in message
     assert not (tmp_path / "cache").exists()
 
@@ -140,7 +140,7 @@ def test_an_archive_that_is_not_the_data_is_refused(tmp_path, tiny, kind):
         archive.addfile(tarfile.TarInfo("other"))
     content, fault = {
         "other file": (zipped(other=LOG), "does not hold tiny/u.data"),
-        "wrong content": (zipped(**{"tiny/u.data": LOG + b"\n"}), "its checksum is wrong"),
+        "wrong content": (zipped(**{"tiny/u.data": LOG + b"\n"}), "the checksum is wrong"),
         "damaged tar": (tarred.getvalue()[:30], "truncated or damaged"),
         "other tar": (tarred.getvalue(), "does not hold tiny/u.data"),
     }[kind]
@@ -251,7 +251,7 @@ def test_unknown_sets_and_settings(tmp_path):
         load("ml-2m")
     with pytest.raises(DataError, match="there is no such file"):
         load(tmp_path / "ml-100k")
-    with pytest.raises(ConfigError, match="unknown setting 'people'; there are users, items"):
+    with pytest.raises(ConfigError, match=r"unknown setting 'people' \(there are users, items"):
         load("synthetic:people=3")
     with pytest.raises(ConfigError, match="users 'many' is not a number"):
         load("synthetic:users=many")

@@ -175,7 +175,7 @@ def test_a_full_folder_is_left_alone(parts, tmp_path):
     with pytest.raises(DataError, match="already"):
         write_split(parts, tmp_path)
     (tmp_path / "file").write_text("")
-    with pytest.raises(DataError, match="cannot be made"):
+    with pytest.raises(DataError, match="cannot be created"):
         write_split(parts, tmp_path / "file" / "split")
     assert sorted(path.name for path in tmp_path.iterdir()) == ["file", "mine.txt"]
 
@@ -217,5 +217,5 @@ def test_feedback_without_times_and_ratings_keeps_its_order():
     none = with_feedback(parts, *np.zeros((2, 0), dtype=np.int64))
     assert none.train.fingerprint() == parts.train.fingerprint()
     nothing = Split(log.take([]), log, log.take([]))
-    with pytest.raises(DataError, match="no training log that feedback could be added to"):
+    with pytest.raises(DataError, match="no training log to add feedback to"):
         with_feedback(nothing, np.array([1]), np.array([0]))

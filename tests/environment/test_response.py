@@ -156,7 +156,7 @@ def test_stops_after_patience_and_keeps_the_best(market):
 
 def test_mistakes_are_named(market):
     nothing = market.test.take([])
-    with pytest.raises(DataError, match=r"holds out no interactions .* larger test_share"):
+    with pytest.raises(DataError, match=r"no held-out interactions .* larger test_share"):
         fit_response(replace(market, validation=nothing, test=nothing))
     with pytest.raises(ConfigError, match=r"diverged .*smaller learning_rate"):
         fit_response(market, ResponseConfig(learning_rate=1e30))

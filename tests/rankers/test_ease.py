@@ -106,7 +106,7 @@ def test_a_catalogue_that_is_too_large_is_refused(
     market: Split, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(ease, "MOST_ITEMS", 79)
-    with pytest.raises(ConfigError, match=r"80 items are more than 79 \(take itemknn or als"):
+    with pytest.raises(ConfigError, match=r"80 items are more than 79 \(use itemknn or als"):
         Ease().fit(market)
 
 

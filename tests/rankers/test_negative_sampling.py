@@ -73,5 +73,5 @@ def test_examples_are_of_users_who_have_others() -> None:
     users, items = NegativeSampler(taken).examples(taken)
     assert (users.tolist(), items.tolist()) == ([2], [1])
     full = UserItems(torch.tensor([0, 3, 3]), torch.tensor([2, 0, 1]), 3)
-    with pytest.raises(DataError, match="whoever took an item took all of them"):
+    with pytest.raises(DataError, match="every user took all items or none"):
         NegativeSampler(full).examples(full)

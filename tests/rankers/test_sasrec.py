@@ -47,5 +47,5 @@ def test_the_order_of_the_history_counts(fitted):
 
 
 def test_heads_must_share_the_dimensions_evenly():
-    with pytest.raises(ConfigError, match="dim 8 cannot be shared by 3 heads"):
+    with pytest.raises(ConfigError, match="dim 8 is not a multiple of heads 3"):
         AttentionNetwork(5, SasRecConfig(dim=8, heads=3))

@@ -27,10 +27,10 @@ def ablation(
     data: "DataSpec",
     alpha_prime: Annotated[
         float,
-        typer.Option(help="Largest share of popular items, in training and when served; up to 1."),
+        typer.Option(help="Largest share of the limited group, in training and in the lists."),
     ] = 0.4,
     variants: Annotated[
-        str | None, typer.Option("--variants", help="By commas.", show_default="all there are")
+        str | None, typer.Option("--variants", help="Comma-separated variants.", show_default="all")
     ] = None,
     k: Annotated[int, typer.Option("--k", min=1, help="Length of the lists.")] = 20,
     seeds: studies.Seeds = 3,
@@ -42,9 +42,10 @@ def ablation(
     json_file: shared.JsonFile = None,
     cache_dir: Path | None = None,
 ) -> None:
-    """The preset strong of FCPO against the same with one part changed.
+    """Compare the preset strong of FCPO with variants that differ in one part.
 
-    Settings given by --set are those of all variants. Results in --out are not computed again.
+    Settings given by --set apply to all variants. Results in --out are not
+    computed again.
     """
     from rich.console import Console
 

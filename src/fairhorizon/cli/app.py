@@ -20,6 +20,7 @@ from fairhorizon.cli.fit import fit
 from fairhorizon.cli.frontier import frontier
 from fairhorizon.cli.levels import levels
 from fairhorizon.cli.longterm import longterm
+from fairhorizon.cli.methods import methods
 from fairhorizon.cli.progress import STOPPED
 from fairhorizon.cli.recommend import recommend
 from fairhorizon.cli.tune import tune
@@ -30,12 +31,11 @@ NAME = "fairhorizon"
 app = typer.Typer(
     help="Fair recommendation over time: policies that keep item exposure within a limit.",
     pretty_exceptions_enable=False,
-    add_completion=False,
 )
 app.add_typer(data_commands, name="data")
 for command in (fit, evaluate, recommend, compare, frontier, levels, longterm):
     app.command()(command)
-for command in (ablation, efficiency, demo, audit, tune):
+for command in (ablation, efficiency, demo, audit, tune, methods):
     app.command()(command)
 
 
@@ -48,7 +48,7 @@ def _version(wanted: bool) -> None:
 @app.callback()
 def options(
     version: bool = typer.Option(
-        False, "--version", callback=_version, is_eager=True, help="Print the version and leave."
+        False, "--version", callback=_version, is_eager=True, help="Print the version and exit."
     ),
 ) -> None:
     """Options before the command."""

@@ -1,4 +1,4 @@
-"""fairhorizon audit: how good and how fair are the lists that any system shows?"""
+"""fairhorizon audit: how accurate and how fair are the lists that any system shows?"""
 
 from contextlib import nullcontext
 from pathlib import Path
@@ -18,44 +18,47 @@ LISTS = "Reading the lists"
 
 
 Lists = Annotated[
-    Path, typer.Argument(help="CSV, TSV or Parquet: user, item and perhaps rank or time.")
+    Path, typer.Argument(help="CSV, TSV or Parquet: user, item, optionally rank or time.")
 ]
 AlphaPrime = Annotated[
-    float, typer.Option(min=0, max=1, help="Largest share of popular items a list may have.")
+    float, typer.Option(min=0, max=1, help="Largest share of the limited group in a list.")
 ]
 PopularShare = Annotated[
     float, typer.Option(min=0, max=1, help="Share of the catalogue that counts as popular.")
 ]
-Name = Annotated[str, typer.Option(help="What the system is called in the results.")]
+Name = Annotated[str, typer.Option(help="Name of the system in the results.")]
 Out = Annotated[
     Path | None, typer.Option("--out", help="Folder for index.html, audit.json and exposure.png.")
 ]
 ListUser = Annotated[
     str | None,
-    typer.Option(help="Column of the user: a name, or a position from 0.", rich_help_panel=LISTS),
+    typer.Option(
+        help="Column with the user: its name, or its position from 0.", rich_help_panel=LISTS
+    ),
 ]
-ListItem = Annotated[str | None, typer.Option(help="Column of the item.", rich_help_panel=LISTS)]
+ListItem = Annotated[str | None, typer.Option(help="Column with the item.", rich_help_panel=LISTS)]
 ListRank = Annotated[
     str | None,
-    typer.Option(help="Column of the rank; the smallest is on top.", rich_help_panel=LISTS),
+    typer.Option(help="Column with the rank; the smallest is on top.", rich_help_panel=LISTS),
 ]
 ListTime = Annotated[
     str | None,
     typer.Option(
-        help="Column of the time; without rank it is an impression log.", rich_help_panel=LISTS
+        help="Column with the time; without ranks: an impression log.", rich_help_panel=LISTS
     ),
 ]
 ListHeader = Annotated[
-    bool | None, typer.Option(help="Whether the first line is a header.", rich_help_panel=LISTS)
+    bool | None,
+    typer.Option(help="Read the first line as a header or as data.", rich_help_panel=LISTS),
 ]
 ListSeparator = Annotated[
-    str | None, typer.Option(help="Between two cells.", rich_help_panel=LISTS)
+    str | None, typer.Option(help="Text between two cells.", rich_help_panel=LISTS)
 ]
 IgnoreUnknown = Annotated[
     bool,
     typer.Option(
         "--ignore-unknown",
-        help="Leave out rows of users or items not in the data.",
+        help="Skip rows whose user or item is not in the data.",
         rich_help_panel=LISTS,
     ),
 ]
@@ -81,10 +84,11 @@ def audit(
     ignore_unknown: IgnoreUnknown = False,
     cache_dir: Path | None = None,
 ) -> None:
-    """Judge lists or an impression log of any system against a data set.
+    """Evaluate the lists or the impression log of any system against a data set.
 
-    Without rank, time orders a user's list, else the file. The test items of the data are what
-    users took next; a list for the present has to be audited against data that goes on after it.
+    A list is ordered by rank, else by time, else as in the file. The test items
+    of the data are what users took next, so the data has to go on after the time
+    the lists were made.
     """
     from fairhorizon.data.recommendations import ListColumns, read_recommendations
     from fairhorizon.experiments.audit import audit as judge

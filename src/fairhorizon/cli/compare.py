@@ -16,9 +16,9 @@ if TYPE_CHECKING:
     from fairhorizon.experiments.study import Row
 
 INTRO = (
-    "Every method is trained on the same data and judged by the same lists: mean and standard "
-    "deviation over the seeds. When to stop training is decided on validation items, "
-    "never on test items."
+    "Every method is trained and evaluated on the same data: mean and standard "
+    "deviation over the seeds. Validation items decide when to stop training, "
+    "never test items."
 )
 
 
@@ -40,7 +40,7 @@ def compare(
     json_file: shared.JsonFile = None,
     cache_dir: Path | None = None,
 ) -> None:
-    """Train and judge methods side by side; what --out has already is not computed again."""
+    """Train and evaluate methods side by side; results in --out are not computed again."""
     from rich.console import Console
 
     from fairhorizon.experiments.compare import TABLE, significance, summary_rows

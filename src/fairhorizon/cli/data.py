@@ -1,4 +1,4 @@
-"""fairhorizon data: look at a data set, write its split."""
+"""fairhorizon data: show a data set, write its split."""
 
 from pathlib import Path
 from typing import Annotated
@@ -8,7 +8,7 @@ import typer
 from fairhorizon.cli import options as shared
 from fairhorizon.vocabulary import Cut
 
-data_commands = typer.Typer(help="Look at a data set, write its split.")
+data_commands = typer.Typer(help="Show a data set or write its split.")
 
 
 @data_commands.command()
@@ -22,7 +22,7 @@ def info(
     header: shared.Header = None,
     separator: shared.Separator = None,
 ) -> None:
-    """Print the paper's table of statistics."""
+    """Print the number of users, items and interactions, as in the paper."""
     from rich.console import Console
 
     from fairhorizon.data.sources import load
@@ -37,7 +37,7 @@ def info(
 @data_commands.command()
 def split(
     source: shared.Source,
-    out: Annotated[Path, typer.Option("--out", help="Folder for train, validation and test.csv.")],
+    out: Annotated[Path, typer.Option("--out", help="Folder for the three files.")],
     cache_dir: shared.CacheDir = None,
     user: shared.UserColumn = None,
     item: shared.ItemColumn = None,

@@ -27,12 +27,12 @@ def demo(
     out: Annotated[Path, typer.Option("--out", help="Folder for the page and the figures.")] = Path(
         "demo"
     ),
-    rounds: Annotated[int, typer.Option(min=1, help="Rounds of training at each level.")] = 60,
+    rounds: Annotated[int, typer.Option(min=1, help="Training rounds at each limit.")] = 60,
     seed: shared.Seed = 0,
     k: shared.Lengths = "5,10,20",
     cache_dir: shared.CacheDir = None,
 ) -> None:
-    """Train FCPO at alpha' = 0.4 and 1, print the table, draw the exposure, write a page."""
+    """Train FCPO with the limits 0.4 and 1, print the metrics, write a page with figures."""
     from rich.console import Console
 
     from fairhorizon.experiments.demo import demonstrate

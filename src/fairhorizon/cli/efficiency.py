@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 INTRO = (
     "How long it takes to make a list of {length} for every user on one thread: fairness of "
-    "exposure over more and more candidates, against a policy that has the limit learnt."
+    "exposure over more and more candidates, compared with a policy that has learned the limit."
 )
 
 
@@ -24,9 +24,9 @@ INTRO = (
 def efficiency(
     context: typer.Context,
     data: "DataSpec",
-    ranker: Annotated[str, typer.Option(help="Whose scores are re-ranked.")] = "mf",
+    ranker: Annotated[str, typer.Option(help="Ranker whose scores are re-ranked.")] = "mf",
     k: Annotated[int, typer.Option("--k", min=1, help="Length of the lists.")] = 100,
-    repeats: Annotated[int, typer.Option(min=1, help="Measurements of each.")] = 3,
+    repeats: Annotated[int, typer.Option(min=1, help="Number of measurements of each.")] = 3,
     seed: shared.Seed = 0,
     out: Annotated[Path, typer.Option("--out", help="Folder for figure and page.")] = Path(
         "efficiency"
@@ -34,7 +34,7 @@ def efficiency(
     json_file: shared.JsonFile = None,
     cache_dir: Path | None = None,
 ) -> None:
-    """CPU seconds for lists of K for all users: FOE over candidates against FCPO."""
+    """Measure the CPU seconds for lists of K for all users: FOE against FCPO."""
     from rich.console import Console
 
     from fairhorizon.experiments.efficiency import efficiency as measure

@@ -15,14 +15,14 @@ if TYPE_CHECKING:
 
 
 def evaluate(
-    run: Annotated[Path, typer.Argument(help="Folder of a run.")],
+    run: Annotated[Path, typer.Argument(help="Folder that fit has written.")],
     alpha_prime: AlphaPrime = None,
     protocol: shared.ProtocolOption = Protocol.STANDARD,
     mode: shared.ModeOption = Mode.ONE_SHOT,
     k: shared.Lengths = "5,10,20",
     json_file: shared.JsonFile = None,
     lists: Annotated[
-        Path | None, typer.Option("--lists", help="Write the evaluated lists here, as CSV.")
+        Path | None, typer.Option("--lists", help="Write the lists to this CSV file.")
     ] = None,
     seed: shared.ListSeed = None,
     cache_dir: shared.CacheDir = None,

@@ -18,13 +18,13 @@ if TYPE_CHECKING:
     from fairhorizon.experiments.runs import DataSpec
 
 METHOD = (
-    "fcpo, lird, a ranker (popularity, mf, bpr, ncf, itemknn, ease, als, gru4rec, sasrec), or one "
-    "behind a re-ranker (ease+quota, mf+foe, bpr+penalty); @ sets its fairness dial (fcpo@0.4), "
-    "fcpo:paper is the preset."
+    "fcpo, lird, a ranker (popularity, mf, bpr, ncf, itemknn, ease, als, gru4rec, sasrec), or a "
+    "ranker with a re-ranker (ease+quota, mf+foe, bpr+penalty). @ sets how fair it is (fcpo@0.4), "
+    "fcpo:paper names a preset. `fairhorizon methods` explains them."
 )
 PRESET = (
-    "Settings of FCPO to start from. strong: a policy over the scores of rankers, which serves any "
-    "alpha'; paper: the paper's own, trained for one."
+    "Settings of FCPO to start from. strong: a policy over the scores of rankers; one model serves "
+    "any limit. paper: the settings of the paper; a model is trained for one limit."
 )
 
 
@@ -32,22 +32,26 @@ PRESET = (
 def fit(
     method: Annotated[str, typer.Argument(help=METHOD)],
     data: "DataSpec",
-    out: Annotated[Path, typer.Option("--out", help="Folder of the run.")],
+    out: Annotated[Path, typer.Option("--out", help="Folder to write the run to.")],
     alpha_prime: Annotated[
         float | None,
         typer.Option(
-            help="Largest share of popular items shown, up to 1; fcpo@0.4 says the same. Preset "
-            "strong serves this unless asked for another, and trains under training_limit.",
+            help="Largest share of the limited group in what is shown, at most 1, as in fcpo@0.4. "
+            "A model of preset strong can serve other limits too; it trains at training_limit.",
             show_default="1",
         ),
     ] = None,
     preset: Annotated[Preset, typer.Option(help=PRESET)] = Preset.STRONG,
     settings: Annotated[
         list[str] | None,
-        typer.Option("--set", help="key=value, as in rounds=50, pmf.dim=32 or quota.share=0.4."),
+        typer.Option(
+            "--set",
+            help="Change a setting: key=value, as in rounds=50, pmf.dim=32 or quota.share=0.4. "
+            "Repeatable. `fairhorizon methods NAME` lists the settings.",
+        ),
     ] = None,
     seed: shared.FitSeed = None,
-    resume: Annotated[bool, typer.Option("--resume", help="Go on from the checkpoint.")] = False,
+    resume: Annotated[bool, typer.Option("--resume", help="Continue from the checkpoint.")] = False,
     verbose: Annotated[
         bool,
         typer.Option(
@@ -58,9 +62,17 @@ def fit(
 ) -> None:
     """Train a method and write its run folder.
 
-    Ctrl-C stops FCPO after the round, and --resume goes on; any other method leaves nothing. Preset
-    strong fits its rankers on the earlier part of the log, learns from the rest, and in the end
-    fits them on all of it: who stops before has a model without that.
+    Ctrl-C stops FCPO after the current round, and --resume continues; other
+    methods write nothing when they are interrupted. Preset strong fits its
+    rankers on the earlier part of the log, trains the policy on the rest, and
+    finally fits the rankers again on the whole log; a training that is stopped
+    skips this last fit.
+
+    FCPO prints a line per round: reward and cost per trajectory, the cost with
+    its limit; KL, the change of the policy; the case of the step (inside,
+    inactive or active: the limit can be kept; recover: it cannot yet, so only the
+    cost is lowered); the fraction of the step that the line search accepted;
+    sometimes the validation NDCG. See docs/training.md.
     """
     from fairhorizon.experiments.runs import Run
 

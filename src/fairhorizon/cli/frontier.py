@@ -1,4 +1,4 @@
-"""fairhorizon frontier: accuracy against fairness, every dial swept."""
+"""fairhorizon frontier: accuracy against fairness, over all levels of each method."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from fairhorizon.experiments.study import Row
 
 INTRO = (
-    "Each line is one method with its fairness dial turned from end to end. Up is more accurate, "
+    "Each line is one method at all its levels, from unfair to fair. Up is more accurate, "
     "right is fairer: a line above and to the right of another is better at every level."
 )
 
@@ -39,9 +39,10 @@ def frontier(
     json_file: shared.JsonFile = None,
     cache_dir: Path | None = None,
 ) -> None:
-    """NDCG against negative Gini and against long-tail rate, and the area each method dominates.
+    """Plot NDCG against negative Gini and long-tail rate; print the area each method dominates.
 
-    A method with @level stands at that level alone. Results in --out are not computed again.
+    A method with @level is run at that level alone. Results in --out are not
+    computed again.
     """
     from rich.console import Console
 

@@ -1,4 +1,4 @@
-"""fairhorizon levels: how accurate is each method when only so much of what is shown is popular."""
+"""fairhorizon levels: how accurate each method is under the same limits."""
 
 import os
 import time
@@ -31,13 +31,13 @@ def levels(
         str | None,
         typer.Option(
             "--methods",
-            help="By commas, without a level: fcpo:strong, ease+quota, mf+foe, bpr+penalty ...",
-            show_default="fcpo:strong, and gru4rec, sasrec, ease, itemknn behind each re-ranker",
+            help="Comma-separated list of methods without a level, as in fcpo:strong,ease+quota.",
+            show_default="fcpo:strong, and gru4rec, sasrec, ease, itemknn with each re-ranker",
         ),
     ] = None,
     shares: Annotated[
         str,
-        typer.Option("--levels", help="Largest shares of popular items in the lists, by commas."),
+        typer.Option("--levels", help="Comma-separated limits on the share of the group."),
     ] = DEFAULT_LEVELS,
     k: Annotated[int, typer.Option("--k", min=1, help="Length of the lists.")] = 20,
     seeds: studies.Seeds = 5,
@@ -46,7 +46,7 @@ def levels(
     tries: Annotated[
         int,
         typer.Option(
-            min=0, help="How often a rival's dial is turned nearer to each level, at most."
+            min=0, help="Largest number of attempts to bring a rival closer to each limit."
         ),
     ] = 8,
     settings_files: studies.SettingsFiles = None,
@@ -58,10 +58,10 @@ def levels(
     json_file: shared.JsonFile = None,
     cache_dir: Path | None = None,
 ) -> None:
-    """NDCG of each method when at most a given share of what is shown is popular.
+    """Compare the NDCG of methods under the same limit on the share of a group.
 
-    FCPO is served at the level; of a rival the best setting that keeps it is taken, with hindsight.
-    Results in --out are not computed again.
+    FCPO is served at the limit. Of a rival the best level that keeps the limit is
+    taken, with hindsight. Results in --out are not computed again.
     """
     from rich.console import Console
 

@@ -1,4 +1,4 @@
-"""fairhorizon longterm: step after step while exposure moves the groups."""
+"""fairhorizon longterm: step by step, while exposure changes the groups."""
 
 import os
 from collections.abc import Sequence
@@ -34,18 +34,17 @@ METHODS = (
     "ease",
     "ease+quota",
 )
-LIMITS = "More limits, which fcpo keeps together with the first"
+LIMITS = "More limits, which FCPO keeps together with the first one"
 SIMULATED = "Users with --users simulated"
-RELABEL = "Steps after which popular items are found anew."
-UPDATE = "Steps after which fcpo learns from what it heard."
+RELABEL = "Number of steps after which the popular group is computed again."
+UPDATE = "Number of steps after which FCPO learns from the feedback."
 
 GroupShares = Annotated[
     list[str] | None,
     typer.Option(
         "--limit",
         metavar="COLUMN=VALUE:SHARE",
-        help="At most this share for items of the group, as in genre=Drama:0.3. Any number of "
-        "times.",
+        help="Largest share of a group in what is shown, as in genre=Drama:0.3. Repeatable.",
         rich_help_panel=LIMITS,
     ),
 ]
@@ -54,20 +53,20 @@ Floors = Annotated[
     typer.Option(
         "--floor",
         metavar="COLUMN=VALUE:SHARE",
-        help="At least this share; columns are those of the data or of --item-table.",
+        help="Smallest share of a group. The column is in the data or in --item-table. Repeatable.",
         rich_help_panel=LIMITS,
     ),
 ]
 GiniLimit = Annotated[
     float | None,
     typer.Option(
-        min=0, max=1, help="Largest Gini index of all that was shown.", rich_help_panel=LIMITS
+        min=0, max=1, help="Largest Gini index of everything shown.", rich_help_panel=LIMITS
     ),
 ]
 Drift = Annotated[
     float | None,
     typer.Option(
-        help="How fast preferences change, from 0, never, to 1, new ones at every step.",
+        help="How fast preferences change: 0 never, 1 new preferences at every step.",
         show_default="0",
         rich_help_panel=SIMULATED,
     ),
@@ -75,7 +74,7 @@ Drift = Annotated[
 PositionBias = Annotated[
     float | None,
     typer.Option(
-        help="The k-th item of a list is looked at with chance k to the power of minus this.",
+        help="The k-th item of a list is examined with probability k to the power of minus this.",
         show_default="1",
         rich_help_panel=SIMULATED,
     ),
@@ -87,26 +86,26 @@ def longterm(
     context: typer.Context,
     data: "DataSpec",
     methods: studies.Methods = None,
-    steps: Annotated[int, typer.Option(min=1, help="Lists that every user is served.")] = 400,
+    steps: Annotated[int, typer.Option(min=1, help="Number of lists per user.")] = 400,
     k: Annotated[int, typer.Option("--k", min=1, help="Length of a list.")] = 1,
     alpha_prime: Annotated[
-        float, typer.Option(min=0, max=1, help="Largest share of popular items shown.")
+        float, typer.Option(min=0, max=1, help="Largest share of the limited group.")
     ] = 0.4,
-    warm_up: Annotated[int, typer.Option(min=0, help="Steps before the limit is judged.")] = 50,
+    warm_up: Annotated[int, typer.Option(min=0, help="Steps without a limit at first.")] = 50,
     relabel_every: Annotated[int, typer.Option(min=1, help=RELABEL)] = 1,
     update_every: Annotated[int, typer.Option(min=1, help=UPDATE)] = 10,
     round_length: Annotated[
         int, typer.Option("--round", min=1, help="Items per user between two re-rankings.")
     ] = 100,
     retrain: Annotated[
-        Retrain, typer.Option(help="Rankers that are fitted anew after every round.")
+        Retrain, typer.Option(help="Rankers that are fitted again after every round.")
     ] = Retrain.RERANKERS,
     seeds: studies.Seeds = 3,
     protocol: shared.ProtocolOption = Protocol.STANDARD,
     users: Annotated[
         Users,
         typer.Option(
-            help="logged: feedback from the test items; simulated: clicks by chance, for any item."
+            help="logged: users like their test items. simulated: users may click any item."
         ),
     ] = Users.LOGGED,
     drift: Drift = None,
@@ -117,19 +116,18 @@ def longterm(
     settings_files: studies.SettingsFiles = None,
     settings: studies.Set = None,
     jobs: studies.Jobs = None,
-    resume: Annotated[
-        bool, typer.Option("--resume", help="Go on with runs that were interrupted.")
-    ] = False,
+    resume: Annotated[bool, typer.Option("--resume", help="Continue interrupted runs.")] = False,
     out: Annotated[
         Path, typer.Option("--out", help="Folder for steps, figures, page and models.")
     ] = Path("longterm"),
     json_file: shared.JsonFile = None,
     cache_dir: Path | None = None,
 ) -> None:
-    """Serve every user step after step, while exposure changes which items are popular.
+    """Serve every user step by step, while exposure changes which items are popular.
 
-    A row per method, seed and step is written to --out/steps while it runs; models that --out has
-    already, from a comparison for one, are not trained again.
+    A row per method, seed and step is written to --out/steps during the run.
+    Models that are in --out already, for example from compare, are not trained
+    again.
     """
     from fairhorizon.evaluation.long_term import LongRunSettings
     from fairhorizon.experiments.long_term import Contestant, LongStudy

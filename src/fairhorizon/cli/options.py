@@ -18,47 +18,53 @@ if TYPE_CHECKING:
 
 FILE = "Reading a file of your own"
 SPLIT = "Splitting"
-GROUPS = "Groups by an item attribute instead of popularity"
+GROUPS = "The limited group (the most popular items without these options)"
 LARGEST_SEED = 2**32 - 1
 
 SOURCE = (
-    "A named set (ml-100k, ml-1m, synthetic, synthetic:users=200) or a file: CSV, TSV, Parquet, "
-    "u.data, ratings.dat, .inter."
+    "Name of a data set (ml-100k, ml-1m, synthetic, synthetic:users=200) or path of a file: CSV, "
+    "TSV, Parquet, u.data, ratings.dat, .inter."
 )
 Data = Annotated[str, typer.Option("--data", help=SOURCE)]
 Source = Annotated[str, typer.Argument(help=SOURCE)]
 CacheDir = Annotated[
-    Path | None, typer.Option("--cache-dir", help="Where named sets are kept.", show_default=False)
+    Path | None,
+    typer.Option("--cache-dir", help="Folder of downloaded data sets.", show_default=False),
 ]
 UserColumn = Annotated[
     str | None,
     typer.Option(
-        "--user", help="Column of the user: a name, or a position from 0.", rich_help_panel=FILE
+        "--user",
+        help="Column with the user: its name, or its position from 0.",
+        rich_help_panel=FILE,
     ),
 ]
 ItemColumn = Annotated[
-    str | None, typer.Option("--item", help="Column of the item.", rich_help_panel=FILE)
+    str | None, typer.Option("--item", help="Column with the item.", rich_help_panel=FILE)
 ]
 RatingColumn = Annotated[
-    str | None, typer.Option("--rating", help="Column of the rating.", rich_help_panel=FILE)
+    str | None, typer.Option("--rating", help="Column with the rating.", rich_help_panel=FILE)
 ]
 TimeColumn = Annotated[
-    str | None, typer.Option("--timestamp", help="Column of the time.", rich_help_panel=FILE)
+    str | None, typer.Option("--timestamp", help="Column with the time.", rich_help_panel=FILE)
 ]
 Header = Annotated[
     bool | None,
     typer.Option(
-        "--header/--no-header", help="Whether the first line is a header.", rich_help_panel=FILE
+        "--header/--no-header",
+        help="Read the first line as a header or as data.",
+        rich_help_panel=FILE,
     ),
 ]
 Separator = Annotated[
-    str | None, typer.Option("--separator", help="Between two cells.", rich_help_panel=FILE)
+    str | None, typer.Option("--separator", help="Text between two cells.", rich_help_panel=FILE)
 ]
 CutOption = Annotated[
     Cut,
     typer.Option(
         "--split",
-        help="per-user: the last fifth of each user's items is test; time: one cut for everybody.",
+        help="per-user: the last fifth of each user's items is for testing. time: everything after "
+        "one point in time is.",
         rich_help_panel=SPLIT,
     ),
 ]
@@ -67,23 +73,36 @@ ShuffleTies = Annotated[
     typer.Option(
         "--shuffle-ties",
         min=0,
-        help="Seed that shuffles what a user did at one time.",
+        help="Shuffle interactions of a user that have the same time, with this seed.",
         rich_help_panel=SPLIT,
     ),
 ]
-ProtocolOption = Annotated[Protocol, typer.Option(help="paper: training items stay recommendable.")]
-ModeOption = Annotated[
-    Mode, typer.Option(help="interactive: feedback from the test items between steps.")
+ProtocolOption = Annotated[
+    Protocol,
+    typer.Option(
+        help="standard: never recommend items of a user's history. paper: allow training items."
+    ),
 ]
-JsonFile = Annotated[Path | None, typer.Option("--json", help="Write the result here too.")]
-Lengths = Annotated[str, typer.Option("--k", help="Lengths of the lists, by commas.")]
+ModeOption = Annotated[
+    Mode,
+    typer.Option(
+        help="one-shot: make the whole list at once. interactive: make it item by item, with "
+        "feedback from the test items in between."
+    ),
+]
+JsonFile = Annotated[Path | None, typer.Option("--json", help="Write the result to a JSON file.")]
+Lengths = Annotated[str, typer.Option("--k", help="Comma-separated list lengths.")]
 Seed = Annotated[
-    int, typer.Option(min=0, max=LARGEST_SEED, metavar="<int>", help="Of everything random.")
+    int, typer.Option(min=0, max=LARGEST_SEED, metavar="<int>", help="Seed of all random numbers.")
 ]
 FitSeed = Annotated[
     int | None,
     typer.Option(
-        min=0, max=LARGEST_SEED, metavar="<int>", help="Of everything random.", show_default="0"
+        min=0,
+        max=LARGEST_SEED,
+        metavar="<int>",
+        help="Seed of all random numbers.",
+        show_default="0",
     ),
 ]
 ListSeed = Annotated[
@@ -92,7 +111,7 @@ ListSeed = Annotated[
         min=0,
         max=LARGEST_SEED,
         metavar="<int>",
-        help="Of the sampled lists.",
+        help="Seed of the sampled lists.",
         show_default="that of the fit",
     ),
 ]
@@ -102,21 +121,24 @@ GroupColumn = Annotated[
     str | None,
     typer.Option(
         "--group-column",
-        help="Column with the group of an item; a cell may hold several, as in Drama|War.",
+        help="Column with the group of an item. A cell may hold several groups, as in Drama|War.",
         rich_help_panel=GROUPS,
     ),
 ]
 Sensitive = Annotated[
     str | None,
     typer.Option(
-        "--sensitive", help="Groups whose exposure is limited, by commas.", rich_help_panel=GROUPS
+        "--sensitive",
+        help="Comma-separated groups whose exposure is limited.",
+        rich_help_panel=GROUPS,
     ),
 ]
 ItemTable = Annotated[
     Path | None,
     typer.Option(
         "--item-table",
-        help="File with the group column, a row per item; without it the data has the column.",
+        help="File with a row per item that has the group column. Without it the column is read "
+        "from the data.",
         rich_help_panel=GROUPS,
     ),
 ]

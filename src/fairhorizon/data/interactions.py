@@ -131,7 +131,7 @@ class Interactions:
             if len(values.shape) != 1:
                 origin.fail(f"{key} is not one column", remedy="give one value for each row")
             if len(values) != rows:
-                origin.fail(f"{key} has {len(values)} rows, user {rows}", remedy="give as many")
+                origin.fail(f"{key} has {len(values)} rows, user has {rows}", remedy="give as many")
         if rows == 0:
             origin.fail("there are no interactions", remedy="give at least one row")
         label = {key: labels.get(key, key) for key in given}
@@ -195,8 +195,8 @@ class Interactions:
             )
         if timestamp is None:
             warnings.warn(
-                f"{origin.file or 'the frame'} has no timestamps: the order of its rows is "
-                "taken for their order in time (name the column if there is one)",
+                f"{origin.file or 'the frame'} has no timestamps: its rows are assumed to be "
+                "in the order of time (name the column if there is one)",
                 NoTimestampsWarning,
                 stacklevel=2,
             )

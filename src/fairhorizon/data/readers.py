@@ -82,8 +82,8 @@ def find_columns(
             table.origin.fail(
                 f"no column looks like the {role}",
                 remedy=f"the columns are {', '.join(map(repr, table.frame.columns))}: name it with "
-                f"the option `{option}{role}`, or give the `{option}separator` if they are not "
-                "split well",
+                f"the option `{option}{role}`, or give the `{option}separator` if they are split "
+                "wrongly",
             )
     return found
 

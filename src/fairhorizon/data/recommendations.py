@@ -134,8 +134,8 @@ def _known_rows(
         table.origin.fail(
             f"{role} {table.frame[str(found[role])][row]!r} is not in {log.name or 'the data'}",
             row,
-            f"{int(unknown.sum())} of {len(unknown)} rows have ids that the data has not: give "
-            "lists with the ids of the data, or --ignore-unknown to leave such rows out",
+            f"{int(unknown.sum())} of {len(unknown)} rows have ids that are not in the data: give "
+            "lists with the ids of the data, or --ignore-unknown to skip these rows",
         )
     rows = np.flatnonzero(~unknown)
     if not len(rows):

@@ -85,7 +85,9 @@ def synthetic_market(source: str = SYNTHETIC) -> SyntheticMarket:
     for setting in filter(None, source.partition(":")[2].split(",")):
         key, _, value = setting.partition("=")
         if key not in defaults:
-            raise ConfigError(f"{source}: unknown setting {key!r}; there are {', '.join(defaults)}")
+            raise ConfigError(
+                f"{source}: unknown setting {key!r} (there are {', '.join(defaults)})"
+            )
         try:
             chosen[key] = type(defaults[key])(value)
         except ValueError:

@@ -101,15 +101,15 @@ def split_by_time(
     )
     if first == 0:
         raise DataError(
-            f"{log.name or 'the log'} cannot be cut in time: nothing is earlier than the cut",
-            remedy="take smaller shares, or split per user",
+            f"{log.name or 'the log'} cannot be split by time: nothing is earlier than the cut",
+            remedy="set smaller shares, or split per user",
         )
     rows = np.arange(n)
     return Split(log.take(rows[:first]), log.take(rows[first:second]), log.take(rows[second:]))
 
 
 def with_feedback(parts: Split, users: NDArray[np.int64], items: NDArray[np.int64]) -> Split:
-    """What users liked since, in the order heard, at the end of the training log.
+    """The split with what users have liked since, in order, at the end of the training log.
 
     Only pairs that training and validation do not have, and each once. Nobody rated them: the mean
     rating of the training log stands in.
@@ -117,7 +117,7 @@ def with_feedback(parts: Split, users: NDArray[np.int64], items: NDArray[np.int6
     train = parts.train
     if not len(train):
         raise DataError(
-            f"{parts.name or 'the split'} has no training log that feedback could be added to",
+            f"{parts.name or 'the split'} has no training log to add feedback to",
             remedy="give more interactions",
         )
     pairs = users * train.n_items + items
@@ -151,19 +151,21 @@ def write_split(parts: Split, folder: str | Path) -> None:
     """Write train.csv, validation.csv and test.csv with the original ids: all three or nothing."""
     folder = Path(folder)
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
-        raise DataError("is there already", file=folder, remedy="name a new folder or empty it")
+        raise DataError("already exists", file=folder, remedy="name a new folder or empty it")
     try:
         folder.parent.mkdir(parents=True, exist_ok=True)
         draft = Path(tempfile.mkdtemp(prefix=f".{folder.name}-", dir=folder.parent))
     except OSError as error:
-        raise DataError(f"cannot be made: {error}", file=folder, remedy="name another") from None
+        raise DataError(f"cannot be created: {error}", file=folder, remedy="name another") from None
     try:
         for part in ("train", "validation", "test"):
             _write_csv(getattr(parts, part), draft / f"{part}.csv")
         draft.chmod(0o755)
         draft.replace(folder)
     except OSError as error:
-        raise DataError(f"cannot be written: {error}", file=folder, remedy="free space?") from None
+        raise DataError(
+            f"cannot be written: {error}", file=folder, remedy="check the space left"
+        ) from None
     finally:
         shutil.rmtree(draft, ignore_errors=True)
 

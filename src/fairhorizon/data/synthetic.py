@@ -57,7 +57,7 @@ def synthetic(
             "and popularity_skew of at least 0"
         )
     if seed < 0:
-        raise ConfigError(f"the seed must not be negative, not {seed}")
+        raise ConfigError(f"the seed must be at least 0, not {seed}")
     rng = np.random.default_rng(seed)
     scale = np.sqrt(2 / np.sqrt(dim))
     tastes, traits = rng.normal(0, scale, (users, dim)), rng.normal(0, scale, (items, dim))

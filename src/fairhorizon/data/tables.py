@@ -47,7 +47,7 @@ def read_table(
         raise DataError("there is no such file", file=path, remedy="check the path") from None
     except (OSError, ValueError) as error:
         raise DataError(
-            f"cannot be read: {error}", file=path, remedy="check the path and your rights to it"
+            f"cannot be read: {error}", file=path, remedy="check the path and your permissions"
         ) from None
     if path.suffix.lower() in (".parquet", ".pq"):
         return _parquet(path, raw)
@@ -87,11 +87,11 @@ def _decode(raw: bytes, path: Path, encoding: str) -> str:
             f"is not {encoding} text",
             file=path,
             line=raw.count(b"\n", 0, where) + 1,
-            remedy="a binary file cannot be read; for another encoding give it, e.g. latin-1",
+            remedy="a binary file cannot be read; if it is text, name its encoding, e.g. latin-1",
         ) from None
     if "\0" in text:
         raise DataError(
-            "holds zero bytes, so it is a binary file",
+            "contains zero bytes, so it is a binary file",
             file=path,
             line=text.count("\n", 0, text.index("\0")) + 1,
             remedy="give CSV, TSV, .inter, u.data, ratings.dat or .parquet",
@@ -128,7 +128,7 @@ def _text_table(
         raise DataError(
             "there is a header but no rows",
             file=path,
-            remedy="give rows; if line 1 is one, say that there is no header",
+            remedy="give rows; if line 1 is a row, set header to false (--no-header)",
         )
     rows.columns = columns
     first_line = None if lines is not None else 2 if header else 1
@@ -175,7 +175,7 @@ def _one_by_one(
                         f"{len(row)} cells where the first line has {len(rows[0])}",
                         file=path,
                         line=start,
-                        remedy="mend the row; a cell that holds the separator needs quotes",
+                        remedy="correct the row; a cell that contains the separator needs quotes",
                     )
             start = reader.line_num + 1
     except (csv.Error, TypeError, ValueError) as error:

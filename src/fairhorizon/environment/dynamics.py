@@ -37,7 +37,7 @@ class Outcome:
 
 
 def advance(state: State, lists: Tensor, feedback: Feedback, sensitive: Tensor) -> Outcome:
-    """Show `lists` (b, K), -1 for an empty slot, and hear what the users say.
+    """Show `lists` (b, K), -1 for an empty slot, and get the answers of the users.
 
     An item that is blocked earns nothing when it is shown all the same; it costs what it costs.
     """
@@ -77,7 +77,7 @@ def _repeats(lists: Tensor) -> Tensor:
 def alpha_prime(alpha: float) -> float:
     """The largest share of a list that may be sensitive when Exposure(G0)/Exposure(G1) <= alpha."""
     if alpha < 0:
-        raise ValueError(f"alpha is a ratio of exposures and cannot be {alpha}")
+        raise ValueError(f"alpha is a ratio of exposures: it must be at least 0, not {alpha}")
     return alpha / (1 + alpha)
 
 

@@ -27,12 +27,21 @@ Parameters = dict[str, Tensor]
 
 
 class ResponseConfig(Settings):
+    """Settings of the response model's fit."""
+
     dim: int = Field(16, ge=1)
-    l2: float = Field(6.0, ge=0)  # of the vectors, in units of one cell's log-likelihood
-    l2_bias: float = Field(0.3, ge=0)  # small: sums over a user or an item should match the counts
+    """Length of the user and item vectors."""
+    l2: float = Field(6.0, ge=0)
+    """Weight of the L2 penalty on the vectors, in units of one cell's log-likelihood."""
+    l2_bias: float = Field(0.3, ge=0)
+    """Weight of the L2 penalty on the biases; small, so that sums over a user or an item match the
+    counts."""
     learning_rate: float = Field(0.05, gt=0)
+    """Learning rate of Adam."""
     max_epochs: int = Field(150, ge=1)
-    patience: int = Field(20, ge=1)  # epochs without a better log-likelihood
+    """Largest number of passes over all user-item cells."""
+    patience: int = Field(20, ge=1)
+    """Epochs without a better validation log-likelihood before the fit stops."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -81,7 +90,7 @@ class _Cells:
         taken, known = UserItems.of(split.validation, split.test), UserItems.of(split.train)
         if not len(taken.items):
             raise DataError(
-                f"{split.name or 'the log'} holds out no interactions to fit users' answers to",
+                f"{split.name or 'the log'} has no held-out interactions to fit responses to",
                 remedy="split with a larger test_share",
             )
         folds = (
@@ -107,7 +116,7 @@ def fit_response(
     Adam on  -sum log P(cell) + l2/2 (|p|^2 + |q|^2) + l2_bias/2 (|a|^2 + |b|^2)  over whole
     matrices: a cell is 1 for what was taken and 0 for all else, not only for sampled negatives, so
     that probabilities are those of taking (Johnson 2014 weighs the ones). Stops by the mean
-    log-likelihood of a tenth of the cells, which are left out of the fit; `on_epoch` hears it.
+    log-likelihood of a tenth of the cells, which are left out of the fit; `on_epoch` gets it.
     """
     config = config or ResponseConfig()
     generator = torch.Generator().manual_seed(seed)

@@ -23,8 +23,12 @@ CELLS = 2**20  # user-item cells at once, 4 MiB of float32
 
 
 class SimulationConfig(Settings):
-    position_bias: float = Field(1.0, ge=0)  # the k-th item is looked at with chance k^-bias
-    drift: float = Field(0.0, ge=0, le=1)  # rate of `TasteSpread.move`, at every step
+    """Settings of simulated users."""
+
+    position_bias: float = Field(1.0, ge=0)
+    """A user examines the k-th item of a list with probability k to the power of minus this."""
+    drift: float = Field(0.0, ge=0, le=1)
+    """How fast tastes change per step: 0 never, 1 new tastes at every step."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -161,8 +165,8 @@ class SimulatedUsers:
         theirs = (self.start.n_users, self.start.positive.n_items)
         if ours != theirs:
             raise ConfigError(
-                f"answers are known for {ours[0]} users and {ours[1]} items, the split has "
-                f"{theirs[0]} and {theirs[1]} (take both from the same data)"
+                f"the response model has {ours[0]} users and {ours[1]} items, the split has "
+                f"{theirs[0]} and {theirs[1]} (make both from the same data)"
             )
 
     @classmethod

@@ -26,12 +26,20 @@ Row = dict[str, float | int]
 
 
 class LongRunSettings(Settings):
+    """Settings of a long run."""
+
     steps: Positive = 400
-    list_length: Positive = 1  # K
-    relabel_every: Positive = 1  # steps
-    update_every: Positive = 10  # steps
-    alpha_prime: Annotated[float, Field(ge=0, le=1)] = 0.4  # the limit of the popularity rate
-    warm_up: Annotated[int, Field(ge=0)] = 50  # steps before the limit has to be kept
+    """Number of lists that every user is shown."""
+    list_length: Positive = 1
+    """Items of a list (K)."""
+    relabel_every: Positive = 1
+    """Steps after which the popular group is computed again from the exposure so far."""
+    update_every: Positive = 10
+    """Steps after which a method that learns online updates its policy."""
+    alpha_prime: Annotated[float, Field(ge=0, le=1)] = 0.4
+    """Largest running popularity rate, the share of popular items in everything shown (alpha')."""
+    warm_up: Annotated[int, Field(ge=0)] = 50
+    """Steps at the start in which the limit need not be kept."""
 
 
 class Accuracy:

@@ -7,7 +7,6 @@ from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import BaseModel, ConfigDict
 
 from fairhorizon import __version__
 from fairhorizon.agents.base import Recommender
@@ -19,26 +18,37 @@ from fairhorizon.data.splits import Split, split, split_by_time
 from fairhorizon.errors import ConfigError, DataError, ModelError
 from fairhorizon.exposure.groups import attribute_group, popular_group
 from fairhorizon.files import write_json
+from fairhorizon.settings import Settings
 from fairhorizon.storage import understood
 
 
-class DataSpec(BaseModel):
+class DataSpec(Settings):
     """How to get the same data, split and groups again."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-    source: str  # a named set or the path of a file
+    source: str
+    """Name of a data set, or path of a file."""
     user: str | int | None = None
+    """Column of the user, by name or by position from 0; None: found by its name."""
     item: str | int | None = None
+    """Column of the item, by name or by position from 0; None: found by its name."""
     rating: str | int | None = None
+    """Column of the rating, by name or by position from 0; None: found by its name, if any."""
     timestamp: str | int | None = None
+    """Column of the time, by name or by position from 0; None: found by its name, if any."""
     header: bool | None = None
+    """Whether the first line is a header; None: detected."""
     separator: str | None = None
+    """Text between two cells; None: detected."""
     cut: Literal["per-user", "time"] = "per-user"
+    """How the log is split: the last items of every user, or everything after one time."""
     shuffle_ties: int | None = None
-    item_table: str | None = None  # a file with a row per item; without it the log has the column
-    group_column: str | None = None  # None: groups by popularity
+    """Seed that shuffles interactions of a user at the same time; None: the order of the file."""
+    item_table: str | None = None
+    """Path of a file with a row per item that has the group column; None: the log has it."""
+    group_column: str | None = None
+    """Column whose values are the groups of items; None: groups by popularity."""
     sensitive_values: tuple[str, ...] = ()
+    """Values of the group column whose exposure is limited."""
 
     def open(self, cache_dir: Path | None = None, popular_share: float = 0.2) -> "Dataset":
         """The log, its split, and the group by the attribute or else by popularity."""

@@ -22,8 +22,9 @@ from fairhorizon.agents.methods import Method, MethodError, build, presets_of
 from fairhorizon.errors import ConfigError
 from fairhorizon.evaluation.validation import validation_ndcg
 from fairhorizon.experiments.runs import Dataset
+from fairhorizon.experiments.search_ranges import searched
 from fairhorizon.files import write_atomically, write_json
-from fairhorizon.settings import Choice, Given, Search, Settings
+from fairhorizon.settings import Choice, Given, Settings
 from fairhorizon.vocabulary import Mode, Protocol
 
 if TYPE_CHECKING:
@@ -231,35 +232,16 @@ def search_space(model: Recommender, given: Given) -> "dict[str, BaseDistributio
     return {name: where for name, where in _ranges(model.settings) if name not in fixed}
 
 
-def _ranges(config: Settings, prefix: str = "") -> "Iterator[tuple[str, BaseDistribution]]":
+def _ranges(config: Settings) -> "Iterator[tuple[str, BaseDistribution]]":
     from optuna import distributions
 
-    for name, entry in type(config).model_fields.items():
-        inner = getattr(config, name)
-        if isinstance(inner, Settings):
-            yield from _ranges(inner, f"{prefix}{name}.")
-        for mark in entry.metadata:
-            if isinstance(mark, Choice):
-                values = tuple(value for value in mark.values if _goes_with(config, name, value))
-                yield prefix + name, distributions.CategoricalDistribution(values)
-            elif isinstance(mark, Search):
-                # a preset may lie outside of where one would look: the first trial is the preset
-                ends = [mark.low, mark.high] if inner is None else [mark.low, mark.high, inner]
-                if entry.annotation is int:
-                    low, high = int(min(ends)), int(max(ends))
-                    yield prefix + name, distributions.IntDistribution(low, high, log=mark.log)
-                else:
-                    where = distributions.FloatDistribution(min(ends), max(ends), log=mark.log)
-                    yield prefix + name, where
-
-
-def _goes_with(config: Settings, name: str, value: Any) -> bool:
-    """Whether a setting can have the value beside the other settings as they are."""
-    try:
-        type(config).model_validate({**config.model_dump(), name: value})
-    except ValueError:
-        return False
-    return True
+    for name, mark in searched(config):
+        if isinstance(mark, Choice):
+            yield name, distributions.CategoricalDistribution(mark.values)
+        elif isinstance(mark.low, int) and isinstance(mark.high, int):
+            yield name, distributions.IntDistribution(mark.low, mark.high, log=mark.log)
+        else:
+            yield name, distributions.FloatDistribution(mark.low, mark.high, log=mark.log)
 
 
 def defaults(model: Recommender, space: "Mapping[str, BaseDistribution]") -> dict[str, Any]:

@@ -20,17 +20,26 @@ CELLS = 2**20  # of a padded block of vectors, 4 MiB: it should stay in the proc
 
 
 class AlsConfig(Settings):
+    """Settings of ALS."""
+
     dim: Annotated[int, Search(16, 256, log=True)] = Field(64, ge=1)
-    # how much more sure what was taken is than what was not
+    """Length of the user and item vectors."""
     alpha: Annotated[float, Search(0.1, 40, log=True)] = Field(1.0, gt=0)
+    """Extra confidence in items that the user took: their squared error counts 1 + alpha times."""
     l2: Annotated[float, Search(0.1, 200, log=True)] = Field(10.0, gt=0)
+    """Weight of the L2 penalty on the vectors."""
     max_epochs: int = Field(30, ge=1)
-    patience: int = Field(3, ge=1)  # epochs without a better validation NDCG
-    protocol: Protocol = Protocol.STANDARD  # of validation
+    """Largest number of epochs; one epoch solves for all users, then for all items."""
+    patience: int = Field(3, ge=1)
+    """Epochs without a better validation NDCG before training stops."""
+    protocol: Protocol = Protocol.STANDARD
+    """Which items the validation may rank; "paper" includes the training items."""
 
 
 class Als(Ranker[AlsConfig]):
-    """Scores u.v that minimise sum c_ui (t_ui - u.v)^2 + l2 (sum |u|^2 + sum |v|^2).
+    """Matrix factorisation of implicit feedback by least squares (Hu, Koren & Volinsky 2008).
+
+    Scores u.v that minimise sum c_ui (t_ui - u.v)^2 + l2 (sum |u|^2 + sum |v|^2).
 
     t is 1 for what was taken and 0 for all else; c = 1 + alpha t. Given the items, each user's
     vector is a least-squares problem of its own, and the other way round. A user's vector is

@@ -16,14 +16,24 @@ from fairhorizon.vocabulary import Protocol
 
 
 class BprConfig(Settings):
+    """Settings of BPR."""
+
     dim: Annotated[int, Search(16, 256, log=True)] = Field(64, ge=1)
-    biases: bool = False  # of the items
+    """Length of the user and item vectors."""
+    biases: bool = False
+    """Whether every item has a bias of its own."""
     learning_rate: Annotated[float, Search(0.001, 0.05, log=True)] = Field(0.01, gt=0)
+    """Learning rate of Adam."""
     l2: Annotated[float, Search(0.0001, 0.1, log=True)] = Field(0.003, ge=0)
+    """Weight of the L2 penalty on the vectors."""
     batch: int = Field(8192, ge=1)
+    """Interactions per gradient step, each with one item that was not taken."""
     max_epochs: int = Field(200, ge=1)
-    patience: int = Field(5, ge=1)  # epochs without a better validation NDCG
-    protocol: Protocol = Protocol.STANDARD  # of validation
+    """Largest number of passes over the training log."""
+    patience: int = Field(5, ge=1)
+    """Epochs without a better validation NDCG before training stops."""
+    protocol: Protocol = Protocol.STANDARD
+    """Which items the validation may rank; "paper" includes the training items."""
 
 
 class BprTraining:
@@ -86,7 +96,10 @@ class BprTraining:
 
 
 class Bpr(Ranker[BprConfig]):
-    """x_ui = u.v_i, trained by Adam on pairs of a taken and another item."""
+    """Bayesian Personalized Ranking (Rendle et al. 2009): factorisation trained on item pairs.
+
+    x_ui = u.v_i, trained by Adam on pairs of a taken and another item.
+    """
 
     method = "bpr"
     config_class = BprConfig

@@ -16,7 +16,7 @@ CUTOFF = 20
 SCORES_AT_ONCE = 2**25  # 128 MiB of float32
 # An epoch of training on sparse data takes half a minute, that many scores less than ten seconds.
 SCORES_IN_ALL = 2**28
-FEWEST_USERS = 2048  # fewer tell too little, however many items there are
+FEWEST_USERS = 2048  # fewer say too little, however many items there are
 
 
 class Validation:

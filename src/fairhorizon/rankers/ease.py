@@ -23,15 +23,21 @@ MOST_ITEMS = 40_000  # two matrices of this size, as many as there are at once, 
 
 
 class EaseConfig(Settings):
+    """Settings of EASE."""
+
     l2: Annotated[float, Search(10, 5000, log=True)] = Field(300.0, gt=0)
-    # in items; None: all of a history counts the same
+    """Weight of the L2 penalty on the item-item weights."""
     half_life: Annotated[float | None, Search(1, 50, log=True)] = Field(3.0, gt=0)
-    # in items; None: all pairs of a user's items count the same
+    """Age, in items, at which an item of the history counts half; None: all items count equally."""
     training_half_life: Annotated[float | None, Search(3, 300, log=True)] = Field(10.0, gt=0)
+    """Distance, in items, at which a pair of a user's items counts half in training; None: all
+    pairs count equally."""
 
 
 class Ease(Ranker[EaseConfig]):
-    """Scores w B: B rebuilds every user's items from the user's other items.
+    """EASE, a linear item-to-item model (Steck 2019), with more weight on recent items.
+
+    Scores w B: B rebuilds every user's items from the user's other items.
 
     B = argmin |X - X B|^2 + l2 |B|^2 with diag B = 0, which is I - P diag(1 / diag P) for
     P = (X^T X + l2 I)^-1. Recency enters twice: w is the user's history, weighted by
@@ -54,7 +60,7 @@ class Ease(Ranker[EaseConfig]):
         if n_items > MOST_ITEMS:
             raise ConfigError(
                 f"ease inverts a matrix of items by items, and {n_items} items are more than "
-                f"{MOST_ITEMS} (take itemknn or als, or leave out rare items)"
+                f"{MOST_ITEMS} (use itemknn or als, or remove rare items)"
             )
         self.longest_ = longest_history(split)
         histories = UserItems.of(split.train)

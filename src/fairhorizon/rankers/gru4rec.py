@@ -1,4 +1,4 @@
-"""GRU4Rec (Hidasi et al. 2016): a recurrent network guesses the next item."""
+"""GRU4Rec (Hidasi et al. 2016): a recurrent network predicts the next item."""
 
 from torch import Tensor, nn
 
@@ -32,7 +32,10 @@ class GruNetwork(SequenceNetwork):
 
 
 class Gru4Rec(Ranker[Gru4RecConfig]):
-    """Trained with the softmax over the catalogue at every step, sampled only if it is large."""
+    """GRU4Rec (Hidasi et al. 2016): a recurrent network predicts the next item.
+
+    Trained with the softmax over the catalogue at every step, sampled only if it is large.
+    """
 
     method = "gru4rec"
     config_class = Gru4RecConfig

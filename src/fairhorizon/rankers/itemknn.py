@@ -25,16 +25,21 @@ DENSE_AT_MOST = 8192  # of more items, only those next to the history are looked
 
 
 class ItemKnnConfig(Settings):
-    # of each item, the nearest ones
+    """Settings of item-kNN."""
+
     neighbours: Annotated[int, Search(20, 2000, log=True)] = Field(500, ge=1)
-    # takes off from what few users in common say
+    """Number of most similar items that are kept for every item."""
     shrinkage: Annotated[float, Search(0, 100)] = Field(5.0, ge=0)
-    # in items; None: all of a history counts the same
+    """Number added to the denominator of the cosine, which lowers similarities that rest on few
+    users."""
     half_life: Annotated[float | None, Search(0.5, 50, log=True)] = Field(2.0, gt=0)
+    """Age, in items, at which an item of the history counts half; None: all items count equally."""
 
 
 class ItemKnn(Ranker[ItemKnnConfig]):
-    """score_j = sum of w_i s_ij over those of j's nearest items that are in the history.
+    """Item-based nearest neighbours (Deshpande & Karypis 2004), with more weight on recent items.
+
+    score_j = sum of w_i s_ij over those of j's nearest items that are in the history.
 
     s_ij = n_ij / (sqrt(n_i n_j) + shrinkage), the cosine of two items' users; w_i is
     2^(-age / half_life). Only the neighbours are kept, so that a large catalogue is no trouble.

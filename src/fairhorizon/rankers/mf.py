@@ -26,16 +26,28 @@ class MfConfig(Settings):
     """The defaults are those of PMF, from which FCPO starts."""
 
     dim: Annotated[int, Search(16, 256, log=True)] = Field(100, ge=1)
-    target: Literal["rating", "interaction"] = "rating"  # a log without ratings has interactions
+    """Length of the user and item vectors."""
+    target: Literal["rating", "interaction"] = "rating"
+    """What is predicted: the rating, or whether the user took the item, which is also used for a
+    log without ratings."""
     learning_rate: Annotated[float, Search(0.001, 0.05, log=True)] = Field(0.005, gt=0)
+    """Learning rate of Adam."""
     l2: Annotated[float, Search(0.001, 1, log=True)] = Field(0.05, ge=0)
+    """Weight of the L2 penalty on vectors and biases."""
     batch: int = Field(4096, ge=1)
+    """Interactions per gradient step."""
     max_epochs: int = Field(60, ge=1)
-    patience: int = Field(5, ge=1)  # epochs without a better validation
-    protocol: Protocol = Protocol.STANDARD  # of validation
-    centred: bool = True  # only what differs from the mean is factorised
-    biases: bool = False  # of users and items
-    stop: Literal["rmse", "ndcg"] = "rmse"  # what validation looks at
+    """Largest number of passes over the training log."""
+    patience: int = Field(5, ge=1)
+    """Epochs without a better validation (see stop) before training stops."""
+    protocol: Protocol = Protocol.STANDARD
+    """Which items the validation may rank; "paper" includes the training items."""
+    centred: bool = True
+    """Whether the mean of the targets is subtracted before the factorisation."""
+    biases: bool = False
+    """Whether every user and every item has a bias of its own."""
+    stop: Literal["rmse", "ndcg"] = "rmse"
+    """Validation metric that decides when training stops."""
 
 
 class RankingMfConfig(MfConfig):
@@ -46,9 +58,13 @@ class RankingMfConfig(MfConfig):
     """
 
     dim: Annotated[int, Search(16, 256, log=True)] = Field(64, ge=1)
+    """Length of the user and item vectors."""
     l2: Annotated[float, Search(0.001, 1, log=True)] = Field(0.01, ge=0)
+    """Weight of the L2 penalty on vectors and biases."""
     centred: bool = False
+    """Whether the mean of the targets is subtracted before the factorisation."""
     stop: Literal["rmse", "ndcg"] = "ndcg"
+    """Validation metric that decides when training stops."""
 
 
 class MfTraining:
@@ -104,9 +120,10 @@ class MfTraining:
 
 
 class Mf(Ranker[MfConfig]):
-    """r_ui ~ mean + b_u + b_i + u.v, fitted by Adam on squared error with L2.
+    """Matrix factorisation of ratings (Koren et al. 2009).
 
-    The target "interaction" is 1 for what happened and 0 for as many random pairs.
+    r_ui ~ mean + b_u + b_i + u.v, fitted by Adam on squared error with L2. The target
+    "interaction" is 1 for what happened and 0 for as many random pairs.
     """
 
     method = "mf"
@@ -120,7 +137,7 @@ class Mf(Ranker[MfConfig]):
     validation_rmse_: float
 
     def _learn(self, split: Split, on_epoch: OnEpoch | None) -> None:
-        """`on_epoch` hears what `stop` names: the validation RMSE or NDCG."""
+        """`on_epoch` gets what `stop` names: the validation RMSE or NDCG."""
         config = self.config
         generator = torch.Generator().manual_seed(self.seed)
         train = self._examples(split.train, generator)
@@ -146,7 +163,7 @@ class Mf(Ranker[MfConfig]):
                     break
         if not all(tensor.isfinite().all() for tensor in best.values()) or best_value == -math.inf:
             raise ConfigError(
-                "the factorisation diverged (set a smaller learning_rate, FCPO's is "
+                "the factorisation diverged (set a smaller learning_rate; of FCPO: "
                 "pmf.learning_rate)"
             )
         self.restore(best)

@@ -22,17 +22,26 @@ Parameters = dict[str, Tensor]
 
 
 class NcfConfig(Settings):
-    # of GMF's vectors, and of the MLP's
+    """Settings of NeuMF."""
+
     dim: Annotated[int, Search(8, 128, log=True)] = Field(32, ge=1)
-    widths: tuple[Annotated[int, Field(ge=1)], ...] = Field((32, 16), min_length=1)  # of the MLP
-    # for every interaction, drawn anew in every epoch
+    """Length of the user and item vectors, of the GMF part and of the MLP part each."""
+    widths: tuple[Annotated[int, Field(ge=1)], ...] = Field((32, 16), min_length=1)
+    """Widths of the hidden layers of the MLP."""
     negatives: Annotated[int, Search(1, 8)] = Field(4, ge=1)
+    """Items not taken that are sampled for every interaction, anew in every epoch."""
     learning_rate: Annotated[float, Search(0.0003, 0.01, log=True)] = Field(0.005, gt=0)
+    """Learning rate of Adam."""
     l2: Annotated[float, Search(0.0001, 0.1, log=True)] = Field(0.01, ge=0)
-    batch: int = Field(2048, ge=1)  # interactions, each with its negatives
+    """Weight of the L2 penalty on the vectors."""
+    batch: int = Field(2048, ge=1)
+    """Interactions per gradient step, each with its negatives."""
     max_epochs: int = Field(100, ge=1)
-    patience: int = Field(5, ge=1)  # epochs without a better validation NDCG
-    protocol: Protocol = Protocol.STANDARD  # of validation
+    """Largest number of passes over the training log."""
+    patience: int = Field(5, ge=1)
+    """Epochs without a better validation NDCG before training stops."""
+    protocol: Protocol = Protocol.STANDARD
+    """Which items the validation may rank; "paper" includes the training items."""
 
 
 def initial_parameters(
@@ -145,7 +154,7 @@ class NcfTraining:
 
 
 class Ncf(Ranker[NcfConfig]):
-    """The logit of NeuMF is the score."""
+    """NeuMF, neural collaborative filtering (He et al. 2017); the score is its logit."""
 
     method = "ncf"
     config_class = NcfConfig

@@ -43,15 +43,15 @@ class NegativeSampler:
         useful = self.can_draw(users)
         if not useful.any():
             raise DataError(
-                "whoever took an item took all of them, so there is none to compare with",
-                remedy="use a ranker that needs no other items, such as popularity",
+                "every user took all items or none, so there are no negative examples",
+                remedy="use a ranker that needs no negative examples, such as popularity",
             )
         return users[useful], taken.items[useful]
 
     def draw(self, users: Tensor, generator: torch.Generator) -> Tensor:
         """An item for each entry of `users`, in any order and with repeats; sorted is fastest."""
         if len(users) and not self.can_draw(users).all():
-            raise DataError("a user has taken every item: there is no other to draw")
+            raise DataError("a user has taken every item: there is no negative example to draw")
         if self._taken is None:
             return self._draw_among_others(users, generator)
         items = torch.randint(self.n_items, users.shape, generator=generator)

@@ -13,7 +13,7 @@ class PopularityConfig(Settings):
 
 
 class Popularity(Ranker[PopularityConfig]):
-    """An item's score is its count in the training log."""
+    """The most popular items for everybody: the score is the count in the training log."""
 
     method = "popularity"
     config_class = PopularityConfig

@@ -10,14 +10,14 @@ from fairhorizon.data.splits import Split
 from fairhorizon.errors import DataError
 from fairhorizon.settings import Settings
 
-OnEpoch = Callable[[int, float], object]  # hears the number of an epoch and its validation
+OnEpoch = Callable[[int, float], object]  # called with the number of an epoch and its validation
 
 
 Config = TypeVar("Config", bound=Settings)
 
 
 class Ranker(ABC, Generic[Config]):
-    """Scores every item for a user; how lists are made of the scores is not its business."""
+    """Scores every item for a user; how lists are made of the scores is not its concern."""
 
     method: ClassVar[str]
     config_class: ClassVar[type[Settings]]
@@ -39,11 +39,11 @@ class Ranker(ABC, Generic[Config]):
         return type(self).queue_length is not Ranker.queue_length
 
     def fit(self, split: Split, *, on_epoch: OnEpoch | None = None) -> Self:
-        """Start anew from the training log; the validation items say when to stop."""
+        """Fit from scratch on the training log; the validation items decide when to stop."""
         if not len(split.train):
             raise DataError(
                 f"{split.name or 'the split'} has nothing to train on",
-                remedy="a user's last item is for validation and a fifth for test: give more",
+                remedy="give more: each user's last item is for validation and a fifth for test",
             )
         self._learn(split, on_epoch)
         self.fingerprint_ = split.train.fingerprint()

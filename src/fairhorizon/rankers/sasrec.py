@@ -1,4 +1,4 @@
-"""SASRec (Kang & McAuley 2018): self-attention over a user's recent items guesses the next."""
+"""SASRec (Kang & McAuley 2018): self-attention over a user's recent items predicts the next."""
 
 from typing import Annotated
 
@@ -20,10 +20,16 @@ from fairhorizon.settings import Choice, Search
 
 
 class SasRecConfig(SequenceConfig):
+    """Settings of SASRec."""
+
     dropout: Annotated[float, Search(0, 0.6)] = Field(0.3, ge=0, lt=1)
+    """Share of the vector coordinates that are set to 0 in training, the same ones in a window."""
     learning_rate: Annotated[float, Search(0.0005, 0.02, log=True)] = Field(0.004, gt=0)
+    """Learning rate of Adam."""
     blocks: Annotated[int, Choice((1, 2))] = Field(1, ge=1)
+    """Number of self-attention blocks."""
     heads: Annotated[int, Choice((1, 2, 4))] = Field(2, ge=1)
+    """Attention heads of a block; dim has to be a multiple of it."""
 
 
 class AttentionBlock(nn.Module):
@@ -54,7 +60,9 @@ class AttentionNetwork(SequenceNetwork):
     def __init__(self, n_items: int, config: SasRecConfig) -> None:
         super().__init__(n_items, config.dim)
         if config.dim % config.heads:
-            raise ConfigError(f"dim {config.dim} cannot be shared by {config.heads} heads evenly")
+            raise ConfigError(
+                f"dim {config.dim} is not a multiple of heads {config.heads} (set one of them)"
+            )
         self.positions = nn.Parameter(torch.randn(config.history, config.dim) * 0.02)
         self.blocks = nn.Sequential(
             *(
@@ -72,7 +80,10 @@ class AttentionNetwork(SequenceNetwork):
 
 
 class SasRec(Ranker[SasRecConfig]):
-    """Trained with the softmax over the catalogue at every position, sampled only if large."""
+    """SASRec (Kang & McAuley 2018): self-attention over recent items predicts the next one.
+
+    Trained with the softmax over the catalogue at every position, sampled only if large.
+    """
 
     method = "sasrec"
     config_class = SasRecConfig

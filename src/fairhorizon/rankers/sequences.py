@@ -27,17 +27,24 @@ USERS_AT_ONCE = 1024  # the states of a long history take more room than the sco
 
 
 class SequenceConfig(Settings):
-    """What every next-item model has to be told."""
+    """Settings of every next-item model."""
 
     dim: Annotated[int, Choice((32, 64, 96, 128))] = Field(64, ge=1)
-    # of a user's items, the last so many are looked at
+    """Length of the item vectors and of the hidden state."""
     history: Annotated[int, Search(20, 100)] = Field(50, ge=1)
+    """Number of a user's most recent items that are read."""
     dropout: Annotated[float, Search(0, 0.6)] = Field(0.4, ge=0, lt=1)
+    """Share of the vector coordinates that are set to 0 in training, the same ones in a window."""
     learning_rate: Annotated[float, Search(0.0005, 0.02, log=True)] = Field(0.006, gt=0)
-    batch: int = Field(32, ge=1)  # windows
+    """Learning rate of Adam."""
+    batch: int = Field(32, ge=1)
+    """Windows per gradient step; a window is a stretch of one user's history."""
     max_epochs: int = Field(60, ge=1)
-    patience: int = Field(5, ge=1)  # epochs without a better validation NDCG
-    protocol: Protocol = Protocol.STANDARD  # of validation
+    """Largest number of passes over the training log."""
+    patience: int = Field(5, ge=1)
+    """Epochs without a better validation NDCG before training stops."""
+    protocol: Protocol = Protocol.STANDARD
+    """Which items the validation may rank; "paper" includes the training items."""
 
 
 class WindowDropout(nn.Module):
@@ -233,8 +240,8 @@ def train_network(
     history = validation.known
     if not (history.indptr.diff() > 1).any():
         raise DataError(
-            f"{split.name or 'the split'}: no user has two training items, so nothing follows",
-            remedy="use a ranker that looks at no order, such as ease",
+            f"{split.name or 'the split'}: no user has two training items, so none comes next",
+            remedy="use a ranker that ignores the order, such as ease",
         )
     n_items, stride = history.n_items, max(1, config.history // 2)
     sampler = None

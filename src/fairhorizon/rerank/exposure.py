@@ -29,7 +29,7 @@ class Problem:
 
 
 class ExposureFairness(Reranker):
-    """The most useful random ranking of the candidates in which exposure is fair to G0.
+    """Fairness of exposure (Singh & Joachims 2018): the best random ranking that is fair to G0.
 
     X0 and X1 are the exposures of the candidates of either group, together X; a candidate's merit
     is its score, brought to [0, 1] among the user's candidates, and M0, M1 are the groups' sums.
@@ -46,10 +46,15 @@ class ExposureFairness(Reranker):
 
     method = "foe"
 
-    candidates: Annotated[int, Field(ge=0)] = 200  # best by score; 0: the whole catalogue
+    candidates: Annotated[int, Field(ge=0)] = 200
+    """Number of best items by score that are re-ranked; 0: the whole catalogue."""
     constraint: Constraint = "parity"
-    target: Annotated[float, Field(ge=0, le=1)] = 0.4  # of exposure, for "share"
+    """Notion of fairness: parity (equal exposure), treatment (exposure by merit), impact (clicks by
+    merit) or share (a target share of exposure)."""
+    target: Annotated[float, Field(ge=0, le=1)] = 0.4
+    """Share of the exposure for the sensitive group, if the constraint is share."""
     form: Literal["equal", "at-most"] = "equal"
+    """Whether the sensitive group gets exactly its fair exposure or at most that."""
 
     def at_level(self, level: float) -> Self:
         """At most this share of exposure for G0."""
@@ -124,7 +129,7 @@ class ExposureFairness(Reranker):
         if self.constraint == "share":
             most = "at most " if self.form == "at-most" else ""
             what = f"gives the group {most}{100 * self.target:g} % of the exposure"
-        return f"for {users} of {of} users no ranking of {which} {what}: theirs are the nearest"
+        return f"for {users} of {of} users no ranking of {which} {what}; they get the nearest one"
 
 
 def merits(u: Tensor) -> Tensor:

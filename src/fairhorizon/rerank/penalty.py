@@ -1,4 +1,4 @@
-"""A price on sensitive items: the same number off each of their scores."""
+"""A price on sensitive items: the same number is subtracted from each of their scores."""
 
 from typing import Annotated, Self
 
@@ -10,15 +10,17 @@ from fairhorizon.rerank.reranker import Reranker
 
 
 class Penalty(Reranker):
-    """`weight` standard deviations of a user's scores are taken off every sensitive item.
+    """Penalty: the same number is subtracted from the score of every sensitive item.
 
-    In units of the spread, because the scores of one ranker are counts, of another logits.
+    It is `weight` standard deviations of the user's scores, because the scores of one ranker are
+    counts and those of another logits.
     """
 
     method = "penalty"
     level_is_share = False
 
     weight: Annotated[float, Field(ge=0)] = 1.0
+    """Penalty on every sensitive item, in standard deviations of the user's scores."""
 
     def at_level(self, level: float) -> Self:
         return self.model_validate({"weight": level})

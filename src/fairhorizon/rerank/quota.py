@@ -10,11 +10,12 @@ from fairhorizon.rerank.reranker import Reranker
 
 
 class Quota(Reranker):
-    """The best items by score, sensitive ones only as long as the quota lasts."""
+    """Quota: at most a share of every list is sensitive items, the best ones by score."""
 
     method = "quota"
 
-    share: Annotated[float, Field(ge=0, le=1)] = 0.4  # q
+    share: Annotated[float, Field(ge=0, le=1)] = 0.4
+    """Largest share of every list that may be sensitive items (q)."""
 
     def at_level(self, level: float) -> Self:
         return self.model_validate({"share": level})

@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor, nn
 
+from fairhorizon.agents.lird.config import LirdConfig
 from fairhorizon.agents.lird.ddpg import (
     Ddpg,
     ListActor,
@@ -17,7 +18,7 @@ from fairhorizon.agents.lird.ddpg import (
     Transitions,
     soft_update,
 )
-from fairhorizon.agents.lird.model import Lird, LirdConfig, LirdTraining, held_out, unit_size
+from fairhorizon.agents.lird.model import Lird, LirdTraining, held_out, unit_size
 from fairhorizon.agents.methods import Method, MethodError, build, load_method
 from fairhorizon.agents.progress import Listener
 from fairhorizon.agents.walk import served_ndcg

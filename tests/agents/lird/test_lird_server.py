@@ -5,7 +5,8 @@ import pytest
 import torch
 from safetensors.torch import load, save
 
-from fairhorizon.agents.lird.model import Lird, LirdConfig
+from fairhorizon.agents.lird.config import LirdConfig
+from fairhorizon.agents.lird.model import Lird
 from fairhorizon.data.splits import with_feedback
 from fairhorizon.environment.feedback import evaluation_scenario
 from fairhorizon.errors import ConfigError

@@ -341,7 +341,7 @@ def test_what_cannot_be_reached_is_kept_not_said(market):
     watch(server, users, Exposure(market.train.item_counts()), 10)
     assert server.remarks == [
         "for 60 of 60 users no ranking of the 20 candidates gives the group at most 10 % of the "
-        "exposure: theirs are the nearest"
+        "exposure; they get the nearest one"
     ]
 
 

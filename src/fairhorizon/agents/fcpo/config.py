@@ -16,74 +16,115 @@ Share = Annotated[float, Field(ge=0, le=1)]
 
 
 class FcpoConfig(Settings):
+    """Settings of FCPO."""
+
     # the constraint
-    alpha_prime: Annotated[float, Field(gt=0, le=1)] = 1.0  # largest share of sensitive items shown
-    popular_share: Annotated[float, Field(gt=0, lt=1)] = 0.2  # of the catalogue that is G0
-    # the limit that a policy which serves any level is trained under; None: alpha_prime
+    alpha_prime: Annotated[float, Field(gt=0, le=1)] = 1.0
+    """Largest share of sensitive items in what is shown (alpha'); 1: no limit."""
+    popular_share: Annotated[float, Field(gt=0, lt=1)] = 0.2
+    """Share of the catalogue, by training count, that is the popular group (G0)."""
     training_limit: Annotated[float | None, Field(gt=0, le=1)] = 0.5
-    # how unequal exposure may be (Gini), as a share of what the most even of the rankers of the
-    # warm start makes of it at the same level; None: as unequal as it comes
+    """Limit in training of a policy with a warm start (it serves any limit); None: alpha_prime."""
     spread: Annotated[float | None, Field(gt=0, le=1)] = 0.99
+    """Largest Gini index of served lists, relative to the most even ranker of the warm start at the
+    same limit; None: no bound."""
 
     # the CMDP
-    list_length: Positive = 1  # K
-    # what a slot of a list counts, for reward and exposure: all the same, or 1 / log2(k + 1)
+    list_length: Positive = 1
+    """Items of a list in training (K)."""
     attention: Literal["even", "log"] = "even"
-    horizon: Positive = 10  # T
-    history: Positive = 50  # N, the length of the queue
+    """Weight of the k-th place of a list in reward and cost: 1 (even) or 1 / log2(k + 1) (log)."""
+    horizon: Positive = 10
+    """Steps of a training episode (T)."""
+    history: Positive = 50
+    """Number of a user's most recent items in the state (N)."""
     gamma_r: Annotated[Share, Search(0.5, 0.99)] = 0.95
+    """Discount of the reward per step."""
     gamma_c: Share = 1.0
-    # where in a log training episodes begin; unseen: where the log of the warm start ends
+    """Discount of the cost per step."""
     starts: Annotated[
         Literal["first", "anywhere", "unseen", "seen"],
         Choice(("first", "anywhere", "unseen", "seen")),
     ] = "unseen"
-    protocol: Protocol = Protocol.STANDARD  # of training episodes and of validation
+    """Where training episodes begin in a user's log: after the first items, anywhere, or at the
+    later part, which the rankers of the warm start have not seen (unseen) or have seen (seen)."""
+    protocol: Protocol = Protocol.STANDARD
+    """Which items training and validation may show; "paper" includes the history."""
 
     # the policy
-    # gaussian: W is sampled and the best item taken; softmax: the item is sampled (softmax.py)
     policy: Literal["gaussian", "softmax"] = "softmax"
-    temperature: Annotated[float, Field(gt=0), Search(0.1, 2, log=True)] = 0.5  # of the softmax
-    all_actions: bool = True  # exact expectations of immediate rewards and costs (prospects.py)
-    group_price: bool = True  # the group of an item is one of its signals
-    # rankers whose scores the actor weighs, in place of item embeddings; see experts.py
+    """What is sampled: the weights of the score, whose best item is shown (gaussian), or the item
+    itself (softmax)."""
+    temperature: Annotated[float, Field(gt=0), Search(0.1, 2, log=True)] = 0.5
+    """Temperature of the softmax policy; smaller is greedier."""
+    all_actions: bool = True
+    """Whether a softmax policy uses exact expectations of immediate reward and cost over all
+    items, not only those of the sampled item."""
+    group_price: bool = True
+    """Whether the actor sees the group of an item and learns a price for it."""
     warm_start: tuple[str, ...] = ("gru4rec", "ease", "itemknn")
-    candidates: Positive = 40  # of each ranker and group, what a softmax policy chooses from
+    """Rankers whose scores the actor weighs instead of item vectors; empty: start from PMF."""
+    candidates: Positive = 40
+    """Best items of each ranker and group that a softmax policy chooses from."""
 
     # the networks
     pmf: MfConfig = MfConfig()
+    """Settings of the matrix factorisation (PMF) that gives the vectors, without a warm start."""
     gru_hidden: Positive = 64
+    """Width of the GRU that encodes the history, without a warm start."""
     gru_layers: Positive = 2
+    """Number of GRU layers, without a warm start."""
     actor_hidden: tuple[Positive, Positive] = (16, 16)
+    """Widths of the actor's two hidden layers."""
     critic_hidden: tuple[Positive, Positive] = (16, 16)
+    """Widths of the two hidden layers of each critic."""
     initial_std: Annotated[float, Field(gt=0), Search(0.1, 3, log=True)] = 0.05
+    """Standard deviation of the actor's weights (W) before training."""
 
     # one round of Algorithm 1
-    rounds: Annotated[int, Field(ge=0)] = 30  # M
+    rounds: Annotated[int, Field(ge=0)] = 30
+    """Largest number of training rounds, each with one policy update (M)."""
     episodes_per_user: Positive = 1
-    users_per_round: Positive = 1024  # drawn anew every round where there are more
-    minibatch: Positive = 8192  # trajectories drawn from the replay buffer
-    buffer_rounds: Positive = 1  # 1: on-policy
+    """Training episodes of a user in a round."""
+    users_per_round: Positive = 1024
+    """Users with episodes in a round, drawn at random if there are more."""
+    minibatch: Positive = 8192
+    """Trajectories drawn from the replay buffer for an update."""
+    buffer_rounds: Positive = 1
+    """Number of most recent rounds that the replay buffer holds; 1: on-policy."""
     gae_lambda: Share = 0.0
+    """Lambda of the generalised advantage estimate; 0: one step, 1: the whole return."""
 
     # the policy update
-    kl_limit: Annotated[float, Field(gt=0), Search(0.005, 0.5, log=True)] = 0.02  # delta
+    kl_limit: Annotated[float, Field(gt=0), Search(0.005, 0.5, log=True)] = 0.02
+    """Largest mean KL divergence between the policies before and after an update (delta)."""
     cg_iterations: Positive = 10
+    """Iterations of the conjugate gradient method."""
     cg_damping: Annotated[float, Field(ge=0)] = 0.1
-    fisher_states: Positive = 256  # sub-sample of states that Fisher products are taken on
-    line_search_ratio: Annotated[float, Field(gt=0, lt=1)] = 0.8  # beta
+    """Multiple of the identity that is added to the Fisher matrix."""
+    fisher_states: Positive = 256
+    """Number of states, drawn at random, that Fisher products are computed on."""
+    line_search_ratio: Annotated[float, Field(gt=0, lt=1)] = 0.8
+    """Factor by which the line search shortens a step that it rejects (beta)."""
     line_search_attempts: Positive = 10
-    critic_iterations: Positive = 10  # of L-BFGS
+    """Number of step lengths that the line search tries before it gives up."""
+    critic_iterations: Positive = 10
+    """L-BFGS iterations of each critic in a round."""
 
     # when to look, keep and stop
-    check_weights: bool = True  # whether they hold for the refitted rankers: see safety.py
+    check_weights: bool = True
+    """Whether validation checks the policy after the rankers were fitted again, and replaces its
+    weights if others are better."""
     evaluate_every: Positive = 2
-    patience: Positive = 5  # evaluations without a better validation NDCG
+    """Rounds between two evaluations on the validation items."""
+    patience: Positive = 5
+    """Evaluations without a better validation NDCG before training stops."""
     validation_length: Positive = 20
-    cost_tolerance: Annotated[float, Field(ge=0)] = (
-        0.05  # a round this little above d keeps the limit
-    )
+    """Length of the lists in these evaluations."""
+    cost_tolerance: Annotated[float, Field(ge=0)] = 0.05
+    """Excess of a round's cost over the limit d, as a share of d, that still counts as kept."""
     checkpoint_every: Positive = 10
+    """Rounds between two checkpoints on disk."""
 
     @classmethod
     def preset(cls, name: str, **changes: object) -> "FcpoConfig":

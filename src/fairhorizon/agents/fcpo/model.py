@@ -46,7 +46,7 @@ CHECKPOINT = "checkpoint.safetensors"  # in the folder of a training
 
 
 class Fcpo(Recommender):
-    """Fairness-Constrained Policy Optimization (the paper's Algorithm 1).
+    """Fairness-Constrained Policy Optimization (Ge et al. 2021, Algorithm 1).
 
     A softmax policy over items serves any level of the limit (serving/lists.py). A Gaussian policy
     is learned for one limit, and its lists are sampled from it: its mean is another policy with

@@ -7,12 +7,11 @@ by DDPG (Lillicrap et al. 2016). As in the comparison of the FCPO paper, the sta
 from collections.abc import Sequence
 from pathlib import Path
 from types import MappingProxyType
-from typing import Annotated, Any, Literal, Self
+from typing import Any, Self
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from pydantic import Field
 from torch import Tensor
 
 from fairhorizon.agents.base import (
@@ -24,6 +23,7 @@ from fairhorizon.agents.base import (
     group_or_popular,
     refuse_checkpoint,
 )
+from fairhorizon.agents.lird.config import LirdConfig
 from fairhorizon.agents.lird.ddpg import Ddpg, ListActor, ListCritic, LoggedLists, Transitions
 from fairhorizon.agents.lird.server import LirdServer
 from fairhorizon.agents.progress import SILENT, Listener
@@ -43,52 +43,15 @@ from fairhorizon.histories import UserItems
 from fairhorizon.policy.actor import Proposal
 from fairhorizon.policy.encoder import StateEncoder
 from fairhorizon.rankers.early_stopping import CUTOFF, train_until_stale
-from fairhorizon.rankers.mf import Mf, MfConfig
-from fairhorizon.settings import Search, Settings
+from fairhorizon.rankers.mf import Mf
+from fairhorizon.settings import Settings
 from fairhorizon.storage import load_model, save_model
-from fairhorizon.vocabulary import Protocol
-
-Positive = Annotated[int, Field(ge=1)]
-Share = Annotated[float, Field(ge=0, le=1)]
-Rate = Annotated[float, Field(gt=0)]
-
-
-class LirdConfig(Settings):
-    # the MDP
-    list_length: Positive = 1  # K
-    horizon: Positive = 10  # T
-    history: Positive = 5  # N, the length of the queue
-    gamma: Annotated[float, Field(ge=0, lt=1)] = 0.5
-    starts: Literal["first", "anywhere"] = "anywhere"  # where in a log training episodes begin
-    protocol: Protocol = Protocol.STANDARD  # of training episodes and of validation
-
-    # the networks
-    pmf: MfConfig = MfConfig(target="interaction", dim=32)
-    gru_hidden: Positive = 64
-    gru_layers: Positive = 1
-    actor_hidden: Positive = 128
-    critic_hidden: Positive = 128
-    # of the softmax through which the actor is trained
-    temperature: Annotated[Rate, Search(0.1, 10, log=True)] = 1.0
-
-    # one round: an episode of some users, then updates from the replay memory
-    rounds: Positive = 30
-    users_per_round: Positive = 1024
-    buffer_rounds: Positive = 20  # that the replay memory holds
-    updates: Positive = 200
-    batch: Positive = 256
-    actor_rate: Annotated[Rate, Search(0.0001, 0.01, log=True)] = 3e-3
-    critic_rate: Annotated[Rate, Search(0.0001, 0.01, log=True)] = 3e-3
-    target_rate: Annotated[float, Field(gt=0, le=1)] = 0.01  # of the soft update
-    noise: Annotated[float, Field(ge=0)] = 0.3  # on a proposal, as a share of its own size
-    # of the lists that are taken from the log instead of the actor
-    logged: Annotated[Share, Search(0, 1)] = 0.5
-
-    patience: Positive = 5  # rounds without a better validation NDCG
 
 
 class Lird(Recommender):
-    """Each item of a list is the best by inner product with its proposal, without repeats.
+    """LIRD, list-wise recommendation by deep reinforcement learning (Zhao et al. 2017).
+
+    Each item of a list is the best by inner product with its proposal, without repeats.
 
     LIRD learns from a simulator made of logged sessions. Here too a share of the lists shown in
     training is logged: what somebody took right after the item that the user took last.
