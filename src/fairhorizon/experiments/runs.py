@@ -25,6 +25,7 @@ from fairhorizon.data.splits import Split, split, split_by_time
 from fairhorizon.errors import ConfigError, DataError, ModelError
 from fairhorizon.exposure.groups import attribute_group, popular_group
 from fairhorizon.files import write_json
+from fairhorizon.vocabulary import POPULAR
 
 
 class DataSpec(BaseModel):
@@ -44,6 +45,13 @@ class DataSpec(BaseModel):
     item_table: str | None = None  # a file with a row per item; without it the log has the column
     group_column: str | None = None  # None: groups by popularity
     sensitive_values: tuple[str, ...] = ()
+
+    @property
+    def group_name(self) -> str:
+        """What the limited group is called: "popular", or as in "genre = Drama or War"."""
+        if self.group_column is None:
+            return POPULAR
+        return f"{self.group_column} = {' or '.join(self.sensitive_values)}"
 
     def open(self, cache_dir: Path | None = None, popular_share: float = 0.2) -> "Dataset":
         """The log, its split, and the group by the attribute or else by popularity."""
@@ -67,7 +75,7 @@ class DataSpec(BaseModel):
             parts = split_by_time(log)
         else:
             parts = split(log, shuffle_ties=self.shuffle_ties)
-        return Dataset(log, parts, self._sensitive(log, parts, popular_share))
+        return Dataset(log, parts, self._sensitive(log, parts, popular_share), self.group_name)
 
     def _sensitive(self, log: Interactions, parts: Split, share: float) -> NDArray[np.bool_]:
         if self.group_column is None:
@@ -89,6 +97,7 @@ class Dataset:
     log: Interactions
     split: Split
     sensitive: NDArray[np.bool_]  # (n_items,) G0
+    group_name: str = POPULAR  # what G0 is called
 
 
 @dataclass(frozen=True)

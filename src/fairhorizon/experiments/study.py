@@ -39,6 +39,7 @@ from fairhorizon.files import write_atomically, write_json
 from fairhorizon.rankers import RANKERS
 from fairhorizon.rankers.ranker import Ranker
 from fairhorizon.rerank import RERANKERS
+from fairhorizon.results.studies import TrainingRow
 from fairhorizon.vocabulary import Mode, Protocol
 
 Row = dict[str, Any]
@@ -279,7 +280,7 @@ class Task:
 
 
 @dataclass(frozen=True)
-class Training:
+class ModelTask:
     """A model to be trained and kept, for whoever wants it later."""
 
     task: Task
@@ -287,9 +288,9 @@ class Training:
     def prepare(self) -> None:
         self.task.prepare()
 
-    def rows(self) -> Iterator[Row]:
+    def rows(self) -> Iterator[TrainingRow]:
         _, seconds = self.task.trained(self.task.study.dataset())
-        yield {"name": f"{self.task.methods[0]} seed {self.task.seed}", "seconds": seconds}
+        yield TrainingRow(f"{self.task.methods[0]} seed {self.task.seed}", seconds)
 
 
 def _save(path: Path, lists: NDArray[np.int64]) -> None:
