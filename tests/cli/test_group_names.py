@@ -63,7 +63,7 @@ def test_audit(shop: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert f"<th>{NAME}</th>" in page  # of the results
     assert f"<th class=number>{NAME}</th>" in page  # of the metrics of exposure
     assert f"<td>{NAME}</td><td class=number>4</td>" in page  # four of ten items
-    assert f"{NAME} is the group whose exposure is to be limited, other all other items." in page
+    assert f"{NAME} is the group whose exposure is to be limited." in page
     assert f"items with {NAME} 25.0%" in page  # one of four showings
     (row,) = json.loads(Path("report/audit.json").read_text())["rows"]
     assert (row["group"], row["metrics"]["popularity_rate@2"]) == (NAME, 0.25)

@@ -28,7 +28,7 @@ def facts(result: AuditResult) -> list[tuple[str, str]]:
     lines = [
         ("shown", f"{counts.shown:,} items to {counts.lists:,} of {counts.users:,} users"),
         ("read as", f"{counts.kind}, ordered by {counts.order}"),
-        ("judged for accuracy", f"{counts.users_judged:,} users, who have a list and test items"),
+        ("counted for accuracy", f"{counts.users_judged:,} users, who have a list and test items"),
         (
             "from the user's own history",
             f"{counts.from_history:,} ({counts.from_history_share:.1%} of what is shown), "
@@ -107,8 +107,9 @@ def group_section(result: AuditResult) -> page.Section:
         )
         for one in result.groups
     ]
-    first, second = (called(group, result.row.group) for group in ("G0", "G1"))
-    note = f"{first} is the group whose exposure is to be limited, {second} all other items."
+    by_popularity = result.row.group == POPULAR
+    note = f"{called('G0', result.row.group)} is the group whose exposure is to be limited"
+    note += ", G1 all other items." if by_popularity else "."
     return page.Section("Exposure by group", table(headings, lines), note)
 
 
