@@ -2,6 +2,8 @@
 
 from enum import StrEnum
 
+POPULAR = "popular"  # the name of the group of the most shown items; others are by an attribute
+
 
 class Protocol(StrEnum):
     """Which items may be recommended at test time; the two are not comparable."""

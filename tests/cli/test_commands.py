@@ -145,6 +145,7 @@ def test_the_metrics_are_those_of_the_lists_and_of_the_split(
         "mode": mode,
         "seed": 0,
         "alpha_prime": 0.4,
+        "group": "popular",
     }
     assert (fitted / "metrics.json").read_bytes() == result.read_bytes()
 

@@ -11,7 +11,7 @@ import pytest
 from fairhorizon.cli.app import run
 from fairhorizon.evaluation.validation import validation_ndcg
 from fairhorizon.experiments.runs import Run
-from fairhorizon.experiments.tuning import Task
+from fairhorizon.experiments.tuning import Objective
 
 MARKET = "synthetic:users=40,items=60,interactions_per_user=15"
 TUNE = ["tune", "itemknn", "--data", MARKET, "--set", "neighbours=30"]
@@ -99,16 +99,16 @@ def test_a_second_call_goes_on_and_another_search_is_refused(
 def test_ctrl_c_keeps_the_finished_trials(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    real, calls = Task.value, []
+    real, calls = Objective.value, []
 
-    def stopped_at_the_third(task: Task, settings: dict[str, object]) -> float:
+    def stopped_at_the_third(objective: Objective, settings: dict[str, object]) -> float:
         calls.append(settings)
         if len(calls) == 3:
             raise KeyboardInterrupt
-        return real(task, settings)
+        return real(objective, settings)
 
     with monkeypatch.context() as patched:
-        patched.setattr(Task, "value", stopped_at_the_third)
+        patched.setattr(Objective, "value", stopped_at_the_third)
         assert run([*TUNE, "--trials=5", "--out=t"]) == 130
     said = capsys.readouterr().err.splitlines()
     assert said[-2:] == ["2 trials are kept, the same command goes on", "stopped"]

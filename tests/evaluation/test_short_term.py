@@ -12,6 +12,7 @@ from fairhorizon.data.splits import Split, split
 from fairhorizon.environment.feedback import Scenario
 from fairhorizon.errors import ConfigError, ModelError
 from fairhorizon.evaluation.short_term import evaluate
+from fairhorizon.results.spread import finite
 from fairhorizon.vocabulary import Mode, Protocol
 
 A, B, C = range(3)
@@ -87,15 +88,18 @@ def test_the_metrics_by_hand(parts: Split) -> None:
 def test_a_result_says_what_it_is(parts: Split) -> None:
     model = fixed(parts)
     result = evaluate(model, parts, ks=[3, 1], protocol="paper", mode="interactive", seed=11)
-    assert result.row() == {
+    content = {
         "dataset": "toy",
         "method": "fixed",
         "protocol": "paper",
         "mode": "interactive",
         "seed": 11,
         "alpha_prime": 0.5,
-        "metrics": result.metrics,
+        "metrics": {name: finite(value) for name, value in result.metrics.items()},
     }
+    assert result.to_json() == content
+    assert result.row().to_json() == content | {"group": "popular"}
+    assert result.row("seller = MegaMart").to_json()["group"] == "seller = MegaMart"
     assert {name.split("@")[1] for name in result.metrics} == {"1", "3"}
     assert np.array_equal(result.lists, model.lists[:, :3])
     assert (model.length, model.asked_seed) == (3, 11)

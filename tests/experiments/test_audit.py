@@ -8,8 +8,9 @@ import pytest
 
 from fairhorizon.data.recommendations import ListColumns, Recommendations, read_recommendations
 from fairhorizon.errors import ConfigError, DataError
-from fairhorizon.experiments.audit import Audit, audit, exposure_by_group, most_changed
+from fairhorizon.experiments.audit import audit, most_changed
 from fairhorizon.experiments.runs import Dataset, DataSpec
+from fairhorizon.results.audit import AuditResult
 
 # a trains on 1 2 3, validates on 4, tests on 5; b: 1 2 4, 3, 6; c: 1, 3, and no test item.
 # Training counts of items 1 to 6: 3 2 1 1 0 0, so that a fifth of six items, G0, is item 1.
@@ -42,7 +43,7 @@ def read(
     return read_recommendations(tmp_path / "lists.csv", dataset.log, ignore_unknown=ignore_unknown)
 
 
-def audited(dataset: Dataset, tmp_path: Path, text: str, alpha_prime: float = 1.0) -> Audit:
+def audited(dataset: Dataset, tmp_path: Path, text: str, alpha_prime: float = 1.0) -> AuditResult:
     shown = read(dataset, tmp_path, text)
     return audit(dataset, shown, ks=(1, 2), alpha_prime=alpha_prime)
 
@@ -65,9 +66,9 @@ def test_lists_by_hand(dataset: Dataset, tmp_path: Path) -> None:
         "exact_k_violation@2": 0,
     }
     for name, value in expected.items():
-        assert result.metrics[name] == pytest.approx(value, abs=1e-12), name
-    assert not [name for name in result.metrics if name.endswith("@all")]
-    assert result.protocol == "standard"
+        assert result.row.metrics[name] == pytest.approx(value, abs=1e-12), name
+    assert not [name for name in result.row.metrics if name.endswith("@all")]
+    assert result.row.protocol == "standard"
     counts = result.counts
     assert (counts.kind, counts.order) == ("lists", "rank")
     assert (counts.users, counts.users_without_list, counts.users_judged) == (3, 1, 2)
@@ -82,15 +83,15 @@ def test_the_users_own_history_makes_it_the_papers_protocol(
     # b took 1 in training and 3, its validation item, before the test item
     text = "user,item\na,6\na,5\nb,1\nb,3\nb,6\nc,2\n"
     result = audited(dataset, tmp_path, text, alpha_prime=0.4)
-    assert result.protocol == "paper"
+    assert result.row.protocol == "paper"
     assert result.counts.order == "place in the file"
     assert (result.counts.from_history, result.counts.from_history_share) == (2, 2 / 6)
     assert result.counts.shorter_lists == {1: 0, 2: 1}
     assert result.counts.users_judged == 2  # c has a list but no test item
-    assert result.metrics["recall@2"] == 1 / 2
-    assert result.metrics["popularity_rate@2"] == 1 / 5
-    assert result.metrics["exact_k_violation@1"] == 1 / 3
-    assert result.metrics["exact_k_violation@2"] == 1 / 3  # 1 of 2 is more than 0.4 of 2
+    assert result.row.metrics["recall@2"] == 1 / 2
+    assert result.row.metrics["popularity_rate@2"] == 1 / 5
+    assert result.row.metrics["exact_k_violation@1"] == 1 / 3
+    assert result.row.metrics["exact_k_violation@2"] == 1 / 3  # 1 of 2 is more than 0.4 of 2
 
 
 def test_an_impression_log_counts_every_impression(dataset: Dataset, tmp_path: Path) -> None:
@@ -112,7 +113,7 @@ def test_an_impression_log_counts_every_impression(dataset: Dataset, tmp_path: P
         "demographic_parity_gap@all": 2 - 2 / 5,
     }
     for name, value in expected.items():
-        assert result.metrics[name] == pytest.approx(value, abs=1e-12), name
+        assert result.row.metrics[name] == pytest.approx(value, abs=1e-12), name
     assert (result.counts.shown, result.counts.from_history) == (4, 2)
     assert result.exposure.tolist() == [2, 0, 0, 0, 1, 1]
 
@@ -132,16 +133,21 @@ def test_ranks_that_come_again_at_other_times_are_an_impression_log(
 
 def test_groups_and_items_against_the_training_log(dataset: Dataset, tmp_path: Path) -> None:
     result = audited(dataset, tmp_path, "user,item\na,5\na,6\nb,5\nb,1\n")
-    popular, tail = exposure_by_group(result, dataset)
+    popular, tail = result.groups
     assert (popular.group, popular.items, popular.per_item) == ("G0", 1, 1)
     assert (tail.group, tail.items, tail.per_item) == ("G1", 5, 3 / 5)
     assert popular.of_catalogue == pytest.approx(1 / 6)
     assert (popular.of_training, popular.of_exposure) == pytest.approx((3 / 7, 1 / 4))
     assert (tail.of_training, tail.of_exposure) == pytest.approx((4 / 7, 3 / 4))
     # shares of exposure 1/4 0 0 0 1/2 1/4, of training 3/7 2/7 1/7 1/7 0 0
-    over, under = most_changed(result, dataset, n=3)
+    over, under = most_changed(result.exposure, dataset, n=3)
     assert (over + 1).tolist() == [5, 6]
     assert (under + 1).tolist() == [2, 1, 3]
+    first = result.most_over[0]
+    assert (first.item, first.group, first.shown) == ("5", "G1", 2)
+    assert (first.of_exposure, first.of_training, first.change) == (1 / 2, 0, 1 / 2)
+    assert [one.item for one in result.most_under] == ["2", "1", "3", "4"]
+    assert result.most_under[1].group == "G0"
 
 
 def test_ids_match_whatever_their_type(dataset: Dataset, tmp_path: Path) -> None:

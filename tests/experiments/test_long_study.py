@@ -28,7 +28,9 @@ from fairhorizon.experiments.step_record import SCHEMA, Row
 from fairhorizon.experiments.study import Study
 from fairhorizon.exposure.counts import Exposure
 from fairhorizon.metrics.fairness import gini
-from fairhorizon.results import CountsOverTime
+from fairhorizon.results.long_term import CountsOverTime, LimitSummary, RunProgress
+from fairhorizon.results.spread import Spread
+from fairhorizon.results.studies import TrainingRow
 from fairhorizon.vocabulary import Protocol, Retrain
 
 MARKET = DataSpec(source="synthetic:users=60,items=80,interactions_per_user=20")
@@ -85,8 +87,8 @@ def equal(one: CountsOverTime, two: CountsOverTime) -> bool:
 
 def test_a_row_per_method_seed_and_step(long_study: LongStudy) -> None:
     chosen = contestants("popularity", "ease+quota", "mf+foe")
-    heard: list[Row] = []
-    long_study.run(chosen, [0, 1], on_run=heard.append)
+    ended: list[RunProgress] = []
+    long_study.run(chosen, [0, 1], on_run=ended.append)
     steps = pl.read_parquet(long_study.study.folder / "steps" / "*.parquet")
     assert steps.columns == list(SCHEMA)
     assert dict(steps.schema) == SCHEMA
@@ -100,7 +102,7 @@ def test_a_row_per_method_seed_and_step(long_study: LongStudy) -> None:
         assert run["violation"].to_numpy() == pytest.approx(np.maximum(0, rate - 0.3))
         assert run["violation_share"].null_count() == 5  # the warm-up
         assert run["price"].null_count() == 25
-    assert {(row["method"], row["seed"]) for row in heard} == {
+    assert {(run.method, run.seed) for run in ended} == {
         (one.label, seed) for one in chosen for seed in (0, 1)
     }
     assert_frame_equal(
@@ -196,17 +198,17 @@ def test_neither_models_nor_runs_are_made_twice(long_study: LongStudy) -> None:
     folder = long_study.study.folder
     long_study.study.run([Method("mf"), Method("popularity")], [0])
     models = files(folder / "models")
-    trained: list[Row] = []
+    trained: list[TrainingRow] = []
     chosen = contestants("mf", "mf+quota@0.5", "popularity")
     long_study.run(chosen, [0], on_model=trained.append)
     assert trained == []
     assert files(folder / "models") == models
     kept = files(folder)
-    heard: list[Row] = []
+    ended: list[RunProgress] = []
     wider = [*chosen, *contestants("ease", "ease+quota")]
-    long_study.run(wider, [0], on_run=heard.append, on_model=trained.append)
-    assert [row["name"] for row in trained] == ["ease seed 0"]  # once for both
-    assert len(heard) == 5
+    long_study.run(wider, [0], on_run=ended.append, on_model=trained.append)
+    assert [row.name for row in trained] == ["ease seed 0"]  # once for both
+    assert len(ended) == 5
     after = files(folder)
     assert {name: after[name] for name in kept} == kept
 
@@ -216,9 +218,9 @@ def test_processes_side_by_side_give_the_same_rows(long_study: LongStudy, tmp_pa
     long_study.run(chosen, [0])
     parallel = make(tmp_path / "parallel")
     shutil.copytree(long_study.study.folder / "models", tmp_path / "parallel" / "models")
-    heard: list[Row] = []
-    parallel.run(chosen, [0], jobs=2, on_run=heard.append)
-    assert {row["method"] for row in heard} == {"popularity", "ease+quota"}
+    ended: list[RunProgress] = []
+    parallel.run(chosen, [0], jobs=2, on_run=ended.append)
+    assert {run.method for run in ended} == {"popularity", "ease+quota"}
     one, two = (study.steps(chosen, [0]).drop("seconds") for study in (long_study, parallel))
     assert_frame_equal(one, two, check_exact=True)
 
@@ -353,7 +355,7 @@ def test_several_limits_hold_together_in_a_run_of_fcpo(tmp_path: Path) -> None:
     assert notes["price of limit kind=A"] > 0
     assert notes["excess of floor kind=B"] == pytest.approx(0.5 - shown[1] / (25 * 60))
     assert broken_limits(steps, warm_up=5) == [
-        {"limit": limit, "method": "fcpo", "violation_share": 0, "largest_overshoot": 0}
+        LimitSummary(limit, "fcpo", violation_share=0, largest_overshoot=0)
         for limit in ("limit kind=A", "floor kind=B")
     ]
 
@@ -383,7 +385,7 @@ def test_broken_limits_by_hand() -> None:
         dict.fromkeys(SCHEMA) | {"method": "c", "step": 3},
     ]
     found = broken_limits(pl.DataFrame(rows, schema=SCHEMA), warm_up=1)
-    assert [tuple(row.values()) for row in found] == [
+    assert [tuple(row.to_json().values()) for row in found] == [
         *(("drama", "a", 0.5, 0.02), ("drama", "b", 0.0, 0.0), ("war", "b", 1.0, 0.5))
     ]
 
@@ -425,9 +427,9 @@ def test_the_answers_of_simulated_users_are_fitted_once(shop: DataSpec, tmp_path
     settings = LongRunSettings(steps=3)
     study = Study(tmp_path / "out", shop, ks=(1,))
     long_study = LongStudy(study, settings, simulation=SimulationConfig())
-    trained: list[Row] = []
+    trained: list[TrainingRow] = []
     long_study.run(contestants("popularity"), [0, 1], on_model=trained.append)
-    assert [row["name"] for row in trained] == [
+    assert [row.name for row in trained] == [
         *("simulated users", "popularity seed 0", "popularity seed 1")
     ]
     (file,) = (tmp_path / "out" / "models").glob("response-*.safetensors")
@@ -456,12 +458,12 @@ def test_mean_and_deviation_at_the_last_step_by_hand() -> None:
         row("a", 0, 1, ndcg=None, churn=0, seconds=0.5),
     ]
     first, second = summary_rows(pl.DataFrame(rows, schema=SCHEMA))
-    assert (first["method"], first["seeds"], first["steps"]) == ("b", [0, 1], 2)
-    metrics = first["metrics"]
+    assert (first.method, first.seeds, first.steps) == ("b", (0, 1), 2)
+    metrics = first.to_json()["metrics"]
     assert metrics["ndcg"] == pytest.approx({"mean": 0.25, "std": 0.3 / 2**0.5})
     assert metrics["churn"] == pytest.approx({"mean": 4.0, "std": 6 / 2**0.5})
     assert metrics["seconds_per_step"]["mean"] == pytest.approx(2.5)
     assert metrics["gini"] == {"mean": None, "std": None}
-    assert second["method"] == "a"
-    assert second["metrics"]["ndcg"] == {"mean": None, "std": None}
-    assert second["metrics"]["seconds_per_step"] == {"mean": 0.5, "std": 0.0}
+    assert second.method == "a"
+    assert second.metrics["ndcg"] == Spread(None, None)
+    assert second.metrics["seconds_per_step"] == Spread(0.5, 0.0)

@@ -31,6 +31,12 @@ def test_the_popular_group_follows_from_training_counts_and_the_share(log: Path)
     assert spec.open(popular_share=0.5).sensitive.tolist() == [True, True, False, True, False]
 
 
+def test_a_group_is_called_by_what_it_was_chosen_by(log: Path) -> None:
+    assert DataSpec(source=str(log)).open().group_name == "popular"
+    spec = DataSpec(source=str(log), group_column="kind", sensitive_values=("B", "C"))
+    assert spec.group_name == spec.open().group_name == "kind = B or C"
+
+
 def test_groups_by_a_column_of_the_log_or_of_a_table(log: Path, tmp_path: Path) -> None:
     spec = DataSpec(source=str(log), group_column="kind", sensitive_values=("B", "C"))
     assert spec.open().sensitive.tolist() == [False, True, True, True, True]

@@ -18,15 +18,14 @@ from fairhorizon.environment.feedback import validation_scenario
 from fairhorizon.errors import ConfigError, DataError
 from fairhorizon.evaluation.validation import validation_ndcg
 from fairhorizon.experiments.runs import Dataset
-from fairhorizon.experiments.tuning import (
-    Task,
-    Tuning,
+from fairhorizon.experiments.search_space import (
     defaults,
     dotted,
     merged,
     nested,
     search_space,
 )
+from fairhorizon.experiments.tuning import Objective, Tuning
 from fairhorizon.exposure.groups import popular_group
 from fairhorizon.histories import UserItems
 from fairhorizon.rankers import RANKERS
@@ -87,8 +86,8 @@ def dataset(market: Split) -> Dataset:
     return Dataset(log, market, popular_group(market.train.item_counts()))
 
 
-def task(dataset: Dataset, method: Method = HILL, **changes: Any) -> Task:
-    return Task(method, dataset, **changes)
+def objective(dataset: Dataset, method: Method = HILL, **changes: Any) -> Objective:
+    return Objective(method, dataset, **changes)
 
 
 def test_the_space_is_read_off_the_settings() -> None:
@@ -137,15 +136,15 @@ def test_fcpo_is_tuned_from_the_preset_of_the_paper_unless_another_is_named(
     dataset: Dataset,
 ) -> None:
     for given, expected in (
-        (task(dataset, Method("fcpo")), "fcpo:paper"),
-        (task(dataset, Method("fcpo"), preset="strong"), "fcpo:strong"),
-        (task(dataset, Method("fcpo", preset="strong")), "fcpo:strong"),
-        (task(dataset, Method("fcpo", preset="paper"), preset="strong"), "fcpo:paper"),
+        (objective(dataset, Method("fcpo")), "fcpo:paper"),
+        (objective(dataset, Method("fcpo"), preset="strong"), "fcpo:strong"),
+        (objective(dataset, Method("fcpo", preset="strong")), "fcpo:strong"),
+        (objective(dataset, Method("fcpo", preset="paper"), preset="strong"), "fcpo:paper"),
     ):
         assert str(given.method_with_preset) == expected
         model = build(Method.parse(expected), {}, 0)
         assert given.model({}).settings == model.settings
-    assert task(dataset, Method("ease")).method_with_preset == Method("ease")
+    assert objective(dataset, Method("ease")).method_with_preset == Method("ease")
 
 
 def test_dotted_and_nested_are_inverse() -> None:
@@ -162,7 +161,7 @@ def test_dotted_and_nested_are_inverse() -> None:
 def test_the_first_trial_is_the_default_and_the_best_is_the_best_recorded(
     dataset: Dataset, tmp_path: Path
 ) -> None:
-    tuning = Tuning(task(dataset, given={"side": "left"}), tmp_path)
+    tuning = Tuning(objective(dataset, given={"side": "left"}), tmp_path)
     told = list(tuning.run(12))
     assert [trial.number for trial in told] == list(range(1, 13))
     assert told[0].settings["place"] == 0.75
@@ -178,20 +177,20 @@ def test_the_first_trial_is_the_default_and_the_best_is_the_best_recorded(
 
 
 def test_a_search_in_pieces_is_that_in_one_go(dataset: Dataset, tmp_path: Path) -> None:
-    whole = list(Tuning(task(dataset), tmp_path / "whole").run(12))
+    whole = list(Tuning(objective(dataset), tmp_path / "whole").run(12))
     for trials, expected in ((1, 1), (5, 4), (5, 0), (3, 0), (12, 7)):
-        piece = Tuning(task(dataset), tmp_path / "pieces")
+        piece = Tuning(objective(dataset), tmp_path / "pieces")
         assert len(list(piece.run(trials))) == expected
-    assert Tuning(task(dataset), tmp_path / "pieces").trials == whole
-    other = list(Tuning(task(dataset, seed=1), tmp_path / "other").run(3))
+    assert Tuning(objective(dataset), tmp_path / "pieces").trials == whole
+    other = list(Tuning(objective(dataset, seed=1), tmp_path / "other").run(3))
     assert other[1].settings != whole[1].settings
 
 
 def test_a_trial_that_is_stopped_is_not_kept(
     dataset: Dataset, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    whole = list(Tuning(task(dataset), tmp_path / "whole").run(4))
-    tuning = Tuning(task(dataset), tmp_path / "stopped")
+    whole = list(Tuning(objective(dataset), tmp_path / "whole").run(4))
+    tuning = Tuning(objective(dataset), tmp_path / "stopped")
     trials = tuning.run(4)
     assert [next(trials), next(trials)] == whole[:2]
     with monkeypatch.context() as patched:
@@ -202,24 +201,24 @@ def test_a_trial_that_is_stopped_is_not_kept(
         patched.setattr(Hill, "_learn", press_ctrl_c)
         with pytest.raises(KeyboardInterrupt):
             next(trials)
-    again = Tuning(task(dataset), tmp_path / "stopped")
+    again = Tuning(objective(dataset), tmp_path / "stopped")
     assert again.trials == whole[:2]
     assert list(again.run(4)) == whole[2:]
 
 
 def test_trials_that_diverge_count_and_the_search_goes_on(dataset: Dataset, tmp_path: Path) -> None:
-    tuning = Tuning(task(dataset), tmp_path)
+    tuning = Tuning(objective(dataset), tmp_path)
     trials = list(tuning.run(10))
     failed = [trial for trial in trials if trial.settings["side"] == "right"]
     assert 0 < len(failed) < 10
     for trial in failed:
         assert (trial.value, trial.error) == (None, "the training diverged (go left)")
     assert tuning.best.settings["side"] == "left"
-    assert Tuning(task(dataset), tmp_path).trials == trials
+    assert Tuning(objective(dataset), tmp_path).trials == trials
 
 
 def test_if_all_fail_the_last_error_is_told(dataset: Dataset, tmp_path: Path) -> None:
-    tuning = Tuning(task(dataset, given={"side": "right"}), tmp_path)
+    tuning = Tuning(objective(dataset, given={"side": "right"}), tmp_path)
     assert len(list(tuning.run(2))) == 2
     with pytest.raises(ConfigError, match=r"no trial of 2 succeeded: the training diverged"):
         tuning.write_best()
@@ -227,21 +226,21 @@ def test_if_all_fail_the_last_error_is_told(dataset: Dataset, tmp_path: Path) ->
 
 
 def test_a_folder_of_another_search_is_refused(dataset: Dataset, tmp_path: Path) -> None:
-    list(Tuning(task(dataset), tmp_path).run(1))
+    list(Tuning(objective(dataset), tmp_path).run(1))
     parts = dataset.split
     shorter = Split(parts.train.take(np.arange(len(parts.train) - 1)), parts.validation, parts.test)
     others = {
-        "method": task(dataset, Method("ease")),
-        "data": task(Dataset(dataset.log, shorter, dataset.sensitive)),
-        "groups": task(Dataset(dataset.log, parts, ~dataset.sensitive)),
-        "protocol": task(dataset, protocol=Protocol.PAPER),
-        "seed": task(dataset, seed=1),
-        "settings": task(dataset, given={"unsearched": 2.0}),
+        "method": objective(dataset, Method("ease")),
+        "data": objective(Dataset(dataset.log, shorter, dataset.sensitive)),
+        "groups": objective(Dataset(dataset.log, parts, ~dataset.sensitive)),
+        "protocol": objective(dataset, protocol=Protocol.PAPER),
+        "seed": objective(dataset, seed=1),
+        "settings": objective(dataset, given={"unsearched": 2.0}),
     }
     for what, other in others.items():
         with pytest.raises(ConfigError, match=rf"a search of hill with other .*\b{what}\b"):
             Tuning(other, tmp_path)
-    assert len(Tuning(task(dataset), tmp_path).trials) == 1
+    assert len(Tuning(objective(dataset), tmp_path).trials) == 1
 
 
 @pytest.mark.parametrize("content", [b"", b"not a data base at all"])
@@ -250,15 +249,15 @@ def test_a_file_that_is_no_study_is_refused(
 ) -> None:
     (tmp_path / "study.db").write_bytes(content)
     with pytest.raises(ConfigError, match=r"study\.db: holds no search: .*name another --out"):
-        Tuning(task(dataset), tmp_path)
+        Tuning(objective(dataset), tmp_path)
     assert (tmp_path / "study.db").read_bytes() == content
 
 
 def test_what_cannot_be_tuned_is_refused(dataset: Dataset, tmp_path: Path) -> None:
     with pytest.raises(MethodError, match=r"ease\+quota: a re-ranker is not trained \(tune ease,"):
-        task(dataset, Method("ease", "quota"))
+        objective(dataset, Method("ease", "quota"))
     with pytest.raises(ConfigError, match="popularity has no settings to search"):
-        Tuning(task(dataset, Method("popularity")), tmp_path)
+        Tuning(objective(dataset, Method("popularity")), tmp_path)
 
 
 @pytest.mark.parametrize("protocol", Protocol)

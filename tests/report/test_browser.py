@@ -16,10 +16,10 @@ from fairhorizon.exposure.groups import popular_group
 from fairhorizon.report.comparison import comparison_section, significance_section
 from fairhorizon.report.efficiency import efficiency_section
 from fairhorizon.report.frontier import frontier_sections
-from fairhorizon.report.long_term import write_report
+from fairhorizon.report.long_term import write_long_term_report
 from fairhorizon.report.page import Section, write_page
 from fairhorizon.report.series import PALETTE
-from fairhorizon.results import CountsOverTime
+from fairhorizon.results.long_term import CountsOverTime, LongTermResult
 
 BROWSER = next(
     filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome", "chrome"))),
@@ -228,7 +228,7 @@ def test_the_page_of_a_long_run_and_its_small_panels(tmp_path):
     labels = np.stack([popular_group(moment) for moment in history])
     seen_items = CountsOverTime(np.arange(n_steps), history, labels)
     counts = {(method, 0): seen_items for method in methods}
-    write_report(tmp_path, pl.DataFrame(rows), counts, alpha_prime=0.4, warm_up=10, command="")
+    write_long_term_report(tmp_path, LongTermResult(pl.DataFrame(rows), counts, 0.4, 10), "")
     page = tmp_path / "longterm.html"
     page.write_text(page.read_text(encoding="utf-8") + OBSERVER, encoding="utf-8")
     visited = visit(page, "dark", tmp_path)

@@ -1,14 +1,16 @@
 import math
+from dataclasses import replace
 from io import BytesIO
 
 import numpy as np
 import pytest
 
 from fairhorizon.report.figures import COLOURS, exposure_label, exposure_plot, training_curves
+from fairhorizon.results.evaluation import TrainingHistory
 
 HISTORIES = {
-    "tight": {"round": [1, 2, 3], "reward": [1.0, 2.0, 2.5], "cost": [9.0, 6.0, 5.0], "limit": 5.0},
-    "loose": {"round": [1, 2], "reward": [1.5, 3.0], "cost": [9.0, 9.5], "limit": 10.0},
+    "tight": TrainingHistory([1, 2, 3], [1.0, 2.0, 2.5], [9.0, 6.0, 5.0], 5.0),
+    "loose": TrainingHistory([1, 2], [1.5, 3.0], [9.0, 9.5], 10.0),
 }
 POPULAR = np.array([True, False, False, False])
 COUNTS = {"one": np.array([8, 0, 0, 0]), "even": np.array([2, 2, 2, 2])}
@@ -26,8 +28,8 @@ def test_training_curves_show_the_histories():
     reward, cost = training_curves(HISTORIES).axes
     for axes, key in ((reward, "reward"), (cost, "cost")):
         for line, history in zip(solid(axes), HISTORIES.values(), strict=True):
-            np.testing.assert_array_equal(line.get_xdata(), history["round"])
-            np.testing.assert_array_equal(line.get_ydata(), history[key])
+            np.testing.assert_array_equal(line.get_xdata(), history.rounds)
+            np.testing.assert_array_equal(line.get_ydata(), getattr(history, key))
 
 
 def test_each_cost_has_its_limit_dashed_in_its_colour():
@@ -38,7 +40,7 @@ def test_each_cost_has_its_limit_dashed_in_its_colour():
 
 
 def test_no_limit_no_line():
-    _, cost = training_curves({"free": HISTORIES["loose"] | {"limit": math.inf}}).axes
+    _, cost = training_curves({"free": replace(HISTORIES["loose"], limit=math.inf)}).axes
     assert dashed(cost) == []
 
 
@@ -65,6 +67,13 @@ def test_the_legend_gives_gini_and_the_share_of_the_popular():
         "even: Gini 0.0%, popular items 25.0%",
     ]
     assert exposure_label("none", np.zeros(4), POPULAR) == "none: Gini 0.0%, nothing shown"
+
+
+def test_a_group_by_an_attribute_is_called_by_its_name():
+    figure = exposure_plot(COUNTS, POPULAR, "price = $1 or $2")
+    figure.savefig(BytesIO(), format="png")  # dollars are no mathematics
+    texts = [text.get_text().replace(r"\$", "$") for text in figure.legends[0].get_texts()]
+    assert texts[1] == "one: Gini 75.0%, items with price = $1 or $2 100.0%"
 
 
 def test_more_curves_than_colours_are_all_drawn():

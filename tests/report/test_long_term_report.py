@@ -6,16 +6,23 @@ from dataclasses import replace
 import numpy as np
 import polars as pl
 import pytest
+from plotly.offline import get_plotlyjs
 from rich.console import Console
 
 from fairhorizon.errors import DataError
 from fairhorizon.exposure.groups import popular_group
 from fairhorizon.report import churn, control, over_time
 from fairhorizon.report.churn import SAMPLE, Move, exposure_ranks, first_runs, tracks
-from fairhorizon.report.long_term import accumulated_figure, accumulated_section, write_report
+from fairhorizon.report.long_term import (
+    accumulated_figure,
+    accumulated_section,
+    closing_lines,
+    write_long_term_report,
+)
 from fairhorizon.report.long_term_table import summary_markdown, summary_section, summary_table
 from fairhorizon.report.over_time import Span
-from fairhorizon.results import CountsOverTime
+from fairhorizon.results.long_term import CountsOverTime, LimitSummary, LongTermResult, RunSummary
+from fairhorizon.results.spread import Spread
 
 NASTY = "<b>m&m</b>"
 PNG = b"\x89PNG\r\n\x1a\n"
@@ -391,15 +398,17 @@ def test_before_the_warm_up_ends_nothing_is_said_of_violations(steps):
 def folder(steps, counts, tmp_path_factory):
     out = tmp_path_factory.mktemp("long") / "run"
     runs = {("fcpo", 0): counts, (NASTY, 0): counts}
-    write_report(
-        out, steps, runs, alpha_prime=0.4, warm_up=2, command="fairhorizon longterm --out <run>"
-    )
+    result = LongTermResult(steps, runs, 0.4, 2, settings={"steps": 4})
+    write_long_term_report(out, result, "fairhorizon longterm --out <run>")
     return out
 
 
 def test_every_file_is_there_and_the_figures_are_pictures(folder):
-    names = ["churn.png", "control.png", "figure4.png", "longterm.html", "longterm.md"]
+    names = ["churn.png", "control.png", "figure4.png"]
+    names += ["longterm.html", "longterm.json", "longterm.md"]
     assert sorted(file.name for file in folder.iterdir()) == names
+    content = json.loads((folder / "longterm.json").read_text(encoding="utf-8"))
+    assert content == {"rows": [], "limits": [], "settings": {"steps": 4}}
     for name in names[:3]:
         assert (folder / name).read_bytes().startswith(PNG)
 
@@ -414,25 +423,64 @@ def test_names_and_commands_are_shown_as_written(folder):
 
 
 def test_further_limits_and_a_fixed_group_are_on_the_page(steps, tmp_path):
-    broken = {"limit": "floor a<b=c", "method": "fcpo"}
-    rows = [broken | {"violation_share": 0.125, "largest_overshoot": 0.0301}]
-    options = {"alpha_prime": 0.4, "warm_up": 2, "command": ""}
-    write_report(tmp_path, steps, {}, group="genre War", limits=rows, **options)
+    limits = (LimitSummary("floor a<b=c", "fcpo", 0.125, 0.0301),)
+    result = LongTermResult(steps, {}, 0.4, 2, limits=limits, group="genre = War")
+    write_long_term_report(tmp_path, result, "")
     page = (tmp_path / "longterm.html").read_text(encoding="utf-8")
     assert "<td>floor a&lt;b=c</td><td>fcpo</td>" in page
     assert ">12.50</td>" in page
     assert ">3.01</td>" in page
-    assert "is that of genre War: it stays. 4 steps, 2 seeds." in page
+    assert "is genre = War, and its items stay the same. 4 steps, 2 seeds." in page
     assert "the groups move" not in page
-    write_report(tmp_path, steps, {}, **options)
+    write_long_term_report(tmp_path, LongTermResult(steps, {}, 0.4, 2), "")
     page = (tmp_path / "longterm.html").read_text(encoding="utf-8")
     assert "the groups move while the methods are at work. 4 steps, 2 seeds." in page
     assert "Further limits" not in page
 
 
+def test_a_group_by_an_attribute_is_called_by_its_name(steps, counts, tmp_path):
+    name = "seller = <Mega> or $5 or $6"
+    # counts under which the items of the seller happen to be the most shown
+    result = LongTermResult(steps, {("fcpo", 0): counts}, 0.4, 2, group=name)
+    write_long_term_report(tmp_path, result, "")
+    page = (tmp_path / "longterm.html").read_text(encoding="utf-8").replace(get_plotlyjs(), "")
+    shown = "seller = &lt;Mega&gt; or $5 or $6"
+    assert f"<button>{shown}</button>" in page  # the heading of the column
+    assert f"alpha&#x27; = 0.4: the share of what is shown that may be items with {shown}" in page
+    assert f"How many items entered or left the group {shown} at that step" in page
+    text = (tmp_path / "longterm.md").read_text(encoding="utf-8")
+    assert r"| seller = \<Mega\> or $5 or $6 |" in text
+    for content in (page, text):
+        assert "popular" not in content.lower()
+    span = replace(SPAN, group=name)
+    drawn = [
+        *(axes.get_title(loc="left") for axes in accumulated_figure(steps, span).axes),
+        *(axes.get_ylabel() for axes in control.control_figure(steps, span).axes),
+    ]
+    assert drawn[2].replace(r"\$", "$") == f"Share of {name}"[:33] + "…, %"
+    assert drawn[3].replace(r"\$", "$") == f"{name}, %"
+    console = Console(width=80)
+    with console.capture() as capture:
+        console.print(summary_table(steps, name))
+    heading, rest = (line.rstrip() for line in capture.get().splitlines()[1:3])
+    assert heading.endswith(" seller = <Mega> or")  # folded, above the rest of the name
+    assert rest.endswith(" $5 or $6")
+    assert "popular" not in capture.get().lower()
+
+
+def test_the_lines_below_the_table_on_a_terminal(steps):
+    limits = (LimitSummary("limit a=b", "fcpo", 0, 0), LimitSummary("gini", "fcpo", 0.5, 0.021))
+    rows = (RunSummary("fcpo", (0, 1), 4, {"seconds_per_step": Spread(0.25, 0.0)}),)
+    assert closing_lines(LongTermResult(steps, {}, 0.4, 2, rows, limits)) == [
+        "limit a=b: kept after the warm-up (fcpo)",
+        "gini: broken at 50.00 % of steps, by up to 2.10 points, after the warm-up (fcpo)",
+        "Seconds per step: fcpo 0.250.",
+    ]
+
+
 def test_a_run_of_one_step_without_counts_is_reported(steps, tmp_path):
     first = steps.head(1)
-    write_report(tmp_path, first, {}, alpha_prime=0.4, warm_up=50, command="")
+    write_long_term_report(tmp_path, LongTermResult(first, {}, 0.4, 50), "")
     html = (tmp_path / "longterm.html").read_text(encoding="utf-8")
     assert "1 step, 1 seed." in html
     assert churn.CHANGES_TITLE in html
@@ -441,5 +489,5 @@ def test_a_run_of_one_step_without_counts_is_reported(steps, tmp_path):
 
 def test_without_a_step_there_is_nothing_to_report(steps, tmp_path):
     with pytest.raises(DataError, match="no steps to report"):
-        write_report(tmp_path, steps.clear(), {}, alpha_prime=0.4, warm_up=50, command="")
+        write_long_term_report(tmp_path, LongTermResult(steps.clear(), {}, 0.4, 50), "")
     assert list(tmp_path.iterdir()) == []

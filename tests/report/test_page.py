@@ -1,6 +1,7 @@
 import json
 import math
 import re
+from dataclasses import replace
 from html.parser import HTMLParser
 
 import numpy as np
@@ -19,25 +20,30 @@ from fairhorizon.report.page import (
     training_section,
     write_page,
 )
+from fairhorizon.results.evaluation import EvaluationRow, TrainingHistory
+from fairhorizon.vocabulary import Mode, Protocol
 
 VOID = {"meta", "br", "img", "link", "hr", "input"}
 NASTY = "<b>fair & </b></script>\"'"
 METRICS = ["recall", "gini", "exposure_ratio"]
 ROWS = [
-    {
-        "dataset": "ml-100k",
-        "method": method,
-        "protocol": protocol,
-        "mode": "one-shot",
-        "seed": 7,
-        "alpha_prime": 0.4,
-        "metrics": {"recall@5": recall, "recall@20": 0.25, "gini@5": 0.5, "exposure_ratio@5": 1.5},
-    }
-    for method, protocol, recall in (("fcpo", "standard", 0.01234), (NASTY, "paper", 0.5))
+    EvaluationRow(
+        dataset="ml-100k",
+        method=method,
+        protocol=protocol,
+        mode=Mode.ONE_SHOT,
+        seed=7,
+        alpha_prime=0.4,
+        metrics={"recall@5": recall, "recall@20": 0.25, "gini@5": 0.5, "exposure_ratio@5": 1.5},
+    )
+    for method, protocol, recall in (
+        ("fcpo", Protocol.STANDARD, 0.01234),
+        (NASTY, Protocol.PAPER, 0.5),
+    )
 ]
 HISTORIES = {
-    "tight": {"round": [1, 2, 3], "reward": [1.0, 2.0, 2.5], "cost": [9.0, 6.0, 5.0], "limit": 5.0},
-    NASTY: {"round": [1, 2], "reward": [1.5, 3.0], "cost": [9.0, 9.5], "limit": math.inf},
+    "tight": TrainingHistory([1, 2, 3], [1.0, 2.0, 2.5], [9.0, 6.0, 5.0], 5.0),
+    NASTY: TrainingHistory([1, 2], [1.5, 3.0], [9.0, 9.5], math.inf),
 }
 POPULAR = np.arange(2000) < 400
 COUNTS = {"skewed": np.arange(2000) ** 2, NASTY: np.ones(2000, dtype=np.int64)}
@@ -84,7 +90,7 @@ def sections():
         results_section(ROWS, METRICS, [5, 20]),
         training_section(HISTORIES),
         exposure_section(COUNTS, POPULAR),
-        glossary_section(ROWS, METRICS),
+        glossary_section(METRICS, ("standard", "paper", "one-shot")),
         commands_section(["fairhorizon fit fcpo --data <file>", "fairhorizon evaluate runs/a"]),
     ]
 
@@ -163,6 +169,22 @@ def test_exposure_chart_is_the_lorenz_curve_thinned_for_the_screen():
     np.testing.assert_allclose(even["x"], even["y"], rtol=1e-12)
     assert skewed["name"].startswith(f"skewed: Gini {100 * gini(COUNTS['skewed']):.1f}%")
     assert even["name"].endswith(": Gini 0.0%, popular items 20.0%")
+
+
+def test_a_group_by_an_attribute_is_called_by_its_name():
+    name = "seller = <Mega>"
+    metrics = ["popularity_rate", "exposure_ratio", "demographic_parity_gap", "exact_k_violation"]
+    table = results_section([replace(ROWS[0], group=name)], metrics, [5])
+    assert "<th>seller = &lt;Mega&gt;</th>" in table.html
+    glossary = glossary_section(metrics, ("standard",), name)
+    meaning = "the limit: the share of a list that may be items with seller = &lt;Mega&gt;"
+    assert meaning in glossary.html
+    exposure = exposure_section(COUNTS, POPULAR, name)
+    traces = chart_data(exposure)
+    assert traces[2]["name"].endswith("Gini 0.0%, items with seller = &lt;Mega&gt; 20.0%")
+    for section in (table, glossary, exposure):
+        assert "popular" not in section.html.lower()
+        assert "popular" not in section.note.lower()
 
 
 def test_a_small_catalogue_is_drawn_whole():

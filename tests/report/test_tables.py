@@ -1,34 +1,40 @@
 import math
+from dataclasses import replace
 
 import pytest
 from rich.console import Console
 
 from fairhorizon.report.tables import (
     HEADINGS,
+    METRICS,
     format_value,
+    group_title,
+    metric_columns,
     metrics_table,
     table_headings,
     table_lines,
     units,
 )
+from fairhorizon.results.evaluation import EvaluationRow
+from fairhorizon.vocabulary import Mode, Protocol
 
 PAPER_METRICS = ["recall", "f1", "ndcg", "gini", "popularity_rate"]
-ROW = {
-    "dataset": "ml-100k",
-    "method": "fcpo",
-    "protocol": "standard",
-    "mode": "one-shot",
-    "seed": 3,
-    "alpha_prime": 0.4,
-    "metrics": {
+ROW = EvaluationRow(
+    dataset="ml-100k",
+    method="fcpo",
+    protocol=Protocol.STANDARD,
+    mode=Mode.ONE_SHOT,
+    seed=3,
+    alpha_prime=0.4,
+    metrics={
         "recall@5": 0.01234,
         "ndcg@5": 0.09876,
         "recall@20": 0.2,
         "ndcg@20": math.nan,
         "exposure_ratio@20": 2 / 3,
     },
-}
-OTHER = ROW | {"method": "popularity", "protocol": "paper", "alpha_prime": None, "seed": None}
+)
+OTHER = replace(ROW, method="popularity", protocol=Protocol.PAPER, alpha_prime=None, seed=None)
 
 
 def rendered(table, width):
@@ -83,20 +89,47 @@ def test_the_caption_says_what_is_not_a_percentage():
 
 def test_the_metrics_of_the_paper_fit_a_terminal_of_80_columns():
     values = {f"{name}@20": 0.1 + 0.01 * i for i, name in enumerate(PAPER_METRICS)}
-    long = {"mode": "interactive", "metrics": values}
-    lines = rendered(metrics_table([ROW | long], PAPER_METRICS, [20]), width=80)
+    long = replace(ROW, mode=Mode.INTERACTIVE, metrics=values)
+    lines = rendered(metrics_table([long], PAPER_METRICS, [20]), width=80)
     expected = "ml-100k fcpo 0.4 standard interactive 3 20 10.00 11.00 12.00 13.00 14.00"
     assert lines[2].split() == expected.split()
     assert lines[3].strip() == "Metrics in percent."
 
 
 def test_numbers_stay_whole_where_words_have_to_fold():
-    long = ROW | {"method": "a-method-with-a-long-name", "metrics": {"gini@20": 0.98765}}
+    long = replace(ROW, method="a-method-with-a-long-name", metrics={"gini@20": 0.98765})
     lines = rendered(metrics_table([long], PAPER_METRICS, [20]), width=80)
     assert max(map(len, lines)) <= 80
     assert sum("98.77" in line for line in lines) == 1
 
 
 def test_brackets_are_text_and_not_markup():
-    lines = rendered(metrics_table([ROW | {"method": "[red]mf"}], ["recall"], [5]), width=80)
+    lines = rendered(metrics_table([replace(ROW, method="[red]mf")], ["recall"], [5]), width=80)
     assert lines[2].split()[1] == "[red]mf"
+
+
+def test_a_group_by_an_attribute_is_called_by_its_name():
+    group = "seller = MegaMart"
+    row = replace(ROW, group=group, metrics={"popularity_rate@20": 0.25})
+    headings = table_headings(PAPER_METRICS, group=group)
+    assert headings[-1] == "seller = MegaMart"
+    lines = rendered(metrics_table([row], PAPER_METRICS, [20]), width=80)
+    assert max(map(len, lines)) <= 80
+    text = "\n".join(lines)
+    assert "The group is seller = MegaMart." in text
+    assert "pop" not in text.lower()
+    assert lines[0].split()[-2:] == ["seller", "="]  # the heading, folded
+    assert lines[1].split()[-1] == "MegaMart"
+    assert [line.split()[-1] for line in lines if "fcpo" in line] == ["25.00"]
+
+
+def test_no_word_on_metrics_of_such_a_group_speaks_of_popularity():
+    for name, column in metric_columns("genre = Drama or War").items():
+        words = f"{column.heading} {column.short} {column.meaning}"
+        assert "popular" not in words.lower(), name
+        assert "long tail" not in words
+        assert "long-tail" not in words
+    meaning = metric_columns("genre = Drama or War")["demographic_parity_gap"].meaning
+    assert meaning == "exposure per item with genre = Drama or War minus per other item"
+    assert metric_columns() == METRICS
+    assert METRICS["popularity_rate"].heading == group_title("popular") == "Popular"

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from fairhorizon.experiments.ablation import Variant
     from fairhorizon.experiments.runs import DataSpec
     from fairhorizon.experiments.study import Row, Study
+    from fairhorizon.results.studies import TrainingRow
 
 
 @shared.takes_data
@@ -114,8 +115,8 @@ def run(
                 f"({time.monotonic() - begin:.0f} s so far)"
             )
 
-        def show_ranker(row: "Row") -> None:
-            progress.line(f"{row['name']} fitted in {row['seconds']:.0f} s")
+        def show_ranker(row: "TrainingRow") -> None:
+            progress.line(f"{row.name} fitted in {row.seconds:.0f} s")
 
         return run_ablation(
             study,

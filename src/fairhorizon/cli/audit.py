@@ -11,8 +11,8 @@ from fairhorizon.cli.folders import claimed
 from fairhorizon.cli.typed import typed_command
 
 if TYPE_CHECKING:
-    from fairhorizon.experiments.audit import Audit
     from fairhorizon.experiments.runs import DataSpec
+    from fairhorizon.results.audit import AuditResult
 
 LISTS = "Reading the lists"
 
@@ -91,9 +91,9 @@ def audit(
     the lists were made.
     """
     from fairhorizon.data.recommendations import ListColumns, read_recommendations
-    from fairhorizon.experiments.audit import audit as judge
-    from fairhorizon.files import write_json
-    from fairhorizon.report.audit import write_report
+    from fairhorizon.experiments.audit import audit as measure
+    from fairhorizon.report.audit import write_audit_report
+    from fairhorizon.report.result_file import write_result
 
     ks = shared.lengths(k)
     with claimed(out) if out else nullcontext():
@@ -107,17 +107,16 @@ def audit(
             separator="\t" if list_separator == "\\t" else list_separator,
             ignore_unknown=ignore_unknown,
         )
-        result = judge(dataset, shown, ks=ks, alpha_prime=alpha_prime, name=name)
-        if json_file is not None:
-            write_json(json_file, result.to_json())
+        result = measure(dataset, shown, ks=ks, alpha_prime=alpha_prime, name=name)
+        write_result(result, json_file)
         if out is not None:
-            write_report(out, result, dataset, ks, typed_command(context))
+            write_audit_report(out, result, ks, typed_command(context))
     present(result, ks)
     if out is not None:
         typer.echo(f"{out / 'index.html'}: the page, open it in a browser")
 
 
-def present(result: "Audit", ks: list[int]) -> None:
+def present(result: "AuditResult", ks: list[int]) -> None:
     """Tables and facts on the terminal."""
     from rich.console import Console
 
@@ -125,7 +124,7 @@ def present(result: "Audit", ks: list[int]) -> None:
     from fairhorizon.report.tables import PAPER_METRICS, metrics_table
 
     console = Console()
-    console.print(metrics_table([result.row()], PAPER_METRICS, ks))
+    console.print(metrics_table([result.row], PAPER_METRICS, ks))
     console.print(exposure_table(result, ks))
     for fact in facts(result):
         typer.echo(": ".join(fact))

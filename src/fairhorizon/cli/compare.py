@@ -98,7 +98,7 @@ def write_tables(
         intro=INTRO,
         sections=[
             *sections,
-            page.glossary_section(rows, PAPER_METRICS),
+            page.glossary_section(PAPER_METRICS, (rows[0]["protocol"], rows[0]["mode"])),
             page.commands_section([command]),
         ],
     )

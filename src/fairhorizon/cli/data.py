@@ -28,10 +28,11 @@ def info(
     from fairhorizon.data.sources import load
     from fairhorizon.data.splits import statistics
     from fairhorizon.report.tables import statistics_table
+    from fairhorizon.results.evaluation import DataStatistics
 
     options = shared.reader(user, item, rating, timestamp, header, separator)
     log = load(source, cache_dir=cache_dir, **options)
-    Console().print(statistics_table(log.name, statistics(log)))
+    Console().print(statistics_table(DataStatistics(log.name, **vars(statistics(log)))))
 
 
 @data_commands.command()

@@ -12,14 +12,7 @@ from fairhorizon.cli.progress import Progress
 
 if TYPE_CHECKING:
     from fairhorizon.agents.progress import RoundReport
-    from fairhorizon.experiments.demo import Trained
     from fairhorizon.experiments.runs import Dataset
-
-INTRO = (
-    "FCPO learns which items to show to whom while the share of popular items (the top 20 % of "
-    "the catalogue by training count) stays within a limit. Two policies, the same data, the same "
-    "seed: one may show at most 40 % popular items, the other has no limit."
-)
 
 
 def demo(
@@ -36,6 +29,7 @@ def demo(
     from rich.console import Console
 
     from fairhorizon.experiments.demo import demonstrate
+    from fairhorizon.report.demo import write_demo_report
     from fairhorizon.report.tables import PAPER_METRICS, metrics_table
 
     ks = shared.lengths(k)
@@ -48,11 +42,10 @@ def demo(
                 progress.label = f"alpha' {alpha_prime:g}  "
                 progress.round(report)
 
-            trained = list(demonstrate(dataset, rounds=rounds, seed=seed, ks=ks, on_round=show))
-        rows = [result.row() for level in trained for result in (level.one_shot, level.interactive)]
-        Console().print(metrics_table(rows, PAPER_METRICS, ks))
+            result = demonstrate(dataset, rounds=rounds, seed=seed, ks=ks, on_round=show)
+        Console().print(metrics_table(result.rows, PAPER_METRICS, ks))
         command = f"fairhorizon demo --data {data} --rounds {rounds} --seed {seed} --k {k}"
-        write_report(out, dataset, trained, rows, ks, command)
+        write_demo_report(out, result, ks, command)
     typer.echo(f"{out / 'index.html'}: the page, open it in a browser")
 
 
@@ -69,50 +62,3 @@ def open_or_make(data: str, cache_dir: Path | None) -> "Dataset":
             raise
         print(f"note: {error}\nnote: going on with the synthetic data set", file=sys.stderr)
         return DataSpec(source="synthetic").open()
-
-
-def write_report(
-    out: Path,
-    dataset: "Dataset",
-    trained: "list[Trained]",
-    rows: list[dict[str, object]],
-    ks: list[int],
-    command: str,
-) -> None:
-    """index.html, training.png and exposure.png."""
-    from fairhorizon.metrics.fairness import exposure_counts
-    from fairhorizon.report import page
-    from fairhorizon.report.figures import History, exposure_plot, save_figure, training_curves
-    from fairhorizon.report.tables import PAPER_METRICS
-
-    histories: dict[str, History] = {
-        level.label: {
-            "round": [report.round for report in level.model.history_],
-            "reward": [report.reward for report in level.model.history_],
-            "cost": [report.cost for report in level.model.history_],
-            "limit": level.model.history_[0].limit,
-        }
-        for level in trained
-    }
-    n_items = dataset.log.n_items
-    counts = {"training log": dataset.split.train.item_counts()} | {
-        level.label: exposure_counts(level.one_shot.lists, n_items, max(ks)) for level in trained
-    }
-    figures = {
-        "training.png": training_curves(histories),
-        "exposure.png": exposure_plot(counts, dataset.sensitive),
-    }
-    for name, figure in figures.items():
-        save_figure(out / name, figure)
-    page.write_page(
-        out / "index.html",
-        title=f"FairHorizon on {dataset.log.name}",
-        intro=INTRO,
-        sections=[
-            page.results_section(rows, PAPER_METRICS, ks),
-            page.training_section(histories),
-            page.exposure_section(counts, dataset.sensitive),
-            page.glossary_section(rows, PAPER_METRICS),
-            page.commands_section([command]),
-        ],
-    )

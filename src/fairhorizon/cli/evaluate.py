@@ -1,5 +1,6 @@
 """fairhorizon evaluate: the metrics of a run on its test items."""
 
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -30,11 +31,11 @@ def evaluate(
     """Print the metrics of a run and write them to its metrics.json."""
     from rich.console import Console
 
-    from fairhorizon.evaluation.short_term import evaluate as judge
+    from fairhorizon.evaluation.short_term import evaluate as measure
     from fairhorizon.experiments.runs import Run
-    from fairhorizon.files import write_json
     from fairhorizon.report.lists import write_lists
-    from fairhorizon.report.tables import PAPER_METRICS, metrics_table
+    from fairhorizon.report.result_file import write_result
+    from fairhorizon.report.tables import PAPER_METRICS, metrics_table, the_group
 
     ks = shared.lengths(k)
     folder = Run(run)
@@ -42,7 +43,7 @@ def evaluate(
     dataset = spec.open(cache_dir, model.popular_share)
     shared.check_lengths(ks, dataset.log.n_items)
     shared.tell_if_untested(dataset.split)
-    result = judge(
+    result = measure(
         model,
         dataset.split,
         ks=ks,
@@ -53,19 +54,16 @@ def evaluate(
     )
     if lists is not None:
         write_lists(lists, result.lists, dataset.log)
-    content = result.to_json()
     share = expected_share(model, dataset, protocol)
-    if share is not None:
-        content["expected_exposure_share"] = share
-    if json_file is not None:
-        write_json(json_file, content)
-    Console().print(metrics_table([result.row()], PAPER_METRICS, ks))
+    row = replace(result.row(dataset.group_name), expected_exposure_share=share)
+    write_result(row, json_file)
+    Console().print(metrics_table([row], PAPER_METRICS, ks))
     if share is not None:
         typer.echo(
-            f"Expected over the drawn rankings, the group has {100 * share:.2f} % of the exposure "
-            "of all candidates."
+            f"Expected over the drawn rankings, {the_group(row.group)} has {100 * share:.2f} % of "
+            "the exposure of all candidates."
         )
-    write_json(folder.metrics_file, content)  # last: the run may be read-only
+    write_result(row, folder.metrics_file)  # last: the run may be read-only
 
 
 def expected_share(model: "Recommender", dataset: "Dataset", protocol: Protocol) -> float | None:

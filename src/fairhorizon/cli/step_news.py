@@ -1,4 +1,4 @@
-"""What is said while long runs go on."""
+"""The progress lines of long runs."""
 
 import sys
 import time
@@ -9,7 +9,8 @@ from fairhorizon.cli.progress import Progress
 
 if TYPE_CHECKING:
     from fairhorizon.experiments.long_term import Contestant, LongStudy
-    from fairhorizon.experiments.study import Row
+    from fairhorizon.results.long_term import RunProgress
+    from fairhorizon.results.studies import TrainingRow
 
 PAUSE = 20.0  # seconds between two lines that say how far it is, where nothing else is said;
 REDRAWN = 0.5  # on a terminal, where it is the same line
@@ -31,26 +32,26 @@ class News:
         self.runs, self.done = len(chosen) * len(seeds), 0
         self.begin = self.last = time.monotonic()
 
-    def of_model(self, row: "Row") -> None:
-        self.say(f"{row['name']}  trained in {row['seconds']:.0f} s")
+    def of_model(self, row: "TrainingRow") -> None:
+        self.say(f"{row.name}  trained in {row.seconds:.0f} s")
 
-    def of_run(self, row: "Row") -> None:
+    def of_run(self, run: "RunProgress") -> None:
         self.done += 1
         shares = {
-            "NDCG": row["ndcg"],
-            "Gini": row["gini"],
-            "popular": row["popularity_rate"],
-            "steps over the limit": row["violation_share"],
+            "NDCG": run.ndcg,
+            "Gini": run.gini,
+            self.long_study.study.data.group_name: run.popularity_rate,
+            "steps over the limit": run.violation_share,
         }
         said = "  ".join(f"{name} {percent(value)}" for name, value in shares.items())
         self.say(
-            f"{self.done}/{self.runs}  {row['method']} seed {row['seed']}  {said}  "
+            f"{self.done}/{self.runs}  {run.method} seed {run.seed}  {said}  "
             f"({time.monotonic() - self.begin:.0f} s so far)"
         )
-        for remark in row["remarks"][:1]:
-            more = len(row["remarks"]) - 1
+        for remark in run.remarks[:1]:
+            more = len(run.remarks) - 1
             others = f" (and {more} more of this kind, of other rounds)" if more else ""
-            self.say(f"note: {row['method']} seed {row['seed']}: {remark}{others}")
+            self.say(f"note: {run.method} seed {run.seed}: {remark}{others}")
 
     def meanwhile(self) -> None:
         is_terminal = self.progress.console.is_terminal

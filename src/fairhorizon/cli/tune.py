@@ -54,8 +54,8 @@ def tune(
     keeps the finished trials, and the same command continues from them.
     """
     from fairhorizon.agents.methods import Method, MethodError, validates
-    from fairhorizon.experiments.tuning import Task, Tuning
-    from fairhorizon.files import write_json
+    from fairhorizon.experiments.tuning import Objective, Tuning
+    from fairhorizon.report.result_file import write_result
     from fairhorizon.vocabulary import Protocol
 
     given = parse_settings(settings or [])
@@ -67,17 +67,16 @@ def tune(
     with claimed(folder):
         dataset = data.open(cache_dir, model.popular_share)
         try:
-            task = Task(
+            objective = Objective(
                 Method.parse(method), dataset, Protocol(protocol.value), seed, given, preset
             )
         except MethodError as error:
             raise typer.BadParameter(str(error), param_hint="METHOD") from None
-        tuning = Tuning(task, folder)
+        tuning = Tuning(objective, folder)
         search(tuning, trials)
         best = tuning.best
         tuning.write_best()
-    if json_file is not None:
-        write_json(json_file, tuning.to_json())
+    write_result(tuning.result(), json_file)
     typer.echo(f"{folder / 'best.json'}: validation NDCG@20 {best.value:.4f}, trial {best.number}")
     typer.echo(fit_command(context, tuning))
 
@@ -113,7 +112,7 @@ def default_folder(method: str, source: str) -> Path:
 
 def fit_command(context: typer.Context, tuning: "Tuning") -> str:
     """The command that fits the best settings on the same data."""
-    from fairhorizon.experiments.tuning import dotted
+    from fairhorizon.experiments.search_space import dotted
 
     settings = dotted(tuning.settings(tuning.best))
     chosen = [
@@ -121,6 +120,6 @@ def fit_command(context: typer.Context, tuning: "Tuning") -> str:
         for name, value in settings.items()
         for word in ("--set", f"{name}={value if isinstance(value, str) else json.dumps(value)}")
     ]
-    method = tuning.task.method_with_preset
+    method = tuning.objective.method_with_preset
     options = [*typed(context, OF_TUNE), "--out", f"runs/{method.base}"]
     return shlex.join(["fairhorizon", "fit", method.name, *options, *chosen])

@@ -74,7 +74,7 @@ class Accuracy:
         )
 
 
-class Limit:
+class LimitRecord:
     """How the running popularity rate keeps to its limit."""
 
     def __init__(self, alpha_prime: float, warm_up: int) -> None:
@@ -83,7 +83,7 @@ class Limit:
         self.broken = 0  # of them, with a rate above the limit
         self.largest = 0.0  # by how much, at most
 
-    def judge(self, step: int, rate: float) -> dict[str, float]:
+    def record(self, step: int, rate: float) -> dict[str, float]:
         """NaN, the rate of nothing, breaks no limit."""
         violation = max(0.0, rate - self.alpha_prime)
         if step > self.warm_up:
@@ -129,7 +129,7 @@ class LongRun:
                 f"model knows {known} (begin it with a history of {server.queue_length})"
             )
         self._accuracy = Accuracy(users.n_users)
-        self._limit = Limit(self.settings.alpha_prime, self.settings.warm_up)
+        self._limit = LimitRecord(self.settings.alpha_prime, self.settings.warm_up)
 
     @property
     def finished(self) -> bool:
@@ -163,7 +163,7 @@ class LongRun:
             **accuracy,
             "gini": gini(exposure.shown),
             **rates,
-            **self._limit.judge(self.steps, rates["popularity_rate"]),
+            **self._limit.record(self.steps, rates["popularity_rate"]),
             "churn": churn.items,
             "churn_share": churn.share,
             "reward": float(outcome.reward.double().mean()),

@@ -1,8 +1,7 @@
 """Short-term evaluation: lists for every user against the test items, with fixed groups."""
 
-import math
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -16,12 +15,14 @@ from fairhorizon.environment.feedback import evaluation_scenario
 from fairhorizon.errors import ConfigError, ModelError
 from fairhorizon.exposure.groups import popular_group
 from fairhorizon.metrics.summary import summarise
-from fairhorizon.vocabulary import Mode, Protocol
+from fairhorizon.results.evaluation import EvaluationRow
+from fairhorizon.results.spread import finite
+from fairhorizon.vocabulary import POPULAR, Mode, Protocol
 
 
 @dataclass(frozen=True)
 class Result:
-    """One row of results, and the lists that it was computed from."""
+    """The metrics of a model, and the lists that they were computed from."""
 
     dataset: str
     method: str
@@ -32,14 +33,23 @@ class Result:
     metrics: dict[str, float]
     lists: NDArray[np.int64]  # (n_users, longest K)
 
-    def row(self) -> dict[str, Any]:
-        """The row without its lists."""
-        return {key: value for key, value in asdict(self).items() if key != "lists"}
+    def row(self, group: str = POPULAR) -> EvaluationRow:
+        """What a report reads; `group` is the name of G0."""
+        return EvaluationRow(
+            self.dataset,
+            self.method,
+            self.protocol,
+            self.mode,
+            self.seed,
+            self.alpha_prime,
+            self.metrics,
+            group,
+        )
 
     def to_json(self) -> dict[str, Any]:
-        """The row in strict JSON: an infinite or undefined metric is null."""
-        metrics = {k: v if math.isfinite(v) else None for k, v in self.metrics.items()}
-        return self.row() | {"metrics": metrics}
+        """Everything but the lists in strict JSON: an infinite or undefined metric is null."""
+        own = {name: value for name, value in vars(self).items() if name != "lists"}
+        return own | {"metrics": {name: finite(value) for name, value in self.metrics.items()}}
 
 
 def evaluate(

@@ -22,9 +22,9 @@ from fairhorizon.errors import ConfigError
 from fairhorizon.evaluation.short_term import evaluate
 from fairhorizon.experiments.compare import summary_row
 from fairhorizon.experiments.runs import Dataset
-from fairhorizon.experiments.study import Row, Study, Task
-from fairhorizon.experiments.study import Training as RankerTraining
+from fairhorizon.experiments.study import ModelTask, Row, Study, Task
 from fairhorizon.files import write_json
+from fairhorizon.results.studies import TrainingRow
 from fairhorizon.settings import changed
 
 # nobody stops early, so that all learn equally long, and nothing mends what a variant is to show
@@ -262,7 +262,7 @@ def run_ablation(
     seeds: Sequence[int],
     *,
     jobs: int = 1,
-    on_ranker: Callable[[Row], object] = lambda _: None,
+    on_ranker: Callable[[TrainingRow], object] = lambda _: None,
     on_row: Callable[[Row], object] = lambda _: None,
 ) -> list[Row]:
     """A summary a variant; what is missing is made, and `on_row` hears of every result.
@@ -278,12 +278,12 @@ def run_ablation(
         else:
             on_row(row)
     tasks = {
-        study.model_file(task.methods[0], task.seed, early=task.early): RankerTraining(task)
+        study.model_file(task.methods[0], task.seed, early=task.early): ModelTask(task)
         for trial in missing
         for task in trial.rankers().values()
     }
-    for row in each([task for file, task in tasks.items() if not file.exists()], jobs):
-        on_ranker(row)
+    for fitted in each([task for file, task in tasks.items() if not file.exists()], jobs):
+        on_ranker(fitted)
     for row in each(missing, jobs):
         on_row(row)
     return summaries(trials)

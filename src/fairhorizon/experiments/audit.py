@@ -8,78 +8,29 @@ at the first K distinct items.
 
 import math
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from fairhorizon.data.recommendations import Order, Recommendations
+from fairhorizon.data.recommendations import Recommendations
 from fairhorizon.data.splits import Split
 from fairhorizon.errors import ConfigError
 from fairhorizon.evaluation.short_term import relevance
 from fairhorizon.experiments.runs import Dataset
 from fairhorizon.metrics.fairness import coverage, demographic_parity_gap, exposure_ratio, gini
-from fairhorizon.metrics.summary import summarise
+from fairhorizon.metrics.summary import ACCURACY, summarise
+from fairhorizon.results.audit import (
+    ALL,
+    UNNAMED,
+    AuditCounts,
+    AuditResult,
+    GroupExposure,
+    ItemExposure,
+)
+from fairhorizon.results.evaluation import EvaluationRow
 from fairhorizon.vocabulary import Mode, Protocol
 
-ACCURACY = ("recall", "f1", "ndcg")
-UNNAMED = "audit"  # what a system is called that nobody named
-ALL = "all"  # in place of K: every impression of a log
-
-
-@dataclass(frozen=True)
-class Counts:
-    """What the metrics rest on."""
-
-    kind: str  # lists or impressions
-    order: Order
-    users: int  # of the data
-    users_without_list: int
-    users_judged: int  # with a list and with test items
-    shown: int  # rows, repeats included
-    from_history: int  # of those, items that the user had taken before the test items
-    shorter_lists: dict[int, int]  # by K
-    unknown_rows: int  # left out
-
-    @property
-    def from_history_share(self) -> float:
-        return self.from_history / self.shown
-
-    @property
-    def lists(self) -> int:
-        return self.users - self.users_without_list
-
-
-@dataclass(frozen=True)
-class Audit:
-    """One row of results, and the exposure that it was computed from."""
-
-    dataset: str
-    name: str
-    protocol: Protocol
-    alpha_prime: float
-    metrics: dict[str, float]
-    counts: Counts
-    exposure: NDArray[np.int64]  # (n_items,) how often each item is in the file
-
-    def row(self) -> dict[str, Any]:
-        """As of an evaluation; lists that were made elsewhere have no seed."""
-        return {
-            "dataset": self.dataset,
-            "method": self.name,
-            "protocol": self.protocol,
-            "mode": Mode.ONE_SHOT,
-            "seed": None,
-            "alpha_prime": self.alpha_prime,
-            "metrics": self.metrics,
-        }
-
-    def to_json(self) -> dict[str, Any]:
-        """The row in strict JSON: an infinite or undefined metric is null."""
-        metrics = {k: v if math.isfinite(v) else None for k, v in self.metrics.items()}
-        counts = asdict(self.counts) | {"from_history_share": self.counts.from_history_share}
-        return {"rows": [self.row() | {"metrics": metrics, "counts": counts}]}
+MOST = 10  # items that gain and that lose most
 
 
 def audit(
@@ -89,39 +40,73 @@ def audit(
     ks: Sequence[int] = (5, 10, 20),
     alpha_prime: float = 1.0,
     name: str = UNNAMED,
-) -> Audit:
-    """Judge what was shown against the test items and the item groups of the data.
+) -> AuditResult:
+    """Measure what was shown against the test items and the item groups of the data.
 
     The protocol is `standard` if nobody is shown an item of the own history, else `paper`.
     """
     if not 0 <= alpha_prime <= 1:
         raise ConfigError(f"alpha' = {alpha_prime} is no share (give one between 0 and 1)")
-    parts, ks = dataset.split, sorted(ks)
-    per_user = shown.per_user()
-    served = per_user > 0
-    relevant, lists = relevance(parts.test)[served], shown.first(max(ks))[served]
-    groups = dataset.sensitive
-    metrics = summarise(lists, relevant, groups, ks=ks, alpha_prime=alpha_prime)
+    ks = sorted(ks)
+    counts = count(dataset, shown, ks)
     exposure = np.bincount(shown.items, minlength=dataset.log.n_items)
-    if shown.is_log:
-        lists = shown.distinct().first(max(ks))[served]
-        distinct = summarise(lists, relevant, groups, ks=ks, alpha_prime=alpha_prime)
-        metrics |= {f"{name}@{k}": distinct[f"{name}@{k}"] for k in ks for name in ACCURACY}
-        metrics |= exposure_of_all(exposure, groups)
-    from_history = int(in_history(shown, parts).sum())
-    counts = Counts(
+    row = EvaluationRow(
+        dataset.split.name,
+        name,
+        Protocol.PAPER if counts.from_history else Protocol.STANDARD,
+        Mode.ONE_SHOT,
+        None,
+        alpha_prime,
+        metrics_of(dataset, shown, exposure, ks, alpha_prime),
+        dataset.group_name,
+    )
+    over, under = most_changed(exposure, dataset)
+    return AuditResult(
+        row,
+        counts,
+        exposure,
+        dataset.split.train.item_counts(),
+        dataset.sensitive,
+        exposure_by_group(exposure, dataset),
+        exposure_of_items(over, exposure, dataset),
+        exposure_of_items(under, exposure, dataset),
+    )
+
+
+def count(dataset: Dataset, shown: Recommendations, ks: Sequence[int]) -> AuditCounts:
+    """What the metrics rest on."""
+    parts, per_user = dataset.split, shown.per_user()
+    served = per_user > 0
+    return AuditCounts(
         kind="impressions" if shown.is_log else "lists",
         order=shown.order,
         users=shown.n_users,
         users_without_list=int((~served).sum()),
         users_judged=int((served & (parts.test.user_counts() > 0)).sum()),
         shown=len(shown),
-        from_history=from_history,
+        from_history=int(in_history(shown, parts).sum()),
         shorter_lists={k: int((served & (per_user < k)).sum()) for k in ks},
         unknown_rows=shown.dropped,
     )
-    protocol = Protocol.PAPER if from_history else Protocol.STANDARD
-    return Audit(parts.name, name, protocol, alpha_prime, metrics, counts, exposure)
+
+
+def metrics_of(
+    dataset: Dataset,
+    shown: Recommendations,
+    exposure: NDArray[np.int64],
+    ks: Sequence[int],
+    alpha_prime: float,
+) -> dict[str, float]:
+    """Those of an evaluation; of an impression log also the exposure of every impression."""
+    served, groups = shown.per_user() > 0, dataset.sensitive
+    relevant, lists = relevance(dataset.split.test)[served], shown.first(max(ks))[served]
+    metrics = summarise(lists, relevant, groups, ks=ks, alpha_prime=alpha_prime)
+    if shown.is_log:
+        lists = shown.distinct().first(max(ks))[served]
+        distinct = summarise(lists, relevant, groups, ks=ks, alpha_prime=alpha_prime)
+        metrics |= {f"{name}@{k}": distinct[f"{name}@{k}"] for k in ks for name in ACCURACY}
+        metrics |= exposure_of_all(exposure, groups)
+    return metrics
 
 
 def exposure_of_all(exposure: NDArray[np.int64], sensitive: NDArray[np.bool_]) -> dict[str, float]:
@@ -143,22 +128,10 @@ def in_history(shown: Recommendations, parts: Split) -> NDArray[np.bool_]:
     return np.isin(shown.users * parts.train.n_items + shown.items, known)
 
 
-@dataclass(frozen=True)
-class GroupExposure:
-    """What a group of items is, and what it gets; shares of all."""
-
-    group: str
-    items: int
-    of_catalogue: float
-    of_training: float
-    of_exposure: float
-    per_item: float  # NaN in an empty group
-
-
-def exposure_by_group(result: Audit, dataset: Dataset) -> list[GroupExposure]:
+def exposure_by_group(exposure: NDArray[np.int64], dataset: Dataset) -> tuple[GroupExposure, ...]:
     """G0 and G1: their shares of the catalogue, of the training log and of what is shown."""
-    training, exposure = dataset.split.train.item_counts(), result.exposure
-    return [
+    training = dataset.split.train.item_counts()
+    return tuple(
         GroupExposure(
             group,
             int(inside.sum()),
@@ -168,16 +141,33 @@ def exposure_by_group(result: Audit, dataset: Dataset) -> list[GroupExposure]:
             float(exposure[inside].mean()) if inside.any() else math.nan,
         )
         for group, inside in (("G0", dataset.sensitive), ("G1", ~dataset.sensitive))
-    ]
+    )
 
 
 def most_changed(
-    result: Audit, dataset: Dataset, n: int = 10
+    exposure: NDArray[np.int64], dataset: Dataset, n: int = MOST
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """The n items that are shown most beyond their share of the training log, and most below it."""
-    change = shares(result.exposure) - shares(dataset.split.train.item_counts())
+    change = shares(exposure) - shares(dataset.split.train.item_counts())
     over, under = np.argsort(-change, kind="stable")[:n], np.argsort(change, kind="stable")[:n]
     return over[change[over] > 0], under[change[under] < 0]
+
+
+def exposure_of_items(
+    items: NDArray[np.int64], exposure: NDArray[np.int64], dataset: Dataset
+) -> tuple[ItemExposure, ...]:
+    """What single items get, under their original ids."""
+    of_training, of_exposure = shares(dataset.split.train.item_counts()), shares(exposure)
+    return tuple(
+        ItemExposure(
+            str(dataset.log.item_ids[item]),
+            "G0" if dataset.sensitive[item] else "G1",
+            int(exposure[item]),
+            float(of_exposure[item]),
+            float(of_training[item]),
+        )
+        for item in items
+    )
 
 
 def shares(counts: NDArray[np.int64]) -> NDArray[np.float64]:

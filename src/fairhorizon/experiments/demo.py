@@ -1,30 +1,17 @@
 """The demonstration: FCPO with and without an exposure limit, side by side."""
 
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
 
 from fairhorizon.agents.fcpo.config import FcpoConfig
 from fairhorizon.agents.fcpo.model import Fcpo
 from fairhorizon.agents.progress import Listener, RoundReport
-from fairhorizon.evaluation.short_term import Result, evaluate
+from fairhorizon.evaluation.short_term import evaluate
 from fairhorizon.experiments.runs import Dataset
+from fairhorizon.metrics.fairness import exposure_counts
+from fairhorizon.results.evaluation import DemoLevel, DemoResult, TrainingHistory
 from fairhorizon.vocabulary import Mode
 
 ALPHA_PRIMES = (0.4, 1.0)
-
-
-@dataclass(frozen=True)
-class Trained:
-    """One level of fairness: the model and its result in both modes."""
-
-    alpha_prime: float
-    model: Fcpo
-    one_shot: Result
-    interactive: Result
-
-    @property
-    def label(self) -> str:
-        return f"FCPO, alpha' = {self.alpha_prime:g}"
 
 
 class _Rounds(Listener):
@@ -44,8 +31,9 @@ def demonstrate(
     seed: int,
     ks: Sequence[int],
     on_round: Callable[[float, RoundReport], object],
-) -> Iterator[Trained]:
+) -> DemoResult:
     """Train for a short while at each level, under the same seed."""
+    levels = []
     for alpha_prime in ALPHA_PRIMES:
         config = FcpoConfig.preset("paper", alpha_prime=alpha_prime, rounds=rounds)
         model = Fcpo(config, seed=seed).fit(
@@ -53,8 +41,32 @@ def demonstrate(
             sensitive=dataset.sensitive,
             listener=_Rounds(alpha_prime, on_round),
         )
-        results = (
-            evaluate(model, dataset.split, ks=ks, mode=mode, sensitive=dataset.sensitive)
-            for mode in (Mode.ONE_SHOT, Mode.INTERACTIVE)
-        )
-        yield Trained(alpha_prime, model, *results)
+        levels.append(evaluated(model, dataset, ks))
+    training = dataset.split.train.item_counts()
+    return DemoResult(
+        dataset.log.name, tuple(levels), training, dataset.sensitive, dataset.group_name
+    )
+
+
+def evaluated(model: Fcpo, dataset: Dataset, ks: Sequence[int]) -> DemoLevel:
+    """One level: how the model was trained, and its results in both modes."""
+    one_shot, interactive = (
+        evaluate(model, dataset.split, ks=ks, mode=mode, sensitive=dataset.sensitive)
+        for mode in (Mode.ONE_SHOT, Mode.INTERACTIVE)
+    )
+    return DemoLevel(
+        f"FCPO, alpha' = {model.alpha_prime:g}",
+        history_of(model.history_),
+        one_shot.row(dataset.group_name),
+        interactive.row(dataset.group_name),
+        exposure_counts(one_shot.lists, dataset.log.n_items, max(ks)),
+    )
+
+
+def history_of(reports: Sequence[RoundReport]) -> TrainingHistory:
+    return TrainingHistory(
+        [report.round for report in reports],
+        [report.reward for report in reports],
+        [report.cost for report in reports],
+        reports[0].limit,
+    )

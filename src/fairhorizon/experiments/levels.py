@@ -75,7 +75,7 @@ def run_levels(
     """Make every result that is missing; `on_row` hears of each, those at hand included."""
     ours = [method.limited_to(level) for method in methods if is_ours(method) for level in levels]
     rivals = [method for method in methods if not is_ours(method)]
-    tasks: list[Work] = [*study.tasks(ours, seeds, on_row)]
+    tasks: list[Work[Row]] = [*study.tasks(ours, seeds, on_row)]
     for trained in sorted({method.trained for method in rivals}, key=longest_first):
         sharing = tuple(method for method in rivals if method.trained == trained)
         tasks += [Search(study, sharing, tuple(levels), seed, tries) for seed in seeds]

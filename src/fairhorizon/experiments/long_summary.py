@@ -1,13 +1,15 @@
 """What came of long runs, from their rows: how they ended, and how further limits were kept."""
 
 import json
-from typing import Any
+from collections.abc import Sequence
 
-import numpy as np
 import polars as pl
 
 from fairhorizon.evaluation.long_term import ROUNDING
+from fairhorizon.experiments.long_term import Contestant, LongStudy
 from fairhorizon.exposure.limits import PopularityLimit
+from fairhorizon.results.long_term import LimitSummary, LongTermResult, RunSummary
+from fairhorizon.results.spread import Spread
 
 AT_THE_END = (
     *("ndcg", "recall", "gini", "popularity_rate", "popularity_rate_initial"),
@@ -15,10 +17,27 @@ AT_THE_END = (
 )
 
 
-def summary_rows(steps: pl.DataFrame) -> list[dict[str, Any]]:
+def long_term_result(
+    long_study: LongStudy, contestants: Sequence[Contestant], seeds: Sequence[int]
+) -> LongTermResult:
+    """All that a report reads of the runs on disk."""
+    settings, steps = long_study.settings, long_study.steps(contestants, seeds)
+    return LongTermResult(
+        steps,
+        long_study.counts(contestants, seeds),
+        settings.alpha_prime,
+        settings.warm_up,
+        tuple(summary_rows(steps)),
+        tuple(broken_limits(steps, settings.warm_up)),
+        long_study.study.data.group_name,
+        long_study.description(),
+    )
+
+
+def summary_rows(steps: pl.DataFrame) -> list[RunSummary]:
     """A row a method: how its runs ended, mean and standard deviation over the seeds.
 
-    A share that one of the runs has no value for is null; `churn` is a sum over all steps and
+    A share that one of the runs has no value for is None; `churn` is a sum over all steps and
     `seconds_per_step` a mean.
     """
     runs = (
@@ -31,33 +50,17 @@ def summary_rows(steps: pl.DataFrame) -> list[dict[str, Any]]:
             pl.col("seconds").mean().alias("seconds_per_step"),
         )
     )
-    order = steps["method"].unique(maintain_order=True)
     metrics = [*AT_THE_END, "churn", "seconds_per_step"]
     rows = []
-    for method in order:
+    for method in steps["method"].unique(maintain_order=True):
         own = runs.filter(pl.col("method") == method)
-        rows.append(
-            {
-                "method": method,
-                "seeds": own["seed"].to_list(),
-                "steps": own["step"].min(),
-                "metrics": {name: _spread(own[name]) for name in metrics},
-            }
-        )
+        spreads = {name: Spread.of(own[name].to_list()) for name in metrics}
+        rows.append(RunSummary(method, tuple(own["seed"]), min(own["step"]), spreads))
     return rows
 
 
-def _spread(values: pl.Series) -> dict[str, float | None]:
-    """Mean and sample standard deviation, 0 of one seed."""
-    if values.null_count():
-        return {"mean": None, "std": None}
-    sample = values.to_numpy().astype(np.float64)
-    std = float(sample.std(ddof=1)) if len(sample) > 1 else 0.0
-    return {"mean": float(sample.mean()), "std": std}
-
-
-def broken_limits(steps: pl.DataFrame, warm_up: int) -> list[dict[str, Any]]:
-    """How often and how far each limit but that on popular items was broken after the warm-up."""
+def broken_limits(steps: pl.DataFrame, warm_up: int) -> list[LimitSummary]:
+    """How often and how far each limit but that on G0 was broken after the warm-up."""
     judged = steps.filter(pl.col("step") > warm_up, pl.col("notes").is_not_null())
     excesses: dict[tuple[str, str], list[float]] = {}
     for method, notes in judged.select("method", "notes").iter_rows():
@@ -66,11 +69,11 @@ def broken_limits(steps: pl.DataFrame, warm_up: int) -> list[dict[str, Any]]:
             if limit not in (note, PopularityLimit.name):
                 excesses.setdefault((limit, method), []).append(value)
     return [
-        {
-            "limit": limit,
-            "method": method,
-            "violation_share": sum(excess > ROUNDING for excess in found) / len(found),
-            "largest_overshoot": max(0.0, *found),
-        }
+        LimitSummary(
+            limit,
+            method,
+            sum(excess > ROUNDING for excess in found) / len(found),
+            max(0.0, *found),
+        )
         for (limit, method), found in excesses.items()
     ]

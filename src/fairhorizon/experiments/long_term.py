@@ -15,14 +15,13 @@ from fairhorizon.environment.simulated import SimulationConfig
 from fairhorizon.errors import ConfigError, ModelError
 from fairhorizon.evaluation.long_term import LongRun, LongRunSettings
 from fairhorizon.experiments.at_work import Limits, ResponseFit, open_users
-from fairhorizon.experiments.step_record import EVERY, SCHEMA, Row, StepRecord
-from fairhorizon.experiments.study import Study, Task, Training, longest_first
+from fairhorizon.experiments.step_record import EVERY, SCHEMA, StepRecord
+from fairhorizon.experiments.study import ModelTask, Study, Task, longest_first
 from fairhorizon.exposure.counts import Exposure
 from fairhorizon.exposure.groups import popular_group
-from fairhorizon.results import CountsOverTime
+from fairhorizon.results.long_term import CountsOverTime, RunProgress
+from fairhorizon.results.studies import TrainingRow
 from fairhorizon.vocabulary import Retrain
-
-__all__ = ["Contestant", "CountsOverTime", "LongStudy", "StepRecord"]
 
 GOES_ON = "the same command with --resume goes on"
 
@@ -100,14 +99,15 @@ class LongStudy:
         *,
         resume: bool = False,
         jobs: int = 1,
-        on_model: Callable[[Row], object] = lambda _: None,
-        on_run: Callable[[Row], object] = lambda _: None,
+        on_model: Callable[[TrainingRow], object] = lambda _: None,
+        on_run: Callable[[RunProgress], object] = lambda _: None,
         meanwhile: Callable[[], object] = lambda: None,
     ) -> None:
         """Make every run that is missing, from models that are trained first if they are missing.
 
-        `on_run` hears the last row of each, those at hand included; `meanwhile` is called now and
-        then. Interrupted, it leaves what it had, and with `resume` the next run goes on from there.
+        `on_run` is called at the end of each, also of those on disk already; `meanwhile` is called
+        now and then. Interrupted, it leaves what it had, and with `resume` the next run goes on
+        from there.
         """
         in_order = sorted(contestants, key=lambda one: longest_first(one.method))
         tasks = [self.task(one, seed, resume=resume) for one in in_order for seed in seeds]
@@ -120,26 +120,26 @@ class LongStudy:
             )
         for task in tasks:
             if task not in missing:
-                on_run(task.last_row())
+                on_run(task.record().stored_progress())
         for trainings in self._trainings(missing):
-            for row in each(trainings, jobs, goes_on=GOES_ON, meanwhile=meanwhile):
-                on_model(row)
-        for row in each(missing, jobs, goes_on=GOES_ON, meanwhile=meanwhile):
-            if row["step"] == self.settings.steps:
-                on_run(row)
+            for model in each(trainings, jobs, goes_on=GOES_ON, meanwhile=meanwhile):
+                on_model(model)
+        for progress in each(missing, jobs, goes_on=GOES_ON, meanwhile=meanwhile):
+            if progress.step == self.settings.steps:
+                on_run(progress)
             else:
                 meanwhile()
 
     def _simulation(self) -> dict[str, Any] | None:
         return None if self.simulation is None else self.simulation.model_dump(mode="json")
 
-    def _trainings(self, tasks: "Sequence[LongTask]") -> list[list[Training | ResponseFit]]:
+    def _trainings(self, tasks: "Sequence[LongTask]") -> list[list[ModelTask | ResponseFit]]:
         """Of the models that are not there, first those that others start from.
 
         Methods behind re-rankers share theirs.
         """
-        first: dict[Path, Training | ResponseFit] = {}
-        second: dict[Path, Training | ResponseFit] = {}
+        first: dict[Path, ModelTask | ResponseFit] = {}
+        second: dict[Path, ModelTask | ResponseFit] = {}
         if tasks and self.simulation is not None:
             first[self.study.folder] = ResponseFit(self.study)
         for task in tasks:
@@ -148,7 +148,7 @@ class LongStudy:
                 method = task.contestant.method.trained
                 model = self.study.build(method, task.seed)
                 wave = second if model.prerequisites(self.study.dataset().split) else first
-                wave[file] = Training(Task(self.study, (method,), task.seed))
+                wave[file] = ModelTask(Task(self.study, (method,), task.seed))
         return [list(first.values()), list(second.values())]
 
     def description(self) -> dict[str, Any]:
@@ -156,6 +156,7 @@ class LongStudy:
         return {
             "dataset": self.study.dataset().split.name,
             "protocol": self.study.protocol.value,
+            "group": self.study.data.group_name,
             **self.settings.model_dump(mode="json"),
             "simulation": self._simulation(),
             "limits": str(self.limits),
@@ -206,11 +207,8 @@ class LongTask:
     def is_finished(self) -> bool:
         return self.record().is_finished(self.long_study.settings.steps)
 
-    def last_row(self) -> Row:
-        return self.record().frame().row(-1, named=True) | {"remarks": []}
-
-    def rows(self) -> Iterator[Row]:
-        """The last row at every writing; that of the last step says what there is to remark."""
+    def rows(self) -> Iterator[RunProgress]:
+        """How far it is at every writing; at the last step with the remarks of all steps."""
         record, settings = self.record(), self.long_study.settings
         record.sweep()
         run = self._begin()
@@ -231,10 +229,10 @@ class LongTask:
                 record.look(run.exposure)
             waiting = record.step % settings.update_every != 0  # to be learned from
             if record.keep(None if waiting else run.tensors):
-                yield record.last()
+                yield record.progress()
         record.look(run.exposure)
         record.finish()
-        yield record.last() | {"remarks": [*remarks, *run.server.remarks]}
+        yield record.progress([*remarks, *run.server.remarks])
 
     def _begin(self) -> LongRun:
         """The run before its first step."""

@@ -20,6 +20,7 @@ from fairhorizon.exposure.groups import attribute_group, popular_group
 from fairhorizon.files import write_json
 from fairhorizon.settings import Settings
 from fairhorizon.storage import understood
+from fairhorizon.vocabulary import POPULAR
 
 
 class DataSpec(Settings):
@@ -50,6 +51,13 @@ class DataSpec(Settings):
     sensitive_values: tuple[str, ...] = ()
     """Values of the group column whose exposure is limited."""
 
+    @property
+    def group_name(self) -> str:
+        """What the limited group is called: "popular", or as in "genre = Drama or War"."""
+        if self.group_column is None:
+            return POPULAR
+        return f"{self.group_column} = {' or '.join(self.sensitive_values)}"
+
     def open(self, cache_dir: Path | None = None, popular_share: float = 0.2) -> "Dataset":
         """The log, its split, and the group by the attribute or else by popularity."""
         if bool(self.group_column) != bool(self.sensitive_values):
@@ -72,7 +80,7 @@ class DataSpec(Settings):
             parts = split_by_time(log)
         else:
             parts = split(log, shuffle_ties=self.shuffle_ties)
-        return Dataset(log, parts, self._sensitive(log, parts, popular_share))
+        return Dataset(log, parts, self._sensitive(log, parts, popular_share), self.group_name)
 
     def _sensitive(self, log: Interactions, parts: Split, share: float) -> NDArray[np.bool_]:
         if self.group_column is None:
@@ -94,6 +102,7 @@ class Dataset:
     log: Interactions
     split: Split
     sensitive: NDArray[np.bool_]  # (n_items,) G0
+    group_name: str = POPULAR  # what G0 is called
 
 
 @dataclass(frozen=True)

@@ -5,7 +5,7 @@ import math
 import time
 import zipfile
 import zlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +18,7 @@ from fairhorizon.errors import ModelError
 from fairhorizon.exposure.counts import Exposure
 from fairhorizon.exposure.limits import PopularityLimit
 from fairhorizon.files import write_atomically
-from fairhorizon.results import CountsOverTime
+from fairhorizon.results.long_term import CountsOverTime, RunProgress
 from fairhorizon.storage import load_model, save_model
 
 Row = dict[str, Any]
@@ -72,9 +72,13 @@ class StepRecord:
         """The last one taken down."""
         return len(self._rows)
 
-    def last(self) -> Row:
-        """The row of that step."""
-        return dict(self._rows[-1])
+    def progress(self, remarks: Sequence[str] = ()) -> RunProgress:
+        """The run after that step."""
+        return _progress(self._rows[-1], remarks)
+
+    def stored_progress(self) -> RunProgress:
+        """The same of the last step on disk."""
+        return _progress(self.frame().row(-1, named=True), ())
 
     def frame(self) -> pl.DataFrame:
         """What is on disk; no rows if that is nothing, or damaged."""
@@ -164,6 +168,11 @@ class StepRecord:
         frame = pl.DataFrame(self._rows, schema=SCHEMA)
         write_atomically(self.rows_file, lambda draft: frame.write_parquet(draft))
         self._written = self.step, time.monotonic()
+
+
+def _progress(row: Row, remarks: Sequence[str]) -> RunProgress:
+    shares = {name: row[name] for name in ("ndcg", "gini", "popularity_rate", "violation_share")}
+    return RunProgress(row["method"], row["seed"], row["step"], **shares, remarks=tuple(remarks))
 
 
 def _save_arrays(path: Path, arrays: Mapping[str, NDArray[Any]]) -> None:

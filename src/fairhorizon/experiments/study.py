@@ -25,6 +25,7 @@ from fairhorizon.experiments.runs import Dataset, DataSpec
 from fairhorizon.files import write_atomically, write_json
 from fairhorizon.rankers import RANKERS
 from fairhorizon.rerank import RERANKERS
+from fairhorizon.results.studies import TrainingRow
 from fairhorizon.settings import Given, SettingsError
 from fairhorizon.vocabulary import Mode, Protocol
 
@@ -256,7 +257,7 @@ class Task:
 
 
 @dataclass(frozen=True)
-class Training:
+class ModelTask:
     """A model to be trained and kept, for whoever wants it later."""
 
     task: Task
@@ -264,9 +265,9 @@ class Training:
     def prepare(self) -> None:
         self.task.prepare()
 
-    def rows(self) -> Iterator[Row]:
+    def rows(self) -> Iterator[TrainingRow]:
         _, seconds = self.task.trained(self.task.study.dataset())
-        yield {"name": f"{self.task.methods[0]} seed {self.task.seed}", "seconds": seconds}
+        yield TrainingRow(f"{self.task.methods[0]} seed {self.task.seed}", seconds)
 
 
 def _save(path: Path, lists: NDArray[np.int64]) -> None:

@@ -1,13 +1,10 @@
-"""A search for good settings: Optuna proposes, the validation items judge, never the test items.
-
-Where a setting is looked for stands beside it in the settings of each method: see `Search`.
-"""
+"""A search for good settings: Optuna proposes, validation items decide, never the test items."""
 
 import hashlib
 import json
 import math
 import sqlite3
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -22,14 +19,14 @@ from fairhorizon.agents.methods import Method, MethodError, build, presets_of
 from fairhorizon.errors import ConfigError
 from fairhorizon.evaluation.validation import validation_ndcg
 from fairhorizon.experiments.runs import Dataset
-from fairhorizon.experiments.search_ranges import searched
+from fairhorizon.experiments.search_space import defaults, merged, nested, search_space
 from fairhorizon.files import write_atomically, write_json
-from fairhorizon.settings import Choice, Given, Settings
-from fairhorizon.vocabulary import Mode, Protocol
+from fairhorizon.results.evaluation import TuningResult
+from fairhorizon.settings import Given
+from fairhorizon.vocabulary import Protocol
 
 if TYPE_CHECKING:
     from optuna import Study
-    from optuna.distributions import BaseDistribution
     from optuna.trial import FrozenTrial
 
 METRIC = "validation_ndcg@20"
@@ -38,8 +35,8 @@ IDENTITY = "of"  # the attribute of the study that says what it is a search of
 
 
 @dataclass(frozen=True)
-class Task:
-    """What is tuned on which data and how it is judged; `given` settings are not searched."""
+class Objective:
+    """What is tuned on which data and how it is measured; `given` settings are not searched."""
 
     method: Method
     dataset: Dataset
@@ -95,15 +92,15 @@ class Trial:
 
 
 class Tuning:
-    """The trials of a task, kept in `study.db` of a folder; only finished ones are."""
+    """The trials of an objective, kept in `study.db` of a folder; only finished ones are."""
 
-    def __init__(self, task: Task, folder: Path) -> None:
-        self.task, self.folder = task, folder
+    def __init__(self, objective: Objective, folder: Path) -> None:
+        self.objective, self.folder = objective, folder
         self.file = folder / "study.db"
         self.optuna = import_optuna()
-        self.space = search_space(task.model({}), task.given)
+        self.space = search_space(objective.model({}), objective.given)
         if not self.space:
-            raise ConfigError(f"{task.method} has no settings to search (fit it as it is)")
+            raise ConfigError(f"{objective.method} has no settings to search (fit it as it is)")
         self.study = self.optuna.create_study(direction="maximize")
         self.kept: Study | None = None
         if self.file.exists():
@@ -125,19 +122,19 @@ class Tuning:
         return max(good, key=lambda trial: trial.value or -math.inf)
 
     def run(self, trials: int) -> Iterator[Trial]:
-        """Go on until there are so many trials in all; each is kept before it is told of.
+        """Go on until there are so many trials in all; each is kept before it is returned.
 
         A search that was stopped goes on as if it had not been.
         """
         while len(self.study.trials) < trials:
             number = len(self.study.trials)
-            state = np.random.SeedSequence([self.task.seed, number]).generate_state(1)
+            state = np.random.SeedSequence([self.objective.seed, number]).generate_state(1)
             self.study.sampler = self.optuna.samplers.TPESampler(seed=int(state[0]))
             if number == 0:  # the defaults: no search ends below them
-                self.study.enqueue_trial(defaults(self.task.model({}), self.space))
+                self.study.enqueue_trial(defaults(self.objective.model({}), self.space))
             proposal = self.study.ask(self.space)
             try:
-                self.study.tell(proposal, self.task.value(nested(proposal.params)))
+                self.study.tell(proposal, self.objective.value(nested(proposal.params)))
             except ConfigError as error:
                 proposal.set_user_attr("error", str(error))
                 self.study.tell(proposal, state=self.optuna.trial.TrialState.FAIL)
@@ -146,40 +143,42 @@ class Tuning:
 
     def settings(self, trial: Trial) -> dict[str, Any]:
         """What to give to `fit` to get the trial again."""
-        level = {} if self.task.method.level is None else {"alpha_prime": self.task.method.level}
-        return merged(merged(self.task.given, level), nested(trial.settings))
+        level = self.objective.method.level
+        chosen = {} if level is None else {"alpha_prime": level}
+        return merged(merged(self.objective.given, chosen), nested(trial.settings))
 
     def write_best(self) -> None:
         """best.json: the method and the settings that did best so far."""
         best = self.best
         content = {
             "fairhorizon": __version__,
-            "method": self.task.method.base,
+            "method": self.objective.method.base,
             "settings": self.settings(best),
             "validation": best.value,
             "metric": METRIC,
-            "dataset": self.task.dataset.split.name,
-            "protocol": self.task.protocol,
-            "preset": self.task.method_with_preset.preset,
-            "seed": self.task.seed,
+            "dataset": self.objective.dataset.split.name,
+            "protocol": self.objective.protocol,
+            "preset": self.objective.method_with_preset.preset,
+            "seed": self.objective.seed,
             "trial": best.number,
             "trials": len(self.study.trials),
         }
         write_json(self.folder / "best.json", content)
 
-    def to_json(self) -> dict[str, Any]:
-        """The best trial as a result row."""
-        row = {
-            "method": self.task.method.base,
-            "dataset": self.task.dataset.split.name,
-            "protocol": self.task.protocol,
-            "mode": Mode.ONE_SHOT,
-            "seed": self.task.seed,
-            "metrics": {METRIC: {"mean": self.best.value, "std": 0}},
-            "settings": self.settings(self.best),
-            "trials": len(self.study.trials),
-        }
-        return {"rows": [row]}
+    def result(self) -> TuningResult:
+        """What was found: the best trial."""
+        best = self.best
+        assert best.value is not None
+        return TuningResult(
+            method=self.objective.method.base,
+            dataset=self.objective.dataset.split.name,
+            protocol=self.objective.protocol,
+            seed=self.objective.seed,
+            metric=METRIC,
+            value=best.value,
+            settings=self.settings(best),
+            trials=len(self.study.trials),
+        )
 
     def _keep(self, trial: "FrozenTrial") -> None:
         if self.kept is not None:
@@ -191,12 +190,12 @@ class Tuning:
     def _create(self, file: Path, trial: "FrozenTrial") -> None:
         storage = self.optuna.storages.RDBStorage(f"sqlite:///{file}")
         study = self.optuna.create_study(storage=storage, study_name=STUDY, direction="maximize")
-        study.set_user_attr(IDENTITY, self.task.identity())
+        study.set_user_attr(IDENTITY, self.objective.identity())
         study.add_trial(trial)
         storage.engine.dispose()
 
     def _open(self) -> "Study":
-        """The study of the file, refused if it is of another task."""
+        """The study of the file, refused if it is of another objective."""
         try:
             with closing(sqlite3.connect(self.file)) as base:
                 base.execute("SELECT 1 FROM studies")  # else Optuna would make itself at home
@@ -207,7 +206,7 @@ class Tuning:
             raise ConfigError(
                 f"{self.file}: holds no search: {type(error).__name__} (name another --out)"
             ) from error
-        wanted = self.task.identity()
+        wanted = self.objective.identity()
         if other := [key for key in wanted if found.get(key) != wanted[key]]:
             raise ConfigError(
                 f"{self.folder}: holds a search of {found.get('method')} with other "
@@ -224,64 +223,6 @@ def import_optuna() -> ModuleType:
         raise ConfigError("tune needs Optuna (pip install 'fairhorizon[tune]')") from None
     optuna.logging.set_verbosity(optuna.logging.ERROR)
     return optuna
-
-
-def search_space(model: Recommender, given: Given) -> "dict[str, BaseDistribution]":
-    """Where each setting is looked for, by dotted name, without those that are given."""
-    fixed = dotted(given)
-    return {name: where for name, where in _ranges(model.settings) if name not in fixed}
-
-
-def _ranges(config: Settings) -> "Iterator[tuple[str, BaseDistribution]]":
-    from optuna import distributions
-
-    for name, mark in searched(config):
-        if isinstance(mark, Choice):
-            yield name, distributions.CategoricalDistribution(mark.values)
-        elif isinstance(mark.low, int) and isinstance(mark.high, int):
-            yield name, distributions.IntDistribution(mark.low, mark.high, log=mark.log)
-        else:
-            yield name, distributions.FloatDistribution(mark.low, mark.high, log=mark.log)
-
-
-def defaults(model: Recommender, space: "Mapping[str, BaseDistribution]") -> dict[str, Any]:
-    """The present settings, as far as they lie within the space."""
-    values = dotted(model.settings.model_dump())
-    return {name: values[name] for name, where in space.items() if _holds(where, values[name])}
-
-
-def _holds(where: "BaseDistribution", value: Any) -> bool:
-    from optuna.distributions import CategoricalDistribution, FloatDistribution, IntDistribution
-
-    if isinstance(where, CategoricalDistribution):
-        return value in where.choices
-    assert isinstance(where, FloatDistribution | IntDistribution)
-    return value is not None and where.low <= value <= where.high
-
-
-def dotted(settings: Given, prefix: str = "") -> dict[str, Any]:
-    """{"pmf": {"l2": 1}} -> {"pmf.l2": 1}."""
-    flat: dict[str, Any] = {}
-    for key, value in settings.items():
-        inner = isinstance(value, Mapping)
-        flat |= dotted(value, f"{prefix}{key}.") if inner else {prefix + key: value}
-    return flat
-
-
-def nested(settings: Given) -> dict[str, Any]:
-    """{"pmf.l2": 1} -> {"pmf": {"l2": 1}}."""
-    tree: dict[str, Any] = {}
-    for name, value in settings.items():
-        *path, last = name.split(".")
-        target = tree
-        for step in path:
-            target = target.setdefault(step, {})
-        target[last] = value
-    return tree
-
-
-def merged(first: Given, second: Given) -> dict[str, Any]:
-    return nested(dotted(first) | dotted(second))
 
 
 def _trial(trial: "FrozenTrial") -> Trial:

@@ -9,6 +9,8 @@ from scipy.sparse import csr_array
 
 from fairhorizon.metrics import accuracy, fairness
 
+ACCURACY = ("recall", "f1", "ndcg")  # the other metrics are of exposure
+
 
 def summarise(
     lists: NDArray[np.integer[Any]],

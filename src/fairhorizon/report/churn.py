@@ -7,7 +7,6 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from enum import Enum
-from typing import TYPE_CHECKING
 
 import numpy as np
 import polars as pl
@@ -24,9 +23,8 @@ from fairhorizon.report.figures import COLOURS, GREY
 from fairhorizon.report.over_time import Span
 from fairhorizon.report.page import Section, chart_id, chart_section
 from fairhorizon.report.series import Style, legend, styles
-
-if TYPE_CHECKING:
-    from fairhorizon.results import CountsOverTime
+from fairhorizon.report.tables import the_group
+from fairhorizon.results.long_term import CountsOverTime
 
 MOMENTS = 80  # of a line: more cannot be told apart in a small panel
 TICKS = tuple(digit * 10**power for power in range(7) for digit in (1, 2, 5))
@@ -39,7 +37,7 @@ RANKS_NOTE = (
     "between two moments taken down counts as never changed. Ranks are drawn by their square root, "
     "which gives the top more room."
 )
-CHANGES_NOTE = "How many items entered or left the popular group at that step, mean over seeds."
+CHANGES_NOTE = "How many items entered or left {group} at that step, mean over seeds."
 
 
 class Move(Enum):
@@ -96,7 +94,7 @@ class Tracks:
 
 
 def first_runs(
-    counts: "Mapping[tuple[str, int], CountsOverTime]",
+    counts: Mapping[tuple[str, int], CountsOverTime],
 ) -> dict[str, Tracks]:
     """Of each method the run of its first seed; none where there is no rank to see groups by.
 
@@ -110,7 +108,7 @@ def first_runs(
     return runs
 
 
-def follows_exposure(run: "CountsOverTime") -> bool:
+def follows_exposure(run: CountsOverTime) -> bool:
     """Whether the popular are those of the highest ranks, at the first moment or after a change."""
     labels = run.sensitive
     by_rank = exposure_ranks(run.counts[0]) <= labels[0].sum()
@@ -126,7 +124,7 @@ def exposure_ranks(counts: NDArray[np.integer]) -> NDArray[np.int64]:
     return ranks
 
 
-def tracks(counts: "CountsOverTime") -> Tracks:
+def tracks(counts: CountsOverTime) -> Tracks:
     """Ranks, thinned to what can be drawn; what became of an item, from all moments taken down."""
     labels = counts.sensitive
     kept = page.thinned(len(counts.steps), MOMENTS)
@@ -278,7 +276,8 @@ def _changes_section(steps: pl.DataFrame, span: Span) -> Section:
         over_time.add(chart, line.without_band(), looks[method], method, width=1.5)
     over_time.add_span(chart, span)
     chart.update_yaxes(title_text="Items", rangemode="tozero")
-    section = chart_section(CHANGES_TITLE, chart, CHANGES_NOTE, height=340, showlegend=False)
+    note = CHANGES_NOTE.format(group=the_group(span.group))
+    section = chart_section(CHANGES_TITLE, chart, note, height=340, showlegend=False)
     return replace(section, html=legend(chart_id(CHANGES_TITLE), looks, traces=2) + section.html)
 
 

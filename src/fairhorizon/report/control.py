@@ -13,10 +13,11 @@ from numpy.typing import NDArray
 from plotly.subplots import make_subplots
 
 from fairhorizon.report import over_time, page
-from fairhorizon.report.figures import COLOURS
+from fairhorizon.report.figures import COLOURS, as_written
 from fairhorizon.report.over_time import Line, Span
 from fairhorizon.report.page import Section, chart_id, chart_section
 from fairhorizon.report.series import MARKERS, Style, legend
+from fairhorizon.report.tables import group_items
 
 TITLE = "The limit at every moment"
 OVER = COLOURS[3]  # where the limit is broken
@@ -38,16 +39,18 @@ SERIES = {
     ),
 }
 NOTE = (
-    "The share of popular items in what is shown. The limit holds for the line of all shown so "
-    "far; where that line is above it after the warm-up, the gap is filled. Where the two lines of "
-    "single steps part, groups have moved: what was popular at the start no longer is, or other "
-    "items have become so. Means over seeds, but the points are those of the worst seed; grey: the "
-    "warm-up."
+    "The share of {items} in what is shown. The limit holds for the line of all shown so "
+    "far; where that line is above it after the warm-up, the gap is filled. {moved}Means over "
+    "seeds, but the points are those of the worst seed; grey: the warm-up."
+)
+MOVED = (
+    "Where the two lines of single steps part, groups have moved: what was popular at the start no "
+    "longer is, or other items have become so. "
 )
 
 
 def control_figure(steps: pl.DataFrame, span: Span) -> Figure:
-    """Popular share of each step by both groupings, and of all so far, against the limit."""
+    """The group's share of each step by both groupings, and of all so far, against the limit."""
     methods = over_time.methods_of(steps)
     n_columns = min(2, len(methods))
     n_rows = math.ceil(len(methods) / n_columns)
@@ -55,6 +58,7 @@ def control_figure(steps: pl.DataFrame, span: Span) -> Figure:
     grid = figure.subplots(n_rows, n_columns, squeeze=False, sharey=True)
     by_column = {column: over_time.lines(steps, column) for column in SERIES}
     grid.flat[0].set_ylim(0, _top(by_column, span))
+    share = as_written(over_time.shortened(span.share_title))
     for position, (axes, method) in enumerate(zip(grid.flat, methods, strict=False)):
         for number, (column, (label, look)) in enumerate(SERIES.items()):
             line = by_column[column][method].without_band()
@@ -66,7 +70,7 @@ def control_figure(steps: pl.DataFrame, span: Span) -> Figure:
         title = over_time.shortened(method)
         over_time.step_axes(axes, title, span, remark=verdict(steps, method, span))
         axes.set_xlabel("Step" if position >= len(methods) - n_columns else "")
-        axes.set_ylabel("Popular, %" if position % n_columns == 0 else "")
+        axes.set_ylabel(share if position % n_columns == 0 else "")
     for axes in grid.flat[len(methods) :]:
         axes.remove()
     over = Patch(color=OVER, alpha=OVER_OPACITY, linewidth=0, label="over the limit")
@@ -93,14 +97,16 @@ def control_section(steps: pl.DataFrame, span: Span) -> Section:
             over_time.add(chart, line, look, label, width=2.5 if column == RUNNING else 1.2)
         _add_over_limit(chart, by_column[RUNNING][method], span)
         over_time.add_span(chart, span, limit_in=1)
-        chart.update_yaxes(title_text="Popular, %", range=[0, top])
+        chart.update_yaxes(title_text=page.verbatim(span.share_title), range=[0, top])
         section = chart_section(
             _chart_title(method), chart, height=300, showlegend=False, margin=over_time.MARGIN
         )
         charts.append(replace(section, title=method, note=verdict(steps, method, span)))
     ids = " ".join(chart_id(_chart_title(chart.title)) for chart in charts)
     buttons = legend(ids, dict(SERIES.values()), traces=2)
-    return Section(TITLE, buttons + page.panels(charts), NOTE)
+    moved = MOVED if span.has_moving_groups else ""
+    note = NOTE.format(items=group_items(span.group), moved=moved)
+    return Section(TITLE, buttons + page.panels(charts), note)
 
 
 def _top(by_column: Mapping[str, Mapping[str, Line]], span: Span) -> float:

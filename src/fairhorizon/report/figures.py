@@ -1,10 +1,10 @@
 """Figures for paper and README, drawn with matplotlib's objects: no display, no global state."""
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from itertools import cycle
 from pathlib import Path
-from typing import Any, TypedDict
+from typing import Any
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -14,30 +14,24 @@ from numpy.typing import NDArray
 
 from fairhorizon.files import write_atomically
 from fairhorizon.metrics.fairness import gini, lorenz_curve
+from fairhorizon.report.tables import group_items
+from fairhorizon.results.evaluation import TrainingHistory
+from fairhorizon.vocabulary import POPULAR
 
 # Okabe and Ito's palette, told apart by colour-blind readers; all visible on white and on black
 COLOURS = ("#0072B2", "#E69F00", "#009E73", "#D55E00", "#CC79A7", "#56B4E9")
 GREY = "#808080"
 
 
-class History(TypedDict):
-    """What training leaves behind; reward, cost and the limit on cost are per trajectory."""
-
-    round: Sequence[int]
-    reward: Sequence[float]
-    cost: Sequence[float]
-    limit: float
-
-
-def training_curves(histories: Mapping[str, History]) -> Figure:
+def training_curves(histories: Mapping[str, TrainingHistory]) -> Figure:
     """Reward beside cost over the rounds; each cost with its limit, dashed in the same colour."""
     figure = Figure(figsize=(9, 4), layout="constrained")
     reward, cost = figure.subplots(1, 2)
     for colour, (label, history) in zip(cycle(COLOURS), histories.items(), strict=False):
-        reward.plot(history["round"], history["reward"], color=colour, label=label)
-        cost.plot(history["round"], history["cost"], color=colour)
-        if math.isfinite(history["limit"]):
-            cost.axhline(history["limit"], color=colour, linestyle="--", linewidth=1.2)
+        reward.plot(history.rounds, history.reward, color=colour, label=label)
+        cost.plot(history.rounds, history.cost, color=colour)
+        if math.isfinite(history.limit):
+            cost.axhline(history.limit, color=colour, linestyle="--", linewidth=1.2)
     cost.plot([], [], color=GREY, linestyle="--", linewidth=1.2, label="limit")
     for axes, title in ((reward, "Reward per trajectory"), (cost, "Cost per trajectory")):
         style(axes, title)
@@ -49,14 +43,17 @@ def training_curves(histories: Mapping[str, History]) -> Figure:
 
 
 def exposure_plot(
-    counts_by_label: Mapping[str, NDArray[Any]], popular: NDArray[np.bool_]
+    counts_by_label: Mapping[str, NDArray[Any]],
+    members: NDArray[np.bool_],
+    group: str = POPULAR,
 ) -> Figure:
-    """Lorenz curves of exposure; the legend gives the Gini index and the share of the popular."""
+    """Lorenz curves of exposure; the legend gives the Gini index and the share of the group."""
     figure = Figure(figsize=(5.6, 6), layout="constrained")
     axes = figure.subplots()
     axes.plot([0, 1], [0, 1], color=GREY, linestyle="--", linewidth=1.2, label="all items alike")
     for colour, (label, counts) in zip(cycle(COLOURS), counts_by_label.items(), strict=False):
-        axes.plot(*lorenz_curve(counts), color=colour, label=exposure_label(label, counts, popular))
+        entry = as_written(exposure_label(label, counts, members, group))
+        axes.plot(*lorenz_curve(counts), color=colour, label=entry)
     style(axes, "Who gets seen")
     axes.set_xlabel("Share of the catalogue, least shown items first")
     axes.set_ylabel("Share of all exposure")
@@ -67,11 +64,20 @@ def exposure_plot(
     return figure
 
 
-def exposure_label(label: str, counts: NDArray[Any], popular: NDArray[np.bool_]) -> str:
-    """A curve's entry in the legend: its Gini index and what the popular group receives."""
+def exposure_label(
+    label: str, counts: NDArray[Any], members: NDArray[np.bool_], group: str = POPULAR
+) -> str:
+    """A curve's entry in the legend: its Gini index and what the group receives."""
     total = counts.sum()
-    share = f", popular items {counts[popular].sum() / total:.1%}" if total else ", nothing shown"
-    return f"{label}: Gini {gini(counts):.1%}{share}"
+    if not total:
+        return f"{label}: Gini {gini(counts):.1%}, nothing shown"
+    share = counts[members].sum() / total
+    return f"{label}: Gini {gini(counts):.1%}, {group_items(group)} {share:.1%}"
+
+
+def as_written(text: str) -> str:
+    """Matplotlib reads what stands between two dollars as mathematics; names may have them."""
+    return text.replace("$", r"\$")
 
 
 def style(axes: Axes, title: str) -> None:

@@ -15,11 +15,12 @@ from rich.console import Group
 from rich.table import Table
 from rich.text import Text
 
-from fairhorizon.report.tables import MISSING
+from fairhorizon.report.tables import MISSING, folded
 
 BEST, SECOND = 1, 2
 MARKS = {BEST: "*", SECOND: "+"}
 LOOKS = {BEST: "bold", SECOND: "underline"}
+WIDEST = 20  # characters of a heading on a terminal; more are folded, as of a group's name
 LEGEND = "* best, + second of a column"
 
 
@@ -82,10 +83,13 @@ def terminal(grid: Grid) -> Group:
     for position, heading in enumerate(grid.headings):
         cells = [line[position] for line in grid.lines]
         is_number = grid.is_number(position)
-        columns.append(_number_column(heading, cells) if is_number else _words(cells))
+        lines = folded(heading, WIDEST).split("\n")
+        columns.append(_number_column(lines, cells) if is_number else _words(cells))
         width = max((len(line) for text in columns[-1] for line in text.split()), default=0)
+        if is_number:
+            lines = [line.rjust(width - 1) for line in lines]
         table.add_column(
-            Text(heading.rjust(width - 1) if is_number else heading),
+            Text("\n".join(lines)),
             overflow="fold",
             no_wrap=is_number,
         )
@@ -101,11 +105,11 @@ def _words(cells: Sequence[Cell]) -> list[Text]:
     ]
 
 
-def _number_column(heading: str, cells: Sequence[Cell]) -> list[Text]:
+def _number_column(heading: Sequence[str], cells: Sequence[Cell]) -> list[Text]:
     """Numbers with their decimal points in line: each part has its own width."""
     after = max((len(cell.spread) + 1 for cell in cells if cell.spread), default=0)
     texts = [text for cell in cells for text in (cell.text, cell.paper)]
-    before = max(len(heading) - after, max(map(len, texts), default=0))
+    before = max(max(map(len, heading)) - after, max(map(len, texts), default=0))
     return [
         Text.assemble(
             " " * (before - len(cell.text)),

@@ -6,7 +6,7 @@ steps: one row per method, seed and step, shares as fractions.
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from html import escape
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 import polars as pl
 from rich.console import Group
@@ -15,9 +15,9 @@ from fairhorizon.report import grid
 from fairhorizon.report.grid import Cell, Grid
 from fairhorizon.report.over_time import methods_of
 from fairhorizon.report.page import Section
-
-if TYPE_CHECKING:
-    from fairhorizon.experiments.step_record import Row
+from fairhorizon.report.tables import group_title, the_group
+from fairhorizon.results.long_term import LimitSummary
+from fairhorizon.vocabulary import POPULAR
 
 MILESTONES = (50, 100, 200, 400)  # steps to look at on the way, where a run has them
 UNITS = "In percent, overshoot in percentage points, changes in items"
@@ -35,73 +35,85 @@ class Column:
     decimals: int = 2
 
 
-COLUMNS = (
-    Column(
-        "ndcg",
-        "NDCG",
-        "hits weighted by when they were shown, against the best order possible; all that was "
-        "shown from the first step on counts as one list",
-        "more",
-    ),
-    Column("recall", "Recall", "share of what users want that was shown to them so far", "more"),
-    Column(
-        "gini",
-        "Gini",
-        "inequality of what was shown so far over the whole catalogue: 0 % when all items alike",
-        "less",
-    ),
-    Column(
-        "popularity_rate",
-        "Popular",
-        "share of all that was shown so far that was popular (group G0) when it was shown",
-        "less",
-    ),
-    Column(
-        "violation_share",
-        "Steps over",
-        "share of the steps after the warm-up at which the popular share so far was above the "
-        "limit",
-        "less",
-    ),
-    Column(
-        "largest_overshoot",
-        "Overshoot",
-        "how far above the limit the popular share so far was at its worst, after the warm-up",
-        "less",
-    ),
-    Column(
-        "churn",
-        "Changes",
-        "how often an item entered or left the popular group so far; neither good nor bad",
-        None,
-        scale=1,
-        decimals=0,
-    ),
-)
+def columns_of(group: str) -> list[Column]:
+    """The columns, where the limit is on this group."""
+    by_popularity = group == POPULAR
+    in_group = "that was popular" if by_popularity else f"with {group}"
+    at_its_moment = " when it was shown" if by_popularity else ""
+    share = "the popular share" if by_popularity else f"the share of {group}"
+    return [
+        Column(
+            "ndcg",
+            "NDCG",
+            "hits weighted by when they were shown, against the best order possible; all that was "
+            "shown from the first step on counts as one list",
+            "more",
+        ),
+        Column(
+            "recall", "Recall", "share of what users want that was shown to them so far", "more"
+        ),
+        Column(
+            "gini",
+            "Gini",
+            "inequality of what was shown so far over the whole catalogue: 0 % when all items "
+            "alike",
+            "less",
+        ),
+        Column(
+            "popularity_rate",
+            group_title(group),
+            f"share of all that was shown so far {in_group} (group G0){at_its_moment}",
+            "less",
+        ),
+        Column(
+            "violation_share",
+            "Steps over",
+            f"share of the steps after the warm-up at which {share} so far was above the limit",
+            "less",
+        ),
+        Column(
+            "largest_overshoot",
+            "Overshoot",
+            f"how far above the limit {share} so far was at its worst, after the warm-up",
+            "less",
+        ),
+        Column(
+            "churn",
+            "Changes",
+            f"how often an item entered or left {the_group(group)} so far; neither good nor bad",
+            None,
+            scale=1,
+            decimals=0,
+        ),
+    ]
 
 
-def summary_table(steps: pl.DataFrame) -> Group:
+def summary_table(steps: pl.DataFrame, group: str = POPULAR) -> Group:
     """For a terminal: the last step alone; with spreads in two parts, or 80 columns are too few."""
     last = _milestones(steps)[-1]
-    parts = [COLUMNS] if steps["seed"].n_unique() == 1 else [COLUMNS[:4], COLUMNS[4:]]
-    first, *others = [_block(steps, last, columns) for columns in parts]
+    columns = columns_of(group)
+    parts = [columns] if steps["seed"].n_unique() == 1 else [columns[:4], columns[4:]]
+    first, *others = [_block(steps, last, part) for part in parts]
     tables = [grid.terminal(block) for block in (first, *(replace(b, caption="") for b in others))]
     return Group(*tables, f"{UNITS}. {grid.LEGEND}.")
 
 
-def summary_markdown(steps: pl.DataFrame) -> str:
+def summary_markdown(steps: pl.DataFrame, group: str = POPULAR) -> str:
     """For GitHub: the last step first, then the way there."""
-    blocks = [grid.markdown(_block(steps, step)) for step in reversed(_milestones(steps))]
+    columns, milestones = columns_of(group), reversed(_milestones(steps))
+    blocks = [grid.markdown(_block(steps, step, columns)) for step in milestones]
     note = f"{UNITS}; ± is the standard deviation over seeds. Best **bold**, second _italic_."
     return "\n\n".join([*blocks, note]) + "\n"
 
 
-def summary_section(steps: pl.DataFrame, *, title: str = "In numbers") -> Section:
+def summary_section(
+    steps: pl.DataFrame, group: str = POPULAR, *, title: str = "In numbers"
+) -> Section:
     """For a page: the last step open, the others folded; a click on a heading sorts."""
     last = _milestones(steps)[-1]
     html = ""
     for step in reversed(_milestones(steps)):
-        block = _block(steps, step)
+        block = _block(steps, step, columns_of(group))
         is_open = " open" if step == last else ""
         html += (
             f"<details{is_open}><summary>{escape(block.caption)}</summary>\n"
@@ -114,12 +126,12 @@ def summary_section(steps: pl.DataFrame, *, title: str = "In numbers") -> Sectio
     return Section(title, html, note)
 
 
-def limits_section(rows: "Sequence[Row]") -> Section:
-    """How the limits beside that on popular items were kept."""
+def limits_section(rows: Sequence[LimitSummary]) -> Section:
+    """How the limits beside the first were kept."""
     lines = [
         [
-            *(Cell(row["limit"]), Cell(row["method"])),
-            *(grid.number(100 * row[name]) for name in ("violation_share", "largest_overshoot")),
+            *(Cell(row.limit), Cell(row.method)),
+            *(grid.number(100 * share) for share in (row.violation_share, row.largest_overshoot)),
         ]
         for row in rows
     ]
@@ -131,10 +143,10 @@ def limits_section(rows: "Sequence[Row]") -> Section:
     return Section("Further limits", grid.html(block), note)
 
 
-def meanings() -> dict[str, str]:
+def meanings(group: str = POPULAR) -> dict[str, str]:
     """What each column means."""
     better = {"more": "; more is better", "less": "; less is fairer", None: ""}
-    return {column.heading: column.meaning + better[column.better] for column in COLUMNS}
+    return {column.heading: column.meaning + better[column.better] for column in columns_of(group)}
 
 
 def _milestones(steps: pl.DataFrame) -> list[int]:
@@ -143,7 +155,7 @@ def _milestones(steps: pl.DataFrame) -> list[int]:
     return sorted({step for step in MILESTONES if step in present} | {max(present)})
 
 
-def _block(steps: pl.DataFrame, step: int, columns: Sequence[Column] = COLUMNS) -> Grid:
+def _block(steps: pl.DataFrame, step: int, columns: Sequence[Column]) -> Grid:
     """The methods after `step` steps; one that has not come so far is not there."""
     so_far = steps.filter(pl.col("step") <= step)
     changes = so_far.group_by("method", "seed").agg(pl.col("churn").sum())

@@ -21,6 +21,8 @@ from numpy.typing import NDArray
 from fairhorizon.report.figures import GREY, style
 from fairhorizon.report.page import MAX_POINTS, thinned, verbatim
 from fairhorizon.report.series import Style
+from fairhorizon.report.tables import group_title
+from fairhorizon.vocabulary import POPULAR
 
 MARKERS = 8  # on a line: enough to tell it by, few enough to see it
 OPACITY = 0.18  # of a band
@@ -53,18 +55,29 @@ class Line:
 
 @dataclass(frozen=True)
 class Span:
-    """What all panels of a run share: its steps, its warm-up, and the limit on popular items."""
+    """What all panels of a run share: its steps, its warm-up, and the limit on a group."""
 
     first: int
     last: int
     warm_up: int
     alpha_prime: float
+    group: str = POPULAR  # the limited one
 
     @property
     def range(self) -> tuple[int, int]:
         """Of an axis of steps; one step alone stands in the middle."""
         alone = self.first == self.last
         return (self.first - alone, self.last + alone)
+
+    @property
+    def has_moving_groups(self) -> bool:
+        """Whether groups follow from exposure."""
+        return self.group == POPULAR
+
+    @property
+    def share_title(self) -> str:
+        """Of an axis with the share of the group."""
+        return f"{group_title(self.group)}, %"
 
     @property
     def limit(self) -> float:

@@ -1,7 +1,7 @@
 """One self-contained HTML page: tables and interactive charts, nothing loaded from a network."""
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from html import escape
 from itertools import cycle
@@ -18,9 +18,19 @@ from plotly.subplots import make_subplots
 
 from fairhorizon.files import write_atomically
 from fairhorizon.metrics.fairness import lorenz_curve
-from fairhorizon.report.figures import COLOURS, GREY, History, exposure_label
+from fairhorizon.report.figures import COLOURS, GREY, exposure_label
 from fairhorizon.report.look import SCRIPT, STYLE
-from fairhorizon.report.tables import METRICS, N_WORDS, Row, table_headings, table_lines, units
+from fairhorizon.report.tables import (
+    N_WORDS,
+    group_items,
+    group_of,
+    metric_columns,
+    table_headings,
+    table_lines,
+    units,
+)
+from fairhorizon.results.evaluation import EvaluationRow, TrainingHistory
+from fairhorizon.vocabulary import POPULAR
 
 MAX_POINTS = 500  # of a Lorenz curve: what a screen can show
 
@@ -44,9 +54,12 @@ class Section:
     note: str = ""
 
 
-def results_section(rows: Sequence[Row], metrics: Sequence[str], ks: Sequence[int]) -> Section:
+def results_section(
+    rows: Sequence[EvaluationRow], metrics: Sequence[str], ks: Sequence[int]
+) -> Section:
     """The result rows as a table, one line per row and K."""
-    head = "".join(f"<th>{escape(heading)}</th>" for heading in table_headings(metrics))
+    headings = table_headings(metrics, group=group_of(rows))
+    head = "".join(f"<th>{escape(heading)}</th>" for heading in headings)
     body = "\n".join(
         f"<tr{' class=first' if number % len(ks) == 0 else ''}>"
         + "".join(
@@ -61,15 +74,18 @@ def results_section(rows: Sequence[Row], metrics: Sequence[str], ks: Sequence[in
     return Section("Results", f'<div class="scroll">{table}</div>', note)
 
 
-def glossary_section(rows: Sequence[Row], metrics: Sequence[str]) -> Section:
-    """What each number of the table means, and what it was measured under."""
+def glossary_section(
+    metrics: Sequence[str], measured_under: Iterable[str], group: str = POPULAR
+) -> Section:
+    """What each number of the table means, and the protocols and modes it was measured under."""
+    columns = metric_columns(group)
     meanings = {
-        METRICS[name].heading: f"{METRICS[name].meaning}; {BETTER[METRICS[name].better]}"
+        columns[name].heading: f"{columns[name].meaning}; {BETTER[columns[name].better]}"
         for name in metrics
     }
-    used = {str(row[key]) for row in rows for key in ("protocol", "mode")}
+    used = set(measured_under)
     meanings |= {name: meaning for name, meaning in SETTINGS.items() if name in used}
-    meanings["alpha'"] = "the limit: the share of a list that may be popular items"
+    meanings["alpha'"] = f"the limit: the share of a list that may be {group_items(group)}"
     meanings["Seed"] = "the number all randomness of that line was drawn from"
     return meanings_section(meanings)
 
@@ -88,14 +104,14 @@ def commands_section(commands: Sequence[str]) -> Section:
     return Section("Made by", f"<pre><code>{escape(chr(10).join(commands))}</code></pre>")
 
 
-def training_section(histories: Mapping[str, History]) -> Section:
+def training_section(histories: Mapping[str, TrainingHistory]) -> Section:
     """Interactive reward and cost over the rounds, each cost with its limit."""
     chart = make_subplots(
         rows=2, cols=1, shared_xaxes=True, vertical_spacing=0.08, x_title="Training round"
     )
     for colour, (label, history) in zip(cycle(COLOURS), histories.items(), strict=False):
-        name, rounds = verbatim(label), list(history["round"])
-        for row, values in enumerate((history["reward"], history["cost"]), 1):
+        name, rounds = verbatim(label), list(history.rounds)
+        for row, values in enumerate((history.reward, history.cost), 1):
             chart.add_scatter(
                 x=rounds,
                 y=list(values),
@@ -108,10 +124,10 @@ def training_section(histories: Mapping[str, History]) -> Section:
                 row=row,
                 col=1,
             )
-        if math.isfinite(history["limit"]):
+        if math.isfinite(history.limit):
             chart.add_scatter(
                 x=[*rounds[:1], *rounds[-1:]],
-                y=[history["limit"]] * 2,
+                y=[history.limit] * 2,
                 name=f"limit of {name}",
                 legendgroup=name,
                 showlegend=False,
@@ -128,7 +144,9 @@ def training_section(histories: Mapping[str, History]) -> Section:
 
 
 def exposure_section(
-    counts_by_label: Mapping[str, NDArray[Any]], popular: NDArray[np.bool_]
+    counts_by_label: Mapping[str, NDArray[Any]],
+    members: NDArray[np.bool_],
+    group: str = POPULAR,
 ) -> Section:
     """Interactive Lorenz curves of exposure."""
     chart = go.Figure()
@@ -146,7 +164,7 @@ def exposure_section(
         chart.add_scatter(
             x=catalogue[kept].tolist(),
             y=exposure[kept].tolist(),
-            name=verbatim(exposure_label(label, counts, popular)),
+            name=verbatim(exposure_label(label, counts, members, group)),
             mode="lines",
             line={"color": colour, "width": 2},
             hovertemplate="%{y:.1%}",

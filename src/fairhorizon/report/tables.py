@@ -1,6 +1,7 @@
 """Result rows as a table: on the terminal here, as cells for any other place."""
 
 import math
+import textwrap
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -9,18 +10,19 @@ from rich import box
 from rich.markup import escape
 from rich.table import Table
 
-from fairhorizon.data.splits import Statistics
+from fairhorizon.results.evaluation import DataStatistics, EvaluationRow
+from fairhorizon.vocabulary import POPULAR
 
-# dataset, method, protocol, mode, seed, alpha_prime, and metrics: fractions under keys as `ndcg@20`
-Row = Mapping[str, Any]
+Row = Mapping[str, Any]  # of the studies whose rows have no type yet
 
 MISSING = "-"
 HEADINGS = ("Data", "Method", "alpha'", "Protocol", "Mode", "Seed", "K")
 N_WORDS = 5  # the columns up to Mode; from the seed on they are numbers
+NARROW = 9  # characters of a heading over several lines
 
 
 @dataclass(frozen=True)
-class Metric:
+class MetricColumn:
     """How a metric is headed, explained and printed."""
 
     heading: str
@@ -30,42 +32,83 @@ class Metric:
     short: str = ""  # where the heading is wider than its numbers
 
 
-METRICS = {
-    "recall": Metric(
-        "Recall", "share of a user's test items that the list found", "more", short="Rec."
-    ),
-    "f1": Metric("F1", "harmonic mean of recall and of the share of the list that hit", "more"),
-    "ndcg": Metric("NDCG", "hits weighted by rank, against the best list possible", "more"),
-    "gini": Metric(
-        "Gini", "inequality of exposure over the whole catalogue: 0 % when all items alike", "less"
-    ),
-    "popularity_rate": Metric(
-        "Popular", "share of the shown items that are popular (group G0)", "less", short="Pop."
-    ),
-    "coverage": Metric("Coverage", "share of the catalogue shown to anyone at all", "more"),
-    "exposure_ratio": Metric(
-        "G0/G1", "exposure of the popular group over that of the long tail", "less", percent=False
-    ),
-    "demographic_parity_gap": Metric(
-        "Parity gap", "exposure per popular item minus per long-tail item", "zero", percent=False
-    ),
-    "exact_k_violation": Metric(
-        "Over limit", "share of lists with more popular items than alpha' allows", "less"
-    ),
-}
+def group_title(group: str) -> str:
+    """What a column or an axis of the group's share is headed: Popular, or seller = MegaMart."""
+    return "Popular" if group == POPULAR else group
 
 
+def group_items(group: str) -> str:
+    """The items of a group within a sentence."""
+    return "popular items" if group == POPULAR else f"items with {group}"
+
+
+def the_group(group: str) -> str:
+    """A group within a sentence."""
+    return "the popular group" if group == POPULAR else f"the group {group}"
+
+
+def metric_columns(group: str = POPULAR) -> dict[str, MetricColumn]:
+    """All metrics by name; where groups are by an attribute, they are called by it."""
+    by_popularity = group == POPULAR
+    of_group = "that are popular" if by_popularity else f"with {group}"
+    others = "the long tail" if by_popularity else "all other items"
+    each = "per popular item minus per long-tail item"
+    each = each if by_popularity else f"per item with {group} minus per other item"
+    return {
+        "recall": MetricColumn(
+            "Recall", "share of a user's test items that the list found", "more", short="Rec."
+        ),
+        "f1": MetricColumn(
+            "F1", "harmonic mean of recall and of the share of the list that hit", "more"
+        ),
+        "ndcg": MetricColumn(
+            "NDCG", "hits weighted by rank, against the best list possible", "more"
+        ),
+        "gini": MetricColumn(
+            "Gini",
+            "inequality of exposure over the whole catalogue: 0 % when all items alike",
+            "less",
+        ),
+        "popularity_rate": MetricColumn(
+            group_title(group),
+            f"share of the shown items {of_group} (group G0)",
+            "less",
+            short="Pop." if by_popularity else folded(group, NARROW),
+        ),
+        "coverage": MetricColumn(
+            "Coverage", "share of the catalogue shown to anyone at all", "more"
+        ),
+        "exposure_ratio": MetricColumn(
+            "G0/G1", f"exposure of {the_group(group)} over that of {others}", "less", percent=False
+        ),
+        "demographic_parity_gap": MetricColumn(
+            "Parity gap", f"exposure {each}", "zero", percent=False
+        ),
+        "exact_k_violation": MetricColumn(
+            "Over limit",
+            f"share of lists with more {group_items(group)} than alpha' allows",
+            "less",
+        ),
+    }
+
+
+def folded(heading: str, width: int) -> str:
+    """A heading over several lines, cut between words."""
+    return "\n".join(textwrap.wrap(heading, width, break_long_words=False))
+
+
+METRICS = metric_columns()
 PAPER_METRICS = ("recall", "f1", "ndcg", "gini", "popularity_rate")
 
 
-def statistics_table(name: str, statistics: Statistics) -> Table:
+def statistics_table(statistics: DataStatistics) -> Table:
     """The paper's table of data sets, one row."""
     table = Table(box=box.SIMPLE_HEAD)
     for heading in ("Dataset", "#users", "#items", "#act./user", "#act./item", "#act.", "density"):
         table.add_column(heading, justify="left" if heading == "Dataset" else "right")
     means = (statistics.per_user, statistics.per_item)
     table.add_row(
-        escape(name),
+        escape(statistics.name),
         str(statistics.users),
         str(statistics.items),
         *(f"{mean:.0f}" if mean >= 100 else f"{mean:.2f}" for mean in means),
@@ -84,12 +127,15 @@ def format_value(metric: str, value: float | None) -> str:
     return f"{100 * value if METRICS[metric].percent else value:.2f}"
 
 
-def table_headings(metrics: Sequence[str], *, short: bool = False) -> list[str]:
+def table_headings(
+    metrics: Sequence[str], *, group: str = POPULAR, short: bool = False
+) -> list[str]:
     """Headings of the columns that `table_lines` fills."""
     unknown = sorted(set(metrics) - set(METRICS))
     if unknown:
         raise ValueError(f"unknown metric {unknown[0]!r}; known are {', '.join(METRICS)}")
-    chosen = [METRICS[name] for name in metrics]
+    columns = metric_columns(group)
+    chosen = [columns[name] for name in metrics]
     return [*HEADINGS, *((short and metric.short) or metric.heading for metric in chosen)]
 
 
@@ -99,29 +145,41 @@ def units(metrics: Sequence[str]) -> str:
     return "Metrics in percent" + (f", except {' and '.join(plain)}." if plain else ".")
 
 
-def table_lines(rows: Sequence[Row], metrics: Sequence[str], ks: Sequence[int]) -> list[list[str]]:
+def group_of(rows: Sequence[EvaluationRow]) -> str:
+    """The group that all rows of a table are about."""
+    return rows[0].group if rows else POPULAR
+
+
+def table_lines(
+    rows: Sequence[EvaluationRow], metrics: Sequence[str], ks: Sequence[int]
+) -> list[list[str]]:
     """One line of cells per row and K; each says its protocol, mode and seed."""
     return [
         [
-            *(_text(row[key]) for key in ("dataset", "method", "alpha_prime")),
-            *(_text(row[key]) for key in ("protocol", "mode", "seed")),
+            *map(_text, (row.dataset, row.method, row.alpha_prime)),
+            *map(_text, (row.protocol, row.mode, row.seed)),
             str(k),
-            *(format_value(name, row["metrics"].get(f"{name}@{k}")) for name in metrics),
+            *(format_value(name, row.metrics.get(f"{name}@{k}")) for name in metrics),
         ]
         for row in rows
         for k in ks
     ]
 
 
-def metrics_table(rows: Sequence[Row], metrics: Sequence[str], ks: Sequence[int]) -> Table:
+def metrics_table(
+    rows: Sequence[EvaluationRow], metrics: Sequence[str], ks: Sequence[int]
+) -> Table:
     """The rows for a terminal, those of one result set apart from the next."""
-    headings = table_headings(metrics, short=True)
+    group = group_of(rows)
+    headings = table_headings(metrics, group=group, short=True)
+    # a heading over several lines is hard to read: the caption has the name in one
+    note = "" if group == POPULAR else f" The group is {group}."
     # one space between columns: the five metrics of the paper fit into 80
     table = Table(
         box=box.SIMPLE_HEAD,
         padding=0,
         show_edge=False,
-        caption=units(metrics),
+        caption=units(metrics) + note,
         caption_justify="left",
     )
     for position, heading in enumerate(headings):

@@ -1,0 +1,118 @@
+"""What was found of single sets of lists: an evaluation, the demonstration, a search."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fairhorizon.results.spread import finite
+from fairhorizon.vocabulary import POPULAR, Mode, Protocol
+
+
+@dataclass(frozen=True)
+class EvaluationRow:
+    """The metrics of one set of lists, and what they were measured under."""
+
+    dataset: str
+    method: str
+    protocol: Protocol
+    mode: Mode
+    seed: int | None  # None: lists that were made elsewhere
+    alpha_prime: float | None
+    metrics: Mapping[str, float]  # fractions under keys as `ndcg@20`
+    group: str = POPULAR  # the name of G0
+    expected_exposure_share: float | None = None  # of G0, over the rankings that could be drawn
+
+    def to_json(self) -> dict[str, Any]:
+        """Strict JSON; the expected share is there only if there is one."""
+        content = {
+            "dataset": self.dataset,
+            "method": self.method,
+            "protocol": self.protocol,
+            "mode": self.mode,
+            "seed": self.seed,
+            "alpha_prime": self.alpha_prime,
+            "group": self.group,
+            "metrics": {name: finite(value) for name, value in self.metrics.items()},
+        }
+        if self.expected_exposure_share is not None:
+            content["expected_exposure_share"] = self.expected_exposure_share
+        return content
+
+
+@dataclass(frozen=True)
+class TrainingHistory:
+    """What training leaves behind; reward, cost and the limit on cost are per trajectory."""
+
+    rounds: Sequence[int]
+    reward: Sequence[float]
+    cost: Sequence[float]
+    limit: float
+
+
+@dataclass(frozen=True)
+class DemoLevel:
+    """One level of fairness of the demonstration: how it was learned and what it shows."""
+
+    label: str
+    history: TrainingHistory
+    one_shot: EvaluationRow
+    interactive: EvaluationRow
+    exposure: NDArray[np.int64]  # (n_items,) how often each item is in the one-shot lists
+
+
+@dataclass(frozen=True)
+class DemoResult:
+    """All levels of the demonstration, on one data set."""
+
+    dataset: str
+    levels: tuple[DemoLevel, ...]
+    training: NDArray[np.int64]  # (n_items,) how often each item is in the training log
+    sensitive: NDArray[np.bool_]  # (n_items,) G0
+    group: str = POPULAR  # the name of G0
+
+    @property
+    def rows(self) -> list[EvaluationRow]:
+        return [row for level in self.levels for row in (level.one_shot, level.interactive)]
+
+
+@dataclass(frozen=True)
+class TuningResult:
+    """The best trial of a search for settings."""
+
+    method: str
+    dataset: str
+    protocol: Protocol
+    seed: int
+    metric: str
+    value: float  # of the metric
+    settings: Mapping[str, Any]
+    trials: int  # how many there were
+
+    def to_json(self) -> dict[str, Any]:
+        row = {
+            "method": self.method,
+            "dataset": self.dataset,
+            "protocol": self.protocol,
+            "mode": Mode.ONE_SHOT,
+            "seed": self.seed,
+            "metrics": {self.metric: {"mean": self.value, "std": 0}},
+            "settings": dict(self.settings),
+            "trials": self.trials,
+        }
+        return {"rows": [row]}
+
+
+@dataclass(frozen=True)
+class DataStatistics:
+    """A row of the paper's table of data sets; density is a fraction."""
+
+    name: str
+    users: int
+    items: int
+    interactions: int
+    per_user: float
+    per_item: float
+    density: float

@@ -1,0 +1,88 @@
+"""What long runs found: how far they are, how they ended, and every step."""
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+
+from fairhorizon.results.spread import Spread
+from fairhorizon.vocabulary import POPULAR
+
+
+@dataclass(frozen=True)
+class CountsOverTime:
+    """How often every item had been seen, and which were in G0, at some steps of a run."""
+
+    steps: NDArray[np.int64]  # (s,)
+    counts: NDArray[np.int64]  # (s, n_items) of the training log and of what was shown since
+    sensitive: NDArray[np.bool_]  # (s, n_items)
+
+
+@dataclass(frozen=True)
+class RunProgress:
+    """How far a long run is: its last step, and the numbers of everything shown so far."""
+
+    method: str
+    seed: int
+    step: int
+    ndcg: float | None
+    gini: float | None
+    popularity_rate: float | None
+    violation_share: float | None
+    remarks: tuple[str, ...] = ()  # of the last step alone: what the method warned of
+
+
+@dataclass(frozen=True)
+class RunSummary:
+    """How the long runs of a method ended."""
+
+    method: str
+    seeds: tuple[int, ...]
+    steps: int
+    metrics: Mapping[str, Spread]
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "method": self.method,
+            "seeds": list(self.seeds),
+            "steps": self.steps,
+            "metrics": {name: asdict(spread) for name, spread in self.metrics.items()},
+        }
+
+
+@dataclass(frozen=True)
+class LimitSummary:
+    """How often and how far a method broke a limit after the warm-up."""
+
+    limit: str
+    method: str
+    violation_share: float  # of the steps
+    largest_overshoot: float
+
+    def to_json(self) -> dict[str, Any]:
+        return asdict(self)
+
+
+@dataclass(frozen=True)
+class LongTermResult:
+    """Long runs of many methods: every step, exposure over time, and how they ended."""
+
+    steps: pl.DataFrame  # a row per method, seed and step, shares as fractions
+    counts: Mapping[tuple[str, int], CountsOverTime]  # by method and seed
+    alpha_prime: float
+    warm_up: int  # steps before the limit has to be kept
+    rows: tuple[RunSummary, ...] = ()
+    limits: tuple[LimitSummary, ...] = ()  # those beside the limit on G0
+    group: str = POPULAR  # the name of G0
+    settings: Mapping[str, Any] | None = None  # how the runs were made, in JSON
+
+    def to_json(self) -> dict[str, Any]:
+        """The rows without the single steps."""
+        return {
+            "rows": [row.to_json() for row in self.rows],
+            "limits": [limit.to_json() for limit in self.limits],
+            "settings": dict(self.settings or {}),
+        }
