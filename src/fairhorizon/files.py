@@ -22,6 +22,16 @@ def write_atomically(path: Path, write: Callable[[Path], object]) -> None:
         raise
 
 
-def write_json(path: Path, content: object) -> None:
-    text = json.dumps(content, indent=2, allow_nan=False) + "\n"
+def write_text(path: Path, text: str) -> None:
     write_atomically(path, lambda temporary: temporary.write_text(text, encoding="utf-8"))
+
+
+def write_json(path: Path, content: object) -> None:
+    write_text(path, json.dumps(content, indent=2, allow_nan=False) + "\n")
+
+
+def write_copies(content: object, *paths: Path | None) -> None:
+    """The same JSON in several places; None is no place."""
+    for path in paths:
+        if path is not None:
+            write_json(path, content)

@@ -30,7 +30,7 @@ from fairhorizon.experiments.step_record import SCHEMA, Row
 from fairhorizon.experiments.study import Study
 from fairhorizon.exposure.counts import Exposure
 from fairhorizon.metrics.fairness import gini
-from fairhorizon.results import CountsOverTime
+from fairhorizon.results.long_term import CountsOverTime
 from fairhorizon.vocabulary import Protocol, Retrain
 
 MARKET = DataSpec(source="synthetic:users=60,items=80,interactions_per_user=20")

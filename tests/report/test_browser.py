@@ -19,7 +19,7 @@ from fairhorizon.report.frontier import frontier_sections
 from fairhorizon.report.long_term import write_report
 from fairhorizon.report.page import Section, write_page
 from fairhorizon.report.series import PALETTE
-from fairhorizon.results import CountsOverTime
+from fairhorizon.results.long_term import CountsOverTime
 
 BROWSER = next(
     filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome", "chrome"))),

@@ -15,7 +15,7 @@ from fairhorizon.report.churn import SAMPLE, Move, exposure_ranks, first_runs, t
 from fairhorizon.report.long_term import accumulated_figure, accumulated_section, write_report
 from fairhorizon.report.long_term_table import summary_markdown, summary_section, summary_table
 from fairhorizon.report.over_time import Span
-from fairhorizon.results import CountsOverTime
+from fairhorizon.results.long_term import CountsOverTime
 
 NASTY = "<b>m&m</b>"
 PNG = b"\x89PNG\r\n\x1a\n"

@@ -9,7 +9,8 @@ from fairhorizon.cli.progress import Progress
 
 if TYPE_CHECKING:
     from fairhorizon.experiments.long_term import Contestant, LongStudy
-    from fairhorizon.experiments.study import Row
+    from fairhorizon.experiments.step_record import Row
+    from fairhorizon.results.studies import TrainingRow
 
 PAUSE = 20.0  # seconds between two lines that say how far it is, where nothing else is said;
 REDRAWN = 0.5  # on a terminal, where it is the same line
@@ -31,8 +32,8 @@ class News:
         self.runs, self.done = len(chosen) * len(seeds), 0
         self.begin = self.last = time.monotonic()
 
-    def of_model(self, row: "Row") -> None:
-        self.say(f"{row['name']}  trained in {row['seconds']:.0f} s")
+    def of_model(self, row: "TrainingRow") -> None:
+        self.say(f"{row.name}  trained in {row.seconds:.0f} s")
 
     def of_run(self, row: "Row") -> None:
         self.done += 1

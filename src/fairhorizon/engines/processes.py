@@ -9,34 +9,35 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
-from typing import Any
 from typing import Protocol as Interface
+from typing import TypeVar
 
 import torch
 
 from fairhorizon.errors import FairHorizonError
 
-Row = dict[str, Any]
+R = TypeVar("R")
+R_co = TypeVar("R_co", covariant=True)
 PAUSE = 2.0  # seconds
 
 
-class Work(Interface):
+class Work(Interface[R_co]):
     """What one process does from beginning to end."""
 
     def prepare(self) -> None:
         """Read the data."""
 
-    def rows(self) -> Iterator[Row]:
-        """Do it, and say what came of it."""
+    def rows(self) -> Iterator[R_co]:
+        """Do it, and yield what was found."""
 
 
 def each(
-    tasks: Sequence[Work],
+    tasks: Sequence[Work[R]],
     jobs: int,
     *,
     goes_on: str = "the same command goes on",
     meanwhile: Callable[[], object] = lambda: None,
-) -> Iterator[Row]:
+) -> Iterator[R]:
     """The rows of all tasks, on so many processes of one thread each.
 
     While they are at work, `meanwhile` is called every other second.
@@ -102,7 +103,7 @@ def _end_with_parent() -> None:
     os._exit(1)
 
 
-def _finish(task: Work) -> list[Row]:
+def _finish(task: Work[R]) -> list[R]:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of the data: whoever started us has read it too
         task.prepare()

@@ -30,7 +30,7 @@ from fairhorizon.environment.simulated import SimulatedUsers, SimulationConfig
 from fairhorizon.errors import ConfigError, DataError, ModelError
 from fairhorizon.evaluation.long_term import LongRunSettings
 from fairhorizon.experiments.runs import DataSpec
-from fairhorizon.experiments.study import Row, Study
+from fairhorizon.experiments.study import Study
 from fairhorizon.exposure.groups import attribute_group
 from fairhorizon.exposure.limits import (
     Constraint,
@@ -39,6 +39,7 @@ from fairhorizon.exposure.limits import (
     GroupLimit,
     PopularityLimit,
 )
+from fairhorizon.results.studies import TrainingRow
 from fairhorizon.storage import load_model, save_model
 
 RESPONSE = "response"  # the kind of file that a response model is kept in
@@ -81,10 +82,10 @@ class ResponseFit:
     def prepare(self) -> None:
         self.study.dataset()
 
-    def rows(self) -> Iterator[Row]:
+    def rows(self) -> Iterator[TrainingRow]:
         begin = time.perf_counter()
         load_response(self.study)
-        yield {"name": "simulated users", "seconds": time.perf_counter() - begin}
+        yield TrainingRow("simulated users", time.perf_counter() - begin)
 
 
 @dataclass(frozen=True)

@@ -18,10 +18,11 @@ from fairhorizon.errors import ConfigError, ModelError
 from fairhorizon.evaluation.long_term import LongRun, LongRunSettings
 from fairhorizon.experiments.at_work import Limits, ResponseFit, open_server, open_users, remarks_of
 from fairhorizon.experiments.step_record import EVERY, SCHEMA, Row, StepRecord
-from fairhorizon.experiments.study import Study, Task, Training, longest_first
+from fairhorizon.experiments.study import ModelTask, Study, Task, longest_first
 from fairhorizon.exposure.counts import Exposure
 from fairhorizon.exposure.groups import popular_group
-from fairhorizon.results import CountsOverTime
+from fairhorizon.results.long_term import CountsOverTime
+from fairhorizon.results.studies import TrainingRow
 from fairhorizon.vocabulary import Retrain
 
 __all__ = ["Contestant", "CountsOverTime", "LongStudy", "StepRecord"]
@@ -103,7 +104,7 @@ class LongStudy:
         *,
         resume: bool = False,
         jobs: int = 1,
-        on_model: Callable[[Row], object] = lambda _: None,
+        on_model: Callable[[TrainingRow], object] = lambda _: None,
         on_run: Callable[[Row], object] = lambda _: None,
         meanwhile: Callable[[], object] = lambda: None,
     ) -> None:
@@ -125,8 +126,8 @@ class LongStudy:
             if task not in missing:
                 on_run(task.last_row())
         for trainings in self._trainings(missing):
-            for row in each(trainings, jobs, goes_on=GOES_ON, meanwhile=meanwhile):
-                on_model(row)
+            for model in each(trainings, jobs, goes_on=GOES_ON, meanwhile=meanwhile):
+                on_model(model)
         for row in each(missing, jobs, goes_on=GOES_ON, meanwhile=meanwhile):
             if row["step"] == self.settings.steps:
                 on_run(row)
@@ -136,13 +137,13 @@ class LongStudy:
     def _simulation(self) -> dict[str, Any] | None:
         return None if self.simulation is None else self.simulation.model_dump(mode="json")
 
-    def _trainings(self, tasks: "Sequence[LongTask]") -> list[list[Training | ResponseFit]]:
+    def _trainings(self, tasks: "Sequence[LongTask]") -> list[list[ModelTask | ResponseFit]]:
         """Of the models that are not there, first those that others start from.
 
         Methods behind re-rankers share theirs.
         """
-        first: dict[Path, Training | ResponseFit] = {}
-        second: dict[Path, Training | ResponseFit] = {}
+        first: dict[Path, ModelTask | ResponseFit] = {}
+        second: dict[Path, ModelTask | ResponseFit] = {}
         if tasks and self.simulation is not None:
             first[self.study.folder] = ResponseFit(self.study)
         for task in tasks:
@@ -151,7 +152,7 @@ class LongStudy:
                 method = task.contestant.method.trained
                 model = self.study.build(method, task.seed)
                 wave = second if isinstance(model, Fcpo) and model.config.warm_start else first
-                wave[file] = Training(Task(self.study, (method,), task.seed))
+                wave[file] = ModelTask(Task(self.study, (method,), task.seed))
         return [list(first.values()), list(second.values())]
 
     def description(self) -> dict[str, Any]:

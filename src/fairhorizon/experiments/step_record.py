@@ -18,7 +18,7 @@ from fairhorizon.errors import ModelError
 from fairhorizon.exposure.counts import Exposure
 from fairhorizon.exposure.limits import PopularityLimit
 from fairhorizon.files import write_atomically
-from fairhorizon.results import CountsOverTime
+from fairhorizon.results.long_term import CountsOverTime
 from fairhorizon.storage import load_model, save_model
 
 Row = dict[str, Any]

@@ -26,7 +26,7 @@ from fairhorizon.report.page import Section, chart_id, chart_section
 from fairhorizon.report.series import Style, legend, styles
 
 if TYPE_CHECKING:
-    from fairhorizon.results import CountsOverTime
+    from fairhorizon.results.long_term import CountsOverTime
 
 MOMENTS = 80  # of a line: more cannot be told apart in a small panel
 TICKS = tuple(digit * 10**power for power in range(7) for digit in (1, 2, 5))

@@ -24,7 +24,7 @@ from fairhorizon.report.series import legend, styles
 
 if TYPE_CHECKING:
     from fairhorizon.experiments.step_record import Row
-    from fairhorizon.results import CountsOverTime
+    from fairhorizon.results.long_term import CountsOverTime
 
 INTRO = "Every user is served step after step. {groups} {steps}, {seeds}."
 MOVING = (

@@ -1,0 +1,1 @@
+"""What a study found, as typed rows: all that a report reads."""

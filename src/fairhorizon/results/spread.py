@@ -1,0 +1,41 @@
+"""What rows of all studies share: means with their deviations, and numbers as JSON has them."""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Self
+
+import numpy as np
+
+
+def strict_json(content: Any) -> Any:
+    """As strict JSON has it: what is not finite is null, a tuple is a list."""
+    if isinstance(content, float):
+        return content if math.isfinite(content) else None
+    if isinstance(content, Mapping):
+        return {key: strict_json(value) for key, value in content.items()}
+    if isinstance(content, list | tuple):
+        return [strict_json(value) for value in content]
+    return content
+
+
+def finite(value: float) -> float | None:
+    """The value; None where it is infinite or undefined."""
+    return float(value) if math.isfinite(value) else None
+
+
+@dataclass(frozen=True)
+class Spread:
+    """Mean and sample standard deviation; None where one of the values is not known."""
+
+    mean: float | None = None
+    std: float | None = None
+
+    @classmethod
+    def of(cls, values: Sequence[float | None]) -> Self:
+        """Of one value the deviation is 0."""
+        known = [value for value in values if value is not None and math.isfinite(value)]
+        if len(known) < len(values):
+            return cls()
+        sample = np.array(known, dtype=np.float64)
+        return cls(float(sample.mean()), float(sample.std(ddof=1)) if len(sample) > 1 else 0.0)
