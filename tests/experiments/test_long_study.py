@@ -31,6 +31,7 @@ from fairhorizon.experiments.study import Study
 from fairhorizon.exposure.counts import Exposure
 from fairhorizon.metrics.fairness import gini
 from fairhorizon.results.long_term import CountsOverTime
+from fairhorizon.results.studies import TrainingRow
 from fairhorizon.vocabulary import Protocol, Retrain
 
 MARKET = DataSpec(source="synthetic:users=60,items=80,interactions_per_user=20")
@@ -200,7 +201,7 @@ def test_neither_models_nor_runs_are_made_twice(long_study: LongStudy) -> None:
     folder = long_study.study.folder
     long_study.study.run([Method("mf"), Method("popularity")], [0])
     models = files(folder / "models")
-    trained: list[Row] = []
+    trained: list[TrainingRow] = []
     chosen = contestants("mf", "mf+quota@0.5", "popularity")
     long_study.run(chosen, [0], on_model=trained.append)
     assert trained == []
@@ -209,7 +210,7 @@ def test_neither_models_nor_runs_are_made_twice(long_study: LongStudy) -> None:
     heard: list[Row] = []
     wider = [*chosen, *contestants("ease", "ease+quota")]
     long_study.run(wider, [0], on_run=heard.append, on_model=trained.append)
-    assert [row["name"] for row in trained] == ["ease seed 0"]  # once for both
+    assert [row.name for row in trained] == ["ease seed 0"]  # once for both
     assert len(heard) == 5
     after = files(folder)
     assert {name: after[name] for name in kept} == kept
@@ -429,9 +430,9 @@ def test_the_answers_of_simulated_users_are_fitted_once(shop: DataSpec, tmp_path
     settings = LongRunSettings(steps=3)
     study = Study(tmp_path / "out", shop, ks=(1,))
     long_study = LongStudy(study, settings, simulation=SimulationConfig())
-    trained: list[Row] = []
+    trained: list[TrainingRow] = []
     long_study.run(contestants("popularity"), [0, 1], on_model=trained.append)
-    assert [row["name"] for row in trained] == [
+    assert [row.name for row in trained] == [
         *("simulated users", "popularity seed 0", "popularity seed 1")
     ]
     (file,) = (tmp_path / "out" / "models").glob("response-*.safetensors")

@@ -69,7 +69,7 @@ def parse_variants(text: str | None) -> "list[Variant]":
 def run(
     options: studies.StudyOptions, study: "Study", variants: "Sequence[Variant]", level: float
 ) -> "list[AblationRow]":
-    """Make what is missing, a line for every result; wrong settings are told before any work."""
+    """Make what is missing, a line for every result; wrong settings are refused first."""
     from fairhorizon.experiments.ablation import check, run_ablation
 
     check(study, variants, level)

@@ -11,7 +11,7 @@ from fairhorizon.cli.typed import typed_command
 def compare(
     context: typer.Context, options: studies.StudyOptions, k: shared.Lengths = "5,10,20"
 ) -> None:
-    """Train and judge methods side by side; what --out has already is not computed again."""
+    """Train and evaluate methods side by side; what --out has already is not computed again."""
     from rich.console import Console
 
     from fairhorizon.experiments.compare import TABLE, significance, summary_rows

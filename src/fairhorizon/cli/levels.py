@@ -104,7 +104,7 @@ def run(
     limits: Sequence[float],
     tries: int,
 ) -> None:
-    """Make what is missing, a line for every result; wrong settings are told before any work."""
+    """Make what is missing, a line for every result; wrong settings are refused first."""
     from fairhorizon.experiments.levels import is_ours, run_levels
 
     at_levels = [

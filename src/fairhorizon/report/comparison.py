@@ -22,7 +22,7 @@ from fairhorizon.vocabulary import Protocol
 
 KS = (5, 10, 20)
 INTRO = (
-    "Every method is trained on the same data and judged by the same lists: mean and standard "
+    "Every method is trained and evaluated on the same data: mean and standard "
     "deviation over the seeds. When to stop training is decided on validation items, "
     "never on test items."
 )

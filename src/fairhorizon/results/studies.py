@@ -219,7 +219,9 @@ class VariantRow:
     course: Course
 
     def to_json(self) -> dict[str, Any]:
-        return {**self.result.to_json(), "course": self.course.to_json()}
+        content = self.result.to_json()
+        last = {key: content.pop(key) for key in ("settings", "seconds", "notes")}
+        return {**content, "course": self.course.to_json(), **last}
 
     @classmethod
     def from_json(cls, content: Mapping[str, Any]) -> Self:
