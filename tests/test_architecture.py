@@ -162,6 +162,31 @@ def test_the_environment_is_given_arrays_never_a_model():
     assert stations_used_by("environment") <= allowed
 
 
+# Modules of report that read results alone: nothing that trains, evaluates or runs a study.
+READS_RESULTS = ("ablation", "comparison", "efficiency", "frontier", "grid", "levels", "paper")
+
+
+@pytest.mark.parametrize("name", READS_RESULTS)
+def test_a_report_reads_results_only(name):
+    path = ROOT / "report" / f"{name}.py"
+    names = ours(imported(path.read_text(encoding="utf-8"), module_of(path)))
+    allowed = {"errors", "files", "metrics", "report", "results", "vocabulary"}
+    assert {station(name) for name in names} <= allowed
+
+
+def test_dials_need_methods_and_results_only():
+    path = ROOT / "experiments" / "dials.py"
+    names = ours(imported(path.read_text(encoding="utf-8"), module_of(path)))
+    assert {name.rpartition(".")[0] for name in names} == {
+        f"{PACKAGE}.agents.methods",
+        f"{PACKAGE}.results.studies",
+    }
+
+
+def test_results_need_nothing_that_computes():
+    assert stations_used_by("results") <= {"errors", "vocabulary"}
+
+
 @pytest.mark.parametrize(
     ("module", "source", "caught"),
     [

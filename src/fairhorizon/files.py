@@ -28,3 +28,10 @@ def write_text(path: Path, text: str) -> None:
 
 def write_json(path: Path, content: object) -> None:
     write_text(path, json.dumps(content, indent=2, allow_nan=False) + "\n")
+
+
+def write_copies(content: object, *paths: Path | None) -> None:
+    """The same JSON in several places; None is no place."""
+    for path in paths:
+        if path is not None:
+            write_json(path, content)

@@ -1,5 +1,6 @@
 """compare, frontier and efficiency at work: what they print, write, keep and refuse."""
 
+import inspect
 import json
 import os
 import signal
@@ -9,9 +10,11 @@ import time
 from pathlib import Path
 
 import pytest
+import typer
 
 from fairhorizon.agents.methods import Method, build
-from fairhorizon.cli.app import run
+from fairhorizon.cli.app import app, run
+from fairhorizon.cli.studies import described_study
 from fairhorizon.data.splits import split
 from fairhorizon.data.synthetic import synthetic
 from fairhorizon.evaluation.short_term import evaluate
@@ -62,10 +65,31 @@ def test_compare_prints_writes_and_keeps(
     )
     assert content(out / "comparison.json") == content(file)
     assert "popularity" in (out / "table.md").read_text(encoding="utf-8")
-    assert "<table" in (out / "index.html").read_text(encoding="utf-8")
+    page = (out / "index.html").read_text(encoding="utf-8")
+    assert "<table" in page
+    assert "<code>fairhorizon compare --data synthetic:users=60,items=80" in page
+    assert f"--jobs 1 --out {out} --json {file}</code>" in page
     models = {path: path.stat().st_mtime_ns for path in out.glob("models/*")}
     fairhorizon(*command, "--methods=bpr+quota@0.2,bpr,popularity")
     assert {path: path.stat().st_mtime_ns for path in out.glob("models/*")} == models
+
+
+@pytest.mark.parametrize(
+    ("command", "seeds", "left_out"),
+    [
+        ("compare", 5, set()),
+        ("frontier", 1, set()),
+        ("levels", 5, set()),
+        ("ablation", 3, {"methods", "protocol", "mode", "settings_files"}),
+    ],
+)
+def test_study_commands_share_their_options(command: str, seeds: int, left_out: set[str]) -> None:
+    parameters = {p.name: p for p in typer.main.get_command(app).commands[command].params}  # type: ignore[attr-defined]
+    shared = set(inspect.signature(described_study).parameters)
+    assert shared - left_out <= set(parameters)
+    assert not left_out & set(parameters)
+    assert parameters["seeds"].default == seeds
+    assert Path(parameters["out"].default).name == {"compare": "comparison"}.get(command, command)
 
 
 def test_compare_under_protocol_paper_prints_the_papers_figures(

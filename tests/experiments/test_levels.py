@@ -2,7 +2,7 @@
 
 import math
 import pickle
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import numpy as np
@@ -16,7 +16,7 @@ from fairhorizon.experiments.dials import NEAR, TRIES, best_setting, tried
 from fairhorizon.experiments.levels import (
     LEVELS,
     METHODS,
-    Search,
+    RivalSearch,
     Standing,
     gains,
     level_rows,
@@ -24,9 +24,11 @@ from fairhorizon.experiments.levels import (
     standings,
 )
 from fairhorizon.experiments.runs import DataSpec
-from fairhorizon.experiments.study import Row, Study
+from fairhorizon.experiments.study import Study
 from fairhorizon.files import write_json
 from fairhorizon.metrics.significance import paired_t_test
+from fairhorizon.results.studies import StudyRow
+from fairhorizon.vocabulary import Mode, Protocol
 
 MARKET = DataSpec(source="synthetic:users=60,items=80,interactions_per_user=20")
 TINY = {
@@ -43,27 +45,42 @@ def methods(*names: str) -> list[Method]:
     return [Method.parse(name) for name in names]
 
 
-def result(rate: float | None, ndcg: float | None = 0.1) -> Row:
-    return {"metrics": {f"popularity_rate@{K}": rate, f"ndcg@{K}": ndcg}}
+def result(rate: float | None, ndcg: float | None = 0.1, k: int = K) -> StudyRow:
+    return row(Method("ease"), 0, {f"popularity_rate@{k}": rate, f"ndcg@{k}": ndcg})
+
+
+def row(method: Method, seed: int, metrics: Mapping[str, float | None]) -> StudyRow:
+    return StudyRow(
+        dataset="d",
+        method=str(method),
+        protocol=Protocol.STANDARD,
+        mode=Mode.ONE_SHOT,
+        seed=seed,
+        alpha_prime=1.0,
+        metrics=metrics,
+        settings={},
+        seconds={"fit": 1.0, "evaluate": 1.0},
+        notes=(),
+    )
 
 
 def search(
     method: Method, levels: list[float], rate: Callable[[float], float]
-) -> list[tuple[Method, Row]]:
+) -> list[tuple[Method, StudyRow]]:
     """With a rate that is a function of where the dial stands, and an NDCG that grows with it."""
 
-    def judge(setting: Method) -> Row:
+    def measure(setting: Method) -> StudyRow:
         assert setting.level is not None
         value = rate(setting.level)
         return result(value, value)
 
-    return list(tried(method, levels, K, judge))
+    return list(tried(method, levels, K, measure))
 
 
-def found(results: list[tuple[Method, Row]], level: float) -> float | None:
+def found(results: list[tuple[Method, StudyRow]], level: float) -> float | None:
     """The rate of the setting picked."""
     setting = best_setting(results, level, K)
-    return dict(results)[setting]["metrics"][f"popularity_rate@{K}"] if setting else None
+    return dict(results)[setting].metrics[f"popularity_rate@{K}"] if setting else None
 
 
 def test_the_methods_are_ours_and_twelve_rivals() -> None:
@@ -118,13 +135,11 @@ def test_a_level_out_of_reach_is_left_alone_and_a_rate_below_it_is_the_plain_ran
 
 
 def test_a_quota_of_a_list_of_thirty_has_a_name_that_means_the_same() -> None:
-    quotas = list(tried(QUOTA, [n / 30 for n in range(1, 31)], 30, lambda _: _full(30), tries=0))
+    quotas = list(
+        tried(QUOTA, [n / 30 for n in range(1, 31)], 30, lambda _: result(1.0, k=30), tries=0)
+    )
     named = [Method.parse(str(setting)).level for setting, _ in quotas]
     assert [math.floor(level * 30 + 1e-9) for level in named if level] == list(range(1, 31))
-
-
-def _full(k: int) -> Row:
-    return {"metrics": {f"popularity_rate@{k}": 1.0, f"ndcg@{k}": 0.1}}
 
 
 def test_of_the_settings_that_keep_the_level_the_most_accurate_is_picked() -> None:
@@ -153,16 +168,9 @@ def put(study: Study, method: Method, seed: int, rate: float, hits: int) -> None
         wanted = test.items[test.users == user]
         rest = np.setdiff1d(np.arange(test.n_items), wanted)
         lists.append([*wanted[:hits], *rest][:10])
-    row = {
-        **{"dataset": "d", "method": str(method), "protocol": "standard", "mode": "one-shot"},
-        **{"seed": seed, "alpha_prime": 1.0, "settings": {}, "notes": []},
-        "seconds": {"fit": 1.0, "evaluate": 1.0},
-        "metrics": {
-            **{"popularity_rate@10": rate, "ndcg@10": 0.1 * hits, "gini@10": 0.5 + 0.1 * hits}
-        },
-    }
+    metrics = {"popularity_rate@10": rate, "ndcg@10": 0.1 * hits, "gini@10": 0.5 + 0.1 * hits}
     file = study.row_file(method, seed)
-    write_json(file, row)
+    write_json(file, row(method, seed, metrics).to_json())
     np.save(file.with_suffix(".npy"), lists)
 
 
@@ -181,24 +189,24 @@ def test_rows_and_gains_by_hand(study: Study) -> None:
         Standing(0.5, Method("itemknn", "foe"), (None, other)),
     ]
     rows = level_rows(study, at, [0, 1])
-    assert [row["method"] for row in rows] == [
+    assert [row.method for row in rows] == [
         *("fcpo:strong", "ease+quota", "itemknn+quota", "itemknn+foe")
     ]
-    assert [row["above"] for row in rows] == [1, 0, 0, 0]  # by 0.06 points, not by 0.04
-    assert [row["best_rival"] for row in rows] == [False, True, False, False]
-    assert [row["ours"] for row in rows] == [True, False, False, False]
-    assert rows[1]["settings"] == ["ease+quota@0.5", "ease+quota@0.4"]
-    assert rows[1]["metrics"]["popularity_rate@10"] == pytest.approx(
-        {"mean": 0.45, "std": 0.1 / 2**0.5}
-    )
-    assert rows[3]["metrics"] == {}
-    assert rows[3]["settings"] == [None, "itemknn+quota@0.3"]
+    assert [row.above for row in rows] == [1, 0, 0, 0]  # by 0.06 points, not by 0.04
+    assert [row.best_rival for row in rows] == [False, True, False, False]
+    assert [row.ours for row in rows] == [True, False, False, False]
+    assert rows[1].settings == ("ease+quota@0.5", "ease+quota@0.4")
+    assert rows[1].dials == (0.5, 0.4)
+    rates = rows[1].metrics["popularity_rate@10"]
+    assert (rates.mean, rates.std) == pytest.approx((0.45, 0.1 / 2**0.5))
+    assert rows[3].metrics == {}
+    assert rows[3].settings == (None, "itemknn+quota@0.3")
 
     (gain,) = gains(study, at, rows, [0, 1])
-    assert (gain["method"], gain["rival"], gain["level"]) == ("fcpo:strong", "ease+quota", 0.5)
-    assert gain["gain"] == pytest.approx(0.5)  # 0.3 against 0.2
-    assert gain["gini_difference"] == pytest.approx(0.1)
-    assert gain["rate_difference"] == pytest.approx(0.5005 - 0.45)
+    assert (gain.method, gain.rival, gain.level) == ("fcpo:strong", "ease+quota", 0.5)
+    assert gain.gain == pytest.approx(0.5)  # 0.3 against 0.2
+    assert gain.gini_difference == pytest.approx(0.1)
+    assert gain.rate_difference == pytest.approx(0.5005 - 0.45)
     # NDCG of three and of two hits at the top, against a list that has all of a user's test items
     discounts = 1 / np.log2(np.arange(2, 12))
     test = study.dataset().split.test
@@ -206,9 +214,9 @@ def test_rows_and_gains_by_hand(study: Study) -> None:
     pair = [
         [discounts[: min(hits, n)].sum() / discounts[:n].sum() for n in counts] for hits in (3, 2)
     ]
-    assert gain["users"] == len(counts)
-    assert gain["t_test"] == pytest.approx(paired_t_test(*pair))
-    assert gain["t_test_corrected"] == gain["t_test"]  # of one test
+    assert gain.users == len(counts)
+    assert gain.t_test == pytest.approx(paired_t_test(*pair))
+    assert gain.t_test_corrected == gain.t_test  # of one test
     assert gains(study, at[1:], rows[1:], [0, 1]) == []
     assert gains(study, at[:1], rows[:1], [0, 1]) == []
 
@@ -216,7 +224,7 @@ def test_rows_and_gains_by_hand(study: Study) -> None:
 def test_all_levels_come_from_one_model_and_nothing_is_made_twice(study: Study) -> None:
     chosen = methods("fcpo:strong", "ease+quota", "ease+penalty", "popularity")
     levels, seeds = [0.6, 0.3], [0]
-    heard: list[Row] = []
+    heard: list[StudyRow] = []
     run_levels(study, chosen, levels, seeds, on_row=heard.append)
     models = sorted(path.name for path in study.folder.glob("models/fcpo*.safetensors"))
     assert [name.split("-seed")[0] for name in models] == ["fcpo-strong"]
@@ -226,25 +234,24 @@ def test_all_levels_come_from_one_model_and_nothing_is_made_twice(study: Study) 
         (level, method) for level in levels for method in chosen
     ]
     rows = level_rows(study, places, seeds)
-    for row in rows:
-        if row["method"] == "popularity":  # which shows nothing else
-            assert row["settings"] == [None]
+    for one in rows:
+        if one.method == "popularity":  # which shows nothing else
+            assert one.settings == (None,)
             continue
-        rates = row["metrics"]["popularity_rate@10"]
-        assert 0 < rates["mean"] <= row["level"] + 5e-4
-    ours = [row["metrics"]["popularity_rate@10"]["mean"] for row in rows if row["ours"]]
+        assert 0 < (one.spread("popularity_rate@10").mean or 0) <= one.level + 5e-4
+    ours = [row.spread("popularity_rate@10").mean or 0 for row in rows if row.ours]
     assert ours[0] > ours[1]
-    assert [gain["level"] for gain in gains(study, places, rows, seeds)] == levels
+    assert [gain.level for gain in gains(study, places, rows, seeds)] == levels
 
     before = {path: path.stat().st_mtime_ns for path in study.folder.rglob("*.*")}
-    again: list[Row] = []
+    again: list[StudyRow] = []
     run_levels(study, chosen, levels, seeds, on_row=again.append)
     assert {path: path.stat().st_mtime_ns for path in study.folder.rglob("*.*")} == before
-    assert sorted(row["method"] for row in again) == sorted(row["method"] for row in heard)
+    assert sorted(row.method for row in again) == sorted(row.method for row in heard)
 
 
 def test_a_search_can_be_sent_to_another_process(study: Study) -> None:
-    task = Search(study, (QUOTA,), LEVELS, seed=0, tries=2)
+    task = RivalSearch(study, (QUOTA,), LEVELS, seed=0, tries=2)
     assert pickle.loads(pickle.dumps(task)) == task
 
 

@@ -1,9 +1,11 @@
 """Results are kept: none is computed twice, an interrupted study goes on, processes agree."""
 
 import json
+import math
 import multiprocessing
 import threading
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -18,8 +20,10 @@ from fairhorizon.evaluation.short_term import evaluate
 from fairhorizon.experiments.compare import significance, summary_row, summary_rows
 from fairhorizon.experiments.frontier import curves, swept
 from fairhorizon.experiments.runs import DataSpec
-from fairhorizon.experiments.study import Row, Study, Task
+from fairhorizon.experiments.study import Study, Task
 from fairhorizon.metrics.significance import paired_t_test
+from fairhorizon.results.spread import Spread
+from fairhorizon.results.studies import StudyRow
 from fairhorizon.vocabulary import Mode, Protocol
 
 MARKET = DataSpec(source="synthetic:users=60,items=80,interactions_per_user=20")
@@ -44,15 +48,15 @@ def files(study: Study) -> dict[str, int]:
     }
 
 
-def without_times(row: Row) -> Row:
-    return {key: value for key, value in row.items() if key != "seconds"}
+def without_times(row: StudyRow) -> StudyRow:
+    return replace(row, seconds={})
 
 
 def test_one_method_more_runs_that_one_alone(study: Study) -> None:
     study.run(methods("popularity", "bpr"), [0, 1])
     before = files(study)
     assert sum(name.startswith("models/") for name in before) == 2 * 4  # file and card
-    heard: list[Row] = []
+    heard: list[StudyRow] = []
     study.run(methods("popularity", "bpr", "bpr+quota@0.2"), [0, 1], on_row=heard.append)
     assert len(heard) == 6
     after = files(study)
@@ -70,10 +74,12 @@ def test_a_result_is_that_of_the_model_evaluated_by_hand(study: Study) -> None:
     expected = evaluate(model, dataset.split, ks=(5, 10), sensitive=dataset.sensitive)
     row = study.row(method, 1)
     assert row is not None
-    assert row["metrics"] == expected.to_json()["metrics"]
-    assert (row["method"], row["seed"], row["alpha_prime"]) == ("bpr+quota@0.2", 1, 0.2)
+    assert row.metrics == expected.to_json()["metrics"]
+    assert (row.method, row.seed, row.alpha_prime) == ("bpr+quota@0.2", 1, 0.2)
     assert np.array_equal(study.lists(method, 1), expected.lists)
-    assert 0 < row["metrics"]["popularity_rate@10"] <= 0.2
+    rate = row.metrics["popularity_rate@10"]
+    assert rate is not None
+    assert 0 < rate <= 0.2
 
 
 def test_other_settings_seeds_protocols_modes_and_data_are_other_results(study: Study) -> None:
@@ -109,7 +115,7 @@ def test_methods_validate_under_the_protocol_they_are_judged_by(study: Study, na
 def test_an_interrupted_study_goes_on_where_it_stopped(study: Study) -> None:
     wanted = methods("popularity", "bpr", "bpr+quota")
 
-    def stop(_: Row) -> None:
+    def stop(_: StudyRow) -> None:
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
@@ -126,7 +132,7 @@ def test_processes_side_by_side_give_the_same_results(study: Study, tmp_path: Pa
     wanted = methods("bpr", "bpr+penalty@1", "popularity")
     study.run(wanted, [0, 1], jobs=1)
     parallel = Study(tmp_path / "parallel", MARKET, ks=(5, 10), settings=SMALL)
-    heard: list[Row] = []
+    heard: list[StudyRow] = []
     parallel.run(wanted, [0, 1], jobs=2, on_row=heard.append)
     assert len(heard) == 6
     for method in wanted:
@@ -202,8 +208,8 @@ def test_one_model_serves_every_level_it_is_asked_for(tmp_path: Path) -> None:
     assert list(tmp_path.glob("models/fcpo*.safetensors")) == [model]
     assert model.stat().st_mtime_ns == written
     rows = [study.row(method, 0) for method in wanted]
-    assert [row and row["alpha_prime"] for row in rows] == [0.4, 0.2, 1.0]
-    rates = [row["metrics"]["popularity_rate@10"] for row in rows if row]
+    assert [row and row.alpha_prime for row in rows] == [0.4, 0.2, 1.0]
+    rates = [row.metrics["popularity_rate@10"] or 0 for row in rows if row]
     assert rates[1] <= 0.2005 < rates[0] <= 0.4005 < rates[2]
     # whoever takes a model from the study has it at the level
     served, _ = Task(study, (wanted[1],), 0).trained(study.dataset())
@@ -242,31 +248,31 @@ def test_settings_of_an_unknown_method_are_refused(tmp_path: Path) -> None:
         Study(tmp_path, MARKET, settings={"esae": {"l2": 3}})
 
 
-def row(seed: int, ndcg: float, ratio: float | None) -> Row:
-    return {
-        "dataset": "d",
-        "method": "m",
-        "protocol": "standard",
-        "mode": "one-shot",
-        "alpha_prime": 1.0,
-        "seed": seed,
-        "metrics": {"ndcg@5": ndcg, "exposure_ratio@5": ratio},
-        "seconds": {"fit": float(seed)},
-        "settings": {},
-        "notes": ["b"] if seed else ["a", "b"],
-    }
+def row(seed: int, ndcg: float, ratio: float | None, method: str = "m") -> StudyRow:
+    return StudyRow(
+        dataset="d",
+        method=method,
+        protocol=Protocol.STANDARD,
+        mode=Mode.ONE_SHOT,
+        alpha_prime=1.0,
+        seed=seed,
+        metrics={"ndcg@5": ndcg, "exposure_ratio@5": ratio},
+        seconds={"fit": float(seed)},
+        settings={},
+        notes=("b",) if seed else ("a", "b"),
+    )
 
 
 def test_mean_and_deviation_over_seeds_by_hand() -> None:
     summary = summary_row([row(0, 0.1, 2.0), row(1, 0.2, None), row(5, 0.6, 1.0)])
-    assert summary["seeds"] == [0, 1, 5]
+    assert summary.seeds == (0, 1, 5)
     # deviations -0.2, -0.1, 0.3: squares 0.14, halved
-    assert summary["metrics"]["ndcg@5"]["mean"] == pytest.approx(0.3)
-    assert summary["metrics"]["ndcg@5"]["std"] == pytest.approx(0.07**0.5)
-    assert summary["metrics"]["exposure_ratio@5"] == {"mean": None, "std": None}
-    assert summary["seconds"] == {"fit": 2.0}
-    assert summary["notes"] == ["a", "b"]
-    assert summary_row([row(0, 0.1, 2.0)])["metrics"]["ndcg@5"] == {"mean": 0.1, "std": 0.0}
+    assert summary.metrics["ndcg@5"].mean == pytest.approx(0.3)
+    assert summary.metrics["ndcg@5"].std == pytest.approx(0.07**0.5)
+    assert summary.metrics["exposure_ratio@5"] == Spread(None, None)
+    assert summary.seconds == {"fit": 2.0}
+    assert summary.notes == ("a", "b")
+    assert summary_row([row(0, 0.1, 2.0)]).metrics["ndcg@5"] == Spread(0.1, 0.0)
 
 
 def test_the_best_is_tested_against_the_runner_up_over_users(study: Study) -> None:
@@ -277,13 +283,14 @@ def test_the_best_is_tested_against_the_runner_up_over_users(study: Study) -> No
     truth = study.dataset().split.test
     wants = {user: set(truth.items[truth.users == user].tolist()) for user in set(truth.users)}
     names = ["recall@5", "f1@5", "ndcg@5", "recall@10", "f1@10", "ndcg@10"]
-    assert [test["metric"] for test in tests] == names
+    assert [test.metric for test in tests] == names
     for test in tests:
-        means = {r["method"]: r["metrics"][test["metric"]]["mean"] for r in rows}
+        means = {r.method: r.metrics[test.metric].mean or 0 for r in rows}
         best, second, _ = sorted(means, key=lambda name: -means[name])
-        assert (test["best"], test["second"], test["users"]) == (best, second, len(wants))
-        assert test["difference"] == pytest.approx(means[best] - means[second])
-        assert test["t_test_corrected"] >= test["t_test"]
+        assert (test.best, test.second, test.users) == (best, second, len(wants))
+        assert test.difference == pytest.approx(means[best] - means[second])
+        assert test.t_test_corrected >= test.t_test
+        assert test.bootstrap_corrected >= test.bootstrap
     # the recall of every user by a plain loop, for one of them
     test = tests[0]
 
@@ -294,8 +301,8 @@ def test_the_best_is_tested_against_the_runner_up_over_users(study: Study) -> No
             for user, items in wants.items()
         ]
 
-    p = paired_t_test(recalls(test["best"]), recalls(test["second"]))
-    assert test["t_test"] == pytest.approx(p)
+    p = paired_t_test(recalls(test.best), recalls(test.second))
+    assert test.t_test == pytest.approx(p)
     assert significance(study, wanted[:1], [0]) == []
 
 
@@ -306,11 +313,18 @@ def test_a_dial_is_swept_and_its_rows_are_sorted_by_level() -> None:
     assert levels == sorted(levels)
     assert levels[0] == 0  # the ranker as it is
     order = methods("ease", "ease+quota@0.9", "ease+quota@0.1", "fcpo@1")
-    lines = curves(order, [{"n": n} for n in range(4)])
+    rows = [
+        summary_row([row(n, 0.1, None, str(method))], name=method.name, level=method.level)
+        for n, method in enumerate(order)
+    ]
+    lines = {
+        name: [(one.method, one.seeds, one.level) for one in line]
+        for name, line in curves(rows).items()
+    }
     assert lines == {
-        "ease": [{"n": 0, "level": None}],
-        "ease+quota": [{"n": 2, "level": 0.1}, {"n": 1, "level": 0.9}],
-        "fcpo": [{"n": 3, "level": 1.0}],
+        "ease": [("ease", (0,), None)],
+        "ease+quota": [("ease+quota@0.1", (2,), 0.1), ("ease+quota@0.9", (1,), 0.9)],
+        "fcpo": [("fcpo@1", (3,), 1.0)],
     }
 
 
@@ -321,3 +335,22 @@ def test_a_row_is_strict_json_and_says_what_it_was_made_with(study: Study) -> No
     content = json.loads(text, parse_constant=lambda word: pytest.fail(f"{word} is not JSON"))
     assert content["settings"] == {"quota": {"share": 0.5}}
     assert set(content["seconds"]) == {"fit", "evaluate"}
+    assert list(content) == [
+        *("dataset", "method", "protocol", "mode", "seed", "alpha_prime"),
+        *("metrics", "settings", "seconds", "notes"),
+    ]
+    kept = study.row(method, 0)
+    assert kept is not None
+    assert kept.to_json() == content
+
+
+@pytest.mark.parametrize("content", [[], {}, {"dataset": "d"}, "text"])
+def test_what_is_no_row_of_a_study_is_refused(content: object) -> None:
+    with pytest.raises(ValueError, match="not a row of a study"):
+        StudyRow.from_json(content)  # type: ignore[arg-type]
+
+
+def test_what_is_not_finite_is_null_in_json() -> None:
+    content = row(0, math.nan, math.inf).to_json()
+    assert content["metrics"] == {"ndcg@5": None, "exposure_ratio@5": None}
+    assert Spread.of([0.1, math.nan]) == Spread()

@@ -1,19 +1,43 @@
 import pytest
 
+from fairhorizon.results.spread import Spread
+from fairhorizon.results.studies import SummaryRow
+from fairhorizon.vocabulary import Mode, Protocol
+
 
 @pytest.fixture(scope="session")
-def make_row():
-    """A result row as the experiments make it, the same at every K."""
+def make_metrics():
+    """The metrics of a result row, the same at every K."""
 
-    def make(method, *, ndcg=0.1, std=0.001, gini=0.8, popularity=0.5, **other):
+    def make(*, ndcg=0.1, std=0.001, gini=0.8, popularity=0.5):
         values = {"recall": ndcg, "f1": ndcg / 2, "ndcg": ndcg, "gini": gini}
         values["popularity_rate"] = popularity
-        metrics = {
-            f"{name}@{k}": {"mean": value, "std": std}
-            for k in (5, 10, 20)
-            for name, value in values.items()
+        return {
+            f"{name}@{k}": Spread(value, std) for k in (5, 10, 20) for name, value in values.items()
         }
-        row = {"dataset": "ml-100k", "method": method, "protocol": "standard", "mode": "one-shot"}
-        return row | {"seeds": [0, 1, 2], "alpha_prime": None, "metrics": metrics} | other
+
+    return make
+
+
+@pytest.fixture(scope="session")
+def make_row(make_metrics):
+    """A result row as the experiments make it; `level` is that of the dial, if it has one."""
+
+    def make(name, level=None, *, seeds=(0, 1, 2), metrics=None, **other):
+        where = {"dataset": "ml-100k", "protocol": Protocol.STANDARD}
+        where |= {key: other.pop(key) for key in tuple(other) if key in where}
+        return SummaryRow(
+            method=name if level is None else f"{name}@{level:g}",
+            level=level,
+            mode=Mode.ONE_SHOT,
+            seeds=seeds,
+            metrics={**make_metrics(**other), **(metrics or {})},
+            seconds={},
+            notes=(),
+            name=name,
+            alpha_prime=1.0 if level is None else level,
+            settings={},
+            **where,
+        )
 
     return make

@@ -1,32 +1,38 @@
+from dataclasses import replace
+
 import pytest
 from rich.console import Console
 
 from fairhorizon.report.ablation import ablation_markdown, ablation_table
+from fairhorizon.results.spread import Spread
+from fairhorizon.results.studies import AblationRow, Course
 
 
 @pytest.fixture
 def rows(make_row):
-    def make(method, difference, kept, rounds, shares, **values):
-        row = make_row(method, **values)
+    def make(method, difference, kept, rounds, shares, validation=0.16, **values):
         figures = {
-            **{"share_before": shares[0], "share_after": shares[1], "validation": 0.16},
+            **{"share_before": shares[0], "share_after": shares[1]},
             **{"reward_before": 1.65, "reward_after": 1.2},
         }
-        metrics = {name: {"mean": value, "std": 0.012} for name, value in figures.items()}
-        return row | {
-            **{"alpha_prime": 0.4, "limit": 0.4, "meaning": f"{method} it is"},
-            **{"difference": difference, "kept": kept, "rounds_to_limit": rounds},
-            "metrics": row["metrics"] | metrics,
-        }
+        metrics = {name: Spread(value, 0.012) for name, value in figures.items()}
+        metrics["validation"] = Spread() if validation is None else Spread(validation, 0.012)
+        return AblationRow(
+            summary=replace(make_row(method, metrics=metrics, **values), alpha_prime=0.4),
+            meaning=f"{method} it is",
+            difference=difference,
+            courses=tuple(
+                Course(0.4, shares, (1.65, 1.2), (validation, None), to_limit, at)
+                for at, to_limit in zip(kept, rounds, strict=True)
+            ),
+        )
 
-    less = {"mean": -0.02, "std": 0.003}
-    table = [
+    less, never = Spread(-0.02, 0.003), [None] * 3
+    return [
         make("strong", None, [8, 12, 30], [17, 18, 20], (0.82, 0.41), ndcg=0.27, gini=0.75),
         make("no-all-actions", less, [0, 0, 2], [25, None, 30], (0.82, 0.42), ndcg=0.25),
-        make("gaussian", less, [30, 30, 30], [None] * 3, (0.95, 0.93), ndcg=0.2, gini=0.85),
+        make("gaussian", less, [30, 30, 30], never, (0.95, 0.93), None, ndcg=0.2, gini=0.85),
     ]
-    table[2]["metrics"]["validation"] = {"mean": None, "std": None}
-    return table
 
 
 def test_what_is_served_stands_before_how_it_was_trained(rows):
@@ -49,9 +55,8 @@ def test_what_is_served_stands_before_how_it_was_trained(rows):
 
 
 def test_of_one_seed_there_is_no_spread(rows):
-    for row in rows:
-        row["seeds"] = [0]
-    text = ablation_markdown(rows)
+    alone = [replace(row, summary=replace(row.summary, seeds=(0,))) for row in rows]
+    text = ablation_markdown(alone)
     assert "±" not in text
     assert "3 seeds" not in text
     assert "1 seed" in text

@@ -1,3 +1,5 @@
+import json
+import math
 import re
 
 import pytest
@@ -10,28 +12,32 @@ from fairhorizon.report.comparison import (
     significance_markdown,
     significance_section,
     significance_table,
+    write_comparison,
 )
+from fairhorizon.results.spread import Spread
+from fairhorizon.results.studies import SignificanceRow
+from fairhorizon.vocabulary import Protocol
 
 NASTY = "<b>*x*</b>"
-TEST = {
-    "metric": "ndcg@20",
-    "best": "sasrec",
-    "second": "ease",
-    "difference": 0.0123,
-    "t_test": 0.00012,
-    "t_test_corrected": 0.001,
-    "bootstrap": 0.0204,
-    "bootstrap_corrected": None,
-    "users": 943,
-}
+TEST = SignificanceRow(
+    metric="ndcg@20",
+    best="sasrec",
+    second="ease",
+    difference=0.0123,
+    t_test=0.00012,
+    t_test_corrected=0.001,
+    bootstrap=0.0204,
+    bootstrap_corrected=math.nan,
+    users=943,
+)
 
 
 @pytest.fixture
 def rows(make_row):
     return [
         make_row("mf", ndcg=0.2, gini=0.9),
-        make_row("fcpo:paper@0.65", ndcg=0.3, gini=0.7, popularity=0.65),
-        make_row("ease+quota@0.4", ndcg=0.25, gini=0.8, popularity=0.4, std=0.0123),
+        make_row("fcpo:paper", 0.65, ndcg=0.3, gini=0.7, popularity=0.65),
+        make_row("ease+quota", 0.4, ndcg=0.25, gini=0.8, popularity=0.4, std=0.0123),
     ]
 
 
@@ -79,8 +85,8 @@ def test_only_what_was_measured_alike_is_compared(make_row):
     rows = [
         make_row("mf", ndcg=0.2),
         make_row("ease", ndcg=0.1),
-        make_row("mf", ndcg=0.05, protocol="paper", seeds=[0]),
-        make_row("ease", ndcg=0.04, protocol="paper"),
+        make_row("mf", ndcg=0.05, protocol=Protocol.PAPER, seeds=(0,)),
+        make_row("ease", ndcg=0.04, protocol=Protocol.PAPER),
         make_row("bpr", ndcg=0.9, dataset="ml-1m"),
     ]
     text = comparison_markdown(rows, ["ndcg"], [20], paper=False)
@@ -99,8 +105,7 @@ def test_only_what_was_measured_alike_is_compared(make_row):
 
 
 def test_a_metric_that_was_not_measured_is_a_dash(make_row):
-    row = make_row("mf")
-    row["metrics"]["ndcg@20"] = {"mean": None, "std": None}
+    row = make_row("mf", metrics={"ndcg@20": Spread()})
     text = comparison_markdown([row, make_row("ease")], ["ndcg", "coverage"], [20], paper=True)
     assert "| mf (paper MF) | - (5.68) | - |" in text
     assert "| ease | 10.00 ±0.10 | - |" in text
@@ -139,3 +144,28 @@ def test_significance_three_ways():
     assert cells in significance_markdown([TEST])
     html = significance_section([TEST]).html
     assert '<td class="number" data-value="0.00012">&lt;0.001</td>' in html
+
+
+def test_a_report_is_for_programs_documents_and_browsers(make_row, tmp_path):
+    rows = [make_row("mf", protocol=Protocol.PAPER, metrics={"ndcg@20": Spread()})]
+    copy = tmp_path / "copy.json"
+    write_comparison(tmp_path, rows, [TEST], ks=(20,), command="a command", json_file=copy)
+    text = copy.read_text(encoding="utf-8")
+    content = json.loads(text, parse_constant=lambda word: pytest.fail(f"{word} is not JSON"))
+    assert text == (tmp_path / "comparison.json").read_text(encoding="utf-8")
+    (row,), (test,) = content["rows"], content["significance"]
+    assert list(row) == [
+        *("dataset", "method", "protocol", "mode", "alpha_prime", "seeds"),
+        *("metrics", "seconds", "settings", "notes"),
+    ]
+    assert (row["protocol"], row["mode"], row["seeds"]) == ("paper", "one-shot", [0, 1, 2])
+    assert row["metrics"]["gini@20"] == {"mean": 0.8, "std": 0.001}
+    assert row["metrics"]["ndcg@20"] == {"mean": None, "std": None}
+    assert test["bootstrap_corrected"] is None
+    assert test["t_test"] == 0.00012
+    table = (tmp_path / "table.md").read_text(encoding="utf-8")
+    assert "| mf (paper MF) |" in table
+    assert "| ndcg@20 | sasrec | ease | 1.23 |" in table
+    page = (tmp_path / "index.html").read_text(encoding="utf-8")
+    assert "<h1>Fair recommenders on ml-100k</h1>" in page
+    assert "<code>a command</code>" in page

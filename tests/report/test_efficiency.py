@@ -10,15 +10,28 @@ from fairhorizon.report.efficiency import (
     efficiency_markdown,
     efficiency_section,
     efficiency_table,
+    write_efficiency,
 )
+from fairhorizon.results.spread import Spread
+from fairhorizon.results.studies import EfficiencyRow
+from fairhorizon.vocabulary import Mode, Protocol
 
 ROWS = [
-    {"method": method, "candidates": candidates, "seconds": seconds, "paper_hours": hours}
-    | {"users": 943, "length": 100}
-    for method, candidates, seconds, hours in (
-        ("mf+foe", 200, 0.5, 1.5),
-        ("mf+foe", 1682, 4.0, None),
-        ("fcpo", None, 5400.0, 3.0),
+    EfficiencyRow(
+        dataset="ml-100k",
+        method=method,
+        step=step,
+        candidates=candidates,
+        protocol=Protocol.STANDARD,
+        mode=Mode.ONE_SHOT,
+        users=943,
+        length=100,
+        seconds=Spread(seconds, 0.0),
+    )
+    for method, step, candidates, seconds in (
+        ("mf+foe", "foe", 200, 0.5),  # in the paper 1.5 hours
+        ("mf+foe", "foe", 1682, 4.0),  # in the paper no time
+        ("fcpo", "fcpo", None, 5400.0),  # in the paper 3 hours
     )
 ]
 
@@ -74,3 +87,14 @@ def test_the_section_has_the_chart_and_the_table():
     assert (diamonds["x"], diamonds["y"]) == ([5400, 10800], [bars["y"][0], bars["y"][2]])
     assert section.html.count("<tr>") == 4
     assert '<td class="number" data-value="10800">10,800</td>' in section.html
+
+
+def test_the_rows_for_programs_have_the_papers_hours(tmp_path):
+    write_efficiency(tmp_path, ROWS)
+    rows = json.loads((tmp_path / "efficiency.json").read_text(encoding="utf-8"))["rows"]
+    assert [row["paper_hours"] for row in rows] == [1.5, None, 3.0]
+    assert rows[0] == {
+        **{"dataset": "ml-100k", "method": "mf+foe", "candidates": 200, "protocol": "standard"},
+        **{"mode": "one-shot", "users": 943, "length": 100, "seconds": 0.5, "paper_hours": 1.5},
+        "metrics": {"seconds": {"mean": 0.5, "std": 0.0}},
+    }

@@ -1,49 +1,69 @@
 import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
 from rich.console import Console
 
-from fairhorizon.report.levels import levels_figure, levels_markdown, levels_table
+from fairhorizon.report.levels import (
+    levels_figure,
+    levels_markdown,
+    levels_table,
+    write_levels,
+)
+from fairhorizon.results.studies import GainRow, LevelRow
+from fairhorizon.vocabulary import Mode, Protocol
 
 
 @pytest.fixture
-def rows(make_row):
-    def make(method, level, settings, **values):
-        row = make_row(method, level=level, settings=settings, **values)
-        row |= {"ours": method.startswith("fcpo"), "best_rival": False, "above": 0}
-        return row | {"notes": []}
+def rows(make_metrics):
+    def make(method, level, dials, *, settings=None, best_rival=False, above=0, **values):
+        return LevelRow(
+            dataset="ml-100k",
+            method=method,
+            level=level,
+            protocol=Protocol.STANDARD,
+            mode=Mode.ONE_SHOT,
+            seeds=(0, 1, 2),
+            metrics=make_metrics(**values) if values else {},
+            seconds={},
+            notes=(),
+            ours=method.startswith("fcpo"),
+            settings=settings or tuple(f"{method}@{dial}" for dial in dials),
+            dials=dials,
+            above=above,
+            best_rival=best_rival,
+        )
 
-    def thrice(name, *dials):
-        return [f"{name}@{dial}" for dial in dials]
-
-    table = [
-        make("fcpo:strong", 0.65, ["fcpo:strong@0.65"] * 3, ndcg=0.25, gini=0.7, popularity=0.65),
-        make("ease+quota", 0.65, ["ease+quota@0.65"] * 3, ndcg=0.2, gini=0.75, popularity=0.6),
-        make("ease+foe", 0.65, thrice("ease+foe", 0.7, 0.68, 0.71), ndcg=0.22, gini=0.8),
-        make("popularity", 0.65, [None, "popularity", None]),
-        make("fcpo:strong", 0.37, ["fcpo:strong@0.37"] * 3, ndcg=0.1, gini=0.6, popularity=0.38),
-        make("ease", 0.37, ["ease"] * 3, ndcg=0.12, gini=0.65, popularity=0.2),
+    quota, foe = (0.65,) * 3, (0.7, 0.68, 0.71)
+    some = (None, "popularity", None)
+    return [
+        make("fcpo:strong", 0.65, (0.65,) * 3, ndcg=0.25, gini=0.7, popularity=0.65),
+        make("ease+quota", 0.65, quota, ndcg=0.2, gini=0.75, popularity=0.6),
+        make("ease+foe", 0.65, foe, ndcg=0.22, gini=0.8, best_rival=True),
+        make("popularity", 0.65, (), settings=some),
+        make("fcpo:strong", 0.37, (0.37,) * 3, ndcg=0.1, gini=0.6, popularity=0.38, above=2),
+        make(
+            *("ease", 0.37, ()),
+            **{"settings": ("ease",) * 3, "best_rival": True},
+            **{"ndcg": 0.12, "gini": 0.65, "popularity": 0.2},
+        ),
     ]
-    table[2]["best_rival"] = table[5]["best_rival"] = True
-    table[3]["metrics"] = {}
-    table[4]["above"] = 2
-    return table
 
 
 @pytest.fixture
 def gains():
     return [
-        {
+        GainRow(
             **{"level": 0.65, "method": "fcpo:strong", "rival": "ease+foe", "users": 9},
             **{"ndcg": 0.25, "rival_ndcg": 0.22, "gain": 0.03 / 0.22, "gini_difference": -0.1},
             **{"rate_difference": 0.15, "t_test": 0.0004, "t_test_corrected": 0.0008},
-        },
-        {
+        ),
+        GainRow(
             **{"level": 0.37, "method": "fcpo:strong", "rival": "ease", "users": 9},
             **{"ndcg": 0.1, "rival_ndcg": 0.12, "gain": None, "gini_difference": None},
             **{"rate_difference": 0.18, "t_test": None, "t_test_corrected": None},
-        },
+        ),
     ]
 
 
@@ -80,8 +100,8 @@ def test_what_does_not_apply_is_not_explained(rows):
 
 
 def test_a_terminal_of_80_columns_holds_the_longest_names(rows, gains):
-    longest = rows[1] | {"method": "gru4rec+penalty", "settings": ["gru4rec+penalty@10.234"] * 3}
-    gains[0]["rival"] = "gru4rec+penalty"
+    longest = replace(rows[1], method="gru4rec+penalty", dials=(10.234,) * 3)
+    gains[0] = replace(gains[0], rival="gru4rec+penalty")
     console = Console(width=80)
     with console.capture() as capture:
         console.print(levels_table([*rows[:3], longest], gains))
@@ -96,4 +116,17 @@ def test_the_figure_is_a_frontier_of_the_levels(rows):
     of_gini, of_tail = levels_figure(rows).axes
     np.testing.assert_allclose(of_gini.lines[0].get_xydata(), [[-60, 10], [-70, 25]])
     np.testing.assert_allclose(of_tail.lines[0].get_xydata(), [[62, 10], [35, 25]])
-    json.dumps(rows)
+
+
+def test_the_rows_for_programs(rows, gains, tmp_path):
+    write_levels(tmp_path, rows, gains, 20, command="a command")
+    content = json.loads((tmp_path / "levels.json").read_text(encoding="utf-8"))
+    assert (content["command"], content["k"], content["levels"]) == ("a command", 20, [0.65, 0.37])
+    assert list(content["rows"][2]) == [
+        *("level", "dataset", "method", "protocol", "mode", "seeds", "ours", "best_rival"),
+        *("settings", "above", "metrics", "seconds", "notes"),
+    ]
+    assert content["rows"][2]["settings"] == ["ease+foe@0.7", "ease+foe@0.68", "ease+foe@0.71"]
+    assert content["rows"][3]["settings"] == [None, "popularity", None]
+    assert content["gains"][0]["gain"] == pytest.approx(0.03 / 0.22)
+    assert content["gains"][1]["t_test"] is None

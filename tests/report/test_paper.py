@@ -1,6 +1,6 @@
 import pytest
 
-from fairhorizon.report.paper import PAPER_TABLE, paper_curves, paper_hours, paper_row
+from fairhorizon.report.paper import PAPER_TABLE, paper_hours, paper_row
 from fairhorizon.report.tables import PAPER_METRICS
 
 
@@ -29,58 +29,46 @@ def test_what_the_paper_prints_bold_is_the_best(dataset):
 
 
 @pytest.mark.parametrize(
-    ("dataset", "method", "name"),
+    ("dataset", "method", "level", "name"),
     [
-        ("ml-100k", "mf", "MF"),
-        ("ml-1m", "bpr", "BPR-MF"),
-        ("ml-100k", "ncf+foe", "NCF-FOE"),
-        ("ml-100k", "mf+foe@0.9", "MF-FOE"),  # there at 0.9098
-        ("ml-100k", "mf+foe@0.4", None),
-        ("ml-100k", "fcpo:paper@0.85", "FCPO-1"),
-        ("ml-100k", "fcpo:paper@0.65", "FCPO-2"),
-        ("ml-100k", "fcpo:paper@0.36", "FCPO-3"),
-        ("ml-100k", "fcpo:paper@0.4", "FCPO-3"),
-        ("ml-100k", "fcpo:paper@0.5", None),
-        ("ml-1m", "fcpo:paper@0.92", "FCPO-1"),
-        ("ml-1m", "fcpo:paper@0.71", "FCPO-2"),
-        ("ml-1m", "fcpo:paper@0.61", "FCPO-3"),
-        ("ml-1m", "fcpo:paper@0.4", None),
-        ("ml-100k", "fcpo:paper", None),
-        ("ml-100k", "fcpo@0.65", None),  # the strong one
-        ("ml-100k", "fcpo:strong@0.65", None),
-        ("ml-100k", "ease", None),
-        ("ml-100k", "mf+quota@0.4", None),
-        ("mine.csv", "mf", None),
+        ("ml-100k", "mf", None, "MF"),
+        ("ml-1m", "bpr", None, "BPR-MF"),
+        ("ml-100k", "ncf+foe", None, "NCF-FOE"),
+        ("ml-100k", "mf+foe", 0.9, "MF-FOE"),  # there at 0.9098
+        ("ml-100k", "mf+foe", 0.4, None),
+        ("ml-100k", "fcpo:paper", 0.85, "FCPO-1"),
+        ("ml-100k", "fcpo:paper", 0.65, "FCPO-2"),
+        ("ml-100k", "fcpo:paper", 0.36, "FCPO-3"),
+        ("ml-100k", "fcpo:paper", 0.4, "FCPO-3"),
+        ("ml-100k", "fcpo:paper", 0.5, None),
+        ("ml-1m", "fcpo:paper", 0.92, "FCPO-1"),
+        ("ml-1m", "fcpo:paper", 0.71, "FCPO-2"),
+        ("ml-1m", "fcpo:paper", 0.61, "FCPO-3"),
+        ("ml-1m", "fcpo:paper", 0.4, None),
+        ("ml-100k", "fcpo:paper", None, None),
+        ("ml-100k", "fcpo", 0.65, None),  # the strong one
+        ("ml-100k", "fcpo:strong", 0.65, None),
+        ("ml-100k", "ease", None, None),
+        ("ml-100k", "mf+quota", 0.4, None),
+        ("mine.csv", "mf", None, None),
     ],
 )
-def test_a_method_is_compared_at_the_fairness_that_the_paper_reached(dataset, method, name):
-    row = paper_row(dataset, method)
-    assert (row and row["name"]) == name
+def test_a_method_is_compared_at_the_fairness_that_the_paper_reached(dataset, method, level, name):
+    row = paper_row(dataset, method, level)
+    assert (row and row.name) == name
 
 
 def test_a_row_of_the_paper_as_fractions():
-    metrics = paper_row("ml-100k", "mf")["metrics"]
+    metrics = paper_row("ml-100k", "mf").metrics
     assert len(metrics) == 15
     assert metrics["ndcg@20"] == pytest.approx(0.05684)
     assert metrics["popularity_rate@5"] == pytest.approx(0.9998)
 
 
-def test_curves_of_the_paper():
-    curves = paper_curves("ml-1m")
-    assert {name: len(rows) for name, rows in curves.items()} == {
-        "paper's FCPO": 3,
-        "paper's MF-FOE": 1,
-        "paper's BPR-FOE": 1,
-        "paper's NCF-FOE": 1,
-    }
-    assert curves["paper's FCPO"][2]["metrics"]["gini@20"]["mean"] == pytest.approx(0.877)
-    assert paper_curves("mine.csv") == {}
-
-
 def test_hours_of_the_paper():
-    assert paper_hours("ml-100k", "mf+foe", 200) == 1.5  # 90 min
-    assert paper_hours("ml-1m", "ease+foe@0.4", 800) == 397
-    assert paper_hours("ml-1m", "fcpo@0.4", 3706) == pytest.approx(11 + 33 / 60)
-    assert paper_hours("ml-100k", "mf+foe", 1682) is None
-    assert paper_hours("ml-100k", "mf+quota", 200) is None
+    assert paper_hours("ml-100k", "foe", 200) == 1.5  # 90 min
+    assert paper_hours("ml-1m", "foe", 800) == 397
+    assert paper_hours("ml-1m", "fcpo", 3706) == pytest.approx(11 + 33 / 60)
+    assert paper_hours("ml-100k", "foe", 1682) is None
+    assert paper_hours("ml-100k", "quota", 200) is None
     assert paper_hours("mine.csv", "fcpo", None) is None

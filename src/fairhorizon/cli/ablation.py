@@ -1,31 +1,29 @@
 """fairhorizon ablation: what each part of FCPO brings."""
 
-import os
-import time
 from collections.abc import Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from fairhorizon.cli import options as shared
 from fairhorizon.cli import studies
-from fairhorizon.cli.folders import check_file, claimed
-from fairhorizon.cli.progress import Progress
 from fairhorizon.cli.typed import typed_command
-from fairhorizon.vocabulary import Mode, Protocol
 
 if TYPE_CHECKING:
     from fairhorizon.experiments.ablation import Variant
-    from fairhorizon.experiments.runs import DataSpec
-    from fairhorizon.experiments.study import Row, Study
-    from fairhorizon.results.studies import TrainingRow
+    from fairhorizon.experiments.study import Study
+    from fairhorizon.results.studies import AblationRow
 
 
-@shared.takes_data
+@studies.takes_study(
+    seeds=3,
+    out="ablation",
+    holds="tables, rankers and results",
+    without=("methods", "protocol", "mode", "settings_files"),
+)
 def ablation(
     context: typer.Context,
-    data: "DataSpec",
+    options: studies.StudyOptions,
     alpha_prime: Annotated[
         float,
         typer.Option(help="Largest share of the limited group, in training and in the lists."),
@@ -33,15 +31,7 @@ def ablation(
     variants: Annotated[
         str | None, typer.Option("--variants", help="Comma-separated variants.", show_default="all")
     ] = None,
-    k: Annotated[int, typer.Option("--k", min=1, help="Length of the lists.")] = 20,
-    seeds: studies.Seeds = 3,
-    settings: studies.Set = None,
-    jobs: studies.Jobs = None,
-    out: Annotated[
-        Path, typer.Option("--out", help="Folder for tables, rankers and results.")
-    ] = Path("ablation"),
-    json_file: shared.JsonFile = None,
-    cache_dir: Path | None = None,
+    k: shared.Length = 20,
 ) -> None:
     """Compare the preset strong of FCPO with variants that differ in one part.
 
@@ -50,28 +40,17 @@ def ablation(
     """
     from rich.console import Console
 
-    from fairhorizon.files import write_atomically, write_json
-    from fairhorizon.report.ablation import ablation_markdown, ablation_table
+    from fairhorizon.report import ablation as report
 
     chosen = parse_variants(variants)
-    settings_of = studies.gather_settings([], settings or [])
-    words = Protocol.STANDARD, Mode.ONE_SHOT
-    study = studies.make_study(data, out, *words, (k,), settings_of, cache_dir)
-    check_file(json_file)
-    with claimed(out):
-        shared.check_lengths([k], study.dataset().log.n_items)
-        rows = run(study, chosen, alpha_prime, range(seeds), jobs)
-        content = {"command": typed_command(context), "k": k, "rows": rows}
-        text = ablation_markdown(rows, k)
-        write_json(out / "ablation.json", content)
-        write_atomically(
-            out / "ablation.md", lambda draft: draft.write_text(text, encoding="utf-8")
+    with options.study(k) as study:
+        rows = run(options, study, chosen, alpha_prime)
+        report.write_ablation(
+            options.out, rows, k, command=typed_command(context), json_file=options.json_file
         )
-        if json_file is not None:
-            write_json(json_file, content)
-    Console().print(ablation_table(rows, k))
-    studies.print_notes(rows)
-    typer.echo(f"{out / 'ablation.md'}: the tables")
+    Console().print(report.ablation_table(rows, k))
+    studies.print_notes([row.summary for row in rows])
+    typer.echo(f"{options.out / 'ablation.md'}: the tables")
 
 
 def parse_variants(text: str | None) -> "list[Variant]":
@@ -89,41 +68,24 @@ def parse_variants(text: str | None) -> "list[Variant]":
 
 
 def run(
-    study: "Study",
-    variants: "Sequence[Variant]",
-    level: float,
-    seeds: Sequence[int],
-    jobs: int | None,
-) -> "list[Row]":
-    """Make what is missing, a line for every result; wrong settings are told before any work."""
+    options: studies.StudyOptions, study: "Study", variants: "Sequence[Variant]", level: float
+) -> "list[AblationRow]":
+    """Make what is missing, a line for every result; wrong settings are refused first."""
     from fairhorizon.experiments.ablation import check, run_ablation
 
     check(study, variants, level)
     shared.tell_if_untested(study.dataset().split)
-    total, done, begin = len(variants) * len(seeds), 0, time.monotonic()
-    ndcg = f"ndcg@{max(study.ks)}"
-    with Progress() as progress:
-
-        def show(row: "Row") -> None:
-            nonlocal done
-            done += 1
-            values = (row["metrics"][name] for name in ("share_before", "share_after", ndcg))
-            first, last, score = ("-" if v is None else f"{100 * v:.2f}" for v in values)
-            progress.line(
-                f"{done}/{total}  {row['method']} seed {row['seed']}  popular {first} to {last}  "
-                f"{ndcg.upper()} {score}  fit {row['seconds']['fit']:.0f} s  "
-                f"({time.monotonic() - begin:.0f} s so far)"
-            )
-
-        def show_ranker(row: "TrainingRow") -> None:
-            progress.line(f"{row.name} fitted in {row.seconds:.0f} s")
-
+    with studies.result_lines(
+        max(study.ks),
+        total=len(variants) * len(options.seeds),
+        popular=["share_before", "share_after"],
+    ) as lines:
         return run_ablation(
             study,
             variants,
             level,
-            seeds,
-            jobs=jobs or os.cpu_count() or 1,
-            on_ranker=show_ranker,
-            on_row=show,
+            options.seeds,
+            jobs=options.jobs,
+            on_ranker=lines.ranker,
+            on_row=lambda row: lines.result(row.result),
         )

@@ -92,8 +92,8 @@ def audit(
     """
     from fairhorizon.data.recommendations import ListColumns, read_recommendations
     from fairhorizon.experiments.audit import audit as measure
+    from fairhorizon.files import write_copies
     from fairhorizon.report.audit import write_audit_report
-    from fairhorizon.report.result_file import write_result
 
     ks = shared.lengths(k)
     with claimed(out) if out else nullcontext():
@@ -108,7 +108,7 @@ def audit(
             ignore_unknown=ignore_unknown,
         )
         result = measure(dataset, shown, ks=ks, alpha_prime=alpha_prime, name=name)
-        write_result(result, json_file)
+        write_copies(result.to_json(), json_file)
         if out is not None:
             write_audit_report(out, result, ks, typed_command(context))
     present(result, ks)

@@ -33,8 +33,8 @@ def evaluate(
 
     from fairhorizon.evaluation.short_term import evaluate as measure
     from fairhorizon.experiments.runs import Run
+    from fairhorizon.files import write_copies
     from fairhorizon.report.lists import write_lists
-    from fairhorizon.report.result_file import write_result
     from fairhorizon.report.tables import PAPER_METRICS, metrics_table, the_group
 
     ks = shared.lengths(k)
@@ -56,14 +56,14 @@ def evaluate(
         write_lists(lists, result.lists, dataset.log)
     share = expected_share(model, dataset, protocol)
     row = replace(result.row(dataset.group_name), expected_exposure_share=share)
-    write_result(row, json_file)
+    write_copies(row.to_json(), json_file)
     Console().print(metrics_table([row], PAPER_METRICS, ks))
     if share is not None:
         typer.echo(
             f"Expected over the drawn rankings, {the_group(row.group)} has {100 * share:.2f} % of "
             "the exposure of all candidates."
         )
-    write_result(row, folder.metrics_file)  # last: the run may be read-only
+    write_copies(row.to_json(), folder.metrics_file)  # last: the run may be read-only
 
 
 def expected_share(model: "Recommender", dataset: "Dataset", protocol: Protocol) -> float | None:

@@ -1,62 +1,45 @@
 """fairhorizon levels: how accurate each method is under the same limits."""
 
-import os
-import time
 from collections.abc import Sequence
-from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from fairhorizon.cli import options as shared
 from fairhorizon.cli import studies
-from fairhorizon.cli.folders import check_file, claimed
-from fairhorizon.cli.progress import Progress
 from fairhorizon.cli.typed import typed_command
-from fairhorizon.vocabulary import Mode, Protocol
 
 if TYPE_CHECKING:
     from fairhorizon.agents.methods import Method
-    from fairhorizon.experiments.runs import DataSpec
-    from fairhorizon.experiments.study import Row, Study
+    from fairhorizon.experiments.study import Study
 
 DEFAULT_LEVELS = "0.85,0.65,0.37"
+Methods = Annotated[
+    str | None,
+    typer.Option(
+        "--methods",
+        help="By commas, without a level: fcpo:strong, ease+quota, mf+foe, bpr+penalty ...",
+        show_default="fcpo:strong, and gru4rec, sasrec, ease, itemknn behind each re-ranker",
+    ),
+]
+Levels = Annotated[
+    str, typer.Option("--levels", help="Largest shares of popular items in the lists, by commas.")
+]
+Tries = Annotated[
+    int,
+    typer.Option(min=0, help="How often a rival's dial is turned nearer to each level, at most."),
+]
 
 
-@shared.takes_data
+@studies.takes_study(
+    seeds=5, out="levels", holds="tables, figure, models and results", methods=Methods
+)
 def levels(
     context: typer.Context,
-    data: "DataSpec",
-    methods: Annotated[
-        str | None,
-        typer.Option(
-            "--methods",
-            help="Comma-separated list of methods without a level, as in fcpo:strong,ease+quota.",
-            show_default="fcpo:strong, and gru4rec, sasrec, ease, itemknn with each re-ranker",
-        ),
-    ] = None,
-    shares: Annotated[
-        str,
-        typer.Option("--levels", help="Comma-separated limits on the share of the group."),
-    ] = DEFAULT_LEVELS,
-    k: Annotated[int, typer.Option("--k", min=1, help="Length of the lists.")] = 20,
-    seeds: studies.Seeds = 5,
-    protocol: shared.ProtocolOption = Protocol.STANDARD,
-    mode: shared.ModeOption = Mode.ONE_SHOT,
-    tries: Annotated[
-        int,
-        typer.Option(
-            min=0, help="Largest number of attempts to bring a rival closer to each limit."
-        ),
-    ] = 8,
-    settings_files: studies.SettingsFiles = None,
-    settings: studies.Set = None,
-    jobs: studies.Jobs = None,
-    out: Annotated[
-        Path, typer.Option("--out", help="Folder for tables, figure, models and results.")
-    ] = Path("levels"),
-    json_file: shared.JsonFile = None,
-    cache_dir: Path | None = None,
+    options: studies.StudyOptions,
+    shares: Levels = DEFAULT_LEVELS,
+    k: shared.Length = 20,
+    tries: Tries = 8,
 ) -> None:
     """Compare the NDCG of methods under the same limit on the share of a group.
 
@@ -66,37 +49,28 @@ def levels(
     from rich.console import Console
 
     from fairhorizon.experiments import levels as experiment
-    from fairhorizon.files import write_json
-    from fairhorizon.report.levels import NOTE, levels_table
+    from fairhorizon.report import levels as report
 
     limits = parse_levels(shares)
-    chosen = studies.parse_methods(methods, experiment.METHODS)
+    chosen = options.chosen(experiment.METHODS)
     refuse_set_dials(chosen)
-    settings_of = studies.gather_settings(settings_files or [], settings or [])
-    study = studies.make_study(data, out, protocol, mode, (k,), settings_of, cache_dir)
-    numbers = range(seeds)
-    check_file(json_file)
-    with claimed(out):
-        shared.check_lengths([k], study.dataset().log.n_items)
-        run(study, chosen, limits, numbers, tries, jobs)
-        found = experiment.standings(study, chosen, limits, numbers, tries=tries)
-        rows = experiment.level_rows(study, found, numbers)
-        gains = experiment.gains(study, found, rows, numbers)
-        content: dict[str, Any] = {
-            "command": typed_command(context),
-            "k": k,
-            "levels": limits,
-            "note": NOTE,
-            "rows": rows,
-            "gains": gains,
-        }
-        write_json(out / "levels.json", content)
-        write_report(out, rows, gains, k)
-        if json_file is not None:
-            write_json(json_file, content)
-    Console().print(levels_table(rows, gains, k))
+    with options.study(k) as study:
+        run(options, study, chosen, limits, tries)
+        found = experiment.standings(study, chosen, limits, options.seeds, tries=tries)
+        rows = experiment.level_rows(study, found, options.seeds)
+        gains = experiment.gains(study, found, rows, options.seeds)
+        report.write_levels(
+            options.out,
+            rows,
+            gains,
+            k,
+            command=typed_command(context),
+            json_file=options.json_file,
+        )
+    Console().print(report.levels_table(rows, gains, k))
     studies.print_notes(rows)
-    typer.echo(f"{out / 'levels.md'}: the tables, {out / 'levels.png'}: the figure")
+    tables, figure = options.out / "levels.md", options.out / "levels.png"
+    typer.echo(f"{tables}: the tables, {figure}: the figure")
 
 
 def parse_levels(text: str) -> list[float]:
@@ -124,14 +98,13 @@ def refuse_set_dials(methods: "Sequence[Method]") -> None:
 
 
 def run(
+    options: studies.StudyOptions,
     study: "Study",
     methods: "Sequence[Method]",
     limits: Sequence[float],
-    seeds: Sequence[int],
     tries: int,
-    jobs: int | None,
 ) -> None:
-    """Make what is missing, a line for every result; wrong settings are told before any work."""
+    """Make what is missing, a line for every result; wrong settings are refused first."""
     from fairhorizon.experiments.levels import is_ours, run_levels
 
     at_levels = [
@@ -141,29 +114,6 @@ def run(
     ]
     study.check(at_levels)
     shared.tell_if_untested(study.dataset().split)
-    k, done, begin = max(study.ks), 0, time.monotonic()
-    with Progress() as progress:
-
-        def show(row: "Row") -> None:
-            nonlocal done
-            done += 1
-            values = (row["metrics"][f"{name}@{k}"] for name in ("popularity_rate", "ndcg"))
-            rate, ndcg = ("-" if value is None else f"{100 * value:.2f}" for value in values)
-            progress.line(
-                f"{done}  {row['method']} seed {row['seed']}  popular {rate}  NDCG@{k} {ndcg}  "
-                f"fit {row['seconds']['fit']:.0f} s  ({time.monotonic() - begin:.0f} s so far)"
-            )
-
-        workers = jobs or os.cpu_count() or 1
-        run_levels(study, methods, limits, seeds, tries=tries, jobs=workers, on_row=show)
-
-
-def write_report(out: Path, rows: "list[Row]", gains: "list[Row]", k: int) -> None:
-    """levels.md and levels.png."""
-    from fairhorizon.files import write_atomically
-    from fairhorizon.report.figures import save_figure
-    from fairhorizon.report.levels import levels_figure, levels_markdown
-
-    text = levels_markdown(rows, gains, k)
-    write_atomically(out / "levels.md", lambda draft: draft.write_text(text, encoding="utf-8"))
-    save_figure(out / "levels.png", levels_figure(rows, k))
+    k, seeds, jobs = max(study.ks), options.seeds, options.jobs
+    with studies.result_lines(k, popular=[f"popularity_rate@{k}"]) as lines:
+        run_levels(study, methods, limits, seeds, tries=tries, jobs=jobs, on_row=lines.result)

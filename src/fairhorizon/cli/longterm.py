@@ -152,12 +152,12 @@ def finish(
     from rich.console import Console
 
     from fairhorizon.experiments.long_summary import long_term_result
+    from fairhorizon.files import write_copies
     from fairhorizon.report.long_term import closing_lines, write_long_term_report
     from fairhorizon.report.long_term_table import summary_table
-    from fairhorizon.report.result_file import write_result
 
     out, result = long_study.study.folder, long_term_result(long_study, chosen, seeds)
-    write_result(result, json_file)
+    write_copies(result.to_json(), json_file)
     write_long_term_report(out, result, command)
     Console().print(summary_table(result.steps, result.group))
     for line in closing_lines(result):

@@ -2,7 +2,7 @@
 
 import functools
 import inspect
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -91,6 +91,7 @@ ModeOption = Annotated[
     ),
 ]
 JsonFile = Annotated[Path | None, typer.Option("--json", help="Write the result to a JSON file.")]
+Length = Annotated[int, typer.Option("--k", min=1, help="Length of the lists.")]
 Lengths = Annotated[str, typer.Option("--k", help="Comma-separated list lengths.")]
 Seed = Annotated[
     int, typer.Option(min=0, max=LARGEST_SEED, metavar="<int>", help="Seed of all random numbers.")
@@ -234,16 +235,31 @@ def described_data(
 def takes_data(command: Callable[..., None]) -> Callable[..., None]:
     """Give a command all options of `described_data`; it is called with `data`, their DataSpec."""
     options = inspect.signature(described_data).parameters
-    own = [p for p in inspect.signature(command).parameters.values() if p.name not in options]
 
-    @functools.wraps(command)
     def called(**given: Any) -> None:
         said = {name: given.pop(name) for name in options}
         command(**given, data=described_data(**said), cache_dir=said["cache_dir"])
 
-    parameters = [*own, *options.values()]
+    return declared(command, called, list(options.values()))
+
+
+def declared(
+    command: Callable[..., None],
+    called: Callable[..., None],
+    options: Sequence[inspect.Parameter],
+    *,
+    made: Collection[str] = (),
+) -> Callable[..., None]:
+    """`called` in place of the command, with its options and those that are added.
+
+    `made`: parameters of the command that `called` makes of the options.
+    """
+    hidden = {*made, *(option.name for option in options)}
+    own = [p for p in inspect.signature(command).parameters.values() if p.name not in hidden]
+    parameters = [*own, *options]
     # those without a default first, as Python wants it
     parameters.sort(key=lambda parameter: parameter.default is not inspect.Parameter.empty)
+    functools.update_wrapper(called, command)
     called.__signature__ = inspect.Signature(  # type: ignore[attr-defined]
         [parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY) for parameter in parameters]
     )

@@ -1,16 +1,20 @@
-"""What compare, frontier and levels share: which methods, how many seeds, what is kept where."""
+"""What study commands share: which methods, how many seeds, what is kept where."""
 
+import inspect
 import json
 import os
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from fairhorizon.cli.options import tell_if_untested
+from fairhorizon.cli import options as shared
+from fairhorizon.cli.folders import check_file, claimed
 from fairhorizon.cli.progress import Progress
 from fairhorizon.cli.settings import parse_settings
 from fairhorizon.errors import ConfigError
@@ -19,7 +23,8 @@ from fairhorizon.vocabulary import Mode, Protocol
 if TYPE_CHECKING:
     from fairhorizon.agents.methods import Method
     from fairhorizon.experiments.runs import DataSpec
-    from fairhorizon.experiments.study import Row, Study
+    from fairhorizon.experiments.study import Study
+    from fairhorizon.results.studies import OverSeeds, StudyRow, TrainingRow
 
 Methods = Annotated[
     str | None,
@@ -52,6 +57,101 @@ Set = Annotated[
         help="Change a setting: method.key=value, as in ease.l2=500. Repeatable.",
     ),
 ]
+
+
+@dataclass(frozen=True)
+class StudyOptions:
+    """What the options of a study command say."""
+
+    data: "DataSpec"
+    methods: str | None
+    seeds: range
+    protocol: Protocol
+    mode: Mode
+    settings: dict[str, Any]
+    jobs: int
+    out: Path
+    json_file: Path | None
+    cache_dir: Path | None
+
+    def chosen(self, default: Sequence[str]) -> "list[Method]":
+        return parse_methods(self.methods, default)
+
+    @contextmanager
+    def study(self, *ks: int) -> "Iterator[Study]":
+        """The study of lists of these lengths; places that cannot be written to are refused."""
+        study = make_study(
+            self.data, self.out, self.protocol, self.mode, ks, self.settings, self.cache_dir
+        )
+        check_file(self.json_file)
+        with claimed(self.out):
+            shared.check_lengths(ks, study.dataset().log.n_items)
+            yield study
+
+
+def described_study(
+    methods: Methods = None,
+    seeds: Seeds = 1,
+    protocol: shared.ProtocolOption = Protocol.STANDARD,
+    mode: shared.ModeOption = Mode.ONE_SHOT,
+    settings_files: SettingsFiles = None,
+    settings: Set = None,
+    jobs: Jobs = None,
+    out: Path = Path(),
+    json_file: shared.JsonFile = None,
+    *,
+    data: "DataSpec",
+    cache_dir: Path | None,
+) -> StudyOptions:
+    """What the options of a command say of its study."""
+    return StudyOptions(
+        data=data,
+        methods=methods,
+        seeds=range(seeds),
+        protocol=protocol,
+        mode=mode,
+        settings=gather_settings(settings_files or [], settings or []),
+        jobs=jobs or os.cpu_count() or 1,
+        out=out,
+        json_file=json_file,
+        cache_dir=cache_dir,
+    )
+
+
+def takes_study(
+    *,
+    seeds: int,
+    out: str,
+    holds: str,
+    methods: Any = Methods,
+    without: Collection[str] = (),
+) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """Give a command the options of `described_study` and those of its data.
+
+    It is called with `options`, the StudyOptions. `seeds` and `out` are defaults, `holds` is what
+    the folder is for, `methods` the option in place of the usual one; `without` are left out.
+    """
+    folder = Annotated[Path, typer.Option("--out", help=f"Folder for {holds}.")]
+    own: dict[str, dict[str, Any]] = {
+        "methods": {"annotation": methods},
+        "seeds": {"default": seeds},
+        "out": {"default": Path(out), "annotation": folder},
+    }
+    added = [
+        parameter.replace(**own.get(name, {}))
+        for name, parameter in inspect.signature(described_study).parameters.items()
+        if parameter.kind is not inspect.Parameter.KEYWORD_ONLY and name not in without
+    ]
+    names = [*(parameter.name for parameter in added), "data", "cache_dir"]
+
+    def decorate(command: Callable[..., None]) -> Callable[..., None]:
+        def called(**given: Any) -> None:
+            said = {name: given.pop(name) for name in names}
+            command(**given, options=described_study(**said))
+
+        return shared.takes_data(shared.declared(command, called, added, made=["options"]))
+
+    return decorate
 
 
 def parse_methods(text: str | None, default: Sequence[str]) -> "list[Method]":
@@ -110,33 +210,58 @@ def make_study(
     return Study(folder, data, Protocol(protocol), Mode(mode), ks, settings, cache_dir)
 
 
-def print_notes(rows: "Sequence[Row]") -> None:
+def print_notes(rows: "Sequence[OverSeeds]") -> None:
     """What the methods had to say, such as that a target could not be reached; a line a row."""
     for row in rows:
-        first, *others = row["notes"] or [""]
+        first, *others = row.notes or [""]
         if first:
             more = f" (and {len(others)} more of this kind, of other seeds)" if others else ""
-            print(f"note: {row['method']}: {first}{more}", file=sys.stderr)
+            print(f"note: {row.method}: {first}{more}", file=sys.stderr)
 
 
-def run_study(
-    study: "Study", methods: "Sequence[Method]", seeds: Sequence[int], jobs: int | None
-) -> None:
-    """Make what is missing, a line for every result; wrong settings are told before any work."""
+def run_study(options: StudyOptions, study: "Study", methods: "Sequence[Method]") -> None:
+    """Make what is missing, a line for every result; wrong settings are refused first."""
     study.check(methods)
-    tell_if_untested(study.dataset().split)
-    total, done, begin = len(methods) * len(seeds), 0, time.monotonic()
+    shared.tell_if_untested(study.dataset().split)
+    with result_lines(max(study.ks), total=len(methods) * len(options.seeds)) as lines:
+        study.run(methods, options.seeds, jobs=options.jobs, on_row=lines.result)
+
+
+class ResultLines:
+    """A line for every result: how accurate it is and how long it took.
+
+    `popular`: metrics that are shares of popular items, shown from the first to the last of them.
+    """
+
+    def __init__(
+        self, progress: Progress, k: int, total: int | None, popular: Sequence[str]
+    ) -> None:
+        self.progress, self.k, self.popular = progress, k, popular
+        self.of_total = "" if total is None else f"/{total}"
+        self.done, self.begin = 0, time.monotonic()
+
+    def result(self, row: "StudyRow") -> None:
+        self.done += 1
+        shares = " to ".join(_percent(row.metrics[name]) for name in self.popular)
+        popular = f"popular {shares}  " if shares else ""
+        self.progress.line(
+            f"{self.done}{self.of_total}  {row.method} seed {row.seed}  {popular}"
+            f"NDCG@{self.k} {_percent(row.metrics[f'ndcg@{self.k}'])}  "
+            f"fit {row.seconds['fit']:.0f} s  ({time.monotonic() - self.begin:.0f} s so far)"
+        )
+
+    def ranker(self, row: "TrainingRow") -> None:
+        self.progress.line(f"{row.name} fitted in {row.seconds:.0f} s")
+
+
+@contextmanager
+def result_lines(
+    k: int, *, total: int | None = None, popular: Sequence[str] = ()
+) -> Iterator[ResultLines]:
+    """Lines while results are made; `total`: how many there will be, if that is known."""
     with Progress() as progress:
+        yield ResultLines(progress, k, total, popular)
 
-        def show(row: "Row") -> None:
-            nonlocal done
-            done += 1
-            k = max(study.ks)
-            value = row["metrics"][f"ndcg@{k}"]
-            score = "-" if value is None else f"{100 * value:.2f}"
-            progress.line(
-                f"{done}/{total}  {row['method']} seed {row['seed']}  NDCG@{k} {score}  "
-                f"fit {row['seconds']['fit']:.0f} s  ({time.monotonic() - begin:.0f} s so far)"
-            )
 
-        study.run(methods, seeds, jobs=jobs or os.cpu_count() or 1, on_row=show)
+def _percent(value: float | None) -> str:
+    return "-" if value is None else f"{100 * value:.2f}"

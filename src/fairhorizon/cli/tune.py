@@ -55,7 +55,7 @@ def tune(
     """
     from fairhorizon.agents.methods import Method, MethodError, validates
     from fairhorizon.experiments.tuning import Objective, Tuning
-    from fairhorizon.report.result_file import write_result
+    from fairhorizon.files import write_copies
     from fairhorizon.vocabulary import Protocol
 
     given = parse_settings(settings or [])
@@ -76,7 +76,7 @@ def tune(
         search(tuning, trials)
         best = tuning.best
         tuning.write_best()
-    write_result(tuning.result(), json_file)
+    write_copies(tuning.result().to_json(), json_file)
     typer.echo(f"{folder / 'best.json'}: validation NDCG@20 {best.value:.4f}, trial {best.number}")
     typer.echo(fit_command(context, tuning))
 

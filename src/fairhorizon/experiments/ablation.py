@@ -21,10 +21,12 @@ from fairhorizon.engines.processes import each
 from fairhorizon.errors import ConfigError
 from fairhorizon.evaluation.short_term import evaluate
 from fairhorizon.experiments.compare import summary_row
+from fairhorizon.experiments.rows import study_row
 from fairhorizon.experiments.runs import Dataset
-from fairhorizon.experiments.study import ModelTask, Row, Study, Task
+from fairhorizon.experiments.study import ModelTask, Study, Task
 from fairhorizon.files import write_json
-from fairhorizon.results.studies import TrainingRow
+from fairhorizon.results.spread import Spread
+from fairhorizon.results.studies import AblationRow, Course, TrainingRow, VariantRow
 from fairhorizon.settings import changed
 
 # nobody stops early, so that all learn equally long, and nothing mends what a variant is to show
@@ -77,7 +79,7 @@ VARIANTS = (
 
 
 @dataclass(frozen=True)
-class Trial:
+class VariantRun:
     """One variant under one seed: trained under the level as its limit, and served at it."""
 
     study: Study
@@ -102,18 +104,17 @@ class Trial:
         name = f"ablation-{self.variant.name}-seed{self.seed}-{key}.json"
         return study.folder / "rows" / name
 
-    def row(self) -> Row | None:
+    def row(self) -> VariantRow | None:
         """The result, if it is there already."""
         try:
-            row: Row = json.loads(self.file.read_text(encoding="utf-8"))
+            return VariantRow.from_json(json.loads(self.file.read_text(encoding="utf-8")))
         except (FileNotFoundError, ValueError):
             return None
-        return row
 
     def prepare(self) -> None:
         self.study.dataset()
 
-    def rows(self) -> Iterator[Row]:
+    def rows(self) -> Iterator[VariantRow]:
         dataset = self.study.dataset()
         fitted = self.fitted(dataset)
         model = Fcpo(self.config, seed=self.seed)
@@ -132,16 +133,16 @@ class Trial:
                 mode=self.study.mode,
                 sensitive=dataset.sensitive,
             )
-        row = result.to_json()
-        row |= {
-            "method": self.variant.name,
-            "metrics": row["metrics"] | figures(course),
-            "course": course,
-            "settings": model.config.model_dump(mode="json"),
-            "seconds": {"fit": trained - begin, "evaluate": time.perf_counter() - trained},
-            "notes": [str(note.message) for note in notes],
-        }
-        write_json(self.file, row)
+        measured = study_row(
+            result,
+            method=self.variant.name,
+            settings=model.config.model_dump(mode="json"),
+            seconds={"fit": trained - begin, "evaluate": time.perf_counter() - trained},
+            notes=tuple(str(note.message) for note in notes),
+            metrics=figures(course),
+        )
+        row = VariantRow(measured, course)
+        write_json(self.file, row.to_json())
         yield row
 
     def start(self, model: Fcpo, dataset: Dataset, fitted: Fitted) -> Session:
@@ -172,12 +173,8 @@ class Trial:
         return {need: ranker for need, ranker in parts.items() if ranker is not None}
 
 
-def follow(session: Session) -> Row:
-    """Train to the end, and tell what the policy did in training episodes.
-
-    `share` of sensitive items and `reward` of an episode: before the first round, after it, and so
-    on to the last. `kept`: after how many rounds the policy that serves was found.
-    """
+def follow(session: Session) -> Course:
+    """Train to the end, and report what the policy did in training episodes."""
     training = session.training
     config, before = training.config, None
     if training.can_validate:
@@ -187,15 +184,15 @@ def follow(session: Session) -> Row:
     reward, cost = _at_last(training)
     costs = [*(report.cost for report in training.reports), cost]
     highest = training.limit * (1 + config.cost_tolerance)
-    return {
-        "limit": config.limit_in_training,
+    return Course(
+        limit=config.limit_in_training,
         # costs are sums over an episode, discounted as the limit is
-        "share": [cost / training.limit * config.limit_in_training for cost in costs],
-        "reward": [*(report.reward for report in training.reports), reward],
-        "validation": [before, *(report.validation for report in training.reports)],
-        "rounds_to_limit": next((n for n, cost in enumerate(costs) if cost <= highest), None),
-        "kept": _kept(training, before),
-    }
+        share=tuple(cost / training.limit * config.limit_in_training for cost in costs),
+        reward=(*(report.reward for report in training.reports), reward),
+        validation=(before, *(report.validation for report in training.reports)),
+        rounds_to_limit=next((n for n, cost in enumerate(costs) if cost <= highest), None),
+        kept=_kept(training, before),
+    )
 
 
 def _at_last(training: Training) -> tuple[float, float]:
@@ -221,23 +218,23 @@ def _kept(training: Training, before: float | None) -> int:
     )
 
 
-def figures(course: Row) -> dict[str, float | None]:
+def figures(course: Course) -> dict[str, float | None]:
     """A course in numbers that have a mean over seeds."""
     return {
-        "share_before": course["share"][0],
-        "share_after": course["share"][-1],
-        "reward_before": course["reward"][0],
-        "reward_after": course["reward"][-1],
-        "rounds_to_limit": course["rounds_to_limit"],
-        "kept": course["kept"],
-        "validation_before": course["validation"][0],
+        "share_before": course.share[0],
+        "share_after": course.share[-1],
+        "reward_before": course.reward[0],
+        "reward_after": course.reward[-1],
+        "rounds_to_limit": course.rounds_to_limit,
+        "kept": course.kept,
+        "validation_before": course.validation[0],
         # without an evaluation in that round, nothing is known of it
-        "validation": course["validation"][course["kept"]],
+        "validation": course.validation[course.kept],
     }
 
 
 def check(study: Study, variants: Sequence[Variant], level: float) -> None:
-    """Refuse settings that no trial could do with."""
+    """Refuse settings that no variant could run with."""
     others = sorted(set(study.settings) - {Fcpo.method})
     if others:
         raise ConfigError(
@@ -252,7 +249,7 @@ def check(study: Study, variants: Sequence[Variant], level: float) -> None:
             f"fcpo.{fixed[0]}: all variants have the same limit (give --alpha-prime instead)"
         )
     for variant in variants:
-        _ = Trial(study, variant, level, 0).config
+        _ = VariantRun(study, variant, level, 0).config
 
 
 def run_ablation(
@@ -263,62 +260,62 @@ def run_ablation(
     *,
     jobs: int = 1,
     on_ranker: Callable[[TrainingRow], object] = lambda _: None,
-    on_row: Callable[[Row], object] = lambda _: None,
-) -> list[Row]:
-    """A summary a variant; what is missing is made, and `on_row` hears of every result.
+    on_row: Callable[[VariantRow], object] = lambda _: None,
+) -> list[AblationRow]:
+    """A summary a variant; what is missing is made, and `on_row` is called with every result.
 
     Rankers are fitted first, once for all variants. Interrupted, it leaves what is finished, and
     the next run goes on from there.
     """
-    trials = [Trial(study, variant, level, seed) for variant in variants for seed in seeds]
+    runs = [VariantRun(study, variant, level, seed) for variant in variants for seed in seeds]
     missing = []
-    for trial in trials:
-        if (row := trial.row()) is None:
-            missing.append(trial)
+    for run in runs:
+        if (row := run.row()) is None:
+            missing.append(run)
         else:
             on_row(row)
     tasks = {
         study.model_file(task.methods[0], task.seed, early=task.early): ModelTask(task)
-        for trial in missing
-        for task in trial.rankers().values()
+        for run in missing
+        for task in run.rankers().values()
     }
     for fitted in each([task for file, task in tasks.items() if not file.exists()], jobs):
         on_ranker(fitted)
     for row in each(missing, jobs):
         on_row(row)
-    return summaries(trials)
+    return summaries(runs)
 
 
-def summaries(trials: Sequence[Trial]) -> list[Row]:
+def summaries(runs: Sequence[VariantRun]) -> list[AblationRow]:
     """A row a variant: means and deviations over the seeds; all results must be there."""
-    by_variant: dict[str, list[Row]] = {}
-    for trial in trials:
-        row = trial.row()
-        assert row is not None, f"{trial.file} is gone"
-        by_variant.setdefault(trial.variant.name, []).append(row)
-    meanings = {trial.variant.name: trial.variant.meaning for trial in trials}
-    ndcg = f"ndcg@{max(trials[0].study.ks)}"
+    by_variant: dict[str, list[VariantRow]] = {}
+    for run in runs:
+        row = run.row()
+        assert row is not None, f"{run.file} is gone"
+        by_variant.setdefault(run.variant.name, []).append(row)
+    meanings = {run.variant.name: run.variant.meaning for run in runs}
+    ndcg = f"ndcg@{max(runs[0].study.ks)}"
     return [
-        summary_row(rows)
-        | {
-            "meaning": meanings[name],
-            "limit": rows[0]["course"]["limit"],
-            "difference": _difference(rows, by_variant.get(WHOLE, rows), ndcg),
-            "rounds_to_limit": [row["course"]["rounds_to_limit"] for row in rows],
-            "kept": [row["course"]["kept"] for row in rows],
-            "courses": [row["course"] for row in rows],
-        }
+        AblationRow(
+            summary=summary_row([row.result for row in rows]),
+            meaning=meanings[name],
+            difference=_difference(rows, by_variant.get(WHOLE, rows), ndcg),
+            courses=tuple(row.course for row in rows),
+        )
         for name, rows in by_variant.items()
     ]
 
 
-def _difference(rows: Sequence[Row], whole: Sequence[Row], metric: str) -> Row | None:
+def _difference(
+    rows: Sequence[VariantRow], whole: Sequence[VariantRow], metric: str
+) -> Spread | None:
     """Of a variant to the whole, seed by seed; of the whole itself there is none."""
-    if rows is whole or any(row["metrics"][metric] is None for row in (*rows, *whole)):
+    if rows is whole:
         return None
-    pairs = zip(rows, whole, strict=True)
-    differences = [own["metrics"][metric] - other["metrics"][metric] for own, other in pairs]
-    spread: Row = summary_row(
-        [row | {"metrics": {metric: value}} for row, value in zip(rows, differences, strict=True)]
-    )["metrics"][metric]
-    return spread
+    differences = []
+    for row, other in zip(rows, whole, strict=True):
+        own, theirs = row.result.metrics[metric], other.result.metrics[metric]
+        if own is None or theirs is None:
+            return None
+        differences.append(own - theirs)
+    return Spread.of(differences)

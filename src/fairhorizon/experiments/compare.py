@@ -1,7 +1,8 @@
 """The paper's Table 2, with every row computed here: means and spreads over seeds, significance."""
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -9,9 +10,11 @@ from numpy.typing import NDArray
 from fairhorizon.agents.methods import Method
 from fairhorizon.data.splits import Split
 from fairhorizon.evaluation.short_term import relevance
-from fairhorizon.experiments.study import Row, Study
+from fairhorizon.experiments.study import Study
 from fairhorizon.metrics.accuracy import f1, hit_matrix, mean_over_users, ndcg, recall
 from fairhorizon.metrics.significance import holm, paired_bootstrap, paired_t_test
+from fairhorizon.results.spread import Spread
+from fairhorizon.results.studies import SignificanceRow, StudyRow, SummaryRow
 
 # the paper's rows, then what people would use today, then our method at the paper's three levels
 TABLE = (
@@ -28,41 +31,42 @@ PER_USER: dict[str, PerUser] = {
 }
 
 
-def summary_rows(study: Study, methods: Sequence[Method], seeds: Sequence[int]) -> list[Row]:
+def summary_rows(study: Study, methods: Sequence[Method], seeds: Sequence[int]) -> list[SummaryRow]:
     """A row a method: mean and standard deviation over the seeds; all results must be there."""
-    return [summary_row([_there(study, method, seed) for seed in seeds]) for method in methods]
+    return [
+        summary_row(
+            [row_at_hand(study, method, seed) for seed in seeds],
+            name=method.name,
+            level=method.level,
+        )
+        for method in methods
+    ]
 
 
-def summary_row(rows: Sequence[Row]) -> Row:
-    """Rows that differ in nothing but the seed, as one."""
+def summary_row(
+    rows: Sequence[StudyRow], *, name: str | None = None, level: float | None = None
+) -> SummaryRow:
+    """Rows that differ in nothing but the seed, as one; name: of the method without its level."""
     first = rows[0]
-    return {
-        **{key: first[key] for key in ("dataset", "method", "protocol", "mode", "alpha_prime")},
-        "seeds": [row["seed"] for row in rows],
-        "metrics": {
-            name: _spread([row["metrics"][name] for row in rows]) for name in first["metrics"]
-        },
-        "seconds": {
-            name: float(np.mean([row["seconds"][name] for row in rows]))
-            for name in first["seconds"]
-        },
-        "settings": first["settings"],
-        "notes": sorted({note for row in rows for note in row["notes"]}),
-    }
+    return SummaryRow(
+        dataset=first.dataset,
+        method=first.method,
+        level=level,
+        protocol=first.protocol,
+        mode=first.mode,
+        seeds=tuple(row.seed for row in rows),
+        metrics={key: Spread.of([row.metrics[key] for row in rows]) for key in first.metrics},
+        seconds={key: float(np.mean([row.seconds[key] for row in rows])) for key in first.seconds},
+        notes=tuple(sorted({note for row in rows for note in row.notes})),
+        name=first.method if name is None else name,
+        alpha_prime=first.alpha_prime,
+        settings=first.settings,
+    )
 
 
-def _spread(values: Sequence[float | None]) -> Mapping[str, float | None]:
-    """Mean and sample standard deviation (0 of one seed); null where a value is not finite."""
-    if any(value is None for value in values):
-        return {"mean": None, "std": None}
-    sample = np.array(values, dtype=np.float64)
-    return {
-        "mean": float(sample.mean()),
-        "std": float(sample.std(ddof=1)) if len(sample) > 1 else 0.0,
-    }
-
-
-def significance(study: Study, methods: Sequence[Method], seeds: Sequence[int]) -> list[Row]:
+def significance(
+    study: Study, methods: Sequence[Method], seeds: Sequence[int]
+) -> list[SignificanceRow]:
     """Best against runner-up in every accuracy metric, paired over users.
 
     A user's value is the mean over the seeds. The p-values of all metrics together are corrected
@@ -72,29 +76,37 @@ def significance(study: Study, methods: Sequence[Method], seeds: Sequence[int]) 
         return []
     split = study.dataset().split
     values = {method: per_user(study, method, seeds, split) for method in methods}
-    tests: list[Row] = []
+    tests: list[SignificanceRow] = []
     for name in next(iter(values.values())):
         means = {method: mean_over_users(values[method][name]) for method in methods}
         if any(math.isnan(mean) for mean in means.values()):
             continue  # nobody has test items
         best, second = sorted(methods, key=lambda method: -means[method])[:2]
         pair = values[best][name], values[second][name]
+        t_test, bootstrap = paired_t_test(*pair), paired_bootstrap(*pair)
         tests.append(
-            {
-                "metric": name,
-                "best": str(best),
-                "second": str(second),
-                "difference": means[best] - means[second],
-                "users": int((~np.isnan(pair[0])).sum()),
-                "t_test": paired_t_test(*pair),
-                "bootstrap": paired_bootstrap(*pair),
-            }
+            SignificanceRow(
+                metric=name,
+                best=str(best),
+                second=str(second),
+                difference=means[best] - means[second],
+                users=int((~np.isnan(pair[0])).sum()),
+                t_test=t_test,
+                bootstrap=bootstrap,
+                t_test_corrected=t_test,
+                bootstrap_corrected=bootstrap,
+            )
         )
-    for test in ("t_test", "bootstrap"):
-        corrected = holm([row[test] for row in tests])
-        for row, value in zip(tests, corrected, strict=True):
-            row[f"{test}_corrected"] = float(value)
-    return tests
+    corrected = zip(
+        tests,
+        holm([test.t_test for test in tests]),
+        holm([test.bootstrap for test in tests]),
+        strict=True,
+    )
+    return [
+        replace(test, t_test_corrected=float(t), bootstrap_corrected=float(b))
+        for test, t, b in corrected
+    ]
 
 
 def per_user(
@@ -111,7 +123,8 @@ def per_user(
     }
 
 
-def _there(study: Study, method: Method, seed: int) -> Row:
+def row_at_hand(study: Study, method: Method, seed: int) -> StudyRow:
+    """A result that must have been made."""
     row = study.row(method, seed)
     if row is None:
         raise ValueError(f"{method} has not been run with seed {seed}")

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from typing import Self
 
 from fairhorizon.agents.methods import Method
-from fairhorizon.experiments.study import Row
+from fairhorizon.results.studies import StudyRow
 
 TRIES = 8  # further settings per level, each nearer to it
 NEAR = 0.002  # a popularity rate this little below the level leaves nothing to look for
@@ -16,7 +16,7 @@ WEIGHTS = (0.0, 0.5, 1.0, 2.0, 4.0)  # of a penalty, to begin with
 HEAVIEST = 64.0
 THOUSANDTHS = 1000
 
-Judge = Callable[[Method], Row]
+Measure = Callable[[Method], StudyRow]
 
 
 @dataclass(frozen=True)
@@ -76,18 +76,18 @@ def keeps(rate: float, level: float) -> bool:
 
 
 def tried(
-    method: Method, levels: Sequence[float], k: int, judge: Judge, tries: int = TRIES
-) -> Iterator[tuple[Method, Row]]:
-    """A rival's settings, one after the other, and what came of each; the same at every call."""
+    method: Method, levels: Sequence[float], k: int, measure: Measure, tries: int = TRIES
+) -> Iterator[tuple[Method, StudyRow]]:
+    """A rival's settings, one after the other, and the result of each; the same at every call."""
     dial = Dial.of(method, levels, k)
     if dial is None:
-        yield method, judge(method)
+        yield method, measure(method)
         return
     rates: dict[int, float] = {}
 
-    def turned(steps: int) -> tuple[Method, Row]:
+    def turned(steps: int) -> tuple[Method, StudyRow]:
         setting = replace(method, level=dial.level(steps))
-        row = judge(setting)
+        row = measure(setting)
         rates[steps] = rate_of(row, k)
         return setting, row
 
@@ -101,15 +101,15 @@ def tried(
             yield turned(found)
 
 
-def best_setting(results: Sequence[tuple[Method, Row]], level: float, k: int) -> Method | None:
+def best_setting(results: Sequence[tuple[Method, StudyRow]], level: float, k: int) -> Method | None:
     """Of the settings that keep the level, the one with the best NDCG; None where none does."""
     kept = [(method, row) for method, row in results if keeps(rate_of(row, k), level)]
     if not kept:
         return None
-    return max(kept, key=lambda one: (one[1]["metrics"][f"ndcg@{k}"] or 0.0, rate_of(one[1], k)))[0]
+    return max(kept, key=lambda one: (one[1].metrics[f"ndcg@{k}"] or 0.0, rate_of(one[1], k)))[0]
 
 
-def rate_of(row: Row, k: int) -> float:
+def rate_of(row: StudyRow, k: int) -> float:
     """Infinite where nothing was shown."""
-    rate = row["metrics"][f"popularity_rate@{k}"]
+    rate = row.metrics[f"popularity_rate@{k}"]
     return math.inf if rate is None else float(rate)

@@ -3,7 +3,6 @@
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from statistics import mean, stdev
 
 import torch
 
@@ -14,9 +13,10 @@ from fairhorizon.agents.methods import Method
 from fairhorizon.agents.ranked.model import Ranked
 from fairhorizon.environment.feedback import evaluation_scenario
 from fairhorizon.experiments.runs import Dataset
-from fairhorizon.experiments.study import Row
 from fairhorizon.rankers import RANKERS
 from fairhorizon.rerank.exposure import ExposureFairness
+from fairhorizon.results.spread import Spread
+from fairhorizon.results.studies import EfficiencyRow
 from fairhorizon.vocabulary import Mode, Protocol
 
 LENGTH = 100
@@ -31,8 +31,8 @@ def efficiency(
     candidates: Sequence[int | None] = CANDIDATES,
     repeats: int = 3,
     seed: int = 0,
-    on_row: Callable[[Row], object] = lambda _: None,
-) -> list[Row]:
+    on_row: Callable[[EfficiencyRow], object] = lambda _: None,
+) -> list[EfficiencyRow]:
     """CPU seconds of the ranker alone, of fairness of exposure over so many candidates, of FCPO.
 
     FCPO is that of the paper, `fcpo:paper`, trained for one round only: what a policy has learnt
@@ -40,24 +40,20 @@ def efficiency(
     """
     rows = []
     with one_thread():
-        for name, model, count in _contestants(dataset, ranker, candidates, seed):
+        for name, step, model, count in _contestants(dataset, ranker, candidates, seed):
             seconds = [_seconds(model, dataset, length) for _ in range(repeats)]
             rows.append(
-                {
-                    "dataset": dataset.log.name,
-                    "method": name,
-                    "candidates": count,
-                    "protocol": Protocol.STANDARD.value,
-                    "mode": Mode.ONE_SHOT.value,
-                    "users": dataset.log.n_users,
-                    "length": length,
-                    "metrics": {
-                        "seconds": {
-                            "mean": mean(seconds),
-                            "std": stdev(seconds) if repeats > 1 else 0.0,
-                        }
-                    },
-                }
+                EfficiencyRow(
+                    dataset=dataset.log.name,
+                    method=name,
+                    step=step,
+                    candidates=count,
+                    protocol=Protocol.STANDARD,
+                    mode=Mode.ONE_SHOT,
+                    users=dataset.log.n_users,
+                    length=length,
+                    seconds=Spread.of(seconds),
+                )
             )
             on_row(rows[-1])
     return rows
@@ -65,17 +61,17 @@ def efficiency(
 
 def _contestants(
     dataset: Dataset, ranker: str, candidates: Sequence[int | None], seed: int
-) -> Iterator[tuple[str, Recommender, int | None]]:
-    """Each method, its fitted model, and how many candidates it re-ranks."""
+) -> Iterator[tuple[str, str, Recommender, int | None]]:
+    """Each method, what makes its lists, its fitted model, how many candidates it re-ranks."""
     plain = Ranked(RANKERS[ranker](seed=seed)).fit(dataset.split, sensitive=dataset.sensitive)
-    yield plain.method, plain, None
+    yield plain.method, ranker, plain, None
     n_items = dataset.log.n_items
     for n in dict.fromkeys(min(count or n_items, n_items) for count in candidates):
         fair = plain.reranked(ExposureFairness(candidates=n))
-        yield fair.method, fair, n
+        yield fair.method, ExposureFairness.method, fair, n
     policy = Fcpo(FcpoConfig.preset("paper", rounds=1, validation_length=1), seed=seed)
     policy.fit(dataset.split, sensitive=dataset.sensitive)
-    yield str(Method(policy.method, preset="paper")), policy, None
+    yield str(Method(policy.method, preset="paper")), policy.method, policy, None
 
 
 def _seconds(model: Recommender, dataset: Dataset, length: int) -> float:

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 from fairhorizon.agents.base import Levels
 from fairhorizon.agents.methods import Method
-from fairhorizon.experiments.study import Row
+from fairhorizon.results.studies import SummaryRow
 
 SHARES = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0)  # of sensitive items
 WEIGHTS = (0.0, 0.25, 0.5, 0.75, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0)  # spreads of a user's scores
@@ -27,11 +27,11 @@ def swept(method: Method) -> list[Method]:
     return [replace(method, level=level) for level in LEVELS[method.reranker or method.base]]
 
 
-def curves(methods: Sequence[Method], rows: Sequence[Row]) -> dict[str, list[Row]]:
-    """The rows of each method, by the level of its dial; rows as the methods are."""
-    lines: dict[str, list[Row]] = {}
-    for method, row in zip(methods, rows, strict=True):
-        lines.setdefault(method.name, []).append(row | {"level": method.level})
+def curves(rows: Sequence[SummaryRow]) -> dict[str, list[SummaryRow]]:
+    """The rows of each method, by the level of its dial."""
+    lines: dict[str, list[SummaryRow]] = {}
+    for row in rows:
+        lines.setdefault(row.name, []).append(row)
     for line in lines.values():
-        line.sort(key=lambda row: row["level"] or 0.0)
+        line.sort(key=lambda row: row.level or 0.0)
     return lines

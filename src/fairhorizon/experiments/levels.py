@@ -1,8 +1,7 @@
 """How accurate each method is when at most a given share of what is shown is popular."""
 
-import math
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,11 +10,13 @@ from fairhorizon.agents.base import Recommender
 from fairhorizon.agents.methods import Method
 from fairhorizon.engines.processes import Work, each
 from fairhorizon.evaluation.short_term import relevance
-from fairhorizon.experiments.compare import summary_row
-from fairhorizon.experiments.dials import TRIES, Judge, best_setting, rate_of, tried
-from fairhorizon.experiments.study import Row, Study, Task, longest_first
+from fairhorizon.experiments.compare import row_at_hand, summary_row
+from fairhorizon.experiments.dials import TRIES, Measure, best_setting, rate_of, tried
+from fairhorizon.experiments.study import Study, Task, longest_first
 from fairhorizon.metrics.accuracy import hit_matrix, ndcg
 from fairhorizon.metrics.significance import holm, paired_t_test
+from fairhorizon.results.spread import finite
+from fairhorizon.results.studies import GainRow, LevelRow, OverSeeds, StudyRow
 
 LEVELS = (0.85, 0.65, 0.37)
 RANKERS = ("gru4rec", "sasrec", "ease", "itemknn")  # the strongest there are
@@ -31,7 +32,7 @@ def is_ours(method: Method) -> bool:
 
 
 @dataclass(frozen=True)
-class Search:
+class RivalSearch:
     """Rivals that share what is trained, under one seed: every setting that is tried."""
 
     study: Study
@@ -43,12 +44,12 @@ class Search:
     def prepare(self) -> None:
         self.study.dataset()
 
-    def rows(self) -> Iterator[Row]:
+    def rows(self) -> Iterator[StudyRow]:
         task = Task(self.study, self.methods, self.seed)
         dataset = self.study.dataset()
         part: list[tuple[Recommender, float]] = []  # trained or loaded when first needed
 
-        def judge(method: Method) -> Row:
+        def measure(method: Method) -> StudyRow:
             row = self.study.row(method, self.seed)
             if row is not None:
                 return row
@@ -58,7 +59,7 @@ class Search:
             return task.judge(method, model, dataset, seconds)
 
         for method in self.methods:
-            for _, row in tried(method, self.levels, max(self.study.ks), judge, self.tries):
+            for _, row in tried(method, self.levels, max(self.study.ks), measure, self.tries):
                 yield row
 
 
@@ -70,15 +71,15 @@ def run_levels(
     *,
     tries: int = TRIES,
     jobs: int = 1,
-    on_row: Callable[[Row], object] = lambda _: None,
+    on_row: Callable[[StudyRow], object] = lambda _: None,
 ) -> None:
-    """Make every result that is missing; `on_row` hears of each, those at hand included."""
+    """Make every result that is missing; `on_row` is called with each, those at hand included."""
     ours = [method.limited_to(level) for method in methods if is_ours(method) for level in levels]
     rivals = [method for method in methods if not is_ours(method)]
-    tasks: list[Work[Row]] = [*study.tasks(ours, seeds, on_row)]
+    tasks: list[Work[StudyRow]] = [*study.tasks(ours, seeds, on_row)]
     for trained in sorted({method.trained for method in rivals}, key=longest_first):
         sharing = tuple(method for method in rivals if method.trained == trained)
-        tasks += [Search(study, sharing, tuple(levels), seed, tries) for seed in seeds]
+        tasks += [RivalSearch(study, sharing, tuple(levels), seed, tries) for seed in seeds]
     for row in each(tasks, jobs):
         on_row(row)
 
@@ -121,87 +122,102 @@ def standings(
     return found
 
 
-def level_rows(study: Study, found: Sequence[Standing], seeds: Sequence[int]) -> list[Row]:
+def level_rows(study: Study, found: Sequence[Standing], seeds: Sequence[int]) -> list[LevelRow]:
     """A row for each: mean and deviation over the seeds, none where a seed's level is not kept.
 
-    `settings` are by seed; `above` counts the seeds with a rate above the level, which only a
-    method that is served at the level itself can have.
+    Only a method that is served at the level itself can have a rate above it.
     """
     k = max(study.ks)
     rows = [_level_row(study, one, seeds, k) for one in found]
-    for level in dict.fromkeys(one.level for one in found):
-        rivals = [row for row in rows if row["level"] == level and not row["ours"]]
-        means = {row["method"]: _mean(row, f"ndcg@{k}") for row in rivals}
+    best = set()
+    for level in dict.fromkeys(row.level for row in rows):
+        means = {
+            row.method: row.spread(f"ndcg@{k}").mean
+            for row in rows
+            if row.level == level and not row.ours
+        }
         ranked = [(mean, name) for name, mean in means.items() if mean is not None]
-        for row in rivals:
-            row["best_rival"] = bool(ranked) and row["method"] == max(ranked)[1]
-    return rows
+        if ranked:
+            best.add((level, max(ranked)[1]))
+    return [
+        replace(row, best_rival=not row.ours and (row.level, row.method) in best) for row in rows
+    ]
 
 
-def _level_row(study: Study, one: Standing, seeds: Sequence[int], k: int) -> Row:
+def _level_row(study: Study, one: Standing, seeds: Sequence[int], k: int) -> LevelRow:
     results = [
-        _at_hand(study, seed)(setting)
+        row_at_hand(study, setting, seed)
         for setting, seed in zip(one.settings, seeds, strict=True)
         if setting is not None
     ]
     rates = [rate_of(row, k) for row in results]
-    is_whole = len(results) == len(seeds)
-    summary = summary_row(results) if is_whole else {"metrics": {}, "seconds": {}, "notes": []}
-    return {
-        "level": one.level,
-        "dataset": study.dataset().split.name,
-        "method": one.method.name,
-        "protocol": study.protocol.value,
-        "mode": study.mode.value,
-        "seeds": list(seeds),
-        "ours": is_ours(one.method),
-        "best_rival": False,
-        "settings": [None if setting is None else str(setting) for setting in one.settings],
-        "above": sum(rate > one.level + ABOVE for rate in rates),
-        **{key: summary[key] for key in ("metrics", "seconds", "notes")},
-    }
+    summary = summary_row(results) if len(results) == len(seeds) else None
+    settings = [setting for setting in one.settings if setting is not None]
+    return LevelRow(
+        dataset=study.dataset().split.name,
+        method=one.method.name,
+        level=one.level,
+        protocol=study.protocol,
+        mode=study.mode,
+        seeds=tuple(seeds),
+        metrics=summary.metrics if summary else {},
+        seconds=summary.seconds if summary else {},
+        notes=summary.notes if summary else (),
+        ours=is_ours(one.method),
+        settings=tuple(None if setting is None else str(setting) for setting in one.settings),
+        dials=tuple(setting.level for setting in settings if setting.level is not None),
+        above=sum(rate > one.level + ABOVE for rate in rates),
+    )
 
 
 def gains(
-    study: Study, found: Sequence[Standing], rows: Sequence[Row], seeds: Sequence[int]
-) -> list[Row]:
+    study: Study, found: Sequence[Standing], rows: Sequence[LevelRow], seeds: Sequence[int]
+) -> list[GainRow]:
     """Ours against the best rival of each level; rows as `level_rows` makes them.
 
     The t-test is paired over users, whose NDCG is the mean over the seeds; Holm's correction is
     for all levels together.
     """
-    k = max(study.ks)
-    best = {
-        row["level"]: (one, row) for one, row in zip(found, rows, strict=True) if row["best_rival"]
-    }
+    best = {row.level: (one, row) for one, row in zip(found, rows, strict=True) if row.best_rival}
     compared = []
     for one, row in zip(found, rows, strict=True):
-        own = _mean(row, f"ndcg@{k}")
-        if not row["ours"] or row["level"] not in best or own is None:
-            continue
-        rival, of_rival = best[row["level"]]
-        theirs = _mean(of_rival, f"ndcg@{k}")
-        assert theirs is not None
-        pair = [ndcg_per_user(study, which.settings, seeds) for which in (one, rival)]
-        compared.append(
-            {
-                "level": row["level"],
-                "method": row["method"],
-                "rival": of_rival["method"],
-                "ndcg": own,
-                "rival_ndcg": theirs,
-                "gain": own / theirs - 1 if theirs else None,
-                "gini_difference": _difference(row, of_rival, f"gini@{k}"),
-                "rate_difference": _difference(row, of_rival, f"popularity_rate@{k}"),
-                "users": int((~np.isnan(pair[0])).sum()),
-                "t_test": _finite(paired_t_test(*pair)),
-            }
-        )
-    corrected = holm([np.nan if one["t_test"] is None else one["t_test"] for one in compared])
+        if row.ours and row.level in best:
+            rival, of_rival = best[row.level]
+            pair = [ndcg_per_user(study, which.settings, seeds) for which in (one, rival)]
+            gain = _gain(row, of_rival, (pair[0], pair[1]), max(study.ks))
+            if gain is not None:
+                compared.append(gain)
+    corrected = holm([np.nan if one.t_test is None else one.t_test for one in compared])
     return [
-        row | {"t_test_corrected": _finite(value)}
+        replace(row, t_test_corrected=finite(value))
         for row, value in zip(compared, corrected, strict=True)
     ]
+
+
+def _gain(
+    row: LevelRow,
+    rival: LevelRow,
+    per_user: tuple[NDArray[np.float64], NDArray[np.float64]],
+    k: int,
+) -> GainRow | None:
+    """None where the accuracy is not known."""
+    own, theirs = row.spread(f"ndcg@{k}").mean, rival.spread(f"ndcg@{k}").mean
+    if own is None or theirs is None:
+        return None
+    p_value = finite(paired_t_test(*per_user))
+    return GainRow(
+        level=row.level,
+        method=row.method,
+        rival=rival.method,
+        ndcg=own,
+        rival_ndcg=theirs,
+        gain=own / theirs - 1 if theirs else None,
+        gini_difference=_difference(row, rival, f"gini@{k}"),
+        rate_difference=_difference(row, rival, f"popularity_rate@{k}"),
+        users=int((~np.isnan(per_user[0])).sum()),
+        t_test=p_value,
+        t_test_corrected=p_value,  # of one test
+    )
 
 
 def ndcg_per_user(
@@ -222,27 +238,11 @@ def ndcg_per_user(
     return mean
 
 
-def _at_hand(study: Study, seed: int) -> Judge:
-    """Looks results up that have been made."""
-
-    def look_up(method: Method) -> Row:
-        row = study.row(method, seed)
-        if row is None:
-            raise ValueError(f"{method} has not been run with seed {seed}")
-        return row
-
-    return look_up
+def _at_hand(study: Study, seed: int) -> Measure:
+    """Looks up results that have been made."""
+    return lambda method: row_at_hand(study, method, seed)
 
 
-def _mean(row: Row, metric: str) -> float | None:
-    value: float | None = (row["metrics"].get(metric) or {}).get("mean")
-    return value
-
-
-def _difference(row: Row, other: Row, metric: str) -> float | None:
-    own, theirs = _mean(row, metric), _mean(other, metric)
+def _difference(row: OverSeeds, other: OverSeeds, metric: str) -> float | None:
+    own, theirs = row.spread(metric).mean, other.spread(metric).mean
     return None if own is None or theirs is None else own - theirs
-
-
-def _finite(value: float) -> float | None:
-    return float(value) if math.isfinite(value) else None

@@ -21,15 +21,14 @@ from fairhorizon.data.splits import Split, earlier_part
 from fairhorizon.engines.processes import each
 from fairhorizon.errors import ConfigError, FairHorizonError, ModelError
 from fairhorizon.evaluation.short_term import evaluate
+from fairhorizon.experiments.rows import study_row
 from fairhorizon.experiments.runs import Dataset, DataSpec
 from fairhorizon.files import write_atomically, write_json
 from fairhorizon.rankers import RANKERS
 from fairhorizon.rerank import RERANKERS
-from fairhorizon.results.studies import TrainingRow
+from fairhorizon.results.studies import StudyRow, TrainingRow
 from fairhorizon.settings import Given, SettingsError
 from fairhorizon.vocabulary import Mode, Protocol
-
-Row = dict[str, Any]
 
 
 @dataclass(frozen=True)
@@ -116,15 +115,14 @@ class Study:
         text = json.dumps([__version__, data, *parts], sort_keys=True)
         return hashlib.sha256(text.encode()).hexdigest()[:16]
 
-    def row(self, method: Method, seed: int) -> Row | None:
+    def row(self, method: Method, seed: int) -> StudyRow | None:
         """A result that is there already, and whole."""
         file = self.row_file(method, seed)
         try:
             np.load(file.with_suffix(".npy"), mmap_mode="r")
-            row: Row = json.loads(file.read_text(encoding="utf-8"))
+            return StudyRow.from_json(json.loads(file.read_text(encoding="utf-8")))
         except (FileNotFoundError, EOFError, ValueError):
             return None
-        return row
 
     def lists(self, method: Method, seed: int) -> NDArray[np.int64]:
         """The lists that a result was computed from."""
@@ -137,7 +135,7 @@ class Study:
         seeds: Sequence[int],
         *,
         jobs: int = 1,
-        on_row: Callable[[Row], object] = lambda _: None,
+        on_row: Callable[[StudyRow], object] = lambda _: None,
     ) -> None:
         """Make every result that is missing; `on_row` hears of each, those at hand included.
 
@@ -147,7 +145,10 @@ class Study:
             on_row(row)
 
     def tasks(
-        self, methods: Sequence[Method], seeds: Sequence[int], on_row: Callable[[Row], object]
+        self,
+        methods: Sequence[Method],
+        seeds: Sequence[int],
+        on_row: Callable[[StudyRow], object],
     ) -> "list[Task]":
         """What is left to do, longest first; `on_row` hears of the results at hand."""
         tasks = []
@@ -181,7 +182,7 @@ class Task:
     def prepare(self) -> None:
         self.study.dataset()
 
-    def rows(self) -> Iterator[Row]:
+    def rows(self) -> Iterator[StudyRow]:
         dataset = self.study.dataset()
         part, seconds = self.part(dataset)
         for method in self.methods:
@@ -230,7 +231,9 @@ class Task:
                     fitted[need] = ranker
         return fitted
 
-    def judge(self, method: Method, part: Recommender, dataset: Dataset, fit_seconds: float) -> Row:
+    def judge(
+        self, method: Method, part: Recommender, dataset: Dataset, fit_seconds: float
+    ) -> StudyRow:
         """The result of a method from its trained part, kept."""
         study, model = self.study, self.study.served(method, part)
         begin = time.perf_counter()
@@ -244,15 +247,16 @@ class Task:
                 mode=study.mode,
                 sensitive=dataset.sensitive,
             )
-        row = result.to_json() | {
-            "method": str(method),
-            "settings": model.all_settings(),
-            "seconds": {"fit": fit_seconds, "evaluate": time.perf_counter() - begin},
-            "notes": [str(note.message) for note in notes],
-        }
+        row = study_row(
+            result,
+            method=str(method),
+            settings=model.all_settings(),
+            seconds={"fit": fit_seconds, "evaluate": time.perf_counter() - begin},
+            notes=tuple(str(note.message) for note in notes),
+        )
         file = study.row_file(method, self.seed)
         write_atomically(file.with_suffix(".npy"), lambda draft: _save(draft, result.lists))
-        write_json(file, row)
+        write_json(file, row.to_json())
         return row
 
 

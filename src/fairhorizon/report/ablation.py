@@ -1,18 +1,19 @@
-"""What each part of FCPO brings: a table of what is served, and one of the training.
-
-rows: as `run_ablation` of experiments/ablation.py makes them.
-"""
+"""What each part of FCPO brings: a table of what is served, and one of the training."""
 
 from collections.abc import Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import Literal
 
 from rich.console import Group
 from rich.text import Text
 
+from fairhorizon.files import write_copies, write_text
 from fairhorizon.report import grid
 from fairhorizon.report.grid import Cell, Grid
-from fairhorizon.report.tables import METRICS, MISSING, Row, units
+from fairhorizon.report.tables import METRICS, MISSING, units
+from fairhorizon.results.spread import Spread
+from fairhorizon.results.studies import AblationRow, SummaryRow
 
 SERVED = ("ndcg", "gini", "popularity_rate")
 SERVED_NOTE = (
@@ -30,7 +31,21 @@ VALIDATION_NOTE = (
 )
 
 
-def ablation_table(rows: Sequence[Row], k: int = 20) -> Group:
+def write_ablation(
+    out: Path,
+    rows: Sequence[AblationRow],
+    k: int,
+    *,
+    command: str = "",
+    json_file: Path | None = None,
+) -> None:
+    """ablation.json for programs and ablation.md."""
+    content = {"command": command, "k": k, "rows": [row.to_json() for row in rows]}
+    write_copies(content, out / "ablation.json", json_file)
+    write_text(out / "ablation.md", ablation_markdown(rows, k))
+
+
+def ablation_table(rows: Sequence[AblationRow], k: int = 20) -> Group:
     """For a terminal."""
     served, training = _served(rows, k), _training(rows)
     return Group(
@@ -42,33 +57,34 @@ def ablation_table(rows: Sequence[Row], k: int = 20) -> Group:
     )
 
 
-def ablation_markdown(rows: Sequence[Row], k: int = 20) -> str:
+def ablation_markdown(rows: Sequence[AblationRow], k: int = 20) -> str:
     """For GitHub: best bold, second italic; and what each variant is."""
     parts = [
         grid.markdown(_served(rows, k)),
         f"{units(SERVED)} Best **bold**, second _italic_. {SERVED_NOTE}",
         grid.markdown(_training(rows)),
         f"{TRAINING_NOTE} {VALIDATION_NOTE}",
-        "\n".join(f"- `{row['method']}`: {row['meaning']}" for row in rows),
+        "\n".join(f"- `{row.summary.method}`: {row.meaning}" for row in rows),
     ]
     return "\n\n".join(parts) + "\n"
 
 
-def _served(rows: Sequence[Row], k: int) -> Grid:
-    first = rows[0]
+def _served(rows: Sequence[AblationRow], k: int) -> Grid:
+    first = rows[0].summary
     caption = (
-        f"Served at a popular share of at most {100 * first['alpha_prime']:g} %, lists of {k}: "
-        f"{first['dataset']}, {first['protocol']} protocol, {first['mode']}, {_seeds(first)}"
+        f"Served at a popular share of at most {100 * first.alpha_prime:g} %, lists of {k}: "
+        f"{first.dataset}, {first.protocol} protocol, {first.mode}, "
+        f"{grid.counted(len(first.seeds))}"
     )
     ndcg, *others = (METRICS[name].heading for name in SERVED)
     headings = ["Variant", "Kept", ndcg, "Difference", *others]
     lines = [
         [
-            Cell(row["method"]),
-            Cell(_by_seed(row["kept"])),
-            _percent(row, f"ndcg@{k}"),
-            _spread(row["difference"], row, 100) if row["difference"] else Cell(MISSING),
-            *(_percent(row, f"{name}@{k}") for name in SERVED[1:]),
+            Cell(row.summary.method),
+            Cell(_by_seed(row.kept)),
+            _percent(row.summary, f"ndcg@{k}"),
+            _cell(row.difference or Spread(), row.summary, 100),
+            *(_percent(row.summary, f"{name}@{k}") for name in SERVED[1:]),
         ]
         for row in rows
     ]
@@ -76,18 +92,19 @@ def _served(rows: Sequence[Row], k: int) -> Grid:
     return Grid(headings, grid.placed(lines, better), 4, caption)
 
 
-def _training(rows: Sequence[Row]) -> Grid:
-    caption = f"Trained under a limit of {100 * rows[0]['limit']:g} %, {_seeds(rows[0])}"
+def _training(rows: Sequence[AblationRow]) -> Grid:
+    seeds = grid.counted(len(rows[0].summary.seeds))
+    caption = f"Trained under a limit of {100 * rows[0].limit:g} %, {seeds}"
     headings = ("Variant", "Within", "Popular", "at last", "Reward", "at last", "Valid.")
     lines = [
         [
-            Cell(row["method"]),
-            Cell(_by_seed(row["rounds_to_limit"])),
-            _percent(row, "share_before", 1),
-            _percent(row, "share_after", 1),
-            _spread(row["metrics"]["reward_before"], row, 1),
-            _spread(row["metrics"]["reward_after"], row, 1),
-            replace(_percent(row, "validation"), spread=""),
+            Cell(row.summary.method),
+            Cell(_by_seed(row.rounds_to_limit)),
+            _percent(row.summary, "share_before", 1),
+            _percent(row.summary, "share_after", 1),
+            _cell(row.summary.spread("reward_before"), row.summary, 1),
+            _cell(row.summary.spread("reward_after"), row.summary, 1),
+            replace(_percent(row.summary, "validation"), spread=""),
         ]
         for row in rows
     ]
@@ -98,18 +115,12 @@ def _by_seed(rounds: Sequence[int | None]) -> str:
     return ", ".join(MISSING if number is None else str(number) for number in rounds)
 
 
-def _percent(row: Row, metric: str, decimals: int = 2) -> Cell:
-    return _spread(row["metrics"][metric], row, 100, decimals)
+def _percent(row: SummaryRow, metric: str, decimals: int = 2) -> Cell:
+    return _cell(row.spread(metric), row, 100, decimals)
 
 
-def _spread(found: Row, row: Row, factor: float, decimals: int = 2) -> Cell:
-    mean, std = found["mean"], found["std"]
-    if mean is None:
+def _cell(found: Spread, row: SummaryRow, factor: float, decimals: int = 2) -> Cell:
+    if found.mean is None or found.std is None:
         return Cell(MISSING)
-    spread = f"±{factor * std:.{decimals}f}" if len(row["seeds"]) > 1 else ""
-    return grid.number(factor * mean, decimals, spread=spread)
-
-
-def _seeds(row: Row) -> str:
-    seeds = len(row["seeds"])
-    return f"{seeds} seed{'s' * (seeds > 1)}"
+    spread = f"±{factor * found.std:.{decimals}f}" if len(row.seeds) > 1 else ""
+    return grid.number(factor * found.mean, decimals, spread=spread)

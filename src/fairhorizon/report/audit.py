@@ -7,10 +7,10 @@ from pathlib import Path
 from rich import box
 from rich.table import Table
 
+from fairhorizon.files import write_copies
 from fairhorizon.metrics.summary import ACCURACY
 from fairhorizon.report import page
 from fairhorizon.report.figures import exposure_plot, save_figure
-from fairhorizon.report.result_file import write_result
 from fairhorizon.report.tables import METRICS, PAPER_METRICS, format_value, metric_columns, units
 from fairhorizon.results.audit import ALL, AuditResult, ItemExposure
 from fairhorizon.vocabulary import POPULAR
@@ -89,7 +89,7 @@ def write_audit_report(out: Path, result: AuditResult, ks: Sequence[int], comman
         page.glossary_section(tuple(METRICS), (row.protocol, row.mode), group),
         page.commands_section([command]),
     ]
-    write_result(result, out / "audit.json")
+    write_copies(result.to_json(), out / "audit.json")
     save_figure(out / "exposure.png", exposure_plot(counts, result.sensitive, group))
     title = f"Audit of {row.method if result.is_named else 'lists'} on {row.dataset}"
     page.write_page(out / "index.html", title=title, intro=INTRO, sections=sections)

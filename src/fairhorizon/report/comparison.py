@@ -1,52 +1,79 @@
 """Methods beside each other, as in the paper's table: mean and spread over seeds, best marked.
 
-rows: dataset, method, protocol, mode, seeds, and metrics: `ndcg@20` -> {"mean", "std"}, fractions.
 Only rows of the same data, protocol and mode are compared.
 """
 
 from collections.abc import Sequence
 from dataclasses import replace
 from html import escape
+from pathlib import Path
 from typing import Any, Literal
 
 from rich.console import Group
 
+from fairhorizon.files import write_copies, write_text
 from fairhorizon.report import grid
 from fairhorizon.report.grid import Cell, Grid
-from fairhorizon.report.page import Section
-from fairhorizon.report.paper import PAPER_TABLE, paper_row
-from fairhorizon.report.tables import METRICS, PAPER_METRICS, Row, format_value, units
-
-__all__ = [
-    "PAPER_TABLE",
-    "comparison_markdown",
-    "comparison_section",
-    "comparison_table",
-    "paper_row",
-    "significance_markdown",
-    "significance_section",
-    "significance_table",
-]
+from fairhorizon.report.page import Section, commands_section, glossary_section, write_page
+from fairhorizon.report.paper import paper_row
+from fairhorizon.report.tables import METRICS, PAPER_METRICS, format_value, units
+from fairhorizon.results.studies import OverSeeds, SignificanceRow, SummaryRow
+from fairhorizon.vocabulary import Protocol
 
 KS = (5, 10, 20)
+INTRO = (
+    "Every method is trained and evaluated on the same data: mean and standard "
+    "deviation over the seeds. When to stop training is decided on validation items, "
+    "never on test items."
+)
 PAPER_NOTE = (
     "The paper's figures are of its own protocol, in which training items may be recommended "
     "again, and of its own runs."
 )
-P_VALUES = {
-    "t_test": "t-test",
-    "t_test_corrected": "Holm",
-    "bootstrap": "bootstr.",
-    "bootstrap_corrected": "Holm",
-}
 SIGNIFICANCE_NOTE = (
     "Difference in percentage points, p-values two-sided and paired over users; Holm: the p-value "
     "before it, corrected for the number of lines."
 )
 
 
+def write_comparison(
+    out: Path,
+    rows: Sequence[SummaryRow],
+    tests: Sequence[SignificanceRow],
+    *,
+    ks: Sequence[int] = KS,
+    command: str = "",
+    json_file: Path | None = None,
+) -> None:
+    """comparison.json for programs, table.md for documents and index.html for a browser."""
+    content = {
+        "rows": [row.to_json() for row in rows],
+        "significance": [test.to_json() for test in tests],
+    }
+    paper = under_protocol_of_paper(rows)
+    text = comparison_markdown(rows, ks=ks, paper=paper)
+    sections = [comparison_section(rows, ks=ks, paper=paper)]
+    if tests:
+        text += "\n" + significance_markdown(tests)
+        sections.append(significance_section(tests))
+    glossary = glossary_section(PAPER_METRICS, (rows[0].protocol, rows[0].mode))
+    write_copies(content, out / "comparison.json", json_file)
+    write_text(out / "table.md", text)
+    write_page(
+        out / "index.html",
+        title=f"Fair recommenders on {rows[0].dataset}",
+        intro=INTRO,
+        sections=[*sections, glossary, commands_section([command])],
+    )
+
+
+def under_protocol_of_paper(rows: Sequence[SummaryRow]) -> bool:
+    """Whether the paper's figures may stand beside ours."""
+    return all(row.protocol is Protocol.PAPER for row in rows)
+
+
 def comparison_table(
-    rows: Sequence[Row],
+    rows: Sequence[SummaryRow],
     metrics: Sequence[str] = PAPER_METRICS,
     ks: Sequence[int] = KS,
     *,
@@ -62,7 +89,7 @@ def comparison_table(
 
 
 def comparison_markdown(
-    rows: Sequence[Row],
+    rows: Sequence[SummaryRow],
     metrics: Sequence[str] = PAPER_METRICS,
     ks: Sequence[int] = KS,
     *,
@@ -77,7 +104,7 @@ def comparison_markdown(
 
 
 def comparison_section(
-    rows: Sequence[Row],
+    rows: Sequence[SummaryRow],
     metrics: Sequence[str] = PAPER_METRICS,
     ks: Sequence[int] = KS,
     *,
@@ -100,14 +127,12 @@ def comparison_section(
 
 
 def _blocks(
-    rows: Sequence[Row], metrics: Sequence[str], ks: Sequence[int], paper: bool
+    rows: Sequence[SummaryRow], metrics: Sequence[str], ks: Sequence[int], paper: bool
 ) -> list[tuple[str, list[Grid]]]:
     """Rows that may be compared, under what they share: a grid for each K."""
-    setting = ("dataset", "protocol", "mode")
-    settings = dict.fromkeys(tuple(str(row[key]) for key in setting) for row in rows)
     blocks = []
-    for chosen in settings:
-        same = [row for row in rows if tuple(str(row[key]) for key in setting) == chosen]
+    for chosen in dict.fromkeys((row.dataset, row.protocol, row.mode) for row in rows):
+        same = [row for row in rows if (row.dataset, row.protocol, row.mode) == chosen]
         data, protocol, mode = chosen
         caption = f"{data}, {protocol} protocol, {mode}, {_seeds(same)}"
         grids = [_block(same, metrics, k, paper, f"{caption}, K = {k}") for k in ks]
@@ -115,20 +140,24 @@ def _blocks(
     return blocks
 
 
-def _seeds(rows: Sequence[Row]) -> str:
-    counts = sorted({len(row["seeds"]) for row in rows})
-    several = f"{counts[0]} to {counts[-1]}" if len(counts) > 1 else f"{counts[0]}"
-    return f"{several} seed{'' if several == '1' else 's'}"
+def _seeds(rows: Sequence[SummaryRow]) -> str:
+    counts = sorted({len(row.seeds) for row in rows})
+    return f"{counts[0]} to {counts[-1]} seeds" if len(counts) > 1 else grid.counted(counts[0])
 
 
-def _block(rows: Sequence[Row], metrics: Sequence[str], k: int, paper: bool, caption: str) -> Grid:
+def _block(
+    rows: Sequence[SummaryRow], metrics: Sequence[str], k: int, paper: bool, caption: str
+) -> Grid:
     lines = []
     for row in rows:
-        theirs = paper_row(row["dataset"], row["method"]) if paper else None
-        name = Cell(row["method"], paper=f"paper {theirs['name']}" if theirs else "")
-        of_paper = theirs["metrics"] if theirs else {}
+        theirs = paper_row(row.dataset, row.name, row.level) if paper else None
+        name = Cell(row.method, paper=f"paper {theirs.name}" if theirs else "")
+        of_paper = theirs.metrics if theirs else {}
         lines.append(
-            [name, *(_cell(row, metric, k, of_paper.get(f"{metric}@{k}")) for metric in metrics)]
+            [
+                name,
+                *(metric_cell(row, metric, k, of_paper.get(f"{metric}@{k}")) for metric in metrics),
+            ]
         )
     better: dict[int, Literal["more", "less"]] = {}
     for column, metric in enumerate(metrics, 1):
@@ -139,14 +168,14 @@ def _block(rows: Sequence[Row], metrics: Sequence[str], k: int, paper: bool, cap
     return Grid(headings, grid.placed(lines, better), len(metrics), caption)
 
 
-def _cell(row: Row, metric: str, k: int, paper: float | None) -> Cell:
-    found = row["metrics"].get(f"{metric}@{k}") or {}
-    mean, std = found.get("mean"), found.get("std")
-    has_spread = mean is not None and std is not None and len(row["seeds"]) > 1
+def metric_cell(row: OverSeeds, metric: str, k: int, paper: float | None = None) -> Cell:
+    """Mean and, of several seeds, deviation; beside them the paper's figure."""
+    found = row.spread(f"{metric}@{k}")
+    has_spread = found.mean is not None and found.std is not None and len(row.seeds) > 1
     return Cell(
-        format_value(metric, mean),
-        mean,
-        spread=f"±{format_value(metric, std)}" if has_spread else "",
+        format_value(metric, found.mean),
+        found.mean,
+        spread=f"±{format_value(metric, found.std)}" if has_spread else "",
         paper="" if paper is None else format_value(metric, paper),
     )
 
@@ -155,34 +184,37 @@ def _has_paper(blocks: Sequence[Grid]) -> bool:
     return any(cell.paper for block in blocks for line in block.lines for cell in line)
 
 
-def significance_table(tests: Sequence[Row], caption: str = "Best against second") -> Group:
+def significance_table(
+    tests: Sequence[SignificanceRow], caption: str = "Best against second"
+) -> Group:
     """For a terminal: is the best better than the second, user by user?"""
     return Group(grid.terminal(_significance(tests, caption)), SIGNIFICANCE_NOTE)
 
 
-def significance_markdown(tests: Sequence[Row], caption: str = "") -> str:
+def significance_markdown(tests: Sequence[SignificanceRow], caption: str = "") -> str:
     """For GitHub."""
     return f"{grid.markdown(_significance(tests, caption))}\n\n{SIGNIFICANCE_NOTE}\n"
 
 
-def significance_section(tests: Sequence[Row], *, title: str = "Best against second") -> Section:
+def significance_section(
+    tests: Sequence[SignificanceRow], *, title: str = "Best against second"
+) -> Section:
     """For a page."""
     return Section(title, grid.html(_significance(tests, "")), SIGNIFICANCE_NOTE)
 
 
-def _significance(tests: Sequence[Row], caption: str) -> Grid:
-    headings = ("Metric", "Best", "Second", "Diff.", *P_VALUES.values(), "Users")
+def _significance(tests: Sequence[SignificanceRow], caption: str) -> Grid:
+    headings = ("Metric", "Best", "Second", "Diff.", "t-test", "Holm", "bootstr.", "Holm", "Users")
     lines = [
         [
-            *(Cell(test[key]) for key in ("metric", "best", "second")),
-            grid.number(100 * test["difference"]),
-            *(_p_value(test[key]) for key in P_VALUES),
-            Cell(str(test["users"]), test["users"]),
+            *(Cell(text) for text in (test.metric, test.best, test.second)),
+            grid.percent(test.difference),
+            grid.p_value(test.t_test),
+            grid.p_value(test.t_test_corrected),
+            grid.p_value(test.bootstrap),
+            grid.p_value(test.bootstrap_corrected),
+            Cell(str(test.users), test.users),
         ]
         for test in tests
     ]
     return Grid(headings, lines, len(headings) - 3, caption)
-
-
-def _p_value(p: float | None) -> Cell:
-    return Cell("<0.001", p) if p is not None and p < 0.001 else grid.number(p, 3)

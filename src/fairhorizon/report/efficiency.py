@@ -1,32 +1,32 @@
-"""How long lists for all users take, beside what the paper reports for the same.
-
-rows: method, candidates (per user; None: all items), seconds, users, length (of a list), and
-paper_hours (`paper.paper_hours`), None where the paper gives none.
-"""
+"""How long lists for all users take, beside what the paper reports for the same."""
 
 from collections.abc import Sequence
+from pathlib import Path
 
 import plotly.graph_objects as go
 from matplotlib.figure import Figure
 from rich.console import Group
 
+from fairhorizon.files import write_copies
 from fairhorizon.report import grid
-from fairhorizon.report.figures import COLOURS, GREY, style
+from fairhorizon.report.figures import COLOURS, GREY, save_figure, style
 from fairhorizon.report.grid import Cell, Grid
-from fairhorizon.report.page import Section, chart_section, verbatim
-from fairhorizon.report.paper import PAPER_HOURS, paper_hours
-from fairhorizon.report.tables import MISSING, Row
-
-__all__ = [
-    "PAPER_HOURS",
-    "efficiency_figure",
-    "efficiency_markdown",
-    "efficiency_section",
-    "efficiency_table",
-    "paper_hours",
-]
+from fairhorizon.report.page import (
+    Section,
+    chart_section,
+    commands_section,
+    verbatim,
+    write_page,
+)
+from fairhorizon.report.paper import paper_hours
+from fairhorizon.report.tables import MISSING
+from fairhorizon.results.studies import EfficiencyRow
 
 HOUR = 3600
+INTRO = (
+    "How long it takes to make a list of {length} for every user on one thread: fairness of "
+    "exposure over more and more candidates, against a policy that has the limit learnt."
+)
 NOTE = (
     "Lists for all users, on one core. The paper's hours are of another machine and another "
     "program: the ratio says what is feasible, not which processor is faster."
@@ -34,33 +34,57 @@ NOTE = (
 OURS, THEIRS = COLOURS[0], COLOURS[1]
 
 
-def efficiency_table(rows: Sequence[Row], caption: str = "Time to recommend") -> Group:
+def write_efficiency(
+    out: Path,
+    rows: Sequence[EfficiencyRow],
+    *,
+    command: str = "",
+    json_file: Path | None = None,
+) -> None:
+    """efficiency.json for programs, efficiency.png and index.html."""
+    content = {"rows": [row.to_json() | {"paper_hours": _hours(row)} for row in rows]}
+    save_figure(out / "efficiency.png", efficiency_figure(rows))
+    write_page(
+        out / "index.html",
+        title=f"Efficiency on {rows[0].dataset}",
+        intro=INTRO.format(length=rows[0].length),
+        sections=[efficiency_section(rows), commands_section([command])],
+    )
+    write_copies(content, out / "efficiency.json", json_file)
+
+
+def efficiency_table(rows: Sequence[EfficiencyRow], caption: str = "Time to recommend") -> Group:
     """For a terminal."""
     return Group(grid.terminal(_grid(rows, caption)), NOTE)
 
 
-def efficiency_markdown(rows: Sequence[Row], caption: str = "") -> str:
+def efficiency_markdown(rows: Sequence[EfficiencyRow], caption: str = "") -> str:
     """For GitHub."""
     return f"{grid.markdown(_grid(rows, caption))}\n\n{NOTE}\n"
 
 
-def efficiency_section(rows: Sequence[Row], *, title: str = "Time to recommend") -> Section:
+def efficiency_section(
+    rows: Sequence[EfficiencyRow], *, title: str = "Time to recommend"
+) -> Section:
     """For a page: bars of a logarithmic scale, and the table."""
     chart = go.Figure()
     labels = [verbatim(_label(row)) for row in rows]
     chart.add_bar(
         y=labels,
-        x=[row["seconds"] for row in rows],
+        x=[_seconds(row) for row in rows],
         name="here",
         orientation="h",
         marker={"color": OURS},
-        text=[duration(row["seconds"]) for row in rows],
+        text=[duration(_seconds(row)) for row in rows],
         textposition="outside",
         cliponaxis=False,
         hovertemplate="%{y}: %{text}<extra>here</extra>",
     )
-    given = [(label, row["paper_hours"]) for label, row in zip(labels, rows, strict=True)]
-    given = [(label, hours) for label, hours in given if hours is not None]
+    given = [
+        (label, hours)
+        for label, row in zip(labels, rows, strict=True)
+        if (hours := _hours(row)) is not None
+    ]
     chart.add_scatter(
         y=[label for label, _ in given],
         x=[hours * HOUR for _, hours in given],
@@ -76,15 +100,14 @@ def efficiency_section(rows: Sequence[Row], *, title: str = "Time to recommend")
     return Section(title, section.html + grid.html(_grid(rows, "")), NOTE)
 
 
-def efficiency_figure(rows: Sequence[Row]) -> Figure:
+def efficiency_figure(rows: Sequence[EfficiencyRow]) -> Figure:
     """A bar per row on a logarithmic scale; a diamond where the paper's time would lie."""
     figure = Figure(figsize=(8, 1.4 + 0.36 * len(rows)), layout="constrained")
     axes = figure.subplots()
     places = range(len(rows))
-    bars = axes.barh(places, [row["seconds"] for row in rows], color=OURS, label="here", height=0.6)
-    axes.bar_label(bars, [duration(row["seconds"]) for row in rows], padding=3, fontsize=8)
-    given = [(p, row["paper_hours"]) for p, row in enumerate(rows)]
-    given = [(place, hours) for place, hours in given if hours is not None]
+    bars = axes.barh(places, [_seconds(row) for row in rows], color=OURS, label="here", height=0.6)
+    axes.bar_label(bars, [duration(_seconds(row)) for row in rows], padding=3, fontsize=8)
+    given = [(p, hours) for p, row in enumerate(rows) if (hours := _hours(row)) is not None]
     axes.plot(
         [hours * HOUR for _, hours in given],
         [place for place, _ in given],
@@ -121,39 +144,50 @@ def duration(seconds: float) -> str:
     return f"{seconds:.2g} s" if seconds < 10 else f"{seconds:.0f} s"
 
 
-def _label(row: Row) -> str:
-    return f"{row['method']}, {_candidates(row)}"
+def _seconds(row: EfficiencyRow) -> float:
+    """All measurements are finite, so that there is a mean."""
+    assert row.seconds.mean is not None
+    return row.seconds.mean
 
 
-def _candidates(row: Row) -> str:
-    return "all items" if row["candidates"] is None else f"{row['candidates']} items"
+def _hours(row: EfficiencyRow) -> float | None:
+    """The paper's, for the same."""
+    return paper_hours(row.dataset, row.step, row.candidates)
 
 
-def _what(rows: Sequence[Row]) -> str:
+def _label(row: EfficiencyRow) -> str:
+    return f"{row.method}, {_candidates(row)}"
+
+
+def _candidates(row: EfficiencyRow) -> str:
+    return "all items" if row.candidates is None else f"{row.candidates} items"
+
+
+def _what(rows: Sequence[EfficiencyRow]) -> str:
     """Lists of 100 for 943 users, where all rows agree on it."""
-    asked = {(row["length"], row["users"]) for row in rows}
+    asked = {(row.length, row.users) for row in rows}
     if len(asked) > 1:
         return "Time to recommend"
     length, users = asked.pop()
     return f"Time to recommend {length} items to each of {users} users"
 
 
-def _grid(rows: Sequence[Row], caption: str) -> Grid:
+def _grid(rows: Sequence[EfficiencyRow], caption: str) -> Grid:
     headings = ("Method", "From", "Time", "Paper", "Ratio", "ms/user", "Users", "Length")
     lines = []
     for row in rows:
-        seconds, hours = row["seconds"], row["paper_hours"]
+        seconds, hours = _seconds(row), _hours(row)
         theirs = None if hours is None else hours * HOUR
         lines.append(
             [
-                Cell(row["method"]),
+                Cell(row.method),
                 Cell(_candidates(row)),
                 Cell(duration(seconds), seconds),
                 Cell(MISSING if theirs is None else duration(theirs), theirs),
                 Cell(MISSING) if theirs is None else _ratio(theirs / seconds),
-                grid.number(1000 * seconds / row["users"]),
-                Cell(str(row["users"]), row["users"]),
-                Cell(str(row["length"]), row["length"]),
+                grid.number(1000 * seconds / row.users),
+                Cell(str(row.users), row.users),
+                Cell(str(row.length), row.length),
             ]
         )
     return Grid(headings, lines, len(headings) - 2, caption)

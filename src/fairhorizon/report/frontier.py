@@ -1,27 +1,42 @@
 """Accuracy against fairness, as in the paper's figure: a curve a method, a point a level.
 
-curves: method without its level -> its rows, each with a "level"; points: rows of methods without.
+curves: method without its level -> its rows, one for each level; the level of a single one may be
+None.
 """
 
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from pathlib import Path
 
 import numpy as np
 import plotly.graph_objects as go
 from matplotlib.figure import Figure
 from rich.console import Group
 
+from fairhorizon.files import write_copies
 from fairhorizon.metrics.hypervolume import dominated_area
 from fairhorizon.report import grid
-from fairhorizon.report.figures import style
+from fairhorizon.report.figures import save_figure, style
 from fairhorizon.report.grid import Cell, Grid
-from fairhorizon.report.page import Section, chart_id, chart_section, verbatim
+from fairhorizon.report.page import (
+    Section,
+    chart_id,
+    chart_section,
+    commands_section,
+    verbatim,
+    write_page,
+)
 from fairhorizon.report.series import Style, legend, styles
-from fairhorizon.report.tables import MISSING, Row
+from fairhorizon.report.tables import MISSING
+from fairhorizon.results.studies import HypervolumeRow, OverSeeds, SummaryRow
 
-Curves = Mapping[str, Sequence[Row]]
+Curves = Mapping[str, Sequence[OverSeeds]]
+
+INTRO = (
+    "Each line is one method with its fairness dial turned from end to end. Up is more accurate, "
+    "right is fairer: a line above and to the right of another is better at every level."
+)
 
 # what fairness is drawn as, larger is fairer: metric -> (name, offset of the negated metric)
 PLANES = {"gini": ("Negative Gini", 0.0), "popularity_rate": ("Long-tail rate", 1.0)}
@@ -32,9 +47,33 @@ AREA_NOTE = (
 )
 
 
-def frontier_figure(curves: Curves, k: int = 20, *, points: Sequence[Row] = ()) -> Figure:
+def write_frontier(
+    out: Path,
+    curves: Mapping[str, Sequence[SummaryRow]],
+    k: int,
+    *,
+    command: str = "",
+    json_file: Path | None = None,
+) -> None:
+    """frontier.json for programs, frontier.png and frontier.html."""
+    rows = [row for line in curves.values() for row in line]
+    content = {
+        "rows": [row.to_json() | {"level": row.level} for row in rows],
+        "hypervolume": [row.to_json() for row in hypervolume_rows(curves, k)],
+    }
+    save_figure(out / "frontier.png", frontier_figure(curves, k))
+    write_page(
+        out / "frontier.html",
+        title=f"Accuracy and fairness on {rows[0].dataset}",
+        intro=INTRO,
+        sections=[*frontier_sections(curves, k), commands_section([command])],
+    )
+    write_copies(content, out / "frontier.json", json_file)
+
+
+def frontier_figure(curves: Curves, k: int = 20) -> Figure:
     """NDCG@K over the negative Gini index and over the long-tail rate, in percent."""
-    series = _series(curves, points)
+    series = _series(curves)
     looks = styles(series)
     rows_of_legend = math.ceil(len(series) / 4)
     figure = Figure(figsize=(10, 4.4 + 0.22 * rows_of_legend), layout="constrained")
@@ -63,18 +102,16 @@ def frontier_figure(curves: Curves, k: int = 20, *, points: Sequence[Row] = ()) 
     return figure
 
 
-def frontier_sections(
-    curves: Curves, k: int = 20, *, points: Sequence[Row] = (), subject: str = ""
-) -> list[Section]:
+def frontier_sections(curves: Curves, k: int = 20, *, subject: str = "") -> list[Section]:
     """Both planes as interactive charts, and what each method dominates; `subject` ends titles."""
-    series = _series(curves, points)
+    series = _series(curves)
     looks = styles(series)
     ending = f", {subject}" if subject else ""
     charts = []
     for metric, (fairness, _) in PLANES.items():
         title = f"NDCG@{k} against {fairness[0].lower()}{fairness[1:]}@{k}{ending}"
         charts.append(_chart(title, fairness, metric, series, looks, k))
-    area = _area_grid(hypervolume_rows(curves, k, points=points), k)
+    area = _area_grid(hypervolume_rows(curves, k), k)
     return [*charts, Section(f"Dominated area{ending}", grid.html(area), AREA_NOTE)]
 
 
@@ -106,40 +143,36 @@ def _chart(
     return replace(section, html=legend(chart_id(title), dict(looks)) + section.html)
 
 
-def _series(curves: Curves, points: Sequence[Row]) -> dict[str, list[Row]]:
-    """Every method's rows in the order of its level; a row that was not measured is left out."""
-    series = {name: sorted(rows, key=_level) for name, rows in curves.items()}
-    for row in points:
-        series.setdefault(row["method"], []).append(row)
-    return {name: rows for name, rows in series.items() if rows}
+def _series(curves: Curves) -> dict[str, list[OverSeeds]]:
+    """Every method's rows in the order of its level; a method without rows is left out."""
+    return {
+        name: sorted(rows, key=lambda row: row.level or 0.0)
+        for name, rows in curves.items()
+        if rows
+    }
 
 
-def _level(row: Row) -> Any:
-    return row["level"]
-
-
-def _mean(row: Row, key: str) -> float:
+def _mean(row: OverSeeds, metric: str) -> float:
     """NaN where it was not measured: no chart draws that."""
-    value = (row["metrics"].get(key) or {}).get("mean")
-    return math.nan if value is None else float(value)
+    value = row.spread(metric).mean
+    return math.nan if value is None else value
 
 
-def _percent(row: Row, key: str) -> float | None:
-    value = _mean(row, key)
-    return None if math.isnan(value) else 100 * value
+def _percent(row: OverSeeds, metric: str) -> float | None:
+    value = row.spread(metric).mean
+    return None if value is None else 100 * value
 
 
-def _fairness(row: Row, metric: str, k: int) -> float | None:
-    value = _mean(row, f"{metric}@{k}")
-    return None if math.isnan(value) else 100 * (PLANES[metric][1] - value)
+def _fairness(row: OverSeeds, metric: str, k: int) -> float | None:
+    value = row.spread(f"{metric}@{k}").mean
+    return None if value is None else 100 * (PLANES[metric][1] - value)
 
 
-def _hover(name: str, row: Row, k: int) -> str:
-    level = row.get("level")
-    std = (row["metrics"].get(f"ndcg@{k}") or {}).get("std")
-    spread = f" ± {100 * std:.2f}" if std is not None and len(row.get("seeds", ())) > 1 else ""
+def _hover(name: str, row: OverSeeds, k: int) -> str:
+    std = row.spread(f"ndcg@{k}").std
+    spread = f" ± {100 * std:.2f}" if std is not None and len(row.seeds) > 1 else ""
     lines = [
-        f"<b>{verbatim(name)}</b>" + ("" if level is None else f" at {verbatim(_text(level))}"),
+        f"<b>{verbatim(name)}</b>" + ("" if row.level is None else f" at {row.level:g}"),
         f"NDCG {_shown(row, f'ndcg@{k}')}{spread}",
         f"Gini {_shown(row, f'gini@{k}')}",
         f"popular {_shown(row, f'popularity_rate@{k}')}",
@@ -147,57 +180,40 @@ def _hover(name: str, row: Row, k: int) -> str:
     return "<br>".join(lines)
 
 
-def _text(level: Any) -> str:
-    return f"{level:g}" if isinstance(level, float) else str(level)
-
-
-def _shown(row: Row, key: str) -> str:
-    value = _percent(row, key)
+def _shown(row: OverSeeds, metric: str) -> str:
+    value = _percent(row, metric)
     return MISSING if value is None else f"{value:.2f}"
 
 
-def hypervolume_rows(
-    curves: Curves, k: int = 20, *, points: Sequence[Row] = ()
-) -> list[dict[str, Any]]:
-    """For each method the area it dominates above the origin, as a fraction, largest first.
-
-    gini_area: of (NDCG, 1 - Gini); popularity_area: of (NDCG, 1 - popularity rate).
-    """
+def hypervolume_rows(curves: Curves, k: int = 20) -> list[HypervolumeRow]:
+    """For each method the area it dominates above the origin, largest first."""
     rows = []
-    for name, levels in _series(curves, points).items():
+    for name, levels in _series(curves).items():
         accuracy = [_mean(row, f"ndcg@{k}") for row in levels]
-        areas = {
-            f"{plane.removesuffix('_rate')}_area": dominated_area(
+        by_gini, by_rate = (
+            dominated_area(
                 np.column_stack([accuracy, [1 - _mean(row, f"{plane}@{k}") for row in levels]])
             )
             for plane in PLANES
-        }
-        rows.append({"method": name, "levels": len(levels), **areas})
-    return sorted(rows, key=lambda row: (-row["popularity_area"], -row["gini_area"]))
+        )
+        rows.append(HypervolumeRow(name, len(levels), by_gini, by_rate))
+    return sorted(rows, key=lambda row: (-row.popularity_area, -row.gini_area))
 
 
-def hypervolume_table(
-    curves: Curves, k: int = 20, *, points: Sequence[Row] = (), caption: str = "Dominated area"
-) -> Group:
+def hypervolume_table(curves: Curves, k: int = 20, *, caption: str = "Dominated area") -> Group:
     """For a terminal."""
-    area = _area_grid(hypervolume_rows(curves, k, points=points), k)
+    area = _area_grid(hypervolume_rows(curves, k), k)
     return Group(grid.terminal(replace(area, caption=caption)), AREA_NOTE)
 
 
-def hypervolume_markdown(curves: Curves, k: int = 20, *, points: Sequence[Row] = ()) -> str:
-    """For GitHub."""
-    area = _area_grid(hypervolume_rows(curves, k, points=points), k)
-    return f"{grid.markdown(area)}\n\n{AREA_NOTE}\n"
-
-
-def _area_grid(rows: Sequence[Row], k: int) -> Grid:
+def _area_grid(rows: Sequence[HypervolumeRow], k: int) -> Grid:
     headings = ("Method", "Levels", f"NDCG@{k} x (1 - Gini)", f"NDCG@{k} x long-tail")
     lines = [
         [
-            Cell(row["method"]),
-            Cell(str(row["levels"]), row["levels"]),
-            grid.number(100 * row["gini_area"]),
-            grid.number(100 * row["popularity_area"]),
+            Cell(row.method),
+            Cell(str(row.levels), row.levels),
+            grid.percent(row.gini_area),
+            grid.percent(row.popularity_area),
         ]
         for row in rows
     ]

@@ -55,6 +55,20 @@ def number(value: float | None, decimals: int = 2, *, spread: str = "", paper: s
     return Cell(f"{value:.{decimals}f}", value, spread, paper)
 
 
+def percent(value: float | None) -> Cell:
+    """A cell of a fraction, in percent."""
+    return number(None if value is None else 100 * value)
+
+
+def p_value(p: float | None) -> Cell:
+    return Cell("<0.001", p) if p is not None and p < 0.001 else number(p, 3)
+
+
+def counted(seeds: int) -> str:
+    """For a caption: 1 seed, 3 seeds."""
+    return f"{seeds} seed{'s' * (seeds > 1)}"
+
+
 def placed(
     lines: Sequence[Sequence[Cell]], better: Mapping[int, Literal["more", "less"]]
 ) -> list[list[Cell]]:

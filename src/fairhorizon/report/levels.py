@@ -1,18 +1,20 @@
-"""Accuracy at levels of fairness: a table a level, and ours against the best rival of each.
-
-rows, gains: as experiments/levels.py makes them.
-"""
+"""Accuracy at levels of fairness: a table a level, and ours against the best rival of each."""
 
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any, Literal
 
 from matplotlib.figure import Figure
 from rich.console import Group
 
+from fairhorizon.files import write_copies, write_text
 from fairhorizon.report import grid
+from fairhorizon.report.comparison import metric_cell
+from fairhorizon.report.figures import save_figure
 from fairhorizon.report.frontier import frontier_figure
 from fairhorizon.report.grid import Cell, Grid
-from fairhorizon.report.tables import METRICS, MISSING, Row, format_value, units
+from fairhorizon.report.tables import METRICS, MISSING, units
+from fairhorizon.results.studies import GainRow, LevelRow
 
 COLUMNS = ("ndcg", "gini", "popularity_rate", "recall")
 BEST_RIVAL, ABOVE = " ^", " !"
@@ -30,7 +32,30 @@ GAINS_NOTE = (
 )
 
 
-def levels_table(rows: Sequence[Row], gains: Sequence[Row], k: int = 20) -> Group:
+def write_levels(
+    out: Path,
+    rows: Sequence[LevelRow],
+    gains: Sequence[GainRow],
+    k: int,
+    *,
+    command: str = "",
+    json_file: Path | None = None,
+) -> None:
+    """levels.json for programs, levels.md and levels.png."""
+    content = {
+        "command": command,
+        "k": k,
+        "levels": list(dict.fromkeys(row.level for row in rows)),
+        "note": NOTE,
+        "rows": [row.to_json() for row in rows],
+        "gains": [row.to_json() for row in gains],
+    }
+    write_copies(content, out / "levels.json", json_file)
+    write_text(out / "levels.md", levels_markdown(rows, gains, k))
+    save_figure(out / "levels.png", levels_figure(rows, k))
+
+
+def levels_table(rows: Sequence[LevelRow], gains: Sequence[GainRow], k: int = 20) -> Group:
     """For a terminal."""
     parts: list[Any] = []
     for block in _blocks(rows, k):
@@ -42,7 +67,7 @@ def levels_table(rows: Sequence[Row], gains: Sequence[Row], k: int = 20) -> Grou
     return Group(*parts)
 
 
-def levels_markdown(rows: Sequence[Row], gains: Sequence[Row], k: int = 20) -> str:
+def levels_markdown(rows: Sequence[LevelRow], gains: Sequence[GainRow], k: int = 20) -> str:
     """For GitHub: best bold, second italic."""
     parts = [grid.markdown(block) for block in _blocks(rows, k)]
     parts.append(f"{units(COLUMNS)} Best **bold**, second _italic_. {_notes(rows)}")
@@ -51,33 +76,33 @@ def levels_markdown(rows: Sequence[Row], gains: Sequence[Row], k: int = 20) -> s
     return "\n\n".join(parts) + "\n"
 
 
-def levels_figure(rows: Sequence[Row], k: int = 20) -> Figure:
+def levels_figure(rows: Sequence[LevelRow], k: int = 20) -> Figure:
     """What each method reaches at the levels, as a frontier."""
-    curves: dict[str, list[Row]] = {}
+    curves: dict[str, list[LevelRow]] = {}
     for row in rows:
-        curves.setdefault(row["method"], []).append(row)
+        curves.setdefault(row.method, []).append(row)
     return frontier_figure(curves, k)
 
 
-def _notes(rows: Sequence[Row]) -> str:
+def _notes(rows: Sequence[LevelRow]) -> str:
     said = {
-        BEST_RIVAL_NOTE: any(row["best_rival"] for row in rows),
-        ABOVE_NOTE: any(row["above"] for row in rows),
-        MISSED_NOTE: any(None in row["settings"] for row in rows),
+        BEST_RIVAL_NOTE: any(row.best_rival for row in rows),
+        ABOVE_NOTE: any(row.above for row in rows),
+        MISSED_NOTE: any(None in row.settings for row in rows),
         NOTE: True,
     }
     return " ".join(note for note, applies in said.items() if applies)
 
 
-def _blocks(rows: Sequence[Row], k: int) -> list[Grid]:
+def _blocks(rows: Sequence[LevelRow], k: int) -> list[Grid]:
     """A grid a level."""
     blocks = []
-    for level in dict.fromkeys(row["level"] for row in rows):
-        same = [row for row in rows if row["level"] == level]
-        first, seeds = same[0], len(same[0]["seeds"])
+    for level in dict.fromkeys(row.level for row in rows):
+        same = [row for row in rows if row.level == level]
+        first = same[0]
         caption = (
-            f"Popularity rate@{k} of at most {100 * level:g} %: {first['dataset']}, "
-            f"{first['protocol']} protocol, {first['mode']}, {seeds} seed{'s' * (seeds > 1)}"
+            f"Popularity rate@{k} of at most {100 * level:g} %: {first.dataset}, "
+            f"{first.protocol} protocol, {first.mode}, {grid.counted(len(first.seeds))}"
         )
         better: dict[int, Literal["more", "less"]] = {}
         for column, metric in enumerate(COLUMNS, 2):
@@ -90,54 +115,37 @@ def _blocks(rows: Sequence[Row], k: int) -> list[Grid]:
     return blocks
 
 
-def _line(row: Row, k: int) -> list[Cell]:
-    mark = (BEST_RIVAL if row["best_rival"] else "") + (ABOVE if row["above"] else "")
+def _line(row: LevelRow, k: int) -> list[Cell]:
+    mark = (BEST_RIVAL if row.best_rival else "") + (ABOVE if row.above else "")
     return [
-        Cell(row["method"] + mark),
-        Cell(_dials(row["settings"])),
-        *(_cell(row, metric, k) for metric in COLUMNS),
+        Cell(row.method + mark),
+        Cell(_dials(row)),
+        *(metric_cell(row, metric, k) for metric in COLUMNS),
     ]
 
 
-def _dials(settings: Sequence[str | None]) -> str:
+def _dials(row: LevelRow) -> str:
     """Where the dial stood, from the least to the most over the seeds."""
-    if None in settings:
-        reached = sum(setting is not None for setting in settings)
-        return f"{reached} of {len(settings)} seeds"
-    dials = [float(setting.partition("@")[2]) for setting in settings if setting and "@" in setting]
-    if not dials:
+    if None in row.settings:
+        reached = sum(setting is not None for setting in row.settings)
+        return f"{reached} of {len(row.settings)} seeds"
+    if not row.dials:
         return MISSING
-    low, high = f"{min(dials):g}", f"{max(dials):g}"
+    low, high = f"{min(row.dials):g}", f"{max(row.dials):g}"
     return low if low == high else f"{low} to {high}"
 
 
-def _cell(row: Row, metric: str, k: int) -> Cell:
-    found = row["metrics"].get(f"{metric}@{k}") or {}
-    mean, std = found.get("mean"), found.get("std")
-    has_spread = mean is not None and std is not None and len(row["seeds"]) > 1
-    spread = f"±{format_value(metric, std)}" if has_spread else ""
-    return Cell(format_value(metric, mean), mean, spread)
-
-
-def _gains_grid(gains: Sequence[Row], k: int, caption: str) -> Grid:
+def _gains_grid(gains: Sequence[GainRow], k: int, caption: str) -> Grid:
     headings = ("Level", "Method", "Best rival", f"NDCG@{k}", "Rival", "Gain", "Gini", "Pop.", "p")
     lines = [
         [
-            Cell(f"{100 * row['level']:g} %"),
-            Cell(row["method"]),
-            Cell(row["rival"]),
-            *(_percent(row[key]) for key in ("ndcg", "rival_ndcg")),
-            *(_percent(row[key]) for key in ("gain", "gini_difference", "rate_difference")),
-            _p_value(row["t_test"]),
+            Cell(f"{100 * row.level:g} %"),
+            Cell(row.method),
+            Cell(row.rival),
+            *(grid.percent(value) for value in (row.ndcg, row.rival_ndcg, row.gain)),
+            *(grid.percent(value) for value in (row.gini_difference, row.rate_difference)),
+            grid.p_value(row.t_test),
         ]
         for row in gains
     ]
     return Grid(headings, lines, len(headings) - 3, caption)
-
-
-def _percent(value: float | None) -> Cell:
-    return grid.number(None if value is None else 100 * value)
-
-
-def _p_value(p: float | None) -> Cell:
-    return Cell("<0.001", p) if p is not None and p < 0.001 else grid.number(p, 3)

@@ -9,13 +9,12 @@ from matplotlib.figure import Figure
 from plotly.subplots import make_subplots
 
 from fairhorizon.errors import DataError
-from fairhorizon.files import write_text
+from fairhorizon.files import write_copies, write_text
 from fairhorizon.report import churn, control, over_time, page
 from fairhorizon.report import long_term_table as table
 from fairhorizon.report.figures import as_written, save_figure
 from fairhorizon.report.over_time import Span
 from fairhorizon.report.page import Section, chart_id, chart_section
-from fairhorizon.report.result_file import write_result
 from fairhorizon.report.series import legend, styles
 from fairhorizon.report.tables import group_items
 from fairhorizon.results.long_term import LongTermResult
@@ -47,7 +46,7 @@ def write_long_term_report(out: Path, result: LongTermResult, command: str) -> N
     numbers = steps["step"].unique().sort().to_list()
     span = Span(numbers[0], numbers[-1], result.warm_up, result.alpha_prime, result.group)
     runs = churn.first_runs(result.counts) if span.has_moving_groups else {}
-    write_result(result, out / "longterm.json")
+    write_copies(result.to_json(), out / "longterm.json")
     save_figure(out / "figure4.png", accumulated_figure(steps, span))
     save_figure(out / "control.png", control.control_figure(steps, span))
     save_figure(out / "churn.png", churn.churn_figure(steps, runs, span))

@@ -6,7 +6,8 @@ Copied as printed: LIRD's NDCG is, digit by digit, that of BPR-MF in both data s
 does not say whether training items may be recommended; its public code leaves them in.
 """
 
-from typing import Any
+from collections.abc import Mapping
+from dataclasses import dataclass
 
 PAPER_METRICS_AT = (5, 10, 20)
 NEAR = 0.05  # a dial this near to the popularity rate that a row of the paper reached
@@ -171,25 +172,32 @@ NAMES = {
 FCPO = "fcpo:paper"
 FCPO_LEVELS = ("FCPO-1", "FCPO-2", "FCPO-3")  # trained at alpha' = 1, 0.8 and 0.4
 
-# dataset -> method -> candidates per user (None: all items) -> hours on one core for all users,
-# lists of 100
+# dataset -> what makes the lists -> candidates per user (None: all items) -> hours on one core
+# for all users, lists of 100
 PAPER_HOURS: dict[str, dict[str, dict[int | None, float]]] = {
     "ml-100k": {"foe": {200: 1.5, 400: 6.5, 800: 60.5}, "fcpo": {None: 3.0}},
     "ml-1m": {"foe": {200: 10.5, 400: 43.5, 800: 397.0}, "fcpo": {None: 11.55}},
 }
 
 
-def paper_row(dataset: str, method: str) -> dict[str, Any] | None:
-    """The paper's row for a method of ours: its name there, and metrics as fractions; or None.
+@dataclass(frozen=True)
+class PaperRow:
+    """A row of the paper's table: its name there, and metrics as fractions."""
 
-    A dial (`fcpo:paper@0.65`, `mf+foe@0.9`) has to stand within 0.05 of the popularity rate at 20
-    that the paper's row reached: the two are compared at the same fairness.
+    name: str
+    metrics: Mapping[str, float]
+
+
+def paper_row(dataset: str, method: str, level: float | None = None) -> PaperRow | None:
+    """The paper's row for a method of ours, named without its level; None where it has none.
+
+    A dial (`fcpo:paper` at 0.65, `mf+foe` at 0.9) has to stand within 0.05 of the popularity rate
+    at 20 that the paper's row reached: the two are compared at the same fairness.
     """
     table = PAPER_TABLE.get(dataset, {})
-    base, _, level = method.partition("@")
-    if base == FCPO and not level:  # no saying which of the three
+    if method == FCPO and level is None:  # no saying which of the three
         return None
-    names = FCPO_LEVELS if base == FCPO else (NAMES.get(base, ""),)
+    names = FCPO_LEVELS if method == FCPO else (NAMES.get(method, ""),)
     reached = {
         name: table[name]["popularity_rate"][PAPER_METRICS_AT.index(20)] / 100
         for name in names
@@ -197,44 +205,18 @@ def paper_row(dataset: str, method: str) -> dict[str, Any] | None:
     }
     if not reached:
         return None
-    name = min(reached, key=lambda name: abs(reached[name] - float(level))) if level else names[0]
-    if level and abs(reached[name] - float(level)) > NEAR:
-        return None
-    return {"name": name, "metrics": _fractions(table[name])}
+    name = names[0]
+    if level is not None:
+        name = min(reached, key=lambda name: abs(reached[name] - level))
+        if abs(reached[name] - level) > NEAR:
+            return None
+    return PaperRow(name, _fractions(table[name]))
 
 
-def paper_curves(dataset: str) -> dict[str, list[dict[str, Any]]]:
-    """The paper's own points for a frontier: FCPO at its three levels, and each FOE.
-
-    Measured under the paper's protocol: training items could be recommended.
-    """
-    table = PAPER_TABLE.get(dataset, {})
-    series = {
-        "paper's FCPO": FCPO_LEVELS,
-        **{f"paper's {name}": (name,) for name in table if name.endswith("-FOE")},
-    }
-    return {
-        label: [
-            {
-                "dataset": dataset,
-                "method": name,
-                "protocol": "paper",
-                "level": name,
-                "metrics": {key: {"mean": v} for key, v in _fractions(table[name]).items()},
-            }
-            for name in names
-        ]
-        for label, names in series.items()
-        if table
-    }
-
-
-def paper_hours(dataset: str, method: str, candidates: int | None) -> float | None:
-    """The paper's hours for FCPO or for any ranker with `+foe`; None where it gives none."""
-    base, _, reranker = method.partition("@")[0].partition("+")
-    base = base.partition(":")[0]  # the policy of any preset
-    hours = PAPER_HOURS.get(dataset, {}).get(reranker or base, {})
-    return hours.get(None if base == "fcpo" else candidates)
+def paper_hours(dataset: str, step: str, candidates: int | None) -> float | None:
+    """The paper's hours for `fcpo`, or for any ranker behind `foe`; None where it gives none."""
+    hours = PAPER_HOURS.get(dataset, {}).get(step, {})
+    return hours.get(None if step == "fcpo" else candidates)
 
 
 def _fractions(percents: dict[str, tuple[float, float, float]]) -> dict[str, float]:

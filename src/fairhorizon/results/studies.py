@@ -1,6 +1,14 @@
 """What the short-term studies found: compare, frontier, levels, efficiency and ablation."""
 
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any, Self
+
+from fairhorizon.results.spread import Spread, strict_json
+from fairhorizon.vocabulary import Mode, Protocol
+
+if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
 
 
 @dataclass(frozen=True)
@@ -9,3 +17,256 @@ class TrainingRow:
 
     name: str
     seconds: float
+
+
+@dataclass(frozen=True)
+class StudyRow:
+    """One method under one seed, as it is kept on disk."""
+
+    dataset: str
+    method: str
+    protocol: Protocol
+    mode: Mode
+    seed: int
+    alpha_prime: float
+    metrics: Mapping[str, float | None]  # fractions under keys as `ndcg@20`; None: undefined
+    settings: Mapping[str, Any]
+    seconds: Mapping[str, float]  # of fit and evaluate
+    notes: tuple[str, ...]
+
+    def to_json(self) -> dict[str, Any]:
+        return _content(self)
+
+    @classmethod
+    def from_json(cls, content: Mapping[str, Any]) -> Self:
+        """A ValueError where something is missing."""
+        try:
+            return cls(
+                dataset=content["dataset"],
+                method=content["method"],
+                protocol=Protocol(content["protocol"]),
+                mode=Mode(content["mode"]),
+                seed=content["seed"],
+                alpha_prime=content["alpha_prime"],
+                metrics=dict(content["metrics"]),
+                settings=dict(content["settings"]),
+                seconds=dict(content["seconds"]),
+                notes=tuple(content["notes"]),
+            )
+        except (KeyError, TypeError) as error:
+            raise ValueError(f"not a row of a study: {error}") from error
+
+
+@dataclass(frozen=True)
+class OverSeeds:
+    """A method under several seeds: what every row of means and deviations has."""
+
+    dataset: str
+    method: str
+    level: float | None  # of fairness; None of a method without
+    protocol: Protocol
+    mode: Mode
+    seeds: tuple[int, ...]
+    metrics: Mapping[str, Spread]
+    seconds: Mapping[str, float]  # means
+    notes: tuple[str, ...]
+
+    def spread(self, metric: str) -> Spread:
+        """An empty one where the metric was not measured."""
+        return self.metrics.get(metric, Spread())
+
+
+@dataclass(frozen=True)
+class SummaryRow(OverSeeds):
+    """The results of a method that differ in nothing but the seed."""
+
+    name: str  # of the method, without its level
+    alpha_prime: float
+    settings: Mapping[str, Any]
+
+    def to_json(self) -> dict[str, Any]:
+        keys = (
+            *("dataset", "method", "protocol", "mode", "alpha_prime", "seeds"),
+            *("metrics", "seconds", "settings", "notes"),
+        )
+        return _content(self, keys)
+
+
+@dataclass(frozen=True)
+class SignificanceRow:
+    """Best against runner-up in one metric: two-sided p-values, paired over users."""
+
+    metric: str
+    best: str
+    second: str
+    difference: float
+    users: int
+    t_test: float
+    bootstrap: float
+    t_test_corrected: float
+    bootstrap_corrected: float
+
+    def to_json(self) -> dict[str, Any]:
+        return _content(self)
+
+
+@dataclass(frozen=True)
+class LevelRow(OverSeeds):
+    """A method at a level; without metrics where, under some seed, no setting keeps the level."""
+
+    level: float  # the largest popularity rate
+    ours: bool  # served at the level itself; all others are rivals
+    settings: tuple[str | None, ...]  # by seed; None: no setting keeps the level
+    dials: tuple[float, ...]  # where those settings have their dial, if they have one
+    above: int  # seeds with a rate above the level
+    best_rival: bool = False
+
+    def to_json(self) -> dict[str, Any]:
+        keys = (
+            *("level", "dataset", "method", "protocol", "mode", "seeds", "ours", "best_rival"),
+            *("settings", "above", "metrics", "seconds", "notes"),
+        )
+        return _content(self, keys)
+
+
+@dataclass(frozen=True)
+class GainRow:
+    """Our method against the best rival of a level."""
+
+    level: float
+    method: str
+    rival: str
+    ndcg: float
+    rival_ndcg: float
+    gain: float | None  # of NDCG, relative
+    gini_difference: float | None
+    rate_difference: float | None
+    users: int
+    t_test: float | None
+    t_test_corrected: float | None
+
+    def to_json(self) -> dict[str, Any]:
+        return _content(self)
+
+
+@dataclass(frozen=True)
+class HypervolumeRow:
+    """The areas that the levels of a method dominate, as fractions."""
+
+    method: str
+    levels: int
+    gini_area: float  # of (NDCG, 1 - Gini)
+    popularity_area: float  # of (NDCG, 1 - popularity rate)
+
+    def to_json(self) -> dict[str, Any]:
+        return _content(self)
+
+
+@dataclass(frozen=True)
+class EfficiencyRow:
+    """How long a method takes to make a list for every user."""
+
+    dataset: str
+    method: str
+    step: str  # what makes the lists: the re-ranker, or else the ranker or agent
+    candidates: int | None  # per user, of a re-ranker
+    protocol: Protocol
+    mode: Mode
+    users: int
+    length: int
+    seconds: Spread
+
+    def to_json(self) -> dict[str, Any]:
+        keys = ("dataset", "method", "candidates", "protocol", "mode", "users", "length")
+        return {
+            **_content(self, keys),
+            "metrics": {"seconds": _content(self.seconds)},
+            "seconds": self.seconds.mean,
+        }
+
+
+@dataclass(frozen=True)
+class Course:
+    """What a policy did in training episodes: before the first round, after it, ... the last."""
+
+    limit: float  # on the share
+    share: tuple[float, ...]  # of sensitive items
+    reward: tuple[float, ...]  # of an episode
+    validation: tuple[float | None, ...]  # None: not evaluated in that round
+    rounds_to_limit: int | None  # None: never within it
+    kept: int  # after how many rounds the policy that serves was found
+
+    def to_json(self) -> dict[str, Any]:
+        return _content(self)
+
+    @classmethod
+    def from_json(cls, content: Mapping[str, Any]) -> Self:
+        return cls(
+            limit=content["limit"],
+            share=tuple(content["share"]),
+            reward=tuple(content["reward"]),
+            validation=tuple(content["validation"]),
+            rounds_to_limit=content["rounds_to_limit"],
+            kept=content["kept"],
+        )
+
+
+@dataclass(frozen=True)
+class VariantRow:
+    """One variant of an ablation under one seed, as it is kept on disk."""
+
+    result: StudyRow
+    course: Course
+
+    def to_json(self) -> dict[str, Any]:
+        content = self.result.to_json()
+        last = {key: content.pop(key) for key in ("settings", "seconds", "notes")}
+        return {**content, "course": self.course.to_json(), **last}
+
+    @classmethod
+    def from_json(cls, content: Mapping[str, Any]) -> Self:
+        """A ValueError where something is missing."""
+        try:
+            course = Course.from_json(content["course"])
+        except (KeyError, TypeError) as error:
+            raise ValueError(f"not a row of an ablation: {error}") from error
+        return cls(StudyRow.from_json(content), course)
+
+
+@dataclass(frozen=True)
+class AblationRow:
+    """A variant under all seeds."""
+
+    summary: SummaryRow
+    meaning: str
+    difference: Spread | None  # of NDCG to the whole, seed by seed; None: not known
+    courses: tuple[Course, ...]  # by seed
+
+    @property
+    def limit(self) -> float:
+        return self.courses[0].limit
+
+    @property
+    def rounds_to_limit(self) -> list[int | None]:
+        return [course.rounds_to_limit for course in self.courses]
+
+    @property
+    def kept(self) -> list[int]:
+        return [course.kept for course in self.courses]
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            **self.summary.to_json(),
+            "meaning": self.meaning,
+            "limit": self.limit,
+            "difference": None if self.difference is None else _content(self.difference),
+            "rounds_to_limit": self.rounds_to_limit,
+            "kept": self.kept,
+            "courses": [course.to_json() for course in self.courses],
+        }
+
+
+def _content(row: "DataclassInstance", keys: Sequence[str] | None = None) -> dict[str, Any]:
+    """The fields of a row in strict JSON: all of them, or some in this order."""
+    fields = asdict(row)
+    return {key: strict_json(fields[key]) for key in (fields if keys is None else keys)}
