@@ -1,6 +1,9 @@
 """The words that users choose from, on the command line as in Python; nothing here needs torch."""
 
+from collections.abc import Callable
 from enum import StrEnum
+
+OnEpoch = Callable[[int, float], object]  # is called with an epoch's number and validation NDCG
 
 
 class Protocol(StrEnum):

@@ -3,10 +3,11 @@
 import torch
 from torch import Tensor
 
-from fairhorizon.agents.validation import listed_ndcg, users_at_once
+from fairhorizon.agents.validation import listed_ndcg
 from fairhorizon.environment.dynamics import Outcome, State, advance
 from fairhorizon.environment.feedback import Scenario
 from fairhorizon.policy.actor import GaussianActor, Proposal
+from fairhorizon.ranking import users_at_once
 
 
 class Walk:

@@ -39,6 +39,7 @@ from fairhorizon.exposure.limits import (
     GroupLimit,
     PopularityLimit,
 )
+from fairhorizon.metrics.shares import ROUNDING
 from fairhorizon.storage import load_model, save_model
 
 RESPONSE = "response"  # the kind of file that a response model is kept in
@@ -186,7 +187,7 @@ class Limits:
         found = linprog(
             np.zeros(len(sizes)),
             A_ub=sign[:, None] * kinds,
-            b_ub=sign * shares + 1e-9,
+            b_ub=sign * shares + ROUNDING,
             A_eq=np.ones((1, len(sizes))),
             b_eq=[1.0],
             bounds=[(0.0, size / shown) for size in sizes],

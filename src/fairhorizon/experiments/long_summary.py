@@ -6,8 +6,8 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from fairhorizon.evaluation.long_term import ROUNDING
 from fairhorizon.exposure.limits import PopularityLimit
+from fairhorizon.metrics.shares import exceeds
 
 AT_THE_END = (
     *("ndcg", "recall", "gini", "popularity_rate", "popularity_rate_initial"),
@@ -69,7 +69,7 @@ def broken_limits(steps: pl.DataFrame, warm_up: int) -> list[dict[str, Any]]:
         {
             "limit": limit,
             "method": method,
-            "violation_share": sum(excess > ROUNDING for excess in found) / len(found),
+            "violation_share": sum(exceeds(excess, 0.0) for excess in found) / len(found),
             "largest_overshoot": max(0.0, *found),
         }
         for (limit, method), found in excesses.items()

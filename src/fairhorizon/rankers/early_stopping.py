@@ -9,11 +9,10 @@ from torch import Tensor
 from fairhorizon.data.splits import Split
 from fairhorizon.errors import ConfigError
 from fairhorizon.histories import UserItems
-from fairhorizon.rankers.ranker import OnEpoch
-from fairhorizon.vocabulary import Protocol
+from fairhorizon.ranking import discount, users_at_once
+from fairhorizon.vocabulary import OnEpoch, Protocol
 
 CUTOFF = 20
-SCORES_AT_ONCE = 2**25  # 128 MiB of float32
 # An epoch of training on sparse data takes half a minute, that many scores less than ten seconds.
 SCORES_IN_ALL = 2**28
 FEWEST_USERS = 2048  # fewer tell too little, however many items there are
@@ -45,8 +44,7 @@ class Validation:
     def ndcg(self, scores: Callable[[Tensor, Tensor], Tensor]) -> float:
         """`scores` as of a ranker: (users, queue) -> (b, n_items); NaN if one is not finite."""
         total = 0.0
-        at_once = max(1, SCORES_AT_ONCE // self.known.n_items)
-        for rows in torch.arange(len(self.users)).split(at_once):
+        for rows in torch.arange(len(self.users)).split(users_at_once(self.known.n_items)):
             users, items = self.users[rows], self.items[rows]
             values = scores(users, self.queue[users])
             if not values.isfinite().all():
@@ -59,7 +57,7 @@ class Validation:
             # of its equals, half are taken to come first: constant scores earn nothing
             others = (equals.sum(1) - 1).clamp(min=0)
             rank = above.sum(1) + others / 2  # from 0
-            total += float(torch.where(rank < CUTOFF, 1 / torch.log2(rank + 2), 0.0).sum())
+            total += float(discount(rank + 1).where(rank < CUTOFF, 0.0).sum())
         return total / len(self.users)
 
 

@@ -10,7 +10,7 @@ from torch.nn.functional import embedding_bag
 from fairhorizon.data.splits import Split
 from fairhorizon.errors import ConfigError
 from fairhorizon.histories import UserItems
-from fairhorizon.rankers.ranker import OnEpoch, Ranker
+from fairhorizon.rankers.ranker import Ranker
 from fairhorizon.rankers.recency import (
     items_to_look_at,
     longest_history,
@@ -18,6 +18,7 @@ from fairhorizon.rankers.recency import (
     weights_by_age,
 )
 from fairhorizon.settings import Search, Settings
+from fairhorizon.vocabulary import OnEpoch
 
 MOST_ITEMS = 40_000  # two matrices of this size, as many as there are at once, are 12 GiB
 

@@ -3,7 +3,7 @@
 from torch import Tensor, nn
 
 from fairhorizon.data.splits import Split
-from fairhorizon.rankers.ranker import OnEpoch, Ranker
+from fairhorizon.rankers.ranker import Ranker
 from fairhorizon.rankers.sequences import (
     SequenceConfig,
     SequenceNetwork,
@@ -11,6 +11,7 @@ from fairhorizon.rankers.sequences import (
     next_item_scores,
     train_network,
 )
+from fairhorizon.vocabulary import OnEpoch
 
 
 class Gru4RecConfig(SequenceConfig):

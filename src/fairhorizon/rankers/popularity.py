@@ -4,8 +4,9 @@ import torch
 from torch import Tensor
 
 from fairhorizon.data.splits import Split
-from fairhorizon.rankers.ranker import OnEpoch, Ranker
+from fairhorizon.rankers.ranker import Ranker
 from fairhorizon.settings import Settings
+from fairhorizon.vocabulary import OnEpoch
 
 
 class PopularityConfig(Settings):

@@ -1,7 +1,6 @@
 """What every ranker has in common: fit(split), then scores for a batch of users."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
 from typing import Any, ClassVar, Generic, Self, TypeVar
 
 from torch import Tensor
@@ -9,9 +8,7 @@ from torch import Tensor
 from fairhorizon.data.splits import Split
 from fairhorizon.errors import DataError
 from fairhorizon.settings import Settings
-
-OnEpoch = Callable[[int, float], object]  # hears the number of an epoch and its validation
-
+from fairhorizon.vocabulary import OnEpoch
 
 Config = TypeVar("Config", bound=Settings)
 

@@ -8,7 +8,7 @@ from torch import Tensor, nn
 
 from fairhorizon.data.splits import Split
 from fairhorizon.errors import ConfigError
-from fairhorizon.rankers.ranker import OnEpoch, Ranker
+from fairhorizon.rankers.ranker import Ranker
 from fairhorizon.rankers.sequences import (
     SequenceConfig,
     SequenceNetwork,
@@ -17,6 +17,7 @@ from fairhorizon.rankers.sequences import (
     train_network,
 )
 from fairhorizon.settings import Choice, Search
+from fairhorizon.vocabulary import OnEpoch
 
 
 class SasRecConfig(SequenceConfig):

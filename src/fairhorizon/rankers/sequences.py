@@ -14,10 +14,9 @@ from fairhorizon.data.splits import Split
 from fairhorizon.errors import DataError
 from fairhorizon.histories import UserItems
 from fairhorizon.rankers.early_stopping import Validation, train_until_stale
-from fairhorizon.rankers.ranker import OnEpoch
 from fairhorizon.rankers.sampled_softmax import ItemSample, ItemSampler, sampled_softmax_loss
 from fairhorizon.settings import Choice, Search, Settings
-from fairhorizon.vocabulary import Protocol
+from fairhorizon.vocabulary import OnEpoch, Protocol
 
 AVERAGE_DECAY = 0.995  # per step: over about 200 of them
 LOGIT_ROWS_AT_ONCE = 256

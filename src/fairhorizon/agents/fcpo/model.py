@@ -44,8 +44,8 @@ from fairhorizon.exposure.counts import Exposure
 from fairhorizon.exposure.groups import popular_group
 from fairhorizon.exposure.limits import Constraint, PopularityLimit
 from fairhorizon.policy.actor import GaussianActor
-from fairhorizon.rankers.ranker import OnEpoch
 from fairhorizon.storage import below, load_model, save_model
+from fairhorizon.vocabulary import OnEpoch
 
 NONE: Fitted = MappingProxyType({})
 

@@ -15,19 +15,13 @@ from fairhorizon.environment.feedback import Scenario
 from fairhorizon.exposure.groups import POPULAR_SHARE, popular_group
 from fairhorizon.rankers import RANKERS
 from fairhorizon.rankers.ranker import Ranker
-from fairhorizon.ranking import best_lists
+from fairhorizon.ranking import best_lists, users_at_once
 from fairhorizon.rerank import RERANKERS
 from fairhorizon.rerank.exposure import ExposureFairness
 from fairhorizon.rerank.reranker import Reranker
 from fairhorizon.storage import load_model, save_model
 
 KIND = "ranked"
-SCORES_AT_ONCE = 2**24  # of float32, 64 MiB
-
-
-def users_at_once(n_items: int) -> int:
-    """How many users there is memory for, when all their items are scored."""
-    return max(1, SCORES_AT_ONCE // n_items)
 
 
 class Ranked:

@@ -14,7 +14,8 @@ from fairhorizon.data.splits import Split
 from fairhorizon.errors import ConfigError, DataError
 from fairhorizon.policy.history import numbers_of_items, numbers_of_users
 from fairhorizon.rankers.mf import Mf
-from fairhorizon.rankers.ranker import OnEpoch, Ranker
+from fairhorizon.rankers.ranker import Ranker
+from fairhorizon.vocabulary import OnEpoch
 
 Fitted = Mapping[str, Ranker[Any]]  # by name
 

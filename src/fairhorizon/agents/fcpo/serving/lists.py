@@ -25,6 +25,7 @@ from fairhorizon.metrics.fairness import gini
 from fairhorizon.policy.actor import GaussianActor
 from fairhorizon.policy.menus import Menus, SignalMenus
 from fairhorizon.policy.softmax import ItemPolicy, rows_of
+from fairhorizon.ranking import discount
 
 
 @dataclass(frozen=True)
@@ -77,7 +78,7 @@ class ItemLists:
         state, answers = scenario.begin(users, self.sensitive.device)
         offers = self.candidates(menus, users, state.queue, length)
         items, values = offers.items, offers.values
-        gains = 1 / torch.log2(torch.arange(2, length + 2))
+        gains = discount(torch.arange(1, length + 1))
         shown, spent, columns = 0, 0, []
         for step in range(length):
             plan = fair_lists(
