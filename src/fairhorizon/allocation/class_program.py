@@ -15,10 +15,13 @@ from numpy.typing import NDArray
 from scipy import sparse
 from scipy.optimize import linprog
 
+from fairhorizon.allocation.exchange import exchange_gains
+from fairhorizon.metrics.shares import whole_showings
+
 Floats = NDArray[np.float64]
 Classes = NDArray[np.int64]
 
-ROUNDING = 1e-9  # a budget is share * showings: 0.28 * 25 = 7.000000000000001
+NEARLY = 1e-9  # of the largest loss: a class that costs a user this much more is as good
 SAMPLE = 256  # users who tell the prices for the rest to be judged by
 
 
@@ -28,7 +31,7 @@ def allocate(values: Floats, costs: Floats, budgets: Floats) -> tuple[Classes, F
     values (b, C) as v above, something finite in every row; costs (m, C) of whole numbers.
     Where the budgets cannot be kept, the total excess over them is the least.
     """
-    budgets = np.floor(budgets + ROUNDING)
+    budgets = np.array([whole_showings(budget) for budget in budgets], dtype=np.float64)
     choice = values.argmax(1)  # the cheapest class comes first, so it also wins a draw
     if costs.shape[1] == 1 or (costs[:, choice].sum(1) <= budgets).all():
         return choice, np.zeros(len(budgets))
@@ -58,7 +61,8 @@ def _by_order(values: Floats, costs: Floats, budget: float) -> tuple[Classes, Fl
     infinitely and so comes first; where they alone are too many, nobody else gets a dear item.
     """
     cheap, dear = costs
-    gains = values[:, 1] - values[:, 0]
+    lists_of_one = np.ones(len(values), dtype=np.int64)
+    gains = exchange_gains(values[:, 1:], values[:, :1], lists_of_one)[:, 0]
     order = np.argsort(-gains, kind="stable")
     places = int((budget - cheap * len(gains)) // (dear - cheap))
     places = min(max(places, int((gains == np.inf).sum())), int((gains > 0).sum()))
@@ -85,7 +89,7 @@ def _by_program(values: Floats, costs: Floats, budgets: Floats) -> tuple[Classes
         rest = budgets - costs[:, choice[~doubtful]].sum(1)
         choice[doubtful], prices = _solve(loss[doubtful], costs, rest)
         net = loss + prices @ costs
-        wrong = ~doubtful & (net[np.arange(len(net)), choice] > net.min(1) + ROUNDING)
+        wrong = ~doubtful & (net[np.arange(len(net)), choice] > net.min(1) + NEARLY)
         if not wrong.any():
             return _mend(choice, values, costs, budgets), prices * unit
         doubtful |= wrong

@@ -13,9 +13,9 @@ from fairhorizon.allocation.group_budget import (
     best_value_first,
     known,
     plain_gains,
-    some_at_a_time,
 )
 from fairhorizon.metrics.fairness import gini
+from fairhorizon.ranking import some_at_a_time
 
 DEPTH = 10  # times the length of a list: candidates of either group that a Gini limit looks at
 PARTS, MOST_PARTS = 32, 192  # of the users, who choose one part after the other

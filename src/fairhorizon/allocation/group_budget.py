@@ -10,18 +10,16 @@ it is exact to give the places for the group to the highest gains f_u(c) - f_u(c
 until the budget is spent. The price is the first gain that is refused.
 """
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 
 import torch
 from torch import Tensor
 
+from fairhorizon.allocation.exchange import exchange_gains
 from fairhorizon.errors import ModelError
-from fairhorizon.ranking import best_first, top
-
-ROUNDING = 1e-9  # a budget is share * showings: 0.28 * 25 = 7.000000000000001
-AT_ONCE = 2**19  # candidates; a tensor of their values is 2 MiB and stays in the cache
+from fairhorizon.metrics.shares import whole_showings
+from fairhorizon.ranking import best_first, some_at_a_time, top
 
 
 @dataclass(frozen=True)
@@ -125,9 +123,9 @@ def gains_of(sides: Sides, weights: Tensor) -> Tensor:
 def plain_gains(sides: Sides) -> Tensor:
     """The same if all places weigh 1: an item of the group takes the place of the last other."""
     values: Tensor = sides.values.double()
-    group, rest = values[0], values[1]
-    last = (sides.sizes[:, None] - 1 - places_of(group)).clamp(min=0)
-    return group - rest.gather(1, last).masked_fill(sides.forced | ~known(group), 0.0)
+    group, rest = values.cpu().numpy()
+    gains = torch.from_numpy(exchange_gains(group, rest, sides.sizes.cpu().numpy()))
+    return values[0].where(sides.forced, gains.to(values.device))
 
 
 def allot(sides: Sides, gains: Tensor, share: float, others: Spent) -> tuple[Tensor, float]:
@@ -137,7 +135,7 @@ def allot(sides: Sides, gains: Tensor, share: float, others: Spent) -> tuple[Ten
     """
     forced = sides.forced
     needed, sizes = int(forced.sum()), int(sides.sizes.sum())
-    free = _allowed(share, others.shown + sizes) - others.of_group - needed
+    free = whole_showings(share * (others.shown + sizes)) - others.of_group - needed
     if free >= 0:
         wanted, certain = ~forced & (gains > 0), forced.sum(1)
     else:  # even what fills the lists is too much
@@ -153,16 +151,14 @@ def allot(sides: Sides, gains: Tensor, share: float, others: Spent) -> tuple[Ten
     return certain + granted.sum(1), max(0.0, float(worth[free]))
 
 
-def _allowed(share: float, shown: int) -> int:
-    return int(share * shown + ROUNDING)
-
-
 def _most_forced(share: float, others: Spent, of_rest: int, needed: int) -> int:
     """The most places for the group within the limit where each makes a list longer; < needed."""
     fits, too_many = 0, needed
     while too_many - fits > 1:
         middle = (fits + too_many) // 2
-        within = others.of_group + middle <= _allowed(share, others.shown + of_rest + middle)
+        within = others.of_group + middle <= whole_showings(
+            share * (others.shown + of_rest + middle)
+        )
         fits, too_many = (middle, too_many) if within else (fits, middle)
     return fits
 
@@ -174,12 +170,6 @@ def best_value_first(candidates: Candidates, columns: Tensor, length: int) -> tu
     items = candidates.items.gather(1, columns).masked_fill(none, -1)
     values, items = best_first(values, items)
     return values[:, :length], items[:, :length]
-
-
-def some_at_a_time(*tables: Tensor) -> Iterator[tuple[Tensor, ...]]:
-    """The same rows of all tables, a block after the other."""
-    rows = max(1, AT_ONCE // tables[0].shape[1])
-    return zip(*(table.split(rows) for table in tables), strict=True)
 
 
 def known(values: Tensor) -> Tensor:

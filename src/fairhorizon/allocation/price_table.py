@@ -16,10 +16,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from fairhorizon.allocation.exchange import exchange_gains
 from fairhorizon.allocation.group_budget import Candidates
+from fairhorizon.metrics.shares import whole_showings
 from fairhorizon.ranking import best_first, top
-
-ROUNDING = 1e-9  # of a share of whole showings: 0.29 * 100 = 28.999999999999996
 
 
 @dataclass(frozen=True)
@@ -54,7 +54,8 @@ def prices_at(levels: Tensor, margins: Tensor, shown: int) -> Tensor:
     # what has to fill a list is shown at any price: no price needs to be above the other margins
     finite = falling[falling.isfinite()]
     falling = falling.clamp(max=float(finite[0]) if len(finite) else 0.0)
-    first_refused = (levels * shown + ROUNDING).long().clamp(max=len(falling))
+    allowed = [whole_showings(level * shown) for level in levels.tolist()]
+    first_refused = torch.tensor(allowed, dtype=torch.int64).clamp(max=len(falling))
     return torch.cat([falling, falling.new_zeros(1)])[first_refused]
 
 
@@ -67,10 +68,8 @@ def margins(candidates: Candidates, sensitive: Tensor, length: int) -> Tensor:
     group, others = (
         _best(worth.masked_fill(~side, -torch.inf), length) for side in (in_group, ~in_group)
     )
-    sizes = (worth > -torch.inf).sum(1, keepdim=True).clamp(max=length)
-    place = sizes - 1 - torch.arange(length)
-    replaced = others.gather(1, place.clamp(min=0)).masked_fill(place < 0, torch.inf)
-    return torch.where(group > -torch.inf, group - replaced, -torch.inf)
+    sizes = (worth > -torch.inf).sum(1).clamp(max=length)
+    return torch.from_numpy(exchange_gains(group.numpy(), others.numpy(), sizes.numpy()))
 
 
 def lists_at_price(

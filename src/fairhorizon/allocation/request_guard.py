@@ -15,15 +15,15 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from fairhorizon.allocation.exchange import Floats, exchange_gains
 from fairhorizon.errors import ConfigError, DataError
+from fairhorizon.metrics.shares import whole_showings
+from fairhorizon.ranking import some_at_a_time
 
-Floats = NDArray[np.float64]
 Counts = NDArray[np.int64]
 
-ROUNDING = 1e-9  # 0.29 * 100 = 28.999999999999996
 MEMORY = 1000  # requests that tell the spread of values; later ones replace earlier ones slowly
 LARGEST = 1e300  # of values and price; sums and differences of these are still finite
-AT_ONCE = 2**19  # values that are looked at together, so that a copy stays in the cache
 REMEDY = "give finite values, and -inf to what may not be shown"
 
 
@@ -75,10 +75,9 @@ class ExposureGuard:
 
         sensitive (n_items,) bool holds for all of them. The same lists as from `serve`, faster.
         """
-        rows = max(1, AT_ONCE // max(1, items.shape[1]))
         parts = [
-            self._serve_rows(part, worth, sensitive[part], length)
-            for part, worth in zip(items.split(rows), values.split(rows), strict=True)
+            self._serve_rows(some, their_values, sensitive[some], length)
+            for some, their_values in some_at_a_time(items, values)
         ]
         return torch.cat(parts)
 
@@ -132,7 +131,7 @@ class ExposureGuard:
 
     def _room(self, size: int) -> int:
         """How many of the group a list of this size may hold."""
-        budget = math.floor(self.share * (self.shown + size) + ROUNDING)
+        budget = whole_showings(self.share * (self.shown + size))
         return max(0, budget - self.sensitive)
 
     def _learn(self, spread: float, excess: float) -> None:
@@ -159,15 +158,19 @@ class _Contenders:
     places: Counts  # (b, 2, length) where they are among the items; width where there is none
     values: Floats  # (b, 2, length) -inf where there is none
     counts: list[list[int]]  # (b, 2)
+    gains: Floats  # (b, length) of the group's places in lists as long as the items allow
     spread: list[float]  # (b,) mean absolute deviation of the values; nan for fewer than two
 
     def wanted(self, row: int, size: int, price: float) -> int:
         """How many of the best `size` items by value - price * [in the group] are of the group.
 
-        Its i-th best is among them if it beats the other that would have to go for it.
+        Its c-th best is among them if the exchange gains more than the price.
         """
-        others, members = self.values[row, :, :size]
-        return int((members - price > others[::-1]).sum())
+        gains = self.gains[row]
+        if size < min(sum(self.counts[row]), len(gains)):
+            others, members = self.values[row, :, None]
+            gains = exchange_gains(members, others, np.array([size]))[0]
+        return int((gains > price).sum())
 
     def lists(self, sizes: list[tuple[int, int]]) -> Counts:
         """(b, length) so many of either side, in the order of value, then -1."""
@@ -183,9 +186,9 @@ def _contenders(items: Tensor, values: Tensor, group: Tensor, length: int) -> _C
     needed = _needed(items, values, group, length)
     rows, columns = needed.nonzero(as_tuple=True)
     b, row, column = len(items), rows.numpy(), columns.numpy()
-    worth = values[rows, columns].double().numpy()
-    order = np.lexsort((column, -worth, row))  # by request, then value, then as they came
-    row, worth, label = row[order], worth[order], group[rows, columns].numpy()[order]
+    value = values[rows, columns].double().numpy()
+    order = np.lexsort((column, -value, row))  # by request, then value, then as they came
+    row, value, label = row[order], value[order], group[rows, columns].numpy()[order]
     place = _position_in_run(row)
     width = int(place.max(initial=-1)) + 1
     by_value = np.full((b, width + 1), -1)
@@ -197,10 +200,12 @@ def _contenders(items: Tensor, values: Tensor, group: Tensor, length: int) -> _C
         rank = _position_in_run(row[here])
         here, rank = here[rank < length], rank[rank < length]  # more only where there are draws
         places[row[here], side, rank] = place[here]
-        best[row[here], side, rank] = worth[here]
+        best[row[here], side, rank] = value[here]
     present = places < width
     spread = _deviation(best.reshape(b, 2 * length), present.reshape(b, 2 * length))
-    return _Contenders(by_value, places, best, present.sum(2).tolist(), spread.tolist())
+    counts = present.sum(2)
+    gains = exchange_gains(best[:, 1], best[:, 0], counts.sum(1).clip(max=length))
+    return _Contenders(by_value, places, best, counts.tolist(), gains, spread.tolist())
 
 
 def _needed(items: Tensor, values: Tensor, group: Tensor, length: int) -> Tensor:

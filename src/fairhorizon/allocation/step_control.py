@@ -17,8 +17,8 @@ from fairhorizon.allocation.class_program import Floats, allocate
 from fairhorizon.errors import ConfigError, ModelError
 from fairhorizon.exposure.counts import Exposure
 from fairhorizon.exposure.limits import Constraint
+from fairhorizon.ranking import first_highest, some_at_a_time
 
-AT_ONCE = 2**19  # scores; a tensor of them is 2 MiB and stays in the cache
 SPREAD_USERS = 64  # whose scores tell the spread
 LOWERED = 0.9  # of the last price is what a step tries first
 
@@ -181,25 +181,24 @@ def best_of_classes(
     others = of_item != torch.arange(len(cheaper)).to(of_item)[:, None]  # (C, n_items)
     outside = scores.new_zeros(others.shape).masked_fill_(others, -torch.inf)
     handicapped = bool(handicap.any())
-    at_once = max(1, AT_ONCE // scores.shape[1])
-    for first in range(0, len(scores), at_once):
-        block = slice(first, first + at_once)
-        part = scores[block].detach()
+    for part, part_values, part_items, part_taken in some_at_a_time(
+        scores.detach(), values, items, taken
+    ):
         if handicapped:
             part = part - handicap
         if taken.shape[1]:
-            part = _without(part, taken[block])
-        best = _argmax(part)[:, None]
+            part = _without(part, part_taken)
+        best = first_highest(part)[:, None]
         kind = of_item[best]
-        values[block].scatter_(1, kind, part.gather(1, best))
-        items[block].scatter_(1, kind, best)
+        part_values.scatter_(1, kind, part.gather(1, best))  # views: this fills `values`
+        part_items.scatter_(1, kind, best)
         for c in range(len(cheaper)):
             some = cheaper[kind[:, 0], c].nonzero().squeeze(1)
             if len(some):
                 room = part.index_select(0, some).add_(outside[c])
-                best = _argmax(room)[:, None]
-                values[block, c].index_copy_(0, some, room.gather(1, best).squeeze(1))
-                items[block, c].index_copy_(0, some, best.squeeze(1))
+                best = first_highest(room)[:, None]
+                part_values[:, c].index_copy_(0, some, room.gather(1, best).squeeze(1))
+                part_items[:, c].index_copy_(0, some, best.squeeze(1))
     if values.isnan().any():
         raise ModelError("a score is not a number: the model that scores has diverged")
     return values, items
@@ -209,13 +208,6 @@ def _without(scores: Tensor, taken: Tensor) -> Tensor:
     """-inf for the items `taken`, of which -1 is none."""
     ceiling = scores.new_full(taken.shape, torch.inf).masked_fill_(taken >= 0, -torch.inf)
     return scores.scatter_reduce(1, taken.clamp(min=0), ceiling, "amin")
-
-
-def _argmax(scores: Tensor) -> Tensor:
-    """(b,) the first highest of each row; NumPy's is several times faster than torch's on a CPU."""
-    if scores.is_cpu:
-        return torch.from_numpy(scores.numpy().argmax(1))
-    return scores.argmax(1)
 
 
 def _spread(scores: Tensor) -> float:
