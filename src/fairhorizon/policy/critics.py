@@ -3,6 +3,8 @@
 import torch
 from torch import Tensor, nn
 
+from fairhorizon.optim.lbfgs import minimise
+
 
 class Critic(nn.Module):
     """The value of an encoded state, as a mean per step still to come.
@@ -35,22 +37,13 @@ class Critic(nn.Module):
         states: (m, size) distinct states; index: (b, T) which of them each step is in;
         targets y: (b, T); remaining: (T,) discounted steps still to come.
         """
-        optimiser = torch.optim.LBFGS(
-            self.parameters(), max_iter=iterations, history_size=10, line_search_fn="strong_wolfe"
-        )
         before = [parameter.detach().clone() for parameter in self.parameters()]
 
         def loss() -> Tensor:
             values: Tensor = self(states)[index] * remaining
             return (targets - values).square().mean()
 
-        def closure() -> float:
-            optimiser.zero_grad()
-            value = loss()
-            value.backward()
-            return value.item()
-
-        optimiser.step(closure)
+        minimise(self.parameters(), loss, iterations=iterations)
         with torch.no_grad():
             final = float(loss())
             if not final < float("inf"):  # a diverged fit is worth less than none

@@ -34,7 +34,7 @@ from fairhorizon.agents.fcpo.serving.lists import ItemLists
 from fairhorizon.agents.fcpo.serving.weight_check import better_weights
 from fairhorizon.agents.retraining import Retraining
 from fairhorizon.agents.walk import serve
-from fairhorizon.allocation.price_table import Dial
+from fairhorizon.allocation.price_table import PriceTable
 from fairhorizon.allocation.request_guard import ExposureGuard
 from fairhorizon.data.splits import Split
 from fairhorizon.environment.dynamics import advance
@@ -66,7 +66,7 @@ class Fcpo:
     pretraining_rmse_: float | None  # of embeddings, where there is no warm start
     panel_: Panel | None  # the rankers of a warm start
     histories_: Tensor  # (n_users,) how many training items each user has
-    dial_: Dial | None  # of a softmax policy
+    dial_: PriceTable | None  # of a softmax policy
     fingerprint_: str
 
     def __init__(self, config: FcpoConfig | None = None, *, seed: int = 0) -> None:
@@ -237,7 +237,7 @@ class Fcpo:
         array: NDArray[np.int64] = serve_alone(self._lists(), scenario, price, length).numpy()
         return array
 
-    def _dial(self) -> Dial:
+    def _dial(self) -> PriceTable:
         if self.dial_ is None:
             raise ConfigError("a Gaussian policy serves no single requests (fit preset strong)")
         return self.dial_
@@ -327,7 +327,7 @@ class Fcpo:
         model.sensitive_ = tensors["sensitive"].to(default_device())
         model.histories_ = tensors["histories"]
         softmax = model.config.policy == "softmax"
-        model.dial_ = Dial.from_tensors(tensors) if softmax else None
+        model.dial_ = PriceTable.from_tensors(tensors) if softmax else None
         model.history_ = [RoundReport(**report) for report in description["rounds"]]
         model.pretraining_rmse_ = description["pretraining_rmse"]
         model.fingerprint_ = description["fingerprint"]

@@ -40,11 +40,6 @@ class Update:
     reward_change: float
     cost_changes: tuple[float, ...]  # of every constraint
 
-    @property
-    def cost_change(self) -> float:
-        """Of the first constraint."""
-        return self.cost_changes[0]
-
 
 def constrained_step(
     theta: Tensor,
