@@ -14,6 +14,7 @@ from fairhorizon.data.splits import split
 from fairhorizon.errors import DataError
 from fairhorizon.histories import UserItems
 from fairhorizon.rankers import sequences
+from fairhorizon.rankers.next_item import train_network
 from fairhorizon.rankers.sampled_softmax import ItemSample
 from fairhorizon.rankers.sequences import (
     LOGIT_ROWS_AT_ONCE,
@@ -26,7 +27,6 @@ from fairhorizon.rankers.sequences import (
     seeded,
     shuffled_batches,
     softmax_loss,
-    train_network,
     training_windows,
 )
 

@@ -64,7 +64,7 @@ class Validation:
 def train_until_stale(
     parameters: Mapping[str, Tensor],
     run_epoch: Callable[[], object],
-    judge: Callable[[], float],
+    validate: Callable[[], float],
     *,
     max_epochs: int,
     patience: int,
@@ -72,12 +72,12 @@ def train_until_stale(
 ) -> dict[str, Tensor]:
     """The parameters, changed in place by `run_epoch`, as they were after the best epoch.
 
-    Stops when `judge` has not been higher for `patience` epochs.
+    Stops when `validate` has not been higher for `patience` epochs.
     """
     best, best_value, stale = {}, -math.inf, 0
     for epoch in range(1, max_epochs + 1):
         run_epoch()
-        value = judge()
+        value = validate()
         if on_epoch is not None:
             on_epoch(epoch, value)
         if value > best_value:

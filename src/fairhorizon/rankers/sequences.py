@@ -1,24 +1,19 @@
-"""What the next-item models share: training windows, the loss and the training loop."""
+"""What networks that predict the next item share: training windows, the loss, the scores."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Annotated, Any, TypeVar
+from typing import Annotated, Any
 
 import torch
 from pydantic import Field
 from torch import Tensor, nn
-from torch.optim.swa_utils import AveragedModel, get_ema_multi_avg_fn
 
-from fairhorizon.data.splits import Split
-from fairhorizon.errors import DataError
 from fairhorizon.histories import UserItems
-from fairhorizon.rankers.early_stopping import Validation, train_until_stale
 from fairhorizon.rankers.sampled_softmax import ItemSample, ItemSampler, sampled_softmax_loss
 from fairhorizon.settings import Choice, Search, Settings
-from fairhorizon.vocabulary import OnEpoch, Protocol
+from fairhorizon.vocabulary import Protocol
 
-AVERAGE_DECAY = 0.995  # per step: over about 200 of them
 LOGIT_ROWS_AT_ONCE = 256
 ALL_ITEMS_AT_MOST = 8192  # of more items the loss sees a sample
 SAMPLED_ITEMS = 4096
@@ -26,7 +21,7 @@ USERS_AT_ONCE = 1024  # the states of a long history take more room than the sco
 
 
 class SequenceConfig(Settings):
-    """What every next-item model has to be told."""
+    """The settings that all next-item models have."""
 
     dim: Annotated[int, Choice((32, 64, 96, 128))] = Field(64, ge=1)
     # of a user's items, the last so many are looked at
@@ -79,9 +74,6 @@ class SequenceNetwork(nn.Module):
     def logits(self, states: Tensor) -> Tensor:
         """(..., n_items)"""
         return nn.functional.linear(states, self.items, self.bias)
-
-
-Network = TypeVar("Network", bound=SequenceNetwork)
 
 
 @dataclass(frozen=True)
@@ -215,59 +207,9 @@ def seeded(seed: int) -> Iterator[None]:
         yield
 
 
-def train_network(
-    build: Callable[[], Network],
-    config: SequenceConfig,
-    split: Split,
-    *,
-    seed: int,
-    on_epoch: OnEpoch | None,
-) -> Network:
-    """The network after the epoch with the best validation NDCG, by Adam on the softmax loss.
-
-    It is the moving average of the weights over the last steps that is judged and kept: it ranks
-    better than the weights of any one step, and its validation hardly jumps from epoch to epoch.
-    """
-    validation = Validation(split, config.history, config.protocol)
-    history = validation.known
-    if not (history.indptr.diff() > 1).any():
-        raise DataError(
-            f"{split.name or 'the split'}: no user has two training items, so nothing follows",
-            remedy="use a ranker that looks at no order, such as ease",
-        )
-    n_items, stride = history.n_items, max(1, config.history // 2)
-    sampler = None
-    if n_items > ALL_ITEMS_AT_MOST:
-        counts = torch.bincount(history.items, minlength=n_items)
-        sampler = ItemSampler(counts, SAMPLED_ITEMS)
-    with seeded(seed):
-        network = build()
-        average = AveragedModel(network, multi_avg_fn=get_ema_multi_avg_fn(AVERAGE_DECAY))
-        averaged: Network = average.module.eval()  # type: ignore[assignment]
-        optimiser = torch.optim.Adam(network.parameters(), lr=config.learning_rate, fused=True)
-
-        def run_epoch() -> None:
-            shifts = torch.randint(stride, (history.n_users,))
-            windows = training_windows(history, config.history, stride, shifts)
-            for inputs, targets in shuffled_batches(windows, n_items, config.batch, stride):
-                sample = None if sampler is None else sampler.draw()
-                optimiser.zero_grad()
-                softmax_loss(network, inputs, targets, sample).backward()
-                optimiser.step()
-                average.update_parameters(network)
-
-        def judge() -> float:
-            return validation.ndcg(
-                lambda _, queue: next_item_scores(averaged, queue, config.history)
-            )
-
-        best = train_until_stale(
-            averaged.state_dict(),
-            run_epoch,
-            judge,
-            max_epochs=config.max_epochs,
-            patience=config.patience,
-            on_epoch=on_epoch,
-        )
-    averaged.load_state_dict(best)
-    return averaged
+def catalogue_sampler(history: UserItems) -> ItemSampler | None:
+    """What draws the items that the loss sees; None where it sees all of them."""
+    if history.n_items <= ALL_ITEMS_AT_MOST:
+        return None
+    counts = torch.bincount(history.items, minlength=history.n_items)
+    return ItemSampler(counts, SAMPLED_ITEMS)
