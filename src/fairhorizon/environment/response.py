@@ -5,7 +5,6 @@ ever see it: neither train on it nor read its vectors.
 """
 
 import math
-from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
@@ -18,11 +17,11 @@ from fairhorizon.data.synthetic import SyntheticMarket
 from fairhorizon.errors import ConfigError, DataError
 from fairhorizon.histories import UserItems
 from fairhorizon.settings import Settings
+from fairhorizon.vocabulary import OnEpoch
 
 CELLS = 2**20  # user-item cells at once, 4 MiB of float32: they should stay in the cache
 FOLDS = 10  # one cell in ten says when to stop
 
-OnEpoch = Callable[[int, float], None]
 Parameters = dict[str, Tensor]
 
 

@@ -166,32 +166,23 @@ class SimulatedUsers:
             )
 
     @classmethod
-    def fitted(
+    def of_split(
         cls,
-        response: ResponseModel,
+        answers: ResponseModel | SyntheticMarket,
         split: Split,
         history: int,
         protocol: Protocol,
         config: SimulationConfig | None = None,
         seed: int = 0,
     ) -> "SimulatedUsers":
-        """Users of the split after training and validation, who answer as `response` has it."""
-        start = evaluation_scenario(split, history, protocol)
-        return cls(response, start, config or SimulationConfig(), seed)
+        """Users of the split after training and validation, who answer by a fitted model.
 
-    @classmethod
-    def of_market(
-        cls,
-        market: SyntheticMarket,
-        split: Split,
-        history: int,
-        protocol: Protocol,
-        config: SimulationConfig | None = None,
-        seed: int = 0,
-    ) -> "SimulatedUsers":
-        """Users of a split of the market's log, who answer by the true relevance."""
-        response = ResponseModel.of_market(market)
-        return cls.fitted(response, split, history, protocol, config, seed)
+        Given the market that the log was drawn from, they answer by its true relevance.
+        """
+        if isinstance(answers, SyntheticMarket):
+            answers = ResponseModel.of_market(answers)
+        start = evaluation_scenario(split, history, protocol)
+        return cls(answers, start, config or SimulationConfig(), seed)
 
     @property
     def n_users(self) -> int:

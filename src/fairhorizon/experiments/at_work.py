@@ -53,7 +53,7 @@ def open_users(
     if simulation is None:
         return evaluation_scenario(split, queue_length, study.protocol)
     response = load_response(study)
-    return SimulatedUsers.fitted(response, split, queue_length, study.protocol, simulation, seed)
+    return SimulatedUsers.of_split(response, split, queue_length, study.protocol, simulation, seed)
 
 
 def load_response(study: Study) -> ResponseModel:
