@@ -51,7 +51,7 @@ def first_best(scores: Tensor) -> Tensor:
 def best_lists(scores: Tensor, sensitive: Tensor, length: int, allowance: int) -> Tensor:
     """(b, length) best items by score, at most `allowance` of them sensitive.
 
-    -1 where nothing is left that may be shown, which is what a score of -inf says.
+    -1 where nothing is left that may be shown; a score of -inf means that an item may not.
     """
     if allowance < length:
         groups = [

@@ -52,8 +52,8 @@ def split(log: Interactions, *, test_share: float = 0.2, shuffle_ties: int | Non
     """
     share = _share("test_share", test_share)
     if shuffle_ties is not None and log.timestamps is not None:
-        lots = np.random.default_rng(shuffle_ties).random(len(log))
-        log = log.take(np.lexsort((lots, log.timestamps)))
+        draws = np.random.default_rng(shuffle_ties).random(len(log))
+        log = log.take(np.lexsort((draws, log.timestamps)))
     counts = log.user_counts()
     left = counts[log.users] - _position_in_user(log)  # 1 for the last interaction of a user
     tested = (counts * share.numerator // share.denominator)[log.users]
@@ -101,7 +101,7 @@ def split_by_time(
 
 
 def with_feedback(parts: Split, users: NDArray[np.int64], items: NDArray[np.int64]) -> Split:
-    """What users liked since, in the order heard, at the end of the training log.
+    """The split with what users liked since, in that order, at the end of its training log.
 
     Only pairs that training and validation do not have, and each once. Nobody rated them: the mean
     rating of the training log stands in.

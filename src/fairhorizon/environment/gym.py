@@ -4,7 +4,7 @@ An observation is a user and the queue of recently liked items (n_items stands f
 action a list of K items. The reward is equation 8; `info["cost"]` is equation 9 and
 `info["available"]` the mask of items that may still be shown. Showing another one earns nothing.
 
-Any user model will do. Simulated users drift from step to step and begin anew with every episode.
+Any user model will do. Simulated users drift from step to step and start again with every episode.
 """
 
 from typing import Any, NotRequired, TypedDict, Unpack
@@ -27,7 +27,7 @@ Lists = NDArray[np.int64]
 
 
 class Episodes(TypedDict):
-    """What both environments have to be given besides users and groups."""
+    """What an environment needs besides a user model and a group."""
 
     list_length: int
     horizon: int

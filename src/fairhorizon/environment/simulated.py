@@ -39,7 +39,7 @@ class TasteSpread:
         exact = vectors.double()
         mean = exact.mean(0)
         variances, axes = torch.linalg.eigh((exact - mean).T @ (exact - mean) / len(exact))
-        # a direction in which nobody differs may come out slightly negative
+        # a direction without variance may come out slightly negative
         root = (axes * variances.clamp(min=0).sqrt()) @ axes.T
         return cls(mean.to(vectors), root.to(vectors))
 
@@ -93,7 +93,7 @@ class SimulatedAudience:
 
     def best(self, first: int, last: int) -> Tensor:
         if self._best.shape[1] < min(last, self.response.n_items):
-            # Those who stay as they are will be asked for the next ranks soon.
+            # Without drift, the next ranks will be asked for soon.
             self._look_at_all(last if self.config.drift else 2 * last)
         known = self._best[:, first:last].double()
         return pad(known, (0, last - first - known.shape[1]))
@@ -117,7 +117,7 @@ class SimulatedAudience:
         self._forget()
 
     def _forget(self) -> None:
-        """What was worked out for tastes that are no more."""
+        """Drop what was computed for earlier tastes."""
         self._best = self.vectors[:, :0]
         self._total = self.vectors[:0, 0]
 
@@ -198,7 +198,7 @@ class SimulatedUsers:
         """The users' initial state and how they answer: the same whenever the seed is the same.
 
         One number is drawn for every slot, whatever stands in it: recommenders that are compared
-        under one seed meet the same luck and the same drift.
+        under one seed meet the same random numbers and the same drift.
         """
         state, response = self.start.state(users, device), self.response
         audience = SimulatedAudience(

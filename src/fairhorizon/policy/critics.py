@@ -11,7 +11,7 @@ class Critic(nn.Module):
 
     Episodes are finite, so a value depends on the steps left. The network predicts v(s), the mean
     per remaining (discounted) step; the value at step t of T is v(s) sum_{j < T-t} gamma^j, zero
-    at the end of the horizon without being told.
+    at the end of the horizon by construction.
     """
 
     def __init__(self, state_size: int, hidden: tuple[int, int]) -> None:
@@ -46,7 +46,7 @@ class Critic(nn.Module):
         minimise(self.parameters(), loss, iterations=iterations)
         with torch.no_grad():
             final = float(loss())
-            if not final < float("inf"):  # a diverged fit is worth less than none
+            if not final < float("inf"):  # a diverged fit is worse than none
                 for parameter, old in zip(self.parameters(), before, strict=True):
                     parameter.copy_(old)
         return final

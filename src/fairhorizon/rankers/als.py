@@ -70,7 +70,7 @@ class Als(Ranker[AlsConfig]):
         )
         self.item_vectors_ = best["item_vectors"]
 
-    def scores(self, users: Tensor, queue: Tensor) -> Tensor:  # noqa: ARG002  # the queue says all
+    def scores(self, users: Tensor, queue: Tensor) -> Tensor:  # noqa: ARG002  # the queue is enough
         known = queue < len(self.item_vectors_)
         indptr = torch.cat([known.new_zeros(1, dtype=torch.int64), known.sum(1).cumsum(0)])
         histories = UserItems(indptr, queue[known], len(self.item_vectors_))

@@ -102,14 +102,14 @@ class Bpr(Ranker[BprConfig]):
         def adopt(table: Tensor) -> None:
             self.user_vectors_, self.item_vectors_ = table.tensor_split([training.n_users])
 
-        def judge() -> float:
+        def validate() -> float:
             adopt(training.table)
             return validation.ndcg(self.scores)
 
         best = train_until_stale(
             {"table": training.table},
             training.epoch,
-            judge,
+            validate,
             max_epochs=self.config.max_epochs,
             patience=self.config.patience,
             on_epoch=on_epoch,

@@ -1,4 +1,4 @@
-"""When to stop training: the validation items decide, never the test items."""
+"""When to stop training: by the validation items, never by the test items."""
 
 import math
 from collections.abc import Callable, Mapping
@@ -15,7 +15,7 @@ from fairhorizon.vocabulary import OnEpoch, Protocol
 CUTOFF = 20
 # An epoch of training on sparse data takes half a minute, that many scores less than ten seconds.
 SCORES_IN_ALL = 2**28
-FEWEST_USERS = 2048  # fewer tell too little, however many items there are
+FEWEST_USERS = 2048  # fewer are too noisy a sample, however many items there are
 
 
 class Validation:
@@ -28,7 +28,7 @@ class Validation:
         self, split: Split, queue_length: int, protocol: Protocol = Protocol.STANDARD
     ) -> None:
         history, held_out = UserItems.of(split.train), UserItems.of(split.validation)
-        if not len(held_out.items):  # each user's last training item has to stand in
+        if not len(held_out.items):  # each user's last training item takes their place
             history, held_out = history.cut((history.indptr.diff() - 1).clamp(min=0))
         self.known, self.queue = history, history.last(queue_length)
         self.protocol = protocol
@@ -68,11 +68,13 @@ def train_until_stale(
     *,
     max_epochs: int,
     patience: int,
+    smallest_gain: float = 0.0,
     on_epoch: OnEpoch | None = None,
+    remedy: str = "set a smaller learning_rate",
 ) -> dict[str, Tensor]:
     """The parameters, changed in place by `run_epoch`, as they were after the best epoch.
 
-    Stops when `validate` has not been higher for `patience` epochs.
+    Stops when `validate` has not risen by more than `smallest_gain` for `patience` epochs.
     """
     best, best_value, stale = {}, -math.inf, 0
     for epoch in range(1, max_epochs + 1):
@@ -80,7 +82,7 @@ def train_until_stale(
         value = validate()
         if on_epoch is not None:
             on_epoch(epoch, value)
-        if value > best_value:
+        if value > best_value + smallest_gain:
             best_value, stale = value, 0
             best = {name: tensor.detach().clone() for name, tensor in parameters.items()}
         else:
@@ -88,5 +90,5 @@ def train_until_stale(
             if stale >= patience:
                 break
     if not best or not all(tensor.isfinite().all() for tensor in best.values()):
-        raise ConfigError("the training diverged (set a smaller learning_rate)")
+        raise ConfigError(f"the training diverged ({remedy})")
     return best

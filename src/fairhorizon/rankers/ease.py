@@ -70,7 +70,7 @@ class Ease(Ranker[EaseConfig]):
         weights = inverse.div_(-inverse.diagonal().clone()).fill_diagonal_(0)
         self.item_weights_ = weights.contiguous()  # by rows: that is how they are looked up
 
-    def scores(self, users: Tensor, queue: Tensor) -> Tensor:  # noqa: ARG002  # the queue says all
+    def scores(self, users: Tensor, queue: Tensor) -> Tensor:  # noqa: ARG002  # the queue is enough
         recent = queue[:, -self.queue_length :]
         n_items = len(self.item_weights_)
         if recent.shape[1] > n_items // 8:  # not much fewer rows of B than all of them

@@ -28,7 +28,7 @@ DENSE_AT_MOST = 8192  # of more items, only those next to the history are looked
 class ItemKnnConfig(Settings):
     # of each item, the nearest ones
     neighbours: Annotated[int, Search(20, 2000, log=True)] = Field(500, ge=1)
-    # takes off from what few users in common say
+    # lowers the similarity of items with few users in common
     shrinkage: Annotated[float, Search(0, 100)] = Field(5.0, ge=0)
     # in items; None: all of a history counts the same
     half_life: Annotated[float | None, Search(0.5, 50, log=True)] = Field(2.0, gt=0)
@@ -70,7 +70,7 @@ class ItemKnn(Ranker[ItemKnnConfig]):
         self.neighbours_ = torch.cat([block.indices for block in nearest])
         self.longest_ = longest_history(split)
 
-    def scores(self, users: Tensor, queue: Tensor) -> Tensor:  # noqa: ARG002  # the queue says all
+    def scores(self, users: Tensor, queue: Tensor) -> Tensor:  # noqa: ARG002  # the queue is enough
         recent = queue[:, -self.queue_length :]
         if len(self.neighbours_) > DENSE_AT_MOST:
             return self._scores_from_history(recent)

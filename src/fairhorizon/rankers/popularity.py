@@ -1,4 +1,4 @@
-"""The most popular items for everybody: what every other method has to beat."""
+"""The most popular items for all users: the baseline that every other method has to beat."""
 
 import torch
 from torch import Tensor

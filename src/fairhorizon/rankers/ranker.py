@@ -14,7 +14,7 @@ Config = TypeVar("Config", bound=Settings)
 
 
 class Ranker(ABC, Generic[Config]):
-    """Scores every item for a user; how lists are made of the scores is not its business."""
+    """Scores every item for a user; lists are made of the scores elsewhere."""
 
     method: ClassVar[str]
     config_class: ClassVar[type[Settings]]
@@ -31,7 +31,7 @@ class Ranker(ABC, Generic[Config]):
         return 0
 
     def fit(self, split: Split, *, on_epoch: OnEpoch | None = None) -> Self:
-        """Start anew from the training log; the validation items say when to stop."""
+        """Fit from scratch on the training log; the validation items decide when to stop."""
         if not len(split.train):
             raise DataError(
                 f"{split.name or 'the split'} has nothing to train on",

@@ -37,7 +37,7 @@ class SequenceConfig(Settings):
 class WindowDropout(nn.Module):
     """Takes the same coordinates from all of a window (Gal & Ghahramani 2016).
 
-    To draw for every position anew takes longer than the attention does.
+    To draw for each position separately takes longer than the attention itself.
     """
 
     def __init__(self, share: float) -> None:
@@ -78,10 +78,10 @@ class SequenceNetwork(nn.Module):
 
 @dataclass(frozen=True)
 class Windows:
-    """Stretches of users' histories, and which of the items in them are to be guessed."""
+    """Stretches of users' histories, and which of the items in them are to be predicted."""
 
     inputs: Tensor  # (w, N) items, padded behind with n_items
-    targets: Tensor  # (w, N) the item that came next, n_items where it is not to be guessed
+    targets: Tensor  # (w, N) the item that came next, n_items where it is not to be predicted
 
 
 def training_windows(history: UserItems, length: int, stride: int, shifts: Tensor) -> Windows:
@@ -89,7 +89,7 @@ def training_windows(history: UserItems, length: int, stride: int, shifts: Tenso
 
     A user's targets are cut into blocks of `stride`, the first of them shorter by the user's shift
     (0 <= shift < stride). The window of a block holds the `length` items before its last target, so
-    that each target is guessed from at least min(length - stride, all earlier) + 1 items.
+    that each target is predicted from at least min(length - stride, all earlier) + 1 items.
     """
     counts = history.indptr.diff()
     users = torch.arange(history.n_users).repeat_interleave((counts - 1).clamp(min=0))
@@ -116,7 +116,7 @@ def shuffled_batches(
 ) -> Iterator[tuple[Tensor, Tensor]]:
     """Inputs and targets of all windows, `batch` at a time in random order.
 
-    A step over a large catalogue is dear whatever is in the batch, and its users tend to have few
+    A step over a large catalogue is slow whatever is in the batch, and its users tend to have few
     items: there a batch holds about the targets of `batch` full windows, without needless padding.
     """
     large = n_items > ALL_ITEMS_AT_MOST
