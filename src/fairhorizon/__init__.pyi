@@ -9,6 +9,7 @@ from .agents.lird.server import LirdServer as LirdServer
 from .agents.ranked.model import Ranked as Ranked
 from .agents.ranked.server import RankedServer as RankedServer
 from .allocation.request_guard import ExposureGuard as ExposureGuard
+from .data.frames import from_frame as from_frame
 from .data.interactions import Interactions as Interactions
 from .data.sources import load as load
 from .data.sources import synthetic_market as synthetic_market

@@ -1,8 +1,10 @@
 """The words that users choose from, on the command line as in Python; nothing here needs torch."""
 
+from collections.abc import Callable
 from enum import StrEnum
 
 POPULAR = "popular"  # the name of the group of the most shown items; others are by an attribute
+OnEpoch = Callable[[int, float], object]  # is called with an epoch's number and validation NDCG
 
 
 class Protocol(StrEnum):

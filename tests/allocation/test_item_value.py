@@ -1,4 +1,4 @@
-"""What it is worth to show an item, by hand."""
+"""The value of showing an item, by hand."""
 
 import math
 
@@ -7,24 +7,24 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fairhorizon.allocation.item_value import ideal, worth
+from fairhorizon.allocation.item_value import ideal, item_values
 
 SECOND = 1 / math.log2(3)
 
 
 def test_for_who_likes_one_item_worth_is_its_chance():
     chances = torch.tensor([[0.5, 0.25, 0.25, 0.0]])
-    torch.testing.assert_close(worth(chances, torch.tensor([1.0]), 20), chances)
+    torch.testing.assert_close(item_values(chances, torch.tensor([1.0]), 20), chances)
 
 
 def test_two_likes_are_two_chances_for_a_larger_ideal():
-    found = worth(torch.tensor([[0.5, 0.1]]), torch.tensor([2.0]), 20)
+    found = item_values(torch.tensor([[0.5, 0.1]]), torch.tensor([2.0]), 20)
     by_hand = torch.tensor([[0.75, 0.19]]) / (1 + SECOND)
     torch.testing.assert_close(found, by_hand)
 
 
 def test_a_certain_item_stays_finite():
-    found = worth(torch.tensor([[1.0, 0.0]]), torch.tensor([300.0]), 2)
+    found = item_values(torch.tensor([[1.0, 0.0]]), torch.tensor([300.0]), 2)
     torch.testing.assert_close(found, torch.tensor([[1.0, 0.0]]) / (1 + SECOND))
 
 
@@ -45,7 +45,7 @@ def test_a_likelier_item_is_worth_more_and_nothing_more_than_the_first_place(
     chances: list[float], likes: float, length: int
 ):
     ordered = torch.tensor([sorted(chances)])
-    found = worth(ordered, torch.tensor([likes]), length)
+    found = item_values(ordered, torch.tensor([likes]), length)
     assert (found.diff(dim=1) >= 0).all()
     assert found.min() >= 0
     assert found.max() <= 1 + 1e-6
@@ -55,6 +55,6 @@ def test_a_likelier_item_is_worth_more_and_nothing_more_than_the_first_place(
 def test_a_hit_counts_more_for_who_takes_little():
     """Of items that are liked almost for sure, so that only the ideal list differs."""
     chances = torch.tensor([[0.9]]).repeat(3, 1)
-    found = worth(chances, torch.tensor([1.0, 2.0, 20.0]), 20).squeeze(1).tolist()
+    found = item_values(chances, torch.tensor([1.0, 2.0, 20.0]), 20).squeeze(1).tolist()
     assert found == sorted(found, reverse=True)
     assert found[1] == pytest.approx(0.99 / (1 + SECOND))

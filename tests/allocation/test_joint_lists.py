@@ -13,9 +13,9 @@ from scipy import sparse
 from scipy.optimize import linprog
 from torch import Tensor
 
-from fairhorizon.allocation.gini_price import marginal_worth
+from fairhorizon.allocation.gini_price import marginal_values
 from fairhorizon.allocation.group_budget import Candidates
-from fairhorizon.allocation.joint_lists import FairLists, fair_lists
+from fairhorizon.allocation.joint_lists import JointLists, joint_lists
 from fairhorizon.errors import ConfigError, ModelError
 from fairhorizon.metrics.fairness import gini
 
@@ -28,8 +28,8 @@ class Instance:
     sensitive: Tensor
     length: int
 
-    def solve(self, share: float, **options: object) -> FairLists:
-        return fair_lists(
+    def solve(self, share: float, **options: object) -> JointLists:
+        return joint_lists(
             self.candidates,
             self.sensitive,
             length=self.length,
@@ -195,7 +195,7 @@ def test_by_hand():
     items = torch.tensor([[0, 2, 3, 4], [0, 1, 2, 3]])
     values = torch.tensor([[0.9, 0.8, 0.8, 0.1], [0.9, 0.6, 0.3, 0.2]])
     sensitive = torch.arange(5) < 2
-    found = fair_lists(
+    found = joint_lists(
         Candidates(items, values), sensitive, length=2, share=0.25, position_weights=torch.ones(2)
     )
     assert found.lists.tolist() == [[2, 3], [0, 2]]
@@ -209,7 +209,7 @@ def test_who_has_nothing_but_the_group_comes_first_but_never_breaks_the_limit():
     sensitive = torch.arange(8) < 3
     candidates = Candidates(items, values)
     lists = {
-        share: fair_lists(candidates, sensitive, length=2, share=share).lists.tolist()
+        share: joint_lists(candidates, sensitive, length=2, share=share).lists.tolist()
         for share in (0.0, 0.2, 0.34, 0.5)
     }
     # user 0 has the group alone; of six showings two may be of it, of five one
@@ -222,24 +222,24 @@ def test_who_has_nothing_but_the_group_comes_first_but_never_breaks_the_limit():
 def test_the_extreme_shapes():
     sensitive = torch.tensor([True, False, False])
     empty = Candidates(torch.empty(0, 5, dtype=torch.int64), torch.empty(0, 5))
-    assert fair_lists(empty, sensitive, length=3, share=0.5, gini_limit=0.1).lists.shape == (0, 3)
+    assert joint_lists(empty, sensitive, length=3, share=0.5, gini_limit=0.1).lists.shape == (0, 3)
     bare = Candidates(torch.empty(2, 0, dtype=torch.int64), torch.empty(2, 0))
-    assert fair_lists(bare, sensitive, length=2, share=0.5).lists.tolist() == [[-1, -1]] * 2
+    assert joint_lists(bare, sensitive, length=2, share=0.5).lists.tolist() == [[-1, -1]] * 2
     nobody = Candidates(torch.full((2, 3), -1), torch.full((2, 3), torch.nan))
-    found = fair_lists(nobody, sensitive, length=2, share=0.5, gini_limit=0.0)
+    found = joint_lists(nobody, sensitive, length=2, share=0.5, gini_limit=0.0)
     assert found.lists.tolist() == [[-1, -1]] * 2
     short = Candidates(torch.tensor([[0, 2]]), torch.tensor([[3.0, -5.0]]))
-    assert fair_lists(short, sensitive, length=4, share=1).lists.tolist() == [[0, 2, -1, -1]]
-    assert fair_lists(short, sensitive, length=4, share=0).lists.tolist() == [[2, -1, -1, -1]]
+    assert joint_lists(short, sensitive, length=4, share=1).lists.tolist() == [[0, 2, -1, -1]]
+    assert joint_lists(short, sensitive, length=4, share=0).lists.tolist() == [[2, -1, -1, -1]]
 
 
 def test_many_equal_values_do_not_spend_the_budget_for_nothing():
     items = torch.arange(6).expand(10, 6)
     candidates = Candidates(items, torch.ones(10, 6))
-    found = fair_lists(candidates, torch.arange(6) < 3, length=3, share=0.4)
+    found = joint_lists(candidates, torch.arange(6) < 3, length=3, share=0.4)
     assert found.lists.tolist() == [[3, 4, 5]] * 10
     assert found.price == 0
-    found = fair_lists(candidates, torch.arange(6) < 4, length=3, share=0.4)
+    found = joint_lists(candidates, torch.arange(6) < 4, length=3, share=0.4)
     assert int((found.lists < 4).sum()) == 10  # two outside the group, so one of it to each
 
 
@@ -364,7 +364,7 @@ def test_a_gini_limit_that_can_be_reached_is_kept_at_a_small_loss(share: float):
 def test_a_gini_limit_that_cannot_be_reached_is_said():
     candidates = Candidates(torch.zeros(3, 1, dtype=torch.int64), torch.ones(3, 1))
     with pytest.warns(UserWarning, match=r"at most 0\.5 were found; these have 0\.7500"):
-        found = fair_lists(
+        found = joint_lists(
             candidates, torch.zeros(4, dtype=torch.bool), length=1, share=1, gini_limit=0.5
         )
     assert found.lists.tolist() == [[0]] * 3
@@ -373,9 +373,9 @@ def test_a_gini_limit_that_cannot_be_reached_is_said():
 def test_the_worth_of_an_item_counts_the_places_it_moves():
     values = torch.tensor([[6.0, 5, 4, 3, 2, 1, 0]])
     weights = torch.tensor([1, 0.5, 0.25])
-    worth = marginal_worth(values, torch.tensor([[5.0, 3, 1]]), weights)
+    worth = marginal_values(values, torch.tensor([[5.0, 3, 1]]), weights)
     assert worth.tolist() == [[4.25, 3.25, 2.25, 1.25, 0.75, 0.25, 0]]
-    ones = marginal_worth(values, torch.tensor([[5.0, 3, -torch.inf]]), torch.ones(3))
+    ones = marginal_values(values, torch.tensor([[5.0, 3, -torch.inf]]), torch.ones(3))
     assert ones.equal(values)
 
 
@@ -383,20 +383,20 @@ def test_refusals_name_the_fault():
     candidates = Candidates(torch.tensor([[0, 1]]), torch.tensor([[1.0, 2.0]]))
     sensitive = torch.tensor([True, False])
     with pytest.raises(ConfigError, match=r"share = 85 .* fraction"):
-        fair_lists(candidates, sensitive, length=1, share=85)
+        joint_lists(candidates, sensitive, length=1, share=85)
     with pytest.raises(ConfigError, match=r"gini_limit = -0\.1"):
-        fair_lists(candidates, sensitive, length=1, share=1, gini_limit=-0.1)
+        joint_lists(candidates, sensitive, length=1, share=1, gini_limit=-0.1)
     with pytest.raises(ConfigError, match="length = 0"):
-        fair_lists(candidates, sensitive, length=0, share=1)
+        joint_lists(candidates, sensitive, length=0, share=1)
     for weights in ([1.0], [0.5, 1.0], [1.0, -1.0]):
         with pytest.raises(ConfigError, match="position_weights"):
-            fair_lists(
+            joint_lists(
                 candidates, sensitive, length=2, share=1, position_weights=torch.tensor(weights)
             )
     with pytest.raises(ValueError, match="neither -1 nor one of the 1 items"):
-        fair_lists(candidates, sensitive[:1], length=1, share=1)
+        joint_lists(candidates, sensitive[:1], length=1, share=1)
     with pytest.raises(ValueError, match="shape"):
-        fair_lists(Candidates(candidates.items, torch.ones(1, 3)), sensitive, length=1, share=1)
+        joint_lists(Candidates(candidates.items, torch.ones(1, 3)), sensitive, length=1, share=1)
     unknown = Candidates(candidates.items, torch.tensor([[torch.nan, 1.0]]))
     with pytest.raises(ModelError, match="not a finite number"):
-        fair_lists(unknown, sensitive, length=1, share=1)
+        joint_lists(unknown, sensitive, length=1, share=1)

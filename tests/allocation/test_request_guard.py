@@ -10,8 +10,9 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fairhorizon.allocation.request_guard import AT_ONCE, ExposureGuard
+from fairhorizon.allocation.request_guard import ExposureGuard
 from fairhorizon.errors import ConfigError, DataError
+from fairhorizon.ranking import IN_CACHE
 from fairhorizon.storage import load_model, save_model
 
 GUIDE = Path(__file__).parents[2] / "docs" / "guarantee.md"
@@ -333,7 +334,7 @@ def test_the_unit_of_the_values_does_not_matter():
 
 def test_a_batch_is_its_requests_one_after_the_other():
     rng = torch.Generator().manual_seed(4)
-    b, candidates = AT_ONCE // 1000 + 100, 1000  # more than are sorted together
+    b, candidates = IN_CACHE // 1000 + 100, 1000  # more than are sorted together
     items = torch.stack([torch.randperm(1200, generator=rng)[:candidates] for _ in range(b)])
     values = torch.randint(0, 400, (b, candidates), generator=rng).float()  # with draws
     values[torch.rand(values.shape, generator=rng) < 0.1] = NEVER

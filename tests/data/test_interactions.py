@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from fairhorizon.data.frames import from_arrays, from_frame
 from fairhorizon.data.interactions import Interactions, NoTimestampsWarning
 from fairhorizon.errors import ConfigError, DataError
 
@@ -18,24 +19,24 @@ def triples(log: Interactions) -> list[tuple[object, object]]:
 
 
 def test_rows_are_put_in_time_order_and_equal_times_keep_file_order():
-    log = Interactions.from_arrays([7, 7, 3, 3], [1, 2, 5, 4], timestamps=[20, 10, 10, 5])
+    log = from_arrays([7, 7, 3, 3], [1, 2, 5, 4], timestamps=[20, 10, 10, 5])
     assert triples(log) == [(3, 4), (7, 2), (3, 5), (7, 1)]
     assert log.timestamps.tolist() == [5, 10, 10, 20]
 
 
 def test_integer_ids_sort_by_value_and_text_by_code_point():
-    numbers = Interactions.from_arrays(["10", "9"], ["007", "7"])
+    numbers = from_arrays(["10", "9"], ["007", "7"])
     assert numbers.user_ids.dtype == np.int64
     assert numbers.user_ids.tolist() == [9, 10]
     assert numbers.item_ids.tolist() == ["007", "7"]  # "007" is text, or it would merge with "7"
-    mixed = Interactions.from_arrays([10, "x"], ["é", "Z"])
+    mixed = from_arrays([10, "x"], ["é", "Z"])
     assert mixed.user_ids.tolist() == ["10", "x"]
     assert mixed.item_ids.tolist() == ["Z", "é"]
 
 
 @pytest.mark.parametrize(("repeats", "kept"), [("first", [3.0, 1.0]), ("last", [1.0, 5.0])])
 def test_repeated_pairs_keep_the_first_or_last_in_time(repeats, kept):
-    log = Interactions.from_arrays(
+    log = from_arrays(
         [1, 1, 2], [9, 9, 9], ratings=[5, 3, 1], timestamps=[30, 10, 20], repeats=repeats
     )
     assert log.ratings.tolist() == kept
@@ -44,11 +45,11 @@ def test_repeated_pairs_keep_the_first_or_last_in_time(repeats, kept):
 
 def test_unknown_treatment_of_repeats_is_refused():
     with pytest.raises(ConfigError, match="'mean'"):
-        Interactions.from_arrays([1], [1], repeats="mean")
+        from_arrays([1], [1], repeats="mean")
 
 
 def test_counts_and_compressed_rows():
-    log = Interactions.from_arrays(["b", "a", "b", "b"], [1, 2, 3, 2], timestamps=[4, 3, 2, 1])
+    log = from_arrays(["b", "a", "b", "b"], [1, 2, 3, 2], timestamps=[4, 3, 2, 1])
     indptr, items = log.by_user()
     assert indptr.tolist() == [0, 1, 4]
     assert log.item_ids[items].tolist() == [2, 2, 3, 1]
@@ -66,7 +67,7 @@ def test_the_log_is_immutable_and_leaves_the_callers_arrays_alone():
 
 
 def test_take_shares_id_maps_and_restores_time_order():
-    log = Interactions.from_arrays([1, 2, 3], [4, 5, 6], timestamps=[1, 2, 3])
+    log = from_arrays([1, 2, 3], [4, 5, 6], timestamps=[1, 2, 3])
     part = log.take([2, 0])
     assert triples(part) == [(1, 4), (3, 6)]
     assert part.n_users == 3
@@ -76,7 +77,7 @@ def test_take_shares_id_maps_and_restores_time_order():
 def test_fingerprint_depends_on_content_only():
     def log(**change):
         columns = {"users": [1, 2], "items": [3, 4], "timestamps": [1, 2], "name": "a"}
-        return Interactions.from_arrays(**(columns | change))
+        return from_arrays(**(columns | change))
 
     same = log()
     assert len(same.fingerprint()) == 16
@@ -87,7 +88,7 @@ def test_fingerprint_depends_on_content_only():
 
 
 def test_attributes_are_one_text_per_item():
-    log = Interactions.from_arrays(
+    log = from_arrays(
         [1, 2, 3], [20, 10, 20], attributes={"genre": ["Drama", "Comedy", "War"], "year": [5, 6, 5]}
     )
     assert log.attributes["genre"].tolist() == ["Comedy", "Drama"]  # first seen
@@ -99,7 +100,7 @@ def test_frames(library):
     frame = library.DataFrame(
         {"who": ["x", "y", "x"], "what": [3, 1, 1], "stars": [1.5, 2, 3], "when": [3, 2, 1]}
     )
-    log = Interactions.from_frame(frame, user="who", item="what", rating="stars", timestamp="when")
+    log = from_frame(frame, user="who", item="what", rating="stars", timestamp="when")
     assert triples(log) == [("x", 1), ("y", 1), ("x", 3)]
     assert log.ratings.tolist() == [3, 2, 1.5]
     assert log.timestamps.dtype == np.int64
@@ -109,14 +110,14 @@ def test_frames(library):
 def test_dates_in_frames_become_seconds(library):
     days = [dt.datetime(1970, 1, 2), dt.datetime(1970, 1, 1, 0, 0, 1)]
     frame = library.DataFrame({"user": [1, 2], "item": [1, 2], "when": days})
-    assert Interactions.from_frame(frame, timestamp="when").timestamps.tolist() == [1, 86400]
+    assert from_frame(frame, timestamp="when").timestamps.tolist() == [1, 86400]
     aware = [day.replace(tzinfo=dt.UTC) for day in days]
     zoned = library.DataFrame({"user": [1, 2], "item": [1, 2], "when": aware})
-    assert Interactions.from_frame(zoned, timestamp="when").timestamps.tolist() == [1, 86400]
+    assert from_frame(zoned, timestamp="when").timestamps.tolist() == [1, 86400]
 
 
 def test_float_ids_of_a_frame_are_integers_again():
-    log = Interactions.from_arrays(np.array([2.0, 1.0]), np.array([0.5, 1.0]))
+    log = from_arrays(np.array([2.0, 1.0]), np.array([0.5, 1.0]))
     assert log.user_ids.tolist() == [1, 2]
     assert log.item_ids.tolist() == ["0.5", "1.0"]
 
@@ -124,7 +125,7 @@ def test_float_ids_of_a_frame_are_integers_again():
 def test_without_timestamps_row_order_is_time_order_and_a_warning_says_so():
     frame = pl.DataFrame({"user": [2, 1], "item": [1, 2]})
     with pytest.warns(NoTimestampsWarning, match="rows are assumed to be in the order of time"):
-        log = Interactions.from_frame(frame)
+        log = from_frame(frame)
     assert triples(log) == [(2, 1), (1, 2)]
 
 
@@ -150,14 +151,14 @@ def test_without_timestamps_row_order_is_time_order_and_a_warning_says_so():
 )
 def test_faults_name_the_row(columns, fault):
     with pytest.raises(DataError, match=fault):
-        Interactions.from_arrays(**({"users": [1, 2], "items": [3, 4]} | columns))
+        from_arrays(**({"users": [1, 2], "items": [3, 4]} | columns))
 
 
 def test_a_frame_of_one_user_or_without_the_column_is_refused():
     with pytest.raises(DataError, match="all rows are of one user, 5"):
-        Interactions.from_frame(pl.DataFrame({"user": [5, 5], "item": [1, 2]}))
+        from_frame(pl.DataFrame({"user": [5, 5], "item": [1, 2]}))
     with pytest.raises(DataError, match=r"no column 'user' \(the columns are who, item\)"):
-        Interactions.from_frame(pl.DataFrame({"who": [5, 6], "item": [1, 2]}))
+        from_frame(pl.DataFrame({"who": [5, 6], "item": [1, 2]}))
 
 
 ids = st.one_of(
@@ -169,7 +170,7 @@ ids = st.one_of(
 @given(st.lists(st.tuples(ids, ids, st.integers(0, 5)), min_size=1, max_size=30))
 def test_any_log_holds_its_invariants(rows):
     users, items, times = (list(column) for column in zip(*rows, strict=True))
-    log = Interactions.from_arrays(users, items, timestamps=times)
+    log = from_arrays(users, items, timestamps=times)
     expected = sorted({(str(u), str(i)) for u, i in zip(users, items, strict=True)})
     assert sorted((str(u), str(i)) for u, i in triples(log)) == expected
     assert np.all(np.diff(log.timestamps) >= 0)

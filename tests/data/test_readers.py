@@ -6,6 +6,7 @@ import numpy as np
 import polars as pl
 import pytest
 
+from fairhorizon.data.frames import from_arrays
 from fairhorizon.data.interactions import Interactions, NoTimestampsWarning
 from fairhorizon.data.readers import read_interactions, read_item_attribute
 from fairhorizon.errors import DataError
@@ -154,7 +155,7 @@ def test_faults_of_paths_options_and_parquet(tmp_path):
 
 
 def test_item_attribute_of_another_file(tmp_path):
-    log = Interactions.from_arrays([1, 2, 2], [30, 10, 20], name="log")
+    log = from_arrays([1, 2, 2], [30, 10, 20], name="log")
     films = write(
         tmp_path,
         "movies.dat",

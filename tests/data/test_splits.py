@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from fairhorizon.data.frames import from_arrays
 from fairhorizon.data.interactions import Interactions
 from fairhorizon.data.readers import read_interactions
 from fairhorizon.data.splits import (
@@ -39,7 +40,7 @@ def items_of(part: Interactions, user: object) -> list[object]:
     ],
 )
 def test_the_last_fifth_is_test_and_the_one_before_validation(n, sizes):
-    log = Interactions.from_arrays([0] * n, range(n), timestamps=range(n))
+    log = from_arrays([0] * n, range(n), timestamps=range(n))
     parts = split(log)
     assert tuple(len(getattr(parts, part)) for part in PARTS) == sizes
     assert items_of(parts.train, 0) + items_of(parts.validation, 0) + items_of(
@@ -49,7 +50,7 @@ def test_the_last_fifth_is_test_and_the_one_before_validation(n, sizes):
 
 def test_users_are_split_apart_by_their_own_time():
     users = ["a", "b"] * 5
-    log = Interactions.from_arrays(users, range(10), timestamps=[9, 8, 7, 6, 5, 4, 3, 2, 1, 0])
+    log = from_arrays(users, range(10), timestamps=[9, 8, 7, 6, 5, 4, 3, 2, 1, 0])
     parts = split(log)
     assert items_of(parts.train, "a") == [8, 6, 4]
     assert items_of(parts.validation, "a") == [2]
@@ -65,7 +66,7 @@ logs = st.lists(
 
 def make(rows: list[tuple[int, int, int]], *, timed: bool = True) -> Interactions:
     users, items, times = (list(column) for column in zip(*rows, strict=True))
-    return Interactions.from_arrays(users, items, timestamps=times if timed else None)
+    return from_arrays(users, items, timestamps=times if timed else None)
 
 
 @settings(deadline=None)
@@ -83,7 +84,7 @@ def test_per_user_split_agrees_with_a_loop(rows, share, timed):
 
 
 def test_shuffled_ties_stay_within_their_time_and_depend_on_the_seed():
-    log = Interactions.from_arrays([0] * 40, range(40), timestamps=[1] * 20 + [2] * 20)
+    log = from_arrays([0] * 40, range(40), timestamps=[1] * 20 + [2] * 20)
     first, same, other = (split(log, shuffle_ties=seed) for seed in (1, 1, 2))
     assert items_of(first.test, 0) == items_of(same.test, 0)
     assert items_of(first.test, 0) != items_of(other.test, 0)
@@ -93,7 +94,7 @@ def test_shuffled_ties_stay_within_their_time_and_depend_on_the_seed():
 
 
 def test_global_cut_by_hand():
-    log = Interactions.from_arrays(range(10), range(10), timestamps=[0, 1, 2, 3, 4, 5, 6, 7, 7, 9])
+    log = from_arrays(range(10), range(10), timestamps=[0, 1, 2, 3, 4, 5, 6, 7, 7, 9])
     parts = split_by_time(log)  # the cut falls between the two sevens: both are test
     assert [getattr(parts, part).timestamps.tolist() for part in PARTS] == [
         [0, 1, 2, 3, 4, 5, 6],
@@ -119,13 +120,13 @@ def test_global_cut_leaks_no_future(rows, test_share, validation_share):
 
 
 def test_global_cut_without_timestamps_is_a_cut_of_rows():
-    parts = split_by_time(Interactions.from_arrays(range(10), range(10)))
+    parts = split_by_time(from_arrays(range(10), range(10)))
     assert [len(getattr(parts, part)) for part in PARTS] == [7, 1, 2]
 
 
 @pytest.mark.parametrize("share", [-0.1, 1.0, float("nan")])
 def test_impossible_shares(share):
-    log = Interactions.from_arrays([1, 2], [1, 2])
+    log = from_arrays([1, 2], [1, 2])
     with pytest.raises(ConfigError, match="test_share"):
         split(log, test_share=share)
     with pytest.raises(ConfigError, match="leave something"):
@@ -133,7 +134,7 @@ def test_impossible_shares(share):
 
 
 def test_statistics_by_hand():
-    found = statistics(Interactions.from_arrays([1, 1, 2], [5, 6, 5]))
+    found = statistics(from_arrays([1, 1, 2], [5, 6, 5]))
     assert (found.users, found.items, found.interactions) == (2, 2, 3)
     assert (found.per_user, found.per_item, found.density) == (1.5, 1.5, 0.75)
 
@@ -144,7 +145,7 @@ def parts() -> Split:
     rows = range(15)
     items = [f"line\r\nend {row % 5}" for row in rows]
     return split(
-        Interactions.from_arrays(
+        from_arrays(
             users,
             items,
             ratings=[row / 2 for row in rows],
@@ -189,7 +190,7 @@ def test_a_failed_write_leaves_nothing(parts, tmp_path):
 
 def test_feedback_goes_to_the_end_of_training():
     """Training a: x y, b: y; validation a: z. Heard: b x and a w twice; a y, a z are known."""
-    log = Interactions.from_arrays(
+    log = from_arrays(
         list("aaaabb"), list("xyzwyz"), timestamps=[1, 2, 5, 6, 3, 4], ratings=[5, 4, 1, 1, 3, 1]
     )
     parts = split(log, test_share=0.25)
@@ -208,7 +209,7 @@ def test_feedback_goes_to_the_end_of_training():
 
 
 def test_feedback_without_times_and_ratings_keeps_its_order():
-    log = Interactions.from_arrays([0, 0, 1, 1], [0, 1, 1, 2])
+    log = from_arrays([0, 0, 1, 1], [0, 1, 1, 2])
     parts = split(log, test_share=0)
     longer = with_feedback(parts, np.array([1, 0]), np.array([0, 2]))
     assert longer.train.items.tolist() == [0, 1, 0, 2]

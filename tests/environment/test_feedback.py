@@ -5,6 +5,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
+from fairhorizon.data.frames import from_arrays
 from fairhorizon.data.interactions import Interactions
 from fairhorizon.data.splits import split
 from fairhorizon.environment.feedback import (
@@ -56,7 +57,7 @@ def test_random_cuts_reach_every_moment():
 # User "a" takes items 0..9 in order, "b" takes 9..0, "c" only 3, 4 and 5.
 USERS = ["a"] * 10 + ["b"] * 10 + ["c"] * 3
 ITEMS = [*range(10), *range(9, -1, -1), 3, 4, 5]
-LOG = Interactions.from_arrays(USERS, ITEMS, timestamps=[*range(10), *range(10), *range(3)])
+LOG = from_arrays(USERS, ITEMS, timestamps=[*range(10), *range(10), *range(3)])
 # a: train 0-6, validation 7, test 8-9;  b: train 9-3, validation 2, test 1-0;  c: train 3-4, then 5
 SPLIT = split(LOG)
 EVERYONE = torch.arange(3)

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from fairhorizon.data.interactions import Interactions
+from fairhorizon.data.frames import from_arrays
 from fairhorizon.data.splits import Split, split
 from fairhorizon.environment.feedback import Scenario
 from fairhorizon.errors import ConfigError, ModelError
@@ -24,7 +24,7 @@ def parts() -> Split:
     users = ["a"] * 10 + ["b"] * 5 + ["c"]
     items = [*range(10), 9, 8, 7, 6, 5, 3]
     times = list(range(16))
-    return split(Interactions.from_arrays(users, items, timestamps=times, name="toy"))
+    return split(from_arrays(users, items, timestamps=times, name="toy"))
 
 
 class Fixed:

@@ -12,7 +12,7 @@ from pydantic import Field
 
 from fairhorizon.agents.methods import AGENTS, Method, MethodError, build
 from fairhorizon.agents.ranked.model import Ranked
-from fairhorizon.data.interactions import Interactions
+from fairhorizon.data.frames import from_arrays
 from fairhorizon.data.splits import Split, split
 from fairhorizon.environment.feedback import validation_scenario
 from fairhorizon.errors import ConfigError, DataError
@@ -277,7 +277,7 @@ def test_validation_ndcg_by_the_definition(market: Split, protocol: Protocol) ->
 
 def test_without_validation_items_there_is_nothing_to_choose_by() -> None:
     users, items = np.repeat(np.arange(4), 5), np.tile(np.arange(5), 4)
-    parts = split(Interactions.from_arrays(users, items, timestamps=np.arange(20)))
+    parts = split(from_arrays(users, items, timestamps=np.arange(20)))
     empty = Split(parts.train, parts.validation.take([]), parts.test)
     with pytest.raises(DataError, match="no validation items to choose settings by"):
         validation_ndcg(Ranked(Popularity()).fit(empty), empty)

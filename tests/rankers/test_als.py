@@ -7,6 +7,7 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_matrix
 from threadpoolctl import threadpool_limits
 
+from fairhorizon.data.frames import from_arrays
 from fairhorizon.data.interactions import Interactions
 from fairhorizon.data.splits import Split, split
 from fairhorizon.data.synthetic import synthetic
@@ -107,7 +108,7 @@ def test_finds_two_worlds() -> None:
         for item in rng.choice(20, 8, replace=False)
     ]
     users, items = np.array(rows).T
-    parts = split(Interactions.from_arrays(users, items))
+    parts = split(from_arrays(users, items))
     model = Als(AlsConfig(dim=2, l2=1.0)).fit(parts)
     queue = UserItems.of(parts.train).last(model.queue_length)
     scores = model.scores(torch.arange(60), queue)

@@ -5,7 +5,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from fairhorizon.data.interactions import Interactions
+from fairhorizon.data.frames import from_arrays
 from fairhorizon.data.splits import Split, split
 from fairhorizon.errors import ConfigError
 from fairhorizon.histories import UserItems
@@ -20,7 +20,7 @@ def blocks(n_users: int = 40, n_items: int = 30, each: int = 10) -> Split:
     users = np.arange(n_users).repeat(each)
     picks = [rng.permutation(np.arange(u % 2, n_items, 2))[:each] for u in range(n_users)]
     times = np.tile(np.arange(each), n_users)
-    return split(Interactions.from_arrays(users, np.concatenate(picks), timestamps=times))
+    return split(from_arrays(users, np.concatenate(picks), timestamps=times))
 
 
 def in_own_block(scores: Tensor) -> Tensor:
@@ -77,7 +77,7 @@ def test_popular_items_have_the_larger_bias() -> None:
     """Everyone takes items 0 to 4 and one of the other 20; without vectors that is all to learn."""
     users = np.arange(60).repeat(6)
     items = np.concatenate([[0, 1, 2, 3, 4, 5 + user % 20] for user in range(60)])
-    parts = split(Interactions.from_arrays(users, items, timestamps=users * 0))
+    parts = split(from_arrays(users, items, timestamps=users * 0))
     state = training(parts, BprConfig(dim=1, l2=0.0, batch=64, learning_rate=0.05))
     for _ in range(30):
         state.epoch()

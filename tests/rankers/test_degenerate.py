@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import torch
 
+from fairhorizon.data.frames import from_arrays
 from fairhorizon.data.interactions import Interactions
 from fairhorizon.data.splits import Split, split
 from fairhorizon.errors import DataError
@@ -16,24 +17,24 @@ SMALL = {"dim": 4, "max_epochs": 2, "hidden": 4, "layers": 1, "history": 5, "nei
 
 
 def one_user() -> Interactions:
-    return Interactions.from_arrays([0] * 6, range(6), timestamps=range(6))
+    return from_arrays([0] * 6, range(6), timestamps=range(6))
 
 
 def equal_times() -> Interactions:
     rng = np.random.default_rng(0)
     items = np.concatenate([rng.permutation(30)[:8] for _ in range(20)])
-    return Interactions.from_arrays(np.repeat(np.arange(20), 8), items, timestamps=np.zeros(160))
+    return from_arrays(np.repeat(np.arange(20), 8), items, timestamps=np.zeros(160))
 
 
 def mostly_one_or_two_items() -> Interactions:
     """Users 0-29 have one item, 30-49 two, user 50 four; items 20-29 are never trained on."""
     users = np.r_[np.arange(30), np.arange(30, 50).repeat(2), np.repeat(50, 4)]
     items = np.r_[np.arange(30), np.tile([3, 7], 20), [1, 2, 3, 4]]
-    return Interactions.from_arrays(users, items, timestamps=np.zeros(len(users)))
+    return from_arrays(users, items, timestamps=np.zeros(len(users)))
 
 
 def two_items() -> Interactions:
-    return Interactions.from_arrays(np.repeat(np.arange(8), 2), [0, 1] * 8, timestamps=range(16))
+    return from_arrays(np.repeat(np.arange(8), 2), [0, 1] * 8, timestamps=range(16))
 
 
 def fit(method: str, parts: Split) -> Any:

@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
+from fairhorizon import ranking
 from fairhorizon.data.interactions import Interactions
 from fairhorizon.data.splits import Split
 from fairhorizon.errors import ConfigError
@@ -72,7 +73,7 @@ def markets(draw: st.DrawFn) -> tuple[list[list[int]], list[list[int]], Tensor]:
 def test_ndcg_is_that_of_a_plain_loop(market, scores_at_once, protocol):
     train, validation, scores = market
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(early_stopping, "SCORES_AT_ONCE", scores_at_once)
+        patch.setattr(ranking, "SCORES_AT_ONCE", scores_at_once)
         judge = Validation(split_of(train, validation), 3, protocol)
         measured = judge.ndcg(lambda users, _: scores[users])
     excluded = train if protocol is Protocol.STANDARD else [[]] * N_USERS

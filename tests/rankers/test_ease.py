@@ -6,6 +6,7 @@ import torch
 from numpy.typing import NDArray
 
 from fairhorizon.agents.ranked.model import Ranked
+from fairhorizon.data.frames import from_arrays
 from fairhorizon.data.interactions import Interactions
 from fairhorizon.data.splits import Split, split
 from fairhorizon.errors import ConfigError
@@ -79,7 +80,7 @@ def test_the_recent_taste_wins_over_the_old_one() -> None:
     rows = [(user, item + 10 * (user % 2)) for user in range(40) for item in rng.permutation(10)]
     rows += [(40, item) for item in (0, 1, 2, 3, 4, 5, 10, 11)]
     users, items = np.array(rows).T
-    parts = split(Interactions.from_arrays(users, items))
+    parts = split(from_arrays(users, items))
     model = Ease(EaseConfig(l2=20.0, half_life=0.5)).fit(parts)
     queue = torch.tensor([[0, 1, 2, 3, 4, 5, 10, 11]])
     recent = model.scores(torch.tensor([40]), queue)[0]
@@ -97,7 +98,7 @@ def test_finds_all_that_is_held_out_where_worlds_do_not_mix() -> None:
     rng = np.random.default_rng(2)
     rows = [(user, 2 * item + user % 2) for user in range(60) for item in rng.permutation(10)]
     users, items = np.array(rows).T
-    parts = split(Interactions.from_arrays(users, items))
+    parts = split(from_arrays(users, items))
     result = evaluate(Ranked(Ease(EaseConfig(l2=20.0))).fit(parts), parts, ks=(2,))
     assert result.metrics["recall@2"] == result.metrics["ndcg@2"] == 1
 
@@ -112,7 +113,7 @@ def test_a_catalogue_that_is_too_large_is_refused(
 
 def test_too_little_regularisation_is_said() -> None:
     """Two items that always go together make X^T X singular."""
-    log = Interactions.from_arrays(np.repeat(np.arange(9), 2), [0, 1] * 9)
+    log = from_arrays(np.repeat(np.arange(9), 2), [0, 1] * 9)
     parts = Split(log, log.take([]), log.take([]))
     with pytest.raises(ConfigError, match=r"no solution \(set a larger l2"):
         Ease(EaseConfig(l2=1e-12, training_half_life=None)).fit(parts)

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from fairhorizon.data.interactions import Interactions
+from fairhorizon.data.frames import from_arrays
 from fairhorizon.data.splits import Split, split
 from fairhorizon.errors import ConfigError
 from fairhorizon.rankers.early_stopping import Validation
@@ -19,7 +19,7 @@ def planted(noise: float) -> Split:
     truth = 3 + rng.normal(size=(60, 2)) @ rng.normal(size=(2, 50))
     users, items = np.divmod(rng.permutation(60 * 50), 50)
     ratings = truth[users, items] + noise * rng.normal(size=len(users))
-    return split(Interactions.from_arrays(users, items, ratings=ratings, timestamps=users * 0))
+    return split(from_arrays(users, items, ratings=ratings, timestamps=users * 0))
 
 
 def test_the_error_comes_down_to_the_noise() -> None:
@@ -63,7 +63,7 @@ def test_without_ratings_it_learns_what_happens() -> None:
     """
     users, items = np.divmod(np.random.default_rng(1).permutation(80 * 40), 40)
     own = users % 2 == items % 2
-    log = Interactions.from_arrays(users[own], items[own])
+    log = from_arrays(users[own], items[own])
     config = MfConfig(dim=4, l2=0.01, max_epochs=100, learning_rate=0.02, batch=256)
     pmf = Mf(config, seed=0).fit(split(log))
     scores = (pmf.user_vectors_ @ pmf.item_vectors_.T).numpy()
@@ -125,7 +125,7 @@ def test_planted_biases_are_found(centred: bool) -> None:
     of_users, of_items = rng.normal(size=60), rng.normal(size=50)
     users, items = np.divmod(rng.permutation(60 * 50), 50)
     ratings = 3 + of_users[users] + of_items[items]
-    parts = split(Interactions.from_arrays(users, items, ratings=ratings, timestamps=users * 0))
+    parts = split(from_arrays(users, items, ratings=ratings, timestamps=users * 0))
     config = MfConfig(
         dim=1, biases=True, centred=centred, l2=0.0, learning_rate=0.05, batch=256, max_epochs=60
     )
@@ -170,7 +170,7 @@ def test_not_centred_an_item_that_few_rated_stays_below() -> None:
     items = np.concatenate([np.zeros(100, int), [1], filler.ravel()])
     ratings = np.concatenate([np.full(100, 3.0), [5.0], np.full(600, 3.0)])
     times = np.concatenate([np.zeros(100), [0], np.tile(np.arange(1, 7), 100)])
-    parts = split(Interactions.from_arrays(users, items, ratings=ratings, timestamps=times))
+    parts = split(from_arrays(users, items, ratings=ratings, timestamps=times))
     config = MfConfig(dim=4, l2=0.05, learning_rate=0.02, batch=64, max_epochs=8, patience=8)
     item_0_first = {}
     for centred in (True, False):

@@ -5,7 +5,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from fairhorizon.data.interactions import Interactions
+from fairhorizon.data.frames import from_arrays
 from fairhorizon.data.splits import Split, split
 from fairhorizon.errors import ConfigError
 from fairhorizon.histories import UserItems
@@ -21,7 +21,7 @@ def blocks(n_users: int = 40, n_items: int = 30, each: int = 10) -> Split:
     users = np.arange(n_users).repeat(each)
     picks = [rng.permutation(np.arange(u % 2, n_items, 2))[:each] for u in range(n_users)]
     times = np.tile(np.arange(each), n_users)
-    return split(Interactions.from_arrays(users, np.concatenate(picks), timestamps=times))
+    return split(from_arrays(users, np.concatenate(picks), timestamps=times))
 
 
 def naive_logit(p: dict[str, Tensor], user: int, item: int) -> Tensor:

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from fairhorizon.data.interactions import Interactions
+from fairhorizon.data.frames import from_arrays
 from fairhorizon.data.splits import Split, split
 from fairhorizon.rankers import sequences
 from fairhorizon.rankers.gru4rec import Gru4Rec, Gru4RecConfig
@@ -41,7 +41,7 @@ def test_an_empty_history_is_scored_by_the_bias_alone(fitted):
 def test_a_cycle_is_learnt(ranker):
     """After i comes i + 1 of 20: of all items that were not shown, the successor scores best."""
     users, steps = np.divmod(np.arange(40 * 10), 10)
-    log = Interactions.from_arrays(users, (users + steps) % 20, timestamps=steps)
+    log = from_arrays(users, (users + steps) % 20, timestamps=steps)
     config = RANKERS[ranker](
         dim=16, history=4, dropout=0.1, learning_rate=0.02, batch=32, max_epochs=30
     )
@@ -57,7 +57,7 @@ def test_a_cycle_is_learnt_from_a_sample_of_the_items(ranker, monkeypatch):
     monkeypatch.setattr(sequences, "ALL_ITEMS_AT_MOST", 19)
     monkeypatch.setattr(sequences, "SAMPLED_ITEMS", 6)
     users, steps = np.divmod(np.arange(40 * 10), 10)
-    log = Interactions.from_arrays(users, (users + steps) % 20, timestamps=steps)
+    log = from_arrays(users, (users + steps) % 20, timestamps=steps)
     config = RANKERS[ranker](
         dim=16, history=4, dropout=0.1, learning_rate=0.02, batch=32, max_epochs=30
     )

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from fairhorizon.agents.ranked.model import Ranked
+from fairhorizon.data.frames import from_arrays
 from fairhorizon.data.interactions import Interactions
 from fairhorizon.data.splits import Split, split
 from fairhorizon.data.synthetic import synthetic
@@ -146,6 +147,6 @@ def test_without_validation_items_it_learns_all_the_same(method, parts):
 
 
 def test_nothing_to_train_on_is_said(method):
-    log = Interactions.from_arrays(["a", "b"], ["x", "y"])  # one item each, for validation
+    log = from_arrays(["a", "b"], ["x", "y"])  # one item each, for validation
     with pytest.raises(DataError, match="nothing to train on"):
         small(method).fit(split(log))

@@ -5,7 +5,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fairhorizon.data.interactions import Interactions
+from fairhorizon.data.frames import from_arrays
 from fairhorizon.data.splits import split
 from fairhorizon.rankers.recency import items_to_look_at, longest_history, weighted_history
 
@@ -46,5 +46,5 @@ def test_no_more_is_looked_at_than_there_is(half_life: float | None, expected: i
 
 def test_the_longest_history_is_that_before_the_test() -> None:
     """Of 10 items, 2 are for test; there is room for 100 more."""
-    log = Interactions.from_arrays([0] * 10 + [1] * 4, [*range(10), *range(4)])
+    log = from_arrays([0] * 10 + [1] * 4, [*range(10), *range(4)])
     assert longest_history(split(log)) == 8 + 100

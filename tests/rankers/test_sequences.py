@@ -9,11 +9,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from fairhorizon.data.interactions import Interactions
+from fairhorizon.data.frames import from_arrays
 from fairhorizon.data.splits import split
 from fairhorizon.errors import DataError
 from fairhorizon.histories import UserItems
 from fairhorizon.rankers import sequences
+from fairhorizon.rankers.next_item import train_network
 from fairhorizon.rankers.sampled_softmax import ItemSample
 from fairhorizon.rankers.sequences import (
     LOGIT_ROWS_AT_ONCE,
@@ -26,7 +27,6 @@ from fairhorizon.rankers.sequences import (
     seeded,
     shuffled_batches,
     softmax_loss,
-    train_network,
     training_windows,
 )
 
@@ -209,7 +209,7 @@ def test_of_a_large_catalogue_a_batch_holds_the_targets_of_full_windows(monkeypa
 def test_only_above_the_threshold_the_size_of_the_sample_matters(monkeypatch, threshold, sampled):
     monkeypatch.setattr(sequences, "ALL_ITEMS_AT_MOST", threshold)
     users, steps = np.divmod(np.arange(12 * 6), 6)
-    log = split(Interactions.from_arrays(users, (users + steps) % N_ITEMS, timestamps=steps))
+    log = split(from_arrays(users, (users + steps) % N_ITEMS, timestamps=steps))
     vectors = []
     for size in (4, 5):
         monkeypatch.setattr(sequences, "SAMPLED_ITEMS", size)
@@ -222,7 +222,7 @@ def test_only_above_the_threshold_the_size_of_the_sample_matters(monkeypatch, th
 
 def test_where_nothing_follows_it_is_said():
     """Of two items a user, one is for validation: no second one to train on."""
-    log = Interactions.from_arrays(np.array([0, 0, 1, 1]), np.array([0, 1, 1, 2]))
+    log = from_arrays(np.array([0, 0, 1, 1]), np.array([0, 1, 1, 2]))
     with pytest.raises(DataError, match="no user has two training items"):
         train_network(
             lambda: MeanNetwork(3, 2), SequenceConfig(), split(log), seed=0, on_epoch=None

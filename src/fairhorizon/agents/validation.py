@@ -7,6 +7,7 @@ from torch import Tensor
 
 from fairhorizon.environment.feedback import Scenario
 from fairhorizon.metrics.accuracy import mean_over_users, ndcg
+from fairhorizon.ranking import users_at_once
 
 
 def listed_ndcg(lists: Tensor, users: Tensor, scenario: Scenario) -> float:
@@ -22,8 +23,3 @@ def ndcg_by_user(lists: Tensor, users: Tensor, scenario: Scenario) -> NDArray[np
         hits = liked.mask(some).gather(1, shown.clamp(min=0)) & (shown >= 0)
         parts.append(ndcg(hits.numpy(), liked.counts(some).numpy(), lists.shape[1]))
     return np.concatenate(parts)
-
-
-def users_at_once(n_items: int) -> int:
-    """Users at once, such that a matrix of scores stays below 128 MiB."""
-    return max(1, 2**25 // n_items)

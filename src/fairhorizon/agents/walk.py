@@ -4,10 +4,11 @@ import torch
 from torch import Tensor
 
 from fairhorizon.agents.steps import step_by_step
-from fairhorizon.agents.validation import listed_ndcg, users_at_once
+from fairhorizon.agents.validation import listed_ndcg
 from fairhorizon.environment.dynamics import Feedback, Outcome, State
 from fairhorizon.environment.feedback import Scenario
 from fairhorizon.policy.actor import GaussianActor, Proposal
+from fairhorizon.ranking import users_at_once
 
 
 class Walk:

@@ -1,11 +1,11 @@
-"""Who gets an item of which class, such that the budgets of a step are kept at the least loss.
+"""Which class of items each user is shown, so that a step keeps its budgets at the least loss.
 
     maximise sum_u v[u, c_u]   subject to   sum_u a[j, c_u] <= B_j    for every constraint j
 
-a: (m, C) costs of the classes, that is of the items that cost the same under every constraint
-v: (b, C) the score of every user's best item of each class; -inf where there is none
-B: (m,) budgets of this step.  The price of a constraint is its multiplier: what one unit of its
-budget is worth in score, 0 where the budget does not bind.
+a: (m, C) costs of the classes; a class is all items with the same cost under every constraint
+v: (b, C) the score of each user's best item of each class; -inf where there is none
+B: (m,) budgets of this step.  The price of a constraint is its multiplier: how much the total score
+rises for one more unit of its budget, 0 where the budget does not bind.
 """
 
 import itertools
@@ -15,69 +15,74 @@ from numpy.typing import NDArray
 from scipy import sparse
 from scipy.optimize import linprog
 
+from fairhorizon.allocation.exchange import exchange_gains
+from fairhorizon.metrics.shares import whole_showings
+
 Floats = NDArray[np.float64]
 Classes = NDArray[np.int64]
 
-ROUNDING = 1e-9  # a budget is share * showings: 0.28 * 25 = 7.000000000000001
-SAMPLE = 256  # users who tell the prices for the rest to be judged by
+NEARLY = 1e-9  # of the largest loss: a class that costs a user this much more is as good
+SAMPLE = 256  # users on whom first prices are found
 
 
 def allocate(values: Floats, costs: Floats, budgets: Floats) -> tuple[Classes, Floats]:
-    """(b,) the class that every user gets, and (m,) the prices of the budgets.
+    """(b,) the class that each user is shown, and (m,) the prices of the budgets.
 
-    values (b, C) as v above, something finite in every row; costs (m, C) of whole numbers.
-    Where the budgets cannot be kept, the total excess over them is the least.
+    values (b, C) as v above, with a finite number in every row; costs (m, C) are whole numbers.
+    Where the budgets cannot be kept, the total excess over them is minimal.
     """
-    budgets = np.floor(budgets + ROUNDING)
-    choice = values.argmax(1)  # the cheapest class comes first, so it also wins a draw
+    budgets = np.array([whole_showings(budget) for budget in budgets], dtype=np.float64)
+    choice = values.argmax(1)  # the cheapest class comes first, so it also wins a tie
     if costs.shape[1] == 1 or (costs[:, choice].sum(1) <= budgets).all():
         return choice, np.zeros(len(budgets))
     if costs.shape == (1, 2):
         return _by_order(values, costs[0], budgets[0])
     for j in (np.ptp(costs, axis=1) == 1).nonzero()[0]:
         choice, price = _by_one_of_several(values, costs[j], budgets[j])
-        if (costs[:, choice].sum(1) <= budgets).all():  # the best under one, and it keeps them all
+        if (costs[:, choice].sum(1) <= budgets).all():  # optimal under one, keeps all
             return choice, np.where(np.arange(len(costs)) == j, price, 0.0)
     return _by_program(values, costs, budgets)
 
 
 def _by_one_of_several(values: Floats, costs: Floats, budget: float) -> tuple[Classes, Floats]:
-    """As if there were one budget: of the classes that cost the same, everybody's best."""
-    cheap, dear = (costs == costs.min()).nonzero()[0], (costs == costs.max()).nonzero()[0]
-    sides = [classes[values[:, classes].argmax(1)] for classes in (cheap, dear)]
+    """Under one budget alone: of the classes that cost the same, each user's best."""
+    cheap = (costs == costs.min()).nonzero()[0]
+    expensive = (costs == costs.max()).nonzero()[0]
+    sides = [classes[values[:, classes].argmax(1)] for classes in (cheap, expensive)]
     options = np.stack(sides, axis=1)  # (b, 2)
     two = np.take_along_axis(values, options, axis=1)
-    side, price = _by_order(two, costs[[cheap[0], dear[0]]], budget)
+    side, price = _by_order(two, costs[[cheap[0], expensive[0]]], budget)
     return np.take_along_axis(options, side[:, None], axis=1)[:, 0], price
 
 
 def _by_order(values: Floats, costs: Floats, budget: float) -> tuple[Classes, Floats]:
-    """One budget, a cheap and a dear class: the dear one for those who gain the most by it.
+    """One budget, a cheap and an expensive class: the latter for the users who gain the most by it.
 
-    The price is the gain of the first who is refused. Who has nothing cheap left gains
-    infinitely and so comes first; where they alone are too many, nobody else gets a dear item.
+    The price is the gain of the first user who is refused. Users with nothing cheap left gain
+    infinitely and come first; where they alone are too many, nobody else is shown the other class.
     """
-    cheap, dear = costs
-    gains = values[:, 1] - values[:, 0]
+    cheap, expensive = costs
+    lists_of_one = np.ones(len(values), dtype=np.int64)
+    gains = exchange_gains(values[:, 1:], values[:, :1], lists_of_one)[:, 0]
     order = np.argsort(-gains, kind="stable")
-    places = int((budget - cheap * len(gains)) // (dear - cheap))
+    places = int((budget - cheap * len(gains)) // (expensive - cheap))
     places = min(max(places, int((gains == np.inf).sum())), int((gains > 0).sum()))
     choice = np.zeros(len(gains), dtype=np.int64)
     choice[order[:places]] = 1
     refused = gains[order[places:]]
     price = max(0.0, float(refused[0])) if len(refused) else 0.0
-    return choice, np.array([price / (dear - cheap)])
+    return choice, np.array([price / (expensive - cheap)])
 
 
 def _by_program(values: Floats, costs: Floats, budgets: Floats) -> tuple[Classes, Floats]:
     """Several budgets: a linear program over the users whose class is in doubt.
 
-    Prices found on a sample tell who is near to a change of class. If, at the prices found on
-    those in doubt, everybody else has what is best at these prices, they are the prices of the
-    whole program; who has not is in doubt too.
+    Prices found on a sample show which users are close to a change of class. If everybody else
+    already has the best class at the prices found on those in doubt, these are the prices of the
+    whole program; whoever has not is added to those in doubt.
     """
     loss = values.max(1, keepdims=True) - values
-    loss[~_worth_a_thought(loss, costs)] = np.inf
+    loss[~_undominated(loss, costs)] = np.inf
     unit = loss[loss < np.inf].max() or 1.0
     loss /= unit
     choice, doubtful = _first_guess(loss, costs, budgets)
@@ -85,14 +90,14 @@ def _by_program(values: Floats, costs: Floats, budgets: Floats) -> tuple[Classes
         rest = budgets - costs[:, choice[~doubtful]].sum(1)
         choice[doubtful], prices = _solve(loss[doubtful], costs, rest)
         net = loss + prices @ costs
-        wrong = ~doubtful & (net[np.arange(len(net)), choice] > net.min(1) + ROUNDING)
+        wrong = ~doubtful & (net[np.arange(len(net)), choice] > net.min(1) + NEARLY)
         if not wrong.any():
             return _mend(choice, values, costs, budgets), prices * unit
         doubtful |= wrong
 
 
 def _first_guess(loss: Floats, costs: Floats, budgets: Floats) -> tuple[Classes, NDArray[np.bool_]]:
-    """What everybody would get at the prices of a sample, and who is the nearest to a change."""
+    """Each user's class at the prices of a sample, and the users closest to a change of class."""
     b = len(loss)
     if b <= 4 * SAMPLE:  # one program of all is as fast as two small ones
         return np.zeros(b, dtype=np.int64), np.ones(b, dtype=np.bool_)
@@ -105,9 +110,9 @@ def _first_guess(loss: Floats, costs: Floats, budgets: Floats) -> tuple[Classes,
 
 
 def _solve(loss: Floats, costs: Floats, budgets: Floats) -> tuple[Classes, Floats]:
-    """The linear program: classes, where at most m users come out divided, and prices.
+    """Classes and prices by the linear program; at most m users come out fractional.
 
-    A unit of excess is dearer than all that could be gained by it, so excess is least first.
+    A unit of excess costs more than could be gained by it, so excess is minimised first.
     """
     b, m = len(loss), len(costs)
     users, options = (loss < np.inf).nonzero()
@@ -129,8 +134,8 @@ def _solve(loss: Floats, costs: Floats, budgets: Floats) -> tuple[Classes, Float
     return portions.argmax(1), np.maximum(0, -solution.ineqlin.marginals)
 
 
-def _worth_a_thought(loss: Floats, costs: Floats) -> NDArray[np.bool_]:
-    """(b, C): there is such an item, and no class that costs no more has a better one."""
+def _undominated(loss: Floats, costs: Floats) -> NDArray[np.bool_]:
+    """(b, C): the class has an item, and no class that costs no more has a better one."""
     keep = np.isfinite(loss)
     for c, d in itertools.permutations(range(loss.shape[1]), 2):
         if (costs[:, d] <= costs[:, c]).all():
@@ -139,7 +144,7 @@ def _worth_a_thought(loss: Floats, costs: Floats) -> NDArray[np.bool_]:
 
 
 def _mend(choice: Classes, values: Floats, costs: Floats, budgets: Floats) -> Classes:
-    """Bring down what excess is left by moving users one or two at a time, at the least loss."""
+    """Reduce the remaining excess by moving one or two users at a time, at the least loss."""
     choice = choice.copy()
     while True:
         over = costs[:, choice].sum(1) - budgets
@@ -162,9 +167,9 @@ def _mend(choice: Classes, values: Floats, costs: Floats, budgets: Floats) -> Cl
 
 
 def _moves(choice: Classes, values: Floats) -> tuple[Classes, Classes, Floats]:
-    """For every two classes the user who loses the least by going from one to the other.
+    """For every pair of classes, the user who loses the least by moving from one to the other.
 
-    Users, where they go and their losses; first stands -1, nobody.
+    Users, the classes they move to, and their losses; the first entry, -1, moves nobody.
     """
     moves = [(-1, -1, 0.0)]
     for here in np.unique(choice):

@@ -1,40 +1,38 @@
-"""Places in lists that go to a group of items: who gets how many, under a limit on all of them.
+"""How many places of each user's list go to a group of items, under a limit on the total.
 
-v: what showing an item is worth to a user;  w: weights of the places, which never rise
+v: value of showing an item to a user;  w: weights of the places, which never rise
 c: how many items of the group a user is shown;  f_u(c): the best total of u's list at that c
 
-The best list with c items of the group has the top c of them and the top of the rest, in the order
-of v. f_u is concave: f_u(c) = sum_j (w_j - w_(j+1)) T_j(c), where T_j(c), the sum of the j best
+The best list with c items of the group has the best c of them and the best of the rest, ordered by
+v. f_u is concave: f_u(c) = sum_j (w_j - w_(j+1)) T_j(c), where T_j(c), the sum of the j best
 values in the list, is the maximum of a concave function over an interval that slides with c. So
 it is exact to give the places for the group to the highest gains f_u(c) - f_u(c - 1) of all users
 until the budget is spent. The price is the first gain that is refused.
 """
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 
 import torch
 from torch import Tensor
 
+from fairhorizon.allocation.exchange import exchange_gains
 from fairhorizon.errors import ModelError
-from fairhorizon.ranking import best_first, top
-
-ROUNDING = 1e-9  # a budget is share * showings: 0.28 * 25 = 7.000000000000001
-AT_ONCE = 2**19  # candidates; a tensor of their values is 2 MiB and stays in the cache
+from fairhorizon.metrics.shares import whole_showings
+from fairhorizon.ranking import best_first, some_at_a_time, top
 
 
 @dataclass(frozen=True)
 class Candidates:
-    """What every user may be shown."""
+    """The items that each user may be shown."""
 
     items: Tensor  # (b, C) int64 item codes, distinct within a row, -1 where there is none
-    values: Tensor  # (b, C) float32: what showing the item is worth to its user; ignored at -1
+    values: Tensor  # (b, C) float32: of showing the item to its user; ignored at -1
 
 
 @dataclass(frozen=True)
 class Spent:
-    """Showings that are already settled."""
+    """Showings that are already fixed."""
 
     shown: int
     of_group: int
@@ -42,17 +40,17 @@ class Spent:
 
 @dataclass(frozen=True)
 class Sides:
-    """Every user's best candidates of the group (first) and of the rest, best first."""
+    """Each user's best candidates of the group (first) and of the rest, best first."""
 
     columns: Tensor  # (2, b, n) where they stand among the candidates
     values: Tensor  # (2, b, n); -inf where there is none
 
     @classmethod
-    def of(cls, worth: Tensor, in_group: Tensor, most: int) -> "Sides":
-        """worth (b, C): -inf where there is no candidate."""
-        both = [top(worth.masked_fill(out, -torch.inf), most) for out in (~in_group, in_group)]
-        values, columns = zip(*both, strict=True)
-        return cls(torch.stack(columns), torch.stack(values))
+    def of(cls, values: Tensor, in_group: Tensor, most: int) -> "Sides":
+        """From values (b, C), which are -inf where there is no candidate."""
+        both = [top(values.masked_fill(out, -torch.inf), most) for out in (~in_group, in_group)]
+        best, columns = zip(*both, strict=True)
+        return cls(torch.stack(columns), torch.stack(best))
 
     @classmethod
     def join(cls, parts: "list[Sides]") -> "Sides":
@@ -84,7 +82,7 @@ class Sides:
 
 
 def offers(candidates: Candidates, sensitive: Tensor, weights: Tensor) -> tuple[Sides, Tensor]:
-    """Everybody's best of both sides and their gains, some users at a time."""
+    """Each user's best of both sides and the gains of places, some users at a time."""
     sides, gains = [], []
     for items, values in some_at_a_time(candidates.items, candidates.values):
         if not (values.isfinite() | (items < 0)).all():
@@ -92,8 +90,8 @@ def offers(candidates: Candidates, sensitive: Tensor, weights: Tensor) -> tuple[
                 "the value of a candidate is not a finite number: the model that scores has"
                 " diverged (train it anew; what may not be shown is marked by the item -1)"
             )
-        worth = values.detach().masked_fill(items < 0, -torch.inf)
-        part = Sides.of(worth, sensitive[items], len(weights))
+        known_values = values.detach().masked_fill(items < 0, -torch.inf)
+        part = Sides.of(known_values, sensitive[items], len(weights))
         sides.append(part)
         gains.append(gains_of(part, weights))
     return Sides.join(sides), torch.cat(gains)
@@ -123,38 +121,34 @@ def gains_of(sides: Sides, weights: Tensor) -> Tensor:
 
 
 def plain_gains(sides: Sides) -> Tensor:
-    """The same if all places weigh 1: an item of the group takes the place of the last other."""
+    """The same if all places weigh 1: an item of the group replaces the last other."""
     values: Tensor = sides.values.double()
-    group, rest = values[0], values[1]
-    last = (sides.sizes[:, None] - 1 - places_of(group)).clamp(min=0)
-    return group - rest.gather(1, last).masked_fill(sides.forced | ~known(group), 0.0)
+    group, rest = values.cpu().numpy()
+    gains = torch.from_numpy(exchange_gains(group, rest, sides.sizes.cpu().numpy()))
+    return values[0].where(sides.forced, gains.to(values.device))
 
 
 def allot(sides: Sides, gains: Tensor, share: float, others: Spent) -> tuple[Tensor, float]:
-    """(b,) how many of the group everybody is shown, and the price of a place.
+    """(b,) how many of the group each user is shown, and the price of a place.
 
     The limit is one on these users and the others together.
     """
     forced = sides.forced
     needed, sizes = int(forced.sum()), int(sides.sizes.sum())
-    free = _allowed(share, others.shown + sizes) - others.of_group - needed
+    free = whole_showings(share * (others.shown + sizes)) - others.of_group - needed
     if free >= 0:
         wanted, certain = ~forced & (gains > 0), forced.sum(1)
     else:  # even what fills the lists is too much
         wanted, certain = forced, torch.zeros_like(sides.sizes)
         free = _most_forced(share, others, sizes - needed, needed)
-    worth = gains[wanted]
-    if len(worth) <= free:
+    bids = gains[wanted]
+    if len(bids) <= free:
         return certain + wanted.sum(1), 0.0
-    worth, order = worth.sort(descending=True, stable=True)  # equal ones: first come, first served
-    taken = torch.zeros_like(worth, dtype=torch.bool)
+    bids, order = bids.sort(descending=True, stable=True)  # equal ones: first come, first served
+    taken = torch.zeros_like(bids, dtype=torch.bool)
     taken[order[:free]] = True
     granted = torch.zeros_like(wanted).masked_scatter_(wanted, taken)
-    return certain + granted.sum(1), max(0.0, float(worth[free]))
-
-
-def _allowed(share: float, shown: int) -> int:
-    return int(share * shown + ROUNDING)
+    return certain + granted.sum(1), max(0.0, float(bids[free]))
 
 
 def _most_forced(share: float, others: Spent, of_rest: int, needed: int) -> int:
@@ -162,7 +156,9 @@ def _most_forced(share: float, others: Spent, of_rest: int, needed: int) -> int:
     fits, too_many = 0, needed
     while too_many - fits > 1:
         middle = (fits + too_many) // 2
-        within = others.of_group + middle <= _allowed(share, others.shown + of_rest + middle)
+        within = others.of_group + middle <= whole_showings(
+            share * (others.shown + of_rest + middle)
+        )
         fits, too_many = (middle, too_many) if within else (fits, middle)
     return fits
 
@@ -174,12 +170,6 @@ def best_value_first(candidates: Candidates, columns: Tensor, length: int) -> tu
     items = candidates.items.gather(1, columns).masked_fill(none, -1)
     values, items = best_first(values, items)
     return values[:, :length], items[:, :length]
-
-
-def some_at_a_time(*tables: Tensor) -> Iterator[tuple[Tensor, ...]]:
-    """The same rows of all tables, a block after the other."""
-    rows = max(1, AT_ONCE // tables[0].shape[1])
-    return zip(*(table.split(rows) for table in tables), strict=True)
 
 
 def known(values: Tensor) -> Tensor:

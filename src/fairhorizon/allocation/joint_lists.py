@@ -3,8 +3,8 @@
     maximise sum_u sum_k w_k v_u(item at place k)
     subject to   showings of the group <= share * all showings,  Gini(showings of items) <= limit
 
-The first limit is kept exactly, by giving the places for the group to who gains the most by them
-(group_places.py); the second by a price on crowded items (spreading.py).
+The first limit is kept exactly, by giving the places for the group to the users who gain the most
+by them (group_budget.py); the second by a price on crowded items (gini_price.py).
 """
 
 import warnings
@@ -16,20 +16,21 @@ from torch import Tensor
 from fairhorizon.allocation.gini_price import Spreading, gini_of, showings
 from fairhorizon.allocation.group_budget import Candidates, Spent, allot, best_value_first, offers
 from fairhorizon.errors import ConfigError
+from fairhorizon.ranking import discount
 
 NOTHING = Spent(0, 0)
 
 
 @dataclass(frozen=True)
-class FairLists:
-    """What every user is shown, and what the limits cost."""
+class JointLists:
+    """What each user is shown, and the prices of the limits."""
 
     lists: Tensor  # (b, length) int64, best value first, -1 at the end where nothing is left
     price: float  # of one place for the group, in value; 0 where the limit does not bind
-    spread_price: float  # mu in standard deviations of worth; 0 where no Gini limit binds
+    spread_price: float  # mu in standard deviations of value; 0 where no Gini limit binds
 
 
-def fair_lists(
+def joint_lists(
     candidates: Candidates,
     sensitive: Tensor,
     *,
@@ -38,20 +39,20 @@ def fair_lists(
     gini_limit: float | None = None,
     position_weights: Tensor | None = None,
     settled: Spent = NOTHING,
-) -> FairLists:
+) -> JointLists:
     """The lists of the highest total value in which the group has at most `share` of the showings.
 
     sensitive: (n_items,) bool, the group.  gini_limit: in 0..1, over the whole catalogue.
-    position_weights: (length,), by default 1 / log2(k + 1) for place k = 1, 2, ...
-    settled: what was shown before, which the limit on the group counts too.
-    Lists are as long as candidates and limit allow: who has too few items outside the group is
-    the first to be shown some of it, but fewer items where that would break the limit.
+    position_weights: (length,), by default the discount of DCG, 1 / log2(1 + k)
+    settled: what was shown before; the limit on the group counts it too.
+    Lists are as long as candidates and limit allow: a user with too few items outside the group is
+    the first to be shown some of it, and has a shorter list where that would break the limit.
     """
     _check(candidates, sensitive, length, share, gini_limit)
     weights = _weights(position_weights, length).to(candidates.items.device)
     b, width = len(candidates.items), min(length, candidates.items.shape[1])
     if 0 in (b, width, len(sensitive)):
-        return FairLists(candidates.items.new_full((b, length), -1), 0.0, 0.0)
+        return JointLists(candidates.items.new_full((b, length), -1), 0.0, 0.0)
     sides, gains = offers(candidates, sensitive, weights[:width])
     of_group, price = allot(sides, gains, share, settled)
     columns = sides.pick(sides.columns, of_group)
@@ -67,12 +68,12 @@ def fair_lists(
                 f" {best.gini:.4f} (raise the limit or give more candidates)",
                 stacklevel=2,
             )
-    return FairLists(torch.nn.functional.pad(lists, (0, length - width), value=-1), price, mu)
+    return JointLists(torch.nn.functional.pad(lists, (0, length - width), value=-1), price, mu)
 
 
 def _weights(position_weights: Tensor | None, length: int) -> Tensor:
     if position_weights is None:
-        return 1 / torch.arange(2, length + 2, dtype=torch.float64).log2()
+        return discount(torch.arange(1, length + 1, dtype=torch.float64))
     weights = position_weights.double()
     if weights.shape != (length,) or not weights.isfinite().all():
         raise ConfigError(f"position_weights must be {length} finite numbers, one for each place")

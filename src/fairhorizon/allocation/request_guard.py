@@ -2,9 +2,9 @@
 
     sensitive <= share * shown        at every moment, each showing under the label of its moment
 
-A list holds the best items by value - price * [in the group]. The price follows what the lists
-ask for (an online dual), so that the budget goes to the requests that gain the most by it; a hard
-cap behind it gives the guarantee. docs/guarantee.md has the proofs.
+A list holds the best items by value - price * [in the group]. The price follows the demand of the
+lists (an online dual), so that the budget goes to the requests that gain the most by it; a hard
+cap gives the guarantee. docs/guarantee.md has the proofs.
 """
 
 import math
@@ -15,25 +15,25 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from fairhorizon.allocation.exchange import Floats, exchange_gains
 from fairhorizon.errors import ConfigError, DataError
+from fairhorizon.metrics.shares import whole_showings
+from fairhorizon.ranking import some_at_a_time
 
-Floats = NDArray[np.float64]
 Counts = NDArray[np.int64]
 
-ROUNDING = 1e-9  # 0.29 * 100 = 28.999999999999996
-MEMORY = 1000  # requests that tell the spread of values; later ones replace earlier ones slowly
-LARGEST = 1e300  # of values and price; sums and differences of these are still finite
-AT_ONCE = 2**19  # values that are looked at together, so that a copy stays in the cache
+MEMORY = 1000  # requests that the spread of values is averaged over
+LARGEST = 1e300  # value or price; sums and differences of these are still finite
 REMEDY = "give finite values, and -inf to what may not be shown"
 
 
 class ExposureGuard:
     """Serves one request after the other; after each, group showings <= share * all showings.
 
-    price: what a showing of the group costs, in units of the values; the dual starts from it
-    step: how fast the price moves, without a unit: a list that is wholly of the group where none
-        of it is allowed raises the price by `step` spreads of the values
-    shown, sensitive: showings so far, and those of the group among them. If these begin above the
+    price: initial price of a showing of the group, in units of the values
+    step: how fast the price moves, without a unit: at a share of 0, a list wholly of the group
+        raises the price by `step` spreads of the values
+    shown, sensitive: showings so far, and those of the group among them. If these start above the
         share, nothing of the group is shown until the share is kept.
     """
 
@@ -65,8 +65,8 @@ class ExposureGuard:
     def serve(self, items: Tensor, values: Tensor, group: Tensor, length: int) -> Tensor:
         """(length,) the list for one request, best value first; -1 where nothing may be shown.
 
-        items (C,) different candidates, values (C,) what each is worth, group (C,) bool their
-        labels of this moment. A value of -inf or an item of -1 is never shown.
+        items (C,) different candidates, values (C,) of showing each, group (C,) bool their labels
+        at this moment. A value of -inf or an item of -1 is never shown.
         """
         return self._serve_rows(items[None], values[None], group[None], length)[0]
 
@@ -75,15 +75,14 @@ class ExposureGuard:
 
         sensitive (n_items,) bool holds for all of them. The same lists as from `serve`, faster.
         """
-        rows = max(1, AT_ONCE // max(1, items.shape[1]))
         parts = [
-            self._serve_rows(part, worth, sensitive[part], length)
-            for part, worth in zip(items.split(rows), values.split(rows), strict=True)
+            self._serve_rows(some, their_values, sensitive[some], length)
+            for some, their_values in some_at_a_time(items, values)
         ]
         return torch.cat(parts)
 
     def tensors(self) -> dict[str, Tensor]:
-        """All that a later request depends on."""
+        """The state that later requests depend on."""
         counts = {"shown": self.shown, "sensitive": self.sensitive, "requests": self.requests}
         levels = {"price": self.price, "spread": self.spread}
         return {name: torch.tensor(count) for name, count in counts.items()} | {
@@ -91,7 +90,7 @@ class ExposureGuard:
         }
 
     def restore(self, tensors: dict[str, Tensor]) -> None:
-        """Go on from the tensors of another guard; share and step stay those of this one."""
+        """Continue from the tensors of another guard; share and step stay those of this one."""
         self.shown, self.sensitive, self.requests = (
             int(tensors[name]) for name in ("shown", "sensitive", "requests")
         )
@@ -106,7 +105,7 @@ class ExposureGuard:
         return torch.from_numpy(contenders.lists(sizes)).to(items)
 
     def _serve_one(self, contenders: "_Contenders", row: int, length: int) -> tuple[int, int]:
-        """How many of either side this request is shown; counts them and moves the price."""
+        """How many of either side this request is shown; counts them and updates the price."""
         others, members = contenders.counts[row]
         size, most = self._longest(others, members, length)
         if size == 0:
@@ -125,21 +124,21 @@ class ExposureGuard:
         """
         for size in range(min(length, others + members), others, -1):
             most = self._room(size)
-            if size - others <= most:  # the group has to fill what the others leave open
+            if size - others <= most:  # the group has to fill what the others leave empty
                 return size, most
         size = min(length, others)
         return size, self._room(size)
 
     def _room(self, size: int) -> int:
         """How many of the group a list of this size may hold."""
-        budget = math.floor(self.share * (self.shown + size) + ROUNDING)
+        budget = whole_showings(self.share * (self.shown + size))
         return max(0, budget - self.sensitive)
 
     def _learn(self, spread: float, excess: float) -> None:
         """Dual update: a subgradient step; excess is over the share, as a part of the list.
 
-        It is the excess of the list that the price asked for. What the cap leaves of that list is
-        within the share, so from it the price would never learn that it is too low.
+        It is the excess of the list before the cap. After the cap the list is within the share, so
+        the price would never rise.
         """
         if not math.isnan(spread):
             self.requests += 1
@@ -152,22 +151,26 @@ class ExposureGuard:
 class _Contenders:
     """The best `length` of either side for every request: no list ever needs another item.
 
-    The first side is outside the group, the second is the group; best first, draws as they came.
+    The first side is outside the group, the second is the group; best first, ties in given order.
     """
 
     items: Counts  # (b, width + 1) by value, then -1
     places: Counts  # (b, 2, length) where they are among the items; width where there is none
     values: Floats  # (b, 2, length) -inf where there is none
     counts: list[list[int]]  # (b, 2)
+    gains: Floats  # (b, length) of the group's places in lists as long as the items allow
     spread: list[float]  # (b,) mean absolute deviation of the values; nan for fewer than two
 
     def wanted(self, row: int, size: int, price: float) -> int:
         """How many of the best `size` items by value - price * [in the group] are of the group.
 
-        Its i-th best is among them if it beats the other that would have to go for it.
+        Its c-th best is among them if the exchange gains more than the price.
         """
-        others, members = self.values[row, :, :size]
-        return int((members - price > others[::-1]).sum())
+        gains = self.gains[row]
+        if size < min(sum(self.counts[row]), len(gains)):
+            others, members = self.values[row, :, None]
+            gains = exchange_gains(members, others, np.array([size]))[0]
+        return int((gains > price).sum())
 
     def lists(self, sizes: list[tuple[int, int]]) -> Counts:
         """(b, length) so many of either side, in the order of value, then -1."""
@@ -183,9 +186,9 @@ def _contenders(items: Tensor, values: Tensor, group: Tensor, length: int) -> _C
     needed = _needed(items, values, group, length)
     rows, columns = needed.nonzero(as_tuple=True)
     b, row, column = len(items), rows.numpy(), columns.numpy()
-    worth = values[rows, columns].double().numpy()
-    order = np.lexsort((column, -worth, row))  # by request, then value, then as they came
-    row, worth, label = row[order], worth[order], group[rows, columns].numpy()[order]
+    value = values[rows, columns].double().numpy()
+    order = np.lexsort((column, -value, row))  # by request, then value, then in the order given
+    row, value, label = row[order], value[order], group[rows, columns].numpy()[order]
     place = _position_in_run(row)
     width = int(place.max(initial=-1)) + 1
     by_value = np.full((b, width + 1), -1)
@@ -195,19 +198,21 @@ def _contenders(items: Tensor, values: Tensor, group: Tensor, length: int) -> _C
     for side in (0, 1):
         here = (label == side).nonzero()[0]
         rank = _position_in_run(row[here])
-        here, rank = here[rank < length], rank[rank < length]  # more only where there are draws
+        here, rank = here[rank < length], rank[rank < length]  # more only where there are ties
         places[row[here], side, rank] = place[here]
-        best[row[here], side, rank] = worth[here]
+        best[row[here], side, rank] = value[here]
     present = places < width
     spread = _deviation(best.reshape(b, 2 * length), present.reshape(b, 2 * length))
-    return _Contenders(by_value, places, best, present.sum(2).tolist(), spread.tolist())
+    counts = present.sum(2)
+    gains = exchange_gains(best[:, 1], best[:, 0], counts.sum(1).clip(max=length))
+    return _Contenders(by_value, places, best, counts.tolist(), gains, spread.tolist())
 
 
 def _needed(items: Tensor, values: Tensor, group: Tensor, length: int) -> Tensor:
     """(b, C) bool: may be shown, and no worse than the `length`-th best of its side."""
     showable = (values != -torch.inf) & (items >= 0)
     if not (values[showable].abs() <= LARGEST).all():
-        raise DataError("a candidate is worth nan or more than 1e300", remedy=REMEDY)
+        raise DataError("the value of a candidate is nan or more than 1e300", remedy=REMEDY)
     kept = min(length, items.shape[1])
     if kept == 0:
         return torch.zeros_like(showable)

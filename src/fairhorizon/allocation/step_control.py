@@ -1,8 +1,8 @@
-"""What to show so that limits on exposure hold now: scores in, lists out, nothing to train.
+"""Lists of one step of the long run that keep limits on exposure: scores in, lists out.
 
 One step serves all users at once. Their showings together may cost no more than the budget of
-every constraint, and of all lists that keep to it those of the highest sum of scores are shown;
-see allocation.py for who gets what.
+every constraint; of all lists within the budgets, those with the highest sum of scores are shown
+(class_program.py).
 """
 
 import copy
@@ -17,20 +17,20 @@ from fairhorizon.allocation.class_program import Floats, allocate
 from fairhorizon.errors import ConfigError, ModelError
 from fairhorizon.exposure.counts import Exposure
 from fairhorizon.exposure.limits import Limit
+from fairhorizon.ranking import first_highest, some_at_a_time
 
-AT_ONCE = 2**19  # scores; a tensor of them is 2 MiB and stays in the cache
-SPREAD_USERS = 64  # whose scores tell the spread
-LOWERED = 0.9  # of the last price is what a step tries first
+SPREAD_USERS = 64  # on whose scores the spread is estimated
+LOWERED = 0.9  # part of the last price that a step tries first
 
 
 class OnlineControl:
     """Keeps every constraint at every step, under the labels of the moment.
 
-    Constraints whose costs are -1, 0 or 1 (a limit or a floor of a group) are kept exactly, each
-    step by itself. For others (Gini) a price on the scores is carried from step to step: a step
-    first tries a little less than the last, and raises it until the limit holds after the step.
-    It counts in standard deviations of score a standard deviation of cost, so that logits and
-    probabilities are treated alike.
+    Constraints whose costs are -1, 0 or 1 (a limit or a floor of a group) are kept exactly in each
+    step. For others (Gini) a price on the scores is carried from step to step: a step first tries a
+    little less than the last price, and raises it until the limit holds after the step. Its unit is
+    standard deviations of score per standard deviation of cost, so that logits and probabilities
+    are treated alike.
     """
 
     def __init__(
@@ -46,16 +46,16 @@ class OnlineControl:
 
     @property
     def prices(self) -> dict[str, float]:
-        """Of the last step; the mean over the slots of its lists."""
+        """The prices of the last step, the mean over the slots of its lists."""
         names = (constraint.name for constraint in self.constraints)
         return dict(zip(names, self._prices.tolist(), strict=True))
 
     def tensors(self) -> dict[str, Tensor]:
-        """All that a later step depends on."""
+        """The state that later steps depend on."""
         return {"prices": torch.from_numpy(self._prices.copy())}
 
     def restore(self, tensors: dict[str, Tensor]) -> None:
-        """Go on from the tensors of another control with the same constraints."""
+        """Continue from the tensors of another control with the same constraints."""
         prices = tensors["prices"]
         if prices.shape != self._prices.shape:
             raise ModelError(
@@ -70,7 +70,7 @@ class OnlineControl:
         slots = [scores] if isinstance(scores, Tensor) else list(scores)
         step = _Step(self.constraints, slots, exposure)
         prices = np.where(step.priced, LOWERED * self._prices, 0.0)
-        prices[prices < self.ascent / 10] = 0.0  # too low to change much: see if none will do
+        prices[prices < self.ascent / 10] = 0.0  # too low to change much: try without a price
         best = trial = step.fill(prices)
         for raised in range(self.trials - 1):
             if not trial.debts.any():
@@ -84,16 +84,16 @@ class OnlineControl:
 
 
 @dataclass(frozen=True)
-class _Trial:
-    """What would be shown at some prices."""
+class _StepTrial:
+    """The lists of a step at some prices."""
 
     lists: Tensor  # (b, K)
     prices: Floats  # (m,) carried ones as tried, exact ones as found
-    debts: Floats  # (m,) what constraints with a carried price are short of; 0 where they hold
+    debts: Floats  # (m,) excess over constraints with a carried price; 0 where they hold
 
 
 class _Step:
-    """One step's problem: who may be shown what, and what that costs."""
+    """The problem of one step: who may be shown what, and what that costs."""
 
     def __init__(
         self, constraints: Sequence[Limit], slots: Sequence[Tensor], exposure: Exposure
@@ -103,7 +103,7 @@ class _Step:
         for j, constraint in enumerate(constraints):
             self.costs[j] = constraint.costs(exposure).cpu().numpy()
         self.spread = self.costs.std(1)
-        varied = np.ptp(self.costs, axis=1) > 0  # else nothing can be saved or spent by choosing
+        varied = np.ptp(self.costs, axis=1) > 0  # else the choice makes no difference
         whole = np.isin(self.costs, (-1, 0, 1)).all(1)
         self.exact, self.priced = varied & whole, varied & ~whole
         # classes of items that cost the same: as a number in base 3, because that sorts fast
@@ -117,7 +117,7 @@ class _Step:
         self.cheaper = torch.from_numpy(cheaper).to(self.device)
         self.score_spread = _spread(slots[0]) if self.priced.any() else 0.0
 
-    def fill(self, prices: Floats) -> _Trial:
+    def fill(self, prices: Floats) -> _StepTrial:
         """Slot after slot, each with an equal part of what is left of the budgets."""
         handicap = self._handicap(prices)
         kept = [self.constraints[j] for j in self.exact.nonzero()[0]]
@@ -137,21 +137,21 @@ class _Step:
             spent, shown = spent + self.patterns[:, choice].sum(1), shown + len(rows)
         prices = prices.copy()
         prices[self.exact] = found.mean(0)
-        return _Trial(lists, prices, self._debts(lists))
+        return _StepTrial(lists, prices, self._debts(lists))
 
     def _handicap(self, prices: Floats) -> Tensor:
         """(n_items,) what the carried prices take off the scores."""
         handicap = np.zeros(self.exposure.n_items)
         for j in (prices > 0).nonzero()[0]:
-            dearer = self.costs[j] - self.costs[j].mean()
-            handicap += prices[j] * self.score_spread / self.spread[j] * dearer
+            above_mean = self.costs[j] - self.costs[j].mean()
+            handicap += prices[j] * self.score_spread / self.spread[j] * above_mean
         return torch.from_numpy(handicap).to(self.slots[0])
 
     def _debts(self, lists: Tensor) -> Floats:
-        """What the step spends beyond its budget, or leaves for the next to make up for.
+        """What the step spends beyond its budget, or leaves for the next step to make up for.
 
-        The second is the whole truth where costs change with every showing; both in units of
-        what a step saves whose every showing costs a standard deviation less.
+        The second is exact where costs change with every showing. The unit of both is what a step
+        saves if each showing costs a standard deviation less.
         """
         debts = np.zeros(len(self.constraints))
         items = lists[lists >= 0].cpu().numpy()
@@ -174,32 +174,31 @@ def best_of_classes(
     """(b, C) the highest score of each class of items, less the handicap (n_items,), and its item.
 
     A class that is not `cheaper` (C, C) in any way than that of the best item of all is left at
-    -inf: nobody is better off with it. What is `taken` (b, k) is out of question.
+    -inf: it is never better. Items `taken` (b, k) are excluded.
     """
     values = scores.new_full((len(scores), len(cheaper)), -torch.inf)
     items = of_item.new_zeros(values.shape)
     others = of_item != torch.arange(len(cheaper)).to(of_item)[:, None]  # (C, n_items)
     outside = scores.new_zeros(others.shape).masked_fill_(others, -torch.inf)
     handicapped = bool(handicap.any())
-    at_once = max(1, AT_ONCE // scores.shape[1])
-    for first in range(0, len(scores), at_once):
-        block = slice(first, first + at_once)
-        part = scores[block].detach()
+    for part, part_values, part_items, part_taken in some_at_a_time(
+        scores.detach(), values, items, taken
+    ):
         if handicapped:
             part = part - handicap
         if taken.shape[1]:
-            part = _without(part, taken[block])
-        best = _argmax(part)[:, None]
+            part = _without(part, part_taken)
+        best = first_highest(part)[:, None]
         kind = of_item[best]
-        values[block].scatter_(1, kind, part.gather(1, best))
-        items[block].scatter_(1, kind, best)
+        part_values.scatter_(1, kind, part.gather(1, best))  # views: this fills `values`
+        part_items.scatter_(1, kind, best)
         for c in range(len(cheaper)):
             some = cheaper[kind[:, 0], c].nonzero().squeeze(1)
             if len(some):
                 room = part.index_select(0, some).add_(outside[c])
-                best = _argmax(room)[:, None]
-                values[block, c].index_copy_(0, some, room.gather(1, best).squeeze(1))
-                items[block, c].index_copy_(0, some, best.squeeze(1))
+                best = first_highest(room)[:, None]
+                part_values[:, c].index_copy_(0, some, room.gather(1, best).squeeze(1))
+                part_items[:, c].index_copy_(0, some, best.squeeze(1))
     if values.isnan().any():
         raise ModelError("a score is not a number: the model that scores has diverged")
     return values, items
@@ -211,15 +210,8 @@ def _without(scores: Tensor, taken: Tensor) -> Tensor:
     return scores.scatter_reduce(1, taken.clamp(min=0), ceiling, "amin")
 
 
-def _argmax(scores: Tensor) -> Tensor:
-    """(b,) the first highest of each row; NumPy's is several times faster than torch's on a CPU."""
-    if scores.is_cpu:
-        return torch.from_numpy(scores.numpy().argmax(1))
-    return scores.argmax(1)
-
-
 def _spread(scores: Tensor) -> float:
-    """Standard deviation of the scores of some users, evenly chosen; 1 where all are alike."""
+    """Standard deviation of the scores of evenly spaced users; 1 where all are the same."""
     some = scores[:: max(1, len(scores) // SPREAD_USERS)]
     known = some[some > -torch.inf].double()
     return float(known.std(correction=0)) or 1.0 if len(known) else 1.0

@@ -208,7 +208,7 @@ def _seconds(cell: Any) -> float | None:
 
 
 def is_missing(cell: Any) -> bool:
-    """None, NaN, NaT, pandas' NA (none of which can be asked in the same way) or empty text."""
+    """None, NaN, NaT, pandas' NA (which have no test in common) or empty text."""
     if cell is None or type(cell).__name__ in ("NAType", "NaTType"):
         return True
     return cell != cell if isinstance(cell, float) else isinstance(cell, str) and cell == ""

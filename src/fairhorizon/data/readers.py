@@ -9,7 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fairhorizon.data.columns import encode, is_missing
-from fairhorizon.data.interactions import Interactions, Repeats
+from fairhorizon.data.frames import Repeats, from_frame
+from fairhorizon.data.interactions import Interactions
 from fairhorizon.data.tables import Table, read_table
 from fairhorizon.errors import DataError
 
@@ -137,7 +138,7 @@ def read_interactions(
     names = [name for name in given if isinstance(name, str) and not name.isdecimal()]
     table = read_table(path, names=names, header=header, separator=separator, encoding=encoding)
     found = Columns(user, item, rating, timestamp).find(table)
-    return Interactions.from_frame(
+    return from_frame(
         table.frame,
         user=str(found["user"]),
         item=str(found["item"]),

@@ -52,8 +52,8 @@ def split(log: Interactions, *, test_share: float = 0.2, shuffle_ties: int | Non
     """
     share = _share("test_share", test_share)
     if shuffle_ties is not None and log.timestamps is not None:
-        lots = np.random.default_rng(shuffle_ties).random(len(log))
-        log = log.take(np.lexsort((lots, log.timestamps)))
+        draws = np.random.default_rng(shuffle_ties).random(len(log))
+        log = log.take(np.lexsort((draws, log.timestamps)))
     counts = log.user_counts()
     left = counts[log.users] - _position_in_user(log)  # 1 for the last interaction of a user
     tested = (counts * share.numerator // share.denominator)[log.users]

@@ -37,9 +37,9 @@ class Outcome:
 
 
 def advance(state: State, lists: Tensor, feedback: Feedback, sensitive: Tensor) -> Outcome:
-    """Show `lists` (b, K), -1 for an empty slot, and get the answers of the users.
+    """Show `lists` (b, K), -1 for an empty slot, and observe the answers of the users.
 
-    An item that is blocked earns nothing when it is shown all the same; it costs what it costs.
+    A blocked item that is shown nevertheless earns nothing, but has its cost.
     """
     shown = lists >= 0
     items = lists.clamp(min=0)

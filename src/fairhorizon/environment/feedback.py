@@ -15,10 +15,10 @@ from fairhorizon.vocabulary import Protocol
 
 
 class Audience(Feedback, Interface):
-    """Users whose answers can also be judged by what would have been best for them."""
+    """Users whose best possible lists are known too, so that answers can be compared with them."""
 
     def relevance(self, lists: Tensor) -> Tensor:
-        """(b, K) float64: what each item of the lists is worth to its user now; 0 for -1."""
+        """(b, K) float64: how relevant each item of the lists is to its user now; 0 for -1."""
 
     def best(self, first: int, last: int) -> Tensor:
         """(b, last - first) float64: relevance of each user's first+1-th to last-th best item.
@@ -36,7 +36,7 @@ class Audience(Feedback, Interface):
         """All that changed since the users began."""
 
     def restore(self, tensors: dict[str, Tensor]) -> None:
-        """Go on from the `tensors` of another audience of the same users."""
+        """Continue from the `tensors` of another audience of the same users."""
 
 
 class UserModel(Interface):

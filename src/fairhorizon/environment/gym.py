@@ -4,10 +4,10 @@ An observation is a user and the queue of recently liked items (n_items stands f
 action a list of K items. The reward is equation 8; `info["cost"]` is equation 9 and
 `info["available"]` the mask of items that may still be shown. Showing another one earns nothing.
 
-Any user model will do. Simulated users drift from step to step and begin anew with every episode.
+Any user model will do. Simulated users drift from step to step and start again with every episode.
 """
 
-from typing import Any
+from typing import Any, NotRequired, TypedDict, Unpack
 
 import gymnasium
 import numpy as np
@@ -24,6 +24,14 @@ from fairhorizon.errors import ConfigError
 Observation = dict[str, Any]
 Info = dict[str, Any]
 Lists = NDArray[np.int64]
+
+
+class Episodes(TypedDict):
+    """What an environment needs besides a user model and a group."""
+
+    list_length: int
+    horizon: int
+    users: NotRequired[ArrayLike | None]  # all of the user model unless given
 
 
 class RecommendationVectorEnv(VectorEnv[Observation, Lists, NDArray[Any]]):
@@ -116,14 +124,9 @@ class RecommendationEnv(gymnasium.Env[Observation, Lists]):
         self,
         user_model: UserModel,
         sensitive: ArrayLike,
-        *,
-        list_length: int,
-        horizon: int,
-        users: ArrayLike | None = None,
+        **episodes: Unpack[Episodes],
     ) -> None:
-        self._row = RecommendationVectorEnv(
-            user_model, sensitive, list_length=list_length, horizon=horizon, users=users, num_envs=1
-        )
+        self._row = RecommendationVectorEnv(user_model, sensitive, num_envs=1, **episodes)
         self.observation_space = self._row.single_observation_space
         self.action_space = self._row.single_action_space
 

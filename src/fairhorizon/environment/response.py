@@ -5,7 +5,6 @@ ever see it: neither train on it nor read its vectors.
 """
 
 import math
-from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
@@ -18,11 +17,11 @@ from fairhorizon.data.synthetic import SyntheticMarket
 from fairhorizon.errors import ConfigError, DataError
 from fairhorizon.histories import UserItems
 from fairhorizon.settings import Settings
+from fairhorizon.vocabulary import OnEpoch
 
 CELLS = 2**20  # user-item cells at once, 4 MiB of float32: they should stay in the cache
-FOLDS = 10  # one cell in ten says when to stop
+FOLDS = 10  # one cell in ten is held out to decide when to stop
 
-OnEpoch = Callable[[int, float], None]
 Parameters = dict[str, Tensor]
 
 
@@ -81,9 +80,9 @@ class _Cells:
     """What each user-item cell is to the fit."""
 
     taken: UserItems  # held-out interactions: 1, everything else: 0
-    known: UserItems  # training interactions: nobody takes an item twice, so these say nothing
+    known: UserItems  # training interactions: no item is taken twice, so these are no evidence
     user_fold: Tensor  # (n_users,)
-    item_fold: Tensor  # (n_items,); a cell whose folds are equal is not fitted but judged on
+    item_fold: Tensor  # (n_items,); a cell whose folds are equal is held out
 
     @classmethod
     def of(cls, split: Split, generator: torch.Generator) -> "_Cells":
@@ -99,10 +98,10 @@ class _Cells:
         return cls(taken, known, *folds)
 
     def masks(self, users: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """Taken, fitted and judged cells, each (len(users), n_items) bool."""
+        """Taken, fitted and held-out cells, each (len(users), n_items) bool."""
         unknown = ~self.known.mask(users)
-        judged = (self.user_fold[users, None] == self.item_fold) & unknown
-        return self.taken.mask(users), unknown & ~judged, judged
+        held_out = (self.user_fold[users, None] == self.item_fold) & unknown
+        return self.taken.mask(users), unknown & ~held_out, held_out
 
 
 def fit_response(
@@ -116,7 +115,7 @@ def fit_response(
     Adam on  -sum log P(cell) + l2/2 (|p|^2 + |q|^2) + l2_bias/2 (|a|^2 + |b|^2)  over whole
     matrices: a cell is 1 for what was taken and 0 for all else, not only for sampled negatives, so
     that probabilities are those of taking (Johnson 2014 weighs the ones). Stops by the mean
-    log-likelihood of a tenth of the cells, which are left out of the fit; `on_epoch` gets it.
+    log-likelihood of a tenth of the cells, which are left out of the fit; `on_epoch` is given it.
     """
     config = config or ResponseConfig()
     generator = torch.Generator().manual_seed(seed)
@@ -145,7 +144,7 @@ def fit_response(
 
 
 def _initial(cells: _Cells, dim: int, generator: torch.Generator) -> Parameters:
-    """Everybody takes everything with the chance of a random cell; small random vectors."""
+    """Every cell has the mean probability; small random vectors."""
     n_users, n_items = cells.known.n_users, cells.known.n_items
     n_unknown = n_users * n_items - len(cells.known.items)
     return {
@@ -158,23 +157,23 @@ def _initial(cells: _Cells, dim: int, generator: torch.Generator) -> Parameters:
 
 
 def _gradients(parameters: Parameters, cells: _Cells) -> tuple[Parameters, float]:
-    """Of the fitted cells' negative log-likelihood; and the judged cells' mean log-likelihood.
+    """Of the fitted cells' negative log-likelihood; and the held-out cells' mean log-likelihood.
 
     d/dx -log P = sigmoid(x) - t  for a cell of logit x and target t.
     """
     p, q, a, b, c = parameters.values()
     gradients = {name: torch.zeros_like(tensor) for name, tensor in parameters.items()}
-    log_likelihood, n_judged = 0.0, 0
+    log_likelihood, n_held_out = 0.0, 0
     for users in torch.arange(len(p)).split(max(1, CELLS // len(q))):
-        taken, fitted, judged = cells.masks(users)
+        taken, fitted, held_out = cells.masks(users)
         logits = torch.addmm(b + c, p[users], q.T) + a[users, None]
-        x, t = logits[judged], taken[judged]
+        x, t = logits[held_out], taken[held_out]
         log_likelihood += float(x[t].sum() - softplus(x).sum())
-        n_judged += len(x)
+        n_held_out += len(x)
         error = logits.sigmoid_().sub_(taken.float()).mul_(fitted)
         gradients["p"][users] = error @ q
         gradients["q"] += error.T @ p[users]
         gradients["a"][users] = error.sum(1)
         gradients["b"] += error.sum(0)
     gradients["c"] += gradients["b"].sum()
-    return gradients, log_likelihood / max(n_judged, 1)
+    return gradients, log_likelihood / max(n_held_out, 1)

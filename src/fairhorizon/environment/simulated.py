@@ -43,7 +43,7 @@ class TasteSpread:
         exact = vectors.double()
         mean = exact.mean(0)
         variances, axes = torch.linalg.eigh((exact - mean).T @ (exact - mean) / len(exact))
-        # a direction in which nobody differs may come out slightly negative
+        # a direction without variance may come out slightly negative
         root = (axes * variances.clamp(min=0).sqrt()) @ axes.T
         return cls(mean.to(vectors), root.to(vectors))
 
@@ -97,7 +97,7 @@ class SimulatedAudience:
 
     def best(self, first: int, last: int) -> Tensor:
         if self._best.shape[1] < min(last, self.response.n_items):
-            # Those who stay as they are will be asked for the next ranks soon.
+            # Without drift, the next ranks will be asked for soon.
             self._look_at_all(last if self.config.drift else 2 * last)
         known = self._best[:, first:last].double()
         return pad(known, (0, last - first - known.shape[1]))
@@ -121,7 +121,7 @@ class SimulatedAudience:
         self._forget()
 
     def _forget(self) -> None:
-        """What was worked out for tastes that are no more."""
+        """Drop what was computed for earlier tastes."""
         self._best = self.vectors[:, :0]
         self._total = self.vectors[:0, 0]
 
@@ -170,32 +170,23 @@ class SimulatedUsers:
             )
 
     @classmethod
-    def fitted(
+    def of_split(
         cls,
-        response: ResponseModel,
+        answers: ResponseModel | SyntheticMarket,
         split: Split,
         history: int,
         protocol: Protocol,
         config: SimulationConfig | None = None,
         seed: int = 0,
     ) -> "SimulatedUsers":
-        """Users of the split after training and validation, who answer as `response` has it."""
-        start = evaluation_scenario(split, history, protocol)
-        return cls(response, start, config or SimulationConfig(), seed)
+        """Users of the split after training and validation, who answer by a fitted model.
 
-    @classmethod
-    def of_market(
-        cls,
-        market: SyntheticMarket,
-        split: Split,
-        history: int,
-        protocol: Protocol,
-        config: SimulationConfig | None = None,
-        seed: int = 0,
-    ) -> "SimulatedUsers":
-        """Users of a split of the market's log, who answer by the true relevance."""
-        response = ResponseModel.of_market(market)
-        return cls.fitted(response, split, history, protocol, config, seed)
+        Given the market that the log was drawn from, they answer by its true relevance.
+        """
+        if isinstance(answers, SyntheticMarket):
+            answers = ResponseModel.of_market(answers)
+        start = evaluation_scenario(split, history, protocol)
+        return cls(answers, start, config or SimulationConfig(), seed)
 
     @property
     def n_users(self) -> int:
@@ -211,7 +202,7 @@ class SimulatedUsers:
         """The users' initial state and how they answer: the same whenever the seed is the same.
 
         One number is drawn for every slot, whatever stands in it: recommenders that are compared
-        under one seed meet the same luck and the same drift.
+        under one seed meet the same random numbers and the same drift.
         """
         state, response = self.start.state(users, device), self.response
         audience = SimulatedAudience(

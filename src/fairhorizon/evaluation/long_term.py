@@ -17,9 +17,9 @@ from fairhorizon.environment.feedback import Audience, UserModel
 from fairhorizon.errors import ConfigError, ModelError
 from fairhorizon.exposure.counts import Churn, Exposure
 from fairhorizon.metrics.fairness import coverage, gini
+from fairhorizon.metrics.shares import exceeds
+from fairhorizon.ranking import discount
 from fairhorizon.settings import Settings
-
-ROUNDING = 1e-9  # a rate is above the limit only if by more than this
 
 Positive = Annotated[int, Field(ge=1)]
 Row = dict[str, float | int]
@@ -58,7 +58,7 @@ class Accuracy:
         Means over the users to whom anything is worth something; NaN without any.
         """
         last = first + worth.shape[1]
-        v = 1 / torch.arange(first + 2, last + 2, dtype=torch.float64).log2()
+        v = discount(torch.arange(first + 1, last + 1, dtype=torch.float64))
         self.dcg += worth @ v
         self.ideal += audience.best(first, last).cpu() @ v
         self.found += worth.sum(1)
@@ -88,7 +88,7 @@ class LimitRecord:
         violation = max(0.0, rate - self.alpha_prime)
         if step > self.warm_up:
             self.steps += 1
-            self.broken += violation > ROUNDING
+            self.broken += exceeds(rate, self.alpha_prime)
             self.largest = max(self.largest, violation)
         return {
             "violation": violation,

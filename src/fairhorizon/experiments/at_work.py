@@ -31,6 +31,7 @@ from fairhorizon.exposure.limits import (
     Limit,
     PopularityLimit,
 )
+from fairhorizon.metrics.shares import ROUNDING
 from fairhorizon.results.studies import TrainingRow
 from fairhorizon.storage import load_model, save_model
 
@@ -45,7 +46,7 @@ def open_users(
     if simulation is None:
         return evaluation_scenario(split, queue_length, study.protocol)
     response = load_response(study)
-    return SimulatedUsers.fitted(response, split, queue_length, study.protocol, simulation, seed)
+    return SimulatedUsers.of_split(response, split, queue_length, study.protocol, simulation, seed)
 
 
 def load_response(study: Study) -> ResponseModel:
@@ -179,7 +180,7 @@ class Limits:
         found = linprog(
             np.zeros(len(sizes)),
             A_ub=sign[:, None] * kinds,
-            b_ub=sign * shares + 1e-9,
+            b_ub=sign * shares + ROUNDING,
             A_eq=np.ones((1, len(sizes))),
             b_eq=[1.0],
             bounds=[(0.0, size / shown) for size in sizes],

@@ -6,12 +6,12 @@ from dataclasses import dataclass, replace
 from typing import Self
 
 from fairhorizon.agents.methods import Method
+from fairhorizon.metrics.shares import exceeds, whole_showings
 from fairhorizon.results.studies import StudyRow
 
 TRIES = 8  # further settings per level, each nearer to it
 NEAR = 0.002  # a popularity rate this little below the level leaves nothing to look for
 STEEP = 0.2  # rates this far apart have no straight line between them
-ROUNDING = 1e-9
 WEIGHTS = (0.0, 0.5, 1.0, 2.0, 4.0)  # of a penalty, to begin with
 HEAVIEST = 64.0
 THOUSANDTHS = 1000
@@ -38,7 +38,7 @@ class Dial:
             return cls(first, tightest, 0, THOUSANDTHS)
         # a list has room for whole items, so that a quota in between is the one below
         unit = k if method.reranker == "quota" else THOUSANDTHS
-        first = tuple(dict.fromkeys(math.floor(level * unit + ROUNDING) for level in levels))
+        first = tuple(dict.fromkeys(whole_showings(level * unit) for level in levels))
         return cls(first, 0, unit, unit)
 
     def level(self, steps: int) -> float:
@@ -72,7 +72,7 @@ class Dial:
 
 
 def keeps(rate: float, level: float) -> bool:
-    return rate <= level + ROUNDING
+    return not exceeds(rate, level)
 
 
 def tried(

@@ -5,9 +5,9 @@ from collections.abc import Sequence
 
 import polars as pl
 
-from fairhorizon.evaluation.long_term import ROUNDING
 from fairhorizon.experiments.long_term import Contestant, LongStudy
 from fairhorizon.exposure.limits import PopularityLimit
+from fairhorizon.metrics.shares import exceeds
 from fairhorizon.results.long_term import LimitSummary, LongTermResult, RunSummary
 from fairhorizon.results.spread import Spread
 
@@ -72,7 +72,7 @@ def broken_limits(steps: pl.DataFrame, warm_up: int) -> list[LimitSummary]:
         LimitSummary(
             limit,
             method,
-            sum(excess > ROUNDING for excess in found) / len(found),
+            sum(exceeds(excess, 0.0) for excess in found) / len(found),
             max(0.0, *found),
         )
         for (limit, method), found in excesses.items()

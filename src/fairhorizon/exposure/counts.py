@@ -56,7 +56,7 @@ class Exposure:
         self.n_initial += int(self.initial[items].sum())
 
     def relabel(self) -> Churn:
-        """Group the items anew by the counts of now."""
+        """Group the items again, by the present counts."""
         fresh = torch.from_numpy(self.grouping(self.counts))
         changed = (fresh != self.sensitive).numpy()
         self.sensitive = fresh

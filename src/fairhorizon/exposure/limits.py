@@ -82,23 +82,38 @@ class GroupLimit:
         _check(self.name, self.share, self.warm_up)
 
     def costs(self, exposure: Exposure) -> Tensor:
-        return _members(self.name, self.members, exposure).float()
+        return self._checked_members(exposure).float()
 
     def budget(self, exposure: Exposure, showings: int) -> float:
         allowed = _allowed(self.share, self.warm_up, exposure, showings)
-        return allowed - _shown_of(self.name, self.members, exposure)
+        return allowed - self._shown(exposure)
 
     def excess(self, exposure: Exposure) -> float:
-        return _share(_shown_of(self.name, self.members, exposure), exposure, self.share)
+        return _share(self._shown(exposure), exposure, self.share)
 
     @property
     def limit_per_showing(self) -> float:
         return self.share
 
+    def _shown(self, exposure: Exposure) -> int:
+        return int(exposure.shown[self._checked_members(exposure).cpu().numpy()].sum())
+
+    def _checked_members(self, exposure: Exposure) -> Tensor:
+        if self.members.dtype != torch.bool or self.members.shape != (exposure.n_items,):
+            raise ConfigError(
+                f"the members of '{self.name}' must be True or False for each of"
+                f" {exposure.n_items} items, not {self.members.dtype} of shape"
+                f" {tuple(self.members.shape)}"
+            )
+        return self.members
+
 
 @dataclass(frozen=True, eq=False)
 class GroupFloor:
-    """At least `share` of all showings from a fixed group of items: each showing costs -1."""
+    """At least `share` of all showings from a fixed group of items: each showing costs -1.
+
+    It is the limit of the same share with all signs reversed.
+    """
 
     name: str
     members: Tensor  # (n_items,) bool
@@ -107,15 +122,18 @@ class GroupFloor:
     def __post_init__(self) -> None:
         _check(self.name, self.share, warm_up=0)
 
+    @property
+    def _limit(self) -> GroupLimit:
+        return GroupLimit(self.name, self.members, self.share)
+
     def costs(self, exposure: Exposure) -> Tensor:
-        return -_members(self.name, self.members, exposure).float()
+        return -self._limit.costs(exposure)
 
     def budget(self, exposure: Exposure, showings: int) -> float:
-        wanted = _allowed(self.share, 0, exposure, showings)
-        return _shown_of(self.name, self.members, exposure) - wanted
+        return -self._limit.budget(exposure, showings)
 
     def excess(self, exposure: Exposure) -> float:
-        return -_share(_shown_of(self.name, self.members, exposure), exposure, self.share)
+        return -self._limit.excess(exposure)
 
     @property
     def limit_per_showing(self) -> float:
@@ -197,16 +215,3 @@ def _allowed(share: float, warm_up: int, exposure: Exposure, showings: int) -> f
 def _share(shown: int, exposure: Exposure, limit: float) -> float:
     """By how much the share of all showings is above the limit; nothing shown is no share."""
     return shown / exposure.n_shown - limit if exposure.n_shown else 0.0
-
-
-def _members(name: str, members: Tensor, exposure: Exposure) -> Tensor:
-    if members.dtype != torch.bool or members.shape != (exposure.n_items,):
-        raise ConfigError(
-            f"the members of '{name}' must be True or False for each of {exposure.n_items} items,"
-            f" not {members.dtype} of shape {tuple(members.shape)}"
-        )
-    return members
-
-
-def _shown_of(name: str, members: Tensor, exposure: Exposure) -> int:
-    return int(exposure.shown[_members(name, members, exposure).cpu().numpy()].sum())

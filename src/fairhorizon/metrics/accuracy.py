@@ -61,12 +61,20 @@ def f1(
     return np.asarray(2 * h.sum(axis=1) / (k + n), dtype=np.float64)
 
 
+def discount(ranks: NDArray[Any]) -> NDArray[np.float64]:
+    """What rank 1, 2, ... of a list counts, in DCG as in exposure: 1 / log2(1 + rank).
+
+    `ranking.discount` is the same for tensors.
+    """
+    return np.asarray(1 / np.log2(1 + ranks), dtype=np.float64)
+
+
 def ndcg(
     hits: NDArray[np.bool_], n_relevant: NDArray[np.integer[Any]], k: int
 ) -> NDArray[np.float64]:
-    """DCG / ideal DCG with gain 1 / log2(1 + rank) per hit; the ideal list has min(k, n) hits."""
+    """DCG / ideal DCG with gain discount(rank) per hit; the ideal list has min(k, n) hits."""
     h, n = _hits_and_relevant(hits, n_relevant, k)
-    gain = 1 / np.log2(np.arange(2, k + 2))  # (k,)
+    gain = discount(np.arange(1, k + 1))  # (k,)
     ideal = np.append(np.cumsum(gain), np.nan)  # the last: users with nothing relevant
     best = np.where(np.isnan(n), k, np.fmin(n, k) - 1).astype(np.int64)
     return np.asarray(h @ gain / ideal[best], dtype=np.float64)

@@ -11,9 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fairhorizon.metrics.accuracy import EMPTY, check_codes, first_k
-
-# alpha' k is a product of floats: 0.28 * 25 = 7.000000000000001
-ROUNDING = 1e-9
+from fairhorizon.metrics.shares import whole_showings
 
 
 def exposure_counts(lists: NDArray[np.integer[Any]], n_items: int, k: int) -> NDArray[np.int64]:
@@ -88,7 +86,7 @@ def exact_k_violation_rate(
     if not len(shown):
         return float("nan")
     n_popular = _in_popular(shown, popular).sum(axis=1)
-    return float((n_popular > (alpha_prime + ROUNDING) * k).mean())
+    return float((n_popular > whole_showings(alpha_prime * k)).mean())
 
 
 def _in_popular(shown: NDArray[np.integer[Any]], popular: NDArray[np.bool_]) -> NDArray[np.bool_]:

@@ -179,7 +179,7 @@ def _least_broken(normals: Tensor, a: Tensor) -> Tensor:
         planes = torch.cat([normals, -math.sqrt(mu) * torch.diag(a.clamp(min=0))], dim=1)
         lengths = planes.norm(dim=1)
         nothing, unit = torch.zeros_like(planes[0]), planes / lengths[:, None]
-        # Opposite planes are told apart by their soft parts alone, which may be small.
+        # Opposite planes differ by their soft parts alone, which may be small.
         point = _best(nothing, unit, a / lengths, radius=math.inf, dependent=1e-10)
         return point.z[: normals.shape[1]]
 

@@ -35,7 +35,7 @@ class Proposal:
         return torch.addcmul(self.mean, noise, self.log_std.exp())
 
     def log_prob(self, sample: Tensor, rows: Tensor | None = None) -> Tensor:
-        """Of each sample under its row; `rows` says which where several samples share one."""
+        """Of each sample under its row; `rows` maps samples to rows where several share one."""
         mean, inverse = self.mean, torch.exp(-self.log_std)
         constant = self.log_std.sum(1) + 0.5 * _LOG_2PI * mean.shape[1]
         if rows is not None:
@@ -105,7 +105,7 @@ class GaussianActor(nn.Module):
 
     @property
     def least_on_menu(self) -> float:
-        """So many items of either group are on a menu, if there are and whatever is asked for."""
+        """At least so many items of either group are on a menu, if there are so many."""
         return math.inf
 
     def menus(

@@ -3,13 +3,15 @@
 import torch
 from torch import Tensor, nn
 
+from fairhorizon.optim.lbfgs import minimise
+
 
 class Critic(nn.Module):
     """The value of an encoded state, as a mean per step still to come.
 
     Episodes are finite, so a value depends on the steps left. The network predicts v(s), the mean
     per remaining (discounted) step; the value at step t of T is v(s) sum_{j < T-t} gamma^j, zero
-    at the end of the horizon without being told.
+    at the end of the horizon by construction.
     """
 
     def __init__(self, state_size: int, hidden: tuple[int, int]) -> None:
@@ -35,25 +37,16 @@ class Critic(nn.Module):
         states: (m, size) distinct states; index: (b, T) which of them each step is in;
         targets y: (b, T); remaining: (T,) discounted steps still to come.
         """
-        optimiser = torch.optim.LBFGS(
-            self.parameters(), max_iter=iterations, history_size=10, line_search_fn="strong_wolfe"
-        )
         before = [parameter.detach().clone() for parameter in self.parameters()]
 
         def loss() -> Tensor:
             values: Tensor = self(states)[index] * remaining
             return (targets - values).square().mean()
 
-        def closure() -> float:
-            optimiser.zero_grad()
-            value = loss()
-            value.backward()
-            return value.item()
-
-        optimiser.step(closure)
+        minimise(self.parameters(), loss, iterations=iterations)
         with torch.no_grad():
             final = float(loss())
-            if not final < float("inf"):  # a diverged fit is worth less than none
+            if not final < float("inf"):  # a diverged fit is worse than none
                 for parameter, old in zip(self.parameters(), before, strict=True):
                     parameter.copy_(old)
         return final

@@ -7,8 +7,8 @@ from torch import Tensor, nn
 class HistoryEncoder(nn.Module):
     """[numbers of the user; mean of the items' numbers over the queue], with nothing to learn.
 
-    Rankers know the user's taste. What a policy that weighs them has to know besides is how far
-    they can be trusted, and few numbers tell that without learning users by heart.
+    Rankers model the user's taste. A policy that weighs them also needs to know how far they can be
+    trusted; a few numbers are enough for that, without memorising users.
     """
 
     user_vectors: Tensor  # (n_users, numbers)

@@ -25,9 +25,6 @@ class Menus(Interface):
     def take(self, states: Tensor) -> Self:
         """The menus of some of the states."""
 
-    def replace(self, rows: Tensor, others: Self) -> Self:
-        """With the menus at these rows exchanged."""
-
     @classmethod
     def join(cls, parts: Sequence[Self]) -> Self:
         """Those of several batches of states as one."""
@@ -49,12 +46,6 @@ class SignalMenus:
     def take(self, states: Tensor) -> "SignalMenus":
         return SignalMenus(self.items[states], self.signals[states])
 
-    def replace(self, rows: Tensor, others: "SignalMenus") -> "SignalMenus":
-        return SignalMenus(
-            self.items.index_copy(0, rows, others.items),
-            self.signals.index_copy(0, rows, others.signals),
-        )
-
     @classmethod
     def join(cls, parts: "Sequence[SignalMenus]") -> "SignalMenus":
         return cls(torch.cat([p.items for p in parts]), torch.cat([p.signals for p in parts]))
@@ -75,9 +66,6 @@ class CatalogueMenus:
 
     def take(self, states: Tensor) -> "CatalogueMenus":
         return CatalogueMenus(self.items[states], self.vectors)
-
-    def replace(self, rows: Tensor, others: "CatalogueMenus") -> "CatalogueMenus":
-        return CatalogueMenus(self.items.index_copy(0, rows, others.items), self.vectors)
 
     @classmethod
     def join(cls, parts: "Sequence[CatalogueMenus]") -> "CatalogueMenus":

@@ -20,7 +20,7 @@ class Signals(Interface):
 
 
 class ItemVectors:
-    """The embeddings: the same for everybody in any state, so that W_k points at an ideal item.
+    """The embeddings: the same for all users in any state, so that W_k points at an ideal item.
 
     With the groups, an item has one more coordinate, -1 in G0: what W_k has there is the price of
     showing a sensitive item.

@@ -11,10 +11,10 @@ from fairhorizon.data.interactions import Interactions
 from fairhorizon.data.splits import Split
 from fairhorizon.histories import UserItems
 from fairhorizon.rankers.early_stopping import Validation, train_until_stale
-from fairhorizon.rankers.ranker import OnEpoch, Ranker
+from fairhorizon.rankers.ranker import Ranker
 from fairhorizon.rankers.recency import longest_history
 from fairhorizon.settings import Search, Settings
-from fairhorizon.vocabulary import Protocol
+from fairhorizon.vocabulary import OnEpoch, Protocol
 
 CELLS = 2**20  # of a padded block of vectors, 4 MiB: it should stay in the processor's cache
 
@@ -79,7 +79,7 @@ class Als(Ranker[AlsConfig]):
         )
         self.item_vectors_ = best["item_vectors"]
 
-    def scores(self, users: Tensor, queue: Tensor) -> Tensor:  # noqa: ARG002  # the queue says all
+    def scores(self, users: Tensor, queue: Tensor) -> Tensor:  # noqa: ARG002  # the queue is enough
         known = queue < len(self.item_vectors_)
         indptr = torch.cat([known.new_zeros(1, dtype=torch.int64), known.sum(1).cumsum(0)])
         histories = UserItems(indptr, queue[known], len(self.item_vectors_))

@@ -10,9 +10,9 @@ from fairhorizon.data.splits import Split
 from fairhorizon.histories import UserItems
 from fairhorizon.rankers.early_stopping import Validation, train_until_stale
 from fairhorizon.rankers.negative_sampling import NegativeSampler
-from fairhorizon.rankers.ranker import OnEpoch, Ranker
+from fairhorizon.rankers.ranker import Ranker
 from fairhorizon.settings import Search, Settings
-from fairhorizon.vocabulary import Protocol
+from fairhorizon.vocabulary import OnEpoch, Protocol
 
 
 class BprConfig(Settings):
@@ -115,14 +115,14 @@ class Bpr(Ranker[BprConfig]):
         def adopt(table: Tensor) -> None:
             self.user_vectors_, self.item_vectors_ = table.tensor_split([training.n_users])
 
-        def judge() -> float:
+        def validate() -> float:
             adopt(training.table)
             return validation.ndcg(self.scores)
 
         best = train_until_stale(
             {"table": training.table},
             training.epoch,
-            judge,
+            validate,
             max_epochs=self.config.max_epochs,
             patience=self.config.patience,
             on_epoch=on_epoch,

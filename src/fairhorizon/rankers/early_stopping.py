@@ -1,4 +1,4 @@
-"""When to stop training: the validation items decide, never the test items."""
+"""When to stop training: by the validation items, never by the test items."""
 
 import math
 from collections.abc import Callable, Mapping
@@ -9,14 +9,13 @@ from torch import Tensor
 from fairhorizon.data.splits import Split
 from fairhorizon.errors import ConfigError
 from fairhorizon.histories import UserItems
-from fairhorizon.rankers.ranker import OnEpoch
-from fairhorizon.vocabulary import Protocol
+from fairhorizon.ranking import discount, users_at_once
+from fairhorizon.vocabulary import OnEpoch, Protocol
 
 CUTOFF = 20
-SCORES_AT_ONCE = 2**25  # 128 MiB of float32
 # An epoch of training on sparse data takes half a minute, that many scores less than ten seconds.
 SCORES_IN_ALL = 2**28
-FEWEST_USERS = 2048  # fewer say too little, however many items there are
+FEWEST_USERS = 2048  # fewer are too noisy a sample, however many items there are
 
 
 class Validation:
@@ -29,7 +28,7 @@ class Validation:
         self, split: Split, queue_length: int, protocol: Protocol = Protocol.STANDARD
     ) -> None:
         history, held_out = UserItems.of(split.train), UserItems.of(split.validation)
-        if not len(held_out.items):  # each user's last training item has to stand in
+        if not len(held_out.items):  # each user's last training item takes their place
             history, held_out = history.cut((history.indptr.diff() - 1).clamp(min=0))
         self.known, self.queue = history, history.last(queue_length)
         self.protocol = protocol
@@ -45,8 +44,7 @@ class Validation:
     def ndcg(self, scores: Callable[[Tensor, Tensor], Tensor]) -> float:
         """`scores` as of a ranker: (users, queue) -> (b, n_items); NaN if one is not finite."""
         total = 0.0
-        at_once = max(1, SCORES_AT_ONCE // self.known.n_items)
-        for rows in torch.arange(len(self.users)).split(at_once):
+        for rows in torch.arange(len(self.users)).split(users_at_once(self.known.n_items)):
             users, items = self.users[rows], self.items[rows]
             values = scores(users, self.queue[users])
             if not values.isfinite().all():
@@ -59,30 +57,32 @@ class Validation:
             # of its equals, half are taken to come first: constant scores earn nothing
             others = (equals.sum(1) - 1).clamp(min=0)
             rank = above.sum(1) + others / 2  # from 0
-            total += float(torch.where(rank < CUTOFF, 1 / torch.log2(rank + 2), 0.0).sum())
+            total += float(discount(rank + 1).where(rank < CUTOFF, 0.0).sum())
         return total / len(self.users)
 
 
 def train_until_stale(
     parameters: Mapping[str, Tensor],
     run_epoch: Callable[[], object],
-    judge: Callable[[], float],
+    validate: Callable[[], float],
     *,
     max_epochs: int,
     patience: int,
+    smallest_gain: float = 0.0,
     on_epoch: OnEpoch | None = None,
+    remedy: str = "set a smaller learning_rate",
 ) -> dict[str, Tensor]:
     """The parameters, changed in place by `run_epoch`, as they were after the best epoch.
 
-    Stops when `judge` has not been higher for `patience` epochs.
+    Stops when `validate` has not risen by more than `smallest_gain` for `patience` epochs.
     """
     best, best_value, stale = {}, -math.inf, 0
     for epoch in range(1, max_epochs + 1):
         run_epoch()
-        value = judge()
+        value = validate()
         if on_epoch is not None:
             on_epoch(epoch, value)
-        if value > best_value:
+        if value > best_value + smallest_gain:
             best_value, stale = value, 0
             best = {name: tensor.detach().clone() for name, tensor in parameters.items()}
         else:
@@ -90,5 +90,5 @@ def train_until_stale(
             if stale >= patience:
                 break
     if not best or not all(tensor.isfinite().all() for tensor in best.values()):
-        raise ConfigError("the training diverged (set a smaller learning_rate)")
+        raise ConfigError(f"the training diverged ({remedy})")
     return best

@@ -10,7 +10,7 @@ from torch.nn.functional import embedding_bag
 from fairhorizon.data.splits import Split
 from fairhorizon.errors import ConfigError
 from fairhorizon.histories import UserItems
-from fairhorizon.rankers.ranker import OnEpoch, Ranker
+from fairhorizon.rankers.ranker import Ranker
 from fairhorizon.rankers.recency import (
     items_to_look_at,
     longest_history,
@@ -18,6 +18,7 @@ from fairhorizon.rankers.recency import (
     weights_by_age,
 )
 from fairhorizon.settings import Search, Settings
+from fairhorizon.vocabulary import OnEpoch
 
 MOST_ITEMS = 40_000  # two matrices of this size, as many as there are at once, are 12 GiB
 
@@ -75,7 +76,7 @@ class Ease(Ranker[EaseConfig]):
         weights = inverse.div_(-inverse.diagonal().clone()).fill_diagonal_(0)
         self.item_weights_ = weights.contiguous()  # by rows: that is how they are looked up
 
-    def scores(self, users: Tensor, queue: Tensor) -> Tensor:  # noqa: ARG002  # the queue says all
+    def scores(self, users: Tensor, queue: Tensor) -> Tensor:  # noqa: ARG002  # the queue is enough
         recent = queue[:, -self.queue_length :]
         n_items = len(self.item_weights_)
         if recent.shape[1] > n_items // 8:  # not much fewer rows of B than all of them

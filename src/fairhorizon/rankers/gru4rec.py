@@ -2,14 +2,11 @@
 
 from torch import Tensor, nn
 
-from fairhorizon.data.splits import Split
-from fairhorizon.rankers.ranker import OnEpoch, Ranker
+from fairhorizon.rankers.next_item import NextItemRanker
 from fairhorizon.rankers.sequences import (
     SequenceConfig,
     SequenceNetwork,
     WindowDropout,
-    next_item_scores,
-    train_network,
 )
 
 
@@ -31,7 +28,7 @@ class GruNetwork(SequenceNetwork):
         return dropped
 
 
-class Gru4Rec(Ranker[Gru4RecConfig]):
+class Gru4Rec(NextItemRanker[Gru4RecConfig]):
     """GRU4Rec (Hidasi et al. 2016): a recurrent network predicts the next item.
 
     Trained with the softmax over the catalogue at every step, sampled only if it is large.
@@ -40,28 +37,5 @@ class Gru4Rec(Ranker[Gru4RecConfig]):
     method = "gru4rec"
     config_class = Gru4RecConfig
 
-    network_: GruNetwork
-
-    @property
-    def queue_length(self) -> int:
-        return self.config.history
-
-    def _learn(self, split: Split, on_epoch: OnEpoch | None) -> None:
-        self.network_ = train_network(
-            lambda: GruNetwork(split.train.n_items, self.config),
-            self.config,
-            split,
-            seed=self.seed,
-            on_epoch=on_epoch,
-        )
-
-    def scores(self, users: Tensor, queue: Tensor) -> Tensor:  # noqa: ARG002  # the queue says it
-        return next_item_scores(self.network_, queue, self.config.history)
-
-    def tensors(self) -> dict[str, Tensor]:
-        return dict(self.network_.state_dict())
-
-    def restore(self, tensors: dict[str, Tensor]) -> None:
-        network = GruNetwork(len(tensors["items"]), self.config)
-        network.load_state_dict(tensors)
-        self.network_ = network.eval()
+    def network(self, n_items: int) -> GruNetwork:
+        return GruNetwork(n_items, self.config)

@@ -11,7 +11,7 @@ from torch.nn.functional import embedding_bag
 
 from fairhorizon.data.interactions import Interactions
 from fairhorizon.data.splits import Split
-from fairhorizon.rankers.ranker import OnEpoch, Ranker
+from fairhorizon.rankers.ranker import Ranker
 from fairhorizon.rankers.recency import (
     items_to_look_at,
     longest_history,
@@ -19,6 +19,7 @@ from fairhorizon.rankers.recency import (
     weights_by_age,
 )
 from fairhorizon.settings import Search, Settings
+from fairhorizon.vocabulary import OnEpoch
 
 CELLS = 2**24  # of a block of similarities, 64 MiB
 DENSE_AT_MOST = 8192  # of more items, only those next to the history are looked at
@@ -74,7 +75,7 @@ class ItemKnn(Ranker[ItemKnnConfig]):
         self.neighbours_ = torch.cat([block.indices for block in nearest])
         self.longest_ = longest_history(split)
 
-    def scores(self, users: Tensor, queue: Tensor) -> Tensor:  # noqa: ARG002  # the queue says all
+    def scores(self, users: Tensor, queue: Tensor) -> Tensor:  # noqa: ARG002  # the queue is enough
         recent = queue[:, -self.queue_length :]
         if len(self.neighbours_) > DENSE_AT_MOST:
             return self._scores_from_history(recent)

@@ -1,7 +1,6 @@
 """Matrix factorisation of ratings (Koren et al. 2009); without biases it is PMF
 (Mnih & Salakhutdinov 2008), from which FCPO starts."""
 
-import math
 from collections.abc import Callable
 from typing import Annotated, Literal
 
@@ -11,11 +10,10 @@ from torch import Tensor
 
 from fairhorizon.data.interactions import Interactions
 from fairhorizon.data.splits import Split
-from fairhorizon.errors import ConfigError
-from fairhorizon.rankers.early_stopping import Validation
-from fairhorizon.rankers.ranker import OnEpoch, Ranker
+from fairhorizon.rankers.early_stopping import Validation, train_until_stale
+from fairhorizon.rankers.ranker import Ranker
 from fairhorizon.settings import Search, Settings
-from fairhorizon.vocabulary import Protocol
+from fairhorizon.vocabulary import OnEpoch, Protocol
 
 SMALLEST_GAIN = {"rmse": 1e-4, "ndcg": 0.0}  # less is no improvement
 
@@ -137,40 +135,32 @@ class Mf(Ranker[MfConfig]):
     validation_rmse_: float
 
     def _learn(self, split: Split, on_epoch: OnEpoch | None) -> None:
-        """`on_epoch` gets what `stop` names: the validation RMSE or NDCG."""
+        """`on_epoch` is given what `stop` names: the validation RMSE or NDCG."""
         config = self.config
         generator = torch.Generator().manual_seed(self.seed)
         train = self._examples(split.train, generator)
-        # Without a validation item, the training error has to say when to stop.
+        # Without validation items, training stops by the training error.
         held_out = self._examples(
             split.validation if len(split.validation) else split.train, generator
         )
         training = MfTraining(train, split.train.n_users, split.train.n_items, config, generator)
-        judge = self._judge(split, held_out)
-        best, best_value, stale = training.tensors(), -math.inf, 0
-        for epoch in range(1, config.max_epochs + 1):
-            training.epoch()
-            self.restore(training.tensors())
-            value = judge()
-            if on_epoch is not None:
-                on_epoch(epoch, abs(value))
-            if value > best_value + SMALLEST_GAIN[config.stop]:
-                best_value, stale = value, 0
-                best = {name: tensor.clone() for name, tensor in self.tensors().items()}
-            else:
-                stale += 1
-                if stale >= config.patience:
-                    break
-        if not all(tensor.isfinite().all() for tensor in best.values()) or best_value == -math.inf:
-            raise ConfigError(
-                "the factorisation diverged (set a smaller learning_rate; of FCPO: "
-                "pmf.learning_rate)"
-            )
+        validate = self._validation(split, held_out)
+        self.restore(training.tensors())  # views of what is trained: they follow it
+        best = train_until_stale(
+            training.tensors(),
+            training.epoch,
+            validate,
+            max_epochs=config.max_epochs,
+            patience=config.patience,
+            smallest_gain=SMALLEST_GAIN[config.stop],
+            on_epoch=on_epoch and (lambda epoch, value: on_epoch(epoch, abs(value))),
+            remedy="set a smaller learning_rate, FCPO's is pmf.learning_rate",
+        )
         self.restore(best)
         self.validation_rmse_ = self._rmse(held_out)
 
-    def _judge(self, split: Split, held_out: Examples) -> Callable[[], float]:
-        """What is to become higher."""
+    def _validation(self, split: Split, held_out: Examples) -> Callable[[], float]:
+        """The measure that training maximises."""
         if self.config.stop == "rmse":
             return lambda: -self._rmse(held_out)
         validation = Validation(split, self.queue_length, self.config.protocol)

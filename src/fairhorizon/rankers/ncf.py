@@ -11,9 +11,10 @@ from fairhorizon.data.splits import Split
 from fairhorizon.histories import UserItems
 from fairhorizon.rankers.early_stopping import Validation, train_until_stale
 from fairhorizon.rankers.negative_sampling import NegativeSampler
-from fairhorizon.rankers.ranker import OnEpoch, Ranker
+from fairhorizon.rankers.ranker import Ranker
+from fairhorizon.ranking import rows_at_once
 from fairhorizon.settings import Search, Settings
-from fairhorizon.vocabulary import Protocol
+from fairhorizon.vocabulary import OnEpoch, Protocol
 
 HIDDEN_AT_ONCE = 2**20  # values of the MLP's first layer, 4 MiB, which stay in the cache
 TABLES = ("gmf_users", "gmf_items", "mlp_users", "mlp_items")
@@ -105,7 +106,7 @@ def all_logits(parameters: Parameters, users: Tensor) -> Tensor:
     """(b, n_items), without a hidden layer of all pairs in memory at once."""
     scores = (parameters["gmf_users"][users] * parameters["fuse_gmf"]) @ parameters["gmf_items"].T
     of_users, of_items = first_layer(parameters)
-    chunk = max(1, HIDDEN_AT_ONCE // of_items.numel())
+    chunk = rows_at_once(of_items.numel(), HIDDEN_AT_ONCE)
     for rows in torch.arange(len(users)).split(chunk):
         hidden = of_users[users[rows], None] + of_items
         scores[rows] += mlp_logits(parameters, hidden)

@@ -1,11 +1,12 @@
-"""The most popular items for everybody: what every other method has to beat."""
+"""The most popular items for all users: the baseline that every other method has to beat."""
 
 import torch
 from torch import Tensor
 
 from fairhorizon.data.splits import Split
-from fairhorizon.rankers.ranker import OnEpoch, Ranker
+from fairhorizon.rankers.ranker import Ranker
 from fairhorizon.settings import Settings
+from fairhorizon.vocabulary import OnEpoch
 
 
 class PopularityConfig(Settings):

@@ -1,7 +1,6 @@
 """What every ranker has in common: fit(split), then scores for a batch of users."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
 from typing import Any, ClassVar, Generic, Self, TypeVar
 
 from torch import Tensor
@@ -9,15 +8,13 @@ from torch import Tensor
 from fairhorizon.data.splits import Split
 from fairhorizon.errors import DataError
 from fairhorizon.settings import Settings
-
-OnEpoch = Callable[[int, float], object]  # called with the number of an epoch and its validation
-
+from fairhorizon.vocabulary import OnEpoch
 
 Config = TypeVar("Config", bound=Settings)
 
 
 class Ranker(ABC, Generic[Config]):
-    """Scores every item for a user; how lists are made of the scores is not its concern."""
+    """Scores every item for a user; lists are made of the scores elsewhere."""
 
     method: ClassVar[str]
     config_class: ClassVar[type[Settings]]

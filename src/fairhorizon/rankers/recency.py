@@ -18,7 +18,7 @@ def longest_history(split: Split) -> int:
 
 
 def items_to_look_at(half_life: float | None, longest: int) -> int:
-    """How much of a history has a say: 20 half-lives, or all of the longest one."""
+    """How much of a history is used: 20 half-lives, or all of the longest one."""
     return longest if half_life is None else min(longest, math.ceil(HALF_LIVES * half_life))
 
 

@@ -6,15 +6,12 @@ import torch
 from pydantic import Field
 from torch import Tensor, nn
 
-from fairhorizon.data.splits import Split
 from fairhorizon.errors import ConfigError
-from fairhorizon.rankers.ranker import OnEpoch, Ranker
+from fairhorizon.rankers.next_item import NextItemRanker
 from fairhorizon.rankers.sequences import (
     SequenceConfig,
     SequenceNetwork,
     WindowDropout,
-    next_item_scores,
-    train_network,
 )
 from fairhorizon.settings import Choice, Search
 
@@ -79,7 +76,7 @@ class AttentionNetwork(SequenceNetwork):
         return outputs
 
 
-class SasRec(Ranker[SasRecConfig]):
+class SasRec(NextItemRanker[SasRecConfig]):
     """SASRec (Kang & McAuley 2018): self-attention over recent items predicts the next one.
 
     Trained with the softmax over the catalogue at every position, sampled only if large.
@@ -88,28 +85,5 @@ class SasRec(Ranker[SasRecConfig]):
     method = "sasrec"
     config_class = SasRecConfig
 
-    network_: AttentionNetwork
-
-    @property
-    def queue_length(self) -> int:
-        return self.config.history
-
-    def _learn(self, split: Split, on_epoch: OnEpoch | None) -> None:
-        self.network_ = train_network(
-            lambda: AttentionNetwork(split.train.n_items, self.config),
-            self.config,
-            split,
-            seed=self.seed,
-            on_epoch=on_epoch,
-        )
-
-    def scores(self, users: Tensor, queue: Tensor) -> Tensor:  # noqa: ARG002  # the queue says it
-        return next_item_scores(self.network_, queue, self.config.history)
-
-    def tensors(self) -> dict[str, Tensor]:
-        return dict(self.network_.state_dict())
-
-    def restore(self, tensors: dict[str, Tensor]) -> None:
-        network = AttentionNetwork(len(tensors["items"]), self.config)
-        network.load_state_dict(tensors)
-        self.network_ = network.eval()
+    def network(self, n_items: int) -> AttentionNetwork:
+        return AttentionNetwork(n_items, self.config)

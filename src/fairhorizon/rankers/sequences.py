@@ -1,25 +1,19 @@
-"""What the next-item models share: training windows, the loss and the training loop."""
+"""What networks that predict the next item share: training windows, the loss, the scores."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Annotated, Any, TypeVar
+from typing import Annotated, Any
 
 import torch
 from pydantic import Field
 from torch import Tensor, nn
-from torch.optim.swa_utils import AveragedModel, get_ema_multi_avg_fn
 
-from fairhorizon.data.splits import Split
-from fairhorizon.errors import DataError
 from fairhorizon.histories import UserItems
-from fairhorizon.rankers.early_stopping import Validation, train_until_stale
-from fairhorizon.rankers.ranker import OnEpoch
 from fairhorizon.rankers.sampled_softmax import ItemSample, ItemSampler, sampled_softmax_loss
 from fairhorizon.settings import Choice, Search, Settings
 from fairhorizon.vocabulary import Protocol
 
-AVERAGE_DECAY = 0.995  # per step: over about 200 of them
 LOGIT_ROWS_AT_ONCE = 256
 ALL_ITEMS_AT_MOST = 8192  # of more items the loss sees a sample
 SAMPLED_ITEMS = 4096
@@ -50,7 +44,7 @@ class SequenceConfig(Settings):
 class WindowDropout(nn.Module):
     """Takes the same coordinates from all of a window (Gal & Ghahramani 2016).
 
-    To draw for every position anew takes longer than the attention does.
+    To draw for each position separately takes longer than the attention itself.
     """
 
     def __init__(self, share: float) -> None:
@@ -89,15 +83,12 @@ class SequenceNetwork(nn.Module):
         return nn.functional.linear(states, self.items, self.bias)
 
 
-Network = TypeVar("Network", bound=SequenceNetwork)
-
-
 @dataclass(frozen=True)
 class Windows:
-    """Stretches of users' histories, and which of the items in them are to be guessed."""
+    """Stretches of users' histories, and which of the items in them are to be predicted."""
 
     inputs: Tensor  # (w, N) items, padded behind with n_items
-    targets: Tensor  # (w, N) the item that came next, n_items where it is not to be guessed
+    targets: Tensor  # (w, N) the item that came next, n_items where it is not to be predicted
 
 
 def training_windows(history: UserItems, length: int, stride: int, shifts: Tensor) -> Windows:
@@ -105,7 +96,7 @@ def training_windows(history: UserItems, length: int, stride: int, shifts: Tenso
 
     A user's targets are cut into blocks of `stride`, the first of them shorter by the user's shift
     (0 <= shift < stride). The window of a block holds the `length` items before its last target, so
-    that each target is guessed from at least min(length - stride, all earlier) + 1 items.
+    that each target is predicted from at least min(length - stride, all earlier) + 1 items.
     """
     counts = history.indptr.diff()
     users = torch.arange(history.n_users).repeat_interleave((counts - 1).clamp(min=0))
@@ -132,7 +123,7 @@ def shuffled_batches(
 ) -> Iterator[tuple[Tensor, Tensor]]:
     """Inputs and targets of all windows, `batch` at a time in random order.
 
-    A step over a large catalogue is dear whatever is in the batch, and its users tend to have few
+    A step over a large catalogue is slow whatever is in the batch, and its users tend to have few
     items: there a batch holds about the targets of `batch` full windows, without needless padding.
     """
     large = n_items > ALL_ITEMS_AT_MOST
@@ -223,59 +214,9 @@ def seeded(seed: int) -> Iterator[None]:
         yield
 
 
-def train_network(
-    build: Callable[[], Network],
-    config: SequenceConfig,
-    split: Split,
-    *,
-    seed: int,
-    on_epoch: OnEpoch | None,
-) -> Network:
-    """The network after the epoch with the best validation NDCG, by Adam on the softmax loss.
-
-    It is the moving average of the weights over the last steps that is judged and kept: it ranks
-    better than the weights of any one step, and its validation hardly jumps from epoch to epoch.
-    """
-    validation = Validation(split, config.history, config.protocol)
-    history = validation.known
-    if not (history.indptr.diff() > 1).any():
-        raise DataError(
-            f"{split.name or 'the split'}: no user has two training items, so none comes next",
-            remedy="use a ranker that ignores the order, such as ease",
-        )
-    n_items, stride = history.n_items, max(1, config.history // 2)
-    sampler = None
-    if n_items > ALL_ITEMS_AT_MOST:
-        counts = torch.bincount(history.items, minlength=n_items)
-        sampler = ItemSampler(counts, SAMPLED_ITEMS)
-    with seeded(seed):
-        network = build()
-        average = AveragedModel(network, multi_avg_fn=get_ema_multi_avg_fn(AVERAGE_DECAY))
-        averaged: Network = average.module.eval()  # type: ignore[assignment]
-        optimiser = torch.optim.Adam(network.parameters(), lr=config.learning_rate, fused=True)
-
-        def run_epoch() -> None:
-            shifts = torch.randint(stride, (history.n_users,))
-            windows = training_windows(history, config.history, stride, shifts)
-            for inputs, targets in shuffled_batches(windows, n_items, config.batch, stride):
-                sample = None if sampler is None else sampler.draw()
-                optimiser.zero_grad()
-                softmax_loss(network, inputs, targets, sample).backward()
-                optimiser.step()
-                average.update_parameters(network)
-
-        def judge() -> float:
-            return validation.ndcg(
-                lambda _, queue: next_item_scores(averaged, queue, config.history)
-            )
-
-        best = train_until_stale(
-            averaged.state_dict(),
-            run_epoch,
-            judge,
-            max_epochs=config.max_epochs,
-            patience=config.patience,
-            on_epoch=on_epoch,
-        )
-    averaged.load_state_dict(best)
-    return averaged
+def catalogue_sampler(history: UserItems) -> ItemSampler | None:
+    """What draws the items that the loss sees; None where it sees all of them."""
+    if history.n_items <= ALL_ITEMS_AT_MOST:
+        return None
+    counts = torch.bincount(history.items, minlength=history.n_items)
+    return ItemSampler(counts, SAMPLED_ITEMS)

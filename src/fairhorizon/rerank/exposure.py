@@ -10,7 +10,7 @@ from pydantic import Field
 from torch import Tensor
 
 from fairhorizon.errors import ConfigError
-from fairhorizon.ranking import top
+from fairhorizon.ranking import rows_at_once, top
 from fairhorizon.rerank.exposure_solver import Mixture, solve_exposure, total_attention
 from fairhorizon.rerank.reranker import Reranker
 
@@ -77,7 +77,7 @@ class ExposureFairness(Reranker):
         """multiplier * f of a ranking drawn from the user's mixture; inf if no candidate."""
         handicap = torch.full_like(scores, torch.inf, dtype=torch.float64)
         unreachable = 0
-        parts = handicap.split(self._users_at_once(scores))
+        parts = handicap.split(rows_at_once(scores.shape[1], SCORES_AT_ONCE))
         for part, (problem, mixture) in zip(parts, self._solved(scores, sensitive), strict=True):
             price = mixture.draw(generator)[:, None] * problem.f
             part.scatter_(1, problem.items, price.where(problem.u.isfinite(), torch.inf))
@@ -114,13 +114,10 @@ class ExposureFairness(Reranker):
         return Problem(items, u, group.double(), share * x)
 
     def _solved(self, scores: Tensor, sensitive: Tensor) -> Iterator[tuple[Problem, Mixture]]:
-        for some in scores.split(self._users_at_once(scores)):
+        for some in scores.split(rows_at_once(scores.shape[1], SCORES_AT_ONCE)):
             problem = self.problem(some, sensitive)
             at_most = self.form == "at-most"
             yield problem, solve_exposure(problem.u, problem.f, problem.c, at_most=at_most)
-
-    def _users_at_once(self, scores: Tensor) -> int:
-        return max(1, SCORES_AT_ONCE // scores.shape[1])
 
     def _note(self, users: int, of: int, n_items: int) -> str:
         some = 0 < self.candidates < n_items

@@ -1,7 +1,7 @@
 """The best random ranking under one linear constraint on exposure, for many users at once.
 
 u: (b, n) utilities of every user's candidates, -inf where there are fewer than n
-v: v_j = 1 / log2(1 + j), the attention that rank j gets
+v: v_j = 1 / log2(1 + j), the attention that rank j gets (`ranking.discount`)
 x: (b, n) exposure of the candidates, x = P v for a doubly stochastic P, that is a random ranking
 f, c: maximise u.x subject to f.x = c, or f.x <= c
 
@@ -18,6 +18,8 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 from torch import Tensor
+
+from fairhorizon.ranking import discount, some_at_a_time
 
 ROUNDING = 1e-12  # of the largest that a sum over the candidates could be
 SORTED_AT_ONCE = 2**17  # candidates; a tensor of them is 1 MiB and stays in the cache
@@ -48,7 +50,7 @@ class Mixture:
 
 def attention(n: int) -> Tensor:
     """v_j of the ranks j = 1, ..., n."""
-    return 1 / torch.arange(2, n + 2, dtype=torch.float64).log2()
+    return discount(torch.arange(1, n + 1, dtype=torch.float64))
 
 
 def total_attention(u: Tensor) -> Tensor:
@@ -67,8 +69,7 @@ def exposure(u: Tensor, f: Tensor, multiplier: Tensor) -> Tensor:
 
 def solve_exposure(u: Tensor, f: Tensor, c: Tensor, *, at_most: bool = False) -> Mixture:
     """The optimal mixture of every user, for f.x = c or f.x <= c; all in float64."""
-    at_once = max(1, SORTED_AT_ONCE // u.shape[1])  # users
-    chunks = zip(u.split(at_once), f.split(at_once), c.split(at_once), strict=True)
+    chunks = some_at_a_time(u, f, c, cells=SORTED_AT_ONCE)
     parts = [_solve(_Lines(*chunk), at_most) for chunk in chunks]
     return Mixture(*(torch.cat(tensors) for tensors in zip(*parts, strict=True)))
 

@@ -1,11 +1,11 @@
 """A quota: at most q K of the K items of every list are sensitive."""
 
-import math
 from typing import Annotated, Self
 
 from pydantic import Field
 from torch import Tensor
 
+from fairhorizon.metrics.shares import whole_showings
 from fairhorizon.rerank.reranker import Reranker
 
 
@@ -21,7 +21,7 @@ class Quota(Reranker):
         return self.model_validate({"share": level})
 
     def allowance(self, length: int) -> int:
-        return math.floor(self.share * length + 1e-9)  # 0.6 * 5 is a hair below 3
+        return whole_showings(self.share * length)
 
     def share_limit(self, sensitive: Tensor) -> float:  # noqa: ARG002
         return self.share

@@ -22,6 +22,7 @@ from fairhorizon.agents.lird.model import Lird, LirdTraining, held_out, unit_siz
 from fairhorizon.agents.methods import Method, MethodError, build, load_method
 from fairhorizon.agents.progress import Listener
 from fairhorizon.agents.walk import served_ndcg
+from fairhorizon.data.frames import from_arrays
 from fairhorizon.data.interactions import Interactions
 from fairhorizon.data.splits import Split, split
 from fairhorizon.environment.feedback import evaluation_scenario
@@ -257,7 +258,7 @@ def log(*rows: list[int]) -> Interactions:
     """Each user's items in the order taken."""
     users = np.repeat(np.arange(len(rows)), [len(row) for row in rows])
     times = np.concatenate([np.arange(len(row)) for row in rows])
-    return Interactions.from_arrays(users, np.concatenate(rows), timestamps=times)
+    return from_arrays(users, np.concatenate(rows), timestamps=times)
 
 
 def test_tastes_are_learnt() -> None:

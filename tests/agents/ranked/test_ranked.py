@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from fairhorizon.agents.ranked import server as ranked
+from fairhorizon import ranking
 from fairhorizon.agents.ranked.model import Ranked
 from fairhorizon.environment.feedback import evaluation_scenario
 from fairhorizon.errors import ConfigError
@@ -88,7 +88,7 @@ def test_lists_do_not_depend_on_how_many_users_are_served_at_a_time(
 ):
     served = model.reranked(reranker)
     together = served.recommend(scenario, length=10)
-    monkeypatch.setattr(ranked, "SCORES_AT_ONCE", 7 * len(model.sensitive_))
+    monkeypatch.setattr(ranking, "SCORES_AT_ONCE", 7 * len(model.sensitive_))
     assert np.array_equal(served.recommend(scenario, length=10), together)
 
 

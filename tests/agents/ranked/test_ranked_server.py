@@ -9,7 +9,6 @@ import torch
 from safetensors.torch import load, save
 
 from fairhorizon.agents.ranked.model import Ranked
-from fairhorizon.agents.ranked.server import first_best
 from fairhorizon.data.splits import with_feedback
 from fairhorizon.environment.dynamics import advance
 from fairhorizon.environment.feedback import Scenario, evaluation_scenario
@@ -361,11 +360,6 @@ def test_a_quota_holds_in_a_long_run_as_far_as_labels_stay(market):
     assert [row["popularity_rate"] for row in rows] == pytest.approx(rates)
     assert rows[-1]["violation_share"] == sum(rate > 0.3 + 1e-9 for rate in rates) / 40
     assert not math.isnan(rows[-1]["ndcg"])
-
-
-def test_the_first_of_equals_is_best():
-    keys = torch.tensor([[1.0, 3, 3], [-math.inf, -math.inf, 0], [-math.inf] * 3])
-    assert first_best(keys).tolist() == [1, 2, -1]
 
 
 def test_what_cannot_work_is_refused(market):

@@ -8,6 +8,7 @@ from torch import Tensor
 
 from fairhorizon.rankers import RANKERS
 from fairhorizon.rankers.mf import MfConfig
+from fairhorizon.ranking import discount
 from fairhorizon.settings import Choice, Search, Settings
 from fairhorizon.vocabulary import Protocol
 
@@ -169,8 +170,8 @@ class FcpoConfig(Settings):
 
 def attention_of(config: FcpoConfig) -> Tensor:
     """(K,) what each slot of a list counts."""
-    slots = torch.arange(config.list_length)
-    return torch.ones(len(slots)) if config.attention == "even" else 1 / torch.log2(slots + 2.0)
+    slots = torch.arange(1, config.list_length + 1)
+    return torch.ones(len(slots)) if config.attention == "even" else discount(slots)
 
 
 PRESETS = {

@@ -16,7 +16,7 @@ from fairhorizon.agents.fcpo.serving.calibration import calibrate
 from fairhorizon.agents.fcpo.serving.lists import ItemLists
 from fairhorizon.agents.fcpo.serving.weight_check import better_weights
 from fairhorizon.agents.progress import RoundReport
-from fairhorizon.allocation.price_table import Dial
+from fairhorizon.allocation.price_table import PriceTable
 from fairhorizon.environment.feedback import validation_scenario
 from fairhorizon.policy.actor import GaussianActor
 from fairhorizon.storage import below, load_model, save_model
@@ -30,7 +30,7 @@ class FittedPolicy:
     sensitive: Tensor  # (n_items,) bool, the group whose exposure is limited
     histories: Tensor  # (n_users,) how many training items each user has
     panel: Panel | None  # the rankers of a warm start
-    prices: Dial | None  # of a softmax policy, for users who are served alone
+    prices: PriceTable | None  # of a softmax policy, for users who are served alone
     reports: list[RoundReport]
     pretraining_rmse: float | None  # of embeddings, where there is no warm start
     fingerprint: str  # of the training log
@@ -106,7 +106,7 @@ class FittedPolicy:
             tensors["sensitive"].to(device),
             tensors["histories"],
             panel,
-            Dial.from_tensors(tensors) if config.policy == "softmax" else None,
+            PriceTable.from_tensors(tensors) if config.policy == "softmax" else None,
             [RoundReport(**report) for report in description["rounds"]],
             description["pretraining_rmse"],
             description["fingerprint"],

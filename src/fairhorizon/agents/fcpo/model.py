@@ -34,7 +34,7 @@ from fairhorizon.agents.progress import SILENT, Listener, RoundReport
 from fairhorizon.agents.retraining import Retraining
 from fairhorizon.agents.steps import step_by_step
 from fairhorizon.agents.walk import serve
-from fairhorizon.allocation.price_table import Dial
+from fairhorizon.allocation.price_table import PriceTable
 from fairhorizon.allocation.request_guard import ExposureGuard
 from fairhorizon.data.splits import Split, earlier_part
 from fairhorizon.environment.feedback import Scenario
@@ -248,7 +248,7 @@ class Fcpo(Recommender):
         array: NDArray[np.int64] = serve_alone(self._lists(), scenario, price, length).numpy()
         return array
 
-    def _prices(self) -> Dial:
+    def _prices(self) -> PriceTable:
         if self.policy_.prices is None:
             raise ConfigError("a Gaussian policy serves no single requests (fit preset strong)")
         return self.policy_.prices

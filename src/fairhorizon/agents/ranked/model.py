@@ -20,7 +20,7 @@ from fairhorizon.agents.base import (
     refuse_checkpoint,
 )
 from fairhorizon.agents.progress import SILENT, Listener
-from fairhorizon.agents.ranked.server import RankedServer, users_at_once
+from fairhorizon.agents.ranked.server import RankedServer
 from fairhorizon.agents.steps import step_by_step
 from fairhorizon.data.splits import Split
 from fairhorizon.environment.dynamics import Outcome, State
@@ -29,7 +29,7 @@ from fairhorizon.errors import ModelError
 from fairhorizon.exposure.limits import Limit
 from fairhorizon.rankers import RANKERS
 from fairhorizon.rankers.ranker import Ranker
-from fairhorizon.ranking import best_lists
+from fairhorizon.ranking import best_lists, users_at_once
 from fairhorizon.rerank import RERANKERS
 from fairhorizon.rerank.exposure import ExposureFairness
 from fairhorizon.rerank.reranker import Reranker

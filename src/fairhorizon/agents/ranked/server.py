@@ -4,7 +4,6 @@ import math
 import warnings
 from typing import Any, Self
 
-import numpy as np
 import torch
 from torch import Generator, Tensor
 
@@ -14,19 +13,13 @@ from fairhorizon.environment.dynamics import Outcome, State
 from fairhorizon.errors import ConfigError
 from fairhorizon.exposure.counts import Exposure
 from fairhorizon.rankers.ranker import Ranker
-from fairhorizon.ranking import top
+from fairhorizon.ranking import first_best, rows_at_once, top, users_at_once
 from fairhorizon.rerank.exposure import ExposureFairness
 from fairhorizon.rerank.reranker import Reranker
 from fairhorizon.storage import below
 
-SCORES_AT_ONCE = 2**24  # of float32, 64 MiB
 SCORES_IN_CACHE = 2**20  # of float32, 4 MiB
 CANDIDATES = 2  # times the length of a round, as in the paper's long run
-
-
-def users_at_once(n_items: int) -> int:
-    """How many users there is memory for, when all their items are scored."""
-    return max(1, SCORES_AT_ONCE // n_items)
 
 
 class Round:
@@ -73,7 +66,7 @@ class Round:
         items = items.where(best >= 0, -1)
         for bar in (spent, torch.zeros_like(spent)):
             rows = (items < 0).nonzero().squeeze(1)
-            for some in rows.split(max(1, SCORES_IN_CACHE // scores.shape[1])):
+            for some in rows.split(rows_at_once(scores.shape[1], SCORES_IN_CACHE)):
                 bars = torch.where(bar[some, None], self._bar, 0.0)
                 items[some] = first_best(bars.add_(scores[some]))
         return items
@@ -250,13 +243,3 @@ def _over(reranker: Reranker | None, candidates: int) -> Reranker | None:
     if isinstance(reranker, ExposureFairness):
         return reranker.model_copy(update={"candidates": candidates})
     return reranker
-
-
-def first_best(keys: Tensor) -> Tensor:
-    """(b,) the first column with the largest key, -1 where all are -inf.
-
-    NumPy's argmax takes a fifth of the time of torch's.
-    """
-    best = torch.from_numpy(np.argmax(keys.numpy(), axis=1))
-    largest = keys.gather(1, best[:, None]).squeeze(1)
-    return best.where(largest > -torch.inf, -1)

@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 from fairhorizon.agents.fcpo.experts.later_part import where_unseen_begins
 from fairhorizon.agents.fcpo.experts.weighing import RIDGE
 from fairhorizon.agents.fcpo.experts.weighing import weights_by_cross_entropy as weights_of
-from fairhorizon.data.interactions import Interactions
+from fairhorizon.data.frames import from_arrays
 from fairhorizon.data.splits import Split, earlier_part, split
 from fairhorizon.histories import UserItems
 from fairhorizon.policy.menus import SignalMenus
@@ -19,7 +19,7 @@ def logs_of(*lengths: int) -> Split:
     users = np.repeat(np.arange(len(lengths)), lengths)
     items = np.concatenate([np.arange(length) for length in lengths])
     times = np.arange(len(users))
-    log = Interactions.from_arrays(users, items, timestamps=times)
+    log = from_arrays(users, items, timestamps=times)
     nothing = log.take(np.zeros(len(log), dtype=bool))
     return Split(log, nothing, nothing)
 

@@ -63,7 +63,7 @@ def test_promises_equal_importance_sampling_by_torch(
     cost = ((ratios - 1) * advantages(batch, 2) * 0.5**steps).sum(1).mean()
     assert update.fraction > 0
     assert update.reward_change == pytest.approx(float(reward), abs=1e-4)
-    assert update.cost_change == pytest.approx(float(cost), abs=1e-4)
+    assert update.cost_changes[0] == pytest.approx(float(cost), abs=1e-4)
     assert update.kl == pytest.approx(float(divergence), rel=1e-3)
     assert update.kl <= config.kl_limit
 
@@ -76,9 +76,9 @@ def test_the_gap_decides_the_case_and_the_cost_follows(market: Split, small: Fcp
     assert updates[-100.0].case is Case.INSIDE
     assert updates[-100.0].reward_change > 0
     assert updates[0.0].case in (Case.ACTIVE, Case.INACTIVE)
-    assert updates[0.0].cost_change <= 0
+    assert updates[0.0].cost_changes[0] <= 0
     assert updates[100.0].case is Case.RECOVER
-    assert updates[100.0].cost_change < updates[0.0].cost_change
+    assert updates[100.0].cost_changes[0] < updates[0.0].cost_changes[0]
 
 
 def test_nothing_acceptable_leaves_the_actor_as_it_was(market: Split, small: FcpoConfig) -> None:

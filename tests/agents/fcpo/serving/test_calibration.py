@@ -13,7 +13,7 @@ from fairhorizon.agents.fcpo.config import FcpoConfig
 from fairhorizon.agents.fcpo.model import Fcpo
 from fairhorizon.agents.fcpo.serving.calibration import calibrate
 from fairhorizon.allocation.group_budget import Candidates
-from fairhorizon.allocation.price_table import Dial, lists_at_price, margins, prices_at
+from fairhorizon.allocation.price_table import PriceTable, lists_at_price, margins, prices_at
 from fairhorizon.allocation.request_guard import ExposureGuard
 from fairhorizon.data.splits import Split, split
 from fairhorizon.data.synthetic import synthetic
@@ -90,7 +90,7 @@ def test_lists_at_the_price_have_the_share(seed: int, length: int, level: float)
 
 
 def test_between_lengths_and_levels_prices_are_interpolated() -> None:
-    dial = Dial(
+    dial = PriceTable(
         torch.tensor([1.0, 4.0]).double(),
         torch.tensor([0.0, 0.5, 1.0]).double(),
         torch.tensor([[1.0, 0.5, 0.0], [0.5, 0.1, 0.0]]).double(),

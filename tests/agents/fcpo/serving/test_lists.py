@@ -11,7 +11,7 @@ from fairhorizon.agents.fcpo.model import Fcpo
 from fairhorizon.agents.fcpo.serving.lists import ItemLists
 from fairhorizon.agents.fcpo.serving.opening import open_menus
 from fairhorizon.allocation.group_budget import Candidates
-from fairhorizon.allocation.joint_lists import fair_lists
+from fairhorizon.allocation.joint_lists import joint_lists
 from fairhorizon.allocation.request_guard import ExposureGuard
 from fairhorizon.data.splits import Split
 from fairhorizon.environment.dynamics import advance
@@ -128,7 +128,7 @@ def test_spread_lists_are_no_more_unequal_than_the_rankers(
     of_rankers = []
     for signal in range(2):
         alone = Candidates(menus.items, menus.signals[..., signal])
-        served = fair_lists(alone, strong_model.sensitive_, length=LENGTH, share=share).lists
+        served = joint_lists(alone, strong_model.sensitive_, length=LENGTH, share=share).lists
         of_rankers.append(gini_of(served))
     limit = 0.97 * min(of_rankers)
     plain = lists_of(strong_model, share).one_shot(scenario, LENGTH)
@@ -198,7 +198,7 @@ def test_what_is_liked_counts_for_the_next_item(strong_model: Fcpo, scenario: Sc
             fresh = actor.menus(
                 state.users[moved], state.queue[moved], state.blocked[moved], sensitive
             )
-            menus = menus.replace(moved, fresh)
+            menus.items[moved], menus.signals[moved] = fresh.items, fresh.signals
     assert hits > 60
     heard = (shown != lists_of(strong_model, 1.0).one_shot(scenario, LENGTH)).any(1)
     assert heard.sum() > 20

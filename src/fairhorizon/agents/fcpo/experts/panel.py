@@ -10,9 +10,9 @@ from torch import Tensor
 from fairhorizon.data.splits import Split
 from fairhorizon.errors import DataError
 from fairhorizon.rankers import RANKERS
-from fairhorizon.rankers.ranker import OnEpoch, Ranker
+from fairhorizon.rankers.ranker import Ranker
 from fairhorizon.storage import below
-from fairhorizon.vocabulary import Protocol
+from fairhorizon.vocabulary import OnEpoch, Protocol
 
 LARGEST_FOR_EASE = 20_000  # items; beyond it, inverting their matrix takes longer than all the rest
 Tensors = dict[str, Tensor]

@@ -3,6 +3,7 @@
 import torch
 from torch import Tensor
 
+from fairhorizon.optim.lbfgs import minimise
 from fairhorizon.policy.menus import SignalMenus
 from fairhorizon.policy.softmax import CLOSED
 
@@ -24,20 +25,11 @@ def weights_by_cross_entropy(menus: SignalMenus, liked: Tensor) -> tuple[float, 
     if not len(signals):
         return (1.0,) * n_signals
     weights = torch.zeros(n_signals, device=signals.device, requires_grad=True)
-    optimiser = torch.optim.LBFGS(
-        [weights], max_iter=ITERATIONS, history_size=10, line_search_fn="strong_wolfe"
-    )
 
     def loss() -> Tensor:
         logits = (signals @ weights).masked_fill(closed, CLOSED)
         likelihood = (torch.log_softmax(logits, dim=1) * targets).sum(1).mean()
         return RIDGE * weights.square().sum() - likelihood
 
-    def closure() -> float:
-        optimiser.zero_grad()
-        value = loss()
-        value.backward()
-        return value.item()
-
-    optimiser.step(closure)
+    minimise([weights], loss, iterations=ITERATIONS)
     return tuple(weights.detach().tolist())

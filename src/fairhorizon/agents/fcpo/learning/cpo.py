@@ -42,11 +42,6 @@ class Update:
     cost_changes: tuple[float, ...]  # of every constraint
     details: StepDetails
 
-    @property
-    def cost_change(self) -> float:
-        """Of the first constraint."""
-        return self.cost_changes[0]
-
 
 def constrained_step(
     theta: Tensor,

@@ -5,11 +5,11 @@ from torch import Tensor
 
 from fairhorizon.agents.fcpo.learning.trajectories import Trajectories
 from fairhorizon.agents.steps import step_by_step
-from fairhorizon.agents.validation import users_at_once
 from fairhorizon.agents.walk import Walk
 from fairhorizon.environment.dynamics import Outcome, State
 from fairhorizon.environment.feedback import Scenario
 from fairhorizon.policy.actor import GaussianActor, Proposal
+from fairhorizon.ranking import users_at_once
 
 
 class Recorder:

@@ -8,7 +8,7 @@ from torch import Tensor
 from fairhorizon.agents.fcpo.serving.lists import ItemLists
 from fairhorizon.agents.fcpo.serving.opening import open_menus
 from fairhorizon.allocation.group_budget import Candidates
-from fairhorizon.allocation.price_table import Dial, lists_at_price, margins, prices_at
+from fairhorizon.allocation.price_table import PriceTable, lists_at_price, margins, prices_at
 from fairhorizon.environment.feedback import Scenario
 
 LEVELS = 101  # 0, 0.01, ..., 1
@@ -17,7 +17,7 @@ MOST_USERS = 8192
 AT_ONCE = 1024  # users
 
 
-def calibrate(lists: ItemLists, scenario: Scenario, seed: int) -> Dial:
+def calibrate(lists: ItemLists, scenario: Scenario, seed: int) -> PriceTable:
     """The dial of a policy for the users of a scenario, or for so many drawn from them."""
     users = torch.arange(scenario.n_users)
     if len(users) > MOST_USERS:
@@ -37,7 +37,7 @@ def calibrate(lists: ItemLists, scenario: Scenario, seed: int) -> Dial:
         prices_at(levels, torch.cat(parts), int(total))
         for parts, total in zip(found.values(), shown, strict=True)
     ]
-    return Dial(torch.tensor(lengths, dtype=torch.float64), levels, torch.stack(rows))
+    return PriceTable(torch.tensor(lengths, dtype=torch.float64), levels, torch.stack(rows))
 
 
 def serve_alone(lists: ItemLists, scenario: Scenario, price: float, length: int) -> Tensor:

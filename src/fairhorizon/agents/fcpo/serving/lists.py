@@ -1,8 +1,8 @@
 """How a policy over items serves: values from its menus, lists under the limit of any level.
 
-The policy says how likely a user takes which item next; from that, what showing it is worth
-(worth.py); and of all lists that keep the limit, those that are worth the most together are shown
-(fair_lists.py). The price of the level is found there, so one policy serves every level.
+The policy gives the probability that a user takes an item next; from that follows the value of
+showing it (item_value.py); of all lists that keep the limit, those with the highest total value are
+shown (joint_lists.py). The price of the level is found there, so one policy serves every level.
 """
 
 import warnings
@@ -16,8 +16,8 @@ from torch import Tensor
 from fairhorizon.agents.fcpo.serving.opening import open_menus
 from fairhorizon.agents.steps import step_by_step
 from fairhorizon.allocation.group_budget import Candidates, Spent
-from fairhorizon.allocation.item_value import worth
-from fairhorizon.allocation.joint_lists import fair_lists
+from fairhorizon.allocation.item_value import item_values
+from fairhorizon.allocation.joint_lists import joint_lists
 from fairhorizon.allocation.request_guard import ExposureGuard
 from fairhorizon.data.splits import LATER
 from fairhorizon.environment.dynamics import Outcome, State
@@ -26,6 +26,7 @@ from fairhorizon.metrics.fairness import gini
 from fairhorizon.policy.actor import GaussianActor
 from fairhorizon.policy.menus import Menus, SignalMenus
 from fairhorizon.policy.softmax import ItemPolicy, rows_of
+from fairhorizon.ranking import discount
 
 
 @dataclass(frozen=True)
@@ -62,7 +63,7 @@ class ItemLists:
         with warnings.catch_warnings():
             # to be that even is an aim, and may be out of reach
             warnings.filterwarnings("ignore", message="no lists with a Gini index")
-            return fair_lists(
+            return joint_lists(
                 offers, sensitive, length=length, share=self.share, gini_limit=limit
             ).lists
 
@@ -103,7 +104,7 @@ class ItemLists:
         length: int,
         given: Sequence[float] | None = None,
     ) -> Candidates:
-        """The items of the menus, and what showing each is worth; by given weights if there are."""
+        """The items of the menus, and the value of showing each; by given weights if there are."""
         device = self.sensitive.device
         queues = self.actor.remember(queues).to(device)
         weights = rows_of(self.actor(users.to(device), queues), self.actor.list_length)
@@ -115,14 +116,14 @@ class ItemLists:
         logits = menus.logits(weights.mean(1, keepdim=True))
         chances = ItemPolicy.of(logits, open_items[:, None]).probs.squeeze(1)
         likes = (self.histories.to(device)[users.to(device)] / (LATER - 1)).clamp(min=1.0)
-        return Candidates(menus.items.cpu(), worth(chances, likes, length).cpu())
+        return Candidates(menus.items.cpu(), item_values(chances, likes, length).cpu())
 
     def _gini_of_rankers(self, menus: SignalMenus, length: int) -> float:
         """The inequality of the most even of the rankers, each served at the same level."""
         sensitive, least = self.sensitive.cpu(), 1.0
         for values in menus.signals[..., :-1].cpu().unbind(2):
             alone = Candidates(menus.items.cpu(), values)
-            lists = fair_lists(alone, sensitive, length=length, share=self.share).lists
+            lists = joint_lists(alone, sensitive, length=length, share=self.share).lists
             counts = np.bincount(lists[lists >= 0].numpy(), minlength=len(sensitive))
             least = min(least, gini(counts))
         return least
@@ -134,11 +135,11 @@ class _PlannedSteps:
     def __init__(self, lists: ItemLists, offers: Candidates, length: int) -> None:
         self.lists, self.length, self.step = lists, length, 0
         self.items, self.values = offers.items, offers.values
-        self.gains = 1 / torch.log2(torch.arange(2, length + 2))
+        self.gains = discount(torch.arange(1, length + 1))
         self.shown, self.spent = 0, 0
 
     def choose(self, state: State) -> Tensor:
-        plan = fair_lists(
+        plan = joint_lists(
             Candidates(self.items, self.values),
             self.lists.sensitive.cpu(),
             length=self.length - self.step,

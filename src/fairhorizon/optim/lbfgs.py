@@ -1,0 +1,23 @@
+"""L-BFGS with a strong Wolfe line search, for small smooth problems that see all data at once."""
+
+from collections.abc import Callable, Iterable
+
+import torch
+from torch import Tensor
+
+MEMORY = 10  # steps whose curvature is kept
+
+
+def minimise(parameters: Iterable[Tensor], loss: Callable[[], Tensor], *, iterations: int) -> None:
+    """Move the parameters, in place, towards a minimum of the loss, a function of them."""
+    optimiser = torch.optim.LBFGS(
+        parameters, max_iter=iterations, history_size=MEMORY, line_search_fn="strong_wolfe"
+    )
+
+    def closure() -> float:
+        optimiser.zero_grad()
+        value = loss()
+        value.backward()
+        return value.item()
+
+    optimiser.step(closure)
