@@ -49,6 +49,10 @@ INSIDE = {
     ),
 }
 LEVEL_OF = {station: level for level, names in enumerate(FLOOR_PLAN) for station in names}
+COMMANDS = (
+    *("fit", "evaluate", "recommend", "methods", "compare", "frontier", "levels", "longterm"),
+    *("ablation", "efficiency", "demo", "audit", "tune", "data"),
+)
 SOURCES = sorted(ROOT.rglob("*.py"))
 
 
@@ -118,6 +122,33 @@ def stations_used_by(folder: str) -> set[str]:
     return {station(name) for name in names} - {folder}
 
 
+def imports_of_all() -> dict[str, set[str]]:
+    """Which of our modules each of them imports when it runs, not only for its types."""
+    modules = {module_of(path).removesuffix(".__init__"): path for path in SOURCES}
+    graph = {}
+    for module, path in modules.items():
+        tree = ast.parse(path.read_text(encoding="utf-8"))
+        for node in ast.walk(tree):
+            if isinstance(node, ast.If) and getattr(node.test, "id", "") == "TYPE_CHECKING":
+                node.body = [ast.Pass()]
+        names = ours(imported(ast.unparse(tree), module))
+        homes = {name if name in modules else name.rpartition(".")[0] for name in names}
+        graph[module] = (homes & set(modules)) - {PACKAGE, module}
+    return graph
+
+
+def depth(module: str, graph: dict[str, set[str]]) -> int:
+    """How many modules are on the longest chain of imports that begins with this one."""
+    known: dict[str, int] = {}
+
+    def measured(name: str) -> int:
+        if name not in known:
+            known[name] = 1 + max((measured(other) for other in graph[name]), default=0)
+        return known[name]
+
+    return measured(module)
+
+
 def test_every_public_name_is_where_it_is_looked_for():
     assert "Fcpo" in fairhorizon.__all__
     assert set(fairhorizon.__all__) <= set(dir(fairhorizon))
@@ -141,6 +172,44 @@ def test_every_part_of_a_room_has_a_level(room):
 @pytest.mark.parametrize("path", SOURCES, ids=module_of)
 def test_imports_go_down(path):
     assert violations(path.read_text(encoding="utf-8"), module_of(path)) == []
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_a_command_is_no_deep_stack_of_imports(command):
+    """Modules on the longest chain of imports, those inside functions included."""
+    assert 5 < depth(f"{PACKAGE}.cli.{command}", imports_of_all()) < 16
+
+
+def test_depth_counts_the_longest_chain():
+    assert depth("a", {"a": {"b", "c"}, "b": {"c"}, "c": {"d"}, "d": set()}) == 4
+
+
+def test_class_names_are_unique():
+    homes: dict[str, list[str]] = {}
+    for path in SOURCES:
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.ClassDef):
+                homes.setdefault(node.name.lstrip("_"), []).append(module_of(path))
+    assert {name: places for name, places in homes.items() if len(places) > 1} == {}
+
+
+def test_modules_and_functions_are_small():
+    for path in SOURCES:
+        source = path.read_text(encoding="utf-8")
+        assert source.count("\n") <= 300, path
+        for node in ast.walk(ast.parse(source)):
+            if isinstance(node, ast.FunctionDef):
+                assert (node.end_lineno or 0) - node.lineno < 60, f"{path} {node.name}"
+
+
+def test_nobody_above_the_agents_asks_for_a_concrete_one():
+    concrete = {"Fcpo", "Lird", "Ranked", "FcpoServer", "LirdServer", "RankedServer"}
+    for path in SOURCES:
+        if LEVEL_OF[station(module_of(path))] > LEVEL_OF["agents"]:
+            for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+                if isinstance(node, ast.Call) and getattr(node.func, "id", "") == "isinstance":
+                    names = {n.id for n in ast.walk(node.args[1]) if isinstance(n, ast.Name)}
+                    assert not names & concrete, f"{path} line {node.lineno}"
 
 
 def test_optim_knows_torch_and_nothing_of_ours():
@@ -179,6 +248,7 @@ def test_dials_need_methods_and_results_only():
     names = ours(imported(path.read_text(encoding="utf-8"), module_of(path)))
     assert {name.rpartition(".")[0] for name in names} == {
         f"{PACKAGE}.agents.methods",
+        f"{PACKAGE}.metrics.shares",
         f"{PACKAGE}.results.studies",
     }
 
@@ -214,7 +284,7 @@ def test_results_need_nothing_that_computes():
         ("data.__init__", "from . import splits", False),
         ("cli.app", "from fairhorizon import __version__", False),
         ("cli.app", "import numpy, fairhorizonish.data", False),
-        ("__main__", "from fairhorizon.cli import main", False),
+        ("__main__", "from fairhorizon.cli.app import main", False),
     ],
 )
 def test_a_planted_violation_is_caught(module, source, caught):

@@ -21,7 +21,7 @@ from fairhorizon.experiments.ablation import (
     run_ablation,
     summaries,
 )
-from fairhorizon.experiments.runs import DataSpec
+from fairhorizon.experiments.datasets import DataSpec
 from fairhorizon.experiments.study import Study
 from fairhorizon.files import write_json
 from fairhorizon.results.spread import Spread

@@ -9,7 +9,7 @@ import pytest
 from fairhorizon.data.recommendations import ListColumns, Recommendations, read_recommendations
 from fairhorizon.errors import ConfigError, DataError
 from fairhorizon.experiments.audit import audit, most_changed
-from fairhorizon.experiments.runs import Dataset, DataSpec
+from fairhorizon.experiments.datasets import Dataset, DataSpec
 from fairhorizon.results.audit import AuditResult
 
 # a trains on 1 2 3, validates on 4, tests on 5; b: 1 2 4, 3, 6; c: 1, 3, and no test item.

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from fairhorizon.agents.methods import Method
 from fairhorizon.errors import ConfigError
+from fairhorizon.experiments.datasets import DataSpec
 from fairhorizon.experiments.dials import NEAR, TRIES, best_setting, tried
 from fairhorizon.experiments.levels import (
     LEVELS,
@@ -23,7 +24,6 @@ from fairhorizon.experiments.levels import (
     run_levels,
     standings,
 )
-from fairhorizon.experiments.runs import DataSpec
 from fairhorizon.experiments.study import Study
 from fairhorizon.files import write_json
 from fairhorizon.metrics.significance import paired_t_test

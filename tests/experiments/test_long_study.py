@@ -20,10 +20,10 @@ from fairhorizon.environment.response import ResponseModel
 from fairhorizon.environment.simulated import SimulationConfig
 from fairhorizon.errors import ConfigError, DataError
 from fairhorizon.evaluation.long_term import LongRun, LongRunSettings
-from fairhorizon.experiments.at_work import GroupShare, Limits, load_response
+from fairhorizon.experiments.datasets import DataSpec
+from fairhorizon.experiments.group_limits import GroupShare, Limits
 from fairhorizon.experiments.long_summary import broken_limits, summary_rows
 from fairhorizon.experiments.long_term import Contestant, LongStudy
-from fairhorizon.experiments.runs import DataSpec
 from fairhorizon.experiments.step_record import SCHEMA, Row
 from fairhorizon.experiments.study import Study
 from fairhorizon.exposure.counts import Exposure
@@ -406,7 +406,7 @@ def test_simulated_users_answer_by_the_truth_of_a_market(tmp_path: Path) -> None
     whole, stopped = (
         make(tmp_path / place, simulation=SimulationConfig(drift=0.2)) for place in ("a", "b")
     )
-    response = load_response(whole.study)
+    response = whole.user_source().response()
     truth = synthetic_market(MARKET.source).relevance
     assert response.probabilities(torch.arange(60)).numpy() == pytest.approx(truth, rel=1e-4)
     chosen = contestants("popularity", "ease+quota")
@@ -434,7 +434,7 @@ def test_the_answers_of_simulated_users_are_fitted_once(shop: DataSpec, tmp_path
     ]
     (file,) = (tmp_path / "out" / "models").glob("response-*.safetensors")
     before = file.stat().st_mtime_ns
-    kept: ResponseModel = load_response(study)
+    kept: ResponseModel = long_study.user_source().response()
     assert kept.probabilities(torch.arange(20)).shape == (20, 10)
     long_study.run(contestants("ease"), [0])
     assert file.stat().st_mtime_ns == before

@@ -12,7 +12,8 @@ from fairhorizon.agents.fcpo.model import Fcpo
 from fairhorizon.data.interactions import NoTimestampsWarning
 from fairhorizon.data.splits import Split
 from fairhorizon.errors import ConfigError, DataError, ModelError
-from fairhorizon.experiments.runs import DataSpec, Run
+from fairhorizon.experiments.datasets import DataSpec
+from fairhorizon.experiments.runs import Run
 
 
 @pytest.fixture

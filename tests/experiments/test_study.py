@@ -17,9 +17,10 @@ from fairhorizon.agents.ranked.model import Ranked
 from fairhorizon.data.splits import split
 from fairhorizon.errors import ConfigError, FairHorizonError
 from fairhorizon.evaluation.short_term import evaluate
-from fairhorizon.experiments.compare import significance, summary_row, summary_rows
+from fairhorizon.experiments.compare import significance, summary_rows
+from fairhorizon.experiments.datasets import DataSpec
 from fairhorizon.experiments.frontier import curves, swept
-from fairhorizon.experiments.runs import DataSpec
+from fairhorizon.experiments.rows import summary_row
 from fairhorizon.experiments.study import Study, Task
 from fairhorizon.metrics.significance import paired_t_test
 from fairhorizon.results.spread import Spread

@@ -17,7 +17,7 @@ from fairhorizon.data.splits import Split, split
 from fairhorizon.environment.feedback import validation_scenario
 from fairhorizon.errors import ConfigError, DataError
 from fairhorizon.evaluation.validation import validation_ndcg
-from fairhorizon.experiments.runs import Dataset
+from fairhorizon.experiments.datasets import Dataset
 from fairhorizon.experiments.search_space import (
     defaults,
     dotted,

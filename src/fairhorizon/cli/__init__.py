@@ -1,5 +1,1 @@
 """The command `fairhorizon`."""
-
-from fairhorizon.cli.app import main
-
-__all__ = ["main"]

@@ -11,7 +11,7 @@ from fairhorizon.cli.folders import claimed
 from fairhorizon.cli.typed import typed_command
 
 if TYPE_CHECKING:
-    from fairhorizon.experiments.runs import DataSpec
+    from fairhorizon.experiments.datasets import DataSpec
     from fairhorizon.results.audit import AuditResult
 
 LISTS = "Reading the lists"

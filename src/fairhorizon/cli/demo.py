@@ -12,7 +12,7 @@ from fairhorizon.cli.progress import Progress
 
 if TYPE_CHECKING:
     from fairhorizon.agents.progress import RoundReport
-    from fairhorizon.experiments.runs import Dataset
+    from fairhorizon.experiments.datasets import Dataset
 
 
 def demo(
@@ -53,7 +53,7 @@ def open_or_make(data: str, cache_dir: Path | None) -> "Dataset":
     """The data asked for, or the synthetic market where a named set cannot be had."""
     from fairhorizon.data.sources import NAMED
     from fairhorizon.errors import DataError
-    from fairhorizon.experiments.runs import DataSpec
+    from fairhorizon.experiments.datasets import DataSpec
 
     try:
         return DataSpec(source=data).open(cache_dir)

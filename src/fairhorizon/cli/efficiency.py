@@ -11,7 +11,7 @@ from fairhorizon.cli.progress import Progress
 from fairhorizon.cli.typed import typed_command
 
 if TYPE_CHECKING:
-    from fairhorizon.experiments.runs import DataSpec
+    from fairhorizon.experiments.datasets import DataSpec
     from fairhorizon.results.studies import EfficiencyRow
 
 

@@ -12,7 +12,7 @@ from fairhorizon.vocabulary import Mode, Protocol
 
 if TYPE_CHECKING:
     from fairhorizon.agents.base import Recommender
-    from fairhorizon.experiments.runs import Dataset
+    from fairhorizon.experiments.datasets import Dataset
 
 
 def evaluate(

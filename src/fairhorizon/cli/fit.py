@@ -15,7 +15,7 @@ from fairhorizon.vocabulary import Preset
 if TYPE_CHECKING:
     from fairhorizon.agents.base import Recommender
     from fairhorizon.agents.methods import Method
-    from fairhorizon.experiments.runs import DataSpec
+    from fairhorizon.experiments.datasets import DataSpec
 
 METHOD = (
     "fcpo, lird, a ranker (popularity, mf, bpr, ncf, itemknn, ease, als, gru4rec, sasrec), or a "

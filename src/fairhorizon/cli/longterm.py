@@ -17,8 +17,8 @@ from fairhorizon.cli.typed import typed_command
 from fairhorizon.vocabulary import Mode, Protocol, Retrain, Users
 
 if TYPE_CHECKING:
+    from fairhorizon.experiments.datasets import DataSpec
     from fairhorizon.experiments.long_term import Contestant, LongStudy
-    from fairhorizon.experiments.runs import DataSpec
 
 METHODS = (
     "fcpo:strong",
@@ -151,12 +151,11 @@ def finish(
     """Write what was found, and print the table."""
     from rich.console import Console
 
-    from fairhorizon.experiments.long_summary import long_term_result
     from fairhorizon.files import write_copies
     from fairhorizon.report.long_term import closing_lines, write_long_term_report
     from fairhorizon.report.long_term_table import summary_table
 
-    out, result = long_study.study.folder, long_term_result(long_study, chosen, seeds)
+    out, result = long_study.study.folder, long_study.result(chosen, seeds)
     write_copies(result.to_json(), json_file)
     write_long_term_report(out, result, command)
     Console().print(summary_table(result.steps, result.group))

@@ -11,7 +11,7 @@ from fairhorizon.vocabulary import Retrain, Users
 
 if TYPE_CHECKING:
     from fairhorizon.environment.simulated import SimulationConfig
-    from fairhorizon.experiments.at_work import Limits
+    from fairhorizon.experiments.group_limits import Limits
 
 LIMITS = "More limits, which FCPO keeps together with the first one"
 SIMULATED = "Users with --users simulated"
@@ -130,7 +130,7 @@ def parse_limits(
     table: str | None,
 ) -> "Limits":
     """The limits beside the first."""
-    from fairhorizon.experiments.at_work import GroupShare, Limits
+    from fairhorizon.experiments.group_limits import GroupShare, Limits
 
     groups = []
     for option, texts in (("--limit", limits), ("--floor", floors)):

@@ -14,7 +14,7 @@ from fairhorizon.vocabulary import Cut, Mode, Protocol
 if TYPE_CHECKING:
     from fairhorizon.data.readers import ReaderOptions
     from fairhorizon.data.splits import Split
-    from fairhorizon.experiments.runs import DataSpec
+    from fairhorizon.experiments.datasets import DataSpec
 
 FILE = "Reading a file of your own"
 SPLIT = "Splitting"
@@ -201,7 +201,7 @@ def groups(column: str | None, sensitive: str | None, table: Path | None) -> dic
 
 def data_spec(source: str, **fields: Any) -> "DataSpec":
     """What the options say of the data; the path of a file is made absolute, to be found again."""
-    from fairhorizon.experiments.runs import DataSpec
+    from fairhorizon.experiments.datasets import DataSpec
 
     path = Path(source)
     return DataSpec(source=str(path.resolve()) if path.exists() else source, **fields)

@@ -22,7 +22,7 @@ from fairhorizon.vocabulary import Mode, Protocol
 
 if TYPE_CHECKING:
     from fairhorizon.agents.methods import Method
-    from fairhorizon.experiments.runs import DataSpec
+    from fairhorizon.experiments.datasets import DataSpec
     from fairhorizon.experiments.study import Study
     from fairhorizon.results.studies import OverSeeds, StudyRow, TrainingRow
 

@@ -17,7 +17,7 @@ from fairhorizon.cli.typed import typed
 from fairhorizon.vocabulary import Preset, Protocol
 
 if TYPE_CHECKING:
-    from fairhorizon.experiments.runs import DataSpec
+    from fairhorizon.experiments.datasets import DataSpec
     from fairhorizon.experiments.tuning import Trial, Tuning
 
 # what `fit` does not know, and what stands in its command in another form

@@ -8,25 +8,21 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from torch import Tensor
-
 from fairhorizon.agents.base import Fitted, LogPart, Prerequisite
 from fairhorizon.agents.fcpo.config import PRESETS, FcpoConfig
-from fairhorizon.agents.fcpo.learning.advantages import discounts
 from fairhorizon.agents.fcpo.learning.session import Session
-from fairhorizon.agents.fcpo.learning.training import Training
 from fairhorizon.agents.fcpo.model import Fcpo
 from fairhorizon.agents.methods import Method
 from fairhorizon.engines.processes import each
 from fairhorizon.errors import ConfigError
 from fairhorizon.evaluation.short_term import evaluate
-from fairhorizon.experiments.compare import summary_row
-from fairhorizon.experiments.rows import study_row
-from fairhorizon.experiments.runs import Dataset
+from fairhorizon.experiments.course import figures, follow
+from fairhorizon.experiments.datasets import Dataset
+from fairhorizon.experiments.rows import study_row, summary_row
 from fairhorizon.experiments.study import ModelTask, Study, Task
 from fairhorizon.files import write_json
 from fairhorizon.results.spread import Spread
-from fairhorizon.results.studies import AblationRow, Course, TrainingRow, VariantRow
+from fairhorizon.results.studies import AblationRow, TrainingRow, VariantRow
 from fairhorizon.settings import changed
 
 # nobody stops early, so that all learn equally long, and nothing mends what a variant is to show
@@ -171,66 +167,6 @@ class VariantRun:
         """The rankers of the whole log and those of its earlier part."""
         parts = {need: task.part(dataset)[0].ranker for need, task in self.rankers().items()}
         return {need: ranker for need, ranker in parts.items() if ranker is not None}
-
-
-def follow(session: Session) -> Course:
-    """Train to the end, and report what the policy did in training episodes."""
-    training = session.training
-    config, before = training.config, None
-    if training.can_validate:
-        before = training.episodes.validate()
-    for _ in session.rounds():
-        pass
-    reward, cost = _at_last(training)
-    costs = [*(report.cost for report in training.reports), cost]
-    highest = training.limit * (1 + config.cost_tolerance)
-    return Course(
-        limit=config.limit_in_training,
-        # costs are sums over an episode, discounted as the limit is
-        share=tuple(cost / training.limit * config.limit_in_training for cost in costs),
-        reward=(*(report.reward for report in training.reports), reward),
-        validation=(before, *(report.validation for report in training.reports)),
-        rounds_to_limit=next((n for n, cost in enumerate(costs) if cost <= highest), None),
-        kept=_kept(training, before),
-    )
-
-
-def _at_last(training: Training) -> tuple[float, float]:
-    """Reward and discounted cost of an episode after the last round."""
-    fresh = training.episodes.generate(training.generator)
-    costs: Tensor = fresh.costs[:, :, 0]
-    weights = discounts(training.config.gamma_c, costs.shape[1]).to(costs)
-    return float(fresh.rewards.sum(1).mean()), float((costs @ weights).mean())
-
-
-def _kept(training: Training, before: float | None) -> int:
-    """The round whose policy serves: the best on validation, or else the last."""
-    config, best = training.config, training.best_validation
-    if not training.best:
-        return len(training.reports)
-    if config.serves_any_level and before == best:
-        return 0
-    return next(
-        report.round
-        for report in training.reports
-        if report.validation == best
-        and (config.serves_any_level or report.keeps_limit(config.cost_tolerance))
-    )
-
-
-def figures(course: Course) -> dict[str, float | None]:
-    """A course in numbers that have a mean over seeds."""
-    return {
-        "share_before": course.share[0],
-        "share_after": course.share[-1],
-        "reward_before": course.reward[0],
-        "reward_after": course.reward[-1],
-        "rounds_to_limit": course.rounds_to_limit,
-        "kept": course.kept,
-        "validation_before": course.validation[0],
-        # without an evaluation in that round, nothing is known of it
-        "validation": course.validation[course.kept],
-    }
 
 
 def check(study: Study, variants: Sequence[Variant], level: float) -> None:

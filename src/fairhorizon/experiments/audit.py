@@ -16,7 +16,7 @@ from fairhorizon.data.recommendations import Recommendations
 from fairhorizon.data.splits import Split
 from fairhorizon.errors import ConfigError
 from fairhorizon.evaluation.short_term import relevance
-from fairhorizon.experiments.runs import Dataset
+from fairhorizon.experiments.datasets import Dataset
 from fairhorizon.metrics.fairness import coverage, demographic_parity_gap, exposure_ratio, gini
 from fairhorizon.metrics.summary import ACCURACY, summarise
 from fairhorizon.results.audit import (

@@ -10,11 +10,11 @@ from numpy.typing import NDArray
 from fairhorizon.agents.methods import Method
 from fairhorizon.data.splits import Split
 from fairhorizon.evaluation.short_term import relevance
+from fairhorizon.experiments.rows import summary_row
 from fairhorizon.experiments.study import Study
 from fairhorizon.metrics.accuracy import f1, hit_matrix, mean_over_users, ndcg, recall
 from fairhorizon.metrics.significance import holm, paired_bootstrap, paired_t_test
-from fairhorizon.results.spread import Spread
-from fairhorizon.results.studies import SignificanceRow, StudyRow, SummaryRow
+from fairhorizon.results.studies import SignificanceRow, SummaryRow
 
 # the paper's rows, then what people would use today, then our method at the paper's three levels
 TABLE = (
@@ -35,33 +35,12 @@ def summary_rows(study: Study, methods: Sequence[Method], seeds: Sequence[int]) 
     """A row a method: mean and standard deviation over the seeds; all results must be there."""
     return [
         summary_row(
-            [row_at_hand(study, method, seed) for seed in seeds],
+            [study.made(method, seed) for seed in seeds],
             name=method.name,
             level=method.level,
         )
         for method in methods
     ]
-
-
-def summary_row(
-    rows: Sequence[StudyRow], *, name: str | None = None, level: float | None = None
-) -> SummaryRow:
-    """Rows that differ in nothing but the seed, as one; name: of the method without its level."""
-    first = rows[0]
-    return SummaryRow(
-        dataset=first.dataset,
-        method=first.method,
-        level=level,
-        protocol=first.protocol,
-        mode=first.mode,
-        seeds=tuple(row.seed for row in rows),
-        metrics={key: Spread.of([row.metrics[key] for row in rows]) for key in first.metrics},
-        seconds={key: float(np.mean([row.seconds[key] for row in rows])) for key in first.seconds},
-        notes=tuple(sorted({note for row in rows for note in row.notes})),
-        name=first.method if name is None else name,
-        alpha_prime=first.alpha_prime,
-        settings=first.settings,
-    )
 
 
 def significance(
@@ -121,11 +100,3 @@ def per_user(
         for k in study.ks
         for name, function in PER_USER.items()
     }
-
-
-def row_at_hand(study: Study, method: Method, seed: int) -> StudyRow:
-    """A result that must have been made."""
-    row = study.row(method, seed)
-    if row is None:
-        raise ValueError(f"{method} has not been run with seed {seed}")
-    return row

@@ -6,7 +6,7 @@ from fairhorizon.agents.fcpo.config import FcpoConfig
 from fairhorizon.agents.fcpo.model import Fcpo
 from fairhorizon.agents.progress import Listener, RoundReport
 from fairhorizon.evaluation.short_term import evaluate
-from fairhorizon.experiments.runs import Dataset
+from fairhorizon.experiments.datasets import Dataset
 from fairhorizon.metrics.fairness import exposure_counts
 from fairhorizon.results.evaluation import DemoLevel, DemoResult, TrainingHistory
 from fairhorizon.vocabulary import Mode

@@ -12,7 +12,7 @@ from fairhorizon.agents.fcpo.model import Fcpo
 from fairhorizon.agents.methods import Method
 from fairhorizon.agents.ranked.model import Ranked
 from fairhorizon.environment.feedback import evaluation_scenario
-from fairhorizon.experiments.runs import Dataset
+from fairhorizon.experiments.datasets import Dataset
 from fairhorizon.rankers import RANKERS
 from fairhorizon.rerank.exposure import ExposureFairness
 from fairhorizon.results.spread import Spread

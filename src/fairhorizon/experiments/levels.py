@@ -10,8 +10,8 @@ from fairhorizon.agents.base import Recommender
 from fairhorizon.agents.methods import Method
 from fairhorizon.engines.processes import Work, each
 from fairhorizon.evaluation.short_term import relevance
-from fairhorizon.experiments.compare import row_at_hand, summary_row
 from fairhorizon.experiments.dials import TRIES, Measure, best_setting, rate_of, tried
+from fairhorizon.experiments.rows import summary_row
 from fairhorizon.experiments.study import Study, Task, longest_first
 from fairhorizon.metrics.accuracy import hit_matrix, ndcg
 from fairhorizon.metrics.significance import holm, paired_t_test
@@ -146,7 +146,7 @@ def level_rows(study: Study, found: Sequence[Standing], seeds: Sequence[int]) ->
 
 def _level_row(study: Study, one: Standing, seeds: Sequence[int], k: int) -> LevelRow:
     results = [
-        row_at_hand(study, setting, seed)
+        study.made(setting, seed)
         for setting, seed in zip(one.settings, seeds, strict=True)
         if setting is not None
     ]
@@ -240,7 +240,7 @@ def ndcg_per_user(
 
 def _at_hand(study: Study, seed: int) -> Measure:
     """Looks up results that have been made."""
-    return lambda method: row_at_hand(study, method, seed)
+    return lambda method: study.made(method, seed)
 
 
 def _difference(row: OverSeeds, other: OverSeeds, metric: str) -> float | None:

@@ -1,37 +1,18 @@
 """What came of long runs, from their rows: how they ended, and how further limits were kept."""
 
 import json
-from collections.abc import Sequence
 
 import polars as pl
 
-from fairhorizon.experiments.long_term import Contestant, LongStudy
 from fairhorizon.exposure.limits import PopularityLimit
 from fairhorizon.metrics.shares import exceeds
-from fairhorizon.results.long_term import LimitSummary, LongTermResult, RunSummary
+from fairhorizon.results.long_term import LimitSummary, RunSummary
 from fairhorizon.results.spread import Spread
 
 AT_THE_END = (
     *("ndcg", "recall", "gini", "popularity_rate", "popularity_rate_initial"),
     *("violation_share", "largest_overshoot", "coverage"),
 )
-
-
-def long_term_result(
-    long_study: LongStudy, contestants: Sequence[Contestant], seeds: Sequence[int]
-) -> LongTermResult:
-    """All that a report reads of the runs on disk."""
-    settings, steps = long_study.settings, long_study.steps(contestants, seeds)
-    return LongTermResult(
-        steps,
-        long_study.counts(contestants, seeds),
-        settings.alpha_prime,
-        settings.warm_up,
-        tuple(summary_rows(steps)),
-        tuple(broken_limits(steps, settings.warm_up)),
-        long_study.study.data.group_name,
-        long_study.description(),
-    )
 
 
 def summary_rows(steps: pl.DataFrame) -> list[RunSummary]:

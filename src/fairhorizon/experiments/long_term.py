@@ -14,12 +14,14 @@ from fairhorizon.engines.processes import each
 from fairhorizon.environment.simulated import SimulationConfig
 from fairhorizon.errors import ConfigError, ModelError
 from fairhorizon.evaluation.long_term import LongRun, LongRunSettings
-from fairhorizon.experiments.at_work import Limits, ResponseFit, open_users
+from fairhorizon.experiments.group_limits import Limits
+from fairhorizon.experiments.long_summary import broken_limits, summary_rows
 from fairhorizon.experiments.step_record import EVERY, SCHEMA, StepRecord
 from fairhorizon.experiments.study import ModelTask, Study, Task, longest_first
+from fairhorizon.experiments.users import ResponseFit, UserSource
 from fairhorizon.exposure.counts import Exposure
 from fairhorizon.exposure.groups import popular_group
-from fairhorizon.results.long_term import CountsOverTime, RunProgress
+from fairhorizon.results.long_term import CountsOverTime, LongTermResult, RunProgress
 from fairhorizon.results.studies import TrainingRow
 from fairhorizon.vocabulary import Retrain
 
@@ -65,7 +67,7 @@ class LongStudy:
             )
         if self.limits and not any(one.method.abilities.limits for one in contestants):
             raise ConfigError(f"{self.limits}: fcpo alone can keep it (add fcpo to the methods)")
-        self.limits.check(self.study, self.settings)
+        self.limits.check(self.study.data, self.study.cache_dir, self.settings)
 
     def task(self, contestant: Contestant, seed: int, *, resume: bool = False) -> "LongTask":
         return LongTask(self, contestant, seed, resume)
@@ -76,7 +78,7 @@ class LongStudy:
         if method.base in AGENTS and not self.retrains(method):
             own = []  # they know no rounds
         if method.abilities.limits:
-            own.append(self.limits.fingerprint(self.study))
+            own.append(self.limits.fingerprint(self.study.data, self.study.cache_dir))
         return self.study.key(
             "long run",
             str(method),
@@ -141,7 +143,7 @@ class LongStudy:
         first: dict[Path, ModelTask | ResponseFit] = {}
         second: dict[Path, ModelTask | ResponseFit] = {}
         if tasks and self.simulation is not None:
-            first[self.study.folder] = ResponseFit(self.study)
+            first[self.study.folder] = ResponseFit(self.user_source())
         for task in tasks:
             file = self.study.model_file(task.contestant.method, task.seed)
             if not file.exists():
@@ -150,6 +152,24 @@ class LongStudy:
                 wave = second if model.prerequisites(self.study.dataset().split) else first
                 wave[file] = ModelTask(Task(self.study, (method,), task.seed))
         return [list(first.values()), list(second.values())]
+
+    def user_source(self) -> UserSource:
+        study = self.study
+        return UserSource(study.data, study.cache_dir, study.folder / "models", study.protocol)
+
+    def result(self, contestants: Sequence[Contestant], seeds: Sequence[int]) -> LongTermResult:
+        """All that a report reads of the runs on disk."""
+        settings, steps = self.settings, self.steps(contestants, seeds)
+        return LongTermResult(
+            steps,
+            self.counts(contestants, seeds),
+            settings.alpha_prime,
+            settings.warm_up,
+            tuple(summary_rows(steps)),
+            tuple(broken_limits(steps, settings.warm_up)),
+            self.study.data.group_name,
+            self.description(),
+        )
 
     def description(self) -> dict[str, Any]:
         """How the runs were made, in JSON."""
@@ -244,7 +264,9 @@ class LongTask:
         if model.abilities.limits:
             # what a warm-up beyond the last step lends would never be paid back
             warm_up = min(settings.warm_up, settings.steps)
-            limits = long_study.limits.constraints(study, model.alpha_prime, warm_up)
+            limits = long_study.limits.limits(
+                study.data, study.cache_dir, model.alpha_prime, warm_up
+            )
         server = model.server(
             limits,
             list_length=settings.list_length,
@@ -252,7 +274,9 @@ class LongTask:
             retrain_on=dataset.split if long_study.retrains(method) else None,
             seed=self.seed,
         )
-        users = open_users(study, long_study.simulation, server.queue_length, self.seed)
+        users = long_study.user_source().users(
+            long_study.simulation, server.queue_length, self.seed
+        )
         fixed = dataset.sensitive if study.data.group_column is not None else None
         grouping = popular_group if fixed is None else lambda _: fixed.copy()
         exposure = Exposure(dataset.split.train.item_counts(), grouping)

@@ -1,11 +1,13 @@
-"""Evaluations as rows of a study."""
+"""Evaluations as rows of a study, and rows of several seeds as one."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
+import numpy as np
+
 from fairhorizon.evaluation.short_term import Result
-from fairhorizon.results.spread import finite
-from fairhorizon.results.studies import StudyRow
+from fairhorizon.results.spread import Spread, finite
+from fairhorizon.results.studies import StudyRow, SummaryRow
 
 
 def study_row(
@@ -30,4 +32,25 @@ def study_row(
         settings=settings,
         seconds=seconds,
         notes=notes,
+    )
+
+
+def summary_row(
+    rows: Sequence[StudyRow], *, name: str | None = None, level: float | None = None
+) -> SummaryRow:
+    """Rows that differ in nothing but the seed, as one; name: of the method without its level."""
+    first = rows[0]
+    return SummaryRow(
+        dataset=first.dataset,
+        method=first.method,
+        level=level,
+        protocol=first.protocol,
+        mode=first.mode,
+        seeds=tuple(row.seed for row in rows),
+        metrics={key: Spread.of([row.metrics[key] for row in rows]) for key in first.metrics},
+        seconds={key: float(np.mean([row.seconds[key] for row in rows])) for key in first.seconds},
+        notes=tuple(sorted({note for row in rows for note in row.notes})),
+        name=first.method if name is None else name,
+        alpha_prime=first.alpha_prime,
+        settings=first.settings,
     )

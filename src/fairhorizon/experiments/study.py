@@ -1,28 +1,32 @@
 """Many methods and seeds on one data set: every result kept, none computed twice."""
 
-import hashlib
 import json
 import time
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
-from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from fairhorizon import __version__
 from fairhorizon.agents.base import Fitted, Levels, LogPart, Recommender
 from fairhorizon.agents.methods import AGENTS, Method, build, load_method, validates
-from fairhorizon.data.splits import Split, earlier_part
+from fairhorizon.data.splits import Split
 from fairhorizon.engines.processes import each
 from fairhorizon.errors import ConfigError, FairHorizonError, ModelError
 from fairhorizon.evaluation.short_term import evaluate
+from fairhorizon.experiments.datasets import (
+    Dataset,
+    DataSpec,
+    early_fingerprints,
+    key_of,
+    opened,
+    opened_early,
+)
 from fairhorizon.experiments.rows import study_row
-from fairhorizon.experiments.runs import Dataset, DataSpec
 from fairhorizon.files import write_atomically, write_json
 from fairhorizon.rankers import RANKERS
 from fairhorizon.rerank import RERANKERS
@@ -53,7 +57,7 @@ class Study:
             raise ConfigError(f"settings of {unknown[0]!r}: there is none (there are {known})")
 
     def dataset(self) -> Dataset:
-        return _open(self.data, self.cache_dir)
+        return opened(self.data, self.cache_dir)
 
     def given(self, method: Method) -> dict[str, Any]:
         """The settings of a method; what validates under a protocol does so under this one."""
@@ -91,7 +95,7 @@ class Study:
 
     def early(self) -> Split:
         """The training log with test and validation items of its own."""
-        return _open_early(self.data, self.cache_dir)
+        return opened_early(self.data, self.cache_dir)
 
     def model_file(self, method: Method, seed: int, *, early: bool = False) -> Path:
         """Of the trained part; `early`: of one that was fitted on the early split."""
@@ -100,7 +104,7 @@ class Study:
         parts: list[object] = [self.build(trained, seed).all_settings()]
         if early:
             name += "-early"
-            parts += _early_fingerprint(self.data, self.cache_dir)
+            parts += early_fingerprints(self.data, self.cache_dir)
         return self.folder / "models" / f"{name}-seed{seed}-{self.key(*parts)}.safetensors"
 
     def row_file(self, method: Method, seed: int) -> Path:
@@ -111,9 +115,7 @@ class Study:
 
     def key(self, *parts: object) -> str:
         """The same for the same data, settings and version, and for nothing else."""
-        data = _fingerprint(self.data, self.cache_dir)
-        text = json.dumps([__version__, data, *parts], sort_keys=True)
-        return hashlib.sha256(text.encode()).hexdigest()[:16]
+        return key_of(self.data, self.cache_dir, *parts)
 
     def row(self, method: Method, seed: int) -> StudyRow | None:
         """A result that is there already, and whole."""
@@ -123,6 +125,13 @@ class Study:
             return StudyRow.from_json(json.loads(file.read_text(encoding="utf-8")))
         except (FileNotFoundError, EOFError, ValueError):
             return None
+
+    def made(self, method: Method, seed: int) -> StudyRow:
+        """A result that must be there."""
+        row = self.row(method, seed)
+        if row is None:
+            raise ValueError(f"{method} has not been run with seed {seed}")
+        return row
 
     def lists(self, method: Method, seed: int) -> NDArray[np.int64]:
         """The lists that a result was computed from."""
@@ -215,7 +224,7 @@ class Task:
         return load_method(file), seconds
 
     def _prerequisites(self, model: Recommender, dataset: Dataset) -> Fitted:
-        """The rankers that it is made of as the study has them, unless it was told to change them.
+        """The rankers that it is made of as the study has them, unless their settings differ.
 
         What cannot be fitted is left out: the model does without it, and says so.
         """
@@ -283,29 +292,3 @@ def longest_first(method: Method) -> tuple[int, str]:
     """Agents, then rankers from the last to the first: what takes long must not start last."""
     order = [*AGENTS, *reversed(RANKERS)]
     return order.index(method.base), str(method)
-
-
-@lru_cache(maxsize=2)
-def _open(data: DataSpec, cache_dir: Path | None) -> Dataset:
-    return data.open(cache_dir)
-
-
-@lru_cache(maxsize=2)
-def _fingerprint(data: DataSpec, cache_dir: Path | None) -> list[str]:
-    dataset = _open(data, cache_dir)
-    groups = hashlib.sha256(dataset.sensitive.tobytes()).hexdigest()[:16]
-    return [*_fingerprints(dataset.split), groups]
-
-
-@lru_cache(maxsize=2)
-def _open_early(data: DataSpec, cache_dir: Path | None) -> Split:
-    return earlier_part(_open(data, cache_dir).split)
-
-
-@lru_cache(maxsize=2)
-def _early_fingerprint(data: DataSpec, cache_dir: Path | None) -> list[str]:
-    return _fingerprints(_open_early(data, cache_dir))
-
-
-def _fingerprints(parts: Split) -> list[str]:
-    return [log.fingerprint() for log in (parts.train, parts.validation, parts.test)]

@@ -18,7 +18,7 @@ from fairhorizon.agents.base import Recommender
 from fairhorizon.agents.methods import Method, MethodError, build, presets_of
 from fairhorizon.errors import ConfigError
 from fairhorizon.evaluation.validation import validation_ndcg
-from fairhorizon.experiments.runs import Dataset
+from fairhorizon.experiments.datasets import Dataset
 from fairhorizon.experiments.search_space import defaults, merged, nested, search_space
 from fairhorizon.files import write_atomically, write_json
 from fairhorizon.results.evaluation import TuningResult

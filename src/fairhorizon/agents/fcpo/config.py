@@ -3,10 +3,9 @@
 from typing import Annotated, Literal
 
 import torch
-from pydantic import Field, field_validator, model_validator
+from pydantic import Field, model_validator
 from torch import Tensor
 
-from fairhorizon.rankers import RANKERS
 from fairhorizon.rankers.mf import MfConfig
 from fairhorizon.ranking import discount
 from fairhorizon.settings import Choice, Search, Settings
@@ -131,14 +130,6 @@ class FcpoConfig(Settings):
     def preset(cls, name: str, **changes: object) -> "FcpoConfig":
         """The settings of a preset, some of them changed."""
         return cls.model_validate({**PRESETS[name].model_dump(), **changes})
-
-    @field_validator("warm_start")
-    @classmethod
-    def _known(cls, names: tuple[str, ...]) -> tuple[str, ...]:
-        unknown = sorted(set(names) - set(RANKERS))
-        if unknown:
-            raise ValueError(f"there is no ranker {unknown[0]!r} (there are {', '.join(RANKERS)})")
-        return names
 
     @model_validator(mode="after")
     def _fits_together(self) -> "FcpoConfig":

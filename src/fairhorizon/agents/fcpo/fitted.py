@@ -9,9 +9,9 @@ from torch import Tensor
 
 from fairhorizon.agents.fcpo.config import FcpoConfig
 from fairhorizon.agents.fcpo.experts.actor import ExpertActor
+from fairhorizon.agents.fcpo.experts.fitting import restored_panel
 from fairhorizon.agents.fcpo.experts.panel import Panel
-from fairhorizon.agents.fcpo.learning.session import Trained
-from fairhorizon.agents.fcpo.learning.training import build_actor, queue_length
+from fairhorizon.agents.fcpo.learning.training import Trained, build_actor, queue_length
 from fairhorizon.agents.fcpo.serving.calibration import calibrate
 from fairhorizon.agents.fcpo.serving.lists import ItemLists
 from fairhorizon.agents.fcpo.serving.weight_check import better_weights
@@ -72,6 +72,22 @@ class FittedPolicy:
             self.actor, self.sensitive, self.histories, config.alpha_prime, config.spread
         )
 
+    def summary(self, config: FcpoConfig, validation: float | None) -> str:
+        """What the training has led to, in one line."""
+        text = f"{len(self.reports)} rounds"
+        if self.reports:
+            last, limit = self.reports[-1], config.limit_in_training
+            share = last.cost / last.limit * limit  # both are sums over an episode
+            text += (
+                f"; in training episodes {100 * share:.1f} % of the showings were of the group "
+                f"(limit {100 * limit:g} %)"
+            )
+        if validation is not None:
+            text += f"; validation NDCG {validation:.4f}"
+        if config.serves_any_level:
+            text += f"; serves at most {100 * config.alpha_prime:g} %, or any share asked for"
+        return text
+
     def save(self, path: Path, kind: str, description: dict[str, Any]) -> None:
         tensors = {f"actor.{name}": value for name, value in self.actor.state_dict().items()}
         if self.panel is not None:
@@ -97,7 +113,7 @@ class FittedPolicy:
         tensors, description = load_model(path, kind)
         config = FcpoConfig.model_validate(description["config"])
         weights, stored = below("actor.", tensors), description["panel"]
-        panel = None if stored is None else Panel.from_parts(tensors, stored)
+        panel = None if stored is None else restored_panel(tensors, stored)
         vectors = weights["encoder.user_vectors"], weights["encoder.item_vectors"][:-1]
         actor = build_actor(config, *vectors, panel).to(device)
         actor.load_state_dict(weights)

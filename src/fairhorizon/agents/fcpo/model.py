@@ -8,7 +8,6 @@ from typing import Any, Self
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch import Tensor
 
 from fairhorizon.agents.base import (
     NOTHING_FITTED,
@@ -22,17 +21,16 @@ from fairhorizon.agents.base import (
     group_or_popular,
 )
 from fairhorizon.agents.fcpo.config import PRESETS, FcpoConfig
-from fairhorizon.agents.fcpo.experts.panel import suitable
+from fairhorizon.agents.fcpo.experts.fitting import check_names, suitable
 from fairhorizon.agents.fcpo.fitted import FittedPolicy
 from fairhorizon.agents.fcpo.learning.checkpoint import begun_with
-from fairhorizon.agents.fcpo.learning.session import Problem, Session, Trained
-from fairhorizon.agents.fcpo.learning.training import queue_length
-from fairhorizon.agents.fcpo.server import ControlledSteps, FcpoServer
+from fairhorizon.agents.fcpo.learning.session import Problem, Session
+from fairhorizon.agents.fcpo.learning.training import Trained, queue_length
+from fairhorizon.agents.fcpo.server import FcpoServer, serve_under_control
 from fairhorizon.agents.fcpo.serving.calibration import serve_alone
 from fairhorizon.agents.fcpo.serving.lists import ItemLists
 from fairhorizon.agents.progress import SILENT, Listener, RoundReport
 from fairhorizon.agents.retraining import Retraining
-from fairhorizon.agents.steps import step_by_step
 from fairhorizon.agents.walk import serve
 from fairhorizon.allocation.price_table import PriceTable
 from fairhorizon.allocation.request_guard import ExposureGuard
@@ -64,6 +62,7 @@ class Fcpo(Recommender):
     def __init__(self, config: FcpoConfig | None = None, *, seed: int = 0) -> None:
         self.config = config or FcpoConfig()
         self.seed = seed
+        check_names(self.config.warm_start)
 
     @classmethod
     def configured(cls, config: Settings, seed: int) -> Self:
@@ -185,19 +184,7 @@ class Fcpo(Recommender):
         self.sensitive_, self.fingerprint_ = policy.sensitive, policy.fingerprint
 
     def summary(self) -> str:
-        text = f"{len(self.history_)} rounds"
-        if self.history_:
-            last, limit = self.history_[-1], self.config.limit_in_training
-            share = last.cost / last.limit * limit  # both are sums over an episode
-            text += (
-                f"; in training episodes {100 * share:.1f} % of the showings were of the group "
-                f"(limit {100 * limit:g} %)"
-            )
-        if self.validation_ is not None:
-            text += f"; validation NDCG {self.validation_:.4f}"
-        if self.config.serves_any_level:
-            text += f"; serves at most {100 * self.alpha_prime:g} %, or any share asked for"
-        return text
+        return self.policy_.summary(self.config, self.validation_)
 
     @property
     def history_(self) -> list[RoundReport]:
@@ -213,7 +200,11 @@ class Fcpo(Recommender):
             served = lists.interactive if feedback else lists.one_shot
             shown = served(scenario, length)
         elif self.policy_.panel is not None:
-            shown = self._recommend_under_control(scenario, length, feedback, seed)
+            limit = PopularityLimit(self.alpha_prime)
+            server = self.server([limit], learn=False, seed=seed)
+            shown = serve_under_control(
+                server, scenario, self.sensitive_, length=length, feedback=feedback
+            )
         else:
             shown = serve(
                 self.policy_.actor,
@@ -276,20 +267,6 @@ class Fcpo(Recommender):
             seed=self.seed if seed is None else seed,
             retraining=None if retrain_on is None else Retraining(retrain_on, round_length),
         )
-
-    def _recommend_under_control(
-        self, scenario: Scenario, length: int, feedback: bool, seed: int
-    ) -> Tensor:
-        """All users together, step by step, at the price at which the limit holds."""
-        server = self.server([PopularityLimit(self.alpha_prime)], learn=False, seed=seed)
-        lists, _ = step_by_step(
-            scenario,
-            torch.arange(scenario.n_users),
-            self.sensitive_,
-            lambda _, __: ControlledSteps(server, self.sensitive_, feedback=feedback),
-            length=length,
-        )
-        return lists
 
     def save(self, path: Path) -> None:
         self.policy_.save(path, self.kind, self.description())

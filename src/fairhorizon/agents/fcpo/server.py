@@ -9,14 +9,16 @@ from torch import Tensor
 
 from fairhorizon.agents.fcpo.config import FcpoConfig
 from fairhorizon.agents.fcpo.experts.actor import ExpertActor, ExpertSignals
-from fairhorizon.agents.fcpo.experts.panel import Panel
+from fairhorizon.agents.fcpo.experts.fitting import restored_panel
 from fairhorizon.agents.fcpo.learning.advantages import discounts
 from fairhorizon.agents.fcpo.learning.learner import Learner
 from fairhorizon.agents.fcpo.learning.rollout import Recorder
 from fairhorizon.agents.retraining import Retraining
+from fairhorizon.agents.steps import step_by_step
 from fairhorizon.agents.walk import Walk
 from fairhorizon.allocation.step_control import OnlineControl
 from fairhorizon.environment.dynamics import Outcome, State
+from fairhorizon.environment.feedback import Scenario
 from fairhorizon.exposure.counts import Exposure
 from fairhorizon.exposure.limits import Limit
 from fairhorizon.policy.actor import GaussianActor
@@ -146,7 +148,7 @@ class FcpoServer:
             if isinstance(self.actor, ExpertActor):
                 panel = self.actor.panel
                 kept = below("panel.", tensors)
-                self.actor.panel = Panel.from_parts(kept, panel.description())
+                self.actor.panel = restored_panel(kept, panel.description())
         self.state, self.walk, self.recorder = state, None, Recorder()
         if seen := below("signals.", tensors):
             no_group = state.blocked.new_zeros(state.blocked.shape[1])  # until it serves
@@ -157,7 +159,7 @@ class FcpoServer:
             ]
 
 
-class ControlledSteps:
+class _ControlledSteps:
     """A server that makes whole lists for users of a scenario, who are shown nothing else."""
 
     def __init__(self, server: FcpoServer, sensitive: Tensor, *, feedback: bool) -> None:
@@ -172,3 +174,17 @@ class ControlledSteps:
         self.exposure.add(lists)
         if self.feedback:
             self.server.observe(lists, outcome, self.exposure)
+
+
+def serve_under_control(
+    server: FcpoServer, scenario: Scenario, sensitive: Tensor, *, length: int, feedback: bool
+) -> Tensor:
+    """(n_users, length): all users together, step by step, at the price that keeps the limit."""
+    lists, _ = step_by_step(
+        scenario,
+        torch.arange(scenario.n_users),
+        sensitive,
+        lambda _, __: _ControlledSteps(server, sensitive, feedback=feedback),
+        length=length,
+    )
+    return lists

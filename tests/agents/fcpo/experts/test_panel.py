@@ -9,6 +9,7 @@ import torch
 
 from fairhorizon.agents.fcpo.config import FcpoConfig
 from fairhorizon.agents.fcpo.experts.actor import ExpertActor, ExpertSignals, standardised
+from fairhorizon.agents.fcpo.experts.fitting import fit_panel
 from fairhorizon.agents.fcpo.experts.panel import Panel
 from fairhorizon.agents.fcpo.model import Fcpo
 from fairhorizon.data.splits import Split
@@ -17,12 +18,13 @@ from fairhorizon.metrics.fairness import exposure_counts
 from fairhorizon.policy.history import HistoryEncoder
 from fairhorizon.policy.softmax import rows_of
 from fairhorizon.rankers import RANKERS
+from fairhorizon.settings import SettingsError
 from fairhorizon.vocabulary import Protocol
 
 
 @pytest.fixture(scope="module")
 def panel(market: Split) -> Panel:
-    return Panel.fit(("ease", "popularity"), market, Protocol.STANDARD, 0, {})
+    return fit_panel(("ease", "popularity"), market, Protocol.STANDARD, 0, {})
 
 
 @pytest.fixture(scope="module")
@@ -150,7 +152,7 @@ def test_the_encoder_looks_at_the_last_items_only(panel: Panel, market: Split):
 
 def test_a_fitted_ranker_is_taken_as_it_is(market: Split):
     ease = RANKERS["ease"]().fit(market)
-    panel = Panel.fit(("ease",), market, Protocol.STANDARD, 0, {"ease": ease})
+    panel = fit_panel(("ease",), market, Protocol.STANDARD, 0, {"ease": ease})
     assert panel.rankers[0] is ease
     assert panel.weights == (1.0,)
 
@@ -195,5 +197,5 @@ def test_a_saved_model_recommends_the_same_lists(strong: Fcpo, market: Split, tm
 
 
 def test_an_unknown_ranker_is_refused_by_name():
-    with pytest.raises(ValueError, match="no ranker 'popularty'"):
-        FcpoConfig(warm_start=("ease", "popularty"))
+    with pytest.raises(SettingsError, match="no ranker 'popularty'"):
+        Fcpo(FcpoConfig(warm_start=("ease", "popularty")))

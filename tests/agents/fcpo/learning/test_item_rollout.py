@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from fairhorizon.agents.fcpo.experts.actor import ExpertActor
+from fairhorizon.agents.fcpo.experts.fitting import fit_panel
 from fairhorizon.agents.fcpo.experts.panel import Panel
 from fairhorizon.agents.fcpo.learning.item_rollout import rollout_items
 from fairhorizon.agents.fcpo.learning.trajectories import MenuRecord, Trajectories
@@ -50,7 +51,7 @@ def over_embeddings(list_length: int) -> World:
 
 @pytest.fixture(scope="module")
 def panel(market: Split) -> Panel:
-    return Panel.fit(("ease", "itemknn"), market, Protocol.STANDARD, 0, {}).weighed((0.9, 0.6))
+    return fit_panel(("ease", "itemknn"), market, Protocol.STANDARD, 0, {}).weighed((0.9, 0.6))
 
 
 def over_rankers(list_length: int, panel: Panel, market: Split) -> World:

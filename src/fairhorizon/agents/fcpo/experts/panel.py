@@ -1,20 +1,14 @@
 """The panel: fitted rankers whose scores a policy weighs."""
 
-import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 from torch import Tensor
 
 from fairhorizon.data.splits import Split
-from fairhorizon.errors import DataError
-from fairhorizon.rankers import RANKERS
 from fairhorizon.rankers.ranker import Ranker
-from fairhorizon.storage import below
-from fairhorizon.vocabulary import OnEpoch, Protocol
 
-LARGEST_FOR_EASE = 20_000  # items; beyond it, inverting their matrix takes longer than all the rest
 Tensors = dict[str, Tensor]
 
 
@@ -24,34 +18,6 @@ class Panel:
 
     rankers: tuple[Ranker[Any], ...]
     weights: tuple[float, ...]
-
-    @classmethod
-    def fit(
-        cls,
-        names: Sequence[str],
-        split: Split,
-        protocol: Protocol,
-        seed: int,
-        fitted: Mapping[str, Ranker[Any]],
-        on_epoch: OnEpoch | None = None,
-    ) -> "Panel":
-        """Fit what is not fitted yet; all count the same.
-
-        A ranker that can do nothing with this log is left out.
-        """
-        rankers, refusals = [], []
-        for name in suitable(names, split):
-            try:
-                ranker = fitted.get(name) or _fit(name, split, protocol, seed, on_epoch)
-            except DataError as error:
-                refusals.append(error)
-            else:
-                rankers.append(ranker)
-        if not rankers:
-            raise refusals[0]
-        for refusal in refusals:
-            warnings.warn(f"without one of its rankers: {refusal}", stacklevel=2)
-        return cls(tuple(rankers), (1.0,) * len(rankers))
 
     def weighed(self, weights: Sequence[float]) -> "Panel":
         return replace(self, weights=tuple(weights))
@@ -77,26 +43,3 @@ class Panel:
             "rankers": [ranker.description() for ranker in self.rankers],
             "weights": list(self.weights),
         }
-
-    @classmethod
-    def from_parts(cls, tensors: Tensors, description: dict[str, Any]) -> "Panel":
-        rankers = []
-        for number, stored in enumerate(description["rankers"]):
-            own = below(f"expert.{number}.", tensors)
-            rankers.append(RANKERS[stored["method"]].from_parts(own, stored))
-        return cls(tuple(rankers), tuple(description["weights"]))
-
-
-def suitable(names: Sequence[str], split: Split) -> tuple[str, ...]:
-    """The rankers that a catalogue of this size can have."""
-    large = split.train.n_items > LARGEST_FOR_EASE
-    return tuple(name for name in names if not (large and name == "ease"))
-
-
-def _fit(
-    name: str, split: Split, protocol: Protocol, seed: int, on_epoch: OnEpoch | None
-) -> Ranker[Any]:
-    ranker_class = RANKERS[name]
-    validates = "protocol" in ranker_class.config_class.model_fields
-    config = ranker_class.config_class(**({"protocol": protocol} if validates else {}))
-    return ranker_class(config, seed=seed).fit(split, on_epoch=on_epoch)

@@ -5,7 +5,7 @@ from pathlib import Path
 import torch
 
 from fairhorizon.agents.fcpo.config import FcpoConfig
-from fairhorizon.agents.fcpo.experts.panel import Panel
+from fairhorizon.agents.fcpo.experts.fitting import restored_panel
 from fairhorizon.agents.fcpo.learning.training import Training
 from fairhorizon.agents.progress import RoundReport
 from fairhorizon.data.splits import Split
@@ -76,7 +76,7 @@ def _restored(path: Path, split: Split, device: torch.device) -> Training:
         sensitive=tensors["sensitive"].to(device),
         seed=description["seed"],
         pretraining_rmse=description["pretraining_rmse"],
-        panel=None if stored is None else Panel.from_parts(tensors, stored),
+        panel=None if stored is None else restored_panel(tensors, stored),
     )
     training.actor.load_state_dict(below("actor.", tensors))
     training.learner.critics.load_state_dict(below("critics.", tensors))

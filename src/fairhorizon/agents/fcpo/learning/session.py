@@ -19,9 +19,10 @@ from torch import Tensor
 
 from fairhorizon.agents.base import NOTHING_FITTED, Fitted, LogPart
 from fairhorizon.agents.fcpo.config import FcpoConfig
-from fairhorizon.agents.fcpo.experts.panel import Panel, suitable
+from fairhorizon.agents.fcpo.experts.fitting import fit_panel, suitable
+from fairhorizon.agents.fcpo.experts.panel import Panel
 from fairhorizon.agents.fcpo.learning.checkpoint import load_training, save_training
-from fairhorizon.agents.fcpo.learning.training import Training
+from fairhorizon.agents.fcpo.learning.training import Trained, Training
 from fairhorizon.agents.progress import SILENT, Listener, RoundReport
 from fairhorizon.data.splits import Split, earlier_part
 from fairhorizon.errors import ConfigError, DataError
@@ -38,15 +39,6 @@ class Problem:
     config: FcpoConfig
     sensitive: Tensor  # (n_items,) bool, on the device to train on
     seed: int
-
-
-@dataclass(frozen=True)
-class Trained:
-    """A training and the rankers that its policy serves with."""
-
-    training: Training
-    panel: Panel | None
-    finished: bool  # nothing is left to do
 
 
 class Session:
@@ -145,7 +137,7 @@ class Session:
             return None
         names = [ranker.method for ranker in panel.rankers]
         self.listener.stage(f"{split.name}: fitting {', '.join(names)} on the whole training log")
-        whole = Panel.fit(
+        whole = fit_panel(
             names,
             split,
             config.protocol,
@@ -211,7 +203,7 @@ def _from_rankers(problem: Problem, fitted: Fitted, listener: Listener) -> Train
     names = ", ".join(suitable(config.warm_start, split))
     listener.stage(f"{split.name}: fitting {names} on {words} training log")
     ready = of_part(fitted, part)
-    panel = Panel.fit(config.warm_start, seen, config.protocol, problem.seed, ready, listener.epoch)
+    panel = fit_panel(config.warm_start, seen, config.protocol, problem.seed, ready, listener.epoch)
     taken = torch.from_numpy(split.train.item_counts())
     histories = torch.from_numpy(split.train.user_counts())
     training = Training(

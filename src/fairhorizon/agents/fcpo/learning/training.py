@@ -3,6 +3,7 @@
 import copy
 import time
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
@@ -152,6 +153,15 @@ class Training:
         if self.best:
             actor.load_state_dict(self.best, strict=False)
         return actor
+
+
+@dataclass(frozen=True)
+class Trained:
+    """A training and the rankers that its policy serves with."""
+
+    training: Training
+    panel: Panel | None
+    finished: bool  # nothing is left to do
 
 
 def queue_length(config: FcpoConfig, panel: Panel | None) -> int:

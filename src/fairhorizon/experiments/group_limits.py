@@ -1,9 +1,7 @@
-"""What a long run is made of: who is served, by whom, and under which limits."""
+"""Further limits of a long run: largest and smallest shares of groups, and the Gini index."""
 
 import hashlib
-import time
 import warnings
-from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -15,14 +13,10 @@ from numpy.typing import NDArray
 from scipy.optimize import linprog
 
 from fairhorizon.data.readers import read_item_attribute
-from fairhorizon.data.sources import load, market_of
-from fairhorizon.environment.feedback import UserModel, evaluation_scenario
-from fairhorizon.environment.response import ResponseConfig, ResponseModel, fit_response
-from fairhorizon.environment.simulated import SimulatedUsers, SimulationConfig
-from fairhorizon.errors import ConfigError, DataError, ModelError
+from fairhorizon.data.sources import load
+from fairhorizon.errors import ConfigError, DataError
 from fairhorizon.evaluation.long_term import LongRunSettings
-from fairhorizon.experiments.runs import DataSpec
-from fairhorizon.experiments.study import Study
+from fairhorizon.experiments.datasets import DataSpec
 from fairhorizon.exposure.groups import attribute_group
 from fairhorizon.exposure.limits import (
     GiniLimit,
@@ -32,53 +26,6 @@ from fairhorizon.exposure.limits import (
     PopularityLimit,
 )
 from fairhorizon.metrics.shares import ROUNDING
-from fairhorizon.results.studies import TrainingRow
-from fairhorizon.storage import load_model, save_model
-
-RESPONSE = "response"  # the kind of file that a response model is kept in
-
-
-def open_users(
-    study: Study, simulation: SimulationConfig | None, queue_length: int, seed: int
-) -> UserModel:
-    """Users who like their test items; with a simulation, whatever their response model says."""
-    split = study.dataset().split
-    if simulation is None:
-        return evaluation_scenario(split, queue_length, study.protocol)
-    response = load_response(study)
-    return SimulatedUsers.of_split(response, split, queue_length, study.protocol, simulation, seed)
-
-
-def load_response(study: Study) -> ResponseModel:
-    """The truth of a synthetic market, else what was fitted to the items held out, and kept."""
-    market = market_of(study.data.source)
-    if market is not None:
-        return ResponseModel.of_market(market)
-    config = ResponseConfig()
-    key = study.key("response", config.model_dump(mode="json"))
-    file = study.folder / "models" / f"response-{key}.safetensors"
-    try:
-        return ResponseModel(**load_model(file, RESPONSE)[0])
-    except ModelError:
-        pass  # not fitted yet
-    response = fit_response(study.dataset().split, config)
-    save_model(file, RESPONSE, vars(response), config.model_dump(mode="json"))
-    return response
-
-
-@dataclass(frozen=True)
-class ResponseFit:
-    """The response model of simulated users to be fitted and kept."""
-
-    study: Study
-
-    def prepare(self) -> None:
-        self.study.dataset()
-
-    def rows(self) -> Iterator[TrainingRow]:
-        begin = time.perf_counter()
-        load_response(self.study)
-        yield TrainingRow("simulated users", time.perf_counter() - begin)
 
 
 @dataclass(frozen=True)
@@ -109,7 +56,7 @@ class GroupShare:
         kind = "floor" if self.is_floor else "limit"
         return f"{kind} {self.column}={','.join(self.values)}"
 
-    def constraint(self, members: NDArray[np.bool_], warm_up: int) -> Limit:
+    def limit(self, members: NDArray[np.bool_], warm_up: int) -> Limit:
         of = torch.from_numpy(members)
         if self.is_floor:
             return GroupFloor(str(self), of, self.share)
@@ -131,35 +78,37 @@ class Limits:
         parts = [f"{group}:{group.share:g}" for group in self.groups]
         return ", ".join([*parts, *([f"gini {self.gini:g}"] if self.gini is not None else [])])
 
-    def constraints(self, study: Study, alpha_prime: float, warm_up: int) -> list[Limit]:
+    def limits(
+        self, data: DataSpec, cache_dir: Path | None, alpha_prime: float, warm_up: int
+    ) -> list[Limit]:
         """The limit on popular items first."""
         return [
             PopularityLimit(alpha_prime, warm_up),
             *(
-                group.constraint(members, warm_up)
-                for group, members in zip(self.groups, self.members(study), strict=True)
+                group.limit(members, warm_up)
+                for group, members in zip(self.groups, self.members(data, cache_dir), strict=True)
             ),
             *([GiniLimit(self.gini, warm_up)] if self.gini is not None else []),
         ]
 
-    def members(self, study: Study) -> list[NDArray[np.bool_]]:
+    def members(self, data: DataSpec, cache_dir: Path | None) -> list[NDArray[np.bool_]]:
         """(n_items,) of every group; a DataError names a column or a value that there is not."""
         return [
             attribute_group(
-                _attribute(study.data, self.item_table, group.column, study.cache_dir), group.values
+                _attribute(data, self.item_table, group.column, cache_dir), group.values
             )
             for group in self.groups
         ]
 
-    def fingerprint(self, study: Study) -> list[object]:
+    def fingerprint(self, data: DataSpec, cache_dir: Path | None) -> list[object]:
         """The same for the same limits on the same items."""
         groups = [
             [str(group), group.share, hashlib.sha256(members.tobytes()).hexdigest()[:16]]
-            for group, members in zip(self.groups, self.members(study), strict=True)
+            for group, members in zip(self.groups, self.members(data, cache_dir), strict=True)
         ]
         return [groups, self.gini]
 
-    def check(self, study: Study, settings: LongRunSettings) -> None:
+    def check(self, data: DataSpec, cache_dir: Path | None, settings: LongRunSettings) -> None:
         """Refuse limits of groups that no showings could keep together.
 
         A user is shown an item once: a small group cannot have a large share of a long run.
@@ -172,7 +121,7 @@ class Limits:
             raise ConfigError(f"{twice} is given twice (give it once)")
         if not self.groups:
             return
-        members = np.stack(self.members(study))
+        members = np.stack(self.members(data, cache_dir))
         kinds, sizes = np.unique(members, axis=1, return_counts=True)  # items in the same groups
         shown = min(settings.steps * settings.list_length, members.shape[1])
         sign = np.array([-1.0 if group.is_floor else 1.0 for group in self.groups])
