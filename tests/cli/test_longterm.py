@@ -187,7 +187,7 @@ def test_ctrl_c_keeps_what_there_is_and_resume_goes_on(
 
     assert run(command) == 1
     said = capsys.readouterr().err
-    assert "this run is not finished (--resume goes on, another --out starts anew)" in said
+    assert "this run is not finished (--resume continues it, another --out starts again)" in said
     assert run([*command, "--resume"]) == 0
     after = pl.read_parquet(out / "steps" / "*.parquet")
     assert after.height == 300

@@ -162,7 +162,7 @@ def test_a_resumed_run_is_the_uninterrupted_one(
     before = record.frame()
     assert before["step"].to_list() == list(range(1, rows + 1))
     assert record.checkpoint_file.exists()
-    with pytest.raises(ConfigError, match=r"not finished \(--resume goes on, another --out"):
+    with pytest.raises(ConfigError, match=r"not finished \(--resume continues it, another --out"):
         stopped.run(chosen, [0])
     stopped.run(chosen, [0], resume=True)
     after = stopped.steps(chosen, [0])

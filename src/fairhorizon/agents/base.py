@@ -96,7 +96,7 @@ class Server(Interface):
         """Learn from what was observed since the last update, where the method can."""
 
     def notes(self) -> dict[str, float]:
-        """Numbers worth a column in the record of the last step, such as a price."""
+        """Numbers for the record of the last step, such as a price."""
 
     def tensors(self) -> dict[str, Tensor]:
         """All that changed since the run began; taken right after an update or an `observe`."""
@@ -182,7 +182,7 @@ class Recommender(ABC):
         checkpoint: str | Path | None = None,
         resume: bool = False,
     ) -> Self:
-        """Start anew from the training log.
+        """Fit to the training log; a second fit starts from scratch.
 
         split: the training, validation and test items; test items are never looked at.
         sensitive: (n_items,) bool, the group; without it, the popular items.
@@ -190,12 +190,12 @@ class Recommender(ABC):
         listener: receives the progress.
         checkpoint: a folder to keep checkpoints in, for methods that can be resumed. Ctrl-C then
             ends the fit after the present round, with `finished_` False.
-        resume: go on from the checkpoint of the folder.
+        resume: continue from the checkpoint in that folder.
         """
 
     def resumable(self, folder: Path, changes: Given, seed: int | None) -> Self:  # noqa: ARG002
         """With the settings of the checkpoint in a folder, some of them changed; to be fitted."""
-        raise ConfigError(f"{self.method} keeps no checkpoints (leave out --resume to start anew)")
+        raise ConfigError(f"{self.method} keeps no checkpoints (leave out --resume to start again)")
 
     @abstractmethod
     def recommend(
@@ -248,7 +248,7 @@ class Recommender(ABC):
         limits: what to keep, for methods that keep limits.
         list_length: items of a list; None: as trained, else 1.
         round_length: items per user, for what works in rounds.
-        retrain_on: the log to fit anew on between rounds, with all that was liked since.
+        retrain_on: the log to refit on between rounds, extended by everything liked since.
         learn: whether to learn online, where the method can.
         """
 
@@ -274,7 +274,7 @@ def refuse_checkpoint(method: str, checkpoint: str | Path | None, resume: bool) 
     """For methods that are fitted at once."""
     if checkpoint is not None or resume:
         raise ConfigError(
-            f"{method} keeps no checkpoints (leave out --resume and checkpoint to start anew)"
+            f"{method} keeps no checkpoints (leave out --resume and checkpoint to start again)"
         )
 
 

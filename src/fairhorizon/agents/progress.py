@@ -46,7 +46,7 @@ class Listener:
     stop = False  # set it to stop a training after the present round
 
     def stage(self, text: str, metric: str = "NDCG") -> None:
-        """A new part of the fit has begun, whose epochs report this metric on validation items."""
+        """A new part of the fit begins; its epochs report this metric on the validation items."""
 
     def epoch(self, number: int, value: float) -> None:
         """One epoch of a ranker or of embeddings, and the metric of the stage."""

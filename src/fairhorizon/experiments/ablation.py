@@ -198,10 +198,10 @@ def run_ablation(
     on_ranker: Callable[[TrainingRow], object] = lambda _: None,
     on_row: Callable[[VariantRow], object] = lambda _: None,
 ) -> list[AblationRow]:
-    """A summary a variant; what is missing is made, and `on_row` is called with every result.
+    """A summary per variant; missing results are computed, `on_row` is called with each.
 
-    Rankers are fitted first, once for all variants. Interrupted, it leaves what is finished, and
-    the next run goes on from there.
+    Rankers are fitted first, once for all variants. An interrupted run keeps what is
+    finished, and the next one continues from there.
     """
     runs = [VariantRun(study, variant, level, seed) for variant in variants for seed in seeds]
     missing = []

@@ -89,7 +89,7 @@ def moving_groups(
     for step in range(1, steps + 1):
         lists = server.serve(state, exposure)
         outcome = advance(state, lists, visitors, exposure.sensitive)
-        # who comes back may be shown the same items again
+        # returning visitors may be shown the same items again
         outcome = replace(outcome, state=replace(outcome.state, blocked=state.blocked))
         exposure.add(lists)
         server.observe(lists, outcome, exposure)

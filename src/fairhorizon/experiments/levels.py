@@ -23,7 +23,7 @@ RANKERS = ("gru4rec", "sasrec", "ease", "itemknn")  # the strongest there are
 RERANKERS = ("foe", "quota", "penalty")
 METHODS = ("fcpo:strong", *(f"{ranker}+{how}" for ranker in RANKERS for how in RERANKERS))
 
-ABOVE = 0.0005  # a popularity rate this little above the level is told as one that keeps it
+ABOVE = 0.0005  # a popularity rate this little above the level is reported as keeping it
 
 
 def is_ours(method: Method) -> bool:
@@ -56,7 +56,7 @@ class RivalSearch:
             if not part:
                 part.append(task.part(dataset))
             model, seconds = part[0]
-            return task.judge(method, model, dataset, seconds)
+            return task.evaluate(method, model, dataset, seconds)
 
         for method in self.methods:
             for _, row in tried(method, self.levels, max(self.study.ks), measure, self.tries):
@@ -175,7 +175,7 @@ def gains(
 ) -> list[GainRow]:
     """Ours against the best rival of each level; rows as `level_rows` makes them.
 
-    The t-test is paired over users, whose NDCG is the mean over the seeds; Holm's correction is
+    The t-test is paired over users, with the mean NDCG over the seeds; Holm's correction is
     for all levels together.
     """
     best = {row.level: (one, row) for one, row in zip(found, rows, strict=True) if row.best_rival}
@@ -239,7 +239,7 @@ def ndcg_per_user(
 
 
 def _at_hand(study: Study, seed: int) -> Measure:
-    """Looks up results that have been made."""
+    """Looks up stored results."""
     return lambda method: study.made(method, seed)
 
 

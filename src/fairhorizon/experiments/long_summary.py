@@ -42,9 +42,9 @@ def summary_rows(steps: pl.DataFrame) -> list[RunSummary]:
 
 def broken_limits(steps: pl.DataFrame, warm_up: int) -> list[LimitSummary]:
     """How often and how far each limit but that on G0 was broken after the warm-up."""
-    judged = steps.filter(pl.col("step") > warm_up, pl.col("notes").is_not_null())
+    after = steps.filter(pl.col("step") > warm_up, pl.col("notes").is_not_null())
     excesses: dict[tuple[str, str], list[float]] = {}
-    for method, notes in judged.select("method", "notes").iter_rows():
+    for method, notes in after.select("method", "notes").iter_rows():
         for note, value in json.loads(notes).items():
             limit = note.removeprefix("excess of ")
             if limit not in (note, PopularityLimit.name):

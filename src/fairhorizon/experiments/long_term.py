@@ -1,4 +1,4 @@
-"""Long runs of many methods and seeds: step after step while the groups move, none made twice."""
+"""Long runs of many methods and seeds, step by step while the groups move; none is run twice."""
 
 import warnings
 from collections.abc import Callable, Iterator, Sequence
@@ -25,7 +25,7 @@ from fairhorizon.results.long_term import CountsOverTime, LongTermResult, RunPro
 from fairhorizon.results.studies import TrainingRow
 from fairhorizon.vocabulary import Retrain
 
-GOES_ON = "the same command with --resume goes on"
+GOES_ON = "run the same command with --resume to continue"
 
 
 @dataclass(frozen=True)
@@ -44,7 +44,7 @@ class Contestant:
 
 @dataclass(frozen=True)
 class LongStudy:
-    """Where results are kept and how they are made; the same everywhere but for method and seed.
+    """Where results are kept and how they are computed, for all methods and seeds alike.
 
     `study` has the data, the protocol, the settings of the methods, and their models.
     """
@@ -90,7 +90,7 @@ class LongStudy:
         )
 
     def retrains(self, method: Method) -> bool:
-        """Whether its ranker is fitted anew between rounds."""
+        """Whether its ranker is fitted again between rounds."""
         of_rerankers = self.retrain is Retrain.RERANKERS and method.reranker is not None
         return self.retrain is Retrain.ALL or of_rerankers
 
@@ -117,8 +117,8 @@ class LongStudy:
         begun = [task.record() for task in missing if task.record().is_begun()]
         if begun and not resume:
             raise ConfigError(
-                f"{begun[0].rows_file}: this run is not finished (--resume goes on, another --out "
-                "starts anew)"
+                f"{begun[0].rows_file}: this run is not finished (--resume continues it, another "
+                "--out starts again)"
             )
         for task in tasks:
             if task not in missing:
@@ -172,7 +172,7 @@ class LongStudy:
         )
 
     def description(self) -> dict[str, Any]:
-        """How the runs were made, in JSON."""
+        """How the runs were computed, in JSON."""
         return {
             "dataset": self.study.dataset().split.name,
             "protocol": self.study.protocol.value,
@@ -289,5 +289,5 @@ def _restore(run: LongRun, stored: dict[str, Tensor], record: StepRecord) -> Non
     except (KeyError, TypeError, ValueError, RuntimeError, ModelError) as error:
         raise ModelError(
             f"{record.checkpoint_file}: holds something unexpected: {error} (delete it, and the "
-            "run starts anew)"
+            "run starts again)"
         ) from error

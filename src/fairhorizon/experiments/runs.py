@@ -52,7 +52,7 @@ class Run:
             card = json.loads(self.card_file.read_text(encoding="utf-8"))
         except (FileNotFoundError, NotADirectoryError):
             remedy = (
-                "go on with --resume"
+                "continue with --resume"
                 if self.checkpoint_file.exists()
                 else "fairhorizon fit makes one"
             )

@@ -37,7 +37,7 @@ from fairhorizon.vocabulary import Mode, Protocol
 
 @dataclass(frozen=True)
 class Study:
-    """Where results are kept and how they are made; the same everywhere but for method and seed.
+    """Where results are kept and how they are computed, for all methods and seeds alike.
 
     `settings` holds those of a ranker, a re-ranker or an agent under its name.
     """
@@ -146,9 +146,9 @@ class Study:
         jobs: int = 1,
         on_row: Callable[[StudyRow], object] = lambda _: None,
     ) -> None:
-        """Make every result that is missing; `on_row` hears of each, those at hand included.
+        """Compute every missing result; `on_row` is called with each, stored ones included.
 
-        Interrupted, it leaves what is finished, and the next run goes on from there.
+        An interrupted run keeps what is finished, and the next one continues from there.
         """
         for row in each(self.tasks(methods, seeds, on_row), jobs):
             on_row(row)
@@ -159,7 +159,7 @@ class Study:
         seeds: Sequence[int],
         on_row: Callable[[StudyRow], object],
     ) -> "list[Task]":
-        """What is left to do, longest first; `on_row` hears of the results at hand."""
+        """The tasks that are left, longest first; `on_row` is called with the stored results."""
         tasks = []
         for trained in sorted({method.trained for method in methods}, key=longest_first):
             for seed in seeds:
@@ -195,7 +195,7 @@ class Task:
         dataset = self.study.dataset()
         part, seconds = self.part(dataset)
         for method in self.methods:
-            yield self.judge(method, part, dataset, seconds)
+            yield self.evaluate(method, part, dataset, seconds)
 
     def trained(self, dataset: Dataset) -> tuple[Recommender, float]:
         """The first of the methods, ready to serve; and how long its training took."""
@@ -226,7 +226,7 @@ class Task:
     def _prerequisites(self, model: Recommender, dataset: Dataset) -> Fitted:
         """The rankers that it is made of as the study has them, unless their settings differ.
 
-        What cannot be fitted is left out: the model does without it, and says so.
+        A ranker that cannot be fitted is left out; the model then warns about it.
         """
         fitted = {}
         for need in model.prerequisites(dataset.split):
@@ -240,7 +240,7 @@ class Task:
                     fitted[need] = ranker
         return fitted
 
-    def judge(
+    def evaluate(
         self, method: Method, part: Recommender, dataset: Dataset, fit_seconds: float
     ) -> StudyRow:
         """The result of a method from its trained part, kept."""
@@ -271,7 +271,7 @@ class Task:
 
 @dataclass(frozen=True)
 class ModelTask:
-    """A model to be trained and kept, for whoever wants it later."""
+    """A model to be trained and stored for later tasks."""
 
     task: Task
 

@@ -111,7 +111,7 @@ class FcpoConfig(Settings):
     critic_iterations: Positive = 10
     """L-BFGS iterations of each critic in a round."""
 
-    # when to look, keep and stop
+    # evaluation, checkpoints and stopping
     check_weights: bool = True
     """Whether validation checks the policy after the rankers were fitted again, and replaces its
     weights if others are better."""

@@ -132,7 +132,7 @@ class Fcpo(Recommender):
         checkpoint: str | Path | None = None,
         resume: bool = False,
     ) -> Self:
-        """Warm start, rounds of CPO to the end, and rankers fitted anew on the whole training log.
+        """Warm start, rounds of CPO, and a refit of the rankers on the whole training log.
 
         The parameters are those of every recommender: see `Recommender.fit`.
         """
@@ -156,7 +156,7 @@ class Fcpo(Recommender):
         checkpoint: str | Path | None = None,
         resume: bool = False,
     ) -> Session:
-        """A training before its next round, for those who want to watch or change it."""
+        """The training before its next round, to be watched or changed."""
         group = group_or_popular(sensitive, split, self.popular_share)
         groups = torch.from_numpy(group).to(default_device())
         problem = Problem(split, self.config, groups, self.seed)

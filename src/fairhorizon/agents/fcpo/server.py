@@ -160,7 +160,7 @@ class FcpoServer:
 
 
 class _ControlledSteps:
-    """A server that makes whole lists for users of a scenario, who are shown nothing else."""
+    """A server that makes whole lists for the users of a scenario, under fixed groups."""
 
     def __init__(self, server: FcpoServer, sensitive: Tensor, *, feedback: bool) -> None:
         fixed = sensitive.cpu().numpy()

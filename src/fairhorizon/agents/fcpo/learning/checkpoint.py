@@ -16,7 +16,7 @@ KIND = "fcpo-checkpoint"
 
 
 def save_training(training: Training, path: Path) -> None:
-    """Write a checkpoint from which `load_training` goes on bit for bit."""
+    """Write a checkpoint; `load_training` continues from it bit for bit."""
     tensors = {
         **{f"actor.{name}": value for name, value in training.actor.state_dict().items()},
         **{
@@ -46,7 +46,7 @@ def save_training(training: Training, path: Path) -> None:
 def load_training(path: Path, split: Split, device: torch.device) -> Training:
     """The training that `save_training` wrote; refused on other data."""
     if not path.exists():
-        raise ModelError(f"{path}: there is no checkpoint (leave out --resume to start anew)")
+        raise ModelError(f"{path}: there is no checkpoint (leave out --resume to start again)")
     with understood(path):
         return _restored(path, split, device)
 
@@ -54,7 +54,7 @@ def load_training(path: Path, split: Split, device: torch.device) -> Training:
 def begun_with(path: Path) -> tuple[FcpoConfig, int]:
     """The settings and the seed of the training that a checkpoint holds."""
     if not path.exists():
-        raise ModelError(f"{path}: there is no checkpoint (leave out --resume to start anew)")
+        raise ModelError(f"{path}: there is no checkpoint (leave out --resume to start again)")
     with understood(path):
         _, description = load_model(path, KIND)
         return FcpoConfig.model_validate(description["config"]), int(description["seed"])

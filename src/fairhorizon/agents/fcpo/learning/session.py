@@ -1,7 +1,7 @@
-"""The life of a training: it begins or is resumed, goes on round by round, and is concluded.
+"""The life of a training: begin or resume, train round by round, conclude.
 
-Checkpoints, interruption, the refit of the rankers and progress are handled here, for whoever
-trains: `Fcpo.fit`, the command line, the ablation, the demo.
+Checkpoints, interruption, the refit of the rankers and progress are handled here, once for all
+callers: `Fcpo.fit`, the command line, the ablation, the demo.
 """
 
 import os
@@ -158,7 +158,7 @@ def of_part(fitted: Fitted, part: LogPart) -> dict[str, Ranker[Any]]:
 
 
 def _check(problem: Problem) -> None:
-    """Refuse a log that episodes cannot be made of."""
+    """Refuse a log that is too small for training episodes."""
     split, config = problem.split, problem.config
     if not len(split.train):
         raise DataError(
