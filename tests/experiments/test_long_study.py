@@ -305,7 +305,7 @@ def test_limits_must_be_of_this_data_and_fit_together(
     long_study = LongStudy(study, LongRunSettings(steps=4), limits=Limits(tuple(groups)))
     if message is None:
         long_study.check(contestants("fcpo"))
-        constraints = long_study.limits.constraints(study, 0.3, 7)
+        constraints = long_study.limits.limits(study.data, None, 0.3, 7)
         assert [constraint.name for constraint in constraints] == ["popularity", *map(str, groups)]
     else:
         with pytest.raises((ConfigError, DataError), match=message):
@@ -319,13 +319,13 @@ def test_the_members_of_a_limited_group_come_from_the_log_or_from_a_table(
 ) -> None:
     study = Study(tmp_path / "out", shop, ks=(1,))
     acme = GroupShare.parse("maker=Acme:0.5")
-    (members,) = Limits((acme,)).members(study)
+    (members,) = Limits((acme,)).members(study.data, None)
     assert members.nonzero()[0].tolist() == [0, 4]
     table = tmp_path / "items.csv"
     table.write_text(
         "item,maker\n" + "\n".join(f"{n},{'Acme' if n > 7 else 'X'}" for n in range(10))
     )
-    (members,) = Limits((acme,), item_table=str(table)).members(study)
+    (members,) = Limits((acme,), item_table=str(table)).members(study.data, None)
     assert members.nonzero()[0].tolist() == [8, 9]
     market = Study(tmp_path / "out", MARKET, ks=(1,))
     with pytest.raises(DataError, match=r"has no column 'maker' \(give an item table\)"):
