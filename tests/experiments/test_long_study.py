@@ -329,7 +329,7 @@ def test_the_members_of_a_limited_group_come_from_the_log_or_from_a_table(
     assert members.nonzero()[0].tolist() == [8, 9]
     market = Study(tmp_path / "out", MARKET, ks=(1,))
     with pytest.raises(DataError, match=r"has no column 'maker' \(give an item table\)"):
-        Limits((acme,)).members(market)
+        Limits((acme,)).members(market.data, None)
 
 
 def test_several_limits_hold_together_in_a_run_of_fcpo(tmp_path: Path) -> None:
