@@ -19,6 +19,7 @@ from fairhorizon.agents.fcpo.learning.rollout import rollout
 from fairhorizon.agents.fcpo.learning.training import Training
 from fairhorizon.agents.fcpo.learning.update import update_actor
 from fairhorizon.agents.fcpo.model import Fcpo
+from fairhorizon.agents.tasks import FitTask
 from fairhorizon.data.sources import load
 from fairhorizon.data.splits import split
 from fairhorizon.policy.actor import Proposal
@@ -97,7 +98,9 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=10)
     options = parser.parse_args()
     torch.set_num_threads(1)
-    training = Fcpo(FcpoConfig.preset("paper")).session(split(load(options.data))).training
+    training = (
+        Fcpo(FcpoConfig.preset("paper")).session(FitTask.of(split(load(options.data)))).training
+    )
 
     training.round()
     seconds = median(cpu_seconds(training.round) for _ in range(options.rounds))

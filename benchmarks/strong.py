@@ -16,6 +16,7 @@ import torch
 from fairhorizon.agents.fcpo.experts.actor import standardised
 from fairhorizon.agents.fcpo.experts.panel import Panel
 from fairhorizon.agents.fcpo.model import Fcpo
+from fairhorizon.agents.tasks import FitTask
 from fairhorizon.data.sources import load
 from fairhorizon.data.splits import split
 from fairhorizon.environment.feedback import Scenario, evaluation_scenario
@@ -56,7 +57,7 @@ def main() -> None:
     if options.run is None:
         model = Fcpo(seed=0)
         clock.look()
-        session = model.session(parts)
+        session = model.session(FitTask.of(parts))
         print(f"rankers on the earlier part, and the warm start  {clock.look():8.1f} s")
         rounds = list(session.rounds())
         print(f"{len(rounds):2d} rounds of CPO, with validation {clock.look():23.1f} s")

@@ -12,6 +12,7 @@ import torch
 from fairhorizon.agents.fcpo.config import FcpoConfig
 from fairhorizon.agents.fcpo.model import Fcpo
 from fairhorizon.agents.progress import RoundReport
+from fairhorizon.agents.tasks import FitTask
 from fairhorizon.data.sources import load
 from fairhorizon.data.splits import split
 
@@ -26,7 +27,7 @@ class Outcome:
 
 def run(name: str, config: FcpoConfig, seed: int, data: str) -> Outcome:
     torch.set_num_threads(1)
-    training = Fcpo(config, seed=seed).session(split(load(data))).training
+    training = Fcpo(config, seed=seed).session(FitTask.of(split(load(data)))).training
     for _ in training.rounds():
         pass
     return Outcome(name, seed, training.reports, training.best_validation)

@@ -32,9 +32,10 @@ FLOOR_PLAN = (
 # The same inside the largest rooms.
 INSIDE = {
     "agents": (
-        ("progress",),
+        ("progress", "retraining"),
+        ("tasks",),
         ("base",),
-        ("retraining", "validation", "steps"),
+        ("validation", "steps"),
         ("walk",),
         ("ranked", "lird", "fcpo"),
         ("methods",),

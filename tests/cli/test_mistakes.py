@@ -279,7 +279,7 @@ def test_a_killed_training_without_a_model_says_resume(
     place: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (place / "a" / "run.json").unlink()
-    assert mistake("evaluate a", capsys)[1].endswith("run.json is missing (go on with --resume)")
+    assert mistake("evaluate a", capsys)[1].endswith("run.json is missing (continue with --resume)")
 
 
 def test_a_run_that_cannot_be_written_still_shows_and_exports_its_metrics(

@@ -9,6 +9,7 @@ import pytest
 
 from fairhorizon.agents.fcpo.config import FcpoConfig
 from fairhorizon.agents.fcpo.model import Fcpo
+from fairhorizon.agents.tasks import FitTask
 from fairhorizon.errors import ConfigError
 from fairhorizon.experiments.ablation import (
     VARIANTS,
@@ -133,7 +134,7 @@ def test_a_course_counts_the_rounds_to_the_limit_and_to_the_policy_that_serves(
     """With no tolerance the popular market is over a limit of 0.05, with much of it never."""
     study = tiny(folder, cost_tolerance=tolerance, kl_limit=1e-6)
     run, dataset = VariantRun(study, BY_NAME[WHOLE], 0.05, 0), study.dataset()
-    session = Fcpo(run.config, seed=0).session(dataset.split, sensitive=dataset.sensitive)
+    session = Fcpo(run.config, seed=0).session(FitTask(dataset.split, dataset.sensitive))
     training = session.training
     course = follow(session)
     assert course.limit == 0.05
@@ -147,14 +148,14 @@ def test_a_course_counts_the_rounds_to_the_limit_and_to_the_policy_that_serves(
 def test_without_a_round_that_keeps_the_limit_the_last_policy_serves(folder: Path) -> None:
     study = tiny(folder, cost_tolerance=0.0)
     run, dataset = VariantRun(study, BY_NAME["random-start"], 1e-6, 0), study.dataset()
-    session = Fcpo(run.config, seed=0).session(dataset.split, sensitive=dataset.sensitive)
+    session = Fcpo(run.config, seed=0).session(FitTask(dataset.split, dataset.sensitive))
     assert follow(session).kept == 2
 
 
 def test_weights_are_those_of_panel_and_actor(folder: Path) -> None:
     study = tiny(folder)
     run, dataset = VariantRun(study, BY_NAME["equal-weights"], LEVEL, 0), study.dataset()
-    session = Fcpo(run.config, seed=0).session(dataset.split, sensitive=dataset.sensitive)
+    session = Fcpo(run.config, seed=0).session(FitTask(dataset.split, dataset.sensitive))
     training = session.training
     weighed = training.panel
     assert weighed is not None

@@ -9,6 +9,7 @@ from pydantic import ValidationError
 from fairhorizon.agents.fcpo.config import FcpoConfig
 from fairhorizon.agents.fcpo.learning.checkpoint import save_training
 from fairhorizon.agents.fcpo.model import Fcpo
+from fairhorizon.agents.tasks import FitTask
 from fairhorizon.data.interactions import NoTimestampsWarning
 from fairhorizon.data.splits import Split
 from fairhorizon.errors import ConfigError, DataError, ModelError
@@ -77,7 +78,7 @@ def test_the_cut_and_the_columns_are_kept(tmp_path: Path) -> None:
 
 def test_a_run_is_read_as_it_was_written(market: Split, small: FcpoConfig, tmp_path: Path) -> None:
     model = Fcpo(small.model_copy(update={"rounds": 1}), seed=3)
-    session = model.session(market)
+    session = model.session(FitTask.of(market))
     training = session.training
     training.round()
     run, spec = Run(tmp_path / "new" / "run"), DataSpec(source="synthetic", shuffle_ties=4)
@@ -89,7 +90,7 @@ def test_a_run_is_read_as_it_was_written(market: Split, small: FcpoConfig, tmp_p
     assert card["rounds"][0]["reward"] == training.reports[0].reward
     assert "seconds" not in card["rounds"][0]
     assert np.array_equal(run.model().sensitive_, training.sensitive)
-    resumed = model.session(market, checkpoint=run.folder, resume=True)
+    resumed = model.session(FitTask.of(market, checkpoint=run.folder, resume=True))
     assert resumed.training.reports == training.reports
 
 

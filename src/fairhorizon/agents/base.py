@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, ClassVar, NamedTuple, Self
+from typing import Any, ClassVar, Self
 from typing import Protocol as Interface
 
 import numpy as np
@@ -14,10 +14,11 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from fairhorizon.agents.progress import SILENT, Listener
+from fairhorizon.agents.tasks import NOTHING_FITTED, FitTask, Fitted, Prerequisite, ServingPlan
 from fairhorizon.data.splits import Split
 from fairhorizon.environment.dynamics import Outcome, State
 from fairhorizon.environment.feedback import Scenario
-from fairhorizon.errors import ConfigError
+from fairhorizon.errors import ConfigError, DataError, ModelError
 from fairhorizon.exposure.counts import Exposure
 from fairhorizon.exposure.groups import POPULAR_SHARE, popular_group
 from fairhorizon.exposure.limits import Limit
@@ -44,24 +45,6 @@ class Abilities:
     resume: bool = False  # its training keeps checkpoints and can be resumed
     limits: bool = False  # keeps several limits at once in the long run
     requests: bool = False  # serves users one by one under a limit on all of them
-
-
-class LogPart(StrEnum):
-    """Which part of a training log something is fitted on."""
-
-    WHOLE = "whole"
-    EARLIER = "earlier"  # see data.splits.earlier_part
-
-
-class Prerequisite(NamedTuple):
-    """A ranker that a recommender is made of; fitted once, it can serve several recommenders."""
-
-    method: str
-    part: LogPart = LogPart.WHOLE
-
-
-Fitted = Mapping[Prerequisite, Ranker[Any]]
-NOTHING_FITTED: Fitted = MappingProxyType({})
 
 
 class Server(Interface):
@@ -171,7 +154,6 @@ class Recommender(ABC):
         """Rankers that it is made of, in the order fitted."""
         return ()
 
-    @abstractmethod
     def fit(
         self,
         split: Split,
@@ -192,6 +174,27 @@ class Recommender(ABC):
             ends the fit after the present round, with `finished_` False.
         resume: continue from the checkpoint in that folder.
         """
+        if (checkpoint is not None or resume) and not self.abilities.resume:
+            raise ConfigError(
+                f"{self.method} keeps no checkpoints (leave out checkpoint and resume)"
+            )
+        if resume and checkpoint is None:
+            raise ConfigError("resume: from which checkpoint? (name its folder)")
+        if not len(split.train):
+            raise DataError(
+                f"{split.name or 'the split'} has nothing to train on",
+                remedy="a user's last item is for validation and a fifth for test: give more",
+            )
+        if sensitive is None:
+            sensitive = popular_group(split.train.item_counts(), self.popular_share)
+        folder = None if checkpoint is None else Path(checkpoint)
+        self.finished_ = True
+        self._fit(FitTask(split, sensitive, fitted, listener, folder, resume))
+        return self
+
+    @abstractmethod
+    def _fit(self, task: FitTask) -> None:
+        """Set all fitted values."""
 
     def resumable(self, folder: Path, changes: Given, seed: int | None) -> Self:  # noqa: ARG002
         """With the settings of the checkpoint in a folder, some of them changed; to be fitted."""
@@ -232,7 +235,6 @@ class Recommender(ABC):
         """What is trained of this model, serving as another one that need not be fitted."""
         return self
 
-    @abstractmethod
     def server(
         self,
         limits: Sequence[Limit] = (),
@@ -251,6 +253,17 @@ class Recommender(ABC):
         retrain_on: the log to refit on between rounds, extended by everything liked since.
         learn: whether to learn online, where the method can.
         """
+        plan = ServingPlan(limits, list_length, round_length, retrain_on, learn, seed)
+        if retrain_on is not None and self.fingerprint_ != retrain_on.train.fingerprint():
+            raise ModelError(
+                f"{self.method} was fitted on other data than {retrain_on.name or 'this split'} "
+                "and cannot be retrained on it (fit it again)"
+            )
+        return self._server(plan)
+
+    @abstractmethod
+    def _server(self, plan: ServingPlan) -> Server:
+        """The server of the plan."""
 
     def summary(self) -> str:
         """What the fit has led to, in a few words; empty where there is nothing to say."""
@@ -268,23 +281,6 @@ class Recommender(ABC):
     @abstractmethod
     def load(cls, path: Path) -> Self:
         """The model that `save` wrote."""
-
-
-def refuse_checkpoint(method: str, checkpoint: str | Path | None, resume: bool) -> None:
-    """For methods that are fitted at once."""
-    if checkpoint is not None or resume:
-        raise ConfigError(
-            f"{method} keeps no checkpoints (leave out --resume and checkpoint to start again)"
-        )
-
-
-def group_or_popular(
-    sensitive: NDArray[np.bool_] | None, split: Split, popular_share: float
-) -> NDArray[np.bool_]:
-    """(n_items,) the group that was given, or else the popular items."""
-    if sensitive is not None:
-        return sensitive
-    return popular_group(split.train.item_counts(), popular_share)
 
 
 def check_list_length(method: str, own: int, asked: int | None) -> None:

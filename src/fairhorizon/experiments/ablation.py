@@ -8,11 +8,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from fairhorizon.agents.base import Fitted, LogPart, Prerequisite
 from fairhorizon.agents.fcpo.config import PRESETS, FcpoConfig
 from fairhorizon.agents.fcpo.learning.session import Session
 from fairhorizon.agents.fcpo.model import Fcpo
 from fairhorizon.agents.methods import Method
+from fairhorizon.agents.tasks import FitTask, Fitted, LogPart, Prerequisite
 from fairhorizon.engines.processes import each
 from fairhorizon.errors import ConfigError
 from fairhorizon.evaluation.short_term import evaluate
@@ -143,7 +143,7 @@ class VariantRun:
 
     def start(self, model: Fcpo, dataset: Dataset, fitted: Fitted) -> Session:
         """A training before its first round, its rankers weighed as the variant has them."""
-        session = model.session(dataset.split, sensitive=dataset.sensitive, fitted=fitted)
+        session = model.session(FitTask(dataset.split, dataset.sensitive, fitted))
         training = session.training
         if self.variant.equal_weights:
             assert training.panel is not None

@@ -12,8 +12,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fairhorizon.agents.base import Fitted, Levels, LogPart, Recommender
+from fairhorizon.agents.base import Levels, Recommender
 from fairhorizon.agents.methods import AGENTS, Method, build, load_method, validates
+from fairhorizon.agents.tasks import Fitted, LogPart
 from fairhorizon.data.splits import Split
 from fairhorizon.engines.processes import each
 from fairhorizon.errors import ConfigError, FairHorizonError, ModelError

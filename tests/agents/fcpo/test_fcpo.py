@@ -8,7 +8,6 @@ import pytest
 import torch
 from numpy.typing import NDArray
 
-from fairhorizon.agents.base import LogPart, Prerequisite
 from fairhorizon.agents.fcpo.config import PRESETS, FcpoConfig
 from fairhorizon.agents.fcpo.experts.actor import ExpertActor
 from fairhorizon.agents.fcpo.experts.weighing import weights_by_cross_entropy
@@ -17,6 +16,7 @@ from fairhorizon.agents.fcpo.learning.episodes import MenuEpisodes
 from fairhorizon.agents.fcpo.learning.session import Session
 from fairhorizon.agents.fcpo.learning.training import RoundReport, Training
 from fairhorizon.agents.fcpo.model import Fcpo
+from fairhorizon.agents.tasks import FitTask, LogPart, Prerequisite
 from fairhorizon.data.splits import Split, earlier_part
 from fairhorizon.environment.feedback import Scenario, evaluation_scenario
 from fairhorizon.errors import ConfigError
@@ -127,11 +127,11 @@ def test_a_saved_model_recommends_the_same_lists(
 def test_a_resumed_training_goes_on_bit_for_bit(
     market: Split, small_strong: FcpoConfig, strong_model: Fcpo, tmp_path: Path
 ):
-    whole = Fcpo(small_strong, seed=1).session(market).training
+    whole = Fcpo(small_strong, seed=1).session(FitTask.of(market)).training
     list(whole.rounds())
     assert timeless(whole.reports) == timeless(strong_model.history_)  # same seed, same training
 
-    half = Fcpo(small_strong, seed=1).session(market).training
+    half = Fcpo(small_strong, seed=1).session(FitTask.of(market)).training
     half.round()
     save_training(half, tmp_path / "checkpoint")
     resumed = load_training(tmp_path / "checkpoint", market, CPU)
@@ -154,7 +154,7 @@ def test_a_resumed_training_goes_on_bit_for_bit(
 def test_rankers_learn_from_the_earlier_part_and_at_last_from_all(
     market: Split, small_strong: FcpoConfig
 ):
-    training = Fcpo(small_strong, seed=1).session(market).training
+    training = Fcpo(small_strong, seed=1).session(FitTask.of(market)).training
     early = earlier_part(market)
     assert [r.fingerprint_ for r in training.panel.rankers] == [early.train.fingerprint()] * 2
     ease = RANKERS["ease"]().fit(early)
@@ -186,19 +186,19 @@ def test_rankers_that_are_fitted_are_taken_as_they_are(market: Split, small_stro
         Prerequisite("ease"): whole,
         Prerequisite("ease", LogPart.EARLIER): early,
     }
-    session = model.session(market, fitted=fitted)
+    session = model.session(FitTask.of(market, fitted=fitted))
     assert session.training.panel.rankers[0] is early
     model.adopt(session.conclude())
     assert model.policy_.panel.rankers[0] is whole
     seen = config.model_copy(update={"starts": "seen"})
-    training = Fcpo(seen, seed=1).session(market, fitted=fitted).training
+    training = Fcpo(seen, seed=1).session(FitTask.of(market, fitted=fitted)).training
     assert training.panel.rankers[0] is whole
 
 
 def test_a_training_begins_with_the_weights_of_unseen_feedback(
     market: Split, small_strong: FcpoConfig
 ):
-    training = Fcpo(small_strong, seed=1).session(market).training
+    training = Fcpo(small_strong, seed=1).session(FitTask.of(market)).training
     episodes, actor = training.episodes, training.actor
     assert isinstance(episodes, MenuEpisodes)
     assert isinstance(episodes.opening.menus, SignalMenus)
@@ -214,7 +214,7 @@ def test_a_training_begins_with_the_weights_of_unseen_feedback(
 
 
 def test_the_policy_kept_is_no_worse_than_its_start(market: Split, small_strong: FcpoConfig):
-    training = Fcpo(small_strong, seed=1).session(market).training
+    training = Fcpo(small_strong, seed=1).session(FitTask.of(market)).training
     before = training.episodes.validate()
     list(training.rounds())
     seen = [report.validation for report in training.reports if report.validation is not None]
@@ -227,7 +227,9 @@ def test_rounds_that_change_nothing_do_not_replace_the_start(
     market: Split, small_strong: FcpoConfig
 ):
     training = (
-        Fcpo(small_strong.model_copy(update={"kl_limit": 1e-12}), seed=1).session(market).training
+        Fcpo(small_strong.model_copy(update={"kl_limit": 1e-12}), seed=1)
+        .session(FitTask.of(market))
+        .training
     )
     list(training.rounds())
     assert training.evaluations_since_best == 2  # after rounds 2 and 4: no better than the start
@@ -246,7 +248,7 @@ def test_a_limit_is_approached_round_by_round(market: Split, small_strong: FcpoC
     config = small_strong.model_copy(
         update={"training_limit": 0.3, "rounds": 12, "patience": 99, "kl_limit": 0.05}
     )
-    training = Fcpo(config, seed=1).session(market).training
+    training = Fcpo(config, seed=1).session(FitTask.of(market)).training
     reports = list(training.rounds())
     assert reports[0].limit == pytest.approx(0.3 * 5)
     assert reports[0].cost > 1.5 * reports[0].limit
@@ -260,7 +262,7 @@ def test_the_limit_counts_slots_by_their_attention(market: Split, small_strong: 
         update={"attention": "log", "list_length": 3, "training_limit": 1.0, "horizon": 2}
     )
     everything = np.ones(market.train.n_items, dtype=bool)
-    report = Fcpo(config, seed=1).session(market, sensitive=everything).training.round()
+    report = Fcpo(config, seed=1).session(FitTask.of(market, sensitive=everything)).training.round()
     assert report.cost == pytest.approx(2 * (1 + 1 / np.log2(3) + 0.5))
     assert report.limit == pytest.approx(report.cost)
 
@@ -269,7 +271,7 @@ def test_a_softmax_over_embeddings_serves_the_level_it_was_trained_for(
     market: Split, small: FcpoConfig
 ):
     config = small.model_copy(update={"policy": "softmax", "alpha_prime": 0.3, "rounds": 2})
-    training = Fcpo(config, seed=1).session(market).training
+    training = Fcpo(config, seed=1).session(FitTask.of(market)).training
     assert isinstance(training.episodes, MenuEpisodes)
     assert isinstance(training.episodes.opening.menus, CatalogueMenus)
     list(training.rounds())

@@ -1,7 +1,6 @@
 """FCPO as a recommender: fit, recommend, save, load."""
 
 import copy
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Self
 
@@ -9,17 +8,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from fairhorizon.agents.base import (
-    NOTHING_FITTED,
-    Abilities,
-    Fitted,
-    Levels,
-    LogPart,
-    Prerequisite,
-    Recommender,
-    check_list_length,
-    group_or_popular,
-)
+from fairhorizon.agents.base import Abilities, Levels, Recommender, check_list_length
 from fairhorizon.agents.fcpo.config import PRESETS, FcpoConfig
 from fairhorizon.agents.fcpo.experts.fitting import check_names, suitable
 from fairhorizon.agents.fcpo.fitted import FittedPolicy
@@ -29,15 +18,15 @@ from fairhorizon.agents.fcpo.learning.training import Trained, queue_length
 from fairhorizon.agents.fcpo.server import FcpoServer, serve_under_control
 from fairhorizon.agents.fcpo.serving.calibration import serve_alone
 from fairhorizon.agents.fcpo.serving.lists import ItemLists
-from fairhorizon.agents.progress import SILENT, Listener, RoundReport
-from fairhorizon.agents.retraining import Retraining
+from fairhorizon.agents.progress import RoundReport
+from fairhorizon.agents.tasks import FitTask, LogPart, Prerequisite, ServingPlan
 from fairhorizon.agents.walk import serve
 from fairhorizon.allocation.price_table import PriceTable
 from fairhorizon.allocation.request_guard import ExposureGuard
 from fairhorizon.data.splits import Split, earlier_part
 from fairhorizon.environment.feedback import Scenario
 from fairhorizon.errors import ConfigError
-from fairhorizon.exposure.limits import Limit, PopularityLimit
+from fairhorizon.exposure.limits import PopularityLimit
 from fairhorizon.settings import Given, Settings, changed
 
 CHECKPOINT = "checkpoint.safetensors"  # in the folder of a training
@@ -122,50 +111,18 @@ class Fcpo(Recommender):
     def serving_as(self, other: Self) -> Self:
         return self.at(other.alpha_prime) if self.config.serves_any_level else self
 
-    def fit(
-        self,
-        split: Split,
-        *,
-        sensitive: NDArray[np.bool_] | None = None,
-        fitted: Fitted = NOTHING_FITTED,
-        listener: Listener = SILENT,
-        checkpoint: str | Path | None = None,
-        resume: bool = False,
-    ) -> Self:
-        """Warm start, rounds of CPO, and a refit of the rankers on the whole training log.
+    def _fit(self, task: FitTask) -> None:
+        """Warm start, rounds of CPO, and a refit of the rankers on the whole training log."""
+        self.adopt(self.session(task).run())
 
-        The parameters are those of every recommender: see `Recommender.fit`.
-        """
-        session = self.session(
-            split,
-            sensitive=sensitive,
-            fitted=fitted,
-            listener=listener,
-            checkpoint=checkpoint,
-            resume=resume,
-        )
-        return self.adopt(session.run())
-
-    def session(
-        self,
-        split: Split,
-        *,
-        sensitive: NDArray[np.bool_] | None = None,
-        fitted: Fitted = NOTHING_FITTED,
-        listener: Listener = SILENT,
-        checkpoint: str | Path | None = None,
-        resume: bool = False,
-    ) -> Session:
+    def session(self, task: FitTask) -> Session:
         """The training before its next round, to be watched or changed."""
-        group = group_or_popular(sensitive, split, self.popular_share)
-        groups = torch.from_numpy(group).to(default_device())
-        problem = Problem(split, self.config, groups, self.seed)
-        file = None if checkpoint is None else Path(checkpoint) / CHECKPOINT
-        if resume and file is None:
-            raise ConfigError("resume: from which checkpoint? (name its folder)")
-        if resume and file is not None:
-            return Session.resume(problem, file, fitted=fitted, listener=listener)
-        return Session.begin(problem, fitted=fitted, listener=listener, checkpoint=file)
+        group = torch.from_numpy(task.group).to(default_device())
+        problem = Problem(task.split, self.config, group, self.seed)
+        file = None if task.checkpoint is None else task.checkpoint / CHECKPOINT
+        if file is not None and task.resume:
+            return Session.resume(problem, file, fitted=task.fitted, listener=task.listener)
+        return Session.begin(problem, fitted=task.fitted, listener=task.listener, checkpoint=file)
 
     def resumable(self, folder: Path, changes: Given, seed: int | None) -> Self:
         config, own_seed = begun_with(folder / CHECKPOINT)
@@ -201,7 +158,7 @@ class Fcpo(Recommender):
             shown = served(scenario, length)
         elif self.policy_.panel is not None:
             limit = PopularityLimit(self.alpha_prime)
-            server = self.server([limit], learn=False, seed=seed)
+            server = self._server(ServingPlan([limit], learn=False, seed=seed))
             shown = serve_under_control(
                 server, scenario, self.sensitive_, length=length, feedback=feedback
             )
@@ -247,25 +204,16 @@ class Fcpo(Recommender):
     def _lists(self) -> ItemLists:
         return self.policy_.lists(self.config)
 
-    def server(
-        self,
-        limits: Sequence[Limit] = (),
-        *,
-        list_length: int | None = None,
-        round_length: int = 100,
-        retrain_on: Split | None = None,
-        learn: bool = True,
-        seed: int | None = None,
-    ) -> FcpoServer:
-        check_list_length(self.method, self.config.list_length, list_length)
+    def _server(self, plan: ServingPlan) -> FcpoServer:
+        check_list_length(self.method, self.config.list_length, plan.list_length)
         return FcpoServer(
             self.policy_.actor,
             self.config,
             queue_length=self.queue_length,
-            limits=limits,
-            learn=learn,
-            seed=self.seed if seed is None else seed,
-            retraining=None if retrain_on is None else Retraining(retrain_on, round_length),
+            limits=plan.limits,
+            learn=plan.learn,
+            seed=self.seed if plan.seed is None else plan.seed,
+            retraining=plan.retraining(),
         )
 
     def save(self, path: Path) -> None:

@@ -4,7 +4,6 @@ A deterministic actor proposes K embeddings, a critic judges state and list, and
 by DDPG (Lillicrap et al. 2016). As in the comparison of the FCPO paper, the state is FCPO's.
 """
 
-from collections.abc import Sequence
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Self
@@ -14,20 +13,11 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from fairhorizon.agents.base import (
-    NOTHING_FITTED,
-    Abilities,
-    Fitted,
-    Recommender,
-    check_list_length,
-    group_or_popular,
-    refuse_checkpoint,
-)
+from fairhorizon.agents.base import Abilities, Recommender, check_list_length
 from fairhorizon.agents.lird.config import LirdConfig
 from fairhorizon.agents.lird.ddpg import Ddpg, ListActor, ListCritic, LoggedLists, Transitions
 from fairhorizon.agents.lird.server import LirdServer
-from fairhorizon.agents.progress import SILENT, Listener
-from fairhorizon.agents.retraining import Retraining
+from fairhorizon.agents.tasks import FitTask, ServingPlan
 from fairhorizon.agents.walk import serve, served_ndcg
 from fairhorizon.data.splits import Split
 from fairhorizon.environment.dynamics import advance
@@ -37,8 +27,6 @@ from fairhorizon.environment.feedback import (
     training_scenario,
     validation_scenario,
 )
-from fairhorizon.errors import DataError
-from fairhorizon.exposure.limits import Limit
 from fairhorizon.histories import UserItems
 from fairhorizon.policy.actor import Proposal
 from fairhorizon.policy.encoder import StateEncoder
@@ -85,29 +73,13 @@ class Lird(Recommender):
     def queue_length(self) -> int:
         return self.config.history
 
-    def fit(
-        self,
-        split: Split,
-        *,
-        sensitive: NDArray[np.bool_] | None = None,
-        fitted: Fitted = NOTHING_FITTED,  # noqa: ARG002  # it is made of nothing else
-        listener: Listener = SILENT,
-        checkpoint: str | Path | None = None,
-        resume: bool = False,
-    ) -> Self:
+    def _fit(self, task: FitTask) -> None:
         """Pretrain the embeddings, train until stale, keep the best round.
 
-        The parameters are those of every recommender: see `Recommender.fit`. An epoch of the
-        listener is a round, with its validation NDCG@20.
+        An epoch of the listener is a round, with its validation NDCG@20.
         """
-        refuse_checkpoint(self.method, checkpoint, resume)
-        config = self.config
-        if not len(split.train):
-            raise DataError(
-                f"{split.name or 'the split'} has nothing to train on",
-                remedy="a user's last item is for validation and a fifth for test: give more",
-            )
-        self.sensitive_ = torch.tensor(group_or_popular(sensitive, split, self.popular_share))
+        config, split = self.config, task.split
+        self.sensitive_ = torch.tensor(task.group)
         pmf = Mf(config.pmf, seed=self.seed).fit(split)
         training = LirdTraining(
             UserItems.of(split.train),
@@ -121,7 +93,7 @@ class Lird(Recommender):
 
         def report(number: int, value: float) -> None:
             self.validation_.append(value)
-            listener.epoch(number, value)
+            task.listener.epoch(number, value)
 
         self.actor_ = training.ddpg.actor
         best = train_until_stale(
@@ -136,7 +108,6 @@ class Lird(Recommender):
         )
         self.actor_.load_state_dict(best, strict=False)
         self.fingerprint_ = split.train.fingerprint()
-        return self
 
     def recommend(
         self,
@@ -157,23 +128,13 @@ class Lird(Recommender):
         array: NDArray[np.int64] = lists.numpy()
         return array
 
-    def server(
-        self,
-        limits: Sequence[Limit] = (),  # noqa: ARG002  # it keeps none
-        *,
-        list_length: int | None = None,
-        round_length: int = 100,
-        retrain_on: Split | None = None,
-        learn: bool = True,  # noqa: ARG002  # it does not learn online
-        seed: int | None = None,  # noqa: ARG002  # nothing is drawn
-    ) -> LirdServer:
-        check_list_length(self.method, self.config.list_length, list_length)
-        retraining = None if retrain_on is None else Retraining(retrain_on, round_length)
+    def _server(self, plan: ServingPlan) -> LirdServer:
+        check_list_length(self.method, self.config.list_length, plan.list_length)
 
         def refit(split: Split) -> ListActor:
             return Lird(self.config, seed=self.seed).fit(split).actor_
 
-        return LirdServer(self.actor_, self.queue_length, refit, retraining)
+        return LirdServer(self.actor_, self.queue_length, refit, plan.retraining())
 
     def description(self) -> dict[str, Any]:
         return {

@@ -1,7 +1,6 @@
 """A ranker as a recommender: its best items, through a re-ranker where there is one."""
 
 import copy
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Self
 
@@ -10,23 +9,12 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from fairhorizon.agents.base import (
-    NOTHING_FITTED,
-    Abilities,
-    Fitted,
-    Levels,
-    Recommender,
-    group_or_popular,
-    refuse_checkpoint,
-)
-from fairhorizon.agents.progress import SILENT, Listener
+from fairhorizon.agents.base import Abilities, Levels, Recommender
 from fairhorizon.agents.ranked.server import RankedServer
 from fairhorizon.agents.steps import step_by_step
-from fairhorizon.data.splits import Split
+from fairhorizon.agents.tasks import FitTask, ServingPlan
 from fairhorizon.environment.dynamics import Outcome, State
 from fairhorizon.environment.feedback import Scenario
-from fairhorizon.errors import ModelError
-from fairhorizon.exposure.limits import Limit
 from fairhorizon.rankers import RANKERS
 from fairhorizon.rankers.ranker import Ranker
 from fairhorizon.ranking import best_lists, users_at_once
@@ -84,22 +72,10 @@ class Ranked(Recommender):
         if self.reranker is not None:
             self.reranker.allowance(length)
 
-    def fit(
-        self,
-        split: Split,
-        *,
-        sensitive: NDArray[np.bool_] | None = None,
-        fitted: Fitted = NOTHING_FITTED,  # noqa: ARG002  # it is made of nothing else
-        listener: Listener = SILENT,
-        checkpoint: str | Path | None = None,
-        resume: bool = False,
-    ) -> Self:
-        """Fit the ranker; the parameters are those of every recommender: see `Recommender.fit`."""
-        refuse_checkpoint(self.method, checkpoint, resume)
-        self.sensitive_ = torch.tensor(group_or_popular(sensitive, split, self.popular_share))
-        self.ranker.fit(split, on_epoch=listener.epoch)
+    def _fit(self, task: FitTask) -> None:
+        self.sensitive_ = torch.tensor(task.group)
+        self.ranker.fit(task.split, on_epoch=task.listener.epoch)
         self.fingerprint_ = self.ranker.fingerprint_
-        return self
 
     def reranked(self, reranker: Reranker | None) -> Self:
         """The same fitted ranker behind another re-ranker."""
@@ -115,28 +91,14 @@ class Ranked(Recommender):
             return super().at(alpha_prime)
         return self.reranked(self.reranker.at_level(alpha_prime))
 
-    def server(
-        self,
-        limits: Sequence[Limit] = (),  # noqa: ARG002  # a re-ranker keeps its own
-        *,
-        list_length: int | None = None,
-        round_length: int = 100,
-        retrain_on: Split | None = None,
-        learn: bool = True,  # noqa: ARG002  # a ranker does not learn online
-        seed: int | None = None,
-    ) -> RankedServer:
-        if retrain_on is not None and self.fingerprint_ != retrain_on.train.fingerprint():
-            raise ModelError(
-                f"{self.method} was fitted on other data than {retrain_on.name or 'this split'} "
-                "and cannot be retrained on it (fit it again)"
-            )
+    def _server(self, plan: ServingPlan) -> RankedServer:
         return RankedServer(
             self.ranker,
             self.reranker,
-            list_length=1 if list_length is None else list_length,
-            round_length=round_length,
-            retrain_on=retrain_on,
-            seed=self.seed if seed is None else seed,
+            list_length=1 if plan.list_length is None else plan.list_length,
+            round_length=plan.round_length,
+            retrain_on=plan.retrain_on,
+            seed=self.seed if plan.seed is None else plan.seed,
         )
 
     @torch.no_grad()

@@ -11,6 +11,7 @@ from fairhorizon.agents.fcpo.experts.later_part import where_unseen_begins
 from fairhorizon.agents.fcpo.learning.episodes import MenuEpisodes, scenario_of
 from fairhorizon.agents.fcpo.learning.training import Training
 from fairhorizon.agents.fcpo.model import Fcpo
+from fairhorizon.agents.tasks import FitTask
 from fairhorizon.data.splits import Split
 from fairhorizon.histories import UserItems
 from fairhorizon.policy.menus import SignalMenus
@@ -20,7 +21,7 @@ from fairhorizon.policy.softmax import rows_of
 @pytest.fixture(scope="module")
 def training(market: Split, small_strong: FcpoConfig) -> Training:
     config = small_strong.model_copy(update={"training_limit": 1.0, "list_length": 2})
-    return Fcpo(config, seed=3).session(market).training
+    return Fcpo(config, seed=3).session(FitTask.of(market)).training
 
 
 @pytest.fixture(scope="module")
@@ -95,7 +96,7 @@ def test_episodes_of_a_round(market: Split, training: Training, episodes: MenuEp
 
 def test_the_validation_equals_a_direct_computation(market: Split, training: Training):
     """Without a limit the likeliest items come first, by the mean of the rows without the price."""
-    changed = Fcpo(training.config, seed=3).session(market).training
+    changed = Fcpo(training.config, seed=3).session(FitTask.of(market)).training
     actor, episodes, generator = changed.actor, changed.episodes, torch.Generator().manual_seed(0)
     assert isinstance(episodes, MenuEpisodes)
     scenario = episodes.validation
@@ -128,7 +129,7 @@ def test_a_validation_under_a_limit_is_of_lists_that_keep_it(
     market: Split, small_strong: FcpoConfig
 ):
     config = small_strong.model_copy(update={"training_limit": 0.2})
-    episodes = Fcpo(config, seed=3).session(market).training.episodes
+    episodes = Fcpo(config, seed=3).session(FitTask.of(market)).training.episodes
     assert isinstance(episodes, MenuEpisodes)
     users, queue = episodes.at_validation.users, episodes.validation.queue
     with torch.no_grad():
@@ -147,7 +148,7 @@ def test_who_likes_nothing_has_no_episode(market: Split, small_strong: FcpoConfi
     for user in (3, 8):
         rows[np.flatnonzero(market.train.users == user)[1:]] = False
     shorter = Split(market.train.take(rows), market.validation, market.test)
-    episodes = Fcpo(small_strong, seed=3).session(shorter).training.episodes
+    episodes = Fcpo(small_strong, seed=3).session(FitTask.of(shorter)).training.episodes
     assert isinstance(episodes, MenuEpisodes)
     assert sorted(set(range(60)) - set(episodes.opening.users.tolist())) == [3, 8]
     assert len(episodes.at_validation.users) == 60

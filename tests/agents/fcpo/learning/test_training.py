@@ -11,6 +11,7 @@ from fairhorizon.agents.fcpo.config import FcpoConfig
 from fairhorizon.agents.fcpo.learning.checkpoint import load_training, save_training
 from fairhorizon.agents.fcpo.learning.training import RoundReport, Training
 from fairhorizon.agents.fcpo.model import Fcpo
+from fairhorizon.agents.tasks import FitTask
 from fairhorizon.data.splits import Split, split
 from fairhorizon.data.synthetic import synthetic
 from fairhorizon.environment.feedback import evaluation_scenario
@@ -33,10 +34,10 @@ def test_a_resumed_training_goes_on_bit_for_bit(
     market: Split, small: FcpoConfig, tmp_path: Path, buffer_rounds: int
 ) -> None:
     config = small.model_copy(update={"buffer_rounds": buffer_rounds, "alpha_prime": 0.3})
-    whole = Fcpo(config, seed=4).session(market).training
+    whole = Fcpo(config, seed=4).session(FitTask.of(market)).training
     list(whole.rounds())
 
-    half = Fcpo(config, seed=4).session(market).training
+    half = Fcpo(config, seed=4).session(FitTask.of(market)).training
     for _ in range(3):
         half.round()
     save_training(half, tmp_path / "checkpoint")
@@ -52,7 +53,7 @@ def test_a_resumed_training_goes_on_bit_for_bit(
 def test_a_checkpoint_is_refused_on_other_data(
     market: Split, small: FcpoConfig, tmp_path: Path
 ) -> None:
-    save_training(Fcpo(small).session(market).training, tmp_path / "checkpoint")
+    save_training(Fcpo(small).session(FitTask.of(market)).training, tmp_path / "checkpoint")
     other = split(synthetic(60, 80, 20, seed=4).interactions)
     with pytest.raises(ModelError, match="trained on other data"):
         load_training(tmp_path / "checkpoint", other, CPU)
@@ -61,7 +62,7 @@ def test_a_checkpoint_is_refused_on_other_data(
 def test_a_resumed_training_may_go_on_for_longer_but_not_otherwise(
     market: Split, small: FcpoConfig
 ) -> None:
-    training = Fcpo(small).session(market).training
+    training = Fcpo(small).session(FitTask.of(market)).training
     training.extend(small.model_copy(update={"rounds": 9}))
     assert training.config.rounds == 9
     with pytest.raises(ConfigError, match="gamma_r, kl_limit cannot change"):
@@ -73,13 +74,13 @@ def test_stops_after_five_evaluations_without_a_better_one(
 ) -> None:
     # A trust region this small changes nothing: every evaluation sees the same lists.
     config = small.model_copy(update={"rounds": 100, "kl_limit": 1e-12, "evaluate_every": 1})
-    training = Fcpo(config, seed=1).session(market).training
+    training = Fcpo(config, seed=1).session(FitTask.of(market)).training
     assert len(list(training.rounds())) == 1 + config.patience
     assert training.finished
 
 
 def test_the_policy_kept_is_the_best_that_keeps_the_limit(market: Split, small: FcpoConfig) -> None:
-    training = Fcpo(small).session(market).training
+    training = Fcpo(small).session(FitTask.of(market)).training
     kept = weights(training)
     within = RoundReport(1, 1.0, 2.0, 2.0, 0.0, "inside", 1.0, 0.10, 0.0)
     training._keep_best(within)
@@ -98,7 +99,7 @@ def test_cost_and_limit_are_discounted_alike(market: Split, small: FcpoConfig) -
     # With every item sensitive each step costs K: the discounted cost is the limit at alpha' = 1.
     config = small.model_copy(update={"gamma_c": 0.5, "list_length": 2})
     everything = np.ones(market.train.n_items, dtype=bool)
-    report = Fcpo(config).session(market, sensitive=everything).training.round()
+    report = Fcpo(config).session(FitTask.of(market, sensitive=everything)).training.round()
     assert report.cost == pytest.approx(2 * (1 + 0.5 + 0.25 + 0.125 + 0.0625))
     assert report.limit == pytest.approx(report.cost)
 
@@ -142,4 +143,4 @@ def test_an_exhausted_catalogue_leaves_empty_slots(market: Split, small: FcpoCon
 def test_too_few_items_for_an_episode_is_said(market: Split, small: FcpoConfig) -> None:
     config = small.model_copy(update={"horizon": 30, "list_length": 3})
     with pytest.raises(ConfigError, match="30 lists of 3 need more than the 80 items"):
-        Fcpo(config).session(market)
+        Fcpo(config).session(FitTask.of(market))

@@ -17,13 +17,13 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from fairhorizon.agents.base import NOTHING_FITTED, Fitted, LogPart
 from fairhorizon.agents.fcpo.config import FcpoConfig
 from fairhorizon.agents.fcpo.experts.fitting import fit_panel, suitable
 from fairhorizon.agents.fcpo.experts.panel import Panel
 from fairhorizon.agents.fcpo.learning.checkpoint import load_training, save_training
 from fairhorizon.agents.fcpo.learning.training import Trained, Training
 from fairhorizon.agents.progress import SILENT, Listener, RoundReport
+from fairhorizon.agents.tasks import NOTHING_FITTED, Fitted, LogPart
 from fairhorizon.data.splits import Split, earlier_part
 from fairhorizon.errors import ConfigError, DataError
 from fairhorizon.policy.history import numbers_of_items, numbers_of_users
@@ -160,11 +160,6 @@ def of_part(fitted: Fitted, part: LogPart) -> dict[str, Ranker[Any]]:
 def _check(problem: Problem) -> None:
     """Refuse a log that is too small for training episodes."""
     split, config = problem.split, problem.config
-    if not len(split.train):
-        raise DataError(
-            f"{split.name or 'the split'} has nothing to train on",
-            remedy="a user's last item is for validation and a fifth for test: give more",
-        )
     if config.list_length * config.horizon > split.train.n_items:
         raise ConfigError(
             f"{config.horizon} lists of {config.list_length} need more than the "

@@ -1,0 +1,71 @@
+"""What a recommender is asked to do: to be fitted, and to serve in a long run."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any, NamedTuple, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fairhorizon.agents.progress import SILENT, Listener
+from fairhorizon.agents.retraining import Retraining
+from fairhorizon.data.splits import Split
+from fairhorizon.exposure.groups import popular_group
+from fairhorizon.exposure.limits import Limit
+from fairhorizon.rankers.ranker import Ranker
+
+
+class LogPart(StrEnum):
+    """Which part of a training log something is fitted on."""
+
+    WHOLE = "whole"
+    EARLIER = "earlier"  # see data.splits.earlier_part
+
+
+class Prerequisite(NamedTuple):
+    """A ranker that a recommender is made of; fitted once, it can serve several recommenders."""
+
+    method: str
+    part: LogPart = LogPart.WHOLE
+
+
+Fitted = Mapping[Prerequisite, Ranker[Any]]
+NOTHING_FITTED: Fitted = MappingProxyType({})
+
+
+@dataclass(frozen=True)
+class FitTask:
+    """What a recommender is fitted to; the parameters of `Recommender.fit`, checked."""
+
+    split: Split
+    group: NDArray[np.bool_]  # (n_items,) whose exposure is limited
+    fitted: Fitted = field(default_factory=dict)
+    listener: Listener = SILENT
+    checkpoint: Path | None = None  # a folder
+    resume: bool = False
+
+    @classmethod
+    def of(cls, split: Split, sensitive: NDArray[np.bool_] | None = None, **others: Any) -> Self:
+        """For the group that was given, or else for the popular items."""
+        if sensitive is None:
+            sensitive = popular_group(split.train.item_counts())
+        return cls(split, sensitive, **others)
+
+
+@dataclass(frozen=True)
+class ServingPlan:
+    """How a recommender serves in a long run; the parameters of `Recommender.server`."""
+
+    limits: Sequence[Limit] = ()
+    list_length: int | None = None  # None: as trained, else 1
+    round_length: int = 100
+    retrain_on: Split | None = None
+    learn: bool = True
+    seed: int | None = None  # None: that of the fit
+
+    def retraining(self) -> Retraining | None:
+        """What collects feedback for the refits, where there are any."""
+        return None if self.retrain_on is None else Retraining(self.retrain_on, self.round_length)
