@@ -25,7 +25,7 @@ from fairhorizon.agents.steps import step_by_step
 from fairhorizon.data.splits import Split
 from fairhorizon.environment.dynamics import Outcome, State
 from fairhorizon.environment.feedback import Scenario
-from fairhorizon.errors import ModelError
+from fairhorizon.errors import ConfigError, ModelError
 from fairhorizon.exposure.limits import Limit
 from fairhorizon.rankers import RANKERS
 from fairhorizon.rankers.ranker import Ranker
@@ -113,6 +113,10 @@ class Ranked(Recommender):
     def at(self, alpha_prime: float) -> Self:
         if self.reranker is None or not self.reranker.level_is_share:
             return super().at(alpha_prime)
+        if not 0 <= alpha_prime <= 1:
+            raise ConfigError(
+                f"{self.method}: {alpha_prime:g} is no share of what is shown (give one up to 1)"
+            )
         return self.reranked(self.reranker.at_level(alpha_prime))
 
     def server(
