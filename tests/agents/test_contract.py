@@ -58,11 +58,12 @@ Lists = NDArray[np.int64]
 EPISODES = {"rounds": 3, "horizon": 4, "fisher_states": 16, "evaluate_every": 1}
 NETWORKS = {"actor_hidden": (6, 6), "critic_hidden": (6, 6)}
 STRONG = {"warm_start": ("ease", "itemknn"), "candidates": 10, "history": 8, "kl_limit": 0.2}
-VECTORS = {"dim": 4, "max_epochs": 20, "learning_rate": 0.1, "l2": 0.001}  # of a size that matters
-PAPER = {"pmf": VECTORS, "gru_hidden": 4, "initial_std": 0.1}
+VECTORS = {"dim": 4, "max_epochs": 20, "learning_rate": 0.1, "l2": 0.001}
+# weights of scores that follow the history more than chance, after so few rounds
+PAPER = {"pmf": VECTORS, "gru_hidden": 16, "gru_layers": 1, "initial_std": 0.002}
 LIRD = {"rounds": 2, "updates": 8, "horizon": 4, "pmf": {"dim": 4, "max_epochs": 2}}
 GAUSSIAN = {"policy": "gaussian", "spread": None, "all_actions": False}
-FROM_VECTORS = {"warm_start": (), "starts": "first", "candidates": 10, "history": 8}
+FROM_VECTORS = {"warm_start": (), "starts": "first", "candidates": 10, "history": 2, "kl_limit": 0.5}
 RANKED = {
     "popularity": {},
     "mf": {"dim": 4, "max_epochs": 2},
