@@ -5,9 +5,9 @@ write to. Every agent, every preset and some rankers with each re-ranker go thro
 """
 
 import copy
-import inspect
+import csv
 import json
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -21,29 +21,33 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from fairhorizon.agents.base import (
+    NOTHING_FITTED,
     Abilities,
+    Fitted,
     Levels,
     LogPart,
     Prerequisite,
     Recommender,
     Server,
+    check_list_length,
     group_or_popular,
     refuse_checkpoint,
 )
 from fairhorizon.agents.methods import AGENTS, Method, build, load_method, presets_of
-from fairhorizon.agents.progress import Listener, RoundReport
+from fairhorizon.agents.progress import SILENT, Listener, RoundReport
 from fairhorizon.agents.ranked.model import Ranked
 from fairhorizon.cli.app import run
 from fairhorizon.data.splits import Split, earlier_part, split
 from fairhorizon.data.synthetic import synthetic
-from fairhorizon.environment.dynamics import State, advance
+from fairhorizon.environment.dynamics import Outcome, State, advance
 from fairhorizon.environment.feedback import Scenario, evaluation_scenario, serving_scenario
 from fairhorizon.errors import ConfigError, FairHorizonError, ModelError
 from fairhorizon.exposure.counts import Exposure
-from fairhorizon.exposure.limits import PopularityLimit
+from fairhorizon.exposure.limits import Limit, PopularityLimit
 from fairhorizon.histories import UserItems
-from fairhorizon.metrics.shares import exceeds
+from fairhorizon.metrics.shares import exceeds, whole_showings
 from fairhorizon.rankers.ranker import Ranker
+from fairhorizon.ranking import first_best
 from fairhorizon.rerank import RERANKERS
 from fairhorizon.settings import Settings
 from fairhorizon.storage import load_model, save_model
@@ -63,7 +67,13 @@ VECTORS = {"dim": 4, "max_epochs": 20, "learning_rate": 0.1, "l2": 0.001}
 PAPER = {"pmf": VECTORS, "gru_hidden": 16, "gru_layers": 1, "initial_std": 0.002}
 LIRD = {"rounds": 2, "updates": 8, "horizon": 4, "pmf": {"dim": 4, "max_epochs": 2}}
 GAUSSIAN = {"policy": "gaussian", "spread": None, "all_actions": False}
-FROM_VECTORS = {"warm_start": (), "starts": "first", "candidates": 10, "history": 2, "kl_limit": 0.5}
+FROM_VECTORS = {
+    "warm_start": (),
+    "starts": "first",
+    "candidates": 10,
+    "history": 2,
+    "kl_limit": 0.5,
+}
 RANKED = {
     "popularity": {},
     "mf": {"dim": 4, "max_epochs": 2},
@@ -481,3 +491,195 @@ def test_every_agent_and_preset_is_a_subject() -> None:
     for agent in AGENTS:
         presets = presets_of(agent) or (None,)
         assert set(presets) <= {method.preset for method in named if method.base == agent}
+
+
+class UsualSettings(Settings):
+    """Settings of what most people take."""
+
+    boost: float = 1.0
+    """How much a like raises an item with a neighbouring code."""
+    alpha_prime: float = 1.0
+    """Largest share of the group in every list."""
+
+
+class Usual(Recommender):
+    """What most people take: an agent that is nothing but this class, to be named in AGENTS.
+
+    Likes raise the next item of the catalogue; the first items of a list may be of the group.
+    """
+
+    kind = "usual"
+    method = "usual"
+    presets = MappingProxyType({"plain": UsualSettings(), "eager": UsualSettings(boost=50.0)})
+    level_setting = "alpha_prime"
+    queue_length = 1
+    abilities = Abilities(levels=Levels.SERVED, level_is_share=True, holds_level=True)
+
+    def __init__(self, config: UsualSettings, seed: int) -> None:
+        self.config, self.seed = config, seed
+
+    @classmethod
+    def configured(cls, config: Settings, seed: int) -> Self:
+        assert isinstance(config, UsualSettings)
+        return cls(config, seed)
+
+    @property
+    def settings(self) -> UsualSettings:
+        return self.config
+
+    @property
+    def alpha_prime(self) -> float:
+        return self.config.alpha_prime
+
+    def at(self, alpha_prime: float) -> Self:
+        if not 0 < alpha_prime <= 1:
+            raise ConfigError(f"{alpha_prime:g} is no share (give one up to 1)")
+        other = copy.copy(self)
+        other.config = self.config.model_copy(update={"alpha_prime": alpha_prime})
+        return other
+
+    def serving_as(self, other: Self) -> Self:
+        return self.at(other.alpha_prime)
+
+    def fit(
+        self,
+        split: Split,
+        *,
+        sensitive: NDArray[np.bool_] | None = None,
+        fitted: Fitted = NOTHING_FITTED,  # noqa: ARG002
+        listener: Listener = SILENT,  # noqa: ARG002
+        checkpoint: str | Path | None = None,
+        resume: bool = False,
+    ) -> Self:
+        refuse_checkpoint(self.method, checkpoint, resume)
+        self.sensitive_ = torch.tensor(group_or_popular(sensitive, split, self.popular_share))
+        self.counts_ = torch.from_numpy(split.train.item_counts()).float()
+        self.fingerprint_ = split.train.fingerprint()
+        return self
+
+    def recommend(
+        self,
+        scenario: Scenario,
+        *,
+        length: int,
+        feedback: bool = False,
+        seed: int | None = None,  # noqa: ARG002
+    ) -> Lists:
+        state, answers = scenario.begin(torch.arange(scenario.n_users))
+        server = self.server()
+        left = torch.full((scenario.n_users,), whole_showings(self.alpha_prime * length))
+        shown = []
+        for _ in range(length):
+            barred = state.blocked | ((left <= 0)[:, None] & self.sensitive_)
+            lists = server.best(barred)
+            outcome = advance(state, lists, answers, self.sensitive_)
+            if feedback:
+                server.learn(lists, outcome)
+            left, state = left - outcome.cost.long(), outcome.state
+            shown.append(lists)
+        array: Lists = torch.cat(shown, dim=1).numpy()
+        return array
+
+    def server(
+        self,
+        limits: Sequence[Limit] = (),  # noqa: ARG002
+        *,
+        list_length: int | None = None,
+        round_length: int = 100,  # noqa: ARG002
+        retrain_on: Split | None = None,  # noqa: ARG002
+        learn: bool = True,  # noqa: ARG002
+        seed: int | None = None,  # noqa: ARG002
+    ) -> "UsualServer":
+        check_list_length(self.method, 1, list_length)
+        return UsualServer(self)
+
+    def description(self) -> dict[str, Any]:
+        own = {"config": self.config.model_dump(mode="json"), "seed": self.seed}
+        return {"method": self.method, "fingerprint": self.fingerprint_, **own}
+
+    def save(self, path: Path) -> None:
+        tensors = {"counts": self.counts_, "sensitive": self.sensitive_}
+        save_model(path, self.kind, tensors, self.description())
+
+    @classmethod
+    def load(cls, path: Path) -> Self:
+        tensors, description = load_model(path, cls.kind)
+        model = cls(UsualSettings.model_validate(description["config"]), description["seed"])
+        model.counts_, model.sensitive_ = tensors["counts"], tensors["sensitive"]
+        model.fingerprint_ = description["fingerprint"]
+        return model
+
+
+class UsualServer:
+    """The most taken item that is left, and what likes have raised."""
+
+    queue_length, remarks = 1, ()
+
+    def __init__(self, model: Usual) -> None:
+        self.counts, self.boost = model.counts_, model.config.boost
+        self.raised = torch.zeros(N_USERS, len(self.counts))
+
+    def best(self, barred: Tensor) -> Tensor:
+        return first_best((self.raised + self.counts).masked_fill(barred, -torch.inf))[:, None]
+
+    def learn(self, lists: Tensor, outcome: Outcome) -> None:
+        rows, slots = outcome.hits.nonzero(as_tuple=True)
+        self.raised[rows, (lists[rows, slots] + 1) % len(self.counts)] += self.boost
+
+    def serve(self, state: State, exposure: Exposure) -> Tensor:  # noqa: ARG002
+        return self.best(state.blocked)
+
+    def observe(self, lists: Tensor, outcome: Outcome, exposure: Exposure) -> None:  # noqa: ARG002
+        self.learn(lists, outcome)
+
+    def update(self) -> None:
+        """It learns at once."""
+
+    def notes(self) -> dict[str, float]:
+        return {}
+
+    def tensors(self) -> dict[str, Tensor]:
+        return {"raised": self.raised.clone()}
+
+    def restore(self, tensors: dict[str, Tensor], state: State) -> None:  # noqa: ARG002
+        self.raised = tensors["raised"].clone()
+
+
+@pytest.fixture
+def usual(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The one line that makes a class an agent."""
+    monkeypatch.setitem(AGENTS, "usual", Usual)
+
+
+@pytest.mark.usefixtures("usual")
+@pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.__name__)
+def test_a_new_agent_is_a_class_and_a_line(
+    rule: Callable[[Subject, Path], None], tmp_path: Path
+) -> None:
+    rule(Subject.named("usual:eager@0.4", {"boost": 70.0}), tmp_path)
+
+
+@pytest.mark.usefixtures("usual")
+def test_all_commands_know_a_new_agent(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    data = f"--data=synthetic:users={N_USERS},items={N_ITEMS},interactions_per_user=10"
+
+    def fairhorizon(*words: object) -> str:
+        assert run([str(word) for word in words]) == 0, capsys.readouterr().err
+        return capsys.readouterr().out
+
+    fairhorizon("fit", "usual:eager@0.2", data, "--set=boost=60", "--out", tmp_path / "run")
+    lists = tmp_path / "lists.csv"
+    fairhorizon("recommend", tmp_path / "run", "--k=5", "--out", lists)
+    with lists.open(encoding="utf-8") as lines:
+        assert len(list(csv.DictReader(lines))) == 5 * N_USERS
+    assert "boost" in fairhorizon("methods", "usual")
+    assert "usual:eager" in fairhorizon("methods")
+    rows = tmp_path / "rows.json"
+    methods = ("popularity", "usual", "usual:eager@0.2")
+    chosen = (data, "--methods", ",".join(methods), "--jobs=1", "--set=usual.boost=60")
+    fairhorizon("compare", *chosen, "--k=5", "--seeds=1", "--json", rows, "--out", tmp_path / "c")
+    found = json.loads(rows.read_text(encoding="utf-8"))["rows"]
+    assert [row["method"] for row in found] == list(methods)
+    assert found[2]["popularity_rate@5"]["mean"] <= 0.2
+    steps = ("--steps=6", "--seeds=1", "--update-every=3", "--warm-up=2", "--round=5")
+    fairhorizon("longterm", *chosen, *steps, "--out", tmp_path / "longterm")
