@@ -40,7 +40,7 @@ class Abilities:
 
     levels: Levels = Levels.NONE
     level_is_share: bool = False  # its level is a largest share of showings for the group
-    holds_level: bool = False  # its lists keep that share, without a search for what keeps it
+    aims_at_level: bool = False  # it is given that share itself, not a setting found by search
     feedback: bool = True  # what users like changes what they are shown next
     resume: bool = False  # its training keeps checkpoints and can be resumed
     limits: bool = False  # keeps several limits at once in the long run
@@ -82,7 +82,7 @@ class Server(Interface):
         """Numbers for the record of the last step, such as a price."""
 
     def tensors(self) -> dict[str, Tensor]:
-        """All that changed since the run began; taken right after an update or an `observe`."""
+        """A copy of all that changed since the run began; taken right after an update."""
 
     def restore(self, tensors: dict[str, Tensor], state: State) -> None:
         """Go on from `tensors` of another server of the same kind, users being in `state`."""

@@ -89,8 +89,9 @@ def all_methods() -> list[Entry]:
     rerankers = [_entry(name, Kind.RERANKER, RERANKERS[name]) for name in RERANKERS]
     agents = [_entry(name, Kind.AGENT, AGENTS[name]) for name in AGENTS]
     presets = [
-        Entry(name, Kind.PRESET, PRESET_SUMMARIES[name], _takes_level(name))
-        for name in (f"{agent}:{preset}" for agent in AGENTS for preset in presets_of(agent))
+        Entry(name, Kind.PRESET, PRESET_SUMMARIES.get(name, agent.summary), _takes_level(name))
+        for agent in agents
+        for name in (f"{agent.name}:{preset}" for preset in presets_of(agent.name))
     ]
     return [*rankers, *rerankers, *agents, *presets]
 

@@ -28,7 +28,7 @@ ABOVE = 0.0005  # a popularity rate this little above the level is reported as k
 
 def is_ours(method: Method) -> bool:
     """Served at the level itself; all others are rivals."""
-    return method.abilities.holds_level
+    return method.abilities.aims_at_level
 
 
 @dataclass(frozen=True)

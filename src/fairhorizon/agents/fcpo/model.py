@@ -64,7 +64,7 @@ class Fcpo(Recommender):
         return Abilities(
             levels=Levels.SERVED if any_level else Levels.TRAINED,
             level_is_share=True,
-            holds_level=True,
+            aims_at_level=True,
             resume=True,
             limits=True,
             requests=self.config.policy == "softmax",
@@ -95,6 +95,8 @@ class Fcpo(Recommender):
         return tuple(Prerequisite(name, part) for name in names for part in parts)
 
     def at(self, alpha_prime: float) -> Self:
+        if alpha_prime == self.alpha_prime:
+            return self
         if not self.config.serves_any_level:
             raise ConfigError(
                 f"this policy was trained for alpha' {self.alpha_prime:g} and serves no other "

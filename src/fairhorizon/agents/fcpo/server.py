@@ -134,8 +134,9 @@ class FcpoServer:
             parts["retraining"] = self.retraining.tensors()
             if isinstance(self.actor, ExpertActor):
                 parts["panel"] = self.actor.panel.tensors()
-        named = {f"{part}.{k}": v.detach() for part, some in parts.items() for k, v in some.items()}
-        return named | {"generator": self.generator.get_state()}
+        named = {f"{part}.{k}": v for part, some in parts.items() for k, v in some.items()}
+        copies = {name: value.detach().clone() for name, value in named.items()}
+        return copies | {"generator": self.generator.get_state()}
 
     def restore(self, tensors: dict[str, Tensor], state: State) -> None:
         self.actor.load_state_dict(below("actor.", tensors), strict=False)

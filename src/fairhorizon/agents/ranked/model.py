@@ -15,6 +15,7 @@ from fairhorizon.agents.steps import step_by_step
 from fairhorizon.agents.tasks import FitTask, ServingPlan
 from fairhorizon.environment.dynamics import Outcome, State
 from fairhorizon.environment.feedback import Scenario
+from fairhorizon.errors import ConfigError
 from fairhorizon.rankers import RANKERS
 from fairhorizon.rankers.ranker import Ranker
 from fairhorizon.ranking import best_lists, users_at_once
@@ -89,6 +90,10 @@ class Ranked(Recommender):
     def at(self, alpha_prime: float) -> Self:
         if self.reranker is None or not self.reranker.level_is_share:
             return super().at(alpha_prime)
+        if not 0 <= alpha_prime <= 1:
+            raise ConfigError(
+                f"{self.method}: {alpha_prime:g} is no share of what is shown (give one up to 1)"
+            )
         return self.reranked(self.reranker.at_level(alpha_prime))
 
     def _server(self, plan: ServingPlan) -> RankedServer:
