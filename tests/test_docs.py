@@ -1,15 +1,26 @@
 """What the documents say is there, is there; their examples run."""
 
+import ast
+import importlib
+import inspect
 import re
+from functools import cache
 from pathlib import Path
 
 import pytest
 import typer
 
+import fairhorizon
+from fairhorizon.agents.progress import Listener
+
 ROOT = Path(__file__).parent.parent
+HOMES = (ROOT / "src" / "fairhorizon", ROOT / "tests")  # what paths in the documents are below
 MAP = (ROOT / "docs" / "paper-map.md").read_text(encoding="utf-8")
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 GUIDE = (ROOT / "docs" / "long-run.md").read_text(encoding="utf-8")
+DOCUMENTS = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")])
+# The changelog also names what is gone.
+CHECKED = [path for path in DOCUMENTS if path.name != "CHANGELOG.md"]
 SMALL = "synthetic:users=60,items=80,interactions_per_user=20"
 
 
@@ -17,9 +28,11 @@ def named_in_the_map() -> list[tuple[str, str]]:
     """Pairs (file, name): each `name` belongs to the nearest `file.py` before it on its line."""
     pairs = []
     for line in MAP.splitlines():
+        if not line.startswith(("|", "- ", "  ")):
+            continue  # only tables and lists point at files
         file = ""
         for word in re.findall(r"`([^`]+)`", line):
-            if word.endswith(".py"):
+            if word.endswith((".py", "/")):
                 file = word
                 pairs.append((file, ""))
             elif file and re.fullmatch(r"[\w.]+", word):
@@ -27,13 +40,82 @@ def named_in_the_map() -> list[tuple[str, str]]:
     return pairs
 
 
+def home_of(file: str) -> Path:
+    """The folder, src/fairhorizon or tests, that has this file."""
+    homes = [home for home in HOMES if (home / file).exists()]
+    if file.endswith("/"):  # the tests of a room are named by their folder
+        homes = [home for home in homes if home.name == "tests"]
+    assert len(homes) == 1, f"{file} is in {len(homes)} places"
+    return homes[0]
+
+
+@cache
+def functions_of_tests(path: Path) -> set[str]:
+    """Read, not imported: a test module is no part of a package."""
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    return {node.name for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)}
+
+
+def resolve(file: str, name: str) -> None:
+    """Find a dotted name in the module of a file, as Python would."""
+    module = ".".join(("fairhorizon", *Path(file).with_suffix("").parts))
+    found: object = importlib.import_module(module)
+    for part in name.split("."):
+        if inspect.isclass(found) and part in inspect.get_annotations(found):
+            return  # a field without a default, which the class itself does not have
+        assert hasattr(found, part), f"{file} has no {name}"
+        found = getattr(found, part)
+    owner = getattr(found, "__module__", module)
+    assert not str(owner).startswith("fairhorizon") or owner == module, f"{name} is in {owner}"
+
+
 @pytest.mark.parametrize(("file", "name"), named_in_the_map())
 def test_the_paper_map_points_at_what_is_there(file: str, name: str) -> None:
-    homes = [path for base in ("src/fairhorizon", "tests") if (path := ROOT / base / file).exists()]
-    assert len(homes) == 1, f"{file} is in {len(homes)} places"
-    source = homes[0].read_text(encoding="utf-8")
-    for part in name.split("."):
-        assert re.search(rf"\b{part}\b", source), f"{file} has no {part}"
+    home = home_of(file)
+    if not name:
+        return
+    if home.name == "tests":
+        assert name in functions_of_tests(home / file), f"{file} has no {name}"
+    else:
+        resolve(file, name)
+
+
+@pytest.mark.parametrize(
+    ("file", "name"),
+    [
+        ("agents/fcpo/learning/rollout.py", "Walk"),  # imported there, defined elsewhere
+        ("agents/walk.py", "Walk.step"),  # a word of the file, but no such method
+        ("agents/walk.py", "queues"),
+        ("agents/fcpo/learning/learner.py", "Lesson.cost"),
+    ],
+)
+def test_a_name_that_is_not_there_is_caught(file: str, name: str) -> None:
+    with pytest.raises(AssertionError):
+        resolve(file, name)
+
+
+@pytest.mark.parametrize("document", CHECKED, ids=lambda path: path.relative_to(ROOT).as_posix())
+def test_every_path_in_a_document_exists(document: Path) -> None:
+    text = document.read_text(encoding="utf-8")
+    links = re.findall(r"\]\(([^)#:]+)(?:#[^)]*)?\)", text)
+    missing = [link for link in links if not (document.parent / link).exists()]
+    files = re.findall(r"(?<![\w/.-])((?:[\w-]+/)+[\w-]+\.(?:py|md|json|txt))\b", text)
+    homes = (ROOT, document.parent, *HOMES)
+    missing += [file for file in files if not any((home / file).exists() for home in homes)]
+    assert missing == []
+
+
+@pytest.mark.parametrize("document", CHECKED, ids=lambda path: path.relative_to(ROOT).as_posix())
+def test_every_public_name_in_a_document_exists(document: Path) -> None:
+    names = set(re.findall(r"\bfh\.(\w+)", document.read_text(encoding="utf-8")))
+    assert names <= set(fairhorizon.__all__)
+
+
+def test_every_test_named_in_a_document_exists() -> None:
+    tests = (ROOT / "tests").rglob("test_*.py")
+    known = {name for path in tests for name in (path.stem, *functions_of_tests(path))}
+    for document in CHECKED:
+        assert set(re.findall(r"\btest_\w+", document.read_text(encoding="utf-8"))) <= known
 
 
 def test_the_map_has_every_equation_and_every_line() -> None:
@@ -75,6 +157,26 @@ def test_the_example_of_the_guide_runs(capsys: pytest.CaptureFixture[str]) -> No
     assert 0 < ndcg < 1
     assert 0 < popular <= 0.4
     assert 0.15 <= ours < 1
+
+
+def test_the_example_of_resuming_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Both fits: the first is stopped after its first round, so only the second can finish."""
+    (example,) = examples((ROOT / "docs" / "training.md").read_text(encoding="utf-8"))
+    fitted = "model = fh.Fcpo(config).fit(parts, "
+    quick = {
+        '"ml-100k"': f'"{SMALL}"',
+        "alpha_prime=0.4)": 'alpha_prime=0.4, warm_start=("ease",), rounds=2)',
+        f'{fitted}checkpoint="runs/a")': f'{fitted}checkpoint="runs/a", listener=listener)',
+    }
+    stopping = Listener()
+    stopping.stop = True
+    monkeypatch.chdir(tmp_path)
+    names: dict[str, object] = {"listener": stopping}
+    run(example, names, quick)
+    model = names["model"]
+    assert isinstance(model, fairhorizon.Fcpo)
+    assert model.finished_
+    assert [report.round for report in model.history_] == [1, 2]
 
 
 def test_the_guide_explains_every_option_and_every_column() -> None:

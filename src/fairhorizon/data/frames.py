@@ -85,7 +85,16 @@ def from_frame(
     repeats: Repeats = "first",
     origin: Origin | None = None,
 ) -> Interactions:
-    """A log out of a pandas or polars frame, whose columns are named here."""
+    """A log from a pandas or polars frame with a row per interaction.
+
+    frame: the frame.
+    user, item, rating, timestamp: names of its columns; None: there is no such column. Without
+        timestamps the rows count as being in time order, and a warning says so.
+    attributes: columns with an attribute of the item, such as its seller.
+    name: what results call the log.
+    repeats: which row of a repeated (user, item) pair is kept, in time order.
+    origin: where the frame comes from, for error messages.
+    """
     origin, attributes = origin or Origin(), tuple(attributes)
     known = [str(column) for column in frame.columns]
     for column in (user, item, rating, timestamp, *attributes):

@@ -15,10 +15,11 @@ class NoTimestampsWarning(UserWarning):
 
 @dataclass(frozen=True, eq=False)
 class Interactions:
-    """Who took which item when: rows in time order, equal times in file order.
+    """A log: which user took which item when, in time order, equal times in file order.
 
-    A code is the position of an id in `user_ids` or `item_ids`, which are sorted (integers by
-    value, text by code point); a tie to the smaller id is thus a tie to the smaller code.
+    Made by `load` or `from_frame`. Users and items are codes: the position of an id in `user_ids`
+    or `item_ids`, which are sorted (integers by value, text by code point). A tie to the smaller id
+    is thus a tie to the smaller code.
     """
 
     users: NDArray[np.int64]  # (n,)
@@ -43,10 +44,12 @@ class Interactions:
 
     @property
     def n_users(self) -> int:
+        """Users with an id, also those without an interaction in this part of a log."""
         return len(self.user_ids)
 
     @property
     def n_items(self) -> int:
+        """Items with an id: the size of the catalogue."""
         return len(self.item_ids)
 
     def item_counts(self) -> NDArray[np.int64]:

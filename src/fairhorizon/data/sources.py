@@ -51,10 +51,13 @@ def cache_folder(cache_dir: str | Path | None = None) -> Path:
 def load(
     source: str | Path, *, cache_dir: str | Path | None = None, **options: Unpack[ReaderOptions]
 ) -> Interactions:
-    """Interactions of a named set ("ml-100k", "ml-1m", "synthetic:users=200,seed=1") or a file.
+    """The log of a named set ("ml-100k", "ml-1m", "synthetic:users=200,seed=1") or of a file.
 
-    The options are those of `read_interactions`; named sets need none, the generator has no use for
-    them. A `Path` is always a file, also when it is called like a set.
+    source: the name of the set, or the path of a file. A `Path` is always a file, even if its name
+        is that of a set.
+    cache_dir: where named sets are kept; None: FAIRHORIZON_CACHE, else ~/.cache/fairhorizon.
+    options: those of `read_interactions`, such as which column has the user. Named sets need none,
+        and the synthetic ones ignore them.
     """
     if isinstance(source, str):
         if source in NAMED:
@@ -78,7 +81,10 @@ def market_of(source: str | Path) -> SyntheticMarket | None:
 
 
 def synthetic_market(source: str = SYNTHETIC) -> SyntheticMarket:
-    """The market of "synthetic" or "synthetic:key=value,..."; keys as in `synthetic`."""
+    """A synthetic market: its log in `interactions`, and the truth it was drawn from.
+
+    source: "synthetic" or "synthetic:key=value,..."; the keys are the parameters of `synthetic`.
+    """
     parameters = inspect.signature(synthetic).parameters
     defaults = {name: parameter.default for name, parameter in parameters.items()}
     chosen: dict[str, Any] = {}

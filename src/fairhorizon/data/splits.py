@@ -46,9 +46,14 @@ def statistics(log: Interactions) -> Statistics:
 
 
 def split(log: Interactions, *, test_share: float = 0.2, shuffle_ties: int | None = None) -> Split:
-    """Per user in time order: the last floor(n * test_share) test, the one before validation.
+    """Training, validation and test items of each user, in time order.
 
-    Equal times keep file order, or are shuffled by the seed `shuffle_ties`.
+    Of a user's n items the last floor(n * test_share) are test items, the one before them is the
+    validation item, and the rest is for training.
+
+    log: the whole log.
+    test_share: the share of each user's items that is kept for the test.
+    shuffle_ties: a seed to shuffle interactions of equal times; None: they keep file order.
     """
     share = _share("test_share", test_share)
     if shuffle_ties is not None and log.timestamps is not None:

@@ -109,7 +109,14 @@ class LimitRecord:
 
 
 class LongRun:
-    """One server before all users of a user model, for as many steps as it is asked to."""
+    """A server and all users of a user model, step by step, while exposure moves the groups.
+
+    server: from `server(limits)` of a fitted model.
+    users: who answers: `evaluation_scenario` for those of the log, or `SimulatedUsers`; with a
+        history of at least `server.queue_length` items.
+    exposure: what was shown before; it is updated with every step.
+    settings: without them, those of the paper: 400 steps of one item.
+    """
 
     def __init__(
         self,
@@ -133,10 +140,14 @@ class LongRun:
 
     @property
     def finished(self) -> bool:
+        """Whether all steps of the settings were taken; `step` can still be called."""
         return self.steps >= self.settings.steps
 
     def step(self) -> Row:
-        """Serve everybody once; the record of the step, shares between 0 and 1."""
+        """Serve every user once and return the record of the step, shares between 0 and 1.
+
+        docs/long-run.md explains its keys; the server may add some, such as its price.
+        """
         settings, exposure, before = self.settings, self.exposure, self.state
         shown_before = (exposure.n_shown, exposure.n_sensitive, exposure.n_initial)
         start = time.perf_counter()
@@ -204,7 +215,7 @@ class LongRun:
         }
 
     def restore(self, tensors: dict[str, Tensor]) -> None:
-        """Go on from `tensors` of another run of the same server, users and settings."""
+        """Continue from `tensors` of another run of the same server, users and settings."""
         parts: dict[str, dict[str, Tensor]] = {}
         for name, tensor in tensors.items():
             part, _, rest = name.partition(".")

@@ -22,7 +22,7 @@ from fairhorizon.vocabulary import POPULAR, Mode, Protocol
 
 @dataclass(frozen=True)
 class Result:
-    """The metrics of a model, and the lists that they were computed from."""
+    """The metrics of a model, and the lists (item codes) that they were computed from."""
 
     dataset: str
     method: str
@@ -62,9 +62,17 @@ def evaluate(
     sensitive: NDArray[np.bool_] | None = None,
     seed: int | None = None,
 ) -> Result:
-    """Recall, F1, NDCG and the fairness metrics of the model's lists.
+    """Recall, F1, NDCG and the fairness metrics of a model's lists, against the test items.
 
-    `sensitive` is G0 of the fairness metrics: the top 20 % of items by training count unless given.
+    The metrics are in `metrics` of the result, by names such as "ndcg@20", the lists in `lists`.
+
+    model: fitted on this split.
+    ks: list lengths to measure; lists have the longest, and shorter ones are their first places.
+    protocol: whether items of a user's history may be recommended.
+    mode: whole lists at once, or item by item with feedback from the test items in between.
+    sensitive: (n_items,) bool, the group of the fairness metrics; without it, the top 20 % of items
+        by training count.
+    seed: of what is random in serving; without it, the seed of the model.
     """
     protocol, mode = Protocol(protocol), Mode(mode)
     check_fit(model, split)

@@ -23,10 +23,13 @@ class Churn:
 
 
 class Exposure:
-    """Exposure counts from the training counts on; G0 is that of the last relabelling.
+    """What was shown so far, and the group that follows from it.
 
-    A showing is counted under the label that the item has at that moment: what is shown today is
-    not made fair or unfair by what becomes of the item tomorrow.
+    Counts begin with those of the training log. A showing is counted under the label that its item
+    has at that moment: a later change of group does not change how it was counted.
+
+    history: (n_items,) counts of the training log, `parts.train.item_counts()`.
+    grouping: counts of all items -> (n_items,) bool, the group; without it, the popular items.
     """
 
     def __init__(self, history: Counts, grouping: Grouping = popular_group) -> None:
@@ -43,6 +46,7 @@ class Exposure:
 
     @property
     def n_items(self) -> int:
+        """The size of the catalogue."""
         return len(self.counts)
 
     def add(self, lists: Tensor) -> None:
@@ -56,7 +60,7 @@ class Exposure:
         self.n_initial += int(self.initial[items].sum())
 
     def relabel(self) -> Churn:
-        """Group the items again, by the present counts."""
+        """Group the items again, by the present counts; returns what changed."""
         fresh = torch.from_numpy(self.grouping(self.counts))
         changed = (fresh != self.sensitive).numpy()
         self.sensitive = fresh

@@ -12,9 +12,13 @@ POPULAR_SHARE = 0.2  # of the catalogue, as in the paper
 
 
 def popular_group(counts: ArrayLike, share: float = POPULAR_SHARE) -> NDArray[np.bool_]:
-    """True for G0: floor(share * n + 1/2) items of highest count, ties to the smaller index.
+    """(n_items,) bool, True for G0: the floor(share * n_items + 1/2) items of highest count.
 
-    Halves round up: 1682 items -> 336, 3706 -> 741 at the paper's share of 20 %.
+    Ties go to the smaller index. Halves round up: 1682 items -> 336, 3706 -> 741 at the paper's
+    share of 20 %.
+
+    counts: (n_items,) exposure of every item.
+    share: of the catalogue that counts as popular.
     """
     exposure = np.asarray(counts, dtype=np.float64)
     if not 0 <= share <= 1:
@@ -28,7 +32,11 @@ def popular_group(counts: ArrayLike, share: float = POPULAR_SHARE) -> NDArray[np
 
 
 def attribute_group(values: ArrayLike, sensitive: Collection[str]) -> NDArray[np.bool_]:
-    """True for items with an attribute value in `sensitive`; "Drama|Comedy" holds two values."""
+    """(n_items,) bool, True for items with one of the given attribute values.
+
+    values: (n_items,) the attribute of every item; "Drama|Comedy" holds two values.
+    sensitive: the values of the group, or a single one.
+    """
     wanted = {sensitive} if isinstance(sensitive, str) else set(sensitive)
     cells = [set(str(cell).split("|")) for cell in np.asarray(values, dtype=object).tolist()]
     known: set[str] = set().union(*cells)

@@ -17,7 +17,10 @@ from fairhorizon.exposure.counts import Exposure
 
 
 class Limit(Interface):
-    """A limit on what the run has shown so far, to be kept after every step."""
+    """A limit on what the run has shown so far, to be kept after every step.
+
+    A class with these five members can be given to `server(limits)` of a method that keeps limits.
+    """
 
     @property
     def name(self) -> str:
@@ -42,10 +45,12 @@ class Limit(Interface):
 
 @dataclass(frozen=True)
 class PopularityLimit:
-    """At most `share` of all showings in G0, each counted under the label of its moment.
+    """At most a share of all showings in G0, each counted under the label of its moment.
 
-    It holds from step `warm_up` on: until then, what all steps of the warm-up may show of G0 can be
-    shown at any of them.
+    share: the largest share of all showings so far, alpha' in the paper.
+    warm_up: the step from which the limit holds. The showings of G0 that are allowed until then
+        can be used at any step of the warm-up.
+    name: what the price of the limit is recorded under.
     """
 
     share: float  # alpha'
@@ -71,7 +76,13 @@ class PopularityLimit:
 
 @dataclass(frozen=True, eq=False)
 class GroupLimit:
-    """At most `share` of all showings from a fixed group of items, from step `warm_up` on."""
+    """At most a share of all showings from a fixed group of items.
+
+    name: of the group; the price of the limit is recorded under it.
+    members: (n_items,) bool, True for items of the group.
+    share: the largest share of all showings so far.
+    warm_up: the step from which the limit holds, as in `PopularityLimit`.
+    """
 
     name: str
     members: Tensor  # (n_items,) bool
@@ -110,9 +121,13 @@ class GroupLimit:
 
 @dataclass(frozen=True, eq=False)
 class GroupFloor:
-    """At least `share` of all showings from a fixed group of items: each showing costs -1.
+    """At least a share of all showings from a fixed group of items, from the first step on.
 
-    It is the limit of the same share with all signs reversed.
+    It is the limit of the same share with all signs reversed: each showing costs -1.
+
+    name: of the group; the price of the floor is recorded under it.
+    members: (n_items,) bool, True for items of the group.
+    share: the smallest share of all showings so far.
     """
 
     name: str
@@ -142,7 +157,12 @@ class GroupFloor:
 
 @dataclass(frozen=True)
 class GiniLimit:
-    """The Gini index of all that was shown is at most `limit` from step `warm_up` on.
+    """The Gini index of all that was shown is at most `limit`.
+
+    limit: the largest index, between 0 and 1.
+    warm_up: the step from which the limit holds; until then it falls in equal steps from 1, where
+        every run begins.
+    name: what the price of the limit is recorded under.
 
     A showing costs what it adds to the index. With g the showings of n items, r_i the rank of item
     i by g_i (the least shown has rank 1, equals share their mean rank) and S = sum(g),
@@ -154,8 +174,6 @@ class GiniLimit:
     more showing counts as the highest of their ranks, one less as the lowest, and the mean rank is
     midway. Since sum_i g_i dG/dg_i = 0, showing as before keeps G, and what is shown less than the
     item in the middle lowers it.
-
-    During the warm-up the limit comes down from 1, where every run begins, in equal steps.
     """
 
     limit: float
