@@ -2,16 +2,16 @@
 
 from typing import Any
 
-from fairhorizon.rankers.als import Als, AlsConfig
-from fairhorizon.rankers.bpr import Bpr, BprConfig
-from fairhorizon.rankers.ease import Ease, EaseConfig
-from fairhorizon.rankers.gru4rec import Gru4Rec, Gru4RecConfig
-from fairhorizon.rankers.itemknn import ItemKnn, ItemKnnConfig
-from fairhorizon.rankers.mf import Mf, MfConfig
-from fairhorizon.rankers.ncf import Ncf, NcfConfig
+from fairhorizon.rankers.als import Als
+from fairhorizon.rankers.bpr import Bpr
+from fairhorizon.rankers.ease import Ease
+from fairhorizon.rankers.gru4rec import Gru4Rec
+from fairhorizon.rankers.itemknn import ItemKnn
+from fairhorizon.rankers.mf import Mf
+from fairhorizon.rankers.ncf import Ncf
 from fairhorizon.rankers.popularity import Popularity
 from fairhorizon.rankers.ranker import Ranker
-from fairhorizon.rankers.sasrec import SasRec, SasRecConfig
+from fairhorizon.rankers.sasrec import SasRec
 
 RANKERS: dict[str, type[Ranker[Any]]] = {
     ranker.method: ranker
@@ -27,25 +27,3 @@ RANKERS: dict[str, type[Ranker[Any]]] = {
         SasRec,
     )
 }
-
-__all__ = [
-    "RANKERS",
-    "Als",
-    "AlsConfig",
-    "Bpr",
-    "BprConfig",
-    "Ease",
-    "EaseConfig",
-    "Gru4Rec",
-    "Gru4RecConfig",
-    "ItemKnn",
-    "ItemKnnConfig",
-    "Mf",
-    "MfConfig",
-    "Ncf",
-    "NcfConfig",
-    "Popularity",
-    "Ranker",
-    "SasRec",
-    "SasRecConfig",
-]

@@ -8,5 +8,3 @@ from fairhorizon.rerank.reranker import Reranker
 RERANKERS: dict[str, type[Reranker]] = {
     reranker.method: reranker for reranker in (Quota, Penalty, ExposureFairness)
 }
-
-__all__ = ["RERANKERS", "ExposureFairness", "Penalty", "Quota", "Reranker"]
