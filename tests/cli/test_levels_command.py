@@ -34,7 +34,7 @@ def test_levels_prints_writes_and_keeps(tmp_path: Path, capsys: pytest.CaptureFi
     assert run([*command, f"--json={file}"]) == 0
     printed = capsys.readouterr()
     assert "fcpo:strong@0.5 seed 0  popular " in printed.err
-    assert "Popularity rate@10 of at most 20 %" in printed.out
+    assert "At most 20 % popular items in lists of 10" in printed.out
     assert "FCPO against the best rival" in printed.out
     found = content(file)
     assert found == content(out / "levels.json")

@@ -46,9 +46,14 @@ def ablation(
     with options.study(k) as study:
         rows = run(options, study, chosen, alpha_prime)
         report.write_ablation(
-            options.out, rows, k, command=typed_command(context), json_file=options.json_file
+            options.out,
+            rows,
+            k,
+            group=options.data.group_name,
+            command=typed_command(context),
+            json_file=options.json_file,
         )
-    Console().print(report.ablation_table(rows, k))
+    Console().print(report.ablation_table(rows, k, options.data.group_name))
     studies.print_notes([row.summary for row in rows])
     typer.echo(f"{options.out / 'ablation.md'}: the tables")
 
@@ -78,7 +83,7 @@ def run(
     with studies.result_lines(
         max(study.ks),
         total=len(variants) * len(options.seeds),
-        popular=["share_before", "share_after"],
+        shares=(options.data.group_name, ["share_before", "share_after"]),
     ) as lines:
         return run_ablation(
             study,

@@ -64,10 +64,11 @@ def levels(
             rows,
             gains,
             k,
+            group=options.data.group_name,
             command=typed_command(context),
             json_file=options.json_file,
         )
-    Console().print(report.levels_table(rows, gains, k))
+    Console().print(report.levels_table(rows, gains, k, options.data.group_name))
     studies.print_notes(rows)
     tables, figure = options.out / "levels.md", options.out / "levels.png"
     typer.echo(f"{tables}: the tables, {figure}: the figure")
@@ -115,5 +116,6 @@ def run(
     study.check(at_levels)
     shared.tell_if_untested(study.dataset().split)
     k, seeds, jobs = max(study.ks), options.seeds, options.jobs
-    with studies.result_lines(k, popular=[f"popularity_rate@{k}"]) as lines:
+    group = (options.data.group_name, [f"popularity_rate@{k}"])
+    with studies.result_lines(k, shares=group) as lines:
         run_levels(study, methods, limits, seeds, tries=tries, jobs=jobs, on_row=lines.result)

@@ -58,6 +58,8 @@ Set = Annotated[
     ),
 ]
 
+GroupShares = tuple[str, Sequence[str]]  # the name of a group, and metrics
+
 
 @dataclass(frozen=True)
 class StudyOptions:
@@ -230,25 +232,29 @@ def run_study(options: StudyOptions, study: "Study", methods: "Sequence[Method]"
 class ResultLines:
     """A line for every result: how accurate it is and how long it took.
 
-    `popular`: metrics that are shares of popular items, shown from the first to the last of them.
+    `shares`: the name of a group, and metrics that are its shares, shown from first to last.
     """
 
     def __init__(
-        self, progress: Progress, k: int, total: int | None, popular: Sequence[str]
+        self, progress: Progress, k: int, total: int | None, shares: GroupShares | None
     ) -> None:
-        self.progress, self.k, self.popular = progress, k, popular
+        self.progress, self.k, self.shares = progress, k, shares
         self.of_total = "" if total is None else f"/{total}"
         self.done, self.begin = 0, time.monotonic()
 
     def result(self, row: "StudyRow") -> None:
         self.done += 1
-        shares = " to ".join(_percent(row.metrics[name]) for name in self.popular)
-        popular = f"popular {shares}  " if shares else ""
         self.progress.line(
-            f"{self.done}{self.of_total}  {row.method} seed {row.seed}  {popular}"
+            f"{self.done}{self.of_total}  {row.method} seed {row.seed}  {self._shares(row)}"
             f"NDCG@{self.k} {_percent(row.metrics[f'ndcg@{self.k}'])}  "
             f"fit {row.seconds['fit']:.0f} s  ({time.monotonic() - self.begin:.0f} s so far)"
         )
+
+    def _shares(self, row: "StudyRow") -> str:
+        if self.shares is None:
+            return ""
+        group, metrics = self.shares
+        return f"{group} {' to '.join(_percent(row.metrics[name]) for name in metrics)}  "
 
     def ranker(self, row: "TrainingRow") -> None:
         self.progress.line(f"{row.name} fitted in {row.seconds:.0f} s")
@@ -256,11 +262,11 @@ class ResultLines:
 
 @contextmanager
 def result_lines(
-    k: int, *, total: int | None = None, popular: Sequence[str] = ()
+    k: int, *, total: int | None = None, shares: GroupShares | None = None
 ) -> Iterator[ResultLines]:
     """Lines while results are made; `total`: how many there will be, if that is known."""
     with Progress() as progress:
-        yield ResultLines(progress, k, total, popular)
+        yield ResultLines(progress, k, total, shares)
 
 
 def _percent(value: float | None) -> str:

@@ -37,6 +37,11 @@ def group_title(group: str) -> str:
     return "Popular" if group == POPULAR else group
 
 
+def short_title(group: str) -> str:
+    """The same over a narrow column."""
+    return "Pop." if group == POPULAR else group
+
+
 def group_items(group: str) -> str:
     """The items of a group within a sentence."""
     return "popular items" if group == POPULAR else f"items with {group}"
@@ -73,7 +78,7 @@ def metric_columns(group: str = POPULAR) -> dict[str, MetricColumn]:
             group_title(group),
             f"share of the shown items {of_group} (group G0)",
             "less",
-            short="Pop." if by_popularity else folded(group, NARROW),
+            short=folded(short_title(group), NARROW),
         ),
         "coverage": MetricColumn(
             "Coverage", "share of the catalogue shown to anyone at all", "more"
