@@ -222,7 +222,9 @@ def test_an_interrupted_fit_is_usable_and_goes_on_as_if_never_stopped(
     with monkeypatch.context() as patched:
         patched.setattr(Progress, "round", press_ctrl_c)
         assert run(command) == 130
-    assert capfd.readouterr().err.endswith("the same command with --resume goes on\nstopped\n")
+    assert capfd.readouterr().err.endswith(
+        "run the same command with --resume to continue\nstopped\n"
+    )
     assert sorted(path.name for path in out.iterdir()) == [
         "checkpoint.safetensors",
         "model.safetensors",

@@ -183,7 +183,7 @@ def test_a_stopped_training_of_preset_strong_goes_on_bit_for_bit(
     out = tmp_path / "run"
     stopped(out, stop, monkeypatch)
     said = capfd.readouterr().err
-    assert said.endswith("the same command with --resume goes on\nstopped\n")
+    assert said.endswith("run the same command with --resume to continue\nstopped\n")
     assert ("on the whole training log" in said) == (stop is None)
     assert sorted(path.name for path in out.iterdir()) == FILES
     card = Run(out).card()

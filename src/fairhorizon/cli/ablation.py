@@ -79,7 +79,7 @@ def run(
     from fairhorizon.experiments.ablation import check, run_ablation
 
     check(study, variants, level)
-    shared.tell_if_untested(study.dataset().split)
+    shared.warn_if_untested(study.dataset().split)
     with studies.result_lines(
         max(study.ks),
         total=len(variants) * len(options.seeds),

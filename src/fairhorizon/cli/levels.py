@@ -114,7 +114,7 @@ def run(
         for limit in limits
     ]
     study.check(at_levels)
-    shared.tell_if_untested(study.dataset().split)
+    shared.warn_if_untested(study.dataset().split)
     k, seeds, jobs = max(study.ks), options.seeds, options.jobs
     group = (options.data.group_name, [f"popularity_rate@{k}"])
     with studies.result_lines(k, shares=group) as lines:

@@ -1,7 +1,6 @@
 """The options of fairhorizon longterm, and what their values mean."""
 
 from collections.abc import Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -43,7 +42,6 @@ UsersOption = Annotated[
     typer.Option(help="logged: users like their test items. simulated: users may click any item."),
 ]
 Resume = Annotated[bool, typer.Option("--resume", help="Continue interrupted runs.")]
-Out = Annotated[Path, typer.Option("--out", help="Folder for steps, figures, page and models.")]
 GroupShares = Annotated[
     list[str] | None,
     typer.Option(

@@ -8,7 +8,8 @@ from rich.text import Text
 
 from fairhorizon.agents.progress import Listener, RoundReport, StepDetails
 
-STOPPED = 130  # exit code after Ctrl-C, as shells have it
+STOPPED = 130  # exit code after Ctrl-C, by the convention of shells
+CONTINUE = "run the same command with --resume to continue"
 
 
 def round_line(report: RoundReport) -> str:

@@ -224,7 +224,7 @@ def print_notes(rows: "Sequence[OverSeeds]") -> None:
 def run_study(options: StudyOptions, study: "Study", methods: "Sequence[Method]") -> None:
     """Make what is missing, a line for every result; wrong settings are refused first."""
     study.check(methods)
-    shared.tell_if_untested(study.dataset().split)
+    shared.warn_if_untested(study.dataset().split)
     with result_lines(max(study.ks), total=len(methods) * len(options.seeds)) as lines:
         study.run(methods, options.seeds, jobs=options.jobs, on_row=lines.result)
 
