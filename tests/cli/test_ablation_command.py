@@ -58,7 +58,7 @@ def test_ablation_prints_writes_and_keeps(
         (["--json=."], 1, ".: Is a directory"),
     ],
 )
-def test_mistakes_are_told_before_any_work(
+def test_mistakes_are_refused_before_any_work(
     arguments: list[str],
     code: int,
     message: str,

@@ -140,4 +140,4 @@ def test_popular_items_are_called_so(shop: str, capsys: pytest.CaptureFixture[st
     assert "  popular " in said.err
     assert " Popular " in said.out
     page = Path("longterm/longterm.html").read_text(encoding="utf-8")
-    assert "exposure decides which items are popular: so the groups move" in page
+    assert "exposure decides which items are popular: so the groups change" in page

@@ -73,7 +73,7 @@ def test_without_test_items_there_is_no_accuracy(
     out = tmp_path / "out"
     command = ["levels", f"--data={log}", "--methods=popularity+quota,popularity", "--seeds=1"]
     assert run([*command, "--k=3", "--jobs=1", f"--out={out}"]) == 0
-    assert "nobody has test items" in capsys.readouterr().err
+    assert "no user has test items" in capsys.readouterr().err
     found = content(out / "levels.json")
     assert found["gains"] == []
     assert not any(row["best_rival"] for row in found["rows"])
@@ -82,7 +82,7 @@ def test_without_test_items_there_is_no_accuracy(
 @pytest.mark.parametrize(
     ("arguments", "code", "message"),
     [
-        (["--levels=0.5,x"], 2, "--levels: '0.5,x' (give shares above 0 and up to 1 by commas"),
+        (["--levels=0.5,x"], 2, "--levels: '0.5,x' (give shares above 0 and up to 1, as in"),
         (["--levels=0"], 2, "--levels: '0' (give shares"),
         (["--levels=37"], 2, "--levels: '37' (give shares"),
         (["--levels=nan"], 2, "--levels: 'nan' (give shares"),
@@ -100,7 +100,7 @@ def test_without_test_items_there_is_no_accuracy(
         ),
     ],
 )
-def test_mistakes_are_told_before_any_work(
+def test_mistakes_are_refused_before_any_work(
     arguments: list[str],
     code: int,
     message: str,

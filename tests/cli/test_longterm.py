@@ -81,8 +81,8 @@ def test_from_a_comparison_to_the_page(tmp_path: Path, capsys: pytest.CaptureFix
         (["--retrain=some"], 2, ["--retrain"]),
         (["--users=real"], 2, ["--users"]),
         (["--methods=mf", "--k=81"], 1, ["--k 81: there are only 80 items"]),
-        (["--methods=mf", "--drift=0.1"], 1, ["--drift: users of a log have none (give --users "]),
-        (["--methods=mf", "--position-bias=1"], 1, ["--position-bias: users of a log have none"]),
+        (["--methods=mf", "--drift=0.1"], 1, ["--drift: only for simulated users (give --users "]),
+        (["--methods=mf", "--position-bias=1"], 1, ["--position-bias: only for simulated users"]),
         (["--users=simulated", "--drift=-1"], 2, ["--drift: -1.0: Input should be greater"]),
         (["--users=simulated", "--position-bias=-1"], 2, ["--position-bias: -1.0: Input should"]),
         (["--methods=fcpo", "--gini-limit=2"], 2, ["--gini-limit"]),
@@ -102,7 +102,7 @@ def test_from_a_comparison_to_the_page(tmp_path: Path, capsys: pytest.CaptureFix
         (["--methods=fcpo", "--item-table=a.csv"], 1, ["a.csv: which column has the groups?"]),
     ],
 )
-def test_mistakes_are_told_before_any_work(
+def test_mistakes_are_refused_before_any_work(
     arguments: list[str],
     code: int,
     parts: list[str],

@@ -154,7 +154,10 @@ def test_a_wrong_command_line_exits_with_2(
         (f"{FIT} --out empty.csv", ["empty.csv: already exists"]),
         (f"fit ease --data {MARKET} --out a", ["a: already exists (name another --out)"]),
         (f"fit ease --data {MARKET} --out a --resume", ["ease keeps no checkpoints (leave out"]),
-        (f"{FIT} --out empty.csv/b", ["empty.csv/b: Not a directory (check the path, your rights"]),
+        (
+            f"{FIT} --out empty.csv/b",
+            ["empty.csv/b: Not a directory (check the path, your "],
+        ),
         (f"{FIT} --resume", ["run/checkpoint.safetensors: there is no checkpoint (leave out"]),
         (f"{FIT} --out a --resume --alpha-prime 0.3", ["alpha_prime cannot change (only rounds,"]),
         (
@@ -168,7 +171,7 @@ def test_a_wrong_command_line_exits_with_2(
         ("recommend nowhere --out l.csv", ["nowhere: no run here"]),
         ("evaluate a --k 5,41", ["--k 41: there are only 40 items (give at most as many)"]),
         ("recommend a --k 41 --out l.csv", ["--k 41: there are only 40 items"]),
-        ("recommend a --out a", ["a: Is a directory (check the path, your rights"]),
+        ("recommend a --out a", ["a: Is a directory (check the path, your permissions"]),
         ("evaluate a --lists empty.csv/l.csv", ["empty.csv: File exists (check the path"]),
         ("evaluate a --json a", ["a: Is a directory (check the path"]),
         (f"demo --data {MARKET} --k 41", ["--k 41: there are only 40 items"]),

@@ -1,4 +1,4 @@
-"""fairhorizon ablation: what each part of FCPO brings."""
+"""fairhorizon ablation: what each part of FCPO contributes."""
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated
@@ -59,7 +59,7 @@ def ablation(
 
 
 def parse_variants(text: str | None) -> "list[Variant]":
-    """In the order given, each once."""
+    """The variants in the order given, each once."""
     from fairhorizon.experiments.ablation import VARIANTS
 
     known = {variant.name: variant for variant in VARIANTS}
@@ -75,7 +75,7 @@ def parse_variants(text: str | None) -> "list[Variant]":
 def run(
     options: studies.StudyOptions, study: "Study", variants: "Sequence[Variant]", level: float
 ) -> "list[AblationRow]":
-    """Make what is missing, a line for every result; wrong settings are refused first."""
+    """Compute missing results, a line for each; wrong settings are refused first."""
     from fairhorizon.experiments.ablation import check, run_ablation
 
     check(study, variants, level)

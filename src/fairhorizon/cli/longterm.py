@@ -1,4 +1,4 @@
-"""fairhorizon longterm: step by step, while exposure changes the groups."""
+"""fairhorizon longterm: serve step by step, while exposure changes the groups."""
 
 from collections.abc import Sequence
 from dataclasses import replace

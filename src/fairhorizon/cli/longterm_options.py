@@ -85,7 +85,7 @@ PositionBias = Annotated[
 
 
 def with_list_length(settings: dict[str, Any], k: int) -> dict[str, Any]:
-    """The settings, with agents that are trained for the lists they will serve."""
+    """The settings, with agents trained for lists of the length they will serve."""
     own = {}
     for agent in ("fcpo", "lird"):
         own[agent] = {"list_length": k, **settings.get(agent, {})}
@@ -99,7 +99,7 @@ def with_list_length(settings: dict[str, Any], k: int) -> dict[str, Any]:
 def parse_users(
     users: Users, drift: float | None, position_bias: float | None
 ) -> "SimulationConfig | None":
-    """How simulated users behave; None of those of a log."""
+    """The settings of simulated users; None for users of a log."""
     from pydantic import ValidationError
 
     from fairhorizon.environment.simulated import SimulationConfig
@@ -108,7 +108,7 @@ def parse_users(
     given = {name: value for name, value in given.items() if value is not None}
     if given and users is not Users.SIMULATED:
         option = next(iter(given)).replace("_", "-")
-        raise ConfigError(f"--{option}: users of a log have none (give --users simulated too)")
+        raise ConfigError(f"--{option}: only for simulated users (give --users simulated too)")
     if users is not Users.SIMULATED:
         return None
     try:
@@ -127,7 +127,7 @@ def parse_limits(
     gini: float | None,
     table: str | None,
 ) -> "Limits":
-    """The limits beside the first."""
+    """The limits in addition to the first."""
     from fairhorizon.experiments.at_work import GroupShare, Limits
 
     groups = []

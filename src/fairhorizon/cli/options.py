@@ -169,7 +169,7 @@ def check_lengths(ks: Sequence[int], n_items: int) -> None:
 
 def warn_if_untested(parts: "Split") -> None:
     if not len(parts.test):
-        typer.echo("note: nobody has test items, so recall, F1 and NDCG are undefined", err=True)
+        typer.echo("note: no user has test items, so recall, F1 and NDCG are undefined", err=True)
 
 
 def declared(
@@ -227,7 +227,7 @@ def reader(
 
 
 def groups(column: str | None, sensitive: str | None, table: Path | None) -> dict[str, Any]:
-    """Which items are limited; the path of the table is made absolute."""
+    """The fields of a DataSpec that say which items are limited; the path is made absolute."""
     return {
         "group_column": column,
         "sensitive_values": tuple(sensitive.split(",")) if sensitive else (),

@@ -43,7 +43,7 @@ def _numbers(values: Sequence[float]) -> str:
 
 
 class Progress(Listener):
-    """Shows epoch after epoch and round after round."""
+    """Shows every epoch and every round."""
 
     def __init__(self, label: str = "", *, verbose: bool = False) -> None:
         self.label, self.verbose = label, verbose
@@ -73,13 +73,14 @@ class Progress(Listener):
             self.line(round_line(report))
 
     def say(self, text: str) -> None:
-        """A line that stays."""
+        """Print a line that is not redrawn."""
         if self.console.is_terminal:
             self.console.print(text, highlight=False, markup=False)
         else:
             print(text, file=self.console.file, flush=True)
 
     def line(self, text: str) -> None:
+        """Redraw the live line, or print it where there is no terminal."""
         line = self.label + text
         if self.console.is_terminal:
             self.live.update(Text(line, overflow="ellipsis", no_wrap=True), refresh=True)

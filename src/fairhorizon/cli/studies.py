@@ -63,7 +63,7 @@ GroupShares = tuple[str, Sequence[str]]  # the name of a group, and metrics
 
 @dataclass(frozen=True)
 class StudyOptions:
-    """What the options of a study command say."""
+    """The values of the options of a study command."""
 
     data: "DataSpec"
     methods: str | None
@@ -81,7 +81,7 @@ class StudyOptions:
 
     @contextmanager
     def study(self, *ks: int) -> "Iterator[Study]":
-        """The study of lists of these lengths; places that cannot be written to are refused."""
+        """The study of lists of these lengths; paths that cannot be written to are refused."""
         study = make_study(
             self.data, self.out, self.protocol, self.mode, ks, self.settings, self.cache_dir
         )
@@ -105,7 +105,7 @@ def described_study(
     data: "DataSpec",
     cache_dir: Path | None,
 ) -> StudyOptions:
-    """What the options of a command say of its study."""
+    """The study that the options of a command describe."""
     return StudyOptions(
         data=data,
         methods=methods,
@@ -130,8 +130,8 @@ def takes_study(
 ) -> Callable[[Callable[..., None]], Callable[..., None]]:
     """Give a command the options of `described_study` and those of its data.
 
-    It is called with `options`, the StudyOptions. `seeds` and `out` are defaults, `holds` is what
-    the folder is for, `methods` the option in place of the usual one; `without` are left out.
+    It is called with `options`, the StudyOptions. `seeds` and `out` are defaults, `holds` names
+    the contents of the folder, `methods` replaces the usual option; `without` are left out.
     """
     folder = Annotated[Path, typer.Option("--out", help=f"Folder for {holds}.")]
     own: dict[str, dict[str, Any]] = {
@@ -148,8 +148,8 @@ def takes_study(
 
     def decorate(command: Callable[..., None]) -> Callable[..., None]:
         def called(**given: Any) -> None:
-            said = {name: given.pop(name) for name in names}
-            command(**given, options=described_study(**said))
+            values = {name: given.pop(name) for name in names}
+            command(**given, options=described_study(**values))
 
         return shared.takes_data(shared.declared(command, called, added, made=["options"]))
 
@@ -170,7 +170,7 @@ def parse_methods(text: str | None, default: Sequence[str]) -> "list[Method]":
 
 
 def gather_settings(files: Sequence[Path], given: Sequence[str]) -> dict[str, Any]:
-    """Settings by method, those of a later file and those given by hand in front."""
+    """Settings by method; a later file takes precedence, and --set over all files."""
     settings: dict[str, Any] = {}
     for file in files:
         for method, values in _read_settings(file).items():
@@ -205,7 +205,7 @@ def make_study(
     settings: dict[str, Any],
     cache_dir: Path | None,
 ) -> "Study":
-    """A study in the words of the command line."""
+    """A study from values of the command line."""
     from fairhorizon.experiments.study import Study
     from fairhorizon.vocabulary import Mode, Protocol
 
@@ -213,16 +213,16 @@ def make_study(
 
 
 def print_notes(rows: "Sequence[OverSeeds]") -> None:
-    """What the methods had to say, such as that a target could not be reached; a line a row."""
+    """Warnings of the methods, such as that a target could not be reached; a line per row."""
     for row in rows:
         first, *others = row.notes or [""]
         if first:
-            more = f" (and {len(others)} more of this kind, of other seeds)" if others else ""
+            more = f" (and {len(others)} more like it, from other seeds)" if others else ""
             print(f"note: {row.method}: {first}{more}", file=sys.stderr)
 
 
 def run_study(options: StudyOptions, study: "Study", methods: "Sequence[Method]") -> None:
-    """Make what is missing, a line for every result; wrong settings are refused first."""
+    """Compute missing results, a line for each; wrong settings are refused first."""
     study.check(methods)
     shared.warn_if_untested(study.dataset().split)
     with result_lines(max(study.ks), total=len(methods) * len(options.seeds)) as lines:
@@ -230,7 +230,7 @@ def run_study(options: StudyOptions, study: "Study", methods: "Sequence[Method]"
 
 
 class ResultLines:
-    """A line for every result: how accurate it is and how long it took.
+    """A line for every result: its accuracy and how long it took.
 
     `shares`: the name of a group, and metrics that are its shares, shown from first to last.
     """
@@ -264,7 +264,7 @@ class ResultLines:
 def result_lines(
     k: int, *, total: int | None = None, shares: GroupShares | None = None
 ) -> Iterator[ResultLines]:
-    """Lines while results are made; `total`: how many there will be, if that is known."""
+    """Print a line per result; `total`: the number of results, if it is known."""
     with Progress() as progress:
         yield ResultLines(progress, k, total, shares)
 

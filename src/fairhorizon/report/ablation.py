@@ -1,4 +1,4 @@
-"""What each part of FCPO brings: a table of what is served, and one of the training."""
+"""What each part of FCPO contributes: a table of what is served, and one of the training."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -18,8 +18,8 @@ from fairhorizon.vocabulary import POPULAR
 
 SERVED = ("ndcg", "gini", "popularity_rate")
 SERVED_NOTE = (
-    "Difference: of NDCG to `strong`, seed by seed, in percentage points. Kept: after how many "
-    "rounds the policy that serves was found, the best on validation, seed by seed."
+    "Difference: NDCG minus that of `strong`, seed by seed, in percentage points. Kept: the round "
+    "after which the policy that serves was found, the best on validation, seed by seed."
 )
 TRAINING_NOTE = (
     "Sampled episodes of the policy itself, before the first round and after the last. {group}: "

@@ -1,4 +1,4 @@
-"""Methods beside each other, as in the paper's table: mean and spread over seeds, best marked.
+"""A comparison of methods, as in the paper's table: mean and spread over seeds, best marked.
 
 Only rows of the same data, protocol and mode are compared.
 """
@@ -27,8 +27,8 @@ INTRO = (
     "never on test items."
 )
 PAPER_NOTE = (
-    "The paper's figures are of its own protocol, in which training items may be recommended "
-    "again, and of its own runs."
+    "The paper's figures are from its own runs, under its own protocol, in which training items "
+    "may be recommended again."
 )
 SIGNIFICANCE_NOTE = (
     "Difference in percentage points, p-values two-sided and paired over users; Holm: the p-value "
@@ -185,7 +185,7 @@ def _block(
 
 
 def metric_cell(row: OverSeeds, metric: str, k: int, paper: float | None = None) -> Cell:
-    """Mean and, of several seeds, deviation; beside them the paper's figure."""
+    """Mean, deviation if there are several seeds, and the paper's figure."""
     found = row.spread(f"{metric}@{k}")
     has_spread = found.mean is not None and found.std is not None and len(row.seeds) > 1
     return Cell(

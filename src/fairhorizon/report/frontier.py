@@ -1,4 +1,4 @@
-"""Accuracy against fairness, as in the paper's figure: a curve a method, a point a level.
+"""Accuracy against fairness, as in the paper's figure: a curve per method, a point per level.
 
 curves: method without its level -> its rows, one for each level; the level of a single one may be
 None.
@@ -36,8 +36,8 @@ from fairhorizon.vocabulary import POPULAR
 Curves = Mapping[str, Sequence[OverSeeds]]
 
 INTRO = (
-    "Each line is one method with its fairness dial turned from end to end. Up is more accurate, "
-    "right is fairer: a line above and to the right of another is better at every level."
+    "Each line is one method at all its levels of fairness. Up is more accurate, right is fairer: "
+    "a line above and to the right of another is better at every level."
 )
 
 # what fairness is drawn as, larger is fairer: metric -> offset of the negated metric

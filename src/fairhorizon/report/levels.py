@@ -1,4 +1,4 @@
-"""Accuracy at levels of fairness: a table a level, and ours against the best rival of each."""
+"""Accuracy at levels of fairness: a table per level, and ours against the best rival."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -84,7 +84,7 @@ def levels_markdown(
 
 
 def levels_figure(rows: Sequence[LevelRow], k: int = 20, group: str = POPULAR) -> Figure:
-    """What each method reaches at the levels, as a frontier."""
+    """The accuracy of each method at the levels, as a frontier."""
     curves: dict[str, list[LevelRow]] = {}
     for row in rows:
         curves.setdefault(row.method, []).append(row)
@@ -92,13 +92,13 @@ def levels_figure(rows: Sequence[LevelRow], k: int = 20, group: str = POPULAR) -
 
 
 def _notes(rows: Sequence[LevelRow]) -> str:
-    said = {
+    applicable = {
         BEST_RIVAL_NOTE: any(row.best_rival for row in rows),
         ABOVE_NOTE: any(row.above for row in rows),
         MISSED_NOTE: any(None in row.settings for row in rows),
         NOTE: True,
     }
-    return " ".join(note for note, applies in said.items() if applies)
+    return " ".join(note for note, applies in applicable.items() if applies)
 
 
 def _gains_note(group: str) -> str:

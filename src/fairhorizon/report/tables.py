@@ -2,7 +2,7 @@
 
 import math
 import textwrap
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -12,8 +12,6 @@ from rich.table import Table
 
 from fairhorizon.results.evaluation import DataStatistics, EvaluationRow
 from fairhorizon.vocabulary import POPULAR
-
-Row = Mapping[str, Any]  # of the studies whose rows have no type yet
 
 MISSING = "-"
 HEADINGS = ("Data", "Method", "alpha'", "Protocol", "Mode", "Seed", "K")
@@ -158,7 +156,7 @@ def group_of(rows: Sequence[EvaluationRow]) -> str:
 def table_lines(
     rows: Sequence[EvaluationRow], metrics: Sequence[str], ks: Sequence[int]
 ) -> list[list[str]]:
-    """One line of cells per row and K; each says its protocol, mode and seed."""
+    """One line of cells per row and K, each with its protocol, mode and seed."""
     return [
         [
             *map(_text, (row.dataset, row.method, row.alpha_prime)),
