@@ -77,7 +77,7 @@ def test_the_command_it_prints_has_the_preset(
     assert validation_ndcg(fitted.model(), parts, "standard") == best["validation"]
 
 
-def test_a_second_call_goes_on_and_another_search_is_refused(
+def test_a_second_call_continues_and_another_search_is_refused(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     folder = Path("tune/itemknn-synthetic-users-40-items-60-interactions_per_user-15")
@@ -91,7 +91,7 @@ def test_a_second_call_goes_on_and_another_search_is_refused(
     assert run([*TUNE, "--seed=1"]) == 1
     assert capsys.readouterr().err == (
         f"error: {folder}: holds a search of itemknn with other seed (name another --out, or give "
-        "what it was begun with)\n"
+        "what it was started with)\n"
     )
     assert (folder / "best.json").read_bytes() == kept
 
