@@ -27,7 +27,7 @@ def test_ablation_prints_writes_and_keeps(
     assert "ease seed 0 fitted in " in printed.err
     assert "1/4  strong seed 0  popular " in printed.err
     assert "4/4  no-rounds seed 1  popular " in printed.err
-    assert "Served at a popular share of at most 30 %" in printed.out
+    assert "Served with at most 30 % popular items" in printed.out
     found = json.loads(file.read_text(encoding="utf-8"))
     assert found == json.loads((out / "ablation.json").read_text(encoding="utf-8"))
     assert found["k"] == 10
@@ -58,7 +58,7 @@ def test_ablation_prints_writes_and_keeps(
         (["--json=."], 1, ".: Is a directory"),
     ],
 )
-def test_mistakes_are_told_before_any_work(
+def test_mistakes_are_refused_before_any_work(
     arguments: list[str],
     code: int,
     message: str,

@@ -166,12 +166,12 @@ def test_standard_lists_hold_nothing_of_the_history_and_paper_lists_may(
                 assert len(shown) == N_ITEMS
 
 
-def test_recommend_writes_the_lists_that_evaluate_judges(fitted: Path, tmp_path: Path) -> None:
-    fairhorizon("evaluate", fitted, "--k", 6, "--lists", tmp_path / "judged.csv")
+def test_recommend_writes_the_lists_that_evaluate_measures(fitted: Path, tmp_path: Path) -> None:
+    fairhorizon("evaluate", fitted, "--k", 6, "--lists", tmp_path / "evaluated.csv")
     fairhorizon("recommend", fitted, "--k", 6, "--out", tmp_path / "served.csv")
-    assert (tmp_path / "judged.csv").read_bytes() == (tmp_path / "served.csv").read_bytes()
+    assert (tmp_path / "evaluated.csv").read_bytes() == (tmp_path / "served.csv").read_bytes()
     fairhorizon("recommend", fitted, "--k", 6, "--seed", 1, "--out", tmp_path / "other.csv")
-    assert (tmp_path / "judged.csv").read_bytes() != (tmp_path / "other.csv").read_bytes()
+    assert (tmp_path / "evaluated.csv").read_bytes() != (tmp_path / "other.csv").read_bytes()
 
 
 def test_as_of_now_nobody_is_shown_what_the_log_holds(
@@ -222,7 +222,9 @@ def test_an_interrupted_fit_is_usable_and_goes_on_as_if_never_stopped(
     with monkeypatch.context() as patched:
         patched.setattr(Progress, "round", press_ctrl_c)
         assert run(command) == 130
-    assert capfd.readouterr().err.endswith("the same command with --resume goes on\nstopped\n")
+    assert capfd.readouterr().err.endswith(
+        "run the same command with --resume to continue\nstopped\n"
+    )
     assert sorted(path.name for path in out.iterdir()) == [
         "checkpoint.safetensors",
         "model.safetensors",

@@ -10,6 +10,10 @@ from plotly.offline import get_plotlyjs
 from fairhorizon.cli.app import run
 
 NAME = "seller = MegaMart"
+FCPO = [
+    f"--set=fcpo.{setting}"
+    for setting in ('warm_start=["ease"]', "rounds=1", "horizon=3", "cg_iterations=3")
+]
 GROUP = ("--group-column=seller", "--sensitive=MegaMart")
 
 
@@ -84,6 +88,51 @@ def test_longterm(shop: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert "The limited group is seller = MegaMart or Corner, and" in written("both/longterm.html")
 
 
+def test_compare(shop: str, capsys: pytest.CaptureFixture[str]) -> None:
+    command = ("compare", shop, *GROUP, "--methods=ease,ease+quota@0.4", "--k=2,3", "--seeds=1")
+    said = printed(capsys, *command, "--jobs=1", "--protocol=paper", "--out=compared")
+    assert re.search(rf"^Method .*{NAME}", said, re.MULTILINE)
+    page = written("compared/index.html")
+    assert f"<button>{NAME}</button>" in page
+    assert f"share of the shown items with {NAME} (group G0); less is fairer" in page
+    assert f"| {NAME} |" in written("compared/table.md")
+    assert json.loads(Path("compared/comparison.json").read_text())["group"] == NAME
+
+
+def test_frontier(shop: str, capsys: pytest.CaptureFixture[str]) -> None:
+    methods = "--methods=ease,ease+quota@0.4"
+    said = printed(capsys, "frontier", shop, *GROUP, methods, "--k=3", "--jobs=1", "--out=frontier")
+    assert "NDCG@3 x other items" in said
+    assert f"Other items: all but items with {NAME}." in " ".join(said.split())
+    page = written("frontier/frontier.html")
+    assert "NDCG@3 against share of other items@3" in page
+    assert "long-tail" not in page
+    assert re.search(rf"Gini [0-9.]+\S*br\S*{NAME} [0-9.]+", page)  # of a point
+    assert json.loads(Path("frontier/frontier.json").read_text())["group"] == NAME
+
+
+def test_levels(shop: str, capsys: pytest.CaptureFixture[str]) -> None:
+    methods = ("--methods=fcpo:strong,ease+quota", *FCPO, "--levels=0.4", "--tries=1", "--k=3")
+    said = printed(capsys, "levels", shop, *GROUP, *methods, "--seeds=1", "--jobs=1", "--out=lv")
+    assert re.search(rf"fcpo:strong@0.4 seed 0  {NAME} \d", said)
+    assert f"At most 40 % items with {NAME} in lists of 3: " in said
+    tables = written("lv/levels.md")
+    assert tables.count(f" {NAME} |") == 2  # of the methods, and of the gains
+    assert f"Gini and {NAME}: the difference to that rival" in tables
+    assert json.loads(Path("lv/levels.json").read_text())["group"] == NAME
+
+
+def test_ablation(shop: str, capsys: pytest.CaptureFixture[str]) -> None:
+    command = ("ablation", shop, *GROUP, *FCPO, "--variants=strong,no-rounds", "--k=3")
+    said = printed(capsys, *command, "--seeds=1", "--jobs=1", "--out=parts")
+    assert re.search(rf"strong seed 0  {NAME} \S+ to \S+  NDCG@3", said)
+    assert f"Served with at most 40 % items with {NAME}, lists of 3: " in said
+    tables = written("parts/ablation.md")
+    assert tables.count(f"| {NAME} |") == 2  # of what is served, and of the training
+    assert f"{NAME}: share of what is shown, in percent." in tables
+    assert json.loads(Path("parts/ablation.json").read_text())["group"] == NAME
+
+
 def test_popular_items_are_called_so(shop: str, capsys: pytest.CaptureFixture[str]) -> None:
     command = ["longterm", shop, "--methods=ease", "--steps=4", "--warm-up=1", "--jobs=1"]
     assert run([*command, "--seeds=1"]) == 0
@@ -91,4 +140,4 @@ def test_popular_items_are_called_so(shop: str, capsys: pytest.CaptureFixture[st
     assert "  popular " in said.err
     assert " Popular " in said.out
     page = Path("longterm/longterm.html").read_text(encoding="utf-8")
-    assert "exposure decides which items are popular: so the groups move" in page
+    assert "exposure decides which items are popular: so the groups change" in page

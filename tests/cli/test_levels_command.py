@@ -34,7 +34,7 @@ def test_levels_prints_writes_and_keeps(tmp_path: Path, capsys: pytest.CaptureFi
     assert run([*command, f"--json={file}"]) == 0
     printed = capsys.readouterr()
     assert "fcpo:strong@0.5 seed 0  popular " in printed.err
-    assert "Popularity rate@10 of at most 20 %" in printed.out
+    assert "At most 20 % popular items in lists of 10" in printed.out
     assert "FCPO against the best rival" in printed.out
     found = content(file)
     assert found == content(out / "levels.json")
@@ -73,7 +73,7 @@ def test_without_test_items_there_is_no_accuracy(
     out = tmp_path / "out"
     command = ["levels", f"--data={log}", "--methods=popularity+quota,popularity", "--seeds=1"]
     assert run([*command, "--k=3", "--jobs=1", f"--out={out}"]) == 0
-    assert "nobody has test items" in capsys.readouterr().err
+    assert "no user has test items" in capsys.readouterr().err
     found = content(out / "levels.json")
     assert found["gains"] == []
     assert not any(row["best_rival"] for row in found["rows"])
@@ -82,7 +82,7 @@ def test_without_test_items_there_is_no_accuracy(
 @pytest.mark.parametrize(
     ("arguments", "code", "message"),
     [
-        (["--levels=0.5,x"], 2, "--levels: '0.5,x' (give shares above 0 and up to 1 by commas"),
+        (["--levels=0.5,x"], 2, "--levels: '0.5,x' (give shares above 0 and up to 1, as in"),
         (["--levels=0"], 2, "--levels: '0' (give shares"),
         (["--levels=37"], 2, "--levels: '37' (give shares"),
         (["--levels=nan"], 2, "--levels: 'nan' (give shares"),
@@ -100,7 +100,7 @@ def test_without_test_items_there_is_no_accuracy(
         ),
     ],
 )
-def test_mistakes_are_told_before_any_work(
+def test_mistakes_are_refused_before_any_work(
     arguments: list[str],
     code: int,
     message: str,

@@ -80,9 +80,9 @@ def test_from_a_comparison_to_the_page(tmp_path: Path, capsys: pytest.CaptureFix
         (["--alpha-prime=1.5"], 2, ["--alpha-prime"]),
         (["--retrain=some"], 2, ["--retrain"]),
         (["--users=real"], 2, ["--users"]),
-        (["--methods=mf", "--k=81"], 1, ["lists of 81: there are only 80 items"]),
-        (["--methods=mf", "--drift=0.1"], 1, ["--drift: users of a log have none (give --users "]),
-        (["--methods=mf", "--position-bias=1"], 1, ["--position-bias: users of a log have none"]),
+        (["--methods=mf", "--k=81"], 1, ["--k 81: there are only 80 items"]),
+        (["--methods=mf", "--drift=0.1"], 1, ["--drift: only for simulated users (give --users "]),
+        (["--methods=mf", "--position-bias=1"], 1, ["--position-bias: only for simulated users"]),
         (["--users=simulated", "--drift=-1"], 2, ["--drift: -1.0: Input should be greater"]),
         (["--users=simulated", "--position-bias=-1"], 2, ["--position-bias: -1.0: Input should"]),
         (["--methods=fcpo", "--gini-limit=2"], 2, ["--gini-limit"]),
@@ -102,7 +102,7 @@ def test_from_a_comparison_to_the_page(tmp_path: Path, capsys: pytest.CaptureFix
         (["--methods=fcpo", "--item-table=a.csv"], 1, ["a.csv: which column has the groups?"]),
     ],
 )
-def test_mistakes_are_told_before_any_work(
+def test_mistakes_are_refused_before_any_work(
     arguments: list[str],
     code: int,
     parts: list[str],
@@ -136,7 +136,7 @@ def test_limits_of_groups_in_an_item_table(
     assert [path.name for path in tmp_path.iterdir()] == ["items.csv"]
 
 
-def test_what_is_not_judged_and_how_further_limits_were_kept_is_said(
+def test_what_is_not_measured_and_how_further_limits_were_kept_is_said(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -147,7 +147,9 @@ def test_what_is_not_judged_and_how_further_limits_were_kept_is_said(
     command = (*command, "--item-table=items.csv", "--limit=kind=A:0.4", "--steps=5")
     assert run([*command, "--warm-up=5"]) == 0
     said = capsys.readouterr()
-    assert "note: a warm-up of 5 steps leaves none of the 5 to judge the limit by" in said.err
+    assert (
+        "note: a warm-up of 5 steps leaves none of the 5 at which the limit is checked" in said.err
+    )
     assert "limit kind=A" not in said.out
     assert run([*command, "--warm-up=2"]) == 0
     said = capsys.readouterr()
@@ -179,7 +181,7 @@ def test_ctrl_c_keeps_what_there_is_and_resume_goes_on(
     finally:
         process.kill()  # should it go on
     assert process.returncode == 130
-    assert rest.splitlines()[-2:] == ["the same command with --resume goes on", "stopped"]
+    assert rest.splitlines()[-2:] == ["run the same command with --resume to continue", "stopped"]
     assert "Traceback" not in rest
     before = pl.read_parquet(out / "steps" / "*.parquet")
     assert before["step"].to_list() == list(range(1, before.height + 1))

@@ -85,7 +85,7 @@ def test_ctrl_c_in_the_rounds_leaves_a_run_and_kill_a_checkpoint(tmp_path: Path)
     process = start(*fit, stopped, "--set=rounds=100000")
     rest = signal_at(process, "     3/100000", signal.SIGINT)
     assert process.returncode == 130
-    assert rest.splitlines()[-2:] == ["the same command with --resume goes on", "stopped"]
+    assert rest.splitlines()[-2:] == ["run the same command with --resume to continue", "stopped"]
     files = ["checkpoint.safetensors", "model.safetensors", "run.json"]
     assert sorted(path.name for path in stopped.iterdir()) == files
     assert run(["evaluate", str(stopped)]) == 0

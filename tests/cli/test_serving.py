@@ -71,9 +71,9 @@ def test_lists_made_together_keep_any_level_to_the_item(
     assert of_group == allowed if (level or 0.4) < 0.5 else of_group <= allowed
     assert (fitted / "model.safetensors").read_bytes() == before
 
-    judged = tmp_path / "judged.csv"
-    fairhorizon("evaluate", fitted, "--k", 5, *dial, "--lists", judged)
-    assert judged.read_bytes() == out.read_bytes()
+    evaluated = tmp_path / "evaluated.csv"
+    fairhorizon("evaluate", fitted, "--k", 5, *dial, "--lists", evaluated)
+    assert evaluated.read_bytes() == out.read_bytes()
     metrics = json.loads((fitted / "metrics.json").read_text())
     assert metrics["alpha_prime"] == (level or 0.4)
     assert metrics["metrics"]["popularity_rate@5"] == pytest.approx(of_group / len(shown))
@@ -155,7 +155,7 @@ def test_what_a_model_cannot_is_refused(
 
 
 def stopped(out: Path, stop: int | None, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A fit that hears Ctrl-C in a round, or else while the rankers are fitted in the end."""
+    """A fit that is stopped by Ctrl-C in a round, or else during the last fit of the rankers."""
 
     def in_a_round(_: Progress, report: RoundReport) -> None:
         if report.round == stop:
@@ -183,7 +183,7 @@ def test_a_stopped_training_of_preset_strong_goes_on_bit_for_bit(
     out = tmp_path / "run"
     stopped(out, stop, monkeypatch)
     said = capfd.readouterr().err
-    assert said.endswith("the same command with --resume goes on\nstopped\n")
+    assert said.endswith("run the same command with --resume to continue\nstopped\n")
     assert ("on the whole training log" in said) == (stop is None)
     assert sorted(path.name for path in out.iterdir()) == FILES
     card = Run(out).card()

@@ -42,7 +42,7 @@ def test_users_without_training_items_and_a_log_without_test_items(
     fairhorizon("fit", "fcpo:paper", f"--data={log}", *SMALL, "--out", out)
     fairhorizon("evaluate", out, "--k", 3, "--json", tmp_path / "m.json")
     said = capsys.readouterr()
-    assert "note: nobody has test items, so recall, F1 and NDCG are undefined" in said.err
+    assert "note: no user has test items, so recall, F1 and NDCG are undefined" in said.err
     assert re.search(r"fcpo +1 +standard +one-shot +0 +3 +- +- +- +\d", said.out)
     metrics = json.loads((tmp_path / "m.json").read_text())["metrics"]
     assert [metrics[f"{name}@3"] for name in ("recall", "f1", "ndcg")] == [None, None, None]

@@ -157,7 +157,7 @@ def test_what_is_odd_about_the_data_is_said_once(
     )
     said = capfd.readouterr().err
     assert said.count("has no timestamps") == 1
-    assert said.count("note: nobody has test items, so recall, F1 and NDCG are undefined") == 1
+    assert said.count("note: no user has test items, so recall, F1 and NDCG are undefined") == 1
     for row in content(tmp_path / "rows.json")["rows"]:
         assert row["metrics"]["ndcg@3"] == {"mean": None, "std": None}  # type: ignore[index]
 
@@ -203,7 +203,7 @@ def test_efficiency_times_every_contestant(tmp_path: Path) -> None:
         (["efficiency", MARKET, "--k=100"], 1, ["there are only 80 items"]),
     ],
 )
-def test_mistakes_are_told_before_any_work(
+def test_mistakes_are_refused_before_any_work(
     arguments: list[str],
     code: int,
     parts: list[str],

@@ -1,4 +1,4 @@
-"""The command tune: what it writes, how it goes on, what it refuses."""
+"""The command tune: what it writes, how it continues, what it refuses."""
 
 import json
 import shlex
@@ -30,9 +30,9 @@ def test_the_command_it_prints_gives_the_validation_it_found(
     assert run([*TUNE, "--trials=4", "--protocol", protocol, "--out=t", "--json=t.json"]) == 0
     said = capsys.readouterr()
     best = json.loads(Path("t/best.json").read_text())
-    told = [line.split() for line in said.err.splitlines() if line.startswith("trial ")]
-    assert [line[1] for line in told] == ["1/4", "2/4", "3/4", "4/4"]
-    assert max(line[3] for line in told) == f"{best['validation']:.4f}"
+    shown = [line.split() for line in said.err.splitlines() if line.startswith("trial ")]
+    assert [line[1] for line in shown] == ["1/4", "2/4", "3/4", "4/4"]
+    assert max(line[3] for line in shown) == f"{best['validation']:.4f}"
     assert (best["method"], best["protocol"], best["trials"]) == ("itemknn", protocol, 4)
     assert sorted(best["settings"]) == ["half_life", "neighbours", "shrinkage"]
     assert best["settings"]["neighbours"] == 30
@@ -77,7 +77,7 @@ def test_the_command_it_prints_has_the_preset(
     assert validation_ndcg(fitted.model(), parts, "standard") == best["validation"]
 
 
-def test_a_second_call_goes_on_and_another_search_is_refused(
+def test_a_second_call_continues_and_another_search_is_refused(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     folder = Path("tune/itemknn-synthetic-users-40-items-60-interactions_per_user-15")
@@ -91,7 +91,7 @@ def test_a_second_call_goes_on_and_another_search_is_refused(
     assert run([*TUNE, "--seed=1"]) == 1
     assert capsys.readouterr().err == (
         f"error: {folder}: holds a search of itemknn with other seed (name another --out, or give "
-        "what it was begun with)\n"
+        "what it was started with)\n"
     )
     assert (folder / "best.json").read_bytes() == kept
 
@@ -111,7 +111,7 @@ def test_ctrl_c_keeps_the_finished_trials(
         patched.setattr(Objective, "value", stopped_at_the_third)
         assert run([*TUNE, "--trials=5", "--out=t"]) == 130
     said = capsys.readouterr().err.splitlines()
-    assert said[-2:] == ["2 trials are kept, the same command goes on", "stopped"]
+    assert said[-2:] == ["2 trials are kept; run the same command to continue", "stopped"]
     best = json.loads(Path("t/best.json").read_text())
     assert best["trials"] == 2
     assert run([*TUNE, "--trials=5", "--out=t"]) == 0

@@ -71,7 +71,7 @@ def test_lists_by_hand(dataset: Dataset, tmp_path: Path) -> None:
     assert result.row.protocol == "standard"
     counts = result.counts
     assert (counts.kind, counts.order) == ("lists", "rank")
-    assert (counts.users, counts.users_without_list, counts.users_judged) == (3, 1, 2)
+    assert (counts.users, counts.users_without_list, counts.users_measured) == (3, 1, 2)
     assert (counts.shown, counts.from_history) == (4, 0)
     assert counts.shorter_lists == {1: 0, 2: 0}
     assert result.exposure.tolist() == [0, 0, 0, 0, 2, 2]
@@ -87,7 +87,7 @@ def test_the_users_own_history_makes_it_the_papers_protocol(
     assert result.counts.order == "place in the file"
     assert (result.counts.from_history, result.counts.from_history_share) == (2, 2 / 6)
     assert result.counts.shorter_lists == {1: 0, 2: 1}
-    assert result.counts.users_judged == 2  # c has a list but no test item
+    assert result.counts.users_measured == 2  # c has a list but no test item
     assert result.row.metrics["recall@2"] == 1 / 2
     assert result.row.metrics["popularity_rate@2"] == 1 / 5
     assert result.row.metrics["exact_k_violation@1"] == 1 / 3
@@ -214,5 +214,5 @@ def test_unknown_rows_can_be_left_out(dataset: Dataset, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("alpha_prime", [-0.1, 1.1, math.nan])
 def test_a_limit_is_a_share(dataset: Dataset, tmp_path: Path, alpha_prime: float) -> None:
-    with pytest.raises(ConfigError, match="is no share"):
+    with pytest.raises(ConfigError, match="is not a share"):
         audited(dataset, tmp_path, "user,item\na,5\n", alpha_prime)

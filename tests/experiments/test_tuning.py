@@ -162,18 +162,18 @@ def test_the_first_trial_is_the_default_and_the_best_is_the_best_recorded(
     dataset: Dataset, tmp_path: Path
 ) -> None:
     tuning = Tuning(objective(dataset, given={"side": "left"}), tmp_path)
-    told = list(tuning.run(12))
-    assert [trial.number for trial in told] == list(range(1, 13))
-    assert told[0].settings["place"] == 0.75
-    assert told[0].value == pytest.approx(0.25, abs=1e-12)  # 15 of 60 users on rank 1
-    values = [trial.value for trial in told]
+    trials = list(tuning.run(12))
+    assert [trial.number for trial in trials] == list(range(1, 13))
+    assert trials[0].settings["place"] == 0.75
+    assert trials[0].value == pytest.approx(0.25, abs=1e-12)  # 15 of 60 users on rank 1
+    values = [trial.value for trial in trials]
     assert all(value is not None for value in values)
     assert tuning.best.value == max(value for value in values if value is not None)
-    assert tuning.best.value == told[tuning.best.number - 1].value
-    for trial in told:
+    assert tuning.best.value == trials[tuning.best.number - 1].value
+    for trial in trials:
         n_known = math.ceil((1 - abs(trial.settings["place"])) * 60)
         assert trial.value == pytest.approx(n_known / 60, abs=1e-12)
-    assert len({trial.settings["place"] for trial in told}) == 12
+    assert len({trial.settings["place"] for trial in trials}) == 12
 
 
 def test_a_search_in_pieces_is_that_in_one_go(dataset: Dataset, tmp_path: Path) -> None:
@@ -217,7 +217,7 @@ def test_trials_that_diverge_count_and_the_search_goes_on(dataset: Dataset, tmp_
     assert Tuning(objective(dataset), tmp_path).trials == trials
 
 
-def test_if_all_fail_the_last_error_is_told(dataset: Dataset, tmp_path: Path) -> None:
+def test_if_all_fail_the_last_error_is_shown(dataset: Dataset, tmp_path: Path) -> None:
     tuning = Tuning(objective(dataset, given={"side": "right"}), tmp_path)
     assert len(list(tuning.run(2))) == 2
     with pytest.raises(ConfigError, match=r"no trial of 2 succeeded: the training diverged"):

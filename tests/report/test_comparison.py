@@ -9,6 +9,7 @@ from fairhorizon.report.comparison import (
     comparison_markdown,
     comparison_section,
     comparison_table,
+    measured_as_in_paper,
     significance_markdown,
     significance_section,
     significance_table,
@@ -73,6 +74,13 @@ def test_the_papers_figures_stand_below_ours(rows):
     assert words(lines, "paper FCPO-2") == ["10.41", "4.95", "7.10", "94.78", "65.55"]
     assert sum(line.startswith("paper") for line in lines) == 2
     assert "training items may be" in " ".join(lines)
+
+
+def test_figures_of_the_paper_need_its_protocol_and_its_group(make_row):
+    rows = [make_row("mf", protocol=Protocol.PAPER)]
+    assert measured_as_in_paper(rows)
+    assert not measured_as_in_paper(rows, "genre = Drama")
+    assert not measured_as_in_paper([*rows, make_row("mf")])
 
 
 def test_a_method_name_of_14_letters_and_the_metrics_of_the_paper_fit_80_columns(rows):

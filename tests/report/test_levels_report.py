@@ -70,9 +70,10 @@ def gains():
 def test_a_table_a_level_with_the_best_rival_and_what_is_above_marked(rows, gains):
     text = levels_markdown(rows, gains)
     assert (
-        "Popularity rate@20 of at most 65 %: ml-100k, standard protocol, one-shot, 3 seeds" in text
+        "At most 65 % popular items in lists of 20: ml-100k, standard protocol, one-shot, 3 seeds"
+        in text
     )
-    assert "Popularity rate@20 of at most 37 %: ml-100k" in text
+    assert "At most 37 % popular items in lists of 20: ml-100k" in text
     assert (
         "| fcpo:strong | 0.65 | **25.00** ±0.10 | **70.00** ±0.10 | 65.00 ±0.10 | **25.00** ±0.10 |"
     ) in text
@@ -83,7 +84,7 @@ def test_a_table_a_level_with_the_best_rival_and_what_is_above_marked(rows, gain
     assert "| fcpo:strong ! | 0.37 | _10.00_ ±0.10 | **60.00** ±0.10 | 38.00 ±0.10 |" in text
     assert "| ease ^ | - | **12.00** ±0.10 |" in text
     assert "picked with hindsight, in its favour" in text
-    assert "! under some seed the popularity rate is over the level" in text
+    assert "! under some seed the share is above the level" in text
     assert (
         "| 65 % | fcpo:strong | ease+foe | 25.00 | 22.00 | 13.64 | -10.00 | 15.00 | \\<0.001 |"
         in text

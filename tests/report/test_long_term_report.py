@@ -190,7 +190,7 @@ def test_no_limit_and_no_warm_up_are_not_drawn(steps):
 
 def test_what_nobody_measured_is_said(steps):
     blank = steps.with_columns(ndcg=pl.lit(math.nan))
-    words = "no user has anything to be found"
+    words = "no user has relevant items"
     drawn = accumulated_figure(blank, SPAN)
     shown = [[text.get_text() for text in axes.texts] for axes in drawn.axes]
     assert shown == [[words], [], []]
@@ -434,7 +434,7 @@ def test_further_limits_and_a_fixed_group_are_on_the_page(steps, tmp_path):
     assert "the groups move" not in page
     write_long_term_report(tmp_path, LongTermResult(steps, {}, 0.4, 2), "")
     page = (tmp_path / "longterm.html").read_text(encoding="utf-8")
-    assert "the groups move while the methods are at work. 4 steps, 2 seeds." in page
+    assert "the groups change during the run. 4 steps, 2 seeds." in page
     assert "Further limits" not in page
 
 

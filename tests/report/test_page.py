@@ -177,7 +177,7 @@ def test_a_group_by_an_attribute_is_called_by_its_name():
     table = results_section([replace(ROWS[0], group=name)], metrics, [5])
     assert "<th>seller = &lt;Mega&gt;</th>" in table.html
     glossary = glossary_section(metrics, ("standard",), name)
-    meaning = "the limit: the share of a list that may be items with seller = &lt;Mega&gt;"
+    meaning = "the limit: the largest share of items with seller = &lt;Mega&gt; in a list"
     assert meaning in glossary.html
     exposure = exposure_section(COUNTS, POPULAR, name)
     traces = chart_data(exposure)

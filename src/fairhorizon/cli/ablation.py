@@ -1,4 +1,4 @@
-"""fairhorizon ablation: what each part of FCPO brings."""
+"""fairhorizon ablation: what each part of FCPO contributes."""
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated
@@ -46,15 +46,20 @@ def ablation(
     with options.study(k) as study:
         rows = run(options, study, chosen, alpha_prime)
         report.write_ablation(
-            options.out, rows, k, command=typed_command(context), json_file=options.json_file
+            options.out,
+            rows,
+            k,
+            group=options.data.group_name,
+            command=typed_command(context),
+            json_file=options.json_file,
         )
-    Console().print(report.ablation_table(rows, k))
+    Console().print(report.ablation_table(rows, k, options.data.group_name))
     studies.print_notes([row.summary for row in rows])
     typer.echo(f"{options.out / 'ablation.md'}: the tables")
 
 
 def parse_variants(text: str | None) -> "list[Variant]":
-    """In the order given, each once."""
+    """The variants in the order given, each once."""
     from fairhorizon.experiments.ablation import VARIANTS
 
     known = {variant.name: variant for variant in VARIANTS}
@@ -70,15 +75,15 @@ def parse_variants(text: str | None) -> "list[Variant]":
 def run(
     options: studies.StudyOptions, study: "Study", variants: "Sequence[Variant]", level: float
 ) -> "list[AblationRow]":
-    """Make what is missing, a line for every result; wrong settings are refused first."""
+    """Compute missing results, a line for each; wrong settings are refused first."""
     from fairhorizon.experiments.ablation import check, run_ablation
 
     check(study, variants, level)
-    shared.tell_if_untested(study.dataset().split)
+    shared.warn_if_untested(study.dataset().split)
     with studies.result_lines(
         max(study.ks),
         total=len(variants) * len(options.seeds),
-        popular=["share_before", "share_after"],
+        shares=(options.data.group_name, ["share_before", "share_after"]),
     ) as lines:
         return run_ablation(
             study,

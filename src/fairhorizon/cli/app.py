@@ -1,4 +1,4 @@
-"""The commands put together, and the one place where errors become messages and exit codes."""
+"""The command line: all commands, and the one place where errors become messages."""
 
 import logging
 import os
@@ -56,19 +56,19 @@ def options(
 
 def main() -> None:
     """Run the command line."""
-    # The tensors are small: a second thread waits more than it works, and on a busy machine much
-    # more. Torch reads this when it is first imported, which no module above does.
+    # The tensors are small: a second thread costs more than it gains, above all on a busy machine.
+    # Torch reads this when it is first imported, which no module above does.
     os.environ.setdefault("OMP_NUM_THREADS", "1")
-    logger = logging.getLogger(NAME)  # which says, for one, what is being downloaded
+    logger = logging.getLogger(NAME)  # for example, what is being downloaded
     logger.setLevel(logging.INFO)
     logger.addHandler(logging.StreamHandler())
     sys.exit(run(sys.argv[1:]))
 
 
 def run(arguments: Sequence[str]) -> int:
-    """The exit code: 0 done, 1 an error that the user can mend, 2 wrong usage, 130 stopped.
+    """The exit code: 0 done, 1 an error that the user can fix, 2 wrong usage, 130 stopped.
 
-    Whatever went wrong is said in one line on stderr.
+    An error is printed as one line on stderr.
     """
     warnings.showwarning = lambda message, *_: print(f"note: {message}", file=sys.stderr)
     try:
@@ -96,6 +96,6 @@ def _usage(error: typer.TyperException) -> str:
 
 
 def _place(error: OSError) -> str:
-    file = error.filename2 or error.filename  # of a rename, the place it should have gone to
+    file = error.filename2 or error.filename  # of a rename: the target
     where = f"{file}: " if file else ""
-    return f"{where}{error.strerror or error} (check the path, your rights and the space left)"
+    return f"{where}{error.strerror or error} (check the path, your permissions and the free space)"

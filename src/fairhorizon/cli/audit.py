@@ -87,7 +87,7 @@ def audit(
     """Evaluate the lists or the impression log of any system against a data set.
 
     A list is ordered by rank, else by time, else as in the file. The test items
-    of the data are what users took next, so the data has to go on after the time
+    are what users took next, so the data must continue after the time at which
     the lists were made.
     """
     from fairhorizon.data.recommendations import ListColumns, read_recommendations
@@ -117,7 +117,7 @@ def audit(
 
 
 def present(result: "AuditResult", ks: list[int]) -> None:
-    """Tables and facts on the terminal."""
+    """Print the tables and the facts."""
     from rich.console import Console
 
     from fairhorizon.report.audit import exposure_table, facts
@@ -128,5 +128,5 @@ def present(result: "AuditResult", ks: list[int]) -> None:
     console.print(exposure_table(result, ks))
     for fact in facts(result):
         typer.echo(": ".join(fact))
-    if not result.counts.users_judged:
-        typer.echo("note: nobody has a list and test items, so accuracy is undefined", err=True)
+    if not result.counts.users_measured:
+        typer.echo("note: no user has a list and test items, so accuracy is undefined", err=True)

@@ -17,7 +17,7 @@ def compare(
     from fairhorizon.experiments.compare import TABLE, significance, summary_rows
     from fairhorizon.report import comparison as report
 
-    ks = shared.lengths(k)
+    ks, group = shared.lengths(k), options.data.group_name
     chosen = options.chosen(TABLE)
     with options.study(*ks) as study:
         studies.run_study(options, study, chosen)
@@ -28,11 +28,13 @@ def compare(
             rows,
             tests,
             ks=ks,
+            group=group,
             command=typed_command(context),
             json_file=options.json_file,
         )
     console = Console()
-    console.print(report.comparison_table(rows, ks=ks, paper=report.under_protocol_of_paper(rows)))
+    paper = report.measured_as_in_paper(rows, group)
+    console.print(report.comparison_table(rows, ks=ks, paper=paper, group=group))
     if tests:
         console.print(report.significance_table(tests))
     studies.print_notes(rows)

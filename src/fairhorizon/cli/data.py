@@ -1,26 +1,23 @@
 """fairhorizon data: show a data set, write its split."""
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from fairhorizon.cli import options as shared
 from fairhorizon.vocabulary import Cut
 
+if TYPE_CHECKING:
+    from fairhorizon.data.readers import ReaderOptions
+
 data_commands = typer.Typer(help="Show a data set or write its split.")
 
 
 @data_commands.command()
+@shared.takes_reader
 def info(
-    source: shared.Source,
-    cache_dir: shared.CacheDir = None,
-    user: shared.UserColumn = None,
-    item: shared.ItemColumn = None,
-    rating: shared.RatingColumn = None,
-    timestamp: shared.TimeColumn = None,
-    header: shared.Header = None,
-    separator: shared.Separator = None,
+    source: shared.Source, reading: "ReaderOptions", cache_dir: shared.CacheDir = None
 ) -> None:
     """Print the number of users, items and interactions, as in the paper."""
     from rich.console import Console
@@ -30,30 +27,24 @@ def info(
     from fairhorizon.report.tables import statistics_table
     from fairhorizon.results.evaluation import DataStatistics
 
-    options = shared.reader(user, item, rating, timestamp, header, separator)
-    log = load(source, cache_dir=cache_dir, **options)
+    log = load(source, cache_dir=cache_dir, **reading)
     Console().print(statistics_table(DataStatistics(log.name, **vars(statistics(log)))))
 
 
 @data_commands.command()
+@shared.takes_reader
 def split(
     source: shared.Source,
+    reading: "ReaderOptions",
     out: Annotated[Path, typer.Option("--out", help="Folder for the three files.")],
     cache_dir: shared.CacheDir = None,
-    user: shared.UserColumn = None,
-    item: shared.ItemColumn = None,
-    rating: shared.RatingColumn = None,
-    timestamp: shared.TimeColumn = None,
-    header: shared.Header = None,
-    separator: shared.Separator = None,
     cut: shared.CutOption = Cut.PER_USER,
     shuffle_ties: shared.ShuffleTies = None,
 ) -> None:
     """Write train.csv, validation.csv and test.csv with the original ids."""
     from fairhorizon.data.splits import write_split
 
-    options = shared.reader(user, item, rating, timestamp, header, separator)
-    spec = shared.data_spec(source, **options, cut=cut.value, shuffle_ties=shuffle_ties)
+    spec = shared.data_spec(source, **reading, cut=cut.value, shuffle_ties=shuffle_ties)
     parts = spec.open(cache_dir).split
     write_split(parts, out)
     typer.echo(

@@ -50,7 +50,7 @@ def demo(
 
 
 def open_or_make(data: str, cache_dir: Path | None) -> "Dataset":
-    """The data asked for, or the synthetic market where a named set cannot be had."""
+    """The given data, or the synthetic market if a named set cannot be downloaded."""
     from fairhorizon.data.sources import NAMED
     from fairhorizon.errors import DataError
     from fairhorizon.experiments.datasets import DataSpec
@@ -60,5 +60,5 @@ def open_or_make(data: str, cache_dir: Path | None) -> "Dataset":
     except DataError as error:
         if data not in NAMED:
             raise
-        print(f"note: {error}\nnote: going on with the synthetic data set", file=sys.stderr)
+        print(f"note: {error}\nnote: using the synthetic data set instead", file=sys.stderr)
         return DataSpec(source="synthetic").open()

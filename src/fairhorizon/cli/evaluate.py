@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from fairhorizon.cli import options as shared
-from fairhorizon.cli.recommend import AlphaPrime
+from fairhorizon.cli.recommend import AlphaPrime, RunFolder
 from fairhorizon.vocabulary import Mode, Protocol
 
 if TYPE_CHECKING:
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def evaluate(
-    run: Annotated[Path, typer.Argument(help="Folder that fit has written.")],
+    run: RunFolder,
     alpha_prime: AlphaPrime = None,
     protocol: shared.ProtocolOption = Protocol.STANDARD,
     mode: shared.ModeOption = Mode.ONE_SHOT,
@@ -42,7 +42,7 @@ def evaluate(
     spec, model = folder.data(), folder.model(alpha_prime)
     dataset = spec.open(cache_dir, model.popular_share)
     shared.check_lengths(ks, dataset.log.n_items)
-    shared.tell_if_untested(dataset.split)
+    shared.warn_if_untested(dataset.split)
     result = measure(
         model,
         dataset.split,

@@ -7,7 +7,7 @@ import typer
 
 from fairhorizon.cli import options as shared
 from fairhorizon.cli.folders import claimed, is_used
-from fairhorizon.cli.progress import STOPPED, Progress
+from fairhorizon.cli.progress import CONTINUE, STOPPED, Progress
 from fairhorizon.cli.settings import parse_settings
 from fairhorizon.errors import ConfigError
 from fairhorizon.vocabulary import Preset
@@ -27,37 +27,45 @@ PRESET = (
     "any limit. paper: the settings of the paper; a model is trained for one limit."
 )
 
+MethodName = Annotated[str, typer.Argument(help=METHOD)]
+Out = Annotated[Path, typer.Option("--out", help="Folder to write the run to.")]
+AlphaPrime = Annotated[
+    float | None,
+    typer.Option(
+        help="Largest share of the limited group in what is shown, at most 1, as in fcpo@0.4. "
+        "A model of preset strong can serve other limits too; it trains at training_limit.",
+        show_default="1",
+    ),
+]
+PresetOption = Annotated[Preset, typer.Option(help=PRESET)]
+Set = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--set",
+        help="Change a setting: key=value, as in rounds=50, pmf.dim=32 or quota.share=0.4. "
+        "Repeatable. `fairhorizon methods NAME` lists the settings.",
+    ),
+]
+Resume = Annotated[bool, typer.Option("--resume", help="Continue from the checkpoint.")]
+Verbose = Annotated[
+    bool,
+    typer.Option(
+        "--verbose", "-v", help="Show q, r, s, multipliers and line search of every CPO step."
+    ),
+]
+
 
 @shared.takes_data
 def fit(
-    method: Annotated[str, typer.Argument(help=METHOD)],
+    method: MethodName,
     data: "DataSpec",
-    out: Annotated[Path, typer.Option("--out", help="Folder to write the run to.")],
-    alpha_prime: Annotated[
-        float | None,
-        typer.Option(
-            help="Largest share of the limited group in what is shown, at most 1, as in fcpo@0.4. "
-            "A model of preset strong can serve other limits too; it trains at training_limit.",
-            show_default="1",
-        ),
-    ] = None,
-    preset: Annotated[Preset, typer.Option(help=PRESET)] = Preset.STRONG,
-    settings: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--set",
-            help="Change a setting: key=value, as in rounds=50, pmf.dim=32 or quota.share=0.4. "
-            "Repeatable. `fairhorizon methods NAME` lists the settings.",
-        ),
-    ] = None,
+    out: Out,
+    alpha_prime: AlphaPrime = None,
+    preset: PresetOption = Preset.STRONG,
+    settings: Set = None,
     seed: shared.FitSeed = None,
-    resume: Annotated[bool, typer.Option("--resume", help="Continue from the checkpoint.")] = False,
-    verbose: Annotated[
-        bool,
-        typer.Option(
-            "--verbose", "-v", help="Show q, r, s, multipliers and line search of every CPO step."
-        ),
-    ] = False,
+    resume: Resume = False,
+    verbose: Verbose = False,
     cache_dir: Path | None = None,
 ) -> None:
     """Train a method and write its run folder.
@@ -80,8 +88,8 @@ def fit(
     chosen, model = make(method, given, alpha_prime, preset, seed or 0)
     keeps_checkpoints = model.abilities.resume
     if is_used(out) and not resume:
-        goes_on = "go on with --resume, or " if keeps_checkpoints else ""
-        raise ConfigError(f"{out}: is there already ({goes_on}name another --out)")
+        remedy = "continue with --resume, or " if keeps_checkpoints else ""
+        raise ConfigError(f"{out}: already exists ({remedy}name another --out)")
     with claimed(out), Progress(verbose=verbose) as progress:
         if resume:
             level = {} if chosen.level is None else {model.level_setting: chosen.level}
@@ -98,14 +106,14 @@ def fit(
     summary = f": {model.summary()}" if model.summary() else ""
     typer.echo(f"{out}: {model.method} fitted on {dataset.log.name}{summary}")
     if not model.finished_:
-        typer.echo("the same command with --resume goes on", err=True)
+        typer.echo(CONTINUE, err=True)
         raise typer.Exit(STOPPED)
 
 
 def make(
     name: str, given: dict[str, Any], alpha_prime: float | None, preset: Preset, seed: int
 ) -> "tuple[Method, Recommender]":
-    """The method before its fit."""
+    """The method and its recommender, not fitted yet."""
     from fairhorizon.agents.methods import Method, MethodError, build
     from fairhorizon.settings import SettingsError
 

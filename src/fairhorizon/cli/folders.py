@@ -10,7 +10,7 @@ from pathlib import Path
 
 @contextmanager
 def claimed(folder: Path) -> Iterator[None]:
-    """The folder, made before the work so that a bad place is told at once; gone if left empty."""
+    """Create the folder first, so that a bad path fails at once; remove it if it stays empty."""
     made = [path for path in (folder, *folder.parents) if not path.exists()]
     try:
         folder.mkdir(parents=True, exist_ok=True)
@@ -23,7 +23,7 @@ def claimed(folder: Path) -> Iterator[None]:
 
 
 def check_file(file: Path | None) -> None:
-    """Tell at once of a place that the file, written after the work, could not go to."""
+    """Fail at once if the file, which is written after the work, could not be written."""
     if file is None:
         return
     if file.is_dir():
@@ -36,10 +36,10 @@ def _try_to_write(folder: Path) -> None:
     try:
         with tempfile.TemporaryFile(dir=folder):
             pass
-    except OSError as error:  # which names the temporary file
+    except OSError as error:  # its message names the temporary file
         raise OSError(error.errno, error.strerror, str(folder)) from None
 
 
 def is_used(folder: Path) -> bool:
-    """Whether there is anything at this place but an empty folder."""
+    """Whether the path exists and is not an empty folder."""
     return folder.exists() and (not folder.is_dir() or any(folder.iterdir()))

@@ -27,9 +27,14 @@ def frontier(context: typer.Context, options: studies.StudyOptions, k: shared.Le
         rows = summary_rows(study, chosen, options.seeds)
         lines = curves(rows)
         report.write_frontier(
-            options.out, lines, k, command=typed_command(context), json_file=options.json_file
+            options.out,
+            lines,
+            k,
+            group=options.data.group_name,
+            command=typed_command(context),
+            json_file=options.json_file,
         )
-    Console().print(report.hypervolume_table(lines, k))
+    Console().print(report.hypervolume_table(lines, k, options.data.group_name))
     studies.print_notes(rows)
     page, figure = options.out / "frontier.html", options.out / "frontier.png"
     typer.echo(f"{page}: the page, {figure}: the figure")

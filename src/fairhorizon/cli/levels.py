@@ -18,16 +18,19 @@ Methods = Annotated[
     str | None,
     typer.Option(
         "--methods",
-        help="By commas, without a level: fcpo:strong, ease+quota, mf+foe, bpr+penalty ...",
+        help="Comma-separated list of methods without levels, as in fcpo:strong,ease+quota,mf+foe.",
         show_default="fcpo:strong, and gru4rec, sasrec, ease, itemknn behind each re-ranker",
     ),
 ]
 Levels = Annotated[
-    str, typer.Option("--levels", help="Largest shares of popular items in the lists, by commas.")
+    str,
+    typer.Option(
+        "--levels", help="Comma-separated limits: largest shares of the limited group in the lists."
+    ),
 ]
 Tries = Annotated[
     int,
-    typer.Option(min=0, help="How often a rival's dial is turned nearer to each level, at most."),
+    typer.Option(min=0, help="Number of further settings of a rival to try for each level."),
 ]
 
 
@@ -43,8 +46,8 @@ def levels(
 ) -> None:
     """Compare the NDCG of methods under the same limit on the share of a group.
 
-    FCPO is served at the limit. Of a rival the best level that keeps the limit is
-    taken, with hindsight. Results in --out are not computed again.
+    FCPO serves at the limit. Each rival is shown with its best setting that keeps
+    the limit, chosen with hindsight. Results in --out are not computed again.
     """
     from rich.console import Console
 
@@ -64,31 +67,32 @@ def levels(
             rows,
             gains,
             k,
+            group=options.data.group_name,
             command=typed_command(context),
             json_file=options.json_file,
         )
-    Console().print(report.levels_table(rows, gains, k))
+    Console().print(report.levels_table(rows, gains, k, options.data.group_name))
     studies.print_notes(rows)
     tables, figure = options.out / "levels.md", options.out / "levels.png"
     typer.echo(f"{tables}: the tables, {figure}: the figure")
 
 
 def parse_levels(text: str) -> list[float]:
-    """In the order given, each once."""
+    """The limits in the order given, each once."""
     try:
         limits = [float(part) for part in text.split(",") if part.strip()]
     except ValueError:
         limits = []
     if not limits or not all(0 < limit <= 1 for limit in limits):
         raise typer.BadParameter(
-            f"{text!r} (give shares above 0 and up to 1 by commas, as in {DEFAULT_LEVELS})",
+            f"{text!r} (give shares above 0 and up to 1, as in {DEFAULT_LEVELS})",
             param_hint="--levels",
         )
     return list(dict.fromkeys(limits))
 
 
 def refuse_set_dials(methods: "Sequence[Method]") -> None:
-    """A dial is turned here, nobody may have set it."""
+    """Refuse methods with a level: the study sets their levels itself."""
     for method in methods:
         if method.level is not None:
             raise typer.BadParameter(
@@ -104,7 +108,7 @@ def run(
     limits: Sequence[float],
     tries: int,
 ) -> None:
-    """Make what is missing, a line for every result; wrong settings are refused first."""
+    """Compute missing results, a line for each; wrong settings are refused first."""
     from fairhorizon.experiments.levels import is_ours, run_levels
 
     at_levels = [
@@ -113,7 +117,8 @@ def run(
         for limit in limits
     ]
     study.check(at_levels)
-    shared.tell_if_untested(study.dataset().split)
+    shared.warn_if_untested(study.dataset().split)
     k, seeds, jobs = max(study.ks), options.seeds, options.jobs
-    with studies.result_lines(k, popular=[f"popularity_rate@{k}"]) as lines:
+    group = (options.data.group_name, [f"popularity_rate@{k}"])
+    with studies.result_lines(k, shares=group) as lines:
         run_levels(study, methods, limits, seeds, tries=tries, jobs=jobs, on_row=lines.result)

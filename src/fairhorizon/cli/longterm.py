@@ -1,8 +1,7 @@
-"""fairhorizon longterm: step by step, while exposure changes the groups."""
+"""fairhorizon longterm: serve step by step, while exposure changes the groups."""
 
-import os
 from collections.abc import Sequence
-from pathlib import Path
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import typer
@@ -10,14 +9,12 @@ import typer
 from fairhorizon.cli import longterm_options as own
 from fairhorizon.cli import options as shared
 from fairhorizon.cli import studies
-from fairhorizon.cli.folders import check_file, claimed
-from fairhorizon.cli.progress import Progress
+from fairhorizon.cli.progress import CONTINUE, Progress
 from fairhorizon.cli.step_news import News
 from fairhorizon.cli.typed import typed_command
-from fairhorizon.vocabulary import Mode, Protocol, Retrain, Users
+from fairhorizon.vocabulary import Retrain, Users
 
 if TYPE_CHECKING:
-    from fairhorizon.experiments.datasets import DataSpec
     from fairhorizon.experiments.long_term import Contestant, LongStudy
 
 METHODS = (
@@ -34,11 +31,12 @@ METHODS = (
 )
 
 
-@shared.takes_data
+@studies.takes_study(
+    seeds=3, out="longterm", holds="steps, figures, page and models", without=("mode",)
+)
 def longterm(
     context: typer.Context,
-    data: "DataSpec",
-    methods: studies.Methods = None,
+    options: studies.StudyOptions,
     steps: own.Steps = 400,
     k: own.ListLength = 1,
     alpha_prime: own.AlphaPrime = 0.4,
@@ -47,38 +45,28 @@ def longterm(
     update_every: own.UpdateEvery = 10,
     round_length: own.RoundLength = 100,
     retrain: own.RetrainOption = Retrain.RERANKERS,
-    seeds: studies.Seeds = 3,
-    protocol: shared.ProtocolOption = Protocol.STANDARD,
     users: own.UsersOption = Users.LOGGED,
     drift: own.Drift = None,
     position_bias: own.PositionBias = None,
     limits: own.GroupShares = None,
     floors: own.Floors = None,
     gini_limit: own.GiniLimit = None,
-    settings_files: studies.SettingsFiles = None,
-    settings: studies.Set = None,
-    jobs: studies.Jobs = None,
     resume: own.Resume = False,
-    out: own.Out = Path("longterm"),
-    json_file: shared.JsonFile = None,
-    cache_dir: Path | None = None,
 ) -> None:
     """Serve every user step by step, while exposure changes which items are popular.
 
     A row per method, seed and step is written to --out/steps during the run.
-    Models that are in --out already, for example from compare, are not trained
-    again.
+    Models already in --out, for example from compare, are not trained again.
     """
     from fairhorizon.evaluation.long_term import LongRunSettings
     from fairhorizon.experiments.long_term import Contestant, LongStudy
 
-    chosen = [Contestant.of(one, alpha_prime) for one in studies.parse_methods(methods, METHODS)]
-    given = studies.gather_settings(settings_files or [], settings or [])
+    chosen = [Contestant.of(method, alpha_prime) for method in options.chosen(METHODS)]
+    data = options.data
     more_limits = own.parse_limits(limits, floors, gini_limit, data.item_table)
     if data.group_column is None and more_limits.groups:  # the table is for the limits alone
         data = data.model_copy(update={"item_table": None})
-    given = own.with_list_length(given, k)
-    study = studies.make_study(data, out, protocol, Mode.ONE_SHOT, (k,), given, cache_dir)
+    options = replace(options, data=data, settings=own.with_list_length(options.settings, k))
     run_settings = LongRunSettings(
         steps=steps,
         list_length=k,
@@ -88,75 +76,72 @@ def longterm(
         warm_up=warm_up,
     )
     simulation = own.parse_users(users, drift, position_bias)
-    long_study = LongStudy(study, run_settings, simulation, more_limits, round_length, retrain)
-    check_file(json_file)
-    with claimed(out):
-        run(long_study, chosen, range(seeds), resume, jobs)
-        finish(long_study, chosen, range(seeds), typed_command(context), json_file)
+    with options.study(k) as study:
+        long_study = LongStudy(study, run_settings, simulation, more_limits, round_length, retrain)
+        run(options, long_study, chosen, resume)
+        finish(options, long_study, chosen, typed_command(context))
 
 
 def run(
+    options: studies.StudyOptions,
     long_study: "LongStudy",
     chosen: "Sequence[Contestant]",
-    seeds: Sequence[int],
     resume: bool,
-    jobs: int | None,
 ) -> None:
-    """Make what is missing: a line for every training and run, and in between how far it is."""
+    """Run what is missing: a line per training and per run, and in between the steps done."""
     long_study.check(chosen)
     warn(long_study)
     try:
         with Progress() as progress:
-            news = News(progress, long_study, chosen, seeds)
+            news = News(progress, long_study, chosen, options.seeds)
             long_study.run(
                 chosen,
-                seeds,
+                options.seeds,
                 resume=resume,
-                jobs=jobs or os.cpu_count() or 1,
+                jobs=options.jobs,
                 on_model=news.of_model,
                 on_run=news.of_run,
                 meanwhile=news.meanwhile,
             )
     except KeyboardInterrupt:
-        typer.echo("the same command with --resume goes on", err=True)
+        typer.echo(CONTINUE, err=True)
         raise
 
 
 def warn(long_study: "LongStudy") -> None:
-    """Notes on what such runs cannot show."""
+    """Print notes where the settings leave something unmeasured."""
     split, settings = long_study.study.dataset().split, long_study.settings
     if long_study.simulation is None:
-        shared.tell_if_untested(split)
+        shared.warn_if_untested(split)
     if settings.steps * settings.list_length > split.train.n_items:
         typer.echo(
-            f"note: {settings.steps} lists of {settings.list_length} have room for more than the "
-            f"{split.train.n_items} items there are: in the end there is nothing left to show",
+            f"note: {settings.steps} lists of {settings.list_length} need more than the "
+            f"{split.train.n_items} items there are: the last lists will be empty",
             err=True,
         )
     if settings.warm_up >= settings.steps:
         typer.echo(
-            f"note: a warm-up of {settings.warm_up} steps leaves none of the {settings.steps} to "
-            "judge the limit by (give a smaller --warm-up)",
+            f"note: a warm-up of {settings.warm_up} steps leaves none of the {settings.steps} at "
+            "which the limit is checked (give a smaller --warm-up)",
             err=True,
         )
 
 
 def finish(
+    options: studies.StudyOptions,
     long_study: "LongStudy",
     chosen: "Sequence[Contestant]",
-    seeds: Sequence[int],
     command: str,
-    json_file: Path | None,
 ) -> None:
-    """Write what was found, and print the table."""
+    """Write the results, and print the table."""
     from rich.console import Console
 
     from fairhorizon.files import write_copies
     from fairhorizon.report.long_term import closing_lines, write_long_term_report
     from fairhorizon.report.long_term_table import summary_table
 
-    out, result = long_study.study.folder, long_study.result(chosen, seeds)
-    write_copies(result.to_json(), json_file)
+    out, result = options.out, long_study.result(chosen, options.seeds)
+    write_copies(result.to_json(), options.json_file)
     write_long_term_report(out, result, command)
     Console().print(summary_table(result.steps, result.group))
     for line in closing_lines(result):

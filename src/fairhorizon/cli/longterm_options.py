@@ -1,7 +1,6 @@
 """The options of fairhorizon longterm, and what their values mean."""
 
 from collections.abc import Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -43,7 +42,6 @@ UsersOption = Annotated[
     typer.Option(help="logged: users like their test items. simulated: users may click any item."),
 ]
 Resume = Annotated[bool, typer.Option("--resume", help="Continue interrupted runs.")]
-Out = Annotated[Path, typer.Option("--out", help="Folder for steps, figures, page and models.")]
 GroupShares = Annotated[
     list[str] | None,
     typer.Option(
@@ -87,7 +85,7 @@ PositionBias = Annotated[
 
 
 def with_list_length(settings: dict[str, Any], k: int) -> dict[str, Any]:
-    """The settings, with agents that are trained for the lists they will serve."""
+    """The settings, with agents trained for lists of the length they will serve."""
     own = {}
     for agent in ("fcpo", "lird"):
         own[agent] = {"list_length": k, **settings.get(agent, {})}
@@ -101,7 +99,7 @@ def with_list_length(settings: dict[str, Any], k: int) -> dict[str, Any]:
 def parse_users(
     users: Users, drift: float | None, position_bias: float | None
 ) -> "SimulationConfig | None":
-    """How simulated users behave; None of those of a log."""
+    """The settings of simulated users; None for users of a log."""
     from pydantic import ValidationError
 
     from fairhorizon.environment.simulated import SimulationConfig
@@ -110,7 +108,7 @@ def parse_users(
     given = {name: value for name, value in given.items() if value is not None}
     if given and users is not Users.SIMULATED:
         option = next(iter(given)).replace("_", "-")
-        raise ConfigError(f"--{option}: users of a log have none (give --users simulated too)")
+        raise ConfigError(f"--{option}: only for simulated users (give --users simulated too)")
     if users is not Users.SIMULATED:
         return None
     try:
@@ -129,7 +127,7 @@ def parse_limits(
     gini: float | None,
     table: str | None,
 ) -> "Limits":
-    """The limits beside the first."""
+    """The limits in addition to the first."""
     from fairhorizon.experiments.group_limits import GroupShare, Limits
 
     groups = []

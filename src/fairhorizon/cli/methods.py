@@ -1,4 +1,4 @@
-"""fairhorizon methods: which methods there are, and their settings."""
+"""fairhorizon methods: list the methods, and the settings of one."""
 
 from typing import Annotated
 

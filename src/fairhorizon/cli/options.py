@@ -156,7 +156,8 @@ def lengths(text: str) -> list[int]:
         values = [0]
     if values[0] < 1:
         raise typer.BadParameter(
-            f"{text!r} (give whole numbers from 1 on by commas, as in 5,10,20)", param_hint="--k"
+            f"{text!r} (give whole numbers from 1 on, as in 5,10,20)",
+            param_hint="--k",
         )
     return values
 
@@ -166,18 +167,53 @@ def check_lengths(ks: Sequence[int], n_items: int) -> None:
         raise ConfigError(f"--k {max(ks)}: there are only {n_items} items (give at most as many)")
 
 
-def tell_if_untested(parts: "Split") -> None:
+def warn_if_untested(parts: "Split") -> None:
     if not len(parts.test):
-        typer.echo("note: nobody has test items, so recall, F1 and NDCG are undefined", err=True)
+        typer.echo("note: no user has test items, so recall, F1 and NDCG are undefined", err=True)
+
+
+def declared(
+    command: Callable[..., Any],
+    called: Callable[..., Any],
+    options: Sequence[inspect.Parameter],
+    *,
+    made: Collection[str] = (),
+) -> Callable[..., Any]:
+    """`called` in place of the command, with the options of the command and those added.
+
+    `made`: parameters of the command that `called` computes from the options.
+    """
+    hidden = {*made, *(option.name for option in options)}
+    own = [p for p in inspect.signature(command).parameters.values() if p.name not in hidden]
+    parameters = [*own, *options]
+    # Python requires parameters without a default first
+    parameters.sort(key=lambda parameter: parameter.default is not inspect.Parameter.empty)
+    functools.update_wrapper(called, command)
+    called.__signature__ = inspect.Signature(  # type: ignore[attr-defined]
+        [parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY) for parameter in parameters]
+    )
+    called.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
+    return called
+
+
+def takes_reader(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Give a command all options of `reader`; it is called with `reading`, their result."""
+    options = inspect.signature(reader).parameters
+
+    def called(**given: Any) -> Any:
+        values = {name: given.pop(name) for name in options}
+        return command(**given, reading=reader(**values))
+
+    return declared(command, called, list(options.values()), made=["reading"])
 
 
 def reader(
-    user: str | None,
-    item: str | None,
-    rating: str | None,
-    timestamp: str | None,
-    header: bool | None,
-    separator: str | None,
+    user: UserColumn = None,
+    item: ItemColumn = None,
+    rating: RatingColumn = None,
+    timestamp: TimeColumn = None,
+    header: Header = None,
+    separator: Separator = None,
 ) -> "ReaderOptions":
     """How to read a file; a separator typed as \\t is a tab."""
     return {
@@ -191,7 +227,7 @@ def reader(
 
 
 def groups(column: str | None, sensitive: str | None, table: Path | None) -> dict[str, Any]:
-    """Which items are limited; the path of the table is made absolute."""
+    """The fields of a DataSpec that say which items are limited; the path is made absolute."""
     return {
         "group_column": column,
         "sensitive_values": tuple(sensitive.split(",")) if sensitive else (),
@@ -200,32 +236,28 @@ def groups(column: str | None, sensitive: str | None, table: Path | None) -> dic
 
 
 def data_spec(source: str, **fields: Any) -> "DataSpec":
-    """What the options say of the data; the path of a file is made absolute, to be found again."""
+    """The description of the data; the path of a file is made absolute, to be found again."""
     from fairhorizon.experiments.datasets import DataSpec
 
     path = Path(source)
     return DataSpec(source=str(path.resolve()) if path.exists() else source, **fields)
 
 
+@takes_reader
 def described_data(
     data: Data,
-    cache_dir: CacheDir = None,  # noqa: ARG001  # where to look, not what to look for
-    user: UserColumn = None,
-    item: ItemColumn = None,
-    rating: RatingColumn = None,
-    timestamp: TimeColumn = None,
-    header: Header = None,
-    separator: Separator = None,
+    reading: "ReaderOptions",
+    cache_dir: CacheDir = None,  # noqa: ARG001  # of the command, no part of the description
     cut: CutOption = Cut.PER_USER,
     shuffle_ties: ShuffleTies = None,
     group_column: GroupColumn = None,
     sensitive: Sensitive = None,
     item_table: ItemTable = None,
 ) -> "DataSpec":
-    """What the options of a command say of the data."""
+    """The data that the options of a command describe."""
     return data_spec(
         data,
-        **reader(user, item, rating, timestamp, header, separator),
+        **reading,
         **groups(group_column, sensitive, item_table),
         cut=cut.value,
         shuffle_ties=shuffle_ties,
@@ -237,31 +269,7 @@ def takes_data(command: Callable[..., None]) -> Callable[..., None]:
     options = inspect.signature(described_data).parameters
 
     def called(**given: Any) -> None:
-        said = {name: given.pop(name) for name in options}
-        command(**given, data=described_data(**said), cache_dir=said["cache_dir"])
+        values = {name: given.pop(name) for name in options}
+        command(**given, data=described_data(**values), cache_dir=values["cache_dir"])
 
     return declared(command, called, list(options.values()))
-
-
-def declared(
-    command: Callable[..., None],
-    called: Callable[..., None],
-    options: Sequence[inspect.Parameter],
-    *,
-    made: Collection[str] = (),
-) -> Callable[..., None]:
-    """`called` in place of the command, with its options and those that are added.
-
-    `made`: parameters of the command that `called` makes of the options.
-    """
-    hidden = {*made, *(option.name for option in options)}
-    own = [p for p in inspect.signature(command).parameters.values() if p.name not in hidden]
-    parameters = [*own, *options]
-    # those without a default first, as Python wants it
-    parameters.sort(key=lambda parameter: parameter.default is not inspect.Parameter.empty)
-    functools.update_wrapper(called, command)
-    called.__signature__ = inspect.Signature(  # type: ignore[attr-defined]
-        [parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY) for parameter in parameters]
-    )
-    called.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
-    return called

@@ -8,7 +8,8 @@ from rich.text import Text
 
 from fairhorizon.agents.progress import Listener, RoundReport, StepDetails
 
-STOPPED = 130  # exit code after Ctrl-C, as shells have it
+STOPPED = 130  # exit code after Ctrl-C, by the convention of shells
+CONTINUE = "run the same command with --resume to continue"
 
 
 def round_line(report: RoundReport) -> str:
@@ -42,7 +43,7 @@ def _numbers(values: Sequence[float]) -> str:
 
 
 class Progress(Listener):
-    """Shows epoch after epoch and round after round."""
+    """Shows every epoch and every round."""
 
     def __init__(self, label: str = "", *, verbose: bool = False) -> None:
         self.label, self.verbose = label, verbose
@@ -72,13 +73,14 @@ class Progress(Listener):
             self.line(round_line(report))
 
     def say(self, text: str) -> None:
-        """A line that stays."""
+        """Print a line that is not redrawn."""
         if self.console.is_terminal:
             self.console.print(text, highlight=False, markup=False)
         else:
             print(text, file=self.console.file, flush=True)
 
     def line(self, text: str) -> None:
+        """Redraw the live line, or print it where there is no terminal."""
         line = self.label + text
         if self.console.is_terminal:
             self.live.update(Text(line, overflow="ellipsis", no_wrap=True), refresh=True)

@@ -24,36 +24,41 @@ AlphaPrime = Annotated[
         callback=a_share,
     ),
 ]
+RunFolder = Annotated[Path, typer.Argument(help="Folder that fit has written.")]
+Out = Annotated[Path, typer.Option("--out", help="CSV file to write: user,rank,item.")]
+OneByOne = Annotated[
+    bool,
+    typer.Option(
+        "--one-by-one",
+        help="Serve one user after the other; after every list the limit holds for everything "
+        "shown so far.",
+    ),
+]
+AtPrice = Annotated[
+    bool,
+    typer.Option(
+        "--at-price",
+        help="Serve every user independently, at the price that kept the limit on the "
+        "validation items.",
+    ),
+]
+AsOfOption = Annotated[
+    AsOf,
+    typer.Option(
+        help="training: recommend after the training items, as `evaluate` does. "
+        "now: recommend after everything in the log."
+    ),
+]
 
 
 def recommend(
-    run: Annotated[Path, typer.Argument(help="Folder that fit has written.")],
-    out: Annotated[Path, typer.Option("--out", help="CSV file to write: user,rank,item.")],
-    k: Annotated[int, typer.Option("--k", min=1, help="Length of the lists.")] = 20,
+    run: RunFolder,
+    out: Out,
+    k: shared.Length = 20,
     alpha_prime: AlphaPrime = None,
-    one_by_one: Annotated[
-        bool,
-        typer.Option(
-            "--one-by-one",
-            help="Serve one user after the other; after every list the limit holds for everything "
-            "shown so far.",
-        ),
-    ] = False,
-    at_price: Annotated[
-        bool,
-        typer.Option(
-            "--at-price",
-            help="Serve every user independently, at the price that kept the limit on the "
-            "validation items.",
-        ),
-    ] = False,
-    as_of: Annotated[
-        AsOf,
-        typer.Option(
-            help="training: recommend after the training items, as `evaluate` does. "
-            "now: recommend after everything in the log."
-        ),
-    ] = AsOf.TRAINING,
+    one_by_one: OneByOne = False,
+    at_price: AtPrice = False,
+    as_of: AsOfOption = AsOf.TRAINING,
     seed: shared.ListSeed = None,
     cache_dir: shared.CacheDir = None,
 ) -> None:

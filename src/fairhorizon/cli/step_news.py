@@ -1,6 +1,5 @@
 """The progress lines of long runs."""
 
-import sys
 import time
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
@@ -12,13 +11,13 @@ if TYPE_CHECKING:
     from fairhorizon.results.long_term import RunProgress
     from fairhorizon.results.studies import TrainingRow
 
-PAUSE = 20.0  # seconds between two lines that say how far it is, where nothing else is said;
-REDRAWN = 0.5  # on a terminal, where it is the same line
+PAUSE = 20.0  # seconds between two progress lines, if nothing else is printed;
+REDRAWN = 0.5  # on a terminal, where the line is redrawn
 BAR = 24  # characters
 
 
 class News:
-    """A line for every training and every run, and in between how far all of them are."""
+    """A line for every training and every run, and in between the number of steps done."""
 
     def __init__(
         self,
@@ -43,14 +42,14 @@ class News:
             self.long_study.study.data.group_name: run.popularity_rate,
             "steps over the limit": run.violation_share,
         }
-        said = "  ".join(f"{name} {percent(value)}" for name, value in shares.items())
+        text = "  ".join(f"{name} {percent(value)}" for name, value in shares.items())
         self.say(
-            f"{self.done}/{self.runs}  {run.method} seed {run.seed}  {said}  "
+            f"{self.done}/{self.runs}  {run.method} seed {run.seed}  {text}  "
             f"({time.monotonic() - self.begin:.0f} s so far)"
         )
         for remark in run.remarks[:1]:
             more = len(run.remarks) - 1
-            others = f" (and {more} more of this kind, of other rounds)" if more else ""
+            others = f" (and {more} more like it, from other rounds)" if more else ""
             self.say(f"note: {run.method} seed {run.seed}: {remark}{others}")
 
     def meanwhile(self) -> None:
@@ -65,12 +64,9 @@ class News:
         self.last = time.monotonic()
 
     def say(self, line: str) -> None:
-        """A line that stays."""
+        """Print a line that is not redrawn."""
         self.last = time.monotonic()
-        if self.progress.console.is_terminal:
-            self.progress.console.print(line, highlight=False, markup=False)
-        else:
-            print(line, file=sys.stderr, flush=True)
+        self.progress.say(line)
 
 
 def percent(value: float | None) -> str:

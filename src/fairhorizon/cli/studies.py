@@ -58,10 +58,12 @@ Set = Annotated[
     ),
 ]
 
+GroupShares = tuple[str, Sequence[str]]  # the name of a group, and metrics
+
 
 @dataclass(frozen=True)
 class StudyOptions:
-    """What the options of a study command say."""
+    """The values of the options of a study command."""
 
     data: "DataSpec"
     methods: str | None
@@ -79,7 +81,7 @@ class StudyOptions:
 
     @contextmanager
     def study(self, *ks: int) -> "Iterator[Study]":
-        """The study of lists of these lengths; places that cannot be written to are refused."""
+        """The study of lists of these lengths; paths that cannot be written to are refused."""
         study = make_study(
             self.data, self.out, self.protocol, self.mode, ks, self.settings, self.cache_dir
         )
@@ -103,7 +105,7 @@ def described_study(
     data: "DataSpec",
     cache_dir: Path | None,
 ) -> StudyOptions:
-    """What the options of a command say of its study."""
+    """The study that the options of a command describe."""
     return StudyOptions(
         data=data,
         methods=methods,
@@ -128,8 +130,8 @@ def takes_study(
 ) -> Callable[[Callable[..., None]], Callable[..., None]]:
     """Give a command the options of `described_study` and those of its data.
 
-    It is called with `options`, the StudyOptions. `seeds` and `out` are defaults, `holds` is what
-    the folder is for, `methods` the option in place of the usual one; `without` are left out.
+    It is called with `options`, the StudyOptions. `seeds` and `out` are defaults, `holds` names
+    the contents of the folder, `methods` replaces the usual option; `without` are left out.
     """
     folder = Annotated[Path, typer.Option("--out", help=f"Folder for {holds}.")]
     own: dict[str, dict[str, Any]] = {
@@ -146,8 +148,8 @@ def takes_study(
 
     def decorate(command: Callable[..., None]) -> Callable[..., None]:
         def called(**given: Any) -> None:
-            said = {name: given.pop(name) for name in names}
-            command(**given, options=described_study(**said))
+            values = {name: given.pop(name) for name in names}
+            command(**given, options=described_study(**values))
 
         return shared.takes_data(shared.declared(command, called, added, made=["options"]))
 
@@ -168,7 +170,7 @@ def parse_methods(text: str | None, default: Sequence[str]) -> "list[Method]":
 
 
 def gather_settings(files: Sequence[Path], given: Sequence[str]) -> dict[str, Any]:
-    """Settings by method, those of a later file and those given by hand in front."""
+    """Settings by method; a later file takes precedence, and --set over all files."""
     settings: dict[str, Any] = {}
     for file in files:
         for method, values in _read_settings(file).items():
@@ -203,7 +205,7 @@ def make_study(
     settings: dict[str, Any],
     cache_dir: Path | None,
 ) -> "Study":
-    """A study in the words of the command line."""
+    """A study from values of the command line."""
     from fairhorizon.experiments.study import Study
     from fairhorizon.vocabulary import Mode, Protocol
 
@@ -211,44 +213,48 @@ def make_study(
 
 
 def print_notes(rows: "Sequence[OverSeeds]") -> None:
-    """What the methods had to say, such as that a target could not be reached; a line a row."""
+    """Warnings of the methods, such as that a target could not be reached; a line per row."""
     for row in rows:
         first, *others = row.notes or [""]
         if first:
-            more = f" (and {len(others)} more of this kind, of other seeds)" if others else ""
+            more = f" (and {len(others)} more like it, from other seeds)" if others else ""
             print(f"note: {row.method}: {first}{more}", file=sys.stderr)
 
 
 def run_study(options: StudyOptions, study: "Study", methods: "Sequence[Method]") -> None:
-    """Make what is missing, a line for every result; wrong settings are refused first."""
+    """Compute missing results, a line for each; wrong settings are refused first."""
     study.check(methods)
-    shared.tell_if_untested(study.dataset().split)
+    shared.warn_if_untested(study.dataset().split)
     with result_lines(max(study.ks), total=len(methods) * len(options.seeds)) as lines:
         study.run(methods, options.seeds, jobs=options.jobs, on_row=lines.result)
 
 
 class ResultLines:
-    """A line for every result: how accurate it is and how long it took.
+    """A line for every result: its accuracy and how long it took.
 
-    `popular`: metrics that are shares of popular items, shown from the first to the last of them.
+    `shares`: the name of a group, and metrics that are its shares, shown from first to last.
     """
 
     def __init__(
-        self, progress: Progress, k: int, total: int | None, popular: Sequence[str]
+        self, progress: Progress, k: int, total: int | None, shares: GroupShares | None
     ) -> None:
-        self.progress, self.k, self.popular = progress, k, popular
+        self.progress, self.k, self.shares = progress, k, shares
         self.of_total = "" if total is None else f"/{total}"
         self.done, self.begin = 0, time.monotonic()
 
     def result(self, row: "StudyRow") -> None:
         self.done += 1
-        shares = " to ".join(_percent(row.metrics[name]) for name in self.popular)
-        popular = f"popular {shares}  " if shares else ""
         self.progress.line(
-            f"{self.done}{self.of_total}  {row.method} seed {row.seed}  {popular}"
+            f"{self.done}{self.of_total}  {row.method} seed {row.seed}  {self._shares(row)}"
             f"NDCG@{self.k} {_percent(row.metrics[f'ndcg@{self.k}'])}  "
             f"fit {row.seconds['fit']:.0f} s  ({time.monotonic() - self.begin:.0f} s so far)"
         )
+
+    def _shares(self, row: "StudyRow") -> str:
+        if self.shares is None:
+            return ""
+        group, metrics = self.shares
+        return f"{group} {' to '.join(_percent(row.metrics[name]) for name in metrics)}  "
 
     def ranker(self, row: "TrainingRow") -> None:
         self.progress.line(f"{row.name} fitted in {row.seconds:.0f} s")
@@ -256,11 +262,11 @@ class ResultLines:
 
 @contextmanager
 def result_lines(
-    k: int, *, total: int | None = None, popular: Sequence[str] = ()
+    k: int, *, total: int | None = None, shares: GroupShares | None = None
 ) -> Iterator[ResultLines]:
-    """Lines while results are made; `total`: how many there will be, if that is known."""
+    """Print a line per result; `total`: the number of results, if it is known."""
     with Progress() as progress:
-        yield ResultLines(progress, k, total, popular)
+        yield ResultLines(progress, k, total, shares)
 
 
 def _percent(value: float | None) -> str:

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from fairhorizon.experiments.datasets import DataSpec
     from fairhorizon.experiments.tuning import Trial, Tuning
 
-# what `fit` does not know, and what stands in its command in another form
+# options that `fit` does not have, or that its command gives in another form
 OF_TUNE = ("method", "trials", "protocol", "out", "json_file", "settings", "preset")
 PRESET = (
     "Settings of FCPO to start from. Other default than fit: with strong every trial fits rankers."
@@ -61,7 +61,7 @@ def tune(
     given = parse_settings(settings or [])
     _, model = make(method, given, None, preset, seed)
     if protocol is Protocol.PAPER and validates(Method.parse(method)):
-        given.setdefault("protocol", protocol.value)  # training stops by what judges it
+        given.setdefault("protocol", protocol.value)  # train and evaluate under one protocol
     folder = out or default_folder(method, data.source)
     check_file(json_file)
     with claimed(folder):
@@ -82,7 +82,7 @@ def tune(
 
 
 def search(tuning: "Tuning", trials: int) -> None:
-    """Trial after trial, the best of them always on disk."""
+    """Run the trials; the best so far is always on disk."""
     with Progress() as progress:
         try:
             for trial in tuning.run(trials):
@@ -91,7 +91,7 @@ def search(tuning: "Tuning", trials: int) -> None:
                     tuning.write_best()
         except KeyboardInterrupt:
             done = len([trial for trial in tuning.trials if trial.value is not None])
-            typer.echo(f"{done} trials are kept, the same command goes on", err=True)
+            typer.echo(f"{done} trials are kept; run the same command to continue", err=True)
             raise typer.Exit(STOPPED) from None
 
 

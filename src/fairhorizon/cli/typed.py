@@ -1,4 +1,4 @@
-"""The command line as it was typed, to be shown and typed again."""
+"""The command line as it was typed, to be shown and run again."""
 
 import shlex
 from collections.abc import Collection, Iterator

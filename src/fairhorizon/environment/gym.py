@@ -26,7 +26,7 @@ Info = dict[str, Any]
 Lists = NDArray[np.int64]
 
 
-class Episodes(TypedDict):
+class EpisodeOptions(TypedDict):
     """What an environment needs besides a user model and a group."""
 
     list_length: int
@@ -124,7 +124,7 @@ class RecommendationEnv(gymnasium.Env[Observation, Lists]):
         self,
         user_model: UserModel,
         sensitive: ArrayLike,
-        **episodes: Unpack[Episodes],
+        **episodes: Unpack[EpisodeOptions],
     ) -> None:
         self._row = RecommendationVectorEnv(user_model, sensitive, num_envs=1, **episodes)
         self.observation_space = self._row.single_observation_space

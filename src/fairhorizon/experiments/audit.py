@@ -1,9 +1,9 @@
-"""An audit of what a system shows, whoever made the lists: how good it is and how fair.
+"""An audit of the lists of any system: how accurate and how fair they are.
 
 Users without a list are counted, and left out of all averages: accuracy is the mean over users that
 have a list and test items, the exact-K violation is a share of the lists there are.
-In an impression log every impression is exposure, also that of an item seen before; accuracy looks
-at the first K distinct items.
+In an impression log every impression is exposure, also that of an item seen before; accuracy is
+measured on the first K distinct items.
 """
 
 import math
@@ -43,10 +43,10 @@ def audit(
 ) -> AuditResult:
     """Measure what was shown against the test items and the item groups of the data.
 
-    The protocol is `standard` if nobody is shown an item of the own history, else `paper`.
+    The protocol is `standard` if no user is shown an item of their own history, else `paper`.
     """
     if not 0 <= alpha_prime <= 1:
-        raise ConfigError(f"alpha' = {alpha_prime} is no share (give one between 0 and 1)")
+        raise ConfigError(f"alpha' = {alpha_prime} is not a share (give one between 0 and 1)")
     ks = sorted(ks)
     counts = count(dataset, shown, ks)
     exposure = np.bincount(shown.items, minlength=dataset.log.n_items)
@@ -74,7 +74,7 @@ def audit(
 
 
 def count(dataset: Dataset, shown: Recommendations, ks: Sequence[int]) -> AuditCounts:
-    """What the metrics rest on."""
+    """The counts that the metrics are based on."""
     parts, per_user = dataset.split, shown.per_user()
     served = per_user > 0
     return AuditCounts(
@@ -82,7 +82,7 @@ def count(dataset: Dataset, shown: Recommendations, ks: Sequence[int]) -> AuditC
         order=shown.order,
         users=shown.n_users,
         users_without_list=int((~served).sum()),
-        users_judged=int((served & (parts.test.user_counts() > 0)).sum()),
+        users_measured=int((served & (parts.test.user_counts() > 0)).sum()),
         shown=len(shown),
         from_history=int(in_history(shown, parts).sum()),
         shorter_lists={k: int((served & (per_user < k)).sum()) for k in ks},
@@ -97,7 +97,7 @@ def metrics_of(
     ks: Sequence[int],
     alpha_prime: float,
 ) -> dict[str, float]:
-    """Those of an evaluation; of an impression log also the exposure of every impression."""
+    """The metrics of an evaluation; for an impression log also those of all impressions."""
     served, groups = shown.per_user() > 0, dataset.sensitive
     relevant, lists = relevance(dataset.split.test)[served], shown.first(max(ks))[served]
     metrics = summarise(lists, relevant, groups, ks=ks, alpha_prime=alpha_prime)
@@ -156,7 +156,7 @@ def most_changed(
 def exposure_of_items(
     items: NDArray[np.int64], exposure: NDArray[np.int64], dataset: Dataset
 ) -> tuple[ItemExposure, ...]:
-    """What single items get, under their original ids."""
+    """The exposure of single items, with their original ids."""
     of_training, of_exposure = shares(dataset.split.train.item_counts()), shares(exposure)
     return tuple(
         ItemExposure(
@@ -171,5 +171,5 @@ def exposure_of_items(
 
 
 def shares(counts: NDArray[np.int64]) -> NDArray[np.float64]:
-    """Of all; nothing has no shares."""
+    """Shares of the total; zeros if the total is zero."""
     return counts / counts.sum() if counts.any() else np.zeros(len(counts))

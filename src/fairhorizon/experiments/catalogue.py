@@ -1,4 +1,4 @@
-"""What `fairhorizon methods` prints: the methods there are, and the settings of each."""
+"""What `fairhorizon methods` prints: all methods, and the settings of each."""
 
 import inspect
 import json
@@ -97,7 +97,7 @@ def all_methods() -> list[Entry]:
 
 
 def describe(name: str) -> MethodEntry:
-    """The method or re-ranker of this name; a `MethodError` lists what there is."""
+    """The method or re-ranker of this name; a `MethodError` lists those that exist."""
     listed = {entry.name: entry for entry in all_methods()}
     if name in RERANKERS:
         base = Method.parse(f"{SOME_RANKER}+{name}")
@@ -206,7 +206,7 @@ def _searched(mark: Search | Choice) -> str:
 
 
 def _allowed(schema: Mapping[str, Any], definitions: Mapping[str, Any]) -> str:
-    """The values that a JSON schema lets through, in words."""
+    """The values that a JSON schema allows, in words."""
     if "$ref" in schema:
         return _allowed(definitions[schema["$ref"].rpartition("/")[2]], definitions)
     if "anyOf" in schema:

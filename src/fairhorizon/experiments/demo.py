@@ -15,7 +15,7 @@ ALPHA_PRIMES = (0.4, 1.0)
 
 
 class _Rounds(Listener):
-    """Passes the rounds on with the level that they belong to."""
+    """Passes every round on, with the level it belongs to."""
 
     def __init__(self, level: float, on_round: Callable[[float, RoundReport], object]) -> None:
         self.level, self.on_round = level, on_round
@@ -32,7 +32,7 @@ def demonstrate(
     ks: Sequence[int],
     on_round: Callable[[float, RoundReport], object],
 ) -> DemoResult:
-    """Train for a short while at each level, under the same seed."""
+    """Train briefly at each level, with the same seed."""
     levels = []
     for alpha_prime in ALPHA_PRIMES:
         config = FcpoConfig.preset("paper", alpha_prime=alpha_prime, rounds=rounds)

@@ -1,4 +1,4 @@
-"""The dial of a rival, turned until at most a given share of what is shown is popular."""
+"""Search for the setting of a rival whose lists have at most a given share of the group."""
 
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -10,8 +10,8 @@ from fairhorizon.metrics.shares import exceeds, whole_showings
 from fairhorizon.results.studies import StudyRow
 
 TRIES = 8  # further settings per level, each nearer to it
-NEAR = 0.002  # a popularity rate this little below the level leaves nothing to look for
-STEEP = 0.2  # rates this far apart have no straight line between them
+NEAR = 0.002  # a share this little below the level ends the search
+STEEP = 0.2  # between rates this far apart, interpolation is not linear
 WEIGHTS = (0.0, 0.5, 1.0, 2.0, 4.0)  # of a penalty, to begin with
 HEAVIEST = 64.0
 THOUSANDTHS = 1000
@@ -21,9 +21,9 @@ Measure = Callable[[Method], StudyRow]
 
 @dataclass(frozen=True)
 class Dial:
-    """The settings of a rival as whole numbers of steps, the more the looser."""
+    """The level of a rival as a whole number of steps; more steps are less strict."""
 
-    first: tuple[int, ...]  # to be tried in any case
+    first: tuple[int, ...]  # always tried
     tightest: int
     loosest: int
     steps_per_unit: int
@@ -42,14 +42,14 @@ class Dial:
         return cls(first, 0, unit, unit)
 
     def level(self, steps: int) -> float:
-        """As the re-ranker takes it; rounded up, because a quota is rounded down."""
+        """The level for the re-ranker; rounded up, because a quota is rounded down."""
         return math.ceil(abs(steps) / self.steps_per_unit * 1e4 - 1e-6) / 1e4
 
     def next(self, rates: Mapping[int, float], level: float) -> int | None:
-        """What to try next for a rate as near below the level as there is; None: nothing.
+        """The next setting to try for a rate just below the level; None: nothing is left to try.
 
-        Rates grow with the steps, or nearly: the place looked for is between the loosest setting
-        that keeps the level and the next.
+        Rates grow with the steps, or nearly so: the search is between the least strict setting
+        that keeps the level and the next one tried.
         """
         kept = [steps for steps, rate in rates.items() if keeps(rate, level)]
         if not kept:
@@ -78,7 +78,7 @@ def keeps(rate: float, level: float) -> bool:
 def tried(
     method: Method, levels: Sequence[float], k: int, measure: Measure, tries: int = TRIES
 ) -> Iterator[tuple[Method, StudyRow]]:
-    """A rival's settings, one after the other, and the result of each; the same at every call."""
+    """The settings of a rival in the order tried, with their results; the same at every call."""
     dial = Dial.of(method, levels, k)
     if dial is None:
         yield method, measure(method)

@@ -1,4 +1,4 @@
-"""The paper's efficiency study: how long lists of K = 100 for all users take on one thread."""
+"""The paper's efficiency study: time to make lists of 100 for all users on one thread."""
 
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -35,8 +35,8 @@ def efficiency(
 ) -> list[EfficiencyRow]:
     """CPU seconds of the ranker alone, of fairness of exposure over so many candidates, of FCPO.
 
-    FCPO is that of the paper, `fcpo:paper`, trained for one round only: what a policy has learnt
-    does not change how long it takes.
+    FCPO is that of the paper, `fcpo:paper`, trained for one round only: what a policy has learned
+    does not change its speed.
     """
     rows = []
     with one_thread():
@@ -75,7 +75,7 @@ def _contestants(
 
 
 def _seconds(model: Recommender, dataset: Dataset, length: int) -> float:
-    """Of this process's CPU, from the state of the users to their lists."""
+    """CPU seconds of this process, from the state of the users to their lists."""
     scenario = evaluation_scenario(dataset.split, model.queue_length, Protocol.STANDARD)
     begin = time.process_time()
     model.recommend(scenario, length=length)
@@ -84,7 +84,7 @@ def _seconds(model: Recommender, dataset: Dataset, length: int) -> float:
 
 @contextmanager
 def one_thread() -> Iterator[None]:
-    """As the paper measured."""
+    """Compute on one thread, as the paper did."""
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
     try:

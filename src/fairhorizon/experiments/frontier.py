@@ -1,4 +1,4 @@
-"""The paper's Figure 3: what accuracy each method reaches at each level of fairness."""
+"""The paper's Figure 3: the accuracy of each method at each level of fairness."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -21,14 +21,14 @@ METHODS = (
 
 
 def swept(method: Method) -> list[Method]:
-    """The method at every level of its dial; at its own where it has one set, or has no dial."""
+    """The method at every level; alone if its level is set or if it has no levels."""
     if method.level is not None or method.abilities.levels is Levels.NONE:
         return [method]
     return [replace(method, level=level) for level in LEVELS[method.reranker or method.base]]
 
 
 def curves(rows: Sequence[SummaryRow]) -> dict[str, list[SummaryRow]]:
-    """The rows of each method, by the level of its dial."""
+    """The rows of each method, sorted by level."""
     lines: dict[str, list[SummaryRow]] = {}
     for row in rows:
         lines.setdefault(row.name, []).append(row)

@@ -19,7 +19,7 @@ def study_row(
     notes: tuple[str, ...],
     metrics: Mapping[str, float | None] | None = None,
 ) -> StudyRow:
-    """What an evaluation found, under the name of the method; `metrics` are further ones."""
+    """The result of an evaluation as a row; `metrics` are added to those of the result."""
     found = {name: finite(value) for name, value in result.metrics.items()}
     return StudyRow(
         dataset=result.dataset,

@@ -1,4 +1,4 @@
-"""Where settings are searched: as `Search` and `Choice` beside each setting say."""
+"""The search space of Optuna, made from the `Search` and `Choice` marks of the settings."""
 
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 def search_space(model: Recommender, given: Given) -> "dict[str, BaseDistribution]":
-    """Where each setting is looked for, by dotted name, without those that are given."""
+    """The range of each setting, by dotted name, without those that are given."""
     fixed = dotted(given)
     return {name: where for name, where in _ranges(model.settings) if name not in fixed}
 
@@ -30,7 +30,7 @@ def _ranges(config: Settings) -> "Iterator[tuple[str, BaseDistribution]]":
 
 
 def defaults(model: Recommender, space: "Mapping[str, BaseDistribution]") -> dict[str, Any]:
-    """The present settings, as far as they lie within the space."""
+    """The current settings, as far as they lie within the space."""
     values = dotted(model.settings.model_dump())
     return {name: values[name] for name, where in space.items() if _holds(where, values[name])}
 

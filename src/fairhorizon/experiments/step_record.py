@@ -1,4 +1,4 @@
-"""A long run on disk while it goes on: a row per step, exposure over time, and a checkpoint."""
+"""The files of a long run: a row per step, exposure over time, and a checkpoint."""
 
 import json
 import math
@@ -24,8 +24,8 @@ from fairhorizon.storage import load_model, save_model
 Row = dict[str, Any]
 
 KIND = "long-run"
-EVERY = 10  # steps from one writing to the next,
-LONGEST = 10.0  # or so many seconds, where steps are slow
+EVERY = 10  # steps between two writes,
+LONGEST = 10.0  # or this many seconds, if steps are slow
 
 # One for all methods, so that the files of a folder can be read as one frame.
 SCHEMA: dict[str, type[pl.DataType]] = {
@@ -47,9 +47,9 @@ SCHEMA: dict[str, type[pl.DataType]] = {
     "reward": pl.Float64,
     "coverage": pl.Float64,
     "seconds": pl.Float64,
-    "price": pl.Float64,  # of popular items; null of a method that has none, as is what follows
-    "notes": pl.String,  # JSON: whatever else the method had to say
-    "run": pl.String,  # the key of all settings: a folder may hold runs made with others
+    "price": pl.Float64,  # of the limited group; null for methods without one
+    "notes": pl.String,  # JSON: other values that the method reported
+    "run": pl.String,  # the key of all settings: a folder may hold runs with different ones
 }
 
 
@@ -69,7 +69,7 @@ class StepRecord:
 
     @property
     def step(self) -> int:
-        """The last one taken down."""
+        """The last recorded step."""
         return len(self._rows)
 
     def progress(self, remarks: Sequence[str] = ()) -> RunProgress:
@@ -77,11 +77,11 @@ class StepRecord:
         return _progress(self._rows[-1], remarks)
 
     def stored_progress(self) -> RunProgress:
-        """The same of the last step on disk."""
+        """The run after the last step on disk."""
         return _progress(self.frame().row(-1, named=True), ())
 
     def frame(self) -> pl.DataFrame:
-        """What is on disk; no rows if that is nothing, or damaged."""
+        """The rows on disk; none if there is no file, or it is damaged."""
         try:
             frame = pl.read_parquet(self.rows_file, glob=False)
         except (OSError, pl.exceptions.PolarsError):
@@ -89,7 +89,7 @@ class StepRecord:
         return frame if frame.schema == pl.Schema(SCHEMA) else pl.DataFrame(schema=SCHEMA)
 
     def counts(self) -> CountsOverTime | None:
-        """Of what is on disk; None if that is nothing, or damaged."""
+        """The counts on disk; None if there is no file, or it is damaged."""
         try:
             with self.counts_file.open("rb") as content, np.load(content) as file:
                 return CountsOverTime(
@@ -105,12 +105,12 @@ class StepRecord:
         return len(self.frame()) == steps and self.counts() is not None
 
     def sweep(self) -> None:
-        """Clear away the drafts of a process that was killed."""
+        """Delete the drafts of a process that was killed."""
         for draft in self.folder.glob(f".{self.name}*"):
             draft.unlink(missing_ok=True)
 
     def resume(self) -> dict[str, Tensor] | None:
-        """Go back to the checkpoint, and what a run goes on from; None starts anew."""
+        """Return to the checkpoint; its tensors, or None if the run has to start again."""
         counts = self.counts()
         try:
             tensors, description = load_model(self.checkpoint_file, KIND)
@@ -127,11 +127,11 @@ class StepRecord:
         return tensors
 
     def look(self, exposure: Exposure) -> None:
-        """Take down the exposure of the moment."""
+        """Record the current exposure."""
         self._counts.append((self.step, exposure.counts.copy(), exposure.sensitive.numpy().copy()))
 
     def add(self, row: Mapping[str, Any]) -> None:
-        """Take down the next step: the columns of the schema, and notes by any other name."""
+        """Record the next step: the columns of the schema, and notes under any other name."""
         cells = {name: _cell(value) for name, value in row.items() if name in SCHEMA}
         notes = {name: _cell(value) for name, value in row.items() if name not in SCHEMA}
         cells["price"] = notes.pop(f"price of {PopularityLimit.name}", None)
@@ -139,7 +139,7 @@ class StepRecord:
         self._rows.append(dict.fromkeys(SCHEMA) | cells | self.identity)
 
     def keep(self, tensors: Callable[[], Mapping[str, Tensor]] | None) -> bool:
-        """If it is time to, write all there is; with `tensors` to go on from, a checkpoint too.
+        """If it is time to, write everything; with `tensors`, a checkpoint too.
 
         The checkpoint comes last, so that rows and exposure are never behind it.
         """
@@ -153,7 +153,7 @@ class StepRecord:
         return True
 
     def finish(self) -> None:
-        """All there is; there is nothing to go on from any more."""
+        """Write everything and delete the checkpoint, which is no longer needed."""
         self._write()
         self.checkpoint_file.unlink(missing_ok=True)
 

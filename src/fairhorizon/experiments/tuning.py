@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 METRIC = "validation_ndcg@20"
 STUDY = "tune"  # its name in the file
-IDENTITY = "of"  # the attribute of the study that says what it is a search of
+IDENTITY = "of"  # the attribute of the study that identifies what it searches
 
 
 @dataclass(frozen=True)
@@ -70,7 +70,7 @@ class Objective:
         return validation_ndcg(model, self.dataset.split, self.protocol)
 
     def identity(self) -> dict[str, str]:
-        """What has to be the same for two trials to be of one search."""
+        """What trials of the same search have in common."""
         return {
             "method": str(self.method),
             "data": self.dataset.split.train.fingerprint(),
@@ -83,7 +83,7 @@ class Objective:
 
 @dataclass(frozen=True)
 class Trial:
-    """One proposal and what became of it."""
+    """One proposal and its result."""
 
     number: int  # from 1
     settings: dict[str, Any]  # by dotted name: those that were searched
@@ -92,7 +92,7 @@ class Trial:
 
 
 class Tuning:
-    """The trials of an objective, kept in `study.db` of a folder; only finished ones are."""
+    """The trials of an objective; finished ones are stored in `study.db` of a folder."""
 
     def __init__(self, objective: Objective, folder: Path) -> None:
         self.objective, self.folder = objective, folder
@@ -113,7 +113,7 @@ class Tuning:
 
     @property
     def best(self) -> Trial:
-        """The trial of highest value, of equals the first."""
+        """The trial with the highest value; the first one of several."""
         trials = self.trials
         good = [trial for trial in trials if trial.value is not None]
         if not good:
@@ -122,15 +122,15 @@ class Tuning:
         return max(good, key=lambda trial: trial.value or -math.inf)
 
     def run(self, trials: int) -> Iterator[Trial]:
-        """Go on until there are so many trials in all; each is kept before it is returned.
+        """Run until there are so many trials in total; each is stored before it is returned.
 
-        A search that was stopped goes on as if it had not been.
+        A search that was stopped continues as if it had not been.
         """
         while len(self.study.trials) < trials:
             number = len(self.study.trials)
             state = np.random.SeedSequence([self.objective.seed, number]).generate_state(1)
             self.study.sampler = self.optuna.samplers.TPESampler(seed=int(state[0]))
-            if number == 0:  # the defaults: no search ends below them
+            if number == 0:  # the defaults: no search ends with less
                 self.study.enqueue_trial(defaults(self.objective.model({}), self.space))
             proposal = self.study.ask(self.space)
             try:
@@ -142,7 +142,7 @@ class Tuning:
             yield _trial(self.study.trials[-1])
 
     def settings(self, trial: Trial) -> dict[str, Any]:
-        """What to give to `fit` to get the trial again."""
+        """The settings with which `fit` reproduces the trial."""
         level = self.objective.method.level
         chosen = {} if level is None else {"alpha_prime": level}
         return merged(merged(self.objective.given, chosen), nested(trial.settings))
@@ -166,7 +166,7 @@ class Tuning:
         write_json(self.folder / "best.json", content)
 
     def result(self) -> TuningResult:
-        """What was found: the best trial."""
+        """The best trial."""
         best = self.best
         assert best.value is not None
         return TuningResult(
@@ -198,7 +198,7 @@ class Tuning:
         """The study of the file, refused if it is of another objective."""
         try:
             with closing(sqlite3.connect(self.file)) as base:
-                base.execute("SELECT 1 FROM studies")  # else Optuna would make itself at home
+                base.execute("SELECT 1 FROM studies")  # else Optuna would create its tables in it
             storage = self.optuna.storages.RDBStorage(f"sqlite:///{self.file}")
             study: Study = self.optuna.load_study(storage=storage, study_name=STUDY)
             found: dict[str, str] = study.user_attrs[IDENTITY]
@@ -210,7 +210,7 @@ class Tuning:
         if other := [key for key in wanted if found.get(key) != wanted[key]]:
             raise ConfigError(
                 f"{self.folder}: holds a search of {found.get('method')} with other "
-                f"{', '.join(other)} (name another --out, or give what it was begun with)"
+                f"{', '.join(other)} (name another --out, or give what it was started with)"
             )
         return study
 

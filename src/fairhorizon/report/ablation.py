@@ -1,4 +1,4 @@
-"""What each part of FCPO brings: a table of what is served, and one of the training."""
+"""What each part of FCPO contributes: a table of what is served, and one of the training."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -11,19 +11,20 @@ from rich.text import Text
 from fairhorizon.files import write_copies, write_text
 from fairhorizon.report import grid
 from fairhorizon.report.grid import Cell, Grid
-from fairhorizon.report.tables import METRICS, MISSING, units
+from fairhorizon.report.tables import MISSING, group_items, group_title, metric_columns, units
 from fairhorizon.results.spread import Spread
 from fairhorizon.results.studies import AblationRow, SummaryRow
+from fairhorizon.vocabulary import POPULAR
 
 SERVED = ("ndcg", "gini", "popularity_rate")
 SERVED_NOTE = (
-    "Difference: of NDCG to `strong`, seed by seed, in percentage points. Kept: after how many "
-    "rounds the policy that serves was found, the best on validation, seed by seed."
+    "Difference: NDCG minus that of `strong`, seed by seed, in percentage points. Kept: the round "
+    "after which the policy that serves was found, the best on validation, seed by seed."
 )
 TRAINING_NOTE = (
-    "Sampled episodes of the policy itself, before the first round and after the last. Popular: "
+    "Sampled episodes of the policy itself, before the first round and after the last. {group}: "
     "share of what is shown, in percent. Reward: hits of an episode. Within: after how many rounds "
-    "the popular share was first within the limit and its tolerance, seed by seed, - if never."
+    "that share was first within the limit and its tolerance, seed by seed, - if never."
 )
 VALIDATION_NOTE = (
     "Valid.: validation NDCG of the policy that serves, in percent. It compares rounds, not "
@@ -36,47 +37,55 @@ def write_ablation(
     rows: Sequence[AblationRow],
     k: int,
     *,
+    group: str = POPULAR,
     command: str = "",
     json_file: Path | None = None,
 ) -> None:
-    """ablation.json for programs and ablation.md."""
-    content = {"command": command, "k": k, "rows": [row.to_json() for row in rows]}
+    """ablation.json for programs and ablation.md; `group` is the name of G0."""
+    content = {
+        **{"command": command, "group": group, "k": k},
+        "rows": [row.to_json() for row in rows],
+    }
     write_copies(content, out / "ablation.json", json_file)
-    write_text(out / "ablation.md", ablation_markdown(rows, k))
+    write_text(out / "ablation.md", ablation_markdown(rows, k, group))
 
 
-def ablation_table(rows: Sequence[AblationRow], k: int = 20) -> Group:
+def ablation_table(rows: Sequence[AblationRow], k: int = 20, group: str = POPULAR) -> Group:
     """For a terminal."""
-    served, training = _served(rows, k), _training(rows)
+    served, training = _served(rows, k, group), _training(rows, group)
     return Group(
         grid.terminal(served),
         Text(f"{units(SERVED)} {grid.LEGEND}. {SERVED_NOTE}"),
         "",
         grid.terminal(training),
-        Text(f"{TRAINING_NOTE} {VALIDATION_NOTE}"),
+        Text(_training_note(group)),
     )
 
 
-def ablation_markdown(rows: Sequence[AblationRow], k: int = 20) -> str:
+def ablation_markdown(rows: Sequence[AblationRow], k: int = 20, group: str = POPULAR) -> str:
     """For GitHub: best bold, second italic; and what each variant is."""
     parts = [
-        grid.markdown(_served(rows, k)),
+        grid.markdown(_served(rows, k, group)),
         f"{units(SERVED)} Best **bold**, second _italic_. {SERVED_NOTE}",
-        grid.markdown(_training(rows)),
-        f"{TRAINING_NOTE} {VALIDATION_NOTE}",
+        grid.markdown(_training(rows, group)),
+        _training_note(group),
         "\n".join(f"- `{row.summary.method}`: {row.meaning}" for row in rows),
     ]
     return "\n\n".join(parts) + "\n"
 
 
-def _served(rows: Sequence[AblationRow], k: int) -> Grid:
-    first = rows[0].summary
+def _training_note(group: str) -> str:
+    return f"{TRAINING_NOTE.format(group=group_title(group))} {VALIDATION_NOTE}"
+
+
+def _served(rows: Sequence[AblationRow], k: int, group: str) -> Grid:
+    first, columns = rows[0].summary, metric_columns(group)
     caption = (
-        f"Served at a popular share of at most {100 * first.alpha_prime:g} %, lists of {k}: "
+        f"Served with at most {100 * first.alpha_prime:g} % {group_items(group)}, lists of {k}: "
         f"{first.dataset}, {first.protocol} protocol, {first.mode}, "
         f"{grid.counted(len(first.seeds))}"
     )
-    ndcg, *others = (METRICS[name].heading for name in SERVED)
+    ndcg, *others = (columns[name].heading for name in SERVED)
     headings = ["Variant", "Kept", ndcg, "Difference", *others]
     lines = [
         [
@@ -92,10 +101,11 @@ def _served(rows: Sequence[AblationRow], k: int) -> Grid:
     return Grid(headings, grid.placed(lines, better), 4, caption)
 
 
-def _training(rows: Sequence[AblationRow]) -> Grid:
+def _training(rows: Sequence[AblationRow], group: str) -> Grid:
     seeds = grid.counted(len(rows[0].summary.seeds))
     caption = f"Trained under a limit of {100 * rows[0].limit:g} %, {seeds}"
-    headings = ("Variant", "Within", "Popular", "at last", "Reward", "at last", "Valid.")
+    share = group_title(group)
+    headings = ("Variant", "Within", share, "at last", "Reward", "at last", "Valid.")
     lines = [
         [
             Cell(row.summary.method),

@@ -17,18 +17,18 @@ from fairhorizon.vocabulary import POPULAR
 
 EXPOSURE = tuple(name for name in METRICS if name not in ACCURACY)
 INTRO = (
-    "What a system shows to its users, held against what they took next and against how evenly "
-    "exposure could be spread over the items."
+    "What a system shows to its users, compared with what they took next and with an even spread "
+    "of exposure over the items."
 )
 
 
 def facts(result: AuditResult) -> list[tuple[str, str]]:
-    """What was found beside the metrics, as pairs of a name and its text."""
+    """Facts in addition to the metrics, as pairs of a name and its text."""
     counts = result.counts
     lines = [
         ("shown", f"{counts.shown:,} items to {counts.lists:,} of {counts.users:,} users"),
         ("read as", f"{counts.kind}, ordered by {counts.order}"),
-        ("counted for accuracy", f"{counts.users_judged:,} users, who have a list and test items"),
+        ("counted for accuracy", f"{counts.users_measured:,} users with a list and test items"),
         (
             "from the user's own history",
             f"{counts.from_history:,} ({counts.from_history_share:.1%} of what is shown), "
@@ -96,7 +96,7 @@ def write_audit_report(out: Path, result: AuditResult, ks: Sequence[int], comman
 
 
 def group_section(result: AuditResult) -> page.Section:
-    """What each group of items gets, beside what it is."""
+    """Size and exposure of each group of items."""
     headings = ("Group", "Items", "Of catalogue", "Of training log", "Of exposure", "Per item")
     lines = [
         (

@@ -1,4 +1,4 @@
-"""Who enters and leaves the popular group: ranks of items by exposure while the run goes on.
+"""Items that enter and leave the popular group: ranks by exposure during a run.
 
 counts: of one run per method, exposure counts and labels of all items at some of its steps.
 """
@@ -26,16 +26,16 @@ from fairhorizon.report.series import Style, legend, styles
 from fairhorizon.report.tables import the_group
 from fairhorizon.results.long_term import CountsOverTime
 
-MOMENTS = 80  # of a line: more cannot be told apart in a small panel
+MOMENTS = 80  # of a line: more cannot be distinguished in a small panel
 TICKS = tuple(digit * 10**power for power in range(7) for digit in (1, 2, 5))
-RANKS_TITLE = "Who enters and leaves the popular group"
+RANKS_TITLE = "Items that enter and leave the popular group"
 CHANGES_TITLE = "Group changes at each step"
 RANKS_NOTE = (
     "Each line is an item, the most shown at the top; above the dashed boundary it is popular. "
-    "Drawn is the first seed of each method, and of each kind of item a sample, evenly spread over "
-    "the time of its first change or, if it has none, over the ranks. An item that came back "
-    "between two moments taken down counts as never changed. Ranks are drawn by their square root, "
-    "which gives the top more room."
+    "The figure shows the first seed of each method, and a sample of each kind of item, evenly "
+    "spread over the time of the first change or, if there is none, over the ranks. An item that "
+    "came back between two recorded moments counts as never changed. Ranks are drawn by their "
+    "square root, which gives the top more room."
 )
 CHANGES_NOTE = "How many items entered or left {group} at that step, mean over seeds."
 
@@ -96,9 +96,9 @@ class Tracks:
 def first_runs(
     counts: Mapping[tuple[str, int], CountsOverTime],
 ) -> dict[str, Tracks]:
-    """Of each method the run of its first seed; none where there is no rank to see groups by.
+    """The run of the first seed of each method; none where ranks do not show the groups.
 
-    That is, before a second moment is taken down, and if groups do not follow from exposure.
+    That is, before a second moment is recorded, and if groups do not follow from exposure.
     """
     runs: dict[str, Tracks] = {}
     for method, seed in sorted(counts):
@@ -125,7 +125,7 @@ def exposure_ranks(counts: NDArray[np.integer]) -> NDArray[np.int64]:
 
 
 def tracks(counts: CountsOverTime) -> Tracks:
-    """Ranks, thinned to what can be drawn; what became of an item, from all moments taken down."""
+    """Ranks, thinned to what can be drawn; what became of an item, from all recorded moments."""
     labels = counts.sensitive
     kept = page.thinned(len(counts.steps), MOMENTS)
     ranks = exposure_ranks(counts.counts[kept])

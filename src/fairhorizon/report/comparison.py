@@ -1,4 +1,4 @@
-"""Methods beside each other, as in the paper's table: mean and spread over seeds, best marked.
+"""A comparison of methods, as in the paper's table: mean and spread over seeds, best marked.
 
 Only rows of the same data, protocol and mode are compared.
 """
@@ -16,9 +16,9 @@ from fairhorizon.report import grid
 from fairhorizon.report.grid import Cell, Grid
 from fairhorizon.report.page import Section, commands_section, glossary_section, write_page
 from fairhorizon.report.paper import paper_row
-from fairhorizon.report.tables import METRICS, PAPER_METRICS, format_value, units
+from fairhorizon.report.tables import PAPER_METRICS, format_value, metric_columns, units
 from fairhorizon.results.studies import OverSeeds, SignificanceRow, SummaryRow
-from fairhorizon.vocabulary import Protocol
+from fairhorizon.vocabulary import POPULAR, Protocol
 
 KS = (5, 10, 20)
 INTRO = (
@@ -27,8 +27,8 @@ INTRO = (
     "never on test items."
 )
 PAPER_NOTE = (
-    "The paper's figures are of its own protocol, in which training items may be recommended "
-    "again, and of its own runs."
+    "The paper's figures are from its own runs, under its own protocol, in which training items "
+    "may be recommended again."
 )
 SIGNIFICANCE_NOTE = (
     "Difference in percentage points, p-values two-sided and paired over users; Holm: the p-value "
@@ -42,21 +42,26 @@ def write_comparison(
     tests: Sequence[SignificanceRow],
     *,
     ks: Sequence[int] = KS,
+    group: str = POPULAR,
     command: str = "",
     json_file: Path | None = None,
 ) -> None:
-    """comparison.json for programs, table.md for documents and index.html for a browser."""
+    """comparison.json for programs, table.md for documents and index.html for a browser.
+
+    `group` is the name of G0.
+    """
     content = {
+        "group": group,
         "rows": [row.to_json() for row in rows],
         "significance": [test.to_json() for test in tests],
     }
-    paper = under_protocol_of_paper(rows)
-    text = comparison_markdown(rows, ks=ks, paper=paper)
-    sections = [comparison_section(rows, ks=ks, paper=paper)]
+    paper = measured_as_in_paper(rows, group)
+    text = comparison_markdown(rows, ks=ks, paper=paper, group=group)
+    sections = [comparison_section(rows, ks=ks, paper=paper, group=group)]
     if tests:
         text += "\n" + significance_markdown(tests)
         sections.append(significance_section(tests))
-    glossary = glossary_section(PAPER_METRICS, (rows[0].protocol, rows[0].mode))
+    glossary = glossary_section(PAPER_METRICS, (rows[0].protocol, rows[0].mode), group)
     write_copies(content, out / "comparison.json", json_file)
     write_text(out / "table.md", text)
     write_page(
@@ -67,9 +72,9 @@ def write_comparison(
     )
 
 
-def under_protocol_of_paper(rows: Sequence[SummaryRow]) -> bool:
-    """Whether the paper's figures may stand beside ours."""
-    return all(row.protocol is Protocol.PAPER for row in rows)
+def measured_as_in_paper(rows: Sequence[SummaryRow], group: str = POPULAR) -> bool:
+    """Whether the paper's figures can be shown beside ours: same protocol, same group."""
+    return group == POPULAR and all(row.protocol is Protocol.PAPER for row in rows)
 
 
 def comparison_table(
@@ -78,9 +83,11 @@ def comparison_table(
     ks: Sequence[int] = KS,
     *,
     paper: bool,
+    group: str = POPULAR,
 ) -> Group:
     """For a terminal: a block per data, protocol, mode and K; the paper's figures below ours."""
-    blocks = [block for _, blocks in _blocks(rows, metrics, ks, paper) for block in blocks]
+    found = _blocks(rows, metrics, ks, paper, group)
+    blocks = [block for _, blocks in found for block in blocks]
     notes = [f"{units(metrics)} {grid.LEGEND}.", *([PAPER_NOTE] if _has_paper(blocks) else [])]
     parts: list[Any] = []
     for block in blocks:
@@ -94,9 +101,11 @@ def comparison_markdown(
     ks: Sequence[int] = KS,
     *,
     paper: bool,
+    group: str = POPULAR,
 ) -> str:
     """For GitHub: best bold, second italic, the paper's figures in brackets."""
-    blocks = [block for _, blocks in _blocks(rows, metrics, ks, paper) for block in blocks]
+    found = _blocks(rows, metrics, ks, paper, group)
+    blocks = [block for _, blocks in found for block in blocks]
     notes = [f"{units(metrics)} Best **bold**, second _italic_."]
     if _has_paper(blocks):
         notes.append(f"In brackets: the paper. {PAPER_NOTE}")
@@ -109,11 +118,12 @@ def comparison_section(
     ks: Sequence[int] = KS,
     *,
     paper: bool,
+    group: str = POPULAR,
     title: str = "Comparison",
 ) -> Section:
     """For a page: the longest lists open, the others folded; a click on a heading sorts."""
     html, blocks = "", []
-    for caption, of_each_k in _blocks(rows, metrics, ks, paper):
+    for caption, of_each_k in _blocks(rows, metrics, ks, paper, group):
         html += f"<h3>{escape(caption)}</h3>\n"
         for k, block in sorted(zip(ks, of_each_k, strict=True), reverse=True, key=lambda b: b[0]):
             is_open = " open" if k == max(ks) else ""
@@ -127,7 +137,7 @@ def comparison_section(
 
 
 def _blocks(
-    rows: Sequence[SummaryRow], metrics: Sequence[str], ks: Sequence[int], paper: bool
+    rows: Sequence[SummaryRow], metrics: Sequence[str], ks: Sequence[int], paper: bool, group: str
 ) -> list[tuple[str, list[Grid]]]:
     """Rows that may be compared, under what they share: a grid for each K."""
     blocks = []
@@ -135,7 +145,7 @@ def _blocks(
         same = [row for row in rows if (row.dataset, row.protocol, row.mode) == chosen]
         data, protocol, mode = chosen
         caption = f"{data}, {protocol} protocol, {mode}, {_seeds(same)}"
-        grids = [_block(same, metrics, k, paper, f"{caption}, K = {k}") for k in ks]
+        grids = [_block(same, metrics, k, paper, group, f"{caption}, K = {k}") for k in ks]
         blocks.append((caption, grids))
     return blocks
 
@@ -146,8 +156,14 @@ def _seeds(rows: Sequence[SummaryRow]) -> str:
 
 
 def _block(
-    rows: Sequence[SummaryRow], metrics: Sequence[str], k: int, paper: bool, caption: str
+    rows: Sequence[SummaryRow],
+    metrics: Sequence[str],
+    k: int,
+    paper: bool,
+    group: str,
+    caption: str,
 ) -> Grid:
+    columns = metric_columns(group)
     lines = []
     for row in rows:
         theirs = paper_row(row.dataset, row.name, row.level) if paper else None
@@ -161,15 +177,15 @@ def _block(
         )
     better: dict[int, Literal["more", "less"]] = {}
     for column, metric in enumerate(metrics, 1):
-        direction = METRICS[metric].better
+        direction = columns[metric].better
         if direction != "zero":
             better[column] = direction
-    headings = ["Method", *(METRICS[metric].heading for metric in metrics)]
+    headings = ["Method", *(columns[metric].heading for metric in metrics)]
     return Grid(headings, grid.placed(lines, better), len(metrics), caption)
 
 
 def metric_cell(row: OverSeeds, metric: str, k: int, paper: float | None = None) -> Cell:
-    """Mean and, of several seeds, deviation; beside them the paper's figure."""
+    """Mean, deviation if there are several seeds, and the paper's figure."""
     found = row.spread(f"{metric}@{k}")
     has_spread = found.mean is not None and found.std is not None and len(row.seeds) > 1
     return Cell(

@@ -1,4 +1,4 @@
-"""How well the limit is kept from step to step: a panel per method, means over seeds."""
+"""How well the limit is kept at every step: a panel per method, means over seeds."""
 
 import math
 from collections.abc import Mapping

@@ -1,4 +1,4 @@
-"""How long lists for all users take, beside what the paper reports for the same."""
+"""Time to make lists for all users, compared with what the paper reports."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -25,11 +25,11 @@ from fairhorizon.results.studies import EfficiencyRow
 HOUR = 3600
 INTRO = (
     "How long it takes to make a list of {length} for every user on one thread: fairness of "
-    "exposure over more and more candidates, against a policy that has the limit learnt."
+    "exposure over more and more candidates, compared with a policy that has learned the limit."
 )
 NOTE = (
     "Lists for all users, on one core. The paper's hours are of another machine and another "
-    "program: the ratio says what is feasible, not which processor is faster."
+    "program: the ratio shows what is feasible, not which processor is faster."
 )
 OURS, THEIRS = COLOURS[0], COLOURS[1]
 
@@ -137,7 +137,7 @@ def efficiency_figure(rows: Sequence[EfficiencyRow]) -> Figure:
 
 
 def duration(seconds: float) -> str:
-    """0.32 s, 45 s, 12 min, 6.5 h: what a person would say."""
+    """In a readable unit: 0.32 s, 45 s, 12 min, 6.5 h."""
     for size, unit in ((HOUR, "h"), (60, "min")):
         if seconds >= 2 * size:
             return f"{seconds / size:.3g} {unit}"
@@ -145,13 +145,13 @@ def duration(seconds: float) -> str:
 
 
 def _seconds(row: EfficiencyRow) -> float:
-    """All measurements are finite, so that there is a mean."""
+    """The mean, which exists because all measurements are finite."""
     assert row.seconds.mean is not None
     return row.seconds.mean
 
 
 def _hours(row: EfficiencyRow) -> float | None:
-    """The paper's, for the same."""
+    """The hours that the paper reports for the same."""
     return paper_hours(row.dataset, row.step, row.candidates)
 
 

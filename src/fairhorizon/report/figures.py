@@ -18,7 +18,7 @@ from fairhorizon.report.tables import group_items
 from fairhorizon.results.evaluation import TrainingHistory
 from fairhorizon.vocabulary import POPULAR
 
-# Okabe and Ito's palette, told apart by colour-blind readers; all visible on white and on black
+# Okabe and Ito's palette, distinguishable by colour-blind readers and visible on white and on black
 COLOURS = ("#0072B2", "#E69F00", "#009E73", "#D55E00", "#CC79A7", "#56B4E9")
 GREY = "#808080"
 
@@ -54,7 +54,7 @@ def exposure_plot(
     for colour, (label, counts) in zip(cycle(COLOURS), counts_by_label.items(), strict=False):
         entry = as_written(exposure_label(label, counts, members, group))
         axes.plot(*lorenz_curve(counts), color=colour, label=entry)
-    style(axes, "Who gets seen")
+    style(axes, "Distribution of exposure")
     axes.set_xlabel("Share of the catalogue, least shown items first")
     axes.set_ylabel("Share of all exposure")
     axes.set(xlim=(0, 1), ylim=(0, 1), aspect="equal")

@@ -22,17 +22,17 @@ from fairhorizon.results.long_term import LongTermResult
 INTRO = "Every user is served step after step. {groups} {steps}, {seeds}."
 MOVING = (
     "What is shown counts as exposure, and exposure decides which items are popular: so the groups "
-    "move while the methods are at work."
+    "change during the run."
 )
 FIXED = "The limited group is {group}, and its items stay the same."
-# the columns of Figure 4, beside the share of the group
+# the columns of Figure 4, without the share of the group
 ACCUMULATED = {"ndcg": "NDCG", "gini": "Gini index"}
 ACCUMULATED_TITLE = "Accuracy and fairness of all that was shown so far"
 ACCUMULATED_NOTE = (
     "The paper's Figure 4. At each step, everything shown since the first counts as one list: "
     "higher NDCG is more accurate, lower Gini and {share} are fairer. "
 )
-NOT_MEASURED = "no user has anything to be found"
+NOT_MEASURED = "no user has relevant items"
 
 
 def write_long_term_report(out: Path, result: LongTermResult, command: str) -> None:
@@ -72,7 +72,7 @@ def write_long_term_report(out: Path, result: LongTermResult, command: str) -> N
 
 
 def closing_lines(result: LongTermResult) -> list[str]:
-    """What stands below the table on a terminal: how further limits were kept, and the time."""
+    """The lines below the table on a terminal: how further limits were kept, and the time."""
     lines = []
     for limit in result.limits:
         share, most = 100 * limit.violation_share, 100 * limit.largest_overshoot
@@ -161,8 +161,8 @@ def _is_blank(steps: pl.DataFrame, column: str) -> bool:
 def _meanings(span: Span) -> dict[str, str]:
     """What the words of the page mean."""
     popular = (
-        "the items with the highest exposure counts, those of the training log included; found "
-        "anew while the run goes on"
+        "the items with the highest exposure counts, including those of the training log; "
+        "recomputed during the run"
     )
     group = (
         {"Popular group, G0": popular}

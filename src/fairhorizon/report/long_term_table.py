@@ -19,7 +19,7 @@ from fairhorizon.report.tables import group_title, the_group
 from fairhorizon.results.long_term import LimitSummary
 from fairhorizon.vocabulary import POPULAR
 
-MILESTONES = (50, 100, 200, 400)  # steps to look at on the way, where a run has them
+MILESTONES = (50, 100, 200, 400)  # steps with a block in the table, if a run has them
 UNITS = "In percent, overshoot in percentage points, changes in items"
 
 
@@ -127,7 +127,7 @@ def summary_section(
 
 
 def limits_section(rows: Sequence[LimitSummary]) -> Section:
-    """How the limits beside the first were kept."""
+    """How the further limits were kept."""
     lines = [
         [
             *(Cell(row.limit), Cell(row.method)),
@@ -156,7 +156,7 @@ def _milestones(steps: pl.DataFrame) -> list[int]:
 
 
 def _block(steps: pl.DataFrame, step: int, columns: Sequence[Column]) -> Grid:
-    """The methods after `step` steps; one that has not come so far is not there."""
+    """The methods after `step` steps; those with fewer steps are left out."""
     so_far = steps.filter(pl.col("step") <= step)
     changes = so_far.group_by("method", "seed").agg(pl.col("churn").sum())
     reached = (

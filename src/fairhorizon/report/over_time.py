@@ -24,7 +24,7 @@ from fairhorizon.report.series import Style
 from fairhorizon.report.tables import group_title
 from fairhorizon.vocabulary import POPULAR
 
-MARKERS = 8  # on a line: enough to tell it by, few enough to see it
+MARKERS = 8  # on a line: enough to identify it, few enough to see it
 OPACITY = 0.18  # of a band
 SHADE = 0.12  # of the warm-up
 MARGIN = {
@@ -139,7 +139,7 @@ def reading(steps: pl.DataFrame, span: Span) -> str:
 
 
 def legend_columns(labels: Sequence[str], width: float) -> int:
-    """How many entries of a legend fit beside each other into so many inches, in even rows."""
+    """How many entries of a legend fit side by side into so many inches, in even rows."""
     entry = 0.9 + 0.075 * max(len(shortened(label)) for label in labels)
     rows = math.ceil(len(labels) / max(1, int(width / entry)))
     return math.ceil(len(labels) / rows)
@@ -266,6 +266,6 @@ def add_span(chart: go.Figure, span: Span, *, limit_in: int = 0) -> None:
 
 
 def faded(colour: str, opacity: float) -> str:
-    """#0072B2 as a colour one sees through."""
+    """#0072B2 as a translucent colour."""
     red, green, blue = (int(colour[i : i + 2], 16) for i in (1, 3, 5))
     return f"rgba({red},{green},{blue},{opacity})"

@@ -77,7 +77,7 @@ def results_section(
 def glossary_section(
     metrics: Sequence[str], measured_under: Iterable[str], group: str = POPULAR
 ) -> Section:
-    """What each number of the table means, and the protocols and modes it was measured under."""
+    """The meaning of each number of the table, and of the protocols and modes used."""
     columns = metric_columns(group)
     meanings = {
         columns[name].heading: f"{columns[name].meaning}; {BETTER[columns[name].better]}"
@@ -85,8 +85,8 @@ def glossary_section(
     }
     used = set(measured_under)
     meanings |= {name: meaning for name, meaning in SETTINGS.items() if name in used}
-    meanings["alpha'"] = f"the limit: the share of a list that may be {group_items(group)}"
-    meanings["Seed"] = "the number all randomness of that line was drawn from"
+    meanings["alpha'"] = f"the limit: the largest share of {group_items(group)} in a list"
+    meanings["Seed"] = "the seed of all random numbers of that line"
     return meanings_section(meanings)
 
 
@@ -139,7 +139,7 @@ def training_section(histories: Mapping[str, TrainingHistory]) -> Section:
     chart.update_yaxes(rangemode="tozero")
     chart.update_yaxes(title_text="Reward", row=1)
     chart.update_yaxes(title_text="Cost", row=2)
-    note = "Both per trajectory. Dashed: the limit on cost that training has to keep to."
+    note = "Both per trajectory. Dashed: the limit on cost that training has to keep."
     return chart_section("Training", chart, note, height=560)
 
 
@@ -176,7 +176,7 @@ def exposure_section(
         "The nearer a curve is to the dashed line, the more evenly items are shown; the Gini index "
         "is twice the area between the two."
     )
-    return chart_section("Who gets seen", chart, note, height=480)
+    return chart_section("Distribution of exposure", chart, note, height=480)
 
 
 def thinned(size: int, most: int) -> NDArray[np.int64]:
@@ -185,7 +185,7 @@ def thinned(size: int, most: int) -> NDArray[np.int64]:
 
 
 def panels(parts: Sequence[Section]) -> str:
-    """Small charts beside each other, or below each other on a phone, each under its heading."""
+    """Small charts side by side, or one below the other on a phone, each under its heading."""
     entries = "\n".join(
         f'<div><h3>{escape(part.title)}</h3><p class="note">{escape(part.note)}</p>'
         f"{part.html}</div>"

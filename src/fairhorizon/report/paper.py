@@ -1,4 +1,4 @@
-"""What the paper itself reports, for a look beside our own figures.
+"""What the paper itself reports, for comparison with our own figures.
 
 Source: Ge et al., Towards Long-term Fairness in Recommendation (WSDM 2021), table "Summary of the
 performance on two datasets" and "Efficiency Performance" in its section of experimental results.
@@ -191,7 +191,7 @@ class PaperRow:
 def paper_row(dataset: str, method: str, level: float | None = None) -> PaperRow | None:
     """The paper's row for a method of ours, named without its level; None where it has none.
 
-    A dial (`fcpo:paper` at 0.65, `mf+foe` at 0.9) has to stand within 0.05 of the popularity rate
+    A dial (`fcpo:paper` at 0.65, `mf+foe` at 0.9) has to be within 0.05 of the popularity rate
     at 20 that the paper's row reached: the two are compared at the same fairness.
     """
     table = PAPER_TABLE.get(dataset, {})

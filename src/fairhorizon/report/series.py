@@ -1,4 +1,4 @@
-"""How many curves are told apart: colour and marker by the method, dashes by its re-ranker."""
+"""The look of many curves: colour and marker by the method, dashes by its re-ranker."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass

@@ -2,7 +2,7 @@
 
 import math
 import textwrap
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -12,8 +12,6 @@ from rich.table import Table
 
 from fairhorizon.results.evaluation import DataStatistics, EvaluationRow
 from fairhorizon.vocabulary import POPULAR
-
-Row = Mapping[str, Any]  # of the studies whose rows have no type yet
 
 MISSING = "-"
 HEADINGS = ("Data", "Method", "alpha'", "Protocol", "Mode", "Seed", "K")
@@ -35,6 +33,11 @@ class MetricColumn:
 def group_title(group: str) -> str:
     """What a column or an axis of the group's share is headed: Popular, or seller = MegaMart."""
     return "Popular" if group == POPULAR else group
+
+
+def short_title(group: str) -> str:
+    """The same over a narrow column."""
+    return "Pop." if group == POPULAR else group
 
 
 def group_items(group: str) -> str:
@@ -73,7 +76,7 @@ def metric_columns(group: str = POPULAR) -> dict[str, MetricColumn]:
             group_title(group),
             f"share of the shown items {of_group} (group G0)",
             "less",
-            short="Pop." if by_popularity else folded(group, NARROW),
+            short=folded(short_title(group), NARROW),
         ),
         "coverage": MetricColumn(
             "Coverage", "share of the catalogue shown to anyone at all", "more"
@@ -153,7 +156,7 @@ def group_of(rows: Sequence[EvaluationRow]) -> str:
 def table_lines(
     rows: Sequence[EvaluationRow], metrics: Sequence[str], ks: Sequence[int]
 ) -> list[list[str]]:
-    """One line of cells per row and K; each says its protocol, mode and seed."""
+    """One line of cells per row and K, each with its protocol, mode and seed."""
     return [
         [
             *map(_text, (row.dataset, row.method, row.alpha_prime)),

@@ -19,7 +19,7 @@ Constraint = Literal["parity", "treatment", "impact", "share"]
 
 
 @dataclass(frozen=True)
-class Problem:
+class ExposureProgram:
     """Maximise u.x subject to f.x = c or f.x <= c over the candidates of every user."""
 
     items: Tensor  # (b, n) the candidates, by item code
@@ -94,7 +94,7 @@ class ExposureFairness(Reranker):
             total.scatter_add_(0, problem.items.flatten(), x.flatten())
         return total
 
-    def problem(self, scores: Tensor, sensitive: Tensor) -> Problem:
+    def problem(self, scores: Tensor, sensitive: Tensor) -> ExposureProgram:
         """What is to be solved for these users."""
         if 0 < self.candidates < scores.shape[1]:
             items = top(scores, self.candidates)[1].sort(dim=1).values
@@ -104,16 +104,18 @@ class ExposureFairness(Reranker):
         group = sensitive[items] & u.isfinite()
         x = total_attention(u)
         if self.constraint == "share":
-            return Problem(items, u, group.double(), self.target * x)
+            return ExposureProgram(items, u, group.double(), self.target * x)
         weights = u.isfinite().double() if self.constraint == "parity" else merits(u)
         of_group, of_all = weights.where(group, 0.0).sum(1), weights.sum(1)
         share = (of_group / of_all).where(of_all > 0, 0.0)  # no candidates, no weight
         if self.constraint == "impact":  # divided by M0 or M1, then times M0 M1 / (M0 + M1)
             f = weights * torch.where(group, 1 - share[:, None], -share[:, None])
-            return Problem(items, u, f, torch.zeros_like(x))
-        return Problem(items, u, group.double(), share * x)
+            return ExposureProgram(items, u, f, torch.zeros_like(x))
+        return ExposureProgram(items, u, group.double(), share * x)
 
-    def _solved(self, scores: Tensor, sensitive: Tensor) -> Iterator[tuple[Problem, Mixture]]:
+    def _solved(
+        self, scores: Tensor, sensitive: Tensor
+    ) -> Iterator[tuple[ExposureProgram, Mixture]]:
         for some in scores.split(rows_at_once(scores.shape[1], SCORES_AT_ONCE)):
             problem = self.problem(some, sensitive)
             at_most = self.form == "at-most"

@@ -8,19 +8,19 @@ from numpy.typing import NDArray
 
 from fairhorizon.results.evaluation import EvaluationRow
 
-UNNAMED = "audit"  # what an audited system is called that nobody named
+UNNAMED = "audit"  # the name of an audited system that was given none
 ALL = "all"  # in place of K: every impression of a log
 
 
 @dataclass(frozen=True)
 class AuditCounts:
-    """What the metrics of an audit rest on."""
+    """The counts that the metrics of an audit are based on."""
 
     kind: str  # lists or impressions
     order: str  # what the showings of a user were ordered by
     users: int  # of the data
     users_without_list: int
-    users_judged: int  # with a list and with test items
+    users_measured: int  # with a list and with test items
     shown: int  # rows, repeats included
     from_history: int  # of those, items that the user had taken before the test items
     shorter_lists: dict[int, int]  # by K
@@ -35,7 +35,9 @@ class AuditCounts:
         return self.users - self.users_without_list
 
     def to_json(self) -> dict[str, Any]:
-        return asdict(self) | {"from_history_share": self.from_history_share}
+        content = asdict(self) | {"from_history_share": self.from_history_share}
+        # programs read this key since the first version
+        return {"users_judged" if key == "users_measured" else key: content[key] for key in content}
 
 
 @dataclass(frozen=True)
@@ -67,7 +69,7 @@ class ItemExposure:
 
 @dataclass(frozen=True)
 class AuditResult:
-    """An audit: its metrics, what they rest on, and who gets how much exposure."""
+    """An audit: its metrics, their counts, and the exposure of groups and items."""
 
     row: EvaluationRow
     counts: AuditCounts

@@ -26,7 +26,7 @@ class EvaluationRow:
     expected_exposure_share: float | None = None  # of G0, over the rankings that could be drawn
 
     def to_json(self) -> dict[str, Any]:
-        """Strict JSON; the expected share is there only if there is one."""
+        """Strict JSON; the expected share is included only if there is one."""
         content = {
             "dataset": self.dataset,
             "method": self.method,

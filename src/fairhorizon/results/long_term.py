@@ -23,7 +23,7 @@ class CountsOverTime:
 
 @dataclass(frozen=True)
 class RunProgress:
-    """How far a long run is: its last step, and the numbers of everything shown so far."""
+    """The progress of a long run: its last step, and the metrics of everything shown so far."""
 
     method: str
     seed: int
@@ -75,7 +75,7 @@ class LongTermResult:
     alpha_prime: float
     warm_up: int  # steps before the limit has to be kept
     rows: tuple[RunSummary, ...] = ()
-    limits: tuple[LimitSummary, ...] = ()  # those beside the limit on G0
+    limits: tuple[LimitSummary, ...] = ()  # in addition to the limit on G0
     group: str = POPULAR  # the name of G0
     settings: Mapping[str, Any] | None = None  # how the runs were made, in JSON
 
