@@ -1,4 +1,4 @@
-"""The CPO step on the actor: its promises are those of importance sampling, in the right units."""
+"""The CPO step on the actor: it predicts what importance sampling does, in the right units."""
 
 import pytest
 import torch

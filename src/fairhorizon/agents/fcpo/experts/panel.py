@@ -1,4 +1,4 @@
-"""The panel: fitted rankers whose scores a policy weighs."""
+"""The panel: fitted rankers whose scores a policy weights."""
 
 import warnings
 from collections.abc import Mapping, Sequence
@@ -20,7 +20,7 @@ Tensors = dict[str, Tensor]
 
 @dataclass(frozen=True)
 class Panel:
-    """Fitted rankers and how much each counts to begin with."""
+    """Fitted rankers and the initial weight of each."""
 
     rankers: tuple[Ranker[Any], ...]
     weights: tuple[float, ...]
@@ -35,9 +35,9 @@ class Panel:
         fitted: Mapping[str, Ranker[Any]],
         on_epoch: OnEpoch | None = None,
     ) -> "Panel":
-        """Fit what is not fitted yet; all count the same.
+        """Fit the rankers that are not fitted yet; all weights are equal.
 
-        A ranker that can do nothing with this log is left out.
+        A ranker that cannot be fitted on this log is left out.
         """
         rankers, refusals = [], []
         for name in suitable(names, split):
@@ -57,7 +57,7 @@ class Panel:
         return replace(self, weights=tuple(weights))
 
     def refitted(self, split: Split) -> "Panel":
-        """The same rankers fitted anew, at the same weights."""
+        """The same rankers fitted again, with the same weights."""
         rankers = (type(ranker)(ranker.config, seed=ranker.seed) for ranker in self.rankers)
         return Panel(tuple(ranker.fit(split) for ranker in rankers), self.weights)
 
@@ -88,7 +88,7 @@ class Panel:
 
 
 def suitable(names: Sequence[str], split: Split) -> tuple[str, ...]:
-    """The rankers that a catalogue of this size can have."""
+    """The rankers that can handle a catalogue of this size."""
     large = split.train.n_items > LARGEST_FOR_EASE
     return tuple(name for name in names if not (large and name == "ease"))
 
