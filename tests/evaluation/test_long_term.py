@@ -355,7 +355,7 @@ def test_what_does_not_fit_together_is_refused(market):
     run = LongRun(
         Careless(80, list_length=2), evaluation_scenario(market, 2, Protocol.PAPER), exposure
     )
-    with pytest.raises(ConfigError, match=r"lists of shape \(60, 2\), the run wants \(60, 1\)"):
+    with pytest.raises(ConfigError, match=r"lists of shape \(60, 2\), the run needs \(60, 1\)"):
         run.step()
     boastful = LongRun(Boastful(80), evaluation_scenario(market, 2, Protocol.PAPER), exposure)
     with pytest.raises(ConfigError, match="a note on 'gini', which the record has already"):

@@ -10,12 +10,12 @@ from numpy.typing import ArrayLike, NDArray
 
 
 class NoTimestampsWarning(UserWarning):
-    """The data has no timestamps, so the order of its rows is taken for their order in time."""
+    """The data has no timestamps, so its rows are assumed to be in time order."""
 
 
 @dataclass(frozen=True, eq=False)
 class Interactions:
-    """Who took which item when: rows in time order, equal times in file order.
+    """Users, items and times of a log: rows in time order, equal times in file order.
 
     A code is the position of an id in `user_ids` or `item_ids`, which are sorted (integers by
     value, text by code point); a tie to the smaller id is thus a tie to the smaller code.

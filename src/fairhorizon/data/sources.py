@@ -1,4 +1,4 @@
-"""Where data comes from: a file of the user's, a named set in the cache, or the generator."""
+"""Sources of data: a given file, a named set in the cache, or the generator."""
 
 import inspect
 import os
@@ -53,8 +53,8 @@ def load(
 ) -> Interactions:
     """Interactions of a named set ("ml-100k", "ml-1m", "synthetic:users=200,seed=1") or a file.
 
-    The options are those of `read_interactions`; named sets need none, the generator has no use for
-    them. A `Path` is always a file, also when it is called like a set.
+    The options are those of `read_interactions`; named sets need none, the generator
+    ignores them. A `Path` is always a file, even if it has the name of a set.
     """
     if isinstance(source, str):
         if source in NAMED:
@@ -71,7 +71,7 @@ def load(
 
 
 def market_of(source: str | Path) -> SyntheticMarket | None:
-    """The market behind a `source` as in `load`; None unless it is the generator's."""
+    """The market of a `source` as in `load`; None unless it is the generator."""
     if isinstance(source, str) and source.partition(":")[0] == SYNTHETIC:
         return synthetic_market(source)
     return None

@@ -135,7 +135,7 @@ def training_scenario(
 
 
 def random_cuts(items: UserItems, history: int, generator: torch.Generator) -> Tensor:
-    """A random position in every user's log, after at least `history` items where there are more."""
+    """A random position in every user's log, after at least `history` items if there are more."""
     counts = items.indptr.diff()
     earliest = torch.minimum(torch.full_like(counts, history), (counts - 1).clamp(min=0))
     room = (counts - earliest).clamp(min=1)

@@ -31,7 +31,7 @@ class ItemPolicy:
         return ItemPolicy(self.log_probs[steps], self.probs[steps])
 
     def log_prob(self, chosen: Tensor) -> Tensor:
-        """(b,) of lists, given as places on the menu (b, K); an empty slot (-1) has probability 1."""
+        """(b,) of lists, given as places on the menu (b, K); an empty slot (-1) is certain."""
         logs = self.log_probs.gather(2, chosen.clamp(min=0)[:, :, None]).squeeze(2)
         return logs.masked_fill(chosen < 0, 0.0).sum(1)
 

@@ -178,7 +178,7 @@ def test_a_step_of_the_critic_lowers_the_error_and_one_of_the_actor_raises_the_v
     first, _ = losses()
     body = vector(learner.actor.body)
     states = learner.actor.encoder(rows.users, rows.queues)
-    learner.critic_loss(states, rows).backward(inputs=learner.judging)
+    learner.critic_loss(states, rows).backward(inputs=learner.critic_parameters)
     learner.critic_optimiser.step()
     error, loss = losses()
     assert error < first
@@ -187,7 +187,7 @@ def test_a_step_of_the_critic_lowers_the_error_and_one_of_the_actor_raises_the_v
     judges = vector(learner.critic), vector(learner.actor.encoder)
     with torch.no_grad():
         states = learner.actor.encoder(rows.users, rows.queues)
-    learner.actor_loss(states).backward(inputs=learner.acting)
+    learner.actor_loss(states).backward(inputs=learner.actor_parameters)
     learner.actor_optimiser.step()
     assert losses()[1] < loss
     assert torch.equal(vector(learner.critic), judges[0])
