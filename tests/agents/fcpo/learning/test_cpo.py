@@ -1,4 +1,4 @@
-"""CPO on problems whose constrained optimum is known.
+"""CPO on problems with a known constrained optimum.
 
 Two items for T steps: A earns 1 and is sensitive, B earns 0.3 and is not. Showing A with
 probability p costs p a step, so under a limit of alpha' the optimum is to show A with exactly

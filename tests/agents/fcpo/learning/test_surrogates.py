@@ -115,7 +115,7 @@ def test_attention_by_slot():
 
 
 @pytest.mark.parametrize("place", range(C))
-def test_with_all_actions_any_sample_tells_the_exact_gradient(place: int):
+def test_with_all_actions_any_sample_gives_the_exact_gradient(place: int):
     """One item a list: what a sample adds is only noise, and with this baseline not even that."""
     outputs, attention = numbers(2, 1, 2 * SIGNALS), torch.ones(1, dtype=torch.float64)
     baseline = expected(outputs, attention)
@@ -130,7 +130,7 @@ def test_with_all_actions_any_sample_tells_the_exact_gradient(place: int):
 @pytest.mark.parametrize("all_actions", [True, False])
 @pytest.mark.parametrize("slots", [1, 2, 3])
 def test_over_all_lists_the_gradient_is_exact(slots: int, all_actions: bool):
-    """Each list by its chance: what a slot takes from the later ones is told by the sample."""
+    """Each list by its probability: the effect of a slot on later ones is in the sample."""
     outputs, attention = numbers(3, 1, 2 * slots * SIGNALS), log_attention(slots)
     total = torch.zeros(2, *outputs.shape, dtype=torch.float64)
     for chosen, chance in chances_of(outputs, slots).items():
@@ -157,7 +157,7 @@ def test_samples_agree_and_all_actions_have_less_noise(all_actions: bool):
     assert error.abs().max() < (0.003 if all_actions else 0.03)  # of 0.47
 
 
-def test_a_large_step_is_promised_what_it_would_bring():
+def test_the_prediction_of_a_large_step_is_exact():
     """With one item a list the immediate part is exact for any policy, not just its gradient."""
     present, other = numbers(5, 1, 2 * SIGNALS), numbers(6, 1, 2 * SIGNALS)
     attention = torch.ones(1, dtype=torch.float64)
