@@ -49,7 +49,7 @@ def better_weights(
         return ndcg_by_user(shown, users, validation)
 
     liked = liked_items(opening, validation)
-    present, together = measured(None), measured(anew := _all_together(menus, liked))
+    present, together = measured(None), measured(refitted := _all_together(menus, liked))
     alone = [(measured(weights), weights) for weights in _each_alone(menus, liked)]
     best = max(present, together, *(values for values, _ in alone), key=np.mean)
     for values, weights in sorted(alone, key=lambda option: -option[0].mean()):
@@ -57,7 +57,7 @@ def better_weights(
             return weights
     gain = together - present
     clear = together.mean() > CLEARLY * present.mean() and gain.mean() > BY_CHANCE * _error(gain)
-    return anew if clear else None
+    return refitted if clear else None
 
 
 def _error(differences: NDArray[np.float64]) -> float:
