@@ -10,7 +10,7 @@ from fairhorizon.rerank.reranker import Reranker
 
 
 class Quota(Reranker):
-    """Quota: at most a given share of every list is sensitive items, the best ones by score."""
+    """Quota: at most a share of every list is sensitive items, the best ones by score."""
 
     method = "quota"
 
