@@ -71,9 +71,9 @@ def update_ratio(training: Training, repeats: int) -> float:
     index = batch.state_index
     with torch.no_grad():
         states = actor.encoder(batch.state_users, batch.state_queues)
-    judge = training.learner.judge
-    reward = judge("reward", states, index, batch.rewards, config.gamma_r).advantages
-    cost = judge("cost", states, index, batch.costs[:, :, 0], config.gamma_c).advantages
+    estimate = training.learner.estimate
+    reward = estimate("reward", states, index, batch.rewards, config.gamma_r).advantages
+    cost = estimate("cost", states, index, batch.costs[:, :, 0], config.gamma_c).advantages
     gaps = batch.costs.sum(1).mean(0) - training.limit
     before = {name: value.clone() for name, value in actor.state_dict().items()}
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 
 def write_atomically(path: Path, write: Callable[[Path], object]) -> None:
-    """Let `write` fill a temporary file beside `path`, then put it in the place of `path`."""
+    """Let `write` fill a temporary file beside `path`, then rename it to `path`."""
     path.parent.mkdir(parents=True, exist_ok=True)
     handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}-")
     os.close(handle)
@@ -31,7 +31,7 @@ def write_json(path: Path, content: object) -> None:
 
 
 def write_copies(content: object, *paths: Path | None) -> None:
-    """The same JSON in several places; None is no place."""
+    """Write the same JSON to several paths; None is skipped."""
     for path in paths:
         if path is not None:
             write_json(path, content)

@@ -1,4 +1,4 @@
-"""What every user took, in time order: the form in which models and environment read a log."""
+"""The items of every user in time order: the form of a log for models and environment."""
 
 from dataclasses import dataclass
 
@@ -46,7 +46,7 @@ class UserItems:
         return self.indptr[users + 1] - self.indptr[users]
 
     def mask(self, users: Tensor) -> Tensor:
-        """(len(users), n_items) bool: which items each user's set holds."""
+        """(len(users), n_items) bool: the items in each user's set."""
         counts = self.counts(users)
         rows = torch.repeat_interleave(torch.arange(len(users)), counts)
         within = torch.arange(len(rows)) - (torch.cumsum(counts, 0) - counts)[rows]

@@ -1,4 +1,4 @@
-"""Lists from scores. Of equal scores the smaller item comes first, however a list is made."""
+"""Lists from scores. Ties go to the smaller item code, however a list is made."""
 
 from collections.abc import Iterator
 
@@ -10,12 +10,12 @@ IN_CACHE = 2**19  # of float32: 2 MiB, which stay in the cache
 
 
 def top(scores: Tensor, most: int) -> tuple[Tensor, Tensor]:
-    """(b, most) best scores and their items, best first; no more than there are items."""
+    """(b, most) best scores and their items, best first; at most all items."""
     most = min(most, scores.shape[1])
     values, items = scores.topk(most)
     if most:
         last = values[:, -1:]
-        # topk takes any of those that equal the last; of -inf, which is never shown, it may
+        # topk breaks ties with the last arbitrarily, which does no harm for -inf (never shown)
         crowded = ((scores >= last).sum(1) > most) & (last.squeeze(1) > -torch.inf)
         rows = crowded.nonzero().squeeze(1)
         if len(rows):
@@ -42,7 +42,7 @@ def first_highest(scores: Tensor) -> Tensor:
 
 
 def first_best(scores: Tensor) -> Tensor:
-    """The same, and -1 where all scores of a row are -inf: nothing may be shown."""
+    """As `first_highest`, but -1 where all scores of a row are -inf: nothing may be shown."""
     best = first_highest(scores)
     highest = scores.gather(1, best[:, None]).squeeze(1)
     return best.where(highest > -torch.inf, -1)
@@ -66,7 +66,7 @@ def best_lists(scores: Tensor, sensitive: Tensor, length: int, allowance: int) -
 
 
 def discount(ranks: Tensor) -> Tensor:
-    """What a place of a list counts, by its rank 1, 2, ...: 1 / log2(1 + rank), as DCG has it.
+    """The weight of a place of a list by its rank 1, 2, ...: 1 / log2(1 + rank), as in DCG.
 
     `metrics.accuracy.discount` is the same for arrays.
     """
@@ -74,16 +74,16 @@ def discount(ranks: Tensor) -> Tensor:
 
 
 def users_at_once(n_items: int) -> int:
-    """How many users there is memory for, when all items are scored for each of them."""
+    """The number of users to score at once, by the memory for scores of all items."""
     return rows_at_once(n_items, SCORES_AT_ONCE)
 
 
 def rows_at_once(width: int, cells: int) -> int:
-    """How many rows of a table of that width have at most so many cells; at least one."""
+    """The number of rows of a table of that width with at most `cells` cells; at least one."""
     return max(1, cells // max(1, width))
 
 
 def some_at_a_time(*tables: Tensor, cells: int = IN_CACHE) -> Iterator[tuple[Tensor, ...]]:
-    """The same rows of all tables, block after block; at most so many cells of the first table."""
+    """The same rows of all tables in blocks of at most `cells` cells of the first table."""
     rows = rows_at_once(tables[0].shape[1], cells)
     return zip(*(table.split(rows) for table in tables), strict=True)

@@ -1,6 +1,6 @@
-"""Model files: tensors in a safetensors file whose header carries a JSON description.
+"""Model files: tensors in a safetensors file with a JSON description in its header.
 
-One file, so that tensors and description can never belong to different moments.
+One file, so that tensors and description always belong together.
 """
 
 import json
@@ -28,7 +28,7 @@ def save_model(path: Path, kind: str, tensors: Mapping[str, Tensor], description
 
 
 def load_model(path: Path, kind: str) -> tuple[dict[str, Tensor], Any]:
-    """The tensors and the description of a model file; a ModelError says what is wrong with it."""
+    """The tensors and the description of a model file; a ModelError if it is not valid."""
     with _opened(path) as (file, header):
         if header["kind"] != kind:
             raise ModelError(f"{path}: holds a '{header['kind']}' model, not '{kind}'")
@@ -37,7 +37,7 @@ def load_model(path: Path, kind: str) -> tuple[dict[str, Tensor], Any]:
 
 
 def model_kind(path: Path) -> str:
-    """What kind of model a file holds."""
+    """The kind of model in a file."""
     with _opened(path) as (_, header):
         return str(header["kind"])
 
@@ -66,13 +66,13 @@ def _opened(path: Path) -> Iterator[tuple[Any, dict[str, Any]]]:
 
 
 def below(prefix: str, tensors: dict[str, Tensor]) -> dict[str, Tensor]:
-    """Those of a part, under the names that the part gave them."""
+    """The tensors of a part, without the prefix of the part."""
     return {k.removeprefix(prefix): v for k, v in tensors.items() if k.startswith(prefix)}
 
 
 @contextmanager
 def understood(file: Path) -> Iterator[None]:
-    """A whole file whose content is not what this version would have written is refused."""
+    """A ModelError for a complete file with content that this version does not write."""
     try:
         yield
     except (KeyError, TypeError, ValueError, RuntimeError) as error:

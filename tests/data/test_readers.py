@@ -1,4 +1,4 @@
-"""Every file format, the columns found or named, and faults that say file, line and remedy."""
+"""Every file format, the columns found or named, and errors that name file, line and remedy."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""Splits against hand-worked cases, a slow reference and the promises they make."""
+"""Splits against hand-worked cases, a slow reference and properties."""
 
 import math
 from itertools import pairwise
@@ -202,7 +202,7 @@ def test_feedback_goes_to_the_end_of_training():
     assert [items_of(longer.train, user) for user in "ab"] == [["x", "y", "w"], ["y", "x"]]
     assert longer.train.timestamps.tolist() == [1, 2, 3, 4, 5]
     assert longer.train.ratings.tolist() == [5, 4, 3, 4, 4]  # the mean
-    assert longer.train.users.tolist() == [a, a, b, b, a]  # in the order heard
+    assert longer.train.users.tolist() == [a, a, b, b, a]  # in the order observed
     assert longer.validation is parts.validation
     assert longer.test is parts.test
     assert len(parts.train) == 3

@@ -47,7 +47,9 @@ def assert_same(left: dict, right: dict) -> None:
 
 def test_gymnasium_finds_no_fault_with_the_single_environment(world):
     env = RecommendationEnv(*world, list_length=K, horizon=T)
-    with warnings.catch_warnings():  # it is not registered, so it cannot be made anew for rendering
+    with (
+        warnings.catch_warnings()
+    ):  # it is not registered, so it cannot be made again for rendering
         warnings.filterwarnings("ignore", message=".*not having a spec.*")
         env_checker.check_env(env)
 
@@ -207,16 +209,16 @@ def test_simulated_users_click_as_often_as_they_should(world, simulated):
 
 
 def test_simulated_users_drift_from_step_to_step():
-    """One half always clicks, the other never; tastes drawn anew are of either half."""
+    """One half always clicks, the other never; new tastes are of either half."""
     n_items = 4
-    nobody = UserItems(torch.zeros(3, dtype=torch.int64), torch.arange(0), n_items)
+    nothing = UserItems(torch.zeros(3, dtype=torch.int64), torch.arange(0), n_items)
     response = ResponseModel(
         torch.tensor([[1.0], [-1.0]]),
         torch.full((n_items, 1), 1e4),
         torch.zeros(2),
         torch.zeros(n_items),
     )
-    users = SimulatedUsers(response, Scenario(nobody.last(2), nobody, None))
+    users = SimulatedUsers(response, Scenario(nothing.last(2), nothing, None))
     users = replace(users, config=SimulationConfig(drift=1.0))
     envs = RecommendationVectorEnv(
         users, np.zeros(n_items), list_length=1, horizon=2, users=[0], num_envs=4000

@@ -46,21 +46,21 @@ def test_gradients_are_those_of_torch(market, monkeypatch, cells):
     parameters = module._initial(parts, 3, generator)
     for tensor in parameters.values():
         tensor += torch.randn(tensor.shape, generator=generator)
-    gradients, judged_mean = module._gradients(parameters, parts)
+    gradients, held_out_mean = module._gradients(parameters, parts)
 
     users = torch.arange(60)
     known, taken = UserItems.of(market.train).mask(users), torch.zeros(60, 80)
     for log in (market.validation, market.test):
         taken[torch.tensor(log.users), torch.tensor(log.items)] = 1.0
-    judged = (parts.user_fold[:, None] == parts.item_fold) & ~known
+    held_out = (parts.user_fold[:, None] == parts.item_fold) & ~known
     leaves = {name: tensor.clone().requires_grad_() for name, tensor in parameters.items()}
     logits = leaves["p"] @ leaves["q"].T + leaves["a"][:, None] + leaves["b"] + leaves["c"]
     losses = binary_cross_entropy_with_logits(logits, taken, reduction="none")
-    losses[~known & ~judged].sum().backward()
+    losses[~known & ~held_out].sum().backward()
     for name, leaf in leaves.items():
         torch.testing.assert_close(gradients[name], leaf.grad, rtol=1e-4, atol=1e-4)
-    assert judged_mean == pytest.approx(-float(losses.detach()[judged].mean()), rel=1e-5)
-    assert int(judged.sum()) == pytest.approx(0.1 * int((~known).sum()), rel=0.1)
+    assert held_out_mean == pytest.approx(-float(losses.detach()[held_out].mean()), rel=1e-5)
+    assert int(held_out.sum()) == pytest.approx(0.1 * int((~known).sum()), rel=0.1)
 
 
 def test_finds_the_probabilities_that_a_log_was_drawn_from():

@@ -35,8 +35,8 @@ def simulated(
 
 def scenario_of(n_users: int, n_items: int) -> Scenario:
     """Users without a history."""
-    nobody = UserItems(torch.zeros(n_users + 1, dtype=torch.int64), torch.arange(0), n_items)
-    return Scenario(nobody.last(3), nobody, None)
+    nothing = UserItems(torch.zeros(n_users + 1, dtype=torch.int64), torch.arange(0), n_items)
+    return Scenario(nothing.last(3), nothing, None)
 
 
 def random_lists(seed: int, length: int = 5) -> torch.Tensor:
@@ -100,8 +100,8 @@ def test_relevance_best_and_total_are_those_of_brute_force(protocol, drift, at_o
         ranked = np.pad(-np.sort(-showable, axis=1), ((0, 0), (0, 20)))
         lists = random_lists(step)
         lists[::2, 1] = -1
-        worth = np.where(lists < 0, 0.0, np.take_along_axis(truth, lists.clamp(min=0).numpy(), 1))
-        np.testing.assert_allclose(audience.relevance(lists), worth, rtol=1e-4)
+        values = np.where(lists < 0, 0.0, np.take_along_axis(truth, lists.clamp(min=0).numpy(), 1))
+        np.testing.assert_allclose(audience.relevance(lists), values, rtol=1e-4)
         for first, last in ((0, 1), (1, 2), (0, 5), (30, 40), (75, 85), (85, 90)):
             np.testing.assert_allclose(
                 audience.best(first, last), ranked[:, first:last], rtol=1e-4, atol=1e-7
@@ -216,7 +216,7 @@ def test_a_single_user_drifts_through_the_tastes_of_all():
         audience.pass_time()
         path.append(audience.vectors[0])
     walked = torch.stack(path).numpy()
-    # steps are correlated by 0.71: 4000 of them are worth about 670
+    # steps are correlated by 0.71: 4000 of them carry the information of about 670
     deviations = CAMPS.std(0).numpy()
     assert (np.abs(walked.mean(0) - CAMPS.mean(0).numpy()) <= 5 * deviations / 25 + 1e-5).all()
     np.testing.assert_allclose(walked.std(0)[:2], deviations[:2], rtol=0.15)

@@ -82,7 +82,7 @@ class Boastful(Careless):
 
 
 class Scripted(Careless):
-    """Shows what it is told to: one (b, K) of lists a step."""
+    """Shows given lists: one (b, K) per step."""
 
     def __init__(self, steps):
         super().__init__(0)
@@ -93,7 +93,7 @@ class Scripted(Careless):
 
 
 class Drifting:
-    """Users whose chance to like an item is a number, and another one after every step."""
+    """Users with one probability to like any item, which changes after every step."""
 
     def __init__(self, chances, speed):
         self.chances, self.speed, self.n_users = chances, speed, len(chances)
@@ -263,11 +263,11 @@ def test_chances_that_drift_are_counted_as_they_were_when_shown():
             ordered = [*np.sort(now[user])[::-1], *[0] * 10]
             for slot, item in enumerate(server.served[step][user].tolist()):
                 rank = 2 * step + slot + 1
-                worth = now[user, item] if item >= 0 and item not in seen[user] else 0
+                value = now[user, item] if item >= 0 and item not in seen[user] else 0
                 seen[user].add(item)
-                dcg[user] += worth / math.log2(1 + rank)
+                dcg[user] += value / math.log2(1 + rank)
                 ideal[user] += ordered[rank - 1] / math.log2(1 + rank)
-                found[user] += worth
+                found[user] += value
         assert row["ndcg"] == pytest.approx(np.mean(dcg / ideal))
         assert row["recall"] == pytest.approx(np.mean(found / now.sum(1)))
         now = np.roll(now, 1, axis=1) * 0.9
@@ -344,18 +344,20 @@ def test_a_run_that_shows_nothing_has_no_rates():
     assert math.isnan(row["popularity_rate"])
     assert math.isnan(row["step_popularity_rate"])
     assert row["violation"] == 0
-    nobody = LongRun(Scripted([[[0], [1]]]), logged([[], []], 3), Exposure(np.array([1, 1, 1])))
-    assert math.isnan(nobody.step()["ndcg"])
+    without_likes = LongRun(
+        Scripted([[[0], [1]]]), logged([[], []], 3), Exposure(np.array([1, 1, 1]))
+    )
+    assert math.isnan(without_likes.step()["ndcg"])
 
 
 def test_what_does_not_fit_together_is_refused(market):
     exposure = Exposure(market.train.item_counts())
-    with pytest.raises(ConfigError, match=r"looks at 2 items of a user's history.* knows 1"):
+    with pytest.raises(ConfigError, match=r"reads 2 items of a user's history.* has 1"):
         LongRun(Careless(80), evaluation_scenario(market, 1, Protocol.PAPER), exposure)
     run = LongRun(
         Careless(80, list_length=2), evaluation_scenario(market, 2, Protocol.PAPER), exposure
     )
-    with pytest.raises(ConfigError, match=r"lists of shape \(60, 2\), the run wants \(60, 1\)"):
+    with pytest.raises(ConfigError, match=r"lists of shape \(60, 2\), the run needs \(60, 1\)"):
         run.step()
     boastful = LongRun(Boastful(80), evaluation_scenario(market, 2, Protocol.PAPER), exposure)
     with pytest.raises(ConfigError, match="a note on 'gini', which the record has already"):

@@ -1,4 +1,4 @@
-"""evaluate() on a recommender whose lists are known: metrics worked out by hand."""
+"""evaluate() on a recommender with known lists: metrics computed by hand."""
 
 import math
 from typing import Any

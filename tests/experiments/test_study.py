@@ -172,7 +172,7 @@ def test_a_killed_training_is_told_of(study: Study) -> None:
 
     killer = threading.Thread(target=kill)
     killer.start()
-    with pytest.raises(FairHorizonError, match=r"a training was killed.*the same command goes on"):
+    with pytest.raises(FairHorizonError, match=r"a training was killed.*run the same command to continue"):
         study.run(methods("bpr", "popularity"), [0, 1], jobs=2)
     killer.join()
 

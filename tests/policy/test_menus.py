@@ -122,8 +122,8 @@ def test_blocked_items_and_small_groups_leave_gaps():
     assert best([rising], 2, 0, 2, 5) == [[-1, -1, 3, 4]]
     assert best([rising], 99) == [[0, 1, 2, 3, 4, 5]]
     assert best([rising], 99, *range(6)) == [[-1] * 6]
-    nobody = best_of_groups([torch.tensor([rising])], torch.zeros(1, 6) > 0, SENSITIVE < 0, 2)
-    assert nobody.tolist() == [[4, 5]]  # where the group is empty, there are only the others
+    no_group = best_of_groups([torch.tensor([rising])], torch.zeros(1, 6) > 0, SENSITIVE < 0, 2)
+    assert no_group.tolist() == [[4, 5]]  # where the group is empty, there are only the others
 
 
 @given(st.data())

@@ -35,7 +35,7 @@ def test_a_half_step_solves_every_users_normal_equations(
     market: Split, cells: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(als, "CELLS", cells)
-    log = market.train.take(market.train.users != 17)  # somebody who took nothing
+    log = market.train.take(market.train.users != 17)  # a user without items
     alpha, l2, dim = 2.5, 0.3, 6
     vectors = torch.randn(log.n_items, dim, generator=torch.Generator().manual_seed(0))
     solved = least_squares(UserItems.of(log), vectors, alpha, l2)
@@ -81,7 +81,7 @@ def test_the_objective_falls_and_is_no_worse_than_implicits() -> None:
 
 
 def fitted_without_stopping(config: AlsConfig, parts: Split) -> torch.Tensor:
-    """Item vectors after the last epoch, whatever validation says."""
+    """Item vectors after the last epoch, without early stopping."""
     model = Als(config, seed=1)
     last = {}
     model.fit(parts, on_epoch=lambda *_: last.update(items=model.item_vectors_.clone()))

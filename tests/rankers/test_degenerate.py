@@ -1,4 +1,4 @@
-"""Tiny and odd logs: a ranker scores every item with a number, or says what is missing."""
+"""Tiny and unusual logs: a ranker gives every item a finite score, or names what is missing."""
 
 from typing import Any
 

@@ -74,18 +74,18 @@ def test_ndcg_is_that_of_a_plain_loop(market, scores_at_once, protocol):
     train, validation, scores = market
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(ranking, "SCORES_AT_ONCE", scores_at_once)
-        judge = Validation(split_of(train, validation), 3, protocol)
-        measured = judge.ndcg(lambda users, _: scores[users])
+        measure = Validation(split_of(train, validation), 3, protocol)
+        measured = measure.ndcg(lambda users, _: scores[users])
     excluded = train if protocol is Protocol.STANDARD else [[]] * N_USERS
     assert measured == pytest.approx(ndcg_by_loop(scores, excluded, validation), abs=1e-6)
 
 
 @pytest.mark.parametrize("wrong", [math.nan, math.inf])
 def test_scores_that_are_no_numbers_are_worth_nothing(wrong: float) -> None:
-    judge = Validation(split_of([[5, 6], [], [], []], [[7], [], [], []]), 1)
+    measure = Validation(split_of([[5, 6], [], [], []], [[7], [], [], []]), 1)
     scores = torch.zeros(N_USERS, N_ITEMS)
     scores[0, 7] = wrong
-    assert math.isnan(judge.ndcg(lambda users, _: scores[users]))
+    assert math.isnan(measure.ndcg(lambda users, _: scores[users]))
 
 
 def test_the_queue_is_the_end_of_the_training_items() -> None:
@@ -112,7 +112,7 @@ def test_without_validation_items_the_last_training_item_stands_in() -> None:
 
 
 def test_of_too_many_users_a_fixed_sample_is_asked(monkeypatch: pytest.MonkeyPatch) -> None:
-    """4 users with an item each; 60 scores are two users' worth."""
+    """4 users with an item each; 60 scores are those of two users."""
     train, validation = [[5], [6], [7], [8]], [[1], [2], [3], [4]]
     everyone = Validation(split_of(train, validation), 2)
     assert everyone.users.tolist() == [0, 1, 2, 3]
@@ -136,16 +136,18 @@ def test_of_too_many_users_a_fixed_sample_is_asked(monkeypatch: pytest.MonkeyPat
 def train(values: list[float], *, patience: int, max_epochs: int = 100) -> tuple[float, list[int]]:
     """The parameter, which counts epochs, at the end, and the epochs that were run."""
     epoch = torch.zeros(1)
-    heard: list[int] = []
+    reported: list[int] = []
     best = train_until_stale(
         {"epoch": epoch},
         lambda: epoch.add_(1),
         lambda: values[int(epoch) - 1],
         max_epochs=max_epochs,
         patience=patience,
-        on_epoch=lambda number, value: heard.append(number) if value == values[number - 1] else 0,
+        on_epoch=lambda number, value: (
+            reported.append(number) if value == values[number - 1] else 0
+        ),
     )
-    return float(best["epoch"]), heard
+    return float(best["epoch"]), reported
 
 
 def test_stops_after_patience_epochs_and_goes_back_to_the_best() -> None:

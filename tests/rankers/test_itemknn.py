@@ -50,7 +50,7 @@ def test_neighbours_and_scores_are_those_of_loops(
 
 
 def test_cosines_by_hand() -> None:
-    """Item 0 is taken by users 0 1 2 3, item 1 by 0 1 2, item 2 by 3, item 3 by nobody."""
+    """Item 0 is taken by users 0 1 2 3, item 1 by 0 1 2, item 2 by 3, item 3 by none."""
     users, items = np.array([0, 1, 2, 3, 0, 1, 2, 3]), np.array([0, 0, 0, 0, 1, 1, 1, 2])
     log = Interactions(users, items, np.arange(4), np.arange(4))
     parts = Split(log, log.take([]), log.take([]))

@@ -111,11 +111,11 @@ def test_with_the_settings_of_fcpo_it_is_pmf_to_the_bit() -> None:
     parts = planted(noise=1.0)
     config = MfConfig(learning_rate=0.02, batch=500, max_epochs=1000)
     expected, rmse = plain_pmf(parts, config, seed=4)
-    heard: list[float] = []
-    pmf = Mf(config, seed=4).fit(parts, on_epoch=lambda _, value: heard.append(value))
+    reported: list[float] = []
+    pmf = Mf(config, seed=4).fit(parts, on_epoch=lambda _, value: reported.append(value))
     assert torch.equal(torch.cat([pmf.user_vectors_, pmf.item_vectors_]), expected)
     assert pmf.validation_rmse_ == rmse
-    assert rmse in heard
+    assert rmse in reported
 
 
 @pytest.mark.parametrize("centred", [True, False])
@@ -154,13 +154,13 @@ def test_the_score_is_the_prediction_and_survives_storage() -> None:
 
 
 def test_stopped_on_ndcg_it_keeps_the_epoch_with_the_best_lists() -> None:
-    heard: list[float] = []
+    reported: list[float] = []
     parts = planted(noise=0.5)
     config = MfConfig(dim=3, stop="ndcg", learning_rate=0.02, batch=256)
-    ranker = Mf(config, seed=0).fit(parts, on_epoch=lambda _, value: heard.append(value))
+    ranker = Mf(config, seed=0).fit(parts, on_epoch=lambda _, value: reported.append(value))
     kept = Validation(parts, 0).ndcg(ranker.scores)
-    assert kept == max(heard)
-    assert len(heard) - 1 - heard.index(max(heard)) == config.patience
+    assert kept == max(reported)
+    assert len(reported) - 1 - reported.index(max(reported)) == config.patience
 
 
 def test_not_centred_an_item_that_few_rated_stays_below() -> None:

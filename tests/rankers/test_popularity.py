@@ -10,7 +10,7 @@ from fairhorizon.rankers.popularity import Popularity
 
 
 def parts() -> Split:
-    """Counts in training: 1 3 0 1 3; what is held out is popular with everybody else."""
+    """Counts in training: 1 3 0 1 3; held-out items are the most popular ones otherwise."""
     items = [1, 4, 0, 1, 4, 3, 1, 4]
     train = Interactions(np.array([0, 0, 0, 1, 1, 1, 2, 2]), np.array(items), *ids())
     held_out = Interactions(np.array([0, 1, 2]), np.array([2, 2, 2]), *ids())

@@ -56,7 +56,7 @@ def history_of(sequences: list[list[int]], n_items: int = N_ITEMS) -> UserItems:
 def test_every_item_but_the_first_is_a_target_once_after_its_true_history(
     lengths, stride, overlap, random
 ):
-    """No item comes twice here, so that a target tells whose it is and when."""
+    """No item is repeated here, so that a target identifies its user and position."""
     items = iter(range(sum(lengths)))
     sequences = [[next(items) for _ in range(length)] for length in lengths]
     before = {items[at]: items[:at] for items in sequences for at in range(1, len(items))}
@@ -173,7 +173,7 @@ def test_the_sampled_loss_is_of_the_same_positions():
 
 
 def windows_of(lengths: list[int], width: int) -> Windows:
-    """Window w holds items w, as many as said, and a target for each."""
+    """Window w holds the given number of items w, and a target for each."""
     inputs = torch.full((len(lengths), width), N_ITEMS)
     for row, length in enumerate(lengths):
         inputs[row, :length] = row

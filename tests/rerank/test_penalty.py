@@ -56,6 +56,6 @@ def test_a_price_in_spreads_does_not_depend_on_the_scale_of_scores():
 
 def test_the_level_is_the_weight():
     assert Penalty().at_level(2.5) == Penalty(weight=2.5)
-    assert Penalty().share_limit(torch.tensor([True, False])) == 1  # it promises no share
+    assert Penalty().share_limit(torch.tensor([True, False])) == 1  # it has no limit on the share
     with pytest.raises(ValidationError):
         Penalty().at_level(-1)

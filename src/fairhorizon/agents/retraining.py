@@ -1,4 +1,4 @@
-"""What is fitted anew in a long run, on the training log and all that was liked since."""
+"""Retraining in a long run, on the training log and all later likes."""
 
 import torch
 from torch import Tensor
@@ -9,7 +9,7 @@ from fairhorizon.errors import ConfigError
 
 
 class Retraining:
-    """Remembers what users liked, and is due once so many items were shown to each."""
+    """Collects what users like; due after `round_length` items were shown to each."""
 
     def __init__(self, split: Split, round_length: int = 100) -> None:
         if round_length < 1:
@@ -28,7 +28,7 @@ class Retraining:
         return self.shown >= self.round_length
 
     def extended(self) -> Split:
-        """What to fit on; a new round begins."""
+        """The data to fit on; starts a new round."""
         self.shown = 0
         users, items = self.liked().numpy()
         return with_feedback(self.split, users, items)

@@ -1,4 +1,4 @@
-"""Lists made step by step: the one loop in which users are shown items and answer."""
+"""Lists made step by step: the one loop in which users are shown items and give feedback."""
 
 from collections.abc import Callable
 from typing import Protocol as Interface
@@ -18,7 +18,7 @@ class Stepper(Interface):
         """(b, K) items for users in this state, -1 where nothing is left."""
 
     def follow(self, lists: Tensor, outcome: Outcome) -> None:
-        """Take in what came of the lists just chosen."""
+        """Observe the outcome of the lists just chosen."""
 
 
 AnyStepper = TypeVar("AnyStepper", bound=Stepper)
@@ -35,14 +35,14 @@ def step_by_step(
 ) -> tuple[Tensor, AnyStepper]:
     """(b, length) items shown to some users of a scenario, and the stepper that chose them.
 
-    `begin` makes the stepper for the state that the users start in and the way they answer.
+    `begin` makes the stepper from the users' initial state and their feedback.
     """
-    state, answers = scenario.begin(users, sensitive.device)
-    stepper = begin(state, answers)
+    state, feedback = scenario.begin(users, sensitive.device)
+    stepper = begin(state, feedback)
     shown = torch.empty(len(users), 0, dtype=torch.int64, device=sensitive.device)
     while shown.shape[1] < length:
         lists = stepper.choose(state)
-        outcome = advance(state, lists, answers, sensitive)
+        outcome = advance(state, lists, feedback, sensitive)
         stepper.follow(lists, outcome)
         state = outcome.state
         shown = torch.cat([shown, lists], dim=1)

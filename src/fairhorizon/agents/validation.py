@@ -1,4 +1,4 @@
-"""How good lists are by what users like in a scenario: what trainings stop by."""
+"""NDCG of lists by what users like in a scenario: the criterion of early stopping."""
 
 import numpy as np
 import torch
@@ -16,7 +16,7 @@ def listed_ndcg(lists: Tensor, users: Tensor, scenario: Scenario) -> float:
 
 
 def ndcg_by_user(lists: Tensor, users: Tensor, scenario: Scenario) -> NDArray[np.float64]:
-    """(b,) the same of every user; NaN for who likes nothing."""
+    """(b,) NDCG of every user; NaN for a user without liked items."""
     lists, liked, parts = lists.cpu(), scenario.positive, []
     for rows in torch.arange(len(lists)).split(users_at_once(liked.n_items)):
         some, shown = users[rows], lists[rows]

@@ -1,4 +1,4 @@
-"""A policy that proposes, step by step: line 8 to 11 of the paper's Algorithm 1 for all users."""
+"""A policy that proposes W, step by step: lines 8-11 of the paper's Algorithm 1."""
 
 import torch
 from torch import Tensor
@@ -12,7 +12,7 @@ from fairhorizon.ranking import users_at_once
 
 
 class Walk:
-    """The actor at work on a batch of users; encodes a state again only when its queue changed."""
+    """The actor on a batch of users; a state is encoded again only when its queue changed."""
 
     def __init__(self, actor: GaussianActor, state: State, sensitive: Tensor) -> None:
         self.actor = actor
@@ -21,11 +21,11 @@ class Walk:
 
     @torch.no_grad()
     def restart(self, state: State) -> None:
-        """Forget the states passed so far, and ask the actor, who may have learned, anew."""
+        """Drop the recorded states and evaluate the actor again, which may have learned."""
         queues = self.actor.remember(state.queue)
         self.users, self.queues = [state.users], [queues]  # distinct states so far
         self.n_states = len(queues)
-        self.index = torch.arange(len(state.users)).to(state.users)  # the present one of each row
+        self.index = torch.arange(len(state.users)).to(state.users)  # present state of each row
         self.proposal = Proposal.of(self.actor(state.users, queues))
 
     def propose(self, generator: torch.Generator | None) -> Tensor:
@@ -38,7 +38,7 @@ class Walk:
 
     @torch.no_grad()
     def follow(self, outcome: Outcome) -> None:
-        """Line 11: rows whose queue has changed are in a state not met before."""
+        """Line 11: rows with a changed queue enter a new state."""
         rows = (outcome.reward > 0).nonzero().squeeze(1)
         if not len(rows):
             return
@@ -97,7 +97,7 @@ def served_ndcg(
     length: int,
     generator: torch.Generator | None,
 ) -> float:
-    """NDCG of the lists that the actor would hand out now; a small catalogue has shorter ones."""
+    """NDCG of the lists of the present actor; at most as long as the catalogue."""
     length = min(length, len(sensitive))
     lists = serve(actor, scenario, sensitive, length=length, generator=generator, feedback=False)
     return listed_ndcg(lists, torch.arange(len(lists)), scenario)

@@ -53,23 +53,21 @@ def tune(
     The test items are not used. Writes study.db (of Optuna) and best.json. Ctrl-C
     keeps the finished trials, and the same command continues from them.
     """
-    from fairhorizon.agents.methods import Method, MethodError, validates
+    from fairhorizon.agents.methods import MethodError, validates
     from fairhorizon.experiments.tuning import Objective, Tuning
     from fairhorizon.files import write_copies
     from fairhorizon.vocabulary import Protocol
 
     given = parse_settings(settings or [])
-    _, model = make(method, given, None, preset, seed)
-    if protocol is Protocol.PAPER and validates(Method.parse(method)):
+    chosen, model = make(method, given, None, preset, seed)
+    if protocol is Protocol.PAPER and validates(chosen):
         given.setdefault("protocol", protocol.value)  # train and evaluate under one protocol
     folder = out or default_folder(method, data.source)
     check_file(json_file)
     with claimed(folder):
         dataset = data.open(cache_dir, model.popular_share)
         try:
-            objective = Objective(
-                Method.parse(method), dataset, Protocol(protocol.value), seed, given, preset
-            )
+            objective = Objective(chosen, dataset, Protocol(protocol.value), seed, given, preset)
         except MethodError as error:
             raise typer.BadParameter(str(error), param_hint="METHOD") from None
         tuning = Tuning(objective, folder)

@@ -1,4 +1,4 @@
-"""Raw columns to arrays: ids to codes, text to numbers and times; a fault names its place."""
+"""Raw columns to arrays: ids to codes, text to numbers and times; errors name the row."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -170,7 +170,7 @@ def _each(
     origin: Origin,
     remedy: str,
 ) -> NDArray[np.float64]:
-    """One cell after the other, for what no bulk cast understands."""
+    """Convert cell by cell what a bulk cast cannot convert."""
     found = np.empty(len(cells))
     for row, cell in enumerate(cells):
         if is_missing(cell):
@@ -184,7 +184,7 @@ def _each(
 
 
 def _number(cell: Any) -> float | None:
-    """A number out of a number or its text."""
+    """The value of a number or of its text; None if it is neither."""
     if not isinstance(cell, int | float | str | Decimal) or isinstance(cell, bool):
         return None
     try:
@@ -208,7 +208,7 @@ def _seconds(cell: Any) -> float | None:
 
 
 def is_missing(cell: Any) -> bool:
-    """None, NaN, NaT, pandas' NA (which have no test in common) or empty text."""
+    """None, NaN, NaT, pandas' NA (no single test covers them) or empty text."""
     if cell is None or type(cell).__name__ in ("NAType", "NaTType"):
         return True
     return cell != cell if isinstance(cell, float) else isinstance(cell, str) and cell == ""

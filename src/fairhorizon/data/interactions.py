@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike, NDArray
 
 
 class NoTimestampsWarning(UserWarning):
-    """The data has no timestamps, so the order of its rows is taken for their order in time."""
+    """The data has no timestamps, so its rows are assumed to be in time order."""
 
 
 @dataclass(frozen=True, eq=False)

@@ -1,4 +1,4 @@
-"""Interactions and item attributes out of files, with the columns found by name or given."""
+"""Read interactions and item attributes from files; columns are given or found by name."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -14,7 +14,7 @@ from fairhorizon.data.interactions import Interactions
 from fairhorizon.data.tables import Table, read_table
 from fairhorizon.errors import DataError
 
-# Spelt without case, "_", "-" and blanks.
+# Compared in lower case without "_", "-" and blanks.
 USUAL_NAMES = {
     "user": ("user", "userid", "uid", "customer", "customerid", "visitorid", "sessionid"),
     "item": (
@@ -36,7 +36,7 @@ POSITIONS = {"user": 0, "item": 1, "rating": 2, "timestamp": 3}  # of a file wit
 
 
 class ReaderOptions(TypedDict, total=False):
-    """The options of `read_interactions`, for those who pass them on."""
+    """The options of `read_interactions`, for functions that pass them on."""
 
     user: str | int | None
     item: str | int | None
@@ -62,7 +62,7 @@ class Columns:
     timestamp: str | int | None = None
 
     def find(self, table: Table) -> dict[str, str | None]:
-        """The column of the table for each role; user and item must be there."""
+        """The column of the table for each role; user and item are required."""
         return find_columns(table, {role: getattr(self, role) for role in POSITIONS}, POSITIONS)
 
 
@@ -75,7 +75,7 @@ def find_columns(
 ) -> dict[str, str | None]:
     """The column for each role: the wanted one, else by usual name or, without header, position.
 
-    User and item must be there; `option` is what stands before the name of an option.
+    User and item are required; `option` is the prefix of option names in messages.
     """
     found = {role: _find(role, name, table, positions.get(role)) for role, name in wanted.items()}
     for role in ("user", "item"):

@@ -1,4 +1,4 @@
-"""What a system showed to whom: recommendation lists or an impression log out of a file."""
+"""The showings of a system: recommendation lists or an impression log from a file."""
 
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -13,7 +13,7 @@ from fairhorizon.data.readers import find_columns
 from fairhorizon.data.tables import Table, read_table
 
 Order = Literal["rank", "time", "time and rank", "place in the file"]
-POSITIONS = {"user": 0, "item": 1}  # of a file without header; a third number may mean anything
+POSITIONS = {"user": 0, "item": 1}  # of a file without header; a third column is ambiguous
 OPTION = "list-"
 
 
@@ -32,9 +32,9 @@ class ListColumns:
 
 @dataclass(frozen=True)
 class Recommendations:
-    """Rows of users and items by their codes, user after user, each in the order of showing.
+    """Rows of users and items by code, sorted by user and then by order of showing.
 
-    In lists a user sees an item once; in an impression log perhaps again and again.
+    A list shows a user an item once; an impression log may repeat it.
     """
 
     users: NDArray[np.int64]  # (n,)
@@ -52,7 +52,7 @@ class Recommendations:
         return np.bincount(self.users, minlength=self.n_users)
 
     def first(self, k: int) -> NDArray[np.int64]:
-        """(n_users, k) item codes, -1 where a user was shown less."""
+        """(n_users, k) item codes, -1 where a user was shown fewer."""
         counts = self.per_user()
         position = np.arange(len(self)) - (np.cumsum(counts) - counts)[self.users]
         kept = position < k
@@ -61,7 +61,7 @@ class Recommendations:
         return lists
 
     def distinct(self) -> "Recommendations":
-        """Each item only where a user saw it first."""
+        """Only the first showing of each item to a user."""
         rows = _first_of_each(self.users, self.items)
         return replace(self, users=self.users[rows], items=self.items[rows])
 
@@ -75,10 +75,10 @@ def read_recommendations(
     separator: str | None = None,
     ignore_unknown: bool = False,
 ) -> Recommendations:
-    """Read who was shown what, with the ids of the log.
+    """Read lists or impressions, with the ids of the log.
 
-    Ranks order a user's list, else times, else the rows of the file. With times and without ranks,
-    or with ranks that come again at other times, it is an impression log.
+    A user's list is ordered by rank, else by time, else by row of the file. With times and without
+    ranks, or with ranks that repeat at other times, it is an impression log.
     """
     columns = columns or ListColumns()
     names = [name for name in vars(columns).values() if isinstance(name, str)]
@@ -111,7 +111,7 @@ def read_recommendations(
 def _order(
     users: NDArray[np.int64], ranks: NDArray[np.float64] | None, times: NDArray[Any] | None
 ) -> tuple[Order, list[NDArray[Any]]]:
-    """By what a user's rows are sorted, the first key first."""
+    """The sort keys of a user's rows, the first key first."""
     if ranks is None:
         return ("place in the file", []) if times is None else ("time", [times])
     if times is None or _repeated(users, ranks) is None:
@@ -122,7 +122,7 @@ def _order(
 def _known_rows(
     table: Table, found: dict[str, str | None], log: Interactions, ignore_unknown: bool
 ) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64], int]:
-    """The rows whose user and item the log has, their codes, and how many rows were left out."""
+    """The rows with a known user and item, their codes, and the number of dropped rows."""
     codes = {
         role: _codes(table, str(found[role]), ids)
         for role, ids in (("user", log.user_ids), ("item", log.item_ids))
@@ -147,7 +147,7 @@ def _known_rows(
 
 
 def _codes(table: Table, column: str, ids: NDArray[Any]) -> NDArray[np.int64]:
-    """The code of each row's id, -1 for one that is not among the ids; 7 and "7" are alike."""
+    """The code of each row's id, -1 for an unknown id; 7 and "7" are the same id."""
     distinct, positions = encode(as_column(table.frame[column]), column, table.origin)
     code_of = {str(known): code for code, known in enumerate(ids.tolist())}
     codes = [code_of.get(str(one), -1) for one in distinct.tolist()]
@@ -155,7 +155,7 @@ def _codes(table: Table, column: str, ids: NDArray[Any]) -> NDArray[np.int64]:
 
 
 def _repeated(*columns: NDArray[Any]) -> int | None:
-    """The first row with the same values as one before it, or None."""
+    """The first row with the same values as an earlier one, or None."""
     first = _first_of_each(*columns)
     missing = np.flatnonzero(first != np.arange(len(first)))
     if len(missing):
@@ -164,7 +164,7 @@ def _repeated(*columns: NDArray[Any]) -> int | None:
 
 
 def _first_of_each(*columns: NDArray[Any]) -> NDArray[np.int64]:
-    """The rows, in ascending order, whose values are those of no row before."""
+    """The first row of each combination of values, in ascending order."""
     keys = np.zeros(len(columns[0]), dtype=np.int64)
     for column in columns:
         values, codes = np.unique(column, return_inverse=True)

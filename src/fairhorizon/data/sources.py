@@ -1,4 +1,4 @@
-"""Where data comes from: a file of the user's, a named set in the cache, or the generator."""
+"""Sources of data: a given file, a named set in the cache, or the generator."""
 
 import inspect
 import os
@@ -74,7 +74,7 @@ def load(
 
 
 def market_of(source: str | Path) -> SyntheticMarket | None:
-    """The market behind a `source` as in `load`; None unless it is the generator's."""
+    """The market of a `source` as in `load`; None unless it is the generator."""
     if isinstance(source, str) and source.partition(":")[0] == SYNTHETIC:
         return synthetic_market(source)
     return None

@@ -73,7 +73,7 @@ LATER = 5  # the last fifth of a training log, like the last fifth of the whole 
 
 
 def earlier_part(parts: Split) -> Split:
-    """The training log with test and validation items of its own: its later part is unseen."""
+    """A split of the training log into an earlier part and held-out validation and test items."""
     return split(parts.train, test_share=1 / LATER)
 
 
@@ -114,10 +114,10 @@ def split_by_time(
 
 
 def with_feedback(parts: Split, users: NDArray[np.int64], items: NDArray[np.int64]) -> Split:
-    """The split with what users have liked since, in order, at the end of the training log.
+    """The split with later likes, in order, added at the end of the training log.
 
-    Only pairs that training and validation do not have, and each once. Nobody rated them: the mean
-    rating of the training log stands in.
+    Only pairs that are not in training or validation, each once. They have no ratings and get the
+    mean rating of the training log.
     """
     train = parts.train
     if not len(train):

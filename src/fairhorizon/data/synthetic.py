@@ -1,4 +1,4 @@
-"""A seeded marketplace with a known truth, for tests and for machines without data."""
+"""A seeded synthetic market with known relevance, for tests and for use without data."""
 
 from dataclasses import dataclass
 from functools import cached_property
@@ -15,13 +15,13 @@ START, YEAR = 1_600_000_000, 365 * 86_400  # seconds
 
 @dataclass(frozen=True, eq=False)
 class SyntheticMarket:
-    """The log and what it was drawn from."""
+    """The log and the model it was drawn from."""
 
     interactions: Interactions
     tastes: NDArray[np.float64]  # (users, dim)
     traits: NDArray[np.float64]  # (items, dim)
-    appeal: NDArray[np.float64]  # (items,) liked by everybody the same
-    exposure: NDArray[np.float64]  # (items,) chance to be seen, sums to 1
+    appeal: NDArray[np.float64]  # (items,) the same for all users
+    exposure: NDArray[np.float64]  # (items,) probability to be seen, sums to 1
 
     @cached_property
     def relevance(self) -> NDArray[np.float64]:
@@ -45,11 +45,11 @@ def synthetic(
     popularity_skew: float = 1.0,
     seed: int = 0,
 ) -> SyntheticMarket:
-    """Users meet items by Zipf exposure, take them by taste: P(take) ~ exposure_i * relevance_ui.
+    """Users see items by Zipf exposure, take them by taste: P(take) ~ exposure_i * relevance_ui.
 
     Tastes p and traits q are Gaussian with E[(p.q)^2] = 4; exposure of the r-th item is r^-skew.
     Users differ in activity (gamma-Poisson, the given mean, at least 1 and at most all items).
-    Every user and item keeps its code as id, also items that nobody took.
+    The id of every user and item is its code, also of items without interactions.
     """
     if min(users, items, interactions_per_user, dim) < 1 or not popularity_skew >= 0:
         raise ConfigError(

@@ -1,4 +1,4 @@
-"""A text or Parquet file as a frame of columns, and for each row the line it stands on."""
+"""A text or Parquet file as a frame of columns, with the line number of each row."""
 
 import csv
 import io
@@ -37,7 +37,7 @@ def read_table(
     separator: str | None = None,
     encoding: str = "utf-8",
 ) -> Table:
-    """Read any supported file; `names` are columns that a header, if there is one, would hold."""
+    """Read any supported file; `names` are columns by which a header is recognised."""
     path = Path(path)
     if path.is_dir():
         raise DataError("is a folder, not a file", file=path, remedy="give a file inside it")
@@ -76,7 +76,7 @@ def _parquet(path: Path, raw: bytes) -> Table:
 
 
 def _decode(raw: bytes, path: Path, encoding: str) -> str:
-    """The text of the file; the line of the first byte that is none."""
+    """The text of the file; an error names the line of the first invalid byte."""
     try:
         text = raw.decode("utf-8-sig" if encoding.lower() in ("utf-8", "utf8") else encoding)
     except LookupError:
@@ -100,7 +100,7 @@ def _decode(raw: bytes, path: Path, encoding: str) -> str:
 
 
 def _separator(first: str, suffix: str) -> str:
-    """The separator the suffix stands for if the first line has it, else the first one it has."""
+    """The usual separator of the suffix if the first line has it, else the first one it has."""
     usual = OF_SUFFIX.get(suffix, ",")
     return next((one for one in (usual, *SEPARATORS) if one in first), usual)
 
@@ -136,7 +136,7 @@ def _text_table(
 
 
 def _bulk(text: str, separator: str) -> pl.DataFrame | None:
-    """All rows at once when nothing is quoted and no row is short, long or blank; else None."""
+    """All rows at once if nothing is quoted and no row is short, long or blank; else None."""
     width = text.split("\n", 1)[0].count(separator) + 1
     try:
         rows = pl.read_csv(
@@ -155,7 +155,7 @@ def _bulk(text: str, separator: str) -> pl.DataFrame | None:
 def _one_by_one(
     text: str, path: Path, separator: str, quoted: bool
 ) -> tuple[pl.DataFrame, NDArray[np.int64]]:
-    """All rows and their lines: the careful way, which knows quotes and finds faults."""
+    """All rows and their lines, row by row: supports quotes and locates errors."""
     rows: list[list[str]] = []
     lines: list[int] = []
     start = 1
@@ -192,7 +192,7 @@ def _one_by_one(
 
 
 def _is_header(cells: Sequence[str], names: Collection[str]) -> bool:
-    """A header holds one of the wanted names, or no number at all."""
+    """A header contains one of the given names, or no number at all."""
     return not set(names).isdisjoint(cells) or not any(map(_looks_numeric, cells))
 
 

@@ -1,1 +1,1 @@
-"""Where many tasks run: here in several processes."""
+"""Engines that run many tasks: here in several processes."""

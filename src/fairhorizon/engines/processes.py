@@ -1,4 +1,4 @@
-"""Work for several processes of one thread each, and what Ctrl-C does to them."""
+"""Tasks in several processes of one thread each, with a clean stop by Ctrl-C."""
 
 import multiprocessing
 import os
@@ -22,25 +22,25 @@ PAUSE = 2.0  # seconds
 
 
 class Work(Interface[R_co]):
-    """What one process does from beginning to end."""
+    """The task of one process."""
 
     def prepare(self) -> None:
         """Read the data."""
 
     def rows(self) -> Iterator[R_co]:
-        """Do it, and yield what was found."""
+        """Run the task and yield its results."""
 
 
 def each(
     tasks: Sequence[Work[R]],
     jobs: int,
     *,
-    goes_on: str = "the same command goes on",
+    goes_on: str = "run the same command to continue",
     meanwhile: Callable[[], object] = lambda: None,
 ) -> Iterator[R]:
-    """The rows of all tasks, on so many processes of one thread each.
+    """The rows of all tasks, on `jobs` processes of one thread each.
 
-    While they are at work, `meanwhile` is called every other second.
+    While they run, `meanwhile` is called every other second.
     """
     jobs = min(jobs, len(tasks))
     if jobs <= 1:
@@ -71,14 +71,14 @@ def each(
 
 @contextmanager
 def _interrupt_held() -> Iterator[None]:
-    """Ctrl-C waits until all processes are started, and they never hear it: we end them."""
+    """Delay Ctrl-C until all processes have started; they ignore it and are ended by the parent."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
     pressed: list[int] = []
     before = signal.signal(signal.SIGINT, lambda number, _: pressed.append(number))
     can_block = hasattr(signal, "pthread_sigmask")  # not on Windows
-    if can_block:  # what is blocked here is blocked in a process that is started here
+    if can_block:  # processes started here inherit the blocked signal
         signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     try:
         yield
@@ -96,7 +96,7 @@ def _begin() -> None:
 
 
 def _end_with_parent() -> None:
-    """A process whose parent was killed would wait for more work for ever."""
+    """End with the parent: otherwise a process would wait for tasks for ever."""
     parent = multiprocessing.parent_process()
     assert parent is not None
     parent.join()
@@ -105,6 +105,6 @@ def _end_with_parent() -> None:
 
 def _finish(task: Work[R]) -> list[R]:
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # of the data: whoever started us has read it too
+        warnings.simplefilter("ignore")  # about the data: the parent has shown them already
         task.prepare()
     return list(task.rows())

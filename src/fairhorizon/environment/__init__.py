@@ -1,1 +1,1 @@
-"""Recommendation as a Constrained Markov Decision Process: users, their answers, and time."""
+"""Recommendation as a Constrained Markov Decision Process: users, their feedback, and time."""

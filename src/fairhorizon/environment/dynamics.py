@@ -12,7 +12,7 @@ from torch import Tensor
 
 @dataclass(frozen=True)
 class State:
-    """One row a user. `blocked` items may not be shown: history by protocol, and what was shown."""
+    """One row per user. `blocked`: history, by protocol, and shown items; not to be shown again."""
 
     users: Tensor  # (b,)
     queue: Tensor  # (b, N) item codes, newest last; n_items where the history is shorter
@@ -20,7 +20,7 @@ class State:
 
 
 class Feedback(Interface):
-    """How the users of a batch answer what they are shown, from one step to the next."""
+    """The feedback of a batch of users to what they are shown, step by step."""
 
     def answer(self, lists: Tensor) -> Tensor:
         """(b, K) bool: which items of the lists (b, K) get positive feedback; -1 gets none."""
@@ -28,7 +28,7 @@ class Feedback(Interface):
 
 @dataclass(frozen=True)
 class Outcome:
-    """What came of showing one list to every user."""
+    """The outcome of showing one list to every user."""
 
     state: State
     hits: Tensor  # (b, K) bool: positive feedback
@@ -37,9 +37,9 @@ class Outcome:
 
 
 def advance(state: State, lists: Tensor, feedback: Feedback, sensitive: Tensor) -> Outcome:
-    """Show `lists` (b, K), -1 for an empty slot, and observe the answers of the users.
+    """Show `lists` (b, K), -1 for an empty slot, and observe the feedback of the users.
 
-    A blocked item that is shown nevertheless earns nothing, but has its cost.
+    A blocked item that is shown anyway earns no reward, but has its cost.
     """
     shown = lists >= 0
     items = lists.clamp(min=0)

@@ -1,4 +1,4 @@
-"""Who likes what, read from a log; and where episodes start."""
+"""Feedback of users, read from a log, and the initial states of episodes."""
 
 from dataclasses import dataclass
 from functools import cached_property
@@ -15,7 +15,7 @@ from fairhorizon.vocabulary import Protocol
 
 
 class Audience(Feedback, Interface):
-    """Users whose best possible lists are known too, so that answers can be compared with them."""
+    """Feedback of users with known relevance of all items, so that ideal lists can be computed."""
 
     def relevance(self, lists: Tensor) -> Tensor:
         """(b, K) float64: how relevant each item of the lists is to its user now; 0 for -1."""
@@ -23,24 +23,24 @@ class Audience(Feedback, Interface):
     def best(self, first: int, last: int) -> Tensor:
         """(b, last - first) float64: relevance of each user's first+1-th to last-th best item.
 
-        Of the moment, in falling order, over all that could be shown from the start; 0 beyond.
+        At present, in falling order, over all items that could be shown at the start; 0 beyond.
         """
 
     def total(self) -> Tensor:
-        """(b,) float64: relevance of all that could be shown, of which recall is a share."""
+        """(b,) float64: total relevance of all items that could be shown, the base of recall."""
 
     def pass_time(self) -> None:
-        """To be called after every step: preferences may drift."""
+        """Call after every step: preferences may drift."""
 
     def tensors(self) -> dict[str, Tensor]:
-        """All that changed since the users began."""
+        """Everything that changed since the start."""
 
     def restore(self, tensors: dict[str, Tensor]) -> None:
         """Continue from the `tensors` of another audience of the same users."""
 
 
 class UserModel(Interface):
-    """Where users stand and how they answer, whether read from a log or simulated."""
+    """Initial states and feedback of users, read from a log or simulated."""
 
     @property
     def n_users(self) -> int:
@@ -49,15 +49,15 @@ class UserModel(Interface):
     def begin(
         self, users: Tensor, device: torch.device | None = None, seed: int | None = None
     ) -> tuple[State, Audience]:
-        """The users' initial state and how they answer.
+        """The users' initial state and their feedback.
 
-        Where answers depend on chance, `seed` stands in for the user model's own.
+        Where feedback is random, `seed` replaces the user model's own.
         """
 
 
 @dataclass(frozen=True)
 class LoggedFeedback:
-    """Users like what they took later on in the log, whenever it is shown; they never change."""
+    """Users like the items they took later in the log, whenever these are shown; no drift."""
 
     positive: Tensor  # (b, n_items) bool
 
@@ -65,7 +65,7 @@ class LoggedFeedback:
         return self.positive.gather(1, lists.clamp(min=0)) & (lists >= 0)
 
     def relevance(self, lists: Tensor) -> Tensor:
-        """1 for what is liked, else 0."""
+        """1 for liked items, else 0."""
         return self.answer(lists).double()
 
     def best(self, first: int, last: int) -> Tensor:
@@ -82,7 +82,7 @@ class LoggedFeedback:
         return {}
 
     def restore(self, tensors: dict[str, Tensor]) -> None:
-        """There is nothing to restore."""
+        """Nothing to restore."""
 
     @cached_property
     def _counts(self) -> Tensor:
@@ -91,7 +91,7 @@ class LoggedFeedback:
 
 @dataclass(frozen=True)
 class Scenario:
-    """Where every user's episode starts and which items earn positive feedback in it."""
+    """The initial state of every user's episode and the items that get positive feedback in it."""
 
     queue: Tensor  # (n_users, N) most recent items, padded with n_items
     positive: UserItems
@@ -105,9 +105,9 @@ class Scenario:
         self,
         users: Tensor,
         device: torch.device | None = None,
-        seed: int | None = None,  # noqa: ARG002  # a log leaves nothing to chance
+        seed: int | None = None,  # noqa: ARG002  # a log is not random
     ) -> tuple[State, LoggedFeedback]:
-        """The users' initial state and how they answer."""
+        """The users' initial state and their feedback."""
         positive = self.positive.mask(users).to(device)
         return self.state(users, device), LoggedFeedback(positive)
 
@@ -135,7 +135,7 @@ def training_scenario(
 
 
 def random_cuts(items: UserItems, history: int, generator: torch.Generator) -> Tensor:
-    """A moment of every user's log, with `history` items before it where there are more."""
+    """A random position in every user's log, after at least `history` items if there are more."""
     counts = items.indptr.diff()
     earliest = torch.minimum(torch.full_like(counts, history), (counts - 1).clamp(min=0))
     room = (counts - earliest).clamp(min=1)
@@ -153,7 +153,7 @@ def evaluation_scenario(split: Split, history: int, protocol: Protocol) -> Scena
 
 
 def serving_scenario(log: Interactions, history: int) -> Scenario:
-    """Start from the end of a whole log, to serve what is not in it; no feedback is known."""
+    """Start from the end of a whole log and exclude its items; no feedback is known."""
     known = UserItems.of(log)
     nothing = UserItems(torch.zeros_like(known.indptr), known.items[:0], known.n_items)
     return Scenario(known.last(history), nothing, known)

@@ -1,10 +1,10 @@
-"""The recommendation CMDP as Gymnasium environments, for other people's agents.
+"""The recommendation CMDP as Gymnasium environments, for agents of other libraries.
 
 An observation is a user and the queue of recently liked items (n_items stands for "no item"), an
 action a list of K items. The reward is equation 8; `info["cost"]` is equation 9 and
 `info["available"]` the mask of items that may still be shown. Showing another one earns nothing.
 
-Any user model will do. Simulated users drift from step to step and start again with every episode.
+Any user model can be used. Simulated users drift and are reset with every episode.
 """
 
 from typing import Any, NotRequired, TypedDict, Unpack
@@ -38,7 +38,7 @@ class RecommendationVectorEnv(VectorEnv[Observation, Lists, NDArray[Any]]):
     """`num_envs` users at once, each for an episode of `horizon` steps; all end together.
 
     Episodes take the users in the order given, round and round; a reset with a seed shuffles that
-    order first and decides what is left to chance. By Gymnasium's next-step autoreset, the step
+    order first and seeds random feedback. By Gymnasium's next-step autoreset, the step
     after the last begins new episodes.
     """
 
@@ -89,7 +89,7 @@ class RecommendationVectorEnv(VectorEnv[Observation, Lists, NDArray[Any]]):
         places = (self._next + np.arange(self.num_envs)) % len(self._order)
         self._next = (self._next + self.num_envs) % len(self._order)
         users = torch.from_numpy(self._order[places])
-        chance = int(self.np_random.integers(2**63))  # other answers in every episode
+        chance = int(self.np_random.integers(2**63))  # other feedback in every episode
         self._state, self._audience = self.user_model.begin(users, seed=chance)
         self._elapsed = 0
         return _observation(self._state), _info(self._state, np.zeros(self.num_envs))
@@ -143,7 +143,7 @@ class RecommendationEnv(gymnasium.Env[Observation, Lists]):
 
 
 def _observation(state: State) -> Observation:
-    """Copies: what an agent keeps must not change under it."""
+    """Copies, so that an agent may keep observations."""
     return {"user": state.users.numpy().copy(), "queue": state.queue.numpy().copy()}
 
 

@@ -1,7 +1,7 @@
-"""How likely a user takes an item: a model of users fitted on what a split holds out.
+"""The probability that a user takes an item: a model fitted on the held-out parts of a split.
 
-It stands in for the users of a simulation and has seen the test items, so that no recommender may
-ever see it: neither train on it nor read its vectors.
+It simulates users and has been fitted on the test items, so no recommender may train on it or
+read its vectors.
 """
 
 import math
@@ -77,7 +77,7 @@ class ResponseModel:
 
 @dataclass(frozen=True)
 class _Cells:
-    """What each user-item cell is to the fit."""
+    """The role of each user-item cell in the fit."""
 
     taken: UserItems  # held-out interactions: 1, everything else: 0
     known: UserItems  # training interactions: no item is taken twice, so these are no evidence
@@ -113,9 +113,9 @@ def fit_response(
     """Logistic matrix factorisation of the held-out interactions (validation and test).
 
     Adam on  -sum log P(cell) + l2/2 (|p|^2 + |q|^2) + l2_bias/2 (|a|^2 + |b|^2)  over whole
-    matrices: a cell is 1 for what was taken and 0 for all else, not only for sampled negatives, so
-    that probabilities are those of taking (Johnson 2014 weighs the ones). Stops by the mean
-    log-likelihood of a tenth of the cells, which are left out of the fit; `on_epoch` is given it.
+    matrices: a cell is 1 for a taken item and 0 for all others, not only for sampled negatives, so
+    that probabilities are those of taking (Johnson 2014 weights the ones). Stops by the mean
+    log-likelihood of a tenth of the cells, left out of the fit; `on_epoch` receives it.
     """
     config = config or ResponseConfig()
     generator = torch.Generator().manual_seed(seed)
@@ -144,7 +144,7 @@ def fit_response(
 
 
 def _initial(cells: _Cells, dim: int, generator: torch.Generator) -> Parameters:
-    """Every cell has the mean probability; small random vectors."""
+    """Biases that give every cell the mean probability, and small random vectors."""
     n_users, n_items = cells.known.n_users, cells.known.n_items
     n_unknown = n_users * n_items - len(cells.known.items)
     return {
@@ -157,7 +157,7 @@ def _initial(cells: _Cells, dim: int, generator: torch.Generator) -> Parameters:
 
 
 def _gradients(parameters: Parameters, cells: _Cells) -> tuple[Parameters, float]:
-    """Of the fitted cells' negative log-likelihood; and the held-out cells' mean log-likelihood.
+    """Gradients of the fitted cells' negative log-likelihood; mean log-likelihood of the held-out.
 
     d/dx -log P = sigmoid(x) - t  for a cell of logit x and target t.
     """

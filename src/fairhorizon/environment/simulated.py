@@ -1,4 +1,4 @@
-"""Users who click by chance, with a probability for every item, and whose tastes may drift."""
+"""Simulated users: clicks are random with a probability for every item; tastes may drift."""
 
 import math
 from dataclasses import dataclass, field
@@ -33,7 +33,7 @@ class SimulationConfig(Settings):
 
 @dataclass(frozen=True, eq=False)
 class TasteSpread:
-    """How all users' vectors lie: what a drift must not change."""
+    """Mean and covariance of all users' vectors, which a drift preserves."""
 
     mean: Tensor  # (dim,)
     root: Tensor  # (dim, dim) symmetric square root of the covariance
@@ -51,7 +51,7 @@ class TasteSpread:
         """p <- m + sqrt(1 - rate^2) (p - m) + rate e,  e ~ N(0, covariance of all users).
 
         An Ornstein-Uhlenbeck process in discrete time: mean and covariance over the users stay,
-        a user's correlation with where the user began falls as (1 - rate^2)^(t/2).
+        a user's correlation with the initial taste falls as (1 - rate^2)^(t/2).
         """
         draws = torch.randn(vectors.shape, generator=generator).to(vectors)
         kept = math.sqrt(1 - rate**2)
@@ -59,15 +59,15 @@ class TasteSpread:
 
 
 class SimulatedAudience:
-    """How one batch of simulated users answers, from one step to the next.
+    """The feedback of a batch of simulated users, step by step.
 
-    What counts as relevant, for `best` and `total`, is all that could be shown when the run began:
-    everything but the history that the protocol excludes. What was shown since then still counts.
+    `best` and `total` cover all items that could be shown at the start of the run: everything but
+    the history that the protocol excludes. Items shown since then still count.
     """
 
-    vectors: Tensor  # (b, dim) of the moment
-    _best: Tensor  # (b, ranks asked for so far) of the moment, float32
-    _total: Tensor  # (b,) of the moment, empty until asked for
+    vectors: Tensor  # (b, dim) present tastes
+    _best: Tensor  # (b, ranks asked for so far) at present, float32
+    _total: Tensor  # (b,) at present, empty until asked for
 
     def __init__(
         self,
@@ -83,7 +83,7 @@ class SimulatedAudience:
         self._forget()
 
     def answer(self, lists: Tensor) -> Tensor:
-        """Clicks by chance: relevance times the chance that the position is looked at."""
+        """Random clicks: relevance times the probability that the position is examined."""
         position = torch.arange(1, lists.shape[1] + 1, dtype=torch.float64, device=lists.device)
         chance = self.relevance(lists) * position**-self.config.position_bias
         draws = torch.rand(lists.shape, dtype=torch.float64, generator=self.generator)
@@ -121,7 +121,7 @@ class SimulatedAudience:
         self._forget()
 
     def _forget(self) -> None:
-        """Drop what was computed for earlier tastes."""
+        """Drop cached values of earlier tastes."""
         self._best = self.vectors[:, :0]
         self._total = self.vectors[:0, 0]
 
@@ -150,13 +150,13 @@ def _highest(values: Tensor, count: int) -> Tensor:
 
 @dataclass(frozen=True, eq=False)
 class SimulatedUsers:
-    """A user model beyond the log, which has no answer for items that a user never took.
+    """A user model beyond the log: feedback also for items that a user never took.
 
-    Users begin with the tastes of `response` every time, standing where `start` has them.
+    Users begin with the tastes of `response` every time, in the states of `start`.
     """
 
     response: ResponseModel
-    start: Scenario  # of which only queue and history are used, not who likes what
+    start: Scenario  # only its queue and history are used, not its feedback
     config: SimulationConfig = field(default_factory=SimulationConfig)
     seed: int = 0
 
@@ -172,21 +172,21 @@ class SimulatedUsers:
     @classmethod
     def of_split(
         cls,
-        answers: ResponseModel | SyntheticMarket,
+        response: ResponseModel | SyntheticMarket,
         split: Split,
         history: int,
         protocol: Protocol,
         config: SimulationConfig | None = None,
         seed: int = 0,
     ) -> "SimulatedUsers":
-        """Users of the split after training and validation, who answer by a fitted model.
+        """Users of the split after training and validation, with feedback of a fitted model.
 
-        Given the market that the log was drawn from, they answer by its true relevance.
+        Given the market that the log was drawn from, feedback follows its true relevance.
         """
-        if isinstance(answers, SyntheticMarket):
-            answers = ResponseModel.of_market(answers)
+        if isinstance(response, SyntheticMarket):
+            response = ResponseModel.of_market(response)
         start = evaluation_scenario(split, history, protocol)
-        return cls(answers, start, config or SimulationConfig(), seed)
+        return cls(response, start, config or SimulationConfig(), seed)
 
     @property
     def n_users(self) -> int:
@@ -199,10 +199,10 @@ class SimulatedUsers:
     def begin(
         self, users: Tensor, device: torch.device | None = None, seed: int | None = None
     ) -> tuple[State, SimulatedAudience]:
-        """The users' initial state and how they answer: the same whenever the seed is the same.
+        """The users' initial state and their feedback: the same for the same seed.
 
-        One number is drawn for every slot, whatever stands in it: recommenders that are compared
-        under one seed meet the same random numbers and the same drift.
+        One number is drawn for every slot, whatever item is in it: recommenders compared under
+        one seed get the same random numbers and the same drift.
         """
         state, response = self.start.state(users, device), self.response
         audience = SimulatedAudience(

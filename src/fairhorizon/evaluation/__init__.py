@@ -1,1 +1,1 @@
-"""How good and how fair lists are, at once and over a long run."""
+"""Accuracy and fairness of lists, at once and over a long run."""

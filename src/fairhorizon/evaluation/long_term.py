@@ -1,7 +1,7 @@
 """The long run: all users are served step after step, and exposure changes the groups.
 
-A step: lists for everybody, their answers, counts, new groups, and where it is due an update of
-whoever serves. What is recorded is of everything shown since the run began.
+A step: lists for all users, their feedback, counts, new groups and, where it is due, an update of
+the server. The record covers everything shown since the run began.
 """
 
 import time
@@ -45,23 +45,23 @@ class LongRunSettings(Settings):
 class Accuracy:
     """NDCG and recall of each user's accumulated list, a step at a time.
 
-    DCG adds up v_j times the worth of the item shown at rank j of the whole list, the ideal DCG v_j
-    times the worth of the j-th best item, each at its moment; v_j = 1 / log2(1 + j).
+    DCG adds up v_j times the value of the item shown at rank j of the whole list, the ideal DCG v_j
+    times the value of the j-th best item, each when it is shown; v_j = 1 / log2(1 + j).
     """
 
     def __init__(self, n_users: int) -> None:
         self.dcg, self.ideal, self.found = torch.zeros(3, n_users, dtype=torch.float64)
 
-    def add(self, worth: Tensor, audience: Audience, first: int) -> dict[str, float]:
-        """worth: (b, K) of the items at ranks first + 1, ..., first + K; 0 for what earns nothing.
+    def add(self, values: Tensor, audience: Audience, first: int) -> dict[str, float]:
+        """values: (b, K) of the items at ranks first + 1, ..., first + K; 0 for what earns nothing.
 
-        Means over the users to whom anything is worth something; NaN without any.
+        Means over the users with any item of positive value; NaN without any.
         """
-        last = first + worth.shape[1]
+        last = first + values.shape[1]
         v = discount(torch.arange(first + 1, last + 1, dtype=torch.float64))
-        self.dcg += worth @ v
+        self.dcg += values @ v
         self.ideal += audience.best(first, last).cpu() @ v
-        self.found += worth.sum(1)
+        self.found += values.sum(1)
         total = audience.total().cpu()
         return {"ndcg": _mean_ratio(self.dcg, self.ideal), "recall": _mean_ratio(self.found, total)}
 
@@ -80,11 +80,11 @@ class LimitRecord:
     def __init__(self, alpha_prime: float, warm_up: int) -> None:
         self.alpha_prime, self.warm_up = alpha_prime, warm_up
         self.steps = 0  # since the warm-up
-        self.broken = 0  # of them, with a rate above the limit
-        self.largest = 0.0  # by how much, at most
+        self.broken = 0  # steps with a rate above the limit
+        self.largest = 0.0  # overshoot
 
     def record(self, step: int, rate: float) -> dict[str, float]:
-        """NaN, the rate of nothing, breaks no limit."""
+        """NaN, the rate when nothing was shown, breaks no limit."""
         violation = max(0.0, rate - self.alpha_prime)
         if step > self.warm_up:
             self.steps += 1
@@ -132,8 +132,8 @@ class LongRun:
         known = self.state.queue.shape[1]
         if known < server.queue_length:
             raise ConfigError(
-                f"the server looks at {server.queue_length} items of a user's history, the user "
-                f"model knows {known} (begin it with a history of {server.queue_length})"
+                f"the server reads {server.queue_length} items of a user's history, the user "
+                f"model has {known} (begin it with a history of {server.queue_length})"
             )
         self._accuracy = Accuracy(users.n_users)
         self._limit = LimitRecord(self.settings.alpha_prime, self.settings.warm_up)
@@ -159,8 +159,8 @@ class LongRun:
         seconds += time.perf_counter() - start
         self.state = outcome.state
 
-        worth = worth_of(lists, before, self.audience)
-        accuracy = self._accuracy.add(worth, self.audience, self.steps * settings.list_length)
+        values = values_of(lists, before, self.audience)
+        accuracy = self._accuracy.add(values, self.audience, self.steps * settings.list_length)
         self.steps += 1
         self.audience.pass_time()
         churn = Churn(0, 0.0)
@@ -190,7 +190,7 @@ class LongRun:
         return row | notes
 
     def tensors(self) -> dict[str, Tensor]:
-        """All that the steps have changed, by flat names; a copy."""
+        """A copy of everything that the steps have changed, by flat names."""
         exposure = self.exposure
         counted = (exposure.n_shown, exposure.n_sensitive, exposure.n_initial)
         parts = {
@@ -228,7 +228,7 @@ class LongRun:
             if state[name].shape != shape:
                 raise ModelError(
                     f"the stored run has {name} of shape {tuple(state[name].shape)}, this one "
-                    f"{tuple(shape)}: it is of other data or another server (start anew)"
+                    f"{tuple(shape)}: it belongs to other data or another server (start anew)"
                 )
         device = self.state.users.device
         self.state = State(self.state.users, state["queue"].to(device), state["blocked"].to(device))
@@ -249,14 +249,14 @@ class LongRun:
         expected = (len(self.state.users), self.settings.list_length)
         if lists.shape != expected:
             raise ConfigError(
-                f"the server gives lists of shape {tuple(lists.shape)}, the run wants {expected} "
+                f"the server gives lists of shape {tuple(lists.shape)}, the run needs {expected} "
                 "(give both the same list_length)"
             )
         return lists, advance(self.state, lists, self.audience, self.exposure.sensitive)
 
 
-def worth_of(lists: Tensor, state: State, audience: Audience) -> Tensor:
-    """(b, K) relevance of what was shown in `state`, 0 for what was blocked or stands twice."""
+def values_of(lists: Tensor, state: State, audience: Audience) -> Tensor:
+    """(b, K) relevance of the items shown in `state`; 0 for blocked and repeated items."""
     blocked = state.blocked.gather(1, lists.clamp(min=0))
     if lists.shape[1] > 1:
         same = lists[:, :, None] == lists[:, None, :]
@@ -265,7 +265,7 @@ def worth_of(lists: Tensor, state: State, audience: Audience) -> Tensor:
 
 
 def _popularity_rates(exposure: Exposure, before: tuple[int, int, int]) -> dict[str, float]:
-    """Of all shown and of this step, under the labels of the moment and those of the beginning."""
+    """Of all showings and of this step, under the labels when shown and the initial labels."""
     now = (exposure.n_shown, exposure.n_sensitive, exposure.n_initial)
     step = [after - earlier for after, earlier in zip(now, before, strict=True)]
     names = ("popularity_rate", "popularity_rate_initial")

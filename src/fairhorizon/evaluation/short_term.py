@@ -34,7 +34,7 @@ class Result:
     lists: NDArray[np.int64]  # (n_users, longest K)
 
     def row(self, group: str = POPULAR) -> EvaluationRow:
-        """What a report reads; `group` is the name of G0."""
+        """The row that a report reads; `group` is the name of G0."""
         return EvaluationRow(
             self.dataset,
             self.method,
@@ -101,7 +101,7 @@ def check_fit(model: Recommender, split: Split) -> None:
 
 
 def relevance(log: Interactions) -> csr_array:
-    """(n_users, n_items): what each user took."""
+    """(n_users, n_items): 1 where a user took an item."""
     indptr, items = log.by_user()
     shape = (log.n_users, log.n_items)
     return csr_array((np.ones(len(items), dtype=np.int8), items, indptr), shape=shape)

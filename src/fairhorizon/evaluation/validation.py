@@ -1,4 +1,4 @@
-"""How good a model is on the validation items: what settings may be chosen by."""
+"""The accuracy of a model on the validation items, by which settings may be chosen."""
 
 import numpy as np
 
@@ -18,7 +18,7 @@ def validation_ndcg(
 ) -> float:
     """NDCG@20 of the lists after the training items, against the validation items.
 
-    In a catalogue of fewer than 20 items the lists are as long as there are items.
+    In a catalogue of fewer than 20 items the lists hold all items.
     """
     check_fit(model, split)
     if not len(split.validation):

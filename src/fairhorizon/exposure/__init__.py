@@ -1,1 +1,1 @@
-"""What was shown so far, which group an item is in now, and what may be shown."""
+"""Exposure so far, the present groups of items, and limits on exposure."""

@@ -1,4 +1,4 @@
-"""What was shown so far, and the item groups that follow from it."""
+"""Exposure counts, and the item groups that follow from them."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -16,7 +16,7 @@ Grouping = Callable[[Counts], NDArray[np.bool_]]  # counts of all items -> G0
 
 @dataclass(frozen=True)
 class Churn:
-    """What a new grouping changed."""
+    """The change that a new grouping made."""
 
     items: int  # that entered or left G0
     share: float  # of all exposure, the training counts included, that these items hold
@@ -34,15 +34,13 @@ class Exposure:
 
     def __init__(self, history: Counts, grouping: Grouping = popular_group) -> None:
         self.grouping = grouping
-        self.counts = np.array(
-            history, dtype=np.int64
-        )  # (n_items,) of the past and of what was shown
-        self.shown = np.zeros_like(self.counts)  # of what was shown alone
-        self.sensitive = torch.from_numpy(grouping(self.counts))  # G0 of the moment
+        self.counts = np.array(history, dtype=np.int64)  # (n_items,) training and showings
+        self.shown = np.zeros_like(self.counts)  # showings alone
+        self.sensitive = torch.from_numpy(grouping(self.counts))  # the present G0
         self.initial = self.sensitive.clone()
         self.n_shown = 0
-        self.n_sensitive = 0  # of what was shown, in G0 at its moment
-        self.n_initial = 0  # of what was shown, in the initial G0
+        self.n_sensitive = 0  # showings of items in G0 at that time
+        self.n_initial = 0  # showings of items in the initial G0
 
     @property
     def n_items(self) -> int:

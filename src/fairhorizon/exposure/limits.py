@@ -1,7 +1,7 @@
-"""What is limited in the long run: the popular group, a group of the user's, or inequality itself.
+"""Limits in the long run: on the popular group, on a given group, or on the Gini index.
 
 Every limit is linear in one step: showing item i once costs `costs[i]`, and all showings of the
-step together may cost `budget`. Costs and budget are those of the moment: labels move.
+step together may cost `budget`. Costs and budget change from step to step, as labels do.
 """
 
 from dataclasses import dataclass
@@ -24,23 +24,23 @@ class Limit(Interface):
 
     @property
     def name(self) -> str:
-        """What its price is recorded under."""
+        """The name under which its price is recorded."""
 
     def costs(self, exposure: Exposure) -> Tensor:
-        """(n_items,) float32: what one showing of each item costs now."""
+        """(n_items,) float32: the present cost of one showing of each item."""
 
     def budget(self, exposure: Exposure, showings: int) -> float:
-        """What the coming step of `showings` showings may cost, so that the limit holds after it.
+        """The total cost that the next `showings` showings may have to keep the limit after them.
 
-        Affine in the steps to come, and negative where the step has something to make up for.
+        Affine in the number of steps to come; negative where the step has to make up for excess.
         """
 
     def excess(self, exposure: Exposure) -> float:
-        """How far the run is beyond the limit now: positive where the limit is broken."""
+        """By how much the run exceeds the limit now: positive where the limit is broken."""
 
     @property
     def limit_per_showing(self) -> float:
-        """The mean cost of a showing that keeps the limit in the long run, as CPO wants it."""
+        """The mean cost of a showing that keeps the limit in the long run, as CPO needs it."""
 
 
 @dataclass(frozen=True)
@@ -164,16 +164,16 @@ class GiniLimit:
         every run begins.
     name: what the price of the limit is recorded under.
 
-    A showing costs what it adds to the index. With g the showings of n items, r_i the rank of item
-    i by g_i (the least shown has rank 1, equals share their mean rank) and S = sum(g),
+    The cost of a showing is what it adds to the index. With g the showings of n items, r_i the rank
+    of item i by g_i (the least shown has rank 1, ties share their mean rank) and S = sum(g),
 
         G = sum_i (2 r_i - n - 1) g_i / (n S),    dG/dg_i = ((2 r_i - n - 1) / n - G) / S.
 
     The ranks are those of a sort, whose sum of (2 r_i - n - 1) g_i is the largest of all orders;
-    so a small change of g moves G through g and S alone. Where g_i has equals, G has a kink: one
-    more showing counts as the highest of their ranks, one less as the lowest, and the mean rank is
-    midway. Since sum_i g_i dG/dg_i = 0, showing as before keeps G, and what is shown less than the
-    item in the middle lowers it.
+    so a small change of g moves G through g and S alone. Where g_i is tied, G has a kink: one more
+    showing counts as the highest of the tied ranks, one less as the lowest, and the mean rank is
+    midway. Since sum_i g_i dG/dg_i = 0, showing in the same proportions keeps G, and showing items
+    of below-median exposure lowers it.
     """
 
     limit: float
@@ -187,7 +187,7 @@ class GiniLimit:
         return torch.from_numpy(marginal_gini(exposure.shown)).float()
 
     def budget(self, exposure: Exposure, showings: int) -> float:
-        """Of the index itself, to first order: what is left up to the limit."""
+        """The distance of the index to the limit: costs are first-order changes of the index."""
         step = (exposure.n_shown + showings) / showings if showings else 0.0
         begun = min(1.0, step / self.warm_up) if self.warm_up else 1.0
         return 1 - (1 - self.limit) * begun - _gini_and_ranks(exposure.shown)[0]
@@ -201,7 +201,7 @@ class GiniLimit:
 
 
 def marginal_gini(shown: NDArray[np.int64]) -> NDArray[np.float64]:
-    """(n_items,) dG/dg_i; 0 where nothing was shown yet: no item is ahead of another."""
+    """(n_items,) dG/dg_i; all 0 before anything was shown."""
     total = int(shown.sum())
     if total == 0:
         return np.zeros(len(shown))
@@ -226,10 +226,10 @@ def _check(name: str, share: float, warm_up: int) -> None:
 
 
 def _allowed(share: float, warm_up: int, exposure: Exposure, showings: int) -> float:
-    """How many showings of a group there may be after the coming step."""
+    """The number of showings that a group may have after the next step."""
     return share * max(exposure.n_shown + showings, warm_up * showings)
 
 
 def _share(shown: int, exposure: Exposure, limit: float) -> float:
-    """By how much the share of all showings is above the limit; nothing shown is no share."""
+    """By how much the share of all showings exceeds the limit; 0 before anything was shown."""
     return shown / exposure.n_shown - limit if exposure.n_shown else 0.0

@@ -15,7 +15,7 @@ EMPTY = -1
 
 
 def first_k(lists: NDArray[Any], k: int) -> NDArray[Any]:
-    """The first k columns, refused where there are fewer."""
+    """The first k columns; a ValueError if there are fewer."""
     if lists.ndim != 2:
         raise ValueError(f"lists have shape {lists.shape}, expected (n_users, K)")
     if not 1 <= k <= lists.shape[1]:
@@ -24,7 +24,7 @@ def first_k(lists: NDArray[Any], k: int) -> NDArray[Any]:
 
 
 def check_codes(lists: NDArray[np.integer[Any]], n_items: int) -> None:
-    """Refuse item codes that the catalogue does not have."""
+    """A ValueError for item codes outside the catalogue."""
     wrong = lists[(lists < EMPTY) | (lists >= n_items)]
     if wrong.size:
         raise ValueError(f"lists hold item code {wrong[0]}, the catalogue has {n_items} items")
@@ -40,7 +40,7 @@ def hit_matrix(lists: NDArray[np.integer[Any]], relevant: csr_array) -> NDArray[
     stored = entries.data != 0
     wanted = entries.row[stored].astype(np.int64) * n_items + entries.col[stored]
     shown = np.arange(n_users, dtype=np.int64)[:, None] * n_items + lists
-    # an empty slot would otherwise read as the last item of the user before
+    # otherwise an empty slot would match the last item of the previous user
     hits: NDArray[np.bool_] = np.isin(shown, wanted) & (lists != EMPTY)
     return hits
 
@@ -62,7 +62,7 @@ def f1(
 
 
 def discount(ranks: NDArray[Any]) -> NDArray[np.float64]:
-    """What rank 1, 2, ... of a list counts, in DCG as in exposure: 1 / log2(1 + rank).
+    """The weight of rank 1, 2, ... of a list, in DCG and in exposure: 1 / log2(1 + rank).
 
     `ranking.discount` is the same for tensors.
     """
@@ -75,13 +75,13 @@ def ndcg(
     """DCG / ideal DCG with gain discount(rank) per hit; the ideal list has min(k, n) hits."""
     h, n = _hits_and_relevant(hits, n_relevant, k)
     gain = discount(np.arange(1, k + 1))  # (k,)
-    ideal = np.append(np.cumsum(gain), np.nan)  # the last: users with nothing relevant
+    ideal = np.append(np.cumsum(gain), np.nan)  # the last: users without relevant items
     best = np.where(np.isnan(n), k, np.fmin(n, k) - 1).astype(np.int64)
     return np.asarray(h @ gain / ideal[best], dtype=np.float64)
 
 
 def mean_over_users(values: NDArray[np.float64]) -> float:
-    """Mean over the users that have a value, each with equal weight; NaN when none has."""
+    """Mean over the users that have a value, with equal weights; NaN when none has."""
     present = values[~np.isnan(values)]
     return float(present.mean()) if present.size else float("nan")
 

@@ -1,8 +1,8 @@
-"""Fairness of exposure: how what is shown spreads over items and over the two item groups.
+"""Fairness of exposure: how showings are spread over items and over the two item groups.
 
 counts: (n_items,) how often each item of the whole catalogue was shown (g in the paper).
 popular: (n_items,) True for the popular group G0, False for the long tail G1.
-A number that does not exist (a share of nothing) is NaN.
+An undefined number (a share of nothing) is NaN.
 """
 
 from typing import Any
@@ -15,14 +15,14 @@ from fairhorizon.metrics.shares import whole_showings
 
 
 def exposure_counts(lists: NDArray[np.integer[Any]], n_items: int, k: int) -> NDArray[np.int64]:
-    """How often each item stands among the first k of a list."""
+    """How often each item is among the first k of a list."""
     shown = first_k(lists, k)
     check_codes(shown, n_items)
     return np.bincount(shown[shown != EMPTY], minlength=n_items).astype(np.int64)
 
 
 def gini(counts: NDArray[Any]) -> float:
-    """Gini index of exposure: 0 when all items are shown alike, 1 - 1/n when only one is.
+    """Gini index of exposure: 0 when all items are shown equally, 1 - 1/n when only one is shown.
 
     1/(2 n^2 mean(g)) sum_ij |g_i - g_j|  =  sum_i i (n - i) (g_(i+1) - g_(i)) / (n sum(g)),
     with g_(1) <= ... <= g_(n); the gaps are never negative, so nothing cancels.
@@ -91,7 +91,7 @@ def exact_k_violation_rate(
 
 def _in_popular(shown: NDArray[np.integer[Any]], popular: NDArray[np.bool_]) -> NDArray[np.bool_]:
     check_codes(shown, len(popular))
-    # an appended False is what -1, the empty slot, points at
+    # -1, the empty slot, indexes the appended False
     inside: NDArray[np.bool_] = np.append(popular, False)[shown]
     return inside
 
@@ -103,7 +103,7 @@ def _groups(counts: NDArray[Any], popular: NDArray[np.bool_]) -> tuple[NDArray[A
 
 
 def _sorted_counts(counts: NDArray[Any]) -> NDArray[np.float64]:
-    """The counts in ascending order; refused where they cannot be counts."""
+    """The counts in ascending order; a ValueError if they are negative or not finite."""
     if counts.ndim != 1 or not counts.size:
         raise ValueError(f"counts have shape {counts.shape}, expected (n_items,), n_items >= 1")
     g = np.sort(counts.astype(np.float64))

@@ -1,4 +1,4 @@
-"""Two things to maximise at once: what no other point beats, and how much a set of points covers.
+"""Two objectives to maximise: the Pareto front of a set of points and its hypervolume.
 
 points: (n, 2); a point with a NaN coordinate is left out.
 """

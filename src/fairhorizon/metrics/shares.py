@@ -1,6 +1,6 @@
-"""When a share of showings is kept: whole showings, and no fault of rounding counts.
+"""Limits on shares of showings, in whole showings and tolerant of rounding.
 
-Shares are floats, so a product with a number of showings misses the whole number it stands for:
+Shares are floats, so a product with a number of showings may miss the exact whole number:
 0.28 * 25 = 7.000000000000001 and 0.29 * 100 = 28.999999999999996.
 """
 
@@ -10,10 +10,10 @@ ROUNDING = 1e-9
 
 
 def whole_showings(budget: float) -> int:
-    """The most showings within a budget such as share * showings."""
+    """The largest number of showings within a budget such as share * showings."""
     return math.floor(budget + ROUNDING)
 
 
 def exceeds(rate: float, limit: float) -> bool:
-    """Whether a rate is above its limit by more than rounding; NaN, the rate of nothing, is not."""
+    """Whether a rate is above its limit by more than rounding; False for NaN."""
     return rate - limit > ROUNDING

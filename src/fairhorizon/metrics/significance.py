@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import stdtr
 
-DRAWS_AT_ONCE = 4_000_000  # of users, over all resamples of a chunk: 32 MB
+DRAWS_AT_ONCE = 4_000_000  # users drawn, over all resamples of a chunk: 32 MB
 
 
 def paired_t_test(first: ArrayLike, second: ArrayLike) -> float:
@@ -30,7 +30,7 @@ def paired_t_test(first: ArrayLike, second: ArrayLike) -> float:
 def paired_bootstrap(
     first: ArrayLike, second: ArrayLike, *, samples: int = 10_000, seed: int = 0
 ) -> float:
-    """Share of resamples whose mean difference is as large as the one observed, were there none.
+    """Share of resamples under no difference whose mean difference is as large as the observed.
 
     Users are drawn with replacement from the differences less their mean (Efron and Tibshirani
     1993, section 16.4); p = (1 + count) / (1 + samples), which is never 0.

@@ -1,1 +1,1 @@
-"""The mathematics of Constrained Policy Optimization; independent of recommending."""
+"""The mathematics of Constrained Policy Optimization, independent of recommendation."""

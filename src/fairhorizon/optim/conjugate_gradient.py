@@ -1,4 +1,4 @@
-"""Solve H x = b for a symmetric positive definite H that is only known by its products."""
+"""Solve H x = b for a symmetric positive definite H that is given by its products."""
 
 from collections.abc import Callable
 
@@ -8,7 +8,7 @@ from torch import Tensor
 def conjugate_gradient(
     matvec: Callable[[Tensor], Tensor], b: Tensor, *, iterations: int, tolerance: float = 1e-10
 ) -> Tensor:
-    """x with |Hx - b|² <= tolerance |b|², or as near as `iterations` products come.
+    """x with |Hx - b|² <= tolerance |b|², or the best after `iterations` products.
 
     Hestenes & Stiefel 1952.
     """

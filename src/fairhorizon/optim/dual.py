@@ -13,7 +13,7 @@ from enum import Enum
 
 
 class Case(Enum):
-    """How the cost constraint and the trust region lie to each other."""
+    """How the cost constraint and the trust region intersect."""
 
     INSIDE = "inside"  # every step of the trust region keeps the limit
     INACTIVE = "inactive"  # the limit cuts the trust region, but the best step keeps it anyway
@@ -40,7 +40,7 @@ def solve_dual(q: float, r: float, s: float, c: float, delta: float) -> Directio
     """
     if delta <= 0:
         raise ValueError(f"the trust region needs delta > 0, not {delta}")
-    if s <= 0:  # no cost gradient: the cost cannot be moved
+    if s <= 0:  # no cost gradient: no step changes the cost
         if c > 0:
             return Direction(Case.RECOVER, 0.0, 0.0)
         return Direction(Case.INSIDE, _longest(q, delta), 0.0)
@@ -57,8 +57,8 @@ def solve_dual(q: float, r: float, s: float, c: float, delta: float) -> Directio
     if c + unconstrained * r <= 0:
         return Direction(Case.INACTIVE, unconstrained, 0.0)
 
-    across = q - r * r / s  # A of theorem 2: what of g is left along the limit
-    # A = 0, g parallel to b: nothing to gain along the limit, go to it the shortest way.
+    across = q - r * r / s  # A of theorem 2: the part of g along the limit
+    # A = 0, g parallel to b: no gain along the limit, take the shortest way to it.
     reward_weight = math.sqrt(slack / across) if across > 1e-12 * q else 0.0
     return Direction(Case.ACTIVE, reward_weight, -(c + reward_weight * r) / s)
 

@@ -11,11 +11,11 @@ closed form (theorem 2 of CPO, once for every subset), and the constraints are f
 tried, and the one whose point meets the conditions of Karush, Kuhn and Tucker is the answer.
 
 Where no point of the ball keeps all limits, a broken limit counts by the share of its gap that a
-step leaves, max(0, 1 + b_i.x / c_i). The step makes the sum of the squared shares as small as the
-ball and the limits that are kept today allow, and then raises the reward as far as no share grows
-by it. So a limit that can hardly be moved takes little from the others, and one that is hardly
-broken is mended first; where limits contradict each other, step by step the nearest prevails. A
-limit without a gradient cannot be moved at all: the rest is solved without it. With one constraint
+step leaves, max(0, 1 + b_i.x / c_i). The step minimises the sum of the squared shares within the
+ball and the limits that are kept at present, and then raises the reward without increasing any
+share. So a limit with a small gradient has little influence on the others, and a slightly broken
+limit is repaired first; of limits that contradict each other, the nearest prevails over the steps.
+A limit without a gradient cannot be changed: the rest is solved without it. With one constraint
 all of this is `solve_dual`.
 """
 
@@ -31,9 +31,9 @@ from torch import Tensor
 from fairhorizon.optim.dual import Case
 
 TOLERANCE = 1e-5  # of the ball's radius: a limit broken by less is kept
-ROUNDING = 1e-12  # conditions that are met so well need not be met better
+ROUNDING = 1e-12  # conditions met to this accuracy count as met
 PARALLEL = 1e-12  # squared sine: below it g lies in the span of the normals, as in `solve_dual`
-DEPENDENT = 1e-5  # sine: what is known of a normal outside the others' span is no better
+DEPENDENT = 1e-5  # sine: accuracy of the part of a normal outside the span of the others
 
 
 @dataclass(frozen=True)
@@ -51,7 +51,7 @@ class _Point(NamedTuple):
     z: Tensor
     along: float
     weights: Tensor
-    touches: bool  # whether any plane takes part in it
+    touches: bool  # whether it touches any plane
     error: float  # largest breach of the conditions of optimality
 
 
@@ -63,7 +63,7 @@ def solve_several(q: float, r: Tensor, S: Tensor, c: Tensor, delta: float) -> Co
     radius, weights = math.sqrt(2 * delta), torch.zeros_like(c)
     movable = S.diagonal() > 0
     stuck = bool((c[~movable] > 0).any())  # broken, and without a gradient
-    if not movable.any():  # no cost can be moved: as `solve_dual` has it
+    if not movable.any():  # no step changes a cost: as in `solve_dual`
         reach = radius / math.sqrt(q) if q > 0 and not stuck else 0.0
         return Combination(Case.RECOVER if stuck else Case.INSIDE, reach, tuple(weights.tolist()))
 
@@ -110,9 +110,9 @@ def _best(
     """The z that maximises reward.z subject to a + normals @ z <= 0 and |z| <= radius.
 
     Without a reward the shortest such z. All subsets of the planes at once: the foot is their
-    nearest point, and from there the way leads along them, with what they leave of the reward, to
-    the edge of the ball. Of the subsets the first that meets all conditions is taken, in order of
-    size, or the one that comes nearest: `error` says how near.
+    nearest point, and from there the step follows the projection of the reward on them to the edge
+    of the ball. The first subset, in order of size, that meets all conditions is taken, or the one
+    with the smallest violation: `error` is that violation.
     """
     chosen = _subsets(len(a))  # (subsets, m)
     # The pseudo-inverse lets dependent planes share their weight. (subsets, d, m)
@@ -122,13 +122,13 @@ def _best(
     left = across.square().sum(1)
     slack = radius**2 - foot.square().sum(1)  # B of theorem 2, and `left` is its A
     slack = torch.where(slack.abs() < 1e-15, 0.0, slack)  # the planes touch the ball in one point
-    in_span = left <= PARALLEL  # nothing to gain along these planes: the foot will do
+    in_span = left <= PARALLEL  # no gain along these planes: take the foot
     along = torch.where(in_span, 0.0, (slack.clamp(min=0) / left).sqrt())
     z = foot + along[:, None] * across
     weights = ((z - along[:, None] * reward)[:, None] @ inverse)[:, 0]
 
     # Multipliers of the planes: of the reward if there is any, else of the squared length.
-    # Divided so, the reward that a negative one gives away is at most twice its size.
+    # Scaled so that the reward lost by a negative one is at most twice its size.
     pulls = -weights / along.clamp(min=1)[:, None]
     if reward.any():
         pulls = torch.where(in_span[:, None], (reward @ inverse), pulls)
@@ -141,7 +141,7 @@ def _best(
 
 
 def _subsets(m: int) -> Tensor:
-    """(2^m, m) every subset of m things as a row of ones and zeros, the small ones first."""
+    """(2^m, m) every subset of m elements as a row of ones and zeros, the small ones first."""
     rows = torch.zeros(2**m, m, dtype=torch.float64)
     every = chain.from_iterable(combinations(range(m), size) for size in range(m + 1))
     for row, members in zip(rows, every, strict=True):
@@ -150,13 +150,13 @@ def _subsets(m: int) -> Tensor:
 
 
 def _recover(reward: Tensor, normals: Tensor, a: Tensor) -> _Point:
-    """The point of the ball that leaves least of the broken limits' gaps; then the best reward."""
+    """The point of the ball with the smallest gaps of broken limits; then the best reward."""
     U, sizes, V = torch.linalg.svd(normals, full_matrices=False)
-    known = sizes > DEPENDENT * sizes[0]  # rounding must not open a way between dependent planes
+    known = sizes > DEPENDENT * sizes[0]  # rounding must not separate dependent planes
     z = _least_broken(U[:, known] * sizes[known], a) @ V[known]
     weights = z @ torch.linalg.pinv(normals, rtol=DEPENDENT)
     point = _Point(z, 0.0, weights, touches=True, error=0.0)
-    if float(z.norm()) >= 1 - 1e-9:  # the ball is used up: there is no other such point
+    if float(z.norm()) >= 1 - 1e-9:  # on the edge of the ball the point is unique
         return point
     reached = torch.where(a > 0, a.minimum(-normals @ z), a)
     better = _best(reward, normals, reached)
@@ -168,9 +168,9 @@ def _least_broken(normals: Tensor, a: Tensor) -> Tensor:
 
     The sum is over a_i > 0; the other limits stay kept. With mu, the multiplier of the ball, that
     is the shortest vector (z, left / sqrt(mu)) with a_i + normals_i.z <= a_i left_i: planes again,
-    in more dimensions. The smaller mu, the longer z, and it may be as long as the ball is wide.
+    in more dimensions. The smaller mu, the longer z, up to the radius of the ball.
     """
-    a = torch.where((a > 0) & (a < TOLERANCE), 0.0, a)  # as good as kept
+    a = torch.where((a > 0) & (a < TOLERANCE), 0.0, a)  # within tolerance
     broken = a[a > 0]
     if len(broken) == 0:
         return torch.zeros_like(normals[0])
@@ -183,7 +183,7 @@ def _least_broken(normals: Tensor, a: Tensor) -> Tensor:
         point = _best(nothing, unit, a / lengths, radius=math.inf, dependent=1e-10)
         return point.z[: normals.shape[1]]
 
-    nearly_0 = 1e-8 / float(broken.min())  # less, and the planes' pulls would drown in rounding
+    nearly_0 = 1e-8 / float(broken.min())  # below it, rounding would exceed the pull of the planes
     z = softened(nearly_0)
     if float(z.norm()) <= 1:
         return z

@@ -19,8 +19,8 @@ def fisher_product(
     multiplies by M, the Fisher matrix of the distributions in their own parameters. For a Gaussian
     that is diag(1/sigma², 2) in (mean, log sigma).
 
-    u -> Jᵀu is linear, and its transpose is v -> Jv: both graphs are built once and walked at every
-    product, so that no product computes the outputs again (forward mode would).
+    u -> Jᵀu is linear, and its transpose is v -> Jv: both graphs are built once and reused by
+    every product, so that no product computes the outputs again (forward mode would).
     """
     leaf = theta.detach().requires_grad_()
     z = outputs(leaf)

@@ -1,15 +1,15 @@
-"""L-BFGS with a strong Wolfe line search, for small smooth problems that see all data at once."""
+"""L-BFGS with a strong Wolfe line search, for small smooth problems on all data at once."""
 
 from collections.abc import Callable, Iterable
 
 import torch
 from torch import Tensor
 
-MEMORY = 10  # steps whose curvature is kept
+MEMORY = 10  # past steps in the curvature estimate
 
 
 def minimise(parameters: Iterable[Tensor], loss: Callable[[], Tensor], *, iterations: int) -> None:
-    """Move the parameters, in place, towards a minimum of the loss, a function of them."""
+    """Minimise the loss, a function of the parameters, in place."""
     optimiser = torch.optim.LBFGS(
         parameters, max_iter=iterations, history_size=MEMORY, line_search_fn="strong_wolfe"
     )

@@ -8,7 +8,7 @@ from torch import Tensor
 
 @dataclass(frozen=True)
 class LineSearch:
-    """Where the search ended; `fraction` 0: nothing was acceptable, theta is as it was."""
+    """The result; `fraction` 0: nothing was acceptable, theta is unchanged."""
 
     theta: Tensor
     fraction: float

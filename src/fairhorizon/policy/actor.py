@@ -35,7 +35,7 @@ class Proposal:
         return torch.addcmul(self.mean, noise, self.log_std.exp())
 
     def log_prob(self, sample: Tensor, rows: Tensor | None = None) -> Tensor:
-        """Of each sample under its row; `rows` maps samples to rows where several share one."""
+        """Of each sample under its row; `rows` maps samples to rows if they differ."""
         mean, inverse = self.mean, torch.exp(-self.log_std)
         constant = self.log_std.sum(1) + 0.5 * _LOG_2PI * mean.shape[1]
         if rows is not None:
@@ -96,16 +96,16 @@ class GaussianActor(nn.Module):
         return outputs
 
     def remember(self, queues: Tensor) -> Tensor:
-        """What of the queues the encoder looks at: here all."""
+        """The part of the queues that the encoder reads: here all."""
         return queues
 
     def look(self, users: Tensor, queues: Tensor, sensitive: Tensor) -> Signals:  # noqa: ARG002
-        """What the actor sees of the items when it serves these users in these states."""
+        """The signals of all items for these users in these states."""
         return self._vectors(sensitive)
 
     @property
     def least_on_menu(self) -> float:
-        """At least so many items of either group are on a menu, if there are so many."""
+        """The smallest number of items of either group on a menu, if there are as many."""
         return math.inf
 
     def menus(
@@ -116,9 +116,9 @@ class GaussianActor(nn.Module):
         sensitive: Tensor,
         at_least: int = 0,  # noqa: ARG002
     ) -> Menus:
-        """What a policy over items may choose from in these states: here all but the blocked.
+        """The items that a policy may choose from in these states: here all but the blocked.
 
-        `at_least` so many of either group, where there are as many.
+        At least `at_least` items of either group, if there are as many.
         """
         items = torch.arange(blocked.shape[1]).to(blocked.device).expand(blocked.shape)
         return CatalogueMenus(items.masked_fill(blocked, -1), self._vectors(sensitive).vectors)

@@ -1,4 +1,4 @@
-"""A state in a few numbers: how much a user has taken, and how popular that was."""
+"""A state in a few numbers: how many items a user has taken, and how popular they were."""
 
 import torch
 from torch import Tensor, nn
@@ -7,8 +7,8 @@ from torch import Tensor, nn
 class HistoryEncoder(nn.Module):
     """[numbers of the user; mean of the items' numbers over the queue], with nothing to learn.
 
-    Rankers model the user's taste. A policy that weighs them also needs to know how far they can be
-    trusted; a few numbers are enough for that, without memorising users.
+    Rankers model the user's taste. A policy that weights them also needs to know how reliable they
+    are; a few numbers are enough for that, without memorising users.
     """
 
     user_vectors: Tensor  # (n_users, numbers)
@@ -29,7 +29,7 @@ class HistoryEncoder(nn.Module):
 
 
 def numbers_of_users(histories: Tensor) -> Tensor:
-    """(n_users, 1): the logarithm of how much each has taken (n_users,), standardised."""
+    """(n_users, 1): the logarithm of each user's number of items (n_users,), standardised."""
     return _standardised(torch.log1p(histories.float()))[:, None]
 
 

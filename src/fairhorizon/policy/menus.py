@@ -1,4 +1,4 @@
-"""What a policy over items may choose from: in every state some items, each with its signals."""
+"""Menus: the items that a policy may choose from in a state, each with its signals."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -27,12 +27,12 @@ class Menus(Interface):
 
     @classmethod
     def join(cls, parts: Sequence[Self]) -> Self:
-        """Those of several batches of states as one."""
+        """The menus of several batches of states as one."""
 
 
 @dataclass(frozen=True)
 class SignalMenus:
-    """Few items, which have other signals in every state."""
+    """A few items, with different signals in every state."""
 
     items: Tensor  # (m, C)
     signals: Tensor  # (m, C, signals)
@@ -53,7 +53,7 @@ class SignalMenus:
 
 @dataclass(frozen=True)
 class CatalogueMenus:
-    """All items, which have the same vectors in every state."""
+    """All items, with the same vectors in every state."""
 
     items: Tensor  # (m, n_items)
     vectors: Tensor  # (n_items, signals)
@@ -75,8 +75,8 @@ class CatalogueMenus:
 def best_of_groups(
     scores: Sequence[Tensor], blocked: Tensor, sensitive: Tensor, count: int
 ) -> Tensor:
-    """(b, C) the items that some of several scores (b, n_items) puts among the `count` best of
-    their group; -1 for what is blocked, and where an item would stand twice."""
+    """(b, C) the items that any of several scores (b, n_items) ranks among the `count` best of
+    their group; -1 for blocked items and repeats."""
     chosen = []
     for group in (sensitive.nonzero().squeeze(1), (~sensitive).nonzero().squeeze(1)):
         closed = blocked[:, group]

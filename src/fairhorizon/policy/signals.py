@@ -1,4 +1,4 @@
-"""What an actor sees of the items: an item's score is a row of W times the item's signals."""
+"""Signals of the items: an item's score is a row of W times the item's signals."""
 
 from typing import Protocol as Interface
 
@@ -10,19 +10,19 @@ class Signals(Interface):
     """The signals of all items, for a batch of users in their present states."""
 
     def scores(self, weights: Tensor) -> Tensor:
-        """(b, n_items), a tensor of its own, from one row of W for each user (b, signals)."""
+        """(b, n_items), a new tensor, from one row of W for each user (b, signals)."""
 
     def refresh(self, rows: Tensor, users: Tensor, queues: Tensor) -> None:
-        """The users at these rows of the batch are in another state now."""
+        """Recompute the signals of the users at these rows, who are in new states."""
 
     def relabel(self, sensitive: Tensor) -> None:
-        """The groups are others now."""
+        """Update the groups."""
 
 
 class ItemVectors:
     """The embeddings: the same for all users in any state, so that W_k points at an ideal item.
 
-    With the groups, an item has one more coordinate, -1 in G0: what W_k has there is the price of
+    With groups, an item has one more coordinate, -1 in G0: its weight in W_k is the price of
     showing a sensitive item.
     """
 

@@ -1,7 +1,7 @@
 """The policy over items: P_k = softmax(W_k . signals / temperature) over the menu of a state.
 
-A list of K is drawn without replacement, one item by each row of W in turn (Plackett-Luce). Items
-are few and known, so probabilities, KL divergence and Fisher matrix are exact.
+A list of K is drawn without replacement, one item by each row of W in turn (Plackett-Luce).
+Probabilities, KL divergence and Fisher matrix are exact.
 """
 
 from dataclasses import dataclass
@@ -11,19 +11,19 @@ from torch import Tensor
 
 from fairhorizon.policy.menus import Menus
 
-CLOSED = -1e30  # a logit that leaves no probability, and no NaN where two of them are subtracted
+CLOSED = -1e30  # a logit with probability 0; finite, so that differences are not NaN
 
 
 @dataclass(frozen=True)
 class ItemPolicy:
-    """Logarithms of P for a batch of steps, slot by slot; what may not be chosen has no part."""
+    """P and its logarithm for a batch of steps, slot by slot; 0 for items not allowed."""
 
     log_probs: Tensor  # (b, K, C)
     probs: Tensor  # (b, K, C)
 
     @classmethod
     def of(cls, logits: Tensor, allowed: Tensor) -> "ItemPolicy":
-        """From logits (b, K, C) and what each slot may choose (b, K, C) bool."""
+        """From logits (b, K, C) and the items allowed in each slot (b, K, C) bool."""
         logs = torch.log_softmax(logits.masked_fill(~allowed, CLOSED), dim=2)
         return cls(logs, logs.exp())
 
@@ -36,7 +36,7 @@ class ItemPolicy:
         return logs.masked_fill(chosen < 0, 0.0).sum(1)
 
     def kl_from(self, old: "ItemPolicy") -> Tensor:
-        """(b,) KL(self || old), summed over the slots as they were filled."""
+        """(b,) KL(self || old), summed over the slots."""
         return (self.probs * (self.log_probs - old.log_probs)).sum((1, 2))
 
     def fisher(self, by_logits: Tensor) -> Tensor:
@@ -46,13 +46,13 @@ class ItemPolicy:
 
 
 def rows_of(outputs: Tensor, list_length: int) -> Tensor:
-    """(m, K, signals): W, the means that an actor puts out; the rest of its outputs is noise."""
+    """(m, K, signals): W, the means among the outputs of an actor; the rest is noise."""
     means = outputs.chunk(2, dim=1)[0]
     return means.view(len(means), list_length, -1)
 
 
 def allowed_by_slot(open_items: Tensor, chosen: Tensor) -> Tensor:
-    """(b, K, C): what is open (b, C) and was not put into an earlier slot; chosen (b, K) places."""
+    """(b, K, C): open items (b, C) that are not in an earlier slot; chosen (b, K) places."""
     slots = [open_items]
     for earlier in chosen[:, :-1].unbind(1):
         slots.append(_close(slots[-1], earlier))
@@ -73,13 +73,13 @@ def draw(logits: Tensor, open_items: Tensor, generator: torch.Generator) -> Tens
 
 
 def _close(open_items: Tensor, places: Tensor) -> Tensor:
-    """Without these places (b,); -1 closes nothing."""
+    """The open items without these places (b,); -1 closes nothing."""
     at = places.clamp(min=0)[:, None]
     return open_items.scatter(1, at, open_items.gather(1, at) & (places < 0)[:, None])
 
 
 def close_all(open_items: Tensor, chosen: Tensor) -> Tensor:
-    """Without any of the places (b, K) that were chosen."""
+    """The open items without any of the chosen places (b, K)."""
     for places in chosen.unbind(1):
         open_items = _close(open_items, places)
     return open_items
@@ -88,6 +88,6 @@ def close_all(open_items: Tensor, chosen: Tensor) -> Tensor:
 def policy_at(
     menus: Menus, outputs: Tensor, states: Tensor, allowed: Tensor, temperature: float
 ) -> ItemPolicy:
-    """P at steps that are in these states (b,), of an actor with these outputs for all states."""
+    """P at steps in these states (b,), for an actor with these outputs for all states."""
     logits = menus.logits(rows_of(outputs, allowed.shape[1])) / temperature
     return ItemPolicy.of(logits.index_select(0, states), allowed)

@@ -1,4 +1,4 @@
-"""Rankers, one file a method: fit(split), then scores of all items for a batch of users."""
+"""Rankers, one file per method: fit(split), then scores of all items for a batch of users."""
 
 from typing import Any
 

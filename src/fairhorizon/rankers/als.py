@@ -41,9 +41,9 @@ class Als(Ranker[AlsConfig]):
 
     Scores u.v that minimise sum c_ui (t_ui - u.v)^2 + l2 (sum |u|^2 + sum |v|^2).
 
-    t is 1 for what was taken and 0 for all else; c = 1 + alpha t. Given the items, each user's
-    vector is a least-squares problem of its own, and the other way round. A user's vector is
-    always solved from the items the user has by then, so that feedback counts at once.
+    t is 1 for taken items and 0 for all others; c = 1 + alpha t. Given the items, each user's
+    vector is a separate least-squares problem, and vice versa. A user's vector is always solved
+    from the user's present items, so that feedback counts at once.
     """
 
     method = "als"
@@ -118,7 +118,7 @@ def least_squares(sets: UserItems, vectors: Tensor, alpha: float, l2: float) -> 
 
 
 def _users_per_item(log: Interactions) -> UserItems:
-    """The log turned round: each item's users."""
+    """The transposed log: each item's users."""
     indptr = np.concatenate([[0], np.cumsum(log.item_counts())])
     users = log.users[np.argsort(log.items, kind="stable")]
     return UserItems(torch.from_numpy(indptr), torch.from_numpy(users), log.n_users)

@@ -1,4 +1,4 @@
-"""Bayesian Personalized Ranking (Rendle et al. 2009): what a user took goes above the rest."""
+"""Bayesian Personalized Ranking (Rendle et al. 2009): taken items rank above all others."""
 
 from typing import Annotated
 
@@ -21,7 +21,7 @@ class BprConfig(Settings):
     dim: Annotated[int, Search(16, 256, log=True)] = Field(64, ge=1)
     """Length of the user and item vectors."""
     biases: bool = False
-    """Whether every item has a bias of its own."""
+    """Whether every item has its own bias."""
     learning_rate: Annotated[float, Search(0.001, 0.05, log=True)] = Field(0.01, gt=0)
     """Learning rate of Adam."""
     l2: Annotated[float, Search(0.0001, 0.1, log=True)] = Field(0.003, ge=0)
@@ -56,12 +56,12 @@ class BprTraining:
         self.table = table  # users, then items
         self.table.grad = torch.empty_like(table)
         self.optimiser = torch.optim.Adam([self.table], lr=config.learning_rate, fused=True)
-        # used again by every batch: fresh memory costs more time than the arithmetic
+        # reused by every batch: allocation takes longer than the arithmetic
         self._buffers = torch.empty(3, min(config.batch, len(self.users)), table.shape[1])
 
     @torch.no_grad()
     def epoch(self) -> None:
-        """Every interaction once, each against a new negative."""
+        """Every interaction once, each with a new negative."""
         negatives = self.sampler.draw(self.users, self.generator)
         order = torch.randperm(len(self.users), generator=self.generator)
         triples = torch.stack(
@@ -72,9 +72,9 @@ class BprTraining:
             self.optimiser.step()
 
     def set_gradient(self, triples: Tensor) -> None:
-        """That of the mean loss of triples, (3, b) rows of the table: of the users, the i, the j.
+        """The gradient of the mean loss of triples, (3, b) rows of the table: users, items i and j.
 
-        Written out, because autograd takes far longer: with the margin m = x_ui - x_uj,
+        Written out, because autograd is far slower: with the margin m = x_ui - x_uj,
         dloss/dm = -sigmoid(-m),  dm/du = v_i - v_j,  dm/dv_i = u = -dm/dv_j.
         """
         users, i, j = triples

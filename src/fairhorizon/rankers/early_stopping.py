@@ -1,4 +1,4 @@
-"""When to stop training: by the validation items, never by the test items."""
+"""Early stopping by the validation items, never by the test items."""
 
 import math
 from collections.abc import Callable, Mapping
@@ -13,22 +13,22 @@ from fairhorizon.ranking import discount, users_at_once
 from fairhorizon.vocabulary import OnEpoch, Protocol
 
 CUTOFF = 20
-# An epoch of training on sparse data takes half a minute, that many scores less than ten seconds.
+# These scores take less than ten seconds, an epoch of training on sparse data half a minute.
 SCORES_IN_ALL = 2**28
 FEWEST_USERS = 2048  # fewer are too noisy a sample, however many items there are
 
 
 class Validation:
-    """NDCG@20 of each user's validation item among the items that the protocol lets be shown.
+    """NDCG@20 of each user's validation item among the items that the protocol allows.
 
-    Where all users times all items are very many, a sample of the users, the same every time.
+    For very many users times items, a fixed sample of the users is used.
     """
 
     def __init__(
         self, split: Split, queue_length: int, protocol: Protocol = Protocol.STANDARD
     ) -> None:
         history, held_out = UserItems.of(split.train), UserItems.of(split.validation)
-        if not len(held_out.items):  # each user's last training item takes their place
+        if not len(held_out.items):  # each user's last training item instead
             history, held_out = history.cut((history.indptr.diff() - 1).clamp(min=0))
         self.known, self.queue = history, history.last(queue_length)
         self.protocol = protocol
@@ -42,7 +42,7 @@ class Validation:
 
     @torch.no_grad()
     def ndcg(self, scores: Callable[[Tensor, Tensor], Tensor]) -> float:
-        """`scores` as of a ranker: (users, queue) -> (b, n_items); NaN if one is not finite."""
+        """`scores` as in a ranker: (users, queue) -> (b, n_items); NaN if any is not finite."""
         total = 0.0
         for rows in torch.arange(len(self.users)).split(users_at_once(self.known.n_items)):
             users, items = self.users[rows], self.items[rows]
@@ -54,7 +54,7 @@ class Validation:
             if self.protocol is Protocol.STANDARD:
                 rankable = ~self.known.mask(users)
                 above, equals = above & rankable, equals & rankable
-            # of its equals, half are taken to come first: constant scores earn nothing
+            # half of the ties count as ranked first: constant scores earn nothing
             others = (equals.sum(1) - 1).clamp(min=0)
             rank = above.sum(1) + others / 2  # from 0
             total += float(discount(rank + 1).where(rank < CUTOFF, 0.0).sum())

@@ -20,7 +20,7 @@ from fairhorizon.rankers.recency import (
 from fairhorizon.settings import Search, Settings
 from fairhorizon.vocabulary import OnEpoch
 
-MOST_ITEMS = 40_000  # two matrices of this size, as many as there are at once, are 12 GiB
+MOST_ITEMS = 40_000  # two matrices of this size, held at once, take 12 GiB
 
 
 class EaseConfig(Settings):
@@ -38,12 +38,12 @@ class EaseConfig(Settings):
 class Ease(Ranker[EaseConfig]):
     """EASE, a linear item-to-item model (Steck 2019), with more weight on recent items.
 
-    Scores w B: B rebuilds every user's items from the user's other items.
+    Scores w B: B reconstructs every user's items from the user's other items.
 
     B = argmin |X - X B|^2 + l2 |B|^2 with diag B = 0, which is I - P diag(1 / diag P) for
     P = (X^T X + l2 I)^-1. Recency enters twice: w is the user's history, weighted by
-    2^(-age / half_life), and in X^T X two items that a user took one after the other count more
-    than two with many in between, by 2^(-distance / training_half_life).
+    2^(-age / half_life), and in X^T X two items that a user took in succession count more than
+    two with many in between, by 2^(-distance / training_half_life).
     """
 
     method = "ease"
@@ -70,11 +70,11 @@ class Ease(Ranker[EaseConfig]):
         factor, failed = torch.linalg.cholesky_ex(regularised)
         if failed:
             raise ConfigError(f"ease with l2={self.config.l2} has no solution (set a larger l2)")
-        del regularised  # of a large catalogue each of these matrices is gigabytes
+        del regularised  # for a large catalogue each of these matrices takes gigabytes
         inverse = torch.cholesky_inverse(factor)
         del factor
         weights = inverse.div_(-inverse.diagonal().clone()).fill_diagonal_(0)
-        self.item_weights_ = weights.contiguous()  # by rows: that is how they are looked up
+        self.item_weights_ = weights.contiguous()  # row-major, for lookups by row
 
     def scores(self, users: Tensor, queue: Tensor) -> Tensor:  # noqa: ARG002  # the queue is enough
         recent = queue[:, -self.queue_length :]
@@ -103,7 +103,7 @@ def co_counts(histories: UserItems, half_life: float | None, longest: int) -> Te
     """
     n_items, items = histories.n_items, histories.items
     ends = histories.indptr[1:].repeat_interleave(histories.indptr.diff())
-    later = ends - 1 - torch.arange(len(items))  # how many of the user's items come after
+    later = ends - 1 - torch.arange(len(items))  # number of later items of the user
     rows = torch.arange(len(items))
     counts = torch.zeros(n_items * n_items)
     for distance in range(1, items_to_look_at(half_life, longest)):

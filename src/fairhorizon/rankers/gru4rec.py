@@ -11,7 +11,7 @@ from fairhorizon.rankers.sequences import (
 
 
 class Gru4RecConfig(SequenceConfig):
-    """What all next-item models have; the defaults were chosen for this one."""
+    """The settings of all next-item models, with defaults for GRU4Rec."""
 
 
 class GruNetwork(SequenceNetwork):

@@ -22,7 +22,7 @@ from fairhorizon.settings import Search, Settings
 from fairhorizon.vocabulary import OnEpoch
 
 CELLS = 2**24  # of a block of similarities, 64 MiB
-DENSE_AT_MOST = 8192  # of more items, only those next to the history are looked at
+DENSE_AT_MOST = 8192  # for more items, only the neighbours of the history are scored
 
 
 class ItemKnnConfig(Settings):
@@ -40,10 +40,10 @@ class ItemKnnConfig(Settings):
 class ItemKnn(Ranker[ItemKnnConfig]):
     """Item-based nearest neighbours (Deshpande & Karypis 2004), with more weight on recent items.
 
-    score_j = sum of w_i s_ij over those of j's nearest items that are in the history.
+    score_j = sum of w_i s_ij over the nearest items i of j that are in the history.
 
     s_ij = n_ij / (sqrt(n_i n_j) + shrinkage), the cosine of two items' users; w_i is
-    2^(-age / half_life). Only the neighbours are kept, so that a large catalogue is no trouble.
+    2^(-age / half_life). Only the neighbours are stored, for large catalogues.
     """
 
     method = "itemknn"
@@ -52,7 +52,7 @@ class ItemKnn(Ranker[ItemKnnConfig]):
     neighbours_: Tensor  # (n_items, k)
     similarities_: Tensor  # (n_items, k)
     longest_: int
-    _transposed: tuple[Tensor, csr_array] | None = None  # made when it is first needed
+    _transposed: tuple[Tensor, csr_array] | None = None  # computed on first use
 
     @property
     def queue_length(self) -> int:
@@ -67,7 +67,7 @@ class ItemKnn(Ranker[ItemKnnConfig]):
         for items in torch.arange(n_items).split(max(1, CELLS // n_items)):
             together = torch.from_numpy((taken[:, items.numpy()].T @ taken).toarray())
             scale = (counts[items, None] * counts).sqrt() + self.config.shrinkage
-            # an item that nobody took has nothing in common with any other
+            # an item without users has no similar items
             similarity = torch.where(together > 0, together / scale, 0.0)
             similarity[torch.arange(len(items)), items] = 0  # no item is its own neighbour
             nearest.append(similarity.topk(k, dim=1))
@@ -88,7 +88,7 @@ class ItemKnn(Ranker[ItemKnnConfig]):
         ).T
 
     def _scores_from_history(self, recent: Tensor) -> Tensor:
-        """The same sums, begun at the history: which items have its items as neighbours?"""
+        """The same sums, from the history to the items that have its items as neighbours."""
         n_items = len(self.neighbours_)
         rows, places = (recent < n_items).nonzero(as_tuple=True)
         weights = weights_by_age(recent, self.config.half_life)[places].numpy()

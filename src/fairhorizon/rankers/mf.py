@@ -15,13 +15,13 @@ from fairhorizon.rankers.ranker import Ranker
 from fairhorizon.settings import Search, Settings
 from fairhorizon.vocabulary import OnEpoch, Protocol
 
-SMALLEST_GAIN = {"rmse": 1e-4, "ndcg": 0.0}  # less is no improvement
+SMALLEST_GAIN = {"rmse": 1e-4, "ndcg": 0.0}  # anything less is no improvement
 
 Examples = tuple[Tensor, Tensor, Tensor]  # users, items, targets
 
 
 class MfConfig(Settings):
-    """The defaults are those of PMF, from which FCPO starts."""
+    """Settings of matrix factorisation; the defaults are those of PMF, from which FCPO starts."""
 
     dim: Annotated[int, Search(16, 256, log=True)] = Field(100, ge=1)
     """Length of the user and item vectors."""
@@ -43,16 +43,16 @@ class MfConfig(Settings):
     centred: bool = True
     """Whether the mean of the targets is subtracted before the factorisation."""
     biases: bool = False
-    """Whether every user and every item has a bias of its own."""
+    """Whether every user and every item has its own bias."""
     stop: Literal["rmse", "ndcg"] = "rmse"
     """Validation metric that decides when training stops."""
 
 
 class RankingMfConfig(MfConfig):
-    """The defaults of the ranker: dimension, learning rate and L2 out of the paper's grids.
+    """The defaults of the ranker: dimension, learning rate and L2 from the paper's grids.
 
-    Not centred, an item that few have rated stays near 0 and so at the end of the lists; centred,
-    it stays near the mean, above all that is known to be mediocre.
+    Without centring, an item with few ratings stays near 0 and so at the end of the lists; with
+    it, near the mean, above items that are known to be mediocre.
     """
 
     dim: Annotated[int, Search(16, 256, log=True)] = Field(64, ge=1)
@@ -105,7 +105,7 @@ class MfTraining:
         return (error.square() + self.config.l2 * size).mean()
 
     def tensors(self) -> dict[str, Tensor]:
-        """The state of the training, in the names of the fitted values."""
+        """The state of the training, under the names of the fitted values."""
         user_vectors, item_vectors = self.table.detach().tensor_split([self.n_users])
         user_biases, item_biases = self.biases.detach().tensor_split([self.n_users])
         return {
@@ -121,7 +121,7 @@ class Mf(Ranker[MfConfig]):
     """Matrix factorisation of ratings (Koren et al. 2009).
 
     r_ui ~ mean + b_u + b_i + u.v, fitted by Adam on squared error with L2. The target
-    "interaction" is 1 for what happened and 0 for as many random pairs.
+    "interaction" is 1 for logged pairs and 0 for as many random pairs.
     """
 
     method = "mf"
@@ -135,7 +135,7 @@ class Mf(Ranker[MfConfig]):
     validation_rmse_: float
 
     def _learn(self, split: Split, on_epoch: OnEpoch | None) -> None:
-        """`on_epoch` is given what `stop` names: the validation RMSE or NDCG."""
+        """`on_epoch` receives the metric named by `stop`: the validation RMSE or NDCG."""
         config = self.config
         generator = torch.Generator().manual_seed(self.seed)
         train = self._examples(split.train, generator)
@@ -145,7 +145,7 @@ class Mf(Ranker[MfConfig]):
         )
         training = MfTraining(train, split.train.n_users, split.train.n_items, config, generator)
         validate = self._validation(split, held_out)
-        self.restore(training.tensors())  # views of what is trained: they follow it
+        self.restore(training.tensors())  # views of the trained tensors
         best = train_until_stale(
             training.tensors(),
             training.epoch,
@@ -160,7 +160,7 @@ class Mf(Ranker[MfConfig]):
         self.validation_rmse_ = self._rmse(held_out)
 
     def _validation(self, split: Split, held_out: Examples) -> Callable[[], float]:
-        """The measure that training maximises."""
+        """The metric that early stopping maximises."""
         if self.config.stop == "rmse":
             return lambda: -self._rmse(held_out)
         validation = Validation(split, self.queue_length, self.config.protocol)

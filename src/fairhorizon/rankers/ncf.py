@@ -48,7 +48,7 @@ class NcfConfig(Settings):
 def initial_parameters(
     n_users: int, n_items: int, config: NcfConfig, generator: torch.Generator
 ) -> Parameters:
-    """Small vectors, weights as He initialises them for ReLU, biases 0."""
+    """Small vectors, He initialisation of the weights, biases 0."""
 
     def normal(*shape: int, std: float) -> Tensor:
         return torch.randn(*shape, generator=generator) * std
@@ -59,7 +59,7 @@ def initial_parameters(
         "gmf_items": normal(n_items, config.dim, std=0.1),
         "mlp_users": normal(n_users, config.dim, std=0.1),
         "mlp_items": normal(n_items, config.dim, std=0.1),
-        # the first layer of the vectors [u, v] side by side is one of u plus one of v
+        # the first layer on [u, v] is the sum of one on u and one on v
         "first_users": normal(config.dim, first, std=config.dim**-0.5),
         "first_items": normal(config.dim, first, std=config.dim**-0.5),
         "first_bias": torch.zeros(first),
@@ -83,7 +83,7 @@ def first_layer(parameters: Parameters) -> tuple[Tensor, Tensor]:
 
 
 def mlp_logits(parameters: Parameters, hidden: Tensor) -> Tensor:
-    """From the first layer before its ReLU, (..., width), to the MLP's share of the logit."""
+    """From the first layer before its ReLU, (..., width), to the MLP's part of the logit."""
     hidden = hidden.relu()
     layer = 0
     while f"weight{layer}" in parameters:
@@ -137,7 +137,7 @@ class NcfTraining:
             self.optimiser.step()
 
     def scores(self, users: Tensor, queue: Tensor) -> Tensor:  # noqa: ARG002  # no history
-        """As of the ranker, for validation."""
+        """As in the ranker, for validation."""
         return all_logits(self.parameters, users)
 
     def loss(self, users: Tensor, items: Tensor) -> Tensor:

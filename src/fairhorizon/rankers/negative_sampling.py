@@ -10,10 +10,10 @@ MASK_AT_MOST = 2**27  # pairs of a user and an item: 128 MiB
 
 
 class NegativeSampler:
-    """Draws uniformly from what a user has not taken.
+    """Draws uniformly from the items that a user has not taken.
 
-    Any item will do at first; where the user has taken it, the draw is made again among the others
-    alone, which is exact but takes longer. Let p_0 < p_1 < ... be a user's items. Before p_k there
+    First any item is drawn; if the user has taken it, the draw is repeated among the others alone,
+    which is exact but slower. Let p_0 < p_1 < ... be a user's items. Before p_k there
     are p_k - k others, so the r-th of the others (from 0) is r + #{k: p_k - k <= r}. One sorted
     array holds the p_k - k of all users. Where a mask of all pairs would be too large, every draw
     is made that way.
@@ -28,7 +28,7 @@ class NegativeSampler:
         self._taken: Tensor | None = None  # (n_users * n_items,) bool
         if taken.n_users * taken.n_items <= MASK_AT_MOST:
             self._taken = taken.mask(torch.arange(taken.n_users)).flatten()
-        self.room = taken.n_items - counts  # (n_users,) how many others there are
+        self.room = taken.n_items - counts  # (n_users,) number of others
         self._span = taken.n_items + 1  # p_k - k <= n_items - 1, r <= n_items - 1
         self._first = taken.indptr[:-1]
         self._others_before = keys - users * taken.n_items - within + users * self._span
@@ -38,7 +38,7 @@ class NegativeSampler:
         return self.room[users] > 0
 
     def examples(self, taken: UserItems) -> tuple[Tensor, Tensor]:
-        """Each user and taken item, without the users who took everything: they have no others."""
+        """Each user and taken item, without users who took all items: they have no negatives."""
         users = torch.arange(taken.n_users).repeat_interleave(taken.indptr.diff())
         useful = self.can_draw(users)
         if not useful.any():

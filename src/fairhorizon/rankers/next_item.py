@@ -24,13 +24,13 @@ from fairhorizon.rankers.sequences import (
 )
 from fairhorizon.vocabulary import OnEpoch
 
-AVERAGE_DECAY = 0.995  # per step: over about 200 of them
+AVERAGE_DECAY = 0.995  # per step: averages about 200 steps
 
 Config = TypeVar("Config", bound=SequenceConfig)
 
 
 class NextItemRanker(Ranker[Config]):
-    """Trained with the softmax over the catalogue at every position, of a sample if it is large."""
+    """Trained with the softmax over the catalogue, or a sample of it, at every position."""
 
     network_: SequenceNetwork
 
@@ -81,7 +81,7 @@ def train_network(
     if not (history.indptr.diff() > 1).any():
         raise DataError(
             f"{split.name or 'the split'}: no user has two training items, so nothing follows",
-            remedy="use a ranker that looks at no order, such as ease",
+            remedy="use a ranker that ignores the order, such as ease",
         )
     n_items, stride = history.n_items, max(1, config.history // 2)
     sampler = catalogue_sampler(history)

@@ -1,4 +1,4 @@
-"""The most popular items for all users: the baseline that every other method has to beat."""
+"""The most popular items for all users: the baseline of all other methods."""
 
 import torch
 from torch import Tensor
@@ -10,11 +10,11 @@ from fairhorizon.vocabulary import OnEpoch
 
 
 class PopularityConfig(Settings):
-    """There is nothing to set."""
+    """Popularity has no settings."""
 
 
 class Popularity(Ranker[PopularityConfig]):
-    """The most popular items for everybody: the score is the count in the training log."""
+    """The most popular items for all users: the score is the count in the training log."""
 
     method = "popularity"
     config_class = PopularityConfig
@@ -23,7 +23,7 @@ class Popularity(Ranker[PopularityConfig]):
 
     def _learn(self, split: Split, on_epoch: OnEpoch | None) -> None:  # noqa: ARG002  # no epochs
         counts = torch.tensor(split.train.item_counts(), dtype=torch.float64)
-        # of equals the smaller id comes first, as in the popular group
+        # ties go to the smaller id, as in the popular group
         self.counts_ = (counts - torch.arange(len(counts)) / len(counts)).float()
 
     def scores(self, users: Tensor, queue: Tensor) -> Tensor:  # noqa: ARG002  # the same for all

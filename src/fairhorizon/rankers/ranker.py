@@ -1,4 +1,4 @@
-"""What every ranker has in common: fit(split), then scores for a batch of users."""
+"""The interface of rankers: fit(split), then scores for a batch of users."""
 
 from abc import ABC, abstractmethod
 from typing import Any, ClassVar, Generic, Self, TypeVar
@@ -27,12 +27,12 @@ class Ranker(ABC, Generic[Config]):
 
     @property
     def queue_length(self) -> int:
-        """How many of a user's recent items `scores` looks at."""
+        """How many of a user's recent items `scores` reads."""
         return 0
 
     @property
     def uses_history(self) -> bool:
-        """Whether scores follow from a user's recent items; known before the fit."""
+        """Whether scores depend on a user's recent items; known before the fit."""
         return type(self).queue_length is not Ranker.queue_length
 
     def fit(self, split: Split, *, on_epoch: OnEpoch | None = None) -> Self:
@@ -52,8 +52,8 @@ class Ranker(ABC, Generic[Config]):
 
     @abstractmethod
     def scores(self, users: Tensor, queue: Tensor) -> Tensor:
-        """(b, n_items), more is better; queue: (b, N) recent items, newest last, padded in front
-        with n_items. Items of a user's history are scored like any other."""
+        """(b, n_items), higher is better; queue: (b, N) recent items, newest last, padded in front
+        with n_items. Items of a user's history are scored like all others."""
 
     @abstractmethod
     def tensors(self) -> dict[str, Tensor]:
@@ -61,7 +61,7 @@ class Ranker(ABC, Generic[Config]):
 
     @abstractmethod
     def restore(self, tensors: dict[str, Tensor]) -> None:
-        """Take over what `tensors` gave."""
+        """Load the values of `tensors`."""
 
     def description(self) -> dict[str, Any]:
         return {

@@ -1,4 +1,4 @@
-"""A user's history with more weight on what is recent: the input of item-to-item models."""
+"""A user's history with more weight on recent items: the input of item-to-item models."""
 
 import math
 
@@ -8,8 +8,8 @@ from torch import Tensor
 from fairhorizon.data.splits import Split
 from fairhorizon.histories import UserItems
 
-HALF_LIVES = 20  # what is older weighs 2^-20 < 1e-6 of a whole history
-ROOM = 100  # for items that come in while the model is in use
+HALF_LIVES = 20  # older items have less than 2^-20 < 1e-6 of the weight
+ROOM = 100  # for items added while the model is in use
 
 
 def longest_history(split: Split) -> int:
@@ -18,7 +18,7 @@ def longest_history(split: Split) -> int:
 
 
 def items_to_look_at(half_life: float | None, longest: int) -> int:
-    """How much of a history is used: 20 half-lives, or all of the longest one."""
+    """The number of recent items that are used: 20 half-lives, or the longest history."""
     return longest if half_life is None else min(longest, math.ceil(HALF_LIVES * half_life))
 
 

@@ -1,8 +1,8 @@
 """The softmax over a large catalogue, estimated from a sample of it (Bengio & Senecal 2008).
 
 Jean et al. 2015 ("On Using Very Large Target Vocabulary ...") share one sample by a whole batch,
-as is done here. An item that is in the sample with chance q stands for 1 / q items, so its logit
-is raised by -log q: the log-Q correction.
+as is done here. An item with inclusion probability q stands for 1 / q items, so its logit is
+raised by -log q: the log-Q correction.
 """
 
 from dataclasses import dataclass
@@ -18,17 +18,17 @@ ROWS_AT_ONCE = 256
 
 @dataclass(frozen=True)
 class ItemSample:
-    """Different items, each with the log of its chance to be among them."""
+    """Distinct items, each with the logarithm of its inclusion probability."""
 
     items: Tensor  # (m,)
     log_chance: Tensor  # (m,)
 
 
 class ItemSampler:
-    """Draws `size` different items, item i with a chance q_i that grows with how often it is taken.
+    """Draws `size` distinct items, item i with a probability q_i that grows with its count.
 
     q_i = min(1, c (count_i + 1)^0.5) with c such that they sum to `size`: popular items, which have
-    most of the softmax, are certain. The draw is systematic (Madow 1949): on a line where item i
+    most of the softmax, have q_i = 1. The draw is systematic (Madow 1949): on a line where item i
     takes up a stretch of length q_i, in random order, every whole step from a random start hits
     an item. So q_i is exact and no item comes twice.
     """
@@ -40,7 +40,7 @@ class ItemSampler:
         self._log_chance = self.chance.log().float()
 
     def draw(self) -> ItemSample:
-        """From torch's global generator."""
+        """A sample, by torch's global generator."""
         others = self._others[torch.randperm(len(self._others))]
         ends = self.chance[others].cumsum(0)
         hits = torch.rand((), dtype=torch.float64) + torch.arange(round(float(ends[-1:].sum())))
@@ -50,7 +50,7 @@ class ItemSampler:
 
 
 def inclusion_chances(weights: Tensor, size: int) -> Tensor:
-    """min(1, c weight) for the c with which they sum to `size`; all 1 where there are no more."""
+    """min(1, c weight) with c such that they sum to `size`; all 1 if there are at most `size`."""
     if size >= len(weights):
         return torch.ones_like(weights)
     falling = weights.sort(descending=True).values

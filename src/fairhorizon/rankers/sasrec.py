@@ -30,7 +30,7 @@ class SasRecConfig(SequenceConfig):
 
 
 class AttentionBlock(nn.Module):
-    """x + attention(norm(x)), then x + feed-forward(norm(x)); no item sees a later one."""
+    """x + attention(norm(x)), then x + feed-forward(norm(x)); no position sees a later one."""
 
     def __init__(self, dim: int, heads: int, dropout: float) -> None:
         super().__init__()

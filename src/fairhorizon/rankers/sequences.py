@@ -1,4 +1,4 @@
-"""What networks that predict the next item share: training windows, the loss, the scores."""
+"""Shared by networks that predict the next item: training windows, the loss, the scores."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -15,7 +15,7 @@ from fairhorizon.settings import Choice, Search, Settings
 from fairhorizon.vocabulary import Protocol
 
 LOGIT_ROWS_AT_ONCE = 256
-ALL_ITEMS_AT_MOST = 8192  # of more items the loss sees a sample
+ALL_ITEMS_AT_MOST = 8192  # for more items the loss uses a sample
 SAMPLED_ITEMS = 4096
 USERS_AT_ONCE = 1024  # the states of a long history take more room than the scores
 
@@ -32,7 +32,7 @@ class SequenceConfig(Settings):
     learning_rate: Annotated[float, Search(0.0005, 0.02, log=True)] = Field(0.006, gt=0)
     """Learning rate of Adam."""
     batch: int = Field(32, ge=1)
-    """Windows per gradient step; a window is a stretch of one user's history."""
+    """Windows per gradient step; a window is a part of one user's history."""
     max_epochs: int = Field(60, ge=1)
     """Largest number of passes over the training log."""
     patience: int = Field(5, ge=1)
@@ -42,9 +42,9 @@ class SequenceConfig(Settings):
 
 
 class WindowDropout(nn.Module):
-    """Takes the same coordinates from all of a window (Gal & Ghahramani 2016).
+    """Drops the same coordinates at all positions of a window (Gal & Ghahramani 2016).
 
-    To draw for each position separately takes longer than the attention itself.
+    Drawing for each position separately takes longer than the attention itself.
     """
 
     def __init__(self, share: float) -> None:
@@ -60,8 +60,8 @@ class WindowDropout(nn.Module):
 class SequenceNetwork(nn.Module):
     """Logits over the catalogue from the state after each item: state . item vector + bias.
 
-    One table of item vectors is both the input and the output. Sequences are padded behind, with
-    n_items, and every state depends on what came before alone: padding has nothing to influence.
+    Inputs and outputs share a table of item vectors. Sequences are padded at the end with n_items,
+    and every state depends on earlier items alone, so padding has no influence.
     """
 
     def __init__(self, n_items: int, dim: int) -> None:
@@ -71,7 +71,7 @@ class SequenceNetwork(nn.Module):
         self.bias = nn.Parameter(torch.zeros(n_items))
 
     def embedded(self, sequences: Tensor) -> Tensor:
-        """(b, N, dim) item vectors; where there is no item, those of any."""
+        """(b, N, dim) item vectors; arbitrary where there is no item."""
         return nn.functional.embedding(sequences.where(sequences < self.n_items, 0), self.items)
 
     def states(self, sequences: Tensor) -> Tensor:
@@ -85,9 +85,9 @@ class SequenceNetwork(nn.Module):
 
 @dataclass(frozen=True)
 class Windows:
-    """Stretches of users' histories, and which of the items in them are to be predicted."""
+    """Parts of users' histories, and which of their items are to be predicted."""
 
-    inputs: Tensor  # (w, N) items, padded behind with n_items
+    inputs: Tensor  # (w, N) items, padded at the end with n_items
     targets: Tensor  # (w, N) the item that came next, n_items where it is not to be predicted
 
 
@@ -110,7 +110,7 @@ def training_windows(history: UserItems, length: int, stride: int, shifts: Tenso
     ends = sizes.cumsum(0) - 1
     last = positions[ends, None]  # the last target of each block
     begin = torch.maximum(last - length, history.indptr[users[ends], None])
-    inputs = begin + torch.arange(length)  # (w, N) where they stand in history.items
+    inputs = begin + torch.arange(length)  # (w, N) positions in history.items
     known = inputs < last
     wanted = known & (inputs + 1 > last - sizes[:, None])
     items = torch.cat([history.items, history.items.new_tensor([history.n_items])])
@@ -123,8 +123,8 @@ def shuffled_batches(
 ) -> Iterator[tuple[Tensor, Tensor]]:
     """Inputs and targets of all windows, `batch` at a time in random order.
 
-    A step over a large catalogue is slow whatever is in the batch, and its users tend to have few
-    items: there a batch holds about the targets of `batch` full windows, without needless padding.
+    A step over a large catalogue is slow for any batch, and its users tend to have few items: there
+    a batch holds about as many targets as `batch` full windows, without needless padding.
     """
     large = n_items > ALL_ITEMS_AT_MOST
     if large:
@@ -141,9 +141,9 @@ def shuffled_batches(
 class SoftmaxLoss(torch.autograd.Function):
     """Mean of -log softmax(x V' + b)[target] over the rows of x.
 
-    The gradient by a row's logits, softmax - 1[target], is at hand as soon as the logits are: both
-    are made for a few rows at a time and used up in the cache, instead of moving whole tables of
-    logits through memory forwards and again backwards (about half the time).
+    The gradient by a row's logits, softmax - 1[target], follows directly from the logits: both are
+    computed and used for a few rows at a time in the cache, instead of moving whole tables of
+    logits through memory forwards and backwards (about half the time).
     """
 
     @staticmethod
@@ -174,7 +174,7 @@ class SoftmaxLoss(torch.autograd.Function):
 def softmax_loss(
     network: SequenceNetwork, inputs: Tensor, targets: Tensor, sample: ItemSample | None = None
 ) -> Tensor:
-    """The loss over the whole catalogue, of those positions that have a target.
+    """The loss over the whole catalogue, at the positions that have a target.
 
     With a sample of the catalogue, an estimate of it.
     """
@@ -192,12 +192,12 @@ def softmax_loss(
 def next_item_scores(network: SequenceNetwork, queue: Tensor, length: int) -> Tensor:
     """(b, n_items) logits after a queue (b, N) that is padded in front with n_items.
 
-    Of an empty queue the state is zero: the scores are the bias.
+    The state of an empty queue is zero: the scores are the bias.
     """
     queue = queue[:, -length:]
     width = queue.shape[1]
     counts = (queue < network.n_items).sum(1, keepdim=True)
-    flush = queue.gather(1, (torch.arange(width) - counts) % width)  # the padding comes behind
+    flush = queue.gather(1, (torch.arange(width) - counts) % width)  # padding moves to the end
     last = []
     for rows in torch.arange(len(queue)).split(USERS_AT_ONCE):
         states = network.states(flush[rows])
@@ -208,14 +208,14 @@ def next_item_scores(network: SequenceNetwork, queue: Tensor, length: int) -> Te
 
 @contextmanager
 def seeded(seed: int) -> Iterator[None]:
-    """Torch's modules draw weights and dropout from the global generator: lend it the seed."""
+    """Seed torch's global generator, which modules use for weights and dropout, for a while."""
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         yield
 
 
 def catalogue_sampler(history: UserItems) -> ItemSampler | None:
-    """What draws the items that the loss sees; None where it sees all of them."""
+    """The sampler of items for the loss; None where the loss uses all items."""
     if history.n_items <= ALL_ITEMS_AT_MOST:
         return None
     counts = torch.bincount(history.items, minlength=history.n_items)

@@ -1,4 +1,4 @@
-"""Re-rankers: what is done to a ranker's scores so that a group is shown less."""
+"""Re-rankers adjust the scores of a ranker so that a group is shown less."""
 
 from fairhorizon.rerank.exposure import ExposureFairness
 from fairhorizon.rerank.penalty import Penalty

@@ -32,16 +32,16 @@ class ExposureFairness(Reranker):
     """Fairness of exposure (Singh & Joachims 2018): the best random ranking that is fair to G0.
 
     X0 and X1 are the exposures of the candidates of either group, together X; a candidate's merit
-    is its score, brought to [0, 1] among the user's candidates, and M0, M1 are the groups' sums.
+    is its score, scaled to [0, 1] among the user's candidates, and M0, M1 are the groups' sums.
 
-        parity     X0 / n0 = X1 / n1     every candidate gets as much, whichever its group
+        parity     X0 / n0 = X1 / n1     equal mean exposure of both groups
         treatment  X0 / M0 = X1 / M1     exposure in proportion to merit
-        impact     the same of exposure times merit, which is what clicks go by
+        impact     the same for exposure times merit, that is for clicks
         share      X0 = target * X
 
-    `at-most` in place of `equal` lets G0 have less. Parity and share look at the order of scores
-    and the ratios of their differences alone, so any ranker will do; merit takes scores by value.
-    A group that a user's candidates lack is fairly treated, but a share may be out of reach.
+    `at-most` in place of `equal` lets G0 have less. Parity and share depend only on the
+    order of scores and the ratios of their differences, so any ranker can be used; merit takes
+    scores by value. A group without candidates counts as fairly treated; a share may be infeasible.
     """
 
     method = "foe"
@@ -62,7 +62,7 @@ class ExposureFairness(Reranker):
         return self.model_validate(self.model_dump() | change)
 
     def share_limit(self, sensitive: Tensor) -> float:
-        """The target; without one, what G0 would have of the whole catalogue at parity."""
+        """The target; without one, the share of G0 in the whole catalogue at parity."""
         return self.target if self.constraint == "share" else float(sensitive.double().mean())
 
     def allowance(self, length: int) -> int:
@@ -74,7 +74,7 @@ class ExposureFairness(Reranker):
         return length
 
     def handicap(self, scores: Tensor, sensitive: Tensor, generator: torch.Generator) -> Tensor:
-        """multiplier * f of a ranking drawn from the user's mixture; inf if no candidate."""
+        """multiplier * f of a ranking drawn from the user's mixture; inf for other items."""
         handicap = torch.full_like(scores, torch.inf, dtype=torch.float64)
         unreachable = 0
         parts = handicap.split(rows_at_once(scores.shape[1], SCORES_AT_ONCE))
@@ -95,7 +95,7 @@ class ExposureFairness(Reranker):
         return total
 
     def problem(self, scores: Tensor, sensitive: Tensor) -> ExposureProgram:
-        """What is to be solved for these users."""
+        """The optimisation problem of these users."""
         if 0 < self.candidates < scores.shape[1]:
             items = top(scores, self.candidates)[1].sort(dim=1).values
         else:
@@ -132,7 +132,7 @@ class ExposureFairness(Reranker):
 
 
 def merits(u: Tensor) -> Tensor:
-    """Scores brought to [0, 1] among a user's candidates; 1 where all are alike, 0 for -inf."""
+    """Scores scaled to [0, 1] among a user's candidates; 1 where all are equal, 0 for -inf."""
     candidates = u.isfinite()
     best = u.amax(1, keepdim=True)
     worst = u.where(candidates, torch.inf).amin(1, keepdim=True)

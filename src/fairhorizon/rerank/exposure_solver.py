@@ -6,7 +6,7 @@ x: (b, n) exposure of the candidates, x = P v for a doubly stochastic P, that is
 f, c: maximise u.x subject to f.x = c, or f.x <= c
 
 Singh and Joachims (2018, section 3) solve a linear program with n^2 unknowns. But utility and
-constraint see P through x alone, and for a multiplier l the ranking that maximises u.x - l f.x is
+constraint depend on P by x alone, and for a multiplier l the ranking that maximises u.x - l f.x is
 the sort by u - l f. So the dual D(l) = max_x (u - l f).x + l c is convex and made of lines, one a
 ranking, and at its lowest point two of them meet: one ranking with f.x >= c and one with f.x <= c,
 mixed so that f.x = c. That point is found as LARAC finds it (Juttner et al., 2001): sort where the
@@ -21,19 +21,19 @@ from torch import Tensor
 
 from fairhorizon.ranking import discount, some_at_a_time
 
-ROUNDING = 1e-12  # of the largest that a sum over the candidates could be
+ROUNDING = 1e-12  # relative to the largest possible sum over the candidates
 SORTED_AT_ONCE = 2**17  # candidates; a tensor of them is 1 MiB and stays in the cache
-STEEPEST = 1e200  # far beyond every multiplier that is needed, and its products are finite
+STEEPEST = 1e200  # far beyond any multiplier in use, with finite products
 
 
 @dataclass(frozen=True)
 class Mixture:
-    """For every user two rankings, each the sort by u - multiplier * f, equals in given order."""
+    """For every user two rankings, each the sort by u - multiplier * f, ties in given order."""
 
     low: Tensor  # (b,) the multiplier of one ranking
-    high: Tensor  # (b,) that of the other; the same where one ranking will do
+    high: Tensor  # (b,) that of the other; the same where one ranking is enough
     weight: Tensor  # (b,) probability of the first
-    feasible: Tensor  # (b,) bool; where False, the ranking nearest to the constraint is given
+    feasible: Tensor  # (b,) bool; where False, the ranking nearest to the constraint is returned
     objective: Tensor  # (b,) u.x
     constraint: Tensor  # (b,) f.x
 
@@ -43,7 +43,7 @@ class Mixture:
         return self.low.where(chance.to(self.weight.device) < self.weight, self.high)
 
     def expected_exposure(self, u: Tensor, f: Tensor) -> Tensor:
-        """(b, n) x, of the utilities and f that were solved; 0 for what is no candidate."""
+        """(b, n) x, for the u and f of the solution; 0 where there is no candidate."""
         low, high = (exposure(u, f, multiplier) for multiplier in (self.low, self.high))
         return high.lerp(low, self.weight[:, None])
 
@@ -54,7 +54,7 @@ def attention(n: int) -> Tensor:
 
 
 def total_attention(u: Tensor) -> Tensor:
-    """(b,) what there is to share out among every user's candidates: the sum of x."""
+    """(b,) the total exposure of every user's candidates: the sum of x."""
     totals = torch.cat([torch.zeros(1, dtype=torch.float64), attention(u.shape[1]).cumsum(0)])
     return totals[u.isfinite().sum(1)]
 
@@ -90,7 +90,7 @@ class _Lines:
         keys = multiplier[:, None] * f - u
         order = torch.from_numpy(np.argsort(keys.numpy(), axis=1))
         u_ranked, f_ranked = u.gather(1, order), f.gather(1, order)
-        # the fast sort orders equals as it likes, which only matters where they differ in f
+        # the fast sort is not stable, which only matters where ties differ in f
         keys = multiplier[:, None] * f_ranked - u_ranked
         clash = (keys[:, 1:] == keys[:, :-1]) & (f_ranked[:, 1:] != f_ranked[:, :-1])
         tied = clash.any(1).nonzero().squeeze(1)
@@ -98,14 +98,14 @@ class _Lines:
             keys = multiplier[tied, None] * f[tied] - u[tied]
             order = keys.sort(dim=1, stable=True).indices
             u_ranked[tied], f_ranked[tied] = u[tied].gather(1, order), f[tied].gather(1, order)
-        # against the best candidate, so that nothing is lost where utilities are large and close
+        # relative to the best candidate, to keep digits where utilities are large and close
         loss = (u_ranked - self.best[users, None]).masked_fill_(u_ranked == -torch.inf, 0.0)
-        # not as a matrix product, whose rounding depends on how many users there are
+        # not as a matrix product, whose rounding depends on the number of users
         excess, loss = (f_ranked * self.v).sum(1) - self.c[users], (loss * self.v).sum(1)
         return torch.stack([multiplier, excess, loss])
 
     def steepest(self, users: Tensor) -> Tensor:
-        """A multiplier beyond which the candidates are sorted by f, whatever their utility."""
+        """A multiplier beyond which the candidates are sorted by f alone."""
         gaps = self.f[users].sort(dim=1).values.diff(dim=1)
         gaps = torch.cat([gaps, torch.full((len(users), 1), torch.inf)], dim=1)  # f all the same
         smallest = gaps.where(gaps > 0, torch.inf).amin(1)
@@ -137,7 +137,7 @@ def _solve(lines: _Lines, at_most: bool) -> tuple[Tensor, ...]:
 
 
 def _tighten(lines: _Lines, low: Tensor, high: Tensor, users: Tensor) -> Tensor:
-    """Sort where the two lines of each user cross; who is left to go on with."""
+    """Sort where the two lines of each user cross; returns the users that are not solved yet."""
     (_, a_low, b_low), (_, a_high, b_high) = low[:, users], high[:, users]
     crossing = (b_low - b_high) / (a_low - a_high)
     new = lines.at(users, crossing)

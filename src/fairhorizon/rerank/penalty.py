@@ -12,8 +12,8 @@ from fairhorizon.rerank.reranker import Reranker
 class Penalty(Reranker):
     """Penalty: the same number is subtracted from the score of every sensitive item.
 
-    It is `weight` standard deviations of the user's scores, because the scores of one ranker are
-    counts and those of another logits.
+    It is `weight` standard deviations of the user's scores, because rankers differ in the scale of
+    their scores.
     """
 
     method = "penalty"

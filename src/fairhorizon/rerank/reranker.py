@@ -1,4 +1,4 @@
-"""What every re-ranker has in common: a handicap on scores and an allowance per list."""
+"""The interface of re-rankers: a handicap on scores and an allowance per list."""
 
 from abc import ABC, abstractmethod
 from typing import ClassVar, Self
@@ -13,8 +13,8 @@ class Reranker(Settings, ABC):
     """A re-ranker learns nothing: it is its settings.
 
     Lists are the best items by score less handicap with at most the allowance of sensitive ones.
-    Both are fixed when a user's list begins, so that a list handed out item by item is the list
-    handed out at once, unless feedback has changed the scores in between.
+    Both are fixed when a user's list begins, so that a list served item by item equals the list
+    served at once, unless feedback changes the scores in between.
     """
 
     method: ClassVar[str]
@@ -22,7 +22,7 @@ class Reranker(Settings, ABC):
 
     @abstractmethod
     def at_level(self, level: float) -> Self:
-        """The same re-ranker with its fairness dial at `level`."""
+        """The same re-ranker at another level of fairness."""
 
     def handicap(
         self,
@@ -30,13 +30,13 @@ class Reranker(Settings, ABC):
         sensitive: Tensor,  # (n_items,) bool, G0
         generator: torch.Generator,  # noqa: ARG002  # for those that draw
     ) -> Tensor:
-        """(b, n_items) or what broadcasts to it, to be taken off the scores; inf: never shown."""
+        """(b, n_items), or broadcast to it: subtracted from the scores; inf: never shown."""
         return torch.zeros(len(sensitive), device=scores.device)
 
     def allowance(self, length: int) -> int:
-        """How many sensitive items a list of this length may have."""
+        """The largest number of sensitive items in a list of this length."""
         return length
 
     def share_limit(self, sensitive: Tensor) -> float:  # noqa: ARG002  # for those that have one
-        """alpha': the largest share of sensitive items that is meant to be shown."""
+        """alpha': the intended largest share of sensitive items in all showings."""
         return 1.0

@@ -1,1 +1,1 @@
-"""What a study found, as typed rows: all that a report reads."""
+"""The results of a study as typed rows: all that a report reads."""

@@ -1,4 +1,4 @@
-"""What an audit of a system's lists found."""
+"""The results of an audit of a system's lists."""
 
 from dataclasses import asdict, dataclass
 from typing import Any
@@ -8,16 +8,16 @@ from numpy.typing import NDArray
 
 from fairhorizon.results.evaluation import EvaluationRow
 
-UNNAMED = "audit"  # the name of an audited system that was given none
+UNNAMED = "audit"  # the name of an audited system without a name
 ALL = "all"  # in place of K: every impression of a log
 
 
 @dataclass(frozen=True)
 class AuditCounts:
-    """The counts that the metrics of an audit are based on."""
+    """The numbers of users and rows behind the metrics of an audit."""
 
     kind: str  # lists or impressions
-    order: str  # what the showings of a user were ordered by
+    order: str  # the order of a user's showings
     users: int  # of the data
     users_without_list: int
     users_measured: int  # with a list and with test items
@@ -42,7 +42,7 @@ class AuditCounts:
 
 @dataclass(frozen=True)
 class GroupExposure:
-    """What a group of items is, and what it gets; shares of all."""
+    """The size and the exposure of a group of items; shares of all."""
 
     group: str  # G0 or G1
     items: int
@@ -69,7 +69,7 @@ class ItemExposure:
 
 @dataclass(frozen=True)
 class AuditResult:
-    """An audit: its metrics, their counts, and the exposure of groups and items."""
+    """An audit: its metrics, the counts behind them, and the exposure of groups and items."""
 
     row: EvaluationRow
     counts: AuditCounts
@@ -86,5 +86,5 @@ class AuditResult:
         return self.row.method != UNNAMED
 
     def to_json(self) -> dict[str, Any]:
-        """The row and its counts; what belongs to single items is left out."""
+        """The row and its counts, without single items."""
         return {"rows": [self.row.to_json() | {"counts": self.counts.to_json()}]}

@@ -1,4 +1,4 @@
-"""What was found of single sets of lists: an evaluation, the demonstration, a search."""
+"""Results for single sets of lists: an evaluation, the demonstration, a search."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -13,7 +13,7 @@ from fairhorizon.vocabulary import POPULAR, Mode, Protocol
 
 @dataclass(frozen=True)
 class EvaluationRow:
-    """The metrics of one set of lists, and what they were measured under."""
+    """The metrics of one set of lists, and the conditions of the measurement."""
 
     dataset: str
     method: str
@@ -44,7 +44,7 @@ class EvaluationRow:
 
 @dataclass(frozen=True)
 class TrainingHistory:
-    """What training leaves behind; reward, cost and the limit on cost are per trajectory."""
+    """The history of a training; reward, cost and the limit on cost are per trajectory."""
 
     rounds: Sequence[int]
     reward: Sequence[float]
@@ -54,7 +54,7 @@ class TrainingHistory:
 
 @dataclass(frozen=True)
 class DemoLevel:
-    """One level of fairness of the demonstration: how it was learned and what it shows."""
+    """One level of fairness of the demonstration: its training and its lists."""
 
     label: str
     history: TrainingHistory
@@ -89,7 +89,7 @@ class TuningResult:
     metric: str
     value: float  # of the metric
     settings: Mapping[str, Any]
-    trials: int  # how many there were
+    trials: int  # number of trials
 
     def to_json(self) -> dict[str, Any]:
         row = {

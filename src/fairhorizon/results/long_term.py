@@ -1,4 +1,4 @@
-"""What long runs found: how far they are, how they ended, and every step."""
+"""Results of long runs: their progress, every step, and a summary."""
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
@@ -14,10 +14,10 @@ from fairhorizon.vocabulary import POPULAR
 
 @dataclass(frozen=True)
 class CountsOverTime:
-    """How often every item had been seen, and which were in G0, at some steps of a run."""
+    """The exposure count of every item, and the members of G0, at some steps of a run."""
 
     steps: NDArray[np.int64]  # (s,)
-    counts: NDArray[np.int64]  # (s, n_items) of the training log and of what was shown since
+    counts: NDArray[np.int64]  # (s, n_items) training log and showings since
     sensitive: NDArray[np.bool_]  # (s, n_items)
 
 
@@ -32,12 +32,12 @@ class RunProgress:
     gini: float | None
     popularity_rate: float | None
     violation_share: float | None
-    remarks: tuple[str, ...] = ()  # of the last step alone: what the method warned of
+    remarks: tuple[str, ...] = ()  # warnings of the method in the last step
 
 
 @dataclass(frozen=True)
 class RunSummary:
-    """How the long runs of a method ended."""
+    """The final metrics of the long runs of a method."""
 
     method: str
     seeds: tuple[int, ...]
@@ -55,7 +55,7 @@ class RunSummary:
 
 @dataclass(frozen=True)
 class LimitSummary:
-    """How often and how far a method broke a limit after the warm-up."""
+    """How often and by how much a method broke a limit after the warm-up."""
 
     limit: str
     method: str
@@ -68,14 +68,14 @@ class LimitSummary:
 
 @dataclass(frozen=True)
 class LongTermResult:
-    """Long runs of many methods: every step, exposure over time, and how they ended."""
+    """Long runs of many methods: every step, exposure over time, and a summary."""
 
     steps: pl.DataFrame  # a row per method, seed and step, shares as fractions
     counts: Mapping[tuple[str, int], CountsOverTime]  # by method and seed
     alpha_prime: float
     warm_up: int  # steps before the limit has to be kept
     rows: tuple[RunSummary, ...] = ()
-    limits: tuple[LimitSummary, ...] = ()  # in addition to the limit on G0
+    limits: tuple[LimitSummary, ...] = ()  # limits in addition to the limit on G0
     group: str = POPULAR  # the name of G0
     settings: Mapping[str, Any] | None = None  # how the runs were made, in JSON
 

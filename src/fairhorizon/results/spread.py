@@ -1,4 +1,4 @@
-"""What rows of all studies share: means with their deviations, and numbers as JSON has them."""
+"""Shared by the rows of all studies: means with deviations, and numbers in strict JSON."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -9,7 +9,7 @@ import numpy as np
 
 
 def strict_json(content: Any) -> Any:
-    """As strict JSON has it: what is not finite is null, a tuple is a list."""
+    """Content for strict JSON: non-finite numbers become null, tuples become lists."""
     if isinstance(content, float):
         return content if math.isfinite(content) else None
     if isinstance(content, Mapping):
@@ -33,7 +33,7 @@ class Spread:
 
     @classmethod
     def of(cls, values: Sequence[float | None]) -> Self:
-        """Of one value the deviation is 0."""
+        """The deviation of a single value is 0."""
         known = [value for value in values if value is not None and math.isfinite(value)]
         if len(known) < len(values):
             return cls()

@@ -1,4 +1,4 @@
-"""What the short-term studies found: compare, frontier, levels, efficiency and ablation."""
+"""Results of the short-term studies: compare, frontier, levels, efficiency and ablation."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class TrainingRow:
-    """A model that was trained, and how long that took."""
+    """A trained model and its training time."""
 
     name: str
     seconds: float
@@ -21,7 +21,7 @@ class TrainingRow:
 
 @dataclass(frozen=True)
 class StudyRow:
-    """One method under one seed, as it is kept on disk."""
+    """One method under one seed, as stored on disk."""
 
     dataset: str
     method: str
@@ -59,11 +59,11 @@ class StudyRow:
 
 @dataclass(frozen=True)
 class OverSeeds:
-    """A method under several seeds: what every row of means and deviations has."""
+    """A method under several seeds: the base of all rows of means and deviations."""
 
     dataset: str
     method: str
-    level: float | None  # of fairness; None of a method without
+    level: float | None  # of fairness; None: the method has no levels
     protocol: Protocol
     mode: Mode
     seeds: tuple[int, ...]
@@ -72,13 +72,13 @@ class OverSeeds:
     notes: tuple[str, ...]
 
     def spread(self, metric: str) -> Spread:
-        """An empty one where the metric was not measured."""
+        """An empty spread if the metric was not measured."""
         return self.metrics.get(metric, Spread())
 
 
 @dataclass(frozen=True)
 class SummaryRow(OverSeeds):
-    """The results of a method that differ in nothing but the seed."""
+    """The results of a method, over seeds."""
 
     name: str  # of the method, without its level
     alpha_prime: float
@@ -112,12 +112,12 @@ class SignificanceRow:
 
 @dataclass(frozen=True)
 class LevelRow(OverSeeds):
-    """A method at a level; without metrics where, under some seed, no setting keeps the level."""
+    """A method at a level; without metrics if, under some seed, no setting keeps the level."""
 
     level: float  # the largest popularity rate
     ours: bool  # served at the level itself; all others are rivals
     settings: tuple[str | None, ...]  # by seed; None: no setting keeps the level
-    dials: tuple[float, ...]  # where those settings have their dial, if they have one
+    dials: tuple[float, ...]  # the levels of those settings, if they have one
     above: int  # seeds with a rate above the level
     best_rival: bool = False
 
@@ -168,7 +168,7 @@ class EfficiencyRow:
 
     dataset: str
     method: str
-    step: str  # what makes the lists: the re-ranker, or else the ranker or agent
+    step: str  # what is timed: the re-ranker, or else the ranker or agent
     candidates: int | None  # per user, of a re-ranker
     protocol: Protocol
     mode: Mode
@@ -187,14 +187,14 @@ class EfficiencyRow:
 
 @dataclass(frozen=True)
 class Course:
-    """What a policy did in training episodes: before the first round, after it, ... the last."""
+    """The policy in training episodes: before the first round, after it, ... after the last."""
 
     limit: float  # on the share
     share: tuple[float, ...]  # of sensitive items
     reward: tuple[float, ...]  # of an episode
     validation: tuple[float | None, ...]  # None: not evaluated in that round
-    rounds_to_limit: int | None  # None: never within it
-    kept: int  # after how many rounds the policy that serves was found
+    rounds_to_limit: int | None  # None: never
+    kept: int  # rounds after which the policy that serves was found
 
     def to_json(self) -> dict[str, Any]:
         return _content(self)
@@ -213,7 +213,7 @@ class Course:
 
 @dataclass(frozen=True)
 class VariantRow:
-    """One variant of an ablation under one seed, as it is kept on disk."""
+    """One variant of an ablation under one seed, as stored on disk."""
 
     result: StudyRow
     course: Course
@@ -239,7 +239,7 @@ class AblationRow:
 
     summary: SummaryRow
     meaning: str
-    difference: Spread | None  # of NDCG to the whole, seed by seed; None: not known
+    difference: Spread | None  # of NDCG to the full method, seed by seed; None: not known
     courses: tuple[Course, ...]  # by seed
 
     @property

@@ -161,7 +161,7 @@ def test_rankers_learn_from_the_earlier_part_and_at_last_from_all(
     assert torch.equal(training.panel.rankers[0].item_weights_, ease.item_weights_)
 
     training.round()
-    stopped = Fcpo().adopt(Session(training).conclude())  # in mid-training nothing is fitted anew
+    stopped = Fcpo().adopt(Session(training).conclude())  # in mid-training nothing is fitted again
     assert [r.fingerprint_ for r in stopped.policy_.panel.rankers] == [
         early.train.fingerprint()
     ] * 2

@@ -1,4 +1,4 @@
-"""FCPO in the long run: limits at every step, learning from what was heard, going on as before."""
+"""FCPO in the long run: limits at every step, learning from feedback, continuing a stored run."""
 
 import pytest
 import torch
@@ -100,7 +100,7 @@ def test_an_update_learns_from_what_was_heard_and_leaves_the_model_alone(
     server.update()
     moved = parameters(server)
     assert not torch.equal(moved, before)
-    server.update()  # nothing was heard since
+    server.update()  # no new feedback since
     assert torch.equal(parameters(server), moved)
     untouched = torch.nn.utils.parameters_to_vector(model.policy_.actor.parameters())
     assert torch.equal(untouched, before)

@@ -178,20 +178,20 @@ def test_a_step_of_the_critic_lowers_the_error_and_one_of_the_actor_raises_the_v
     first, _ = losses()
     body = vector(learner.actor.body)
     states = learner.actor.encoder(rows.users, rows.queues)
-    learner.critic_loss(states, rows).backward(inputs=learner.judging)
+    learner.critic_loss(states, rows).backward(inputs=learner.critic_parameters)
     learner.critic_optimiser.step()
     error, loss = losses()
     assert error < first
     assert torch.equal(vector(learner.actor.body), body)
 
-    judges = vector(learner.critic), vector(learner.actor.encoder)
+    before = vector(learner.critic), vector(learner.actor.encoder)
     with torch.no_grad():
         states = learner.actor.encoder(rows.users, rows.queues)
-    learner.actor_loss(states).backward(inputs=learner.acting)
+    learner.actor_loss(states).backward(inputs=learner.actor_parameters)
     learner.actor_optimiser.step()
     assert losses()[1] < loss
-    assert torch.equal(vector(learner.critic), judges[0])
-    assert torch.equal(vector(learner.actor.encoder), judges[1])
+    assert torch.equal(vector(learner.critic), before[0])
+    assert torch.equal(vector(learner.actor.encoder), before[1])
 
 
 def test_repeated_updates_fit_a_fixed_batch() -> None:
@@ -212,7 +212,7 @@ def test_logged_lists_are_what_followed_in_the_log_of_one_user() -> None:
     assert 70 < int((many[:, 0] == 2).sum()) < 130  # either place as often
     many = logged.after(torch.full((200,), 2), generator())
     assert {tuple(row) for row in many.tolist()} == {(3, -1), (-1, -1)}
-    for unknown in (6, 7):  # an item that nobody took, and the mark of no item
+    for unknown in (6, 7):  # an item without users, and the mark of no item
         many = logged.after(torch.full((400,), unknown), generator())
         places = {(1, 2), (2, 3), (3, -1), (-1, -1), (1, 5), (5, -1)}
         assert {tuple(row) for row in many.tolist()} == places
@@ -328,16 +328,16 @@ class Epochs(Listener):
 
 
 def test_the_best_round_is_kept(market: Split) -> None:
-    heard: list[tuple[int, float]] = []
+    reported: list[tuple[int, float]] = []
     config = SMALL.model_copy(update={"rounds": 12, "patience": 2, "actor_rate": 0.05})
-    model = Lird(config).fit(market, listener=Epochs(heard))
-    assert [value for _, value in heard] == model.validation_
-    assert [number for number, _ in heard] == list(range(1, len(heard) + 1))
+    model = Lird(config).fit(market, listener=Epochs(reported))
+    assert [value for _, value in reported] == model.validation_
+    assert [number for number, _ in reported] == list(range(1, len(reported) + 1))
     scenario = held_out(market, config)
     now = served_ndcg(model.actor_, scenario, model.sensitive_, length=20, generator=None)
     assert now == max(model.validation_)
-    if len(heard) < config.rounds:
-        assert len(heard) == model.validation_.index(now) + 1 + config.patience
+    if len(reported) < config.rounds:
+        assert len(reported) == model.validation_.index(now) + 1 + config.patience
 
 
 def test_without_validation_items_the_last_training_items_stand_in() -> None:

@@ -65,7 +65,7 @@ class LastLiked(Given):
 
 
 def scenario(n_users, n_items, liked=None):
-    """Users without a history; `liked` says what each of them likes."""
+    """Users without a history; `liked` lists what each of them likes."""
     liked = liked or [[]] * n_users
     items = torch.tensor([item for some in liked for item in some], dtype=torch.int64)
     starts = torch.tensor([0, *map(len, liked)]).cumsum(0)
@@ -307,7 +307,7 @@ def test_a_stored_server_goes_on_as_if_nothing_had_happened(market, ranker, retr
 
 
 class Uneven(LastLiked):
-    """As floating-point sums may: what a user's scores are depends on who else is asked about."""
+    """As in floating-point sums: a user's scores depend on the other users of the batch."""
 
     def scores(self, users, queue):
         return super().scores(users, queue).roll(len(users), dims=1)

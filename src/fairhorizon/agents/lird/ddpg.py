@@ -14,7 +14,7 @@ from fairhorizon.policy.encoder import StateEncoder
 
 @dataclass(frozen=True)
 class Transitions:
-    """What came of showing lists: the replay memory, a row each."""
+    """The replay memory: a row for each list that was shown."""
 
     users: Tensor  # (m,)
     queues: Tensor  # (m, N)
@@ -35,10 +35,10 @@ class Transitions:
 
 
 class ListActor(GaussianActor):
-    """Encoder and MLP: (users, queues) -> W, the same every time.
+    """Encoder and MLP: (users, queues) -> W, deterministic.
 
-    FCPO's actor with a spread that is not learned: the spread is the noise of exploration, a share
-    `noise` of the size of W itself, and it is for training only.
+    FCPO's actor with a spread that is not learned: it is the exploration noise of training, the
+    share `noise` of the size of W.
     """
 
     def __init__(
@@ -76,7 +76,7 @@ class ListActor(GaussianActor):
 
 
 class ListCritic(nn.Module):
-    """Q(s, list): an MLP on state, list and their product, where taste meets item."""
+    """Q(s, list): an MLP on state, list and their product."""
 
     def __init__(self, state_size: int, list_size: int, hidden: int) -> None:
         super().__init__()
@@ -94,8 +94,8 @@ class ListCritic(nn.Module):
 class Ddpg:
     """Actor and critic, and slow copies of both that give the critic its targets.
 
-    The state encoder is trained by the critic alone (Yarats et al. 2021): one encoding an update
-    serves both.
+    The state encoder is trained by the critic alone (Yarats et al. 2021): one encoding per update
+    is used by both.
     """
 
     def __init__(
@@ -111,19 +111,19 @@ class Ddpg:
         self.actor, self.critic = actor, critic
         self.target_actor, self.target_critic = copy.deepcopy((actor, critic))
         self.gamma, self.target_rate = gamma, target_rate
-        self.judging = [*actor.encoder.parameters(), *critic.parameters()]
-        self.acting = list(actor.body.parameters())
-        self.critic_optimiser = torch.optim.Adam(self.judging, lr=critic_rate)
-        self.actor_optimiser = torch.optim.Adam(self.acting, lr=actor_rate)
+        self.critic_parameters = [*actor.encoder.parameters(), *critic.parameters()]
+        self.actor_parameters = list(actor.body.parameters())
+        self.critic_optimiser = torch.optim.Adam(self.critic_parameters, lr=critic_rate)
+        self.actor_optimiser = torch.optim.Adam(self.actor_parameters, lr=actor_rate)
 
     def update(self, batch: Transitions) -> None:
-        """One step of the critic, one of the actor, one of the targets towards both."""
+        """One step each of the critic, the actor and their target networks."""
         states = self.actor.encoder(batch.users, batch.queues)
         self.critic_optimiser.zero_grad()
-        self.critic_loss(states, batch).backward(inputs=self.judging)
+        self.critic_loss(states, batch).backward(inputs=self.critic_parameters)
         self.critic_optimiser.step()
         self.actor_optimiser.zero_grad()
-        self.actor_loss(states.detach()).backward(inputs=self.acting)
+        self.actor_loss(states.detach()).backward(inputs=self.actor_parameters)
         self.actor_optimiser.step()
         soft_update(self.target_actor, self.actor, self.target_rate)
         soft_update(self.target_critic, self.critic, self.target_rate)
@@ -137,7 +137,7 @@ class Ddpg:
         return batch.rewards + self.gamma * later
 
     def critic_loss(self, states: Tensor, batch: Transitions) -> Tensor:
-        """Mean (y - Q(s, a))² with the embeddings of the items that were shown as a."""
+        """Mean (y - Q(s, a))², where a is the embeddings of the items shown."""
         values: Tensor = self.critic(states, self.actor.embedded(batch.lists))
         return (self.targets(batch) - values).square().mean()
 
@@ -155,7 +155,7 @@ def soft_update(target: nn.Module, source: nn.Module, rate: float) -> None:
 
 
 class LoggedLists:
-    """Lists that the log holds: K items that somebody took one after the other."""
+    """Lists of the log: K items that a user took in succession."""
 
     def __init__(self, items: UserItems, length: int) -> None:
         users = torch.arange(items.n_users).repeat_interleave(items.indptr.diff())
@@ -168,7 +168,7 @@ class LoggedLists:
         self.first = self.counts.cumsum(0) - self.counts
 
     def after(self, items: Tensor, generator: torch.Generator) -> Tensor:
-        """(m, K) what somebody took after each of the items; after any, where nobody took it."""
+        """(m, K) what some user took after each of the items; after any item, where none did."""
         chance = torch.rand(len(items), generator=generator)
         place = self.first[items] + (chance * self.counts[items]).long()
         anywhere = (chance * len(self.places)).long()

@@ -1,6 +1,6 @@
 """LIRD (Zhao et al. 2017, "Deep Reinforcement Learning for List-wise Recommendations").
 
-A deterministic actor proposes K embeddings, a critic judges state and list, and both are trained
+A deterministic actor proposes K embeddings, a critic values state and list, and both are trained
 by DDPG (Lillicrap et al. 2016). As in the comparison of the FCPO paper, the state is FCPO's.
 """
 
@@ -42,7 +42,7 @@ class Lird(Recommender):
     Each item of a list is the best by inner product with its proposal, without repeats.
 
     LIRD learns from a simulator made of logged sessions. Here too a share of the lists shown in
-    training is logged: what somebody took right after the item that the user took last.
+    training comes from the log: what some user took right after the user's last item.
     """
 
     kind = "lird"
@@ -74,7 +74,7 @@ class Lird(Recommender):
         return self.config.history
 
     def _fit(self, task: FitTask) -> None:
-        """Pretrain the embeddings, train until stale, keep the best round.
+        """Pretrain the embeddings, train with early stopping, keep the best round.
 
         An epoch of the listener is a round, with its validation NDCG@20.
         """
@@ -194,7 +194,7 @@ class LirdTraining:
         self.memory: list[Transitions] = []  # of the most recent rounds
 
     def round(self) -> None:
-        """Show lists, remember what came of them, learn from the memory."""
+        """Show lists, store the transitions, learn from the replay memory."""
         config = self.config
         self.memory = [*self.memory, self.play()][-config.buffer_rounds :]
         memory = Transitions.join(self.memory)
@@ -204,7 +204,7 @@ class LirdTraining:
 
     @torch.no_grad()
     def play(self) -> Transitions:
-        """An episode of users drawn anew; by chance a list is a logged one."""
+        """An episode of newly drawn users; some lists are logged ones, at random."""
         config, generator = self.config, self.generator
         users = torch.randperm(self.items.n_users, generator=generator)[: config.users_per_round]
         state, feedback = self._scenario().begin(users)
@@ -241,13 +241,13 @@ def build_actor(config: LirdConfig, users: Tensor, items: Tensor) -> ListActor:
 
 
 def unit_size(vectors: Tensor) -> Tensor:
-    """Scaled to a mean length of one: the critic is to see numbers of a known size."""
+    """Scaled to a mean length of one, so that the inputs of the critic have a known size."""
     length = vectors.norm(dim=1).mean()
     return vectors / length if length > 0 else vectors
 
 
 def held_out(split: Split, config: LirdConfig) -> Scenario:
-    """The validation items; where there are none, each user's last training item stands in."""
+    """The validation items; if there are none, each user's last training item."""
     if len(split.validation):
         return validation_scenario(split, config.history, config.protocol)
     items = UserItems.of(split.train)

@@ -1,4 +1,4 @@
-"""LIRD at work in a long run: it takes in what users like; trained anew, if at all, by rounds."""
+"""LIRD in a long run: it observes what users like and may be retrained once a round."""
 
 import copy
 from collections.abc import Callable, Sequence
@@ -16,7 +16,7 @@ from fairhorizon.storage import below
 
 
 class LirdServer:
-    """A list of the actor's K items a step; a user is encoded again when the queue has changed."""
+    """Serves K items a step; a user is encoded again when the queue has changed."""
 
     def __init__(
         self,
@@ -49,7 +49,7 @@ class LirdServer:
             self._proposals[rows] = fresh
 
     def update(self) -> None:
-        """Nothing but what a round is for: the caller's model stays as it is."""
+        """Retrain if a round is over; the caller's model is not changed."""
         if self.retraining is not None and self.retraining.due:
             self.actor = self.refit(self.retraining.extended())
             self._proposals = None
@@ -67,7 +67,7 @@ class LirdServer:
         return tensors
 
     def restore(self, tensors: dict[str, Tensor], state: State) -> None:
-        """The proposals as they were: computed for all users at once, their last digits differ."""
+        """Stored proposals are used as they are: computed again, their last digits would differ."""
         known = tensors.get("proposals")
         self._proposals = None if known is None else known.to(state.users.device, copy=True)
         if self.retraining is not None:

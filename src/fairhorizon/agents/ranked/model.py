@@ -1,4 +1,4 @@
-"""A ranker as a recommender: its best items, through a re-ranker where there is one."""
+"""A ranker as a recommender, with or without a re-ranker."""
 
 import copy
 from pathlib import Path
@@ -27,7 +27,7 @@ from fairhorizon.storage import load_model, save_model
 
 
 class Ranked(Recommender):
-    """Fit the ranker once; its re-ranker can be exchanged at any time."""
+    """A ranker that is fitted once; its re-ranker can be exchanged at any time."""
 
     kind = "ranked"
 
@@ -197,7 +197,7 @@ class Ranked(Recommender):
 
 
 class _RankedSteps:
-    """Item after item by score less handicap, within the allowance of the re-ranker."""
+    """Item by item by score less handicap, within the allowance of the re-ranker."""
 
     def __init__(
         self, model: Ranked, state: State, length: int, generator: torch.Generator

@@ -1,4 +1,4 @@
-"""A ranker at work in a long run, alone or behind a re-ranker."""
+"""A ranker in a long run, alone or with a re-ranker."""
 
 import math
 import warnings
@@ -23,12 +23,12 @@ CANDIDATES = 2  # times the length of a round, as in the paper's long run
 
 
 class Round:
-    """What a re-ranker fixed when the round began, and what is left of its allowance."""
+    """What a re-ranker fixed at the start of the round, and what is left of its allowance."""
 
     def __init__(
         self, scores: Tensor, *, labels: Tensor, candidates: Tensor, handicap: Tensor, left: Tensor
     ) -> None:
-        self.labels = labels  # (n_items,) bool, G0 as it was
+        self.labels = labels  # (n_items,) bool, G0 at the start
         self.candidates = candidates  # (b, c) items, ascending
         self.handicap = handicap  # (b, c) of the candidates
         self.left = left  # (b,) sensitive items that may still be shown
@@ -40,7 +40,7 @@ class Round:
     def begin(
         cls, reranker: Reranker, scores: Tensor, labels: Tensor, *, items: int, generator: Generator
     ) -> Self:
-        """A round of so many items per user; a few users at a time, as a handicap may be large."""
+        """A round of `items` per user; in batches of users, because a handicap may be large."""
         candidates, handicaps = [], []
         for some in scores.split(users_at_once(len(labels))):
             best = top(some, CANDIDATES * items)[1].sort(dim=1).values
@@ -56,7 +56,7 @@ class Round:
         )
 
     def next(self, scores: Tensor) -> Tensor:
-        """(b,) the best candidates that the allowance admits; without any, what else there is."""
+        """(b,) the best candidates within the allowance; without any, the best other items."""
         spent = self.left <= 0
         keys = self._keys
         if spent.any():
@@ -72,12 +72,12 @@ class Round:
         return items
 
     def take_off(self, items: Tensor) -> None:
-        """They were shown, one to each user."""
+        """Remove the items just shown, one to each user."""
         self._keys.masked_fill_(self.candidates == items[:, None], -torch.inf)
         self.left = self.left - ((items >= 0) & self.labels[items]).long()
 
     def rescore(self, scores: Tensor, rows: Tensor) -> None:
-        """The scores of these users have changed."""
+        """Update the scores of these users."""
         self._keys[rows] = scores[rows].gather(1, self.candidates[rows]) - self.handicap[rows]
 
     def tensors(self) -> dict[str, Tensor]:
@@ -85,15 +85,15 @@ class Round:
 
 
 class RankedServer:
-    """The best items by score that are left, item after item.
+    """Serves the best remaining items by score, item by item.
 
     A re-ranker works in rounds, as MF-FOE in the paper's long run: labels, candidates, handicap and
-    allowance are those of the moment when the round of `round_length` items per user begins.
-    Candidates are the best 2 * round_length items by score. Where they have nothing that the
-    allowance admits, the rest of the catalogue is looked at, and the last resort is any item.
+    allowance are fixed at the start of a round of `round_length` items per user. Candidates are the
+    best 2 * round_length items by score. If none of them is within the allowance, the rest of the
+    catalogue is searched, and at last any item is shown.
 
-    With `retrain_on` every round but the first begins with a ranker fitted anew, on that log
-    and all that was liked since. A ranker that looks at histories takes in likes at once anyway.
+    With `retrain_on` every round but the first begins with a ranker fitted again, on that log
+    and all later likes. A ranker that reads histories uses new likes at once in any case.
     """
 
     def __init__(
@@ -128,7 +128,7 @@ class RankedServer:
 
     @torch.no_grad()
     def serve(self, state: State, exposure: Exposure) -> Tensor:
-        """(b, K) items; they are not served again."""
+        """(b, K) items, which are not served again."""
         if self._to_show == 0:
             self._begin_round(state, exposure)
         self._to_show -= self.list_length
@@ -153,7 +153,7 @@ class RankedServer:
             self._score(outcome.state, changed)
 
     def update(self) -> None:
-        """Nothing: what can be learned is learned when a round begins."""
+        """Nothing: a ranker is fitted when a round begins."""
 
     def notes(self) -> dict[str, float]:
         return {}
@@ -172,7 +172,7 @@ class RankedServer:
             stored = self.ranker.tensors()
             tensors |= {f"ranker.{name}": tensor for name, tensor in stored.items()}
         if self.ranker.queue_length and self._rounds:
-            # computed for other users at a time, they would differ in the last digits
+            # computed in other batches, they would differ in the last digits
             tensors["scores"] = self._scores
         if self._round is not None:
             parts = self._round.tensors()
@@ -225,7 +225,7 @@ class RankedServer:
         self._score(state, torch.arange(len(state.users)))
 
     def _score(self, state: State, rows: Tensor) -> None:
-        """Scores of these users by their histories of now."""
+        """Scores of these users by their present histories."""
         for some in rows.split(users_at_once(state.blocked.shape[1])):
             scores = self.ranker.scores(state.users[some], state.queue[some])
             self._scores[some] = scores.masked_fill(state.blocked[some], -torch.inf)
@@ -233,7 +233,7 @@ class RankedServer:
             self._round.rescore(self._scores, rows)
 
     def _fresh(self) -> Ranker[Any]:
-        """The caller's ranker stays as it is."""
+        """A ranker to fit; the caller's is not changed."""
         ranker = self._first_ranker
         return type(ranker)(ranker.config, seed=ranker.seed)
 

@@ -15,7 +15,7 @@ from fairhorizon.policy.menus import SignalMenus
 
 
 def logs_of(*lengths: int) -> Split:
-    """A split whose training log has so many items of each user, all in time order."""
+    """A split with so many training items of each user, all in time order."""
     users = np.repeat(np.arange(len(lengths)), lengths)
     items = np.concatenate([np.arange(length) for length in lengths])
     times = np.arange(len(users))
@@ -28,8 +28,8 @@ def test_the_last_fifth_is_unseen_by_hand():
     lengths = (1, 2, 4, 5, 9, 10, 11)
     begins = where_unseen_begins(UserItems.of(logs_of(*lengths).train))
     assert begins.tolist() == [1, 1, 3, 4, 8, 8, 9]
-    nobody = UserItems(torch.tensor([0, 0, 3]), torch.tensor([1, 0, 2]), 3)
-    assert where_unseen_begins(nobody).tolist() == [0, 2]
+    without_first_user = UserItems(torch.tensor([0, 0, 3]), torch.tensor([1, 0, 2]), 3)
+    assert where_unseen_begins(without_first_user).tolist() == [0, 2]
 
 
 def test_the_earlier_part_by_hand():
@@ -64,7 +64,7 @@ def test_what_is_unseen_is_the_test_part_of_the_earlier_log(market: Split):
 def random_menus(
     seed: int, *, users: int = 40, items: int = 12, signals: int = 3
 ) -> tuple[SignalMenus, torch.Tensor]:
-    """Users who like what the first signal says, the second a little, the third not at all."""
+    """Users follow the first signal, the second a little, the third not at all."""
     rng = np.random.default_rng(seed)
     values = rng.normal(size=(users, items, signals + 1))
     values[..., -1] = -1.0 * (rng.random((users, items)) < 0.3)  # the group

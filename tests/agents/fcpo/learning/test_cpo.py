@@ -1,4 +1,4 @@
-"""CPO on problems whose constrained optimum is known.
+"""CPO on problems with a known constrained optimum.
 
 Two items for T steps: A earns 1 and is sensitive, B earns 0.3 and is not. Showing A with
 probability p costs p a step, so under a limit of alpha' the optimum is to show A with exactly
@@ -15,7 +15,7 @@ from torch import Tensor
 from torch.distributions import Normal
 
 from fairhorizon.agents.fcpo.learning.cpo import (
-    Surrogate,
+    Predicted,
     TrustRegion,
     constrained_step,
     gradients,
@@ -49,10 +49,10 @@ class Softmax:
     def problem(theta: Tensor):
         old = torch.softmax(theta, 0).detach()
 
-        def surrogate(candidate: Tensor) -> Surrogate:
+        def surrogate(candidate: Tensor) -> Predicted:
             new = torch.softmax(candidate, 0)
             change = STEPS * (new - old)
-            return Surrogate(change @ REWARDS, change[:1], new @ (new / old).log())
+            return Predicted(change @ REWARDS, change[:1], new @ (new / old).log())
 
         fisher = fisher_product(
             lambda candidate: torch.softmax(candidate, 0), theta, lambda u: u / old, damping=1e-6
@@ -85,11 +85,11 @@ class Gaussian:
         p = shows_a.mean()
         advantages = torch.stack([(REWARDS[0] - REWARDS[1]) * (shows_a - p), shows_a - p])
 
-        def surrogate(candidate: Tensor) -> Surrogate:
+        def surrogate(candidate: Tensor) -> Predicted:
             new = Proposal.of(candidate[None])
             change = torch.expm1(new.log_prob(sample) - log_prob)
             reward, cost = STEPS * (advantages @ change) / len(sample)
-            return Surrogate(reward, cost[None], new.kl_from(old)[0])
+            return Predicted(reward, cost[None], new.kl_from(old)[0])
 
         fisher = fisher_product(
             lambda candidate: candidate[None],
@@ -159,10 +159,10 @@ def test_a_failing_line_search_leaves_theta_as_it_was():
     before = theta.clone()
     surrogate, fisher = Softmax.problem(theta)
 
-    def pessimist(candidate: Tensor) -> Surrogate:
-        promise = surrogate(candidate)
+    def pessimist(candidate: Tensor) -> Predicted:
+        predicted = surrogate(candidate)
         moved = (candidate.detach() != before).any()
-        return promise._replace(kl=promise.kl + moved)  # everything else is out of the region
+        return predicted._replace(kl=predicted.kl + moved)  # everything else is out of the region
 
     gap = torch.tensor([-1.0], dtype=torch.float64)
     update = constrained_step(theta, pessimist, fisher, gap, REGION)
@@ -176,9 +176,9 @@ def test_conditions_are_put_to_the_surrogates_not_to_their_gradients():
     """Reward and cost both rise with x at first order; the curved cost shortens the step."""
     delta, gap = 0.5, -0.3
 
-    def surrogate(candidate: Tensor) -> Surrogate:
+    def surrogate(candidate: Tensor) -> Predicted:
         x = candidate[0]
-        return Surrogate(x, (0.1 * x + x.square())[None], 0.5 * x.square())
+        return Predicted(x, (0.1 * x + x.square())[None], 0.5 * x.square())
 
     region = TrustRegion(delta=delta, iterations=5, ratio=0.5, attempts=10)
     theta = torch.zeros(1, dtype=torch.float64)
@@ -190,9 +190,9 @@ def test_conditions_are_put_to_the_surrogates_not_to_their_gradients():
 
 
 def test_gradients_by_hand():
-    def surrogate(candidate: Tensor) -> Surrogate:
+    def surrogate(candidate: Tensor) -> Predicted:
         x, y = candidate
-        return Surrogate(x * x * y, torch.stack([x + 3 * y, x]), x * 0)
+        return Predicted(x * x * y, torch.stack([x + 3 * y, x]), x * 0)
 
     g, b = gradients(surrogate, torch.tensor([2.0, 5.0]))
     assert g.tolist() == [20.0, 4.0]
@@ -239,9 +239,9 @@ def train_three(start: list[float], costs: list[Tensor], limits: list[float], ro
     for _ in range(rounds):
         old = torch.softmax(theta, 0)
 
-        def surrogate(candidate: Tensor, old: Tensor = old) -> Surrogate:
+        def surrogate(candidate: Tensor, old: Tensor = old) -> Predicted:
             new = torch.softmax(candidate, 0)
-            return Surrogate((new - old) @ THREE_REWARDS, b @ (new - old), new @ (new / old).log())
+            return Predicted((new - old) @ THREE_REWARDS, b @ (new - old), new @ (new / old).log())
 
         fisher = fisher_product(
             lambda candidate: torch.softmax(candidate, 0),

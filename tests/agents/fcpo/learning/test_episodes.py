@@ -65,7 +65,7 @@ def test_what_is_liked_of_the_first_menus(episodes: MenuEpisodes, market: Split)
         items = opening.menus.items[row].tolist()
         assert liked[row].tolist() == [item in later for item in items]
         assert not set(items) & set(past)
-    assert liked.sum() > 60  # enough to tell rankers apart
+    assert liked.sum() > 60  # enough to distinguish rankers
 
 
 def test_episodes_of_a_round(market: Split, training: Training, episodes: MenuEpisodes):
@@ -101,7 +101,7 @@ def test_the_validation_equals_a_direct_computation(market: Split, training: Tra
     assert isinstance(episodes, MenuEpisodes)
     scenario = episodes.validation
     with torch.no_grad():
-        for parameter in actor.parameters():  # a policy that tells states apart
+        for parameter in actor.parameters():  # a policy that distinguishes states
             parameter.add_(0.3 * torch.randn(parameter.shape, generator=generator))
     users = torch.arange(60)
     state, _ = scenario.begin(users)

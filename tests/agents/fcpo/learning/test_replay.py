@@ -9,7 +9,7 @@ STEPS = 3
 
 
 def round_of(number: int, rows: int = 4) -> Trajectories:
-    """A round whose every number tells the round, the trajectory and the step."""
+    """A round in which every number encodes round, trajectory and step."""
     code = 100 * number + 10 * torch.arange(rows)[:, None] + torch.arange(STEPS)  # (rows, STEPS)
     return Trajectories(
         state_users=code.flatten(),

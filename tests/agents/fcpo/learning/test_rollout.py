@@ -110,8 +110,8 @@ def test_cached_encodings_equal_encoding_every_state_anew(list_length):
     with torch.no_grad():
         for t in range(6):
             index = batch.state_index[:, t]
-            anew = Proposal.of(actor(batch.state_users[index], batch.state_queues[index]))
-            log_probs = anew.log_prob(batch.proposals[:, t])
+            again = Proposal.of(actor(batch.state_users[index], batch.state_queues[index]))
+            log_probs = again.log_prob(batch.proposals[:, t])
             torch.testing.assert_close(batch.log_probs[:, t], log_probs, rtol=1e-5, atol=1e-5)
         moved = index >= N_USERS
         start = Proposal.of(actor(torch.arange(N_USERS), scenario.queue))

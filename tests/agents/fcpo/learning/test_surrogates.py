@@ -9,7 +9,7 @@ from torch import Tensor
 from torch.distributions import Categorical, Independent, Normal, kl_divergence
 
 from fairhorizon.agents.fcpo.config import FcpoConfig, attention_of
-from fairhorizon.agents.fcpo.learning.surrogates import GaussianProspect, SoftmaxProspect
+from fairhorizon.agents.fcpo.learning.surrogates import GaussianSurrogate, SoftmaxSurrogate
 from fairhorizon.agents.fcpo.learning.trajectories import MenuRecord, Trajectories
 from fairhorizon.policy.actor import Proposal
 from fairhorizon.policy.menus import SignalMenus
@@ -49,12 +49,12 @@ def one_state(chosen: Tensor, attention: Tensor) -> tuple[Trajectories, MenuReco
     return batch, record
 
 
-def prospect_of(
+def surrogate_of(
     chosen: Tensor, outputs: Tensor, attention: Tensor, *, all_actions: bool, baseline: Tensor
-) -> SoftmaxProspect:
+) -> SoftmaxSurrogate:
     batch, record = one_state(chosen, attention)
     signals = torch.stack([batch.rewards, batch.costs[..., 0]])
-    return SoftmaxProspect(
+    return SoftmaxSurrogate(
         batch,
         record,
         outputs,
@@ -97,10 +97,10 @@ def exact_gradients(outputs: Tensor, attention: Tensor) -> Tensor:
     return torch.stack([torch.autograd.grad(v, leaf, retain_graph=True)[0] for v in values])
 
 
-def gradients(prospect: SoftmaxProspect, outputs: Tensor) -> Tensor:
+def gradients(surrogate: SoftmaxSurrogate, outputs: Tensor) -> Tensor:
     leaf = outputs.clone().requires_grad_()
-    promise = prospect.surrogate(leaf)
-    values = (promise.reward, promise.costs[0])
+    predicted = surrogate.evaluate(leaf)
+    values = (predicted.reward, predicted.costs[0])
     return torch.stack([torch.autograd.grad(v, leaf, retain_graph=True)[0] for v in values])
 
 
@@ -115,14 +115,14 @@ def test_attention_by_slot():
 
 
 @pytest.mark.parametrize("place", range(C))
-def test_with_all_actions_any_sample_tells_the_exact_gradient(place: int):
+def test_with_all_actions_any_sample_gives_the_exact_gradient(place: int):
     """One item a list: what a sample adds is only noise, and with this baseline not even that."""
     outputs, attention = numbers(2, 1, 2 * SIGNALS), torch.ones(1, dtype=torch.float64)
     baseline = expected(outputs, attention)
-    prospect = prospect_of(
+    surrogate = surrogate_of(
         torch.tensor([[place]]), outputs, attention, all_actions=True, baseline=baseline
     )
-    found, exact = gradients(prospect, outputs), exact_gradients(outputs, attention)
+    found, exact = gradients(surrogate, outputs), exact_gradients(outputs, attention)
     torch.testing.assert_close(found, exact)
     assert exact.abs().max() > 0.05
 
@@ -130,15 +130,15 @@ def test_with_all_actions_any_sample_tells_the_exact_gradient(place: int):
 @pytest.mark.parametrize("all_actions", [True, False])
 @pytest.mark.parametrize("slots", [1, 2, 3])
 def test_over_all_lists_the_gradient_is_exact(slots: int, all_actions: bool):
-    """Each list by its chance: what a slot takes from the later ones is told by the sample."""
+    """Each list by its probability: the effect of a slot on later ones is in the sample."""
     outputs, attention = numbers(3, 1, 2 * slots * SIGNALS), log_attention(slots)
     total = torch.zeros(2, *outputs.shape, dtype=torch.float64)
     for chosen, chance in chances_of(outputs, slots).items():
         baseline = torch.tensor([0.3, -0.2], dtype=torch.float64)  # any
-        prospect = prospect_of(
+        surrogate = surrogate_of(
             torch.tensor([chosen]), outputs, attention, all_actions=all_actions, baseline=baseline
         )
-        total += chance * gradients(prospect, outputs)
+        total += chance * gradients(surrogate, outputs)
     torch.testing.assert_close(total, exact_gradients(outputs, attention))
 
 
@@ -152,22 +152,22 @@ def test_samples_agree_and_all_actions_have_less_noise(all_actions: bool):
         (logits / TEMPERATURE).expand(shape), torch.ones(n, C, dtype=torch.bool), generator
     )
     baseline = expected(outputs, attention)
-    prospect = prospect_of(chosen, outputs, attention, all_actions=all_actions, baseline=baseline)
-    error = gradients(prospect, outputs) - exact_gradients(outputs, attention)
+    surrogate = surrogate_of(chosen, outputs, attention, all_actions=all_actions, baseline=baseline)
+    error = gradients(surrogate, outputs) - exact_gradients(outputs, attention)
     assert error.abs().max() < (0.003 if all_actions else 0.03)  # of 0.47
 
 
-def test_a_large_step_is_promised_what_it_would_bring():
+def test_the_prediction_of_a_large_step_is_exact():
     """With one item a list the immediate part is exact for any policy, not just its gradient."""
     present, other = numbers(5, 1, 2 * SIGNALS), numbers(6, 1, 2 * SIGNALS)
     attention = torch.ones(1, dtype=torch.float64)
     before, after = expected(present, attention), expected(other, attention)
-    prospect = prospect_of(
+    surrogate = surrogate_of(
         torch.tensor([[1], [2]]), present, attention, all_actions=True, baseline=before
     )
-    promise = prospect.surrogate(other)
-    assert float(promise.reward) == pytest.approx(float(after[0] - before[0]))
-    assert float(promise.costs[0]) == pytest.approx(float(after[1] - before[1]))
+    predicted = surrogate.evaluate(other)
+    assert float(predicted.reward) == pytest.approx(float(after[0] - before[0]))
+    assert float(predicted.costs[0]) == pytest.approx(float(after[1] - before[1]))
     assert abs(float(after[0] - before[0])) > 0.05
 
 
@@ -231,7 +231,7 @@ def slot_policies(record: MenuRecord, outputs: Tensor, b: int, t: int, state: in
 def test_a_surrogate_equals_a_slow_loop(slots: int, all_actions: bool):
     batch, record, advantages, scale, outputs = several(slots)
     attention = log_attention(slots)
-    prospect = SoftmaxProspect(
+    surrogate = SoftmaxSurrogate(
         batch,
         record,
         outputs,
@@ -269,12 +269,12 @@ def test_a_surrogate_equals_a_slow_loop(slots: int, all_actions: bool):
                 )
                 at_once = after - means
             totals[signal] += float(scale[signal, t]) * (value * (ratio - 1) + at_once)
-    promise = prospect.surrogate(changed)
-    assert float(promise.reward) == pytest.approx(totals[0])
-    assert promise.costs.tolist() == pytest.approx(totals[1:])
-    assert float(promise.kl) == pytest.approx(divergence)
+    predicted = surrogate.evaluate(changed)
+    assert float(predicted.reward) == pytest.approx(totals[0])
+    assert predicted.costs.tolist() == pytest.approx(totals[1:])
+    assert float(predicted.kl) == pytest.approx(divergence)
     assert divergence > 0.01
-    at_present = prospect.surrogate(outputs)
+    at_present = surrogate.evaluate(outputs)
     assert float(at_present.reward) == pytest.approx(0, abs=1e-15)
     assert float(at_present.costs[0]) == pytest.approx(0, abs=1e-15)
     assert float(at_present.kl) == 0
@@ -284,7 +284,7 @@ def test_a_surrogate_equals_a_slow_loop(slots: int, all_actions: bool):
 @pytest.mark.filterwarnings("ignore:`torch.jit.script` is deprecated")  # torch.func.hessian
 def test_the_metric_of_a_softmax_is_the_hessian_of_the_divergence(slots: int):
     batch, record, advantages, scale, outputs = several(slots)
-    prospect = SoftmaxProspect(
+    surrogate = SoftmaxSurrogate(
         batch,
         record,
         outputs,
@@ -295,14 +295,14 @@ def test_the_metric_of_a_softmax_is_the_hessian_of_the_divergence(slots: int):
         all_actions=True,
     )
     n = outputs.numel()
-    hessian = torch.func.hessian(lambda z: prospect.surrogate(z).kl)(outputs).reshape(n, n)
-    metric = prospect.sample(99, torch.Generator().manual_seed(0))  # all six steps
+    hessian = torch.func.hessian(lambda z: surrogate.evaluate(z).kl)(outputs).reshape(n, n)
+    metric = surrogate.sample(99, torch.Generator().manual_seed(0))  # all six steps
     assert sorted(metric.states.tolist()) == sorted(batch.state_index.flatten().tolist())
     tangent = numbers(16, *outputs.shape)
     product = metric.product(tangent[metric.states])
     summed = torch.zeros_like(outputs).index_add(0, metric.states, product)
     torch.testing.assert_close(summed.flatten(), hessian @ tangent.flatten(), rtol=1e-9, atol=1e-12)
-    few = prospect.sample(2, torch.Generator().manual_seed(0))
+    few = surrogate.sample(2, torch.Generator().manual_seed(0))
     assert torch.equal(few.states, metric.states[:2])
 
 
@@ -334,7 +334,7 @@ def test_a_gaussian_surrogate_equals_a_slow_loop():
     batch, present = gaussian_batch()
     advantages = numbers(22, 3, B, T)  # of the reward and two costs
     scale = torch.tensor([[1.0, 0.9], [1.0, 0.5], [1.0, 0.5]], dtype=torch.float64) / B
-    prospect = GaussianProspect(batch, present, advantages, scale)
+    surrogate = GaussianSurrogate(batch, present, advantages, scale)
     changed = present + 0.1 * numbers(23, M, 6)
     totals, divergence = [0.0] * 3, 0.0
     for b, t in itertools.product(range(B), range(T)):
@@ -346,11 +346,11 @@ def test_a_gaussian_surrogate_equals_a_slow_loop():
         for signal in range(3):
             weight = float(advantages[signal, b, t] * scale[signal, t]) * min(importance, 1.0)
             totals[signal] += weight * (ratio - 1)
-    promise = prospect.surrogate(changed)
-    assert float(promise.reward) == pytest.approx(totals[0])
-    assert promise.costs.tolist() == pytest.approx(totals[1:])
-    assert float(promise.kl) == pytest.approx(divergence)
-    at_present = prospect.surrogate(present)
+    predicted = surrogate.evaluate(changed)
+    assert float(predicted.reward) == pytest.approx(totals[0])
+    assert predicted.costs.tolist() == pytest.approx(totals[1:])
+    assert float(predicted.kl) == pytest.approx(divergence)
+    at_present = surrogate.evaluate(present)
     assert float(at_present.reward) == 0
     assert at_present.costs.tolist() == [0, 0]
     assert float(at_present.kl) == pytest.approx(0, abs=1e-15)
@@ -360,9 +360,9 @@ def test_a_gaussian_surrogate_equals_a_slow_loop():
 def test_the_metric_of_a_gaussian_is_the_hessian_of_the_divergence():
     batch, present = gaussian_batch()
     scale = torch.ones(2, T, dtype=torch.float64)
-    prospect = GaussianProspect(batch, present, numbers(22, 2, B, T), scale)
-    hessian = torch.func.hessian(lambda z: prospect.surrogate(z).kl)(present).reshape(24, 24)
-    metric = prospect.sample(99, torch.Generator().manual_seed(0))
+    surrogate = GaussianSurrogate(batch, present, numbers(22, 2, B, T), scale)
+    hessian = torch.func.hessian(lambda z: surrogate.evaluate(z).kl)(present).reshape(24, 24)
+    metric = surrogate.sample(99, torch.Generator().manual_seed(0))
     assert sorted(metric.states.tolist()) == [0, 1, 2, 3]
     tangent = numbers(24, M, 6)
     product = torch.zeros_like(present)

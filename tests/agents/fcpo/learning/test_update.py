@@ -1,4 +1,4 @@
-"""The CPO step on the actor: its promises are those of importance sampling, in the right units."""
+"""The CPO step on the actor: it predicts what importance sampling does, in the right units."""
 
 import pytest
 import torch
@@ -42,7 +42,7 @@ def distribution(training: Training, batch: Trajectories) -> Normal:
 
 
 @pytest.mark.parametrize("gap", [-100.0, -0.2, 0.2, 100.0])
-def test_promises_equal_importance_sampling_by_torch(
+def test_predictions_equal_importance_sampling_by_torch(
     market: Split, small: FcpoConfig, gap: float
 ) -> None:
     config = small.model_copy(update={"gamma_r": 0.9, "gamma_c": 0.5})

@@ -43,7 +43,7 @@ def test_margins_by_hand() -> None:
 
 
 def test_prices_by_hand() -> None:
-    # of six showings two fill a list at any price, one is worth 0.7 more than another item, one 0.1
+    # of six showings two fill a list at any price, one has a value 0.7 above another item, one 0.1
     levels = torch.tensor([0, 2 / 6, 0.49, 3 / 6, 4 / 6, 1], dtype=torch.float64)
     found = prices_at(levels, margins(BY_HAND, GROUP, 3), 6)
     assert close(found, [0.7, 0.7, 0.7, 0.1, 0.0, 0.0])
@@ -90,16 +90,16 @@ def test_lists_at_the_price_have_the_share(seed: int, length: int, level: float)
 
 
 def test_between_lengths_and_levels_prices_are_interpolated() -> None:
-    dial = PriceTable(
+    table = PriceTable(
         torch.tensor([1.0, 4.0]).double(),
         torch.tensor([0.0, 0.5, 1.0]).double(),
         torch.tensor([[1.0, 0.5, 0.0], [0.5, 0.1, 0.0]]).double(),
     )
-    assert dial.price(0.5, 1) == pytest.approx(0.5)
-    assert dial.price(0.25, 4) == pytest.approx(0.3)
-    assert dial.price(0.5, 2) == pytest.approx(0.3)  # half way from 1 to 4, by ratio
-    assert dial.price(0.25, 100) == pytest.approx(0.3)  # beyond the longest: as that
-    assert dial.price(1.0, 3) == 0.0
+    assert table.price(0.5, 1) == pytest.approx(0.5)
+    assert table.price(0.25, 4) == pytest.approx(0.3)
+    assert table.price(0.5, 2) == pytest.approx(0.3)  # half way from 1 to 4, by ratio
+    assert table.price(0.25, 100) == pytest.approx(0.3)  # beyond the longest: as that
+    assert table.price(1.0, 3) == 0.0
 
 
 @pytest.fixture(scope="module")
@@ -146,11 +146,11 @@ def test_on_its_own_states_the_dial_is_exact(model: Fcpo, shop: Split) -> None:
 
 
 def test_the_dial_never_rises_and_ends_at_nothing(model: Fcpo) -> None:
-    dial = model.policy_.prices
-    assert dial is not None
-    assert (dial.prices.diff(dim=1) <= 0).all()
-    assert (dial.prices[:, -1] == 0).all()
-    assert (dial.prices[:, 0] > 0).all()
+    table = model.policy_.prices
+    assert table is not None
+    assert (table.prices.diff(dim=1) <= 0).all()
+    assert (table.prices[:, -1] == 0).all()
+    assert (table.prices[:, 0] > 0).all()
 
 
 def test_the_dial_is_kept_in_the_file(model: Fcpo, states: Scenario, tmp_path: Path) -> None:

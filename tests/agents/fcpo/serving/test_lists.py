@@ -1,4 +1,4 @@
-"""How a policy over items serves: values by hand, limits kept, levels in order, feedback heard."""
+"""How a policy over items serves: values by hand, limits kept, levels in order, feedback used."""
 
 import math
 
@@ -54,7 +54,7 @@ def offers_of(lists: ItemLists, scenario: Scenario) -> Candidates:
 
 
 def total_worth(shown: Tensor, offers: Candidates) -> float:
-    """DCG of what the lists are worth."""
+    """DCG of the values of the lists."""
     total = 0.0
     for row, items in enumerate(shown.tolist()):
         values = dict(zip(offers.items[row].tolist(), offers.values[row].tolist(), strict=True))
@@ -110,7 +110,7 @@ def test_a_higher_level_is_worth_more(strong_model: Fcpo, scenario: Scenario):
     assert totals == sorted(totals)
     assert shares[0] == pytest.approx(0.05)
     assert shares[-1] > 0.6
-    # without a limit everybody gets the best there is
+    # without a limit every user gets the best items
     best = offers.values.masked_fill(offers.items < 0, -1).topk(LENGTH).values.double()
     assert totals[-1] == pytest.approx(
         float((best @ (1 / torch.arange(2, 10).log2()).double()).sum())
@@ -200,8 +200,8 @@ def test_what_is_liked_counts_for_the_next_item(strong_model: Fcpo, scenario: Sc
             )
             menus.items[moved], menus.signals[moved] = fresh.items, fresh.signals
     assert hits > 60
-    heard = (shown != lists_of(strong_model, 1.0).one_shot(scenario, LENGTH)).any(1)
-    assert heard.sum() > 20
+    changed = (shown != lists_of(strong_model, 1.0).one_shot(scenario, LENGTH)).any(1)
+    assert changed.sum() > 20
 
 
 @pytest.mark.parametrize("share", [0.05, 0.3, 0.6])

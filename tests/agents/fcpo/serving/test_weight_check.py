@@ -9,7 +9,7 @@ import torch
 
 from fairhorizon.agents.fcpo.experts.actor import ExpertActor
 from fairhorizon.agents.fcpo.model import Fcpo
-from fairhorizon.agents.fcpo.serving import weight_check as safety
+from fairhorizon.agents.fcpo.serving import weight_check
 from fairhorizon.agents.fcpo.serving.lists import ItemLists
 from fairhorizon.agents.fcpo.serving.opening import open_menus, some_users
 from fairhorizon.agents.fcpo.serving.weight_check import CLEARLY, better_weights
@@ -44,7 +44,7 @@ def states(model: Fcpo, market: Split) -> Scenario:
 @pytest.fixture
 def few_will_do(monkeypatch: pytest.MonkeyPatch) -> None:
     """The market has 60 users."""
-    monkeypatch.setattr(safety, "FEWEST_USERS", 10)
+    monkeypatch.setattr(weight_check, "FEWEST_USERS", 10)
 
 
 @pytest.mark.usefixtures("few_will_do")
@@ -92,8 +92,8 @@ def test_only_so_many_users_are_asked(strong_model: Fcpo, market: Split) -> None
     validation = states(strong_model, market)
     drawn = some_users(validation, 7, torch.Generator().manual_seed(0))
     assert len(set(drawn.tolist())) == 7
-    everybody = some_users(validation, 1000, torch.Generator())
-    assert everybody.tolist() == list(range(validation.n_users))
+    all_users = some_users(validation, 1000, torch.Generator())
+    assert all_users.tolist() == list(range(validation.n_users))
 
 
 def test_lists_longer_than_the_menus_of_the_training_are_full(

@@ -1,1 +1,1 @@
-"""The panel of rankers whose scores a policy weighs, and the log it is weighed on."""
+"""The panel of rankers whose scores a policy weights, and the log it learns the weights from."""

@@ -1,11 +1,11 @@
-"""An actor with a warm start: what it weighs are the scores of rankers, and the group of an item.
+"""An actor with a warm start: it weights the scores of rankers and prices the group of an item.
 
 A row of W has a weight for each ranker and a price for G0:
 
     score_i = sum_e w_e z_e(s, i) - price 1[i in G0],    z_e: scores of ranker e, standardised
 
-So an item that enters G0 is dearer at once, without any learning, and a policy that gives every
-ranker the weight that suits the state is at least as good as the best mixture of them.
+So an item that enters G0 is priced at once, without any learning, and a policy with the best
+weights for each state is at least as good as the best fixed mixture of the rankers.
 """
 
 from collections.abc import Sequence
@@ -32,7 +32,7 @@ def standardised(scores: Tensor) -> Tensor:
 
 
 class ExpertSignals:
-    """Standardised scores of the rankers for a batch of users, and the groups of the moment."""
+    """Standardised scores of the rankers for a batch of users, and the present groups."""
 
     def __init__(self, panel: Panel, users: Tensor, queues: Tensor, sensitive: Tensor) -> None:
         self.rankers = panel.rankers
@@ -93,7 +93,7 @@ class ExpertActor(GaussianActor):
         self.signals = signals
         self.weigh(panel.weights)
         with torch.no_grad():
-            # the first steps of learning should tell states apart by no more than the noise
+            # at first, the outputs should differ between states by no more than the noise
             self._head.weight.mul_(initial_std)
 
     @torch.no_grad()
@@ -110,7 +110,7 @@ class ExpertActor(GaussianActor):
 
     @torch.no_grad()
     def without_price(self) -> None:
-        """Forget the price learned for one limit, where the price of another is found."""
+        """Remove the price learned for one limit, where the price of another is computed."""
         last = torch.arange(1, self.list_length + 1) * self.signals - 1
         self._head.bias[last] = 0.0
         self._head.weight[last] = 0.0
@@ -122,7 +122,7 @@ class ExpertActor(GaussianActor):
         return head
 
     def remember(self, queues: Tensor) -> Tensor:
-        """Rankers look far back, the encoder at the last items only."""
+        """Rankers read long histories, the encoder only the last items."""
         return queues[:, -self.history :]
 
     def look(self, users: Tensor, queues: Tensor, sensitive: Tensor) -> ExpertSignals:

@@ -35,9 +35,9 @@ def fit_panel(
     fitted: Mapping[str, Ranker[Any]],
     on_epoch: OnEpoch | None = None,
 ) -> Panel:
-    """Fit what is not fitted yet; all count the same.
+    """Fit the rankers that are not fitted yet; all weights are equal.
 
-    A ranker that can do nothing with this log is left out.
+    A ranker that cannot be fitted on this log is left out.
     """
     rankers, refusals = [], []
     for name in suitable(names, split):
@@ -55,7 +55,7 @@ def fit_panel(
 
 
 def suitable(names: Sequence[str], split: Split) -> tuple[str, ...]:
-    """The rankers that a catalogue of this size can have."""
+    """The rankers that can handle a catalogue of this size."""
     large = split.train.n_items > LARGEST_FOR_EASE
     return tuple(name for name in names if not (large and name == "ease"))
 

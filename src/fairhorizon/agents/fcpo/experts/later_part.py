@@ -15,8 +15,8 @@ from fairhorizon.histories import UserItems
 def where_unseen_begins(histories: UserItems) -> Tensor:
     """(n_users,) how many of a user's training items come before the later part.
 
-    These are the test items of `earlier_part`. Of a short log without any, it is the last item,
-    which rankers used for no more than to know when to stop.
+    The later part is the test items of `earlier_part`. In a log too short for any it is the last
+    item, which rankers used for early stopping only.
     """
     counts = histories.indptr.diff()
     later = (counts // LATER).clamp(min=1)

@@ -1,4 +1,4 @@
-"""The panel: fitted rankers whose scores a policy weighs."""
+"""The panel: fitted rankers whose scores a policy weights."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -14,7 +14,7 @@ Tensors = dict[str, Tensor]
 
 @dataclass(frozen=True)
 class Panel:
-    """Fitted rankers and how much each counts to begin with."""
+    """Fitted rankers and the initial weight of each."""
 
     rankers: tuple[Ranker[Any], ...]
     weights: tuple[float, ...]
@@ -23,7 +23,7 @@ class Panel:
         return replace(self, weights=tuple(weights))
 
     def refitted(self, split: Split) -> "Panel":
-        """The same rankers fitted anew, at the same weights."""
+        """The same rankers fitted again, with the same weights."""
         rankers = (type(ranker)(ranker.config, seed=ranker.seed) for ranker in self.rankers)
         return Panel(tuple(ranker.fit(split) for ranker in rankers), self.weights)
 

@@ -1,4 +1,4 @@
-"""How much each ranker of a panel counts: the weights of the best softmax policy over them."""
+"""The weights of the rankers of a panel: those of the best softmax policy over them."""
 
 import torch
 from torch import Tensor
@@ -12,10 +12,10 @@ ITERATIONS = 50
 
 
 def weights_by_cross_entropy(menus: SignalMenus, liked: Tensor) -> tuple[float, ...]:
-    """A weight for every signal but the last, the group's: those of the best softmax policy.
+    """Maximum-likelihood weights of a softmax policy, for every signal but the last (the group).
 
-    It makes what users liked later on, `liked` (m, C), most likely. Users count alike, the problem
-    is convex, and where nobody liked anything all signals count 1.
+    `liked` (m, C) marks what users liked later on. All users count equally, the problem is convex,
+    and without any liked item all weights are 1.
     """
     some = liked.any(1)
     signals, targets = menus.signals[some, :, :-1], liked[some].float()

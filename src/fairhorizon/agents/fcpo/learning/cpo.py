@@ -14,8 +14,8 @@ from fairhorizon.optim.dual_several import Combination, solve_several
 from fairhorizon.optim.line_search import backtrack
 
 
-class Surrogate(NamedTuple):
-    """What a candidate policy promises against the present one, by the latter's trajectories."""
+class Predicted(NamedTuple):
+    """Changes that a candidate policy is predicted to make, by trajectories of the present one."""
 
     reward: Tensor  # () change of the expected return
     costs: Tensor  # (constraints,) change of each expected cost, in the units of its gap
@@ -32,7 +32,7 @@ class TrustRegion:
 
 @dataclass(frozen=True)
 class Update:
-    """The new parameters and how they came about."""
+    """The new parameters and how they were found."""
 
     theta: Tensor
     case: Case
@@ -45,7 +45,7 @@ class Update:
 
 def constrained_step(
     theta: Tensor,
-    surrogate: Callable[[Tensor], Surrogate],
+    surrogate: Callable[[Tensor], Predicted],
     fisher: Callable[[Tensor], Tensor],
     gaps: Tensor,
     region: TrustRegion,
@@ -68,25 +68,25 @@ def constrained_step(
     for weight, direction in zip(proposal.cost_weights, cost_directions, strict=True):
         step = step + weight * direction
 
-    promises: list[Surrogate] = []
+    predictions: list[Predicted] = []
 
     def acceptable(candidate: Tensor) -> bool:
         """In the trust region & the loss improves & cost <= d, each on the surrogate itself.
 
-        Above a limit the way back may cost reward.
+        While a limit is broken, a step may lose reward.
         """
         with torch.no_grad():
-            promise = surrogate(candidate)
-        promises.append(promise)
-        in_region = float(promise.kl) <= region.delta
-        improves = bool((gaps > 0).any()) or float(promise.reward) >= 0
-        return in_region and improves and keeps_limits(promise.costs, gaps)
+            predicted = surrogate(candidate)
+        predictions.append(predicted)
+        in_region = float(predicted.kl) <= region.delta
+        improves = bool((gaps > 0).any()) or float(predicted.reward) >= 0
+        return in_region and improves and keeps_limits(predicted.costs, gaps)
 
     search = backtrack(theta, step, acceptable, ratio=region.ratio, attempts=region.attempts)
-    details = _details(proposal, q, r, S, attempts=len(promises))
+    details = _details(proposal, q, r, S, attempts=len(predictions))
     if search.fraction == 0:
         return Update(theta, proposal.case, 0.0, 0.0, 0.0, (0.0,) * len(gaps), details)
-    taken = promises[-1]
+    taken = predictions[-1]
     return Update(
         search.theta,
         proposal.case,
@@ -120,10 +120,10 @@ def propose(q: float, r: Tensor, S: Tensor, gaps: Tensor, delta: float) -> Combi
 
 
 def keeps_limits(changes: Tensor, gaps: Tensor) -> bool:
-    """Whether limits that are kept stay so, and broken ones on the whole come no further away.
+    """Whether kept limits stay kept, and broken limits taken together get no worse.
 
     A broken limit counts by the share of its gap that is left, squared, as in `solve_several`. So
-    one broken limit must not be broken more, and of several one may be, if that mends others.
+    a single broken limit must not get worse; one of several may, if others gain more by it.
     """
     changes, gaps = changes.double(), gaps.double()
     broken = gaps > 0
@@ -132,12 +132,12 @@ def keeps_limits(changes: Tensor, gaps: Tensor) -> bool:
     return bool(kept.all()) and float(left.square().sum()) <= len(left)
 
 
-def gradients(surrogate: Callable[[Tensor], Surrogate], theta: Tensor) -> tuple[Tensor, Tensor]:
+def gradients(surrogate: Callable[[Tensor], Predicted], theta: Tensor) -> tuple[Tensor, Tensor]:
     """g and b (constraints, parameters), the gradients of reward and costs, in one forward pass."""
     leaf = theta.detach().requires_grad_()
-    promise = surrogate(leaf)
+    predicted = surrogate(leaf)
     rows = [
         torch.autograd.grad(value, leaf, retain_graph=True)[0]
-        for value in (promise.reward, *promise.costs)
+        for value in (predicted.reward, *predicted.costs)
     ]
     return rows[0], torch.stack(rows[1:])

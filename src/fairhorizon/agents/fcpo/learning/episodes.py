@@ -1,4 +1,4 @@
-"""Where FCPO's training gets its trajectories from, and how it is judged: by kind of policy."""
+"""How FCPO's training generates trajectories and is validated, for each kind of policy."""
 
 from dataclasses import dataclass
 from typing import Protocol as Interface
@@ -19,23 +19,23 @@ from fairhorizon.environment.feedback import Scenario, random_cuts, training_sce
 from fairhorizon.histories import UserItems
 from fairhorizon.policy.actor import GaussianActor
 
-MOST_USERS = 8192  # whose menus are kept
+MOST_USERS = 8192  # with stored menus
 
 
 class Episodes(Interface):
     """Lines 6-13 of Algorithm 1, and the validation."""
 
     def generate(self, generator: torch.Generator) -> Trajectories:
-        """One episode for each of some users, by the actor as it is now."""
+        """Episodes of some users, under the present actor."""
 
     def validate(self) -> float:
-        """NDCG of the lists that the actor would hand out now, on the validation items."""
+        """NDCG of the lists of the present actor, on the validation items."""
 
 
 def scenario_of(
     items: UserItems, config: FcpoConfig, queue_length: int, generator: torch.Generator
 ) -> Scenario:
-    """Where the episodes of a round begin."""
+    """The states in which the episodes of a round begin."""
     if config.starts in ("unseen", "seen"):
         cuts = where_unseen_begins(items)
     elif config.starts == "anywhere":
@@ -47,7 +47,7 @@ def scenario_of(
 
 @dataclass
 class _Learning:
-    """Who learns, by what, and from whom."""
+    """The actor, its settings and its data."""
 
     actor: GaussianActor
     config: FcpoConfig
@@ -57,11 +57,11 @@ class _Learning:
     seed: int
 
     def __post_init__(self) -> None:
-        """What else there is to prepare."""
+        """Nothing more to prepare."""
 
 
 class ProposalEpisodes(_Learning):
-    """Of a policy that samples W."""
+    """Episodes of a policy that samples W."""
 
     def generate(self, generator: torch.Generator) -> Trajectories:
         config, items = self.config, self.items
@@ -96,7 +96,7 @@ class ProposalEpisodes(_Learning):
 
 
 class MenuEpisodes(_Learning):
-    """Of a policy over items. Rankers do not learn, so what users begin with is scored once."""
+    """Episodes of a policy over items. Rankers are fixed, so first menus are scored once."""
 
     def __post_init__(self) -> None:
         generator = torch.Generator().manual_seed(self.seed)
@@ -134,10 +134,10 @@ class MenuEpisodes(_Learning):
         return listed_ndcg(lists, users, self.validation)
 
     def liked(self) -> Tensor:
-        """(users, C) bool: what of the first menus is liked in the episodes."""
+        """(users, C) bool: the items of the first menus that are liked in the episodes."""
         return liked_items(self.opening, self.scenario)
 
     def _open(self, scenario: Scenario, generator: torch.Generator) -> Opening:
-        """The menus of at most so many users, of those who like anything."""
+        """The menus of at most MOST_USERS users who like anything."""
         users = some_users(scenario, MOST_USERS, generator)
         return open_menus(self.actor, scenario, users, self.sensitive)

@@ -33,8 +33,8 @@ def rollout_items(
         scenario,
         opening.users,
         sensitive,
-        lambda state, answers: _ItemSteps(
-            _Walk(actor, state, opening.menus, answers, temperature),
+        lambda state, feedback: _ItemSteps(
+            _ItemWalk(actor, state, opening.menus, feedback, temperature),
             sensitive,
             attention,
             generator,
@@ -45,16 +45,16 @@ def rollout_items(
 
 
 class _ItemSteps:
-    """Steps of a walk by sampled items, with everything that learning needs to know of them."""
+    """Steps of a walk by sampled items; records all that learning needs."""
 
     def __init__(
-        self, walk: "_Walk", sensitive: Tensor, attention: Tensor, generator: torch.Generator
+        self, walk: "_ItemWalk", sensitive: Tensor, attention: Tensor, generator: torch.Generator
     ) -> None:
         self.walk, self.sensitive = walk, sensitive
         self.attention, self.generator = attention, generator
         self.columns: list[tuple[Tensor, ...]] = []
 
-    def choose(self, state: State) -> Tensor:  # noqa: ARG002  # the walk has its own view of it
+    def choose(self, state: State) -> Tensor:  # noqa: ARG002  # the walk keeps its own
         walk = self.walk
         self.begun_with = walk.index, walk.open_items
         self.chosen = draw(walk.logits, walk.open_items, self.generator)
@@ -92,23 +92,23 @@ class _ItemSteps:
         )
 
 
-class _Walk:
-    """Users on their way; who likes something is in a new state and gets a new menu."""
+class _ItemWalk:
+    """Users along their trajectories; a like leads to a new state with a new menu."""
 
     def __init__(
         self,
         actor: GaussianActor,
         state: State,
         menus: Menus,
-        answers: Feedback,
+        feedback: Feedback,
         temperature: float,
     ) -> None:
-        self.actor, self.answers, self.temperature = actor, answers, temperature
+        self.actor, self.feedback, self.temperature = actor, feedback, temperature
         queues = actor.remember(state.queue)
         self.users, self.queues, self.passed = [state.users], [queues], [menus]
         self.items, self.open_items = menus.items.clone(), menus.items >= 0
         self.logits = self._logits(state.users, queues, menus)
-        self.liked = [answers.answer(menus.items)]
+        self.liked = [feedback.answer(menus.items)]
         self.index = torch.arange(len(state.users)).to(state.users)
         self.n_states = len(state.users)
 
@@ -120,9 +120,9 @@ class _Walk:
         state = outcome.state
         users, queue = state.users[rows], state.queue[rows]
         menus = self.actor.menus(users, queue, state.blocked[rows], sensitive)
-        everybody = self.items.index_copy(0, rows, menus.items)
-        self.liked.append(self.answers.answer(everybody)[rows])
-        self.items = everybody
+        items = self.items.index_copy(0, rows, menus.items)
+        self.liked.append(self.feedback.answer(items)[rows])
+        self.items = items
         self.open_items = self.open_items.index_copy(0, rows, menus.items >= 0)
         queue = self.actor.remember(queue)
         self.logits = self.logits.index_copy(0, rows, self._logits(users, queue, menus))

@@ -1,4 +1,4 @@
-"""What FCPO learns and how: lines 14-23 of Algorithm 1, wherever the trajectories come from."""
+"""What FCPO learns and how: lines 14-23 of Algorithm 1, for trajectories of any origin."""
 
 from dataclasses import dataclass
 
@@ -19,12 +19,12 @@ from fairhorizon.agents.fcpo.learning.update import update_actor
 from fairhorizon.policy.actor import GaussianActor
 from fairhorizon.policy.critics import Critic
 
-REWARD, COST = "reward", "cost"  # names of the critics; of further constraints: cost1, cost2 ...
+REWARD, COST = "reward", "cost"  # names of the critics; further constraints: cost1, cost2 ...
 
 
 @dataclass(frozen=True)
-class Lesson:
-    """What came of learning from a batch of fresh trajectories."""
+class LearningResult:
+    """The result of learning from a batch of fresh trajectories."""
 
     update: Update
     costs: Tensor  # (constraints,) mean discounted cost of the fresh trajectories
@@ -42,7 +42,9 @@ class Learner:
         ).to(actor.encoder.item_vectors.device)
         self.buffer = ReplayBuffer(config.buffer_rounds)
 
-    def learn(self, fresh: Trajectories, limits: Tensor, generator: torch.Generator) -> Lesson:
+    def learn(
+        self, fresh: Trajectories, limits: Tensor, generator: torch.Generator
+    ) -> LearningResult:
         """Lines 14-23, under a limit on the discounted cost of a trajectory per constraint."""
         config = self.config
         self.buffer.add(fresh)
@@ -52,8 +54,8 @@ class Learner:
         # Line 15: A and A_c, and the targets of the critics.
         signals = [(batch.rewards, config.gamma_r)]
         signals += [(costs, config.gamma_c) for costs in batch.costs.unbind(2)]
-        judged = [
-            self.judge(name, states, batch.state_index, signal, gamma)
+        estimates = [
+            self.estimate(name, states, batch.state_index, signal, gamma)
             for name, (signal, gamma) in zip((REWARD, *self.costs), signals, strict=True)
         ]
         weights = discounts(config.gamma_c, fresh.costs.shape[1]).to(fresh.costs)
@@ -61,34 +63,34 @@ class Learner:
         update = update_actor(  # lines 16-21
             self.actor,
             batch,
-            judged[0].advantages,
-            torch.stack([judgement.advantages for judgement in judged[1:]], dim=2),
+            estimates[0].advantages,
+            torch.stack([estimate.advantages for estimate in estimates[1:]], dim=2),
             costs - limits.to(costs),  # c = J_C - d
             config,
             generator,
         )
-        for judgement in judged:  # lines 22-23
-            judgement.critic.fit(
+        for estimate in estimates:  # lines 22-23
+            estimate.critic.fit(
                 states,
                 batch.state_index,
-                judgement.targets,
-                judgement.ahead,
+                estimate.targets,
+                estimate.ahead,
                 config.critic_iterations,
             )
-        return Lesson(update, costs)
+        return LearningResult(update, costs)
 
     @torch.no_grad()
-    def judge(
+    def estimate(
         self, name: str, states: Tensor, index: Tensor, signal: Tensor, gamma: float
-    ) -> "Judgement":
-        """Advantages and critic targets of a signal (b, T) by its critic."""
+    ) -> "Estimate":
+        """Advantages and critic targets of a signal (b, T), estimated by its critic."""
         critic = self.critics[name]
         assert isinstance(critic, Critic)
         ahead = remaining(gamma, signal.shape[1]).to(signal)
         per_step = critic(states)[index]
         values = torch.cat([per_step, per_step.new_zeros(len(signal), 1)], dim=1) * ahead
         advantages = generalized_advantages(signal, values, gamma, self.config.gae_lambda)
-        return Judgement(
+        return Estimate(
             critic,
             # A constant per step changes no expectation of the gradient, only its variance.
             advantages - advantages.mean(0),
@@ -98,8 +100,8 @@ class Learner:
 
 
 @dataclass(frozen=True)
-class Judgement:
-    """A critic and what it says of a batch."""
+class Estimate:
+    """A critic and what it estimates for a batch."""
 
     critic: Critic
     advantages: Tensor  # (b, T)

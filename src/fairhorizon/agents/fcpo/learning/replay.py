@@ -27,7 +27,7 @@ class ReplayBuffer:
         return everything.take(torch.randperm(len(everything), generator=generator)[:size])
 
     def tensors(self) -> dict[str, Tensor]:
-        """What later rounds draw from; on-policy, nothing is used again."""
+        """What later rounds sample from; on-policy training reuses nothing."""
         if self.rounds.maxlen == 1:
             return {}
         return {
@@ -38,7 +38,7 @@ class ReplayBuffer:
         }
 
     def restore(self, tensors: dict[str, Tensor], device: torch.device) -> None:
-        """Go on from the `tensors` of another buffer."""
+        """Continue from the `tensors` of another buffer."""
         self.rounds.clear()
         for position in range(self.rounds.maxlen or 0):
             if stored := below(f"{position}.", tensors):

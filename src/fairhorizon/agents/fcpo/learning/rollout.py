@@ -13,7 +13,7 @@ from fairhorizon.ranking import users_at_once
 
 
 class Recorder:
-    """Collects the steps of a walk and makes trajectories of them."""
+    """Records the steps of a walk and turns them into trajectories."""
 
     def __init__(self) -> None:
         self.columns: list[tuple[Tensor, ...]] = []
@@ -27,12 +27,12 @@ class Recorder:
         reward: Tensor,
         costs: Tensor,
     ) -> None:
-        """One step: the state and the policy it began with, what was done and what came of it."""
+        """Record one step: the state and policy it began with, the action and its outcome."""
         log_prob = proposal.log_prob(sampled)
         self.columns.append((index, sampled, log_prob, lists, reward, costs))
 
     def trajectories(self, walk: Walk) -> Trajectories:
-        """Of all steps noted since the walk began or restarted."""
+        """Of all steps recorded since the walk began or restarted."""
         index, proposals, log_probs, lists, rewards, costs = (
             torch.stack(column, 1) for column in zip(*self.columns, strict=True)
         )
@@ -41,7 +41,7 @@ class Recorder:
 
 
 class _RecordedSteps:
-    """Steps of a walk by sampled proposals, with everything that learning needs to know of them."""
+    """Steps of a walk by sampled proposals; records all that learning needs."""
 
     def __init__(self, walk: Walk, generator: torch.Generator) -> None:
         self.walk, self.generator, self.recorder = walk, generator, Recorder()
@@ -54,7 +54,7 @@ class _RecordedSteps:
 
     def follow(self, lists: Tensor, outcome: Outcome) -> None:
         self.walk.follow(outcome)
-        cost = outcome.cost[:, None]  # of the one constraint there is
+        cost = outcome.cost[:, None]  # of the only constraint
         index, proposal = self.begun_with
         self.recorder.note(index, proposal, self.sampled, lists, outcome.reward, cost)
 

@@ -1,7 +1,7 @@
-"""What a changed actor promises on a batch of trajectories: the surrogates of CPO.
+"""The surrogates of CPO: predicted changes of return and cost on a batch of trajectories.
 
 One for each kind of policy. Both take advantages per step, discounted and divided by the number of
-trajectories, and promise changes of the expected return per trajectory.
+trajectories, and predict changes of the expected return per trajectory.
 """
 
 from dataclasses import dataclass
@@ -10,25 +10,25 @@ from typing import Protocol as Interface
 import torch
 from torch import Tensor
 
-from fairhorizon.agents.fcpo.learning.cpo import Surrogate
+from fairhorizon.agents.fcpo.learning.cpo import Predicted
 from fairhorizon.agents.fcpo.learning.trajectories import MenuRecord, Trajectories
 from fairhorizon.policy.actor import Proposal
 from fairhorizon.policy.menus import Menus
 from fairhorizon.policy.softmax import ItemPolicy, allowed_by_slot, policy_at, rows_of
 
 
-class Prospect(Interface):
-    """The present policy on a batch, to hold others against."""
+class Surrogate(Interface):
+    """The present policy on a batch, as the baseline of candidate policies."""
 
-    def surrogate(self, outputs: Tensor) -> Surrogate:
-        """Of an actor with these outputs (m, 2 K signals) for the states of the batch."""
+    def evaluate(self, outputs: Tensor) -> Predicted:
+        """For an actor with these outputs (m, 2 K signals) in the states of the batch."""
 
-    def sample(self, size: int, generator: torch.Generator) -> "Metric":
-        """The Fisher matrix on some of the states."""
+    def sample(self, size: int, generator: torch.Generator) -> "FisherMetric":
+        """The Fisher matrix on a sample of at most `size` states."""
 
 
-class Metric(Interface):
-    """Which states a Fisher product is taken on, and its factor in the outputs for them."""
+class FisherMetric(Interface):
+    """The sampled states of a Fisher product, and the Fisher matrix M of their outputs."""
 
     @property
     def states(self) -> Tensor:
@@ -38,8 +38,8 @@ class Metric(Interface):
         """M v for v (s, 2 K signals)."""
 
 
-class GaussianProspect:
-    """W was sampled: a step counts by how much likelier its W has become."""
+class GaussianSurrogate:
+    """W was sampled: a step is weighted by the probability ratio of its W."""
 
     def __init__(
         self, batch: Trajectories, outputs: Tensor, advantages: Tensor, scale: Tensor
@@ -49,26 +49,26 @@ class GaussianProspect:
         self.steps = batch.state_index.flatten()
         self.proposals = batch.proposals.flatten(0, 1)
         self.log_probs = self.present.log_prob(self.proposals, self.steps)
-        # Trajectories of an earlier policy count by their importance, truncated at 1.
+        # Trajectories of an earlier policy are weighted by importance, truncated at 1.
         importance = torch.exp(self.log_probs - batch.log_probs.flatten()).clamp(max=1)
         self.weights = (advantages * scale[:, None]).flatten(1) * importance
         self.visits = torch.bincount(self.steps, minlength=len(outputs)).to(outputs)
 
-    def surrogate(self, outputs: Tensor) -> Surrogate:
+    def evaluate(self, outputs: Tensor) -> Predicted:
         new = Proposal.of(outputs)
         change = torch.expm1(new.log_prob(self.proposals, self.steps) - self.log_probs)
         reward, *costs = self.weights @ change
         kl = new.kl_from(self.present) @ self.visits / len(self.steps)
-        return Surrogate(reward, torch.stack(costs), kl)
+        return Predicted(reward, torch.stack(costs), kl)
 
-    def sample(self, size: int, generator: torch.Generator) -> "Metric":
+    def sample(self, size: int, generator: torch.Generator) -> "FisherMetric":
         states = torch.randperm(len(self.visits), generator=generator)[:size].to(self.steps)
         shares = self.visits[states] / self.visits[states].sum()
-        return _GaussianMetric(states, self.present[states], shares)
+        return _GaussianFisher(states, self.present[states], shares)
 
 
 @dataclass(frozen=True)
-class _GaussianMetric:
+class _GaussianFisher:
     states: Tensor
     present: Proposal
     shares: Tensor
@@ -77,11 +77,11 @@ class _GaussianMetric:
         return self.present.fisher(self.shares, tangent)
 
 
-class SoftmaxProspect:
-    """Items were sampled, from menus whose every item's immediate reward and cost are known.
+class SoftmaxSurrogate:
+    """Items were sampled from menus; immediate reward and cost are known for all their items.
 
     With `all_actions` the immediate part is the exact expectation over the menu, slot by slot, and
-    only what comes after it is told by the sample; else the sample tells both.
+    only later rewards and costs are estimated from the sample; else both are.
     """
 
     def __init__(
@@ -105,7 +105,7 @@ class SoftmaxProspect:
         self.scale = scale.repeat(1, len(batch))  # (signals, b T), steps of a trajectory together
         self.all_actions = all_actions
         if all_actions:
-            # what an item is worth at once, by slot; the sampled part is then without it
+            # immediate gain of each item by slot; it is removed from the sampled part
             gains = torch.stack([record.liked, record.sensitive]).float()[:, self.steps]
             self.gains = gains[:, :, None, :] * attention[:, None]  # (2, b T, K, C)
             expected = (self.present.probs * self.gains).sum((2, 3))
@@ -113,7 +113,7 @@ class SoftmaxProspect:
             advantages = advantages.flatten(1) - (signals - expected)
         self.weights = advantages.flatten(1) * self.scale
 
-    def surrogate(self, outputs: Tensor) -> Surrogate:
+    def evaluate(self, outputs: Tensor) -> Predicted:
         new = policy_at(self.record.menus, outputs, self.steps, self.allowed, self.temperature)
         change = torch.expm1(new.log_prob(self.chosen) - self.log_probs)
         totals = self.weights @ change
@@ -122,17 +122,17 @@ class SoftmaxProspect:
             at_once = torch.einsum("bkc,sbkc->sb", moved, self.gains)
             totals = totals + (self.scale * at_once).sum(1)
         reward, *costs = totals
-        return Surrogate(reward, torch.stack(costs), new.kl_from(self.present).mean())
+        return Predicted(reward, torch.stack(costs), new.kl_from(self.present).mean())
 
-    def sample(self, size: int, generator: torch.Generator) -> "Metric":
+    def sample(self, size: int, generator: torch.Generator) -> "FisherMetric":
         some = torch.randperm(len(self.steps), generator=generator)[:size].to(self.steps)
         states = self.steps[some]
         policy = self.present.take(some)
-        return _SoftmaxMetric(states, self.record.menus.take(states), policy, self.temperature)
+        return _SoftmaxFisher(states, self.record.menus.take(states), policy, self.temperature)
 
 
 @dataclass(frozen=True)
-class _SoftmaxMetric:
+class _SoftmaxFisher:
     states: Tensor
     menus: Menus
     policy: ItemPolicy
@@ -142,4 +142,6 @@ class _SoftmaxMetric:
         rows = rows_of(tangent, self.policy.log_probs.shape[1])
         by_logits = self.policy.fisher(self.menus.logits(rows) / self.temperature)
         means = self.menus.pull(by_logits).flatten(1) / (self.temperature * len(tangent))
-        return torch.cat([means, torch.zeros_like(means)], dim=1)  # the noise has no part in it
+        return torch.cat(
+            [means, torch.zeros_like(means)], dim=1
+        )  # the noise does not enter the policy

@@ -112,14 +112,14 @@ class Training:
         if config.serves_any_level and not self.reports and self.can_validate:
             self._keep(self.episodes.validate())  # rounds have to be better than the warm start
         fresh = self.episodes.generate(self.generator)  # lines 6-13
-        lesson = self.learner.learn(fresh, torch.tensor([self.limit]), self.generator)
-        update = lesson.update
+        learned = self.learner.learn(fresh, torch.tensor([self.limit]), self.generator)
+        update = learned.update
         number = len(self.reports) + 1
         evaluate = number % config.evaluate_every == 0 and self.can_validate
         report = RoundReport(
             round=number,
             reward=float(fresh.rewards.sum(1).mean()),
-            cost=float(lesson.costs[0]),
+            cost=float(learned.costs[0]),
             limit=self.limit,
             kl=update.kl,
             case=update.case.value,

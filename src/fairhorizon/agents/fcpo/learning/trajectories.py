@@ -1,4 +1,4 @@
-"""Trajectories: what a policy did and what came of it, for a batch of users."""
+"""Trajectories: the actions of a policy and their outcomes, for a batch of users."""
 
 import itertools
 from collections.abc import Sequence
@@ -12,7 +12,7 @@ from fairhorizon.policy.menus import Menus
 
 @dataclass(frozen=True)
 class Trajectories:
-    """b trajectories of T steps; a state that a user stays in is stored, and encoded, once."""
+    """b trajectories of T steps; a state that lasts several steps is stored and encoded once."""
 
     state_users: Tensor  # (m,) distinct states
     state_queues: Tensor  # (m, N)
@@ -28,7 +28,7 @@ class Trajectories:
         return len(self.rewards)
 
     def take(self, rows: Tensor) -> "Trajectories":
-        """Some of the trajectories, with the states that they pass."""
+        """Some of the trajectories, with the states that they visit."""
         states, index = torch.unique(self.state_index[rows], return_inverse=True)
         return Trajectories(
             self.state_users[states],
@@ -62,16 +62,16 @@ class Trajectories:
 
 @dataclass(frozen=True)
 class MenuRecord:
-    """What the items of the trajectories were chosen from, and what any of them would have done."""
+    """The menus that items were chosen from, with reward and cost of every item on them."""
 
     menus: Menus  # of the m distinct states
     liked: Tensor  # (m, C) bool
     sensitive: Tensor  # (m, C) bool
-    open_items: Tensor  # (b, T, C) bool: what a step could choose
+    open_items: Tensor  # (b, T, C) bool: items that could be chosen
     chosen: Tensor  # (b, T, K) places on the menu, -1 for an empty slot
 
     def take(self, rows: Tensor, states: Tensor) -> "MenuRecord":
-        """Of some trajectories, and the states that they pass."""
+        """The record of some trajectories, and of the states that they visit."""
         per_state = self.menus.take(states), self.liked[states], self.sensitive[states]
         return MenuRecord(*per_state, self.open_items[rows], self.chosen[rows])
 

@@ -8,7 +8,11 @@ from torch.nn.utils import parameters_to_vector, vector_to_parameters
 from fairhorizon.agents.fcpo.config import FcpoConfig, attention_of
 from fairhorizon.agents.fcpo.learning.advantages import discounts
 from fairhorizon.agents.fcpo.learning.cpo import TrustRegion, Update, constrained_step
-from fairhorizon.agents.fcpo.learning.surrogates import GaussianProspect, Prospect, SoftmaxProspect
+from fairhorizon.agents.fcpo.learning.surrogates import (
+    GaussianSurrogate,
+    SoftmaxSurrogate,
+    Surrogate,
+)
 from fairhorizon.agents.fcpo.learning.trajectories import Trajectories
 from fairhorizon.optim.fisher import fisher_product
 from fairhorizon.policy.actor import GaussianActor
@@ -51,8 +55,8 @@ def update_actor(
     users, queues = batch.state_users, batch.state_queues
     with torch.no_grad():
         outputs = actor(users, queues)
-        prospect = _prospect(batch, outputs, reward_advantages, cost_advantages, config)
-    metric = prospect.sample(config.fisher_states, generator)
+        surrogate = _surrogate(batch, outputs, reward_advantages, cost_advantages, config)
+    metric = surrogate.sample(config.fisher_states, generator)
     sampled = users[metric.states], queues[metric.states]
     fisher = fisher_product(
         lambda candidate: policy(candidate, *sampled),
@@ -65,7 +69,7 @@ def update_actor(
     )
     update = constrained_step(
         theta,
-        lambda candidate: prospect.surrogate(policy(candidate, users, queues)),
+        lambda candidate: surrogate.evaluate(policy(candidate, users, queues)),
         fisher,
         cost_gaps,
         region,
@@ -74,21 +78,21 @@ def update_actor(
     return update
 
 
-def _prospect(
+def _surrogate(
     batch: Trajectories,
     outputs: Tensor,
     reward_advantages: Tensor,
     cost_advantages: Tensor,
     config: FcpoConfig,
-) -> Prospect:
+) -> Surrogate:
     horizon = reward_advantages.shape[1]
     advantages = torch.cat([reward_advantages[None], cost_advantages.permute(2, 0, 1)])
     by_cost = discounts(config.gamma_c, horizon).expand(len(advantages) - 1, -1)
     scale = torch.cat([discounts(config.gamma_r, horizon)[None], by_cost]) / len(batch)
     scale = scale.to(advantages)
     if batch.menus is None:
-        return GaussianProspect(batch, outputs, advantages, scale)
-    return SoftmaxProspect(
+        return GaussianSurrogate(batch, outputs, advantages, scale)
+    return SoftmaxSurrogate(
         batch,
         batch.menus,
         outputs,

@@ -18,7 +18,7 @@ AT_ONCE = 1024  # users
 
 
 def calibrate(lists: ItemLists, scenario: Scenario, seed: int) -> PriceTable:
-    """The dial of a policy for the users of a scenario, or for so many drawn from them."""
+    """The prices of a policy by level, from the users of a scenario or a random sample of them."""
     users = torch.arange(scenario.n_users)
     if len(users) > MOST_USERS:
         drawn = torch.randperm(len(users), generator=torch.Generator().manual_seed(seed))
@@ -41,7 +41,7 @@ def calibrate(lists: ItemLists, scenario: Scenario, seed: int) -> PriceTable:
 
 
 def serve_alone(lists: ItemLists, scenario: Scenario, price: float, length: int) -> Tensor:
-    """(n_users, length): everybody's list at the price, whatever others are shown."""
+    """(n_users, length): the list of every user at the price, independent of other users."""
     users, sensitive = torch.arange(scenario.n_users), lists.sensitive.cpu()
     parts = [
         lists_at_price(offers, sensitive, price=price, length=length)
@@ -54,11 +54,11 @@ def serve_alone(lists: ItemLists, scenario: Scenario, price: float, length: int)
 def _offers(
     lists: ItemLists, scenario: Scenario, users: Tensor, lengths: Sequence[int]
 ) -> Iterator[list[Candidates]]:
-    """What may be shown to the users, some of them at a time; its worth depends on the length."""
+    """Candidates of the users, a batch at a time; their values depend on the length."""
     for some in users.split(AT_ONCE):
         queues, menus, offers = scenario.queue[some], None, []
         for length in lengths:
-            # chances are shared by what is on a menu, so that they are those of lists of the length
+            # probabilities depend on the menu, so it has to be the menu for lists of this length
             if menus is None or length > lists.actor.least_on_menu:
                 menus = open_menus(lists.actor, scenario, some, lists.sensitive, length).menus
             offers.append(lists.candidates(menus, some, queues, length))

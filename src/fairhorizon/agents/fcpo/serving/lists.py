@@ -2,7 +2,7 @@
 
 The policy gives the probability that a user takes an item next; from that follows the value of
 showing it (item_value.py); of all lists that keep the limit, those with the highest total value are
-shown (joint_lists.py). The price of the level is found there, so one policy serves every level.
+shown (joint_lists.py). The price of a level is computed there: one policy serves every level.
 """
 
 import warnings
@@ -31,7 +31,7 @@ from fairhorizon.ranking import discount
 
 @dataclass(frozen=True)
 class ItemLists:
-    """An actor that serves under a limit; `histories` (n_users,) says how much users have taken."""
+    """An actor that serves under a limit; `histories` (n_users,) counts the items of each user."""
 
     actor: GaussianActor
     sensitive: Tensor  # (n_items,) bool
@@ -41,7 +41,7 @@ class ItemLists:
 
     @torch.no_grad()
     def one_shot(self, scenario: Scenario, length: int) -> Tensor:
-        """(n_users, length): everybody's whole list at once."""
+        """(n_users, length): the whole list of every user at once."""
         users = torch.arange(scenario.n_users)
         menus = open_menus(self.actor, scenario, users, self.sensitive, length).menus
         return self.from_menus(menus, users, scenario.queue, length)
@@ -61,7 +61,7 @@ class ItemLists:
         if self.spread is not None and isinstance(menus, SignalMenus):
             limit = self.spread * self._gini_of_rankers(menus, length)
         with warnings.catch_warnings():
-            # to be that even is an aim, and may be out of reach
+            # this Gini index is a target that may be out of reach
             warnings.filterwarnings("ignore", message="no lists with a Gini index")
             return joint_lists(
                 offers, sensitive, length=length, share=self.share, gini_limit=limit
@@ -69,10 +69,10 @@ class ItemLists:
 
     @torch.no_grad()
     def interactive(self, scenario: Scenario, length: int) -> Tensor:
-        """(n_users, length): item after item, and what is liked counts for the next.
+        """(n_users, length): item by item; liked items change what comes next.
 
-        At every step the rest of all lists is planned under what is left of the limit, everybody
-        is shown the first item of the plan, and then it is made anew.
+        At every step the rest of all lists is planned within what is left of the limit, and every
+        user is shown the first item of the plan.
         """
         users = torch.arange(scenario.n_users)
         lists, _ = step_by_step(
@@ -86,13 +86,13 @@ class ItemLists:
 
     @torch.no_grad()
     def one_by_one(self, scenario: Scenario, length: int, guard: ExposureGuard) -> Tensor:
-        """(n_users, length): user after user, by what is known when each comes."""
+        """(n_users, length): one user at a time, in order of arrival."""
         users, sensitive = torch.arange(scenario.n_users), self.sensitive.cpu()
         offers = self._offers(scenario, users, length)
         return guard.serve_all(offers.items, offers.values, sensitive, length)
 
     def _offers(self, scenario: Scenario, users: Tensor, length: int) -> Candidates:
-        """What may be shown to users who begin, with its value."""
+        """Candidates of users in their initial states."""
         menus = open_menus(self.actor, scenario, users, self.sensitive, length).menus
         return self.candidates(menus, users, scenario.queue[users], length)
 
@@ -104,13 +104,13 @@ class ItemLists:
         length: int,
         given: Sequence[float] | None = None,
     ) -> Candidates:
-        """The items of the menus, and the value of showing each; by given weights if there are."""
+        """The items of the menus and the value of showing each; `given` replaces the weights."""
         device = self.sensitive.device
         queues = self.actor.remember(queues).to(device)
         weights = rows_of(self.actor(users.to(device), queues), self.actor.list_length)
         if given is not None:
             weights = torch.tensor([*given, 0.0]).to(weights).expand_as(weights)
-        elif self.actor.priced:  # the price of the level comes on top, found for all users together
+        elif self.actor.priced:  # the price of the level, found for all users together, replaces it
             weights = torch.cat([weights[..., :-1], torch.zeros_like(weights[..., -1:])], dim=2)
         open_items = menus.items >= 0
         logits = menus.logits(weights.mean(1, keepdim=True))
@@ -119,7 +119,7 @@ class ItemLists:
         return Candidates(menus.items.cpu(), item_values(chances, likes, length).cpu())
 
     def _gini_of_rankers(self, menus: SignalMenus, length: int) -> float:
-        """The inequality of the most even of the rankers, each served at the same level."""
+        """The smallest Gini index of the single rankers, each served at the same level."""
         sensitive, least = self.sensitive.cpu(), 1.0
         for values in menus.signals[..., :-1].cpu().unbind(2):
             alone = Candidates(menus.items.cpu(), values)
@@ -130,7 +130,7 @@ class ItemLists:
 
 
 class _PlannedSteps:
-    """The rest of all lists is planned at every step, and the first item of the plan is shown."""
+    """Plans the rest of all lists at every step and shows the first item of the plan."""
 
     def __init__(self, lists: ItemLists, offers: Candidates, length: int) -> None:
         self.lists, self.length, self.step = lists, length, 0
@@ -150,7 +150,7 @@ class _PlannedSteps:
         return plan.lists[:, :1].to(state.queue)
 
     def follow(self, lists: Tensor, outcome: Outcome) -> None:
-        """New values for those who liked what they were shown."""
+        """New values for the users who liked what they were shown."""
         column, sensitive = lists.cpu(), self.lists.sensitive
         self.step += 1
         self.shown += int((column >= 0).sum())

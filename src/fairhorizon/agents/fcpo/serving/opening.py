@@ -1,4 +1,4 @@
-"""The menus that users of a scenario begin with, and what they like of them."""
+"""The first menus of the users of a scenario, and which of their items the users like."""
 
 from dataclasses import dataclass
 
@@ -14,7 +14,7 @@ USERS_AT_ONCE = 1024
 
 @dataclass(frozen=True)
 class Opening:
-    """The menus that users' episodes begin with; rankers that do not learn score them once."""
+    """The first menus of users' episodes; rankers are fixed, so they are scored once."""
 
     users: Tensor  # (b,)
     menus: Menus
@@ -26,7 +26,7 @@ class Opening:
 def open_menus(
     actor: GaussianActor, scenario: Scenario, users: Tensor, sensitive: Tensor, at_least: int = 0
 ) -> Opening:
-    """For some users of a scenario, a few at a time: what is blocked for them is a wide table."""
+    """For some users of a scenario, in batches, because the table of blocked items is wide."""
     parts = []
     for some in users.split(max(1, 2**26 // len(sensitive))):
         state = scenario.state(some, sensitive.device)
@@ -35,7 +35,7 @@ def open_menus(
 
 
 def liked_items(opening: Opening, scenario: Scenario) -> Tensor:
-    """(b, C) bool: what of the menus the users like in the scenario."""
+    """(b, C) bool: which items of the menus the users like in the scenario."""
     items, parts = opening.menus.items, []
     for rows in torch.arange(len(items)).split(USERS_AT_ONCE):
         mask = scenario.positive.mask(opening.users[rows]).to(items.device)
@@ -44,7 +44,7 @@ def liked_items(opening: Opening, scenario: Scenario) -> Tensor:
 
 
 def some_users(scenario: Scenario, most: int, generator: torch.Generator) -> Tensor:
-    """Those who like anything in the scenario, or so many of them drawn at random."""
+    """Users who like anything in the scenario, at most `most` of them, drawn at random."""
     users = scenario.positive.indptr.diff().nonzero().squeeze(1)
     if len(users) > most:
         users = users[torch.randperm(len(users), generator=generator)[:most]]

@@ -1,7 +1,7 @@
-"""Whether the policy still holds for rankers that were fitted anew; the validation items decide.
+"""Whether the policy still fits rankers that were fitted again; the validation items decide.
 
-The weights of the rankers were learned when these knew the earlier part of the log only. Where
-histories are short that may say little about the whole: then a ranker alone can be better.
+The weights were learned with rankers that knew only the earlier part of the log. With short
+histories they may not suit rankers of the whole log: then a single ranker can be better.
 """
 
 from dataclasses import replace
@@ -20,7 +20,7 @@ from fairhorizon.policy.menus import SignalMenus
 
 CLEARLY = 1.02  # times the NDCG of the policy
 BY_CHANCE = 1.0  # standard errors of a difference, paired over users
-FEWEST_USERS, MOST_USERS = 200, 8192  # fewer cannot tell
+FEWEST_USERS, MOST_USERS = 200, 8192  # fewer are too noisy
 
 Weights = tuple[float, ...]
 
@@ -29,10 +29,10 @@ Weights = tuple[float, ...]
 def better_weights(
     lists: ItemLists, validation: Scenario, config: FcpoConfig, seed: int
 ) -> Weights | None:
-    """Weights of the rankers to be preferred to the policy; None if it is to stay.
+    """Weights of the rankers that should replace the policy's; None to keep the policy.
 
-    A ranker alone, which has no weights that could be off, if at most chance makes it worse than
-    the best there is; else weights learned on these items, if they are clearly better.
+    A single ranker, which needs no weights, is preferred if it is within chance of the best
+    option; else weights learned on these items, if they are clearly better.
     """
     users = some_users(validation, MOST_USERS, torch.Generator().manual_seed(seed))
     if len(users) < FEWEST_USERS:
@@ -44,20 +44,20 @@ def better_weights(
     under_limit = replace(lists, share=config.limit_in_training, spread=None)
     length = min(config.validation_length, len(lists.sensitive))
 
-    def judge(weights: Weights | None) -> NDArray[np.float64]:
+    def measured(weights: Weights | None) -> NDArray[np.float64]:
         shown = under_limit.from_menus(menus, users, queues, length, weights)
         return ndcg_by_user(shown, users, validation)
 
     liked = liked_items(opening, validation)
-    present, together = judge(None), judge(anew := _all_together(menus, liked))
-    alone = [(judge(weights), weights) for weights in _each_alone(menus, liked)]
+    present, together = measured(None), measured(refitted := _all_together(menus, liked))
+    alone = [(measured(weights), weights) for weights in _each_alone(menus, liked)]
     best = max(present, together, *(values for values, _ in alone), key=np.mean)
     for values, weights in sorted(alone, key=lambda option: -option[0].mean()):
         if (best - values).mean() <= BY_CHANCE * _error(best - values):
             return weights
     gain = together - present
     clear = together.mean() > CLEARLY * present.mean() and gain.mean() > BY_CHANCE * _error(gain)
-    return anew if clear else None
+    return refitted if clear else None
 
 
 def _error(differences: NDArray[np.float64]) -> float:
