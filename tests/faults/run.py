@@ -72,15 +72,14 @@ class Verdict:
 
     def line(self) -> str:
         word = "caught" if self.caught else "SURVIVED"
-        return f"{word:8} {self.seconds:6.1f} s  {self.fault.name:36} {self.note}"
+        return f"{word:8} {self.seconds:6.1f} s  {self.fault.name:40} {self.note}"
 
 
 def read_faults(folder: Path = LISTS) -> list[Fault]:
     """All faults of the lists in a folder; no two may have the same name."""
-    faults = []
-    for path in sorted(folder.glob("*.toml")):
-        for entry in tomllib.loads(path.read_text(encoding="utf-8"))["fault"]:
-            faults.append(Fault(**entry | {"tests": tuple(entry["tests"])}))
+    texts = [path.read_text(encoding="utf-8") for path in sorted(folder.glob("*.toml"))]
+    entries = [entry for text in texts for entry in tomllib.loads(text)["fault"]]
+    faults = [Fault(**entry | {"tests": tuple(entry["tests"])}) for entry in entries]
     names = [fault.name for fault in faults]
     if twice := sorted({name for name in names if names.count(name) > 1}):
         raise ListError(f"two faults are called {twice[0]}")
