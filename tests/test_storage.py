@@ -1,5 +1,6 @@
 """Model files are whole, self-describing and refused when they are not."""
 
+import json
 from pathlib import Path
 
 import pytest
@@ -36,6 +37,16 @@ def test_a_foreign_file_is_refused(tmp_path: Path) -> None:
     save_file(TENSORS, path)
     with pytest.raises(ModelError, match="not a FairHorizon model file"):
         load_model(path, "toy")
+
+
+@pytest.mark.parametrize("version", [0, 2, None])
+def test_another_format_is_refused_an_earlier_as_a_later_one(
+    tmp_path: Path, version: int | None
+) -> None:
+    header = json.dumps({"kind": "toy", "version": version, "description": {}})
+    save_file(TENSORS, tmp_path / "m", metadata={"fairhorizon": header})
+    with pytest.raises(ModelError, match=f"model format {version}, this version reads 1"):
+        load_model(tmp_path / "m", "toy")
 
 
 def test_another_kind_and_a_missing_file_are_refused(tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ from scipy.optimize import linprog
 from torch import Tensor
 
 from fairhorizon.allocation.gini_price import marginal_values
-from fairhorizon.allocation.group_budget import Candidates
+from fairhorizon.allocation.group_budget import Candidates, Spent
 from fairhorizon.allocation.joint_lists import JointLists, joint_lists
 from fairhorizon.errors import ConfigError, ModelError
 from fairhorizon.metrics.fairness import gini
@@ -203,6 +203,25 @@ def test_by_hand():
     assert found.spread_price == 0
 
 
+def test_what_was_shown_before_counts_too():
+    """The same users after four showings: the group may have two of all eight."""
+    items = torch.tensor([[0, 2, 3, 4], [0, 1, 2, 3]])
+    values = torch.tensor([[0.9, 0.8, 0.8, 0.1], [0.9, 0.6, 0.3, 0.2]])
+    found = [
+        joint_lists(
+            Candidates(items, values),
+            torch.arange(5) < 2,
+            length=2,
+            share=0.25,
+            position_weights=torch.ones(2),
+            settled=Spent(4, of_group),
+        ).lists.tolist()
+        for of_group in (0, 1, 2, 3)
+    ]
+    nothing_left = [[2, 3], [2, 3]]
+    assert found == [[[2, 3], [0, 1]], [[2, 3], [0, 2]], nothing_left, nothing_left]
+
+
 def test_who_has_nothing_but_the_group_comes_first_but_never_breaks_the_limit():
     items = torch.tensor([[0, 1, 2], [3, 4, 5], [6, 7, 0]])
     values = torch.tensor([[0.3, 0.2, 0.1], [0.5, 0.4, 0.3], [0.1, 0.1, 0.9]])
@@ -300,6 +319,21 @@ def test_a_gini_limit_never_breaks_the_limit_of_the_group(
     assert gini_of(instance, found.lists) <= max(limit, gini_of(instance, free.lists))
     w = discounts(instance.length)
     assert total(instance, found.lists, w) <= total(instance, free.lists, w) + 1e-6
+
+
+def test_a_gini_limit_counts_what_was_shown_before():
+    """Of 60 and 40 showings the group may have 40 in all, and had 30."""
+    rng = np.random.default_rng(1)
+    items = torch.arange(20).expand(20, 20)
+    values = torch.from_numpy(rng.random((20, 20)).astype(np.float32)) + torch.linspace(1, 0, 20)
+    instance = Instance(Candidates(items, values), torch.arange(20) < 10, 2)
+    settled, limit = Spent(60, 30), 0.3
+    free, found = (
+        instance.solve(0.4, settled=settled, gini_limit=given).lists for given in (None, limit)
+    )
+    assert gini_of(instance, found) <= limit < gini_of(instance, free)
+    assert showings(instance, free) == (40, 10)
+    assert showings(instance, found) == (40, 10)
 
 
 def gini_of(instance: Instance, lists: Tensor) -> float:

@@ -68,12 +68,14 @@ def test_one_budget_is_kept_at_the_least_loss(values, costs, budget):
     assert 0 <= price < np.inf
 
 
-def test_the_price_is_the_gain_of_the_first_who_is_refused():
+@pytest.mark.parametrize("cheap", [0.0, -1.0])
+def test_the_price_is_the_gain_of_the_first_who_is_refused(cheap):
+    """Under a limit on the second class, and under the same limit as a floor of the first."""
+    costs = np.array([[cheap, cheap + 1]])
     gains = np.array([0.5, 3.0, -1.0, 2.0, 1.0])
     values = np.stack([np.zeros(5), gains], axis=1)
-    costs = np.array([[0.0, 1.0]])
     for budget, price, dear in [(0, 3, []), (1, 2, [1]), (2.9, 1, [1, 3]), (4, 0, [0, 1, 3, 4])]:
-        choice, prices = allocate(values, costs, np.array([budget]))
+        choice, prices = allocate(values, costs, np.array([budget + 5 * cheap]))
         assert prices == [price]
         assert choice.nonzero()[0].tolist() == dear
         assert (gains > price).nonzero()[0].tolist() == dear

@@ -69,6 +69,11 @@ def test_columns_by_name_and_by_position(tmp_path):
     assert rows_of(numbered) == [("b", "c", 0, 0), ("a", "b", 1, 1)]
 
 
+def test_of_columns_that_are_spelt_alike_the_first_counts(tmp_path):
+    path = write(tmp_path, "log.csv", "user_id,Item,User ID,item,ts\na,x,b,y,1\nb,z,a,w,2\n")
+    assert rows_of(read_interactions(path)) == [("a", "x", 1), ("b", "z", 2)]
+
+
 def test_a_header_can_be_denied(tmp_path):
     path = write(tmp_path, "log.csv", "anna,book\nbert,pen\n")
     with pytest.warns(NoTimestampsWarning, match=r"log\.csv has no timestamps"):

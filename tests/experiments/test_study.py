@@ -85,6 +85,10 @@ def test_a_result_is_that_of_the_model_evaluated_by_hand(study: Study) -> None:
 
 def test_other_settings_seeds_protocols_modes_and_data_are_other_results(study: Study) -> None:
     method = Method.parse("bpr")
+    study.folder.mkdir()
+    kinds = "\n".join(f"{item},{'odd' if item % 2 else 'even'}" for item in range(80))
+    (study.folder / "kinds.csv").write_text(f"item,kind\n{kinds}\n")
+    by_kind = {"item_table": str(study.folder / "kinds.csv"), "group_column": "kind"}
     others = [
         Study(study.folder, MARKET, ks=(5, 10), settings={"bpr": {"dim": 5, "max_epochs": 2}}),
         Study(study.folder, MARKET, ks=(5,), settings=SMALL),
@@ -96,12 +100,21 @@ def test_other_settings_seeds_protocols_modes_and_data_are_other_results(study: 
             ks=(5, 10),
             settings=SMALL,
         ),
+        *(
+            Study(
+                study.folder,
+                MARKET.model_copy(update={**by_kind, "sensitive_values": (kind,)}),
+                ks=(5, 10),
+                settings=SMALL,
+            )
+            for kind in ("odd", "even")
+        ),
     ]
     places = {other.row_file(method, 0) for other in (study, *others)}
-    assert len(places | {study.row_file(method, 1)}) == 7
+    assert len(places | {study.row_file(method, 1)}) == 9
     # what is trained depends on the protocol, which validation follows, not on ks and mode
     same = {other.model_file(method, 0) for other in (study, others[1], others[3])}
-    assert len(same | {other.model_file(method, 0) for other in others}) == 4
+    assert len(same | {other.model_file(method, 0) for other in others}) == 6
     assert len(same) == 1
 
 
@@ -172,7 +185,7 @@ def test_a_killed_training_is_told_of(study: Study) -> None:
 
     killer = threading.Thread(target=kill)
     killer.start()
-    with pytest.raises(FairHorizonError, match=r"a training was killed.*run the same command to continue"):
+    with pytest.raises(FairHorizonError, match=r"was killed.*run the same command to continue"):
         study.run(methods("bpr", "popularity"), [0, 1], jobs=2)
     killer.join()
 

@@ -61,6 +61,8 @@ def test_showings_keep_the_label_of_their_moment():
     assert limit.costs(exposure).tolist() == [0, 1, 0]
     assert limit.budget(exposure, 4) == 0.5 * 8 - 2
     assert limit.excess(exposure) == 0
+    exposure.add(torch.tensor([[0], [1], [1], [1]]))
+    assert (exposure.n_sensitive, exposure.n_initial) == (2 + 3, 2 + 1)
 
 
 def test_group_limit_and_floor_by_hand():
@@ -121,6 +123,8 @@ def test_gini_limit_by_hand():
     assert limit.limit_per_showing == 0
     # the second of four steps of warm-up: half of the way from 1 down to 0.5
     assert GiniLimit(0.5, warm_up=4).budget(exposure, 4) == pytest.approx(0.75 - 0.625)
+    # the second step after a warm-up of one: down at the limit, and no lower
+    assert GiniLimit(0.5, warm_up=1).budget(exposure, 4) == pytest.approx(0.5 - 0.625)
 
 
 @given(COUNTS)

@@ -9,6 +9,7 @@ import torch
 from fairhorizon.data.frames import from_arrays
 from fairhorizon.data.splits import Split, split
 from fairhorizon.rankers import sequences
+from fairhorizon.rankers.early_stopping import Validation
 from fairhorizon.rankers.gru4rec import Gru4Rec, Gru4RecConfig
 from fairhorizon.rankers.sasrec import SasRec, SasRecConfig
 
@@ -82,6 +83,16 @@ def test_same_seed_same_bits_and_other_seed_others(market, fitted):
     for name, tensor in fitted.tensors().items():
         assert torch.equal(tensor, again.tensors()[name])
     assert not torch.equal(fitted.network_.items, other.network_.items)
+
+
+@pytest.mark.parametrize("ranker", RANKERS)
+def test_the_network_is_that_of_the_best_epoch(ranker, market):
+    config = RANKERS[ranker](**TINY | {"max_epochs": 40, "learning_rate": 0.05}, patience=2)
+    values: list[float] = []
+    fitted = ranker(config, seed=1).fit(market, on_epoch=lambda _, value: values.append(value))
+    assert len(values) > 3
+    assert max(values) > max(values[-2:])
+    assert Validation(market, config.history).ndcg(fitted.scores) == max(values)
 
 
 def test_scores_are_without_dropout_and_survive_storage(fitted):

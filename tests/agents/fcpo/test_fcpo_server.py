@@ -89,6 +89,28 @@ def test_a_flip_of_labels_is_answered_at_once(model: Fcpo, market: Split):
     assert steps_in_violation_after_a_flip(model, market) >= 8  # what the flip does by itself
 
 
+def test_the_policy_sees_the_labels_of_the_moment(model: Fcpo, market: Split):
+    if model.policy_.panel is None:
+        pytest.skip("embeddings without a price do not know the groups")
+    world, server = World(model, market), model.server([PopularityLimit(LIMIT)])
+    for _ in range(10):
+        before = world.exposure.sensitive.float()
+        world.step(server)
+        assert torch.equal(server.walk.signals.group, before)
+    assert not torch.equal(before, world.exposure.initial.float())  # or they did not move
+
+
+def test_limits_of_a_round_by_hand(model: Fcpo, market: Split):
+    """Five steps of one item; what is left at the start is that of one step."""
+    floor = GroupFloor("half", torch.arange(market.train.n_items) % 2 == 0, 0.4)
+    world, server = World(model, market), model.server([PopularityLimit(LIMIT), floor])
+    world.step(server)
+    steps = sum(model.config.gamma_c**t for t in range(5))
+    room = model.config.cost_tolerance  # above the limit: a floor, which is below 0, comes nearer 0
+    expected = [LIMIT * steps * (1 + room), -0.4 * (1 - room)]
+    assert server._limits(60, 5).tolist() == pytest.approx(expected)
+
+
 def test_an_update_learns_from_what_was_heard_and_leaves_the_model_alone(
     model: Fcpo, market: Split
 ):

@@ -81,6 +81,12 @@ def test_rankers_count_the_same_until_they_are_weighed(panel: Panel, market: Spl
     assert torch.equal(again.rankers[0].item_weights_, panel.rankers[0].item_weights_)
 
 
+def test_rankers_are_fitted_under_the_seed_of_the_panel(market: Split):
+    (ranker,) = fit_panel(("mf",), market, Protocol.STANDARD, 3, {}).rankers
+    assert ranker.seed == 3
+    assert torch.equal(ranker.user_vectors_, RANKERS["mf"](seed=3).fit(market).user_vectors_)
+
+
 def actor_over(panel: Panel, market: Split, **changes: Any) -> ExpertActor:
     options = {"history": 3, "list_length": 2, "hidden": (4, 4), "initial_std": 1e-6}
     options |= {"candidates": 3, **changes}

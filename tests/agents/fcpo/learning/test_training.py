@@ -11,6 +11,7 @@ from fairhorizon.agents.fcpo.config import FcpoConfig
 from fairhorizon.agents.fcpo.learning.checkpoint import load_training, save_training
 from fairhorizon.agents.fcpo.learning.training import RoundReport, Training
 from fairhorizon.agents.fcpo.model import Fcpo
+from fairhorizon.agents.progress import Listener
 from fairhorizon.agents.tasks import FitTask
 from fairhorizon.data.splits import Split, split
 from fairhorizon.data.synthetic import synthetic
@@ -144,3 +145,50 @@ def test_too_few_items_for_an_episode_is_said(market: Split, small: FcpoConfig) 
     config = small.model_copy(update={"horizon": 30, "list_length": 3})
     with pytest.raises(ConfigError, match="30 lists of 3 need more than the 80 items"):
         Fcpo(config).session(FitTask.of(market))
+
+
+def test_a_resumed_training_knows_how_long_nothing_was_better(
+    market: Split, small: FcpoConfig, tmp_path: Path
+) -> None:
+    training = Fcpo(small).session(FitTask.of(market)).training
+    for value in (0.1, 0.05, 0.07):
+        training._keep_best(RoundReport(1, 1.0, 2.0, 2.0, 0.0, "inside", 1.0, value))
+    save_training(training, tmp_path / "checkpoint")
+    resumed = load_training(tmp_path / "checkpoint", market, CPU)
+    assert (resumed.best_validation, resumed.evaluations_since_best) == (0.1, 2)
+
+
+def test_a_listener_can_stop_a_training_after_a_round(market: Split, small: FcpoConfig) -> None:
+    class Impatient(Listener):
+        def round(self, report: RoundReport) -> None:
+            self.stop = report.round == 2
+
+    model = Fcpo(small).fit(market, listener=Impatient())
+    assert [report.round for report in model.history_] == [1, 2]
+    assert not model.finished_
+
+
+def test_a_training_is_not_resumed_with_other_groups_of_the_same_size(
+    market: Split, small: FcpoConfig, tmp_path: Path
+) -> None:
+    config = small.model_copy(update={"rounds": 1})
+    groups = np.arange(market.train.n_items) < 16
+    Fcpo(config).fit(market, sensitive=groups, checkpoint=tmp_path)
+    with pytest.raises(ConfigError, match="was trained with other groups"):
+        Fcpo(config).fit(market, sensitive=np.roll(groups, 1), checkpoint=tmp_path, resume=True)
+
+
+def test_what_everybody_earns_at_a_step_changes_no_update(market: Split, small: FcpoConfig) -> None:
+    """Rewards are held against the mean of their step, so that time alone teaches nothing."""
+    thetas = []
+    for extra in (0.0, 5.0):
+        training = Fcpo(small, seed=1).session(FitTask.of(market)).training
+        fresh = training.episodes.generate(torch.Generator().manual_seed(0))
+        earned = fresh.rewards + extra * torch.arange(small.horizon)
+        before = weights(training).clone()
+        training.learner.learn(
+            replace(fresh, rewards=earned), torch.tensor([100.0]), torch.Generator().manual_seed(0)
+        )
+        thetas.append(weights(training) - before)
+    assert thetas[0].norm() > 1e-3
+    torch.testing.assert_close(thetas[1], thetas[0], rtol=0.01, atol=1e-4)

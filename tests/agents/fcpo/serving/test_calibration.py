@@ -207,6 +207,18 @@ def test_a_catalogue_smaller_than_a_list() -> None:
     assert (lists >= 0).sum(1).tolist() == (12 - known).tolist()
 
 
+def test_where_lists_cannot_be_filled_a_level_is_of_what_is_shown() -> None:
+    few = split(synthetic(80, 40, 16, seed=5).interactions)
+    config = FcpoConfig(warm_start=("ease", "popularity"), rounds=0)
+    model = Fcpo(config, seed=2).fit(few, sensitive=np.arange(40) < 20)
+    own = validation_scenario(few, model.queue_length, Protocol.STANDARD)
+    for level in (0.3, 0.4, 0.5):
+        lists = model.at(level).recommend_at_price(own, length=20)
+        shown = int((lists >= 0).sum())
+        assert shown < 0.98 * lists.size
+        assert rate(model, lists) == pytest.approx(level, abs=1.5 / shown)
+
+
 def test_a_policy_that_samples_has_no_dial(market: Split, small: FcpoConfig) -> None:
     model = Fcpo(small.model_copy(update={"rounds": 0})).fit(market)
     scenario = evaluation_scenario(market, small.history, Protocol.STANDARD)

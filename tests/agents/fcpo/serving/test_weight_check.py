@@ -77,6 +77,12 @@ def test_a_ranker_alone_is_preferred_to_a_policy_that_is_no_better(
         assert after >= before - 1e-9
 
 
+def test_what_chance_makes_of_a_mean_by_hand() -> None:
+    """A deviation of 1/2 over four users is an error of 1/4, over 400 of 1/40."""
+    assert weight_check._error(np.array([0.0, 1.0, 1.0, 0.0])) == pytest.approx(1 / 4)
+    assert weight_check._error(np.tile([0.0, 1.0], 200)) == pytest.approx(1 / 40)
+
+
 def test_few_users_cannot_tell(strong_model: Fcpo, market: Split) -> None:
     wrong = weighed(strong_model, (-1.0, -1.0))
     assert better_weights(wrong, states(strong_model, market), strong_model.config, 0) is None
