@@ -552,9 +552,16 @@ def test_a_copy_counts_for_itself():
     assert (guard.shown, guard.sensitive) == (4, 1)
 
 
-def test_the_example_of_the_guide_runs(capsys):
-    (example,) = re.findall(r"```python\n(.*?)```", GUIDE.read_text(encoding="utf-8"), re.DOTALL)
-    exec(compile(example, "example", "exec"), {})
+def test_the_examples_of_the_guide_run(capsys, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    one_by_one, threads = re.findall(
+        r"```python\n(.*?)```", GUIDE.read_text(encoding="utf-8"), re.DOTALL
+    )
+    exec(compile(one_by_one, "example", "exec"), {})
     share, price = map(float, capsys.readouterr().out.split())
     assert 0.39 < share <= 0.4
     assert price > 0
+    exec(compile(threads, "example", "exec"), {})
+    shown, sensitive = map(int, capsys.readouterr().out.split())
+    assert shown == 1000
+    assert 300 < sensitive <= 400
