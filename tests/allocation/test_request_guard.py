@@ -1,7 +1,11 @@
 """The guard: the share holds after every single request, at little loss of value."""
 
+import copy
 import itertools
+import pickle
 import re
+import sys
+import threading
 from pathlib import Path
 
 import numpy as np
@@ -10,8 +14,9 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from fairhorizon.allocation import request_guard
 from fairhorizon.allocation.request_guard import ExposureGuard
-from fairhorizon.errors import ConfigError, DataError
+from fairhorizon.errors import ConfigError, DataError, ModelError
 from fairhorizon.ranking import IN_CACHE
 from fairhorizon.storage import load_model, save_model
 
@@ -363,9 +368,200 @@ def test_a_stored_guard_goes_on_as_if_nothing_had_happened(tmp_path):
     assert second.tensors() == through.tensors()
 
 
-def test_the_example_of_the_guide_runs(capsys):
-    (example,) = re.findall(r"```python\n(.*?)```", GUIDE.read_text(encoding="utf-8"), re.DOTALL)
-    exec(compile(example, "example", "exec"), {})
+# --- several threads; saved and loaded
+
+
+class Paused(ExposureGuard):
+    """Stops the first request after the price was updated and before the showings are counted."""
+
+    def __init__(self, *args, **options):
+        super().__init__(*args, **options)
+        self.reached, self.go_on = threading.Event(), threading.Event()
+
+    def _learn(self, spread, excess):
+        super()._learn(spread, excess)
+        if not self.reached.is_set():
+            self.reached.set()
+            assert self.go_on.wait(20)
+
+
+def in_thread(function, *arguments):
+    thread = threading.Thread(target=function, args=arguments, daemon=True)
+    thread.start()
+    return thread
+
+
+def test_two_requests_at_once_do_not_spend_the_same_room(monkeypatch):
+    """Share 0.5 and one showing so far: one of the next two may be of the group, not both.
+
+    The first request is stopped between reading the counts and writing them, until the second has
+    its candidates ready (so their preparation needs no lock) and had time to be served.
+    """
+    guard, prepared, lists = Paused(0.5, step=0, shown=1), threading.Event(), []
+    prepare = request_guard._contenders
+
+    def announced(*arguments):
+        contenders = prepare(*arguments)
+        if guard.reached.is_set():
+            prepared.set()
+        return contenders
+
+    monkeypatch.setattr(request_guard, "_contenders", announced)
+
+    def request():
+        lists.append(serve(guard, [5, 1], [True, False], 1))
+
+    first = in_thread(request)
+    assert guard.reached.wait(20)
+    second = in_thread(request)
+    assert prepared.wait(20)  # while the first one holds the lock
+    second.join(0.3)
+    guard.go_on.set()
+    first.join(20)
+    second.join(20)
+    assert sorted(lists) == [[0], [1]]
+    assert (guard.shown, guard.sensitive) == (3, 1)
+    assert keeps(guard, 0.5)
+
+
+@pytest.mark.parametrize("way", ["tensors", "save", "copy"])
+def test_a_state_read_while_a_request_is_served_is_one_between_two_requests(way, tmp_path):
+    """In the middle of the request the price has moved, but nothing is counted yet."""
+    guard, found = Paused(0.5, shown=10, sensitive=3), []
+
+    def read():
+        if way == "tensors":
+            found.append({name: t.item() for name, t in guard.tensors().items()})
+        elif way == "save":
+            guard.save(tmp_path / "guard.json")
+            found.append(vars(ExposureGuard.load(tmp_path / "guard.json")))
+        else:
+            found.append(guard.__getstate__())
+
+    server = in_thread(serve, guard, [5, 3, 1], [True, True, False], 2)
+    assert guard.reached.wait(20)
+    reader = in_thread(read)
+    reader.join(0.3)
+    guard.go_on.set()
+    server.join(20)
+    reader.join(20)
+    (state,) = found
+    assert guard.price > 0
+    names = ("requests", "shown", "sensitive", "price")
+    before, after = (0, 10, 3, 0.0), (1, 12, 5, guard.price)
+    assert tuple(state[name] for name in names) in (before, after)
+
+
+def test_many_threads_show_what_is_counted():
+    guard, labels, lists = ExposureGuard(0.3), torch.arange(30) < 15, []
+    values = torch.randn((40, 30), generator=torch.Generator().manual_seed(3)) + labels
+    items = torch.arange(30).expand(40, 30)
+    switching = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    try:
+        threads = [
+            in_thread(lambda: lists.append(guard.serve_all(items, values, labels, 4)))
+            for _ in range(4)
+        ]
+        for thread in threads:
+            thread.join(60)
+    finally:
+        sys.setswitchinterval(switching)
+    everything = torch.cat(lists)
+    assert (len(everything), guard.requests) == (160, 160)
+    assert guard.shown == (everything >= 0).sum() == 640
+    assert guard.sensitive == labels[everything].sum()
+    assert keeps(guard, 0.3)
+
+
+def test_a_loaded_guard_goes_on_as_if_nothing_had_happened(tmp_path):
+    rng = torch.Generator().manual_seed(6)
+    items = torch.arange(40).expand(60, 40)
+    values, labels = torch.randn((60, 40), generator=rng), torch.arange(40) < 20
+    through, first = ExposureGuard(0.35, step=0.2), ExposureGuard(0.35, step=0.2)
+    whole = through.serve_all(items, values, labels, 5)
+    before = first.serve_all(items[:31], values[:31], labels, 5)
+    first.save(tmp_path / "new" / "guard.json")
+    second = ExposureGuard.load(str(tmp_path / "new" / "guard.json"))
+    after = second.serve_all(items[31:], values[31:], labels, 5)
+    assert torch.equal(whole, torch.cat([before, after]))
+    assert second.__getstate__() == through.__getstate__()
+    assert sorted(second.__getstate__()) == sorted(
+        ["share", "step", "price", "spread", "shown", "sensitive", "requests"]
+    )
+
+
+def test_counts_above_the_share_are_loaded_too(tmp_path):
+    ExposureGuard(0.2, shown=np.int64(10), sensitive=9).save(tmp_path / "guard.json")
+    guard = ExposureGuard.load(tmp_path / "guard.json")
+    assert (guard.share, guard.shown, guard.sensitive) == (0.2, 10, 9)
+
+
+def test_a_save_that_fails_leaves_the_last_one(tmp_path, monkeypatch):
+    path, guard = tmp_path / "guard.json", ExposureGuard(0.4, shown=10, sensitive=3)
+    guard.save(path)
+    serve(guard, [5, 1], [True, False], 2)
+
+    def full(self, text, encoding):
+        self.write_bytes(text.encode(encoding)[:20])
+        raise OSError(28, "No space left on device")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Path, "write_text", full)
+        with pytest.raises(OSError, match="No space left"):
+            guard.save(path)
+    assert ExposureGuard.load(path).shown == 10
+    assert list(tmp_path.iterdir()) == [path]
+    guard.save(path)  # and the lock is free again
+    assert ExposureGuard.load(path).shown == 12
+
+
+def test_a_file_that_is_no_guard_is_refused(tmp_path):
+    path = tmp_path / "guard.json"
+    with pytest.raises(ModelError, match=r"guard.json: cannot be read: No such file"):
+        ExposureGuard.load(path)
+    ExposureGuard(0.4, price=1.5, shown=10, sensitive=3).save(path)
+    whole = path.read_text(encoding="utf-8")
+    for length in range(len(whole) - 2):
+        path.write_text(whole[:length], encoding="utf-8")
+        with pytest.raises(ModelError, match="truncated, or not the file of a guard"):
+            ExposureGuard.load(path)
+    for old, new, fault in (
+        ('"kind": "exposure-guard"', '"kind": "fcpo"', "kind: Input should be 'exposure-guard'"),
+        ('"version": 1', '"version": 2', "version: Input should be 1"),
+        ('"share": 0.4', '"share": 4', "share: Input should be less than"),
+        ('"price": 1.5', '"price": NaN', "price: Input should be"),
+        ('"shown": 10', '"shown": "10"', "shown: Input should be a valid integer"),
+        ('"shown": 10', '"shown": 2', "3 showings of the group among 2 in all"),
+        ('"requests": 0', '"requests": 0, "more": 1', "more: Extra inputs"),
+    ):
+        assert old in whole
+        path.write_text(whole.replace(old, new), encoding="utf-8")
+        with pytest.raises(ModelError, match=fault):
+            ExposureGuard.load(path)
+    save_model(path, "guard", ExposureGuard(0.4).tensors(), {})
+    with pytest.raises(ModelError, match="not the file of a guard"):
+        ExposureGuard.load(path)
+
+
+def test_a_copy_counts_for_itself():
+    guard = ExposureGuard(0.5, shown=4, sensitive=1)
+    for twin in (copy.deepcopy(guard), pickle.loads(pickle.dumps(guard))):
+        serve(twin, [5, 1], [True, False], 1)
+        assert (twin.shown, twin.sensitive) == (5, 2)
+    assert (guard.shown, guard.sensitive) == (4, 1)
+
+
+def test_the_examples_of_the_guide_run(capsys, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    one_by_one, threads = re.findall(
+        r"```python\n(.*?)```", GUIDE.read_text(encoding="utf-8"), re.DOTALL
+    )
+    exec(compile(one_by_one, "example", "exec"), {})
     share, price = map(float, capsys.readouterr().out.split())
     assert 0.39 < share <= 0.4
     assert price > 0
+    exec(compile(threads, "example", "exec"), {})
+    shown, sensitive = map(int, capsys.readouterr().out.split())
+    assert shown == 1000
+    assert 300 < sensitive <= 400

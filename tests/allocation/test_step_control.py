@@ -216,6 +216,22 @@ def test_the_running_share_never_exceeds_the_limit(data):
     assert exposure.n_shown == 8 * b
 
 
+def test_the_limit_is_kept_while_users_leave():
+    """40 users, of whom one leaves after every step until there are 4; all want G0.
+
+    A loan on the users of the moment would end the warm-up at 500 of 866 showings, 58 %.
+    """
+    exposure = exposure_with(Labels([True, False]))
+    control = OnlineControl([PopularityLimit(0.4, warm_up=50)])
+    shares = []
+    for users in [*range(40, 4, -1), *[4] * 14]:
+        exposure.add(control.choose(torch.tensor([[3.0, 1.0]]).expand(users, 2), exposure))
+        shares.append(exposure.n_sensitive / exposure.n_shown)
+    assert shares[:2] == [1, 40 / 79]
+    assert max(shares[2:]) <= 0.4
+    assert shares[-1] == pytest.approx(0.4, abs=1e-3)
+
+
 def steps_broken_after_a_flip(constraint, *, flip_at: int, steps: int) -> int:
     """100 users, 200 items, 50 labels flipped: steps until a step keeps to 0.4 of G0 again."""
     labels = Labels(np.arange(200) < 40)

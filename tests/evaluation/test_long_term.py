@@ -314,6 +314,25 @@ def test_a_stored_run_goes_on_as_if_nothing_had_happened(market, taken, drifting
     assert resumed.state.blocked.equal(whole.state.blocked)
 
 
+def test_a_stored_run_remembers_who_left():
+    """Two users; in the second step of the first script one of them has nothing to be shown."""
+
+    def begin(script):
+        return LongRun(Scripted(script), logged([[0], [0]], 3), Exposure(np.array([1, 1, 1])))
+
+    for script, lasting in (([[[0], [1]], [[1], [-1]]], 0), ([[[0], [1]], [[1], [2]]], 2)):
+        run, resumed = begin(script), begin(script)
+        play(run, 2)
+        resumed.restore(load(save(run.tensors())))
+        assert run.exposure.lasting(2) == resumed.exposure.lasting(2) == lasting
+        assert resumed.exposure.lasting(1) == (0 if lasting else run.exposure.lasting(1))
+    older = run.tensors()
+    del older["exposure.by_step"]  # stored before steps were counted: of users who stay
+    resumed = begin(script)
+    resumed.restore(older)
+    assert (resumed.exposure.lasting(2), resumed.exposure.lasting(1)) == (2, 0)
+
+
 def test_what_is_stored_does_not_change_with_the_run(market):
     users, exposure = evaluation_scenario(market, 2, Protocol.STANDARD), Exposure(np.arange(80))
     run = LongRun(Careless(80), users, exposure)

@@ -16,16 +16,21 @@ from fairhorizon.exposure.limits import (
     marginal_gini,
 )
 from fairhorizon.metrics.fairness import gini
+from fairhorizon.metrics.shares import whole_showings
 
 COUNTS = st.lists(st.integers(0, 6), min_size=2, max_size=9)
 
 
-def shown(*times: int) -> Exposure:
-    """Item i was shown times[i] times; G0 is the first fifth of the items, of five the first."""
+def shown(*times: int, step: int | None = None) -> Exposure:
+    """Item i was shown times[i] times; G0 is the first fifth of the items, of five the first.
+
+    All in one step, or in steps of so many showings.
+    """
     exposure = Exposure(np.arange(len(times))[::-1].copy())
     items = np.repeat(np.arange(len(times)), times)
     if len(items):
-        exposure.add(torch.from_numpy(items)[:, None])
+        for some in torch.from_numpy(items)[:, None].split(step or len(items)):
+            exposure.add(some)
     return exposure
 
 
@@ -47,8 +52,99 @@ def test_popularity_by_hand():
 def test_the_budget_of_the_warm_up_may_be_spent_early():
     limit = PopularityLimit(0.4, warm_up=10)
     assert limit.budget(shown(0, 0, 0, 0, 0), 5) == pytest.approx(0.4 * 50)
-    assert limit.budget(shown(20, 0, 0, 0, 5), 5) == pytest.approx(0)  # in five of ten steps
-    assert limit.budget(shown(20, 0, 0, 0, 30), 5) == pytest.approx(0.4 * 55 - 20)
+    assert limit.budget(shown(20, 0, 0, 0, 5, step=5), 5) == pytest.approx(0)  # in 5 of 10
+    assert limit.budget(shown(20, 0, 0, 0, 30, step=5), 5) == pytest.approx(0.4 * 55 - 20)
+
+
+class Crowd:
+    """Users who all want the group: each step shows as much of it as the limit allows."""
+
+    def __init__(self, limit: PopularityLimit) -> None:
+        self.limit = limit
+        self.exposure = Exposure(np.zeros(2, dtype=np.int64), lambda _: np.array([True, False]))
+
+    def step(self, users: int) -> int:
+        """How many of these users are shown the group."""
+        allowed = self.limit.budget(self.exposure, users)
+        granted = min(users, max(0, whole_showings(allowed)))
+        items = torch.tensor([0] * granted + [1] * (users - granted), dtype=torch.long)
+        self.exposure.add(items[:, None])
+        return granted
+
+    @property
+    def excess(self) -> float:
+        """In showings."""
+        return self.exposure.n_sensitive - self.limit.share * self.exposure.n_shown
+
+
+def test_users_who_leave_one_by_one_are_lent_nothing_more():
+    """40 users down to 4. The first step lends 40 - 16; the next two pay it back."""
+    crowd = Crowd(PopularityLimit(0.4, warm_up=50))
+    sizes = [*range(40, 4, -1), *[4] * 14]
+    granted, excess = [], []
+    for users in sizes:
+        granted.append(crowd.step(users))
+        excess.append(crowd.excess)
+    assert granted[:4] == [40, 0, 6, 15]  # 0.4 * (40 + 39 + 38) = 46.8, with 37 more 61.6
+    assert excess[:2] == pytest.approx([24, 40 - 0.4 * 79])
+    assert max(excess[2:]) <= 1e-9
+    assert crowd.exposure.n_sensitive == whole_showings(0.4 * sum(sizes))
+
+
+def test_half_of_the_users_leave():
+    """The other half would be lent 0.4 * 50 * 20 = 400 showings of the group on their own."""
+    crowd = Crowd(PopularityLimit(0.4, warm_up=50))
+    assert [crowd.step(40) for _ in range(5)] == [40] * 5
+    assert [crowd.step(20) for _ in range(15)] == [0] * 15  # 200 / 0.4 is 500 showings
+    assert [crowd.step(20) for _ in range(5)] == [8] * 5
+
+
+def test_what_was_lent_before_anyone_left_takes_its_showings_to_pay_back():
+    """20 steps of 40 users are those of users who stay; the 4 who are left pay back 2,000 / 4."""
+    crowd = Crowd(PopularityLimit(0.4, warm_up=50))
+    assert [crowd.step(40) for _ in range(20)] == [40] * 20
+    assert crowd.excess == pytest.approx(0.4 * 0.6 * 50 * 40)  # the most that is ever lent
+    assert [crowd.step(4) for _ in range(300)] == [0] * 300
+    assert (crowd.exposure.n_shown, crowd.excess) == (2000, pytest.approx(0))
+    assert sum(crowd.step(4) for _ in range(5)) == 8
+
+
+def test_users_who_join_late_begin_no_new_warm_up():
+    crowd = Crowd(PopularityLimit(0.4, warm_up=50))
+    assert sum(crowd.step(4) for _ in range(60)) == 0.4 * 240
+    assert crowd.step(40) == 0.4 * 40
+    assert crowd.excess == pytest.approx(0)
+
+
+SIZES = st.lists(st.integers(0, 30), min_size=1, max_size=40)
+
+
+@given(SIZES, st.booleans(), st.sampled_from([0.0, 0.1, 0.4, 0.9, 1.0]), st.integers(0, 12))
+def test_what_the_warm_up_lends_is_bounded_whoever_leaves(sizes, shrinking, share, warm_up):
+    if shrinking:
+        sizes = sorted(sizes, reverse=True)
+    crowd = Crowd(PopularityLimit(share, warm_up))
+    first = next((users for users in sizes if users), 0)
+    left, before = False, 0.0
+    for users, last in zip(sizes, [0, *sizes], strict=False):
+        left = left or users < last
+        crowd.step(users)
+        shown, group = crowd.exposure.n_shown, crowd.exposure.n_sensitive
+        assert group <= share * max(shown, warm_up * first) + 1e-9
+        assert crowd.excess <= share * (1 - share) * warm_up * first + 1e-9
+        if left:  # paid back by every showing, and nothing lent again
+            assert crowd.excess <= max(0.0, before - share * users) + 1e-9
+        before = crowd.excess
+
+
+@given(st.integers(1, 30), st.sampled_from([0.0, 0.1, 0.4, 0.9, 1.0]), st.integers(0, 12))
+def test_users_who_stay_have_the_whole_warm_up(users, share, warm_up):
+    crowd = Crowd(PopularityLimit(share, warm_up))
+    for step in range(1, 16):
+        allowed = crowd.limit.budget(crowd.exposure, users) + crowd.exposure.n_sensitive
+        assert allowed == pytest.approx(share * max(step, warm_up) * users)
+        crowd.step(users)
+        assert step < warm_up or crowd.excess <= 1e-9
 
 
 def test_showings_keep_the_label_of_their_moment():

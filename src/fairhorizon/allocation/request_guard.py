@@ -9,6 +9,9 @@ cap gives the guarantee. docs/guarantee.md has the proofs.
 
 import math
 from dataclasses import dataclass
+from pathlib import Path
+from threading import Lock
+from typing import Any
 
 import numpy as np
 import torch
@@ -16,14 +19,16 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from fairhorizon.allocation.exchange import Floats, exchange_gains
+from fairhorizon.allocation.guard_file import LARGEST, StoredGuard, read_guard
 from fairhorizon.errors import ConfigError, DataError
+from fairhorizon.files import write_text
 from fairhorizon.metrics.shares import whole_showings
 from fairhorizon.ranking import some_at_a_time
 
 Counts = NDArray[np.int64]
 
 MEMORY = 1000  # requests that the spread of values is averaged over
-LARGEST = 1e300  # value or price; sums and differences of these are still finite
+_LOCK = type(Lock())
 REMEDY = "give finite values, and -inf to what may not be shown"
 
 
@@ -35,6 +40,9 @@ class ExposureGuard:
         raises the price by `step` spreads of the values
     shown, sensitive: showings so far, and those of the group among them. If these start above the
         share, nothing of the group is shown until the share is kept.
+
+    All methods may be called from several threads. Candidates are prepared in parallel; a request
+    is decided and counted under a lock, before the next one is decided.
     """
 
     def __init__(
@@ -56,11 +64,24 @@ class ExposureGuard:
                 f"{sensitive} showings of the group among {shown} in all"
                 " (give both as counted so far)"
             )
-        self.share, self.step = share, step
-        self.price = float(price)
-        self.shown, self.sensitive = shown, sensitive
+        self.share, self.step, self.price = float(share), float(step), float(price)
+        self.shown, self.sensitive = int(shown), int(sensitive)
         self.spread = 0.0  # running mean over requests, in units of the values
         self.requests = 0
+        self._make_locks()
+
+    def _make_locks(self) -> None:
+        self._deciding = Lock()  # held from reading the counts to writing them
+        self._saving = Lock()  # so that an older state never replaces a newer one in a file
+
+    def __getstate__(self) -> dict[str, Any]:
+        """For copies and other processes: the state of one moment, without the locks."""
+        with self._deciding:
+            return {name: part for name, part in vars(self).items() if not isinstance(part, _LOCK)}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        vars(self).update(state)
+        self._make_locks()
 
     def serve(self, items: Tensor, values: Tensor, group: Tensor, length: int) -> Tensor:
         """(length,) the list for one request, best value first; -1 where nothing may be shown.
@@ -74,6 +95,7 @@ class ExposureGuard:
         """(b, length) lists for the rows of items (b, C) and values (b, C), one after the other.
 
         sensitive (n_items,) bool holds for all of them. The same lists as from `serve`, faster.
+        Requests of other threads may come in between.
         """
         parts = [
             self._serve_rows(some, their_values, sensitive[some], length)
@@ -81,20 +103,53 @@ class ExposureGuard:
         ]
         return torch.cat(parts)
 
+    def save(self, path: str | Path) -> None:
+        """Write everything that `load` needs; the file is replaced as a whole or not at all.
+
+        It holds the state between two requests, whatever other threads serve at the same time.
+        """
+        with self._saving:
+            write_text(Path(path), self._snapshot().model_dump_json(indent=2) + "\n")
+
+    @classmethod
+    def load(cls, path: str | Path) -> "ExposureGuard":
+        """The guard that was saved here; it continues as if it had never stopped."""
+        state = read_guard(Path(path))
+        guard = cls(state.share, price=state.price, step=state.step)
+        guard.shown, guard.sensitive = state.shown, state.sensitive
+        guard.spread, guard.requests = state.spread, state.requests
+        return guard
+
     def tensors(self) -> dict[str, Tensor]:
-        """The state that later requests depend on."""
-        counts = {"shown": self.shown, "sensitive": self.sensitive, "requests": self.requests}
-        levels = {"price": self.price, "spread": self.spread}
+        """The state that later requests depend on, as it is between two requests."""
+        state = self._snapshot()
+        counts = {"shown": state.shown, "sensitive": state.sensitive, "requests": state.requests}
+        levels = {"price": state.price, "spread": state.spread}
         return {name: torch.tensor(count) for name, count in counts.items()} | {
             name: torch.tensor(level, dtype=torch.float64) for name, level in levels.items()
         }
 
     def restore(self, tensors: dict[str, Tensor]) -> None:
         """Continue from the tensors of another guard; share and step stay those of this one."""
-        self.shown, self.sensitive, self.requests = (
+        shown, sensitive, requests = (
             int(tensors[name]) for name in ("shown", "sensitive", "requests")
         )
-        self.price, self.spread = (float(tensors[name]) for name in ("price", "spread"))
+        price, spread = (float(tensors[name]) for name in ("price", "spread"))
+        with self._deciding:
+            self.shown, self.sensitive, self.requests = shown, sensitive, requests
+            self.price, self.spread = price, spread
+
+    def _snapshot(self) -> StoredGuard:
+        with self._deciding:
+            return StoredGuard(
+                share=self.share,
+                step=self.step,
+                price=self.price,
+                spread=self.spread,
+                shown=self.shown,
+                sensitive=self.sensitive,
+                requests=self.requests,
+            )
 
     @torch.no_grad()
     def _serve_rows(self, items: Tensor, values: Tensor, group: Tensor, length: int) -> Tensor:
@@ -107,14 +162,15 @@ class ExposureGuard:
     def _serve_one(self, contenders: "_Contenders", row: int, length: int) -> tuple[int, int]:
         """How many of either side this request is shown; counts them and updates the price."""
         others, members = contenders.counts[row]
-        size, most = self._longest(others, members, length)
-        if size == 0:
-            return 0, 0
-        wanted = contenders.wanted(row, size, self.price)
-        granted = min(wanted, most)
-        self._learn(contenders.spread[row], (wanted - self.share * size) / length)
-        self.shown += size
-        self.sensitive += granted
+        with self._deciding:  # two requests that saw the same counts could spend the room twice
+            size, most = self._longest(others, members, length)
+            if size == 0:
+                return 0, 0
+            wanted = contenders.wanted(row, size, self.price)
+            granted = min(wanted, most)
+            self._learn(contenders.spread[row], (wanted - self.share * size) / length)
+            self.shown += size
+            self.sensitive += granted
         return size - granted, granted
 
     def _longest(self, others: int, members: int, length: int) -> tuple[int, int]:

@@ -193,6 +193,7 @@ class LongRun:
         """A copy of everything that the steps have changed, by flat names."""
         exposure = self.exposure
         counted = (exposure.n_shown, exposure.n_sensitive, exposure.n_initial)
+        by_step = (exposure.n_first, exposure.n_last, int(exposure.shrunk))
         parts = {
             "state": {"queue": self.state.queue, "blocked": self.state.blocked},
             "exposure": {
@@ -201,6 +202,7 @@ class LongRun:
                 "sensitive": exposure.sensitive,
                 "initial": exposure.initial,
                 "counted": torch.tensor(counted),
+                "by_step": torch.tensor(by_step),
             },
             "run": {"steps": torch.tensor(self.steps)},
             "accuracy": self._accuracy.tensors(),
@@ -239,6 +241,11 @@ class LongRun:
         counted = exposure["counted"].tolist()
         self.exposure.n_shown, self.exposure.n_sensitive, self.exposure.n_initial = counted
         self.steps = int(parts["run"]["steps"])
+        # Runs stored without it are of users who stay: all steps are alike.
+        alike = self.exposure.n_shown // max(1, self.steps)
+        first, last, shrunk = exposure.get("by_step", torch.tensor([alike, alike, 0])).tolist()
+        self.exposure.n_first, self.exposure.n_last = first, last
+        self.exposure.shrunk = bool(shrunk)
         self._accuracy.restore(parts["accuracy"])
         self._limit.restore(parts["limit"])
         self.audience.restore(parts.get("audience", {}))

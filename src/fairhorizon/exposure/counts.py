@@ -41,19 +41,33 @@ class Exposure:
         self.n_shown = 0
         self.n_sensitive = 0  # showings of items in G0 at that time
         self.n_initial = 0  # showings of items in the initial G0
+        self.n_first, self.n_last = 0, 0  # showings of the first step and of the last one
+        self.shrunk = False  # some step had fewer showings than the one before
 
     @property
     def n_items(self) -> int:
         """The size of the catalogue."""
         return len(self.counts)
 
+    def lasting(self, showings: int) -> int:
+        """How many showings every step has had, if the next one has `showings`.
+
+        0 if that step or an earlier one has fewer than the step before it: users have left, and
+        more may leave.
+        """
+        if self.shrunk or showings < self.n_last:
+            return 0
+        return self.n_first or showings
+
     def add(self, lists: Tensor) -> None:
-        """Count what `lists` (b, K) show; -1 is an empty slot."""
+        """Count what the `lists` (b, K) of one step show; -1 is an empty slot."""
         items = lists[lists >= 0].cpu()
         times = np.bincount(items.numpy(), minlength=self.n_items)
         self.counts += times
         self.shown += times
         self.n_shown += len(items)
+        self.shrunk = self.shrunk or len(items) < self.n_last
+        self.n_first, self.n_last = self.n_first or len(items), len(items)
         self.n_sensitive += int(self.sensitive[items].sum())
         self.n_initial += int(self.initial[items].sum())
 

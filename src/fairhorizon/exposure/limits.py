@@ -48,8 +48,8 @@ class PopularityLimit:
     """At most a share of all showings in G0, each counted under the label of its moment.
 
     share: the largest share of all showings so far, alpha' in the paper.
-    warm_up: the step from which the limit holds. The showings of G0 that are allowed until then
-        can be used at any step of the warm-up.
+    warm_up: the step from which the limit holds, for users who stay. The showings of G0 that are
+        allowed until then can be used at any step of the warm-up. Where users may leave, use 0.
     name: what the price of the limit is recorded under.
     """
 
@@ -226,8 +226,23 @@ def _check(name: str, share: float, warm_up: int) -> None:
 
 
 def _allowed(share: float, warm_up: int, exposure: Exposure, showings: int) -> float:
-    """The number of showings that a group may have after the next step."""
-    return share * max(exposure.n_shown + showings, warm_up * showings)
+    """The number of showings that a group may have after the next step.
+
+    Until `warm_up` * n showings have been made, with n those of the first step, the group may use
+    the budget of showings still to come. This is lent only while no step has fewer showings than
+    the one before; n is that of the first step, as those who join later may not stay.
+
+    With N showings so far and S of the group, as long as everyone has an item outside the group:
+    - S <= share * max(N, warm_up * n) after every step. Each step brings S up to at most that, or
+      shows nothing of the group; and the bound never falls. So the limit holds for good once
+      warm_up * n showings have been made: at step `warm_up` unless users leave.
+    - S - share * N <= share * (1 - share) * warm_up * n, from this and S <= N.
+    - Once users leave, nothing is lent: S - share * N falls by share * showings in every step
+      until the limit holds, and the limit holds from then on.
+    What was lent before the first user left cannot be avoided: until then the lists are those of
+    users who stay.
+    """
+    return share * max(exposure.n_shown + showings, warm_up * exposure.lasting(showings))
 
 
 def _share(shown: int, exposure: Exposure, limit: float) -> float:
