@@ -1,5 +1,8 @@
 """Every file format, the columns found or named, and errors that name file, line and remedy."""
 
+import gzip
+import io
+import zipfile
 from pathlib import Path
 
 import numpy as np
@@ -157,6 +160,89 @@ def test_faults_of_paths_options_and_parquet(tmp_path):
     frame.clear().write_parquet(tmp_path / "none.parquet")
     with pytest.raises(DataError, match="there are no rows"):
         read_interactions(tmp_path / "none.parquet")
+
+
+ACCENTS = HEAD + "zoé,l,3,4\nanna,m,2,5\n"
+READ = [("zoé", "l", 3, 4), ("anna", "m", 2, 5)]
+
+
+def zipped(**members: bytes) -> bytes:
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w") as archive:
+        for name, content in members.items():
+            archive.writestr(name, content)
+    return buffer.getvalue()
+
+
+@pytest.mark.parametrize("encoding", ["latin-1", "cp1252", "utf-16-le", "utf-16-be", "UTF8"])
+def test_an_encoding_can_be_named(tmp_path, encoding):
+    path = write(tmp_path, "log.csv", ACCENTS.encode(encoding))
+    assert rows_of(read_interactions(path, encoding=encoding)) == READ
+
+
+@pytest.mark.parametrize("coded", ["utf-16", "utf-16-be", "utf-32", "utf-8"])
+@pytest.mark.parametrize("encoding", ["utf-8", "latin-1"])
+def test_a_byte_order_mark_counts_for_more_than_the_encoding(tmp_path, coded, encoding):
+    mark = "" if coded in ("utf-16", "utf-32") else "\ufeff"  # these two write one themselves
+    path = write(tmp_path, "log.csv", (mark + ACCENTS).encode(coded))
+    assert rows_of(read_interactions(path, encoding=encoding)) == READ
+
+
+def test_text_that_is_not_utf_8_names_line_and_option(tmp_path):
+    for content, options, message in (
+        (ACCENTS.encode("latin-1"), {}, "line 2: is not utf-8 text"),
+        (ACCENTS.encode(), {"encoding": "ascii"}, "line 2: is not ascii text"),
+        (ACCENTS.encode("utf-16")[:-1], {}, "line 3: is not utf-16 text"),
+    ):
+        path = write(tmp_path, "log.csv", content)
+        with pytest.raises(DataError) as caught:
+            read_interactions(path, **options)
+        assert str(caught.value).startswith(f"{path} {message}")
+        assert caught.value.remedy.endswith("name its encoding, e.g. --encoding latin-1")
+    with pytest.raises(DataError, match=r"line 1: contains zero bytes.* give --encoding utf-16"):
+        read_interactions(write(tmp_path, "log.csv", HEAD.encode("utf-16-le")))
+
+
+@pytest.mark.parametrize("name", ["log.csv.gz", "log.csv", "log"])
+def test_gzip_is_recognised_by_content(tmp_path, name):
+    path = write(tmp_path, name, gzip.compress(ACCENTS.encode()))
+    assert rows_of(read_interactions(path)) == READ
+    assert read_interactions(path).name == name
+
+
+def test_the_separator_and_parquet_follow_from_the_name_inside(tmp_path):
+    dat = b"a::l,x::3::4\nb::m,y::2::5\n"
+    rows = [("a", "l,x", 3, 4), ("b", "m,y", 2, 5)]
+    assert rows_of(read_interactions(write(tmp_path, "r.dat.gz", gzip.compress(dat)))) == rows
+    packed = write(tmp_path, "r.zip", zipped(**{"in/": b"", "in/r.dat": dat, "__MACOSX/r": b""}))
+    assert rows_of(read_interactions(packed)) == rows
+    buffer = io.BytesIO()
+    frame = pl.DataFrame(rows, schema=["user", "item", "rating", "time"], orient="row")
+    frame.write_parquet(buffer)
+    packed = write(tmp_path, "p.zip", zipped(**{"p.parquet": buffer.getvalue()}))
+    assert rows_of(read_interactions(packed)) == rows
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (zipped(**{"a.csv": b"", "b/c.csv": b""}), "holds 2 files: a.csv, b/c.csv (unpack it"),
+        (zipped(**dict.fromkeys("abcdefg", b"")), "holds 7 files: a, b, c, d, e, ... (unpack it"),
+        (zipped(), "holds 0 files (give a zip with one file)"),
+        (zipped(a=ACCENTS.encode())[:60], "cannot be unpacked"),
+        (gzip.compress(ACCENTS.encode())[:-9], "cannot be unpacked"),
+        (b"\x1f\x8bnonsense", "cannot be unpacked"),
+        (gzip.compress(b""), "the file is empty"),
+        (gzip.compress(b"user,item\n1,\xff\n"), "line 2: is not utf-8 text"),
+    ],
+)
+def test_faults_of_archives(tmp_path, content, message):
+    path = write(tmp_path, "log.zip", content)
+    with pytest.raises(DataError) as caught:
+        read_interactions(path)
+    assert message in str(caught.value)
+    assert caught.value.file == path
+    assert caught.value.remedy
 
 
 def test_item_attribute_of_another_file(tmp_path):

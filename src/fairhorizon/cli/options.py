@@ -23,7 +23,7 @@ LARGEST_SEED = 2**32 - 1
 
 SOURCE = (
     "Name of a data set (ml-100k, ml-1m, synthetic, synthetic:users=200) or path of a file: CSV, "
-    "TSV, Parquet, u.data, ratings.dat, .inter."
+    "TSV, Parquet, u.data, ratings.dat, .inter, also packed by gzip or zip."
 )
 Data = Annotated[str, typer.Option("--data", help=SOURCE)]
 Source = Annotated[str, typer.Argument(help=SOURCE)]
@@ -58,6 +58,14 @@ Header = Annotated[
 ]
 Separator = Annotated[
     str | None, typer.Option("--separator", help="Text between two cells.", rich_help_panel=FILE)
+]
+Encoding = Annotated[
+    str,
+    typer.Option(
+        "--encoding",
+        help="Encoding of the text, such as latin-1, also of the item table.",
+        rich_help_panel=FILE,
+    ),
 ]
 CutOption = Annotated[
     Cut,
@@ -214,6 +222,7 @@ def reader(
     timestamp: TimeColumn = None,
     header: Header = None,
     separator: Separator = None,
+    encoding: Encoding = "utf-8",
 ) -> "ReaderOptions":
     """How to read a file; a separator typed as \\t is a tab."""
     return {
@@ -223,6 +232,7 @@ def reader(
         "timestamp": column(timestamp),
         "header": header,
         "separator": "\t" if separator == "\\t" else separator,
+        "encoding": encoding,
     }
 
 

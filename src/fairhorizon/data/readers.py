@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fairhorizon.data.columns import encode, is_missing
+from fairhorizon.data.contents import UTF_8
 from fairhorizon.data.frames import Repeats, from_frame
 from fairhorizon.data.interactions import Interactions
 from fairhorizon.data.tables import Table, read_table
@@ -125,13 +126,15 @@ def read_interactions(
     attributes: Iterable[str | int] = (),
     header: bool | None = None,
     separator: str | None = None,
-    encoding: str = "utf-8",
+    encoding: str = UTF_8,
     repeats: Repeats = "first",
 ) -> Interactions:
     """Read a log from CSV, TSV, Parquet, MovieLens u.data or ratings.dat, or RecBole .inter.
 
     Without `header` the first line is one unless it holds a number; without `separator` it follows
-    from the suffix and the first line. `attributes` are columns that describe the item.
+    from the suffix and the first line. `attributes` are columns that describe the item. A file may
+    be packed by gzip, or be the only one in a zip. `encoding` is that of text without a byte order
+    mark.
     """
     attributes = tuple(attributes)
     given = (user, item, rating, timestamp, *attributes)
@@ -159,7 +162,7 @@ def read_item_attribute(
     attribute: str | int,
     header: bool | None = None,
     separator: str | None = None,
-    encoding: str = "utf-8",
+    encoding: str = UTF_8,
 ) -> NDArray[Any]:
     """The attribute of every item of the log as text, (n_items,), from a table with a row per item.
 

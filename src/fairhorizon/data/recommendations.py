@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fairhorizon.data.columns import as_column, encode, to_ratings, to_times
+from fairhorizon.data.contents import UTF_8
 from fairhorizon.data.interactions import Interactions
 from fairhorizon.data.readers import find_columns
 from fairhorizon.data.tables import Table, read_table
@@ -73,6 +74,7 @@ def read_recommendations(
     *,
     header: bool | None = None,
     separator: str | None = None,
+    encoding: str = UTF_8,
     ignore_unknown: bool = False,
 ) -> Recommendations:
     """Read lists or impressions, with the ids of the log.
@@ -82,7 +84,9 @@ def read_recommendations(
     """
     columns = columns or ListColumns()
     names = [name for name in vars(columns).values() if isinstance(name, str)]
-    table = read_table(path, names=names, header=header, separator=separator)
+    table = read_table(
+        path, names=names, header=header, separator=separator, encoding=encoding, option=OPTION
+    )
     found = columns.find(table)
     rows, users, items, dropped = _known_rows(table, found, log, ignore_unknown)
     ranks = times = None
