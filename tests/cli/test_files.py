@@ -1,4 +1,4 @@
-"""Files as people have them: other encodings, packed."""
+"""Files as people have them: other encodings, packed, called like a named set."""
 
 import gzip
 import json
@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from fairhorizon.cli.app import run
+from fairhorizon.cli.options import data_spec
 
 USERS = [f"é{number}" for number in range(6)]
 ITEMS = [f"ü{number}" for number in range(8)]
@@ -92,3 +93,26 @@ def test_a_run_knows_the_encoding_of_its_data(place: Path) -> None:
     assert json.loads((place / "run" / "run.json").read_text())["data"]["encoding"] == "latin-1"
     assert run(["recommend", "run", "--k", "2", "--out", "lists.csv"]) == 0
     assert "é0,1,ü" in (place / "lists.csv").read_text()
+
+
+@pytest.mark.parametrize("name", ["ml-100k", "ml-1m", "synthetic", "synthetic:users=30"])
+def test_named_sets_come_before_files(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / name).mkdir()
+    monkeypatch.chdir(tmp_path)
+    assert data_spec(name).source == name
+    assert data_spec(f"./{name}").source == str(tmp_path / name)
+
+
+def test_a_file_that_is_called_like_a_named_set(
+    place: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    market = "synthetic:users=30,items=40,interactions_per_user=10"
+    (place / "log.csv").rename(place / market)
+    assert run(["data", "split", market, "--out", "named"]) == 0
+    assert run(["data", "split", f"./{market}", "--encoding", "latin-1", "--out", "file"]) == 0
+    said = capsys.readouterr().out.splitlines()
+    # one validation item of each of 30 users, and of each of 6, who have 5 items
+    assert said[0].split(", ")[1] == "30 validation"
+    assert said[1] == "file: 18 training, 6 validation, 6 test interactions"

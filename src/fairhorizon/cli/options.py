@@ -247,10 +247,11 @@ def groups(column: str | None, sensitive: str | None, table: Path | None) -> dic
 
 def data_spec(source: str, **fields: Any) -> "DataSpec":
     """The description of the data; the path of a file is made absolute, to be found again."""
+    from fairhorizon.data.sources import is_named
     from fairhorizon.experiments.datasets import DataSpec
 
-    path = Path(source)
-    return DataSpec(source=str(path.resolve()) if path.exists() else source, **fields)
+    is_file = not is_named(source) and Path(source).exists()
+    return DataSpec(source=str(Path(source).resolve()) if is_file else source, **fields)
 
 
 @takes_reader
