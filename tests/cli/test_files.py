@@ -2,6 +2,7 @@
 
 import gzip
 import json
+import warnings
 from pathlib import Path
 
 import pytest
@@ -116,3 +117,19 @@ def test_a_file_that_is_called_like_a_named_set(
     # one validation item of each of 30 users, and of each of 6, who have 5 items
     assert said[0].split(", ")[1] == "30 validation"
     assert said[1] == "file: 18 training, 6 validation, 6 test interactions"
+
+
+def test_missing_values_are_a_note(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    rows = LOG.replace("timestamp", "timestamp,rating").replace("\n", ",3\n").splitlines()
+    rows[0] = rows[0].removesuffix(",3")
+    rows[4], rows[6] = rows[4].removesuffix("3"), rows[6].removesuffix("3")
+    (place / "log.csv").write_text("\n".join(rows), encoding="utf-8")
+    (place / "table.csv").write_text(TABLE.replace("ü1,ä", "ü1,"), encoding="utf-8")
+    with warnings.catch_warnings():
+        warnings.simplefilter("default")
+        assert run(f"fit mf --data log.csv --out run {GROUP}".split()) == 0
+    notes = [line for line in capsys.readouterr().err.splitlines() if line.startswith("note")]
+    assert [note.partition("csv: ")[2] for note in notes] == [
+        "2 ratings are missing of 30: these rows count as interactions without a rating",
+        "1 item has no kind of 7: without one an item is in no group of kind",
+    ]

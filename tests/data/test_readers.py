@@ -10,7 +10,7 @@ import polars as pl
 import pytest
 
 from fairhorizon.data.frames import from_arrays
-from fairhorizon.data.interactions import Interactions, NoTimestampsWarning
+from fairhorizon.data.interactions import Interactions, MissingValuesWarning, NoTimestampsWarning
 from fairhorizon.data.readers import read_interactions, read_item_attribute
 from fairhorizon.errors import DataError
 
@@ -113,7 +113,7 @@ HEAD = "user,item,rating,timestamp\n"
         ("\n" + HEAD + "1,2,3,4\n2,2,3,abc\n", "log.csv line 4: timestamp 'abc' is not a number"),
         (HEAD + "1,2,good,4\n", "log.csv line 2: rating 'good' is not a number"),
         (HEAD + "1,2,3,2020-01-01\n1,3,3,x", "line 3: timestamp 'x' is not a number"),
-        (HEAD + '1,"a\nb",3,4\n2,2,"NaN",4\n', "log.csv line 4: rating is missing (NaN)"),
+        (HEAD + '1,"a\nb",3,4\n2,2,"5","NaN"\n', "log.csv line 4: timestamp is missing (NaN)"),
         (HEAD + "1,2,3,4\n2,2,3,inf\n", "log.csv line 3: timestamp inf is not finite"),
         (HEAD + "1,2,3,4\n,2,3,4\n", "log.csv line 3: user is missing"),
         (HEAD + "1,2,3,4\n1,3,3,\n", "log.csv line 3: timestamp is missing"),
@@ -245,6 +245,19 @@ def test_faults_of_archives(tmp_path, content, message):
     assert caught.value.remedy
 
 
+@pytest.mark.parametrize("last", ["timestamp", "rating"])
+def test_an_empty_rating_is_a_missing_one(tmp_path, last):
+    rows = [(1, 2, 10, 3), (1, 3, 11, ""), (2, 2, 12, 4)]
+    order = (0, 1, 2, 3) if last == "rating" else (0, 1, 3, 2)
+    lines = [",".join(str(row[place]) for place in order) for row in rows]
+    head = "user,item,timestamp,rating" if last == "rating" else "user,item,rating,timestamp"
+    path = write(tmp_path, "log.csv", "\n".join([head, *lines]))
+    with pytest.warns(MissingValuesWarning, match=r"log\.csv: 1 rating is missing of 3: ") as said:
+        log = read_interactions(path)
+    assert len(said) == 1
+    np.testing.assert_array_equal(log.ratings, [3, np.nan, 4])
+
+
 def test_item_attribute_of_another_file(tmp_path):
     log = from_arrays([1, 2, 2], [30, 10, 20], name="log")
     films = write(
@@ -254,9 +267,10 @@ def test_item_attribute_of_another_file(tmp_path):
     )
     found = read_item_attribute(films, log, attribute=2, encoding="latin-1")
     assert found.tolist() == ["Drama", "War", "War|Comedy"]
-    table = write(tmp_path, "items.csv", "movieId,seller\n10,a\n20,\n")
-    with pytest.raises(DataError, match=r"items\.csv line 3: seller is missing"):
-        read_item_attribute(table, log, attribute="seller")
+    table = write(tmp_path, "items.csv", "movieId,seller\n10,a\n20,\n30,\n")
+    with pytest.warns(MissingValuesWarning, match=r"items\.csv: 2 items have no seller of 3: "):
+        found = read_item_attribute(table, log, attribute="seller")
+    assert found.tolist() == ["a", "", ""]
     table = write(tmp_path, "items.csv", "movieId,seller\n10,a\n20,b\n")
     with pytest.raises(DataError, match="item 30 of log is not in the table"):
         read_item_attribute(table, log, attribute="seller")

@@ -7,7 +7,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from fairhorizon.data.columns import as_column, encode, to_ratings, to_times
+from fairhorizon.data.columns import as_column, encode, to_numbers, to_times
 from fairhorizon.data.contents import UTF_8
 from fairhorizon.data.interactions import Interactions
 from fairhorizon.data.readers import find_columns
@@ -92,7 +92,7 @@ def read_recommendations(
     ranks = times = None
     if found["rank"] is not None:
         column = as_column(table.frame[found["rank"]])
-        ranks = to_ratings(column, found["rank"], table.origin)[rows]
+        ranks = to_numbers(column, found["rank"], table.origin)[rows]
     if found["timestamp"] is not None:
         column = as_column(table.frame[found["timestamp"]])
         times = to_times(column, found["timestamp"], table.origin)[rows]
