@@ -133,3 +133,22 @@ def test_missing_values_are_a_note(place: Path, capsys: pytest.CaptureFixture[st
         "2 ratings are missing of 30: these rows count as interactions without a rating",
         "1 item has no kind of 7: without one an item is in no group of kind",
     ]
+
+
+def test_what_is_odd_about_a_log_is_counted_in_notes(
+    place: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    rows = LOG.splitlines()
+    short = ["x,ü1,1", "x,ü2,1", "y,ü1,2", "y,ü1,3"]  # equal times, a repeat, too few to test
+    (place / "log.csv").write_text("\n".join([*rows, *short]), encoding="utf-8")
+    with warnings.catch_warnings():
+        warnings.simplefilter("always")
+        assert run(["fit", "popularity", "--data", "log.csv", "--out", "run"]) == 0
+        fitted = capsys.readouterr().err
+        assert run(["evaluate", "run", "--k", "2"]) == 0
+        evaluated = capsys.readouterr().err
+    assert fitted.count("note: ") == 2
+    for said in (fitted, evaluated):
+        assert said.count("csv: 1 row repeats the user and item of another: the first of") == 1
+        assert said.count("csv: 2 rows (6.1%) have the same user and time as another: ") == 1
+    assert evaluated.count("note: 2 of 8 users (25.0%) have no test items: recall, F1 and") == 1

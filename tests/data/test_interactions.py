@@ -10,7 +10,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fairhorizon.data.frames import from_arrays, from_frame
-from fairhorizon.data.interactions import Interactions, MissingValuesWarning, NoTimestampsWarning
+from fairhorizon.data.interactions import (
+    EqualTimesWarning,
+    Interactions,
+    MissingValuesWarning,
+    NoTimestampsWarning,
+    RepeatsWarning,
+)
 from fairhorizon.errors import ConfigError, DataError
 from fairhorizon.exposure.groups import attribute_group
 
@@ -202,6 +208,30 @@ def test_an_item_without_an_attribute_is_in_no_group(cells, found):
     assert np.array(groups).tolist() == [[True, False, False], [False, True, False]]
     with pytest.raises(DataError, match="no item has the attribute value ''"):
         attribute_group(log.attributes["kind"], [""])
+
+
+@pytest.mark.parametrize("repeats", ["first", "last"])
+def test_merged_repeats_are_counted_and_said_once(repeats):
+    frame = pl.DataFrame({"user": [1, 1, 2, 1, 2], "item": [7, 7, 7, 7, 8], "t": range(5)})
+    with pytest.warns(RepeatsWarning) as said:
+        log = from_frame(frame, timestamp="t", repeats=repeats)
+    assert len(log) == 3
+    assert [str(one.message) for one in said] == [
+        "the frame: 2 rows repeat the user and item of another: "
+        f"the {repeats} of each pair is kept, 3 rows of 5"
+    ]
+
+
+def test_equal_times_of_a_user_are_counted_and_said_once():
+    frame = pl.DataFrame(
+        {"user": [1, 2, 1, 1, 2, 1, 2, 3], "item": range(8), "t": [5, 5, 5, 6, 7, 5, 6, 5]}
+    )
+    with pytest.warns(EqualTimesWarning) as said:  # user 1 has three rows at time 5
+        from_frame(frame, timestamp="t")
+    assert len(said) == 1
+    assert str(said[0].message).startswith(
+        "the frame: 3 rows (37.5%) have the same user and time as another: these keep the order"
+    )
 
 
 def test_a_frame_of_one_user_or_without_the_column_is_refused():

@@ -10,7 +10,12 @@ import polars as pl
 import pytest
 
 from fairhorizon.data.frames import from_arrays
-from fairhorizon.data.interactions import Interactions, MissingValuesWarning, NoTimestampsWarning
+from fairhorizon.data.interactions import (
+    Interactions,
+    MissingValuesWarning,
+    NoTimestampsWarning,
+    RepeatsWarning,
+)
 from fairhorizon.data.readers import read_interactions, read_item_attribute
 from fairhorizon.errors import DataError
 
@@ -94,7 +99,9 @@ def test_iso_times_are_seconds_in_utc(tmp_path):
 
 def test_repeats_and_attributes(tmp_path):
     text = 'user,item,timestamp,genre\n1,9,5,"Drama|War"\n1,9,4,Comedy\n2,8,3,Comedy\n'
-    log = read_interactions(write(tmp_path, "log.csv", text), repeats="last", attributes=["genre"])
+    path = write(tmp_path, "log.csv", text)
+    with pytest.warns(RepeatsWarning, match=r"log\.csv: 1 row repeats the user and item of"):
+        log = read_interactions(path, repeats="last", attributes=["genre"])
     assert rows_of(log) == [(2, 8, 3), (1, 9, 5)]
     assert log.attributes["genre"].tolist() == ["Comedy", "Drama|War"]
 
@@ -285,5 +292,7 @@ def test_many_rows_keep_each_pair_once(tmp_path):
         {"user": codes[:, 0], "item": codes[:, 1], "timestamp": np.arange(200_000)}
     )
     frame.write_csv(tmp_path / "log.csv")
-    log = read_interactions(tmp_path / "log.csv")
-    assert len(log) == len(np.unique(codes, axis=0))
+    kept = len(np.unique(codes, axis=0))
+    with pytest.warns(RepeatsWarning, match=f"log.csv: {200_000 - kept:,} rows repeat"):
+        log = read_interactions(tmp_path / "log.csv")
+    assert len(log) == kept

@@ -176,8 +176,17 @@ def check_lengths(ks: Sequence[int], n_items: int) -> None:
 
 
 def warn_if_untested(parts: "Split") -> None:
-    if not len(parts.test):
+    """Say how many users have no test items, if any."""
+    users = parts.test.n_users
+    untested = users - len(set(parts.test.users.tolist()))
+    if untested == users:
         typer.echo("note: no user has test items, so recall, F1 and NDCG are undefined", err=True)
+    elif untested:
+        typer.echo(
+            f"note: {untested:,} of {users:,} users ({untested / users:.1%}) have no test items: "
+            "recall, F1 and NDCG are those of the others",
+            err=True,
+        )
 
 
 def declared(

@@ -17,7 +17,13 @@ from fairhorizon.data.columns import (
     to_ratings,
     to_times,
 )
-from fairhorizon.data.interactions import Interactions, MissingValuesWarning, NoTimestampsWarning
+from fairhorizon.data.interactions import (
+    EqualTimesWarning,
+    Interactions,
+    MissingValuesWarning,
+    NoTimestampsWarning,
+    RepeatsWarning,
+)
 from fairhorizon.errors import ConfigError
 
 Repeats = Literal["first", "last"]
@@ -131,7 +137,37 @@ def from_frame(
             NoTimestampsWarning,
             stacklevel=2,
         )
+    _warn_of_repeats(len(frame) - len(log), len(log), repeats, origin)
+    _warn_of_equal_times(log, origin)
     return log
+
+
+def _warn_of_repeats(merged: int, kept: int, repeats: Repeats, origin: Origin) -> None:
+    if merged:
+        warnings.warn(
+            f"{origin.file or 'the frame'}: {counted(merged, 'row repeats', 'rows repeat')} the "
+            f"user and item of another: the {repeats} of each pair is kept, {kept:,} rows of "
+            f"{merged + kept:,}",
+            RepeatsWarning,
+            stacklevel=3,
+        )
+
+
+def _warn_of_equal_times(log: Interactions, origin: Origin) -> None:
+    if log.timestamps is None:
+        return
+    order = np.lexsort((log.timestamps, log.users))
+    users, times = log.users[order], log.timestamps[order]
+    as_before = np.append(False, (users[1:] == users[:-1]) & (times[1:] == times[:-1]))
+    tied = int((as_before | np.append(as_before[1:], False)).sum())
+    if tied:
+        warnings.warn(
+            f"{origin.file or 'the frame'}: {tied:,} rows ({tied / len(log):.1%}) have the same "
+            "user and time as another: these keep the order of the file (or shuffle them, "
+            "--shuffle-ties)",
+            EqualTimesWarning,
+            stacklevel=3,
+        )
 
 
 def _column(frame: Any, name: str) -> Column:

@@ -17,6 +17,14 @@ class MissingValuesWarning(UserWarning):
     """Cells of a rating or an attribute are missing or empty."""
 
 
+class RepeatsWarning(UserWarning):
+    """Rows of the data repeat a (user, item) pair and were merged."""
+
+
+class EqualTimesWarning(UserWarning):
+    """Rows of a user have the same time, so their order is that of the file."""
+
+
 @dataclass(frozen=True, eq=False)
 class Interactions:
     """A log: which user took which item when, in time order, equal times in file order.
