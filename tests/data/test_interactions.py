@@ -10,8 +10,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fairhorizon.data.frames import from_arrays, from_frame
-from fairhorizon.data.interactions import Interactions, NoTimestampsWarning
+from fairhorizon.data.interactions import (
+    EqualTimesWarning,
+    Interactions,
+    MissingValuesWarning,
+    NoTimestampsWarning,
+    RepeatsWarning,
+)
 from fairhorizon.errors import ConfigError, DataError
+from fairhorizon.exposure.groups import attribute_group
 
 
 def triples(log: Interactions) -> list[tuple[object, object]]:
@@ -143,15 +150,88 @@ def test_without_timestamps_row_order_is_time_order_and_a_warning_says_so():
         ({"ratings": [[1, 2], [3, 4]]}, "rating is not one column"),
         ({"users": [], "items": []}, "there are no interactions"),
         ({"ratings": [1, np.inf]}, "row 2: rating inf is not finite"),
-        ({"ratings": [None, 1.0]}, "row 1: rating is missing"),
+        ({"ratings": [None, "good"]}, "row 2: rating 'good' is not a number"),
         ({"timestamps": ["1", "soon"]}, "row 2: timestamp 'soon' is not a number"),
         ({"timestamps": np.array(["2020", "NaT"], "datetime64[D]")}, "row 2: timestamp is missing"),
-        ({"attributes": {"genre": ["Drama", None]}}, "row 2: genre is missing"),
     ],
 )
 def test_faults_name_the_row(columns, fault):
     with pytest.raises(DataError, match=fault):
         from_arrays(**({"users": [1, 2], "items": [3, 4]} | columns))
+
+
+@pytest.mark.parametrize(
+    "ratings",
+    [
+        [3, None, 1.5, None],
+        [3, "", "1.5", " "],
+        ["3", "NaN", "1.5", ""],
+        np.array([3, np.nan, 1.5, np.nan]),
+        pl.Series(["3", None, "1.5", " nan"]),
+        pl.Series([3.0, None, 1.5, None]),
+        pd.array([3, None, 1.5, None], dtype="Float64"),
+    ],
+)
+def test_missing_ratings_are_counted_and_said_once(ratings):
+    with pytest.warns(MissingValuesWarning) as said:
+        log = from_arrays([1, 2, 1, 2], [1, 2, 3, 4], ratings=ratings)
+    assert [str(one.message) for one in said] == [
+        "the data: 2 ratings are missing of 4: these rows count as interactions without a rating"
+    ]
+    np.testing.assert_array_equal(log.ratings, [3, np.nan, 1.5, np.nan])
+    assert triples(log.rated()) == [(1, 1), (1, 3)]
+    assert log.fingerprint() != from_arrays([1, 2, 1, 2], [1, 2, 3, 4]).fingerprint()
+
+
+def test_a_log_without_any_rating_has_none():
+    with pytest.warns(MissingValuesWarning, match="the data: 1 rating is missing of 1: "):
+        log = from_arrays([1], [1], ratings=[None])
+    assert log.ratings is None
+    assert len(log.rated()) == 0
+
+
+@pytest.mark.parametrize(
+    ("cells", "found"),
+    [
+        (["Drama", None, "War", ""], ["Drama", "War", ""]),  # item 2 has its value in row 3
+        (pl.Series(["Drama", "", "War", None]), ["Drama", "War", ""]),
+        (np.array([5, np.nan, 6, np.nan]), ["5", "6", ""]),  # of integers with gaps
+        (np.array([5.5, np.nan, 6, np.nan]), ["5.5", "6.0", ""]),
+    ],
+)
+def test_an_item_without_an_attribute_is_in_no_group(cells, found):
+    with pytest.warns(MissingValuesWarning, match=r"^the data: 1 item has no kind of 3: ") as said:
+        log = from_arrays([1, 2, 1, 2], [1, 2, 2, 3], attributes={"kind": cells})
+    assert len(said) == 1
+    assert log.attributes["kind"].tolist() == found
+    groups = [attribute_group(log.attributes["kind"], [value]) for value in found[:2]]
+    assert np.array(groups).tolist() == [[True, False, False], [False, True, False]]
+    with pytest.raises(DataError, match="no item has the attribute value ''"):
+        attribute_group(log.attributes["kind"], [""])
+
+
+@pytest.mark.parametrize("repeats", ["first", "last"])
+def test_merged_repeats_are_counted_and_said_once(repeats):
+    frame = pl.DataFrame({"user": [1, 1, 2, 1, 2], "item": [7, 7, 7, 7, 8], "t": range(5)})
+    with pytest.warns(RepeatsWarning) as said:
+        log = from_frame(frame, timestamp="t", repeats=repeats)
+    assert len(log) == 3
+    assert [str(one.message) for one in said] == [
+        "the frame: 2 rows repeat the user and item of another: "
+        f"the {repeats} of each pair is kept, 3 rows of 5"
+    ]
+
+
+def test_equal_times_of_a_user_are_counted_and_said_once():
+    frame = pl.DataFrame(
+        {"user": [1, 2, 1, 1, 2, 1, 2, 3], "item": range(8), "t": [5, 5, 5, 6, 7, 5, 6, 5]}
+    )
+    with pytest.warns(EqualTimesWarning) as said:  # user 1 has three rows at time 5
+        from_frame(frame, timestamp="t")
+    assert len(said) == 1
+    assert str(said[0].message).startswith(
+        "the frame: 3 rows (37.5%) have the same user and time as another: these keep the order"
+    )
 
 
 def test_a_frame_of_one_user_or_without_the_column_is_refused():

@@ -1,5 +1,8 @@
 """Every file format, the columns found or named, and errors that name file, line and remedy."""
 
+import gzip
+import io
+import zipfile
 from pathlib import Path
 
 import numpy as np
@@ -7,7 +10,12 @@ import polars as pl
 import pytest
 
 from fairhorizon.data.frames import from_arrays
-from fairhorizon.data.interactions import Interactions, NoTimestampsWarning
+from fairhorizon.data.interactions import (
+    Interactions,
+    MissingValuesWarning,
+    NoTimestampsWarning,
+    RepeatsWarning,
+)
 from fairhorizon.data.readers import read_interactions, read_item_attribute
 from fairhorizon.errors import DataError
 
@@ -91,7 +99,9 @@ def test_iso_times_are_seconds_in_utc(tmp_path):
 
 def test_repeats_and_attributes(tmp_path):
     text = 'user,item,timestamp,genre\n1,9,5,"Drama|War"\n1,9,4,Comedy\n2,8,3,Comedy\n'
-    log = read_interactions(write(tmp_path, "log.csv", text), repeats="last", attributes=["genre"])
+    path = write(tmp_path, "log.csv", text)
+    with pytest.warns(RepeatsWarning, match=r"log\.csv: 1 row repeats the user and item of"):
+        log = read_interactions(path, repeats="last", attributes=["genre"])
     assert rows_of(log) == [(2, 8, 3), (1, 9, 5)]
     assert log.attributes["genre"].tolist() == ["Comedy", "Drama|War"]
 
@@ -110,7 +120,7 @@ HEAD = "user,item,rating,timestamp\n"
         ("\n" + HEAD + "1,2,3,4\n2,2,3,abc\n", "log.csv line 4: timestamp 'abc' is not a number"),
         (HEAD + "1,2,good,4\n", "log.csv line 2: rating 'good' is not a number"),
         (HEAD + "1,2,3,2020-01-01\n1,3,3,x", "line 3: timestamp 'x' is not a number"),
-        (HEAD + '1,"a\nb",3,4\n2,2,"NaN",4\n', "log.csv line 4: rating is missing (NaN)"),
+        (HEAD + '1,"a\nb",3,4\n2,2,"5","NaN"\n', "log.csv line 4: timestamp is missing (NaN)"),
         (HEAD + "1,2,3,4\n2,2,3,inf\n", "log.csv line 3: timestamp inf is not finite"),
         (HEAD + "1,2,3,4\n,2,3,4\n", "log.csv line 3: user is missing"),
         (HEAD + "1,2,3,4\n1,3,3,\n", "log.csv line 3: timestamp is missing"),
@@ -159,6 +169,102 @@ def test_faults_of_paths_options_and_parquet(tmp_path):
         read_interactions(tmp_path / "none.parquet")
 
 
+ACCENTS = HEAD + "zoé,l,3,4\nanna,m,2,5\n"
+READ = [("zoé", "l", 3, 4), ("anna", "m", 2, 5)]
+
+
+def zipped(**members: bytes) -> bytes:
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w") as archive:
+        for name, content in members.items():
+            archive.writestr(name, content)
+    return buffer.getvalue()
+
+
+@pytest.mark.parametrize("encoding", ["latin-1", "cp1252", "utf-16-le", "utf-16-be", "UTF8"])
+def test_an_encoding_can_be_named(tmp_path, encoding):
+    path = write(tmp_path, "log.csv", ACCENTS.encode(encoding))
+    assert rows_of(read_interactions(path, encoding=encoding)) == READ
+
+
+@pytest.mark.parametrize("coded", ["utf-16", "utf-16-be", "utf-32", "utf-8"])
+@pytest.mark.parametrize("encoding", ["utf-8", "latin-1"])
+def test_a_byte_order_mark_counts_for_more_than_the_encoding(tmp_path, coded, encoding):
+    mark = "" if coded in ("utf-16", "utf-32") else "\ufeff"  # these two write one themselves
+    path = write(tmp_path, "log.csv", (mark + ACCENTS).encode(coded))
+    assert rows_of(read_interactions(path, encoding=encoding)) == READ
+
+
+def test_text_that_is_not_utf_8_names_line_and_option(tmp_path):
+    for content, options, message in (
+        (ACCENTS.encode("latin-1"), {}, "line 2: is not utf-8 text"),
+        (ACCENTS.encode(), {"encoding": "ascii"}, "line 2: is not ascii text"),
+        (ACCENTS.encode("utf-16")[:-1], {}, "line 3: is not utf-16 text"),
+    ):
+        path = write(tmp_path, "log.csv", content)
+        with pytest.raises(DataError) as caught:
+            read_interactions(path, **options)
+        assert str(caught.value).startswith(f"{path} {message}")
+        assert caught.value.remedy.endswith("name its encoding, e.g. --encoding latin-1")
+    with pytest.raises(DataError, match=r"line 1: contains zero bytes.* give --encoding utf-16"):
+        read_interactions(write(tmp_path, "log.csv", HEAD.encode("utf-16-le")))
+
+
+@pytest.mark.parametrize("name", ["log.csv.gz", "log.csv", "log"])
+def test_gzip_is_recognised_by_content(tmp_path, name):
+    path = write(tmp_path, name, gzip.compress(ACCENTS.encode()))
+    assert rows_of(read_interactions(path)) == READ
+    assert read_interactions(path).name == name
+
+
+def test_the_separator_and_parquet_follow_from_the_name_inside(tmp_path):
+    dat = b"a::l,x::3::4\nb::m,y::2::5\n"
+    rows = [("a", "l,x", 3, 4), ("b", "m,y", 2, 5)]
+    assert rows_of(read_interactions(write(tmp_path, "r.dat.gz", gzip.compress(dat)))) == rows
+    packed = write(tmp_path, "r.zip", zipped(**{"in/": b"", "in/r.dat": dat, "__MACOSX/r": b""}))
+    assert rows_of(read_interactions(packed)) == rows
+    buffer = io.BytesIO()
+    frame = pl.DataFrame(rows, schema=["user", "item", "rating", "time"], orient="row")
+    frame.write_parquet(buffer)
+    packed = write(tmp_path, "p.zip", zipped(**{"p.parquet": buffer.getvalue()}))
+    assert rows_of(read_interactions(packed)) == rows
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (zipped(**{"a.csv": b"", "b/c.csv": b""}), "holds 2 files: a.csv, b/c.csv (unpack it"),
+        (zipped(**dict.fromkeys("abcdefg", b"")), "holds 7 files: a, b, c, d, e, ... (unpack it"),
+        (zipped(), "holds 0 files (give a zip with one file)"),
+        (zipped(a=ACCENTS.encode())[:60], "cannot be unpacked"),
+        (gzip.compress(ACCENTS.encode())[:-9], "cannot be unpacked"),
+        (b"\x1f\x8bnonsense", "cannot be unpacked"),
+        (gzip.compress(b""), "the file is empty"),
+        (gzip.compress(b"user,item\n1,\xff\n"), "line 2: is not utf-8 text"),
+    ],
+)
+def test_faults_of_archives(tmp_path, content, message):
+    path = write(tmp_path, "log.zip", content)
+    with pytest.raises(DataError) as caught:
+        read_interactions(path)
+    assert message in str(caught.value)
+    assert caught.value.file == path
+    assert caught.value.remedy
+
+
+@pytest.mark.parametrize("last", ["timestamp", "rating"])
+def test_an_empty_rating_is_a_missing_one(tmp_path, last):
+    rows = [(1, 2, 10, 3), (1, 3, 11, ""), (2, 2, 12, 4)]
+    order = (0, 1, 2, 3) if last == "rating" else (0, 1, 3, 2)
+    lines = [",".join(str(row[place]) for place in order) for row in rows]
+    head = "user,item,timestamp,rating" if last == "rating" else "user,item,rating,timestamp"
+    path = write(tmp_path, "log.csv", "\n".join([head, *lines]))
+    with pytest.warns(MissingValuesWarning, match=r"log\.csv: 1 rating is missing of 3: ") as said:
+        log = read_interactions(path)
+    assert len(said) == 1
+    np.testing.assert_array_equal(log.ratings, [3, np.nan, 4])
+
+
 def test_item_attribute_of_another_file(tmp_path):
     log = from_arrays([1, 2, 2], [30, 10, 20], name="log")
     films = write(
@@ -168,9 +274,10 @@ def test_item_attribute_of_another_file(tmp_path):
     )
     found = read_item_attribute(films, log, attribute=2, encoding="latin-1")
     assert found.tolist() == ["Drama", "War", "War|Comedy"]
-    table = write(tmp_path, "items.csv", "movieId,seller\n10,a\n20,\n")
-    with pytest.raises(DataError, match=r"items\.csv line 3: seller is missing"):
-        read_item_attribute(table, log, attribute="seller")
+    table = write(tmp_path, "items.csv", "movieId,seller\n10,a\n20,\n30,\n")
+    with pytest.warns(MissingValuesWarning, match=r"items\.csv: 2 items have no seller of 3: "):
+        found = read_item_attribute(table, log, attribute="seller")
+    assert found.tolist() == ["a", "", ""]
     table = write(tmp_path, "items.csv", "movieId,seller\n10,a\n20,b\n")
     with pytest.raises(DataError, match="item 30 of log is not in the table"):
         read_item_attribute(table, log, attribute="seller")
@@ -185,5 +292,7 @@ def test_many_rows_keep_each_pair_once(tmp_path):
         {"user": codes[:, 0], "item": codes[:, 1], "timestamp": np.arange(200_000)}
     )
     frame.write_csv(tmp_path / "log.csv")
-    log = read_interactions(tmp_path / "log.csv")
-    assert len(log) == len(np.unique(codes, axis=0))
+    kept = len(np.unique(codes, axis=0))
+    with pytest.warns(RepeatsWarning, match=f"log.csv: {200_000 - kept:,} rows repeat"):
+        log = read_interactions(tmp_path / "log.csv")
+    assert len(log) == kept

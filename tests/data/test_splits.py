@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fairhorizon.data.frames import from_arrays
-from fairhorizon.data.interactions import Interactions
+from fairhorizon.data.interactions import Interactions, MissingValuesWarning, NoTimestampsWarning
 from fairhorizon.data.readers import read_interactions
 from fairhorizon.data.splits import (
     Split,
@@ -220,3 +220,15 @@ def test_feedback_without_times_and_ratings_keeps_its_order():
     nothing = Split(log.take([]), log, log.take([]))
     with pytest.raises(DataError, match="no training log to add feedback to"):
         with_feedback(nothing, np.array([1]), np.array([0]))
+
+
+def test_missing_ratings_survive_feedback_and_writing(tmp_path):
+    with pytest.warns(MissingValuesWarning):
+        log = from_arrays([1, 1, 1, 2, 2, 2], [1, 2, 3, 1, 2, 4], ratings=[1, None, 2, 4, 5, None])
+    parts = split(log, test_share=0)  # the last of each user is for validation
+    longer = with_feedback(parts, np.array([0]), np.array([3]))
+    np.testing.assert_array_equal(longer.train.ratings, [1, np.nan, 4, 5, 10 / 3])
+    write_split(parts, tmp_path / "split")
+    with pytest.warns(MissingValuesWarning), pytest.warns(NoTimestampsWarning):
+        back = read_interactions(tmp_path / "split" / "train.csv")
+    np.testing.assert_array_equal(back.ratings, [1, np.nan, 4, 5])

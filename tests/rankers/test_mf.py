@@ -1,5 +1,7 @@
 """MF finds a planted factorisation and planted biases, and stops on validation."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
@@ -179,3 +181,26 @@ def test_not_centred_an_item_that_few_rated_stays_below() -> None:
         item_0_first[centred] = float((scores[:, 0] > scores[:, 1]).float().mean())
     assert item_0_first[False] > 0.95
     assert item_0_first[True] < 0.8
+
+
+def test_rows_without_a_rating_are_left_out() -> None:
+    parts = planted(noise=0.1)
+    gaps = np.random.default_rng(0).random(len(parts.train)) < 0.3
+    ratings = np.where(gaps, np.nan, parts.train.ratings)
+    some = replace(parts, train=replace(parts.train, ratings=ratings))
+    without = replace(parts, train=parts.train.take(~gaps))
+    config = MfConfig(dim=4, max_epochs=3)
+    one, other = Mf(config).fit(some), Mf(config).fit(without)
+    assert torch.equal(one.item_vectors_, other.item_vectors_)
+    assert one.mean_ == other.mean_
+    assert one.validation_rmse_ == other.validation_rmse_
+
+
+def test_a_training_log_without_any_rating_is_one_of_interactions() -> None:
+    parts = planted(noise=0.1)
+    none = replace(parts.train, ratings=np.full(len(parts.train), np.nan))
+    config = MfConfig(dim=4, max_epochs=3)
+    one = Mf(config).fit(replace(parts, train=none))
+    other = Mf(config.model_copy(update={"target": "interaction"})).fit(parts)
+    assert torch.equal(one.item_vectors_, other.item_vectors_)
+    assert one.validation_rmse_ == other.validation_rmse_

@@ -54,6 +54,9 @@ ListHeader = Annotated[
 ListSeparator = Annotated[
     str | None, typer.Option(help="Text between two cells.", rich_help_panel=LISTS)
 ]
+ListEncoding = Annotated[
+    str, typer.Option(help="Encoding of the text, such as latin-1.", rich_help_panel=LISTS)
+]
 IgnoreUnknown = Annotated[
     bool,
     typer.Option(
@@ -81,6 +84,7 @@ def audit(
     list_time: ListTime = None,
     list_header: ListHeader = None,
     list_separator: ListSeparator = None,
+    list_encoding: ListEncoding = "utf-8",
     ignore_unknown: IgnoreUnknown = False,
     cache_dir: Path | None = None,
 ) -> None:
@@ -105,6 +109,7 @@ def audit(
             ListColumns(*map(shared.column, (list_user, list_item, list_rank, list_time))),
             header=list_header,
             separator="\t" if list_separator == "\\t" else list_separator,
+            encoding=list_encoding,
             ignore_unknown=ignore_unknown,
         )
         result = measure(dataset, shown, ks=ks, alpha_prime=alpha_prime, name=name)

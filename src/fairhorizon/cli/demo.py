@@ -23,6 +23,7 @@ def demo(
     rounds: Annotated[int, typer.Option(min=1, help="Training rounds at each limit.")] = 60,
     seed: shared.Seed = 0,
     k: shared.Lengths = "5,10,20",
+    encoding: shared.Encoding = "utf-8",
     cache_dir: shared.CacheDir = None,
 ) -> None:
     """Train FCPO with the limits 0.4 and 1, print the metrics, write a page with figures."""
@@ -34,7 +35,7 @@ def demo(
 
     ks = shared.lengths(k)
     with claimed(out):
-        dataset = open_or_make(data, cache_dir)
+        dataset = open_or_make(data, encoding, cache_dir)
         shared.check_lengths(ks, dataset.log.n_items)
         with Progress() as progress:
 
@@ -45,18 +46,20 @@ def demo(
             result = demonstrate(dataset, rounds=rounds, seed=seed, ks=ks, on_round=show)
         Console().print(metrics_table(result.rows, PAPER_METRICS, ks))
         command = f"fairhorizon demo --data {data} --rounds {rounds} --seed {seed} --k {k}"
+        if encoding != "utf-8":
+            command += f" --encoding {encoding}"
         write_demo_report(out, result, ks, command)
     typer.echo(f"{out / 'index.html'}: the page, open it in a browser")
 
 
-def open_or_make(data: str, cache_dir: Path | None) -> "Dataset":
+def open_or_make(data: str, encoding: str, cache_dir: Path | None) -> "Dataset":
     """The given data, or the synthetic market if a named set cannot be downloaded."""
     from fairhorizon.data.sources import NAMED
     from fairhorizon.errors import DataError
     from fairhorizon.experiments.datasets import DataSpec
 
     try:
-        return DataSpec(source=data).open(cache_dir)
+        return DataSpec(source=data, encoding=encoding).open(cache_dir)
     except DataError as error:
         if data not in NAMED:
             raise

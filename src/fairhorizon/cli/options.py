@@ -23,7 +23,7 @@ LARGEST_SEED = 2**32 - 1
 
 SOURCE = (
     "Name of a data set (ml-100k, ml-1m, synthetic, synthetic:users=200) or path of a file: CSV, "
-    "TSV, Parquet, u.data, ratings.dat, .inter."
+    "TSV, Parquet, u.data, ratings.dat, .inter, also packed by gzip or zip."
 )
 Data = Annotated[str, typer.Option("--data", help=SOURCE)]
 Source = Annotated[str, typer.Argument(help=SOURCE)]
@@ -58,6 +58,14 @@ Header = Annotated[
 ]
 Separator = Annotated[
     str | None, typer.Option("--separator", help="Text between two cells.", rich_help_panel=FILE)
+]
+Encoding = Annotated[
+    str,
+    typer.Option(
+        "--encoding",
+        help="Encoding of the text, such as latin-1, also of the item table.",
+        rich_help_panel=FILE,
+    ),
 ]
 CutOption = Annotated[
     Cut,
@@ -168,8 +176,17 @@ def check_lengths(ks: Sequence[int], n_items: int) -> None:
 
 
 def warn_if_untested(parts: "Split") -> None:
-    if not len(parts.test):
+    """Say how many users have no test items, if any."""
+    users = parts.test.n_users
+    untested = users - len(set(parts.test.users.tolist()))
+    if untested == users:
         typer.echo("note: no user has test items, so recall, F1 and NDCG are undefined", err=True)
+    elif untested:
+        typer.echo(
+            f"note: {untested:,} of {users:,} users ({untested / users:.1%}) have no test items: "
+            "recall, F1 and NDCG are those of the others",
+            err=True,
+        )
 
 
 def declared(
@@ -214,6 +231,7 @@ def reader(
     timestamp: TimeColumn = None,
     header: Header = None,
     separator: Separator = None,
+    encoding: Encoding = "utf-8",
 ) -> "ReaderOptions":
     """How to read a file; a separator typed as \\t is a tab."""
     return {
@@ -223,6 +241,7 @@ def reader(
         "timestamp": column(timestamp),
         "header": header,
         "separator": "\t" if separator == "\\t" else separator,
+        "encoding": encoding,
     }
 
 
@@ -237,10 +256,11 @@ def groups(column: str | None, sensitive: str | None, table: Path | None) -> dic
 
 def data_spec(source: str, **fields: Any) -> "DataSpec":
     """The description of the data; the path of a file is made absolute, to be found again."""
+    from fairhorizon.data.sources import is_named
     from fairhorizon.experiments.datasets import DataSpec
 
-    path = Path(source)
-    return DataSpec(source=str(path.resolve()) if path.exists() else source, **fields)
+    is_file = not is_named(source) and Path(source).exists()
+    return DataSpec(source=str(Path(source).resolve()) if is_file else source, **fields)
 
 
 @takes_reader

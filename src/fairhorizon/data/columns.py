@@ -118,6 +118,30 @@ def to_text(values: Column, column: str, origin: Origin) -> pl.Series:
 
 
 def to_ratings(values: Column, column: str, origin: Origin) -> NDArray[np.float64]:
+    """Finite float64 numbers, NaN where a cell is missing or empty."""
+    if isinstance(values, pl.Series):
+        text = values.str.strip_chars()
+        empty = text.is_null() | text.str.to_lowercase().is_in(["", "nan"])
+        missing = empty.to_numpy()
+        filled: Column = values.zip_with(~empty, pl.Series(["0"]))
+    elif values.dtype.kind == "f":
+        missing = np.isnan(values)
+        filled = np.where(missing, 0, values)
+    else:
+        cells = values.astype(object)
+        missing = np.array([_is_no_rating(cell) for cell in cells.tolist()], dtype=np.bool_)
+        cells[missing] = "0"
+        filled = cells if missing.any() else values
+    ratings = to_numbers(filled, column, origin)
+    ratings[missing] = np.nan
+    return ratings
+
+
+def _is_no_rating(cell: Any) -> bool:
+    return is_missing(cell) or (isinstance(cell, str) and cell.strip().lower() in ("", "nan"))
+
+
+def to_numbers(values: Column, column: str, origin: Origin) -> NDArray[np.float64]:
     """Finite float64 numbers."""
     return _to_numbers(values, column, origin, remedy="give a number").astype(np.float64)
 

@@ -9,7 +9,6 @@ import polars as pl
 from numpy.typing import ArrayLike, NDArray
 
 from fairhorizon.data.columns import (
-    MISSING,
     Column,
     Origin,
     as_column,
@@ -18,7 +17,13 @@ from fairhorizon.data.columns import (
     to_ratings,
     to_times,
 )
-from fairhorizon.data.interactions import Interactions, NoTimestampsWarning
+from fairhorizon.data.interactions import (
+    EqualTimesWarning,
+    Interactions,
+    MissingValuesWarning,
+    NoTimestampsWarning,
+    RepeatsWarning,
+)
 from fairhorizon.errors import ConfigError
 
 Repeats = Literal["first", "last"]
@@ -38,6 +43,7 @@ def from_arrays(
 ) -> Interactions:
     """A log from parallel columns; of repeated (user, item) pairs one is kept, the first in time.
 
+    A missing rating is NaN and a missing attribute empty text; a warning says how many there are.
     `origin` and `labels` (the names of columns in the file) are for error messages only.
     """
     origin, labels = origin or Origin(), labels or {}
@@ -57,10 +63,13 @@ def from_arrays(
     item_ids, item_codes = encode(raw["item"], label["item"], origin)
     rated = timed = None
     if "rating" in raw:
-        rated = to_ratings(raw["rating"], label["rating"], origin)
+        rated = _ratings(raw["rating"], label["rating"], origin)
     if "timestamp" in raw:
         timed = to_times(raw["timestamp"], label["timestamp"], origin)
     keep = _kept_rows(user_codes * len(item_ids) + item_codes, timed, repeats)
+    described = _per_item(raw_attributes, item_codes)
+    for column, cells in described.items():
+        warn_of_missing_attribute(cells, column, origin)
     return Interactions(
         users=user_codes[keep],
         items=item_codes[keep],
@@ -68,7 +77,7 @@ def from_arrays(
         item_ids=item_ids,
         ratings=None if rated is None else rated[keep],
         timestamps=None if timed is None else timed[keep],
-        attributes=_per_item(raw_attributes, item_codes, origin),
+        attributes=described,
         name=name,
     )
 
@@ -90,7 +99,9 @@ def from_frame(
     frame: the frame.
     user, item, rating, timestamp: names of its columns; None: there is no such column. Without
         timestamps the rows count as being in time order, and a warning says so.
-    attributes: columns with an attribute of the item, such as its seller.
+    attributes: columns with an attribute of the item, such as its seller. Ratings and attributes
+        may be missing, and a warning says how many are; an item without the attribute is in no
+        group.
     name: what results call the log.
     repeats: which row of a repeated (user, item) pair is kept, in time order.
     origin: where the frame comes from, for error messages.
@@ -126,7 +137,37 @@ def from_frame(
             NoTimestampsWarning,
             stacklevel=2,
         )
+    _warn_of_repeats(len(frame) - len(log), len(log), repeats, origin)
+    _warn_of_equal_times(log, origin)
     return log
+
+
+def _warn_of_repeats(merged: int, kept: int, repeats: Repeats, origin: Origin) -> None:
+    if merged:
+        warnings.warn(
+            f"{origin.file or 'the frame'}: {counted(merged, 'row repeats', 'rows repeat')} the "
+            f"user and item of another: the {repeats} of each pair is kept, {kept:,} rows of "
+            f"{merged + kept:,}",
+            RepeatsWarning,
+            stacklevel=3,
+        )
+
+
+def _warn_of_equal_times(log: Interactions, origin: Origin) -> None:
+    if log.timestamps is None:
+        return
+    order = np.lexsort((log.timestamps, log.users))
+    users, times = log.users[order], log.timestamps[order]
+    as_before = np.append(False, (users[1:] == users[:-1]) & (times[1:] == times[:-1]))
+    tied = int((as_before | np.append(as_before[1:], False)).sum())
+    if tied:
+        warnings.warn(
+            f"{origin.file or 'the frame'}: {tied:,} rows ({tied / len(log):.1%}) have the same "
+            "user and time as another: these keep the order of the file (or shuffle them, "
+            "--shuffle-ties)",
+            EqualTimesWarning,
+            stacklevel=3,
+        )
 
 
 def _column(frame: Any, name: str) -> Column:
@@ -148,17 +189,61 @@ def _kept_rows(
     return kept[::-1] if repeats == "last" else kept
 
 
-def _per_item(
-    columns: Mapping[str, Column], items: NDArray[np.int64], origin: Origin
-) -> dict[str, NDArray[Any]]:
-    """The value of each item in its first row, as text."""
-    _, rows = np.unique(items, return_index=True)
+def _ratings(values: Column, column: str, origin: Origin) -> NDArray[np.float64] | None:
+    """NaN where one is missing; None if all are."""
+    ratings = to_ratings(values, column, origin)
+    missing = int(np.isnan(ratings).sum())
+    if missing:
+        warnings.warn(
+            f"{origin.file or 'the data'}: {counted(missing, 'rating is', 'ratings are')} missing "
+            f"of {len(ratings):,}: these rows count as interactions without a rating",
+            MissingValuesWarning,
+            stacklevel=3,
+        )
+    return None if missing == len(ratings) else ratings
+
+
+def warn_of_missing_attribute(cells: NDArray[Any], column: str, origin: Origin) -> None:
+    """Say how many items have no value, if any; `cells` are text per item, (n_items,)."""
+    missing = int((cells == "").sum())
+    if missing:
+        warnings.warn(
+            f"{origin.file or 'the data'}: {counted(missing, 'item has', 'items have')} no "
+            f"{column} of {len(cells):,}: without one an item is in no group of {column}",
+            MissingValuesWarning,
+            stacklevel=3,
+        )
+
+
+def counted(number: int, one: str, many: str) -> str:
+    """As in "1 item has" or "1,200 items have"."""
+    return f"{number:,} {one if number == 1 else many}"
+
+
+def _per_item(columns: Mapping[str, Column], items: NDArray[np.int64]) -> dict[str, NDArray[Any]]:
+    """The value of each item in its first row that has one, as text; "" if none has."""
+    _, first_rows = np.unique(items, return_index=True)
     per_item = {}
     for name, column in columns.items():
-        values = column.to_numpy() if isinstance(column, pl.Series) else column
-        cells = values[rows].tolist()
-        for row, cell in zip(rows, cells, strict=True):
-            if is_missing(cell):
-                origin.fail(f"{name} is missing", int(row), MISSING)
-        per_item[name] = np.array([str(cell) for cell in cells], dtype=object)
+        values = _attribute_cells(column)
+        cells = values[first_rows].tolist()
+        absent = [item for item, cell in enumerate(cells) if is_missing(cell)]
+        for row in np.flatnonzero(np.isin(items, absent)).tolist():
+            if is_missing(cells[items[row]]):
+                cells[items[row]] = values[row]
+        text = ["" if is_missing(cell) else str(cell) for cell in cells]
+        per_item[name] = np.array(text, dtype=object)
     return per_item
+
+
+def _attribute_cells(column: Column) -> NDArray[Any]:
+    """Integers that a frame made floats of, because some are missing, are integers again."""
+    values = column.to_numpy() if isinstance(column, pl.Series) else column
+    if values.dtype.kind == "f" and (missing := np.isnan(values)).any():
+        whole = not np.any(values[~missing] % 1)
+        cells = values.astype(object)
+        cells[missing] = None
+        if whole:
+            cells[~missing] = values[~missing].astype(np.int64)
+        return cells
+    return values

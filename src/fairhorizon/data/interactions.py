@@ -13,6 +13,18 @@ class NoTimestampsWarning(UserWarning):
     """The data has no timestamps, so its rows are assumed to be in time order."""
 
 
+class MissingValuesWarning(UserWarning):
+    """Cells of a rating or an attribute are missing or empty."""
+
+
+class RepeatsWarning(UserWarning):
+    """Rows of the data repeat a (user, item) pair and were merged."""
+
+
+class EqualTimesWarning(UserWarning):
+    """Rows of a user have the same time, so their order is that of the file."""
+
+
 @dataclass(frozen=True, eq=False)
 class Interactions:
     """A log: which user took which item when, in time order, equal times in file order.
@@ -26,9 +38,10 @@ class Interactions:
     items: NDArray[np.int64]  # (n,)
     user_ids: NDArray[Any]  # (n_users,)
     item_ids: NDArray[Any]  # (n_items,)
-    ratings: NDArray[np.float64] | None = None  # (n,)
+    ratings: NDArray[np.float64] | None = None  # (n,), NaN where one is missing
     timestamps: NDArray[Any] | None = None  # (n,) int64 or float64, ascending
-    attributes: Mapping[str, NDArray[Any]] = field(default_factory=dict)  # name -> (n_items,) text
+    # name -> (n_items,) text, empty where it is missing
+    attributes: Mapping[str, NDArray[Any]] = field(default_factory=dict)
     name: str = ""
 
     def __post_init__(self) -> None:
@@ -78,6 +91,13 @@ class Interactions:
             ratings=None if self.ratings is None else self.ratings[chosen],
             timestamps=None if self.timestamps is None else self.timestamps[chosen],
         )
+
+    def rated(self) -> Self:
+        """The rows that have a rating; none in a log without ratings."""
+        if self.ratings is None:
+            return self.take([])
+        missing = np.isnan(self.ratings)
+        return self.take(~missing) if missing.any() else self
 
     def fingerprint(self) -> str:
         """16 hexadecimal digits that depend on ids, rows, ratings and times, not on the name."""

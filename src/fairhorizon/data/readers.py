@@ -9,7 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fairhorizon.data.columns import encode, is_missing
-from fairhorizon.data.frames import Repeats, from_frame
+from fairhorizon.data.contents import UTF_8
+from fairhorizon.data.frames import Repeats, from_frame, warn_of_missing_attribute
 from fairhorizon.data.interactions import Interactions
 from fairhorizon.data.tables import Table, read_table
 from fairhorizon.errors import DataError
@@ -125,13 +126,15 @@ def read_interactions(
     attributes: Iterable[str | int] = (),
     header: bool | None = None,
     separator: str | None = None,
-    encoding: str = "utf-8",
+    encoding: str = UTF_8,
     repeats: Repeats = "first",
 ) -> Interactions:
     """Read a log from CSV, TSV, Parquet, MovieLens u.data or ratings.dat, or RecBole .inter.
 
     Without `header` the first line is one unless it holds a number; without `separator` it follows
-    from the suffix and the first line. `attributes` are columns that describe the item.
+    from the suffix and the first line. `attributes` are columns that describe the item. A file may
+    be packed by gzip, or be the only one in a zip. `encoding` is that of text without a byte order
+    mark.
     """
     attributes = tuple(attributes)
     given = (user, item, rating, timestamp, *attributes)
@@ -159,11 +162,12 @@ def read_item_attribute(
     attribute: str | int,
     header: bool | None = None,
     separator: str | None = None,
-    encoding: str = "utf-8",
+    encoding: str = UTF_8,
 ) -> NDArray[Any]:
     """The attribute of every item of the log as text, (n_items,), from a table with a row per item.
 
     Without `item` the item column is found by its usual name, or is the first one without header.
+    An empty cell gives empty text, and a warning says how many there are.
     """
     given = [name for name in (item, attribute) if isinstance(name, str) and not name.isdecimal()]
     table = read_table(path, names=given, header=header, separator=separator, encoding=encoding)
@@ -183,7 +187,7 @@ def read_item_attribute(
                 remedy="add a row for it",
             )
         cell = column[first_row[wanted]]
-        if is_missing(cell):
-            table.origin.fail(f"{column.name} is missing", first_row[wanted], "fill the cell")
-        values.append(str(cell))
-    return np.array(values, dtype=object)
+        values.append("" if is_missing(cell) else str(cell))
+    cells = np.array(values, dtype=object)
+    warn_of_missing_attribute(cells, column.name, table.origin)
+    return cells

@@ -7,7 +7,8 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from fairhorizon.data.columns import as_column, encode, to_ratings, to_times
+from fairhorizon.data.columns import as_column, encode, to_numbers, to_times
+from fairhorizon.data.contents import UTF_8
 from fairhorizon.data.interactions import Interactions
 from fairhorizon.data.readers import find_columns
 from fairhorizon.data.tables import Table, read_table
@@ -73,6 +74,7 @@ def read_recommendations(
     *,
     header: bool | None = None,
     separator: str | None = None,
+    encoding: str = UTF_8,
     ignore_unknown: bool = False,
 ) -> Recommendations:
     """Read lists or impressions, with the ids of the log.
@@ -82,13 +84,15 @@ def read_recommendations(
     """
     columns = columns or ListColumns()
     names = [name for name in vars(columns).values() if isinstance(name, str)]
-    table = read_table(path, names=names, header=header, separator=separator)
+    table = read_table(
+        path, names=names, header=header, separator=separator, encoding=encoding, option=OPTION
+    )
     found = columns.find(table)
     rows, users, items, dropped = _known_rows(table, found, log, ignore_unknown)
     ranks = times = None
     if found["rank"] is not None:
         column = as_column(table.frame[found["rank"]])
-        ranks = to_ratings(column, found["rank"], table.origin)[rows]
+        ranks = to_numbers(column, found["rank"], table.origin)[rows]
     if found["timestamp"] is not None:
         column = as_column(table.frame[found["timestamp"]])
         times = to_times(column, found["timestamp"], table.origin)[rows]

@@ -53,8 +53,8 @@ def load(
 ) -> Interactions:
     """The log of a named set ("ml-100k", "ml-1m", "synthetic:users=200,seed=1") or of a file.
 
-    source: the name of the set, or the path of a file. A `Path` is always a file, even if its name
-        is that of a set.
+    source: the name of the set, or the path of a file. A name comes first: a file that is called
+        like a set is "./ml-1m", or any `Path`.
     cache_dir: where named sets are kept; None: FAIRHORIZON_CACHE, else ~/.cache/fairhorizon.
     options: those of `read_interactions`, such as which column has the user. Named sets need none,
         and the synthetic ones ignore them.
@@ -71,6 +71,11 @@ def load(
                 remedy=f"the named sets are {', '.join([*NAMED, SYNTHETIC])}",
             )
     return read_interactions(source, **options)
+
+
+def is_named(source: str) -> bool:
+    """Whether a `source` as in `load` is the name of a set, whatever files there are."""
+    return source in NAMED or source.partition(":")[0] == SYNTHETIC
 
 
 def market_of(source: str | Path) -> SyntheticMarket | None:

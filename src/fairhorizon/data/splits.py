@@ -117,7 +117,7 @@ def with_feedback(parts: Split, users: NDArray[np.int64], items: NDArray[np.int6
     """The split with later likes, in order, added at the end of the training log.
 
     Only pairs that are not in training or validation, each once. They have no ratings and get the
-    mean rating of the training log.
+    mean rating of the training log, of those that are not missing.
     """
     train = parts.train
     if not len(train):
@@ -131,7 +131,9 @@ def with_feedback(parts: Split, users: NDArray[np.int64], items: NDArray[np.int6
     rows = rows[~np.isin(pairs[rows], np.concatenate(known))]
     ratings, times = train.ratings, train.timestamps
     if ratings is not None:
-        ratings = np.append(ratings, np.full(len(rows), ratings.mean()))
+        known_ratings = ratings[~np.isnan(ratings)]
+        mean = known_ratings.mean() if len(known_ratings) else np.nan
+        ratings = np.append(ratings, np.full(len(rows), mean))
     if times is not None:
         later = times[-1] + np.arange(1, len(rows) + 1)
         times = np.append(times, later.astype(times.dtype))
@@ -178,7 +180,8 @@ def write_split(parts: Split, folder: str | Path) -> None:
 def _write_csv(log: Interactions, path: Path) -> None:
     columns = {"user": log.user_ids[log.users], "item": log.item_ids[log.items]}
     if log.ratings is not None:
-        columns["rating"] = log.ratings
+        columns["rating"] = log.ratings.astype(object)
+        columns["rating"][np.isnan(log.ratings)] = None  # an empty cell
     if log.timestamps is not None:
         columns["timestamp"] = log.timestamps
     columns |= {name: values[log.items] for name, values in log.attributes.items()}

@@ -12,6 +12,7 @@ import polars as pl
 from numpy.typing import NDArray
 
 from fairhorizon.data.columns import Origin
+from fairhorizon.data.contents import UTF_8, decode, read_content
 from fairhorizon.errors import DataError
 
 SEPARATORS = ("\t", "::", ",", ";", "|")
@@ -35,27 +36,22 @@ def read_table(
     names: Collection[str] = (),
     header: bool | None = None,
     separator: str | None = None,
-    encoding: str = "utf-8",
+    encoding: str = UTF_8,
+    option: str = "",
 ) -> Table:
-    """Read any supported file; `names` are columns by which a header is recognised."""
+    """Read any supported file, also inside gzip or zip.
+
+    `names` are columns by which a header is recognised, `option` is the prefix of option names in
+    messages.
+    """
     path = Path(path)
-    if path.is_dir():
-        raise DataError("is a folder, not a file", file=path, remedy="give a file inside it")
-    try:
-        raw = path.read_bytes()
-    except FileNotFoundError:
-        raise DataError("there is no such file", file=path, remedy="check the path") from None
-    except (OSError, ValueError) as error:
-        raise DataError(
-            f"cannot be read: {error}", file=path, remedy="check the path and your permissions"
-        ) from None
-    if path.suffix.lower() in (".parquet", ".pq"):
+    raw, suffix = read_content(path)
+    if suffix in (".parquet", ".pq"):
         return _parquet(path, raw)
-    text = _decode(raw, path, encoding).rstrip("\r\n")
+    text = decode(raw, path, encoding, option=f"--{option}encoding").rstrip("\r\n")
     if not text.strip():
         raise DataError("the file is empty", file=path, remedy="give rows of user and item")
     first = text.lstrip("\r\n").split("\n", 1)[0]
-    suffix = path.suffix.lower()
     chosen = separator or _separator(first, suffix)
     quoted = '"' in text and chosen != "::" and suffix != ".inter"
     if len(chosen) > 1:
@@ -73,30 +69,6 @@ def _parquet(path: Path, raw: bytes) -> Table:
     if frame.is_empty():
         raise DataError("there are no rows", file=path, remedy="give rows of user and item")
     return Table(frame, Origin(path), header=True)
-
-
-def _decode(raw: bytes, path: Path, encoding: str) -> str:
-    """The text of the file; an error names the line of the first invalid byte."""
-    try:
-        text = raw.decode("utf-8-sig" if encoding.lower() in ("utf-8", "utf8") else encoding)
-    except LookupError:
-        raise DataError(f"unknown encoding {encoding!r}", file=path, remedy="try utf-8") from None
-    except UnicodeError as error:
-        where = error.start if isinstance(error, UnicodeDecodeError) else 0
-        raise DataError(
-            f"is not {encoding} text",
-            file=path,
-            line=raw.count(b"\n", 0, where) + 1,
-            remedy="a binary file cannot be read; if it is text, name its encoding, e.g. latin-1",
-        ) from None
-    if "\0" in text:
-        raise DataError(
-            "contains zero bytes, so it is a binary file",
-            file=path,
-            line=text.count("\n", 0, text.index("\0")) + 1,
-            remedy="give CSV, TSV, .inter, u.data, ratings.dat or .parquet",
-        )
-    return text
 
 
 def _separator(first: str, suffix: str) -> str:

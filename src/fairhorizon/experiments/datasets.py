@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fairhorizon import __version__
+from fairhorizon.data.contents import UTF_8
 from fairhorizon.data.interactions import Interactions
 from fairhorizon.data.readers import read_item_attribute
 from fairhorizon.data.sources import load
@@ -38,6 +39,8 @@ class DataSpec(Settings):
     """Whether the first line is a header; None: detected."""
     separator: str | None = None
     """Text between two cells; None: detected."""
+    encoding: str = UTF_8
+    """Encoding of the text of the file and of the item table; a byte order mark comes first."""
     cut: Literal["per-user", "time"] = "per-user"
     """How the log is split: the last items of every user, or everything after one time."""
     shuffle_ties: int | None = None
@@ -72,6 +75,7 @@ class DataSpec(Settings):
             timestamp=self.timestamp,
             header=self.header,
             separator=self.separator,
+            encoding=self.encoding,
             attributes=(self.group_column,) if in_log and self.group_column else (),
         )
         if self.cut == "time":
@@ -84,7 +88,9 @@ class DataSpec(Settings):
         if self.group_column is None:
             return popular_group(parts.train.item_counts(), share)
         if self.item_table is not None:
-            values = read_item_attribute(self.item_table, log, attribute=self.group_column)
+            values = read_item_attribute(
+                self.item_table, log, attribute=self.group_column, encoding=self.encoding
+            )
         elif self.group_column in log.attributes:
             values = log.attributes[self.group_column]
         else:

@@ -148,14 +148,14 @@ def _attribute(
     """(n_items,) the attribute of every item, from the table or else from the log."""
     options = {
         name: getattr(data, name)
-        for name in ("user", "item", "rating", "timestamp", "header", "separator")
+        for name in ("user", "item", "rating", "timestamp", "header", "separator", "encoding")
     }
     in_log = () if item_table is not None else (column,)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of the log: it has been read before
         log = load(data.source, cache_dir=cache_dir, attributes=in_log, **options)
     if item_table is not None:
-        return read_item_attribute(item_table, log, attribute=column)
+        return read_item_attribute(item_table, log, attribute=column, encoding=data.encoding)
     if column not in log.attributes:
         raise DataError(f"{data.source} has no column {column!r}", remedy="give an item table")
     return log.attributes[column]

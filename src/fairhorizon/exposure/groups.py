@@ -34,11 +34,12 @@ def popular_group(counts: ArrayLike, share: float = POPULAR_SHARE) -> NDArray[np
 def attribute_group(values: ArrayLike, sensitive: Collection[str]) -> NDArray[np.bool_]:
     """(n_items,) bool, True for items with one of the given attribute values.
 
-    values: (n_items,) the attribute of every item; "Drama|Comedy" holds two values.
+    values: (n_items,) the attribute of every item; "Drama|Comedy" holds two values, and an item
+        with empty text is in no group.
     sensitive: the values of the group, or a single one.
     """
     wanted = {sensitive} if isinstance(sensitive, str) else set(sensitive)
-    cells = [set(str(cell).split("|")) for cell in np.asarray(values, dtype=object).tolist()]
+    cells = [set(str(cell).split("|")) - {""} for cell in np.asarray(values, dtype=object).tolist()]
     known: set[str] = set().union(*cells)
     unknown = sorted(wanted - known)
     if unknown:

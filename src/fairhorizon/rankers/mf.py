@@ -2,6 +2,7 @@
 (Mnih & Salakhutdinov 2008), from which FCPO starts."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Annotated, Literal
 
 import torch
@@ -27,7 +28,7 @@ class MfConfig(Settings):
     """Length of the user and item vectors."""
     target: Literal["rating", "interaction"] = "rating"
     """What is predicted: the rating, or whether the user took the item, which is also used for a
-    log without ratings."""
+    log without ratings. Rows whose rating is missing are left out when ratings are predicted."""
     learning_rate: Annotated[float, Search(0.001, 0.05, log=True)] = Field(0.005, gt=0)
     """Learning rate of Adam."""
     l2: Annotated[float, Search(0.001, 1, log=True)] = Field(0.05, ge=0)
@@ -138,11 +139,10 @@ class Mf(Ranker[MfConfig]):
         """`on_epoch` receives the metric named by `stop`: the validation RMSE or NDCG."""
         config = self.config
         generator = torch.Generator().manual_seed(self.seed)
-        train = self._examples(split.train, generator)
+        rows, validation = self._rows(split)
+        train = self._examples(rows, generator)
         # Without validation items, training stops by the training error.
-        held_out = self._examples(
-            split.validation if len(split.validation) else split.train, generator
-        )
+        held_out = self._examples(validation if len(validation) else rows, generator)
         training = MfTraining(train, split.train.n_users, split.train.n_items, config, generator)
         validate = self._validation(split, held_out)
         self.restore(training.tensors())  # views of the trained tensors
@@ -173,9 +173,15 @@ class Mf(Ranker[MfConfig]):
             predicted += self.user_biases_[users] + self.item_biases_[items]
         return float((targets - predicted).square().mean().sqrt())
 
+    def _rows(self, split: Split) -> tuple[Interactions, Interactions]:
+        """Training and validation rows; those without a rating are left out if it is the target."""
+        if self.config.target == "rating" and len(rated := split.train.rated()):
+            return rated, split.validation.rated()
+        return replace(split.train, ratings=None), replace(split.validation, ratings=None)
+
     def _examples(self, log: Interactions, generator: torch.Generator) -> Examples:
         users, items = torch.tensor(log.users), torch.tensor(log.items)
-        if self.config.target == "rating" and log.ratings is not None:
+        if log.ratings is not None:
             return users, items, torch.tensor(log.ratings, dtype=torch.float32)
         others = torch.randint(log.n_items, items.shape, generator=generator)
         targets = torch.cat([torch.ones(len(items)), torch.zeros(len(items))])
