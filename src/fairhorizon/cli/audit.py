@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from fairhorizon.cli import list_lengths
 from fairhorizon.cli import options as shared
 from fairhorizon.cli.folders import claimed
 from fairhorizon.cli.typed import typed_command
@@ -69,7 +70,7 @@ def audit(
     context: typer.Context,
     lists: Lists,
     data: "DataSpec",
-    k: shared.Lengths = "5,10,20",
+    k: list_lengths.Lengths = None,
     alpha_prime: AlphaPrime = 1.0,
     popular_share: PopularShare = 0.2,
     name: Name = "audit",
@@ -95,10 +96,10 @@ def audit(
     from fairhorizon.files import write_copies
     from fairhorizon.report.audit import write_audit_report
 
-    ks = shared.lengths(k)
+    typed = list_lengths.parse_lengths(k)
     with claimed(out) if out else nullcontext():
         dataset = data.open(cache_dir, popular_share)
-        shared.check_lengths(ks, dataset.log.n_items)
+        ks = list_lengths.fitting(typed, dataset.log.n_items)
         shown = read_recommendations(
             lists,
             dataset.log,

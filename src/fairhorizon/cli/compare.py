@@ -2,14 +2,13 @@
 
 import typer
 
-from fairhorizon.cli import options as shared
-from fairhorizon.cli import studies
+from fairhorizon.cli import list_lengths, studies
 from fairhorizon.cli.typed import typed_command
 
 
 @studies.takes_study(seeds=5, out="comparison", holds="table, page, models and results")
 def compare(
-    context: typer.Context, options: studies.StudyOptions, k: shared.Lengths = "5,10,20"
+    context: typer.Context, options: studies.StudyOptions, k: list_lengths.Lengths = None
 ) -> None:
     """Train and evaluate methods side by side; results in --out are not computed again."""
     from rich.console import Console
@@ -17,9 +16,10 @@ def compare(
     from fairhorizon.experiments.compare import TABLE, significance, summary_rows
     from fairhorizon.report import comparison as report
 
-    ks, group = shared.lengths(k), options.data.group_name
+    typed, group = list_lengths.parse_lengths(k), options.data.group_name
     chosen = options.chosen(TABLE)
-    with options.study(*ks) as study:
+    with options.study(typed) as study:
+        ks = study.ks
         studies.run_study(options, study, chosen)
         rows = summary_rows(study, chosen, options.seeds)
         tests = significance(study, chosen, options.seeds)

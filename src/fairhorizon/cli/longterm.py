@@ -76,7 +76,7 @@ def longterm(
         warm_up=warm_up,
     )
     simulation = own.parse_users(users, drift, position_bias)
-    with options.study(k) as study:
+    with options.study([k]) as study:
         long_study = LongStudy(study, run_settings, simulation, more_limits, round_length, retrain)
         run(options, long_study, chosen, resume)
         finish(options, long_study, chosen, typed_command(context))

@@ -7,12 +7,13 @@ import sys
 import time
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from fairhorizon.cli import list_lengths
 from fairhorizon.cli import options as shared
 from fairhorizon.cli.folders import check_file, claimed
 from fairhorizon.cli.progress import Progress
@@ -80,15 +81,26 @@ class StudyOptions:
         return parse_methods(self.methods, default)
 
     @contextmanager
-    def study(self, *ks: int) -> "Iterator[Study]":
-        """The study of lists of these lengths; paths that cannot be written to are refused."""
+    def study(
+        self, ks: Sequence[int] | None, default: Sequence[int] = list_lengths.LENGTHS
+    ) -> "Iterator[Study]":
+        """The study of lists of these lengths; paths that cannot be written to are refused.
+
+        ks: None for the default lengths that the catalogue can fill.
+        """
         study = make_study(
-            self.data, self.out, self.protocol, self.mode, ks, self.settings, self.cache_dir
+            self.data, self.out, self.protocol, self.mode, (), self.settings, self.cache_dir
         )
         check_file(self.json_file)
         with claimed(self.out):
-            shared.check_lengths(ks, study.dataset().log.n_items)
-            yield study
+            fitting = list_lengths.fitting(ks, study.dataset().log.n_items, default)
+            yield replace(study, ks=tuple(fitting))
+
+    @contextmanager
+    def study_of_one_length(self, k: int | None) -> "Iterator[tuple[Study, int]]":
+        """The same for lists of one length, with that length."""
+        with self.study(None if k is None else [k], list_lengths.LONGEST) as study:
+            yield study, study.ks[0]
 
 
 def described_study(
