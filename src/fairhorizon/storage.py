@@ -9,12 +9,14 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from pydantic import ValidationError
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from torch import Tensor
 
 from fairhorizon.errors import ModelError
 from fairhorizon.files import write_atomically
+from fairhorizon.settings import faults
 
 _KEY = "fairhorizon"
 FORMAT_VERSION = 1
@@ -75,5 +77,9 @@ def understood(file: Path) -> Iterator[None]:
     """A ModelError for a complete file with content that this version does not write."""
     try:
         yield
+    except ValidationError as error:
+        raise ModelError(
+            f"{file}: holds something unexpected: {faults(error)} (fit it again)"
+        ) from error
     except (KeyError, TypeError, ValueError, RuntimeError) as error:
         raise ModelError(f"{file}: holds something unexpected: {error} (fit it again)") from error
