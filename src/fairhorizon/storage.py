@@ -4,6 +4,8 @@ One file, so that tensors and description always belong together.
 """
 
 import json
+import os
+import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -26,7 +28,18 @@ def save_model(path: Path, kind: str, tensors: Mapping[str, Tensor], description
     """Write a model file of the given kind, for example "fcpo"."""
     header = json.dumps({"kind": kind, "version": FORMAT_VERSION, "description": description})
     dense = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
-    write_atomically(path, lambda temporary: save_file(dense, temporary, metadata={_KEY: header}))
+    write_atomically(path, lambda temporary: _save(dense, temporary, header))
+
+
+def _save(tensors: dict[str, Tensor], path: Path, header: str) -> None:
+    """Write the file; a full disk is an OSError, as it is for all other files."""
+    try:
+        save_file(tensors, path, metadata={_KEY: header})
+    except SafetensorError as error:
+        code = re.search(r"os error (\d+)", str(error))
+        if code is None:
+            raise
+        raise OSError(int(code[1]), os.strerror(int(code[1])), str(path)) from error
 
 
 def load_model(path: Path, kind: str) -> tuple[dict[str, Tensor], Any]:

@@ -93,7 +93,7 @@ def audit(
     """
     from fairhorizon.data.recommendations import ListColumns, read_recommendations
     from fairhorizon.experiments.audit import audit as measure
-    from fairhorizon.files import write_copies
+    from fairhorizon.files import write_copies, written_together
     from fairhorizon.report.audit import write_audit_report
 
     typed = list_lengths.parse_lengths(k)
@@ -109,9 +109,10 @@ def audit(
             ignore_unknown=ignore_unknown,
         )
         result = measure(dataset, shown, ks=ks, alpha_prime=alpha_prime, name=name)
-        write_copies(result.to_json(), json_file)
-        if out is not None:
-            write_audit_report(out, result, ks, typed_command(context))
+        with written_together():
+            write_copies(result.to_json(), json_file)
+            if out is not None:
+                write_audit_report(out, result, ks, typed_command(context))
     present(result, ks)
     if out is not None:
         typer.echo(f"{out / 'index.html'}: the page, open it in a browser")

@@ -136,13 +136,14 @@ def finish(
     """Write the results, and print the table."""
     from rich.console import Console
 
-    from fairhorizon.files import write_copies
+    from fairhorizon.files import write_copies, written_together
     from fairhorizon.report.long_term import closing_lines, write_long_term_report
     from fairhorizon.report.long_term_table import summary_table
 
     out, result = options.out, long_study.result(chosen, options.seeds)
-    write_copies(result.to_json(), options.json_file)
-    write_long_term_report(out, result, command)
+    with written_together():
+        write_copies(result.to_json(), options.json_file)
+        write_long_term_report(out, result, command)
     Console().print(summary_table(result.steps, result.group))
     for line in closing_lines(result):
         typer.echo(line)
