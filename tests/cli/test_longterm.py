@@ -199,3 +199,18 @@ def test_ctrl_c_keeps_what_there_is_and_resume_goes_on(
     assert after.height == 300
     assert after["seconds"][:10].to_list() == before["seconds"][:10].to_list()
     assert (out / "longterm.html").exists()
+
+
+def test_a_round_that_is_never_finished_is_said_once(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    command = (*LONGTERM, "--steps=6", "--warm-up=1", "--seeds=2", "--out", tmp_path / "out")
+    fairhorizon(*command, "--methods=popularity,popularity+quota")
+    note = (
+        "note: a user is shown 6 items, less than a round of 100: the limit of popularity+quota is "
+        "for a whole round and may never take effect (give --round 6 or less)"
+    )
+    assert capsys.readouterr().err.count(note) == 1
+    fairhorizon(*command, "--methods=popularity,popularity+quota", "--round=6")
+    fairhorizon(*command, "--methods=popularity")
+    assert "round" not in capsys.readouterr().err

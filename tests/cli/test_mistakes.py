@@ -161,6 +161,10 @@ def test_a_wrong_command_line_exits_with_2(
         (f"{FIT} --resume", ["run/checkpoint.safetensors: there is no checkpoint (leave out"]),
         (f"{FIT} --out a --resume --alpha-prime 0.3", ["alpha_prime cannot change (only rounds,"]),
         (
+            f"{FIT} --out a --resume".replace("fcpo:paper", "fcpo:paper@0.7"),
+            ["alpha_prime cannot change (only rounds,"],
+        ),
+        (
             f"{FIT} --out a --resume --seed 4",
             ["--seed 4: the checkpoint has seed 0 (leave it out)"],
         ),

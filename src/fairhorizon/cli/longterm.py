@@ -32,7 +32,11 @@ METHODS = (
 
 
 @studies.takes_study(
-    seeds=3, out="longterm", holds="steps, figures, page and models", without=("mode",)
+    seeds=3,
+    out="longterm",
+    holds="steps, figures, page and models",
+    methods=studies.methods_option(METHODS),
+    without=("mode",),
 )
 def longterm(
     context: typer.Context,
@@ -91,6 +95,7 @@ def run(
     """Run what is missing: a line per training and per run, and in between the steps done."""
     long_study.check(chosen)
     warn(long_study)
+    warn_of_rounds(long_study, chosen)
     try:
         with Progress() as progress:
             news = News(progress, long_study, chosen, options.seeds)
@@ -123,6 +128,20 @@ def warn(long_study: "LongStudy") -> None:
         typer.echo(
             f"note: a warm-up of {settings.warm_up} steps leaves none of the {settings.steps} at "
             "which the limit is checked (give a smaller --warm-up)",
+            err=True,
+        )
+
+
+def warn_of_rounds(long_study: "LongStudy", chosen: "Sequence[Contestant]") -> None:
+    """Print a note if a re-ranker, whose limit is for a whole round, never finishes one."""
+    settings = long_study.settings
+    shown = settings.steps * settings.list_length
+    reranked = [one.label for one in chosen if one.method.reranker is not None]
+    if reranked and shown < long_study.round_length:
+        typer.echo(
+            f"note: a user is shown {shown} items, less than a round of {long_study.round_length}: "
+            f"the limit of {', '.join(reranked)} is for a whole round and may never take effect "
+            f"(give --round {shown} or less)",
             err=True,
         )
 

@@ -27,15 +27,20 @@ if TYPE_CHECKING:
     from fairhorizon.experiments.study import Study
     from fairhorizon.results.studies import OverSeeds, StudyRow, TrainingRow
 
-Methods = Annotated[
-    str | None,
-    typer.Option(
-        "--methods",
-        help="Comma-separated list of methods, as in mf,ease+quota,fcpo:paper,fcpo@0.4. "
-        "`fairhorizon methods` lists all of them.",
-        show_default="the paper's methods and strong recent ones",
-    ),
-]
+
+def methods_option(default: Sequence[str]) -> Any:
+    """The option --methods of a command with these defaults."""
+    return Annotated[
+        str | None,
+        typer.Option(
+            "--methods",
+            help="Comma-separated list of methods, as in mf,ease+quota,fcpo:paper,fcpo@0.4. "
+            "`fairhorizon methods` lists all of them.",
+            show_default=", ".join(default),
+        ),
+    ]
+
+
 Seeds = Annotated[int, typer.Option("--seeds", min=1, help="Number of seeds: 0, 1, ...")]
 Jobs = Annotated[
     int | None,
@@ -104,7 +109,7 @@ class StudyOptions:
 
 
 def described_study(
-    methods: Methods = None,
+    methods: str | None = None,
     seeds: Seeds = 1,
     protocol: shared.ProtocolOption = Protocol.STANDARD,
     mode: shared.ModeOption = Mode.ONE_SHOT,
@@ -137,13 +142,13 @@ def takes_study(
     seeds: int,
     out: str,
     holds: str,
-    methods: Any = Methods,
+    methods: Any = None,
     without: Collection[str] = (),
 ) -> Callable[[Callable[..., None]], Callable[..., None]]:
     """Give a command the options of `described_study` and those of its data.
 
     It is called with `options`, the StudyOptions. `seeds` and `out` are defaults, `holds` names
-    the contents of the folder, `methods` replaces the usual option; `without` are left out.
+    the contents of the folder, `methods` is the option of that name; `without` are left out.
     """
     folder = Annotated[Path, typer.Option("--out", help=f"Folder for {holds}.")]
     own: dict[str, dict[str, Any]] = {
