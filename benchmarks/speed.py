@@ -15,6 +15,7 @@ from statistics import median
 import torch
 
 from fairhorizon.agents.fcpo.config import FcpoConfig
+from fairhorizon.agents.fcpo.learning.episodes import ProposalEpisodes, scenario_of
 from fairhorizon.agents.fcpo.learning.rollout import rollout
 from fairhorizon.agents.fcpo.learning.training import Training
 from fairhorizon.agents.fcpo.learning.update import update_actor
@@ -42,8 +43,12 @@ def ratio(work: Callable[[], object], base: Callable[[], object], repeats: int) 
 def step_ratio(training: Training, repeats: int) -> float:
     """A step of a rollout over the bare product and argmax on the same shapes."""
     config, actor = training.config, training.actor
-    users = torch.arange(training.items.n_users)
-    scenario = training._training_scenario()
+    episodes = training.episodes
+    assert isinstance(episodes, ProposalEpisodes)
+    users = torch.arange(training.split.train.n_users)
+    scenario = scenario_of(
+        episodes.items, config, episodes.validation.queue.shape[1], training.generator
+    )
     proposals = torch.randn(len(users), actor.encoder.item_vectors.shape[1])
     items = actor.encoder.item_vectors[:-1]
 
@@ -104,7 +109,7 @@ def main() -> None:
 
     training.round()
     seconds = median(cpu_seconds(training.round) for _ in range(options.rounds))
-    print(f"{options.data}, {training.items.n_users} users x {training.config.horizon} steps")
+    print(f"{options.data}, {training.split.train.n_users} users x {training.config.horizon} steps")
     print(f"one round                                  {seconds:8.2f} s of CPU")
     if options.data == "ml-100k":
         print(f"  less than the public code's 38 s by      {PUBLIC_CODE_SECONDS / seconds:8.1f} x")

@@ -2,15 +2,19 @@
 
 import importlib
 import pkgutil
+import re
+from typing import Literal
 
 import pytest
 from pydantic import ValidationError
 
 import fairhorizon
 from fairhorizon.agents.fcpo.config import FcpoConfig
+from fairhorizon.cli.settings import parse_settings
+from fairhorizon.experiments.datasets import DataSpec
 from fairhorizon.rankers.mf import RankingMfConfig
 from fairhorizon.rerank.quota import Quota
-from fairhorizon.settings import Settings
+from fairhorizon.settings import Settings, SettingsError, changed, expected, faults
 
 
 def all_settings(base: type[Settings] = Settings) -> list[type[Settings]]:
@@ -86,3 +90,73 @@ def test_settings_are_frozen_and_refuse_what_they_do_not_know():
         Quota(share=0.5).share = 0.6  # type: ignore[misc]
     with pytest.raises(ValidationError, match="Extra inputs"):
         Quota.model_validate({"shares": 0.5})
+
+
+WRONG: tuple[object, ...] = ("wrong", -1e9, 1e9, 0.5, -1, None, [], [-1], ["x"], {}, {"x": 1}, True)
+
+
+@pytest.mark.parametrize(
+    ("settings", "name"), FIELDS, ids=[f"{one.__name__}.{name}" for one, name in FIELDS]
+)
+def test_every_fault_says_what_to_give(settings: type[Settings], name: str):
+    """All constraints that our settings have, in our words instead of pydantic's."""
+    messages: list[str] = []
+    for value in (*WRONG, float("nan"), object()):
+        try:
+            settings.model_validate({name: value})
+        except ValidationError as error:
+            messages += [faults(error), *map(expected, error.errors())]
+    assert messages
+    for message in messages:
+        assert message
+        assert not re.search(r"Input|\bvalid\b|unable to parse|Value error|instance", message)
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"alpha_prime": 1.5}, "alpha_prime=1.5: give at most 1"),
+        ({"alpha_prime": 0}, "alpha_prime=0: give a number above 0"),
+        ({"alpha_prime": "much"}, "alpha_prime=much: give a number"),
+        ({"alpha_prime": float("nan")}, "alpha_prime=nan: give a finite number"),
+        ({"rounds": -1}, "rounds=-1: give at least 0"),
+        ({"rounds": "many"}, "rounds=many: give a whole number"),
+        ({"rounds": 1.5}, "rounds=1.5: give a whole number"),
+        ({"rounds": "none"}, "rounds=none: give a whole number"),
+        ({"attention": "odd"}, "attention=odd: give one of even, log"),
+        ({"actor_hidden": 8}, "actor_hidden=8: give a list, as in [64,64]"),
+        ({"actor_hidden": [8, "x"]}, "actor_hidden.1=x: give a whole number"),
+        ({"pmf": {"dim": 0}}, "pmf.dim=0: give at least 1"),
+        ({"pmf": 3}, "pmf=3: give its settings by name, as in dim=32"),
+        (
+            {"rounds": -1, "seed": 1},
+            "rounds=-1: give at least 0; there is no seed (but alpha",
+        ),
+    ],
+)
+def test_a_fault_names_setting_value_and_remedy(given: dict[str, object], message: str):
+    with pytest.raises(SettingsError, match=f"^{re.escape(message)}"):
+        changed(FcpoConfig(), given)
+
+
+def test_a_fault_of_several_types_is_one_fault():
+    with pytest.raises(ValidationError) as raised:
+        DataSpec.model_validate({"source": "x", "user": [1]})
+    assert faults(raised.value) == "user=[1]: give text or a whole number"
+
+
+@pytest.mark.parametrize("word", ["none", "None", "null", "NONE"])
+def test_the_word_none_is_none(word: str):
+    assert changed(FcpoConfig(), parse_settings([f"spread={word}"])).spread is None
+
+
+class Words(Settings):
+    __module__ = "tests"  # none of the package's settings
+    style: Literal["none", "full"] = "full"
+    inner: Quota = Quota(share=0.5)
+
+
+def test_where_the_word_none_is_a_value_it_stays_a_word():
+    assert changed(Words(), parse_settings(["style=none"])).style == "none"
+    with pytest.raises(SettingsError, match=r"^inner\.share=none: give a number$"):
+        changed(Words(), parse_settings(["inner.share=none"]))

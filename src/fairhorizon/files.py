@@ -3,8 +3,35 @@
 import json
 import os
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from pathlib import Path
+
+# temporary files and what they will be called, while files are written together
+_waiting: ContextVar[list[tuple[Path, Path]] | None] = ContextVar("waiting", default=None)
+
+
+@contextmanager
+def written_together() -> Iterator[None]:
+    """Files written inside get their names at the end, and none of them if one fails.
+
+    Inside, they cannot be read yet. Within another such block they belong to that one.
+    """
+    if _waiting.get() is not None:
+        yield
+        return
+    files: list[tuple[Path, Path]] = []
+    token = _waiting.set(files)
+    try:
+        yield
+        for temporary, path in files:
+            with _naming(path):
+                temporary.replace(path)
+    finally:
+        _waiting.reset(token)
+        for temporary, _ in files:
+            temporary.unlink(missing_ok=True)
 
 
 def write_atomically(path: Path, write: Callable[[Path], object]) -> None:
@@ -12,14 +39,27 @@ def write_atomically(path: Path, write: Callable[[Path], object]) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}-")
     os.close(handle)
-    temporary = Path(name)
+    temporary, waiting = Path(name), _waiting.get()
     try:
-        write(temporary)
-        temporary.chmod(0o644)
-        temporary.replace(path)
+        with _naming(path):
+            write(temporary)
+            temporary.chmod(0o644)
+            if waiting is None:
+                temporary.replace(path)
+            else:
+                waiting.append((temporary, path))
     except BaseException:
         temporary.unlink(missing_ok=True)
         raise
+
+
+@contextmanager
+def _naming(path: Path) -> Iterator[None]:
+    """An OSError names the file meant: that of a full disk names none."""
+    try:
+        yield
+    except OSError as error:
+        raise OSError(error.errno, error.strerror or str(error), str(path)) from error
 
 
 def write_text(path: Path, text: str) -> None:

@@ -1,14 +1,33 @@
 """The base of every method's settings, and where a search looks for good ones."""
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from fairhorizon.errors import ConfigError
 
+if TYPE_CHECKING:
+    from pydantic_core import ErrorDetails
+
 Given = Mapping[str, Any]  # settings by name, those of a part nested under the part's name
+NONE_WORDS = ("none", "null")  # in lower case
+
+# what pydantic calls the constraints and the types, and how to say them
+BOUNDS = {"le": "at most", "lt": "a number below", "ge": "at least", "gt": "a number above"}
+KINDS = {
+    "int_": "a whole number",
+    "float_": "a number",
+    "finite_number": "a finite number",
+    "bool_": "true or false",
+    "string_type": "text",
+    "tuple_type": "a list, as in [64,64]",
+    "list_type": "a list, as in [64,64]",
+    "dict_type": "its settings by name, as in dim=32",
+    "model_type": "its settings by name, as in dim=32",
+}
 
 
 class SettingsError(ConfigError):
@@ -57,21 +76,81 @@ def changed(base: S, given: Given) -> S:
     try:
         return type(base).model_validate(settings)
     except ValidationError as error:
-        raise SettingsError(faults(error, base)) from None
+        try:
+            return type(base).model_validate(_without_none(settings, error))
+        except ValidationError:
+            raise SettingsError(faults(error, base)) from None
 
 
-def faults(error: ValidationError, base: Settings) -> str:
-    """Which settings are wrong, in one line; of an unknown one, which there are."""
-    found = []
+def _without_none(settings: dict[str, Any], error: ValidationError) -> dict[str, Any]:
+    """The settings with None for the word `none` wherever the word itself was refused."""
+    mended = {key: dict(v) if isinstance(v, dict) else v for key, v in settings.items()}
     for fault in error.errors():
-        if not fault["loc"]:  # settings that do not go together
-            found.append(fault["msg"].removeprefix("Value error, "))
+        if str(fault["input"]).lower() not in NONE_WORDS or not fault["loc"]:
             continue
         *path, last = map(str, fault["loc"])
-        name = ".".join([*path, last])
-        if fault["type"] == "extra_forbidden":
-            known = getattr(base, path[0]) if path else base
-            found.append(f"there is no {name} (but {', '.join(known.model_dump()) or 'none'})")
+        part = mended
+        for name in path:
+            part = part.get(name, {})
+            if not isinstance(part, dict):
+                break
         else:
-            found.append(f"{name}={fault['input']}: {fault['msg']}")
-    return "; ".join(found)
+            part[last] = None
+    return mended
+
+
+def faults(error: ValidationError, base: Settings | None = None) -> str:
+    """Which settings are wrong, in one line; of an unknown one, which there are."""
+    found: dict[str, list[str]] = {}
+    for fault in error.errors():
+        if not fault["loc"]:  # settings that do not go together
+            found[expected(fault)] = []
+            continue
+        name, part = _place(fault["loc"], base)
+        if fault["type"] == "extra_forbidden":
+            known = "" if part is None else f" (but {', '.join(part.model_dump()) or 'none'})"
+            found[f"there is no {name}{known}"] = []
+        elif fault["type"] == "missing":
+            found[f"{name} is missing"] = []
+        else:
+            # of a union such as str | int there is a fault for each type
+            found.setdefault(f"{name}={fault['input']}", []).append(expected(fault))
+    return "; ".join(
+        f"{what}: give {' or '.join(dict.fromkeys(wanted))}" if wanted else what
+        for what, wanted in found.items()
+    )
+
+
+def _place(loc: tuple[int | str, ...], base: Settings | None) -> tuple[str, Settings | None]:
+    """The dotted name of a setting, and the settings that it belongs to.
+
+    Within a setting pydantic adds the type that it tried, which is no name of ours.
+    """
+    first, *inner = loc
+    part = getattr(base, str(first), None)
+    if not inner:
+        return str(first), base
+    if isinstance(part, Settings):
+        name, owner = _place(tuple(inner), part)
+        return f"{first}.{name}", owner
+    places = [str(place) for place in inner if isinstance(place, int)]
+    return ".".join([str(first), *places]), base
+
+
+def expected(fault: "ErrorDetails") -> str:
+    """What to type instead of a wrong value, from a fault that pydantic found."""
+    context = fault.get("ctx", {})
+    for constraint, words in BOUNDS.items():
+        if constraint in context:
+            return f"{words} {context[constraint]:g}"
+    kind = fault["type"]
+    if kind in ("literal_error", "enum"):
+        choices = str(context["expected"]).replace(" or ", ", ")
+        return f"one of {choices.replace(chr(39), '')}"
+    if kind in ("too_short", "too_long"):
+        least, most = context.get("min_length"), context.get("max_length")
+        return f"at least {least} values" if most is None else f"at most {most} values"
+    for start, words in KINDS.items():
+        if kind.startswith(start):
+            return words
+    return re.sub(r"^(Value error, |Assertion failed, |Input should (be )?)", "", fault["msg"])

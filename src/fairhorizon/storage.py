@@ -4,17 +4,21 @@ One file, so that tensors and description always belong together.
 """
 
 import json
+import os
+import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from pydantic import ValidationError
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from torch import Tensor
 
 from fairhorizon.errors import ModelError
 from fairhorizon.files import write_atomically
+from fairhorizon.settings import faults
 
 _KEY = "fairhorizon"
 FORMAT_VERSION = 1
@@ -24,7 +28,18 @@ def save_model(path: Path, kind: str, tensors: Mapping[str, Tensor], description
     """Write a model file of the given kind, for example "fcpo"."""
     header = json.dumps({"kind": kind, "version": FORMAT_VERSION, "description": description})
     dense = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
-    write_atomically(path, lambda temporary: save_file(dense, temporary, metadata={_KEY: header}))
+    write_atomically(path, lambda temporary: _save(dense, temporary, header))
+
+
+def _save(tensors: dict[str, Tensor], path: Path, header: str) -> None:
+    """Write the file; a full disk is an OSError, as it is for all other files."""
+    try:
+        save_file(tensors, path, metadata={_KEY: header})
+    except SafetensorError as error:
+        code = re.search(r"os error (\d+)", str(error))
+        if code is None:
+            raise
+        raise OSError(int(code[1]), os.strerror(int(code[1])), str(path)) from error
 
 
 def load_model(path: Path, kind: str) -> tuple[dict[str, Tensor], Any]:
@@ -75,5 +90,9 @@ def understood(file: Path) -> Iterator[None]:
     """A ModelError for a complete file with content that this version does not write."""
     try:
         yield
+    except ValidationError as error:
+        raise ModelError(
+            f"{file}: holds something unexpected: {faults(error)} (fit it again)"
+        ) from error
     except (KeyError, TypeError, ValueError, RuntimeError) as error:
         raise ModelError(f"{file}: holds something unexpected: {error} (fit it again)") from error

@@ -83,8 +83,8 @@ def test_settings_reach_their_part() -> None:
         ("popularity", {"dim": 7}, r"there is no dim \(but none\)"),
         ("bpr+quota", {"quota": {"shares": 0.3}}, r"there is no shares \(but share\)"),
         ("bpr+quota", {"quota": 0.3}, r"quota=0.3 \(say which of its settings, as in quota.key="),
-        ("bpr+quota@1.5", {}, "share=1.5: Input should be less than or equal"),
-        ("fcpo@2", {}, "alpha_prime=2.0: Input should be less than or equal to 1"),
+        ("bpr+quota@1.5", {}, "share=1.5: give at most 1"),
+        ("fcpo@2", {}, "alpha_prime=2.0: give at most 1"),
         ("fcpo", {"pmf": {"dims": 3}}, r"there is no pmf.dims \(but dim,"),
     ],
 )

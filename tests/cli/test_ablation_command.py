@@ -50,7 +50,7 @@ def test_ablation_prints_writes_and_keeps(
     [
         (["--variants=strong,strange"], 2, "--variants: 'strange' (there are strong, no-rounds, "),
         (["--variants="], 2, "--variants: ''"),
-        (["--alpha-prime=0"], 1, "alpha_prime=0.0: Input should be greater than 0"),
+        (["--alpha-prime=0"], 1, "alpha_prime=0.0: give a number above 0"),
         (["--set=fcpo.roundz=3"], 1, "there is no roundz"),
         (["--set=ease.l2=3"], 1, "settings of ease: the variants are those of fcpo"),
         (["--set=fcpo.alpha_prime=0.3"], 1, "(give --alpha-prime instead)"),

@@ -83,8 +83,12 @@ def test_from_a_comparison_to_the_page(tmp_path: Path, capsys: pytest.CaptureFix
         (["--methods=mf", "--k=81"], 1, ["--k 81: there are only 80 items"]),
         (["--methods=mf", "--drift=0.1"], 1, ["--drift: only for simulated users (give --users "]),
         (["--methods=mf", "--position-bias=1"], 1, ["--position-bias: only for simulated users"]),
-        (["--users=simulated", "--drift=-1"], 2, ["--drift: -1.0: Input should be greater"]),
-        (["--users=simulated", "--position-bias=-1"], 2, ["--position-bias: -1.0: Input should"]),
+        (["--users=simulated", "--drift=-1"], 2, ["--drift: -1.0: give at least 0"]),
+        (
+            ["--users=simulated", "--position-bias=-1"],
+            2,
+            ["-bias: -1.0: give at least 0"],
+        ),
         (["--methods=fcpo", "--gini-limit=2"], 2, ["--gini-limit"]),
         (["--methods=fcpo", "--limit=kind:0.3"], 2, ["--limit: 'kind:0.3' (give COLUMN=VALUE:SH"]),
         (["--methods=fcpo", "--floor=kind=A:2"], 2, ["--floor: 'kind=A:2' (give COLUMN=VALUE:SH"]),
@@ -195,3 +199,18 @@ def test_ctrl_c_keeps_what_there_is_and_resume_goes_on(
     assert after.height == 300
     assert after["seconds"][:10].to_list() == before["seconds"][:10].to_list()
     assert (out / "longterm.html").exists()
+
+
+def test_a_round_that_is_never_finished_is_said_once(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    command = (*LONGTERM, "--steps=6", "--warm-up=1", "--seeds=2", "--out", tmp_path / "out")
+    fairhorizon(*command, "--methods=popularity,popularity+quota")
+    note = (
+        "note: a user is shown 6 items, less than a round of 100: the limit of popularity+quota is "
+        "for a whole round and may never take effect (give --round 6 or less)"
+    )
+    assert capsys.readouterr().err.count(note) == 1
+    fairhorizon(*command, "--methods=popularity,popularity+quota", "--round=6")
+    fairhorizon(*command, "--methods=popularity")
+    assert "round" not in capsys.readouterr().err

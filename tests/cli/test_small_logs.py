@@ -69,3 +69,58 @@ def test_fewer_items_than_a_validation_list(method: list[str], tmp_path: Path) -
     fairhorizon("fit", *method, f"--data={log}", *SMALL, "--out", out)
     fairhorizon("evaluate", out, "--k", 6, "--lists", tmp_path / "lists.csv")
     assert list_lengths(tmp_path / "lists.csv") == {2}  # of 6 items, 4 are in the history
+
+
+def cycle_of(n_items: int, path: Path) -> Path:
+    """12 users; each takes up to five items, one after the other, from a start of their own."""
+    each = min(5, n_items - 1)
+    rows = [f"{user},{(user + n) % n_items},{n}" for user in range(12) for n in range(each)]
+    path.write_text("user,item,timestamp\n" + "\n".join(rows) + "\n", encoding="utf-8")
+    return path
+
+
+@pytest.mark.parametrize(("n_items", "ks"), [(4, [4]), (8, [5]), (12, [5, 10])])
+def test_without_k_lists_are_as_long_as_the_catalogue_allows(
+    n_items: int, ks: list[int], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    log, run_folder = cycle_of(n_items, tmp_path / "log.csv"), tmp_path / "run"
+    fairhorizon("fit", "popularity", "--data", log, "--out", run_folder)
+    fairhorizon("evaluate", run_folder, "--json", tmp_path / "m.json")
+    assert measured(tmp_path / "m.json", "gini") == ks
+    fairhorizon("recommend", run_folder, "--out", tmp_path / "lists.csv")
+    fairhorizon("audit", tmp_path / "lists.csv", "--data", log, "--json", tmp_path / "audit.json")
+    assert measured(tmp_path / "audit.json", "gini") == ks
+    study = ("--data", log, "--methods=popularity,popularity+quota@0.5", "--seeds=1", "--jobs=1")
+    for command, lengths in (("compare", ks), ("frontier", [n_items])):
+        capsys.readouterr()
+        fairhorizon(command, *study, "--out", tmp_path / command)
+        said = capsys.readouterr()
+        assert f"NDCG@{lengths[-1]} " in said.out + said.err
+
+
+def measured(path: Path, metric: str) -> list[int]:
+    """The list lengths at which a metric was measured."""
+    found = re.findall(rf'"{metric}@(\d+)"', path.read_text(encoding="utf-8"))
+    return sorted(map(int, found))
+
+
+def test_a_length_asked_for_is_kept_or_said_to_be_too_long_for_some(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """One user of 13 has taken all 28 items, so that few are left for a list."""
+    log, run_folder, lists = cycle_of(28, tmp_path / "log.csv"), tmp_path / "run", tmp_path / "l"
+    more = [f"20,{item},{item}" for item in range(28)]
+    with log.open("a", encoding="utf-8") as file:
+        file.write("\n".join(more) + "\n")
+    fairhorizon("fit", "popularity", "--data", log, "--out", run_folder)
+    capsys.readouterr()
+    fairhorizon("evaluate", run_folder, "--k=22", "--lists", lists)
+    note = "note: 1 of 13 lists have fewer than 22 items, the shortest "
+    assert note in capsys.readouterr().err
+    assert max(list_lengths(lists)) == 22
+    fairhorizon("recommend", run_folder, "--k=22", "--out", lists)
+    assert note in capsys.readouterr().err
+    assert max(list_lengths(lists)) == 22
+    fairhorizon("recommend", run_folder, "--k=2", "--out", lists)
+    assert "note" not in capsys.readouterr().err
+    assert list_lengths(lists) == {2}

@@ -3,6 +3,7 @@
 import inspect
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -13,6 +14,7 @@ import pytest
 import typer
 
 from fairhorizon.agents.methods import Method, build
+from fairhorizon.cli import compare, frontier, longterm
 from fairhorizon.cli.app import app, run
 from fairhorizon.cli.studies import described_study
 from fairhorizon.data.splits import split
@@ -268,3 +270,20 @@ def _children(parent: int) -> list[str]:
     """Processes that the parent has started and not ended."""
     children = Path(f"/proc/{parent}/task/{parent}/children")
     return children.read_text().split() if children.exists() else []
+
+
+@pytest.mark.parametrize(
+    ("command", "methods"),
+    [("compare", compare.METHODS), ("frontier", frontier.METHODS), ("longterm", longterm.METHODS)],
+)
+def test_the_help_shows_the_methods_of_the_command(
+    command: str, methods: tuple[str, ...], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run([command, "--help"]) == 0
+    said = "".join(re.sub(r"[^\w+:@.,-]", "", capsys.readouterr().out))
+    assert f"default:{','.join(methods)}" in said
+
+
+def test_a_comparison_has_the_default_method() -> None:
+    assert {"fcpo@0.85", "fcpo@0.65", "fcpo@0.37"} < set(compare.METHODS)
+    assert all(str(Method.parse(name)) == name for name in compare.METHODS)

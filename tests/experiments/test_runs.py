@@ -1,5 +1,7 @@
 """A run folder remembers its data, split and groups, and says what is wrong with it."""
 
+import json
+import re
 from pathlib import Path
 
 import numpy as np
@@ -100,3 +102,51 @@ def test_an_empty_folder_is_no_run(market: Split, tmp_path: Path) -> None:
         run.data()
     with pytest.raises(ModelError, match=r"checkpoint.safetensors: there is no checkpoint"):
         Fcpo().fit(market, checkpoint=tmp_path, resume=True)
+
+
+@pytest.mark.parametrize(
+    ("change", "fault"),
+    [
+        ({"seed": "three"}, "seed=three: give a whole number"),
+        ({"seed": True}, "seed=True: give a whole number"),
+        ({"seed": 1.5}, "seed=1.5: give a whole number"),
+        ({"seed": -1}, "seed=-1: give at least 0"),
+        ({"method": 7}, "method=7: give text"),
+        ({"method": None}, "method=None: give text"),
+        ({"status": "new"}, "status=new: give one of finished, interrupted"),
+        ({"data": "ml-1m"}, "data=ml-1m: give its settings by name, as in dim=32"),
+    ],
+)
+def test_a_card_with_a_wrong_type_is_refused(
+    change: dict[str, object], fault: str, tmp_path: Path
+) -> None:
+    run = Run(tmp_path)
+    card = {
+        "fairhorizon": "0.1.0",
+        "status": "finished",
+        "data": DataSpec(source="synthetic").model_dump(mode="json"),
+        "method": "ease",
+        "seed": 0,
+        "ranker": {},
+    }
+    run.card_file.write_text(json.dumps(card))
+    assert run.card() == card
+    run.card_file.write_text(json.dumps(card | change))
+    message = f"{run.card_file}: not the card of a run: {fault} (fit it again)"
+    with pytest.raises(ModelError, match=f"^{re.escape(message)}$"):
+        run.data()
+
+
+def test_a_card_without_its_seed_is_refused(tmp_path: Path) -> None:
+    run = Run(tmp_path)
+    run.card_file.write_text('{"fairhorizon": "", "status": "finished", "data": {}, "method": ""}')
+    with pytest.raises(ModelError, match=r"run.json: not the card of a run: seed is missing \(fit"):
+        run.data()
+
+
+def test_data_of_a_card_that_cannot_be_read_are_said_in_one_line(tmp_path: Path) -> None:
+    run, data = Run(tmp_path), {"source": 3, "cut": "never"}
+    card = {"fairhorizon": "1", "status": "finished", "method": "x", "seed": 0, "data": data}
+    run.card_file.write_text(json.dumps(card))
+    with pytest.raises(ModelError, match=r"source=3: give text; cut=never: give one of"):
+        run.data()

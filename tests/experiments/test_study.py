@@ -196,7 +196,7 @@ def test_what_cannot_be_run_is_refused_by_name(study: Study) -> None:
     wrong = Study(study.folder, MARKET, ks=(5, 10), settings=settings)
     with pytest.raises(ConfigError, match="a list of 10 cannot be made of 9 candidates"):
         wrong.check(methods("popularity", "popularity+foe"))
-    with pytest.raises(ConfigError, match=r"^ease\+quota: l2=-1: Input should be greater than 0"):
+    with pytest.raises(ConfigError, match=r"^ease\+quota: l2=-1: give a number above 0"):
         wrong.check(methods("ease+quota"))
 
 

@@ -78,7 +78,7 @@ def test_popular_items_have_the_larger_bias() -> None:
     users = np.arange(60).repeat(6)
     items = np.concatenate([[0, 1, 2, 3, 4, 5 + user % 20] for user in range(60)])
     parts = split(from_arrays(users, items, timestamps=users * 0))
-    state = training(parts, BprConfig(dim=1, l2=0.0, batch=64, learning_rate=0.05))
+    state = training(parts, BprConfig(dim=1, l2=0.0, batch=64, learning_rate=0.05, biases=True))
     for _ in range(30):
         state.epoch()
     biases = state.table[state.n_users :, -1]

@@ -5,8 +5,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from fairhorizon.cli import list_lengths, studies
 from fairhorizon.cli import options as shared
-from fairhorizon.cli import studies
 from fairhorizon.cli.typed import typed_command
 
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ def ablation(
     variants: Annotated[
         str | None, typer.Option("--variants", help="Comma-separated variants.", show_default="all")
     ] = None,
-    k: shared.Length = 20,
+    k: list_lengths.Length = None,
 ) -> None:
     """Compare the preset strong of FCPO with variants that differ in one part.
 
@@ -43,17 +43,17 @@ def ablation(
     from fairhorizon.report import ablation as report
 
     chosen = parse_variants(variants)
-    with options.study(k) as study:
+    with options.study_of_one_length(k) as (study, length):
         rows = run(options, study, chosen, alpha_prime)
         report.write_ablation(
             options.out,
             rows,
-            k,
+            length,
             group=options.data.group_name,
             command=typed_command(context),
             json_file=options.json_file,
         )
-    Console().print(report.ablation_table(rows, k, options.data.group_name))
+    Console().print(report.ablation_table(rows, length, options.data.group_name))
     studies.print_notes([row.summary for row in rows])
     typer.echo(f"{options.out / 'ablation.md'}: the tables")
 

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from fairhorizon.cli import list_lengths
 from fairhorizon.cli import options as shared
 from fairhorizon.cli.folders import claimed
 from fairhorizon.cli.typed import typed_command
@@ -72,7 +73,7 @@ def audit(
     context: typer.Context,
     lists: Lists,
     data: "DataSpec",
-    k: shared.Lengths = "5,10,20",
+    k: list_lengths.Lengths = None,
     alpha_prime: AlphaPrime = 1.0,
     popular_share: PopularShare = 0.2,
     name: Name = "audit",
@@ -96,13 +97,13 @@ def audit(
     """
     from fairhorizon.data.recommendations import ListColumns, read_recommendations
     from fairhorizon.experiments.audit import audit as measure
-    from fairhorizon.files import write_copies
+    from fairhorizon.files import write_copies, written_together
     from fairhorizon.report.audit import write_audit_report
 
-    ks = shared.lengths(k)
+    typed = list_lengths.parse_lengths(k)
     with claimed(out) if out else nullcontext():
         dataset = data.open(cache_dir, popular_share)
-        shared.check_lengths(ks, dataset.log.n_items)
+        ks = list_lengths.fitting(typed, dataset.log.n_items)
         shown = read_recommendations(
             lists,
             dataset.log,
@@ -113,9 +114,10 @@ def audit(
             ignore_unknown=ignore_unknown,
         )
         result = measure(dataset, shown, ks=ks, alpha_prime=alpha_prime, name=name)
-        write_copies(result.to_json(), json_file)
-        if out is not None:
-            write_audit_report(out, result, ks, typed_command(context))
+        with written_together():
+            write_copies(result.to_json(), json_file)
+            if out is not None:
+                write_audit_report(out, result, ks, typed_command(context))
     present(result, ks)
     if out is not None:
         typer.echo(f"{out / 'index.html'}: the page, open it in a browser")

@@ -2,24 +2,38 @@
 
 import typer
 
-from fairhorizon.cli import options as shared
-from fairhorizon.cli import studies
+from fairhorizon.cli import list_lengths, studies
 from fairhorizon.cli.typed import typed_command
 
+# the paper's rows, then what people would use today, then our method at the paper's three levels:
+# with the paper's settings, and with those that `fit` starts from
+METHODS = (
+    *("mf", "bpr", "ncf", "lird", "mf+foe", "bpr+foe", "ncf+foe"),
+    *("popularity", "als", "itemknn", "ease", "gru4rec", "sasrec"),
+    *("fcpo:paper@0.85", "fcpo:paper@0.65", "fcpo:paper@0.36"),
+    *("fcpo@0.85", "fcpo@0.65", "fcpo@0.37"),
+)
 
-@studies.takes_study(seeds=5, out="comparison", holds="table, page, models and results")
+
+@studies.takes_study(
+    seeds=5,
+    out="comparison",
+    holds="table, page, models and results",
+    methods=studies.methods_option(METHODS),
+)
 def compare(
-    context: typer.Context, options: studies.StudyOptions, k: shared.Lengths = "5,10,20"
+    context: typer.Context, options: studies.StudyOptions, k: list_lengths.Lengths = None
 ) -> None:
     """Train and evaluate methods side by side; results in --out are not computed again."""
     from rich.console import Console
 
-    from fairhorizon.experiments.compare import TABLE, significance, summary_rows
+    from fairhorizon.experiments.compare import significance, summary_rows
     from fairhorizon.report import comparison as report
 
-    ks, group = shared.lengths(k), options.data.group_name
-    chosen = options.chosen(TABLE)
-    with options.study(*ks) as study:
+    typed, group = list_lengths.parse_lengths(k), options.data.group_name
+    chosen = options.chosen(METHODS)
+    with options.study(typed) as study:
+        ks = study.ks
         studies.run_study(options, study, chosen)
         rows = summary_rows(study, chosen, options.seeds)
         tests = significance(study, chosen, options.seeds)

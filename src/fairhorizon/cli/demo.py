@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from fairhorizon.cli import list_lengths
 from fairhorizon.cli import options as shared
 from fairhorizon.cli.folders import claimed
 from fairhorizon.cli.progress import Progress
@@ -22,7 +23,7 @@ def demo(
     ),
     rounds: Annotated[int, typer.Option(min=1, help="Training rounds at each limit.")] = 60,
     seed: shared.Seed = 0,
-    k: shared.Lengths = "5,10,20",
+    k: list_lengths.Lengths = None,
     encoding: shared.Encoding = "utf-8",
     cache_dir: shared.CacheDir = None,
 ) -> None:
@@ -33,10 +34,10 @@ def demo(
     from fairhorizon.report.demo import write_demo_report
     from fairhorizon.report.tables import PAPER_METRICS, metrics_table
 
-    ks = shared.lengths(k)
+    typed = list_lengths.parse_lengths(k)
     with claimed(out):
         dataset = open_or_make(data, encoding, cache_dir)
-        shared.check_lengths(ks, dataset.log.n_items)
+        ks = list_lengths.fitting(typed, dataset.log.n_items)
         with Progress() as progress:
 
             def show(alpha_prime: float, report: "RoundReport") -> None:
@@ -45,7 +46,8 @@ def demo(
 
             result = demonstrate(dataset, rounds=rounds, seed=seed, ks=ks, on_round=show)
         Console().print(metrics_table(result.rows, PAPER_METRICS, ks))
-        command = f"fairhorizon demo --data {data} --rounds {rounds} --seed {seed} --k {k}"
+        shown = ",".join(map(str, ks))
+        command = f"fairhorizon demo --data {data} --rounds {rounds} --seed {seed} --k {shown}"
         if encoding != "utf-8":
             command += f" --encoding {encoding}"
         write_demo_report(out, result, ks, command)

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from fairhorizon.cli import list_lengths
 from fairhorizon.cli import options as shared
 from fairhorizon.cli.folders import check_file, claimed
 from fairhorizon.cli.progress import Progress
@@ -14,13 +15,20 @@ if TYPE_CHECKING:
     from fairhorizon.experiments.datasets import DataSpec
     from fairhorizon.results.studies import EfficiencyRow
 
+Length = Annotated[
+    int | None,
+    typer.Option(
+        "--k", min=1, help="Length of the lists.", show_default="100, or all items if fewer"
+    ),
+]
+
 
 @shared.takes_data
 def efficiency(
     context: typer.Context,
     data: "DataSpec",
     ranker: Annotated[str, typer.Option(help="Ranker whose scores are re-ranked.")] = "mf",
-    k: shared.Length = 100,
+    k: Length = None,
     repeats: Annotated[int, typer.Option(min=1, help="Number of measurements of each.")] = 3,
     seed: shared.Seed = 0,
     out: Annotated[Path, typer.Option("--out", help="Folder for figure and page.")] = Path(
@@ -43,12 +51,12 @@ def efficiency(
     check_file(json_file)
     with claimed(out):
         dataset = data.open(cache_dir)
-        shared.check_lengths([k], dataset.log.n_items)
+        length = list_lengths.fitting_length(k, dataset.log.n_items, default=[100])
         with Progress() as progress:
             rows = measure(
                 dataset,
                 ranker=ranker,
-                length=k,
+                length=length,
                 repeats=repeats,
                 seed=seed,
                 on_row=lambda row: progress.line(time_line(row)),

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from fairhorizon.cli import list_lengths
 from fairhorizon.cli import options as shared
 from fairhorizon.cli.recommend import AlphaPrime, RunFolder
 from fairhorizon.vocabulary import Mode, Protocol
@@ -20,7 +21,7 @@ def evaluate(
     alpha_prime: AlphaPrime = None,
     protocol: shared.ProtocolOption = Protocol.STANDARD,
     mode: shared.ModeOption = Mode.ONE_SHOT,
-    k: shared.Lengths = "5,10,20",
+    k: list_lengths.Lengths = None,
     json_file: shared.JsonFile = None,
     lists: Annotated[
         Path | None, typer.Option("--lists", help="Write the lists to this CSV file.")
@@ -37,11 +38,11 @@ def evaluate(
     from fairhorizon.report.lists import write_lists
     from fairhorizon.report.tables import PAPER_METRICS, metrics_table, the_group
 
-    ks = shared.lengths(k)
+    typed = list_lengths.parse_lengths(k)
     folder = Run(run)
     spec, model = folder.data(), folder.model(alpha_prime)
     dataset = spec.open(cache_dir, model.popular_share)
-    shared.check_lengths(ks, dataset.log.n_items)
+    ks = list_lengths.fitting(typed, dataset.log.n_items)
     shared.warn_if_untested(dataset.split)
     result = measure(
         model,
@@ -52,6 +53,7 @@ def evaluate(
         sensitive=dataset.sensitive,
         seed=seed,
     )
+    list_lengths.warn_if_shorter(result.lists, max(ks))
     if lists is not None:
         write_lists(lists, result.lists, dataset.log)
     share = expected_share(model, dataset, protocol)

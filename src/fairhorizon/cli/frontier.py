@@ -2,13 +2,26 @@
 
 import typer
 
-from fairhorizon.cli import options as shared
-from fairhorizon.cli import studies
+from fairhorizon.cli import list_lengths, studies
 from fairhorizon.cli.typed import typed_command
 
+# the paper's re-ranked rows, the strongest rankers behind every re-ranker, and our method
+METHODS = (
+    *("mf+foe", "bpr+foe", "ncf+foe"),
+    *("ease+foe", "ease+quota", "ease+penalty", "gru4rec+foe", "gru4rec+quota", "gru4rec+penalty"),
+    "fcpo",
+)
 
-@studies.takes_study(seeds=1, out="frontier", holds="figure, page, models and results")
-def frontier(context: typer.Context, options: studies.StudyOptions, k: shared.Length = 20) -> None:
+
+@studies.takes_study(
+    seeds=1,
+    out="frontier",
+    holds="figure, page, models and results",
+    methods=studies.methods_option(METHODS),
+)
+def frontier(
+    context: typer.Context, options: studies.StudyOptions, k: list_lengths.Length = None
+) -> None:
     """Plot NDCG against negative Gini and long-tail rate; print the area each method dominates.
 
     A method with @level is run at that level alone. Results in --out are not
@@ -17,24 +30,24 @@ def frontier(context: typer.Context, options: studies.StudyOptions, k: shared.Le
     from rich.console import Console
 
     from fairhorizon.experiments.compare import summary_rows
-    from fairhorizon.experiments.frontier import METHODS, curves, swept
+    from fairhorizon.experiments.frontier import curves, swept
     from fairhorizon.report import frontier as report
 
     levels = [level for method in options.chosen(METHODS) for level in swept(method)]
     chosen = list(dict.fromkeys(levels))  # ease+quota and ease+quota@0.4 have one in common
-    with options.study(k) as study:
+    with options.study_of_one_length(k) as (study, length):
         studies.run_study(options, study, chosen)
         rows = summary_rows(study, chosen, options.seeds)
         lines = curves(rows)
         report.write_frontier(
             options.out,
             lines,
-            k,
+            length,
             group=options.data.group_name,
             command=typed_command(context),
             json_file=options.json_file,
         )
-    Console().print(report.hypervolume_table(lines, k, options.data.group_name))
+    Console().print(report.hypervolume_table(lines, length, options.data.group_name))
     studies.print_notes(rows)
     page, figure = options.out / "frontier.html", options.out / "frontier.png"
     typer.echo(f"{page}: the page, {figure}: the figure")

@@ -5,8 +5,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from fairhorizon.cli import list_lengths, studies
 from fairhorizon.cli import options as shared
-from fairhorizon.cli import studies
 from fairhorizon.cli.typed import typed_command
 
 if TYPE_CHECKING:
@@ -41,7 +41,7 @@ def levels(
     context: typer.Context,
     options: studies.StudyOptions,
     shares: Levels = DEFAULT_LEVELS,
-    k: shared.Length = 20,
+    k: list_lengths.Length = None,
     tries: Tries = 8,
 ) -> None:
     """Compare the NDCG of methods under the same limit on the share of a group.
@@ -57,7 +57,7 @@ def levels(
     limits = parse_levels(shares)
     chosen = options.chosen(experiment.METHODS)
     refuse_set_dials(chosen)
-    with options.study(k) as study:
+    with options.study_of_one_length(k) as (study, length):
         run(options, study, chosen, limits, tries)
         found = experiment.standings(study, chosen, limits, options.seeds, tries=tries)
         rows = experiment.level_rows(study, found, options.seeds)
@@ -66,12 +66,12 @@ def levels(
             options.out,
             rows,
             gains,
-            k,
+            length,
             group=options.data.group_name,
             command=typed_command(context),
             json_file=options.json_file,
         )
-    Console().print(report.levels_table(rows, gains, k, options.data.group_name))
+    Console().print(report.levels_table(rows, gains, length, options.data.group_name))
     studies.print_notes(rows)
     tables, figure = options.out / "levels.md", options.out / "levels.png"
     typer.echo(f"{tables}: the tables, {figure}: the figure")

@@ -32,7 +32,11 @@ METHODS = (
 
 
 @studies.takes_study(
-    seeds=3, out="longterm", holds="steps, figures, page and models", without=("mode",)
+    seeds=3,
+    out="longterm",
+    holds="steps, figures, page and models",
+    methods=studies.methods_option(METHODS),
+    without=("mode",),
 )
 def longterm(
     context: typer.Context,
@@ -76,7 +80,7 @@ def longterm(
         warm_up=warm_up,
     )
     simulation = own.parse_users(users, drift, position_bias)
-    with options.study(k) as study:
+    with options.study([k]) as study:
         long_study = LongStudy(study, run_settings, simulation, more_limits, round_length, retrain)
         run(options, long_study, chosen, resume)
         finish(options, long_study, chosen, typed_command(context))
@@ -91,6 +95,7 @@ def run(
     """Run what is missing: a line per training and per run, and in between the steps done."""
     long_study.check(chosen)
     warn(long_study)
+    warn_of_rounds(long_study, chosen)
     try:
         with Progress() as progress:
             news = News(progress, long_study, chosen, options.seeds)
@@ -127,6 +132,20 @@ def warn(long_study: "LongStudy") -> None:
         )
 
 
+def warn_of_rounds(long_study: "LongStudy", chosen: "Sequence[Contestant]") -> None:
+    """Print a note if a re-ranker, whose limit is for a whole round, never finishes one."""
+    settings = long_study.settings
+    shown = settings.steps * settings.list_length
+    reranked = [one.label for one in chosen if one.method.reranker is not None]
+    if reranked and shown < long_study.round_length:
+        typer.echo(
+            f"note: a user is shown {shown} items, less than a round of {long_study.round_length}: "
+            f"the limit of {', '.join(reranked)} is for a whole round and may never take effect "
+            f"(give --round {shown} or less)",
+            err=True,
+        )
+
+
 def finish(
     options: studies.StudyOptions,
     long_study: "LongStudy",
@@ -136,13 +155,14 @@ def finish(
     """Write the results, and print the table."""
     from rich.console import Console
 
-    from fairhorizon.files import write_copies
+    from fairhorizon.files import write_copies, written_together
     from fairhorizon.report.long_term import closing_lines, write_long_term_report
     from fairhorizon.report.long_term_table import summary_table
 
     out, result = options.out, long_study.result(chosen, options.seeds)
-    write_copies(result.to_json(), options.json_file)
-    write_long_term_report(out, result, command)
+    with written_together():
+        write_copies(result.to_json(), options.json_file)
+        write_long_term_report(out, result, command)
     Console().print(summary_table(result.steps, result.group))
     for line in closing_lines(result):
         typer.echo(line)

@@ -103,6 +103,7 @@ def parse_users(
     from pydantic import ValidationError
 
     from fairhorizon.environment.simulated import SimulationConfig
+    from fairhorizon.settings import expected
 
     given = {"drift": drift, "position_bias": position_bias}
     given = {name: value for name, value in given.items() if value is not None}
@@ -117,7 +118,7 @@ def parse_users(
         fault = error.errors()[0]
         option = str(fault["loc"][0]).replace("_", "-")
         raise typer.BadParameter(
-            f"{fault['input']}: {fault['msg']}", param_hint=f"--{option}"
+            f"{fault['input']}: give {expected(fault)}", param_hint=f"--{option}"
         ) from None
 
 

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from fairhorizon.errors import ConfigError
 from fairhorizon.vocabulary import Cut, Mode, Protocol
 
 if TYPE_CHECKING:
@@ -99,8 +98,6 @@ ModeOption = Annotated[
     ),
 ]
 JsonFile = Annotated[Path | None, typer.Option("--json", help="Write the result to a JSON file.")]
-Length = Annotated[int, typer.Option("--k", min=1, help="Length of the lists.")]
-Lengths = Annotated[str, typer.Option("--k", help="Comma-separated list lengths.")]
 Seed = Annotated[
     int, typer.Option(min=0, max=LARGEST_SEED, metavar="<int>", help="Seed of all random numbers.")
 ]
@@ -155,24 +152,6 @@ ItemTable = Annotated[
 
 def column(name: str | None) -> str | int | None:
     return int(name) if name is not None and name.isdecimal() else name
-
-
-def lengths(text: str) -> list[int]:
-    try:
-        values = sorted({int(part) for part in text.split(",")})
-    except ValueError:
-        values = [0]
-    if values[0] < 1:
-        raise typer.BadParameter(
-            f"{text!r} (give whole numbers from 1 on, as in 5,10,20)",
-            param_hint="--k",
-        )
-    return values
-
-
-def check_lengths(ks: Sequence[int], n_items: int) -> None:
-    if max(ks) > n_items:
-        raise ConfigError(f"--k {max(ks)}: there are only {n_items} items (give at most as many)")
 
 
 def warn_if_untested(parts: "Split") -> None:

@@ -5,6 +5,7 @@ from typing import Annotated
 
 import typer
 
+from fairhorizon.cli import list_lengths
 from fairhorizon.cli import options as shared
 from fairhorizon.vocabulary import AsOf
 
@@ -54,7 +55,7 @@ AsOfOption = Annotated[
 def recommend(
     run: RunFolder,
     out: Out,
-    k: shared.Length = 20,
+    k: list_lengths.Length = None,
     alpha_prime: AlphaPrime = None,
     one_by_one: OneByOne = False,
     at_price: AtPrice = False,
@@ -79,7 +80,7 @@ def recommend(
     spec, model = folder.data(), folder.model(alpha_prime)
     dataset = spec.open(cache_dir)
     check_fit(model, dataset.split)
-    shared.check_lengths([k], dataset.log.n_items)
+    k = list_lengths.fitting_length(k, dataset.log.n_items)
     if as_of is AsOf.NOW:
         scenario = serving_scenario(dataset.log, model.queue_length)
     else:
@@ -90,5 +91,6 @@ def recommend(
         lists = model.recommend_at_price(scenario, length=k)
     else:
         lists = model.recommend(scenario, length=k, seed=seed)
+    list_lengths.warn_if_shorter(lists, k)
     write_lists(out, lists, dataset.log)
     typer.echo(f"{out}: {(lists >= 0).sum():,} items for {len(lists):,} users")

@@ -7,12 +7,13 @@ import sys
 import time
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from fairhorizon.cli import list_lengths
 from fairhorizon.cli import options as shared
 from fairhorizon.cli.folders import check_file, claimed
 from fairhorizon.cli.progress import Progress
@@ -26,15 +27,20 @@ if TYPE_CHECKING:
     from fairhorizon.experiments.study import Study
     from fairhorizon.results.studies import OverSeeds, StudyRow, TrainingRow
 
-Methods = Annotated[
-    str | None,
-    typer.Option(
-        "--methods",
-        help="Comma-separated list of methods, as in mf,ease+quota,fcpo:paper,fcpo@0.4. "
-        "`fairhorizon methods` lists all of them.",
-        show_default="the paper's methods and strong recent ones",
-    ),
-]
+
+def methods_option(default: Sequence[str]) -> Any:
+    """The option --methods of a command with these defaults."""
+    return Annotated[
+        str | None,
+        typer.Option(
+            "--methods",
+            help="Comma-separated list of methods, as in mf,ease+quota,fcpo:paper,fcpo@0.4. "
+            "`fairhorizon methods` lists all of them.",
+            show_default=", ".join(default),
+        ),
+    ]
+
+
 Seeds = Annotated[int, typer.Option("--seeds", min=1, help="Number of seeds: 0, 1, ...")]
 Jobs = Annotated[
     int | None,
@@ -80,19 +86,30 @@ class StudyOptions:
         return parse_methods(self.methods, default)
 
     @contextmanager
-    def study(self, *ks: int) -> "Iterator[Study]":
-        """The study of lists of these lengths; paths that cannot be written to are refused."""
+    def study(
+        self, ks: Sequence[int] | None, default: Sequence[int] = list_lengths.LENGTHS
+    ) -> "Iterator[Study]":
+        """The study of lists of these lengths; paths that cannot be written to are refused.
+
+        ks: None for the default lengths that the catalogue can fill.
+        """
         study = make_study(
-            self.data, self.out, self.protocol, self.mode, ks, self.settings, self.cache_dir
+            self.data, self.out, self.protocol, self.mode, (), self.settings, self.cache_dir
         )
         check_file(self.json_file)
         with claimed(self.out):
-            shared.check_lengths(ks, study.dataset().log.n_items)
-            yield study
+            fitting = list_lengths.fitting(ks, study.dataset().log.n_items, default)
+            yield replace(study, ks=tuple(fitting))
+
+    @contextmanager
+    def study_of_one_length(self, k: int | None) -> "Iterator[tuple[Study, int]]":
+        """The same for lists of one length, with that length."""
+        with self.study(None if k is None else [k], list_lengths.LONGEST) as study:
+            yield study, study.ks[0]
 
 
 def described_study(
-    methods: Methods = None,
+    methods: str | None = None,
     seeds: Seeds = 1,
     protocol: shared.ProtocolOption = Protocol.STANDARD,
     mode: shared.ModeOption = Mode.ONE_SHOT,
@@ -125,13 +142,13 @@ def takes_study(
     seeds: int,
     out: str,
     holds: str,
-    methods: Any = Methods,
+    methods: Any = None,
     without: Collection[str] = (),
 ) -> Callable[[Callable[..., None]], Callable[..., None]]:
     """Give a command the options of `described_study` and those of its data.
 
     It is called with `options`, the StudyOptions. `seeds` and `out` are defaults, `holds` names
-    the contents of the folder, `methods` replaces the usual option; `without` are left out.
+    the contents of the folder, `methods` is the option of that name; `without` are left out.
     """
     folder = Annotated[Path, typer.Option("--out", help=f"Folder for {holds}.")]
     own: dict[str, dict[str, Any]] = {

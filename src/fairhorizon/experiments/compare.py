@@ -16,13 +16,6 @@ from fairhorizon.metrics.accuracy import f1, hit_matrix, mean_over_users, ndcg, 
 from fairhorizon.metrics.significance import holm, paired_bootstrap, paired_t_test
 from fairhorizon.results.studies import SignificanceRow, SummaryRow
 
-# the paper's rows, then what people would use today, then our method at the paper's three levels
-TABLE = (
-    *("mf", "bpr", "ncf", "lird", "mf+foe", "bpr+foe", "ncf+foe"),
-    *("popularity", "als", "itemknn", "ease", "gru4rec", "sasrec"),
-    *("fcpo:paper@0.85", "fcpo:paper@0.65", "fcpo:paper@0.36"),
-)
-
 PerUser = Callable[[NDArray[np.bool_], NDArray[np.int64], int], NDArray[np.float64]]
 PER_USER: dict[str, PerUser] = {
     "recall": recall,

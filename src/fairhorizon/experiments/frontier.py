@@ -12,13 +12,6 @@ WEIGHTS = (0.0, 0.25, 0.5, 0.75, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0)  # spreads of a u
 LIMITS = (0.2, 0.4, 0.6, 0.8, 1.0)  # FCPO's alpha', each of which is a training
 LEVELS = {"foe": SHARES, "quota": SHARES, "penalty": WEIGHTS, "fcpo": LIMITS}
 
-# the paper's re-ranked rows, the strongest rankers behind every re-ranker, and our method
-METHODS = (
-    *("mf+foe", "bpr+foe", "ncf+foe"),
-    *("ease+foe", "ease+quota", "ease+penalty", "gru4rec+foe", "gru4rec+quota", "gru4rec+penalty"),
-    "fcpo",
-)
-
 
 def swept(method: Method) -> list[Method]:
     """The method at every level; alone if its level is set or if it has no levels."""

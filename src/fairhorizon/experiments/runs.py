@@ -3,15 +3,30 @@
 import json
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from fairhorizon import __version__
 from fairhorizon.agents.base import Recommender
 from fairhorizon.agents.methods import load_method
 from fairhorizon.errors import ConfigError, ModelError
 from fairhorizon.experiments.datasets import DataSpec
-from fairhorizon.files import write_json
+from fairhorizon.files import write_json, written_together
+from fairhorizon.settings import faults
 from fairhorizon.storage import understood
+
+
+class Card(BaseModel):
+    """What every card has; each method adds what describes it."""
+
+    model_config = ConfigDict(extra="allow", strict=True)
+
+    fairhorizon: str
+    status: Literal["finished", "interrupted"]
+    method: str
+    seed: int = Field(ge=0)
+    data: dict[str, Any]
 
 
 @dataclass(frozen=True)
@@ -37,15 +52,16 @@ class Run:
         return self.folder / "run.json"
 
     def write(self, model: Recommender, data: DataSpec, status: str) -> None:
-        """The model, then the card that makes the folder a run."""
-        model.save(self.model_file)
+        """The model, and the card that makes the folder a run."""
         card = {
             "fairhorizon": __version__,
             "status": status,
             "data": data.model_dump(mode="json"),
             **model.description(),
         }
-        write_json(self.card_file, card)
+        with written_together():
+            model.save(self.model_file)
+            write_json(self.card_file, card)
 
     def card(self) -> dict[str, Any]:
         try:
@@ -63,6 +79,12 @@ class Run:
             raise ModelError(f"{self.card_file}: cannot be read: {error} (fit it again)") from error
         if not isinstance(card, dict) or "data" not in card:
             raise ModelError(f"{self.card_file}: not the card of a run (fit it again)")
+        try:
+            Card.model_validate(card)
+        except ValidationError as error:
+            raise ModelError(
+                f"{self.card_file}: not the card of a run: {faults(error)} (fit it again)"
+            ) from None
         return card
 
     def data(self) -> DataSpec:

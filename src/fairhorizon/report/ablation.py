@@ -8,7 +8,7 @@ from typing import Literal
 from rich.console import Group
 from rich.text import Text
 
-from fairhorizon.files import write_copies, write_text
+from fairhorizon.files import write_copies, write_text, written_together
 from fairhorizon.report import grid
 from fairhorizon.report.grid import Cell, Grid
 from fairhorizon.report.tables import MISSING, group_items, group_title, metric_columns, units
@@ -32,6 +32,7 @@ VALIDATION_NOTE = (
 )
 
 
+@written_together()
 def write_ablation(
     out: Path,
     rows: Sequence[AblationRow],

@@ -7,7 +7,7 @@ from pathlib import Path
 from rich import box
 from rich.table import Table
 
-from fairhorizon.files import write_copies
+from fairhorizon.files import write_copies, written_together
 from fairhorizon.metrics.summary import ACCURACY
 from fairhorizon.report import page
 from fairhorizon.report.figures import exposure_plot, save_figure
@@ -71,6 +71,7 @@ def exposure_table(result: AuditResult, ks: Sequence[int]) -> Table:
     return terminal
 
 
+@written_together()
 def write_audit_report(out: Path, result: AuditResult, ks: Sequence[int], command: str) -> None:
     """audit.json, exposure.png and index.html."""
     row, group = result.row, result.row.group

@@ -11,7 +11,7 @@ from typing import Any, Literal
 
 from rich.console import Group
 
-from fairhorizon.files import write_copies, write_text
+from fairhorizon.files import write_copies, write_text, written_together
 from fairhorizon.report import grid
 from fairhorizon.report.grid import Cell, Grid
 from fairhorizon.report.page import Section, commands_section, glossary_section, write_page
@@ -36,6 +36,7 @@ SIGNIFICANCE_NOTE = (
 )
 
 
+@written_together()
 def write_comparison(
     out: Path,
     rows: Sequence[SummaryRow],

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from pathlib import Path
 
+from fairhorizon.files import written_together
 from fairhorizon.report import page
 from fairhorizon.report.figures import exposure_plot, save_figure, training_curves
 from fairhorizon.report.tables import PAPER_METRICS, group_items
@@ -17,6 +18,7 @@ INTRO = (
 WHICH = " (the top 20 % of the catalogue by training count)"
 
 
+@written_together()
 def write_demo_report(out: Path, result: DemoResult, ks: Sequence[int], command: str) -> None:
     """index.html, training.png and exposure.png."""
     histories = {level.label: level.history for level in result.levels}

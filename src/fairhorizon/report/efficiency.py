@@ -7,7 +7,7 @@ import plotly.graph_objects as go
 from matplotlib.figure import Figure
 from rich.console import Group
 
-from fairhorizon.files import write_copies
+from fairhorizon.files import write_copies, written_together
 from fairhorizon.report import grid
 from fairhorizon.report.figures import COLOURS, GREY, save_figure, style
 from fairhorizon.report.grid import Cell, Grid
@@ -34,6 +34,7 @@ NOTE = (
 OURS, THEIRS = COLOURS[0], COLOURS[1]
 
 
+@written_together()
 def write_efficiency(
     out: Path,
     rows: Sequence[EfficiencyRow],

@@ -15,7 +15,7 @@ from matplotlib.figure import Figure
 from rich.console import Group
 from rich.text import Text
 
-from fairhorizon.files import write_copies
+from fairhorizon.files import write_copies, written_together
 from fairhorizon.metrics.hypervolume import dominated_area
 from fairhorizon.report import grid
 from fairhorizon.report.figures import save_figure, style
@@ -50,6 +50,7 @@ AREA_NOTE = (
 )
 
 
+@written_together()
 def write_frontier(
     out: Path,
     curves: Mapping[str, Sequence[SummaryRow]],

@@ -8,7 +8,7 @@ from matplotlib.figure import Figure
 from rich.console import Group
 from rich.text import Text
 
-from fairhorizon.files import write_copies, write_text
+from fairhorizon.files import write_copies, write_text, written_together
 from fairhorizon.report import grid
 from fairhorizon.report.comparison import metric_cell
 from fairhorizon.report.figures import save_figure
@@ -34,6 +34,7 @@ GAINS_NOTE = (
 )
 
 
+@written_together()
 def write_levels(
     out: Path,
     rows: Sequence[LevelRow],

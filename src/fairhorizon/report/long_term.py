@@ -9,7 +9,7 @@ from matplotlib.figure import Figure
 from plotly.subplots import make_subplots
 
 from fairhorizon.errors import DataError
-from fairhorizon.files import write_copies, write_text
+from fairhorizon.files import write_copies, write_text, written_together
 from fairhorizon.report import churn, control, over_time, page
 from fairhorizon.report import long_term_table as table
 from fairhorizon.report.figures import as_written, save_figure
@@ -35,6 +35,7 @@ ACCUMULATED_NOTE = (
 NOT_MEASURED = "no user has relevant items"
 
 
+@written_together()
 def write_long_term_report(out: Path, result: LongTermResult, command: str) -> None:
     """The figures, longterm.md and longterm.html in the folder `out`; longterm.json for programs.
 

@@ -1,0 +1,117 @@
+"""A disk without space for a file: one line that names the file, and nothing half-written."""
+
+import resource
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from fairhorizon.cli.app import run
+from fairhorizon.experiments.datasets import DataSpec
+from fairhorizon.experiments.runs import Run
+from fairhorizon.files import write_text, written_together
+
+MARKET = "synthetic:users=60,items=80,interactions_per_user=20"
+REMEDY = "File too large (check the path, your permissions and the free space)"
+
+
+@contextmanager
+def room_for(size: int) -> Iterator[None]:
+    """Let no file grow beyond this many bytes; Python ignores the signal and gets an OSError."""
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, before[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+
+
+def files(folder: Path) -> list[str]:
+    return sorted(str(path.relative_to(folder)) for path in folder.rglob("*") if path.is_file())
+
+
+@pytest.fixture(scope="module")
+def fitted(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    out = tmp_path_factory.mktemp("fitted") / "a"
+    assert run(["fit", "popularity", "--data", MARKET, "--out", str(out)]) == 0
+    return out
+
+
+@pytest.mark.parametrize(
+    ("size", "file"),
+    [
+        (8000, "model.safetensors"),  # scores of 80 x 80 items are 25 kB
+        (0, "model.safetensors"),
+    ],
+)
+def test_a_model_without_space(
+    size: int, file: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = tmp_path / "new" / "run"
+    with room_for(size):
+        code = run(["fit", "ease", "--data", MARKET, "--out", str(out)])
+    assert code == 1
+    assert capsys.readouterr().err.splitlines() == [f"error: {out / file}: {REMEDY}"]
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_card_without_space_leaves_no_model(fitted: Path, tmp_path: Path) -> None:
+    """The model of 1 kB has space, the card with a long path has not."""
+    model, data = Run(fitted).model(), DataSpec(source=3000 * "x")
+    with room_for(2000), pytest.raises(OSError, match=r"File too large.*run\.json"):
+        Run(tmp_path).write(model, data, "finished")
+    assert list(tmp_path.iterdir()) == []
+    Run(tmp_path).write(model, data, "finished")
+    assert files(tmp_path) == ["model.safetensors", "run.json"]
+
+
+def test_a_report_without_space_for_its_page(
+    fitted: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The page is above 300 kB, the figure and the JSON file are far below."""
+    lists, out, copy = tmp_path / "lists.csv", tmp_path / "report", tmp_path / "copy.json"
+    assert run(["recommend", str(fitted), "--out", str(lists)]) == 0
+    audit = ["audit", str(lists), "--data", MARKET, "--out", str(out), "--json", str(copy)]
+    capsys.readouterr()
+    with room_for(300_000):
+        assert run(audit) == 1
+    assert capsys.readouterr().err.splitlines()[-1] == f"error: {out / 'index.html'}: {REMEDY}"
+    assert files(tmp_path) == ["lists.csv"]
+    assert not out.exists()
+    assert run(audit) == 0
+    assert files(out) == ["audit.json", "exposure.png", "index.html"]
+
+
+def test_an_earlier_report_stays_as_it_was(tmp_path: Path) -> None:
+    write_text(tmp_path / "a", "old")
+
+    @written_together()
+    def write() -> None:
+        write_text(tmp_path / "a", "new")
+        write_text(tmp_path / "b", 1000 * "x")
+
+    with room_for(100), pytest.raises(OSError, match="File too large"):
+        write()
+    assert files(tmp_path) == ["a"]
+    assert (tmp_path / "a").read_text() == "old"
+
+
+def test_files_inside_two_blocks_belong_to_the_outer_one(tmp_path: Path) -> None:
+    with written_together():
+        with written_together():
+            write_text(tmp_path / "a", "1")
+        assert not (tmp_path / "a").exists()
+        write_text(tmp_path / "b", "2")
+    assert [(tmp_path / name).read_text() for name in "ab"] == ["1", "2"]
+    assert files(tmp_path) == ["a", "b"]
+
+
+def test_lists_without_space(
+    fitted: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    lists = tmp_path / "lists.csv"
+    with room_for(100):
+        assert run(["recommend", str(fitted), "--out", str(lists)]) == 1
+    assert capsys.readouterr().err.startswith(f"error: {lists}: File too large ")
+    assert list(tmp_path.iterdir()) == []
