@@ -27,7 +27,7 @@ import torch
 from fairhorizon.agents.fcpo.config import PRESETS
 from fairhorizon.agents.fcpo.model import Fcpo
 from fairhorizon.agents.fcpo.server import FcpoServer
-from fairhorizon.agents.tasks import Prerequisite
+from fairhorizon.agents.tasks import LogPart, Prerequisite
 from fairhorizon.data.sources import load
 from fairhorizon.data.splits import Split, split
 from fairhorizon.data.synthetic import synthetic
@@ -63,7 +63,10 @@ def fitted(preset: str, parts: Split) -> Fcpo:
         rankers["gru4rec"] = one_epoch.fit(Split(some, held_out, parts.test))
     short = {"rounds": min(1, config.rounds), "pmf": MfConfig(max_epochs=1)}
     return Fcpo(config.model_copy(update=short)).fit(
-        parts, fitted={Prerequisite(name): ranker for name, ranker in rankers.items()}
+        parts,
+        fitted={
+            Prerequisite(name, part): ranker for name, ranker in rankers.items() for part in LogPart
+        },
     )
 
 

@@ -1,5 +1,6 @@
 """Shared by networks that predict the next item: training windows, the loss, the scores."""
 
+from abc import abstractmethod
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -57,7 +58,7 @@ class WindowDropout(nn.Module):
         return x * kept
 
 
-class SequenceNetwork(nn.Module):
+class SequenceNetwork(nn.Module, ABC):
     """Logits over the catalogue from the state after each item: state . item vector + bias.
 
     Inputs and outputs share a table of item vectors. Sequences are padded at the end with n_items,
@@ -74,9 +75,9 @@ class SequenceNetwork(nn.Module):
         """(b, N, dim) item vectors; arbitrary where there is no item."""
         return nn.functional.embedding(sequences.where(sequences < self.n_items, 0), self.items)
 
+    @abstractmethod
     def states(self, sequences: Tensor) -> Tensor:
         """(b, N, dim): the state after each item."""
-        raise NotImplementedError
 
     def logits(self, states: Tensor) -> Tensor:
         """(..., n_items)"""
