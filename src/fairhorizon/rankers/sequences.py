@@ -1,6 +1,6 @@
 """Shared by networks that predict the next item: training windows, the loss, the scores."""
 
-from abc import abstractmethod
+from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
