@@ -15,6 +15,8 @@ if TYPE_CHECKING:
     from fairhorizon.agents.progress import RoundReport
     from fairhorizon.experiments.datasets import Dataset
 
+WIDTH_OF_FILES = 100  # columns; a terminal has its own width
+
 
 def demo(
     data: shared.Data = "ml-100k",
@@ -45,7 +47,8 @@ def demo(
                 progress.round(report)
 
             result = demonstrate(dataset, rounds=rounds, seed=seed, ks=ks, on_round=show)
-        Console().print(metrics_table(result.rows, PAPER_METRICS, ks))
+        wide = None if sys.stdout.isatty() else WIDTH_OF_FILES
+        Console(width=wide).print(metrics_table(result.rows, PAPER_METRICS, ks))
         shown = ",".join(map(str, ks))
         command = f"fairhorizon demo --data {data} --rounds {rounds} --seed {seed} --k {shown}"
         if encoding != "utf-8":
