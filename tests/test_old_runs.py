@@ -62,8 +62,12 @@ def is_same_kind_of_machine() -> bool:
 
 
 def of_today(card: dict[str, Any]) -> dict[str, Any]:
-    """A card of before with the field of its data that is new."""
-    return card | {"data": card["data"] | {"encoding": "utf-8"}}
+    """A card of before with what is new: a field of its data, and whether FCPO kept its limit."""
+    card = card | {"data": card["data"] | {"encoding": "utf-8"}}
+    if card["method"] != "fcpo":
+        return card
+    any_level = bool(card["config"]["warm_start"])
+    return card | {"keeps_limit": None if any_level or not card["rounds"] else True}
 
 
 def test_every_folder_has_lists(folders: Path) -> None:

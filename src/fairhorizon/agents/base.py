@@ -102,6 +102,8 @@ class Recommender(ABC):
     fingerprint_: str  # of the training log
     sensitive_: Tensor  # (n_items,) bool, the group whose exposure is limited
     finished_: bool = True  # False: the fit was interrupted, and can be resumed
+    keeps_limit_: bool | None = None  # the policy, in training; None: it was trained for no limit
+    remarks_: tuple[str, ...] = ()  # what results of the model should not be shown without
 
     @classmethod
     def configured(cls, config: Settings, seed: int) -> Self:  # noqa: ARG003

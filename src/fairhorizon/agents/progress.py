@@ -40,6 +40,10 @@ class RoundReport:
         return {name: getattr(self, name) for name in names}
 
 
+class LimitNotKeptWarning(UserWarning):
+    """No evaluated round of a training kept the limit, so the policy of the last one serves."""
+
+
 class Listener:
     """Receives the progress of a fit; here nothing happens, override what is of interest."""
 

@@ -53,6 +53,8 @@ def evaluate(
         sensitive=dataset.sensitive,
         seed=seed,
     )
+    for remark in model.remarks_:
+        typer.echo(f"note: {remark}", err=True)
     list_lengths.warn_if_shorter(result.lists, max(ks))
     if lists is not None:
         write_lists(lists, result.lists, dataset.log)

@@ -134,7 +134,8 @@ class VariantRun:
             method=self.variant.name,
             settings=model.config.model_dump(mode="json"),
             seconds={"fit": trained - begin, "evaluate": time.perf_counter() - trained},
-            notes=tuple(str(note.message) for note in notes),
+            notes=(*model.remarks_, *(str(note.message) for note in notes)),
+            keeps_limit=model.keeps_limit_,
             metrics=figures(course),
         )
         row = VariantRow(measured, course)

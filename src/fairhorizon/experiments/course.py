@@ -3,6 +3,7 @@
 from torch import Tensor
 
 from fairhorizon.agents.fcpo.learning.advantages import discounts
+from fairhorizon.agents.fcpo.learning.chosen import chosen_round
 from fairhorizon.agents.fcpo.learning.session import Session
 from fairhorizon.agents.fcpo.learning.training import Training
 from fairhorizon.results.studies import Course
@@ -41,16 +42,14 @@ def _at_last(training: Training) -> tuple[float, float]:
 def _kept(training: Training, before: float | None) -> int:
     """The round whose policy serves: the best on validation, or else the last."""
     config, best = training.config, training.best_validation
+    chosen = chosen_round(training.reports, config)
+    if chosen is not None:
+        return chosen.number
     if not training.best:
         return len(training.reports)
-    if config.serves_any_level and before == best:
+    if before == best:
         return 0
-    return next(
-        report.round
-        for report in training.reports
-        if report.validation == best
-        and (config.serves_any_level or report.keeps_limit(config.cost_tolerance))
-    )
+    return next(report.round for report in training.reports if report.validation == best)
 
 
 def figures(course: Course) -> dict[str, float | None]:

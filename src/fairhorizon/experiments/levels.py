@@ -163,6 +163,7 @@ def _level_row(study: Study, one: Standing, seeds: Sequence[int], k: int) -> Lev
         metrics=summary.metrics if summary else {},
         seconds=summary.seconds if summary else {},
         notes=summary.notes if summary else (),
+        limit_missed=summary.limit_missed if summary else 0,
         ours=is_ours(one.method),
         settings=tuple(None if setting is None else str(setting) for setting in one.settings),
         dials=tuple(setting.level for setting in settings if setting.level is not None),

@@ -231,13 +231,12 @@ class LongTask:
         """How far it is at every writing; at the last step with the remarks of all steps."""
         record, settings = self.record(), self.long_study.settings
         record.sweep()
-        run = self._begin()
+        run, remarks = self._begin()
         stored = record.resume() if self.resume else None
         if stored is None:
             record.look(run.exposure)
         else:
             _restore(run, stored, record)
-        remarks: list[str] = []
         while record.step < settings.steps:
             with warnings.catch_warnings(record=True) as notes:
                 warnings.simplefilter("always")
@@ -254,8 +253,8 @@ class LongTask:
         record.finish()
         yield record.progress([*remarks, *run.server.remarks])
 
-    def _begin(self) -> LongRun:
-        """The run before its first step."""
+    def _begin(self) -> tuple[LongRun, list[str]]:
+        """The run before its first step, and the remarks on its model."""
         long_study, method = self.long_study, self.contestant.method
         study, settings = long_study.study, long_study.settings
         dataset = study.dataset()
@@ -280,7 +279,7 @@ class LongTask:
         fixed = dataset.sensitive if study.data.group_column is not None else None
         grouping = popular_group if fixed is None else lambda _: fixed.copy()
         exposure = Exposure(dataset.split.train.item_counts(), grouping)
-        return LongRun(server, users, exposure, settings)
+        return LongRun(server, users, exposure, settings), [*model.remarks_]
 
 
 def _restore(run: LongRun, stored: dict[str, Tensor], record: StepRecord) -> None:

@@ -17,6 +17,7 @@ def study_row(
     settings: Mapping[str, Any],
     seconds: Mapping[str, float],
     notes: tuple[str, ...],
+    keeps_limit: bool | None = None,
     metrics: Mapping[str, float | None] | None = None,
 ) -> StudyRow:
     """The result of an evaluation as a row; `metrics` are added to those of the result."""
@@ -32,6 +33,7 @@ def study_row(
         settings=settings,
         seconds=seconds,
         notes=notes,
+        keeps_limit=keeps_limit,
     )
 
 
@@ -53,4 +55,5 @@ def summary_row(
         name=first.method if name is None else name,
         alpha_prime=first.alpha_prime,
         settings=first.settings,
+        limit_missed=sum(row.keeps_limit is False for row in rows),
     )

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from fairhorizon.agents.base import Levels, Recommender
 from fairhorizon.agents.methods import AGENTS, Method, build, load_method, validates
+from fairhorizon.agents.progress import LimitNotKeptWarning
 from fairhorizon.agents.tasks import Fitted, LogPart
 from fairhorizon.data.splits import Split
 from fairhorizon.engines.processes import each
@@ -216,7 +217,9 @@ class Task:
         try:
             parts = self.study.early() if self.early else dataset.split
             fitted = self._prerequisites(model, dataset)
-            model.fit(parts, sensitive=dataset.sensitive, fitted=fitted)
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore", LimitNotKeptWarning)  # a note of every row
+                model.fit(parts, sensitive=dataset.sensitive, fitted=fitted)
         except FairHorizonError as error:
             raise FairHorizonError(f"{self.methods[0].trained}: {error}") from error
         seconds = time.perf_counter() - begin
@@ -262,7 +265,8 @@ class Task:
             method=str(method),
             settings=model.all_settings(),
             seconds={"fit": fit_seconds, "evaluate": time.perf_counter() - begin},
-            notes=tuple(str(note.message) for note in notes),
+            notes=(*model.remarks_, *(str(note.message) for note in notes)),
+            keeps_limit=model.keeps_limit_,
         )
         file = study.row_file(method, self.seed)
         write_atomically(file.with_suffix(".npy"), lambda draft: _save(draft, result.lists))

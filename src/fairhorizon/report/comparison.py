@@ -14,6 +14,7 @@ from rich.console import Group
 from fairhorizon.files import write_copies, write_text, written_together
 from fairhorizon.report import grid
 from fairhorizon.report.grid import Cell, Grid
+from fairhorizon.report.marks import mark_notes, marked
 from fairhorizon.report.page import Section, commands_section, glossary_section, write_page
 from fairhorizon.report.paper import paper_row
 from fairhorizon.report.tables import PAPER_METRICS, format_value, metric_columns, units
@@ -90,6 +91,7 @@ def comparison_table(
     found = _blocks(rows, metrics, ks, paper, group)
     blocks = [block for _, blocks in found for block in blocks]
     notes = [f"{units(metrics)} {grid.LEGEND}.", *([PAPER_NOTE] if _has_paper(blocks) else [])]
+    notes += mark_notes(rows)
     parts: list[Any] = []
     for block in blocks:
         parts += [grid.terminal(block), ""]
@@ -107,7 +109,7 @@ def comparison_markdown(
     """For GitHub: best bold, second italic, the paper's figures in brackets."""
     found = _blocks(rows, metrics, ks, paper, group)
     blocks = [block for _, blocks in found for block in blocks]
-    notes = [f"{units(metrics)} Best **bold**, second _italic_."]
+    notes = [f"{units(metrics)} Best **bold**, second _italic_.", *mark_notes(rows)]
     if _has_paper(blocks):
         notes.append(f"In brackets: the paper. {PAPER_NOTE}")
     return "\n\n".join([*(grid.markdown(block) for block in blocks), " ".join(notes)]) + "\n"
@@ -132,6 +134,7 @@ def comparison_section(
             html += f"<details{is_open}><summary>K = {k}</summary>\n{table}</details>\n"
             blocks.append(block)
     notes = [units(metrics), "Best bold, second underlined; a click on a heading sorts."]
+    notes += mark_notes(rows)
     if _has_paper(blocks):
         notes.append(f"Small and grey: the paper. {PAPER_NOTE}")
     return Section(title, html, " ".join(notes))
@@ -168,7 +171,7 @@ def _block(
     lines = []
     for row in rows:
         theirs = paper_row(row.dataset, row.name, row.level) if paper else None
-        name = Cell(row.method, paper=f"paper {theirs.name}" if theirs else "")
+        name = Cell(marked(row), paper=f"paper {theirs.name}" if theirs else "")
         of_paper = theirs.metrics if theirs else {}
         lines.append(
             [

@@ -14,6 +14,7 @@ from fairhorizon.report.comparison import metric_cell
 from fairhorizon.report.figures import save_figure
 from fairhorizon.report.frontier import frontier_figure
 from fairhorizon.report.grid import Cell, Grid
+from fairhorizon.report.marks import mark_notes, marked
 from fairhorizon.report.tables import MISSING, group_items, metric_columns, short_title, units
 from fairhorizon.results.studies import GainRow, LevelRow
 from fairhorizon.vocabulary import POPULAR
@@ -99,7 +100,8 @@ def _notes(rows: Sequence[LevelRow]) -> str:
         MISSED_NOTE: any(None in row.settings for row in rows),
         NOTE: True,
     }
-    return " ".join(note for note, applies in applicable.items() if applies)
+    notes = [note for note, applies in applicable.items() if applies]
+    return " ".join([*mark_notes(rows), *notes])
 
 
 def _gains_note(group: str) -> str:
@@ -130,7 +132,7 @@ def _blocks(rows: Sequence[LevelRow], k: int, group: str) -> list[Grid]:
 def _line(row: LevelRow, k: int) -> list[Cell]:
     mark = (BEST_RIVAL if row.best_rival else "") + (ABOVE if row.above else "")
     return [
-        Cell(row.method + mark),
+        Cell(marked(row) + mark),
         Cell(_dials(row)),
         *(metric_cell(row, metric, k) for metric in COLUMNS),
     ]

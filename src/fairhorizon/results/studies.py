@@ -1,7 +1,7 @@
 """Results of the short-term studies: compare, frontier, levels, efficiency and ablation."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any, Self
 
 from fairhorizon.results.spread import Spread, strict_json
@@ -33,6 +33,7 @@ class StudyRow:
     settings: Mapping[str, Any]
     seconds: Mapping[str, float]  # of fit and evaluate
     notes: tuple[str, ...]
+    keeps_limit: bool | None = None  # the policy, in training; None: it was trained for no limit
 
     def to_json(self) -> dict[str, Any]:
         return _content(self)
@@ -52,6 +53,7 @@ class StudyRow:
                 settings=dict(content["settings"]),
                 seconds=dict(content["seconds"]),
                 notes=tuple(content["notes"]),
+                keeps_limit=content.get("keeps_limit"),  # rows of before have no such key
             )
         except (KeyError, TypeError) as error:
             raise ValueError(f"not a row of a study: {error}") from error
@@ -70,6 +72,7 @@ class OverSeeds:
     metrics: Mapping[str, Spread]
     seconds: Mapping[str, float]  # means
     notes: tuple[str, ...]
+    limit_missed: int = field(default=0, kw_only=True)  # seeds with no round that kept the limit
 
     def spread(self, metric: str) -> Spread:
         """An empty spread if the metric was not measured."""
@@ -87,7 +90,7 @@ class SummaryRow(OverSeeds):
     def to_json(self) -> dict[str, Any]:
         keys = (
             *("dataset", "method", "protocol", "mode", "alpha_prime", "seeds"),
-            *("metrics", "seconds", "settings", "notes"),
+            *("metrics", "seconds", "settings", "notes", "limit_missed"),
         )
         return _content(self, keys)
 
@@ -124,7 +127,7 @@ class LevelRow(OverSeeds):
     def to_json(self) -> dict[str, Any]:
         keys = (
             *("level", "dataset", "method", "protocol", "mode", "seeds", "ours", "best_rival"),
-            *("settings", "above", "metrics", "seconds", "notes"),
+            *("settings", "above", "metrics", "seconds", "notes", "limit_missed"),
         )
         return _content(self, keys)
 

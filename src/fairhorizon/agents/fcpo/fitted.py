@@ -11,6 +11,7 @@ from fairhorizon.agents.fcpo.config import FcpoConfig
 from fairhorizon.agents.fcpo.experts.actor import ExpertActor
 from fairhorizon.agents.fcpo.experts.fitting import restored_panel
 from fairhorizon.agents.fcpo.experts.panel import Panel
+from fairhorizon.agents.fcpo.learning.chosen import chosen_round
 from fairhorizon.agents.fcpo.learning.training import Trained, build_actor, queue_length
 from fairhorizon.agents.fcpo.serving.calibration import calibrate
 from fairhorizon.agents.fcpo.serving.lists import ItemLists
@@ -75,7 +76,10 @@ class FittedPolicy:
     def summary(self, config: FcpoConfig, validation: float | None) -> str:
         """What the training has led to, in one line."""
         text = f"{len(self.reports)} rounds"
-        if self.reports:
+        chosen = chosen_round(self.reports, config)
+        if chosen is not None:
+            text += f"; {chosen.remark or chosen}"
+        elif self.reports:
             last, limit = self.reports[-1], config.limit_in_training
             share = last.cost / last.limit * limit  # both are sums over an episode
             text += (

@@ -1,6 +1,7 @@
 """FCPO as a recommender: fit, recommend, save, load."""
 
 import copy
+import warnings
 from pathlib import Path
 from typing import Any, Self
 
@@ -13,12 +14,13 @@ from fairhorizon.agents.fcpo.config import PRESETS, FcpoConfig
 from fairhorizon.agents.fcpo.experts.fitting import check_names, suitable
 from fairhorizon.agents.fcpo.fitted import FittedPolicy
 from fairhorizon.agents.fcpo.learning.checkpoint import begun_with
+from fairhorizon.agents.fcpo.learning.chosen import chosen_round
 from fairhorizon.agents.fcpo.learning.session import Problem, Session
 from fairhorizon.agents.fcpo.learning.training import Trained, queue_length
 from fairhorizon.agents.fcpo.server import FcpoServer, serve_under_control
 from fairhorizon.agents.fcpo.serving.calibration import serve_alone
 from fairhorizon.agents.fcpo.serving.lists import ItemLists
-from fairhorizon.agents.progress import RoundReport
+from fairhorizon.agents.progress import LimitNotKeptWarning, RoundReport
 from fairhorizon.agents.tasks import FitTask, LogPart, Prerequisite, ServingPlan
 from fairhorizon.agents.walk import serve
 from fairhorizon.allocation.price_table import PriceTable
@@ -116,6 +118,8 @@ class Fcpo(Recommender):
     def _fit(self, task: FitTask) -> None:
         """Warm start, rounds of CPO, and a refit of the rankers on the whole training log."""
         self.adopt(self.session(task).run())
+        for remark in self.remarks_:
+            warnings.warn(remark, LimitNotKeptWarning, stacklevel=3)
 
     def session(self, task: FitTask) -> Session:
         """The training before its next round, to be watched or changed."""
@@ -141,6 +145,9 @@ class Fcpo(Recommender):
     def _take(self, policy: FittedPolicy) -> None:
         self.policy_ = policy
         self.sensitive_, self.fingerprint_ = policy.sensitive, policy.fingerprint
+        chosen = chosen_round(policy.reports, self.config)
+        self.keeps_limit_ = None if chosen is None else chosen.keeps_limit
+        self.remarks_ = () if chosen is None or chosen.keeps_limit else (chosen.remark,)
 
     def summary(self) -> str:
         return self.policy_.summary(self.config, self.validation_)
@@ -226,6 +233,7 @@ class Fcpo(Recommender):
             "method": self.method,
             "config": self.config.model_dump(mode="json"),
             "seed": self.seed,
+            "keeps_limit": self.keeps_limit_,
             **self.policy_.description(),
         }
 
