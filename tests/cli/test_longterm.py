@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -148,19 +149,24 @@ def test_what_is_not_measured_and_how_further_limits_were_kept_is_said(
     Path("items.csv").write_text("item,kind\n" + "\n".join(rows))
     small = ("fcpo.rounds=0", "fcpo.pmf.max_epochs=2", "fcpo.pmf.dim=4", "fcpo.gru_hidden=4")
     command = (*LONGTERM, *(f"--set={one}" for one in small), "--methods=fcpo", "--seeds=1")
-    command = (*command, "--item-table=items.csv", "--limit=kind=A:0.4", "--steps=5")
+    command = (*command, "--item-table=items.csv", "--floor=kind=A:0.4", "--steps=5")
     assert run([*command, "--warm-up=5"]) == 0
     said = capsys.readouterr()
     assert (
         "note: a warm-up of 5 steps leaves none of the 5 at which the limit is checked" in said.err
     )
-    assert "limit kind=A" not in said.out
+    floor = r"floor kind=A: (\S+) % reached, must be at least 40 %; "
+    assert re.search(floor + "not checked, no step comes after the warm-up", said.out)
     assert run([*command, "--warm-up=2"]) == 0
     said = capsys.readouterr()
     assert "a warm-up" not in said.err
-    assert "limit kind=A: kept after the warm-up (fcpo)" in said.out
+    shown = re.search(floor + r"kept after the warm-up \(fcpo\)", said.out)
+    assert shown is not None
     (row,) = content(Path("longterm/longterm.json"))["limits"]
-    assert (row["limit"], row["method"]) == ("limit kind=A", "fcpo")
+    assert (row["limit"], row["method"]) == ("floor kind=A", "fcpo")
+    assert (row["bound"], row["is_floor"]) == (0.4, True)
+    assert 0.4 <= row["reached"]["mean"] == pytest.approx(float(shown[1]) / 100, abs=1e-4)
+    assert f"{shown[1]} %" in Path("longterm/longterm.md").read_text(encoding="utf-8")
 
 
 def test_ctrl_c_keeps_what_there_is_and_resume_goes_on(

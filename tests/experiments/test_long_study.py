@@ -21,14 +21,14 @@ from fairhorizon.environment.simulated import SimulationConfig
 from fairhorizon.errors import ConfigError, DataError
 from fairhorizon.evaluation.long_term import LongRun, LongRunSettings
 from fairhorizon.experiments.datasets import DataSpec
-from fairhorizon.experiments.group_limits import GroupShare, Limits
-from fairhorizon.experiments.long_summary import broken_limits, summary_rows
+from fairhorizon.experiments.group_limits import Bound, GroupShare, Limits
+from fairhorizon.experiments.long_summary import limit_summaries, summary_rows
 from fairhorizon.experiments.long_term import Contestant, LongStudy
 from fairhorizon.experiments.step_record import SCHEMA, Row
 from fairhorizon.experiments.study import Study
 from fairhorizon.exposure.counts import Exposure
 from fairhorizon.metrics.fairness import gini
-from fairhorizon.results.long_term import CountsOverTime, LimitSummary, RunProgress
+from fairhorizon.results.long_term import CountsOverTime, RunProgress
 from fairhorizon.results.spread import Spread
 from fairhorizon.results.studies import TrainingRow
 from fairhorizon.vocabulary import Protocol, Retrain
@@ -354,10 +354,13 @@ def test_several_limits_hold_together_in_a_run_of_fcpo(tmp_path: Path) -> None:
     notes = json.loads(steps["notes"][-1])
     assert notes["price of limit kind=A"] > 0
     assert notes["excess of floor kind=B"] == pytest.approx(0.5 - shown[1] / (25 * 60))
-    assert broken_limits(steps, warm_up=5) == [
-        LimitSummary(limit, "fcpo", violation_share=0, largest_overshoot=0)
-        for limit in ("limit kind=A", "floor kind=B")
-    ]
+    # the bound and what was reached of it: at most a tenth, at least half
+    of_a, of_b = long_study.result(chosen, [0]).limits
+    assert (of_a.limit, of_a.method, of_a.violation_share) == ("limit kind=A", "fcpo", 0)
+    assert (of_b.limit, of_b.method, of_b.largest_overshoot) == ("floor kind=B", "fcpo", 0)
+    assert (of_a.bound, of_a.is_floor, of_b.bound, of_b.is_floor) == (0.1, False, 0.5, True)
+    assert of_a.reached.mean == pytest.approx(shown[0] / (25 * 60))
+    assert of_b.reached.mean == pytest.approx(shown[1] / (25 * 60))
 
 
 def test_a_limit_of_the_gini_index_does_not_change_what_is_recorded_of_it(tmp_path: Path) -> None:
@@ -369,12 +372,16 @@ def test_a_limit_of_the_gini_index_does_not_change_what_is_recorded_of_it(tmp_pa
     notes = json.loads(steps["notes"][-1])
     assert notes["excess of gini"] == pytest.approx(steps["gini"][-1] - 0.3)
     assert notes["price of gini"] >= 0
+    (of_gini,) = long_study.result(chosen, [0]).limits
+    assert of_gini.bound == 0.3
+    assert of_gini.reached.mean == pytest.approx(steps["gini"][-1])
 
 
-def test_broken_limits_by_hand() -> None:
-    def row(method: str, step: int, **notes: float) -> Row:
+def test_limits_by_hand() -> None:
+    def row(method: str, step: int, seed: int = 0, **notes: float) -> Row:
         named = {f"excess of {name}": value for name, value in notes.items()}
-        return dict.fromkeys(SCHEMA) | {"method": method, "step": step, "notes": json.dumps(named)}
+        known = {"method": method, "step": step, "seed": seed, "notes": json.dumps(named)}
+        return dict.fromkeys(SCHEMA) | known
 
     rows = [
         row("a", 1, drama=0.9, popularity=0.9),  # in the warm-up
@@ -382,12 +389,24 @@ def test_broken_limits_by_hand() -> None:
         row("a", 3, drama=1e-12, popularity=0.3),  # rounding
         row("b", 2, drama=-0.1),
         row("b", 3, drama=-0.2, war=0.5),
+        row("b", 3, seed=1, drama=-0.1),
         dict.fromkeys(SCHEMA) | {"method": "c", "step": 3},
     ]
-    found = broken_limits(pl.DataFrame(rows, schema=SCHEMA), warm_up=1)
-    assert [tuple(row.to_json().values()) for row in found] == [
-        *(("drama", "a", 0.5, 0.02), ("drama", "b", 0.0, 0.0), ("war", "b", 1.0, 0.5))
+    bounds = {"drama": Bound(0.3), "war": Bound(0.6, is_floor=True)}
+    steps = pl.DataFrame(rows, schema=SCHEMA)
+    found = limit_summaries(steps, 1, bounds)
+    broken = [(row.limit, row.method, row.violation_share, row.largest_overshoot) for row in found]
+    assert broken == [("drama", "a", 0.5, 0.02), ("drama", "b", 0.0, 0.0), ("war", "b", 1.0, 0.5)]
+    reached = [(row.bound, row.is_floor, row.reached.mean) for row in found]
+    assert reached == [  # at the last step, the mean over seeds; a floor is missed downwards
+        (0.3, False, pytest.approx(0.3)),
+        (0.3, False, pytest.approx(0.15)),
+        (0.6, True, pytest.approx(0.1)),
     ]
+    # with no step after the warm-up there is still what was reached
+    unchecked = limit_summaries(steps, 5, bounds)
+    assert [row.violation_share for row in unchecked] == [None] * 3
+    assert [row.reached for row in unchecked] == [row.reached for row in found]
 
 
 def test_a_warm_up_longer_than_the_run_is_no_licence(tmp_path: Path) -> None:

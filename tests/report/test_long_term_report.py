@@ -423,11 +423,15 @@ def test_names_and_commands_are_shown_as_written(folder):
 
 
 def test_further_limits_and_a_fixed_group_are_on_the_page(steps, tmp_path):
-    limits = (LimitSummary("floor a<b=c", "fcpo", 0.125, 0.0301),)
+    limits = (LimitSummary("floor a<b=c", "fcpo", 0.125, 0.0301, 0.3, True, Spread(0.2699, 0.001)),)
     result = LongTermResult(steps, {}, 0.4, 2, limits=limits, group="genre = War")
     write_long_term_report(tmp_path, result, "")
     page = (tmp_path / "longterm.html").read_text(encoding="utf-8")
     assert "<td>floor a&lt;b=c</td><td>fcpo</td>" in page
+    text = (tmp_path / "longterm.md").read_text(encoding="utf-8")
+    for number in ("at least 30 %", "26.99 ± 0.10 %"):
+        assert number in page
+        assert number in text
     assert ">12.50</td>" in page
     assert ">3.01</td>" in page
     assert "is genre = War, and its items stay the same. 4 steps, 2 seeds." in page
@@ -469,11 +473,20 @@ def test_a_group_by_an_attribute_is_called_by_its_name(steps, counts, tmp_path):
 
 
 def test_the_lines_below_the_table_on_a_terminal(steps):
-    limits = (LimitSummary("limit a=b", "fcpo", 0, 0), LimitSummary("gini", "fcpo", 0.5, 0.021))
+    limits = (
+        LimitSummary("limit a=b", "fcpo", 0, 0, 0.1, reached=Spread(0.0998, 0.0)),
+        LimitSummary("floor a=c", "fcpo", 0, 0, 0.2, True, Spread(0.2042, 0.0013)),
+        LimitSummary("gini", "fcpo", 0.5, 0.021, 0.3, reached=Spread(0.321, 0.0)),
+        LimitSummary("floor a=d", "fcpo", None, 0, 0.2, True, Spread(0.25, 0.0)),
+    )
     rows = (RunSummary("fcpo", (0, 1), 4, {"seconds_per_step": Spread(0.25, 0.0)}),)
     assert closing_lines(LongTermResult(steps, {}, 0.4, 2, rows, limits)) == [
-        "limit a=b: kept after the warm-up (fcpo)",
-        "gini: broken at 50.00 % of steps, by up to 2.10 points, after the warm-up (fcpo)",
+        "limit a=b: 9.98 % reached, must be at most 10 %; kept after the warm-up (fcpo)",
+        "floor a=c: 20.42 ± 0.13 % reached, must be at least 20 %; kept after the warm-up (fcpo)",
+        "gini: 32.10 % reached, must be at most 30 %; broken at 50.00 % of steps, by up to 2.10 "
+        "points, after the warm-up (fcpo)",
+        "floor a=d: 25.00 % reached, must be at least 20 %; not checked, no step comes after the "
+        "warm-up (fcpo)",
         "Seconds per step: fcpo 0.250.",
     ]
 

@@ -29,6 +29,14 @@ from fairhorizon.metrics.shares import ROUNDING
 
 
 @dataclass(frozen=True)
+class Bound:
+    """The largest share or Gini index that a limit allows; the smallest share of a floor."""
+
+    share: float
+    is_floor: bool = False
+
+
+@dataclass(frozen=True)
 class GroupShare:
     """A largest share of all showings for the items with an attribute; as a floor, a smallest."""
 
@@ -77,6 +85,11 @@ class Limits:
     def __str__(self) -> str:
         parts = [f"{group}:{group.share:g}" for group in self.groups]
         return ", ".join([*parts, *([f"gini {self.gini:g}"] if self.gini is not None else [])])
+
+    def bounds(self) -> dict[str, Bound]:
+        """What each allows, by the name under which it is recorded."""
+        bounds = {str(group): Bound(group.share, group.is_floor) for group in self.groups}
+        return bounds if self.gini is None else bounds | {GiniLimit.name: Bound(self.gini)}
 
     def limits(
         self, data: DataSpec, cache_dir: Path | None, alpha_prime: float, warm_up: int

@@ -1,9 +1,11 @@
 """What came of long runs, from their rows: how they ended, and how further limits were kept."""
 
 import json
+from collections.abc import Mapping
 
 import polars as pl
 
+from fairhorizon.experiments.group_limits import Bound
 from fairhorizon.exposure.limits import PopularityLimit
 from fairhorizon.metrics.shares import exceeds
 from fairhorizon.results.long_term import LimitSummary, RunSummary
@@ -40,21 +42,38 @@ def summary_rows(steps: pl.DataFrame) -> list[RunSummary]:
     return rows
 
 
-def broken_limits(steps: pl.DataFrame, warm_up: int) -> list[LimitSummary]:
-    """How often and how far each limit but that on G0 was broken after the warm-up."""
-    after = steps.filter(pl.col("step") > warm_up, pl.col("notes").is_not_null())
-    excesses: dict[tuple[str, str], list[float]] = {}
-    for method, notes in after.select("method", "notes").iter_rows():
-        for note, value in json.loads(notes).items():
+def limit_summaries(
+    steps: pl.DataFrame, warm_up: int, bounds: Mapping[str, Bound]
+) -> list[LimitSummary]:
+    """What was reached of each limit but that on G0, and how it was broken after the warm-up."""
+    noted = steps.filter(pl.col("notes").is_not_null()).sort("step", maintain_order=True)
+    after: dict[tuple[str, str], list[float]] = {}  # excesses, by limit and method
+    last: dict[tuple[str, str], dict[int, float]] = {}  # the excess at the last step, by seed
+    for method, seed, step, notes in noted.select("method", "seed", "step", "notes").iter_rows():
+        for note, excess in json.loads(notes).items():
             limit = note.removeprefix("excess of ")
-            if limit not in (note, PopularityLimit.name):
-                excesses.setdefault((limit, method), []).append(value)
+            if limit in (note, PopularityLimit.name):
+                continue
+            found = after.setdefault((limit, method), [])
+            last.setdefault((limit, method), {})[seed] = excess
+            if step > warm_up:
+                found.append(excess)
     return [
-        LimitSummary(
-            limit,
-            method,
-            sum(exceeds(excess, 0.0) for excess in found) / len(found),
-            max(0.0, *found),
-        )
-        for (limit, method), found in excesses.items()
+        _limit_summary(limit, method, found, list(last[limit, method].values()), bounds[limit])
+        for (limit, method), found in after.items()
     ]
+
+
+def _limit_summary(
+    limit: str, method: str, after: list[float], last: list[float], bound: Bound
+) -> LimitSummary:
+    sign = -1 if bound.is_floor else 1  # a floor is exceeded downwards
+    return LimitSummary(
+        limit,
+        method,
+        sum(exceeds(excess, 0.0) for excess in after) / len(after) if after else None,
+        max([0.0, *after]),
+        bound.share,
+        bound.is_floor,
+        Spread.of([bound.share + sign * excess for excess in last]),
+    )

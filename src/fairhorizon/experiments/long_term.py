@@ -15,7 +15,7 @@ from fairhorizon.environment.simulated import SimulationConfig
 from fairhorizon.errors import ConfigError, ModelError
 from fairhorizon.evaluation.long_term import LongRun, LongRunSettings
 from fairhorizon.experiments.group_limits import Limits
-from fairhorizon.experiments.long_summary import broken_limits, summary_rows
+from fairhorizon.experiments.long_summary import limit_summaries, summary_rows
 from fairhorizon.experiments.step_record import EVERY, SCHEMA, StepRecord
 from fairhorizon.experiments.study import ModelTask, Study, Task, longest_first
 from fairhorizon.experiments.users import ResponseFit, UserSource
@@ -166,7 +166,7 @@ class LongStudy:
             settings.alpha_prime,
             settings.warm_up,
             tuple(summary_rows(steps)),
-            tuple(broken_limits(steps, settings.warm_up)),
+            tuple(limit_summaries(steps, settings.warm_up, self.limits.bounds())),
             self.study.data.group_name,
             self.description(),
         )

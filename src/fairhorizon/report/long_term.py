@@ -51,7 +51,8 @@ def write_long_term_report(out: Path, result: LongTermResult, command: str) -> N
     save_figure(out / "figure4.png", accumulated_figure(steps, span))
     save_figure(out / "control.png", control.control_figure(steps, span))
     save_figure(out / "churn.png", churn.churn_figure(steps, runs, span))
-    write_text(out / "longterm.md", table.summary_markdown(steps, span.group))
+    further = f"\n{table.limits_markdown(result.limits)}" if result.limits else ""
+    write_text(out / "longterm.md", table.summary_markdown(steps, span.group) + further)
     page.write_page(
         out / "longterm.html",
         title="The long run",
@@ -76,10 +77,13 @@ def closing_lines(result: LongTermResult) -> list[str]:
     """The lines below the table on a terminal: how further limits were kept, and the time."""
     lines = []
     for limit in result.limits:
-        share, most = 100 * limit.violation_share, 100 * limit.largest_overshoot
-        broke = f"broken at {share:.2f} % of steps, by up to {most:.2f} points,"
+        share, most = limit.violation_share, 100 * limit.largest_overshoot
+        kept = "not checked, no step comes" if share is None else "kept"
+        if share:
+            kept = f"broken at {100 * share:.2f} % of steps, by up to {most:.2f} points,"
         lines.append(
-            f"{limit.limit}: {broke if share else 'kept'} after the warm-up ({limit.method})"
+            f"{limit.limit}: {table.reached(limit)} reached, must be {table.bound(limit)}; "
+            f"{kept} after the warm-up ({limit.method})"
         )
     seconds = (f"{row.method} {row.metrics['seconds_per_step'].mean:.3f}" for row in result.rows)
     return [*lines, f"Seconds per step: {', '.join(seconds)}."]

@@ -15,11 +15,16 @@ from fairhorizon.report import grid
 from fairhorizon.report.grid import Cell, Grid
 from fairhorizon.report.over_time import methods_of
 from fairhorizon.report.page import Section
-from fairhorizon.report.tables import group_title, the_group
+from fairhorizon.report.tables import MISSING, group_title, the_group
 from fairhorizon.results.long_term import LimitSummary
 from fairhorizon.vocabulary import POPULAR
 
 MILESTONES = (50, 100, 200, 400)  # steps with a block in the table, if a run has them
+LIMITS_NOTE = (
+    "Reached: the share, or the Gini index, of all that was shown, mean and standard deviation "
+    "over seeds. Steps over: in percent, the steps after the warm-up at which the limit or floor "
+    "was broken; overshoot: in percentage points, by how much at most; all seeds together."
+)
 UNITS = "In percent, overshoot in percentage points, changes in items"
 
 
@@ -128,19 +133,40 @@ def summary_section(
 
 def limits_section(rows: Sequence[LimitSummary]) -> Section:
     """How the further limits were kept."""
+    return Section("Further limits", grid.html(_limits_grid(rows)), LIMITS_NOTE)
+
+
+def limits_markdown(rows: Sequence[LimitSummary]) -> str:
+    """The same for GitHub."""
+    return f"Further limits\n\n{grid.markdown(_limits_grid(rows))}\n\n{LIMITS_NOTE}\n"
+
+
+def _limits_grid(rows: Sequence[LimitSummary]) -> Grid:
     lines = [
         [
-            *(Cell(row.limit), Cell(row.method)),
-            *(grid.number(100 * share) for share in (row.violation_share, row.largest_overshoot)),
+            *(Cell(row.limit), Cell(row.method), Cell(bound(row)), Cell(reached(row))),
+            *(grid.percent(share) for share in (row.violation_share, row.largest_overshoot)),
         ]
         for row in rows
     ]
-    block = Grid(["Limit", "Method", "Steps over", "Overshoot"], lines, numbers=2)
-    note = (
-        "In percent, the share of the steps after the warm-up at which it was broken; in "
-        "percentage points, by how much at most. All seeds together."
-    )
-    return Section("Further limits", grid.html(block), note)
+    headings = ["Limit", "Method", "Must be", "Reached", "Steps over", "Overshoot"]
+    return Grid(headings, lines, numbers=4)
+
+
+def bound(row: LimitSummary) -> str:
+    """The bound in percent, in words."""
+    if row.bound is None:
+        return MISSING
+    return f"at {'least' if row.is_floor else 'most'} {100 * row.bound:g} %"
+
+
+def reached(row: LimitSummary) -> str:
+    """The share or index of all that was shown, in percent; with its deviation over seeds."""
+    mean, std = row.reached.mean, row.reached.std
+    if mean is None:
+        return MISSING
+    spread = f" ± {100 * std:.2f}" if std else ""
+    return f"{100 * mean:.2f}{spread} %"
 
 
 def meanings(group: str = POPULAR) -> dict[str, str]:

@@ -53,14 +53,20 @@ class RunSummary:
         }
 
 
+UNKNOWN = Spread()
+
+
 @dataclass(frozen=True)
 class LimitSummary:
-    """How often and by how much a method broke a limit after the warm-up."""
+    """What a method reached of a limit, and how it broke it after the warm-up, if it did."""
 
     limit: str
     method: str
-    violation_share: float  # of the steps
+    violation_share: float | None  # of the steps after the warm-up; None: there are none
     largest_overshoot: float
+    bound: float | None = None  # largest share or Gini index; of a floor, the smallest share
+    is_floor: bool = False
+    reached: Spread = UNKNOWN  # that share or index of all that was shown, over seeds
 
     def to_json(self) -> dict[str, Any]:
         return asdict(self)
