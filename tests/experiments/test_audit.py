@@ -10,6 +10,7 @@ from fairhorizon.data.recommendations import ListColumns, Recommendations, read_
 from fairhorizon.errors import ConfigError, DataError
 from fairhorizon.experiments.audit import audit, most_changed
 from fairhorizon.experiments.datasets import Dataset, DataSpec
+from fairhorizon.report.audit import facts
 from fairhorizon.results.audit import AuditResult
 
 # a trains on 1 2 3, validates on 4, tests on 5; b: 1 2 4, 3, 6; c: 1, 3, and no test item.
@@ -180,7 +181,6 @@ def test_columns_can_be_named_or_numbered(dataset: Dataset, tmp_path: Path) -> N
         ("user,item,rank\na,5,1\na,6,top\n", "line 3: rank 'top' is not a number"),
         ("user,item,rank\na,5,1\na,6,1.0\n", "line 3: user a has rank 1 twice (drop one"),
         ("user,item,rank\na,5,1\na,5,2\n", "line 3: item 5 is in the list of user a twice"),
-        ("user,item\na,5\nb,5\na,5\n", "line 4: item 5 is in the list of user a twice (drop"),
         ("user,item,time\na,5,soon\n", "line 2: time 'soon' is not a number"),
         (
             "user,item,rank,time\na,5,1,1\na,6,1,1\n",
@@ -199,6 +199,100 @@ def test_a_fault_names_file_and_line(
         read(dataset, tmp_path, text)
     assert str(caught.value).startswith(str(tmp_path / "lists.csv"))
     assert message in str(caught.value)
+
+
+def odd(result: AuditResult) -> dict[str, int]:
+    names = ("duplicate_rows", "negative_ranks", "skipped_ranks", "gapped_lists")
+    found = {name: getattr(result.counts, name) for name in names}
+    assert {name: result.counts.to_json()[name] for name in names} == found
+    return {name: number for name, number in found.items() if number}
+
+
+@pytest.mark.parametrize(
+    ("text", "lists", "expected"),
+    [
+        # the same row again is one row, however often
+        ("user,item\na,5\nb,5\na,5\na,6\na,5\n", {"a": "56", "b": "5"}, {"duplicate_rows": 2}),
+        ("user,item,rank\na,5,2\na,6,1\na,5,2.0\n", {"a": "65"}, {"duplicate_rows": 1}),
+        # with times, too: they are still lists, and not a log because of the repeat
+        ("user,item,rank,time\na,5,1,7\na,5,1,7\n", {"a": "5"}, {"duplicate_rows": 1}),
+        # negative ranks are ranks
+        ("user,item,rank\na,5,1\na,6,-1\nb,6,-2\n", {"a": "65", "b": "6"}, {"negative_ranks": 2}),
+        # a lacks 2 and 3, b lacks 1; c lacks nothing
+        (
+            "user,item,rank\na,5,1\na,6,4\nb,5,2\nc,5,1\nc,6,2\n",
+            {"a": "56", "b": "5", "c": "56"},
+            {"skipped_ranks": 3, "gapped_lists": 2},
+        ),
+        # from 0, b lacks 0
+        (
+            "user,item,rank\na,5,0\na,6,1\nb,5,1\n",
+            {"a": "56", "b": "5"},
+            {"skipped_ranks": 1, "gapped_lists": 1},
+        ),
+        # a repeat fills no place, and a rank below 0 has none
+        (
+            "user,item,rank\na,5,1\na,5,1\na,6,3\na,4,-1\n",
+            {"a": "456"},
+            {
+                **{"duplicate_rows": 1, "negative_ranks": 1},
+                **{"skipped_ranks": 1, "gapped_lists": 1},
+            },
+        ),
+        ("user,item,rank\na,5,1.5\na,6,9.25\n", {"a": "56"}, {}),  # scores
+        ("user,item,rank\na,5,1\na,6,2\nb,5,1\n", {"a": "56", "b": "5"}, {}),
+    ],
+)
+def test_odd_rows_are_counted_and_read_in_order(
+    dataset: Dataset, tmp_path: Path, text: str, lists: dict[str, str], expected: dict[str, int]
+) -> None:
+    shown = read(dataset, tmp_path, text)
+    assert not shown.is_log
+    read_as = {
+        str(dataset.log.user_ids[user]): "".join(
+            str(dataset.log.item_ids[item]) for item in shown.items[shown.users == user]
+        )
+        for user in sorted(set(shown.users.tolist()))
+    }
+    assert read_as == lists
+    assert odd(audit(dataset, shown, ks=(1, 2))) == expected
+
+
+def test_in_a_log_by_time_a_repeat_is_a_showing_and_counted(
+    dataset: Dataset, tmp_path: Path
+) -> None:
+    result = audited(dataset, tmp_path, "user,item,time\na,5,1\na,5,1\na,5,2\n")
+    assert result.counts.shown == 3
+    assert odd(result) == {"duplicate_rows": 1}
+    assert (
+        "duplicate rows",
+        "1, the same as an earlier one; each is a showing, as times may be too coarse to tell two "
+        "apart",
+    ) in facts(result)
+    # pages of a log have ranks: the same row again is no second showing, and places may be missing
+    pages = "user,item,rank,time\na,5,1,1\na,5,1,1\na,6,3,1\na,5,1,2\n"
+    result = audited(dataset, tmp_path, pages)
+    assert (result.counts.kind, result.counts.shown) == ("impressions", 3)
+    assert odd(result) == {"duplicate_rows": 1}
+
+
+def test_what_is_odd_is_said_once_with_its_number(dataset: Dataset, tmp_path: Path) -> None:
+    text = "user,item,rank\na,5,1\na,5,1\na,6,3\na,4,-1\n"
+    assert facts(audited(dataset, tmp_path, text))[-3:] == [
+        ("duplicate rows", "1, the same as an earlier one; left out"),
+        ("negative ranks", "1, read as they are, the smallest on top"),
+        ("skipped ranks", "1, in 1 lists; the next item takes the place"),
+    ]
+    plain = facts(audited(dataset, tmp_path, "user,item,rank\na,5,1\na,6,2\n"))
+    assert not {"duplicate rows", "negative ranks", "skipped ranks"} & {name for name, _ in plain}
+
+
+def test_a_rank_is_not_skipped_because_its_item_is_unknown(
+    dataset: Dataset, tmp_path: Path
+) -> None:
+    text = "user,item,rank\na,5,1\na,9,2\na,6,3\nz,5,4\n"
+    shown = read(dataset, tmp_path, text, ignore_unknown=True)
+    assert odd(audit(dataset, shown, ks=(2,))) == {}
 
 
 def test_unknown_rows_can_be_left_out(dataset: Dataset, tmp_path: Path) -> None:

@@ -94,6 +94,11 @@ def audit(
     A list is ordered by rank, else by time, else as in the file. The test items
     are what users took next, so the data must continue after the time at which
     the lists were made.
+
+    Duplicate rows, negative ranks and skipped ranks are counted and reported.
+    A row that is the same as an earlier one is left out; in an impression log
+    without ranks it counts as a showing. Ranks are an order: a negative one is on
+    top, and after a skipped one the next item takes its place.
     """
     from fairhorizon.data.recommendations import ListColumns, read_recommendations
     from fairhorizon.experiments.audit import audit as measure

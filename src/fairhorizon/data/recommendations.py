@@ -32,6 +32,20 @@ class ListColumns:
 
 
 @dataclass(frozen=True)
+class Oddities:
+    """How many rows of the file are not as they should be."""
+
+    unknown: int = 0  # rows of unknown users or items, left out
+    duplicates: int = 0  # rows that are the same as an earlier one; in a log by time they count
+    negative_ranks: int = 0  # rows with a rank below 0; they are on top
+    skipped_ranks: int = 0  # places without an item before the last of a list; lists close up
+    gapped_lists: int = 0  # lists with such places
+
+
+NOTHING_ODD = Oddities()
+
+
+@dataclass(frozen=True)
 class Recommendations:
     """Rows of users and items by code, sorted by user and then by order of showing.
 
@@ -43,7 +57,7 @@ class Recommendations:
     n_users: int
     order: Order
     is_log: bool  # of impressions
-    dropped: int = 0  # rows of unknown users or items
+    oddities: Oddities = NOTHING_ODD
 
     def __len__(self) -> int:
         return len(self.users)
@@ -81,6 +95,10 @@ def read_recommendations(
 
     A user's list is ordered by rank, else by time, else by row of the file. With times and without
     ranks, or with ranks that repeat at other times, it is an impression log.
+
+    Rows that are the same as an earlier one are left out, but not those of a log without ranks:
+    its times may be too coarse to tell two showings apart. A list with a negative rank or without
+    some rank is read in the order of the ranks that it has. All of these are counted.
     """
     columns = columns or ListColumns()
     names = [name for name in vars(columns).values() if isinstance(name, str)]
@@ -88,16 +106,29 @@ def read_recommendations(
         path, names=names, header=header, separator=separator, encoding=encoding, option=OPTION
     )
     found = columns.find(table)
-    rows, users, items, dropped = _known_rows(table, found, log, ignore_unknown)
+    rows, users, items, unknown = _known_rows(table, found, log, ignore_unknown)
     ranks = times = None
+    oddities = Oddities(unknown)
     if found["rank"] is not None:
         column = as_column(table.frame[found["rank"]])
-        ranks = to_numbers(column, found["rank"], table.origin)[rows]
+        ranks = to_numbers(column, found["rank"], table.origin)
+        lists = encode(as_column(table.frame[str(found["user"])]), "user", table.origin)[1]
+        # of all rows of known users: a rank is not skipped because its item is unknown
+        oddities = _odd_ranks(oddities, lists, ranks, np.isin(lists, lists[rows]))
+        ranks = ranks[rows]
     if found["timestamp"] is not None:
         column = as_column(table.frame[found["timestamp"]])
         times = to_times(column, found["timestamp"], table.origin)[rows]
+    kept = _first_of_each(users, items, *(key for key in (ranks, times) if key is not None))
+    oddities = replace(oddities, duplicates=len(rows) - len(kept))
+    if ranks is not None or times is None:
+        rows, users, items = rows[kept], users[kept], items[kept]
+        ranks = None if ranks is None else ranks[kept]
+        times = None if times is None else times[kept]
     order, keys = _order(users, ranks, times)
     is_log = order.startswith("time")
+    if is_log:  # of a page that is shown again, some places may be left out
+        oddities = replace(oddities, skipped_ranks=0, gapped_lists=0)
     remedy = "drop one of the rows"
     if not is_log:
         remedy += f"; in an impression log, which may repeat, name the time with --{OPTION}time"
@@ -109,7 +140,36 @@ def read_recommendations(
         fault = f"item {item} is in the list of user {user} twice"
         table.origin.fail(fault, int(rows[again]), remedy)
     shown = np.lexsort((*reversed(keys), users))
-    return Recommendations(users[shown], items[shown], log.n_users, order, is_log, dropped)
+    return Recommendations(users[shown], items[shown], log.n_users, order, is_log, oddities)
+
+
+def _odd_ranks(
+    oddities: Oddities,
+    lists: NDArray[np.int64],
+    ranks: NDArray[np.float64],
+    known: NDArray[np.bool_],
+) -> Oddities:
+    """With the numbers of negative and of skipped ranks.
+
+    Places are counted from 0 if some list of the file has a rank 0, else from 1. Ranks that are no
+    whole numbers, such as negated scores, are an order and have no places to skip.
+    """
+    negative = int((known & (ranks < 0)).sum())
+    places = known & (ranks >= 0)
+    skipped = np.zeros(1, np.int64)
+    if places.any() and (ranks == np.floor(ranks)).all():
+        last = np.full(lists.max() + 1, -1, np.int64)
+        np.maximum.at(last, lists[places], ranks[places].astype(np.int64))
+        filled = _first_of_each(lists[places], ranks[places])
+        taken = np.bincount(lists[places][filled], minlength=len(last))
+        first = 0 if (ranks[places] == 0).any() else 1
+        skipped = np.where(last < 0, 0, last - first + 1 - taken)
+    return replace(
+        oddities,
+        negative_ranks=negative,
+        skipped_ranks=int(skipped.sum()),
+        gapped_lists=int((skipped > 0).sum()),
+    )
 
 
 def _order(

@@ -86,7 +86,11 @@ def count(dataset: Dataset, shown: Recommendations, ks: Sequence[int]) -> AuditC
         shown=len(shown),
         from_history=int(in_history(shown, parts).sum()),
         shorter_lists={k: int((served & (per_user < k)).sum()) for k in ks},
-        unknown_rows=shown.dropped,
+        unknown_rows=shown.oddities.unknown,
+        duplicate_rows=shown.oddities.duplicates,
+        negative_ranks=shown.oddities.negative_ranks,
+        skipped_ranks=shown.oddities.skipped_ranks,
+        gapped_lists=shown.oddities.gapped_lists,
     )
 
 

@@ -12,7 +12,7 @@ from fairhorizon.metrics.summary import ACCURACY
 from fairhorizon.report import page
 from fairhorizon.report.figures import exposure_plot, save_figure
 from fairhorizon.report.tables import METRICS, PAPER_METRICS, format_value, metric_columns, units
-from fairhorizon.results.audit import ALL, AuditResult, ItemExposure
+from fairhorizon.results.audit import ALL, AuditCounts, AuditResult, ItemExposure
 from fairhorizon.vocabulary import POPULAR
 
 EXPOSURE = tuple(name for name in METRICS if name not in ACCURACY)
@@ -42,7 +42,23 @@ def facts(result: AuditResult) -> list[tuple[str, str]]:
     ]
     if counts.unknown_rows:
         lines.append(("left out", f"{counts.unknown_rows:,} rows of unknown users or items"))
-    return lines
+    return [*lines, *oddities(counts)]
+
+
+def oddities(counts: AuditCounts) -> list[tuple[str, str]]:
+    """Rows that are not as they should be, and how they were read."""
+    repeats = "left out"
+    if counts.kind == "impressions" and counts.order == "time":
+        repeats = "each is a showing, as times may be too coarse to tell two apart"
+    odd = {
+        "duplicate rows": (counts.duplicate_rows, f"the same as an earlier one; {repeats}"),
+        "negative ranks": (counts.negative_ranks, "read as they are, the smallest on top"),
+        "skipped ranks": (
+            counts.skipped_ranks,
+            f"in {counts.gapped_lists:,} lists; the next item takes the place",
+        ),
+    }
+    return [(name, f"{number:,}, {text}") for name, (number, text) in odd.items() if number]
 
 
 def exposure_headings(group: str) -> list[str]:

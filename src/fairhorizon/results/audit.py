@@ -25,6 +25,10 @@ class AuditCounts:
     from_history: int  # of those, items that the user had taken before the test items
     shorter_lists: dict[int, int]  # by K
     unknown_rows: int  # left out
+    duplicate_rows: int = 0  # same as an earlier row; left out, but in a log by time
+    negative_ranks: int = 0  # rows; the smallest rank is on top
+    skipped_ranks: int = 0  # places that no item has; lists close up
+    gapped_lists: int = 0  # lists with such places
 
     @property
     def from_history_share(self) -> float:
