@@ -1,6 +1,6 @@
 """An epoch of BPR over one of implicit's, measured in turns in one run on one thread.
 
-    python benchmarks/bpr.py [--data ml-100k] [--epochs 15]
+    python benchmarks/bpr.py [--data ml-100k] [--epochs 15] [--small]
 
 Both see every training interaction once, have the same dimension, and never take a training item
 for a negative: implicit skips the triple then, ours draws among the others. Ours runs with its
@@ -23,6 +23,7 @@ from fairhorizon.data.sources import load
 from fairhorizon.data.splits import split
 from fairhorizon.histories import UserItems
 from fairhorizon.rankers.bpr import BprConfig, BprTraining
+from small import parse
 
 
 def own_epochs(log: Interactions, config: BprConfig) -> Iterator[float]:
@@ -53,7 +54,7 @@ def main() -> None:
     )
     parser.add_argument("--data", default="ml-100k")
     parser.add_argument("--epochs", type=int, default=15)
-    options = parser.parse_args()
+    options = parse(parser, epochs=1)
     torch.set_num_threads(1)
     log, config = split(load(options.data)).train, BprConfig()
     with threadpool_limits(1):

@@ -1,6 +1,6 @@
 """Does FCPO keep its limit, and does it learn without one?  Preset `paper`, ML-100K, 3 seeds.
 
-    python benchmarks/constraint.py [--rounds 100] [--seeds 3] [--data ml-100k]
+    python benchmarks/constraint.py [--rounds 100] [--seeds 3] [--data ml-100k] [--small]
 
 Prints, for alpha' = 0.4 and 0.8, the mean training cost of the last 10 rounds over the limit (to
 stay at or below 1.05), and for alpha' = 1 the mean reward of the last 10 rounds over that of the
@@ -13,6 +13,7 @@ from statistics import mean
 
 from fairhorizon.agents.fcpo.config import FcpoConfig
 from fairhorizon.agents.progress import RoundReport
+from small import parse
 from trainings import train_all
 
 
@@ -31,12 +32,12 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=100)
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--data", default="ml-100k")
-    options = parser.parse_args()
+    options = parse(parser, rounds=1, seeds=1)
     configs = {
         f"alpha' {level:g}": FcpoConfig.preset("paper", alpha_prime=level, rounds=options.rounds)
         for level in (0.4, 0.8, 1.0)
     }
-    outcomes = list(train_all(configs, range(options.seeds), options.data))
+    outcomes = list(train_all(configs, range(options.seeds), options.data, options.small))
     print(f"{'':10}  seed  rounds  cost last 10 / limit  reward last 10 / first 10")
     for outcome in sorted(outcomes, key=lambda outcome: (outcome.name, outcome.seed)):
         reports = outcome.reports

@@ -1,6 +1,6 @@
 """EASE's fit and the scores of all users, in CPU seconds and as a ratio, measured in one run.
 
-    python benchmarks/ease.py [--data ml-1m] [--repeats 3]
+    python benchmarks/ease.py [--data ml-1m] [--repeats 3] [--small]
 
 One thread. The ratio is to the bare inverse of a matrix of the same size, without which there is
 no EASE; the two are measured in turns, so that a noisy machine slows both alike.
@@ -17,6 +17,7 @@ from fairhorizon.data.sources import load
 from fairhorizon.data.splits import split
 from fairhorizon.histories import UserItems
 from fairhorizon.rankers.ease import Ease
+from small import parse
 
 LIMIT = 60.0  # CPU seconds, for ML-1M
 SCORES_AT_ONCE = 2**24
@@ -34,7 +35,7 @@ def main() -> None:
     )
     parser.add_argument("--data", default="ml-1m")
     parser.add_argument("--repeats", type=int, default=3)
-    options = parser.parse_args()
+    options = parse(parser, repeats=1)
     torch.set_num_threads(1)
     parts = split(load(options.data))
     n_users, n_items = parts.train.n_users, parts.train.n_items

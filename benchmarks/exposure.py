@@ -1,6 +1,6 @@
 """Speed of Fairness of Exposure, as ratios measured in one run on one thread.
 
-    python benchmarks/exposure.py [--programs 3] [--users 943]
+    python benchmarks/exposure.py [--programs 3] [--users 943] [--small]
 
 First the linear program of Singh and Joachims (2018) for one user, solved by scipy's HiGHS, against
 our share of a batch of users. Then all users of MovieLens-1M over its whole catalogue, against one
@@ -26,6 +26,7 @@ from fairhorizon.exposure.groups import popular_group
 from fairhorizon.ranking import best_lists
 from fairhorizon.rerank.exposure import ExposureFairness
 from fairhorizon.rerank.exposure_solver import attention, solve_exposure
+from small import parse
 
 
 def cpu_seconds(work: Callable[[], object]) -> float:
@@ -108,14 +109,16 @@ def main() -> None:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--programs", type=int, default=3, help="users solved by HiGHS")
+    parser.add_argument("--data", default="ml-1m", help="for the whole catalogue")
+    parser.add_argument("--sizes", type=int, nargs="+", default=[50, 100, 200], help="of a program")
     parser.add_argument("--users", type=int, default=943, help="users in our batch")
-    options = parser.parse_args()
+    options = parse(parser, programs=1, users=8, sizes=[10, 20])
     torch.set_num_threads(1)
     generator = torch.Generator().manual_seed(0)
     print(f"parity, one user; ours in a batch of {options.users}")
-    for n in (50, 100, 200):
+    for n in options.sizes:
         against_highs(n, options.users, options.programs, generator)
-    whole_catalogue("ml-1m")
+    whole_catalogue(options.data)
 
 
 if __name__ == "__main__":

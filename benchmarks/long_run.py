@@ -1,6 +1,6 @@
 """What a long run of FCPO costs, on one thread, as ratios of CPU times measured in one run.
 
-    python benchmarks/long_run.py [--data ml-100k] [--steps 400]
+    python benchmarks/long_run.py [--data ml-100k] [--steps 400] [--small]
     python benchmarks/long_run.py --whole [--data ml-1m] [--steps 400]
 
 First a step without update, for all users: lists, answers, counts and new groups, and what is liked
@@ -19,7 +19,7 @@ the first 1,000 users, PMF for one, and `paper` for one round.
 import argparse
 import resource
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from statistics import median
 
 import torch
@@ -38,12 +38,12 @@ from fairhorizon.exposure.counts import Exposure
 from fairhorizon.exposure.limits import PopularityLimit
 from fairhorizon.rankers.gru4rec import Gru4Rec, Gru4RecConfig
 from fairhorizon.rankers.mf import MfConfig
+from small import parse
 
 USERS_TO_FIT = 1000
 START = 50  # steps in which the most is liked
 ITEMS = 400  # of the synthetic market
-SIZES, LENGTH = (1000, 2000, 4000), 40
-LENGTHS, SIZE = (20, 40, 80), 1000
+SIZES, LENGTHS = (1000, 2000, 4000), (20, 40, 80)
 
 
 def cpu_seconds(work: Callable[[], object]) -> float:
@@ -138,12 +138,13 @@ def run_seconds(model: Fcpo, parts: Split, steps: int) -> float:
     return cpu_seconds(work)
 
 
-def show_growth(repeats: int) -> None:
+def show_growth(repeats: int, sizes: Sequence[int], lengths: Sequence[int]) -> None:
     """By users, then by steps; preset `strong` with its updates."""
+    size, length = sizes[0], lengths[1]
     print(f"synthetic market of {ITEMS} items, preset strong, an update every 10 steps")
-    markets = {users: split(synthetic(users, ITEMS).interactions) for users in SIZES}
+    markets = {users: split(synthetic(users, ITEMS).interactions) for users in sizes}
     models = {users: fitted("strong", parts) for users, parts in markets.items()}
-    for cases in ([(users, LENGTH) for users in SIZES], [(SIZE, steps) for steps in LENGTHS]):
+    for cases in ([(users, length) for users in sizes], [(size, steps) for steps in lengths]):
         runs = [
             [run_seconds(models[users], markets[users], steps) for users, steps in cases]
             for _ in range(repeats)
@@ -179,8 +180,10 @@ def main() -> None:
     parser.add_argument("--data", default="ml-100k")
     parser.add_argument("--steps", type=int, default=LongRunSettings().steps)
     parser.add_argument("--repeats", type=int, default=3, help="of the runs that show growth")
+    parser.add_argument("--sizes", type=int, nargs=3, default=SIZES, help="users, to show growth")
+    parser.add_argument("--lengths", type=int, nargs=3, default=LENGTHS, help="steps, likewise")
     parser.add_argument("--whole", action="store_true", help="one long run, and nothing else")
-    options = parser.parse_args()
+    options = parse(parser, steps=3, repeats=1, sizes=[20, 40, 60], lengths=[2, 3, 4])
     torch.set_num_threads(1)
     torch.manual_seed(0)
     parts = split(load(options.data))
@@ -190,7 +193,7 @@ def main() -> None:
     else:
         for preset in ("paper", "strong"):
             compare_steps(preset, parts, options.steps)
-        show_growth(options.repeats)
+        show_growth(options.repeats, options.sizes, options.lengths)
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
     print(f"peak memory        {peak:6.2f} GiB")
 

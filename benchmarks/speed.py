@@ -1,6 +1,6 @@
 """Speed of FCPO's parts, as ratios measured in one run on one thread.
 
-    python benchmarks/speed.py [--data ml-100k] [--rounds 10]
+    python benchmarks/speed.py [--data ml-100k] [--rounds 10] [--small]
 
 The reference of 38 s of CPU for one round (943 users x 10 steps) is the paper's public code, made
 to run on a CPU and measured on one quiet core; everything else is compared within this run.
@@ -24,6 +24,7 @@ from fairhorizon.agents.tasks import FitTask
 from fairhorizon.data.sources import load
 from fairhorizon.data.splits import split
 from fairhorizon.policy.actor import Proposal
+from small import parse
 
 PUBLIC_CODE_SECONDS = 38.0
 
@@ -101,7 +102,8 @@ def main() -> None:
     )
     parser.add_argument("--data", default="ml-100k")
     parser.add_argument("--rounds", type=int, default=10)
-    options = parser.parse_args()
+    parser.add_argument("--repeats", type=int, default=25, help="of a step and of an update")
+    options = parse(parser, rounds=1, repeats=2)
     torch.set_num_threads(1)
     training = (
         Fcpo(FcpoConfig.preset("paper")).session(FitTask.of(split(load(options.data)))).training
@@ -113,8 +115,12 @@ def main() -> None:
     print(f"one round                                  {seconds:8.2f} s of CPU")
     if options.data == "ml-100k":
         print(f"  less than the public code's 38 s by      {PUBLIC_CODE_SECONDS / seconds:8.1f} x")
-    print(f"rollout step / bare product and argmax     {step_ratio(training, 25):8.2f}")
-    print(f"policy update / forward and backward pass  {update_ratio(training, 15):8.2f}")
+    print(
+        f"rollout step / bare product and argmax     {step_ratio(training, options.repeats):8.2f}"
+    )
+    print(
+        f"policy update / forward and backward pass  {update_ratio(training, options.repeats):8.2f}"
+    )
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
     print(f"peak memory                                {peak:8.2f} GiB")
 

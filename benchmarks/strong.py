@@ -1,6 +1,6 @@
 """Speed of the preset strong: training by phase, and lists at several levels, on one thread.
 
-    python benchmarks/strong.py [--data ml-100k] [--run runs/a]
+    python benchmarks/strong.py [--data ml-100k] [--run runs/a] [--small]
 
 Times are of CPU. Lists are also said as a ratio to the bare work: the rankers of the warm start
 score every item for everybody, and the best 20 of their sum are taken. With --run, a model that
@@ -10,9 +10,11 @@ score every item for everybody, and the best 20 of their sum are taken. With --r
 import argparse
 import time
 from pathlib import Path
+from typing import Any
 
 import torch
 
+from fairhorizon.agents.fcpo.config import FcpoConfig
 from fairhorizon.agents.fcpo.experts.actor import standardised
 from fairhorizon.agents.fcpo.experts.panel import Panel
 from fairhorizon.agents.fcpo.model import Fcpo
@@ -22,8 +24,10 @@ from fairhorizon.data.splits import split
 from fairhorizon.environment.feedback import Scenario, evaluation_scenario
 from fairhorizon.experiments.runs import Run
 from fairhorizon.vocabulary import Protocol
+from small import parse
 
 USERS_AT_ONCE = 1024
+SMALL: dict[str, Any] = {"warm_start": ("ease", "itemknn"), "rounds": 1}
 
 
 class Clock:
@@ -51,11 +55,11 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--data", default="ml-100k")
     parser.add_argument("--run", type=Path)
-    options = parser.parse_args()
+    options = parse(parser)
     torch.set_num_threads(1)
     parts, clock = split(load(options.data)), Clock()
     if options.run is None:
-        model = Fcpo(seed=0)
+        model = Fcpo(FcpoConfig(**SMALL) if options.small else None, seed=0)
         clock.look()
         session = model.session(FitTask.of(parts))
         print(f"rankers on the earlier part, and the warm start  {clock.look():8.1f} s")

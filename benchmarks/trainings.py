@@ -15,6 +15,7 @@ from fairhorizon.agents.progress import RoundReport
 from fairhorizon.agents.tasks import FitTask
 from fairhorizon.data.sources import load
 from fairhorizon.data.splits import split
+from fairhorizon.rankers.mf import MfConfig
 
 
 @dataclass(frozen=True)
@@ -34,9 +35,14 @@ def run(name: str, config: FcpoConfig, seed: int, data: str) -> Outcome:
 
 
 def train_all(
-    configs: Mapping[str, FcpoConfig], seeds: Sequence[int], data: str
+    configs: Mapping[str, FcpoConfig], seeds: Sequence[int], data: str, here: bool = False
 ) -> Iterator[Outcome]:
-    """Every configuration under every seed, as they finish."""
+    """Every configuration under every seed, as they finish; `here`: all in this process."""
+    if here:
+        for name, config in configs.items():
+            quick = config.model_copy(update={"pmf": MfConfig(max_epochs=1)})
+            yield from (run(name, quick, seed, data) for seed in seeds)
+        return
     load(data)  # fetched once, before the processes look for it
     context = multiprocessing.get_context("spawn")
     with ProcessPoolExecutor(os.cpu_count(), mp_context=context) as pool:
