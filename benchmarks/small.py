@@ -3,9 +3,7 @@
 import argparse
 
 MARKET = "synthetic:users=60,items=80,interactions_per_user=20"
-HELP = (
-    "a small synthetic market, in seconds: shows that the benchmark runs; its figures say nothing"
-)
+HELP = "a small synthetic market, in seconds: shows that it runs, the figures say nothing"
 
 
 def parse(parser: argparse.ArgumentParser, **small: object) -> argparse.Namespace:
