@@ -2,6 +2,7 @@
 
 import ast
 import sys
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -123,6 +124,7 @@ def stations_used_by(folder: str) -> set[str]:
     return {station(name) for name in names} - {folder}
 
 
+@cache
 def imports_of_all() -> dict[str, set[str]]:
     """Which of our modules each of them imports when it runs, not only for its types."""
     modules = {module_of(path).removesuffix(".__init__"): path for path in SOURCES}

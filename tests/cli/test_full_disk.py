@@ -1,8 +1,9 @@
 """A disk without space for a file: one line that names the file, and nothing half-written."""
 
 import resource
+import subprocess
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 
 import pytest
@@ -25,6 +26,30 @@ def room_for(size: int) -> Iterator[None]:
         yield
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, before)
+
+
+@contextmanager
+def disk_of(size: int, folder: Path) -> Iterator[str]:
+    """A file system of this many bytes at the folder, and what it says when it is full.
+
+    Where mounting is not allowed, no file can grow beyond the size instead.
+    """
+    folder.mkdir()
+    mount = ["mount", "-t", "tmpfs", "-o", f"size={size}", "none", str(folder)]
+    mounted = _done(mount)
+    try:
+        with nullcontext() if mounted else room_for(size):
+            yield "No space left on device" if mounted else "File too large"
+    finally:
+        if mounted:
+            assert _done(["umount", str(folder)])
+
+
+def _done(command: list[str]) -> bool:
+    try:
+        return subprocess.run(command, stderr=subprocess.DEVNULL).returncode == 0
+    except FileNotFoundError:
+        return False
 
 
 def files(folder: Path) -> list[str]:
@@ -115,3 +140,40 @@ def test_lists_without_space(
         assert run(["recommend", str(fitted), "--out", str(lists)]) == 1
     assert capsys.readouterr().err.startswith(f"error: {lists}: File too large ")
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_model_on_a_full_disk(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    disk = tmp_path / "disk"
+    with disk_of(16_384, disk) as full:  # the model has 25 kB
+        assert run(["fit", "ease", "--data", MARKET, "--out", str(disk / "run")]) == 1
+        message = capsys.readouterr().err.splitlines()
+        assert message == [
+            f"error: {disk / 'run' / 'model.safetensors'}: {full} (check the path, your "
+            "permissions and the free space)"
+        ]
+        assert list(disk.iterdir()) == []
+        # what is small enough has space again
+        assert run(["fit", "popularity", "--data", MARKET, "--out", str(disk / "run")]) == 0
+        assert files(disk) == ["run/model.safetensors", "run/run.json"]
+
+
+def test_a_report_on_a_full_disk(
+    fitted: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    lists, disk = tmp_path / "lists.csv", tmp_path / "disk"
+    assert run(["recommend", str(fitted), "--out", str(lists)]) == 0
+    with disk_of(65_536, disk) as full:
+        copy = str(disk / "copy.json")
+        audit = ["audit", str(lists), "--data", MARKET, "--out", str(disk / "a"), "--json", copy]
+        capsys.readouterr()
+        assert run(audit) == 1
+        message = capsys.readouterr().err.splitlines()[-1]
+        assert message.startswith(f"error: {disk / 'a'}")
+        assert full in message
+        assert list(disk.iterdir()) == []  # neither the page nor the JSON files
+
+
+def test_the_disk_of_these_tests_is_full(tmp_path: Path) -> None:
+    disk = tmp_path / "disk"
+    with disk_of(8_192, disk) as full, pytest.raises(OSError, match=full):
+        (disk / "a").write_bytes(bytes(20_000))

@@ -147,7 +147,7 @@ def test_what_is_not_measured_and_how_further_limits_were_kept_is_said(
     monkeypatch.chdir(tmp_path)
     rows = [f"{item},{'AB'[item % 2]}" for item in range(80)]
     Path("items.csv").write_text("item,kind\n" + "\n".join(rows))
-    small = ("fcpo.rounds=0", "fcpo.pmf.max_epochs=2", "fcpo.pmf.dim=4", "fcpo.gru_hidden=4")
+    small = ("fcpo.rounds=0", 'fcpo.warm_start=["ease","itemknn"]')
     command = (*LONGTERM, *(f"--set={one}" for one in small), "--methods=fcpo", "--seeds=1")
     command = (*command, "--item-table=items.csv", "--floor=kind=A:0.4", "--steps=5")
     assert run([*command, "--warm-up=5"]) == 0
@@ -210,7 +210,7 @@ def test_ctrl_c_keeps_what_there_is_and_resume_goes_on(
 def test_a_round_that_is_never_finished_is_said_once(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    command = (*LONGTERM, "--steps=6", "--warm-up=1", "--seeds=2", "--out", tmp_path / "out")
+    command = (*LONGTERM, "--steps=6", "--warm-up=1", "--seeds=1", "--out", tmp_path / "out")
     fairhorizon(*command, "--methods=popularity,popularity+quota")
     note = (
         "note: a user is shown 6 items, less than a round of 100: the limit of popularity+quota is "

@@ -14,7 +14,10 @@ COMMAND = (sys.executable, "-m", "fairhorizon")
 MARKET = "--data=synthetic:users=60,items=80,interactions_per_user=20"
 SMALL = [
     f"--set={setting}"
-    for setting in ("horizon=5", "pmf.dim=8", "gru_hidden=8", "checkpoint_every=2", "rounds=12")
+    for setting in (
+        *("horizon=5", "pmf.dim=8", "gru_hidden=8", "checkpoint_every=2", "rounds=8"),
+        *("actor_hidden=[8,8]", "critic_hidden=[8,8]", "fisher_states=32"),
+    )
 ]
 ENVIRONMENT = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONWARNINGS": "error"}
 

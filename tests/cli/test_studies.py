@@ -25,7 +25,7 @@ MARKET = "--data=synthetic:users=60,items=80,interactions_per_user=20"
 SMALL = ["--set=bpr.dim=4", "--set=bpr.max_epochs=2"]
 TINY_FCPO = [
     f"--set=fcpo.{setting}"
-    for setting in ("rounds=2", "horizon=5", "pmf.dim=4", "pmf.max_epochs=2", "gru_hidden=4")
+    for setting in ("rounds=2", "horizon=5", 'warm_start=["ease","itemknn"]')
 ]
 
 

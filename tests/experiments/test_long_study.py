@@ -37,8 +37,8 @@ MARKET = DataSpec(source="synthetic:users=60,items=80,interactions_per_user=20")
 SMALL: dict[str, Any] = {
     "mf": {"dim": 4, "max_epochs": 2},
     "fcpo": {
-        **{"rounds": 2, "horizon": 5, "history": 3, "gru_hidden": 4, "fisher_states": 16},
-        **{"pmf": {"dim": 4, "max_epochs": 2}, "actor_hidden": [4, 4], "critic_hidden": [4, 4]},
+        **{"rounds": 2, "horizon": 5, "history": 3, "fisher_states": 16},
+        **{"warm_start": ["ease", "itemknn"], "actor_hidden": [4, 4], "critic_hidden": [4, 4]},
     },
 }
 SETTINGS = LongRunSettings(steps=25, update_every=5, alpha_prime=0.3, warm_up=5)
