@@ -51,6 +51,10 @@ def model(request: pytest.FixtureRequest, market: Split, small: FcpoConfig) -> F
     return Fcpo(small.model_copy(update=update | {"alpha_prime": LIMIT}), seed=1).fit(market)
 
 
+# embeddings have no rankers, and without a price do not know the groups
+OVER_RANKERS = pytest.mark.parametrize("model", ["strong"], indirect=True)
+
+
 def parameters(server: FcpoServer) -> torch.Tensor:
     return torch.nn.utils.parameters_to_vector(server.actor.parameters()).detach()
 
@@ -89,9 +93,8 @@ def test_a_flip_of_labels_is_answered_at_once(model: Fcpo, market: Split):
     assert steps_in_violation_after_a_flip(model, market) >= 8  # what the flip does by itself
 
 
+@OVER_RANKERS
 def test_the_policy_sees_the_labels_of_the_moment(model: Fcpo, market: Split):
-    if model.policy_.panel is None:
-        pytest.skip("embeddings without a price do not know the groups")
     world, server = World(model, market), model.server([PopularityLimit(LIMIT)])
     for _ in range(10):
         before = world.exposure.sensitive.float()
@@ -155,9 +158,8 @@ def test_a_restored_server_goes_on_as_it_would_have(model: Fcpo, market: Split):
     assert torch.equal(parameters(resumed), parameters(server))
 
 
+@OVER_RANKERS
 def test_scores_of_rankers_are_restored_not_computed_again(model: Fcpo, market: Split):
-    if model.policy_.panel is None:
-        pytest.skip("no rankers to score")
     world, server = World(model, market), model.server([PopularityLimit(LIMIT)])
     run(world, server, 3)
     resumed = model.server([PopularityLimit(LIMIT)])
@@ -192,9 +194,8 @@ def test_a_replay_buffer_goes_on_too(model: Fcpo, market: Split):
     assert torch.equal(parameters(resumed), parameters(server))
 
 
+@OVER_RANKERS
 def test_rankers_of_a_warm_start_are_fitted_anew_between_rounds(model: Fcpo, market: Split):
-    if model.policy_.panel is None:
-        pytest.skip("no rankers to fit")
     server = model.server([PopularityLimit(LIMIT)], retrain_on=market, round_length=4)
     retraining = server.retraining
     world = World(model, market)
