@@ -351,11 +351,14 @@ def test_a_row_is_strict_json_and_says_what_it_was_made_with(study: Study) -> No
     assert set(content["seconds"]) == {"fit", "evaluate"}
     assert list(content) == [
         *("dataset", "method", "protocol", "mode", "seed", "alpha_prime"),
-        *("metrics", "settings", "seconds", "notes"),
+        *("metrics", "settings", "seconds", "notes", "keeps_limit"),
     ]
     kept = study.row(method, 0)
     assert kept is not None
     assert kept.to_json() == content
+    # a row that was written before there was this key
+    del content["keeps_limit"]
+    assert StudyRow.from_json(content) == kept
 
 
 @pytest.mark.parametrize("content", [[], {}, {"dataset": "d"}, "text"])

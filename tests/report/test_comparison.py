@@ -164,7 +164,7 @@ def test_a_report_is_for_programs_documents_and_browsers(make_row, tmp_path):
     (row,), (test,) = content["rows"], content["significance"]
     assert list(row) == [
         *("dataset", "method", "protocol", "mode", "alpha_prime", "seeds"),
-        *("metrics", "seconds", "settings", "notes"),
+        *("metrics", "seconds", "settings", "notes", "limit_missed"),
     ]
     assert (row["protocol"], row["mode"], row["seeds"]) == ("paper", "one-shot", [0, 1, 2])
     assert row["metrics"]["gini@20"] == {"mean": 0.8, "std": 0.001}

@@ -125,7 +125,7 @@ def test_the_rows_for_programs(rows, gains, tmp_path):
     assert (content["command"], content["k"], content["levels"]) == ("a command", 20, [0.65, 0.37])
     assert list(content["rows"][2]) == [
         *("level", "dataset", "method", "protocol", "mode", "seeds", "ours", "best_rival"),
-        *("settings", "above", "metrics", "seconds", "notes"),
+        *("settings", "above", "metrics", "seconds", "notes", "limit_missed"),
     ]
     assert content["rows"][2]["settings"] == ["ease+foe@0.7", "ease+foe@0.68", "ease+foe@0.71"]
     assert content["rows"][3]["settings"] == [None, "popularity", None]
