@@ -11,6 +11,7 @@ from fairhorizon.rankers.mf import Mf
 from fairhorizon.rankers.ncf import Ncf
 from fairhorizon.rankers.popularity import Popularity
 from fairhorizon.rankers.ranker import Ranker
+from fairhorizon.rankers.ridge import Ridge
 from fairhorizon.rankers.sasrec import SasRec
 
 RANKERS: dict[str, type[Ranker[Any]]] = {
@@ -22,6 +23,7 @@ RANKERS: dict[str, type[Ranker[Any]]] = {
         Ncf,
         ItemKnn,
         Ease,
+        Ridge,
         Als,
         Gru4Rec,
         SasRec,
