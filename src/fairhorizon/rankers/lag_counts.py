@@ -1,28 +1,30 @@
 """The sums of a regression from decayed histories to the decayed near future, by lags.
 
-A user's items are i_0, i_1, ...; a prefix of t items that something follows has features and target
+A user's items are i_0, ..., i_{n-1}. A prefix of t items that something follows, 1 <= t < n, has
 
-    s_t = [sum_j d_1^(t-1-j) e_{i_j} ; sum_j d_2^(t-1-j) e_{i_j} ; ...]   over j < t
-    y_t = sum_{h<H} f^h e_{i_{t+h}}
+    s_t = [sum_j d_1^(t-1-j) e_{i_j} ; sum_j d_2^(t-1-j) e_{i_j} ; ...]  over j < t     features
+    y_t = sum_{h<H} f^h e_{i_{t+h}}                                                     target
 
-The weight of a pair of items (one at place j, the other at k = j + lag) in sum_t s_t s_t' is
+In sum_t s_t y_t' the weight of a pair of items depends on its lag alone, and sum_t s_t s_t' follows
+from such a count too: as s_t = d s_{t-1} + e_{i_{t-1}}, for the scales p and q and every user
 
-    d_p^lag (1 + d_p d_q + ... + (d_p d_q)^(r-1)),    r: the number of prefixes that contain both
+    (1 - d_p d_q) sum_t s_t^p s_t^q'  =  d_p Z_p + d_q Z_q' + D - d_p d_q s_{n-1}^p s_{n-1}^q'
 
-and in sum_t s_t y_t' it depends on the lag alone. So the cost is interactions x lags, and nothing
-is stored for a prefix.
+with Z_p = sum_{k<n-1} s_k^p e_{i_k}' and D = sum_{k<n-1} e_{i_k} e_{i_k}'. So the cost is
+interactions x lags for each scale, and nothing is stored for a prefix.
 """
 
 import math
 from dataclasses import dataclass
-from functools import cached_property
 
+import numpy as np
 import torch
+from scipy.sparse import csr_array
 from torch import Tensor
 
 from fairhorizon.histories import UserItems
 
-SMALLEST_WEIGHT = 0.02  # an item of a history that would weigh less is left out
+NEGLIGIBLE = 1e-8  # a smaller weight of a pair changes nothing in single precision
 
 
 @dataclass(frozen=True)
@@ -30,32 +32,20 @@ class Scales:
     """The weights of past and future items: d, H and f."""
 
     decays: tuple[float, ...]
-    longest: int
     horizon: int
     future: float
 
-    @cached_property
-    def windows(self) -> tuple[int, ...]:
-        """By each scale, the number of most recent items that count."""
-        return tuple(_window(decay, self.longest) for decay in self.decays)
-
     def ahead(self, scale: int, lag: int) -> float:
-        """The weight of a pair in sum_t s_t y_t': d^(lag-1-h) f^h, summed over the h < H for which
-        the earlier item is one of those that count."""
-        decay, window = self.decays[scale], self.windows[scale]
-        places = range(max(0, lag - window), min(self.horizon, lag))
-        return sum(decay ** (lag - 1 - h) * self.future**h for h in places)
+        """The weight of a pair in sum_t s_t y_t': the sum of d^(lag-1-h) f^h over h < H."""
+        decay = self.decays[scale]
+        return sum(decay ** (lag - 1 - h) * self.future**h for h in range(min(self.horizon, lag)))
 
-    def together(self, p: int, q: int, dtype: torch.dtype) -> Tensor:
-        """1 + x + ... + x^(r-1) for x = d_p d_q, by r."""
-        powers = (self.decays[p] * self.decays[q]) ** torch.arange(self.longest, dtype=dtype)
-        return torch.cat([torch.zeros(1, dtype=dtype), powers.cumsum(0)])
-
-
-def _window(decay: float, longest: int) -> int:
-    if decay == 1:
-        return longest
-    return min(longest, math.ceil(math.log(SMALLEST_WEIGHT) / math.log(decay)))
+    def reach(self, scale: int, smallest: float, most: int) -> int:
+        """The number of recent items that have at least the `smallest` weight, up to `most`."""
+        decay = self.decays[scale]
+        if decay == 1:
+            return most
+        return min(most, math.floor(math.log(smallest) / math.log(decay)) + 1)
 
 
 @dataclass(frozen=True)
@@ -72,29 +62,25 @@ class LagCounts:
     def of(
         cls, histories: UserItems, scales: Scales, features: Tensor, dtype: torch.dtype
     ) -> "LagCounts":
-        """The sums of a log, lag by lag."""
-        n_items, width = histories.n_items, int(features.max()) + 1
-        columns = len(scales.decays) * width
-        items, numbers = histories.items, features[histories.items]
-        after = histories.indptr[1:].repeat_interleave(histories.indptr.diff())
-        after = after - 1 - torch.arange(len(items))  # number of items of the user after each
-        half = torch.zeros(columns * columns, dtype=dtype)
-        target = torch.zeros(columns * n_items, dtype=dtype)
-        # in the order of the earlier item, so that each stretch of additions goes to one row
-        rows = numbers.argsort(stable=True)[int((numbers < 0).sum()) :]
-        for lag in range(max(scales.windows) + scales.horizon):
-            rows = rows[after[rows] >= lag]
-            first, second = numbers[rows], rows + lag
-            _add_ahead(target, scales, lag, first * n_items + items[second], width * n_items)
-            both = numbers[second] >= 0
-            cells = first[both] * columns + numbers[second[both]]
-            _add_together(half, scales, lag, cells, after[second[both]], width, columns)
-        half = half.view(columns, columns)
+        """The sums of a whole log."""
+        pairs = _Pairs(histories, features, dtype)
+        n_scales, width = len(scales.decays), pairs.width
+        target = torch.empty(n_scales, width, histories.n_items, dtype=dtype)
+        before = torch.empty(n_scales, width, width, dtype=dtype)  # Z
+        for p in range(n_scales):
+            states = pairs.by_lag(scales, p)
+            before[p] = states[:, features >= 0] - pairs.before_last(scales, p)
+            target[p] = pairs.ahead(scales, p, states)
+        gram = torch.empty(n_scales, width, n_scales, width, dtype=dtype)
+        for p in range(n_scales):
+            for q in range(p + 1):
+                block = pairs.together(scales, p, q, before)
+                gram[p, :, q], gram[q, :, p] = block, block.T
         return cls(
             scales,
             features,
-            gram=half + half.T,
-            target=target.view(columns, n_items),
+            gram=gram.view(n_scales * width, -1),
+            target=target.view(n_scales * width, -1),
             following=_following(histories, scales, dtype),
         )
 
@@ -112,45 +98,105 @@ class LagCounts:
 
     def state(self, history: Tensor) -> Tensor:
         """(columns,) s of a history, oldest item first."""
-        width = int(self.features.max()) + 1
-        state = self.gram.new_zeros(len(self.scales.decays), width)
+        state = self.gram.new_zeros(len(self.scales.decays), int(self.features.max()) + 1)
         numbers = self.features[history].flip(0)
-        for row, decay, window in zip(state, self.scales.decays, self.scales.windows, strict=True):
-            recent = numbers[:window]
-            weights = decay ** torch.arange(len(recent), dtype=state.dtype)
-            row.index_add_(0, recent[recent >= 0], weights[recent >= 0])
+        for row, decay in zip(state, self.scales.decays, strict=True):
+            weights = decay ** torch.arange(len(numbers), dtype=state.dtype)
+            row.index_add_(0, numbers[numbers >= 0], weights[numbers >= 0])
         return state.flatten()
 
 
-def _add_ahead(target: Tensor, scales: Scales, lag: int, cells: Tensor, block: int) -> None:
-    """Add the pairs of a lag to sum_t s_t y_t', a block of cells for each scale."""
-    for p in range(len(scales.decays)):
-        if weight := scales.ahead(p, lag):
-            weights = torch.full((1,), weight, dtype=target.dtype).expand(len(cells))
-            target[p * block : (p + 1) * block].index_add_(0, cells, weights)
+class _Pairs:
+    """All pairs of items of a user, counted with weights."""
 
+    def __init__(self, histories: UserItems, features: Tensor, dtype: torch.dtype) -> None:
+        self.n_items, self.width = histories.n_items, int(features.max()) + 1
+        self.dtype, self.items = dtype, histories.items
+        self.numbers = features[histories.items]
+        self.counts = histories.indptr.diff()
+        self.ends = histories.indptr[1:]
+        places = torch.arange(len(self.items))
+        self.after = self.ends.repeat_interleave(self.counts) - 1 - places
+        self.longest = int(self.counts.max())
+        # in the order of the earlier item, so that each stretch of additions goes to one row
+        self.rows = self.numbers.argsort(stable=True)[int((self.numbers < 0).sum()) :]
 
-def _add_together(
-    half: Tensor,
-    scales: Scales,
-    lag: int,
-    cells: Tensor,
-    prefixes: Tensor,
-    width: int,
-    columns: int,
-) -> None:
-    """Add the pairs of a lag to the half of sum_t s_t s_t' where the first item is the earlier one.
+    def by_lag(self, scales: Scales, p: int) -> Tensor:
+        """(features, n_items): sum over users and k < n of s_k^p e_{i_k}', d^(lag-1) for a pair."""
+        decay = scales.decays[p]
+        lags = scales.reach(p, NEGLIGIBLE, self.longest)
+        return self._weighted({lag: decay ** (lag - 1) for lag in range(1, lags + 1)})
 
-    An item with itself (lag 0) belongs to both halves, with half of the weight in each.
-    """
-    shares = 1.0 if lag else 0.5
-    for p in range(len(scales.decays)):
-        for q in range(len(scales.decays)):
-            most = min(scales.windows[p] - lag, scales.windows[q])
-            if most > 0:
-                sums = shares * scales.decays[p] ** lag * scales.together(p, q, half.dtype)
-                place = p * width * columns + q * width
-                half[place:].index_add_(0, cells, sums[prefixes.clamp(max=most)])
+    def ahead(self, scales: Scales, p: int, states: Tensor) -> Tensor:
+        """(features, n_items): sum_t s_t y_t' from the `states` by lag.
+
+        From the lag H on, all of H items to come follow: the weight is a multiple of d^(lag-1).
+        """
+        decay = scales.decays[p]
+        multiple = scales.ahead(p, scales.horizon) / decay ** (scales.horizon - 1)
+        nearer = range(1, min(scales.horizon, self.longest))
+        missing = {lag: scales.ahead(p, lag) - multiple * decay ** (lag - 1) for lag in nearer}
+        return self._weighted(missing).add_(states, alpha=multiple)
+
+    def before_last(self, scales: Scales, p: int) -> Tensor:
+        """(features, features): the part of `by_lag` that belongs to every user's last item."""
+        taken = self.counts > 0
+        last = torch.full((len(self.counts),), -1)
+        last[taken] = self.numbers[self.ends[taken] - 1]
+        users = (last >= 0).nonzero().squeeze(1)
+        ones = np.ones(len(users))
+        shape = (len(self.counts), self.width)
+        final = csr_array((ones, (users.numpy(), last[users].numpy())), shape=shape)
+        return self._product(self._states(scales, p), final)
+
+    def together(self, scales: Scales, p: int, q: int, before: Tensor) -> Tensor:
+        """(features, features): sum_t s_t^p s_t^q'."""
+        both = scales.decays[p] * scales.decays[q]
+        if both == 1:  # the weight of a pair is the number of prefixes that contain both
+            half = self._counted_by_prefixes()
+            return half + half.T
+        block = scales.decays[p] * before[p] + scales.decays[q] * before[q].T
+        block -= both * self._product(self._states(scales, p), self._states(scales, q))
+        inner = self.numbers[(self.after > 0) & (self.numbers >= 0)]
+        block.diagonal().add_(torch.bincount(inner, minlength=self.width))
+        return block.div_(1 - both)
+
+    def _weighted(self, weights: dict[int, float]) -> Tensor:
+        """(features, n_items) sum of the weights of all pairs with these lags."""
+        total = torch.zeros(self.width * self.n_items, dtype=self.dtype)
+        rows = self.rows
+        for lag, weight in sorted(weights.items()):
+            rows = rows[self.after[rows] >= lag]
+            cells = self.numbers[rows] * self.n_items + self.items[rows + lag]
+            total.index_add_(
+                0, cells, torch.full((1,), weight, dtype=self.dtype).expand(len(cells))
+            )
+        return total.view(self.width, self.n_items)
+
+    def _counted_by_prefixes(self) -> Tensor:
+        """(features, features): half of the sum for no decay, where the first item is the earlier
+        one; an item with itself belongs to both halves, with half of the weight in each."""
+        total = torch.zeros(self.width * self.width, dtype=self.dtype)
+        rows = self.rows
+        for lag in range(self.longest):
+            rows = rows[self.after[rows] >= lag]
+            later = self.numbers[rows + lag]
+            both = later >= 0
+            weights = self.after[rows[both] + lag].to(self.dtype) * (1.0 if lag else 0.5)
+            total.index_add_(0, self.numbers[rows[both]] * self.width + later[both], weights)
+        return total.view(self.width, self.width)
+
+    def _states(self, scales: Scales, p: int) -> csr_array:
+        """(n_users, features) s_{n-1}^p: all but every user's last item."""
+        weights = scales.decays[p] ** (self.after - 1).double()
+        kept = (self.after > 0) & (self.numbers >= 0) & (weights >= NEGLIGIBLE)
+        users = torch.arange(len(self.counts)).repeat_interleave(self.counts)[kept]
+        entries = (users.numpy(), self.numbers[kept].numpy())
+        shape = (len(self.counts), self.width)
+        return csr_array((weights[kept].numpy(), entries), shape=shape)
+
+    def _product(self, left: csr_array, right: csr_array) -> Tensor:
+        return torch.from_numpy((left.T @ right).toarray()).to(self.dtype)
 
 
 def _following(histories: UserItems, scales: Scales, dtype: torch.dtype) -> Tensor:

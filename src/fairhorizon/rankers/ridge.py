@@ -4,7 +4,7 @@ import math
 from typing import Annotated
 
 import torch
-from pydantic import Field
+from pydantic import Field, field_validator
 from torch import Tensor
 from torch.nn.functional import embedding_bag
 
@@ -13,10 +13,12 @@ from fairhorizon.errors import ConfigError
 from fairhorizon.histories import UserItems
 from fairhorizon.rankers.lag_counts import LagCounts, Scales
 from fairhorizon.rankers.ranker import Ranker
+from fairhorizon.rankers.recency import longest_history
 from fairhorizon.settings import Choice, Search, Settings
 from fairhorizon.vocabulary import OnEpoch
 
 WORK = 1e12  # columns^2 x items; a solve beyond it takes minutes
+SMALLEST_WEIGHT = 1e-3  # of an item of the history that still counts in scores
 EXACT_COLUMNS = 2048  # up to here double precision costs next to nothing
 
 Decay = Annotated[float, Field(gt=0, le=1)]
@@ -29,11 +31,9 @@ class RidgeConfig(Settings):
         tuple[Decay, ...],
         Field(min_length=1),
         Choice(((0.93,), (0.8, 0.97), (0.7, 0.9, 0.98), (0.9, 1.0), (1.0,))),
-    ] = (0.7, 0.9, 0.98)
-    """Time scales: by each of them an item of the history weighs decay^age, age 0 for the newest;
-    1: all items weigh the same."""
-    longest: Annotated[int, Field(ge=1)] = 100
-    """Number of most recent items of a history that are used."""
+    ] = (0.8, 0.97)
+    """Time scales, all different: by each of them an item of the history weighs decay^age, age 0
+    for the newest; 1: all items weigh the same."""
     horizon: Annotated[int, Field(ge=1), Search(1, 20, log=True)] = 5
     """Number of items to come that a history is to predict (H)."""
     future: Annotated[float, Field(gt=0, le=1), Search(0.5, 1)] = 0.85
@@ -42,6 +42,13 @@ class RidgeConfig(Settings):
     """Weight of the L2 penalty on the coefficients (lambda)."""
     popularity: Annotated[float, Field(ge=0), Search(0, 0.6)] = 0.2
     """Scores are divided by the item's count to this power (b); 0: left as they are."""
+
+    @field_validator("decays")
+    @classmethod
+    def _differ(cls, decays: tuple[float, ...]) -> tuple[float, ...]:
+        if len(set(decays)) < len(decays):
+            raise ValueError("two time scales are the same (leave one out)")
+        return decays
 
 
 class Ridge(Ranker[RidgeConfig]):
@@ -63,15 +70,22 @@ class Ridge(Ranker[RidgeConfig]):
 
     coefficients_: Tensor  # B / count^b, (scales x features, n_items)
     features_: Tensor  # (n_items,) the number of an item among the features, -1 if it is none
+    longest_: int
 
     @property
     def scales(self) -> Scales:
         config = self.config
-        return Scales(config.decays, config.longest, config.horizon, config.future)
+        return Scales(config.decays, config.horizon, config.future)
+
+    @property
+    def windows(self) -> tuple[int, ...]:
+        """By each scale, the number of recent items that are read for scores."""
+        numbers = range(len(self.config.decays))
+        return tuple(self.scales.reach(p, SMALLEST_WEIGHT, self.longest_) for p in numbers)
 
     @property
     def queue_length(self) -> int:
-        return max(self.scales.windows)
+        return max(self.windows)
 
     def _learn(self, split: Split, on_epoch: OnEpoch | None) -> None:  # noqa: ARG002  # no epochs
         histories = UserItems.of(split.train)
@@ -80,7 +94,7 @@ class Ridge(Ranker[RidgeConfig]):
         counts = LagCounts.of(
             histories, self.scales, features, torch.float64 if exact else torch.float32
         )
-        self.features_ = features
+        self.features_, self.longest_ = features, longest_history(split)
         self.coefficients_ = solved(counts, self.config.l2, self.config.popularity)
 
     def scores(self, users: Tensor, queue: Tensor) -> Tensor:  # noqa: ARG002  # the queue is enough
@@ -91,8 +105,8 @@ class Ridge(Ranker[RidgeConfig]):
         known = known.masked_fill(queue == n_items, -1)
         age = torch.arange(queue.shape[1] - 1, -1, -1, device=queue.device)
         rows, weights = [], []
-        scales = self.scales
-        for number, (decay, window) in enumerate(zip(scales.decays, scales.windows, strict=True)):
+        for number, decay in enumerate(self.config.decays):
+            window = self.windows[number]
             recent = known[:, -window:]
             rows.append((recent + number * width).where(recent >= 0, 0))
             weights.append((decay ** age[-window:]) * (recent >= 0))
@@ -103,10 +117,15 @@ class Ridge(Ranker[RidgeConfig]):
         return embedding_bag(places, self.coefficients_, per_sample_weights=values, mode="sum")
 
     def tensors(self) -> dict[str, Tensor]:
-        return {"coefficients": self.coefficients_, "features": self.features_}
+        return {
+            "coefficients": self.coefficients_,
+            "features": self.features_,
+            "longest": torch.tensor(self.longest_),
+        }
 
     def restore(self, tensors: dict[str, Tensor]) -> None:
         self.coefficients_, self.features_ = tensors["coefficients"], tensors["features"]
+        self.longest_ = int(tensors["longest"])
 
 
 def most_features(n_items: int, scales: int) -> int:
