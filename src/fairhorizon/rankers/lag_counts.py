@@ -15,6 +15,7 @@ interactions x lags for each scale, and nothing is stored for a prefix.
 """
 
 import math
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -24,7 +25,7 @@ from torch import Tensor
 
 from fairhorizon.histories import UserItems
 
-NEGLIGIBLE = 1e-8  # a smaller weight of a pair changes nothing in single precision
+NEGLIGIBLE = 10.0  # times the precision of the numbers: smaller weights of pairs are left out
 
 
 @dataclass(frozen=True)
@@ -65,12 +66,11 @@ class LagCounts:
         """The sums of a whole log."""
         pairs = _Pairs(histories, features, dtype)
         n_scales, width = len(scales.decays), pairs.width
-        target = torch.empty(n_scales, width, histories.n_items, dtype=dtype)
-        before = torch.empty(n_scales, width, width, dtype=dtype)  # Z
+        states = pairs.by_lag(scales)
+        target = pairs.ahead(scales, states)
+        before = states[:, :, features >= 0]  # Z
         for p in range(n_scales):
-            states = pairs.by_lag(scales, p)
-            before[p] = states[:, features >= 0] - pairs.before_last(scales, p)
-            target[p] = pairs.ahead(scales, p, states)
+            before[p] -= pairs.before_last(scales, p)
         gram = torch.empty(n_scales, width, n_scales, width, dtype=dtype)
         for p in range(n_scales):
             for q in range(p + 1):
@@ -110,33 +110,45 @@ class _Pairs:
     """All pairs of items of a user, counted with weights."""
 
     def __init__(self, histories: UserItems, features: Tensor, dtype: torch.dtype) -> None:
-        self.n_items, self.width = histories.n_items, int(features.max()) + 1
-        self.dtype, self.items = dtype, histories.items
-        self.numbers = features[histories.items]
-        self.counts = histories.indptr.diff()
-        self.ends = histories.indptr[1:]
-        places = torch.arange(len(self.items))
-        self.after = self.ends.repeat_interleave(self.counts) - 1 - places
+        self.n_items, self.width, self.dtype = histories.n_items, int(features.max()) + 1, dtype
+        self.negligible = NEGLIGIBLE * torch.finfo(dtype).eps
+        # users with long histories first: pairs that are far apart are all at the beginning
+        users = histories.indptr.diff().argsort(descending=True)
+        self.counts = histories.indptr.diff()[users]
+        self.ends = self.counts.cumsum(0)
+        places = torch.arange(len(histories.items))
+        self.after = self.ends.repeat_interleave(self.counts) - 1 - places  # later items
+        moved = (histories.indptr[1:][users] - self.ends).repeat_interleave(self.counts)
+        self.items = histories.items[places + moved]
+        self.numbers = features[self.items]
+        self.pairs_with = self.after.masked_fill(self.numbers < 0, -1)
         self.longest = int(self.counts.max())
-        # in the order of the earlier item, so that each stretch of additions goes to one row
-        self.rows = self.numbers.argsort(stable=True)[int((self.numbers < 0).sum()) :]
 
-    def by_lag(self, scales: Scales, p: int) -> Tensor:
-        """(features, n_items): sum over users and k < n of s_k^p e_{i_k}', d^(lag-1) for a pair."""
-        decay = scales.decays[p]
-        lags = scales.reach(p, NEGLIGIBLE, self.longest)
-        return self._weighted({lag: decay ** (lag - 1) for lag in range(1, lags + 1)})
+    def by_lag(self, scales: Scales) -> Tensor:
+        """(scales, features, n_items): sum over users and k < n of s_k e_{i_k}'."""
+        lags = [scales.reach(p, self.negligible, self.longest) for p in range(len(scales.decays))]
+        return self._weighted(
+            [
+                {lag: decay ** (lag - 1) for lag in range(1, most + 1)}
+                for decay, most in zip(scales.decays, lags, strict=True)
+            ]
+        )
 
-    def ahead(self, scales: Scales, p: int, states: Tensor) -> Tensor:
-        """(features, n_items): sum_t s_t y_t' from the `states` by lag.
+    def ahead(self, scales: Scales, states: Tensor) -> Tensor:
+        """(scales, features, n_items): sum_t s_t y_t' from the sums `by_lag`.
 
         From the lag H on, all of H items to come follow: the weight is a multiple of d^(lag-1).
         """
-        decay = scales.decays[p]
-        multiple = scales.ahead(p, scales.horizon) / decay ** (scales.horizon - 1)
-        nearer = range(1, min(scales.horizon, self.longest))
-        missing = {lag: scales.ahead(p, lag) - multiple * decay ** (lag - 1) for lag in nearer}
-        return self._weighted(missing).add_(states, alpha=multiple)
+        multiples, nearer = [], []
+        for p, decay in enumerate(scales.decays):
+            multiple = scales.ahead(p, scales.horizon) / decay ** (scales.horizon - 1)
+            lags = range(1, min(scales.horizon, self.longest))
+            nearer.append(
+                {lag: scales.ahead(p, lag) - multiple * decay ** (lag - 1) for lag in lags}
+            )
+            multiples.append(multiple)
+        factors = torch.tensor(multiples, dtype=self.dtype)[:, None, None]
+        return self._weighted(nearer).addcmul_(states, factors)
 
     def before_last(self, scales: Scales, p: int) -> Tensor:
         """(features, features): the part of `by_lag` that belongs to every user's last item."""
@@ -161,35 +173,41 @@ class _Pairs:
         block.diagonal().add_(torch.bincount(inner, minlength=self.width))
         return block.div_(1 - both)
 
-    def _weighted(self, weights: dict[int, float]) -> Tensor:
-        """(features, n_items) sum of the weights of all pairs with these lags."""
-        total = torch.zeros(self.width * self.n_items, dtype=self.dtype)
-        rows = self.rows
-        for lag, weight in sorted(weights.items()):
-            rows = rows[self.after[rows] >= lag]
-            cells = self.numbers[rows] * self.n_items + self.items[rows + lag]
-            total.index_add_(
-                0, cells, torch.full((1,), weight, dtype=self.dtype).expand(len(cells))
-            )
-        return total.view(self.width, self.n_items)
+    def _weighted(self, weights: Sequence[Mapping[int, float]]) -> Tensor:
+        """(scales, features, n_items) for each scale the sum of its weights, by lag, of pairs."""
+        totals = torch.zeros(len(weights), self.width * self.n_items, dtype=self.dtype)
+        rows = self.numbers * self.n_items
+        for lag in range(1, max(max(by_lag, default=0) for by_lag in weights) + 1):
+            first, second, kept = self._with_lag(lag)
+            cells = (rows[first] + self.items[second])[kept]
+            for total, by_lag in zip(totals, weights, strict=True):
+                if weight := by_lag.get(lag):
+                    total.scatter_add_(0, cells, total.new_full((len(cells),), weight))
+        return totals.view(len(weights), self.width, self.n_items)
 
     def _counted_by_prefixes(self) -> Tensor:
         """(features, features): half of the sum for no decay, where the first item is the earlier
         one; an item with itself belongs to both halves, with half of the weight in each."""
         total = torch.zeros(self.width * self.width, dtype=self.dtype)
-        rows = self.rows
         for lag in range(self.longest):
-            rows = rows[self.after[rows] >= lag]
-            later = self.numbers[rows + lag]
-            both = later >= 0
-            weights = self.after[rows[both] + lag].to(self.dtype) * (1.0 if lag else 0.5)
-            total.index_add_(0, self.numbers[rows[both]] * self.width + later[both], weights)
+            first, second, kept = self._with_lag(lag)
+            kept &= self.numbers[second] >= 0
+            cells = (self.numbers[first] * self.width + self.numbers[second])[kept]
+            prefixes = self.after[second][kept].to(self.dtype)
+            total.scatter_add_(0, cells, prefixes.mul_(1.0 if lag else 0.5))
         return total.view(self.width, self.width)
+
+    def _with_lag(self, lag: int) -> tuple[slice, slice, Tensor]:
+        """The earlier and the later places of pairs, and which are pairs of a feature and an item
+        of the same user."""
+        n = int(self.counts[self.counts > lag].sum())
+        first, second = slice(0, max(0, n - lag)), slice(lag, max(lag, n))
+        return first, second, self.pairs_with[first] >= lag
 
     def _states(self, scales: Scales, p: int) -> csr_array:
         """(n_users, features) s_{n-1}^p: all but every user's last item."""
         weights = scales.decays[p] ** (self.after - 1).double()
-        kept = (self.after > 0) & (self.numbers >= 0) & (weights >= NEGLIGIBLE)
+        kept = (self.after > 0) & (self.numbers >= 0) & (weights >= self.negligible)
         users = torch.arange(len(self.counts)).repeat_interleave(self.counts)[kept]
         entries = (users.numpy(), self.numbers[kept].numpy())
         shape = (len(self.counts), self.width)
