@@ -13,6 +13,7 @@ from fairhorizon.rankers.popularity import Popularity
 from fairhorizon.rankers.ranker import Ranker
 from fairhorizon.rankers.ridge import Ridge
 from fairhorizon.rankers.sasrec import SasRec
+from fairhorizon.rankers.stack.model import Stack
 
 RANKERS: dict[str, type[Ranker[Any]]] = {
     ranker.method: ranker
@@ -27,5 +28,6 @@ RANKERS: dict[str, type[Ranker[Any]]] = {
         Als,
         Gru4Rec,
         SasRec,
+        Stack,
     )
 }
