@@ -18,7 +18,7 @@ from fairhorizon.rankers.stack.choosing import chosen_settings
 from fairhorizon.rankers.stack.later_part import LaterPart, frequent_part
 from fairhorizon.rankers.stack.model import Stack, StackConfig
 from fairhorizon.rankers.stack.questions import QUESTIONS
-from fairhorizon.rankers.stack.weighing import Menus, best_weights, standardised
+from fairhorizon.rankers.stack.weighing import Shortlists, best_weights, standardised
 from fairhorizon.settings import changed
 from fairhorizon.vocabulary import Protocol
 
@@ -117,7 +117,7 @@ def test_settings_are_the_best_of_those_tried():
     assert value(chosen) >= max(value(changed(chosen, answer)) for answer in QUESTIONS["ridge"][-1])
 
 
-def menus_of(signals: torch.Tensor, liked: torch.Tensor) -> Menus:
+def shortlists_of(signals: torch.Tensor, liked: torch.Tensor) -> Shortlists:
     part = LaterPart(
         split=None,  # type: ignore[arg-type]
         users=torch.arange(len(liked)),
@@ -125,7 +125,7 @@ def menus_of(signals: torch.Tensor, liked: torch.Tensor) -> Menus:
         blocked=torch.zeros_like(liked),
         liked=liked,
     )
-    return Menus.of(list(signals), part)
+    return Shortlists.of(list(signals), part)
 
 
 def test_weights_find_the_sum_that_made_the_likes():
@@ -134,12 +134,12 @@ def test_weights_find_the_sum_that_made_the_likes():
     a, b, noise = torch.randn(3, 400, 60, generator=generator)
     truth = a + 0.5 * b
     liked = truth >= truth.topk(10).values[:, -1:]
-    menus = menus_of(torch.stack([a, b, noise]), liked)
-    weights = best_weights([menus])
+    shortlists = shortlists_of(torch.stack([a, b, noise]), liked)
+    weights = best_weights([shortlists])
     assert weights[0] == 1
     assert weights[1] == pytest.approx(0.5, abs=0.1)
     assert weights[2] < 0.1
-    assert menus.ndcg(weights).mean() > menus.ndcg(torch.tensor([1.0, 0.0, 0.0])).mean() + 0.05
+    assert shortlists.ndcg(weights).mean() > shortlists.ndcg(torch.tensor([1.0, 0.0, 0.0])).mean() + 0.05
 
 
 def test_without_a_gain_beyond_chance_the_best_ranker_stays_alone():
@@ -147,16 +147,16 @@ def test_without_a_gain_beyond_chance_the_best_ranker_stays_alone():
     good = torch.randn(200, 40, generator=generator)
     liked = good >= good.topk(5).values[:, -1:]
     noise = torch.randn(200, 40, generator=generator)
-    assert best_weights([menus_of(torch.stack([noise, good]), liked)]).tolist() == [0, 1]
+    assert best_weights([shortlists_of(torch.stack([noise, good]), liked)]).tolist() == [0, 1]
 
 
-def test_menus_give_the_lists_of_the_whole_catalogue():
+def test_shortlists_give_the_lists_of_the_whole_catalogue():
     part = part_of("synthetic:users=60,items=150,interactions_per_user=30")
     scores = [part.scores(ranker.fit(part.split)) for ranker in (Ease(), ItemKnn())]
-    menus = Menus.of(scores, part)
+    shortlists = Shortlists.of(scores, part)
     for weights in ([1.0, 0.0], [0.0, 1.0]):
         total = sum(w * standardised(s) for w, s in zip(weights, scores, strict=True))
-        torch.testing.assert_close(menus.ndcg(torch.tensor(weights)), part.ndcg(total))
+        torch.testing.assert_close(shortlists.ndcg(torch.tensor(weights)), part.ndcg(total))
 
 
 def test_scores_are_the_weighted_sum_of_the_rankers():

@@ -17,7 +17,7 @@ from fairhorizon.rankers.ranker import Ranker
 from fairhorizon.rankers.ridge import Ridge
 from fairhorizon.rankers.stack.choosing import chosen_settings
 from fairhorizon.rankers.stack.later_part import LaterPart, frequent_part
-from fairhorizon.rankers.stack.weighing import Menus, best_weights, standardised
+from fairhorizon.rankers.stack.weighing import Shortlists, best_weights, standardised
 from fairhorizon.settings import Settings
 from fairhorizon.storage import below
 from fairhorizon.vocabulary import OnEpoch, Protocol
@@ -72,10 +72,10 @@ class Stack(Ranker[StackConfig]):
         if self.config.adapt:
             drafts = self._adapted(drafts, split)
         later = LaterPart.of_training(split, self.config.protocol, seed=self.seed)
-        menus = []
+        shortlists = []
         if len(later.users):
             earlier = [_fresh(draft).fit(later.split, on_epoch=on_epoch) for draft in drafts]
-            menus.append(Menus.of([later.scores(member) for member in earlier], later))
+            shortlists.append(Shortlists.of([later.scores(member) for member in earlier], later))
         self.members_ = tuple(draft.fit(split, on_epoch=on_epoch) for draft in drafts)
         last = LaterPart.of(
             split,
@@ -84,8 +84,8 @@ class Stack(Ranker[StackConfig]):
             seed=self.seed,
         )
         if len(last.users):
-            menus.append(Menus.of([last.scores(member) for member in self.members_], last))
-        self.weights_ = best_weights(menus) if menus else torch.ones(len(drafts))
+            shortlists.append(Shortlists.of([last.scores(member) for member in self.members_], last))
+        self.weights_ = best_weights(shortlists) if shortlists else torch.ones(len(drafts))
 
     def _draft(self, name: str) -> Ranker[Any]:
         member = MEMBERS[name]

@@ -24,7 +24,7 @@ def standardised(scores: Tensor) -> Tensor:
 
 
 @dataclass(frozen=True)
-class Menus:
+class Shortlists:
     """The best items of every ranker, each with the standardised scores of all of them."""
 
     signals: Tensor  # (rankers, b, C), -1e9 where there is no item
@@ -32,7 +32,7 @@ class Menus:
     ideal: Tensor  # (b,)
 
     @classmethod
-    def of(cls, scores: Sequence[Tensor], part: LaterPart) -> "Menus":
+    def of(cls, scores: Sequence[Tensor], part: LaterPart) -> "Shortlists":
         signals = [standardised(values) for values in scores]
         best = [top(values.masked_fill(part.blocked, -torch.inf), CANDIDATES) for values in signals]
         items = torch.cat([at.masked_fill(value == -torch.inf, -1) for value, at in best], dim=1)
@@ -52,7 +52,7 @@ class Menus:
         return (self.liked.gather(1, best) * gains).sum(1) / self.ideal
 
 
-def best_weights(menus: Sequence[Menus]) -> Tensor:
+def best_weights(shortlists: Sequence[Shortlists]) -> Tensor:
     """(rankers,) weights of at least 0, 1 for the largest.
 
     Uphill from the best ranker alone, one weight at a time. A weight changes only if that helps
@@ -61,9 +61,9 @@ def best_weights(menus: Sequence[Menus]) -> Tensor:
     """
 
     def measured(weights: Tensor) -> Tensor:
-        return torch.cat([some.ndcg(weights) for some in menus])
+        return torch.cat([some.ndcg(weights) for some in shortlists])
 
-    alone = [(unit, measured(unit)) for unit in torch.eye(len(menus[0].signals)).unbind()]
+    alone = [(unit, measured(unit)) for unit in torch.eye(len(shortlists[0].signals)).unbind()]
     best, value = max(alone, key=_mean)
     for _ in range(MOST_ROUNDS):
         trials = [(weights, measured(weights)) for weights in _neighbours(best)]
