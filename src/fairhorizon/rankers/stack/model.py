@@ -84,7 +84,8 @@ class Stack(Ranker[StackConfig]):
             seed=self.seed,
         )
         if len(last.users):
-            shortlists.append(Shortlists.of([last.scores(member) for member in self.members_], last))
+            scores = [last.scores(member) for member in self.members_]
+            shortlists.append(Shortlists.of(scores, last))
         self.weights_ = best_weights(shortlists) if shortlists else torch.ones(len(drafts))
 
     def _draft(self, name: str) -> Ranker[Any]:
