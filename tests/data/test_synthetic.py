@@ -5,6 +5,7 @@ import importlib
 import numpy as np
 import pytest
 
+from fairhorizon.data.sources import load, synthetic_market
 from fairhorizon.data.synthetic import synthetic
 from fairhorizon.errors import ConfigError
 
@@ -68,3 +69,69 @@ def test_more_interactions_than_items_takes_all_items():
 def test_impossible_markets(setting):
     with pytest.raises(ConfigError):
         synthetic(**setting)
+
+
+KINDS = ("synthetic-sparse", "synthetic-baskets", "synthetic-trends")
+
+
+def tied(log) -> float:
+    """The share of rows whose user has another row at the same time."""
+    moments = log.users * 10**12 + log.timestamps
+    _, inverse, counts = np.unique(moments, return_inverse=True, return_counts=True)
+    return float((counts[inverse] > 1).mean())
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_other_kinds_of_log_are_seeded_in_time_order_and_follow_taste(kind):
+    market = synthetic_market(f"{kind}:users=300,items=200,seed=3")
+    log, same, other = (load(f"{kind}:users=300,items=200,seed={seed}") for seed in (3, 3, 4))
+    assert log.fingerprint() == same.fingerprint() == market.interactions.fingerprint()
+    assert log.fingerprint() != other.fingerprint()
+    assert (log.n_users, log.n_items) == (300, 200)
+    assert np.all(np.diff(log.timestamps) >= 0)
+    assert len(np.unique(log.users * 200 + log.items)) == len(log)
+    assert market.relevance[log.users, log.items].mean() > 1.3 * market.relevance.mean()
+    assert market.exposure.sum() == pytest.approx(1)
+
+
+def test_a_sparse_log_has_few_rows_per_user_and_days_as_times():
+    log = load("synthetic-sparse")
+    counts = log.user_counts()
+    assert counts.mean() == pytest.approx(9, rel=0.05)
+    assert np.median(counts) == pytest.approx(9 * np.log(2), abs=0.5)  # exponential activity
+    assert log.timestamps.max() < 30_000  # days, not seconds
+    assert 0.3 < tied(log) < 0.8
+
+
+def test_baskets_share_a_time_and_are_sorted_by_item():
+    log = load("synthetic-baskets")
+    assert tied(log) > 0.9
+    same = (np.diff(log.timestamps) == 0) & (np.diff(log.users) == 0)
+    assert same.mean() > 0.7
+    assert np.all(np.diff(log.items)[same] > 0)
+
+
+def test_baskets_have_repeated_purchases_that_the_log_merges():
+    """25 baskets of 8 items from a repertoire: far fewer distinct items than purchases."""
+    counts = load("synthetic-baskets:users=300").user_counts()
+    assert counts.mean() < 0.8 * 25 * 8
+
+
+def test_trends_come_and_go():
+    """Attention halves every 45 days, so an item has nearly all of its rows within 7 half-lives
+    of its first, and what is popular in one half-year is not in another."""
+    log = load("synthetic-trends")
+    halves = np.array_split(np.arange(len(log)), 4)
+    early, late = (np.bincount(log.items[rows], minlength=800) for rows in (halves[0], halves[3]))
+    assert np.corrcoef(early, late)[0, 1] < 0
+    lasting = load("synthetic-trends:half_life=1e6")
+    halves = np.array_split(np.arange(len(lasting)), 4)
+    early, late = (
+        np.bincount(lasting.items[rows], minlength=800) for rows in (halves[2], halves[3])
+    )
+    assert np.corrcoef(early, late)[0, 1] > 0.3
+
+
+def test_an_impossible_half_life_is_refused():
+    with pytest.raises(ConfigError, match="half_life must be above 0, not -1"):
+        load("synthetic-trends:half_life=-1")

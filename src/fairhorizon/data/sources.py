@@ -2,6 +2,7 @@
 
 import inspect
 import os
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Unpack
@@ -9,7 +10,7 @@ from typing import Any, Unpack
 from fairhorizon.data.downloads import NamedSet, fetch
 from fairhorizon.data.interactions import Interactions
 from fairhorizon.data.readers import ReaderOptions, read_interactions
-from fairhorizon.data.synthetic import SyntheticMarket, synthetic
+from fairhorizon.data.synthetic import SyntheticMarket, baskets, sparse, synthetic, trends
 from fairhorizon.errors import ConfigError, DataError
 
 MOVIELENS = "https://files.grouplens.org/datasets/movielens"
@@ -37,6 +38,12 @@ NAMED = {
     ),
 }
 SYNTHETIC = "synthetic"
+GENERATORS: dict[str, Callable[..., SyntheticMarket]] = {
+    SYNTHETIC: synthetic,
+    "synthetic-sparse": sparse,
+    "synthetic-baskets": baskets,
+    "synthetic-trends": trends,
+}
 
 
 def cache_folder(cache_dir: str | Path | None = None) -> Path:
@@ -68,19 +75,19 @@ def load(
         if not Path(source).exists():
             raise DataError(
                 f"{source!r} is neither a file nor a named data set",
-                remedy=f"the named sets are {', '.join([*NAMED, SYNTHETIC])}",
+                remedy=f"the named sets are {', '.join([*NAMED, *GENERATORS])}",
             )
     return read_interactions(source, **options)
 
 
 def is_named(source: str) -> bool:
     """Whether a `source` as in `load` is the name of a set, whatever files there are."""
-    return source in NAMED or source.partition(":")[0] == SYNTHETIC
+    return source in NAMED or source.partition(":")[0] in GENERATORS
 
 
 def market_of(source: str | Path) -> SyntheticMarket | None:
     """The market of a `source` as in `load`; None unless it is the generator."""
-    if isinstance(source, str) and source.partition(":")[0] == SYNTHETIC:
+    if isinstance(source, str) and source.partition(":")[0] in GENERATORS:
         return synthetic_market(source)
     return None
 
@@ -88,9 +95,11 @@ def market_of(source: str | Path) -> SyntheticMarket | None:
 def synthetic_market(source: str = SYNTHETIC) -> SyntheticMarket:
     """A synthetic market: its log in `interactions`, and the truth it was drawn from.
 
-    source: "synthetic" or "synthetic:key=value,..."; the keys are the parameters of `synthetic`.
+    source: "synthetic", or the name of another generator, or "synthetic:key=value,..."; the keys
+        are the parameters of the generator (see `fairhorizon.data.synthetic`).
     """
-    parameters = inspect.signature(synthetic).parameters
+    generator = GENERATORS[source.partition(":")[0]]
+    parameters = inspect.signature(generator).parameters
     defaults = {name: parameter.default for name, parameter in parameters.items()}
     chosen: dict[str, Any] = {}
     for setting in filter(None, source.partition(":")[2].split(",")):
@@ -103,4 +112,4 @@ def synthetic_market(source: str = SYNTHETIC) -> SyntheticMarket:
             chosen[key] = type(defaults[key])(value)
         except ValueError:
             raise ConfigError(f"{source}: {key} {value!r} is not a number") from None
-    return synthetic(**chosen)
+    return generator(**chosen)

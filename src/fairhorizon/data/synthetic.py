@@ -1,4 +1,10 @@
-"""A seeded synthetic market with known relevance, for tests and for use without data."""
+"""Seeded synthetic markets with known relevance, for tests and for use without data.
+
+Four kinds of log, because a method that suits one may fail on another: `synthetic` (users rate much
+in a month, tastes are all there is), `sparse` (few rows per user, times in days), `baskets` (many
+rows at one time, bought again and again, sorted by item within a basket) and `trends` (items come
+and go).
+"""
 
 from dataclasses import dataclass
 from functools import cached_property
@@ -10,7 +16,8 @@ from fairhorizon.data.interactions import Interactions
 from fairhorizon.errors import ConfigError
 
 CELLS = 4_000_000  # user-item cells held at once
-START, YEAR = 1_600_000_000, 365 * 86_400  # seconds
+DAY = 86_400  # seconds
+START, YEAR = 1_600_000_000, 365 * DAY
 
 
 @dataclass(frozen=True, eq=False)
@@ -51,19 +58,9 @@ def synthetic(
     Users differ in activity (gamma-Poisson, the given mean, at least 1 and at most all items).
     The id of every user and item is its code, also of items without interactions.
     """
-    if min(users, items, interactions_per_user, dim) < 1 or not popularity_skew >= 0:
-        raise ConfigError(
-            "a synthetic market needs users, items, interactions_per_user and dim of at least 1 "
-            "and popularity_skew of at least 0"
-        )
-    if seed < 0:
-        raise ConfigError(f"the seed must be at least 0, not {seed}")
+    _check(users, items, interactions_per_user, dim, popularity_skew=popularity_skew, seed=seed)
     rng = np.random.default_rng(seed)
-    scale = np.sqrt(2 / np.sqrt(dim))
-    tastes, traits = rng.normal(0, scale, (users, dim)), rng.normal(0, scale, (items, dim))
-    appeal = rng.normal(-1, 0.5, items)
-    exposure = rng.permutation(np.arange(1.0, items + 1) ** -popularity_skew)
-    exposure /= exposure.sum()
+    tastes, traits, appeal, exposure = _truth(users, items, dim, popularity_skew, rng)
     activity = rng.poisson(interactions_per_user * rng.gamma(4, 1 / 4, users))
     sizes = np.clip(activity, 1, items)
     step = max(1, CELLS // items)
@@ -88,6 +85,196 @@ def synthetic(
         name="synthetic",
     )
     return SyntheticMarket(log, tastes, traits, appeal, exposure)
+
+
+def sparse(
+    users: int = 3000,
+    items: int = 2500,
+    interactions_per_user: int = 9,
+    *,
+    dim: int = 4,
+    popularity_skew: float = 0.8,
+    seed: int = 0,
+) -> SyntheticMarket:
+    """Few items per user, most of them taken on a handful of days, with days as times.
+
+    A user has two days for three items, so that many rows of a user share a time, and their order
+    within a day means nothing. Half of the users take at most two thirds of the mean number of
+    items (activity is exponential).
+    """
+    _check(users, items, interactions_per_user, dim, popularity_skew=popularity_skew, seed=seed)
+    rng = np.random.default_rng(seed)
+    tastes, traits, appeal, exposure = _truth(users, items, dim, popularity_skew, rng)
+    sizes = np.clip(rng.poisson(interactions_per_user * rng.gamma(1, 1, users)), 1, items)
+    user, item = _draw_all(tastes, traits, appeal, np.log(exposure), sizes, rng)
+    arrival = rng.integers(0, 365, users)
+    days = np.maximum(1, 2 * sizes // 3)
+    visit = (rng.random(len(user)) * days[user]).astype(np.int64)  # which of the user's days
+    gaps = rng.integers(1, 30, (users, int(days.max()))).cumsum(axis=1)
+    times = START // DAY + arrival[user] + gaps[user, visit]
+    return SyntheticMarket(
+        _log("synthetic-sparse", user, item, times, users, items), tastes, traits, appeal, exposure
+    )
+
+
+def baskets(
+    users: int = 500,
+    items: int = 1200,
+    baskets_per_user: int = 25,
+    basket_size: int = 8,
+    *,
+    dim: int = 4,
+    popularity_skew: float = 0.7,
+    seed: int = 0,
+) -> SyntheticMarket:
+    """Households that buy by the basket: distinct items within one, the same ones again in others.
+
+    All rows of a basket have one time, and a basket is sorted by item, as tills write them: that
+    order means nothing. The log has each item of a household once, at its first purchase.
+    """
+    _check(
+        users,
+        items,
+        baskets_per_user,
+        basket_size,
+        dim,
+        popularity_skew=popularity_skew,
+        seed=seed,
+    )
+    rng = np.random.default_rng(seed)
+    tastes, traits, appeal, exposure = _truth(users, items, dim, popularity_skew, rng)
+    visits = np.maximum(1, rng.poisson(baskets_per_user * rng.gamma(4, 1 / 4, users)))
+    shopper = np.repeat(np.arange(users), visits)
+    sizes = np.clip(rng.poisson(basket_size, len(shopper)), 1, items)
+    basket, item = _draw_all(tastes[shopper], traits, appeal, np.log(exposure), sizes, rng)
+    when = START + rng.choice(2 * YEAR // 3600, len(shopper), replace=False) * 3600
+    by_till = np.lexsort((item, when[basket]))
+    basket, item = basket[by_till], item[by_till]
+    firsts = np.sort(np.unique(shopper[basket] * items + item, return_index=True)[1])
+    basket, item = basket[firsts], item[firsts]
+    log = _log("synthetic-baskets", shopper[basket], item, when[basket], users, items)
+    return SyntheticMarket(log, tastes, traits, appeal, exposure)
+
+
+def trends(
+    users: int = 800,
+    items: int = 800,
+    interactions_per_user: int = 40,
+    *,
+    half_life: float = 45.0,
+    dim: int = 4,
+    popularity_skew: float = 0.6,
+    seed: int = 0,
+) -> SyntheticMarket:
+    """Items come and go: attention to an item halves every `half_life` days from its launch on.
+
+    exposure_i(t) = rank_i^-skew 2^(-(t - launch_i) / half_life), 0 before the launch. Launches are
+    spread evenly over two years before the end. The stored exposure is that at the end of the log.
+    """
+    _check(users, items, interactions_per_user, dim, popularity_skew=popularity_skew, seed=seed)
+    if not half_life > 0:
+        raise ConfigError(f"half_life must be above 0, not {half_life}")
+    rng = np.random.default_rng(seed)
+    tastes, traits, appeal, exposure = _truth(users, items, dim, popularity_skew, rng)
+    days = 2 * 365.0
+    launch = rng.random(items) * days
+    sizes = np.maximum(1, rng.poisson(interactions_per_user * rng.gamma(4, 1 / 4, users)))
+    user = np.repeat(np.arange(users), sizes)
+    arrival = rng.random(users) * (days - 200) + 60
+    time = arrival[user] + rng.random(len(user)) * 140  # each user is there for 140 days
+    chosen = np.empty(len(user), dtype=np.int64)
+    step = max(1, CELLS // items)
+    for start in range(0, len(user), step):
+        here = slice(start, start + step)
+        relevance = _relevance(tastes[user[here]], traits, appeal)
+        weights = np.log(relevance) + _attention(exposure, launch, time[here, None], half_life)
+        chosen[here] = np.argmax(weights + rng.gumbel(size=weights.shape), axis=1)
+    order = np.argsort(time, kind="stable")
+    user, item, time = user[order], chosen[order], time[order]
+    firsts = np.sort(np.unique(user * items + item, return_index=True)[1])
+    times = START + (time[firsts] * DAY).astype(np.int64)
+    at_end = np.exp(_attention(exposure, launch, np.array([[days]]), half_life)[0])
+    return SyntheticMarket(
+        _log("synthetic-trends", user[firsts], item[firsts], times, users, items),
+        tastes,
+        traits,
+        appeal,
+        at_end / at_end.sum(),
+    )
+
+
+def _attention(
+    exposure: NDArray[np.float64],
+    launch: NDArray[np.float64],
+    time: NDArray[np.float64],
+    half_life: float,
+) -> NDArray[np.float64]:
+    """(rows, items) logarithm of exposure at times (rows, 1), in days; -inf before the launch."""
+    age = time - launch
+    faded = np.log(exposure) - np.log(2) * age / half_life
+    return np.where(age >= 0, faded, -np.inf)
+
+
+def _check(*sizes: int, popularity_skew: float, seed: int) -> None:
+    if min(sizes) < 1 or not popularity_skew >= 0:
+        raise ConfigError(
+            "a synthetic market needs users, items and all other sizes of at least 1 "
+            "and popularity_skew of at least 0"
+        )
+    if seed < 0:
+        raise ConfigError(f"the seed must be at least 0, not {seed}")
+
+
+Truth = tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]
+
+
+def _truth(users: int, items: int, dim: int, skew: float, rng: np.random.Generator) -> Truth:
+    """Tastes, traits, appeal and exposure: E[(p.q)^2] = 4, exposure of the r-th item r^-skew."""
+    scale = np.sqrt(2 / np.sqrt(dim))
+    tastes, traits = rng.normal(0, scale, (users, dim)), rng.normal(0, scale, (items, dim))
+    appeal = rng.normal(-1, 0.5, items)
+    exposure = rng.permutation(np.arange(1.0, items + 1) ** -skew)
+    return tastes, traits, appeal, exposure / exposure.sum()
+
+
+def _log(
+    name: str,
+    user: NDArray[np.int64],
+    item: NDArray[np.int64],
+    times: NDArray[np.int64],
+    users: int,
+    items: int,
+) -> Interactions:
+    """The rows in time order, equal times in the order given; the id is the code."""
+    order = np.argsort(times, kind="stable")
+    return Interactions(
+        users=user[order],
+        items=item[order],
+        user_ids=np.arange(users),
+        item_ids=np.arange(items),
+        timestamps=times[order],
+        name=name,
+    )
+
+
+def _draw_all(
+    tastes: NDArray[np.float64],
+    traits: NDArray[np.float64],
+    appeal: NDArray[np.float64],
+    log_exposure: NDArray[np.float64],
+    sizes: NDArray[np.int64],
+    rng: np.random.Generator,
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """(row, item) pairs, sizes[row] distinct items for each row of tastes, some rows at a time."""
+    step = max(1, CELLS // len(traits))
+    chunks = []
+    for start in range(0, len(tastes), step):
+        here = slice(start, start + step)
+        relevance = _relevance(tastes[here], traits, appeal)
+        row, item = _draw(log_exposure + np.log(relevance), sizes[here], rng)
+        chunks.append((row + start, item))
+    rows, items = (np.concatenate(parts) for parts in zip(*chunks, strict=True))
+    return rows, items
 
 
 def _draw(

@@ -11,7 +11,9 @@ from fairhorizon.rankers.mf import Mf
 from fairhorizon.rankers.ncf import Ncf
 from fairhorizon.rankers.popularity import Popularity
 from fairhorizon.rankers.ranker import Ranker
+from fairhorizon.rankers.ridge import Ridge
 from fairhorizon.rankers.sasrec import SasRec
+from fairhorizon.rankers.stack.model import Stack
 
 RANKERS: dict[str, type[Ranker[Any]]] = {
     ranker.method: ranker
@@ -22,8 +24,10 @@ RANKERS: dict[str, type[Ranker[Any]]] = {
         Ncf,
         ItemKnn,
         Ease,
+        Ridge,
         Als,
         Gru4Rec,
         SasRec,
+        Stack,
     )
 }

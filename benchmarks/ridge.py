@@ -1,0 +1,85 @@
+"""The fit of ridge against those of EASE and GRU4Rec: CPU seconds, NDCG@20, ratios in one run.
+
+    python benchmarks/ridge.py [--data ml-1m] [--repeats 3] [--with-gru4rec]
+
+One thread. Ridge and EASE are fitted in turns, so that a noisy machine slows both alike; GRU4Rec,
+which takes many minutes, is fitted once and only where asked for. NDCG@20 is that of the standard
+protocol, one-shot; its differences are paired over users.
+"""
+
+import argparse
+import time
+from statistics import median
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from fairhorizon.agents.ranked.model import Ranked
+from fairhorizon.agents.validation import ndcg_by_user
+from fairhorizon.data.sources import load
+from fairhorizon.data.splits import Split, split
+from fairhorizon.environment.feedback import evaluation_scenario
+from fairhorizon.rankers import RANKERS
+from fairhorizon.vocabulary import Protocol
+
+LENGTH = 20
+
+
+def fitted(method: str, parts: Split) -> tuple[Ranked, float]:
+    started = time.process_time()
+    model = Ranked(RANKERS[method]()).fit(parts)
+    return model, time.process_time() - started
+
+
+def ndcg_of(model: Ranked, parts: Split) -> NDArray[np.float64]:
+    """(n_users,), NaN for users without test items."""
+    scenario = evaluation_scenario(parts, model.queue_length, Protocol.STANDARD)
+    lists = torch.from_numpy(model.recommend(scenario, length=LENGTH))
+    return ndcg_by_user(lists, torch.arange(len(lists)), scenario)
+
+
+def report(name: str, seconds: float, ndcg: NDArray[np.float64]) -> None:
+    print(f"{name:10} fit {seconds:8.2f} s   NDCG@{LENGTH} {100 * np.nanmean(ndcg):6.2f}")
+
+
+def compare(name: str, ours: NDArray[np.float64], theirs: NDArray[np.float64]) -> None:
+    gain: NDArray[Any] = 100 * (ours - theirs)[~np.isnan(ours)]
+    error = gain.std(ddof=1) / len(gain) ** 0.5
+    print(f"ridge - {name:8} {gain.mean():+6.2f} +- {1.96 * error:.2f} (95 %, paired over users)")
+
+
+def main(arguments: list[str] | None = None) -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--data", default="ml-1m")
+    parser.add_argument("--repeats", type=int, default=3)
+    parser.add_argument("--with-gru4rec", action="store_true")
+    options = parser.parse_args(arguments)
+    torch.set_num_threads(1)
+    parts = split(load(options.data))
+    times: dict[str, list[float]] = {"ridge": [], "ease": []}
+    values = {}
+    for _ in range(options.repeats):
+        for method, seconds in times.items():
+            model, spent = fitted(method, parts)
+            seconds.append(spent)
+            values[method] = ndcg_of(model, parts)
+    print(f"{options.data}, median of {options.repeats}")
+    for method, seconds in times.items():
+        report(method, median(seconds), values[method])
+    ratio = median(a / b for a, b in zip(times["ridge"], times["ease"], strict=True))
+    print(f"fit of ridge / fit of ease       {ratio:8.2f}")
+    compare("ease", values["ridge"], values["ease"])
+    if options.with_gru4rec:
+        model, spent = fitted("gru4rec", parts)
+        theirs = ndcg_of(model, parts)
+        report("gru4rec", spent, theirs)
+        print(f"fit of gru4rec / fit of ridge    {spent / median(times['ridge']):8.2f}")
+        compare("gru4rec", values["ridge"], theirs)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,30 @@
+"""The settings of a ranker that give the best lists on the later part of a log."""
+
+from typing import Any
+
+from fairhorizon.rankers.ranker import Ranker
+from fairhorizon.rankers.stack.later_part import LaterPart
+from fairhorizon.rankers.stack.questions import QUESTIONS
+from fairhorizon.settings import Settings, changed
+
+
+def chosen_settings(draft: Ranker[Any], part: LaterPart) -> Settings:
+    """The best answer to each question about a ranker, given those to the questions before.
+
+    The settings stay as they are where there is no difference.
+    """
+    questions = QUESTIONS.get(draft.method, ())
+    best: Settings = draft.config
+    highest = _ndcg(draft, best, part) if questions else 0.0
+    for answers in questions:
+        given = best
+        for answer in answers:
+            config = changed(given, answer)
+            if config != given and (value := _ndcg(draft, config, part)) > highest:
+                best, highest = config, value
+    return best
+
+
+def _ndcg(draft: Ranker[Any], config: Settings, part: LaterPart) -> float:
+    ranker = type(draft)(config, seed=draft.seed).fit(part.split)
+    return float(part.ndcg(part.scores(ranker)).mean())

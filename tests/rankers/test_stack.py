@@ -1,0 +1,187 @@
+"""The stack: settings that suit the log, weights that help, no worse than its best ranker."""
+
+import numpy as np
+import pytest
+import torch
+
+from fairhorizon.data.frames import from_arrays
+from fairhorizon.data.sources import load
+from fairhorizon.data.splits import Split, earlier_part, split
+from fairhorizon.histories import UserItems
+from fairhorizon.metrics.accuracy import ndcg
+from fairhorizon.rankers import RANKERS
+from fairhorizon.rankers.ease import Ease
+from fairhorizon.rankers.itemknn import ItemKnn
+from fairhorizon.rankers.popularity import Popularity
+from fairhorizon.rankers.ridge import Ridge
+from fairhorizon.rankers.stack.choosing import chosen_settings
+from fairhorizon.rankers.stack.later_part import LaterPart, frequent_part
+from fairhorizon.rankers.stack.model import Stack, StackConfig
+from fairhorizon.rankers.stack.questions import QUESTIONS
+from fairhorizon.rankers.stack.weighing import Shortlists, best_weights, standardised
+from fairhorizon.settings import changed
+from fairhorizon.vocabulary import Protocol
+
+STANDARD = Protocol.STANDARD
+
+
+def part_of(source: str) -> LaterPart:
+    return LaterPart.of_training(split(load(source), shuffle_ties=0), STANDARD, seed=0)
+
+
+def test_the_later_part_is_the_last_fifth_of_the_training_items_and_the_one_before():
+    users = np.repeat([0, 1], [10, 5])
+    items = np.concatenate([np.arange(10), np.arange(5)])
+    log = from_arrays(users, items)
+    part = LaterPart.of_training(Split(log, log.take([]), log.take([])), STANDARD, seed=0)
+    assert part.users.tolist() == [0, 1]
+    assert part.liked[0].nonzero().squeeze(1).tolist() == [7, 8, 9]
+    assert part.liked[1].nonzero().squeeze(1).tolist() == [3, 4]
+    assert part.blocked[0].nonzero().squeeze(1).tolist() == list(range(7))
+    everything = LaterPart.of_training(
+        Split(log, log.take([]), log.take([])), Protocol.PAPER, seed=0
+    )
+    assert not everything.blocked.any()
+
+
+def test_ndcg_is_that_of_the_metrics():
+    part = part_of("synthetic:users=40,items=50,interactions_per_user=20")
+    scores = part.scores(Popularity().fit(part.split))
+    shown = scores.masked_fill(part.blocked, -torch.inf).topk(20).indices
+    hits = part.liked.gather(1, shown).numpy()
+    expected = ndcg(hits, part.liked.sum(1).numpy(), 20)
+    np.testing.assert_allclose(part.ndcg(scores), expected, atol=1e-6)
+
+
+def test_users_with_short_histories_count_only_where_there_are_no_others():
+    log = from_arrays([0, 0, 1, 1, 1, 1], [0, 1, 0, 1, 2, 3])
+    both = LaterPart.of(
+        earlier_part(Split(log, log.take([]), log.take([]))),
+        UserItems.of(log),
+        STANDARD,
+        seed=0,
+    )
+    assert both.users.tolist() == [1]
+    short = from_arrays([0, 0, 1, 1], [0, 1, 1, 0])
+    part = LaterPart.of_training(Split(short, short.take([]), short.take([])), STANDARD, seed=0)
+    assert part.users.tolist() == [0, 1]
+
+
+def test_a_smaller_log_has_the_most_frequent_items_and_keeps_ids_and_order():
+    log = from_arrays(["a", "a", "b", "b", "b", "c"], ["x", "y", "y", "z", "x", "y"])
+    parts = Split(log, log.take([0]), log.take([]))
+    small = frequent_part(parts, most_users=3, most_items=2, seed=0)
+    assert small.train.item_ids.tolist() == ["x", "y"]
+    assert small.train.user_ids[small.train.users].tolist() == ["a", "a", "b", "b", "c"]
+    assert small.train.item_ids[small.train.items].tolist() == ["x", "y", "y", "x", "y"]
+    assert len(small.validation) == 1
+    assert frequent_part(parts, most_users=2, most_items=3, seed=0).train.n_users == 2
+
+
+def test_every_first_answer_is_the_default_and_no_recency_is_one_of_them():
+    for name, questions in QUESTIONS.items():
+        default = RANKERS[name].config_class()
+        for answers in questions:
+            assert changed(default, answers[0]) == default
+        recency = [
+            answer.get("half_life", 1) is None or answer.get("decays") == (1.0,)
+            for answer in questions[0]
+        ]
+        assert any(recency)
+
+
+@pytest.mark.parametrize(
+    ("source", "recent"),
+    [
+        ("synthetic-trends:users=300,items=200,interactions_per_user=30", True),
+        ("synthetic-baskets:users=150,items=200,baskets_per_user=10", False),
+    ],
+)
+def test_recency_is_used_where_it_helps(source, recent):
+    part = part_of(source)
+    ease, knn = chosen_settings(Ease(), part), chosen_settings(ItemKnn(), part)
+    assert (ease.half_life is not None) == (knn.half_life is not None) == recent
+
+
+def test_settings_are_the_best_of_those_tried():
+    """By a loop over what the first question about ridge offers."""
+    part = part_of("synthetic-trends:users=200,items=100,interactions_per_user=20")
+
+    def value(config):
+        return float(part.ndcg(part.scores(Ridge(config).fit(part.split))).mean())
+
+    chosen = chosen_settings(Ridge(), part)
+    assert value(chosen) >= max(
+        value(changed(Ridge().config, answer)) for answer in QUESTIONS["ridge"][0]
+    )
+    assert value(chosen) >= max(value(changed(chosen, answer)) for answer in QUESTIONS["ridge"][-1])
+
+
+def shortlists_of(signals: torch.Tensor, liked: torch.Tensor) -> Shortlists:
+    part = LaterPart(
+        split=None,  # type: ignore[arg-type]
+        users=torch.arange(len(liked)),
+        queue=torch.zeros(0),
+        blocked=torch.zeros_like(liked),
+        liked=liked,
+    )
+    return Shortlists.of(list(signals), part)
+
+
+def test_weights_find_the_sum_that_made_the_likes():
+    """Likes are the best items by a + b / 2; a third ranker is noise and gets no weight."""
+    generator = torch.Generator().manual_seed(0)
+    a, b, noise = torch.randn(3, 400, 60, generator=generator)
+    truth = a + 0.5 * b
+    liked = truth >= truth.topk(10).values[:, -1:]
+    shortlists = shortlists_of(torch.stack([a, b, noise]), liked)
+    weights = best_weights([shortlists])
+    assert weights[0] == 1
+    assert weights[1] == pytest.approx(0.5, abs=0.1)
+    assert weights[2] < 0.1
+    alone = shortlists.ndcg(torch.tensor([1.0, 0.0, 0.0]))
+    assert shortlists.ndcg(weights).mean() > alone.mean() + 0.05
+
+
+def test_without_a_gain_beyond_chance_the_best_ranker_stays_alone():
+    generator = torch.Generator().manual_seed(1)
+    good = torch.randn(200, 40, generator=generator)
+    liked = good >= good.topk(5).values[:, -1:]
+    noise = torch.randn(200, 40, generator=generator)
+    assert best_weights([shortlists_of(torch.stack([noise, good]), liked)]).tolist() == [0, 1]
+
+
+def test_shortlists_give_the_lists_of_the_whole_catalogue():
+    part = part_of("synthetic:users=60,items=150,interactions_per_user=30")
+    scores = [part.scores(ranker.fit(part.split)) for ranker in (Ease(), ItemKnn())]
+    shortlists = Shortlists.of(scores, part)
+    for weights in ([1.0, 0.0], [0.0, 1.0]):
+        total = sum(w * standardised(s) for w, s in zip(weights, scores, strict=True))
+        torch.testing.assert_close(shortlists.ndcg(torch.tensor(weights)), part.ndcg(total))
+
+
+def test_scores_are_the_weighted_sum_of_the_rankers():
+    parts = split(load("synthetic-trends:users=150,items=120,interactions_per_user=25"))
+    stack = Stack(StackConfig(adapt=False)).fit(parts)
+    users = torch.arange(10)
+    queue = UserItems.of(parts.train).last(stack.queue_length)[users]
+    expected = sum(
+        weight * standardised(member.scores(users, queue))
+        for weight, member in zip(stack.weights_, stack.members_, strict=True)
+    )
+    torch.testing.assert_close(stack.scores(users, queue), expected)
+    assert [member.method for member in stack.members_] == list(stack.config.rankers)
+    restored = Stack.from_parts(stack.tensors(), stack.description())
+    assert torch.equal(restored.scores(users, queue), stack.scores(users, queue))
+    assert restored.members_[0].config == stack.members_[0].config
+
+
+def test_a_log_without_anything_later_gives_equal_weights():
+    log = from_arrays([0, 1, 2], [0, 1, 2])
+    stack = Stack().fit(Split(log, log.take([]), log.take([])))
+    assert stack.weights_.tolist() == [1, 1, 1, 1]
+
+
+def test_a_ranker_that_cannot_be_a_member_is_refused():
+    with pytest.raises(ValueError, match="rankers"):
+        StackConfig(rankers=("mf",))
