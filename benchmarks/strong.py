@@ -13,7 +13,7 @@ from pathlib import Path
 
 import torch
 
-from fairhorizon.agents.fcpo.experts.actor import standardised
+from fairhorizon.agents.fcpo.experts.items import standardised
 from fairhorizon.agents.fcpo.experts.panel import Panel
 from fairhorizon.agents.fcpo.model import Fcpo
 from fairhorizon.agents.tasks import FitTask

@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch.distributions import Independent, Normal, kl_divergence
 
-from fairhorizon.policy.actor import GaussianActor, Proposal
+from fairhorizon.policy.actor import Actor, Proposal, gaussian_actor
 from fairhorizon.policy.encoder import StateEncoder
 
 # torch 2.13 scripts functions of its own when it first takes a forward derivative.
@@ -69,10 +69,10 @@ def test_fisher_is_the_hessian_of_the_divergence():
 ITEMS = torch.tensor([[1.0, 0.0], [0.0, 1.0], [1.0, 1.0], [-1.0, 0.0], [2.0, -1.0]])
 
 
-def actor(list_length: int, std: float = 1.0) -> GaussianActor:
+def actor(list_length: int, std: float = 1.0) -> Actor:
     torch.manual_seed(0)
     encoder = StateEncoder(torch.randn(3, 2), ITEMS, 4, 1)
-    return GaussianActor(encoder, list_length=list_length, hidden=(8, 8), initial_std=std)
+    return gaussian_actor(encoder, list_length=list_length, hidden=(8, 8), initial_std=std)
 
 
 def blocked(*rows: list[int]) -> torch.Tensor:

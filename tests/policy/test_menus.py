@@ -4,10 +4,11 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fairhorizon.policy.actor import GaussianActor
+from fairhorizon.policy.actor import gaussian_actor
 from fairhorizon.policy.encoder import StateEncoder
 from fairhorizon.policy.menus import CatalogueMenus, SignalMenus, best_of_groups
 from fairhorizon.policy.signals import ItemVectors
+from fairhorizon.policy.views import EmbeddedItems
 
 ITEMS = torch.tensor([[2, -1, 0], [1, 3, -1]])
 SIGNALS = torch.tensor(
@@ -71,10 +72,12 @@ def test_an_actor_over_embeddings_may_choose_all_that_is_not_blocked():
     users, queues = torch.tensor([0, 2]), torch.zeros(2, 3, dtype=torch.long)
 
     def menus(priced: bool) -> CatalogueMenus:
-        actor = GaussianActor(encoder, list_length=2, hidden=(4, 4), initial_std=1.0, priced=priced)
+        actor = gaussian_actor(
+            encoder, EmbeddedItems(encoder, priced), list_length=2, hidden=(4, 4), initial_std=1.0
+        )
         outputs = actor(users, queues)
         assert outputs.shape == (2, 2 * 2 * (2 + priced))
-        found = actor.menus(users, queues, blocked, sensitive)
+        found = actor.items.menus(users, queues, blocked, sensitive)
         assert isinstance(found, CatalogueMenus)
         return found
 

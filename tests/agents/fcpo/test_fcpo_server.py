@@ -203,7 +203,7 @@ def test_rankers_of_a_warm_start_are_fitted_anew_between_rounds(model: Fcpo, mar
         if step % 2 == 0:
             server.update()
         if step == 2:
-            assert server.actor.panel is not model.policy_.panel  # a copy, as fitted before
+            assert server.actor.items.panel is not model.policy_.panel  # a copy, as fitted before
             assert torch.equal(weights_of(server), weights_of(model.server([])))
         if step == 4:
             expected = RANKERS["ease"](seed=1).fit(retraining.extended())
@@ -219,7 +219,7 @@ def test_rankers_of_a_warm_start_are_fitted_anew_between_rounds(model: Fcpo, mar
 
 
 def weights_of(server: FcpoServer) -> torch.Tensor:
-    return server.actor.panel.rankers[0].item_weights_
+    return server.actor.items.panel.rankers[0].item_weights_
 
 
 def test_a_limit_and_a_floor_hold_together_and_are_both_learned_under(model: Fcpo, market: Split):

@@ -21,7 +21,7 @@ class Surrogate(Interface):
     """The present policy on a batch, as the baseline of candidate policies."""
 
     def evaluate(self, outputs: Tensor) -> Predicted:
-        """For an actor with these outputs (m, 2 K signals) in the states of the batch."""
+        """For an actor with these outputs in the states of the batch."""
 
     def sample(self, size: int, generator: torch.Generator) -> "FisherMetric":
         """The Fisher matrix on a sample of at most `size` states."""
@@ -35,7 +35,7 @@ class FisherMetric(Interface):
         """(s,) rows of the batch's distinct states."""
 
     def product(self, tangent: Tensor) -> Tensor:
-        """M v for v (s, 2 K signals)."""
+        """M v for v, of the shape of the outputs in these states."""
 
 
 class GaussianSurrogate:
@@ -128,11 +128,13 @@ class SoftmaxSurrogate:
         some = torch.randperm(len(self.steps), generator=generator)[:size].to(self.steps)
         states = self.steps[some]
         policy = self.present.take(some)
-        return _SoftmaxFisher(states, self.record.menus.take(states), policy, self.temperature)
+        return SoftmaxFisher(states, self.record.menus.take(states), policy, self.temperature)
 
 
 @dataclass(frozen=True)
-class _SoftmaxFisher:
+class SoftmaxFisher:
+    """(diag P - P P') / temperature² in the logits of sampled steps."""
+
     states: Tensor
     menus: Menus
     policy: ItemPolicy
@@ -141,7 +143,4 @@ class _SoftmaxFisher:
     def product(self, tangent: Tensor) -> Tensor:
         rows = rows_of(tangent, self.policy.log_probs.shape[1])
         by_logits = self.policy.fisher(self.menus.logits(rows) / self.temperature)
-        means = self.menus.pull(by_logits).flatten(1) / (self.temperature * len(tangent))
-        return torch.cat(
-            [means, torch.zeros_like(means)], dim=1
-        )  # the noise does not enter the policy
+        return self.menus.pull(by_logits).flatten(1) / (self.temperature * len(tangent))
