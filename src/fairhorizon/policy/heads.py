@@ -24,9 +24,11 @@ class SoftmaxHead(nn.Linear):
 
     def __init__(self, features: int, width: int) -> None:
         super().__init__(features, width)
-        # As many numbers are drawn as for a Gaussian head: under one seed, actors and critics of
-        # both policies begin with the same numbers.
-        drawn = nn.Linear(features, 2 * width)
-        with torch.no_grad():
-            self.weight.copy_(drawn.weight[:width] * SMALL)
-            self.bias.zero_()
+
+    @torch.no_grad()
+    def reset_parameters(self) -> None:
+        """As many numbers are drawn as for a Gaussian head: under one seed, actors and critics of
+        both policies begin with the same numbers."""
+        drawn = nn.Linear(self.in_features, 2 * self.out_features)
+        self.weight.copy_(drawn.weight[: self.out_features] * SMALL)
+        self.bias.zero_()
