@@ -47,6 +47,29 @@ def test_a_catalogue_is_a_menu_with_the_same_signals_in_every_state():
     torch.testing.assert_close(catalogue.pull(u), plain.pull(u))
 
 
+def test_a_catalogue_may_have_other_groups_in_every_state():
+    generator = torch.Generator().manual_seed(2)
+    vectors, blocked = torch.randn(6, 3, generator=generator), torch.zeros(2, 6, dtype=torch.bool)
+    signals = ItemVectors(vectors, torch.arange(6) < 2)
+    items = signals.on_menus(torch.arange(2), blocked, 1)
+    shown = torch.tensor([[3], [0]])
+    before = signals.offer(items, shown)
+    signals.relabel(torch.arange(6) > 2)
+    after = signals.offer(items, shown)
+    assert isinstance(before, CatalogueMenus)
+    joined = CatalogueMenus.join([before, after])
+    labels = torch.stack([torch.arange(6) < 2] * 2 + [torch.arange(6) > 2] * 2)
+    column = -labels.float()[:, :, None]
+    plain = SignalMenus(joined.items, torch.cat([vectors.expand(4, 6, 3), column], dim=2))
+    w, u = torch.randn(4, 2, 4, generator=generator), torch.randn(4, 2, 6, generator=generator)
+    torch.testing.assert_close(joined.logits(w), plain.logits(w))
+    torch.testing.assert_close(joined.pull(u), plain.pull(u))
+    some = torch.tensor([3, 0])
+    torch.testing.assert_close(joined.take(some).logits(w[some]), plain.logits(w)[some])
+    free = ItemVectors(vectors).offer(items, shown)
+    torch.testing.assert_close(free.logits(w[:2, :, :3]), w[:2, :, :3] @ vectors.T)
+
+
 def test_take_and_join():
     first, second = SignalMenus(ITEMS, SIGNALS), SignalMenus(ITEMS[:1] + 1, -SIGNALS[:1])
     joined = SignalMenus.join([first, second])

@@ -15,7 +15,9 @@ from fairhorizon.policy.softmax import (
     allowed_by_slot,
     close_all,
     draw,
+    explored,
     policy_at,
+    propensities,
     rows_of,
 )
 
@@ -184,3 +186,37 @@ def test_a_temperature_divides_the_logits():
     for row, state in enumerate([2, 0]):
         logits = menus.signals[state] @ outputs[state] / 0.25
         torch.testing.assert_close(policy.probs[row, 0], logits.softmax(0))
+
+
+def test_propensities_of_two_by_hand():
+    """Weights 1, 2, 4 and 8 at temperature 0.5; the last item is not open."""
+    values = 0.5 * torch.tensor([1.0, 2.0, 4.0, 8.0]).log()
+    values[3] = -torch.inf
+    lists = torch.tensor([[2, 0], [2, 1], [0, 1], [1, -1], [-1, -1]])
+    found = propensities([values.expand(5, 4)] * 2, lists, 0.5)
+    by_hand = [[4 / 7, 1 / 3], [4 / 7, 2 / 3], [1 / 7, 2 / 6], [2 / 7, 1], [1, 1]]
+    torch.testing.assert_close(found, torch.tensor(by_hand))
+
+
+@pytest.mark.parametrize("slots", [1, 2])
+@pytest.mark.parametrize("temperature", [0.3, 2.0])
+def test_with_noise_lists_are_shown_as_often_as_their_propensities_say(
+    slots: int, temperature: float
+):
+    n = 40_000
+    values = [row.float().expand(n, 5).clone() for row in logits_of(30 + slots, slots, 5)]
+    for slot in values:
+        slot[:, 2] = -torch.inf
+    noisy = explored(values, temperature, torch.Generator().manual_seed(slots))
+    first = noisy[0].argmax(1, keepdim=True)
+    lists = first
+    if slots == 2:
+        second = noisy[1].scatter(1, first, -torch.inf).argmax(1, keepdim=True)
+        lists = torch.cat([first, second], dim=1)
+    chances = propensities(values, lists, temperature).prod(1)
+    kinds, which, counts = lists.unique(dim=0, return_inverse=True, return_counts=True)
+    expected = torch.zeros(len(kinds)).scatter(0, which, chances)
+    assert 2 not in kinds
+    assert float(expected.sum()) == pytest.approx(1, abs=1e-3)  # every list was shown
+    errors = (expected * (1 - expected) / n).sqrt()
+    assert ((counts / n - expected).abs() < 4 * errors).all()
