@@ -9,7 +9,7 @@ from scipy.stats import chisquare
 from torch import Tensor
 
 from fairhorizon.agents.fcpo.config import PRESETS, FcpoConfig
-from fairhorizon.agents.fcpo.learning.at_work import SoftmaxAtWork
+from fairhorizon.agents.fcpo.learning.at_work import MOST_STEPS, SoftmaxAtWork
 from fairhorizon.agents.fcpo.learning.trajectories import ShownRecord
 from fairhorizon.agents.fcpo.model import Fcpo
 from fairhorizon.agents.fcpo.server import FcpoServer
@@ -282,6 +282,24 @@ def test_the_record_of_the_steps_against_the_run_itself(
     assert server.policy.steps == 0
     if temperature:
         assert off_menu > 0
+
+
+def test_an_update_learns_from_the_latest_steps(strong_model: Fcpo, market: Split):
+    server = strong_model.server([PopularityLimit(LIMIT)])
+    state, liked, exposure = begin(strong_model, market)
+    answers, lists, left = Answers(liked), [], []
+    for _ in range(MOST_STEPS + 3):
+        left.append(PopularityLimit(LIMIT).budget(exposure, 60) / 60)
+        lists.append(server.serve(state, exposure))
+        outcome = advance(state, lists[-1], answers, exposure.sensitive)
+        exposure.add(lists[-1])
+        server.observe(lists[-1], outcome, exposure)
+        state = outcome.state
+    limit = max(left[3], LIMIT * MOST_STEPS) * (1 + strong_model.config.cost_tolerance)
+    assert server._limits(60, MOST_STEPS).tolist() == pytest.approx([limit])
+    assert server.left[3] == [pytest.approx(60 * left[3])]
+    found = server.policy.trajectories(server.walk)
+    assert torch.equal(found.lists, torch.stack(lists[3:], dim=1))
 
 
 def test_a_run_that_explores_is_continued_bit_for_bit(strong_model: Fcpo, market: Split):

@@ -53,6 +53,7 @@ class FcpoServer:
         self.walk: Walk | None = None
         self.policy = policy_at_work(self.actor, config, self.generator, learns=self.learns)
         self.excess: dict[str, float] = {}  # of every limit, after the last step
+        self.left: list[list[float]] = []  # budgets of every limit before each step to learn from
 
     @property
     def remarks(self) -> Sequence[str]:
@@ -64,9 +65,9 @@ class FcpoServer:
             self.walk = Walk(self.actor, state, exposure.sensitive)
         walk = self.walk
         walk.signals.relabel(exposure.sensitive.to(state.blocked.device))
-        if not self.policy.steps:
+        if self.learns:
             showings = len(state.users) * self.config.list_length
-            self.left = [c.budget(exposure, showings) for c in self.limits]
+            self.left.append([limit.budget(exposure, showings) for limit in self.limits])
         scores = self.policy.scores(walk, state)
         costs = [limit.costs(exposure) for limit in self.limits]
         lists = self.control.choose(scores, exposure)
@@ -99,6 +100,7 @@ class FcpoServer:
             trajectories = self.policy.trajectories(self.walk)
             limits = self._limits(len(trajectories), trajectories.rewards.shape[1])
             self.learner.learn(trajectories, limits, self.generator)
+            self.left = []
             self.walk.restart(self.state)
         items = self.actor.items
         if isinstance(items, PanelItems) and self.retraining and self.retraining.due:
@@ -115,7 +117,8 @@ class FcpoServer:
         config = self.config
         horizon = float(discounts(config.gamma_c, steps).sum())
         even = [c.limit_per_showing * config.list_length * horizon for c in self.limits]
-        left = [budget / users for budget in self.left]
+        begun = self.left[max(0, len(self.left) - steps)]
+        left = [budget / users for budget in begun]
         limits = torch.tensor([max(pair) for pair in zip(even, left, strict=True)])
         return limits + config.cost_tolerance * limits.abs()
 
@@ -162,7 +165,7 @@ class FcpoServer:
                 kept = below("panel.", tensors)
                 panel = restored_panel(kept, items.panel.description())
                 self.actor.items = replace(items, panel=panel)
-        self.state, self.walk = state, None
+        self.state, self.walk, self.left = state, None, []
         self.policy = policy_at_work(self.actor, self.config, self.generator, learns=self.learns)
         if seen := below("signals.", tensors):
             no_group = state.blocked.new_zeros(state.blocked.shape[1])  # until it serves

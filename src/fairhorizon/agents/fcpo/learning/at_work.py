@@ -1,5 +1,6 @@
 """A policy at work in the long run: what it scores items by, and the record that it learns from."""
 
+from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol as Interface
@@ -16,6 +17,8 @@ from fairhorizon.policy.actor import Actor
 from fairhorizon.policy.heads import SoftmaxHead
 from fairhorizon.policy.menus import Menus
 from fairhorizon.policy.softmax import explored, propensities
+
+MOST_STEPS = 20  # that an update learns from: the menus of every step are kept until then
 
 
 class PolicyAtWork(Interface):
@@ -44,7 +47,7 @@ class PolicyAtWork(Interface):
         """Record the answers to the lists."""
 
     def trajectories(self, walk: Walk) -> Trajectories:
-        """Of all steps noted since the last call."""
+        """Of the steps noted since the last call."""
 
 
 class GaussianAtWork:
@@ -117,7 +120,8 @@ class SoftmaxAtWork:
         self.attention = attention_of(config)
         self.generator, self.learns = generator, learns
         self.propensities: Tensor | None = None
-        self.noted: list[tuple[_ShownStep, Tensor]] = []  # steps and their rewards (b,)
+        # the latest steps and their rewards (b,)
+        self.noted: deque[tuple[_ShownStep, Tensor]] = deque(maxlen=MOST_STEPS)
         self.on_menus: Tensor | None = None  # (b, C) items of the present states
         self.moved: Tensor | None = None  # (b,) bool: users in a new state since the last step
 
@@ -186,8 +190,9 @@ class SoftmaxAtWork:
         self.moved = outcome.hits.any(1)
 
     def trajectories(self, walk: Walk) -> Trajectories:  # noqa: ARG002
-        noted, self.noted, self.on_menus = self.noted, [], None
-        steps, rewards = zip(*noted, strict=True)
+        steps, rewards = zip(*self.noted, strict=True)
+        self.noted.clear()
+        self.on_menus = None  # the policy may learn
         n, T = len(steps[0].users), len(steps)
 
         def by_state(name: str) -> Tensor:

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from fairhorizon.agents.fcpo.learning.cpo import Predicted
-from fairhorizon.agents.fcpo.learning.surrogates import FisherMetric, SoftmaxFisher
+from fairhorizon.agents.fcpo.learning.fisher_metric import FisherMetric, SoftmaxFisher
 from fairhorizon.agents.fcpo.learning.trajectories import ShownRecord, Trajectories
 from fairhorizon.policy.softmax import ItemPolicy, allowed_by_slot, rows_of
 

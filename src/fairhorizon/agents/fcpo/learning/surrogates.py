@@ -11,10 +11,10 @@ import torch
 from torch import Tensor
 
 from fairhorizon.agents.fcpo.learning.cpo import Predicted
+from fairhorizon.agents.fcpo.learning.fisher_metric import FisherMetric, SoftmaxFisher
 from fairhorizon.agents.fcpo.learning.trajectories import MenuRecord, Trajectories
 from fairhorizon.policy.actor import Proposal
-from fairhorizon.policy.menus import Menus
-from fairhorizon.policy.softmax import ItemPolicy, allowed_by_slot, policy_at, rows_of
+from fairhorizon.policy.softmax import allowed_by_slot, policy_at
 
 
 class Surrogate(Interface):
@@ -25,17 +25,6 @@ class Surrogate(Interface):
 
     def sample(self, size: int, generator: torch.Generator) -> "FisherMetric":
         """The Fisher matrix on a sample of at most `size` states."""
-
-
-class FisherMetric(Interface):
-    """The sampled states of a Fisher product, and the Fisher matrix M of their outputs."""
-
-    @property
-    def states(self) -> Tensor:
-        """(s,) rows of the batch's distinct states."""
-
-    def product(self, tangent: Tensor) -> Tensor:
-        """M v for v, of the shape of the outputs in these states."""
 
 
 class GaussianSurrogate:
@@ -129,18 +118,3 @@ class SoftmaxSurrogate:
         states = self.steps[some]
         policy = self.present.take(some)
         return SoftmaxFisher(states, self.record.menus.take(states), policy, self.temperature)
-
-
-@dataclass(frozen=True)
-class SoftmaxFisher:
-    """(diag P - P P') / temperature² in the logits of sampled steps."""
-
-    states: Tensor
-    menus: Menus
-    policy: ItemPolicy
-    temperature: float
-
-    def product(self, tangent: Tensor) -> Tensor:
-        rows = rows_of(tangent, self.policy.log_probs.shape[1])
-        by_logits = self.policy.fisher(self.menus.logits(rows) / self.temperature)
-        return self.menus.pull(by_logits).flatten(1) / (self.temperature * len(tangent))
