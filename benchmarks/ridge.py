@@ -23,6 +23,7 @@ from fairhorizon.data.splits import Split, split
 from fairhorizon.environment.feedback import evaluation_scenario
 from fairhorizon.rankers import RANKERS
 from fairhorizon.vocabulary import Protocol
+from small import parse
 
 LENGTH = 20
 
@@ -50,14 +51,14 @@ def compare(name: str, ours: NDArray[np.float64], theirs: NDArray[np.float64]) -
     print(f"ridge - {name:8} {gain.mean():+6.2f} +- {1.96 * error:.2f} (95 %, paired over users)")
 
 
-def main(arguments: list[str] | None = None) -> None:
+def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--data", default="ml-1m")
     parser.add_argument("--repeats", type=int, default=3)
     parser.add_argument("--with-gru4rec", action="store_true")
-    options = parser.parse_args(arguments)
+    options = parse(parser, repeats=1, with_gru4rec=False)
     torch.set_num_threads(1)
     parts = split(load(options.data))
     times: dict[str, list[float]] = {"ridge": [], "ease": []}

@@ -15,7 +15,7 @@ from typing import Any
 import torch
 
 from fairhorizon.agents.fcpo.config import FcpoConfig
-from fairhorizon.agents.fcpo.experts.actor import standardised
+from fairhorizon.agents.fcpo.experts.items import standardised
 from fairhorizon.agents.fcpo.experts.panel import Panel
 from fairhorizon.agents.fcpo.model import Fcpo
 from fairhorizon.agents.tasks import FitTask

@@ -14,6 +14,8 @@ from typing import Any
 import pytest
 import torch
 
+from fairhorizon.agents.base import Recommender
+from fairhorizon.agents.fcpo.model import Fcpo
 from fairhorizon.agents.methods import Method, build
 from fairhorizon.cli.app import run
 from fairhorizon.experiments.runs import DataSpec, Run
@@ -62,12 +64,31 @@ def is_same_kind_of_machine() -> bool:
 
 
 def of_today(card: dict[str, Any]) -> dict[str, Any]:
-    """A card of before with what is new: a field of its data, and whether FCPO kept its limit."""
+    """A card of before with the fields that are new: of its data, and of FCPO a setting and
+    whether it kept its limit."""
     card = card | {"data": card["data"] | {"encoding": "utf-8"}}
     if card["method"] != "fcpo":
         return card
     any_level = bool(card["config"]["warm_start"])
-    return card | {"keeps_limit": None if any_level or not card["rounds"] else True}
+    return card | {
+        "config": card["config"] | {"explore": 0.0},
+        "keeps_limit": None if any_level or not card["rounds"] else True,
+    }
+
+
+def nearly(one: dict[str, Any]) -> dict[str, Any]:
+    """A round whose numbers may differ by the rounding of float32."""
+    return {
+        key: pytest.approx(value, rel=1e-3) if isinstance(value, float) else value
+        for key, value in one.items()
+    }
+
+
+def used(name: str, then: torch.Tensor, model: Recommender) -> torch.Tensor:
+    """The part of an old tensor that is stored today: a softmax policy had a Gaussian head."""
+    if isinstance(model, Fcpo) and model.config.policy == "softmax" and "actor.body.4." in name:
+        return then[: len(then) // 2]
+    return then
 
 
 def test_every_folder_has_lists(folders: Path) -> None:
@@ -93,7 +114,7 @@ def test_a_card_says_the_same_as_its_model(name: str, folders: Path) -> None:
     assert again.card() | {"fairhorizon": "0.1.0"} == card
     tensors = load_model(old.model_file, model.kind)[0]
     for key, value in load_model(again.model_file, model.kind)[0].items():
-        assert torch.equal(value, tensors.pop(key)), key
+        assert torch.equal(value, used(key, tensors.pop(key), model)), key
     assert not tensors
 
 
@@ -115,7 +136,10 @@ def test_a_checkpoint_is_resumed(name: str, folders: Path) -> None:
     assert [one["round"] for one in card["rounds"]] == [1, 2, 3, 4]
     assert card["status"] == "finished"
     if is_same_kind_of_machine():
-        assert card | {"fairhorizon": "0.1.0"} == of_today(then)
+        rounds = then["rounds"]
+        if name == "fcpo-interrupted":  # its head lost outputs of no use: sums round otherwise
+            rounds = [nearly(one) for one in rounds]
+        assert card | {"fairhorizon": "0.1.0"} == of_today(then) | {"rounds": rounds}
     assert LISTS[name]["--resume"] != LISTS[name][""]  # the rest of the training made a difference
     assert_same(recommended(folder), LISTS[name]["--resume"])
 

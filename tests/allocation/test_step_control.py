@@ -155,6 +155,41 @@ def test_no_constraint_is_the_best_item():
     assert torch.equal(lists[:, 0], scores.argmax(1))
 
 
+@pytest.mark.parametrize("kinds", ["popularity", "popularity and a floor", "gini"])
+@pytest.mark.parametrize("length", [1, 2])
+def test_at_the_charges_everybody_is_shown_the_best_that_is_left(kinds: str, length: int):
+    generator = torch.Generator().manual_seed(length)
+    exposure = exposure_with(Labels(np.arange(30) < 10))
+    floor = GroupFloor("odd", torch.arange(30) % 2 == 1, 0.6)
+    limits = {
+        "popularity": [PopularityLimit(0.2)],
+        "popularity and a floor": [PopularityLimit(0.2), floor],
+        "gini": [GiniLimit(0.3)],
+    }[kinds]
+    control = OnlineControl(limits)
+    for _ in range(3):  # a carried price needs a history
+        noise = torch.randn(length, 200, 30, generator=generator)
+        slots = list((noise + torch.linspace(1, 0, 30)).unbind(0))
+        lists = control.choose(slots, exposure)
+        exposure.add(lists)
+    charges = control.charges
+    assert charges.shape == (length, 30)
+    assert charges.abs().max() > 0.1
+    for k, scores in enumerate(slots):
+        left = (scores - charges[k]).scatter(1, lists[:, :k], NOTHING)
+        wrong = left.argmax(1) != lists[:, k]
+        assert wrong.sum() <= len(limits)  # users at the margin of a budget
+    if kinds == "popularity":  # the price of the limit, for the items of the group
+        assert torch.equal(charges[:, 10:], torch.zeros(length, 20, dtype=torch.float64))
+        assert float(charges[:, 0].mean()) == pytest.approx(control.prices["popularity"])
+
+
+def test_without_a_limit_that_binds_nothing_is_charged():
+    control = OnlineControl([PopularityLimit(1.0)])
+    control.choose(torch.randn(5, 4), exposure_with(Labels([True, False, True, False])))
+    assert torch.equal(control.charges, torch.zeros(1, 4, dtype=torch.float64))
+
+
 @settings(max_examples=50)
 @given(st.integers(0, 2**31), st.integers(1, 3))
 def test_lists_of_several_slots(seed, length):

@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch.distributions import Independent, Normal, kl_divergence
 
-from fairhorizon.policy.actor import GaussianActor, Proposal
+from fairhorizon.policy.actor import Actor, Proposal, gaussian_actor, softmax_actor
 from fairhorizon.policy.encoder import StateEncoder
 
 # torch 2.13 scripts functions of its own when it first takes a forward derivative.
@@ -69,10 +69,10 @@ def test_fisher_is_the_hessian_of_the_divergence():
 ITEMS = torch.tensor([[1.0, 0.0], [0.0, 1.0], [1.0, 1.0], [-1.0, 0.0], [2.0, -1.0]])
 
 
-def actor(list_length: int, std: float = 1.0) -> GaussianActor:
+def actor(list_length: int, std: float = 1.0) -> Actor:
     torch.manual_seed(0)
     encoder = StateEncoder(torch.randn(3, 2), ITEMS, 4, 1)
-    return GaussianActor(encoder, list_length=list_length, hidden=(8, 8), initial_std=std)
+    return gaussian_actor(encoder, list_length=list_length, hidden=(8, 8), initial_std=std)
 
 
 def blocked(*rows: list[int]) -> torch.Tensor:
@@ -129,3 +129,53 @@ def test_a_new_actor_proposes_nearly_the_same_everywhere():
     assert outputs.mean.shape == (3, 4)
     assert outputs.mean.abs().max() < 0.2
     assert (outputs.log_std - math.log(0.3)).abs().max() < 0.2
+
+
+def test_a_softmax_head_has_no_output_but_w():
+    torch.manual_seed(0)
+    encoder = StateEncoder(torch.randn(3, 2), ITEMS, 4, 1)
+    fresh = softmax_actor(encoder, list_length=2, hidden=(8, 8))
+    outputs = fresh(torch.arange(3), torch.tensor([[0, 1], [2, 3], [5, 4]]))
+    assert outputs.shape == (3, 4)
+    assert fresh.head.weight.shape == (4, 8)
+    outputs.square().sum().backward()
+    assert (fresh.head.weight.grad.abs().sum(1) > 0).all()  # every output counts
+
+
+def test_both_heads_begin_with_the_same_numbers():
+    def begun(policy: str) -> tuple[Actor, torch.Tensor]:
+        torch.manual_seed(7)
+        encoder = StateEncoder(torch.ones(3, 2), ITEMS, 4, 1)
+        options = {"list_length": 2, "hidden": (8, 6)}
+        if policy == "softmax":
+            fresh = softmax_actor(encoder, **options)
+        else:
+            fresh = gaussian_actor(encoder, **options, initial_std=0.5)
+        return fresh, torch.rand(3)  # what is drawn next, such as critics, is the same too
+
+    (softmax, after), (gaussian, same) = begun("softmax"), begun("gaussian")
+    assert torch.equal(after, same)
+    assert torch.equal(softmax.head.weight, gaussian.head.weight[:4])
+    assert torch.equal(softmax.head.bias, gaussian.head.bias[:4])
+    for layer in (0, 2):
+        assert torch.equal(softmax.body[layer].weight, gaussian.body[layer].weight)
+
+
+@pytest.mark.parametrize("policy", ["softmax", "gaussian"])
+def test_rows_that_an_actor_begins_with_or_settles_on(policy: str):
+    torch.manual_seed(1)
+    encoder = StateEncoder(torch.randn(3, 2), ITEMS, 4, 1)
+    fresh = (
+        softmax_actor(encoder, list_length=2, hidden=(8, 8))
+        if policy == "softmax"
+        else gaussian_actor(encoder, list_length=2, hidden=(8, 8), initial_std=0.3)
+    )
+    states = torch.arange(3), torch.tensor([[0, 1], [2, 3], [5, 4]])
+    with torch.no_grad():
+        before = fresh(*states)
+        fresh.begin_with([0.5, -2.0])
+        moved = fresh(*states)[:, :4] - before[:, :4]
+        torch.testing.assert_close(moved, torch.tensor([0.5, -2.0] * 2).expand(3, 4))
+        fresh.settle_on([3.0, 1.0])
+        assert fresh(*states)[:, :4].tolist() == [[3.0, 1.0, 3.0, 1.0]] * 3
+        assert torch.equal(fresh(*states)[:, 4:], before[:, 4:])  # a spread is left alone

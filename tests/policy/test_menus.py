@@ -4,10 +4,11 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fairhorizon.policy.actor import GaussianActor
+from fairhorizon.policy.actor import gaussian_actor
 from fairhorizon.policy.encoder import StateEncoder
 from fairhorizon.policy.menus import CatalogueMenus, SignalMenus, best_of_groups
 from fairhorizon.policy.signals import ItemVectors
+from fairhorizon.policy.views import EmbeddedItems
 
 ITEMS = torch.tensor([[2, -1, 0], [1, 3, -1]])
 SIGNALS = torch.tensor(
@@ -46,6 +47,29 @@ def test_a_catalogue_is_a_menu_with_the_same_signals_in_every_state():
     torch.testing.assert_close(catalogue.pull(u), plain.pull(u))
 
 
+def test_a_catalogue_may_have_other_groups_in_every_state():
+    generator = torch.Generator().manual_seed(2)
+    vectors, blocked = torch.randn(6, 3, generator=generator), torch.zeros(2, 6, dtype=torch.bool)
+    signals = ItemVectors(vectors, torch.arange(6) < 2)
+    items = signals.on_menus(torch.arange(2), blocked, 1)
+    shown = torch.tensor([[3], [0]])
+    before = signals.offer(items, shown)
+    signals.relabel(torch.arange(6) > 2)
+    after = signals.offer(items, shown)
+    assert isinstance(before, CatalogueMenus)
+    joined = CatalogueMenus.join([before, after])
+    labels = torch.stack([torch.arange(6) < 2] * 2 + [torch.arange(6) > 2] * 2)
+    column = -labels.float()[:, :, None]
+    plain = SignalMenus(joined.items, torch.cat([vectors.expand(4, 6, 3), column], dim=2))
+    w, u = torch.randn(4, 2, 4, generator=generator), torch.randn(4, 2, 6, generator=generator)
+    torch.testing.assert_close(joined.logits(w), plain.logits(w))
+    torch.testing.assert_close(joined.pull(u), plain.pull(u))
+    some = torch.tensor([3, 0])
+    torch.testing.assert_close(joined.take(some).logits(w[some]), plain.logits(w)[some])
+    free = ItemVectors(vectors).offer(items, shown)
+    torch.testing.assert_close(free.logits(w[:2, :, :3]), w[:2, :, :3] @ vectors.T)
+
+
 def test_take_and_join():
     first, second = SignalMenus(ITEMS, SIGNALS), SignalMenus(ITEMS[:1] + 1, -SIGNALS[:1])
     joined = SignalMenus.join([first, second])
@@ -71,10 +95,12 @@ def test_an_actor_over_embeddings_may_choose_all_that_is_not_blocked():
     users, queues = torch.tensor([0, 2]), torch.zeros(2, 3, dtype=torch.long)
 
     def menus(priced: bool) -> CatalogueMenus:
-        actor = GaussianActor(encoder, list_length=2, hidden=(4, 4), initial_std=1.0, priced=priced)
+        actor = gaussian_actor(
+            encoder, EmbeddedItems(encoder, priced), list_length=2, hidden=(4, 4), initial_std=1.0
+        )
         outputs = actor(users, queues)
         assert outputs.shape == (2, 2 * 2 * (2 + priced))
-        found = actor.menus(users, queues, blocked, sensitive)
+        found = actor.items.menus(users, queues, blocked, sensitive)
         assert isinstance(found, CatalogueMenus)
         return found
 

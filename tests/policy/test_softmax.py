@@ -15,7 +15,9 @@ from fairhorizon.policy.softmax import (
     allowed_by_slot,
     close_all,
     draw,
+    explored,
     policy_at,
+    propensities,
     rows_of,
 )
 
@@ -107,7 +109,7 @@ def menus_of(kind: str) -> Menus:
 def test_fisher_is_the_hessian_of_the_divergence(kind: str):
     """In the outputs of an actor; two steps are in the first state, with different items open."""
     menus, slots, temperature = menus_of(kind), 2, 0.7
-    outputs = logits_of(9, 3, 2 * slots * 2)  # means and log deviations
+    outputs = logits_of(9, 3, slots * 2)
     steps = torch.tensor([0, 1, 2, 0])
     chosen = torch.tensor([[0, 2], [0, 3], [3, 1], [1, 0]])
     open_items = (menus.items >= 0)[steps].clone()
@@ -118,22 +120,21 @@ def test_fisher_is_the_hessian_of_the_divergence(kind: str):
     def divergence(candidate: Tensor) -> Tensor:
         return policy_at(menus, candidate, steps, allowed, temperature).kl_from(old).sum()
 
-    hessian = torch.func.hessian(divergence)(outputs).reshape(24, 24)
-    tangent = logits_of(10, 3, 8)
+    hessian = torch.func.hessian(divergence)(outputs).reshape(12, 12)
+    tangent = logits_of(10, 3, 4)
     by_logits = menus.logits(rows_of(tangent, slots))[steps] / temperature
     by_step = old.fisher(by_logits)
     pulled = menus.take(steps).pull(by_step).flatten(1) / temperature
-    means = torch.zeros(3, 4, dtype=torch.float64).index_add(0, steps, pulled)
-    product = torch.cat([means, torch.zeros_like(means)], dim=1)
-    expected = (hessian @ tangent.flatten()).view(3, 8)
+    product = torch.zeros(3, 4, dtype=torch.float64).index_add(0, steps, pulled)
+    expected = (hessian @ tangent.flatten()).view(3, 4)
     torch.testing.assert_close(product, expected, rtol=1e-9, atol=1e-12)
-    assert expected[:, :4].abs().max() > 0.01
+    assert expected.abs().max() > 0.01
 
 
-def test_rows_are_the_means_slot_by_slot():
-    assert rows_of(torch.arange(16.0).view(2, 8), 2).tolist() == [
+def test_rows_are_the_outputs_slot_by_slot():
+    assert rows_of(torch.arange(8.0).view(2, 4), 2).tolist() == [
         [[0, 1], [2, 3]],
-        [[8, 9], [10, 11]],
+        [[4, 5], [6, 7]],
     ]
 
 
@@ -179,9 +180,43 @@ def test_where_nothing_is_open_nothing_is_drawn():
 
 def test_a_temperature_divides_the_logits():
     menus = menus_of("signals")
-    outputs, steps = logits_of(11, 3, 4), torch.tensor([2, 0])
+    outputs, steps = logits_of(11, 3, 2), torch.tensor([2, 0])
     allowed = torch.ones(2, 1, 4, dtype=torch.bool)
     policy = policy_at(menus, outputs, steps, allowed, 0.25)
     for row, state in enumerate([2, 0]):
-        logits = menus.signals[state] @ outputs[state, :2] / 0.25
+        logits = menus.signals[state] @ outputs[state] / 0.25
         torch.testing.assert_close(policy.probs[row, 0], logits.softmax(0))
+
+
+def test_propensities_of_two_by_hand():
+    """Weights 1, 2, 4 and 8 at temperature 0.5; the last item is not open."""
+    values = 0.5 * torch.tensor([1.0, 2.0, 4.0, 8.0]).log()
+    values[3] = -torch.inf
+    lists = torch.tensor([[2, 0], [2, 1], [0, 1], [1, -1], [-1, -1]])
+    found = propensities([values.expand(5, 4)] * 2, lists, 0.5)
+    by_hand = [[4 / 7, 1 / 3], [4 / 7, 2 / 3], [1 / 7, 2 / 6], [2 / 7, 1], [1, 1]]
+    torch.testing.assert_close(found, torch.tensor(by_hand))
+
+
+@pytest.mark.parametrize("slots", [1, 2])
+@pytest.mark.parametrize("temperature", [0.3, 2.0])
+def test_with_noise_lists_are_shown_as_often_as_their_propensities_say(
+    slots: int, temperature: float
+):
+    n = 40_000
+    values = [row.float().expand(n, 5).clone() for row in logits_of(30 + slots, slots, 5)]
+    for slot in values:
+        slot[:, 2] = -torch.inf
+    noisy = explored(values, temperature, torch.Generator().manual_seed(slots))
+    first = noisy[0].argmax(1, keepdim=True)
+    lists = first
+    if slots == 2:
+        second = noisy[1].scatter(1, first, -torch.inf).argmax(1, keepdim=True)
+        lists = torch.cat([first, second], dim=1)
+    chances = propensities(values, lists, temperature).prod(1)
+    kinds, which, counts = lists.unique(dim=0, return_inverse=True, return_counts=True)
+    expected = torch.zeros(len(kinds)).scatter(0, which, chances)
+    assert 2 not in kinds
+    assert float(expected.sum()) == pytest.approx(1, abs=1e-3)  # every list was shown
+    errors = (expected * (1 - expected) / n).sqrt()
+    assert ((counts / n - expected).abs() < 4 * errors).all()

@@ -7,30 +7,36 @@ from fairhorizon.agents.steps import step_by_step
 from fairhorizon.agents.validation import listed_ndcg
 from fairhorizon.environment.dynamics import Feedback, Outcome, State
 from fairhorizon.environment.feedback import Scenario
-from fairhorizon.policy.actor import GaussianActor, Proposal
+from fairhorizon.policy.actor import Actor, Proposal
 from fairhorizon.ranking import users_at_once
 
 
 class Walk:
     """The actor on a batch of users; a state is encoded again only when its queue changed."""
 
-    def __init__(self, actor: GaussianActor, state: State, sensitive: Tensor) -> None:
+    def __init__(self, actor: Actor, state: State, sensitive: Tensor) -> None:
         self.actor = actor
-        self.signals = actor.look(state.users, state.queue, sensitive)
+        self.signals = actor.items.look(state.users, state.queue, sensitive)
         self.restart(state)
 
     @torch.no_grad()
     def restart(self, state: State) -> None:
         """Drop the recorded states and evaluate the actor again, which may have learned."""
-        queues = self.actor.remember(state.queue)
+        queues = self.actor.items.remember(state.queue)
         self.users, self.queues = [state.users], [queues]  # distinct states so far
         self.n_states = len(queues)
         self.index = torch.arange(len(state.users)).to(state.users)  # present state of each row
-        self.proposal = Proposal.of(self.actor(state.users, queues))
+        self.outputs = self.actor(state.users, queues)  # in the present states
+
+    @property
+    def proposal(self) -> Proposal:
+        """The distribution of W, of an actor with a Gaussian head."""
+        return Proposal.of(self.outputs)
 
     def propose(self, generator: torch.Generator | None) -> Tensor:
         """Line 8 of Algorithm 1: W is sampled, or the mean without a generator.  (b, K signals)."""
-        return self.proposal.mean if generator is None else self.proposal.sample(generator)
+        proposal = self.proposal
+        return proposal.mean if generator is None else proposal.sample(generator)
 
     def choose(self, proposals: Tensor, blocked: Tensor) -> Tensor:
         """Line 9: the lists (b, K) of proposals."""
@@ -44,12 +50,8 @@ class Walk:
             return
         users, queues = outcome.state.users[rows], outcome.state.queue[rows]
         self.signals.refresh(rows, users, queues)
-        queues = self.actor.remember(queues)
-        fresh = Proposal.of(self.actor(users, queues))
-        self.proposal = Proposal(
-            self.proposal.mean.index_copy(0, rows, fresh.mean),
-            self.proposal.log_std.index_copy(0, rows, fresh.log_std),
-        )
+        queues = self.actor.items.remember(queues)
+        self.outputs = self.outputs.index_copy(0, rows, self.actor(users, queues))
         first, self.n_states = self.n_states, self.n_states + len(rows)
         self.index = self.index.index_copy(0, rows, torch.arange(first, self.n_states).to(rows))
         self.users.append(users)
@@ -71,7 +73,7 @@ class ProposalSteps:
 
 
 def serve(
-    actor: GaussianActor,
+    actor: Actor,
     scenario: Scenario,
     sensitive: Tensor,
     *,
@@ -90,7 +92,7 @@ def serve(
 
 
 def served_ndcg(
-    actor: GaussianActor,
+    actor: Actor,
     scenario: Scenario,
     sensitive: Tensor,
     *,

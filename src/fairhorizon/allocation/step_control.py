@@ -43,12 +43,22 @@ class OnlineControl:
         self.constraints = tuple(constraints)
         self.ascent, self.trials = ascent, trials
         self._prices = np.zeros(len(names))
+        self._charges: Floats = np.zeros((0, 0))
 
     @property
     def prices(self) -> dict[str, float]:
         """The prices of the last step, the mean over the slots of its lists."""
         names = (constraint.name for constraint in self.constraints)
         return dict(zip(names, self._prices.tolist(), strict=True))
+
+    @property
+    def charges(self) -> Tensor:
+        """(K, n_items) float64: what the prices of the last step took off the score of each item.
+
+        Every slot has its own prices. At these, each user was shown the item with the highest score
+        less its charge, but for the few users at the margin of a budget.
+        """
+        return torch.from_numpy(self._charges)
 
     def tensors(self) -> dict[str, Tensor]:
         """The state that later steps depend on."""
@@ -79,7 +89,7 @@ class OnlineControl:
             trial = step.fill(prices)
             if trial.debts.sum() <= best.debts.sum():
                 best = trial
-        self._prices = best.prices
+        self._prices, self._charges = best.prices, best.charges
         return best.lists
 
 
@@ -90,6 +100,7 @@ class _StepTrial:
     lists: Tensor  # (b, K)
     prices: Floats  # (m,) carried ones as tried, exact ones as found
     debts: Floats  # (m,) excess over constraints with a carried price; 0 where they hold
+    charges: Floats  # (K, n_items) what all prices take off the scores
 
 
 class _Step:
@@ -119,7 +130,8 @@ class _Step:
 
     def fill(self, prices: Floats) -> _StepTrial:
         """Slot after slot, each with an equal part of what is left of the budgets."""
-        handicap = self._handicap(prices)
+        carried = self._handicap(prices)
+        handicap = torch.from_numpy(carried).to(self.slots[0])
         kept = [self.constraints[j] for j in self.exact.nonzero()[0]]
         lists = torch.full((len(self.slots[0]), len(self.slots)), -1, device=self.device)
         found, spent, shown = np.zeros((len(self.slots), len(kept))), np.zeros(len(kept)), 0
@@ -137,15 +149,16 @@ class _Step:
             spent, shown = spent + self.patterns[:, choice].sum(1), shown + len(rows)
         prices = prices.copy()
         prices[self.exact] = found.mean(0)
-        return _StepTrial(lists, prices, self._debts(lists))
+        charges = carried + found @ self.costs[self.exact]
+        return _StepTrial(lists, prices, self._debts(lists), charges)
 
-    def _handicap(self, prices: Floats) -> Tensor:
+    def _handicap(self, prices: Floats) -> Floats:
         """(n_items,) what the carried prices take off the scores."""
         handicap = np.zeros(self.exposure.n_items)
         for j in (prices > 0).nonzero()[0]:
             above_mean = self.costs[j] - self.costs[j].mean()
             handicap += prices[j] * self.score_spread / self.spread[j] * above_mean
-        return torch.from_numpy(handicap).to(self.slots[0])
+        return handicap
 
     def _debts(self, lists: Tensor) -> Floats:
         """What the step spends beyond its budget, or leaves for the next step to make up for.

@@ -20,7 +20,7 @@ from fairhorizon.exposure.counts import Exposure
 from fairhorizon.exposure.groups import popular_group
 from fairhorizon.exposure.limits import PopularityLimit
 from fairhorizon.metrics.fairness import gini
-from fairhorizon.policy.actor import GaussianActor
+from fairhorizon.policy.actor import gaussian_actor
 from fairhorizon.policy.encoder import StateEncoder
 
 NAMES = ("A", "B", "C", "D")
@@ -119,7 +119,7 @@ def _untrained(alpha_prime: float, users: int, seed: int) -> FcpoServer:
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         encoder = StateEncoder(torch.zeros(users, 1), torch.eye(len(NAMES)), 4, 1)
-        actor = GaussianActor(encoder, list_length=LIST_LENGTH, hidden=(8, 8), initial_std=1.0)
+        actor = gaussian_actor(encoder, list_length=LIST_LENGTH, hidden=(8, 8), initial_std=1.0)
     limit = PopularityLimit(alpha_prime)
     return FcpoServer(actor, config, queue_length=1, limits=[limit], learn=True, seed=seed)
 

@@ -1,16 +1,17 @@
-"""The actor: a Gaussian over the K x d matrix W of proposed 'ideal' items."""
+"""The actor: it proposes W, a K x d matrix of 'ideal' items, by one of two heads (heads.py)."""
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor, nn
 
 from fairhorizon.policy.encoder import StateEncoder
+from fairhorizon.policy.heads import GaussianHead, SoftmaxHead
 from fairhorizon.policy.history import HistoryEncoder
-from fairhorizon.policy.menus import CatalogueMenus, Menus
 from fairhorizon.policy.signals import ItemVectors, Signals
+from fairhorizon.policy.views import EmbeddedItems, ItemView
 
 _LOG_2PI = math.log(2 * math.pi)
 
@@ -56,75 +57,61 @@ class Proposal:
         return weights[:, None] * scaled
 
 
-class GaussianActor(nn.Module):
-    """Encoder and MLP: (users, queues) -> mean and log standard deviation of W.
+class Actor(nn.Module):
+    """A proposal network: encoder and body, whose last layer, the head, says something of W.
 
-    A row of W has as many numbers as an item has signals: here those of its embedding, and with
-    `priced` one more for its group.
+    A row of W has as many numbers as an item has signals; item k of a list is chosen by row k. The
+    first outputs of either head are W (its means, where it is Gaussian).
     """
 
     def __init__(
         self,
         encoder: StateEncoder | HistoryEncoder,
+        items: ItemView,
+        head: GaussianHead | SoftmaxHead,
         *,
         list_length: int,
-        hidden: tuple[int, int],
-        initial_std: float,
-        signals: int | None = None,
-        priced: bool = False,
+        hidden: int,
     ) -> None:
         super().__init__()
-        self.encoder = encoder
-        self.list_length, self.priced = list_length, priced
-        width = list_length * (signals or encoder.item_vectors.shape[1] + priced)
-        head = nn.Linear(hidden[1], 2 * width)
+        self.encoder, self.items, self.list_length = encoder, items, list_length
         self.body = nn.Sequential(
-            nn.Linear(encoder.output_size, hidden[0]),
+            nn.Linear(encoder.output_size, hidden),
             nn.Tanh(),
-            nn.Linear(hidden[0], hidden[1]),
+            nn.Linear(hidden, head.in_features),
             nn.Tanh(),
             head,
         )
-        with torch.no_grad():  # start with every state alike: W ~ N(~0, initial_std²)
-            head.weight.mul_(0.1)
-            head.bias.zero_()
-            head.bias[width:] = math.log(initial_std)
 
     def forward(self, users: Tensor, queues: Tensor) -> Tensor:
-        """(m, 2 K d): means, then log standard deviations."""
+        """The outputs of the head: (m, K signals), or twice as many of a Gaussian head."""
         outputs: Tensor = self.body(self.encoder(users, queues))
         return outputs
 
-    def remember(self, queues: Tensor) -> Tensor:
-        """The part of the queues that the encoder reads: here all."""
-        return queues
-
-    def look(self, users: Tensor, queues: Tensor, sensitive: Tensor) -> Signals:  # noqa: ARG002
-        """The signals of all items for these users in these states."""
-        return self._vectors(sensitive)
-
     @property
-    def least_on_menu(self) -> float:
-        """The smallest number of items of either group on a menu, if there are as many."""
-        return math.inf
+    def head(self) -> nn.Linear:
+        head = self.body[-1]
+        assert isinstance(head, nn.Linear)
+        return head
 
-    def menus(
-        self,
-        users: Tensor,  # noqa: ARG002  # an embedding is the same for all
-        queues: Tensor,  # noqa: ARG002
-        blocked: Tensor,
-        sensitive: Tensor,
-        at_least: int = 0,  # noqa: ARG002
-    ) -> Menus:
-        """The items that a policy may choose from in these states: here all but the blocked.
+    @torch.no_grad()
+    def begin_with(self, row: Sequence[float]) -> None:
+        """Every row of W is this one, but for what the head makes of a state."""
+        rows = torch.tensor([*row] * self.list_length).to(self.head.bias)
+        self.head.bias[: len(rows)] = rows
 
-        At least `at_least` items of either group, if there are as many.
-        """
-        items = torch.arange(blocked.shape[1]).to(blocked.device).expand(blocked.shape)
-        return CatalogueMenus(items.masked_fill(blocked, -1), self._vectors(sensitive).vectors)
+    @torch.no_grad()
+    def settle_on(self, row: Sequence[float]) -> None:
+        """Every row of W is this one in every state."""
+        self.begin_with(row)
+        self.head.weight[: self.list_length * len(row)] = 0.0
 
-    def _vectors(self, sensitive: Tensor) -> ItemVectors:
-        return ItemVectors(self.encoder.item_vectors[:-1], sensitive if self.priced else None)
+    @torch.no_grad()
+    def without_price(self) -> None:
+        """Remove the price learned for one limit, where the price of another is computed."""
+        last = torch.arange(1, self.list_length + 1) * self.items.n_signals - 1
+        self.head.bias[last] = 0.0
+        self.head.weight[last] = 0.0
 
     def scores(self, proposals: Tensor, signals: Signals) -> Iterator[Tensor]:
         """Equation 14: (b, n_items) for every row of W in turn."""
@@ -144,3 +131,33 @@ class GaussianActor(nn.Module):
             best, chosen = scores.masked_fill_(blocked, -torch.inf).max(dim=1)
             lists.append(torch.where(best > -torch.inf, chosen, -1))
         return torch.stack(lists, dim=1)
+
+
+def gaussian_actor(
+    encoder: StateEncoder | HistoryEncoder,
+    items: ItemView | None = None,
+    *,
+    list_length: int,
+    hidden: tuple[int, int],
+    initial_std: float,
+) -> Actor:
+    """An actor whose W is sampled, at first nearly N(0, initial_std²) in every state.
+
+    Items are seen by their embeddings, unless a view is given.
+    """
+    items = items or EmbeddedItems(encoder)
+    head = GaussianHead(hidden[1], list_length * items.n_signals, initial_std)
+    return Actor(encoder, items, head, list_length=list_length, hidden=hidden[0])
+
+
+def softmax_actor(
+    encoder: StateEncoder | HistoryEncoder,
+    items: ItemView | None = None,
+    *,
+    list_length: int,
+    hidden: tuple[int, int],
+) -> Actor:
+    """An actor of a policy over items, at first nearly indifferent in every state."""
+    items = items or EmbeddedItems(encoder)
+    head = SoftmaxHead(hidden[1], list_length * items.n_signals)
+    return Actor(encoder, items, head, list_length=list_length, hidden=hidden[0])

@@ -53,23 +53,34 @@ class SignalMenus:
 
 @dataclass(frozen=True)
 class CatalogueMenus:
-    """All items, with the same vectors in every state."""
+    """All items, with the same vectors in every state, but for the group, which may change."""
 
     items: Tensor  # (m, n_items)
-    vectors: Tensor  # (n_items, signals)
+    vectors: Tensor  # (n_items, signals), without the group where that has its own table
+    groups: Tensor | None = None  # (m, n_items) the last signal of each item in each state
 
     def logits(self, weights: Tensor) -> Tensor:
-        return weights @ self.vectors.T
+        if self.groups is None:
+            return weights @ self.vectors.T
+        by_vectors = weights[..., :-1] @ self.vectors.T
+        return by_vectors + weights[..., -1:] * self.groups[:, None]
 
     def pull(self, by_logits: Tensor) -> Tensor:
-        return by_logits @ self.vectors
+        pulled = by_logits @ self.vectors
+        if self.groups is None:
+            return pulled
+        last = (by_logits * self.groups[:, None]).sum(2, keepdim=True)
+        return torch.cat([pulled, last], dim=2)
 
     def take(self, states: Tensor) -> "CatalogueMenus":
-        return CatalogueMenus(self.items[states], self.vectors)
+        groups = None if self.groups is None else self.groups[states]
+        return CatalogueMenus(self.items[states], self.vectors, groups)
 
     @classmethod
     def join(cls, parts: "Sequence[CatalogueMenus]") -> "CatalogueMenus":
-        return cls(torch.cat([part.items for part in parts]), parts[0].vectors)
+        groups = [part.groups for part in parts if part.groups is not None]
+        items = torch.cat([part.items for part in parts])
+        return cls(items, parts[0].vectors, torch.cat(groups) if groups else None)
 
 
 def best_of_groups(

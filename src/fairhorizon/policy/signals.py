@@ -5,6 +5,8 @@ from typing import Protocol as Interface
 import torch
 from torch import Tensor
 
+from fairhorizon.policy.menus import CatalogueMenus, Menus
+
 
 class Signals(Interface):
     """The signals of all items, for a batch of users in their present states."""
@@ -17,6 +19,17 @@ class Signals(Interface):
 
     def relabel(self, sensitive: Tensor) -> None:
         """Update the groups."""
+
+    def on_menus(self, rows: Tensor, blocked: Tensor, count: int) -> Tensor:
+        """(rows, C) items for the menus of the users at these rows, none of the `blocked`.
+
+        The `count` best of either group, by what the signals know of an item; -1 where there are
+        fewer. C is the same at every call.
+        """
+
+    def offer(self, items: Tensor, shown: Tensor) -> Menus:
+        """The menus of all users, with the present groups: items (b, C), and those of the lists
+        shown (b, K) that are not among them."""
 
 
 class ItemVectors:
@@ -41,3 +54,14 @@ class ItemVectors:
     def relabel(self, sensitive: Tensor) -> None:
         if self.priced:
             self.vectors[:, -1] = -sensitive.to(self.vectors)
+
+    def on_menus(self, rows: Tensor, blocked: Tensor, count: int) -> Tensor:  # noqa: ARG002
+        """All that are not blocked: they are scored together anyway."""
+        items = torch.arange(len(self.vectors)).to(rows).expand(len(rows), -1)
+        return items.masked_fill(blocked, -1)
+
+    def offer(self, items: Tensor, shown: Tensor) -> CatalogueMenus:  # noqa: ARG002
+        if not self.priced:
+            return CatalogueMenus(items, self.vectors)
+        groups = self.vectors[:, -1].expand(items.shape).clone()
+        return CatalogueMenus(items, self.vectors[:, :-1], groups)

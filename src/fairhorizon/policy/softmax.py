@@ -4,6 +4,7 @@ A list of K is drawn without replacement, one item by each row of W in turn (Pla
 Probabilities, KL divergence and Fisher matrix are exact.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
@@ -11,6 +12,7 @@ from torch import Tensor
 
 from fairhorizon.policy.menus import Menus
 
+Tensors = list[Tensor]
 CLOSED = -1e30  # a logit with probability 0; finite, so that differences are not NaN
 
 
@@ -30,10 +32,15 @@ class ItemPolicy:
     def take(self, steps: Tensor) -> "ItemPolicy":
         return ItemPolicy(self.log_probs[steps], self.probs[steps])
 
-    def log_prob(self, chosen: Tensor) -> Tensor:
-        """(b,) of lists, given as places on the menu (b, K); an empty slot (-1) is certain."""
+    def log_prob_by_slot(self, chosen: Tensor) -> Tensor:
+        """(b, K) of the items of lists, given as places on the menu (b, K), each given those
+        before it; an empty slot (-1) is certain."""
         logs = self.log_probs.gather(2, chosen.clamp(min=0)[:, :, None]).squeeze(2)
-        return logs.masked_fill(chosen < 0, 0.0).sum(1)
+        return logs.masked_fill(chosen < 0, 0.0)
+
+    def log_prob(self, chosen: Tensor) -> Tensor:
+        """(b,) of whole lists."""
+        return self.log_prob_by_slot(chosen).sum(1)
 
     def kl_from(self, old: "ItemPolicy") -> Tensor:
         """(b,) KL(self || old), summed over the slots."""
@@ -46,9 +53,8 @@ class ItemPolicy:
 
 
 def rows_of(outputs: Tensor, list_length: int) -> Tensor:
-    """(m, K, signals): W, the means among the outputs of an actor; the rest is noise."""
-    means = outputs.chunk(2, dim=1)[0]
-    return means.view(len(means), list_length, -1)
+    """(m, K, signals): W, the outputs of an actor with a softmax head."""
+    return outputs.view(len(outputs), list_length, -1)
 
 
 def allowed_by_slot(open_items: Tensor, chosen: Tensor) -> Tensor:
@@ -59,12 +65,17 @@ def allowed_by_slot(open_items: Tensor, chosen: Tensor) -> Tensor:
     return torch.stack(slots, dim=1)
 
 
+def gumbel(like: Tensor, generator: torch.Generator) -> Tensor:
+    """Standard Gumbel noise: the best of logits + noise is a draw from their softmax."""
+    uniform = torch.rand(like.shape, generator=generator).clamp_(min=1e-20).to(like)
+    return -(-uniform.log()).log()
+
+
 def draw(logits: Tensor, open_items: Tensor, generator: torch.Generator) -> Tensor:
     """(b, K) places on the menu, by the Gumbel trick; -1 where nothing is open."""
     chosen = []
     for slot in logits.unbind(1):
-        uniform = torch.rand(slot.shape, generator=generator).clamp_(min=1e-20).to(slot)
-        noisy = (slot - (-uniform.log()).log()).masked_fill(~open_items, -torch.inf)
+        noisy = (slot + gumbel(slot, generator)).masked_fill(~open_items, -torch.inf)
         best, place = noisy.max(dim=1)
         place = place.masked_fill(best == -torch.inf, -1)
         chosen.append(place)
@@ -91,3 +102,28 @@ def policy_at(
     """P at steps in these states (b,), for an actor with these outputs for all states."""
     logits = menus.logits(rows_of(outputs, allowed.shape[1])) / temperature
     return ItemPolicy.of(logits.index_select(0, states), allowed)
+
+
+def explored(values: Sequence[Tensor], temperature: float, generator: torch.Generator) -> Tensors:
+    """Values (b, n_items) of each slot with noise that makes the best of them a draw from
+    softmax(values / temperature), slot by slot."""
+    return [slot + temperature * gumbel(slot, generator) for slot in values]
+
+
+def propensities(values: Sequence[Tensor], lists: Tensor, temperature: float) -> Tensor:
+    """(b, K) the chance of each item of the lists (b, K), given the items before it.
+
+    values: (b, n_items) of each slot before the noise of `explored`, -inf for what is not open.
+
+    The chance is exp(v_i / T) / sum_j exp(v_j / T) over the items j that are open and not in an
+    earlier slot: a softmax for lists of one item, Plackett-Luce for longer ones. An empty slot, -1,
+    is certain.
+    """
+    chances = []
+    for k, slot in enumerate(values):
+        earlier, item = lists[:, :k], lists[:, k : k + 1]
+        closed = slot.new_zeros(earlier.shape).masked_fill_(earlier >= 0, -torch.inf)
+        left = slot.scatter_add(1, earlier.clamp(min=0), closed) / temperature
+        logs = left.gather(1, item.clamp(min=0)) - left.logsumexp(1, keepdim=True)
+        chances.append(logs.exp().masked_fill(item < 0, 1.0))
+    return torch.cat(chances, dim=1)

@@ -9,7 +9,7 @@ import torch
 from numpy.typing import NDArray
 
 from fairhorizon.agents.fcpo.config import PRESETS, FcpoConfig
-from fairhorizon.agents.fcpo.experts.actor import ExpertActor
+from fairhorizon.agents.fcpo.experts.items import PanelItems
 from fairhorizon.agents.fcpo.experts.weighing import weights_by_cross_entropy
 from fairhorizon.agents.fcpo.learning.checkpoint import load_training, save_training
 from fairhorizon.agents.fcpo.learning.episodes import MenuEpisodes
@@ -173,7 +173,7 @@ def test_rankers_learn_from_the_earlier_part_and_at_last_from_all(
     assert torch.equal(model.policy_.panel.rankers[0].item_weights_, whole.item_weights_)
     assert not torch.equal(whole.item_weights_, ease.item_weights_)
     assert model.policy_.panel.weights == training.panel.weights  # those of unseen feedback
-    assert model.policy_.actor.panel is model.policy_.panel
+    assert model.policy_.actor.items.panel is model.policy_.panel
     assert model.fingerprint_ == market.train.fingerprint()
     assert model.policy_.histories.tolist() == market.train.user_counts().tolist()
 
@@ -202,12 +202,12 @@ def test_a_training_begins_with_the_weights_of_unseen_feedback(
     episodes, actor = training.episodes, training.actor
     assert isinstance(episodes, MenuEpisodes)
     assert isinstance(episodes.opening.menus, SignalMenus)
-    assert isinstance(actor, ExpertActor)
+    assert isinstance(actor.items, PanelItems)
     expected = weights_by_cross_entropy(episodes.opening.menus, episodes.liked())
     assert training.panel.weights == expected
     assert expected != (1.0, 1.0)
     with torch.no_grad():
-        queues = actor.remember(episodes.validation.queue)
+        queues = actor.items.remember(episodes.validation.queue)
         rows = rows_of(actor(torch.arange(60), queues), 1)[:, 0]
     wanted = torch.tensor([*expected, 0.0]).expand(60, 3)
     torch.testing.assert_close(rows, wanted, rtol=0, atol=0.1)  # states differ by little
@@ -238,7 +238,7 @@ def test_rounds_that_change_nothing_do_not_replace_the_start(
 def test_a_served_policy_has_no_price_of_its_own(strong_model: Fcpo, scenario: Scenario):
     actor = strong_model.policy_.actor
     with torch.no_grad():
-        rows = rows_of(actor(torch.arange(60), actor.remember(scenario.queue)), 1)
+        rows = rows_of(actor(torch.arange(60), actor.items.remember(scenario.queue)), 1)
     assert (rows[..., -1] == 0).all()
     assert rows[..., 0].std() > 0  # but weights by state
 

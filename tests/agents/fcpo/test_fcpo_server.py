@@ -1,5 +1,7 @@
 """FCPO in the long run: limits at every step, learning from feedback, continuing a stored run."""
 
+from typing import Any
+
 import pytest
 import torch
 
@@ -12,6 +14,7 @@ from fairhorizon.environment.feedback import evaluation_scenario
 from fairhorizon.exposure.counts import Exposure
 from fairhorizon.exposure.limits import GroupFloor, Limit, PopularityLimit
 from fairhorizon.rankers import RANKERS
+from fairhorizon.settings import changed
 from fairhorizon.vocabulary import Protocol
 
 LIMIT = 0.3
@@ -44,11 +47,25 @@ class World:
         return self
 
 
-@pytest.fixture(scope="module", params=["paper", "strong"])
-def model(request: pytest.FixtureRequest, market: Split, small: FcpoConfig) -> Fcpo:
-    warm = {"warm_start": ("ease", "popularity"), "rounds": 0, "initial_std": 0.1}
-    update = warm if request.param == "strong" else {"rounds": 2}
-    return Fcpo(small.model_copy(update=update | {"alpha_prime": LIMIT}), seed=1).fit(market)
+KINDS: dict[str, dict[str, Any]] = {
+    "paper": {"rounds": 2},
+    "gaussian over rankers": {
+        "warm_start": ("ease", "popularity"),
+        "rounds": 0,
+        "initial_std": 0.1,
+    },
+    "softmax over embeddings": {"policy": "softmax", "rounds": 1, "group_price": True},
+}
+
+
+@pytest.fixture(scope="module", params=[*KINDS, "strong"])
+def model(
+    request: pytest.FixtureRequest, market: Split, small: FcpoConfig, small_strong: FcpoConfig
+) -> Fcpo:
+    if request.param == "strong":
+        return Fcpo(changed(small_strong, {"alpha_prime": LIMIT, "rounds": 1}), seed=1).fit(market)
+    update = KINDS[request.param] | {"alpha_prime": LIMIT}
+    return Fcpo(small.model_copy(update=update), seed=1).fit(market)
 
 
 # embeddings have no rankers, and without a price do not know the groups
@@ -172,6 +189,8 @@ def test_scores_of_rankers_are_restored_not_computed_again(model: Fcpo, market: 
 
 
 def test_a_replay_buffer_goes_on_too(model: Fcpo, market: Split):
+    if model.config.policy == "softmax":
+        pytest.skip("it learns on-policy")
     config = model.config.model_copy(update={"buffer_rounds": 2})
 
     def open_server() -> FcpoServer:
@@ -204,7 +223,7 @@ def test_rankers_of_a_warm_start_are_fitted_anew_between_rounds(model: Fcpo, mar
         if step % 2 == 0:
             server.update()
         if step == 2:
-            assert server.actor.panel is not model.policy_.panel  # a copy, as fitted before
+            assert server.actor.items.panel is not model.policy_.panel  # a copy, as fitted before
             assert torch.equal(weights_of(server), weights_of(model.server([])))
         if step == 4:
             expected = RANKERS["ease"](seed=1).fit(retraining.extended())
@@ -220,7 +239,7 @@ def test_rankers_of_a_warm_start_are_fitted_anew_between_rounds(model: Fcpo, mar
 
 
 def weights_of(server: FcpoServer) -> torch.Tensor:
-    return server.actor.panel.rankers[0].item_weights_
+    return server.actor.items.panel.rankers[0].item_weights_
 
 
 def test_a_limit_and_a_floor_hold_together_and_are_both_learned_under(model: Fcpo, market: Split):

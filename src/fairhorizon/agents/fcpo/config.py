@@ -56,10 +56,17 @@ class FcpoConfig(Settings):
     """What is sampled: the weights of the score, whose best item is shown (gaussian), or the item
     itself (softmax)."""
     temperature: Annotated[float, Field(gt=0), Search(0.1, 2, log=True)] = 0.5
-    """Temperature of the softmax policy; smaller is greedier."""
+    """Temperature of the softmax policy that is trained, also in the long run; smaller is greedier.
+    Serving does not use it: lists follow the order of the logits, which no temperature changes, and
+    what the long run draws at random is drawn at the temperature `explore`."""
+    explore: Annotated[float, Field(ge=0)] = 0.0
+    """Temperature of the Gumbel noise that a softmax policy adds to its logits in the long run,
+    before the allocation; 0: none. The server records the chance of every item that it shows
+    (`propensities`). One-shot and interactive lists have no noise."""
     all_actions: bool = True
-    """Whether a softmax policy uses exact expectations of immediate reward and cost over all
-    items, not only those of the sampled item."""
+    """Whether a softmax policy is trained by exact expectations of immediate reward and cost over
+    all items, not only those of the sampled item. In the long run costs are always exact, and
+    rewards are known of shown items only."""
     group_price: bool = True
     """Whether the actor sees the group of an item and learns a price for it."""
     warm_start: tuple[str, ...] = ("gru4rec", "ease", "itemknn")
@@ -79,7 +86,8 @@ class FcpoConfig(Settings):
     critic_hidden: tuple[Positive, Positive] = (16, 16)
     """Widths of the two hidden layers of each critic."""
     initial_std: Annotated[float, Field(gt=0), Search(0.1, 3, log=True)] = 0.05
-    """Standard deviation of the actor's weights (W) before training."""
+    """Standard deviation of the actor's weights (W) before training; of a softmax policy, which
+    samples none, how much they may differ between states."""
 
     # one round of Algorithm 1
     rounds: Annotated[int, Field(ge=0)] = 30
@@ -137,6 +145,8 @@ class FcpoConfig(Settings):
             raise ValueError("a softmax policy learns on-policy (set buffer_rounds to 1)")
         if self.policy == "gaussian" and self.attention != "even":
             raise ValueError("a Gaussian policy counts all slots the same (set attention to even)")
+        if self.policy == "gaussian" and self.explore > 0:
+            raise ValueError("a Gaussian policy explores by the W it samples (set explore to 0)")
         if self.starts in ("unseen", "seen") and not self.warm_start:
             raise ValueError(f"starts={self.starts} is for a warm start (set starts to first)")
         return self

@@ -1,6 +1,6 @@
 """What a training leaves behind: the policy, what it serves with, and the file that keeps both."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -8,8 +8,8 @@ import torch
 from torch import Tensor
 
 from fairhorizon.agents.fcpo.config import FcpoConfig
-from fairhorizon.agents.fcpo.experts.actor import ExpertActor
 from fairhorizon.agents.fcpo.experts.fitting import restored_panel
+from fairhorizon.agents.fcpo.experts.items import NO_PRICE, PanelItems
 from fairhorizon.agents.fcpo.experts.panel import Panel
 from fairhorizon.agents.fcpo.learning.chosen import chosen_round
 from fairhorizon.agents.fcpo.learning.training import Trained, build_actor, queue_length
@@ -19,7 +19,8 @@ from fairhorizon.agents.fcpo.serving.weight_check import better_weights
 from fairhorizon.agents.progress import RoundReport
 from fairhorizon.allocation.price_table import PriceTable
 from fairhorizon.environment.feedback import validation_scenario
-from fairhorizon.policy.actor import GaussianActor
+from fairhorizon.policy.actor import Actor
+from fairhorizon.policy.stored import as_stored_now
 from fairhorizon.storage import below, load_model, save_model
 
 
@@ -27,7 +28,7 @@ from fairhorizon.storage import below, load_model, save_model
 class FittedPolicy:
     """A policy that is ready to serve, on the device it was trained on."""
 
-    actor: GaussianActor
+    actor: Actor
     sensitive: Tensor  # (n_items,) bool, the group whose exposure is limited
     histories: Tensor  # (n_users,) how many training items each user has
     panel: Panel | None  # the rankers of a warm start
@@ -50,8 +51,9 @@ class FittedPolicy:
             training.pretraining_rmse,
             training.fingerprint,
         )
-        if isinstance(policy.actor, ExpertActor) and trained.panel is not None:
-            policy.actor.panel = trained.panel
+        items = policy.actor.items
+        if isinstance(items, PanelItems) and trained.panel is not None:
+            policy.actor.items = replace(items, panel=trained.panel)
             policy.actor.without_price()
         if training.config.policy == "softmax":
             policy._prepare(trained)
@@ -61,10 +63,10 @@ class FittedPolicy:
         """Settle on weights that hold for the rankers as they are now, and price the levels."""
         config, split, seed = (getattr(trained.training, n) for n in ("config", "split", "seed"))
         states = validation_scenario(split, queue_length(config, self.panel), config.protocol)
-        if config.check_weights and isinstance(self.actor, ExpertActor):
+        if config.check_weights and isinstance(self.actor.items, PanelItems):
             weights = better_weights(self.lists(config), states, config, seed)
             if weights is not None:
-                self.actor.settle_on(weights)
+                self.actor.settle_on([*weights, NO_PRICE])
         self.prices = calibrate(self.lists(config), states, seed)
 
     def lists(self, config: FcpoConfig) -> ItemLists:
@@ -120,7 +122,7 @@ class FittedPolicy:
         panel = None if stored is None else restored_panel(tensors, stored)
         vectors = weights["encoder.user_vectors"], weights["encoder.item_vectors"][:-1]
         actor = build_actor(config, *vectors, panel).to(device)
-        actor.load_state_dict(weights)
+        actor.load_state_dict(as_stored_now(weights, actor))
         policy = cls(
             actor,
             tensors["sensitive"].to(device),

@@ -2,26 +2,28 @@
 
 import copy
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from fairhorizon.agents.fcpo.config import FcpoConfig
-from fairhorizon.agents.fcpo.experts.actor import ExpertActor, ExpertSignals
 from fairhorizon.agents.fcpo.experts.fitting import restored_panel
+from fairhorizon.agents.fcpo.experts.items import ExpertSignals, PanelItems
 from fairhorizon.agents.fcpo.learning.advantages import discounts
+from fairhorizon.agents.fcpo.learning.at_work import policy_at_work
 from fairhorizon.agents.fcpo.learning.learner import Learner
-from fairhorizon.agents.fcpo.learning.rollout import Recorder
 from fairhorizon.agents.retraining import Retraining
 from fairhorizon.agents.steps import step_by_step
 from fairhorizon.agents.walk import Walk
 from fairhorizon.allocation.step_control import OnlineControl
 from fairhorizon.environment.dynamics import Outcome, State
 from fairhorizon.environment.feedback import Scenario
+from fairhorizon.errors import ModelError
 from fairhorizon.exposure.counts import Exposure
 from fairhorizon.exposure.limits import Limit
-from fairhorizon.policy.actor import GaussianActor
+from fairhorizon.policy.actor import Actor
 from fairhorizon.storage import below
 
 
@@ -31,7 +33,7 @@ class FcpoServer:
 
     def __init__(
         self,
-        actor: GaussianActor,
+        actor: Actor,
         config: FcpoConfig,
         *,
         queue_length: int,
@@ -49,8 +51,9 @@ class FcpoServer:
             torch.manual_seed(seed)
             self.learner = Learner(self.actor, config, max(1, len(limits)))
         self.walk: Walk | None = None
-        self.recorder = Recorder()
+        self.policy = policy_at_work(self.actor, config, self.generator, learns=self.learns)
         self.excess: dict[str, float] = {}  # of every limit, after the last step
+        self.left: list[list[float]] = []  # budgets of every limit before each step to learn from
 
     @property
     def remarks(self) -> Sequence[str]:
@@ -62,17 +65,24 @@ class FcpoServer:
             self.walk = Walk(self.actor, state, exposure.sensitive)
         walk = self.walk
         walk.signals.relabel(exposure.sensitive.to(state.blocked.device))
-        if not self.recorder.columns:
+        if self.learns:
             showings = len(state.users) * self.config.list_length
-            self.left = [c.budget(exposure, showings) for c in self.limits]
-        self.begun_with = walk.index, walk.proposal
-        self.sampled = walk.propose(self.generator)
-        scores = [
-            scores.masked_fill_(state.blocked, -torch.inf)
-            for scores in self.actor.scores(self.sampled, walk.signals)
-        ]
-        self.costs = [limit.costs(exposure) for limit in self.limits]
-        return self.control.choose(scores, exposure)
+            self.left.append([limit.budget(exposure, showings) for limit in self.limits])
+        scores = self.policy.scores(walk, state)
+        costs = [limit.costs(exposure) for limit in self.limits]
+        lists = self.control.choose(scores, exposure)
+        self.policy.choose(walk, state, lists, self.control.charges, costs)
+        return lists
+
+    @property
+    def propensities(self) -> Tensor | None:
+        """(b, K) the chance that each item of the last lists had of being shown.
+
+        Of a softmax policy, given the prices of the step and the items before it in the list
+        (`SoftmaxAtWork` says what that leaves out); 1 without exploration and for an empty slot.
+        None of a Gaussian policy, which samples W instead of items.
+        """
+        return self.policy.propensities
 
     def observe(self, lists: Tensor, outcome: Outcome, exposure: Exposure) -> None:
         assert self.walk is not None
@@ -82,23 +92,20 @@ class FcpoServer:
         if self.retraining is not None:
             self.retraining.observe(lists, outcome)
         if self.learns:
-            index, proposal = self.begun_with
-            shown, items = lists >= 0, lists.clamp(min=0)
-            costs = [(cost.to(lists.device)[items] * shown).sum(1) for cost in self.costs]
-            self.recorder.note(
-                index, proposal, self.sampled, lists, outcome.reward, torch.stack(costs, dim=1)
-            )
+            self.policy.note(lists, outcome)
 
     def update(self) -> None:
         """A round of Algorithm 1 on the trajectories since the last one."""
-        if self.walk is not None and self.recorder.columns:
-            trajectories = self.recorder.trajectories(self.walk)
+        if self.walk is not None and self.policy.steps:
+            trajectories = self.policy.trajectories(self.walk)
             limits = self._limits(len(trajectories), trajectories.rewards.shape[1])
             self.learner.learn(trajectories, limits, self.generator)
-            self.recorder = Recorder()
+            self.left = []
             self.walk.restart(self.state)
-        if isinstance(self.actor, ExpertActor) and self.retraining and self.retraining.due:
-            self.actor.panel = self.actor.panel.refitted(self.retraining.extended())
+        items = self.actor.items
+        if isinstance(items, PanelItems) and self.retraining and self.retraining.due:
+            panel = items.panel.refitted(self.retraining.extended())
+            self.actor.items = replace(items, panel=panel)
             self.walk = None  # what it saw of the items was by the rankers before
 
     def _limits(self, users: int, steps: int) -> Tensor:
@@ -110,14 +117,21 @@ class FcpoServer:
         config = self.config
         horizon = float(discounts(config.gamma_c, steps).sum())
         even = [c.limit_per_showing * config.list_length * horizon for c in self.limits]
-        left = [budget / users for budget in self.left]
+        begun = self.left[max(0, len(self.left) - steps)]
+        left = [budget / users for budget in begun]
         limits = torch.tensor([max(pair) for pair in zip(even, left, strict=True)])
         return limits + config.cost_tolerance * limits.abs()
 
     def notes(self) -> dict[str, float]:
-        """For every limit its price in the last step, and how far beyond it the run is."""
-        prices = {f"price of {name}": price for name, price in self.control.prices.items()}
-        return prices | {f"excess of {name}": excess for name, excess in self.excess.items()}
+        """For every limit its price in the last step, and how far beyond it the run is.
+
+        Where it explores, also the mean propensity of the items shown.
+        """
+        notes = {f"price of {name}": price for name, price in self.control.prices.items()}
+        notes |= {f"excess of {name}": excess for name, excess in self.excess.items()}
+        if self.config.explore and self.propensities is not None:
+            notes["mean propensity"] = float(self.propensities.mean())
+        return notes
 
     def tensors(self) -> dict[str, Tensor]:
         """Only where nothing is waiting to be learned from: right after an update."""
@@ -132,25 +146,27 @@ class FcpoServer:
             parts["signals"] = {str(n): values for n, values in enumerate(self.walk.signals.values)}
         if self.retraining is not None:
             parts["retraining"] = self.retraining.tensors()
-            if isinstance(self.actor, ExpertActor):
-                parts["panel"] = self.actor.panel.tensors()
+            if isinstance(self.actor.items, PanelItems):
+                parts["panel"] = self.actor.items.panel.tensors()
         named = {f"{part}.{k}": v for part, some in parts.items() for k, v in some.items()}
         copies = {name: value.detach().clone() for name, value in named.items()}
         return copies | {"generator": self.generator.get_state()}
 
     def restore(self, tensors: dict[str, Tensor], state: State) -> None:
-        self.actor.load_state_dict(below("actor.", tensors), strict=False)
+        self._restore_actor(below("actor.", tensors))
         self.learner.critics.load_state_dict(below("critics.", tensors))
         self.learner.buffer.restore(below("buffer.", tensors), state.users.device)
         self.control.restore(below("control.", tensors))
         self.generator.set_state(tensors["generator"])
         if self.retraining is not None:
             self.retraining.restore(below("retraining.", tensors))
-            if isinstance(self.actor, ExpertActor):
-                panel = self.actor.panel
+            items = self.actor.items
+            if isinstance(items, PanelItems):
                 kept = below("panel.", tensors)
-                self.actor.panel = restored_panel(kept, panel.description())
-        self.state, self.walk, self.recorder = state, None, Recorder()
+                panel = restored_panel(kept, items.panel.description())
+                self.actor.items = replace(items, panel=panel)
+        self.state, self.walk, self.left = state, None, []
+        self.policy = policy_at_work(self.actor, self.config, self.generator, learns=self.learns)
         if seen := below("signals.", tensors):
             no_group = state.blocked.new_zeros(state.blocked.shape[1])  # until it serves
             self.walk = Walk(self.actor, state, no_group)
@@ -158,6 +174,16 @@ class FcpoServer:
             self.walk.signals.values = [
                 seen[str(n)].to(state.blocked.device, copy=True) for n in range(len(seen))
             ]
+
+    def _restore_actor(self, parameters: dict[str, Tensor]) -> None:
+        """What was learned online; only of the same policy."""
+        own = {name: value.shape for name, value in self.actor.named_parameters()}
+        if {name: value.shape for name, value in parameters.items()} != own:
+            raise ModelError(
+                "the stored run is of another policy, as versions before 0.2 stored for preset "
+                "strong: it cannot be continued (start it anew, without --resume)"
+            )
+        self.actor.load_state_dict(parameters, strict=False)
 
 
 class _ControlledSteps:

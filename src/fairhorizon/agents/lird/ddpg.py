@@ -8,8 +8,10 @@ import torch
 from torch import Tensor, nn
 
 from fairhorizon.histories import UserItems
-from fairhorizon.policy.actor import GaussianActor
+from fairhorizon.policy.actor import Actor
 from fairhorizon.policy.encoder import StateEncoder
+from fairhorizon.policy.heads import GaussianHead
+from fairhorizon.policy.views import EmbeddedItems
 
 
 @dataclass(frozen=True)
@@ -34,7 +36,7 @@ class Transitions:
         return cls(*(torch.cat([getattr(part, name) for part in parts]) for name in names))
 
 
-class ListActor(GaussianActor):
+class ListActor(Actor):
     """Encoder and MLP: (users, queues) -> W, deterministic.
 
     FCPO's actor with a spread that is not learned: it is the exploration noise of training, the
@@ -50,9 +52,11 @@ class ListActor(GaussianActor):
         temperature: float,
         noise: float,
     ) -> None:
-        super().__init__(encoder, list_length=list_length, hidden=(hidden, hidden), initial_std=1.0)
+        items = EmbeddedItems(encoder)
+        width = list_length * items.n_signals
+        head = GaussianHead(hidden, width, initial_std=1.0)
+        super().__init__(encoder, items, head, list_length=list_length, hidden=hidden)
         self.temperature, self.noise = temperature, noise
-        width = list_length * encoder.item_vectors.shape[1]
         self.body = nn.Sequential(
             nn.Linear(encoder.output_size, hidden), nn.Tanh(), nn.Linear(hidden, width)
         )

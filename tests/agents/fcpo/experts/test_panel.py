@@ -8,13 +8,20 @@ import pytest
 import torch
 
 from fairhorizon.agents.fcpo.config import FcpoConfig
-from fairhorizon.agents.fcpo.experts.actor import ExpertActor, ExpertSignals, standardised
 from fairhorizon.agents.fcpo.experts.fitting import fit_panel
+from fairhorizon.agents.fcpo.experts.items import (
+    NO_PRICE,
+    ExpertSignals,
+    PanelItems,
+    standardised,
+    start_from,
+)
 from fairhorizon.agents.fcpo.experts.panel import Panel
 from fairhorizon.agents.fcpo.model import Fcpo
 from fairhorizon.data.splits import Split
 from fairhorizon.environment.feedback import evaluation_scenario
 from fairhorizon.metrics.fairness import exposure_counts
+from fairhorizon.policy.actor import Actor, softmax_actor
 from fairhorizon.policy.history import HistoryEncoder
 from fairhorizon.policy.softmax import rows_of
 from fairhorizon.rankers import RANKERS
@@ -87,12 +94,13 @@ def test_rankers_are_fitted_under_the_seed_of_the_panel(market: Split):
     assert torch.equal(ranker.user_vectors_, RANKERS["mf"](seed=3).fit(market).user_vectors_)
 
 
-def actor_over(panel: Panel, market: Split, **changes: Any) -> ExpertActor:
-    options = {"history": 3, "list_length": 2, "hidden": (4, 4), "initial_std": 1e-6}
-    options |= {"candidates": 3, **changes}
+def actor_over(panel: Panel, market: Split, **changes: Any) -> Actor:
+    items = PanelItems(panel, **{"history": 3, "candidates": 3, **changes})
     encoder = HistoryEncoder(torch.zeros(60, 1), torch.zeros(market.train.n_items, 3))
     torch.manual_seed(0)
-    return ExpertActor(encoder, panel, **options)
+    actor = softmax_actor(encoder, items, list_length=2, hidden=(4, 4))
+    start_from(actor, panel, initial_std=1e-6)
+    return actor
 
 
 def test_an_actor_begins_with_the_weights_of_the_panel_and_no_price(panel: Panel, market: Split):
@@ -102,7 +110,7 @@ def test_an_actor_begins_with_the_weights_of_the_panel_and_no_price(panel: Panel
         rows = rows_of(actor(users, queues), 2)
         expected = torch.tensor([0.5, 2.0, 0.0]).expand(5, 2, 3)
         torch.testing.assert_close(rows, expected, rtol=0, atol=1e-5)
-        actor.weigh((3.0, -1.0))
+        actor.begin_with((3.0, -1.0, NO_PRICE))
         rows = rows_of(actor(users, queues), 2)
         expected = torch.tensor([3.0, -1.0, 0.0]).expand(5, 2, 3)
         torch.testing.assert_close(rows, expected, rtol=0, atol=1e-5)
@@ -127,11 +135,11 @@ def test_a_menu_holds_what_some_ranker_puts_first_in_its_group(
     panel: Panel, market: Split, priced: bool
 ):
     actor = actor_over(panel, market, priced=priced)
-    scenario = evaluation_scenario(market, actor.panel.queue_length, Protocol.STANDARD)
+    scenario = evaluation_scenario(market, panel.queue_length, Protocol.STANDARD)
     users = torch.tensor([7, 0, 31])
     state, _ = scenario.begin(users)
     sensitive = torch.arange(market.train.n_items) % 4 == 0
-    menus = actor.menus(users, state.queue, state.blocked, sensitive)
+    menus = actor.items.menus(users, state.queue, state.blocked, sensitive)
     signals = [standardised(ranker.scores(users, state.queue)) for ranker in panel.rankers]
     assert menus.items.shape == (3, 12)  # two rankers, two groups, three of each
     for row in range(3):
@@ -150,7 +158,7 @@ def test_a_menu_holds_what_some_ranker_puts_first_in_its_group(
 
 
 def test_the_encoder_looks_at_the_last_items_only(panel: Panel, market: Split):
-    assert actor_over(panel, market).remember(torch.arange(10).view(2, 5)).tolist() == [
+    assert actor_over(panel, market).items.remember(torch.arange(10).view(2, 5)).tolist() == [
         [2, 3, 4],
         [7, 8, 9],
     ]

@@ -105,7 +105,7 @@ def test_the_validation_equals_a_direct_computation(market: Split, training: Tra
             parameter.add_(0.3 * torch.randn(parameter.shape, generator=generator))
     users = torch.arange(60)
     state, _ = scenario.begin(users)
-    menus = actor.menus(users, state.queue, state.blocked, episodes.sensitive)
+    menus = actor.items.menus(users, state.queue, state.blocked, episodes.sensitive)
     assert isinstance(menus, SignalMenus)
     with torch.no_grad():
         weights = rows_of(actor(users, state.queue[:, -10:]), 2).mean(1)

@@ -7,8 +7,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from fairhorizon.agents.fcpo.experts.actor import ExpertActor
 from fairhorizon.agents.fcpo.experts.fitting import fit_panel
+from fairhorizon.agents.fcpo.experts.items import PanelItems, start_from
 from fairhorizon.agents.fcpo.experts.panel import Panel
 from fairhorizon.agents.fcpo.learning.item_rollout import rollout_items
 from fairhorizon.agents.fcpo.learning.trajectories import MenuRecord, Trajectories
@@ -17,14 +17,14 @@ from fairhorizon.data.splits import Split
 from fairhorizon.environment.dynamics import advance
 from fairhorizon.environment.feedback import Scenario, evaluation_scenario
 from fairhorizon.histories import UserItems
-from fairhorizon.policy.actor import GaussianActor
+from fairhorizon.policy.actor import Actor, softmax_actor
 from fairhorizon.policy.encoder import StateEncoder
 from fairhorizon.policy.history import HistoryEncoder
 from fairhorizon.policy.menus import SignalMenus
 from fairhorizon.policy.softmax import allowed_by_slot, policy_at
 from fairhorizon.vocabulary import Protocol
 
-World = tuple[GaussianActor, Scenario, Tensor]
+World = tuple[Actor, Scenario, Tensor]
 TEMPERATURE = 0.8
 
 
@@ -43,7 +43,7 @@ def over_embeddings(list_length: int) -> World:
     scenario = Scenario(sets(past).last(3), sets(liked), sets(past))
     torch.manual_seed(1)
     encoder = StateEncoder(torch.randn(12, 4), torch.randn(20, 4), 6, 1)
-    actor = GaussianActor(encoder, list_length=list_length, hidden=(8, 8), initial_std=0.5)
+    actor = softmax_actor(encoder, list_length=list_length, hidden=(8, 8))
     with torch.no_grad():  # so that another queue is another policy
         actor.body[-1].weight.mul_(20)
     return actor, scenario, torch.from_numpy(rng.random(20) < 0.4)
@@ -57,15 +57,13 @@ def panel(market: Split) -> Panel:
 def over_rankers(list_length: int, panel: Panel, market: Split) -> World:
     torch.manual_seed(2)
     n = market.train.n_items
-    actor = ExpertActor(
+    actor = softmax_actor(
         HistoryEncoder(torch.randn(60, 1), torch.randn(n, 3)),
-        panel,
-        history=2,
+        PanelItems(panel, history=2, candidates=6),
         list_length=list_length,
         hidden=(8, 8),
-        initial_std=1.0,
-        candidates=6,
     )
+    start_from(actor, panel, initial_std=1.0)
     scenario = evaluation_scenario(market, panel.queue_length, Protocol.STANDARD)
     return actor, scenario, torch.from_numpy(market.train.item_counts() > 20)
 
@@ -109,7 +107,7 @@ def test_equals_the_environment_step_by_step(world: World):
         index, lists = batch.state_index[:, t], batch.lists[:, t]
         items = record.menus.items[index]
         assert torch.equal(batch.state_users[index], USERS)
-        assert torch.equal(batch.state_queues[index], actor.remember(state.queue))
+        assert torch.equal(batch.state_queues[index], actor.items.remember(state.queue))
         # what could be chosen is what the menu has and was not shown yet
         at = items.clamp(min=0)
         assert torch.equal(record.open_items[:, t], (items >= 0) & ~state.blocked.gather(1, at))
@@ -143,7 +141,7 @@ def test_every_state_has_the_menu_that_the_actor_would_make_there(world: World):
         seen |= set(index.tolist())
         if fresh:
             rows = torch.tensor(fresh)
-            made = actor.menus(USERS[rows], state.queue[rows], state.blocked[rows], sensitive)
+            made = actor.items.menus(USERS[rows], state.queue[rows], state.blocked[rows], sensitive)
             assert torch.equal(menus.items[index[rows]], made.items)
             if isinstance(menus, SignalMenus):
                 ours = menus.signals[index[rows]][made.items >= 0]

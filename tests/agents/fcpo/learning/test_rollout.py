@@ -11,7 +11,7 @@ from fairhorizon.agents.fcpo.learning.trajectories import Trajectories
 from fairhorizon.agents.walk import serve
 from fairhorizon.environment.feedback import Scenario
 from fairhorizon.histories import UserItems
-from fairhorizon.policy.actor import GaussianActor, Proposal
+from fairhorizon.policy.actor import Proposal, gaussian_actor
 from fairhorizon.policy.encoder import StateEncoder
 
 N_USERS, N_ITEMS, DIM, HISTORY = 12, 30, 4, 3
@@ -34,7 +34,7 @@ def world(seed: int, list_length: int):
     scenario = Scenario(past.last(HISTORY), liked, past)
     torch.manual_seed(seed)
     encoder = StateEncoder(torch.randn(N_USERS, DIM), torch.randn(N_ITEMS, DIM), 6, 2)
-    actor = GaussianActor(encoder, list_length=list_length, hidden=(8, 8), initial_std=0.5)
+    actor = gaussian_actor(encoder, list_length=list_length, hidden=(8, 8), initial_std=0.5)
     with torch.no_grad():  # so that another queue is another proposal
         for weight in (*encoder.gru.parameters(), actor.body[0].weight):
             weight.mul_(3)

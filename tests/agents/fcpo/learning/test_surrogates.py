@@ -68,7 +68,7 @@ def surrogate_of(
 
 def chances_of(outputs: Tensor, slots: int) -> dict[tuple[int, ...], Tensor]:
     """Plackett-Luce by the definition, for autograd."""
-    means = outputs[0, : outputs.shape[1] // 2].view(slots, SIGNALS)
+    means = outputs[0].view(slots, SIGNALS)
     logits = means @ numbers(1, 1, C, SIGNALS)[0].T / TEMPERATURE
     chances = {}
     for chosen in itertools.permutations(range(C), slots):
@@ -117,7 +117,7 @@ def test_attention_by_slot():
 @pytest.mark.parametrize("place", range(C))
 def test_with_all_actions_any_sample_gives_the_exact_gradient(place: int):
     """One item a list: what a sample adds is only noise, and with this baseline not even that."""
-    outputs, attention = numbers(2, 1, 2 * SIGNALS), torch.ones(1, dtype=torch.float64)
+    outputs, attention = numbers(2, 1, SIGNALS), torch.ones(1, dtype=torch.float64)
     baseline = expected(outputs, attention)
     surrogate = surrogate_of(
         torch.tensor([[place]]), outputs, attention, all_actions=True, baseline=baseline
@@ -131,7 +131,7 @@ def test_with_all_actions_any_sample_gives_the_exact_gradient(place: int):
 @pytest.mark.parametrize("slots", [1, 2, 3])
 def test_over_all_lists_the_gradient_is_exact(slots: int, all_actions: bool):
     """Each list by its probability: the effect of a slot on later ones is in the sample."""
-    outputs, attention = numbers(3, 1, 2 * slots * SIGNALS), log_attention(slots)
+    outputs, attention = numbers(3, 1, slots * SIGNALS), log_attention(slots)
     total = torch.zeros(2, *outputs.shape, dtype=torch.float64)
     for chosen, chance in chances_of(outputs, slots).items():
         baseline = torch.tensor([0.3, -0.2], dtype=torch.float64)  # any
@@ -145,8 +145,8 @@ def test_over_all_lists_the_gradient_is_exact(slots: int, all_actions: bool):
 @pytest.mark.parametrize("all_actions", [True, False])
 def test_samples_agree_and_all_actions_have_less_noise(all_actions: bool):
     slots, n = 2, 4000
-    outputs, attention = numbers(4, 1, 2 * slots * SIGNALS), log_attention(slots)
-    logits = outputs[0, : slots * SIGNALS].view(slots, SIGNALS) @ numbers(1, 1, C, SIGNALS)[0].T
+    outputs, attention = numbers(4, 1, slots * SIGNALS), log_attention(slots)
+    logits = outputs[0].view(slots, SIGNALS) @ numbers(1, 1, C, SIGNALS)[0].T
     shape, generator = (n, slots, C), torch.Generator().manual_seed(7)
     chosen = draw(
         (logits / TEMPERATURE).expand(shape), torch.ones(n, C, dtype=torch.bool), generator
@@ -159,7 +159,7 @@ def test_samples_agree_and_all_actions_have_less_noise(all_actions: bool):
 
 def test_the_prediction_of_a_large_step_is_exact():
     """With one item a list the immediate part is exact for any policy, not just its gradient."""
-    present, other = numbers(5, 1, 2 * SIGNALS), numbers(6, 1, 2 * SIGNALS)
+    present, other = numbers(5, 1, SIGNALS), numbers(6, 1, SIGNALS)
     attention = torch.ones(1, dtype=torch.float64)
     before, after = expected(present, attention), expected(other, attention)
     surrogate = surrogate_of(
@@ -184,8 +184,8 @@ def several(slots: int) -> tuple[Trajectories, MenuRecord, Tensor, Tensor, Tenso
     record_menus = SignalMenus(items, numbers(12, M, C, SIGNALS))
     open_items = (items >= 0)[index].clone()
     open_items[0, 1, 2] = False  # shown in the first step
-    outputs = numbers(13, M, 2 * slots * SIGNALS)
-    means = outputs[:, : slots * SIGNALS].view(M, slots, SIGNALS)
+    outputs = numbers(13, M, slots * SIGNALS)
+    means = outputs.view(M, slots, SIGNALS)
     logits = (record_menus.logits(means) / TEMPERATURE)[index]
     chosen = draw(logits.flatten(0, 1), open_items.flatten(0, 1), generator).view(B, T, slots)
     record = MenuRecord(
@@ -216,7 +216,7 @@ def several(slots: int) -> tuple[Trajectories, MenuRecord, Tensor, Tensor, Tenso
 def slot_policies(record: MenuRecord, outputs: Tensor, b: int, t: int, state: int) -> list[Tensor]:
     """(C,) probabilities of every slot of a step, the earlier slots filled as they were."""
     slots = record.chosen.shape[2]
-    means = outputs[state, : outputs.shape[1] // 2].view(slots, SIGNALS)
+    means = outputs[state].view(slots, SIGNALS)
     left = record.open_items[b, t].clone()
     found = []
     for slot in range(slots):

@@ -18,7 +18,7 @@ from fairhorizon.environment.dynamics import advance
 from fairhorizon.environment.feedback import Scenario, evaluation_scenario
 from fairhorizon.histories import UserItems
 from fairhorizon.metrics.fairness import gini
-from fairhorizon.policy.actor import GaussianActor
+from fairhorizon.policy.actor import softmax_actor
 from fairhorizon.policy.encoder import StateEncoder
 from fairhorizon.policy.menus import SignalMenus
 from fairhorizon.policy.softmax import rows_of
@@ -70,7 +70,7 @@ def test_an_item_is_worth_its_chance_to_be_liked_over_the_ideal(
     users = torch.arange(60)
     state, _ = scenario.begin(users)
     actor = strong_model.policy_.actor
-    menus = actor.menus(users, state.queue, state.blocked, lists.sensitive)
+    menus = actor.items.menus(users, state.queue, state.blocked, lists.sensitive)
     assert isinstance(menus, SignalMenus)
     with torch.no_grad():
         rows = rows_of(actor(users, state.queue[:, -10:]), 1)[:, 0]
@@ -182,10 +182,10 @@ def test_what_is_liked_counts_for_the_next_item(strong_model: Fcpo, scenario: Sc
     actor, sensitive = strong_model.policy_.actor, strong_model.sensitive_
     shown = lists_of(strong_model, 1.0).interactive(scenario, LENGTH)
     state, answers = scenario.begin(torch.arange(60))
-    menus = actor.menus(state.users, state.queue, state.blocked, sensitive)
+    menus = actor.items.menus(state.users, state.queue, state.blocked, sensitive)
     hits = 0
     for step in range(LENGTH):
-        rows = rows_of(actor(state.users, actor.remember(state.queue)), 1)
+        rows = rows_of(actor(state.users, actor.items.remember(state.queue)), 1)
         logits = menus.logits(rows).squeeze(1)
         closed = (menus.items < 0) | state.blocked.gather(1, menus.items.clamp(min=0))
         best = logits.masked_fill(closed, -torch.inf).argmax(1, keepdim=True)
@@ -195,7 +195,7 @@ def test_what_is_liked_counts_for_the_next_item(strong_model: Fcpo, scenario: Sc
         moved = outcome.hits.any(1).nonzero().squeeze(1)
         hits += len(moved)
         if len(moved):
-            fresh = actor.menus(
+            fresh = actor.items.menus(
                 state.users[moved], state.queue[moved], state.blocked[moved], sensitive
             )
             menus.items[moved], menus.signals[moved] = fresh.items, fresh.signals
@@ -227,7 +227,7 @@ def test_with_feedback_the_share_holds_where_lists_cannot_be_filled():
     nothing = UserItems(torch.tensor([0, 0, 0]), torch.zeros(0, dtype=torch.long), n)
     torch.manual_seed(0)
     encoder = StateEncoder(torch.randn(2, 4), torch.randn(n, 4), 4, 1)
-    actor = GaussianActor(encoder, list_length=1, hidden=(4, 4), initial_std=1.0)
+    actor = softmax_actor(encoder, list_length=1, hidden=(4, 4))
     lists = ItemLists(actor, sensitive, torch.tensor([30, 30]), 0.1, None)
     scenario = Scenario(torch.full((2, 3), n), nothing, taken)
     for shown in (lists.one_shot(scenario, 20), lists.interactive(scenario, 20)):

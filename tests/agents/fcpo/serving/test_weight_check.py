@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import torch
 
-from fairhorizon.agents.fcpo.experts.actor import ExpertActor
+from fairhorizon.agents.fcpo.experts.items import NO_PRICE
 from fairhorizon.agents.fcpo.model import Fcpo
 from fairhorizon.agents.fcpo.serving import weight_check
 from fairhorizon.agents.fcpo.serving.lists import ItemLists
@@ -21,8 +21,7 @@ from fairhorizon.vocabulary import Protocol
 
 def weighed(model: Fcpo, weights: tuple[float, ...]) -> ItemLists:
     actor = copy.deepcopy(model.policy_.actor)
-    assert isinstance(actor, ExpertActor)
-    actor.settle_on(weights)
+    actor.settle_on([*weights, NO_PRICE])
     lists = model._lists()
     return replace(lists, actor=actor)
 

@@ -10,6 +10,7 @@ from fairhorizon.agents.fcpo.learning.training import Training
 from fairhorizon.agents.progress import RoundReport
 from fairhorizon.data.splits import Split
 from fairhorizon.errors import ModelError
+from fairhorizon.policy.stored import as_stored_now
 from fairhorizon.storage import below, load_model, save_model, understood
 
 KIND = "fcpo-checkpoint"
@@ -78,9 +79,11 @@ def _restored(path: Path, split: Split, device: torch.device) -> Training:
         pretraining_rmse=description["pretraining_rmse"],
         panel=None if stored is None else restored_panel(tensors, stored),
     )
-    training.actor.load_state_dict(below("actor.", tensors))
+    actor = training.actor
+    actor.load_state_dict(as_stored_now(below("actor.", tensors), actor))
     training.learner.critics.load_state_dict(below("critics.", tensors))
-    training.best = {k: v.to(device) for k, v in below("best.", tensors).items()}
+    best = as_stored_now(below("best.", tensors), actor)
+    training.best = {name: value.to(device) for name, value in best.items()}
     training.generator.set_state(tensors["generator"])
     training.learner.buffer.restore(below("buffer.", tensors), device)
     training.reports = [RoundReport(**report) for report in description["reports"]]

@@ -17,7 +17,7 @@ from fairhorizon.agents.validation import listed_ndcg
 from fairhorizon.agents.walk import served_ndcg
 from fairhorizon.environment.feedback import Scenario, random_cuts, training_scenario
 from fairhorizon.histories import UserItems
-from fairhorizon.policy.actor import GaussianActor
+from fairhorizon.policy.actor import Actor
 
 MOST_USERS = 8192  # with stored menus
 
@@ -49,7 +49,7 @@ def scenario_of(
 class _Learning:
     """The actor, its settings and its data."""
 
-    actor: GaussianActor
+    actor: Actor
     config: FcpoConfig
     items: UserItems  # training items
     validation: Scenario

@@ -8,14 +8,14 @@ from fairhorizon.agents.fcpo.serving.opening import Opening
 from fairhorizon.agents.steps import step_by_step
 from fairhorizon.environment.dynamics import Feedback, Outcome, State
 from fairhorizon.environment.feedback import Scenario
-from fairhorizon.policy.actor import GaussianActor
+from fairhorizon.policy.actor import Actor
 from fairhorizon.policy.menus import Menus
 from fairhorizon.policy.softmax import ItemPolicy, allowed_by_slot, close_all, draw, rows_of
 
 
 @torch.no_grad()
 def rollout_items(
-    actor: GaussianActor,
+    actor: Actor,
     scenario: Scenario,
     opening: Opening,
     sensitive: Tensor,
@@ -97,14 +97,14 @@ class _ItemWalk:
 
     def __init__(
         self,
-        actor: GaussianActor,
+        actor: Actor,
         state: State,
         menus: Menus,
         feedback: Feedback,
         temperature: float,
     ) -> None:
         self.actor, self.feedback, self.temperature = actor, feedback, temperature
-        queues = actor.remember(state.queue)
+        queues = actor.items.remember(state.queue)
         self.users, self.queues, self.passed = [state.users], [queues], [menus]
         self.items, self.open_items = menus.items.clone(), menus.items >= 0
         self.logits = self._logits(state.users, queues, menus)
@@ -119,12 +119,12 @@ class _ItemWalk:
             return
         state = outcome.state
         users, queue = state.users[rows], state.queue[rows]
-        menus = self.actor.menus(users, queue, state.blocked[rows], sensitive)
+        menus = self.actor.items.menus(users, queue, state.blocked[rows], sensitive)
         items = self.items.index_copy(0, rows, menus.items)
         self.liked.append(self.feedback.answer(items)[rows])
         self.items = items
         self.open_items = self.open_items.index_copy(0, rows, menus.items >= 0)
-        queue = self.actor.remember(queue)
+        queue = self.actor.items.remember(queue)
         self.logits = self.logits.index_copy(0, rows, self._logits(users, queue, menus))
         first, self.n_states = self.n_states, self.n_states + len(rows)
         self.index = self.index.index_copy(0, rows, torch.arange(first, self.n_states).to(rows))

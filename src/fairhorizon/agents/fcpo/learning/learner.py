@@ -16,7 +16,7 @@ from fairhorizon.agents.fcpo.learning.cpo import Update
 from fairhorizon.agents.fcpo.learning.replay import ReplayBuffer
 from fairhorizon.agents.fcpo.learning.trajectories import Trajectories
 from fairhorizon.agents.fcpo.learning.update import update_actor
-from fairhorizon.policy.actor import GaussianActor
+from fairhorizon.policy.actor import Actor
 from fairhorizon.policy.critics import Critic
 
 REWARD, COST = "reward", "cost"  # names of the critics; further constraints: cost1, cost2 ...
@@ -33,7 +33,7 @@ class LearningResult:
 class Learner:
     """The actor, a critic for the reward and one for each cost, and the replay buffer."""
 
-    def __init__(self, actor: GaussianActor, config: FcpoConfig, constraints: int = 1) -> None:
+    def __init__(self, actor: Actor, config: FcpoConfig, constraints: int = 1) -> None:
         self.actor, self.config = actor, config
         self.costs = [COST, *(f"{COST}{number}" for number in range(1, constraints))]
         size = actor.encoder.output_size

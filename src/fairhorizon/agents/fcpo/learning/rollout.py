@@ -8,7 +8,7 @@ from fairhorizon.agents.steps import step_by_step
 from fairhorizon.agents.walk import Walk
 from fairhorizon.environment.dynamics import Outcome, State
 from fairhorizon.environment.feedback import Scenario
-from fairhorizon.policy.actor import GaussianActor, Proposal
+from fairhorizon.policy.actor import Actor, Proposal
 from fairhorizon.ranking import users_at_once
 
 
@@ -61,7 +61,7 @@ class _RecordedSteps:
 
 @torch.no_grad()
 def rollout(
-    actor: GaussianActor,
+    actor: Actor,
     scenario: Scenario,
     users: Tensor,
     sensitive: Tensor,

@@ -11,31 +11,20 @@ import torch
 from torch import Tensor
 
 from fairhorizon.agents.fcpo.learning.cpo import Predicted
+from fairhorizon.agents.fcpo.learning.fisher_metric import FisherMetric, SoftmaxFisher
 from fairhorizon.agents.fcpo.learning.trajectories import MenuRecord, Trajectories
 from fairhorizon.policy.actor import Proposal
-from fairhorizon.policy.menus import Menus
-from fairhorizon.policy.softmax import ItemPolicy, allowed_by_slot, policy_at, rows_of
+from fairhorizon.policy.softmax import allowed_by_slot, policy_at
 
 
 class Surrogate(Interface):
     """The present policy on a batch, as the baseline of candidate policies."""
 
     def evaluate(self, outputs: Tensor) -> Predicted:
-        """For an actor with these outputs (m, 2 K signals) in the states of the batch."""
+        """For an actor with these outputs in the states of the batch."""
 
     def sample(self, size: int, generator: torch.Generator) -> "FisherMetric":
         """The Fisher matrix on a sample of at most `size` states."""
-
-
-class FisherMetric(Interface):
-    """The sampled states of a Fisher product, and the Fisher matrix M of their outputs."""
-
-    @property
-    def states(self) -> Tensor:
-        """(s,) rows of the batch's distinct states."""
-
-    def product(self, tangent: Tensor) -> Tensor:
-        """M v for v (s, 2 K signals)."""
 
 
 class GaussianSurrogate:
@@ -128,20 +117,4 @@ class SoftmaxSurrogate:
         some = torch.randperm(len(self.steps), generator=generator)[:size].to(self.steps)
         states = self.steps[some]
         policy = self.present.take(some)
-        return _SoftmaxFisher(states, self.record.menus.take(states), policy, self.temperature)
-
-
-@dataclass(frozen=True)
-class _SoftmaxFisher:
-    states: Tensor
-    menus: Menus
-    policy: ItemPolicy
-    temperature: float
-
-    def product(self, tangent: Tensor) -> Tensor:
-        rows = rows_of(tangent, self.policy.log_probs.shape[1])
-        by_logits = self.policy.fisher(self.menus.logits(rows) / self.temperature)
-        means = self.menus.pull(by_logits).flatten(1) / (self.temperature * len(tangent))
-        return torch.cat(
-            [means, torch.zeros_like(means)], dim=1
-        )  # the noise does not enter the policy
+        return SoftmaxFisher(states, self.record.menus.take(states), policy, self.temperature)

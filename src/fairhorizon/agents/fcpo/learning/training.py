@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from fairhorizon.agents.fcpo.config import FcpoConfig, attention_of
-from fairhorizon.agents.fcpo.experts.actor import ExpertActor
+from fairhorizon.agents.fcpo.experts.items import NO_PRICE, PanelItems, start_from
 from fairhorizon.agents.fcpo.experts.panel import Panel
 from fairhorizon.agents.fcpo.experts.weighing import weights_by_cross_entropy
 from fairhorizon.agents.fcpo.learning.episodes import Episodes, MenuEpisodes, ProposalEpisodes
@@ -20,10 +20,11 @@ from fairhorizon.environment.dynamics import cost_limit
 from fairhorizon.environment.feedback import validation_scenario
 from fairhorizon.errors import ConfigError
 from fairhorizon.histories import UserItems
-from fairhorizon.policy.actor import GaussianActor
+from fairhorizon.policy.actor import Actor, gaussian_actor, softmax_actor
 from fairhorizon.policy.encoder import StateEncoder
 from fairhorizon.policy.history import HistoryEncoder
 from fairhorizon.policy.menus import SignalMenus
+from fairhorizon.policy.views import EmbeddedItems, ItemView
 
 Tensors = dict[str, Tensor]
 
@@ -73,10 +74,9 @@ class Training:
 
     def weigh(self, weights: Sequence[float]) -> None:
         """Begin with these weights of the rankers, one for each of the panel."""
-        assert isinstance(self.actor, ExpertActor)
         assert self.panel is not None
         self.panel = self.panel.weighed(weights)
-        self.actor.weigh(weights)
+        self.actor.begin_with([*weights, NO_PRICE])
 
     @property
     def finished(self) -> bool:
@@ -147,7 +147,7 @@ class Training:
         self.best_validation, self.evaluations_since_best = validation, 0
         self.best = {name: p.detach().clone() for name, p in self.actor.named_parameters()}
 
-    def best_actor(self) -> GaussianActor:
+    def best_actor(self) -> Actor:
         """A copy of the actor with the best parameters so far."""
         actor = copy.deepcopy(self.actor)
         if self.best:
@@ -171,22 +171,22 @@ def queue_length(config: FcpoConfig, panel: Panel | None) -> int:
 
 def build_actor(
     config: FcpoConfig, users: Tensor, items: Tensor, panel: Panel | None = None
-) -> GaussianActor:
+) -> Actor:
+    """The actor before its training, with the head of its policy and its view of the items."""
+    encoder: StateEncoder | HistoryEncoder
+    view: ItemView
+    if panel is None:
+        encoder = StateEncoder(users, items, config.gru_hidden, config.gru_layers)
+        view = EmbeddedItems(encoder, config.group_price)
+    else:
+        encoder = HistoryEncoder(users, items)
+        view = PanelItems(panel, config.history, config.candidates, config.group_price)
+    hidden, length = config.actor_hidden, config.list_length
+    if config.policy == "softmax":
+        actor = softmax_actor(encoder, view, list_length=length, hidden=hidden)
+    else:
+        std = config.initial_std
+        actor = gaussian_actor(encoder, view, list_length=length, hidden=hidden, initial_std=std)
     if panel is not None:
-        return ExpertActor(
-            HistoryEncoder(users, items),
-            panel,
-            history=config.history,
-            list_length=config.list_length,
-            hidden=config.actor_hidden,
-            initial_std=config.initial_std,
-            candidates=config.candidates,
-            priced=config.group_price,
-        )
-    return GaussianActor(
-        StateEncoder(users, items, config.gru_hidden, config.gru_layers),
-        list_length=config.list_length,
-        hidden=config.actor_hidden,
-        initial_std=config.initial_std,
-        priced=config.group_price,
-    )
+        start_from(actor, panel, config.initial_std)
+    return actor

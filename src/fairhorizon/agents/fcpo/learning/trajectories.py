@@ -3,6 +3,7 @@
 import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -22,7 +23,8 @@ class Trajectories:
     lists: Tensor  # (b, T, K)
     rewards: Tensor  # (b, T)
     costs: Tensor  # (b, T, constraints)
-    menus: "MenuRecord | None" = None  # of a policy over items; its proposals are not sampled
+    # of a policy over items, whose proposals are not sampled: in training, or in the long run
+    menus: "MenuRecord | ShownRecord | None" = None
 
     def __len__(self) -> int:
         return len(self.rewards)
@@ -56,8 +58,8 @@ class Trajectories:
         columns["state_index"] = torch.cat(
             [part.state_index + offset for part, offset in zip(parts, offsets, strict=False)]
         )
-        records = [part.menus for part in parts if part.menus is not None]
-        return cls(**columns, menus=MenuRecord.join(records) if records else None)
+        records: list[Any] = [part.menus for part in parts if part.menus is not None]
+        return cls(**columns, menus=type(records[0]).join(records) if records else None)
 
 
 @dataclass(frozen=True)
@@ -82,4 +84,34 @@ class MenuRecord:
             torch.cat([getattr(part, name) for part in parts])
             for name in ("liked", "sensitive", "open_items", "chosen")
         )
+        return cls(type(menus[0]).join(menus), *columns)
+
+
+@dataclass(frozen=True)
+class ShownRecord:
+    """The menus of a long run: the costs of all items on them, but no answers.
+
+    Labels and prices change with every step, so that every step is a state of its own. What users
+    answered to the items they were shown is in the rewards of the trajectories.
+    """
+
+    menus: Menus  # of the m = b T steps
+    costs: Tensor  # (m, C, limits) what showing each item costs
+    charges: Tensor  # (m, K, C) what the control takes off the logits
+    open_items: Tensor  # (b, T, C) bool: items that could be shown
+    chosen: Tensor  # (b, T, K) places on the menu, -1 for an empty slot
+    propensities: Tensor  # (b, T, K) chances of the items shown, given those before
+
+    def take(self, rows: Tensor, states: Tensor) -> "ShownRecord":
+        """The record of some trajectories, and of the states that they visit."""
+        per_state = self.menus.take(states), self.costs[states], self.charges[states]
+        return ShownRecord(
+            *per_state, self.open_items[rows], self.chosen[rows], self.propensities[rows]
+        )
+
+    @classmethod
+    def join(cls, parts: "Sequence[ShownRecord]") -> "ShownRecord":
+        menus = [part.menus for part in parts]
+        names = [field.name for field in fields(cls) if field.name != "menus"]
+        columns = (torch.cat([getattr(part, name) for part in parts]) for name in names)
         return cls(type(menus[0]).join(menus), *columns)

@@ -8,20 +8,21 @@ from torch.nn.utils import parameters_to_vector, vector_to_parameters
 from fairhorizon.agents.fcpo.config import FcpoConfig, attention_of
 from fairhorizon.agents.fcpo.learning.advantages import discounts
 from fairhorizon.agents.fcpo.learning.cpo import TrustRegion, Update, constrained_step
+from fairhorizon.agents.fcpo.learning.shown_surrogate import ShownSurrogate
 from fairhorizon.agents.fcpo.learning.surrogates import (
     GaussianSurrogate,
     SoftmaxSurrogate,
     Surrogate,
 )
-from fairhorizon.agents.fcpo.learning.trajectories import Trajectories
+from fairhorizon.agents.fcpo.learning.trajectories import ShownRecord, Trajectories
 from fairhorizon.optim.fisher import fisher_product
-from fairhorizon.policy.actor import GaussianActor
+from fairhorizon.policy.actor import Actor
 
 
 class FlatActor:
     """The actor as a function of one flat parameter vector theta."""
 
-    def __init__(self, actor: GaussianActor) -> None:
+    def __init__(self, actor: Actor) -> None:
         self.actor = actor
         self.shapes = {name: value.shape for name, value in actor.named_parameters()}
 
@@ -41,7 +42,7 @@ class FlatActor:
 
 
 def update_actor(
-    actor: GaussianActor,
+    actor: Actor,
     batch: Trajectories,
     reward_advantages: Tensor,
     cost_advantages: Tensor,  # (b, T, constraints)
@@ -92,6 +93,10 @@ def _surrogate(
     scale = scale.to(advantages)
     if batch.menus is None:
         return GaussianSurrogate(batch, outputs, advantages, scale)
+    if isinstance(batch.menus, ShownRecord):
+        return ShownSurrogate(
+            batch, batch.menus, outputs, advantages, scale, temperature=config.temperature
+        )
     return SoftmaxSurrogate(
         batch,
         batch.menus,

@@ -59,7 +59,7 @@ def _offers(
         queues, menus, offers = scenario.queue[some], None, []
         for length in lengths:
             # probabilities depend on the menu, so it has to be the menu for lists of this length
-            if menus is None or length > lists.actor.least_on_menu:
+            if menus is None or length > lists.actor.items.least_on_menu:
                 menus = open_menus(lists.actor, scenario, some, lists.sensitive, length).menus
             offers.append(lists.candidates(menus, some, queues, length))
         yield offers

@@ -23,7 +23,7 @@ from fairhorizon.data.splits import LATER
 from fairhorizon.environment.dynamics import Outcome, State
 from fairhorizon.environment.feedback import Scenario
 from fairhorizon.metrics.fairness import gini
-from fairhorizon.policy.actor import GaussianActor
+from fairhorizon.policy.actor import Actor
 from fairhorizon.policy.menus import Menus, SignalMenus
 from fairhorizon.policy.softmax import ItemPolicy, rows_of
 from fairhorizon.ranking import discount
@@ -33,7 +33,7 @@ from fairhorizon.ranking import discount
 class ItemLists:
     """An actor that serves under a limit; `histories` (n_users,) counts the items of each user."""
 
-    actor: GaussianActor
+    actor: Actor
     sensitive: Tensor  # (n_items,) bool
     histories: Tensor
     share: float  # alpha'
@@ -106,11 +106,12 @@ class ItemLists:
     ) -> Candidates:
         """The items of the menus and the value of showing each; `given` replaces the weights."""
         device = self.sensitive.device
-        queues = self.actor.remember(queues).to(device)
+        queues = self.actor.items.remember(queues).to(device)
         weights = rows_of(self.actor(users.to(device), queues), self.actor.list_length)
         if given is not None:
             weights = torch.tensor([*given, 0.0]).to(weights).expand_as(weights)
-        elif self.actor.priced:  # the price of the level, found for all users together, replaces it
+        elif self.actor.items.priced:
+            # the price of the level, found for all users together, replaces the learned one
             weights = torch.cat([weights[..., :-1], torch.zeros_like(weights[..., -1:])], dim=2)
         open_items = menus.items >= 0
         logits = menus.logits(weights.mean(1, keepdim=True))
@@ -161,7 +162,9 @@ class _PlannedSteps:
             return
         state = outcome.state
         users, queues = state.users[rows], state.queue[rows]
-        menus = self.lists.actor.menus(users, queues, state.blocked[rows], sensitive, self.length)
+        menus = self.lists.actor.items.menus(
+            users, queues, state.blocked[rows], sensitive, self.length
+        )
         offers = self.lists.candidates(menus, users.cpu(), queues, self.length)
         self.items = self.items.index_copy(0, rows.cpu(), offers.items)
         self.values = self.values.index_copy(0, rows.cpu(), offers.values)

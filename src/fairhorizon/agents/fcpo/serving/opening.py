@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from fairhorizon.environment.feedback import Scenario
-from fairhorizon.policy.actor import GaussianActor
+from fairhorizon.policy.actor import Actor
 from fairhorizon.policy.menus import Menus
 
 USERS_AT_ONCE = 1024
@@ -24,13 +24,15 @@ class Opening:
 
 
 def open_menus(
-    actor: GaussianActor, scenario: Scenario, users: Tensor, sensitive: Tensor, at_least: int = 0
+    actor: Actor, scenario: Scenario, users: Tensor, sensitive: Tensor, at_least: int = 0
 ) -> Opening:
     """For some users of a scenario, in batches, because the table of blocked items is wide."""
     parts = []
     for some in users.split(max(1, 2**26 // len(sensitive))):
         state = scenario.state(some, sensitive.device)
-        parts.append(actor.menus(state.users, state.queue, state.blocked, sensitive, at_least))
+        parts.append(
+            actor.items.menus(state.users, state.queue, state.blocked, sensitive, at_least)
+        )
     return Opening(users, type(parts[0]).join(parts))
 
 
