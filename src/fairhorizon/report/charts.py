@@ -1,5 +1,8 @@
 """Charts, each specified once in Vega-Lite: drawn by the browser on a page, and as a PNG.
 
+Specifications are plain dictionaries. Altair would check them at every step, which made the page
+of a long run take twice as long; the tests check them against its schema instead.
+
 A chart is made of panels. On the page each panel is as wide as its column; in the PNG they lie
 side by side. What belongs to a method is in rows with its name as `series`: the page's script
 hides a series, or highlights it in all panels, by the parameters `hidden` and `focus`.
@@ -12,7 +15,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar
 
-import altair as alt
 import numpy as np
 import vl_convert
 from numpy.typing import NDArray
@@ -21,24 +23,23 @@ from fairhorizon.files import write_atomically
 from fairhorizon.report.looks import GREY, Look
 
 Row = Mapping[str, Any]
-Layer = alt.Chart | alt.LayerChart
+Spec = dict[str, Any]  # of a chart, a layer, a mark or an encoding
 VEGA_LITE = "6.4"  # what altair writes and vl-convert draws
-MOST_POINTS = 500  # of a line: what a screen can show
-MOST_ROWS = 6000  # of a chart: what a page can hold
+MOST_POINTS = 300  # of a line: what a screen can show
+MOST_ROWS = 2400  # of all lines of a panel: a page has to stay below 1.5 MB
 MARKERS = 8  # on a line: enough to identify it, few enough to see it
 WIDTH = 860  # pixels of a PNG, at twice the resolution
 LEGEND_WIDTH = WIDTH - 80  # it begins where the first panel does, right of the axis
 INK = "#1c2024"
 FADED = 0.12  # opacity of what is not in focus
 
-HIDDEN = alt.param(name="hidden", value=[])
-FOCUS = alt.param(name="focus", value="")
+PARAMETERS = [{"name": "hidden", "value": []}, {"name": "focus", "value": ""}]
 IS_SHOWN = "indexof(hidden, datum.series) < 0"
 IN_FOCUS = "focus == '' || focus == datum.series"
 IS_FOCUS = "focus == datum.series"
 
 # for light paper; on the page the style file sets the colours of text, axes and rules
-CONFIG: dict[str, Any] = {
+CONFIG: Spec = {
     "font": "system-ui, -apple-system, 'Segoe UI', 'Liberation Sans', sans-serif",
     "view": {"stroke": None},
     "axis": {
@@ -54,7 +55,7 @@ CONFIG: dict[str, Any] = {
     "text": {"color": INK, "fontSize": 11},
     "rule": {"color": INK},
 }
-ON_PAGE: dict[str, Any] = {
+ON_PAGE: Spec = {
     "background": "transparent",
     "autosize": {"type": "fit-x", "contains": "padding"},
 }
@@ -72,27 +73,21 @@ class Axis:
     labels: str | None = None  # format of the numbers at the axis
     is_titled: bool = True  # or else the title of the panel says it
 
-    def scale(self) -> alt.Scale:
+    def of(self, name: str) -> Spec:
+        """The encoding of a field along this axis."""
+        axis: Spec = {"title": self.title if self.is_titled else None, "tickCount": 5}
+        if self.whole:
+            axis |= {"tickMinStep": 1, "format": "d"}
+        if self.labels:
+            axis["format"] = self.labels
+        scale: Spec = {"zero": self.zero, "nice": not self.whole}
         if self.domain is not None:
-            return alt.Scale(domain=list(self.domain), nice=False, zero=False)
-        return alt.Scale(zero=self.zero, nice=not self.whole)
+            scale = {"domain": list(self.domain), "zero": False, "nice": False}
+        return {"field": name, "type": "quantitative", "scale": scale, "axis": axis}
 
-    def axis(self) -> alt.Axis:
-        whole = {"tickMinStep": 1, "format": "d"} if self.whole else {}
-        labels = {"format": self.labels} if self.labels else {}
-        title = self.title if self.is_titled else None
-        return alt.Axis(title=title, tickCount=5, **whole, **labels)
-
-    def x(self, name: str = "x") -> alt.X:
-        return alt.X(name, type="quantitative", scale=self.scale(), axis=self.axis())
-
-    def y(self, name: str = "y") -> alt.Y:
-        return alt.Y(name, type="quantitative", scale=self.scale(), axis=self.axis())
-
-    def tooltip(self, name: str) -> alt.Tooltip:
-        return alt.Tooltip(
-            name, type="quantitative", title=self.title, format="d" if self.whole else self.format
-        )
+    def tooltip(self, name: str) -> Spec:
+        shown = "d" if self.whole else self.format
+        return {"field": name, "type": "quantitative", "title": self.title, "format": shown}
 
 
 @dataclass(frozen=True)
@@ -120,7 +115,7 @@ class Chart:
     def label(self, series: str) -> str:
         return self.labels.get(series, series)
 
-    def picture(self) -> dict[str, Any]:
+    def picture(self) -> Spec:
         """The panels side by side above the legend, for a PNG."""
         columns = min(self.columns, len(self.panels))
         width = (WIDTH - 80 * columns) // columns
@@ -136,37 +131,36 @@ class Chart:
             "config": CONFIG | {"background": "white"},
             "padding": 14,
             "title": title | {"fontSize": 15},
-            "params": [{"name": "hidden", "value": []}, {"name": "focus", "value": ""}],
+            "params": PARAMETERS,
             "vconcat": [panels, *legend],
         }
 
-    def _legend(self) -> dict[str, Any]:
+    def _legend(self) -> Spec:
         """A swatch and a label for each series, in rows."""
         widest = max(len(self.label(series)) for series in self.looks)
         columns = max(1, LEGEND_WIDTH // (56 + 7 * widest))
-        rows = [
-            {"series": series, "label": self.label(series), "row": number // columns}
-            | {"x": LEGEND_WIDTH // columns * (number % columns)}
-            for number, series in enumerate(self.looks)
+        rows = []
+        for number, series in enumerate(self.looks):
+            x = LEGEND_WIDTH // columns * (number % columns)
+            place = {"begin": x, "middle": x + 17, "end": x + 34, "text": x + 42}
+            label = {"series": series, "label": self.label(series)}
+            rows.append({**label, **place, "row": number // columns})
+        looks = by_series(self.looks)
+        across = {
+            name: {"field": name, "type": "quantitative", "axis": None}
+            | {"scale": {"domain": [0, LEGEND_WIDTH]}}
+            for name in ("begin", "middle", "text")
+        }
+        colour, dash, shape = looks["color"], looks["strokeDash"], looks["shape"]
+        swatch = {"x": across["begin"], "x2": {"field": "end"}, "color": colour, "strokeDash": dash}
+        symbol = {"x": across["middle"], "color": colour, "shape": shape}
+        layers = [
+            mark("rule", swatch, strokeWidth=2),
+            mark("point", symbol, filled=True, opacity=1, size=70),
+            mark("text", {"x": across["text"], "text": word("label")}, align="left", fontSize=12),
         ]
-        encodings = by_series(self.looks)
-        across = {"type": "quantitative", "scale": alt.Scale(domain=[0, LEGEND_WIDTH]), "axis": None}
-        base = alt.Chart().transform_calculate(end="datum.x + 34", middle="datum.x + 17")
-        base = base.transform_calculate(begin="datum.x + 42")
-        base = base.encode(y=alt.Y("row:O", axis=None))
-        colour = encodings["color"]
-        swatch = base.mark_rule(strokeWidth=2).encode(
-            x=alt.X("x", **across), x2="end", color=colour, strokeDash=encodings["strokeDash"]
-        )
-        symbol = base.mark_point(filled=True, opacity=1, size=70).encode(
-            x=alt.X("middle", **across), color=colour, shape=encodings["shape"]
-        )
-        text = base.mark_text(align="left", fontSize=12).encode(
-            x=alt.X("begin", **across), text="label:N"
-        )
-        height = 18 * (rows[-1]["row"] + 1)
-        chart = alt.layer(swatch, symbol, text, data=data(rows))
-        return _specified(chart.properties(width=LEGEND_WIDTH, height=height))
+        legend = layered(layers, rows) | {"encoding": {"y": {**word("row"), "axis": None}}}
+        return legend | {"width": LEGEND_WIDTH, "height": 18 * (rows[-1]["row"] + 1)}
 
     def png(self) -> bytes:
         return vl_convert.vegalite_to_png(self.picture(), vl_version=VEGA_LITE, scale=2)
@@ -181,7 +175,7 @@ class Chart:
         ]
 
 
-def _pictured(panel: Panel, width: int) -> dict[str, Any]:
+def _pictured(panel: Panel, width: int) -> Spec:
     spec = {key: value for key, value in panel.spec.items() if key != "params"}
     if panel.title:
         letters = width // 6
@@ -216,104 +210,90 @@ def save_png(path: Path, chart: Chart) -> None:
     write_atomically(path, lambda temporary: temporary.write_bytes(picture))
 
 
-def data(rows: Sequence[Row]) -> alt.InlineData:
-    return alt.InlineData(values=[dict(row) for row in rows])
-
-
 def panel(
-    layers: Sequence[Layer], *, height: int = 280, title: str = "", remark: str = ""
+    layers: Sequence[Spec], *, height: int = 280, title: str = "", remark: str = ""
 ) -> Panel:
     """Layers over each other; later ones lie on top."""
-    chart = alt.layer(*layers).properties(height=height).add_params(HIDDEN, FOCUS)
-    return Panel(_specified(chart), title, remark)
+    return Panel({"height": height, "params": PARAMETERS, "layer": list(layers)}, title, remark)
 
 
-def _specified(chart: alt.LayerChart) -> dict[str, Any]:
-    """In Vega-Lite, with its data inside."""
-    with alt.data_transformers.enable(consolidate_datasets=False):
-        spec = chart.to_dict()
-    return {key: value for key, value in spec.items() if key not in ("config", "$schema")}
+def mark(kind: str, encoding: Spec, rows: Sequence[Row] | None = None, **look: Any) -> Spec:
+    """A layer of marks, with its own rows or those of the layers it is in."""
+    spec = {"mark": {"type": kind, **look}, "encoding": encoding}
+    return spec if rows is None else {"data": {"values": list(rows)}, **spec}
 
 
-def by_series(looks: Mapping[str, Look]) -> dict[str, Any]:
+def layered(layers: Sequence[Spec], rows: Sequence[Row], *, hides: bool = False) -> Spec:
+    """Layers of the same rows; hides: those of the series that the reader hides."""
+    transform = {"transform": [{"filter": IS_SHOWN}]} if hides else {}
+    return {"data": {"values": list(rows)}, **transform, "layer": list(layers)}
+
+
+def word(name: str, **more: Any) -> Spec:
+    """The encoding of a field that holds names."""
+    return {"field": name, "type": "nominal", **more}
+
+
+def by_series(looks: Mapping[str, Look]) -> dict[str, Spec]:
     """Encodings that give each series its look; the legend is drawn apart, for all panels."""
     names, own = list(looks), list(looks.values())
-
-    def scale(values: list[Any]) -> alt.Scale:
-        return alt.Scale(domain=names, range=values)
-
-    dashes = [list(look.dashes) or [1, 0] for look in own]
+    ranges: dict[str, list[Any]] = {
+        "color": [look.colour for look in own],
+        "shape": [look.shape for look in own],
+        "strokeDash": [list(look.dashes) or [1, 0] for look in own],
+    }
     return {
-        "color": alt.Color("series:N", scale=scale([look.colour for look in own]), legend=None),
-        "shape": alt.Shape("series:N", scale=scale([look.shape for look in own]), legend=None),
-        "strokeDash": alt.StrokeDash("series:N", scale=scale(dashes), legend=None),
+        channel: word("series", scale={"domain": names, "range": values}, legend=None)
+        for channel, values in ranges.items()
     }
 
 
-def in_focus(opacity: float = 1.0) -> Any:
-    return alt.condition(IN_FOCUS, alt.value(opacity), alt.value(opacity * FADED))
+def if_(test: str, value: Any, otherwise: Any) -> Spec:
+    return {"condition": {"test": test, "value": value}, "value": otherwise}
+
+
+def in_focus(opacity: float = 1.0) -> Spec:
+    return if_(IN_FOCUS, opacity, opacity * FADED)
 
 
 def lines(
     rows: Sequence[Row],
-    encodings: Mapping[str, Any],
+    looks: Mapping[str, Spec],
     x: Axis,
     y: Axis,
     *,
-    more: Sequence[alt.Tooltip] = (),
-    width: float = 2,
-) -> alt.LayerChart:
+    more: Sequence[Spec] = (),
+) -> Spec:
     """Lines of rows (series, x, y, marked), a band between `low` and `high` if rows have them.
 
     Every point can be pointed at; those that are marked are drawn.
     """
-    colour, shape, dash = (encodings[name] for name in ("color", "shape", "strokeDash"))
-    is_drawn = f"datum.marked && ({IN_FOCUS})"
-    line = (
-        alt.Chart()
-        .mark_line(strokeWidth=width)
-        .encode(x=x.x(), y=y.y(), color=colour, strokeDash=dash, opacity=in_focus())
-    )
-    points = (
-        alt.Chart()
-        .mark_point(filled=True, size=55)
-        .encode(
-            x=x.x(),
-            y=y.y(),
-            color=colour,
-            shape=shape,
-            opacity=alt.condition(is_drawn, alt.value(1), alt.value(0)),
-            tooltip=[alt.Tooltip("series:N", title=" "), x.tooltip("x"), y.tooltip("y"), *more],
-        )
-    )
-    layers = [line, points]
-    if any(row.get("low") != row.get("high") for row in rows):
-        area = alt.Chart().mark_area()
-        edges = {"y": y.y("low"), "y2": alt.Y2("high")}
-        layers.insert(0, area.encode(x=x.x(), color=colour, opacity=in_focus(0.18), **edges))
-    return alt.layer(*layers, data=data(rows)).transform_filter(IS_SHOWN)
+    place, colour = {"x": x.of("x"), "y": y.of("y")}, {"color": looks["color"]}
+    tooltip = [word("series", title=" "), x.tooltip("x"), y.tooltip("y"), *more]
+    line = place | colour | {"strokeDash": looks["strokeDash"], "opacity": in_focus()}
+    point = place | colour | {"shape": looks["shape"], "tooltip": tooltip}
+    point["opacity"] = if_(f"datum.marked && ({IN_FOCUS})", 1, 0)
+    layers = [mark("line", line), mark("point", point, filled=True, size=55)]
+    if "low" in rows[0]:
+        edges = {"x": x.of("x"), "y": y.of("low"), "y2": {"field": "high"}}
+        layers.insert(0, mark("area", edges | colour | {"opacity": in_focus(0.18)}))
+    return layered(layers, rows, hides=True)
 
 
-def limit_layers(limit: float, x_end: float, label: str, x: Axis, y: Axis) -> list[alt.Chart]:
+def limit_layer(limit: float, x_end: float, label: str, x: Axis, y: Axis) -> Spec:
     """A dashed line across the panel, and its label above its right end."""
-    rows = [{"x": x_end, "y": limit, "label": label}]
-    rule = alt.Chart(data(rows)).mark_rule(strokeDash=[6, 3], strokeWidth=1.5).encode(y=y.y())
-    text = (
-        alt.Chart(data(rows))
-        .mark_text(align="right", baseline="bottom", dy=-3)
-        .encode(x=x.x(), y=y.y(), text="label:N")
-    )
-    return [rule, text]
+    text = {"x": x.of("x"), "y": y.of("y"), "text": word("label")}
+    layers = [
+        mark("rule", {"y": y.of("y")}, strokeDash=[6, 3], strokeWidth=1.5),
+        mark("text", text, align="right", baseline="bottom", dy=-3),
+    ]
+    return layered(layers, [{"x": x_end, "y": limit, "label": label}])
 
 
-def shade_layer(begin: float, end: float, x: Axis) -> alt.Chart:
+def shade_layer(begin: float, end: float, x: Axis) -> Spec:
     """A grey strip from top to bottom."""
-    rows = [{"begin": begin, "end": end}]
-    return (
-        alt.Chart(data(rows))
-        .mark_rect(color=GREY, opacity=0.14)
-        .encode(x=x.x("begin"), x2="end:Q")
-    )
+    encoding = {"x": x.of("begin"), "x2": {"field": "end"}}
+    return mark("rect", encoding, [{"begin": begin, "end": end}], color=GREY, opacity=0.14)
 
 
 def thinned(size: int, most: int = MOST_POINTS) -> NDArray[np.int64]:
@@ -326,7 +306,7 @@ def points_each(series: int) -> int:
     return max(20, min(MOST_POINTS, MOST_ROWS // max(1, series)))
 
 
-def is_marked(position: int, size: int, start: float) -> bool:
-    """Whether a point has a marker; `start` in [0, 1) shifts them, or they would lie in line."""
+def is_marked(position: int, size: int, start: float) -> int:
+    """1 where a point has a marker, or 0; `start` in [0, 1) shifts them, or they would lie in line."""
     every = max(1, size // MARKERS)
-    return bool(position % every == int(start * every))
+    return int(position % every == int(start * every))

@@ -9,13 +9,12 @@ from dataclasses import dataclass, replace
 from enum import Enum
 from typing import Any
 
-import altair as alt
 import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
 from fairhorizon.report import charts, over_time
-from fairhorizon.report.charts import Axis, Chart
+from fairhorizon.report.charts import Axis, Chart, Spec
 from fairhorizon.report.looks import Look
 from fairhorizon.report.over_time import Span
 from fairhorizon.report.tables import the_group
@@ -141,44 +140,41 @@ def ranks_chart(runs: Mapping[str, Tracks], looks: Mapping[str, Look], span: Spa
     return Chart(RANKS_TITLE, panels, reading=RANKS_READING) if panels else None
 
 
-def _ranks_layers(own: Tracks, colour: str, span: Span) -> list[charts.Layer]:
+def _ranks_layers(own: Tracks, colour: str, span: Span) -> list[Spec]:
     rows: list[dict[str, Any]] = [
         {"series": f"item {item}", "move": move.value, "x": int(step), "rank": int(rank)}
-        | {"is_last": number == len(own.steps) - 1}
+        | {"is_last": int(number == len(own.steps) - 1)}
         for move in Move
         for item in own.drawn(move).tolist()
         for number, (step, rank) in enumerate(zip(own.steps, own.ranks[:, item], strict=True))
     ]
     x = over_time.step_axis(span)
-    y = alt.Y(
-        "rank:Q",
-        scale=alt.Scale(type="sqrt", domain=[own.n_items, 1], nice=False, zero=False),
-        axis=alt.Axis(title="Rank by exposure", values=rank_ticks(own.n_items)),
-    )
-    moves = [move.value for move in Move]
-    dash = alt.Scale(domain=moves, range=[DASHES[move] for move in Move])
-    wide = alt.condition(charts.IS_FOCUS, alt.value(4), alt.value(1.6))
-    base = alt.Chart().encode(x=x.x(), y=y)
-    line = base.mark_line(color=colour).encode(
-        detail="series:N",
-        strokeDash=alt.StrokeDash("move:N", scale=dash, legend=None),
-        size=wide,
-        opacity=charts.in_focus(),
-    )
-    tooltip = [
-        *(alt.Tooltip("series:N", title=" "), alt.Tooltip("move:N", title=" ")),
-        *(x.tooltip("x"), alt.Tooltip("rank:Q", title="Rank by exposure")),
+    y = {
+        **{"field": "rank", "type": "quantitative"},
+        "scale": {"type": "sqrt", "domain": [own.n_items, 1], "nice": False, "zero": False},
+        "axis": {"title": "Rank by exposure", "values": rank_ticks(own.n_items)},
+    }
+    place = {"x": x.of("x"), "y": y}
+    dash = {"domain": [move.value for move in Move], "range": [DASHES[move] for move in Move]}
+    line = place | {
+        "detail": charts.word("series"),
+        "strokeDash": charts.word("move", scale=dash, legend=None),
+        "strokeWidth": charts.if_(charts.IS_FOCUS, 4, 1.6),
+        "opacity": charts.in_focus(),
+    }
+    names = [charts.word("series", title=" "), charts.word("move", title=" ")]
+    rank = {"field": "rank", "type": "quantitative", "title": "Rank by exposure"}
+    name = place | {"text": charts.word("series"), "opacity": charts.if_(charts.IS_FOCUS, 1, 0)}
+    layers = [
+        charts.mark("line", line, color=colour),
+        charts.mark("point", {**place, "tooltip": [*names, x.tooltip("x"), rank]}, opacity=0),
+        charts.mark("text", name, align="right", dx=-2, dy=-7)
+        | {"transform": [{"filter": "datum.is_last"}]},
     ]
-    points = base.mark_point(opacity=0, size=60).encode(tooltip=tooltip)
-    name = base.mark_text(align="right", dx=-2, dy=-7).encode(
-        text="series:N", opacity=alt.condition(charts.IS_FOCUS, alt.value(1), alt.value(0))
+    boundary = charts.mark(
+        "rule", {"y": y}, [{"rank": own.boundary}], strokeDash=[6, 3], strokeWidth=1.5
     )
-    name = name.transform_filter("datum.is_last")
-    lines = alt.layer(line, points, name, data=charts.data(rows))
-    boundary = alt.Chart(charts.data([{"rank": own.boundary}])).mark_rule(
-        strokeDash=[6, 3], strokeWidth=1.5
-    )
-    return [*over_time.warm_up_layers(span), lines, boundary.encode(y=y)]
+    return [*over_time.warm_up_layers(span), charts.layered(layers, rows), boundary]
 
 
 def changes_chart(steps: pl.DataFrame, looks: Mapping[str, Look], span: Span) -> Chart:

@@ -1,15 +1,13 @@
 """How well the limit is kept at every step: a panel per method, means over seeds."""
 
 from collections.abc import Mapping
-from typing import Any
 
-import altair as alt
 import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
 from fairhorizon.report import charts, over_time
-from fairhorizon.report.charts import Axis, Chart, Layer
+from fairhorizon.report.charts import Axis, Chart, Spec
 from fairhorizon.report.looks import BROKEN, GREY, Look
 from fairhorizon.report.over_time import Line, Span
 from fairhorizon.report.tables import group_items
@@ -35,17 +33,18 @@ def control_chart(steps: pl.DataFrame, looks: Mapping[str, Look], span: Span) ->
     """The group's share of each step by both groupings, and of all so far, against the limit."""
     by_column = {column: over_time.lines(steps, column) for column in (*OF_A_STEP, RUNNING)}
     y = Axis(span.share_title, domain=(0, _top(by_column, span)))
+    points = charts.points_each(3 * len(looks))
     panels = []
     for method, look in looks.items():
         own = {column: found[method].without_band() for column, found in by_column.items()}
         layers = [
             *over_time.warm_up_layers(span),
             *(
-                _line(own[column], name, GREY, 1, dashes, span, y, len(looks))
-                for column, (name, dashes) in OF_A_STEP.items()
+                _line(own[column], name, span, y, points, strokeDash=dash, color=GREY, strokeWidth=1)
+                for column, (name, dash) in OF_A_STEP.items()
             ),
-            *_over_limit(own[RUNNING], span, y),
-            _line(own[RUNNING], SO_FAR, look.colour, 3, [1, 0], span, y, len(looks)),
+            _over_limit(own[RUNNING], span, y),
+            _line(own[RUNNING], SO_FAR, span, y, points, color=look.colour, strokeWidth=3),
             *over_time.limit_layers(span, y),
         ]
         remark = verdict(steps, method, span)
@@ -56,35 +55,30 @@ def control_chart(steps: pl.DataFrame, looks: Mapping[str, Look], span: Span) ->
 
 
 def _line(
-    line: Line,
-    name: str,
-    colour: str,
-    width: float,
-    dashes: list[int],
-    span: Span,
-    y: Axis,
-    panels: int,
-) -> Layer:
-    kept = charts.thinned(len(line.steps), charts.points_each((1 + len(OF_A_STEP)) * panels))
+    line: Line, name: str, span: Span, y: Axis, points: int, **look: str | float | list[int]
+) -> Spec:
     rows = [
-        {"x": int(line.steps[i]), "y": round(float(line.mean[i]), 3), "name": name} for i in kept
+        {"x": int(line.steps[i]), "y": round(float(line.mean[i]), 3), "name": name}
+        for i in charts.thinned(len(line.steps), points)
     ]
     x = over_time.step_axis(span)
-    tooltip = [alt.Tooltip("name:N", title=" "), x.tooltip("x"), y.tooltip("y")]
-    base = alt.Chart().encode(x=x.x(), y=y.y())
-    drawn = base.mark_line(color=colour, strokeWidth=width, strokeDash=dashes)
-    points = base.mark_point(opacity=0, size=40).encode(tooltip=tooltip)
-    return alt.layer(drawn, points, data=charts.data(rows))
-
-
-def _over_limit(running: Line, span: Span, y: Axis) -> list[Layer]:
-    steps, upper = over_limit(running, span)
-    kept = charts.thinned(len(steps), 200)
-    rows: list[dict[str, Any]] = [
-        {"x": int(steps[i]), "y": round(float(upper[i]), 3), "limit": span.limit} for i in kept
+    place = {"x": x.of("x"), "y": y.of("y")}
+    tooltip = [charts.word("name", title=" "), x.tooltip("x"), y.tooltip("y")]
+    layers = [
+        charts.mark("line", place, **look),
+        charts.mark("point", {**place, "tooltip": tooltip}, opacity=0, size=40),
     ]
-    area = alt.Chart(charts.data(rows)).mark_area(color=BROKEN, opacity=0.45)
-    return [area.encode(x=over_time.step_axis(span).x(), y=y.y(), y2="limit:Q")]
+    return charts.layered(layers, rows)
+
+
+def _over_limit(running: Line, span: Span, y: Axis) -> Spec:
+    steps, upper = over_limit(running, span)
+    rows = [
+        {"x": int(steps[i]), "y": round(float(upper[i]), 3), "limit": span.limit}
+        for i in charts.thinned(len(steps), 200)
+    ]
+    encoding = {"x": over_time.step_axis(span).of("x"), "y": y.of("y"), "y2": {"field": "limit"}}
+    return charts.mark("area", encoding, rows, color=BROKEN, opacity=0.45)
 
 
 def _top(by_column: Mapping[str, Mapping[str, Line]], span: Span) -> float:

@@ -4,13 +4,12 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
-import altair as alt
 import numpy as np
 from numpy.typing import NDArray
 
 from fairhorizon.metrics.fairness import gini, lorenz_curve
 from fairhorizon.report import charts
-from fairhorizon.report.charts import Axis, Chart, Layer
+from fairhorizon.report.charts import Axis, Chart, Spec
 from fairhorizon.report.looks import GREY, Look
 from fairhorizon.report.tables import group_items
 from fairhorizon.results.evaluation import TrainingHistory
@@ -39,7 +38,7 @@ def training_chart(histories: Mapping[str, TrainingHistory], looks: Mapping[str,
             for label, history in histories.items()
             for i in charts.thinned(len(history.rounds), charts.points_each(len(histories)))
         ]
-        layers: list[Layer] = [charts.lines(rows, encodings, rounds, axis)]
+        layers = [charts.lines(rows, encodings, rounds, axis)]
         if name == "cost":
             layers += _cost_limits(histories, encodings, rounds, axis)
         panels.append(charts.panel(layers, title=axis.title))
@@ -47,8 +46,8 @@ def training_chart(histories: Mapping[str, TrainingHistory], looks: Mapping[str,
 
 
 def _cost_limits(
-    histories: Mapping[str, TrainingHistory], encodings: Mapping[str, Any], x: Axis, y: Axis
-) -> list[Layer]:
+    histories: Mapping[str, TrainingHistory], encodings: Mapping[str, Spec], x: Axis, y: Axis
+) -> list[Spec]:
     rows = [
         {"series": label, "x": end, "y": history.limit}
         for label, history in histories.items()
@@ -57,9 +56,10 @@ def _cost_limits(
     ]
     if not rows:
         return []
-    line = alt.Chart(charts.data(rows)).mark_line(strokeDash=[6, 3], strokeWidth=1.5)
-    encoded = line.encode(x=x.x(), y=y.y(), color=encodings["color"], opacity=charts.in_focus())
-    return [encoded.transform_filter(charts.IS_SHOWN)]
+    encoding = {"x": x.of("x"), "y": y.of("y"), "color": encodings["color"]}
+    encoding["opacity"] = charts.in_focus()
+    line = charts.mark("line", encoding, strokeDash=[6, 3], strokeWidth=1.5)
+    return [charts.layered([line], rows, hides=True)]
 
 
 def exposure_chart(
@@ -75,7 +75,7 @@ def exposure_chart(
         label: exposure_label(label, counts, members, group)
         for label, counts in counts_by_label.items()
     }
-    rows = [{"series": EVEN, "x": end, "y": end, "marked": False} for end in (0.0, 1.0)]
+    rows = [{"series": EVEN, "x": end, "y": end, "marked": 0} for end in (0.0, 1.0)]
     for position, (label, counts) in enumerate(counts_by_label.items()):
         catalogue, exposure = lorenz_curve(counts)
         kept = charts.thinned(counts.size + 1, charts.points_each(len(counts_by_label)))

@@ -3,14 +3,13 @@
 from collections.abc import Mapping
 from pathlib import Path
 
-import altair as alt
 import polars as pl
 
 from fairhorizon.errors import DataError
 from fairhorizon.files import write_copies, write_text, written_together
 from fairhorizon.report import charts, churn, control, over_time, page
 from fairhorizon.report import long_term_table as table
-from fairhorizon.report.charts import Axis, Chart, Layer, save_png
+from fairhorizon.report.charts import Axis, Chart, Spec, save_png
 from fairhorizon.report.findings import listed, percent
 from fairhorizon.report.looks import Look, looks_of
 from fairhorizon.report.over_time import Span
@@ -152,7 +151,7 @@ def accumulated_chart(steps: pl.DataFrame, looks: Mapping[str, Look], span: Span
     for column, title in panel_titles(span).items():
         y = Axis(f"{title}, %", is_titled=False)
         rows = over_time.line_rows(over_time.lines(steps, column))
-        layers: list[Layer] = over_time.warm_up_layers(span)
+        layers = over_time.warm_up_layers(span)
         layers += [charts.lines(rows, encodings, x, y)] if rows else [_blank(x)]
         if column == "popularity_rate":
             layers += over_time.limit_layers(span, y)
@@ -162,11 +161,11 @@ def accumulated_chart(steps: pl.DataFrame, looks: Mapping[str, Look], span: Span
     return Chart(ACCUMULATED_TITLE, panels, looks, reading=reading, columns=3)
 
 
-def _blank(x: Axis) -> Layer:
+def _blank(x: Axis) -> Spec:
     """Says why nothing is drawn."""
     first, last = x.domain or (0, 1)
     rows = [{"x": (first + last) / 2, "text": NOT_MEASURED}]
-    return alt.Chart(charts.data(rows)).mark_text().encode(x=x.x(), text="text:N")
+    return charts.mark("text", {"x": x.of("x"), "text": charts.word("text")}, rows)
 
 
 def _meanings(span: Span) -> dict[str, str]:

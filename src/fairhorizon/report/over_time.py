@@ -12,7 +12,7 @@ import polars as pl
 from numpy.typing import NDArray
 
 from fairhorizon.report import charts
-from fairhorizon.report.charts import Axis, Layer
+from fairhorizon.report.charts import Axis, Spec
 from fairhorizon.report.tables import group_title
 from fairhorizon.vocabulary import POPULAR
 
@@ -125,6 +125,7 @@ def step_axis(span: Span) -> Axis:
 
 def line_rows(by_series: Mapping[str, Line]) -> list[dict[str, Any]]:
     """The lines as rows of a chart, thinned to what it can show."""
+    has_bands = any(line.has_band for line in by_series.values())
     rows: list[dict[str, Any]] = []
     for position, (series, line) in enumerate(by_series.items()):
         kept = charts.thinned(len(line.steps), charts.points_each(len(by_series)))
@@ -133,26 +134,29 @@ def line_rows(by_series: Mapping[str, Line]) -> list[dict[str, Any]]:
             {
                 "series": series,
                 "x": int(line.steps[i]),
-                "y": round(float(line.mean[i]), 3),
-                "low": round(float(line.low[i]), 3),
-                "high": round(float(line.high[i]), 3),
+                "y": _rounded(line.mean[i]),
                 "marked": charts.is_marked(number, len(kept), start),
             }
+            | ({"low": _rounded(line.low[i]), "high": _rounded(line.high[i])} if has_bands else {})
             for number, i in enumerate(kept)
         ]
     return rows
 
 
-def warm_up_layers(span: Span) -> list[Layer]:
+def _rounded(value: float) -> float:
+    return round(float(value), 3)
+
+
+def warm_up_layers(span: Span) -> list[Spec]:
     """The warm-up in grey, below all else."""
     if not span.has_warm_up:
         return []
     return [charts.shade_layer(span.first, span.warm_up_end, step_axis(span))]
 
 
-def limit_layers(span: Span, y: Axis) -> list[Layer]:
+def limit_layers(span: Span, y: Axis) -> list[Spec]:
     """The limit as a dashed line."""
     if not span.has_limit:
         return []
     label = f"limit {span.limit:g} %"
-    return [*charts.limit_layers(span.limit, span.range[1], label, step_axis(span), y)]
+    return [charts.limit_layer(span.limit, span.range[1], label, step_axis(span), y)]
