@@ -13,14 +13,15 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from fairhorizon.report import charts, over_time
-from fairhorizon.report.charts import Axis, Chart, Spec
+from fairhorizon.report import charts, marks, over_time
+from fairhorizon.report.charts import Chart
 from fairhorizon.report.looks import Look
+from fairhorizon.report.marks import Axis, Spec
 from fairhorizon.report.over_time import Span
 from fairhorizon.report.tables import the_group
 from fairhorizon.results.long_term import CountsOverTime
 
-MOMENTS = 60  # of a line: more cannot be distinguished in a small panel
+MOMENTS = 40  # of a line: more cannot be distinguished in a small panel
 RANKS_TITLE = "Items that enter and leave the popular group"
 CHANGES_TITLE = "Changes of group so far"
 RANKS_READING = (
@@ -109,7 +110,7 @@ def exposure_ranks(counts: NDArray[np.integer]) -> NDArray[np.int64]:
 def tracks(counts: CountsOverTime) -> Tracks:
     """Ranks, thinned to what can be drawn; what became of an item, from all recorded moments."""
     labels = counts.sensitive
-    kept = charts.thinned(len(counts.steps), MOMENTS)
+    kept = marks.thinned(len(counts.steps), MOMENTS)
     ranks = exposure_ranks(counts.counts[kept])
     begin, end = labels[0], labels[-1]
     changed = (labels[1:] != labels[:-1]).any(axis=0)
@@ -157,24 +158,24 @@ def _ranks_layers(own: Tracks, colour: str, span: Span) -> list[Spec]:
     place = {"x": x.of("x"), "y": y}
     dash = {"domain": [move.value for move in Move], "range": [DASHES[move] for move in Move]}
     line = place | {
-        "detail": charts.word("series"),
-        "strokeDash": charts.word("move", scale=dash, legend=None),
-        "strokeWidth": charts.if_(charts.IS_FOCUS, 4, 1.6),
-        "opacity": charts.in_focus(),
+        "detail": marks.word("series"),
+        "strokeDash": marks.word("move", scale=dash, legend=None),
+        "strokeWidth": marks.if_(marks.IS_FOCUS, 4, 1.6),
+        "opacity": marks.in_focus(),
     }
-    names = [charts.word("series", title=" "), charts.word("move", title=" ")]
+    names = [marks.word("series", title=" "), marks.word("move", title=" ")]
     rank = {"field": "rank", "type": "quantitative", "title": "Rank by exposure"}
-    name = place | {"text": charts.word("series"), "opacity": charts.if_(charts.IS_FOCUS, 1, 0)}
+    name = place | {"text": marks.word("series"), "opacity": marks.if_(marks.IS_FOCUS, 1, 0)}
     layers = [
-        charts.mark("line", line, color=colour),
-        charts.mark("point", {**place, "tooltip": [*names, x.tooltip("x"), rank]}, opacity=0),
-        charts.mark("text", name, align="right", dx=-2, dy=-7)
+        marks.mark("line", line, color=colour),
+        marks.mark("point", {**place, "tooltip": [*names, x.tooltip("x"), rank]}, opacity=0),
+        marks.mark("text", name, align="right", dx=-2, dy=-7)
         | {"transform": [{"filter": "datum.is_last"}]},
     ]
-    boundary = charts.mark(
+    boundary = marks.mark(
         "rule", {"y": y}, [{"rank": own.boundary}], strokeDash=[6, 3], strokeWidth=1.5
     )
-    return [*over_time.warm_up_layers(span), charts.layered(layers, rows), boundary]
+    return [*over_time.warm_up_layers(span), marks.layered(layers, rows), boundary]
 
 
 def changes_chart(steps: pl.DataFrame, looks: Mapping[str, Look], span: Span) -> Chart:
@@ -185,7 +186,7 @@ def changes_chart(steps: pl.DataFrame, looks: Mapping[str, Look], span: Span) ->
     x, y = over_time.step_axis(span), Axis("Changes", zero=True, format=".1f")
     layers = [
         *over_time.warm_up_layers(span),
-        charts.lines(rows, charts.by_series(looks), x, y),
+        marks.lines(rows, marks.by_series(looks), x, y),
     ]
     reading = CHANGES_READING.format(group=the_group(span.group))
     return Chart(CHANGES_TITLE, [charts.panel(layers)], looks, reading=reading, columns=1)

@@ -6,9 +6,10 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from fairhorizon.report import charts, over_time
-from fairhorizon.report.charts import Axis, Chart, Spec
+from fairhorizon.report import charts, marks, over_time
+from fairhorizon.report.charts import Chart
 from fairhorizon.report.looks import BROKEN, GREY, Look
+from fairhorizon.report.marks import Axis, Spec
 from fairhorizon.report.over_time import Line, Span
 from fairhorizon.report.tables import group_items
 
@@ -33,14 +34,16 @@ def control_chart(steps: pl.DataFrame, looks: Mapping[str, Look], span: Span) ->
     """The group's share of each step by both groupings, and of all so far, against the limit."""
     by_column = {column: over_time.lines(steps, column) for column in (*OF_A_STEP, RUNNING)}
     y = Axis(span.share_title, domain=(0, _top(by_column, span)))
-    points = charts.points_each(3 * len(looks))
+    points = marks.points_each(3 * len(looks))
     panels = []
     for method, look in looks.items():
         own = {column: found[method].without_band() for column, found in by_column.items()}
         layers = [
             *over_time.warm_up_layers(span),
             *(
-                _line(own[column], name, span, y, points, strokeDash=dash, color=GREY, strokeWidth=1)
+                _line(
+                    own[column], name, span, y, points, strokeDash=dash, color=GREY, strokeWidth=1
+                )
                 for column, (name, dash) in OF_A_STEP.items()
             ),
             _over_limit(own[RUNNING], span, y),
@@ -59,26 +62,26 @@ def _line(
 ) -> Spec:
     rows = [
         {"x": int(line.steps[i]), "y": round(float(line.mean[i]), 3), "name": name}
-        for i in charts.thinned(len(line.steps), points)
+        for i in marks.thinned(len(line.steps), points)
     ]
     x = over_time.step_axis(span)
     place = {"x": x.of("x"), "y": y.of("y")}
-    tooltip = [charts.word("name", title=" "), x.tooltip("x"), y.tooltip("y")]
+    tooltip = [marks.word("name", title=" "), x.tooltip("x"), y.tooltip("y")]
     layers = [
-        charts.mark("line", place, **look),
-        charts.mark("point", {**place, "tooltip": tooltip}, opacity=0, size=40),
+        marks.mark("line", place, **look),
+        marks.mark("point", {**place, "tooltip": tooltip}, opacity=0, size=40),
     ]
-    return charts.layered(layers, rows)
+    return marks.layered(layers, rows)
 
 
 def _over_limit(running: Line, span: Span, y: Axis) -> Spec:
     steps, upper = over_limit(running, span)
     rows = [
         {"x": int(steps[i]), "y": round(float(upper[i]), 3), "limit": span.limit}
-        for i in charts.thinned(len(steps), 200)
+        for i in marks.thinned(len(steps), 200)
     ]
     encoding = {"x": over_time.step_axis(span).of("x"), "y": y.of("y"), "y2": {"field": "limit"}}
-    return charts.mark("area", encoding, rows, color=BROKEN, opacity=0.45)
+    return marks.mark("area", encoding, rows, color=BROKEN, opacity=0.45)
 
 
 def _top(by_column: Mapping[str, Mapping[str, Line]], span: Span) -> float:

@@ -2,15 +2,17 @@
 
 import math
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fairhorizon.metrics.fairness import gini, lorenz_curve
-from fairhorizon.report import charts
-from fairhorizon.report.charts import Axis, Chart, Spec
+from fairhorizon.report import charts, marks
+from fairhorizon.report.charts import Chart
 from fairhorizon.report.looks import GREY, Look
+from fairhorizon.report.marks import Axis, Spec
 from fairhorizon.report.tables import group_items
 from fairhorizon.results.evaluation import TrainingHistory
 from fairhorizon.vocabulary import POPULAR
@@ -27,18 +29,18 @@ EXPOSURE_READING = (
 def training_chart(histories: Mapping[str, TrainingHistory], looks: Mapping[str, Look]) -> Chart:
     """Reward beside cost over the rounds; each cost with its limit, dashed in the same colour."""
     looks = {label: looks[label] for label in histories}
-    encodings = charts.by_series(looks)
+    encodings = marks.by_series(looks)
     rounds = Axis("Training round", whole=True)
     panels = []
     for name in ("reward", "cost"):
         axis = Axis(f"{name.capitalize()} per trajectory", zero=True, is_titled=False)
         rows = [
             {"series": label, "x": history.rounds[i], "y": getattr(history, name)[i]}
-            | {"marked": charts.is_marked(i, len(history.rounds), 0.5)}
+            | {"marked": marks.is_marked(i, len(history.rounds), 0.5)}
             for label, history in histories.items()
-            for i in charts.thinned(len(history.rounds), charts.points_each(len(histories)))
+            for i in marks.thinned(len(history.rounds), marks.points_each(len(histories)))
         ]
-        layers = [charts.lines(rows, encodings, rounds, axis)]
+        layers = [marks.lines(rows, encodings, rounds, axis)]
         if name == "cost":
             layers += _cost_limits(histories, encodings, rounds, axis)
         panels.append(charts.panel(layers, title=axis.title))
@@ -57,9 +59,9 @@ def _cost_limits(
     if not rows:
         return []
     encoding = {"x": x.of("x"), "y": y.of("y"), "color": encodings["color"]}
-    encoding["opacity"] = charts.in_focus()
-    line = charts.mark("line", encoding, strokeDash=[6, 3], strokeWidth=1.5)
-    return [charts.layered([line], rows, hides=True)]
+    encoding["opacity"] = marks.in_focus()
+    line = marks.mark("line", encoding, strokeDash=[6, 3], strokeWidth=1.5)
+    return [marks.layered([line], rows, hides=True)]
 
 
 def exposure_chart(
@@ -78,17 +80,16 @@ def exposure_chart(
     rows = [{"series": EVEN, "x": end, "y": end, "marked": 0} for end in (0.0, 1.0)]
     for position, (label, counts) in enumerate(counts_by_label.items()):
         catalogue, exposure = lorenz_curve(counts)
-        kept = charts.thinned(counts.size + 1, charts.points_each(len(counts_by_label)))
+        kept = marks.thinned(counts.size + 1, marks.points_each(len(counts_by_label)))
         start = position / len(counts_by_label)
         rows += [
             {"series": label, "x": round(float(catalogue[i]), 5), "y": round(float(exposure[i]), 5)}
-            | {"marked": charts.is_marked(number, len(kept), start)}
+            | {"marked": marks.is_marked(number, len(kept), start)}
             for number, i in enumerate(kept)
         ]
-    shares = {"domain": (0.0, 1.0), "format": ".1%", "labels": ".0%"}
-    x = Axis("Share of the catalogue, least shown items first", **shares)
-    y = Axis("Share of all exposure", **shares)
-    panel = charts.panel([charts.lines(rows, charts.by_series(drawn), x, y)], height=420)
+    y = Axis("Share of all exposure", domain=(0.0, 1.0), format=".1%", labels=".0%")
+    x = replace(y, title="Share of the catalogue, least shown items first")
+    panel = charts.panel([marks.lines(rows, marks.by_series(drawn), x, y)], height=420)
     title = "Distribution of exposure"
     return Chart(title, [panel], drawn, labels, EXPOSURE_READING, columns=1)
 

@@ -7,11 +7,12 @@ import polars as pl
 
 from fairhorizon.errors import DataError
 from fairhorizon.files import write_copies, write_text, written_together
-from fairhorizon.report import charts, churn, control, over_time, page
+from fairhorizon.report import charts, churn, control, marks, over_time, page
 from fairhorizon.report import long_term_table as table
-from fairhorizon.report.charts import Axis, Chart, Spec, save_png
+from fairhorizon.report.charts import Chart, save_png
 from fairhorizon.report.findings import listed, percent
 from fairhorizon.report.looks import Look, looks_of
+from fairhorizon.report.marks import Axis, Spec
 from fairhorizon.report.over_time import Span
 from fairhorizon.report.page import Section
 from fairhorizon.report.tables import group_items
@@ -146,13 +147,13 @@ def panel_titles(span: Span) -> dict[str, str]:
 
 def accumulated_chart(steps: pl.DataFrame, looks: Mapping[str, Look], span: Span) -> Chart:
     """The paper's Figure 4: NDCG, Gini and popularity rate of accumulated exposure over steps."""
-    encodings, x = charts.by_series(looks), over_time.step_axis(span)
+    encodings, x = marks.by_series(looks), over_time.step_axis(span)
     panels = []
     for column, title in panel_titles(span).items():
         y = Axis(f"{title}, %", is_titled=False)
         rows = over_time.line_rows(over_time.lines(steps, column))
         layers = over_time.warm_up_layers(span)
-        layers += [charts.lines(rows, encodings, x, y)] if rows else [_blank(x)]
+        layers += [marks.lines(rows, encodings, x, y)] if rows else [_blank(x)]
         if column == "popularity_rate":
             layers += over_time.limit_layers(span, y)
         panels.append(charts.panel(layers, height=250, title=y.title))
@@ -165,7 +166,7 @@ def _blank(x: Axis) -> Spec:
     """Says why nothing is drawn."""
     first, last = x.domain or (0, 1)
     rows = [{"x": (first + last) / 2, "text": NOT_MEASURED}]
-    return charts.mark("text", {"x": x.of("x"), "text": charts.word("text")}, rows)
+    return marks.mark("text", {"x": x.of("x"), "text": marks.word("text")}, rows)
 
 
 def _meanings(span: Span) -> dict[str, str]:

@@ -49,7 +49,5 @@ def looks_of(names: Iterable[str]) -> dict[str, Look]:
     for name, part in parts.items():
         number = models.index(part.model)
         dashes = DASHES[variants.index((part.reranker, part.level)) % len(DASHES)]
-        result[name] = Look(
-            PALETTE[number % len(PALETTE)], SHAPES[number % len(SHAPES)], dashes
-        )
+        result[name] = Look(PALETTE[number % len(PALETTE)], SHAPES[number % len(SHAPES)], dashes)
     return result

@@ -11,8 +11,8 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from fairhorizon.report import charts
-from fairhorizon.report.charts import Axis, Spec
+from fairhorizon.report import marks
+from fairhorizon.report.marks import Axis, Spec
 from fairhorizon.report.tables import group_title
 from fairhorizon.vocabulary import POPULAR
 
@@ -128,14 +128,14 @@ def line_rows(by_series: Mapping[str, Line]) -> list[dict[str, Any]]:
     has_bands = any(line.has_band for line in by_series.values())
     rows: list[dict[str, Any]] = []
     for position, (series, line) in enumerate(by_series.items()):
-        kept = charts.thinned(len(line.steps), charts.points_each(len(by_series)))
+        kept = marks.thinned(len(line.steps), marks.points_each(len(by_series)))
         start = position / len(by_series)
         rows += [
             {
                 "series": series,
                 "x": int(line.steps[i]),
                 "y": _rounded(line.mean[i]),
-                "marked": charts.is_marked(number, len(kept), start),
+                "marked": marks.is_marked(number, len(kept), start),
             }
             | ({"low": _rounded(line.low[i]), "high": _rounded(line.high[i])} if has_bands else {})
             for number, i in enumerate(kept)
@@ -151,12 +151,12 @@ def warm_up_layers(span: Span) -> list[Spec]:
     """The warm-up in grey, below all else."""
     if not span.has_warm_up:
         return []
-    return [charts.shade_layer(span.first, span.warm_up_end, step_axis(span))]
+    return [marks.shade_layer(span.first, span.warm_up_end, step_axis(span))]
 
 
 def limit_layers(span: Span, y: Axis) -> list[Spec]:
     """The limit as a dashed line."""
     if not span.has_limit:
         return []
-    label = f"limit {span.limit:g} %"
-    return [charts.limit_layer(span.limit, span.range[1], label, step_axis(span), y)]
+    label = "limit"
+    return [marks.limit_layer(span.limit, span.range[1], label, step_axis(span), y)]

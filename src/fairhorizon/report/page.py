@@ -140,15 +140,19 @@ def rendered(title: str, finding: str, intro: str, sections: Sequence[Section]) 
 
     has_chart = any(isinstance(part, Chart) for section in sections for part in section.parts)
     style = files("fairhorizon.report") / "style"
-    return _environment().get_template("page.html.j2").render(
-        title=title,
-        finding=finding,
-        intro=intro,
-        sections=sections,
-        style=Markup((style / "page.css").read_text(encoding="utf-8")),
-        script=Markup((style / "page.js").read_text(encoding="utf-8")),
-        library=Markup(drawing_library()) if has_chart else "",
-        config=CONFIG | ON_PAGE,
+    return (
+        _environment()
+        .get_template("page.html.j2")
+        .render(
+            title=title,
+            finding=finding,
+            intro=intro,
+            sections=sections,
+            style=Markup((style / "page.css").read_text(encoding="utf-8")),
+            script=Markup((style / "page.js").read_text(encoding="utf-8")),
+            library=Markup(drawing_library()) if has_chart else "",
+            config=CONFIG | ON_PAGE,
+        )
     )
 
 
@@ -159,7 +163,7 @@ def drawing_library() -> str:
 
     from fairhorizon.report.charts import VEGA_LITE
 
-    return vl_convert.javascript_bundle(vl_version=VEGA_LITE).replace("</script", "<\\/script")
+    return vl_convert.javascript_bundle("window.vegaEmbed = vegaEmbed;", VEGA_LITE).replace("</script", "<\\/script")
 
 
 @cache
