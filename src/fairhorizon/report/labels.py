@@ -15,8 +15,8 @@ class Side(Enum):
     """Of a point, where its text stands."""
 
     ABOVE = "above"
-    RIGHT = "right"
     BELOW = "below"
+    RIGHT = "right"
     LEFT = "left"
     NONE = "none"  # no room
 
@@ -24,8 +24,8 @@ class Side(Enum):
 # the properties of a text mark
 SIDES: dict[Side, dict[str, Any]] = {
     Side.ABOVE: {"dy": -10},
-    Side.RIGHT: {"dx": 7, "align": "left"},
     Side.BELOW: {"dy": 11},
+    Side.RIGHT: {"dx": 7, "align": "left"},
     Side.LEFT: {"dx": -7, "align": "right"},
     Side.NONE: {"dy": -10},
 }

@@ -163,7 +163,9 @@ def drawing_library() -> str:
 
     from fairhorizon.report.charts import VEGA_LITE
 
-    return vl_convert.javascript_bundle("window.vegaEmbed = vegaEmbed;", VEGA_LITE).replace("</script", "<\\/script")
+    return vl_convert.javascript_bundle("window.vegaEmbed = vegaEmbed;", VEGA_LITE).replace(
+        "</script", "<\\/script"
+    )
 
 
 @cache
