@@ -12,6 +12,7 @@ import matplotlib.image
 import numpy as np
 import polars as pl
 import pytest
+from fairhorizon.report.series import PALETTE
 
 from fairhorizon.exposure.groups import popular_group
 from fairhorizon.report.comparison import comparison_section, significance_section
@@ -19,7 +20,6 @@ from fairhorizon.report.efficiency import efficiency_section
 from fairhorizon.report.frontier import frontier_sections
 from fairhorizon.report.long_term import write_long_term_report
 from fairhorizon.report.page import Section, write_page
-from fairhorizon.report.series import PALETTE
 from fairhorizon.results.long_term import CountsOverTime, LongTermResult
 from fairhorizon.results.spread import Spread
 from fairhorizon.results.studies import EfficiencyRow, SignificanceRow

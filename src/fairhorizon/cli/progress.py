@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from rich.console import Console
-from rich.progress import BarColumn, TextColumn, TimeElapsedColumn
+from rich.progress import BarColumn, TextColumn
 from rich.progress import Progress as RichProgress
 from rich.table import Column
 
@@ -46,17 +46,19 @@ def _numbers(values: Sequence[float]) -> str:
 class Progress(Listener):
     """Shows every epoch and every round."""
 
-    def __init__(self, label: str = "", *, verbose: bool = False) -> None:
+    def __init__(
+        self, label: str = "", *, verbose: bool = False, console: Console | None = None
+    ) -> None:
         self.label, self.verbose = label, verbose
         self.present, self.metric = "", "NDCG"  # stage, and what its epochs report
-        self.console = Console(stderr=True)
+        self.console = console or Console(stderr=True)
         text = TextColumn(
             "{task.description}",
             markup=False,
             table_column=Column(no_wrap=True, overflow="ellipsis", ratio=1),
         )
         self.bar = RichProgress(
-            *(BarColumn(bar_width=24), text, TimeElapsedColumn()),
+            *(BarColumn(bar_width=12), text),
             console=self.console,
             transient=True,
             expand=True,
