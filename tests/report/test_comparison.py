@@ -153,15 +153,16 @@ def test_the_section_has_a_table_for_each_k_and_the_longest_open(rows, make_row)
 def test_the_page_opens_with_the_best_and_with_who_kept_its_limit(rows):
     test = replace(TEST, best="fcpo:paper@0.65", second="ease+quota@0.4", difference=0.05)
     assert finding(rows, [test], 20) == (
-        "fcpo:paper@0.65 is the most accurate, with a NDCG@20 of 30.00 %. The next method, "
-        "ease+quota@0.4, is 5.00 points behind (p = 0.001). All 2 limits on popular items were kept."
+        "fcpo:paper@0.65 is the most accurate, with an NDCG@20 of 30.00 %. The next method, "
+        "ease+quota@0.4, is 5.00 points behind (p = 0.001). "
+        "All 2 limits on popular items were kept."
     )
     over = replace(rows[2], metrics=rows[2].metrics | {"popularity_rate@20": Spread(0.41, 0.0)})
     assert finding([*rows[:2], over], [], 20).endswith(
         "1 of 2 limits on popular items kept; not kept by ease+quota@0.4 (41.00 %, at most 40 %)."
     )
     assert finding(rows[:1], [], 20) == (
-        "mf has a NDCG@20 of 20.00 %. No method had a limit on popular items."
+        "mf has an NDCG@20 of 20.00 %. No method had a limit on popular items."
     )
 
 

@@ -96,7 +96,7 @@ def test_the_page_opens_with_the_best_and_the_limits(curves, tmp_path):
     write_frontier(tmp_path, curves, 20)
     html = (tmp_path / "index.html").read_text(encoding="utf-8")
     assert (
-        '<p class="finding">ease+quota@0.8 is the most accurate, with a NDCG@20 of 25.00 %. Over '
+        '<p class="finding">ease+quota@0.8 is the most accurate, with an NDCG@20 of 25.00 %. Over '
         "all levels ease+quota dominates most: 13.00 % of NDCG x long-tail rate. All 3 limits on "
         "popular items were kept.</p>"
     ) in html.replace("\u00a0", " ")

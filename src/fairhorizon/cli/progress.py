@@ -71,7 +71,8 @@ class Progress(Listener):
         return self
 
     def __exit__(self, *_: object) -> None:
-        self.bar.stop()
+        if self.console.is_terminal:
+            self.bar.stop()
 
     def stage(self, text: str, metric: str = "NDCG") -> None:
         self.present, self.metric = text, metric

@@ -57,8 +57,8 @@ def best_sentence(rows: Sequence[OverSeeds], metric: str, heading: str) -> str:
         return f"{heading} could not be measured."
     best = max(known, key=lambda method: known[method])
     if len(known) == 1:
-        return f"{best} has a {heading} of {percent(known[best])}."
-    return f"{best} is the most accurate, with a {heading} of {percent(known[best])}."
+        return f"{best} has an {heading} of {percent(known[best])}."
+    return f"{best} is the most accurate, with an {heading} of {percent(known[best])}."
 
 
 def percent(share: float) -> str:

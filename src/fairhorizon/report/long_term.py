@@ -45,18 +45,11 @@ def write_long_term_report(out: Path, result: LongTermResult, command: str) -> N
         raise DataError("the long run has no steps to report", remedy="let it take a step first")
     numbers = steps["step"].unique().sort().to_list()
     span = Span(numbers[0], numbers[-1], result.warm_up, result.alpha_prime, result.group)
-    runs = churn.first_runs(result.counts) if span.has_moving_groups else {}
-    looks = looks_of(over_time.methods_of(steps))
-    accumulated = accumulated_chart(steps, looks, span)
-    moments = control.control_chart(steps, looks, span)
-    changes = churn.changes_chart(steps, looks, span)
-    ranks = churn.ranks_chart(runs, looks, span)
+    drawn = drawings(result, span)
     write_copies(result.to_json(), out / "longterm.json")
-    save_png(out / "figure4.png", accumulated)
-    save_png(out / "control.png", moments)
-    save_png(out / "churn.png", ranks or changes)
+    for name, chart in zip(("figure4", "control", "churn"), drawn, strict=False):
+        save_png(out / f"{name}.png", chart)
     write_text(out / "longterm.md", table.summary_markdown(steps, span.group))
-    drawings = [accumulated, moments, *([ranks] if ranks else []), changes]
     page.write_page(
         out / "index.html",
         title="The long run",
@@ -69,11 +62,24 @@ def write_long_term_report(out: Path, result: LongTermResult, command: str) -> N
         sections=[
             table.summary_section(steps, span.group),
             *([table.limits_section(result.limits)] if result.limits else []),
-            *(Section(drawing.title, [drawing]) for drawing in drawings),
+            *(Section(chart.title, [chart]) for chart in drawn),
             page.meanings_section(_meanings(span)),
             page.commands_section([command]),
         ],
     )
+
+
+def drawings(result: LongTermResult, span: Span) -> list[Chart]:
+    """Figure 4, the limit, items that change group if groups follow exposure, and the changes."""
+    looks = looks_of(over_time.methods_of(result.steps))
+    runs = churn.first_runs(result.counts) if span.has_moving_groups else {}
+    ranks = churn.ranks_chart(runs, looks, span)
+    return [
+        accumulated_chart(result.steps, looks, span),
+        control.control_chart(result.steps, looks, span),
+        *([ranks] if ranks else []),
+        churn.changes_chart(result.steps, looks, span),
+    ]
 
 
 def finding(result: LongTermResult, span: Span) -> str:

@@ -16,7 +16,7 @@ from fairhorizon.report.looks import GREY, Look
 Row = Mapping[str, Any]
 Spec = dict[str, Any]  # of a chart, a layer, a mark or an encoding
 MOST_POINTS = 300  # of a line: what a screen can show
-MOST_ROWS = 2400  # of all lines of a panel: a page has to stay below 1.5 MB
+MOST_ROWS = 1800  # of all lines of a panel: a page has to stay below 1.5 MB
 MARKERS = 8  # on a line: enough to identify it, few enough to see it
 FADED = 0.12  # opacity of what is not in focus
 
