@@ -4,9 +4,7 @@ import json
 import os
 import re
 import shutil
-import struct
 import subprocess
-import zlib
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -36,7 +34,7 @@ pytestmark = pytest.mark.skipif(
     reason="no chromium, google-chrome or chrome on the PATH",
 )
 WIDTH, HEIGHT = 1100, 3400
-GROUND = {"light": (0xF6, 0xF7, 0xF9), "dark": (0x11, 0x14, 0x18)}
+GROUND = {"light": "rgb(246, 247, 249)", "dark": "rgb(17, 20, 24)"}
 RANKERS = ("ease", "sasrec", "gru4rec", "bpr", "als", "mf")
 RERANKERS = ("quota", "penalty", "foe")
 LEVELS = (0.2, 0.4, 0.65, 0.85)
@@ -45,6 +43,8 @@ N_POINTS = len(RANKERS) * len(RERANKERS) * len(LEVELS) + 1
 
 # what the page looks like to its own scripts, left where the test can read it
 OBSERVER = """<script>
+const drawn = place => [...place.querySelectorAll(".mark-line path")]
+  .filter(path => path.getTotalLength() > 9);
 const observe = () => {
   const box = chart => {
     const {x, y, width, height} = chart.getBoundingClientRect();
@@ -53,7 +53,10 @@ const observe = () => {
   const charts = [...document.querySelectorAll(".chart")].map(chart => ({
     box: box(chart),
     svg: Math.round(chart.querySelector("svg").getBoundingClientRect().width),
-    lines: [...chart.querySelectorAll(".mark-line path")].filter(p => p.getTotalLength() > 9).length,
+    lines: drawn(chart).length,
+    colours: [...chart.querySelectorAll(".role-mark path")]
+      .filter(path => path.getBoundingClientRect().width > 3)
+      .flatMap(path => [path.getAttribute("fill"), path.getAttribute("stroke")]),
     points: [...chart.querySelectorAll(".mark-symbol.role-mark path")]
       .filter(path => path.getAttribute("opacity") !== "0").length,
     bars: chart.querySelectorAll(".mark-rect.role-mark path").length,
@@ -68,11 +71,10 @@ const observe = () => {
   for (let click = 0; click < 2; click++) { button.click(); orders.push(column()); }
   const legend = document.querySelector(".legend button");
   const drawing = legend.closest(".drawing");
-  const drawn = () => [...drawing.querySelectorAll(".mark-line path")]
-    .filter(path => path.getTotalLength() > 9);
   legend.dispatchEvent(new PointerEvent("pointerenter"));
-  requestAnimationFrame(() => setTimeout(() => {
-    const faded = drawn().filter(path => Number(path.getAttribute("opacity") ?? 1) < 0.2).length;
+  setTimeout(() => {
+    const faded = drawn(drawing)
+      .filter(path => Number(path.getAttribute("opacity") ?? 1) < 0.2).length;
     legend.dispatchEvent(new PointerEvent("pointerleave"));
     legend.click();
     setTimeout(() => {
@@ -82,16 +84,17 @@ const observe = () => {
         fills: [...fills],
         sorted: button.parentNode.ariaSort,
         rows: [...document.querySelectorAll("table")].map(table => table.rows.length),
-        left: drawn().length,
+        left: drawn(drawing).length,
         wide: tables.map(one => one.scrollWidth > one.clientWidth + 1),
         hints: tables.map(one => one.parentNode.querySelector(".hint").offsetHeight > 0),
         overflow: document.documentElement.scrollWidth - innerWidth,
         width: innerWidth,
+        ground: getComputedStyle(document.body).backgroundColor,
         finding: document.querySelector("main p").className,
       };
       document.body.dataset.seen = JSON.stringify(seen);
     }, 200);
-  }, 200));
+  }, 200);
 };
 const wait = setInterval(() => {
   const charts = [...document.querySelectorAll(".chart")];
@@ -112,7 +115,6 @@ class Visit:
     """What the browser made of a page."""
 
     dom: str
-    picture: np.ndarray  # (height, width, 3) of 0..255
     complaints: list[str]  # errors of scripts, refused loads
 
     @property
@@ -122,7 +124,6 @@ class Visit:
 
 
 def visit(page: Path, scheme: str, folder: Path) -> Visit:
-    picture = folder / "picture.png"
     command = [
         BROWSER,
         *("--headless", "--no-sandbox", "--disable-gpu", "--no-first-run", "--hide-scrollbars"),
@@ -130,8 +131,8 @@ def visit(page: Path, scheme: str, folder: Path) -> Visit:
         f"--user-data-dir={folder / 'profile'}",
         f"--blink-settings=preferredColorScheme={0 if scheme == 'dark' else 1}",
         "--allow-file-access-from-files",  # a page may look into its frame
-        *("--enable-logging=stderr", "--dump-dom", "--virtual-time-budget=20000"),
-        *(f"--window-size={WIDTH},{HEIGHT}", f"--screenshot={picture}", page.as_uri()),
+        *("--enable-logging=stderr", "--dump-dom", "--virtual-time-budget=60000"),
+        *(f"--window-size={WIDTH},{HEIGHT}", page.as_uri()),
     ]
     # into files: a helper process that outlives the browser would keep a pipe open
     dom, log = folder / "dom.html", folder / "log.txt"
@@ -141,48 +142,7 @@ def visit(page: Path, scheme: str, folder: Path) -> Visit:
         )
     lines = log.read_text(encoding="utf-8", errors="replace").splitlines()
     complaints = [line for line in lines if ":CONSOLE:" in line]
-    return Visit(dom.read_text(encoding="utf-8"), pixels(picture.read_bytes()), complaints)
-
-
-def pixels(png: bytes) -> np.ndarray:
-    """The pixels of a PNG of 8 bits a channel, by the five filters of its standard."""
-    width, height, _, kind = struct.unpack(">IIBB", png[16:26])
-    channels = {2: 3, 6: 4}[kind]
-    position, data = 8, b""
-    while position < len(png):
-        (size,) = struct.unpack(">I", png[position : position + 4])
-        if png[position + 4 : position + 8] == b"IDAT":
-            data += png[position + 8 : position + 8 + size]
-        position += 12 + size
-    lines = np.frombuffer(zlib.decompress(data), np.uint8).reshape(height, -1)
-    above = np.zeros((width, channels), dtype=int)
-    result = np.empty((height, width, channels), dtype=int)
-    for number, line in enumerate(lines):
-        raw = line[1:].reshape(width, channels).astype(int)
-        above = result[number] = unfiltered(int(line[0]), raw, above)
-    return result[..., :3]
-
-
-def unfiltered(kind: int, raw: np.ndarray, above: np.ndarray) -> np.ndarray:
-    if kind == 0:
-        return raw
-    if kind == 1:
-        return np.cumsum(raw, axis=0) % 256
-    if kind == 2:
-        return (raw + above) % 256
-    left, corner = [0] * raw.shape[1], [0] * raw.shape[1]
-    found = []
-    for here, up in zip(raw.tolist(), above.tolist(), strict=True):
-        guess = [
-            (a + b) // 2
-            if kind == 3
-            else min((a, b, c), key=lambda x, a=a, b=b, c=c: abs(a + b - c - x))
-            for a, b, c in zip(left, up, corner, strict=True)
-        ]
-        left = [(x + g) % 256 for x, g in zip(here, guess, strict=True)]
-        corner = up
-        found.append(left)
-    return np.array(found)
+    return Visit(dom.read_text(encoding="utf-8"), complaints)
 
 
 @pytest.fixture(scope="module")
@@ -268,28 +228,18 @@ def test_the_text_of_charts_can_be_read(visited, scheme):
 
 
 def test_a_wide_table_has_a_hint_and_no_other(visited):
-    assert visited.seen["hints"] == visited.seen["wide"] == [False] * 4
+    assert visited.seen["hints"] == visited.seen["wide"] == [False] * 6
 
 
 def test_the_ground_follows_the_readers_choice(visited, scheme):
-    assert tuple(visited.picture[3, 3]) == GROUND[scheme]
+    assert visited.seen["ground"] == GROUND[scheme]
 
 
 def test_no_chart_is_blank(visited):
     *frontiers, times = visited.seen["charts"]
     for chart in frontiers:
-        for colour in PALETTE[: len(RANKERS)]:
-            assert painted(visited.picture, chart["box"], colour) > 50
-    assert painted(visited.picture, times["box"], PALETTE[0]) > 1000
-
-
-def painted(picture, box, colour):
-    """How many pixels of the box have the colour."""
-    x, y, width, height = box
-    assert y + height <= HEIGHT
-    wanted = [int(colour[i : i + 2], 16) for i in (1, 3, 5)]
-    part = picture[y : y + height, x : x + width]
-    return int((abs(part - wanted).max(axis=2) <= 2).sum())
+        assert set(chart["colours"]) >= set(PALETTE[: len(RANKERS)])
+    assert set(times["colours"]) >= set(PALETTE[:2])
 
 
 def test_on_a_phone_charts_shrink_and_tables_scroll_within_the_page(page, tmp_path):
