@@ -82,7 +82,7 @@ def test_the_report_of_lists_made_elsewhere(
         "<h2>Exposure by group</h2>",
         "<h2>Over-exposed and under-exposed items</h2>",
         "<td>7</td>",
-        f"fairhorizon audit &#x27;{lists}&#x27; --data {MARKET}",
+        f"fairhorizon audit &#39;{lists}&#39; --data {MARKET}",
         "--list-user wer",
         "--ignore-unknown",
     ):

@@ -9,6 +9,7 @@ side by side.
 
 import json
 import textwrap
+import zlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -49,7 +50,7 @@ ON_PAGE: Spec = {
 
 
 @dataclass(frozen=True)
-class Panel:
+class Plot:
     """A part of a chart with its own axes."""
 
     spec: Mapping[str, Any]  # Vega-Lite, without a width
@@ -64,7 +65,7 @@ class Chart:
     template: ClassVar[str] = "chart.html.j2"
 
     title: str
-    panels: Sequence[Panel]
+    panels: Sequence[Plot]
     looks: Mapping[str, Look] = field(default_factory=dict)
     labels: Mapping[str, str] = field(default_factory=dict)  # of the legend, if not the names
     reading: str = ""  # how the marks are to be read
@@ -121,7 +122,7 @@ class Chart:
         return legend | {"width": LEGEND_WIDTH, "height": 18 * (rows[-1]["row"] + 1)}
 
     def png(self) -> bytes:
-        return vl_convert.vegalite_to_png(self.picture(), vl_version=VEGA_LITE, scale=2)
+        return _smaller(vl_convert.vegalite_to_png(self.picture(), vl_version=VEGA_LITE, scale=2))
 
     def for_page(self) -> list[str]:
         """The specification of each panel as JSON that a script element can hold."""
@@ -135,7 +136,7 @@ class Chart:
         ]
 
 
-def _pictured(panel: Panel, width: int) -> Spec:
+def _pictured(panel: Plot, width: int) -> Spec:
     spec = {key: value for key, value in panel.spec.items() if key != "params"}
     if panel.title:
         letters = width // 6
@@ -143,6 +144,22 @@ def _pictured(panel: Panel, width: int) -> Spec:
         shown = textwrap.shorten(panel.title, letters, placeholder="…") or panel.title[:letters]
         spec["title"] = {"text": shown, **({"subtitle": subtitle} if subtitle else {})}
     return spec | {"width": width}
+
+
+def _smaller(png: bytes) -> bytes:
+    """The same picture, a third as large: what draws it compresses in haste."""
+    kept, content, position = [], b"", 8
+    while position < len(png):
+        size = int.from_bytes(png[position : position + 4], "big")
+        chunk = png[position : position + 12 + size]
+        if chunk[4:8] == b"IDAT":
+            content += chunk[8:-4]
+        else:
+            kept.append(chunk)
+        position += len(chunk)
+    body = b"IDAT" + zlib.compress(zlib.decompress(content), 9)
+    length, check = (len(body) - 4).to_bytes(4, "big"), zlib.crc32(body).to_bytes(4, "big")
+    return b"".join([png[:8], *kept[:-1], length + body + check, kept[-1]])
 
 
 def _compacted(part: Any) -> Any:
@@ -170,6 +187,6 @@ def save_png(path: Path, chart: Chart) -> None:
     write_atomically(path, lambda temporary: temporary.write_bytes(picture))
 
 
-def panel(layers: Sequence[Spec], *, height: int = 280, title: str = "", remark: str = "") -> Panel:
+def panel(layers: Sequence[Spec], *, height: int = 280, title: str = "", remark: str = "") -> Plot:
     """Layers over each other; later ones lie on top."""
-    return Panel({"height": height, "params": PARAMETERS, "layer": list(layers)}, title, remark)
+    return Plot({"height": height, "params": PARAMETERS, "layer": list(layers)}, title, remark)
