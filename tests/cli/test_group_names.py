@@ -66,7 +66,7 @@ def test_audit(shop: str, capsys: pytest.CaptureFixture[str]) -> None:
     page = written("report/index.html")
     heading = f'<th class="number" aria-sort="none"><button>{NAME}</button></th>'
     assert page.count(heading) == 2  # of the results, and of the metrics of exposure
-    assert f'<td>{NAME}</td><td class="number">4</td>' in page  # four of ten items
+    assert f'<td>{NAME}</td><td class="number" data-value="4">4</td>' in page  # four of ten items
     assert f"{NAME} is the group whose exposure is to be limited." in page
     assert f"items with {NAME} 25.0%" in page  # one of four showings
     (row,) = json.loads(Path("report/audit.json").read_text())["rows"]

@@ -5,6 +5,7 @@ from fairhorizon.report.grid import (
     SECOND,
     Cell,
     Grid,
+    as_read,
     markdown,
     number,
     placed,
@@ -102,3 +103,8 @@ def test_html_escapes_marks_and_says_what_to_sort_by():
     ) in text
     assert text.count("data-value=") == 2
     assert text.count('aria-sort="none"') == 2
+
+
+def test_a_text_that_reads_as_a_number_sorts_as_one():
+    texts = ("1,204", "4.17%", "-2.00 points", "G0", "-")
+    assert [as_read(text).value for text in texts] == [1204, 4.17, -2, None, None]

@@ -13,7 +13,7 @@ from fairhorizon.report import page
 from fairhorizon.report.charts import save_png
 from fairhorizon.report.figures import LOG, exposure_chart
 from fairhorizon.report.findings import TOLERANCE, percent
-from fairhorizon.report.grid import Cell, Grid
+from fairhorizon.report.grid import Grid, as_read
 from fairhorizon.report.looks import looks_of
 from fairhorizon.report.tables import (
     METRICS,
@@ -184,4 +184,4 @@ def called(group: str, name: str) -> str:
 
 def table(headings: Sequence[str], lines: Sequence[Sequence[str]]) -> Grid:
     """Texts as a table, numbers to the right."""
-    return Grid(headings, [[Cell(text) for text in line] for line in lines], len(headings) - 1)
+    return Grid(headings, [[as_read(text) for text in line] for line in lines], len(headings) - 1)

@@ -36,8 +36,8 @@ def training_chart(histories: Mapping[str, TrainingHistory], looks: Mapping[str,
         axis = Axis(f"{name.capitalize()} per trajectory", zero=True, is_titled=False)
         rows = [
             {"series": label, "x": history.rounds[i], "y": getattr(history, name)[i]}
-            | {"marked": marks.is_marked(i, len(history.rounds), 0.5)}
-            for label, history in histories.items()
+            | {"marked": marks.is_marked(i, len(history.rounds), position / len(histories))}
+            for position, (label, history) in enumerate(histories.items())
             for i in marks.thinned(len(history.rounds), marks.points_each(len(histories)))
         ]
         layers = [marks.lines(rows, encodings, rounds, axis)]

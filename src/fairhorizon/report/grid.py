@@ -56,6 +56,15 @@ def number(value: float | None, decimals: int = 2, *, spread: str = "", paper: s
     return Cell(f"{value:.{decimals}f}", value, spread, paper)
 
 
+def as_read(text: str) -> Cell:
+    """A cell of a text that sorts as a number if it reads as one: 1,204 or 4.17% or -2 points."""
+    plain = text.replace(",", "").removesuffix("%").removesuffix(" points")
+    try:
+        return Cell(text, float(plain))
+    except ValueError:
+        return Cell(text)
+
+
 def percent(value: float | None) -> Cell:
     """A cell of a fraction, in percent."""
     return number(None if value is None else 100 * value)

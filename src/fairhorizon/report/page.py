@@ -11,7 +11,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from fairhorizon.files import write_atomically
-from fairhorizon.report.grid import Cell, Grid
+from fairhorizon.report.grid import Grid, as_read
 from fairhorizon.report.tables import (
     N_WORDS,
     group_items,
@@ -89,7 +89,7 @@ def results_section(
 ) -> Section:
     """The result rows as a table, one line per row and K."""
     headings = table_headings(metrics, group=group_of(rows))
-    lines = [[Cell(text) for text in line] for line in table_lines(rows, metrics, ks)]
+    lines = [[as_read(text) for text in line] for line in table_lines(rows, metrics, ks)]
     note = f"{units(metrics)} Compare only lines of the same protocol and the same mode."
     return Section("Results", [Grid(headings, lines, len(headings) - N_WORDS)], note)
 
