@@ -2,7 +2,7 @@ from dataclasses import replace
 
 import pytest
 from rich.console import Console
-from specs import charts_of, line_of, marks
+from specs import charts_of, check_schema, line_of, marks
 
 from fairhorizon.report.ablation import (
     ablation_markdown,
@@ -94,6 +94,7 @@ def test_the_page_opens_with_what_costs_most_and_who_keeps_the_limit(rows, tmp_p
 
 
 def test_the_chart_shows_share_and_reward_after_each_round(rows):
+    check_schema(training_chart(rows))
     share, reward = training_chart(rows).panels
     assert line_of(share, "strong") == [(0, 82.0), (1, 41.0)]
     assert line_of(reward, "gaussian") == [(0, 1.65), (1, 1.2)]

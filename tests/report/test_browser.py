@@ -33,7 +33,7 @@ pytestmark = pytest.mark.skipif(
     BROWSER is None and not os.environ.get("CI"),
     reason="no chromium, google-chrome or chrome on the PATH",
 )
-WIDTH, HEIGHT = 1100, 3400
+WIDTH, HEIGHT = 1100, 5000
 GROUND = {"light": "rgb(246, 247, 249)", "dark": "rgb(17, 20, 24)"}
 RANKERS = ("ease", "sasrec", "gru4rec", "bpr", "als", "mf")
 RERANKERS = ("quota", "penalty", "foe")
@@ -45,7 +45,23 @@ N_POINTS = len(RANKERS) * len(RERANKERS) * len(LEVELS) + 1
 OBSERVER = """<script>
 const drawn = place => [...place.querySelectorAll(".mark-line path")]
   .filter(path => path.getTotalLength() > 9);
-const observe = () => {
+const isFaded = path => Number(path.getAttribute("opacity") ?? 1) < 0.2;
+const pause = () => new Promise(resolve => setTimeout(resolve, 100));
+// how many lines fade while the pointer is on a point
+const pointedAt = async chart => {
+  const {x, y, width, height} = chart.querySelector(".mark-symbol.role-mark path")
+    ?.getBoundingClientRect() ?? {};
+  const place = {clientX: x + width / 2, clientY: y + height / 2};
+  if (!width) return null;
+  const target = document.elementFromPoint(place.clientX, place.clientY);
+  target?.dispatchEvent(new PointerEvent("pointermove", {bubbles: true, ...place}));
+  await pause();
+  const faded = drawn(chart).filter(isFaded).length;
+  chart.dispatchEvent(new PointerEvent("pointerleave"));
+  await pause();
+  return faded;
+};
+const observe = async () => {
   const box = chart => {
     const {x, y, width, height} = chart.getBoundingClientRect();
     return [x, y, width, height].map(Math.round);
@@ -71,30 +87,29 @@ const observe = () => {
   for (let click = 0; click < 2; click++) { button.click(); orders.push(column()); }
   const legend = document.querySelector(".legend button");
   const drawing = legend.closest(".drawing");
+  const pointed = [];
+  for (const chart of document.querySelectorAll(".chart")) pointed.push(await pointedAt(chart));
   legend.dispatchEvent(new PointerEvent("pointerenter"));
-  setTimeout(() => {
-    const faded = drawn(drawing)
-      .filter(path => Number(path.getAttribute("opacity") ?? 1) < 0.2).length;
-    legend.dispatchEvent(new PointerEvent("pointerleave"));
-    legend.click();
-    setTimeout(() => {
-      const tables = [...document.querySelectorAll(".scroll")].filter(one => one.clientWidth);
-      const seen = {
-        charts, orders, faded,
-        fills: [...fills],
-        sorted: button.parentNode.ariaSort,
-        rows: [...document.querySelectorAll("table")].map(table => table.rows.length),
-        left: drawn(drawing).length,
-        wide: tables.map(one => one.scrollWidth > one.clientWidth + 1),
-        hints: tables.map(one => one.parentNode.querySelector(".hint").offsetHeight > 0),
-        overflow: document.documentElement.scrollWidth - innerWidth,
-        width: innerWidth,
-        ground: getComputedStyle(document.body).backgroundColor,
-        finding: document.querySelector("main p").className,
-      };
-      document.body.dataset.seen = JSON.stringify(seen);
-    }, 200);
-  }, 200);
+  await pause();
+  const faded = drawn(drawing).filter(isFaded).length;
+  legend.dispatchEvent(new PointerEvent("pointerleave"));
+  legend.click();
+  await pause();
+  const tables = [...document.querySelectorAll(".scroll")].filter(one => one.clientWidth);
+  const seen = {
+    charts, orders, faded, pointed,
+    fills: [...fills],
+    sorted: button.parentNode.ariaSort,
+    rows: [...document.querySelectorAll("main table")].map(table => table.rows.length),
+    left: drawn(drawing).length,
+    wide: tables.map(one => one.scrollWidth > one.clientWidth + 1),
+    hints: tables.map(one => one.parentNode.querySelector(".hint").offsetHeight > 0),
+    overflow: document.documentElement.scrollWidth - innerWidth,
+    width: innerWidth,
+    ground: getComputedStyle(document.body).backgroundColor,
+    finding: document.querySelector("main p").className,
+  };
+  document.body.dataset.seen = JSON.stringify(seen);
 };
 const wait = setInterval(() => {
   const charts = [...document.querySelectorAll(".chart")];
@@ -222,6 +237,11 @@ def test_the_legend_highlights_and_hides_in_both_panels(visited):
     assert visited.seen["left"] == 2 * (N_SERIES - 2)
 
 
+def test_what_is_pointed_at_stands_out_from_all_other_lines(visited):
+    of_gini, of_tail, _ = visited.seen["pointed"]
+    assert of_gini == of_tail == N_SERIES - 2
+
+
 def test_the_text_of_charts_can_be_read(visited, scheme):
     ink = {"light": "rgb(28, 32, 36)", "dark": "rgb(232, 234, 237)"}[scheme]
     assert visited.seen["fills"] == [ink]
@@ -290,6 +310,9 @@ def test_the_page_of_a_long_run_and_its_small_panels(tmp_path):
     for chart in panels:  # side by side, each drawn as wide as its column
         assert chart["svg"] <= chart["box"][2] < last["svg"] / 2
     assert all(3 <= chart["lines"] <= 10 for chart in panels)
+    ranks = slice(3 + len(methods), -1)
+    for chart, faded in zip(seen["charts"][ranks], seen["pointed"][ranks], strict=True):
+        assert faded == chart["lines"] - 1  # all but the item that is pointed at
 
 
 def test_a_planted_fault_is_noticed(tmp_path):

@@ -2,7 +2,7 @@ import json
 
 import pytest
 from rich.console import Console
-from specs import colours, marks
+from specs import check_schema, colours, marks
 
 from fairhorizon.report.efficiency import (
     duration,
@@ -73,6 +73,7 @@ def test_the_chart_has_a_bar_a_row_and_a_diamond_where_the_paper_has_a_time():
     section = efficiency_section(ROWS, title="Time, ml-100k")
     chart, table = section.parts
     assert chart.title == "Time to recommend 100 items to each of 943 users"
+    check_schema(chart)
     (panel,) = chart.panels
     ((bars, rows),) = marks(panel, "bar")
     assert [row["seconds"] for row in rows] == [0.5, 4.0, 5400.0]

@@ -2,7 +2,7 @@ import json
 
 import pytest
 from rich.console import Console
-from specs import colours, line_of, marks
+from specs import check_schema, colours, line_of, marks
 
 from fairhorizon.report.frontier import (
     frontier_chart,
@@ -32,6 +32,7 @@ def test_a_line_joins_the_levels_in_their_order(curves):
     assert line_of(of_gini, "ease+quota") == [(-70, 20), (-80, 25)]
     assert line_of(of_tail, "ease+quota") == [(pytest.approx(60), 20), (pytest.approx(20), 25)]
     assert line_of(of_tail, "lird") == [(0, 5)]
+    check_schema(frontier_chart(curves))
     assert list(frontier_chart(curves).looks) == ["ease+quota", "<b>", "lird"]
 
 

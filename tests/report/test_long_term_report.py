@@ -7,7 +7,7 @@ import numpy as np
 import polars as pl
 import pytest
 from rich.console import Console
-from specs import charts_of, colours, line_of, marks
+from specs import charts_of, check_schema, colours, line_of, marks
 
 from fairhorizon.errors import DataError
 from fairhorizon.exposure.groups import popular_group
@@ -271,6 +271,11 @@ def test_the_chart_of_ranks_has_the_boundary_and_the_items(counts):
     assert (width["condition"]["test"], width["condition"]["value"]) == (IS_FOCUS, 4)
     assert line["encoding"]["opacity"]["value"] < 0.2
     assert churn.ranks_chart({}, LOOKS, SPAN) is None
+
+
+def test_every_chart_is_valid_by_the_schema_of_vega_lite(steps, counts):
+    for chart in drawings(LongTermResult(steps, {("fcpo", 0): counts}, 0.4, 2), SPAN):
+        check_schema(chart)
 
 
 def test_changes_are_counted_from_the_first_step(steps):

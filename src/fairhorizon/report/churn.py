@@ -168,7 +168,9 @@ def _ranks_layers(own: Tracks, colour: str, span: Span) -> list[Spec]:
     name = place | {"text": marks.word("series"), "opacity": marks.if_(marks.IS_FOCUS, 1, 0)}
     layers = [
         marks.mark("line", line, color=colour),
-        marks.mark("point", {**place, "tooltip": [*names, x.tooltip("x"), rank]}, opacity=0),
+        marks.mark(
+            "point", {**place, "tooltip": [*names, x.tooltip("x"), rank]}, opacity=0, filled=True
+        ),
         marks.mark("text", name, align="right", dx=-2, dy=-7)
         | {"transform": [{"filter": "datum.is_last"}]},
     ]

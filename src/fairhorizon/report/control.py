@@ -69,7 +69,7 @@ def _line(
     tooltip = [marks.word("name", title=" "), x.tooltip("x"), y.tooltip("y")]
     layers = [
         marks.mark("line", place, **look),
-        marks.mark("point", {**place, "tooltip": tooltip}, opacity=0, size=40),
+        marks.mark("point", {**place, "tooltip": tooltip}, opacity=0, filled=True, size=60),
     ]
     return marks.layered(layers, rows)
 
