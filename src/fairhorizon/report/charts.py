@@ -69,6 +69,7 @@ class Chart:
     looks: Mapping[str, Look] = field(default_factory=dict)
     labels: Mapping[str, str] = field(default_factory=dict)  # of the legend, if not the names
     reading: str = ""  # how the marks are to be read
+    hint: str = ""  # what a reader can do, on the page
     columns: int = 2
 
     def label(self, series: str) -> str:

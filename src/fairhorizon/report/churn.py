@@ -27,9 +27,10 @@ CHANGES_TITLE = "Changes of group so far"
 RANKS_READING = (
     "Each line is an item, the most shown at the top; above the dashed line it is popular. Of the "
     "first seed of each method, the items that moved furthest: solid if they entered the group, "
-    "dashed if they left it, dotted if they changed and came back. Point at a line to follow it. "
+    "dashed if they left it, dotted if they changed and came back. "
     "Ranks are drawn by their square root, which gives the top more room."
 )
+HINT = "Point at a line to follow it."
 CHANGES_READING = "How often an item entered or left {group} so far, mean over seeds."
 
 
@@ -138,7 +139,7 @@ def ranks_chart(runs: Mapping[str, Tracks], looks: Mapping[str, Look], span: Spa
         for method, look in looks.items()
         if method in runs
     ]
-    return Chart(RANKS_TITLE, panels, reading=RANKS_READING) if panels else None
+    return Chart(RANKS_TITLE, panels, reading=RANKS_READING, hint=HINT) if panels else None
 
 
 def _ranks_layers(own: Tracks, colour: str, span: Span) -> list[Spec]:
