@@ -21,9 +21,8 @@ def _read_table() -> dict[str, dict[str, dict[str, tuple[float, ...]]]]:
     text = (files("fairhorizon.report") / "paper.csv").read_text(encoding="utf-8")
     for line in csv.DictReader(text.splitlines()):
         values = tuple(float(line[f"at_{k}"]) for k in PAPER_METRICS_AT)
-        table.setdefault(line["dataset"], {}).setdefault(line["method"], {})[line["metric"]] = (
-            values
-        )
+        methods = table.setdefault(line["dataset"], {})
+        methods.setdefault(line["method"], {})[line["metric"]] = values
     return table
 
 
