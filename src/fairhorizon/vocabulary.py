@@ -1,7 +1,9 @@
 """The words that users choose from, on the command line as in Python; nothing here needs torch."""
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from enum import StrEnum
+from typing import Self
 
 POPULAR = "popular"  # the name of the group of the most shown items; others are by an attribute
 OnEpoch = Callable[[int, float], object]  # is called with an epoch's number and validation NDCG
@@ -55,3 +57,28 @@ class Retrain(StrEnum):
     RERANKERS = "rerankers"  # those behind a re-ranker, as MF-FOE in the paper
     ALL = "all"
     NONE = "none"
+
+
+@dataclass(frozen=True)
+class MethodName:
+    """The parts of a method's name, `fcpo:paper@0.4` or `ease+quota`; None: not written."""
+
+    base: str
+    preset: str | None = None
+    reranker: str | None = None
+    level: str | None = None
+
+    @classmethod
+    def split(cls, text: str) -> Self:
+        """Any text can be split; whether there is such a method is not looked up."""
+        name, at, level = text.strip().partition("@")
+        name, plus, reranker = name.partition("+")
+        base, colon, preset = name.partition(":")
+        return cls(
+            base, preset if colon else None, reranker if plus else None, level if at else None
+        )
+
+    @property
+    def model(self) -> tuple[str, str | None]:
+        """What is trained: the same for all re-rankings of a method and all their levels."""
+        return self.base, self.preset

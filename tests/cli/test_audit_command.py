@@ -81,8 +81,8 @@ def test_the_report_of_lists_made_elsewhere(
         "<h1>Audit of &lt;shop&gt; on synthetic:users=40",
         "<h2>Exposure by group</h2>",
         "<h2>Over-exposed and under-exposed items</h2>",
-        "<td>7</td>",
-        f"fairhorizon audit &#x27;{lists}&#x27; --data {MARKET}",
+        '<td data-value="7">7</td>',
+        f"fairhorizon audit &#39;{lists}&#39; --data {MARKET}",
         "--list-user wer",
         "--ignore-unknown",
     ):

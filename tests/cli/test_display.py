@@ -4,6 +4,7 @@ import io
 import re
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -13,23 +14,41 @@ from rich.console import Console
 from fairhorizon.agents.progress import RoundReport, StepDetails
 from fairhorizon.cli.app import app, run
 from fairhorizon.cli.progress import Progress
+from fairhorizon.cli.step_news import News
 from fairhorizon.optim.dual import Case
 
 REPORT = RoundReport(7, 1.5, 2.25, 2.0, 0.0123, "recover", 0.5, 0.0625, rounds=10)
 LINE = " 7/10  reward 1.500  cost 2.250/2.000  KL 0.0123  recover step 0.5  NDCG 0.0625"
 
 
-def test_a_terminal_sees_one_line_redrawn() -> None:
+def test_a_terminal_sees_a_bar_and_one_line_redrawn() -> None:
     shown = io.StringIO()
-    progress = Progress()
-    progress.console = Console(file=shown, force_terminal=True, width=120)
-    progress.live.console = progress.console
-    with progress:
+    console = Console(file=shown, force_terminal=True, width=120, color_system=None)
+    with Progress(console=console) as progress:
         for _ in range(3):
             progress.round(REPORT)
         assert "\n" not in shown.getvalue()
+        assert progress.bar.tasks[0].percentage == 70  # 7 of 10 rounds
     assert shown.getvalue().count(LINE) >= 3
+    assert "\u2501" * 8 in shown.getvalue()  # 70 % of 12 columns
     assert shown.getvalue().endswith("\x1b[2K")  # and wiped in the end
+
+
+def test_the_bar_of_a_long_run_counts_its_steps() -> None:
+    class Study:
+        settings = SimpleNamespace(steps=40)
+
+        def steps_done(self, *_: object) -> int:
+            return 20
+
+    console = Console(file=io.StringIO(), force_terminal=True, width=120)
+    with Progress(console=console) as progress:
+        news = News(progress, Study(), ["a", "b"], [0])  # type: ignore[arg-type,list-item]
+        news.last = 0.0
+        news.meanwhile()
+        task = progress.bar.tasks[0]
+        assert (task.completed, task.total) == (20, 80)
+        assert task.description.startswith("20/80 steps")
 
 
 def test_elsewhere_there_are_plain_lines(capsys: pytest.CaptureFixture[str]) -> None:

@@ -62,7 +62,7 @@ def test_from_a_comparison_to_the_page(tmp_path: Path, capsys: pytest.CaptureFix
     assert (settings["steps"], settings["warm_up"], settings["round_length"]) == (12, 4, 6)
     for figure in ("figure4.png", "control.png", "churn.png"):
         assert (out / figure).read_bytes().startswith(b"\x89PNG")
-    assert "fairhorizon longterm" in (out / "longterm.html").read_text(encoding="utf-8")
+    assert "fairhorizon longterm" in (out / "index.html").read_text(encoding="utf-8")
 
     before = {path: path.stat().st_mtime_ns for path in out.glob("steps/*")}
     fairhorizon(*command, "--methods=popularity,mf", "--round=6")
@@ -204,7 +204,7 @@ def test_ctrl_c_keeps_what_there_is_and_resume_goes_on(
     after = pl.read_parquet(out / "steps" / "*.parquet")
     assert after.height == 300
     assert after["seconds"][:10].to_list() == before["seconds"][:10].to_list()
-    assert (out / "longterm.html").exists()
+    assert (out / "index.html").exists()
 
 
 def test_a_round_that_is_never_finished_is_said_once(

@@ -134,7 +134,7 @@ def test_frontier_sweeps_dials_and_measures_the_area(tmp_path: Path) -> None:
     areas = {row["method"]: row for row in content(file)["hypervolume"]}
     assert set(areas) == {"popularity", "popularity+quota", "fcpo"}
     assert (out / "frontier.png").read_bytes().startswith(b"\x89PNG")
-    assert "plotly" in (out / "frontier.html").read_text(encoding="utf-8")
+    assert "vegaEmbed" in (out / "index.html").read_text(encoding="utf-8")
 
 
 def test_a_level_that_is_named_twice_is_one_point(tmp_path: Path) -> None:

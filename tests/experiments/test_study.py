@@ -300,7 +300,8 @@ def test_the_best_is_tested_against_the_runner_up_over_users(study: Study) -> No
     assert [test.metric for test in tests] == names
     for test in tests:
         means = {r.method: r.metrics[test.metric].mean or 0 for r in rows}
-        best, second, _ = sorted(means, key=lambda name: -means[name])
+        best, *others = sorted(means, key=lambda name: -means[name])
+        second = next(name for name in others if name[:3] != best[:3])  # of another model
         assert (test.best, test.second, test.users) == (best, second, len(wants))
         assert test.difference == pytest.approx(means[best] - means[second])
         assert test.t_test_corrected >= test.t_test
@@ -318,6 +319,21 @@ def test_the_best_is_tested_against_the_runner_up_over_users(study: Study) -> No
     p = paired_t_test(recalls(test.best), recalls(test.second))
     assert test.t_test == pytest.approx(p)
     assert significance(study, wanted[:1], [0]) == []
+
+
+def test_the_second_is_no_re_ranking_of_the_best(study: Study) -> None:
+    # a quota of everything changes no list: as the second it would be equal, at p = 1
+    wanted = methods("bpr", "bpr+quota@1", "popularity")
+    study.run(wanted, [0])
+    for test in significance(study, wanted, [0]):
+        assert {test.best, test.second} in ({"bpr", "popularity"}, {"bpr+quota@1", "popularity"})
+        assert test.t_test < 1
+    # of one model alone: those whose lists differ, if any do
+    assert significance(study, wanted[:2], [0]) == []
+    apart = methods("bpr", "bpr+quota@1", "bpr+quota@0")
+    study.run(apart, [0])
+    for test in significance(study, apart, [0]):
+        assert "bpr+quota@0" in (test.best, test.second)
 
 
 def test_a_dial_is_swept_and_its_rows_are_sorted_by_level() -> None:

@@ -14,6 +14,11 @@ NORMAL = RNG.normal(size=400)
 SHIFTED = NORMAL + RNG.normal(0.12, 1, size=400)
 
 
+def test_the_t_test_by_hand():
+    # differences 1, 2, 3: t = 2 sqrt(3); with two degrees of freedom p = 1 - t / sqrt(t^2 + 2)
+    assert paired_t_test([1, 2, 3], [0, 0, 0]) == pytest.approx(1 - math.sqrt(12 / 14))
+
+
 @pytest.mark.parametrize("n", [2, 3, 50, 400])
 def test_the_t_test_is_scipys(n):
     first, second = NORMAL[:n], SHIFTED[:n]

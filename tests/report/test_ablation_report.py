@@ -2,8 +2,15 @@ from dataclasses import replace
 
 import pytest
 from rich.console import Console
+from specs import charts_of, check_schema, line_of, marks
 
-from fairhorizon.report.ablation import ablation_markdown, ablation_table
+from fairhorizon.report.ablation import (
+    ablation_markdown,
+    ablation_table,
+    finding,
+    training_chart,
+    write_ablation,
+)
 from fairhorizon.results.spread import Spread
 from fairhorizon.results.studies import AblationRow, Course
 
@@ -72,3 +79,25 @@ def test_a_terminal_of_80_columns_holds_a_line_a_variant(rows):
     lines = [" ".join(line.split()) for line in capture.get().splitlines()]
     assert "no-all-actions 0, 0, 2 25.00 ±0.10+ -2.00 ±0.30 80.00 ±0.10+ 50.00 ±0.10" in lines
     assert "no-all-actions 25, -, 30 82.0 ±1.2 42.0 ±1.2 1.65 ±0.01 1.20 ±0.01 16.00" in lines
+
+
+def test_the_page_opens_with_what_costs_most_and_who_keeps_the_limit(rows, tmp_path):
+    assert finding(rows, 20) == (
+        "strong has an NDCG@20 of 27.00 %. What costs most is no-all-actions: 2.00 points less. "
+        "0 of 3 limits on popular items kept; not kept by strong (50.00 %, at most 40 %), "
+        "no-all-actions (50.00 %, at most 40 %), gaussian (50.00 %, at most 40 %)."
+    )
+    write_ablation(tmp_path, rows, 20, command="a command")
+    names = ["ablation.json", "ablation.md", "ablation.png", "index.html"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == names
+    assert len(charts_of((tmp_path / "index.html").read_text(encoding="utf-8"))) == 2
+
+
+def test_the_chart_shows_share_and_reward_after_each_round(rows):
+    check_schema(training_chart(rows))
+    share, reward = training_chart(rows).panels
+    assert line_of(share, "strong") == [(0, 82.0), (1, 41.0)]
+    assert line_of(reward, "gaussian") == [(0, 1.65), (1, 1.2)]
+    ((_, limit),) = marks(share, "rule")
+    assert limit[0]["y"] == 40
+    assert marks(reward, "rule") == []

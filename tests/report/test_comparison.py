@@ -1,6 +1,7 @@
 import json
 import math
 import re
+from dataclasses import replace
 
 import pytest
 from rich.console import Console
@@ -9,12 +10,14 @@ from fairhorizon.report.comparison import (
     comparison_markdown,
     comparison_section,
     comparison_table,
+    finding,
     measured_as_in_paper,
     significance_markdown,
     significance_section,
     significance_table,
     write_comparison,
 )
+from fairhorizon.report.page import rendered
 from fairhorizon.results.spread import Spread
 from fairhorizon.results.studies import SignificanceRow
 from fairhorizon.vocabulary import Protocol
@@ -129,19 +132,38 @@ def test_markdown_says_what_the_marks_are(rows):
 def test_the_section_has_a_table_for_each_k_and_the_longest_open(rows, make_row):
     section = comparison_section([*rows, make_row(NASTY)], paper=True, title="All")
     assert section.title == "All"
-    assert re.findall(r"<details( open)?><summary>K = (\d+)", section.html) == [
-        (" open", "20"),
-        ("", "10"),
-        ("", "5"),
+    heading, *tables = section.parts
+    assert heading.text == "ml-100k, standard protocol, one-shot, 3 seeds"
+    assert [(part.summary, part.is_open) for part in tables] == [
+        ("K = 20", True),
+        ("K = 10", False),
+        ("K = 5", False),
     ]
-    assert section.html.count("<tr>") == 3 * (1 + 4)
-    assert '<td>mf <span class="paper">paper MF</span></td>' in section.html
+    assert [len(part.grid.lines) for part in tables] == [4, 4, 4]
+    html = rendered("", "", "", [section])
+    assert '<td>mf <span class="paper">paper MF</span></td>' in html
     assert (
         '<td class="number" data-value="0.3"><strong>30.00</strong> <small>±0.10</small> '
         '<span class="paper">10.41</span></td>'
-    ) in section.html
-    assert "&lt;b&gt;*x*&lt;/b&gt;" in section.html
-    assert "<b>" not in section.html
+    ) in html
+    assert "&lt;b&gt;*x*&lt;/b&gt;" in html
+    assert "<b>" not in html
+
+
+def test_the_page_opens_with_the_best_and_with_who_kept_its_limit(rows):
+    test = replace(TEST, best="fcpo:paper@0.65", second="ease+quota@0.4", difference=0.05)
+    assert finding(rows, [test], 20) == (
+        "fcpo:paper@0.65 is the most accurate, with an NDCG@20 of 30.00 %. The next method, "
+        "ease+quota@0.4, is 5.00 points behind (p = 0.001). "
+        "All 2 limits on popular items were kept."
+    )
+    over = replace(rows[2], metrics=rows[2].metrics | {"popularity_rate@20": Spread(0.41, 0.0)})
+    assert finding([*rows[:2], over], [], 20).endswith(
+        "1 of 2 limits on popular items kept; not kept by ease+quota@0.4 (41.00 %, at most 40 %)."
+    )
+    assert finding(rows[:1], [], 20) == (
+        "mf has an NDCG@20 of 20.00 %. No method had a limit on popular items."
+    )
 
 
 def test_significance_three_ways():
@@ -150,7 +172,7 @@ def test_significance_three_ways():
     assert words(lines, "ndcg@20") == expected
     cells = r"| ndcg@20 | sasrec | ease | 1.23 | \<0.001 | 0.001 | 0.020 | - | 943 |"
     assert cells in significance_markdown([TEST])
-    html = significance_section([TEST]).html
+    html = rendered("", "", "", [significance_section([TEST])])
     assert '<td class="number" data-value="0.00012">&lt;0.001</td>' in html
 
 

@@ -5,12 +5,14 @@ from fairhorizon.report.grid import (
     SECOND,
     Cell,
     Grid,
-    html,
+    as_read,
     markdown,
     number,
     placed,
     terminal,
 )
+from fairhorizon.report.page import Section
+from fairhorizon.report.page import rendered as rendered_page
 
 NASTY = "<i>*a_b|c*</i> [red]"
 
@@ -91,12 +93,18 @@ def test_markdown_is_one_row_a_line_and_nothing_in_it_is_markup():
 
 
 def test_html_escapes_marks_and_says_what_to_sort_by():
-    text = html(GRID)
+    text = rendered_page("", "", "", [Section("S", [GRID])])
     assert "<i>" not in text
+    assert "<caption>What it is</caption>" in text
     assert "&lt;i&gt;*a_b|c*&lt;/i&gt; [red]" in text
     assert (
         '<td class="number" data-value="5"><strong>5.00</strong> <small>±0.25</small> '
         '<span class="paper">104.00</span></td>'
     ) in text
-    assert text.count("data-value") == 2
+    assert text.count("data-value=") == 2
     assert text.count('aria-sort="none"') == 2
+
+
+def test_a_text_that_reads_as_a_number_sorts_as_one():
+    texts = ("1,204", "4.17%", "-2.00 points", "G0", "-")
+    assert [as_read(text).value for text in texts] == [1204, 4.17, -2, None, None]

@@ -1,12 +1,13 @@
 import json
 from dataclasses import replace
 
-import numpy as np
 import pytest
 from rich.console import Console
+from specs import charts_of, line_of
 
 from fairhorizon.report.levels import (
-    levels_figure,
+    finding,
+    levels_chart,
     levels_markdown,
     levels_table,
     write_levels,
@@ -113,10 +114,31 @@ def test_a_terminal_of_80_columns_holds_the_longest_names(rows, gains):
     assert [*line, "15.00", "<0.001"] in lines
 
 
-def test_the_figure_is_a_frontier_of_the_levels(rows):
-    of_gini, of_tail = levels_figure(rows).axes
-    np.testing.assert_allclose(of_gini.lines[0].get_xydata(), [[-60, 10], [-70, 25]])
-    np.testing.assert_allclose(of_tail.lines[0].get_xydata(), [[62, 10], [35, 25]])
+def test_the_chart_is_a_frontier_of_the_levels(rows):
+    of_gini, of_tail = levels_chart(rows).panels
+    assert line_of(of_gini, "fcpo:strong") == [(-60, 10), (-70, 25)]
+    assert line_of(of_tail, "fcpo:strong") == [(62, 10), (35, 25)]
+
+
+def test_there_is_a_page_and_it_opens_with_gains_and_limits(rows, gains, tmp_path):
+    write_levels(tmp_path, rows, gains, 20, command="a command")
+    html = (tmp_path / "index.html").read_text(encoding="utf-8")
+    assert "<h1>Accuracy at levels of fairness on ml-100k</h1>" in html
+    assert "<code>a command</code>" in html
+    assert len(charts_of(html)) == 2
+    assert html.count("<details") == 2
+    found = finding(rows, gains, 20)
+    assert found == (
+        "With at most 65 % popular items fcpo:strong has an NDCG@20 of 25.00 %, 13.6 % more than "
+        "ease+foe. With at most 37 % popular items fcpo:strong has an NDCG@20 of 10.00 %, against "
+        "ease. 4 of 5 results keep their limit; under some seed fcpo:strong at 37 % is above it. "
+        "No setting reached the limit for popularity at 65 %."
+    )
+    assert f'<p class="finding">{found}</p>'.replace(" %", "\u00a0%") in html
+    assert finding(rows[:3], [], 20) == (
+        "With at most 65 % popular items fcpo:strong is the best: NDCG@20 25.00 %. "
+        "All 3 results keep their limit."
+    )
 
 
 def test_the_rows_for_programs(rows, gains, tmp_path):

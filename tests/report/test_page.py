@@ -1,23 +1,23 @@
-import json
 import math
 import re
 from dataclasses import replace
 from html.parser import HTMLParser
+from importlib.resources import files
 
 import numpy as np
-import plotly.graph_objects as go
 import pytest
+from specs import charts_of, check_schema
 
-from fairhorizon.metrics.fairness import gini, lorenz_curve
 from fairhorizon.report import page
+from fairhorizon.report.charts import Chart
+from fairhorizon.report.figures import exposure_chart, training_chart
+from fairhorizon.report.looks import looks_of
 from fairhorizon.report.page import (
     Section,
-    chart_section,
     commands_section,
-    exposure_section,
     glossary_section,
+    rendered,
     results_section,
-    training_section,
     write_page,
 )
 from fairhorizon.results.evaluation import EvaluationRow, TrainingHistory
@@ -72,24 +72,18 @@ class Reader(HTMLParser):
         assert self.open.pop() == tag
 
     def handle_data(self, data):
-        if self.open and self.open[-1] in ("td", "th"):
+        if {"td", "th"} & set(self.open):
             self.lines[-1][-1] += data
         if self.open and self.open[-1] not in ("script", "style"):
             self.text += data
-
-
-def chart_data(section):
-    """The traces that a section hands to plotly."""
-    start = section.html.index("[", section.html.index("Plotly.newPlot("))
-    return json.JSONDecoder().raw_decode(section.html, start)[0]
 
 
 @pytest.fixture(scope="module")
 def sections():
     return [
         results_section(ROWS, METRICS, [5, 20]),
-        training_section(HISTORIES),
-        exposure_section(COUNTS, POPULAR),
+        Section("Training", [training_chart(HISTORIES, looks_of(HISTORIES))]),
+        Section("Exposure", [exposure_chart(COUNTS, POPULAR, looks_of(COUNTS))]),
         glossary_section(METRICS, ("standard", "paper", "one-shot")),
         commands_section(["fairhorizon fit fcpo --data <file>", "fairhorizon evaluate runs/a"]),
     ]
@@ -98,7 +92,7 @@ def sections():
 @pytest.fixture(scope="module")
 def html(sections, tmp_path_factory):
     path = tmp_path_factory.mktemp("page") / "new" / "report.html"
-    write_page(path, title=NASTY, intro=NASTY, sections=sections)
+    write_page(path, title=NASTY, finding=NASTY, intro=NASTY, sections=sections)
     assert [file.name for file in path.parent.iterdir()] == ["report.html"]
     return path.read_text(encoding="utf-8")
 
@@ -116,8 +110,9 @@ def test_every_tag_is_closed_and_every_section_is_there(reader, sections):
 def test_nothing_is_loaded_from_elsewhere(reader, html):
     loading = {"src", "href", "srcset", "data", "action", "poster"}
     assert [found for found in reader.attributes if found[1] in loading] == []
-    ours = html.replace(page.get_plotlyjs(), "")
-    assert len(html) - len(ours) == len(page.get_plotlyjs())  # there, and there once
+    library = page.drawing_library()
+    ours = html.replace(library, "")
+    assert len(html) - len(ours) == len(library)  # there, and there once
     assert re.findall(r"https?://|@import|url\(", ours) == []
     policy = next(value for tag, name, value in reader.attributes if "default-src" in (value or ""))
     assert policy.startswith("default-src 'none'")
@@ -134,7 +129,8 @@ def test_the_table_holds_the_rows_as_given(reader):
 
 
 def test_text_is_shown_as_written(reader):
-    assert reader.text.count(NASTY) == 5  # title, heading, introduction and two cells
+    # title, heading, finding, introduction, two cells and two legends
+    assert reader.text.count(NASTY) == 8
     assert "fairhorizon fit fcpo --data <file>\nfairhorizon evaluate runs/a" in reader.text
     assert "b" not in reader.tags
 
@@ -146,75 +142,89 @@ def test_the_glossary_explains_what_the_rows_use_and_no_more(reader):
     assert "step by step" not in reader.text
 
 
-def test_training_chart_holds_the_histories():
-    traces = chart_data(training_section(HISTORIES))
-    assert [trace["y"] for trace in traces] == [
-        [1.0, 2.0, 2.5],
-        [9.0, 6.0, 5.0],
-        [5.0, 5.0],  # the limit; the second run has none
-        [1.5, 3.0],
-        [9.0, 9.5],
-    ]
-    assert [trace["x"] for trace in traces[:3]] == [[1, 2, 3], [1, 2, 3], [1, 3]]
-    assert traces[2]["line"]["dash"] == "dash"
-    assert traces[3]["name"] == "&lt;b&gt;fair &amp; &lt;/b&gt;&lt;/script&gt;\"'"
+def test_the_finding_opens_the_page(reader):
+    words = reader.text.split("What the numbers")[0]
+    classes = [value for tag, name, value in reader.attributes if (tag, name) == ("p", "class")]
+    assert classes[:2] == ["finding", "intro"]
+    assert words.index(NASTY) < words.index("Training")
 
 
-def test_exposure_chart_is_the_lorenz_curve_thinned_for_the_screen():
-    diagonal, skewed, even = chart_data(exposure_section(COUNTS, POPULAR))
-    assert (diagonal["x"], diagonal["y"]) == ([0, 1], [0, 1])
-    assert len(skewed["x"]) == page.MAX_POINTS + 1
-    whole = lorenz_curve(COUNTS["skewed"])
-    np.testing.assert_allclose(skewed["y"], np.interp(skewed["x"], *whole), rtol=1e-12)
-    np.testing.assert_allclose(even["x"], even["y"], rtol=1e-12)
-    assert skewed["name"].startswith(f"skewed: Gini {100 * gini(COUNTS['skewed']):.1f}%")
-    assert even["name"].endswith(": Gini 0.0%, popular items 20.0%")
+def test_the_page_holds_the_charts_with_their_data_as_columns(html):
+    reward, cost, exposure = charts_of(html)
+    (lines,) = reward["layer"]
+    assert lines["data"]["values"] == {
+        "series": {"words": ["tight", NASTY], "numbers": [0, 0, 0, 1, 1]},
+        **{"x": [1, 2, 3, 1, 2], "y": [1.0, 2.0, 2.5, 1.5, 3.0]},
+        "marked": [1, 1, 1, 1, 1],
+    }
+    assert len(cost["layer"]) == 2  # with the limit of the one that has one
+    assert (reward["width"], reward["height"]) == ("container", 280)
+    assert exposure["layer"][0]["data"]["values"]["series"]["words"][1:] == ["skewed", NASTY]
+
+
+def test_every_chart_is_valid_by_the_schema_of_vega_lite(sections):
+    for section in sections:
+        for chart in section.parts:
+            if isinstance(chart, Chart):
+                check_schema(chart)
+
+
+def test_templates_and_styles_are_files_of_the_package():
+    folder = files("fairhorizon.report")
+    assert "{{ finding" in (folder / "templates" / "page.html.j2").read_text(encoding="utf-8")
+    assert "prefers-color-scheme: dark" in (folder / "style" / "page.css").read_text("utf-8")
+    markup = re.compile(r"</?(html|table|section|div|span|td|tr|script|style|svg)\b")
+    for file in folder.iterdir():
+        if file.name.endswith(".py"):
+            assert not markup.search(file.read_text(encoding="utf-8").replace("</script", "")), file
+
+
+def test_a_page_without_charts_is_small(tmp_path):
+    path = write_page(tmp_path / "p.html", title="t", finding="", intro="", sections=[])
+    assert path.stat().st_size < 20_000
 
 
 def test_a_group_by_an_attribute_is_called_by_its_name():
     name = "seller = <Mega>"
     metrics = ["popularity_rate", "exposure_ratio", "demographic_parity_gap", "exact_k_violation"]
     table = results_section([replace(ROWS[0], group=name)], metrics, [5])
-    assert "<th>seller = &lt;Mega&gt;</th>" in table.html
+    (grid,) = table.parts
+    assert grid.headings[-4] == name
     glossary = glossary_section(metrics, ("standard",), name)
-    meaning = "the limit: the largest share of items with seller = &lt;Mega&gt; in a list"
-    assert meaning in glossary.html
-    exposure = exposure_section(COUNTS, POPULAR, name)
-    traces = chart_data(exposure)
-    assert traces[2]["name"].endswith("Gini 0.0%, items with seller = &lt;Mega&gt; 20.0%")
-    for section in (table, glossary, exposure):
-        assert "popular" not in section.html.lower()
-        assert "popular" not in section.note.lower()
-
-
-def test_a_small_catalogue_is_drawn_whole():
-    trace = chart_data(
-        exposure_section({"few": np.array([3, 0, 1])}, np.array([True, False, False]))
+    (definitions,) = glossary.parts
+    assert definitions.meanings["alpha'"] == (
+        "the limit: the largest share of items with seller = <Mega> in a list"
     )
-    np.testing.assert_allclose(trace[1]["y"], [0, 0, 1 / 4, 1])
+    exposure = exposure_chart(COUNTS, POPULAR, looks_of(COUNTS), name)
+    assert exposure.label(NASTY).endswith("Gini 0.0%, items with seller = <Mega> 20.0%")
+    html = rendered("", "", "", [table, glossary, Section("Exposure", [exposure])])
+    ours = html.replace(page.drawing_library(), "")
+    assert "<button>seller = &lt;Mega&gt;</button>" in ours
+    assert "popular" not in ours.lower()
 
 
 def test_the_same_input_gives_the_same_page(tmp_path):
     first, second = (
         write_page(
-            tmp_path / name, title="t", intro="i", sections=[training_section(HISTORIES)]
+            tmp_path / name,
+            title="t",
+            finding="f",
+            intro="i",
+            sections=[Section("T", [training_chart(HISTORIES, looks_of(HISTORIES))])],
         ).read_bytes()
         for name in ("a.html", "b.html")
     )
     assert first == second
 
 
-def test_charts_have_ids_of_their_own_and_titles_must_differ(tmp_path):
-    charts = [chart_section(title, go.Figure()) for title in ("One", "Two")]
-    ids = [re.search(r'id="(chart-[0-9a-f]{8})"', chart.html)[1] for chart in charts]
-    assert ids[0] != ids[1]
+def test_titles_must_differ():
     with pytest.raises(ValueError, match="two sections of a page have the same title"):
-        write_page(tmp_path / "p.html", title="t", intro="i", sections=[charts[0], charts[0]])
+        rendered("t", "f", "i", [Section("One", []), Section("One", [])])
 
 
 def test_a_failed_write_keeps_the_old_page_and_leaves_nothing_behind(tmp_path, monkeypatch):
     path = tmp_path / "p.html"
-    write_page(path, title="old", intro="", sections=[])
+    write_page(path, title="old", finding="", intro="", sections=[])
     old = path.read_bytes()
 
     def fail(*_):
@@ -222,6 +232,6 @@ def test_a_failed_write_keeps_the_old_page_and_leaves_nothing_behind(tmp_path, m
 
     monkeypatch.setattr(page.Path, "replace", fail)
     with pytest.raises(OSError, match="disk full"):
-        write_page(path, title="new", intro="", sections=[Section("S", "<p>x</p>", "note")])
+        write_page(path, title="new", finding="", intro="", sections=[Section("S", [], "note")])
     assert list(tmp_path.iterdir()) == [path]
     assert path.read_bytes() == old

@@ -18,6 +18,7 @@ from fairhorizon.rerank import RERANKERS
 from fairhorizon.rerank.reranker import Reranker
 from fairhorizon.settings import Given, SettingsError, changed, faults
 from fairhorizon.storage import model_kind
+from fairhorizon.vocabulary import MethodName
 
 # Every agent, by name: a new one is a folder and a line here.
 AGENTS: dict[str, type[Recommender]] = {
@@ -41,29 +42,29 @@ class Method:
 
     @classmethod
     def parse(cls, text: str) -> Self:
-        name, at, level = text.strip().partition("@")
-        base, plus, reranker = name.partition("+")
-        base, colon, preset = base.partition(":")
+        written = MethodName.split(text)
+        base, preset = written.base, written.preset
+        reranker, level = written.reranker, written.level
         if base not in (*RANKERS, *AGENTS):
             known = ", ".join((*RANKERS, *AGENTS))
             raise MethodError(f"there is no method {base!r} (there are {known})")
-        if colon and preset not in presets_of(base):
+        if preset is not None and preset not in presets_of(base):
             known = ", ".join(f"{agent}:{name}" for agent in AGENTS for name in presets_of(agent))
             raise MethodError(f"{text}: there is no such preset (there are {known})")
-        if plus and reranker not in RERANKERS:
+        if reranker is not None and reranker not in RERANKERS:
             known = ", ".join(RERANKERS)
             raise MethodError(f"{text}: there is no re-ranker {reranker!r} (there are {known})")
-        if plus and base not in RANKERS:
+        if reranker is not None and base not in RANKERS:
             raise MethodError(f"{text}: only a ranker can be re-ranked ({', '.join(RANKERS)})")
-        method = cls(base, reranker or None, None, preset or None)
-        if not at:
+        method = cls(base, reranker, None, preset)
+        if level is None:
             return method
         if method.abilities.levels is Levels.NONE:
             raise MethodError(f"{text}: {base} has no level to set (leave out @{level})")
         try:
             return replace(method, level=float(level))
         except ValueError:
-            raise MethodError(f"{text}: {level!r} is no number (as in {name}@0.4)") from None
+            raise MethodError(f"{text}: {level!r} is no number (as in {method.name}@0.4)") from None
 
     def __str__(self) -> str:
         return self.name if self.level is None else f"{self.name}@{self.level:g}"

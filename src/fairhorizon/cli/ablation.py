@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 @studies.takes_study(
     seeds=3,
     out="ablation",
-    holds="tables, rankers and results",
+    holds="page, tables, rankers and results",
     without=("methods", "protocol", "mode", "settings_files"),
 )
 def ablation(
@@ -55,7 +55,8 @@ def ablation(
         )
     Console().print(report.ablation_table(rows, length, options.data.group_name))
     studies.print_notes([row.summary for row in rows])
-    typer.echo(f"{options.out / 'ablation.md'}: the tables")
+    page, figure = options.out / "index.html", options.out / "ablation.png"
+    typer.echo(f"{page}: the page, {figure}: the figure")
 
 
 def parse_variants(text: str | None) -> "list[Variant]":

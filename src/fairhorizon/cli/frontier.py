@@ -49,5 +49,5 @@ def frontier(
         )
     Console().print(report.hypervolume_table(lines, length, options.data.group_name))
     studies.print_notes(rows)
-    page, figure = options.out / "frontier.html", options.out / "frontier.png"
+    page, figure = options.out / "index.html", options.out / "frontier.png"
     typer.echo(f"{page}: the page, {figure}: the figure")

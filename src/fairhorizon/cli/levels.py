@@ -35,7 +35,7 @@ Tries = Annotated[
 
 
 @studies.takes_study(
-    seeds=5, out="levels", holds="tables, figure, models and results", methods=Methods
+    seeds=5, out="levels", holds="page, tables, figure, models and results", methods=Methods
 )
 def levels(
     context: typer.Context,
@@ -73,8 +73,8 @@ def levels(
         )
     Console().print(report.levels_table(rows, gains, length, options.data.group_name))
     studies.print_notes(rows)
-    tables, figure = options.out / "levels.md", options.out / "levels.png"
-    typer.echo(f"{tables}: the tables, {figure}: the figure")
+    page, figure = options.out / "index.html", options.out / "levels.png"
+    typer.echo(f"{page}: the page, {figure}: the figure")
 
 
 def parse_levels(text: str) -> list[float]:

@@ -166,4 +166,4 @@ def finish(
     Console().print(summary_table(result.steps, result.group))
     for line in closing_lines(result):
         typer.echo(line)
-    typer.echo(f"{out / 'longterm.html'}: the page, open it in a browser")
+    typer.echo(f"{out / 'index.html'}: the page, open it in a browser")

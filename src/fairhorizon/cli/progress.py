@@ -1,10 +1,11 @@
-"""The live line of a training: redrawn on a terminal, plain lines elsewhere."""
+"""The progress of anything long: a bar on a terminal, plain lines elsewhere."""
 
 from collections.abc import Sequence
 
 from rich.console import Console
-from rich.live import Live
-from rich.text import Text
+from rich.progress import BarColumn, TextColumn
+from rich.progress import Progress as RichProgress
+from rich.table import Column
 
 from fairhorizon.agents.progress import Listener, RoundReport, StepDetails
 
@@ -45,19 +46,33 @@ def _numbers(values: Sequence[float]) -> str:
 class Progress(Listener):
     """Shows every epoch and every round."""
 
-    def __init__(self, label: str = "", *, verbose: bool = False) -> None:
+    def __init__(
+        self, label: str = "", *, verbose: bool = False, console: Console | None = None
+    ) -> None:
         self.label, self.verbose = label, verbose
         self.present, self.metric = "", "NDCG"  # stage, and what its epochs report
-        self.console = Console(stderr=True)
-        self.live = Live(console=self.console, transient=True, auto_refresh=False)
+        self.console = console or Console(stderr=True)
+        text = TextColumn(
+            "{task.description}",
+            markup=False,
+            table_column=Column(no_wrap=True, overflow="ellipsis", ratio=1),
+        )
+        self.bar = RichProgress(
+            *(BarColumn(bar_width=12), text),
+            console=self.console,
+            transient=True,
+            expand=True,
+        )
+        self.task = self.bar.add_task("", total=None)
 
     def __enter__(self) -> "Progress":
         if self.console.is_terminal:
-            self.live.start()
+            self.bar.start()
         return self
 
     def __exit__(self, *_: object) -> None:
-        self.live.stop()
+        if self.console.is_terminal:
+            self.bar.stop()
 
     def stage(self, text: str, metric: str = "NDCG") -> None:
         self.present, self.metric = text, metric
@@ -70,7 +85,7 @@ class Progress(Listener):
         if self.verbose and report.details is not None:
             self.say(f"{round_line(report)}  {details_line(report.details)}")
         else:
-            self.line(round_line(report))
+            self.line(round_line(report), done=report.round, total=report.rounds)
 
     def say(self, text: str) -> None:
         """Print a line that is not redrawn."""
@@ -79,10 +94,15 @@ class Progress(Listener):
         else:
             print(text, file=self.console.file, flush=True)
 
-    def line(self, text: str) -> None:
-        """Redraw the live line, or print it where there is no terminal."""
+    def line(self, text: str, *, done: int | None = None, total: int | None = None) -> None:
+        """Redraw the live line, or print it where there is no terminal.
+
+        done, total: how full the bar is; without a total it moves to and fro.
+        """
         line = self.label + text
         if self.console.is_terminal:
-            self.live.update(Text(line, overflow="ellipsis", no_wrap=True), refresh=True)
+            self.bar.update(
+                self.task, description=line, completed=done, total=total or None, refresh=True
+            )
         else:
             print(line, file=self.console.file, flush=True)

@@ -13,7 +13,6 @@ if TYPE_CHECKING:
 
 PAUSE = 20.0  # seconds between two progress lines, if nothing else is printed;
 REDRAWN = 0.5  # on a terminal, where the line is redrawn
-BAR = 24  # characters
 
 
 class News:
@@ -58,9 +57,8 @@ class News:
             return
         done = self.long_study.steps_done(self.chosen, self.seeds)
         total = self.runs * self.long_study.settings.steps
-        full = BAR * done // total
-        bar = f"{'█' * full}{'·' * (BAR - full)}  " if is_terminal else ""
-        self.progress.line(f"{bar}{done}/{total} steps  ({time.monotonic() - self.begin:.0f} s)")
+        words = f"{done}/{total} steps  ({time.monotonic() - self.begin:.0f} s)"
+        self.progress.line(words, done=done, total=total)
         self.last = time.monotonic()
 
     def say(self, line: str) -> None:

@@ -256,7 +256,7 @@ class ResultLines:
         self, progress: Progress, k: int, total: int | None, shares: GroupShares | None
     ) -> None:
         self.progress, self.k, self.shares = progress, k, shares
-        self.of_total = "" if total is None else f"/{total}"
+        self.total, self.of_total = total, "" if total is None else f"/{total}"
         self.done, self.begin = 0, time.monotonic()
 
     def result(self, row: "StudyRow") -> None:
@@ -264,7 +264,9 @@ class ResultLines:
         self.progress.line(
             f"{self.done}{self.of_total}  {row.method} seed {row.seed}  {self._shares(row)}"
             f"NDCG@{self.k} {_percent(row.metrics[f'ndcg@{self.k}'])}  "
-            f"fit {row.seconds['fit']:.0f} s  ({time.monotonic() - self.begin:.0f} s so far)"
+            f"fit {row.seconds['fit']:.0f} s  ({time.monotonic() - self.begin:.0f} s so far)",
+            done=self.done,
+            total=self.total,
         )
 
     def _shares(self, row: "StudyRow") -> str:

@@ -84,7 +84,7 @@ def search(tuning: "Tuning", trials: int) -> None:
     with Progress() as progress:
         try:
             for trial in tuning.run(trials):
-                progress.line(trial_line(trial, trials))
+                progress.line(trial_line(trial, trials), done=trial.number, total=trials)
                 if trial.value is not None:
                     tuning.write_best()
         except KeyboardInterrupt:

@@ -1,7 +1,7 @@
 """The paper's Table 2, with every row computed here: means and spreads over seeds, significance."""
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -39,8 +39,10 @@ def summary_rows(study: Study, methods: Sequence[Method], seeds: Sequence[int]) 
 def significance(
     study: Study, methods: Sequence[Method], seeds: Sequence[int]
 ) -> list[SignificanceRow]:
-    """Best against runner-up in every accuracy metric, paired over users.
+    """Best against second in every accuracy metric, paired over users.
 
+    The second is the best method of another model: a re-ranking of the best may give the same
+    lists. Without another model it is the best whose lists differ; if none do, there is no row.
     A user's value is the mean over the seeds. The p-values of all metrics together are corrected
     by Holm's method, those of the t-test and those of the bootstrap each by themselves.
     """
@@ -53,7 +55,10 @@ def significance(
         means = {method: mean_over_users(values[method][name]) for method in methods}
         if any(math.isnan(mean) for mean in means.values()):
             continue  # nobody has test items
-        best, second = sorted(methods, key=lambda method: -means[method])[:2]
+        best, *others = sorted(methods, key=lambda method: -means[method])
+        second = second_to(best, others, {method: values[method][name] for method in methods})
+        if second is None:
+            continue
         pair = values[best][name], values[second][name]
         t_test, bootstrap = paired_t_test(*pair), paired_bootstrap(*pair)
         tests.append(
@@ -79,6 +84,20 @@ def significance(
         replace(test, t_test_corrected=float(t), bootstrap_corrected=float(b))
         for test, t, b in corrected
     ]
+
+
+def second_to(
+    best: Method, others: Sequence[Method], values: Mapping[Method, NDArray[np.float64]]
+) -> Method | None:
+    """Of the others, best first, the one to compare the best with."""
+    own = (best.base, best.preset)
+    unlike = [method for method in others if (method.base, method.preset) != own]
+    same_model = (
+        method
+        for method in others
+        if not np.array_equal(values[method], values[best], equal_nan=True)
+    )
+    return next(iter(unlike), None) or next(same_model, None)
 
 
 def per_user(

@@ -9,14 +9,23 @@ from rich.console import Group
 from rich.text import Text
 
 from fairhorizon.files import write_copies, write_text, written_together
-from fairhorizon.report import grid
+from fairhorizon.report import charts, grid, marks
+from fairhorizon.report.charts import Chart
+from fairhorizon.report.findings import Kept, limits_sentence, percent
 from fairhorizon.report.grid import Cell, Grid
+from fairhorizon.report.looks import looks_of
+from fairhorizon.report.marks import Axis, Spec
+from fairhorizon.report.page import Section, commands_section, meanings_section, write_page
 from fairhorizon.report.tables import MISSING, group_items, group_title, metric_columns, units
 from fairhorizon.results.spread import Spread
 from fairhorizon.results.studies import AblationRow, SummaryRow
 from fairhorizon.vocabulary import POPULAR
 
 SERVED = ("ndcg", "gini", "popularity_rate")
+INTRO = (
+    "The preset strong of FCPO beside variants that differ in one part, trained and served under "
+    "the same limit."
+)
 SERVED_NOTE = (
     "Difference: NDCG minus that of `strong`, seed by seed, in percentage points. Kept: the round "
     "after which the policy that serves was found, the best on validation, seed by seed."
@@ -42,13 +51,85 @@ def write_ablation(
     command: str = "",
     json_file: Path | None = None,
 ) -> None:
-    """ablation.json for programs and ablation.md; `group` is the name of G0."""
+    """ablation.json for programs, ablation.md, ablation.png and index.html; `group`: name of G0."""
     content = {
         **{"command": command, "group": group, "k": k},
         "rows": [row.to_json() for row in rows],
     }
     write_copies(content, out / "ablation.json", json_file)
     write_text(out / "ablation.md", ablation_markdown(rows, k, group))
+    chart = training_chart(rows, group)
+    charts.save_png(out / "ablation.png", chart)
+    served, training = _served(rows, k, group), _training(rows, group)
+    sections = [
+        Section("What is served", [served], f"{units(SERVED)} {SERVED_NOTE}"),
+        Section("How it was trained", [training], _training_note(group)),
+        Section(chart.title, [chart]),
+        meanings_section({row.summary.method: row.meaning for row in rows}),
+        commands_section([command]),
+    ]
+    write_page(
+        out / "index.html",
+        title=f"The parts of FCPO on {rows[0].summary.dataset}",
+        finding=finding(rows, k, group),
+        intro=INTRO,
+        sections=sections,
+    )
+
+
+def finding(rows: Sequence[AblationRow], k: int, group: str = POPULAR) -> str:
+    """What the parts are worth, and whether the limit was kept by what is served."""
+    found = {
+        row.summary.method: mean
+        for row in rows
+        if (mean := row.summary.spread(f"ndcg@{k}").mean) is not None
+    }
+    drops = {
+        row.summary.method: row.difference.mean
+        for row in rows
+        if row.difference is not None and row.difference.mean is not None
+    }
+    sentences = [f"{name} has an NDCG@{k} of {percent(found[name])}." for name in list(found)[:1]]
+    if drops:
+        worst = min(drops, key=lambda method: drops[method])
+        points = f"{abs(100 * drops[worst]):.2f} points"
+        sentences.append(
+            f"What costs most is {worst}: {points} less."
+            if drops[worst] < 0
+            else f"No variant is less accurate; nearest is {worst}, {points} more."
+        )
+    limits = [
+        Kept(row.summary.method, row.limit, row.summary.spread(f"popularity_rate@{k}").mean)
+        for row in rows
+    ]
+    return " ".join([*sentences, limits_sentence(limits, group)])
+
+
+def training_chart(rows: Sequence[AblationRow], group: str = POPULAR) -> Chart:
+    """The share of the group and the reward in training episodes, mean over seeds."""
+    looks = looks_of([row.summary.method for row in rows])
+    rounds = Axis("Training round", whole=True)
+    share, reward = f"{group_title(group)} in episodes, %", "Reward of an episode"
+    panels = []
+    for title, field, scale in ((share, "share", 100), (reward, "reward", 1)):
+        y = Axis(title, zero=True, is_titled=False)
+        points: list[Spec] = []
+        for position, row in enumerate(rows):
+            courses = [getattr(course, field) for course in row.courses]
+            length = min(map(len, courses))
+            points += [
+                {"series": row.summary.method, "x": number}
+                | {"y": round(scale * sum(one[number] for one in courses) / len(courses), 3)}
+                | {"marked": marks.is_marked(number, length, position / len(rows))}
+                for number in range(length)
+            ]
+        layers = [marks.lines(points, marks.by_series(looks), rounds, y)]
+        if field == "share" and rows[0].limit < 1:
+            end = max(point["x"] for point in points)
+            layers.append(marks.limit_layer(100 * rows[0].limit, end, "limit", rounds, y))
+        panels.append(charts.panel(layers, title=title))
+    reading = "Sampled episodes of the policy itself before the first round and after each."
+    return Chart("Training", panels, looks, reading=reading)
 
 
 def ablation_table(rows: Sequence[AblationRow], k: int = 20, group: str = POPULAR) -> Group:

@@ -1,7 +1,7 @@
 """An audit as lines for a terminal and as a page."""
 
+import math
 from collections.abc import Sequence
-from html import escape
 from pathlib import Path
 
 from rich import box
@@ -10,8 +10,19 @@ from rich.table import Table
 from fairhorizon.files import write_copies, written_together
 from fairhorizon.metrics.summary import ACCURACY
 from fairhorizon.report import page
-from fairhorizon.report.figures import exposure_plot, save_figure
-from fairhorizon.report.tables import METRICS, PAPER_METRICS, format_value, metric_columns, units
+from fairhorizon.report.charts import save_png
+from fairhorizon.report.figures import LOG, exposure_chart
+from fairhorizon.report.findings import TOLERANCE, percent
+from fairhorizon.report.grid import Grid, as_read
+from fairhorizon.report.looks import looks_of
+from fairhorizon.report.tables import (
+    METRICS,
+    PAPER_METRICS,
+    format_value,
+    group_items,
+    metric_columns,
+    units,
+)
 from fairhorizon.results.audit import ALL, AuditCounts, AuditResult, ItemExposure
 from fairhorizon.vocabulary import POPULAR
 
@@ -91,25 +102,48 @@ def exposure_table(result: AuditResult, ks: Sequence[int]) -> Table:
 def write_audit_report(out: Path, result: AuditResult, ks: Sequence[int], command: str) -> None:
     """audit.json, exposure.png and index.html."""
     row, group = result.row, result.row.group
-    counts = {"training log": result.training, row.method: result.exposure}
+    counts = {LOG: result.training, row.method: result.exposure}
+    chart = exposure_chart(counts, result.sensitive, looks_of([row.method]), group)
     sections = [
         page.results_section([row], PAPER_METRICS, ks),
-        page.Section("What was found", definitions(facts(result))),
+        page.Section("What was found", [page.Definitions(dict(facts(result)))]),
         page.Section(
             "Metrics of exposure",
-            table(exposure_headings(group), exposure_lines(result, ks)),
+            [table(exposure_headings(group), exposure_lines(result, ks))],
             units(EXPOSURE),
         ),
-        page.exposure_section(counts, result.sensitive, group),
+        page.Section(chart.title, [chart]),
         group_section(result),
         items_section(result),
         page.glossary_section(tuple(METRICS), (row.protocol, row.mode), group),
         page.commands_section([command]),
     ]
     write_copies(result.to_json(), out / "audit.json")
-    save_figure(out / "exposure.png", exposure_plot(counts, result.sensitive, group))
+    save_png(out / "exposure.png", chart)
     title = f"Audit of {row.method if result.is_named else 'lists'} on {row.dataset}"
-    page.write_page(out / "index.html", title=title, intro=INTRO, sections=sections)
+    page.write_page(
+        out / "index.html",
+        title=title,
+        finding=finding(result, max(ks)),
+        intro=INTRO,
+        sections=sections,
+    )
+
+
+def finding(result: AuditResult, k: int) -> str:
+    """The share of the group and the inequality of exposure; whether a limit was kept."""
+    row, items = result.row, group_items(result.row.group)
+    rate = row.metrics.get(f"popularity_rate@{k}", math.nan)
+    inequality = row.metrics.get(f"gini@{k}", math.nan)
+    found = f"{percent(rate)} of the first {k} places show {items}; the Gini index of exposure is "
+    found += f"{percent(inequality)}."
+    limit = row.alpha_prime
+    if limit is None or limit >= 1:
+        return f"{found} No limit was given."
+    kept = "was kept" if rate <= limit + TOLERANCE else "was not kept"
+    over = row.metrics.get(f"exact_k_violation@{k}", math.nan)
+    lists = f"{percent(over)} of single lists are over it"
+    return f"{found} The limit of {100 * limit:g} % {kept} over all lists; {lists}."
 
 
 def group_section(result: AuditResult) -> page.Section:
@@ -127,7 +161,7 @@ def group_section(result: AuditResult) -> page.Section:
     by_popularity = result.row.group == POPULAR
     note = f"{called('G0', result.row.group)} is the group whose exposure is to be limited"
     note += ", G1 all other items." if by_popularity else "."
-    return page.Section("Exposure by group", table(headings, lines), note)
+    return page.Section("Exposure by group", [table(headings, lines)], note)
 
 
 def items_section(result: AuditResult) -> page.Section:
@@ -147,12 +181,14 @@ def items_section(result: AuditResult) -> page.Section:
             for one in items
         ]
 
-    html = (
-        f"<h3>Shown most beyond their share</h3>{table(headings, lines(result.most_over))}"
-        f"<h3>Shown most below their share</h3>{table(headings, lines(result.most_under))}"
-    )
+    parts: list[page.Part] = [
+        page.Heading("Shown most beyond their share"),
+        table(headings, lines(result.most_over)),
+        page.Heading("Shown most below their share"),
+        table(headings, lines(result.most_under)),
+    ]
     note = "Against each item's share of the training log."
-    return page.Section("Over-exposed and under-exposed items", html, note)
+    return page.Section("Over-exposed and under-exposed items", parts, note)
 
 
 def called(group: str, name: str) -> str:
@@ -162,23 +198,6 @@ def called(group: str, name: str) -> str:
     return name if group == "G0" else "other"
 
 
-def definitions(pairs: Sequence[tuple[str, str]]) -> str:
-    """Names and their texts as an HTML list."""
-    entries = (f"<div><dt>{escape(a)}</dt><dd>{escape(b)}</dd></div>" for a, b in pairs)
-    return f"<dl>{''.join(entries)}</dl>"
-
-
-def table(headings: Sequence[str], lines: Sequence[Sequence[str]]) -> str:
-    """Plain text as an HTML table, numbers to the right."""
-    head = "".join(f"<th{_kind(n)}>{escape(text)}</th>" for n, text in enumerate(headings))
-    body = "".join(
-        "<tr class=first>"
-        + "".join(f"<td{_kind(n)}>{escape(text)}</td>" for n, text in enumerate(line))
-        + "</tr>"
-        for line in lines
-    )
-    return f'<div class="scroll"><table><tr>{head}</tr>{body}</table></div>'
-
-
-def _kind(column: int) -> str:
-    return " class=number" if column else ""
+def table(headings: Sequence[str], lines: Sequence[Sequence[str]]) -> Grid:
+    """Texts as a table, numbers to the right."""
+    return Grid(headings, [[as_read(text) for text in line] for line in lines], len(headings) - 1)

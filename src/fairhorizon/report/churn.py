@@ -7,56 +7,43 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from enum import Enum
+from typing import Any
 
 import numpy as np
 import polars as pl
-from matplotlib.axes import Axes
-from matplotlib.collections import LineCollection
-from matplotlib.figure import Figure
-from matplotlib.lines import Line2D
-from matplotlib.ticker import FixedLocator, MaxNLocator, NullLocator, ScalarFormatter
 from numpy.typing import NDArray
-from plotly.subplots import make_subplots
 
-from fairhorizon.report import over_time, page
-from fairhorizon.report.figures import COLOURS, GREY
+from fairhorizon.report import charts, marks, over_time
+from fairhorizon.report.charts import Chart
+from fairhorizon.report.looks import Look
+from fairhorizon.report.marks import Axis, Spec
 from fairhorizon.report.over_time import Span
-from fairhorizon.report.page import Section, chart_id, chart_section
-from fairhorizon.report.series import Style, legend, styles
 from fairhorizon.report.tables import the_group
 from fairhorizon.results.long_term import CountsOverTime
 
-MOMENTS = 80  # of a line: more cannot be distinguished in a small panel
-TICKS = tuple(digit * 10**power for power in range(7) for digit in (1, 2, 5))
+MOMENTS = 40  # of a line: more cannot be distinguished in a small panel
 RANKS_TITLE = "Items that enter and leave the popular group"
-CHANGES_TITLE = "Group changes at each step"
-RANKS_NOTE = (
-    "Each line is an item, the most shown at the top; above the dashed boundary it is popular. "
-    "The figure shows the first seed of each method, and a sample of each kind of item, evenly "
-    "spread over the time of the first change or, if there is none, over the ranks. An item that "
-    "came back between two recorded moments counts as never changed. Ranks are drawn by their "
-    "square root, which gives the top more room."
+CHANGES_TITLE = "Changes of group so far"
+RANKS_READING = (
+    "Each line is an item, the most shown at the top; above the dashed line it is popular. Of the "
+    "first seed of each method, the items that moved furthest: solid if they entered the group, "
+    "dashed if they left it, dotted if they changed and came back. "
+    "Ranks are drawn by their square root, which gives the top more room."
 )
-CHANGES_NOTE = "How many items entered or left {group} at that step, mean over seeds."
+HINT = "Point at a line to follow it."
+CHANGES_READING = "How often an item entered or left {group} so far, mean over seeds."
 
 
 class Move(Enum):
     """What became of an item."""
 
-    STAYED = "never changed group"
-    RETURNED = "changed and came back"
-    LEFT = "left the popular group"
-    ENTERED = "entered the popular group"
+    ENTERED = "entered"
+    LEFT = "left"
+    RETURNED = "came back"
 
 
-SAMPLE = {Move.STAYED: 20, Move.RETURNED: 10, Move.LEFT: 15, Move.ENTERED: 15}  # lines of a panel
-COLOUR_OF = {
-    Move.STAYED: GREY,
-    Move.RETURNED: COLOURS[1],
-    Move.LEFT: COLOURS[0],
-    Move.ENTERED: COLOURS[3],
-}
-OPACITY_OF = {Move.STAYED: 0.35, Move.RETURNED: 0.9, Move.LEFT: 0.9, Move.ENTERED: 0.9}
+DRAWN = {Move.ENTERED: 4, Move.LEFT: 4, Move.RETURNED: 2}  # lines of a panel
+DASHES = {Move.ENTERED: [1, 0], Move.LEFT: [6, 3], Move.RETURNED: [1, 3]}
 
 
 @dataclass(frozen=True)
@@ -66,7 +53,7 @@ class Tracks:
     steps: NDArray[np.int64]  # (s,)
     ranks: NDArray[np.int64]  # (s, n_items), from 1 on
     group_size: int
-    items: Mapping[Move, NDArray[np.int64]]
+    items: Mapping[Move, NDArray[np.int64]]  # those that moved furthest come first
 
     @property
     def n_items(self) -> int:
@@ -78,18 +65,15 @@ class Tracks:
         return self.group_size + 0.5
 
     def drawn(self, move: Move) -> NDArray[np.int64]:
-        """The sample of the items of a kind."""
-        items = self.items[move]
-        return items[page.thinned(len(items), SAMPLE[move])]
+        """The items of a kind that are drawn."""
+        return self.items[move][: DRAWN[move]]
 
     def span(self, span: Span) -> Span:
         """From the first moment on, which lies before the first step."""
         return replace(span, first=min(span.first, int(self.steps[0])))
 
     def remark(self) -> str:
-        entered, left, back = (
-            len(self.items[move]) for move in (Move.ENTERED, Move.LEFT, Move.RETURNED)
-        )
+        entered, left, back = (len(self.items[move]) for move in Move)
         return f"of {self.n_items} items {entered} entered, {left} left, {back} came back"
 
 
@@ -127,169 +111,95 @@ def exposure_ranks(counts: NDArray[np.integer]) -> NDArray[np.int64]:
 def tracks(counts: CountsOverTime) -> Tracks:
     """Ranks, thinned to what can be drawn; what became of an item, from all recorded moments."""
     labels = counts.sensitive
-    kept = page.thinned(len(counts.steps), MOMENTS)
+    kept = marks.thinned(len(counts.steps), MOMENTS)
     ranks = exposure_ranks(counts.counts[kept])
     begin, end = labels[0], labels[-1]
-    changes = labels[1:] != labels[:-1]
-    changed = changes.any(axis=0)
+    changed = (labels[1:] != labels[:-1]).any(axis=0)
     kinds = {
-        Move.STAYED: ~changed,
-        Move.RETURNED: changed & (begin == end),
-        Move.LEFT: changed & begin & ~end,
         Move.ENTERED: changed & ~begin & end,
+        Move.LEFT: changed & begin & ~end,
+        Move.RETURNED: changed & (begin == end),
     }
-    when = changes.argmax(axis=0) if len(changes) else np.zeros_like(ranks[0])
-    order = np.lexsort((ranks[0], when))  # by the first change; without one, by rank
+    # on the axis of square roots, and also for those who came back
+    moved = np.ptp(np.sqrt(ranks), axis=0)
+    order = np.argsort(-moved, kind="stable")
     items = {move: order[member[order]] for move, member in kinds.items()}
     return Tracks(counts.steps[kept], ranks, int(begin.sum()), items)
 
 
-def churn_figure(steps: pl.DataFrame, runs: Mapping[str, Tracks], span: Span) -> Figure:
-    """Ranks, a panel per method, above the changes at each step."""
-    methods = [method for method in over_time.methods_of(steps) if method in runs]
-    n_columns = 2 if len(methods) > 1 else 1
-    n_rows = math.ceil(len(methods) / n_columns)
-    figure = Figure(figsize=(11, 3.3 * n_rows + 3.2), layout="constrained")
-    grid = figure.add_gridspec(n_rows + 1, n_columns, height_ratios=[*[1.2] * n_rows, 1])
-    for position, method in enumerate(methods):
-        axes = figure.add_subplot(grid[divmod(position, n_columns)])
-        own, title = runs[method], over_time.shortened(method)
-        over_time.step_axes(axes, title, own.span(span), remark=own.remark())
-        _draw_ranks(axes, own)
-    changes = figure.add_subplot(grid[n_rows, :])
-    _draw_changes(changes, steps, span)
-    if methods:
-        lines = [
-            Line2D([], [], color=COLOUR_OF[move], alpha=OPACITY_OF[move], label=move.value)
-            for move in reversed(Move)
-        ]
-        boundary = Line2D([], [], color="black", linestyle="--", label="boundary of the group")
-        figure.legend(
-            handles=[*lines, boundary],
-            loc="outside upper center",
-            ncols=5,
-            frameon=False,
-            fontsize=9,
+def ranks_chart(runs: Mapping[str, Tracks], looks: Mapping[str, Look], span: Span) -> Chart | None:
+    """A panel per method; None where no run shows ranks."""
+    panels = [
+        charts.panel(
+            _ranks_layers(runs[method], look.colour, runs[method].span(span)),
+            height=260,
+            title=method,
+            remark=runs[method].remark(),
         )
-    figure.legend(
-        handles=changes.lines,
-        loc="outside lower center",
-        ncols=over_time.legend_columns(over_time.methods_of(steps), 11),
-        frameon=False,
-        fontsize=9,
-        handlelength=4,
+        for method, look in looks.items()
+        if method in runs
+    ]
+    return Chart(RANKS_TITLE, panels, reading=RANKS_READING, hint=HINT) if panels else None
+
+
+def _ranks_layers(own: Tracks, colour: str, span: Span) -> list[Spec]:
+    rows: list[dict[str, Any]] = [
+        {"series": f"item {item}", "move": move.value, "x": int(step), "rank": int(rank)}
+        | {"is_last": int(number == len(own.steps) - 1)}
+        for move in Move
+        for item in own.drawn(move).tolist()
+        for number, (step, rank) in enumerate(zip(own.steps, own.ranks[:, item], strict=True))
+    ]
+    x = over_time.step_axis(span)
+    y = {
+        **{"field": "rank", "type": "quantitative"},
+        "scale": {"type": "sqrt", "domain": [own.n_items, 1], "nice": False, "zero": False},
+        "axis": {"title": "Rank by exposure", "values": rank_ticks(own.n_items)},
+    }
+    place = {"x": x.of("x"), "y": y}
+    dash = {"domain": [move.value for move in Move], "range": [DASHES[move] for move in Move]}
+    line = place | {
+        "detail": marks.word("series"),
+        "strokeDash": marks.word("move", scale=dash, legend=None),
+        "strokeWidth": marks.if_(marks.IS_FOCUS, 4, 1.6),
+        "opacity": marks.in_focus(),
+    }
+    names = [marks.word("series", title=" "), marks.word("move", title=" ")]
+    rank = {"field": "rank", "type": "quantitative", "title": "Rank by exposure"}
+    name = place | {"text": marks.word("series"), "opacity": marks.if_(marks.IS_FOCUS, 1, 0)}
+    layers = [
+        marks.mark("line", line, color=colour),
+        marks.mark(
+            "point", {**place, "tooltip": [*names, x.tooltip("x"), rank]}, opacity=0, filled=True
+        ),
+        marks.mark("text", name, align="right", dx=-2, dy=-7)
+        | {"transform": [{"filter": "datum.is_last"}]},
+    ]
+    boundary = marks.mark(
+        "rule", {"y": y}, [{"rank": own.boundary}], strokeDash=[6, 3], strokeWidth=1.5
     )
-    return figure
+    return [*over_time.warm_up_layers(span), marks.layered(layers, rows), boundary]
 
 
-def _draw_ranks(axes: Axes, own: Tracks) -> None:
-    axes.set_yscale("function", functions=(np.sqrt, np.square))
-    axes.set_ylim(own.n_items, 1)
-    axes.yaxis.set_major_locator(FixedLocator(rank_ticks(own.n_items)))
-    axes.yaxis.set_major_formatter(ScalarFormatter())
-    axes.yaxis.set_minor_locator(NullLocator())
-    axes.set_ylabel("Rank by exposure")
-    for move in Move:
-        lines = [np.column_stack([own.steps, own.ranks[:, item]]) for item in own.drawn(move)]
-        collection = LineCollection(
-            lines, colors=COLOUR_OF[move], alpha=OPACITY_OF[move], linewidths=0.9
-        )
-        axes.add_collection(collection, autolim=False)
-    axes.axhline(own.boundary, color="black", linestyle="--", linewidth=1.2)
-    axes.annotate(
-        f" {own.group_size}", (1, own.boundary), xycoords=("axes fraction", "data"), va="center"
-    )
-
-
-def _draw_changes(axes: Axes, steps: pl.DataFrame, span: Span) -> None:
-    looks = styles(over_time.methods_of(steps))
-    for position, (method, line) in enumerate(over_time.lines(steps, "churn", scale=1).items()):
-        label, start = over_time.shortened(method), position / len(looks)
-        look = looks[method]
-        over_time.draw(axes, line.without_band(), look, label=label, start=start, width=1.2)
-    over_time.step_axes(axes, "Items that changed group at the step", span)
-    axes.set_ylim(bottom=0)
-    axes.yaxis.set_major_locator(MaxNLocator(6, integer=True))
-
-
-def churn_sections(steps: pl.DataFrame, runs: Mapping[str, Tracks], span: Span) -> list[Section]:
-    """The same for the page."""
-    methods = [method for method in over_time.methods_of(steps) if method in runs]
-    charts = [_ranks_panel(method, runs[method], span) for method in methods]
-    if not charts:
-        return [_changes_section(steps, span)]
-    looks = {move.value: Style(COLOUR_OF[move], "None", "circle", "", ()) for move in Move}
-    ids = " ".join(chart_id(_chart_title(method)) for method in methods)
-    ranks = Section(RANKS_TITLE, legend(ids, looks) + page.panels(charts), RANKS_NOTE)
-    return [ranks, _changes_section(steps, span)]
-
-
-def _ranks_panel(method: str, own: Tracks, span: Span) -> Section:
-    chart = make_subplots(rows=1, cols=1, x_title="Step")
-    for move in Move:
-        xs: list[int | None] = []
-        ys: list[float | None] = []
-        facts: list[list[int] | None] = []
-        for item in own.drawn(move).tolist():
-            ranks = own.ranks[:, item]
-            xs += [*own.steps.tolist(), None]
-            ys += [*np.round(np.sqrt(ranks), 2).tolist(), None]
-            facts += [*([item, rank] for rank in ranks.tolist()), None]
-        chart.add_scatter(
-            x=xs,
-            y=ys,
-            customdata=facts,
-            name=move.value,
-            mode="lines",
-            opacity=OPACITY_OF[move],
-            line={"color": COLOUR_OF[move], "width": 1.2},
-            hovertemplate="item %{customdata[0]}, step %{x}: rank %{customdata[1]}",
-        )
-    ticks = rank_ticks(own.n_items)
-    chart.update_yaxes(
-        title_text="Rank by exposure",
-        range=[math.sqrt(own.n_items), 1],
-        tickvals=[math.sqrt(tick) for tick in ticks],
-        ticktext=[str(tick) for tick in ticks],
-    )
-    over_time.add_span(chart, own.span(span))
-    chart.add_hline(
-        y=math.sqrt(own.boundary),
-        line={"color": GREY, "width": 1.5, "dash": "dash"},
-        annotation={"text": str(own.group_size), "x": 1, "xanchor": "left", "yanchor": "middle"},
-    )
-    section = chart_section(
-        _chart_title(method),
-        chart,
-        height=340,
-        showlegend=False,
-        hovermode="closest",
-        margin=over_time.MARGIN,
-    )
-    return replace(section, title=method, note=own.remark())
-
-
-def _changes_section(steps: pl.DataFrame, span: Span) -> Section:
-    looks = styles(over_time.methods_of(steps))
-    chart = make_subplots(rows=1, cols=1, x_title="Step")
-    for method, line in over_time.lines(steps, "churn", scale=1).items():
-        over_time.add(chart, line.without_band(), looks[method], method, width=1.5)
-    over_time.add_span(chart, span)
-    chart.update_yaxes(title_text="Items", rangemode="tozero")
-    note = CHANGES_NOTE.format(group=the_group(span.group))
-    section = chart_section(CHANGES_TITLE, chart, note, height=340, showlegend=False)
-    return replace(section, html=legend(chart_id(CHANGES_TITLE), looks, traces=2) + section.html)
+def changes_chart(steps: pl.DataFrame, looks: Mapping[str, Look], span: Span) -> Chart:
+    """How often items changed group, counted from the first step on."""
+    so_far = steps.sort("step").with_columns(pl.col("churn").cum_sum().over("method", "seed"))
+    found = over_time.lines(so_far, "churn", scale=1)
+    rows = over_time.line_rows({method: found[method].without_band() for method in looks})
+    x, y = over_time.step_axis(span), Axis("Changes", zero=True, format=".1f")
+    layers = [
+        *over_time.warm_up_layers(span),
+        marks.lines(rows, marks.by_series(looks), x, y),
+    ]
+    reading = CHANGES_READING.format(group=the_group(span.group))
+    return Chart(CHANGES_TITLE, [charts.panel(layers)], looks, reading=reading, columns=1)
 
 
 def rank_ticks(n_items: int) -> list[int]:
     """Round ranks with room between them on an axis of square roots."""
     gap = 0.09 * math.sqrt(n_items)
     ticks = [1]
-    for tick in TICKS:
+    for tick in (digit * 10**power for power in range(7) for digit in (1, 2, 5)):
         if tick <= n_items and math.sqrt(tick) - math.sqrt(ticks[-1]) >= gap:
             ticks.append(tick)
     return ticks
-
-
-def _chart_title(method: str) -> str:
-    return f"{RANKS_TITLE}, {method}"

@@ -5,17 +5,24 @@ Only rows of the same data, protocol and mode are compared.
 
 from collections.abc import Sequence
 from dataclasses import replace
-from html import escape
 from pathlib import Path
 from typing import Any, Literal
 
 from rich.console import Group
 
 from fairhorizon.files import write_copies, write_text, written_together
-from fairhorizon.report import grid
+from fairhorizon.report import findings, grid
+from fairhorizon.report.footnotes import mark_notes, marked
 from fairhorizon.report.grid import Cell, Grid
-from fairhorizon.report.marks import mark_notes, marked
-from fairhorizon.report.page import Section, commands_section, glossary_section, write_page
+from fairhorizon.report.page import (
+    Folded,
+    Heading,
+    Part,
+    Section,
+    commands_section,
+    glossary_section,
+    write_page,
+)
 from fairhorizon.report.paper import paper_row
 from fairhorizon.report.tables import PAPER_METRICS, format_value, metric_columns, units
 from fairhorizon.results.studies import OverSeeds, SignificanceRow, SummaryRow
@@ -32,8 +39,9 @@ PAPER_NOTE = (
     "may be recommended again."
 )
 SIGNIFICANCE_NOTE = (
-    "Difference in percentage points, p-values two-sided and paired over users; Holm: the p-value "
-    "before it, corrected for the number of lines."
+    "Second: the best of another model, not a re-ranking of the best. Difference in percentage "
+    "points, p-values two-sided and paired over users; Holm: the p-value before it, corrected for "
+    "the number of lines."
 )
 
 
@@ -69,9 +77,30 @@ def write_comparison(
     write_page(
         out / "index.html",
         title=f"Fair recommenders on {rows[0].dataset}",
+        finding=finding(rows, tests, max(ks), group),
         intro=INTRO,
         sections=[*sections, glossary, commands_section([command])],
     )
+
+
+def finding(
+    rows: Sequence[SummaryRow], tests: Sequence[SignificanceRow], k: int, group: str = POPULAR
+) -> str:
+    """Which method is the most accurate, by how much, and who kept its limit."""
+    sentences = [findings.best_sentence(rows, f"ndcg@{k}", f"NDCG@{k}")]
+    for test in tests:
+        if test.metric == f"ndcg@{k}":
+            points = f"{100 * test.difference:.2f} points"
+            p = grid.p_value(test.t_test_corrected).text
+            sentences.append(
+                f"The next method, {test.second}, is {points} behind (p {_equals(p)})."
+            )
+    sentences.append(findings.limits_sentence([findings.of_row(row, k) for row in rows], group))
+    return " ".join(sentences)
+
+
+def _equals(p: str) -> str:
+    return p if p.startswith("<") else f"= {p}"
 
 
 def measured_as_in_paper(rows: Sequence[SummaryRow], group: str = POPULAR) -> bool:
@@ -125,19 +154,18 @@ def comparison_section(
     title: str = "Comparison",
 ) -> Section:
     """For a page: the longest lists open, the others folded; a click on a heading sorts."""
-    html, blocks = "", []
+    parts: list[Part] = []
+    blocks = []
     for caption, of_each_k in _blocks(rows, metrics, ks, paper, group):
-        html += f"<h3>{escape(caption)}</h3>\n"
+        parts.append(Heading(caption))
         for k, block in sorted(zip(ks, of_each_k, strict=True), reverse=True, key=lambda b: b[0]):
-            is_open = " open" if k == max(ks) else ""
-            table = grid.html(replace(block, caption=""))
-            html += f"<details{is_open}><summary>K = {k}</summary>\n{table}</details>\n"
+            parts.append(Folded(f"K = {k}", replace(block, caption=""), is_open=k == max(ks)))
             blocks.append(block)
     notes = [units(metrics), "Best bold, second underlined; a click on a heading sorts."]
     notes += mark_notes(rows)
     if _has_paper(blocks):
         notes.append(f"Small and grey: the paper. {PAPER_NOTE}")
-    return Section(title, html, " ".join(notes))
+    return Section(title, parts, " ".join(notes))
 
 
 def _blocks(
@@ -220,7 +248,7 @@ def significance_section(
     tests: Sequence[SignificanceRow], *, title: str = "Best against second"
 ) -> Section:
     """For a page."""
-    return Section(title, grid.html(_significance(tests, "")), SIGNIFICANCE_NOTE)
+    return Section(title, [_significance(tests, "")], SIGNIFICANCE_NOTE)
 
 
 def _significance(tests: Sequence[SignificanceRow], caption: str) -> Grid:

@@ -3,21 +3,15 @@
 from collections.abc import Sequence
 from pathlib import Path
 
-import plotly.graph_objects as go
-from matplotlib.figure import Figure
 from rich.console import Group
 
 from fairhorizon.files import write_copies, written_together
-from fairhorizon.report import grid
-from fairhorizon.report.figures import COLOURS, GREY, save_figure, style
+from fairhorizon.report import charts, grid, marks
+from fairhorizon.report.charts import Chart, save_png
 from fairhorizon.report.grid import Cell, Grid
-from fairhorizon.report.page import (
-    Section,
-    chart_section,
-    commands_section,
-    verbatim,
-    write_page,
-)
+from fairhorizon.report.looks import GREY, SHAPES, looks_of
+from fairhorizon.report.marks import Spec
+from fairhorizon.report.page import Section, commands_section, write_page
 from fairhorizon.report.paper import paper_hours
 from fairhorizon.report.tables import MISSING
 from fairhorizon.results.studies import EfficiencyRow
@@ -31,7 +25,8 @@ NOTE = (
     "Lists for all users, on one core. The paper's hours are of another machine and another "
     "program: the ratio shows what is feasible, not which processor is faster."
 )
-OURS, THEIRS = COLOURS[0], COLOURS[1]
+READING = "Bars: here, in the colour of the method. Grey diamonds: in the paper."
+DIAMOND = SHAPES[3]
 
 
 @written_together()
@@ -44,10 +39,11 @@ def write_efficiency(
 ) -> None:
     """efficiency.json for programs, efficiency.png and index.html."""
     content = {"rows": [row.to_json() | {"paper_hours": _hours(row)} for row in rows]}
-    save_figure(out / "efficiency.png", efficiency_figure(rows))
+    save_png(out / "efficiency.png", efficiency_chart(rows))
     write_page(
         out / "index.html",
         title=f"Efficiency on {rows[0].dataset}",
+        finding=finding(rows),
         intro=INTRO.format(length=rows[0].length),
         sections=[efficiency_section(rows), commands_section([command])],
     )
@@ -64,77 +60,64 @@ def efficiency_markdown(rows: Sequence[EfficiencyRow], caption: str = "") -> str
     return f"{grid.markdown(_grid(rows, caption))}\n\n{NOTE}\n"
 
 
+def finding(rows: Sequence[EfficiencyRow]) -> str:
+    """The fastest and the slowest; nothing is said about limits, which have no part in it."""
+    fast, slow = (choose(rows, key=_seconds) for choose in (min, max))
+    found = f"{_label(fast)}, takes {duration(_seconds(fast))} for all {fast.users} users"
+    if fast is not slow:
+        times = _seconds(slow) / _seconds(fast)
+        found += f"; {_label(slow)}, is the slowest with {duration(_seconds(slow))}, "
+        found += f"{_ratio(times).text} times as long"
+    return f"{found}. Only time was measured, no limit was tested."
+
+
 def efficiency_section(
     rows: Sequence[EfficiencyRow], *, title: str = "Time to recommend"
 ) -> Section:
     """For a page: bars of a logarithmic scale, and the table."""
-    chart = go.Figure()
-    labels = [verbatim(_label(row)) for row in rows]
-    chart.add_bar(
-        y=labels,
-        x=[_seconds(row) for row in rows],
-        name="here",
-        orientation="h",
-        marker={"color": OURS},
-        text=[duration(_seconds(row)) for row in rows],
-        textposition="outside",
-        cliponaxis=False,
-        hovertemplate="%{y}: %{text}<extra>here</extra>",
-    )
-    given = [
-        (label, hours)
-        for label, row in zip(labels, rows, strict=True)
+    return Section(title, [efficiency_chart(rows), _grid(rows, "")], NOTE)
+
+
+def efficiency_chart(rows: Sequence[EfficiencyRow]) -> Chart:
+    """A bar per row on a logarithmic scale; a diamond where the paper's time would lie."""
+    looks = looks_of(row.method for row in rows)
+    values: list[Spec] = [
+        {"series": row.method, "label": _label(row), "seconds": _seconds(row)}
+        | {"time": duration(_seconds(row))}
+        for row in rows
+    ]
+    theirs: list[Spec] = [
+        {"label": _label(row), "seconds": hours * HOUR, "time": duration(hours * HOUR)}
+        for row in rows
         if (hours := _hours(row)) is not None
     ]
-    chart.add_scatter(
-        y=[label for label, _ in given],
-        x=[hours * HOUR for _, hours in given],
-        name="in the paper",
-        mode="markers",
-        marker={"color": THEIRS, "symbol": "diamond", "size": 11},
-        text=[duration(hours * HOUR) for _, hours in given],
-        hovertemplate="%{y}: %{text}<extra>in the paper</extra>",
-    )
-    chart.update_xaxes(type="log", title_text="Seconds, logarithmic", dtick=1)
-    chart.update_yaxes(autorange="reversed", automargin=True)
-    section = chart_section(title, chart, NOTE, height=140 + 34 * len(rows), hovermode="closest")
-    return Section(title, section.html + grid.html(_grid(rows, "")), NOTE)
-
-
-def efficiency_figure(rows: Sequence[EfficiencyRow]) -> Figure:
-    """A bar per row on a logarithmic scale; a diamond where the paper's time would lie."""
-    figure = Figure(figsize=(8, 1.4 + 0.36 * len(rows)), layout="constrained")
-    axes = figure.subplots()
-    places = range(len(rows))
-    bars = axes.barh(places, [_seconds(row) for row in rows], color=OURS, label="here", height=0.6)
-    axes.bar_label(bars, [duration(_seconds(row)) for row in rows], padding=3, fontsize=8)
-    given = [(p, hours) for p, row in enumerate(rows) if (hours := _hours(row)) is not None]
-    axes.plot(
-        [hours * HOUR for _, hours in given],
-        [place for place, _ in given],
-        color=THEIRS,
-        marker="D",
-        linestyle="none",
-        label="in the paper",
-    )
-    axes.set_xscale("log")
-    axes.set_yticks(places, [_label(row) for row in rows])
-    axes.invert_yaxis()
-    style(axes, _what(rows))
-    axes.set_xlabel("Seconds, logarithmic")
-    for seconds, name in ((60, "a minute"), (HOUR, "an hour"), (24 * HOUR, "a day")):
-        axes.axvline(seconds, color=GREY, linewidth=0.8, linestyle=":")
-        axes.annotate(
-            name,
-            (seconds, 1),
-            xycoords=("data", "axes fraction"),
-            xytext=(2, -9),
-            textcoords="offset points",
-            fontsize=8,
-            color=GREY,
+    low, high = (edge(row["seconds"] for row in (*values, *theirs)) for edge in (min, max))
+    domain = [low / 3, high * 8]  # a bar has to begin somewhere; room for its text
+    scale = {"type": "log", "domain": domain, "nice": False}
+    axis = {"title": "Seconds, logarithmic", "format": "~g", "tickCount": 6}
+    x = {"field": "seconds", "type": "quantitative", "scale": scale, "axis": axis}
+    order = [row["label"] for row in values]
+    y = marks.word("label", sort=order, axis={"title": None, "labelLimit": 220, "grid": False})
+    tooltip = [marks.word("label", title=" "), marks.word("time", title="Time")]
+    colour = marks.by_series(looks)["color"]
+    bar = {"x": x, "x2": {"datum": domain[0]}, "y": y, "color": colour, "tooltip": tooltip}
+    layers = [
+        marks.layered(
+            [
+                marks.mark("bar", bar, size=18),
+                marks.mark(
+                    "text", {"x": x, "y": y, "text": marks.word("time")}, align="left", dx=5
+                ),
+            ],
+            values,
         )
-    figure.legend(loc="outside lower center", ncols=2, frameon=False)
-    return figure
+    ]
+    if theirs:
+        point = {"x": x, "y": y, "tooltip": tooltip}
+        look = {"shape": DIAMOND, "filled": True, "size": 130, "color": GREY, "opacity": 1}
+        layers.append(marks.mark("point", point, theirs, **look))
+    panel = charts.panel(layers, height=30 * len(rows) + 20)
+    return Chart(_what(rows), [panel], reading=READING if theirs else "", columns=1)
 
 
 def duration(seconds: float) -> str:

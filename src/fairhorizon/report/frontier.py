@@ -8,27 +8,21 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
-import plotly.graph_objects as go
-from matplotlib.figure import Figure
 from rich.console import Group
 from rich.text import Text
 
 from fairhorizon.files import write_copies, written_together
 from fairhorizon.metrics.hypervolume import dominated_area
-from fairhorizon.report import grid
-from fairhorizon.report.figures import save_figure, style
+from fairhorizon.report import charts, findings, grid, marks
+from fairhorizon.report.charts import Chart, save_png
 from fairhorizon.report.grid import Cell, Grid
-from fairhorizon.report.page import (
-    Section,
-    chart_id,
-    chart_section,
-    commands_section,
-    verbatim,
-    write_page,
-)
-from fairhorizon.report.series import Style, legend, styles
+from fairhorizon.report.labels import SIDES, Side, sides_of
+from fairhorizon.report.looks import Look, looks_of
+from fairhorizon.report.marks import Axis, Spec
+from fairhorizon.report.page import Section, commands_section, write_page
 from fairhorizon.report.tables import MISSING, group_items
 from fairhorizon.results.studies import HypervolumeRow, OverSeeds, SummaryRow
 from fairhorizon.vocabulary import POPULAR
@@ -42,7 +36,10 @@ INTRO = (
 
 # what fairness is drawn as, larger is fairer: metric -> offset of the negated metric
 PLANES = {"gini": 0.0, "popularity_rate": 1.0}
-CHART_NOTE = "Up and to the right is better. A line joins the levels of one method, in their order."
+READING = (
+    "Up and to the right is better. A line joins the levels of one method, in their order; the "
+    "number at a point is its level."
+)
 AREA_NOTE = (
     "In percent: the area of all points (NDCG, 1 - Gini), or (NDCG, {rate}), that some level of "
     "the method dominates. More levels can only enlarge it: compare methods that ran at equally "
@@ -60,17 +57,20 @@ def write_frontier(
     command: str = "",
     json_file: Path | None = None,
 ) -> None:
-    """frontier.json for programs, frontier.png and frontier.html; `group` is the name of G0."""
+    """frontier.json for programs, frontier.png and index.html; `group` is the name of G0."""
     rows = [row for line in curves.values() for row in line]
     content = {
         "group": group,
         "rows": [row.to_json() | {"level": row.level} for row in rows],
         "hypervolume": [row.to_json() for row in hypervolume_rows(curves, k)],
     }
-    save_figure(out / "frontier.png", frontier_figure(curves, k, group))
+    save_png(out / "frontier.png", frontier_chart(curves, k, group))
+    best = findings.best_sentence(rows, f"ndcg@{k}", f"NDCG@{k}")
+    kept = findings.limits_sentence([findings.of_row(row, k) for row in rows], group)
     write_page(
-        out / "frontier.html",
+        out / "index.html",
         title=f"Accuracy and fairness on {rows[0].dataset}",
+        finding=" ".join([best, *largest_area(curves, k, group), kept]),
         intro=INTRO,
         sections=[*frontier_sections(curves, k, group), commands_section([command])],
     )
@@ -87,58 +87,41 @@ def plane_names(group: str) -> dict[str, str]:
     return {"gini": "negative Gini", "popularity_rate": rate_name(group)}
 
 
-def frontier_figure(curves: Curves, k: int = 20, group: str = POPULAR) -> Figure:
+def largest_area(curves: Curves, k: int, group: str) -> list[str]:
+    """A sentence on the method with the best trade-off, where there are several."""
+    rows = hypervolume_rows(curves, k)
+    if len(rows) < 2:
+        return []
+    area = f"{rows[0].popularity_area:.2%}".replace("%", " %")
+    return [
+        f"Over all levels {rows[0].method} dominates most: {area} of NDCG x {rate_name(group)}."
+    ]
+
+
+def frontier_chart(
+    curves: Curves, k: int = 20, group: str = POPULAR, *, subject: str = ""
+) -> Chart:
     """NDCG@K over the negative Gini index and over the share of items outside of the group."""
     series = _series(curves)
-    looks = styles(series)
-    rows_of_legend = math.ceil(len(series) / 4)
-    figure = Figure(figsize=(10, 4.4 + 0.22 * rows_of_legend), layout="constrained")
-    planes = plane_names(group).items()
-    for axes, (metric, fairness) in zip(figure.subplots(1, 2), planes, strict=True):
-        for name, rows in series.items():
-            look = looks[name]
-            axes.plot(
-                [_fairness(row, metric, k) for row in rows],
-                [_percent(row, f"ndcg@{k}") for row in rows],
-                color=look.colour,
-                marker=look.marker,
-                markersize=5,
-                linestyle=look.matplotlib_dash,
-                linewidth=1.4,
-                label=name if metric == "gini" else None,
-            )
-        style(axes, f"NDCG@{k} against {fairness}@{k}")
-        axes.set(xlabel=f"{_capital(fairness)}@{k}, %", ylabel=f"NDCG@{k}, %")
-    figure.legend(
-        loc="outside lower center",
-        ncols=min(4, len(series)),
-        frameon=False,
-        fontsize=9,
-        handlelength=4,
-    )
-    return figure
+    looks = looks_of(series)
+    panels = []
+    for metric, fairness in plane_names(group).items():
+        x, y = Axis(f"{_capital(fairness)}@{k}, %"), Axis(f"NDCG@{k}, %")
+        layers = _layers(series, looks, metric, k, group, x, y)
+        title = f"NDCG@{k} against {fairness}@{k}"
+        panels.append(charts.panel(layers, height=380, title=title))
+    title = "Accuracy against fairness" + (f", {subject}" if subject else "")
+    return Chart(title, panels, looks, reading=READING + _other_items(group))
 
 
 def frontier_sections(
     curves: Curves, k: int = 20, group: str = POPULAR, *, subject: str = ""
 ) -> list[Section]:
-    """Both planes as interactive charts, and what each method dominates; `subject` ends titles."""
-    series = _series(curves)
-    looks = styles(series)
-    ending = f", {subject}" if subject else ""
-    charts = []
-    for metric, fairness in plane_names(group).items():
-        title = f"NDCG@{k} against {fairness}@{k}{ending}"
-        note = f"{CHART_NOTE}{_other_items(group)}" if metric == "popularity_rate" else CHART_NOTE
-        chart = _chart(series, looks, metric, k, group)
-        chart.update_xaxes(title_text=f"{_capital(fairness)}@{k}, %")
-        section = chart_section(
-            title, chart, note, height=460, showlegend=False, hovermode="closest"
-        )
-        buttons = legend(chart_id(title), dict(looks))
-        charts.append(replace(section, html=buttons + section.html))
+    """Both planes, and what each method dominates; `subject` ends titles."""
+    chart = frontier_chart(curves, k, group, subject=subject)
     area = _area_grid(hypervolume_rows(curves, k), k, group)
-    return [*charts, Section(f"Dominated area{ending}", grid.html(area), area_note(group))]
+    title = "Dominated area" + (f", {subject}" if subject else "")
+    return [Section(chart.title, [chart]), Section(title, [area], area_note(group))]
 
 
 def area_note(group: str) -> str:
@@ -149,24 +132,49 @@ def _other_items(group: str) -> str:
     return "" if group == POPULAR else f" Other items: all but {group_items(group)}."
 
 
-def _chart(
-    series: Curves, looks: Mapping[str, Style], metric: str, k: int, group: str
-) -> go.Figure:
-    chart = go.Figure()
-    for name, rows in series.items():
-        look = looks[name]
-        chart.add_scatter(
-            x=[_fairness(row, metric, k) for row in rows],
-            y=[_percent(row, f"ndcg@{k}") for row in rows],
-            name=verbatim(name),
-            mode="lines+markers",
-            line={"color": look.colour, "width": 1.8, "dash": look.plotly_dash},
-            marker={"color": look.colour, "symbol": look.symbol, "size": 8},
-            text=[_hover(name, row, k, group) for row in rows],
-            hovertemplate="%{text}<extra></extra>",
+def _layers(
+    series: Curves,
+    looks: Mapping[str, Look],
+    metric: str,
+    k: int,
+    group: str,
+    x: Axis,
+    y: Axis,
+) -> list[Spec]:
+    """Lines and points, and beside each point its level, on the side that has room."""
+    rows: list[dict[str, Any]] = [
+        {"series": name, "x": _fairness(row, metric, k), "y": _percent(row, f"ndcg@{k}")}
+        | {"level": "" if row.level is None else f"{row.level:g}", "marked": 1}
+        | {"ndcg": _hover(row, k), "gini": _shown(row, f"gini@{k}")}
+        | {"share": _shown(row, f"popularity_rate@{k}")}
+        for name, own in series.items()
+        for row in own
+    ]
+    names = {"level": "Level", "ndcg": "NDCG, %", "gini": "Gini, %", "share": f"{group}, %"}
+    more = [marks.word(field, title=title) for field, title in names.items()]
+    sides = sides_of([(row["x"], row["y"], len(row["level"])) for row in rows])
+    rows = [row | {"side": side.value} for row, side in zip(rows, sides, strict=True)]
+    drawn = marks.lines(rows, marks.by_series(looks), x, y)
+    line, points = drawn["layer"]
+    points["encoding"]["tooltip"] = [marks.word("series", title=" "), *more]
+    # without a level or without room: when its line is pointed at
+    texts = [
+        marks.mark(
+            "text",
+            {
+                **{"x": x.of("x"), "y": y.of("y"), "text": marks.word("level")},
+                "opacity": marks.if_(marks.IS_FOCUS, 1, 0)
+                if side is Side.NONE
+                else marks.in_focus(),
+            },
+            fontSize=10,
+            **look,
         )
-    chart.update_yaxes(title_text=f"NDCG@{k}, %")
-    return chart
+        | {"transform": [{"filter": f"datum.side == '{side.value}'"}]}
+        for side, look in SIDES.items()
+        if side.value in {row["side"] for row in rows}
+    ]
+    return [drawn | {"layer": [line, points, *texts]}]
 
 
 def _capital(text: str) -> str:
@@ -198,16 +206,10 @@ def _fairness(row: OverSeeds, metric: str, k: int) -> float | None:
     return None if value is None else 100 * (PLANES[metric] - value)
 
 
-def _hover(name: str, row: OverSeeds, k: int, group: str) -> str:
+def _hover(row: OverSeeds, k: int) -> str:
     std = row.spread(f"ndcg@{k}").std
     spread = f" ± {100 * std:.2f}" if std is not None and len(row.seeds) > 1 else ""
-    lines = [
-        f"<b>{verbatim(name)}</b>" + ("" if row.level is None else f" at {row.level:g}"),
-        f"NDCG {_shown(row, f'ndcg@{k}')}{spread}",
-        f"Gini {_shown(row, f'gini@{k}')}",
-        f"{verbatim(group)} {_shown(row, f'popularity_rate@{k}')}",
-    ]
-    return "<br>".join(lines)
+    return f"{_shown(row, f'ndcg@{k}')}{spread}"
 
 
 def _shown(row: OverSeeds, metric: str) -> str:

@@ -1,4 +1,4 @@
-"""A table as cells, printed three ways: on a terminal, as Markdown and as HTML.
+"""A table as cells: printed on a terminal and as Markdown here, on a page by a template.
 
 The best of a column and the second are marked so that the marks outlive a loss of colour:
 `*` and `+` on a terminal, bold and italic in Markdown, bold and underlined in HTML.
@@ -7,8 +7,7 @@ The best of a column and the second are marked so that the marks outlive a loss 
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from html import escape
-from typing import Literal
+from typing import ClassVar, Literal
 
 from rich import box
 from rich.console import Group
@@ -39,6 +38,8 @@ class Cell:
 class Grid:
     """Headings over lines of cells; `numbers` says how many columns at the right are numbers."""
 
+    template: ClassVar[str] = "grid.html.j2"
+
     headings: Sequence[str]
     lines: Sequence[Sequence[Cell]]
     numbers: int
@@ -53,6 +54,15 @@ def number(value: float | None, decimals: int = 2, *, spread: str = "", paper: s
     if value is None or math.isnan(value):
         return Cell(MISSING, paper=paper)
     return Cell(f"{value:.{decimals}f}", value, spread, paper)
+
+
+def as_read(text: str) -> Cell:
+    """A cell of a text that sorts as a number if it reads as one: 1,204 or 4.17% or -2 points."""
+    plain = text.replace(",", "").removesuffix("%").removesuffix(" points")
+    try:
+        return Cell(text, float(plain))
+    except ValueError:
+        return Cell(text)
 
 
 def percent(value: float | None) -> Cell:
@@ -160,35 +170,3 @@ def _escaped(text: str) -> str:
     for character in "\\|*_<>`[]":
         text = text.replace(character, f"\\{character}")
     return text
-
-
-def html(grid: Grid) -> str:
-    """For a page; the paper's figures stand beside, and a click on a heading sorts."""
-    head = "".join(
-        f'<th{_numeric(grid, column)} aria-sort="none"><button>{escape(heading)}</button></th>'
-        for column, heading in enumerate(grid.headings)
-    )
-    body = "\n".join(
-        "<tr>"
-        + "".join(_html_cell(grid, column, cell) for column, cell in enumerate(line))
-        + "</tr>"
-        for line in grid.lines
-    )
-    caption = f"<caption>{escape(grid.caption)}</caption>" if grid.caption else ""
-    return (
-        f'<div class="scroll"><table class="sortable">{caption}<thead><tr>{head}</tr></thead>'
-        f"<tbody>\n{body}\n</tbody></table></div>"
-    )
-
-
-def _html_cell(grid: Grid, column: int, cell: Cell) -> str:
-    tag = {BEST: "strong", SECOND: "u"}.get(cell.place)
-    text = f"<{tag}>{escape(cell.text)}</{tag}>" if tag else escape(cell.text)
-    text += f" <small>{escape(cell.spread)}</small>" if cell.spread else ""
-    text += f' <span class="paper">{escape(cell.paper)}</span>' if cell.paper else ""
-    value = "" if cell.value is None else f' data-value="{cell.value:.12g}"'
-    return f"<td{_numeric(grid, column)}{value}>{text}</td>"
-
-
-def _numeric(grid: Grid, column: int) -> str:
-    return ' class="number"' if grid.is_number(column) else ""

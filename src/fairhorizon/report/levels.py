@@ -1,25 +1,31 @@
 """Accuracy at levels of fairness: a table per level, and ours against the best rival."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal
 
-from matplotlib.figure import Figure
 from rich.console import Group
 from rich.text import Text
 
 from fairhorizon.files import write_copies, write_text, written_together
 from fairhorizon.report import grid
+from fairhorizon.report.charts import Chart, save_png
 from fairhorizon.report.comparison import metric_cell
-from fairhorizon.report.figures import save_figure
-from fairhorizon.report.frontier import frontier_figure
+from fairhorizon.report.findings import listed, percent
+from fairhorizon.report.footnotes import mark_notes, marked
+from fairhorizon.report.frontier import frontier_chart
 from fairhorizon.report.grid import Cell, Grid
-from fairhorizon.report.marks import mark_notes, marked
+from fairhorizon.report.page import Folded, Section, commands_section, glossary_section, write_page
 from fairhorizon.report.tables import MISSING, group_items, metric_columns, short_title, units
 from fairhorizon.results.studies import GainRow, LevelRow
 from fairhorizon.vocabulary import POPULAR
 
 COLUMNS = ("ndcg", "gini", "popularity_rate", "recall")
+INTRO = (
+    "Every method under the same limits on the share of {items} in its lists. FCPO is served at "
+    "the limit; each rival is shown with its best setting that keeps it."
+)
 BEST_RIVAL, ABOVE = " ^", " !"
 NOTE = (
     "A rival is picked with hindsight, in its favour: of its settings whose test lists keep the "
@@ -46,7 +52,7 @@ def write_levels(
     command: str = "",
     json_file: Path | None = None,
 ) -> None:
-    """levels.json for programs, levels.md and levels.png; `group` is the name of G0."""
+    """levels.json for programs, levels.md, levels.png and index.html; `group` is the name of G0."""
     content = {
         "command": command,
         "group": group,
@@ -58,7 +64,70 @@ def write_levels(
     }
     write_copies(content, out / "levels.json", json_file)
     write_text(out / "levels.md", levels_markdown(rows, gains, k, group))
-    save_figure(out / "levels.png", levels_figure(rows, k, group))
+    chart = levels_chart(rows, k, group)
+    save_png(out / "levels.png", chart)
+    first = rows[0]
+    write_page(
+        out / "index.html",
+        title=f"Accuracy at levels of fairness on {first.dataset}",
+        finding=finding(rows, gains, k, group),
+        intro=INTRO.format(items=group_items(group)),
+        sections=[
+            *levels_sections(rows, gains, k, group),
+            Section(chart.title, [chart]),
+            glossary_section(COLUMNS, (first.protocol, first.mode), group),
+            commands_section([command]),
+        ],
+    )
+
+
+def finding(
+    rows: Sequence[LevelRow], gains: Sequence[GainRow], k: int, group: str = POPULAR
+) -> str:
+    """How ours compares with the best rival at each level, and whether each level was kept."""
+    sentences = [_compared(row, k, group) for row in gains]
+    if not gains:
+        best = max(rows, key=lambda row: row.spread(f"ndcg@{k}").mean or 0.0)
+        mean = best.spread(f"ndcg@{k}").mean
+        if mean is not None:
+            at = f"at most {100 * best.level:g} % {group_items(group)}"
+            sentences.append(f"With {at} {best.method} is the best: NDCG@{k} {percent(mean)}.")
+    measured = [row for row in rows if row.metrics]
+    above = [f"{row.method} at {100 * row.level:g} %" for row in measured if row.above]
+    missed = [f"{row.method} at {100 * row.level:g} %" for row in rows if not row.metrics]
+    kept = f"All {len(measured)} results keep their limit."
+    if above:
+        kept = f"{len(measured) - len(above)} of {len(measured)} results keep their limit; under "
+        kept += f"some seed {listed(above)} is above it."
+    sentences.append(kept)
+    if missed:
+        sentences.append(f"No setting reached the limit for {listed(missed)}.")
+    return " ".join(sentences)
+
+
+def _compared(row: GainRow, k: int, group: str) -> str:
+    behind = row.ndcg < row.rival_ndcg
+    by = "" if row.gain is None else f", {abs(row.gain):.1%} {'less' if behind else 'more'} than"
+    by = by.replace("%", " %") or ", against"
+    at = f"With at most {100 * row.level:g} % {group_items(group)}"
+    return f"{at} {row.method} has an NDCG@{k} of {percent(row.ndcg)}{by} {row.rival}."
+
+
+def levels_sections(
+    rows: Sequence[LevelRow], gains: Sequence[GainRow], k: int, group: str = POPULAR
+) -> list[Section]:
+    """A table per level, the first open; and ours against the best rival."""
+    blocks = _blocks(rows, k, group)
+    parts = [
+        Folded(block.caption, replace(block, caption=""), is_open=number == 0)
+        for number, block in enumerate(blocks)
+    ]
+    note = f"{units(COLUMNS)} Best bold, second underlined. {_notes(rows)}"
+    sections = [Section("At each level", parts, note)]
+    if gains:
+        table = _gains_grid(gains, k, group)
+        sections.append(Section(table.caption, [replace(table, caption="")], _gains_note(group)))
+    return sections
 
 
 def levels_table(
@@ -85,12 +154,12 @@ def levels_markdown(
     return "\n\n".join(parts) + "\n"
 
 
-def levels_figure(rows: Sequence[LevelRow], k: int = 20, group: str = POPULAR) -> Figure:
+def levels_chart(rows: Sequence[LevelRow], k: int = 20, group: str = POPULAR) -> Chart:
     """The accuracy of each method at the levels, as a frontier."""
     curves: dict[str, list[LevelRow]] = {}
     for row in rows:
         curves.setdefault(row.method, []).append(row)
-    return frontier_figure(curves, k, group)
+    return frontier_chart(curves, k, group)
 
 
 def _notes(rows: Sequence[LevelRow]) -> str:

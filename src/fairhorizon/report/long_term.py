@@ -1,21 +1,20 @@
 """The long run as figures and a page: the paper's Figure 4, the limit at every moment, churn."""
 
-import math
-from dataclasses import replace
+from collections.abc import Mapping
 from pathlib import Path
 
 import polars as pl
-from matplotlib.figure import Figure
-from plotly.subplots import make_subplots
 
 from fairhorizon.errors import DataError
 from fairhorizon.files import write_copies, write_text, written_together
-from fairhorizon.report import churn, control, over_time, page
+from fairhorizon.report import charts, churn, control, marks, over_time, page
 from fairhorizon.report import long_term_table as table
-from fairhorizon.report.figures import as_written, save_figure
+from fairhorizon.report.charts import Chart, save_png
+from fairhorizon.report.findings import listed, percent
+from fairhorizon.report.looks import Look, looks_of
+from fairhorizon.report.marks import Axis, Spec
 from fairhorizon.report.over_time import Span
-from fairhorizon.report.page import Section, chart_id, chart_section
-from fairhorizon.report.series import legend, styles
+from fairhorizon.report.page import Section
 from fairhorizon.report.tables import group_items
 from fairhorizon.results.long_term import LongTermResult
 
@@ -37,7 +36,7 @@ NOT_MEASURED = "no user has relevant items"
 
 @written_together()
 def write_long_term_report(out: Path, result: LongTermResult, command: str) -> None:
-    """The figures, longterm.md and longterm.html in the folder `out`; longterm.json for programs.
+    """The figures, longterm.md and index.html in the folder `out`; longterm.json for programs.
 
     The figures are figure4.png, control.png and churn.png.
     """
@@ -46,16 +45,16 @@ def write_long_term_report(out: Path, result: LongTermResult, command: str) -> N
         raise DataError("the long run has no steps to report", remedy="let it take a step first")
     numbers = steps["step"].unique().sort().to_list()
     span = Span(numbers[0], numbers[-1], result.warm_up, result.alpha_prime, result.group)
-    runs = churn.first_runs(result.counts) if span.has_moving_groups else {}
+    drawn = drawings(result, span)
     write_copies(result.to_json(), out / "longterm.json")
-    save_figure(out / "figure4.png", accumulated_figure(steps, span))
-    save_figure(out / "control.png", control.control_figure(steps, span))
-    save_figure(out / "churn.png", churn.churn_figure(steps, runs, span))
+    for name, chart in zip(("figure4", "control", "churn"), drawn, strict=False):
+        save_png(out / f"{name}.png", chart)
     further = f"\n{table.limits_markdown(result.limits)}" if result.limits else ""
     write_text(out / "longterm.md", table.summary_markdown(steps, span.group) + further)
     page.write_page(
-        out / "longterm.html",
+        out / "index.html",
         title="The long run",
+        finding=finding(result, span),
         intro=INTRO.format(
             groups=MOVING if span.has_moving_groups else FIXED.format(group=span.group),
             steps=_many(len(numbers), "step"),
@@ -64,13 +63,70 @@ def write_long_term_report(out: Path, result: LongTermResult, command: str) -> N
         sections=[
             table.summary_section(steps, span.group),
             *([table.limits_section(result.limits)] if result.limits else []),
-            accumulated_section(steps, span),
-            control.control_section(steps, span),
-            *churn.churn_sections(steps, runs, span),
+            *(Section(chart.title, [chart]) for chart in drawn),
             page.meanings_section(_meanings(span)),
             page.commands_section([command]),
         ],
     )
+
+
+def drawings(result: LongTermResult, span: Span) -> list[Chart]:
+    """Figure 4, the limit, items that change group if groups follow exposure, and the changes."""
+    looks = looks_of(over_time.methods_of(result.steps))
+    runs = churn.first_runs(result.counts) if span.has_moving_groups else {}
+    ranks = churn.ranks_chart(runs, looks, span)
+    return [
+        accumulated_chart(result.steps, looks, span),
+        control.control_chart(result.steps, looks, span),
+        *([ranks] if ranks else []),
+        churn.changes_chart(result.steps, looks, span),
+    ]
+
+
+def finding(result: LongTermResult, span: Span) -> str:
+    """Which method is the most accurate in the end, and who kept each limit."""
+    accuracy = over_time.lines(result.steps, "ndcg")
+    last = {method: line.mean[-1] for method, line in accuracy.items() if len(line.mean)}
+    best = max(last, key=lambda method: last[method], default=None)
+    found = f"After {_many(span.last, 'step')} "
+    found += (
+        f"{best} is the most accurate, with an NDCG of {percent(last[best] / 100)}."
+        if best is not None
+        else "no accuracy could be measured."
+    )
+    return " ".join([found, _limit_kept(result.steps, span), *_further_limits(result)])
+
+
+def _limit_kept(steps: pl.DataFrame, span: Span) -> str:
+    items = group_items(span.group)
+    if not span.has_limit:
+        return f"There was no limit on {items}."
+    shares = {
+        method: line.mean[-1]
+        for method, line in over_time.lines(steps, "violation_share").items()
+        if len(line.mean)
+    }
+    what = f"The limit of {span.limit:g} % {items}"
+    if not shares:
+        return f"{what} was not tested yet: no step is after the warm-up."
+    kept = [method for method, share in shares.items() if not share]
+    broken = [f"{method} (at {share:.1f} % of steps)" for method, share in shares.items() if share]
+    parts = [f"was kept by {listed(kept)}"] if kept else []
+    parts += [f"was broken by {listed(broken)}"] if broken else []
+    return f"{what} {' and '.join(parts)}."
+
+
+def _further_limits(result: LongTermResult) -> list[str]:
+    """A sentence for each further limit."""
+    sentences = []
+    for limit in dict.fromkeys(row.limit for row in result.limits):
+        own = [row for row in result.limits if row.limit == limit]
+        kept = [row.method for row in own if not row.violation_share]
+        broken = [row.method for row in own if row.violation_share]
+        parts = [f"kept by {listed(kept)}"] if kept else []
+        parts += [f"broken by {listed(broken)}"] if broken else []
+        sentences.append(f"{limit}: {', '.join(parts)}.")
+    return sentences
 
 
 def closing_lines(result: LongTermResult) -> list[str]:
@@ -99,68 +155,28 @@ def panel_titles(span: Span) -> dict[str, str]:
     return ACCUMULATED | {"popularity_rate": share}
 
 
-def accumulated_figure(steps: pl.DataFrame, span: Span) -> Figure:
+def accumulated_chart(steps: pl.DataFrame, looks: Mapping[str, Look], span: Span) -> Chart:
     """The paper's Figure 4: NDCG, Gini and popularity rate of accumulated exposure over steps."""
-    looks, titles = styles(over_time.methods_of(steps)), panel_titles(span)
-    keys = over_time.keys(span)
-    labels = [*looks, *(str(key.get_label()) for key in keys)]
-    columns = over_time.legend_columns(labels, 12)
-    height = 3.7 + 0.22 * math.ceil(len(labels) / columns)
-    figure = Figure(figsize=(12, height), layout="constrained")
-    panels = figure.subplots(1, len(titles))
-    for axes, (column, title) in zip(panels, titles.items(), strict=True):
-        for position, (method, line) in enumerate(over_time.lines(steps, column).items()):
-            label, start = over_time.shortened(method), position / len(looks)
-            over_time.draw(axes, line, looks[method], label=label, start=start)
-        over_time.step_axes(axes, as_written(f"{over_time.shortened(title)}, %"), span)
-        if _is_blank(steps, column):
-            axes.text(0.5, 0.5, NOT_MEASURED, transform=axes.transAxes, ha="center")
-            axes.set_yticks([])
-    lines = list(panels[0].lines)
-    over_time.draw_limit(panels[-1], span)
-    figure.legend(
-        handles=[*lines, *keys],
-        loc="outside lower center",
-        ncols=columns,
-        frameon=False,
-        fontsize=9,
-        handlelength=4,
-    )
-    return figure
-
-
-def accumulated_section(steps: pl.DataFrame, span: Span) -> Section:
-    """Figure 4 for the page: three panels below each other over the same steps."""
-    looks, titles = styles(over_time.methods_of(steps)), panel_titles(span)
-    by_column = {column: over_time.lines(steps, column) for column in titles}
-    chart = make_subplots(
-        rows=len(titles), cols=1, shared_xaxes=True, vertical_spacing=0.05, x_title="Step"
-    )
-    for method, look in looks.items():
-        for row, column in enumerate(titles, 1):
-            over_time.add(chart, by_column[column][method], look, method, row)
-    for row, (column, title) in enumerate(titles.items(), 1):
-        chart.update_yaxes(title_text=page.verbatim(f"{title}, %"), row=row)
-        if _is_blank(steps, column):
-            place = {"x": 0.5, "xref": "x domain", "y": 0.5, "yref": "y domain"}
-            chart.add_annotation(text=NOT_MEASURED, showarrow=False, row=row, col=1, **place)
-            chart.update_yaxes(showticklabels=False, row=row)
-    over_time.add_span(chart, span, limit_in=len(titles))
+    encodings, x = marks.by_series(looks), over_time.step_axis(span)
+    panels = []
+    for column, title in panel_titles(span).items():
+        y = Axis(f"{title}, %", is_titled=False)
+        rows = over_time.line_rows(over_time.lines(steps, column))
+        layers = over_time.warm_up_layers(span)
+        layers += [marks.lines(rows, encodings, x, y)] if rows else [_blank(x)]
+        if column == "popularity_rate":
+            layers += over_time.limit_layers(span, y)
+        panels.append(charts.panel(layers, height=250, title=y.title))
     share = "popularity rate" if span.has_moving_groups else f"share of {span.group}"
-    section = chart_section(
-        ACCUMULATED_TITLE,
-        chart,
-        ACCUMULATED_NOTE.format(share=share) + over_time.reading(steps, span),
-        height=820,
-        showlegend=False,
-        margin=over_time.MARGIN,
-    )
-    buttons = legend(chart_id(ACCUMULATED_TITLE), looks, traces=2 * len(titles))
-    return replace(section, html=buttons + section.html)
+    reading = ACCUMULATED_NOTE.format(share=share) + over_time.reading(steps, span)
+    return Chart(ACCUMULATED_TITLE, panels, looks, reading=reading, columns=3)
 
 
-def _is_blank(steps: pl.DataFrame, column: str) -> bool:
-    return steps[column].fill_nan(None).null_count() == len(steps)
+def _blank(x: Axis) -> Spec:
+    """Says why nothing is drawn."""
+    first, last = x.domain or (0, 1)
+    rows = [{"x": (first + last) / 2, "text": NOT_MEASURED}]
+    return marks.mark("text", {"x": x.of("x"), "text": marks.word("text")}, rows)
 
 
 def _meanings(span: Span) -> dict[str, str]:

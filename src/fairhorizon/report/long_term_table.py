@@ -5,7 +5,6 @@ steps: one row per method, seed and step, shares as fractions.
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from html import escape
 from typing import Literal
 
 import polars as pl
@@ -14,7 +13,7 @@ from rich.console import Group
 from fairhorizon.report import grid
 from fairhorizon.report.grid import Cell, Grid
 from fairhorizon.report.over_time import methods_of
-from fairhorizon.report.page import Section
+from fairhorizon.report.page import Folded, Section
 from fairhorizon.report.tables import MISSING, group_title, the_group
 from fairhorizon.results.long_term import LimitSummary
 from fairhorizon.vocabulary import POPULAR
@@ -115,25 +114,21 @@ def summary_section(
     steps: pl.DataFrame, group: str = POPULAR, *, title: str = "In numbers"
 ) -> Section:
     """For a page: the last step open, the others folded; a click on a heading sorts."""
-    last = _milestones(steps)[-1]
-    html = ""
-    for step in reversed(_milestones(steps)):
-        block = _block(steps, step, columns_of(group))
-        is_open = " open" if step == last else ""
-        html += (
-            f"<details{is_open}><summary>{escape(block.caption)}</summary>\n"
-            f"{grid.html(replace(block, caption=''))}</details>\n"
-        )
+    blocks = [_block(steps, step, columns_of(group)) for step in reversed(_milestones(steps))]
+    parts = [
+        Folded(block.caption, replace(block, caption=""), is_open=block is blocks[0])
+        for block in blocks
+    ]
     note = (
         f"{UNITS}; ± is the standard deviation over seeds. Best bold, second underlined; "
         "a click on a heading sorts."
     )
-    return Section(title, html, note)
+    return Section(title, parts, note)
 
 
 def limits_section(rows: Sequence[LimitSummary]) -> Section:
     """How the further limits were kept."""
-    return Section("Further limits", grid.html(_limits_grid(rows)), LIMITS_NOTE)
+    return Section("Further limits", [_limits_grid(rows)], LIMITS_NOTE)
 
 
 def limits_markdown(rows: Sequence[LimitSummary]) -> str:

@@ -3,37 +3,18 @@
 steps: one row per method, seed and step, shares as fractions.
 """
 
-import math
-from collections.abc import Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Self
+from typing import Any, Self
 
 import numpy as np
-import plotly.graph_objects as go
 import polars as pl
-from matplotlib.artist import Artist
-from matplotlib.axes import Axes
-from matplotlib.lines import Line2D
-from matplotlib.patches import Patch
-from matplotlib.ticker import MaxNLocator
 from numpy.typing import NDArray
 
-from fairhorizon.report.figures import GREY, style
-from fairhorizon.report.page import MAX_POINTS, thinned, verbatim
-from fairhorizon.report.series import Style
+from fairhorizon.report import marks
+from fairhorizon.report.marks import Axis, Spec
 from fairhorizon.report.tables import group_title
 from fairhorizon.vocabulary import POPULAR
-
-MARKERS = 8  # on a line: enough to identify it, few enough to see it
-OPACITY = 0.18  # of a band
-SHADE = 0.12  # of the warm-up
-MARGIN = {
-    "l": 64,
-    "r": 48,
-    "t": 12,
-    "b": 56,
-}  # of a chart on the page: room for a word at the right
-NAME_WIDTH = 34  # characters of a name in a figure; on the page it is whole
 
 
 @dataclass(frozen=True)
@@ -138,134 +119,44 @@ def reading(steps: pl.DataFrame, span: Span) -> str:
     return "; ".join(parts) + "."
 
 
-def legend_columns(labels: Sequence[str], width: float) -> int:
-    """How many entries of a legend fit side by side into so many inches, in even rows."""
-    entry = 0.9 + 0.075 * max(len(shortened(label)) for label in labels)
-    rows = math.ceil(len(labels) / max(1, int(width / entry)))
-    return math.ceil(len(labels) / rows)
+def step_axis(span: Span) -> Axis:
+    return Axis("Step", domain=span.range, whole=True)
 
 
-def shortened(name: str) -> str:
-    """A name that fits into a figure."""
-    return name if len(name) <= NAME_WIDTH else f"{name[: NAME_WIDTH - 1]}…"
+def line_rows(by_series: Mapping[str, Line]) -> list[dict[str, Any]]:
+    """The lines as rows of a chart, thinned to what it can show."""
+    has_bands = any(line.has_band for line in by_series.values())
+    rows: list[dict[str, Any]] = []
+    for position, (series, line) in enumerate(by_series.items()):
+        kept = marks.thinned(len(line.steps), marks.points_each(len(by_series)))
+        start = position / len(by_series)
+        rows += [
+            {
+                "series": series,
+                "x": int(line.steps[i]),
+                "y": _rounded(line.mean[i]),
+                "marked": marks.is_marked(number, len(kept), start),
+            }
+            | ({"low": _rounded(line.low[i]), "high": _rounded(line.high[i])} if has_bands else {})
+            for number, i in enumerate(kept)
+        ]
+    return rows
 
 
-def draw(
-    axes: Axes, line: Line, look: Style, *, label: str, start: float = 0, width: float = 1.6
-) -> None:
-    """With matplotlib; `start` in [0, 1) shifts the markers, which else lie over each other."""
-    every = max(1, len(line.steps) // MARKERS)
-    if line.has_band:
-        axes.fill_between(
-            line.steps, line.low, line.high, color=look.colour, alpha=OPACITY, linewidth=0
-        )
-    axes.plot(
-        line.steps,
-        line.mean,
-        color=look.colour,
-        linestyle=look.matplotlib_dash,
-        linewidth=width,
-        marker=look.marker,
-        markersize=4.5,
-        markevery=(int(start * every), every),
-        label=label,
-    )
+def _rounded(value: float) -> float:
+    return round(float(value), 3)
 
 
-def step_axes(axes: Axes, title: str, span: Span, *, remark: str = "") -> None:
-    """The look of a panel over steps, the warm-up shaded; the remark stands below the title."""
-    style(axes, f"{title}\n" if remark else title)
-    if remark:
-        axes.annotate(
-            remark,
-            (0, 1),
-            xytext=(0, 6),
-            xycoords="axes fraction",
-            textcoords="offset points",
-            fontsize=9,
-            color="#505050",
-        )
-    axes.set_xlabel("Step")
-    axes.xaxis.set_major_locator(MaxNLocator(5, steps=[1, 2, 5, 10], integer=True))
-    axes.set_xlim(*span.range)
-    if span.has_warm_up:
-        axes.axvspan(span.first, span.warm_up_end, color=GREY, alpha=SHADE, linewidth=0)
+def warm_up_layers(span: Span) -> list[Spec]:
+    """The warm-up in grey, below all else."""
+    if not span.has_warm_up:
+        return []
+    return [marks.shade_layer(span.first, span.warm_up_end, step_axis(span))]
 
 
-def draw_limit(axes: Axes, span: Span) -> None:
-    if span.has_limit:
-        axes.axhline(span.limit, color="black", linestyle="--", linewidth=1)
-
-
-def keys(span: Span) -> list[Artist]:
-    """Entries of a legend for the limit and the warm-up, where there are such."""
-    limit = Line2D([], [], color="black", linestyle="--", linewidth=1)
-    limit.set_label(f"limit, {span.limit:g} %")
-    warm_up = Patch(color=GREY, alpha=SHADE, linewidth=0)
-    warm_up.set_label(f"warm-up, {span.warm_up} steps")
-    return [*([limit] if span.has_limit else []), *([warm_up] if span.has_warm_up else [])]
-
-
-def add(
-    chart: go.Figure, line: Line, look: Style, name: str, row: int = 1, *, width: float = 2
-) -> None:
-    """With plotly, two traces: the band, empty where there is none, and the line."""
-    kept = thinned(len(line.steps), MAX_POINTS)
-    steps = line.steps[kept].tolist()
-    high, low = (np.round(values[kept], 4).tolist() for values in (line.high, line.low))
-    chart.add_scatter(
-        x=[*steps, *reversed(steps)] if line.has_band else [],
-        y=[*high, *reversed(low)] if line.has_band else [],
-        name=verbatim(name),
-        mode="lines",
-        line={"width": 0},
-        fill="toself",
-        fillcolor=faded(look.colour, OPACITY),
-        hoverinfo="skip",
-        row=row,
-        col=1,
-    )
-    chart.add_scatter(
-        x=steps,
-        y=np.round(line.mean[kept], 4).tolist(),
-        name=verbatim(name),
-        mode="lines+markers",
-        line={"color": look.colour, "width": width, "dash": look.plotly_dash},
-        marker={
-            "color": look.colour,
-            "symbol": look.symbol,
-            "size": 7,
-            "maxdisplayed": MARKERS,
-        },
-        hovertemplate="%{y:.2f}",
-        row=row,
-        col=1,
-    )
-
-
-def add_span(chart: go.Figure, span: Span, *, limit_in: int = 0) -> None:
-    """With plotly: steps and warm-up in every panel, the limit in the panel of that row, if any."""
-    chart.update_xaxes(range=list(span.range), dtick=1 if span.last - span.first < 5 else None)
-    if span.has_warm_up:
-        chart.add_vrect(
-            x0=span.first,
-            x1=span.warm_up_end,
-            fillcolor=GREY,
-            opacity=SHADE,
-            line_width=0,
-            layer="below",
-        )
-    if span.has_limit and limit_in:
-        chart.add_hline(
-            y=span.limit,
-            line={"color": GREY, "width": 1.5, "dash": "dash"},
-            annotation={"text": "limit", "x": 1, "xanchor": "left", "yanchor": "middle"},
-            row=limit_in,
-            col=1,
-        )
-
-
-def faded(colour: str, opacity: float) -> str:
-    """#0072B2 as a translucent colour."""
-    red, green, blue = (int(colour[i : i + 2], 16) for i in (1, 3, 5))
-    return f"rgba({red},{green},{blue},{opacity})"
+def limit_layers(span: Span, y: Axis) -> list[Spec]:
+    """The limit as a dashed line."""
+    if not span.has_limit:
+        return []
+    label = "limit"
+    return [marks.limit_layer(span.limit, span.range[1], label, step_axis(span), y)]
