@@ -61,7 +61,7 @@ class Search:
 class Choice:
     """In the annotation of a setting: the values that `tune` tries."""
 
-    values: tuple[bool | int | float | str | None, ...]
+    values: tuple[bool | int | float | str | tuple[float, ...] | None, ...]
 
 
 S = TypeVar("S", bound=Settings)

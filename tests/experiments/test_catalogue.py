@@ -29,7 +29,7 @@ def test_every_method_is_listed_once_by_kind() -> None:
     assert (
         kinds[Kind.PRESET] == [f"fcpo:{name}" for name in PRESETS] == ["fcpo:strong", "fcpo:paper"]
     )
-    assert len(NAMES) == len(set(NAMES)) == 9 + 3 + 2 + 2
+    assert len(NAMES) == len(set(NAMES)) == 11 + 3 + 2 + 2
 
 
 def test_a_level_is_for_rerankers_and_fcpo() -> None:

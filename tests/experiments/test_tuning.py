@@ -31,6 +31,7 @@ from fairhorizon.histories import UserItems
 from fairhorizon.rankers import RANKERS
 from fairhorizon.rankers.popularity import Popularity
 from fairhorizon.rankers.ranker import Ranker
+from fairhorizon.rankers.stack.model import Stack
 from fairhorizon.settings import Choice, Search, Settings
 from fairhorizon.vocabulary import Protocol
 
@@ -112,12 +113,20 @@ def test_the_space_is_read_off_the_settings() -> None:
 def test_every_space_of_ours_can_be_proposed_and_holds_the_defaults(method: str) -> None:
     model = build(Method.parse(method), {}, 0)
     space = search_space(model, {})
-    assert method == Popularity.method or space
+    assert space or method in (Popularity.method, Stack.method)
     assert set(defaults(model, space)) == set(space)
     for name, where in space.items():
         ends = getattr(where, "choices", None) or (where.low, where.high)  # type: ignore[attr-defined]
         for value in ends:
             build(Method.parse(method), nested({name: value}), 0)  # within the setting's bounds
+
+
+def test_lists_are_proposed_as_text_and_set_as_lists() -> None:
+    model = build(Method("ridge"), {}, 0)
+    space = search_space(model, {})
+    assert "[0.8, 0.97]" in space["decays"].choices  # type: ignore[attr-defined]
+    assert defaults(model, space)["decays"] == "[0.8, 0.97]"
+    assert nested({"decays": "[0.9, 1.0]", "pmf.l2": 1}) == {"decays": [0.9, 1.0], "pmf": {"l2": 1}}
 
 
 def test_a_space_is_that_of_the_preset() -> None:

@@ -2,6 +2,7 @@
 
 import inspect
 import json
+import shlex
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
 from enum import StrEnum
@@ -148,7 +149,7 @@ def _example(method: Method, settings: list[SettingEntry]) -> str:
     prefix = "" if method.reranker is None else f"{method.reranker}."
     own = [setting for setting in settings if setting.name.startswith(prefix)]
     own.sort(key=lambda setting: setting.searched is None)
-    chosen = [f"--set {setting.name}={setting.default}" for setting in own[:1]]
+    chosen = [f"--set {shlex.quote(f'{setting.name}={setting.default}')}" for setting in own[:1]]
     out = f"--out runs/{method.name.replace(':', '-')}"
     return " ".join(["fairhorizon fit", method.name, "--data ml-100k", *chosen, out])
 

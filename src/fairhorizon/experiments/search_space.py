@@ -1,5 +1,6 @@
 """The search space of Optuna, made from the `Search` and `Choice` marks of the settings."""
 
+import json
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -22,7 +23,8 @@ def _ranges(config: Settings) -> "Iterator[tuple[str, BaseDistribution]]":
 
     for name, mark in searched(config):
         if isinstance(mark, Choice):
-            yield name, distributions.CategoricalDistribution(mark.values)
+            values = tuple(map(as_proposed, mark.values))
+            yield name, distributions.CategoricalDistribution(values)
         elif isinstance(mark.low, int) and isinstance(mark.high, int):
             yield name, distributions.IntDistribution(mark.low, mark.high, log=mark.log)
         else:
@@ -31,7 +33,8 @@ def _ranges(config: Settings) -> "Iterator[tuple[str, BaseDistribution]]":
 
 def defaults(model: Recommender, space: "Mapping[str, BaseDistribution]") -> dict[str, Any]:
     """The current settings, as far as they lie within the space."""
-    values = dotted(model.settings.model_dump())
+    current = dotted(model.settings.model_dump())
+    values = {name: as_proposed(value) for name, value in current.items()}
     return {name: values[name] for name, where in space.items() if _holds(where, values[name])}
 
 
@@ -44,6 +47,16 @@ def _holds(where: "BaseDistribution", value: Any) -> bool:
     return value is not None and where.low <= value <= where.high
 
 
+def as_proposed(value: Any) -> Any:
+    """A value as Optuna stores it, which takes no lists: these as JSON."""
+    return json.dumps(value) if isinstance(value, tuple | list) else value
+
+
+def as_set(value: Any) -> Any:
+    """A value as it is set; the reverse of `as_proposed`."""
+    return json.loads(value) if isinstance(value, str) and value.startswith("[") else value
+
+
 def dotted(settings: Given, prefix: str = "") -> dict[str, Any]:
     """{"pmf": {"l2": 1}} -> {"pmf.l2": 1}."""
     flat: dict[str, Any] = {}
@@ -54,14 +67,14 @@ def dotted(settings: Given, prefix: str = "") -> dict[str, Any]:
 
 
 def nested(settings: Given) -> dict[str, Any]:
-    """{"pmf.l2": 1} -> {"pmf": {"l2": 1}}."""
+    """{"pmf.l2": 1} -> {"pmf": {"l2": 1}}; lists as they are set."""
     tree: dict[str, Any] = {}
     for name, value in settings.items():
         *path, last = name.split(".")
         target = tree
         for step in path:
             target = target.setdefault(step, {})
-        target[last] = value
+        target[last] = as_set(value)
     return tree
 
 
