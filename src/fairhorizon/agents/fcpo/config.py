@@ -56,17 +56,14 @@ class FcpoConfig(Settings):
     """What is sampled: the weights of the score, whose best item is shown (gaussian), or the item
     itself (softmax)."""
     temperature: Annotated[float, Field(gt=0), Search(0.1, 2, log=True)] = 0.5
-    """Temperature of the softmax policy that is trained, also in the long run; smaller is greedier.
-    Serving does not use it: lists follow the order of the logits, which no temperature changes, and
-    what the long run draws at random is drawn at the temperature `explore`."""
+    """Temperature of the softmax policy in training; smaller is greedier. Serving does not use it:
+    no temperature changes the order of the logits, and noise has the temperature `explore`."""
     explore: Annotated[float, Field(ge=0)] = 0.0
-    """Temperature of the Gumbel noise that a softmax policy adds to its logits in the long run,
-    before the allocation; 0: none. The server records the chance of every item that it shows
-    (`propensities`). One-shot and interactive lists have no noise."""
+    """Temperature of the Gumbel noise that a softmax policy adds to its logits in the long run
+    (not elsewhere), before the allocation; 0: none. `propensities` has the chance of every item."""
     all_actions: bool = True
     """Whether a softmax policy is trained by exact expectations of immediate reward and cost over
-    all items, not only those of the sampled item. In the long run costs are always exact, and
-    rewards are known of shown items only."""
+    all items, not only of the sampled item. In the long run only costs are exact."""
     group_price: bool = True
     """Whether the actor sees the group of an item and learns a price for it."""
     warm_start: tuple[str, ...] = ("gru4rec", "ease", "itemknn")
