@@ -1,5 +1,6 @@
 """Small data that many tests share."""
 
+import os
 import signal
 
 import pytest
@@ -11,6 +12,7 @@ from fairhorizon.agents.fcpo.model import Fcpo
 from fairhorizon.data.splits import Split, split
 from fairhorizon.data.synthetic import synthetic
 from fairhorizon.rankers.mf import MfConfig
+from fairhorizon.report import charts
 
 # In the background of a script Python is deaf to Ctrl-C, and so is every process that it starts.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
@@ -18,6 +20,10 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 
 # Small tensors are slower on several threads, and sums depend on how they are cut.
 torch.set_num_threads(1)
+os.environ["OMP_NUM_THREADS"] = "1"  # in processes that tests start
+
+# Pictures are drawn as always, but coarse: most tests only see that they are there.
+charts.SHARPNESS = 0.5
 
 # No test may fail because the machine is busy.
 settings.register_profile("patient", deadline=None)

@@ -6,6 +6,7 @@ import pytest
 from specs import colours, line_of, marks
 
 from fairhorizon.metrics.fairness import gini, lorenz_curve
+from fairhorizon.report import charts
 from fairhorizon.report.figures import EVEN, LOG, exposure_chart, exposure_label, training_chart
 from fairhorizon.report.looks import GREY, PALETTE, looks_of
 from fairhorizon.report.marks import MOST_POINTS
@@ -85,7 +86,8 @@ def test_a_method_has_one_colour_in_both_charts_and_the_log_none_of_theirs():
     [training_chart(HISTORIES, LOOKS), exposure_chart(COUNTS, POPULAR, LOOKS)],
     ids=["training", "lorenz"],
 )
-def test_the_same_chart_as_a_picture(chart):
+def test_the_same_chart_as_a_picture(chart, monkeypatch):
+    monkeypatch.setattr(charts, "SHARPNESS", 2.0)  # as users see it
     picture = chart.png()
     assert picture.startswith(b"\x89PNG")
     width, height = (int.from_bytes(picture[i : i + 4], "big") for i in (16, 20))

@@ -23,6 +23,7 @@ from fairhorizon.report.marks import PARAMETERS, Row, Spec, by_series, layered, 
 
 VEGA_LITE = "6.4"  # what altair writes and vl-convert draws
 WIDTH = 860  # pixels of a PNG, at twice the resolution
+SHARPNESS = 2.0  # pixels of a PNG for one of the page
 LEGEND_WIDTH = WIDTH - 80  # it begins where the first panel does, right of the axis
 INK = "#1c2024"
 
@@ -123,7 +124,8 @@ class Chart:
         return legend | {"width": LEGEND_WIDTH, "height": 18 * (rows[-1]["row"] + 1)}
 
     def png(self) -> bytes:
-        return _smaller(vl_convert.vegalite_to_png(self.picture(), vl_version=VEGA_LITE, scale=2))
+        drawn = vl_convert.vegalite_to_png(self.picture(), vl_version=VEGA_LITE, scale=SHARPNESS)
+        return _smaller(drawn)
 
     def for_page(self) -> list[str]:
         """The specification of each panel as JSON that a script element can hold."""
