@@ -310,7 +310,9 @@ def test_limits_must_be_of_this_data_and_fit_together(
     else:
         with pytest.raises((ConfigError, DataError), match=message):
             long_study.check(contestants("fcpo"))
-    with pytest.raises(ConfigError, match=r"fcpo alone can keep it \(add fcpo to the methods\)"):
+    with pytest.raises(
+        ConfigError, match=r"none of the methods can keep it \(add fcpo or ease\+control\)"
+    ):
         long_study.check(contestants("ease+quota"))
 
 
