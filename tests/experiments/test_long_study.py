@@ -314,6 +314,9 @@ def test_limits_must_be_of_this_data_and_fit_together(
         ConfigError, match=r"none of the methods can keep it \(add fcpo or ease\+control\)"
     ):
         long_study.check(contestants("ease+quota"))
+    long_study.check(contestants("ease+control"))
+    with pytest.raises(ConfigError, match=r"ease\+lists serves in no long run \(use ease\+control"):
+        long_study.check(contestants("ease+lists", "fcpo"))
 
 
 def test_the_members_of_a_limited_group_come_from_the_log_or_from_a_table(

@@ -28,6 +28,8 @@ METHODS = (
     "popularity",
     "ease",
     "ease+quota",
+    "ease+control",
+    "stack+control",
 )
 
 
