@@ -15,9 +15,9 @@ from typing import Any
 import torch
 
 from fairhorizon.agents.fcpo.config import FcpoConfig
-from fairhorizon.agents.fcpo.experts.items import standardised
-from fairhorizon.agents.fcpo.experts.panel import Panel
 from fairhorizon.agents.fcpo.model import Fcpo
+from fairhorizon.agents.lists.items import standardised
+from fairhorizon.agents.lists.panel import Panel
 from fairhorizon.agents.tasks import FitTask
 from fairhorizon.data.sources import load
 from fairhorizon.data.splits import split

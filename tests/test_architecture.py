@@ -37,7 +37,7 @@ INSIDE = {
         ("tasks",),
         ("base",),
         ("validation", "steps"),
-        ("walk",),
+        ("walk", "lists"),
         ("ranked", "lird", "fcpo"),
         ("methods",),
     ),
@@ -273,8 +273,9 @@ def test_results_need_nothing_that_computes():
         ("data.__init__", "from .. import ranking", True),
         ("report.page", "if True:\n    from fairhorizon import fit_everything", True),
         ("errors", "from fairhorizon.data import Split", True),
-        ("agents.fcpo.experts.panel", "from ..learning.cpo import Update", True),  # inside
-        ("agents.fcpo.serving.lists", "import fairhorizon.agents.fcpo.model", True),
+        ("agents.fcpo.experts.fitting", "from ..learning.cpo import Update", True),  # inside
+        ("agents.fcpo.serving.calibration", "import fairhorizon.agents.fcpo.model", True),
+        ("agents.lists.item_lists", "import fairhorizon.agents.fcpo.config", True),
         ("agents.lird.model", "from fairhorizon.agents.fcpo.config import PRESETS", True),
         ("agents.base", "def f():\n    from fairhorizon.agents.methods import build", True),
         ("allocation.joint_lists", "from fairhorizon.agents.base import Server", True),

@@ -39,6 +39,7 @@ from fairhorizon.metrics.shares import exceeds, whole_showings
 from fairhorizon.rankers.ranker import Ranker
 from fairhorizon.ranking import first_best
 from fairhorizon.rerank import RERANKERS
+from fairhorizon.rerank.reranker import JointReranker
 from fairhorizon.settings import Settings
 from fairhorizon.storage import load_model, save_model
 from fairhorizon.vocabulary import Protocol
@@ -82,6 +83,8 @@ SUBJECTS: dict[str, tuple[str, Mapping[str, Any]]] = {
         f"{name}+{reranker}": (f"{name}+{reranker}", settings)
         for name, settings in RANKED.items()
         for reranker in RERANKERS
+        # after few epochs scores are noise, and no limit on all users together binds
+        if name in ("popularity", "ease") or not issubclass(RERANKERS[reranker], JointReranker)
     },
 }
 
@@ -328,8 +331,16 @@ class World:
         return [self.step(server) for _ in range(number)]
 
 
+def what_serves_in_no_long_run_says_so(subject: Subject, _: Path) -> None:
+    if not subject.model.abilities.long_run:
+        with pytest.raises(ConfigError, match=f"serves in no long run {REMEDY}"):
+            subject.model.server()
+
+
 def a_server_goes_on_where_another_was(subject: Subject, _: Path) -> None:
     """Restored from the tensors, which are not changed by what the first server does after it."""
+    if not subject.model.abilities.long_run:
+        return
     for retrain_on in (None, subject.split):
 
         def server(log: Split | None = retrain_on) -> Server:
@@ -356,6 +367,8 @@ def a_server_goes_on_where_another_was(subject: Subject, _: Path) -> None:
 
 
 def a_server_leaves_the_model_as_it_is(subject: Subject, folder: Path) -> None:
+    if not subject.model.abilities.long_run:
+        return
     before, after = folder / "before.safetensors", folder / "after.safetensors"
     lists = subject.lists.copy()
     subject.model.save(before)
@@ -374,6 +387,8 @@ def a_server_leaves_the_model_as_it_is(subject: Subject, folder: Path) -> None:
 
 
 def a_server_makes_lists_of_the_length_or_refuses(subject: Subject, _: Path) -> None:
+    if not subject.model.abilities.long_run:
+        return
     own = World(subject).step(subject.model.server()).shape
     assert own == (N_USERS, subject.settings.get("list_length", 1))
     try:
@@ -453,6 +468,7 @@ RULES: tuple[Callable[[Subject, Path], None], ...] = (
     a_file_holds_the_whole_model,
     a_file_of_another_kind_is_refused,
     a_training_is_resumed_or_refuses_it,
+    what_serves_in_no_long_run_says_so,
     a_server_goes_on_where_another_was,
     a_server_leaves_the_model_as_it_is,
     a_server_makes_lists_of_the_length_or_refuses,

@@ -99,7 +99,11 @@ def test_from_a_comparison_to_the_page(tmp_path: Path, capsys: pytest.CaptureFix
             1,
             ["has no column 'kind' (give an item table)"],
         ),
-        (["--methods=mf", "--gini-limit=0.8"], 1, ["gini 0.8: fcpo alone can keep it (add fcpo"]),
+        (
+            ["--methods=mf", "--gini-limit=0.8"],
+            1,
+            ["gini 0.8: none of the methods can keep it (add fcpo"],
+        ),
         (["--methods=fcpo", "--set=fcpo.list_length=2"], 1, ["fcpo.list_length=2 and lists of 1"]),
         (["--methods=mf", "--set=mf.dims=3"], 1, ["mf: there is no dims"]),
         (["--methods=mf", "--json=."], 1, [".: Is a directory"]),

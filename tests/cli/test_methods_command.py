@@ -26,7 +26,7 @@ def test_the_list_has_a_row_per_method(
         "fcpo:strong  preset     @  FCPO over the scores of rankers; one model serves any limit."
         in lines
     )
-    assert len(lines) == 2 + 18 + 2
+    assert len(lines) == 2 + 20 + 2
     assert lines[-1] == "Settings of one method: fairhorizon methods NAME"
 
 
@@ -79,8 +79,8 @@ def test_the_list_as_json(tmp_path: Path) -> None:
     file = tmp_path / "new" / "methods.json"
     assert run(["methods", "--json", str(file)]) == 0
     rows = json.loads(file.read_text())["methods"]
-    assert len(rows) == 18
-    assert rows[14] == {
+    assert len(rows) == 20
+    assert rows[16] == {
         "name": "fcpo",
         "kind": "agent",
         "summary": "Fairness-Constrained Policy Optimization (Ge et al. 2021, Algorithm 1).",

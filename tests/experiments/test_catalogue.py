@@ -29,12 +29,12 @@ def test_every_method_is_listed_once_by_kind() -> None:
     assert (
         kinds[Kind.PRESET] == [f"fcpo:{name}" for name in PRESETS] == ["fcpo:strong", "fcpo:paper"]
     )
-    assert len(NAMES) == len(set(NAMES)) == 11 + 3 + 2 + 2
+    assert len(NAMES) == len(set(NAMES)) == 11 + 5 + 2 + 2
 
 
 def test_a_level_is_for_rerankers_and_fcpo() -> None:
     with_level = [entry.name for entry in all_methods() if entry.takes_level]
-    assert with_level == ["quota", "penalty", "foe", "fcpo", "fcpo:strong", "fcpo:paper"]
+    assert with_level == [*RERANKERS, "fcpo", "fcpo:strong", "fcpo:paper"]
 
 
 @pytest.mark.parametrize("entry", all_methods(), ids=NAMES)
@@ -139,8 +139,8 @@ def test_the_example_sets_what_matters() -> None:
     ("name", "message"),
     [
         ("bogus", "there is no method 'bogus' (there are popularity, mf, "),
-        ("bogus", "foe, fcpo, lird, fcpo:strong, fcpo:paper)"),
-        ("ease+bogus", "no re-ranker 'bogus' (there are quota, penalty, foe)"),
+        ("bogus", "foe, lists, control, fcpo, lird, fcpo:strong, fcpo:paper)"),
+        ("ease+bogus", "no re-ranker 'bogus' (there are quota, penalty, foe, lists, control)"),
         ("fcpo:bogus", "no such preset (there are fcpo:strong, fcpo:paper)"),
         ("fcpo+quota", "only a ranker can be re-ranked"),
         ("ease+quota@0.4", "the level is not needed here (give ease+quota)"),

@@ -20,6 +20,7 @@ from fairhorizon.experiments.levels import (
     RivalSearch,
     Standing,
     gains,
+    is_ours,
     level_rows,
     run_levels,
     standings,
@@ -83,9 +84,13 @@ def found(results: list[tuple[Method, StudyRow]], level: float) -> float | None:
     return dict(results)[setting].metrics[f"popularity_rate@{K}"] if setting else None
 
 
-def test_the_methods_are_ours_and_twelve_rivals() -> None:
-    assert len(methods(*METHODS)) == 13
-    assert {method.reranker for method in methods(*METHODS)[1:]} == {"foe", "quota", "penalty"}
+def test_the_methods_are_ours_and_sixteen_rivals() -> None:
+    ours, *rivals = methods(*METHODS)
+    assert is_ours(ours)
+    assert len(rivals) == 16
+    assert not any(is_ours(method) for method in rivals)
+    assert {method.reranker for method in rivals} == {"foe", "quota", "penalty", "lists"}
+    assert {"stack+lists", "ease+lists", "gru4rec+lists", "popularity+quota"} < set(METHODS)
 
 
 @given(st.lists(st.integers(0, 20), min_size=21, max_size=21), st.integers(1, 100))

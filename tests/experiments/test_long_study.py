@@ -305,13 +305,18 @@ def test_limits_must_be_of_this_data_and_fit_together(
     long_study = LongStudy(study, LongRunSettings(steps=4), limits=Limits(tuple(groups)))
     if message is None:
         long_study.check(contestants("fcpo"))
+        long_study.check(contestants("ease+control"))
         constraints = long_study.limits.limits(study.data, None, 0.3, 7)
         assert [constraint.name for constraint in constraints] == ["popularity", *map(str, groups)]
     else:
         with pytest.raises((ConfigError, DataError), match=message):
             long_study.check(contestants("fcpo"))
-    with pytest.raises(ConfigError, match=r"fcpo alone can keep it \(add fcpo to the methods\)"):
+    with pytest.raises(
+        ConfigError, match=r"none of the methods can keep it \(add fcpo or ease\+control\)"
+    ):
         long_study.check(contestants("ease+quota"))
+    with pytest.raises(ConfigError, match=r"ease\+lists serves in no long run \(use ease\+control"):
+        long_study.check(contestants("ease+lists", "fcpo"))
 
 
 def test_the_members_of_a_limited_group_come_from_the_log_or_from_a_table(

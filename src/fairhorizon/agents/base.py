@@ -45,6 +45,7 @@ class Abilities:
     resume: bool = False  # its training keeps checkpoints and can be resumed
     limits: bool = False  # keeps several limits at once in the long run
     requests: bool = False  # serves users one by one under a limit on all of them
+    long_run: bool = True  # has a server
 
 
 class Server(Interface):

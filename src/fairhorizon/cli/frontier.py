@@ -5,11 +5,12 @@ import typer
 from fairhorizon.cli import list_lengths, studies
 from fairhorizon.cli.typed import typed_command
 
-# the paper's re-ranked rows, the strongest rankers behind every re-ranker, and our method
+# the paper's re-ranked rows, the strongest rankers behind every re-ranker, rankers with the same
+# allocation as our method, the simplest ranker, and our method
 METHODS = (
     *("mf+foe", "bpr+foe", "ncf+foe"),
     *("ease+foe", "ease+quota", "ease+penalty", "gru4rec+foe", "gru4rec+quota", "gru4rec+penalty"),
-    "fcpo",
+    *("stack+lists", "gru4rec+lists", "ease+lists", "popularity", "fcpo"),
 )
 
 

@@ -19,7 +19,8 @@ Methods = Annotated[
     typer.Option(
         "--methods",
         help="Comma-separated list of methods without levels, as in fcpo:strong,ease+quota,mf+foe.",
-        show_default="fcpo:strong, and gru4rec, sasrec, ease, itemknn behind each re-ranker",
+        show_default="fcpo:strong; stack, gru4rec, ease +lists; popularity+quota; and gru4rec, "
+        "sasrec, ease, itemknn +foe, +quota, +penalty",
     ),
 ]
 Levels = Annotated[

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from fairhorizon.environment.simulated import SimulationConfig
     from fairhorizon.experiments.group_limits import Limits
 
-LIMITS = "More limits, which FCPO keeps together with the first one"
+LIMITS = "More limits, which FCPO and NAME+control keep together with the first one"
 SIMULATED = "Users with --users simulated"
 
 Steps = Annotated[int, typer.Option(min=1, help="Number of lists per user.")]

@@ -10,7 +10,11 @@ from fairhorizon.results.studies import SummaryRow
 SHARES = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0)  # of sensitive items
 WEIGHTS = (0.0, 0.25, 0.5, 0.75, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0)  # spreads of a user's scores
 LIMITS = (0.2, 0.4, 0.6, 0.8, 1.0)  # FCPO's alpha', each of which is a training
-LEVELS = {"foe": SHARES, "quota": SHARES, "penalty": WEIGHTS, "fcpo": LIMITS}
+LEVELS = {
+    **dict.fromkeys(("foe", "quota", "lists", "control"), SHARES),
+    "penalty": WEIGHTS,
+    "fcpo": LIMITS,
+}
 
 
 def swept(method: Method) -> list[Method]:

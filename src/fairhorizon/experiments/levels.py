@@ -21,7 +21,12 @@ from fairhorizon.results.studies import GainRow, LevelRow, OverSeeds, StudyRow
 LEVELS = (0.85, 0.65, 0.37)
 RANKERS = ("gru4rec", "sasrec", "ease", "itemknn")  # the strongest there are
 RERANKERS = ("foe", "quota", "penalty")
-METHODS = ("fcpo:strong", *(f"{ranker}+{how}" for ranker in RANKERS for how in RERANKERS))
+METHODS = (
+    "fcpo:strong",
+    # with the same allocation as ours, so that one can see what is gained by what
+    *("stack+lists", "gru4rec+lists", "ease+lists", "popularity+quota"),
+    *(f"{ranker}+{how}" for ranker in RANKERS for how in RERANKERS),
+)
 
 ABOVE = 0.0005  # a popularity rate this little above the level is reported as keeping it
 

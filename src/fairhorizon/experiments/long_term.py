@@ -58,15 +58,20 @@ class LongStudy:
 
     def check(self, contestants: Sequence[Contestant]) -> None:
         """Refuse what no run could do with."""
-        self.study.check([contestant.method for contestant in contestants])
+        methods = [contestant.method for contestant in contestants]
+        self.study.check(methods)
+        for one in (method for method in methods if not method.abilities.long_run):
+            raise ConfigError(f"{one.name} serves in no long run (use {one.base}+control)")
         split, length = self.study.dataset().split, self.settings.list_length
         if length > split.train.n_items:
             raise ConfigError(
                 f"lists of {length}: there are only {split.train.n_items} items (give at most "
                 "as many)"
             )
-        if self.limits and not any(one.method.abilities.limits for one in contestants):
-            raise ConfigError(f"{self.limits}: fcpo alone can keep it (add fcpo to the methods)")
+        if self.limits and not any(method.abilities.limits for method in methods):
+            raise ConfigError(
+                f"{self.limits}: none of the methods can keep it (add fcpo or ease+control)"
+            )
         self.limits.check(self.study.data, self.study.cache_dir, self.settings)
 
     def task(self, contestant: Contestant, seed: int, *, resume: bool = False) -> "LongTask":

@@ -1,10 +1,13 @@
-"""Re-rankers adjust the scores of a ranker so that a group is shown less."""
+"""Re-rankers make lists of the scores of a ranker so that a group is shown less."""
 
+from fairhorizon.rerank.control import StepControl
 from fairhorizon.rerank.exposure import ExposureFairness
+from fairhorizon.rerank.lists import ListAllocation
 from fairhorizon.rerank.penalty import Penalty
 from fairhorizon.rerank.quota import Quota
 from fairhorizon.rerank.reranker import Reranker
 
 RERANKERS: dict[str, type[Reranker]] = {
-    reranker.method: reranker for reranker in (Quota, Penalty, ExposureFairness)
+    reranker.method: reranker
+    for reranker in (Quota, Penalty, ExposureFairness, ListAllocation, StepControl)
 }

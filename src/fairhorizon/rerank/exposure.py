@@ -12,7 +12,7 @@ from torch import Tensor
 from fairhorizon.errors import ConfigError
 from fairhorizon.ranking import rows_at_once, top
 from fairhorizon.rerank.exposure_solver import Mixture, solve_exposure, total_attention
-from fairhorizon.rerank.reranker import Reranker
+from fairhorizon.rerank.reranker import UserReranker
 
 SCORES_AT_ONCE = 2**22  # of float64, 32 MiB
 Constraint = Literal["parity", "treatment", "impact", "share"]
@@ -28,7 +28,7 @@ class ExposureProgram:
     c: Tensor  # (b,)
 
 
-class ExposureFairness(Reranker):
+class ExposureFairness(UserReranker):
     """Fairness of exposure (Singh & Joachims 2018): the best random ranking that is fair to G0.
 
     X0 and X1 are the exposures of the candidates of either group, together X; a candidate's merit

@@ -6,10 +6,10 @@ import torch
 from pydantic import Field
 from torch import Tensor
 
-from fairhorizon.rerank.reranker import Reranker
+from fairhorizon.rerank.reranker import UserReranker
 
 
-class Penalty(Reranker):
+class Penalty(UserReranker):
     """Penalty: the same number is subtracted from the score of every sensitive item.
 
     It is `weight` standard deviations of the user's scores, because rankers differ in the scale of

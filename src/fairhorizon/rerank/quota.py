@@ -6,10 +6,10 @@ from pydantic import Field
 from torch import Tensor
 
 from fairhorizon.metrics.shares import whole_showings
-from fairhorizon.rerank.reranker import Reranker
+from fairhorizon.rerank.reranker import UserReranker
 
 
-class Quota(Reranker):
+class Quota(UserReranker):
     """Quota: at most a share of every list is sensitive items, the best ones by score."""
 
     method = "quota"

@@ -1,28 +1,39 @@
-"""The interface of re-rankers: a handicap on scores and an allowance per list."""
+"""The interfaces of re-rankers, which make lists of a ranker's scores that show a group less."""
 
 from abc import ABC, abstractmethod
-from typing import ClassVar, Self
+from typing import Annotated, ClassVar, Self
 
 import torch
+from pydantic import Field
 from torch import Tensor
 
 from fairhorizon.settings import Settings
 
 
 class Reranker(Settings, ABC):
-    """A re-ranker learns nothing: it is its settings.
+    """A re-ranker learns nothing: it is its settings."""
+
+    method: ClassVar[str]
+    level_is_share: ClassVar[bool] = True  # its level is a largest share for the group
+    keeps_limits: ClassVar[bool] = False  # any limits, at every step of a long run
+    in_long_run: ClassVar[bool] = True  # it can serve there
+
+    @abstractmethod
+    def at_level(self, level: float) -> Self:
+        """The same re-ranker at another level of fairness."""
+
+    def share_limit(self, sensitive: Tensor) -> float:  # noqa: ARG002  # for those that have one
+        """alpha': the intended largest share of sensitive items in all showings."""
+        return 1.0
+
+
+class UserReranker(Reranker):
+    """Makes the list of every user by itself, by a handicap on scores and an allowance per list.
 
     Lists are the best items by score less handicap with at most the allowance of sensitive ones.
     Both are fixed when a user's list begins, so that a list served item by item equals the list
     served at once, unless feedback changes the scores in between.
     """
-
-    method: ClassVar[str]
-    level_is_share: ClassVar[bool] = True  # its level is a largest share for the group
-
-    @abstractmethod
-    def at_level(self, level: float) -> Self:
-        """The same re-ranker at another level of fairness."""
 
     def handicap(
         self,
@@ -37,6 +48,18 @@ class Reranker(Settings, ABC):
         """The largest number of sensitive items in a list of this length."""
         return length
 
-    def share_limit(self, sensitive: Tensor) -> float:  # noqa: ARG002  # for those that have one
-        """alpha': the intended largest share of sensitive items in all showings."""
-        return 1.0
+
+class JointReranker(Reranker):
+    """Makes the lists of all users together: the limit is on all showings, not on every list.
+
+    How it serves is in `agents/ranked`: it needs the users and what they answer.
+    """
+
+    share: Annotated[float, Field(ge=0, le=1)] = 0.4
+    """Largest share of all showings that may be sensitive items."""
+
+    def at_level(self, level: float) -> Self:
+        return self.model_validate({**self.model_dump(), "share": level})
+
+    def share_limit(self, sensitive: Tensor) -> float:  # noqa: ARG002
+        return self.share

@@ -9,13 +9,13 @@ import torch
 from numpy.typing import NDArray
 
 from fairhorizon.agents.fcpo.config import PRESETS, FcpoConfig
-from fairhorizon.agents.fcpo.experts.items import PanelItems
-from fairhorizon.agents.fcpo.experts.weighing import weights_by_cross_entropy
 from fairhorizon.agents.fcpo.learning.checkpoint import load_training, save_training
 from fairhorizon.agents.fcpo.learning.episodes import MenuEpisodes
 from fairhorizon.agents.fcpo.learning.session import Session
 from fairhorizon.agents.fcpo.learning.training import RoundReport, Training
 from fairhorizon.agents.fcpo.model import Fcpo
+from fairhorizon.agents.lists.items import PanelItems
+from fairhorizon.agents.lists.weighing import weights_by_cross_entropy
 from fairhorizon.agents.tasks import FitTask, LogPart, Prerequisite
 from fairhorizon.data.splits import Split, earlier_part
 from fairhorizon.environment.feedback import Scenario, evaluation_scenario

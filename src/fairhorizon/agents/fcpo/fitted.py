@@ -9,13 +9,15 @@ from torch import Tensor
 
 from fairhorizon.agents.fcpo.config import FcpoConfig
 from fairhorizon.agents.fcpo.experts.fitting import restored_panel
-from fairhorizon.agents.fcpo.experts.items import NO_PRICE, PanelItems
-from fairhorizon.agents.fcpo.experts.panel import Panel
+from fairhorizon.agents.fcpo.experts.start import NO_PRICE
 from fairhorizon.agents.fcpo.learning.chosen import chosen_round
 from fairhorizon.agents.fcpo.learning.training import Trained, build_actor, queue_length
+from fairhorizon.agents.fcpo.serving.actor_chances import ActorChances
 from fairhorizon.agents.fcpo.serving.calibration import calibrate
-from fairhorizon.agents.fcpo.serving.lists import ItemLists
 from fairhorizon.agents.fcpo.serving.weight_check import better_weights
+from fairhorizon.agents.lists.item_lists import ItemLists
+from fairhorizon.agents.lists.items import PanelItems
+from fairhorizon.agents.lists.panel import Panel
 from fairhorizon.agents.progress import RoundReport
 from fairhorizon.allocation.price_table import PriceTable
 from fairhorizon.environment.feedback import validation_scenario
@@ -71,9 +73,8 @@ class FittedPolicy:
 
     def lists(self, config: FcpoConfig) -> ItemLists:
         """How it makes lists, at the level and with the spread of these settings."""
-        return ItemLists(
-            self.actor, self.sensitive, self.histories, config.alpha_prime, config.spread
-        )
+        chances = ActorChances(self.actor)
+        return ItemLists(chances, self.sensitive, self.histories, config.alpha_prime, config.spread)
 
     def summary(self, config: FcpoConfig, validation: float | None) -> str:
         """What the training has led to, in one line."""

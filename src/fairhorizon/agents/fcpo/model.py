@@ -17,9 +17,10 @@ from fairhorizon.agents.fcpo.learning.checkpoint import begun_with
 from fairhorizon.agents.fcpo.learning.chosen import chosen_round
 from fairhorizon.agents.fcpo.learning.session import Problem, Session
 from fairhorizon.agents.fcpo.learning.training import Trained, queue_length
-from fairhorizon.agents.fcpo.server import FcpoServer, serve_under_control
+from fairhorizon.agents.fcpo.server import FcpoServer
 from fairhorizon.agents.fcpo.serving.calibration import serve_alone
-from fairhorizon.agents.fcpo.serving.lists import ItemLists
+from fairhorizon.agents.lists.item_lists import ItemLists
+from fairhorizon.agents.lists.under_control import serve_under_control
 from fairhorizon.agents.progress import LimitNotKeptWarning, RoundReport
 from fairhorizon.agents.tasks import FitTask, LogPart, Prerequisite, ServingPlan
 from fairhorizon.agents.walk import serve

@@ -4,22 +4,19 @@ import copy
 from collections.abc import Sequence
 from dataclasses import replace
 
-import numpy as np
 import torch
 from torch import Tensor
 
 from fairhorizon.agents.fcpo.config import FcpoConfig
 from fairhorizon.agents.fcpo.experts.fitting import restored_panel
-from fairhorizon.agents.fcpo.experts.items import ExpertSignals, PanelItems
 from fairhorizon.agents.fcpo.learning.advantages import discounts
 from fairhorizon.agents.fcpo.learning.at_work import policy_at_work
 from fairhorizon.agents.fcpo.learning.learner import Learner
+from fairhorizon.agents.lists.items import ExpertSignals, PanelItems
 from fairhorizon.agents.retraining import Retraining
-from fairhorizon.agents.steps import step_by_step
 from fairhorizon.agents.walk import Walk
 from fairhorizon.allocation.step_control import OnlineControl
 from fairhorizon.environment.dynamics import Outcome, State
-from fairhorizon.environment.feedback import Scenario
 from fairhorizon.errors import ModelError
 from fairhorizon.exposure.counts import Exposure
 from fairhorizon.exposure.limits import Limit
@@ -184,34 +181,3 @@ class FcpoServer:
                 "strong: it cannot be continued (start it anew, without --resume)"
             )
         self.actor.load_state_dict(parameters, strict=False)
-
-
-class _ControlledSteps:
-    """A server that makes whole lists for the users of a scenario, under fixed groups."""
-
-    def __init__(self, server: FcpoServer, sensitive: Tensor, *, feedback: bool) -> None:
-        fixed = sensitive.cpu().numpy()
-        self.server, self.feedback = server, feedback
-        self.exposure = Exposure(np.zeros(len(fixed), np.int64), lambda _: fixed)
-
-    def choose(self, state: State) -> Tensor:
-        return self.server.serve(state, self.exposure)
-
-    def follow(self, lists: Tensor, outcome: Outcome) -> None:
-        self.exposure.add(lists)
-        if self.feedback:
-            self.server.observe(lists, outcome, self.exposure)
-
-
-def serve_under_control(
-    server: FcpoServer, scenario: Scenario, sensitive: Tensor, *, length: int, feedback: bool
-) -> Tensor:
-    """(n_users, length): all users together, step by step, at the price that keeps the limit."""
-    lists, _ = step_by_step(
-        scenario,
-        torch.arange(scenario.n_users),
-        sensitive,
-        lambda _, __: _ControlledSteps(server, sensitive, feedback=feedback),
-        length=length,
-    )
-    return lists

@@ -7,6 +7,7 @@ from typing import Any, Self
 import torch
 from torch import Generator, Tensor
 
+from fairhorizon.agents.ranked.stored import ranker_tensors, restored_ranker
 from fairhorizon.agents.retraining import Retraining
 from fairhorizon.data.splits import Split
 from fairhorizon.environment.dynamics import Outcome, State
@@ -15,7 +16,7 @@ from fairhorizon.exposure.counts import Exposure
 from fairhorizon.rankers.ranker import Ranker
 from fairhorizon.ranking import first_best, rows_at_once, top, users_at_once
 from fairhorizon.rerank.exposure import ExposureFairness
-from fairhorizon.rerank.reranker import Reranker
+from fairhorizon.rerank.reranker import UserReranker
 from fairhorizon.storage import below
 
 SCORES_IN_CACHE = 2**20  # of float32, 4 MiB
@@ -38,7 +39,13 @@ class Round:
 
     @classmethod
     def begin(
-        cls, reranker: Reranker, scores: Tensor, labels: Tensor, *, items: int, generator: Generator
+        cls,
+        reranker: UserReranker,
+        scores: Tensor,
+        labels: Tensor,
+        *,
+        items: int,
+        generator: Generator,
     ) -> Self:
         """A round of `items` per user; in batches of users, because a handicap may be large."""
         candidates, handicaps = [], []
@@ -99,7 +106,7 @@ class RankedServer:
     def __init__(
         self,
         ranker: Ranker[Any],
-        reranker: Reranker | None = None,
+        reranker: UserReranker | None = None,
         *,
         list_length: int = 1,
         round_length: int = 100,
@@ -169,7 +176,7 @@ class RankedServer:
             stored = self.retraining.tensors()
             tensors |= {f"retraining.{name}": tensor for name, tensor in stored.items()}
         if self.ranker is not self._first_ranker:
-            stored = self.ranker.tensors()
+            stored = ranker_tensors(self.ranker)
             tensors |= {f"ranker.{name}": tensor for name, tensor in stored.items()}
         if self.ranker.queue_length and self._rounds:
             # computed in other batches, they would differ in the last digits
@@ -190,8 +197,7 @@ class RankedServer:
         self.ranker = self._first_ranker
         refitted = below("ranker.", tensors)
         if refitted:
-            self.ranker = self._fresh()
-            self.ranker.restore(refitted)
+            self.ranker = restored_ranker(refitted, self._first_ranker)
         if "scores" in tensors:
             self._scores = tensors["scores"]
         elif self._rounds:
@@ -238,7 +244,7 @@ class RankedServer:
         return type(ranker)(ranker.config, seed=ranker.seed)
 
 
-def _over(reranker: Reranker | None, candidates: int) -> Reranker | None:
+def _over(reranker: UserReranker | None, candidates: int) -> UserReranker | None:
     """The re-ranker of a round; fairness of exposure solves over the candidates alone."""
     if isinstance(reranker, ExposureFairness):
         return reranker.model_copy(update={"candidates": candidates})

@@ -6,8 +6,8 @@ import torch
 from numpy.typing import NDArray
 
 from fairhorizon.agents.fcpo.experts.later_part import where_unseen_begins
-from fairhorizon.agents.fcpo.experts.weighing import RIDGE
-from fairhorizon.agents.fcpo.experts.weighing import weights_by_cross_entropy as weights_of
+from fairhorizon.agents.lists.weighing import RIDGE
+from fairhorizon.agents.lists.weighing import weights_by_cross_entropy as weights_of
 from fairhorizon.data.frames import from_arrays
 from fairhorizon.data.splits import Split, earlier_part, split
 from fairhorizon.histories import UserItems

@@ -9,15 +9,10 @@ import torch
 
 from fairhorizon.agents.fcpo.config import FcpoConfig
 from fairhorizon.agents.fcpo.experts.fitting import fit_panel
-from fairhorizon.agents.fcpo.experts.items import (
-    NO_PRICE,
-    ExpertSignals,
-    PanelItems,
-    standardised,
-    start_from,
-)
-from fairhorizon.agents.fcpo.experts.panel import Panel
+from fairhorizon.agents.fcpo.experts.start import NO_PRICE, start_from
 from fairhorizon.agents.fcpo.model import Fcpo
+from fairhorizon.agents.lists.items import ExpertSignals, PanelItems, standardised
+from fairhorizon.agents.lists.panel import Panel
 from fairhorizon.data.splits import Split
 from fairhorizon.environment.feedback import evaluation_scenario
 from fairhorizon.metrics.fairness import exposure_counts

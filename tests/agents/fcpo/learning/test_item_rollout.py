@@ -8,11 +8,12 @@ import torch
 from torch import Tensor
 
 from fairhorizon.agents.fcpo.experts.fitting import fit_panel
-from fairhorizon.agents.fcpo.experts.items import PanelItems, start_from
-from fairhorizon.agents.fcpo.experts.panel import Panel
+from fairhorizon.agents.fcpo.experts.start import start_from
 from fairhorizon.agents.fcpo.learning.item_rollout import rollout_items
 from fairhorizon.agents.fcpo.learning.trajectories import MenuRecord, Trajectories
-from fairhorizon.agents.fcpo.serving.opening import open_menus
+from fairhorizon.agents.lists.items import PanelItems
+from fairhorizon.agents.lists.opening import open_menus
+from fairhorizon.agents.lists.panel import Panel
 from fairhorizon.data.splits import Split
 from fairhorizon.environment.dynamics import advance
 from fairhorizon.environment.feedback import Scenario, evaluation_scenario
@@ -79,7 +80,7 @@ def world(request: pytest.FixtureRequest, panel: Panel, market: Split) -> World:
 def run(world: World, users: Tensor, *, steps: int, seed: int = 0) -> tuple[Trajectories, Any]:
     actor, scenario, sensitive = world
     attention = torch.tensor([1.0, 0.5, 0.25])[: actor.list_length]
-    opening = open_menus(actor, scenario, users, sensitive)
+    opening = open_menus(actor.items, scenario, users, sensitive)
     batch = rollout_items(
         actor,
         scenario,
@@ -189,10 +190,10 @@ def test_same_seed_same_trajectories(world: World):
 
 def test_an_opening_of_some_users_is_that_of_all_cut_out(world: World):
     actor, scenario, sensitive = world
-    whole = open_menus(actor, scenario, torch.arange(12), sensitive)
+    whole = open_menus(actor.items, scenario, torch.arange(12), sensitive)
     some = whole.of(torch.tensor([4, 9]))
     assert some.users.tolist() == [4, 9]
-    alone = open_menus(actor, scenario, torch.tensor([4, 9]), sensitive)
+    alone = open_menus(actor.items, scenario, torch.tensor([4, 9]), sensitive)
     assert torch.equal(some.menus.items, alone.menus.items)
 
 

@@ -8,8 +8,9 @@ import torch
 from torch import Tensor
 
 from fairhorizon.agents.fcpo.model import Fcpo
-from fairhorizon.agents.fcpo.serving.lists import ItemLists
-from fairhorizon.agents.fcpo.serving.opening import open_menus
+from fairhorizon.agents.fcpo.serving.actor_chances import ActorChances
+from fairhorizon.agents.lists.item_lists import ItemLists
+from fairhorizon.agents.lists.opening import open_menus
 from fairhorizon.allocation.group_budget import Candidates
 from fairhorizon.allocation.joint_lists import joint_lists
 from fairhorizon.allocation.request_guard import ExposureGuard
@@ -34,7 +35,8 @@ def scenario(market: Split, strong_model: Fcpo) -> Scenario:
 
 
 def lists_of(model: Fcpo, share: float, spread: float | None = None) -> ItemLists:
-    return ItemLists(model.policy_.actor, model.sensitive_, model.policy_.histories, share, spread)
+    chances = ActorChances(model.policy_.actor)
+    return ItemLists(chances, model.sensitive_, model.policy_.histories, share, spread)
 
 
 def share_of(lists: Tensor, sensitive: Tensor) -> float:
@@ -49,7 +51,7 @@ def gini_of(lists: Tensor) -> float:
 @torch.no_grad()
 def offers_of(lists: ItemLists, scenario: Scenario) -> Candidates:
     users = torch.arange(scenario.n_users)
-    menus = open_menus(lists.actor, scenario, users, lists.sensitive).menus
+    menus = open_menus(lists.chances.items, scenario, users, lists.sensitive).menus
     return lists.candidates(menus, users, scenario.queue, LENGTH)
 
 
@@ -123,7 +125,9 @@ def test_spread_lists_are_no_more_unequal_than_the_rankers(
     strong_model: Fcpo, scenario: Scenario, share: float
 ):
     users = torch.arange(60)
-    menus = open_menus(strong_model.policy_.actor, scenario, users, strong_model.sensitive_).menus
+    menus = open_menus(
+        strong_model.policy_.actor.items, scenario, users, strong_model.sensitive_
+    ).menus
     assert isinstance(menus, SignalMenus)
     of_rankers = []
     for signal in range(2):
@@ -228,7 +232,7 @@ def test_with_feedback_the_share_holds_where_lists_cannot_be_filled():
     torch.manual_seed(0)
     encoder = StateEncoder(torch.randn(2, 4), torch.randn(n, 4), 4, 1)
     actor = softmax_actor(encoder, list_length=1, hidden=(4, 4))
-    lists = ItemLists(actor, sensitive, torch.tensor([30, 30]), 0.1, None)
+    lists = ItemLists(ActorChances(actor), sensitive, torch.tensor([30, 30]), 0.1, None)
     scenario = Scenario(torch.full((2, 3), n), nothing, taken)
     for shown in (lists.one_shot(scenario, 20), lists.interactive(scenario, 20)):
         assert (shown >= 0).sum(1).tolist() == [20, 2]

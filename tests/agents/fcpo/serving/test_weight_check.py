@@ -7,12 +7,13 @@ import numpy as np
 import pytest
 import torch
 
-from fairhorizon.agents.fcpo.experts.items import NO_PRICE
+from fairhorizon.agents.fcpo.experts.start import NO_PRICE
 from fairhorizon.agents.fcpo.model import Fcpo
 from fairhorizon.agents.fcpo.serving import weight_check
-from fairhorizon.agents.fcpo.serving.lists import ItemLists
-from fairhorizon.agents.fcpo.serving.opening import open_menus, some_users
+from fairhorizon.agents.fcpo.serving.actor_chances import ActorChances
 from fairhorizon.agents.fcpo.serving.weight_check import CLEARLY, better_weights
+from fairhorizon.agents.lists.item_lists import ItemLists
+from fairhorizon.agents.lists.opening import open_menus, some_users
 from fairhorizon.agents.validation import listed_ndcg
 from fairhorizon.data.splits import Split
 from fairhorizon.environment.feedback import Scenario, validation_scenario
@@ -23,13 +24,13 @@ def weighed(model: Fcpo, weights: tuple[float, ...]) -> ItemLists:
     actor = copy.deepcopy(model.policy_.actor)
     actor.settle_on([*weights, NO_PRICE])
     lists = model._lists()
-    return replace(lists, actor=actor)
+    return replace(lists, chances=ActorChances(actor))
 
 
 def ndcg(lists: ItemLists, model: Fcpo, validation: Scenario) -> float:
     """Of the lists at the limit of the training, as the policy of `lists` makes them."""
     users = torch.arange(validation.n_users)
-    menus = open_menus(lists.actor, validation, users, lists.sensitive).menus
+    menus = open_menus(lists.chances.items, validation, users, lists.sensitive).menus
     limited = replace(lists, share=model.config.limit_in_training, spread=None)
     with torch.no_grad():
         shown = limited.from_menus(menus, users, validation.queue, model.config.validation_length)

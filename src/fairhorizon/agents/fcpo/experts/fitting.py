@@ -6,7 +6,7 @@ from typing import Any
 
 from torch import Tensor
 
-from fairhorizon.agents.fcpo.experts.panel import Panel
+from fairhorizon.agents.lists.panel import Panel
 from fairhorizon.data.splits import Split
 from fairhorizon.errors import DataError
 from fairhorizon.rankers import RANKERS

@@ -11,8 +11,9 @@ from fairhorizon.agents.fcpo.experts.later_part import where_unseen_begins
 from fairhorizon.agents.fcpo.learning.item_rollout import rollout_items
 from fairhorizon.agents.fcpo.learning.rollout import rollout
 from fairhorizon.agents.fcpo.learning.trajectories import Trajectories
-from fairhorizon.agents.fcpo.serving.lists import ItemLists
-from fairhorizon.agents.fcpo.serving.opening import Opening, liked_items, open_menus, some_users
+from fairhorizon.agents.fcpo.serving.actor_chances import ActorChances
+from fairhorizon.agents.lists.item_lists import ItemLists
+from fairhorizon.agents.lists.opening import Opening, liked_items, open_menus, some_users
 from fairhorizon.agents.validation import listed_ndcg
 from fairhorizon.agents.walk import served_ndcg
 from fairhorizon.environment.feedback import Scenario, random_cuts, training_scenario
@@ -105,7 +106,7 @@ class MenuEpisodes(_Learning):
         self.opening = self._open(self.scenario, generator)
         self.at_validation = self._open(self.validation, generator)
         counts, limit = self.items.indptr.diff(), self.config.limit_in_training
-        self.lists = ItemLists(self.actor, self.sensitive, counts, limit, spread=None)
+        self.lists = ItemLists(ActorChances(self.actor), self.sensitive, counts, limit, None)
 
     def generate(self, generator: torch.Generator) -> Trajectories:
         config = self.config
@@ -140,4 +141,4 @@ class MenuEpisodes(_Learning):
     def _open(self, scenario: Scenario, generator: torch.Generator) -> Opening:
         """The menus of at most MOST_USERS users who like anything."""
         users = some_users(scenario, MOST_USERS, generator)
-        return open_menus(self.actor, scenario, users, self.sensitive)
+        return open_menus(self.actor.items, scenario, users, self.sensitive)

@@ -4,7 +4,7 @@ import torch
 from torch import Tensor
 
 from fairhorizon.agents.fcpo.learning.trajectories import MenuRecord, Trajectories
-from fairhorizon.agents.fcpo.serving.opening import Opening
+from fairhorizon.agents.lists.opening import Opening
 from fairhorizon.agents.steps import step_by_step
 from fairhorizon.environment.dynamics import Feedback, Outcome, State
 from fairhorizon.environment.feedback import Scenario

@@ -19,9 +19,9 @@ from torch import Tensor
 
 from fairhorizon.agents.fcpo.config import FcpoConfig
 from fairhorizon.agents.fcpo.experts.fitting import fit_panel, suitable
-from fairhorizon.agents.fcpo.experts.panel import Panel
 from fairhorizon.agents.fcpo.learning.checkpoint import load_training, save_training
 from fairhorizon.agents.fcpo.learning.training import Trained, Training
+from fairhorizon.agents.lists.panel import Panel
 from fairhorizon.agents.progress import SILENT, Listener, RoundReport
 from fairhorizon.agents.tasks import NOTHING_FITTED, Fitted, LogPart
 from fairhorizon.data.splits import Split, earlier_part

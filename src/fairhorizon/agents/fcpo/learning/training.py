@@ -9,11 +9,12 @@ import torch
 from torch import Tensor
 
 from fairhorizon.agents.fcpo.config import FcpoConfig, attention_of
-from fairhorizon.agents.fcpo.experts.items import NO_PRICE, PanelItems, start_from
-from fairhorizon.agents.fcpo.experts.panel import Panel
-from fairhorizon.agents.fcpo.experts.weighing import weights_by_cross_entropy
+from fairhorizon.agents.fcpo.experts.start import NO_PRICE, start_from
 from fairhorizon.agents.fcpo.learning.episodes import Episodes, MenuEpisodes, ProposalEpisodes
 from fairhorizon.agents.fcpo.learning.learner import Learner
+from fairhorizon.agents.lists.items import PanelItems
+from fairhorizon.agents.lists.panel import Panel
+from fairhorizon.agents.lists.weighing import weights_by_cross_entropy
 from fairhorizon.agents.progress import RoundReport
 from fairhorizon.data.splits import Split
 from fairhorizon.environment.dynamics import cost_limit

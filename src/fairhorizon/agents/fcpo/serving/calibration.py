@@ -5,8 +5,8 @@ from collections.abc import Iterator, Sequence
 import torch
 from torch import Tensor
 
-from fairhorizon.agents.fcpo.serving.lists import ItemLists
-from fairhorizon.agents.fcpo.serving.opening import open_menus
+from fairhorizon.agents.lists.item_lists import ItemLists
+from fairhorizon.agents.lists.opening import open_menus
 from fairhorizon.allocation.group_budget import Candidates
 from fairhorizon.allocation.price_table import PriceTable, lists_at_price, margins, prices_at
 from fairhorizon.environment.feedback import Scenario
@@ -59,7 +59,9 @@ def _offers(
         queues, menus, offers = scenario.queue[some], None, []
         for length in lengths:
             # probabilities depend on the menu, so it has to be the menu for lists of this length
-            if menus is None or length > lists.actor.items.least_on_menu:
-                menus = open_menus(lists.actor, scenario, some, lists.sensitive, length).menus
+            if menus is None or length > lists.chances.items.least_on_menu:
+                menus = open_menus(
+                    lists.chances.items, scenario, some, lists.sensitive, length
+                ).menus
             offers.append(lists.candidates(menus, some, queues, length))
         yield offers

@@ -11,9 +11,10 @@ import torch
 from numpy.typing import NDArray
 
 from fairhorizon.agents.fcpo.config import FcpoConfig
-from fairhorizon.agents.fcpo.experts.weighing import weights_by_cross_entropy
-from fairhorizon.agents.fcpo.serving.lists import ItemLists
-from fairhorizon.agents.fcpo.serving.opening import liked_items, open_menus, some_users
+from fairhorizon.agents.lists.chances import WeightedChances
+from fairhorizon.agents.lists.item_lists import ItemLists
+from fairhorizon.agents.lists.opening import liked_items, open_menus, some_users
+from fairhorizon.agents.lists.weighing import weights_by_cross_entropy
 from fairhorizon.agents.validation import ndcg_by_user
 from fairhorizon.environment.feedback import Scenario
 from fairhorizon.policy.menus import SignalMenus
@@ -37,7 +38,7 @@ def better_weights(
     users = some_users(validation, MOST_USERS, torch.Generator().manual_seed(seed))
     if len(users) < FEWEST_USERS:
         return None
-    opening = open_menus(lists.actor, validation, users, lists.sensitive)
+    opening = open_menus(lists.chances.items, validation, users, lists.sensitive)
     menus, queues = opening.menus, validation.queue[users]
     if not isinstance(menus, SignalMenus):
         return None
@@ -45,7 +46,10 @@ def better_weights(
     length = min(config.validation_length, len(lists.sensitive))
 
     def measured(weights: Weights | None) -> NDArray[np.float64]:
-        shown = under_limit.from_menus(menus, users, queues, length, weights)
+        chances = (
+            lists.chances if weights is None else WeightedChances(lists.chances.items, weights)
+        )
+        shown = replace(under_limit, chances=chances).from_menus(menus, users, queues, length)
         return ndcg_by_user(shown, users, validation)
 
     liked = liked_items(opening, validation)

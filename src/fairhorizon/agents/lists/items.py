@@ -1,4 +1,4 @@
-"""The items of a warm start: an actor weights the scores of rankers and prices an item's group.
+"""Items by the scores of a panel of rankers, which a policy weights, and by their group.
 
 A row of W has a weight for each ranker and a price for G0:
 
@@ -14,13 +14,11 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from fairhorizon.agents.fcpo.experts.panel import Panel
-from fairhorizon.policy.actor import Actor
+from fairhorizon.agents.lists.panel import Panel
 from fairhorizon.policy.menus import SignalMenus, best_of_groups
 from fairhorizon.rankers.ranker import Ranker
 
 SCORES_AT_ONCE = 2**24
-NO_PRICE = 0.0
 
 
 def standardised(scores: Tensor) -> Tensor:
@@ -130,11 +128,3 @@ class PanelItems:
         signals = self.look(users, queues, sensitive)
         items = best_of_groups(signals.values, blocked, sensitive, count)
         return signals.menus_of(items)
-
-
-def start_from(actor: Actor, panel: Panel, initial_std: float) -> None:
-    """Begin with the weights of the panel and no price."""
-    actor.begin_with([*panel.weights, NO_PRICE])
-    with torch.no_grad():
-        # at first, the outputs should differ between states by no more than the noise
-        actor.head.weight.mul_(initial_std)

@@ -1,19 +1,20 @@
-"""How a policy over items serves: values from its menus, lists under the limit of any level.
+"""Lists of all users under the limit of any level, from the chances of the items on their menus.
 
-The policy gives the probability that a user takes an item next; from that follows the value of
-showing it (item_value.py); of all lists that keep the limit, those with the highest total value are
-shown (joint_lists.py). The price of a level is computed there: one policy serves every level.
+A chance is the probability that a user takes an item next (chances.py). From it follows the value
+of showing the item (item_value.py). Of all lists that keep the limit, those with the highest total
+value are shown (joint_lists.py). The price of a level is computed there: one model serves every
+level.
 """
 
 import warnings
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from fairhorizon.agents.fcpo.serving.opening import open_menus
+from fairhorizon.agents.lists.chances import Chances
+from fairhorizon.agents.lists.opening import open_menus
 from fairhorizon.agents.steps import step_by_step
 from fairhorizon.allocation.group_budget import Candidates, Spent
 from fairhorizon.allocation.item_value import item_values
@@ -23,17 +24,15 @@ from fairhorizon.data.splits import LATER
 from fairhorizon.environment.dynamics import Outcome, State
 from fairhorizon.environment.feedback import Scenario
 from fairhorizon.metrics.fairness import gini
-from fairhorizon.policy.actor import Actor
 from fairhorizon.policy.menus import Menus, SignalMenus
-from fairhorizon.policy.softmax import ItemPolicy, rows_of
 from fairhorizon.ranking import discount
 
 
 @dataclass(frozen=True)
 class ItemLists:
-    """An actor that serves under a limit; `histories` (n_users,) counts the items of each user."""
+    """Chances served under a limit; `histories` (n_users,) counts the items of each user."""
 
-    actor: Actor
+    chances: Chances
     sensitive: Tensor  # (n_items,) bool
     histories: Tensor
     share: float  # alpha'
@@ -43,19 +42,12 @@ class ItemLists:
     def one_shot(self, scenario: Scenario, length: int) -> Tensor:
         """(n_users, length): the whole list of every user at once."""
         users = torch.arange(scenario.n_users)
-        menus = open_menus(self.actor, scenario, users, self.sensitive, length).menus
+        menus = open_menus(self.chances.items, scenario, users, self.sensitive, length).menus
         return self.from_menus(menus, users, scenario.queue, length)
 
-    def from_menus(
-        self,
-        menus: Menus,
-        users: Tensor,
-        queues: Tensor,
-        length: int,
-        weights: Sequence[float] | None = None,
-    ) -> Tensor:
-        """(b, length) for some users; with `weights` of the rankers in place of the policy's."""
-        offers = self.candidates(menus, users, queues, length, weights)
+    def from_menus(self, menus: Menus, users: Tensor, queues: Tensor, length: int) -> Tensor:
+        """(b, length) for some users."""
+        offers = self.candidates(menus, users, queues, length)
         sensitive = self.sensitive.cpu()
         limit = None
         if self.spread is not None and isinstance(menus, SignalMenus):
@@ -93,30 +85,15 @@ class ItemLists:
 
     def _offers(self, scenario: Scenario, users: Tensor, length: int) -> Candidates:
         """Candidates of users in their initial states."""
-        menus = open_menus(self.actor, scenario, users, self.sensitive, length).menus
+        menus = open_menus(self.chances.items, scenario, users, self.sensitive, length).menus
         return self.candidates(menus, users, scenario.queue[users], length)
 
-    def candidates(
-        self,
-        menus: Menus,
-        users: Tensor,
-        queues: Tensor,
-        length: int,
-        given: Sequence[float] | None = None,
-    ) -> Candidates:
-        """The items of the menus and the value of showing each; `given` replaces the weights."""
+    def candidates(self, menus: Menus, users: Tensor, queues: Tensor, length: int) -> Candidates:
+        """The items of the menus and the value of showing each."""
         device = self.sensitive.device
-        queues = self.actor.items.remember(queues).to(device)
-        weights = rows_of(self.actor(users.to(device), queues), self.actor.list_length)
-        if given is not None:
-            weights = torch.tensor([*given, 0.0]).to(weights).expand_as(weights)
-        elif self.actor.items.priced:
-            # the price of the level, found for all users together, replaces the learned one
-            weights = torch.cat([weights[..., :-1], torch.zeros_like(weights[..., -1:])], dim=2)
-        open_items = menus.items >= 0
-        logits = menus.logits(weights.mean(1, keepdim=True))
-        chances = ItemPolicy.of(logits, open_items[:, None]).probs.squeeze(1)
-        likes = (self.histories.to(device)[users.to(device)] / (LATER - 1)).clamp(min=1.0)
+        users = users.to(device)
+        chances = self.chances.of(menus, users, queues.to(device))
+        likes = (self.histories.to(device)[users] / (LATER - 1)).clamp(min=1.0)
         return Candidates(menus.items.cpu(), item_values(chances, likes, length).cpu())
 
     def _gini_of_rankers(self, menus: SignalMenus, length: int) -> float:
@@ -162,7 +139,7 @@ class _PlannedSteps:
             return
         state = outcome.state
         users, queues = state.users[rows], state.queue[rows]
-        menus = self.lists.actor.items.menus(
+        menus = self.lists.chances.items.menus(
             users, queues, state.blocked[rows], sensitive, self.length
         )
         offers = self.lists.candidates(menus, users.cpu(), queues, self.length)

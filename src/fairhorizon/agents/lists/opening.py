@@ -6,8 +6,8 @@ import torch
 from torch import Tensor
 
 from fairhorizon.environment.feedback import Scenario
-from fairhorizon.policy.actor import Actor
 from fairhorizon.policy.menus import Menus
+from fairhorizon.policy.views import ItemView
 
 USERS_AT_ONCE = 1024
 
@@ -24,15 +24,13 @@ class Opening:
 
 
 def open_menus(
-    actor: Actor, scenario: Scenario, users: Tensor, sensitive: Tensor, at_least: int = 0
+    items: ItemView, scenario: Scenario, users: Tensor, sensitive: Tensor, at_least: int = 0
 ) -> Opening:
     """For some users of a scenario, in batches, because the table of blocked items is wide."""
     parts = []
     for some in users.split(max(1, 2**26 // len(sensitive))):
         state = scenario.state(some, sensitive.device)
-        parts.append(
-            actor.items.menus(state.users, state.queue, state.blocked, sensitive, at_least)
-        )
+        parts.append(items.menus(state.users, state.queue, state.blocked, sensitive, at_least))
     return Opening(users, type(parts[0]).join(parts))
 
 

@@ -1,0 +1,115 @@
+"""A ranker in a long run under limits that hold after every step."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from fairhorizon.agents.lists.items import ExpertSignals
+from fairhorizon.agents.lists.panel import Panel
+from fairhorizon.agents.ranked.stored import ranker_tensors, restored_ranker
+from fairhorizon.agents.retraining import Retraining
+from fairhorizon.allocation.step_control import OnlineControl
+from fairhorizon.environment.dynamics import Outcome, State
+from fairhorizon.errors import ConfigError
+from fairhorizon.exposure.counts import Exposure
+from fairhorizon.exposure.limits import Limit
+from fairhorizon.rankers.ranker import Ranker
+from fairhorizon.storage import below
+
+
+class ControlServer:
+    """Serves by the standardised scores of a ranker, at the prices that keep the limits.
+
+    What users like changes the scores of a ranker that reads histories at once. With `retraining`
+    the ranker is fitted again at the first update after every round.
+    """
+
+    def __init__(
+        self,
+        ranker: Ranker[Any],
+        limits: Sequence[Limit],
+        *,
+        list_length: int = 1,
+        retraining: Retraining | None = None,
+    ) -> None:
+        if list_length < 1:
+            raise ConfigError(f"list_length {list_length} must be at least 1")
+        self.ranker = self._first_ranker = ranker
+        self.limits, self.control = tuple(limits), OnlineControl(limits)
+        self.list_length, self.retraining = list_length, retraining
+        self.excess: dict[str, float] = {}  # of every limit, after the last step
+        self._signals: ExpertSignals | None = None  # of the users, once they are served
+
+    @property
+    def queue_length(self) -> int:
+        return max(1, self._first_ranker.queue_length)
+
+    @property
+    def remarks(self) -> Sequence[str]:
+        return ()
+
+    @torch.no_grad()
+    def serve(self, state: State, exposure: Exposure) -> Tensor:
+        if self._signals is None:
+            self._signals = self._look(state)
+        (values,) = self._signals.values
+        scores = values.masked_fill(state.blocked, -torch.inf)
+        return self.control.choose([scores] * self.list_length, exposure)
+
+    @torch.no_grad()
+    def observe(self, lists: Tensor, outcome: Outcome, exposure: Exposure) -> None:
+        assert self._signals is not None
+        self.excess = {limit.name: limit.excess(exposure) for limit in self.limits}
+        if self.retraining is not None:
+            self.retraining.observe(lists, outcome)
+        rows = (outcome.reward > 0).nonzero().squeeze(1)
+        if self.ranker.queue_length and len(rows):
+            state = outcome.state
+            self._signals.refresh(rows, state.users[rows], state.queue[rows])
+
+    def update(self) -> None:
+        """Fit the ranker again where a round is over."""
+        if self.retraining is not None and self.retraining.due:
+            first = self._first_ranker  # the caller's is not changed
+            fresh = type(first)(first.config, seed=first.seed)
+            self.ranker = fresh.fit(self.retraining.extended())
+            self._signals = None
+
+    def notes(self) -> dict[str, float]:
+        """For every limit its price in the last step, and how far beyond it the run is."""
+        notes = {f"price of {name}": price for name, price in self.control.prices.items()}
+        return notes | {f"excess of {name}": excess for name, excess in self.excess.items()}
+
+    def tensors(self) -> dict[str, Tensor]:
+        parts = {"control": self.control.tensors()}
+        if self._signals is not None:
+            # computed for other users at a time, they would differ in the last digits
+            parts["signals"] = {"values": self._signals.values[0]}
+        if self.retraining is not None:
+            parts["retraining"] = self.retraining.tensors()
+        if self.ranker is not self._first_ranker:
+            parts["ranker"] = ranker_tensors(self.ranker)
+        return {
+            f"{part}.{name}": value.detach().clone()
+            for part, some in parts.items()
+            for name, value in some.items()
+        }
+
+    def restore(self, tensors: dict[str, Tensor], state: State) -> None:
+        self.control.restore(below("control.", tensors))
+        if self.retraining is not None:
+            self.retraining.restore(below("retraining.", tensors))
+        refitted = below("ranker.", tensors)
+        first = self._first_ranker
+        self.ranker = restored_ranker(refitted, first) if refitted else first
+        self._signals = None
+        if "signals.values" in tensors:
+            self._signals = self._look(state)
+            self._signals.values = [tensors["signals.values"].clone()]
+
+    def _look(self, state: State) -> ExpertSignals:
+        no_group = state.blocked.new_zeros(state.blocked.shape[1])  # the control knows the groups
+        panel = Panel((self.ranker,), (1.0,))
+        return ExpertSignals(panel, state.users, state.queue, no_group, priced=False)

@@ -1,0 +1,98 @@
+"""The lists of all users together: allocated at once, or step by step under control."""
+
+from dataclasses import dataclass
+
+from torch import Tensor
+
+from fairhorizon.agents.lists.chances import WeightedChances
+from fairhorizon.agents.lists.item_lists import ItemLists
+from fairhorizon.agents.lists.under_control import serve_under_control
+from fairhorizon.agents.ranked.control_server import ControlServer
+from fairhorizon.agents.ranked.fitted import FittedRanker, view_of
+from fairhorizon.agents.tasks import ServingPlan
+from fairhorizon.environment.feedback import Scenario
+from fairhorizon.errors import ConfigError, ModelError
+from fairhorizon.exposure.limits import PopularityLimit
+from fairhorizon.rerank.control import StepControl
+from fairhorizon.rerank.lists import ListAllocation
+
+
+@dataclass(frozen=True)
+class AllocatedLists:
+    """The joint allocation over the chances by one ranker: `NAME+lists`."""
+
+    fitted: FittedRanker
+    reranker: ListAllocation
+
+    def lists(
+        self,
+        scenario: Scenario,
+        *,
+        length: int,
+        feedback: bool,
+        seed: int,  # noqa: ARG002  # nothing is drawn
+    ) -> Tensor:
+        lists = self.item_lists()
+        # without anything to learn from answers there is no reason to plan step by step
+        if feedback and self.fitted.ranker.uses_history:
+            return lists.interactive(scenario, length)
+        return lists.one_shot(scenario, length)
+
+    def item_lists(self) -> ItemLists:
+        fitted, calibration = self.fitted, self.fitted.calibration
+        if calibration is None:
+            raise ModelError(
+                f"{fitted.ranker.method}+{self.reranker.method}: the model is from a version that "
+                "did not calibrate scores (fit it again)"
+            )
+        return ItemLists(
+            WeightedChances(
+                view_of(fitted.ranker, self.reranker.candidates), (calibration.sharpness,)
+            ),
+            fitted.sensitive,
+            calibration.histories,
+            self.reranker.share,
+            self.reranker.spread,
+        )
+
+    def server(self, plan: ServingPlan) -> ControlServer:  # noqa: ARG002
+        name = self.fitted.ranker.method
+        raise ConfigError(
+            f"{name}+{self.reranker.method} makes whole lists at once and serves in no long run "
+            f"(use {name}+{StepControl.method})"
+        )
+
+    def expected_exposure(self, scenario: Scenario) -> None:
+        """Nothing is drawn."""
+
+
+@dataclass(frozen=True)
+class ControlledLists:
+    """Step control over the standardised scores of one ranker: `NAME+control`."""
+
+    fitted: FittedRanker
+    reranker: StepControl
+
+    def lists(
+        self,
+        scenario: Scenario,
+        *,
+        length: int,
+        feedback: bool,
+        seed: int,  # noqa: ARG002  # nothing is drawn
+    ) -> Tensor:
+        server = ControlServer(self.fitted.ranker, [PopularityLimit(self.reranker.share)])
+        return serve_under_control(
+            server, scenario, self.fitted.sensitive, length=length, feedback=feedback
+        )
+
+    def server(self, plan: ServingPlan) -> ControlServer:
+        return ControlServer(
+            self.fitted.ranker,
+            plan.limits,
+            list_length=1 if plan.list_length is None else plan.list_length,
+            retraining=plan.retraining(),
+        )
+
+    def expected_exposure(self, scenario: Scenario) -> None:
+        """Nothing is drawn."""

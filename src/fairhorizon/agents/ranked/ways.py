@@ -1,0 +1,43 @@
+"""The ways in which a fitted ranker makes lists: user by user, or for all users together."""
+
+from typing import Protocol as Interface
+
+import numpy as np
+from numpy.typing import NDArray
+from torch import Tensor
+
+from fairhorizon.agents.base import Server
+from fairhorizon.agents.ranked.fitted import FittedRanker
+from fairhorizon.agents.ranked.joint import AllocatedLists, ControlledLists
+from fairhorizon.agents.ranked.user_lists import UserLists
+from fairhorizon.agents.tasks import ServingPlan
+from fairhorizon.environment.feedback import Scenario
+from fairhorizon.rerank.control import StepControl
+from fairhorizon.rerank.lists import ListAllocation
+from fairhorizon.rerank.reranker import Reranker, UserReranker
+
+
+class Way(Interface):
+    """Serves a fitted ranker, behind a re-ranker where there is one."""
+
+    def lists(self, scenario: Scenario, *, length: int, feedback: bool, seed: int) -> Tensor:
+        """(n_users, length), as `Recommender.recommend` describes them."""
+
+    def server(self, plan: ServingPlan) -> Server:
+        """The server of a long run."""
+
+    def expected_exposure(self, scenario: Scenario) -> NDArray[np.float64] | None:
+        """(n_items,) what exposure the drawn rankings of all users give an item on average."""
+
+
+def way_of(reranker: Reranker | None, fitted: FittedRanker) -> Way:
+    """The one place where the kinds of re-rankers part."""
+    match reranker:
+        case ListAllocation():
+            return AllocatedLists(fitted, reranker)
+        case StepControl():
+            return ControlledLists(fitted, reranker)
+        case UserReranker() | None:
+            return UserLists(fitted, reranker)
+        case _:
+            raise TypeError(f"nothing serves with {type(reranker).__name__} (add it here)")
