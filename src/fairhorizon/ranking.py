@@ -73,6 +73,13 @@ def discount(ranks: Tensor) -> Tensor:
     return 1 / torch.log2(1 + ranks)
 
 
+def standardised(scores: Tensor) -> Tensor:
+    """Mean 0 and spread 1 over the items, a row each; equal scores are all 0."""
+    centred = scores.float() - scores.float().mean(1, keepdim=True)
+    spread = centred.square().mean(1, keepdim=True).sqrt()
+    return centred / spread.where(spread > 0, 1.0)
+
+
 def users_at_once(n_items: int) -> int:
     """The number of users to score at once, by the memory for scores of all items."""
     return rows_at_once(n_items, SCORES_AT_ONCE)

@@ -18,7 +18,8 @@ from fairhorizon.rankers.stack.choosing import chosen_settings
 from fairhorizon.rankers.stack.later_part import LaterPart, frequent_part
 from fairhorizon.rankers.stack.model import Stack, StackConfig
 from fairhorizon.rankers.stack.questions import QUESTIONS
-from fairhorizon.rankers.stack.weighing import Shortlists, best_weights, standardised
+from fairhorizon.rankers.stack.weighing import Shortlists, best_weights
+from fairhorizon.ranking import standardised
 from fairhorizon.settings import changed
 from fairhorizon.vocabulary import Protocol
 

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from fairhorizon.agents.base import Abilities, Levels, Recommender, check_list_length
 from fairhorizon.agents.fcpo.config import PRESETS, FcpoConfig
-from fairhorizon.agents.fcpo.experts.fitting import check_names, suitable
+from fairhorizon.agents.fcpo.experts.fitting import check_names
 from fairhorizon.agents.fcpo.fitted import FittedPolicy
 from fairhorizon.agents.fcpo.learning.checkpoint import begun_with
 from fairhorizon.agents.fcpo.learning.chosen import chosen_round
@@ -30,6 +30,7 @@ from fairhorizon.data.splits import Split, earlier_part
 from fairhorizon.environment.feedback import Scenario
 from fairhorizon.errors import ConfigError
 from fairhorizon.exposure.limits import PopularityLimit
+from fairhorizon.rankers.stack.model import suitable
 from fairhorizon.settings import Given, Settings, changed
 
 CHECKPOINT = "checkpoint.safetensors"  # in the folder of a training

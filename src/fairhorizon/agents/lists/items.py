@@ -17,15 +17,9 @@ from torch import Tensor, nn
 from fairhorizon.agents.lists.panel import Panel
 from fairhorizon.policy.menus import SignalMenus, best_of_groups
 from fairhorizon.rankers.ranker import Ranker
+from fairhorizon.ranking import standardised
 
 SCORES_AT_ONCE = 2**24
-
-
-def standardised(scores: Tensor) -> Tensor:
-    """Mean 0 and spread 1 over the items, a row each; equal scores are all 0."""
-    centred = scores.float() - scores.float().mean(1, keepdim=True)
-    spread = centred.square().mean(1, keepdim=True).sqrt()
-    return centred / spread.where(spread > 0, 1.0)
 
 
 class ExpertSignals:

@@ -17,7 +17,8 @@ from fairhorizon.rankers.ranker import Ranker
 from fairhorizon.rankers.ridge import Ridge
 from fairhorizon.rankers.stack.choosing import chosen_settings
 from fairhorizon.rankers.stack.later_part import LaterPart, frequent_part
-from fairhorizon.rankers.stack.weighing import Shortlists, best_weights, standardised
+from fairhorizon.rankers.stack.weighing import Shortlists, best_weights
+from fairhorizon.ranking import standardised
 from fairhorizon.settings import Settings
 from fairhorizon.storage import below
 from fairhorizon.vocabulary import OnEpoch, Protocol

@@ -7,20 +7,13 @@ import torch
 from torch import Tensor
 
 from fairhorizon.rankers.stack.later_part import LENGTH, LaterPart, ideal
-from fairhorizon.ranking import discount, top
+from fairhorizon.ranking import discount, standardised, top
 
 CANDIDATES = 3 * LENGTH  # best items of every ranker, from which lists are made
 STEPS = (0.1, 0.2, 0.4, 0.8)  # of a weight; the largest is 1
 BY_CHANCE = 0.5  # standard errors of a difference, paired over users
 MOST_ROUNDS = 20
 CLOSED = -1e9  # the score of no item; finite, as it is multiplied by a weight
-
-
-def standardised(scores: Tensor) -> Tensor:
-    """Mean 0 and spread 1 over the items, a row each; equal scores are all 0."""
-    centred = scores.float() - scores.float().mean(1, keepdim=True)
-    spread = centred.square().mean(1, keepdim=True).sqrt()
-    return centred / spread.where(spread > 0, 1.0)
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ from fairhorizon.agents.fcpo.config import FcpoConfig
 from fairhorizon.agents.fcpo.experts.fitting import fit_panel
 from fairhorizon.agents.fcpo.experts.start import NO_PRICE, start_from
 from fairhorizon.agents.fcpo.model import Fcpo
-from fairhorizon.agents.lists.items import ExpertSignals, PanelItems, standardised
+from fairhorizon.agents.lists.items import ExpertSignals, PanelItems
 from fairhorizon.agents.lists.panel import Panel
 from fairhorizon.data.splits import Split
 from fairhorizon.environment.feedback import evaluation_scenario
@@ -20,6 +20,7 @@ from fairhorizon.policy.actor import Actor, softmax_actor
 from fairhorizon.policy.history import HistoryEncoder
 from fairhorizon.policy.softmax import rows_of
 from fairhorizon.rankers import RANKERS
+from fairhorizon.ranking import standardised
 from fairhorizon.settings import SettingsError
 from fairhorizon.vocabulary import Protocol
 

@@ -11,11 +11,10 @@ from fairhorizon.data.splits import Split
 from fairhorizon.errors import DataError
 from fairhorizon.rankers import RANKERS
 from fairhorizon.rankers.ranker import Ranker
+from fairhorizon.rankers.stack.model import suitable
 from fairhorizon.settings import SettingsError
 from fairhorizon.storage import below
 from fairhorizon.vocabulary import OnEpoch, Protocol
-
-LARGEST_FOR_EASE = 20_000  # items; beyond it, inverting their matrix takes longer than all the rest
 
 
 def check_names(names: Sequence[str]) -> None:
@@ -52,12 +51,6 @@ def fit_panel(
     for refusal in refusals:
         warnings.warn(f"without one of its rankers: {refusal}", stacklevel=2)
     return Panel(tuple(rankers), (1.0,) * len(rankers))
-
-
-def suitable(names: Sequence[str], split: Split) -> tuple[str, ...]:
-    """The rankers that can handle a catalogue of this size."""
-    large = split.train.n_items > LARGEST_FOR_EASE
-    return tuple(name for name in names if not (large and name == "ease"))
 
 
 def restored_panel(tensors: dict[str, Tensor], description: dict[str, Any]) -> Panel:

@@ -18,7 +18,7 @@ import torch
 from torch import Tensor
 
 from fairhorizon.agents.fcpo.config import FcpoConfig
-from fairhorizon.agents.fcpo.experts.fitting import fit_panel, suitable
+from fairhorizon.agents.fcpo.experts.fitting import fit_panel
 from fairhorizon.agents.fcpo.learning.checkpoint import load_training, save_training
 from fairhorizon.agents.fcpo.learning.training import Trained, Training
 from fairhorizon.agents.lists.panel import Panel
@@ -29,6 +29,7 @@ from fairhorizon.errors import ConfigError, DataError
 from fairhorizon.policy.history import numbers_of_items, numbers_of_users
 from fairhorizon.rankers.mf import Mf
 from fairhorizon.rankers.ranker import Ranker
+from fairhorizon.rankers.stack.model import suitable
 
 
 @dataclass(frozen=True)
