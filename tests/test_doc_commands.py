@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 import typer
 
+from fairhorizon.allocation import gini_price
 from fairhorizon.cli.app import app, run
 from fairhorizon.experiments import four_items
 from test_benchmarks import CASES as BENCHMARKS
@@ -23,7 +24,7 @@ WORDS = {"ml-100k": MARKET, "ml-1m": MARKET, "RUN": "runs/a", "NAME": "ease"}
 QUICK = {"--seeds": "1", "--jobs": "1", "--steps": "3", "--tries": "1", "--trials": "1"}
 SHORT = (
     *(f"{ranker}.max_epochs=1" for ranker in ("mf", "bpr", "ncf", "sasrec")),
-    *("lird.rounds=1", "lird.updates=1", "lird.pmf.max_epochs=1"),
+    *("stack.adapt=false", "lird.rounds=1", "lird.updates=1", "lird.pmf.max_epochs=1"),
     *("fcpo.rounds=1", "fcpo.pmf.max_epochs=1", "fcpo.users_per_round=10"),
 )
 WARM_START = 'warm_start=["ease","itemknn"]'  # GRU4Rec takes seconds, and is in other commands
@@ -102,6 +103,7 @@ def test_the_commands_of_a_document_run(
     document: str, studies: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(gini_price, "TRIALS", 2)  # of prices for lists that are spread
     named = {word for command in CASES[document] for word in shlex.split(command)}
     if "RUN" in named and "runs/a" not in named:
         fit = quick(["fit", "fcpo", "--out", "runs/a"], studies)

@@ -188,9 +188,12 @@ def test_scores_of_rankers_are_restored_not_computed_again(model: Fcpo, market: 
         assert ours.data_ptr() != theirs.data_ptr()
 
 
+@pytest.mark.parametrize(
+    "model",
+    [name for name, kind in KINDS.items() if kind.get("policy") != "softmax"],
+    indirect=True,
+)
 def test_a_replay_buffer_goes_on_too(model: Fcpo, market: Split):
-    if model.config.policy == "softmax":
-        pytest.skip("it learns on-policy")
     config = model.config.model_copy(update={"buffer_rounds": 2})
 
     def open_server() -> FcpoServer:
