@@ -55,10 +55,12 @@ def small() -> FcpoConfig:
 
 @pytest.fixture(scope="session")
 def small_strong() -> FcpoConfig:
-    """The preset `strong` in miniature."""
+    """The preset `strong` in miniature, over rankers with their default settings."""
     return FcpoConfig.preset(
         "strong",
         warm_start=("ease", "itemknn"),
+        adapt=False,
+        patience=5,
         candidates=12,
         actor_hidden=(8, 8),
         critic_hidden=(8, 8),

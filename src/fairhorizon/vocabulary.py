@@ -26,7 +26,8 @@ class Mode(StrEnum):
 class Preset(StrEnum):
     """Settings of FCPO to start from."""
 
-    STRONG = "strong"  # a policy over the scores of rankers, which serves any limit
+    FAST = "fast"  # a policy over the scores of rankers in closed form, which serves any limit
+    STRONG = "strong"  # with a neural network among the rankers
     PAPER = "paper"  # the paper's own, trained for one limit
 
 

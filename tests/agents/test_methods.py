@@ -114,8 +114,8 @@ def test_any_model_file_is_loaded_by_what_it_holds(market: Split, tmp_path: Path
         load_method(file)
 
 
-def test_fcpo_is_the_strong_one_unless_it_is_said() -> None:
-    for name, preset in (("fcpo", "strong"), ("fcpo:strong", "strong"), ("fcpo:paper", "paper")):
+def test_fcpo_is_the_fast_one_unless_it_is_said() -> None:
+    for name, preset in (("fcpo", "fast"), ("fcpo:strong", "strong"), ("fcpo:paper", "paper")):
         model = build(Method.parse(name), {}, seed=0)
         assert isinstance(model, Fcpo)
         assert model.config == PRESETS[preset]
@@ -129,7 +129,7 @@ def test_fcpo_is_the_strong_one_unless_it_is_said() -> None:
         ("ease", "ease"),
         ("ease+quota@0.4", "ease"),
         ("lird", "lird"),
-        ("fcpo@0.4", "fcpo:strong"),
+        ("fcpo@0.4", "fcpo:fast"),
         ("fcpo:strong@0.4", "fcpo:strong"),
         ("fcpo:strong", "fcpo:strong"),
         ("fcpo:paper@0.4", "fcpo:paper@0.4"),  # for its level alone

@@ -61,7 +61,7 @@ def fit(
     data: "DataSpec",
     out: Out,
     alpha_prime: AlphaPrime = None,
-    preset: PresetOption = Preset.STRONG,
+    preset: PresetOption = Preset.FAST,
     settings: Set = None,
     seed: shared.FitSeed = None,
     resume: Resume = False,

@@ -14,6 +14,7 @@ from fairhorizon.rankers.ranker import Ranker
 from fairhorizon.rankers.recency import (
     items_to_look_at,
     longest_history,
+    popularity_scale,
     weighted_history,
     weights_by_age,
 )
@@ -33,6 +34,8 @@ class EaseConfig(Settings):
     training_half_life: Annotated[float | None, Search(3, 300, log=True)] = Field(10.0, gt=0)
     """Distance, in items, at which a pair of a user's items counts half in training; None: all
     pairs count equally."""
+    popularity: Annotated[float, Search(0, 0.6)] = Field(0.0, ge=0)
+    """Scores are divided by the item's count to this power; 0: left as they are."""
 
 
 class Ease(Ranker[EaseConfig]):
@@ -47,6 +50,7 @@ class Ease(Ranker[EaseConfig]):
     """
 
     method = "ease"
+    in_thread = True
     config_class = EaseConfig
 
     item_weights_: Tensor  # B, (n_items, n_items)
@@ -74,6 +78,8 @@ class Ease(Ranker[EaseConfig]):
         inverse = torch.cholesky_inverse(factor)
         del factor
         weights = inverse.div_(-inverse.diagonal().clone()).fill_diagonal_(0)
+        if self.config.popularity:
+            weights /= popularity_scale(split, self.config.popularity)
         self.item_weights_ = weights.contiguous()  # row-major, for lookups by row
 
     def scores(self, users: Tensor, queue: Tensor) -> Tensor:  # noqa: ARG002  # the queue is enough

@@ -15,6 +15,7 @@ from fairhorizon.rankers.ranker import Ranker
 from fairhorizon.rankers.recency import (
     items_to_look_at,
     longest_history,
+    popularity_scale,
     weighted_history,
     weights_by_age,
 )
@@ -35,6 +36,8 @@ class ItemKnnConfig(Settings):
     users."""
     half_life: Annotated[float | None, Search(0.5, 50, log=True)] = Field(2.0, gt=0)
     """Age, in items, at which an item of the history counts half; None: all items count equally."""
+    popularity: Annotated[float, Search(0, 0.6)] = Field(0.0, ge=0)
+    """Scores are divided by the item's count to this power; 0: left as they are."""
 
 
 class ItemKnn(Ranker[ItemKnnConfig]):
@@ -47,6 +50,7 @@ class ItemKnn(Ranker[ItemKnnConfig]):
     """
 
     method = "itemknn"
+    in_thread = True
     config_class = ItemKnnConfig
 
     neighbours_: Tensor  # (n_items, k)
@@ -72,6 +76,8 @@ class ItemKnn(Ranker[ItemKnnConfig]):
             similarity[torch.arange(len(items)), items] = 0  # no item is its own neighbour
             nearest.append(similarity.topk(k, dim=1))
         self.similarities_ = torch.cat([block.values for block in nearest])
+        if self.config.popularity:
+            self.similarities_ /= popularity_scale(split, self.config.popularity)[:, None]
         self.neighbours_ = torch.cat([block.indices for block in nearest])
         self.longest_ = longest_history(split)
 

@@ -17,6 +17,7 @@ class Popularity(Ranker[PopularityConfig]):
     """The most popular items for all users: the score is the count in the training log."""
 
     method = "popularity"
+    in_thread = True
     config_class = PopularityConfig
 
     counts_: Tensor  # (n_items,)

@@ -18,6 +18,7 @@ class Ranker(ABC, Generic[Config]):
 
     method: ClassVar[str]
     config_class: ClassVar[type[Settings]]
+    in_thread: ClassVar[bool] = False  # a fit draws no random numbers that threads share
 
     fingerprint_: str  # of the training log
 

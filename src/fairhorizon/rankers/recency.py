@@ -1,4 +1,4 @@
-"""A user's history with more weight on recent items: the input of item-to-item models."""
+"""What item-to-item models share: histories with more weight on recent items, scales of scores."""
 
 import math
 
@@ -40,3 +40,9 @@ def weighted_history(queue: Tensor, n_items: int, half_life: float | None) -> Te
     history = torch.zeros(len(queue), n_items + 1, device=queue.device)
     history.scatter_add_(1, queue, weights_by_age(queue, half_life).expand(len(queue), -1))
     return history[:, :-1]
+
+
+def popularity_scale(split: Split, exponent: float) -> Tensor:
+    """(n_items,) count^exponent, by which scores are divided; 1 for an item without a count."""
+    counts = torch.tensor(split.train.item_counts(), dtype=torch.float32)
+    return counts.clamp(min=1) ** exponent

@@ -66,6 +66,7 @@ class Ridge(Ranker[RidgeConfig]):
     """
 
     method = "ridge"
+    in_thread = True
     config_class = RidgeConfig
 
     coefficients_: Tensor  # B / count^b, (scales x features, n_items)

@@ -46,8 +46,8 @@ def weights(training: Training) -> torch.Tensor:
     return torch.nn.utils.parameters_to_vector(training.actor.parameters()).detach()
 
 
-def test_the_defaults_are_the_preset_strong():
-    assert FcpoConfig() == PRESETS["strong"]
+def test_the_defaults_are_the_preset_fast():
+    assert FcpoConfig() == PRESETS["fast"]
     assert FcpoConfig.preset("paper", rounds=7).rounds == 7
     assert FcpoConfig.preset("paper").policy == "gaussian"
     assert FcpoConfig.preset("paper", alpha_prime=0.3).limit_in_training == 0.3

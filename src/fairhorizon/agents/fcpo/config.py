@@ -1,21 +1,22 @@
-"""The settings of FCPO. The defaults are the preset `strong`; `paper` is the paper's own."""
+"""The settings of FCPO. The defaults are the preset `fast`; `paper` is the paper's own."""
 
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 import torch
 from pydantic import Field, model_validator
 from torch import Tensor
 
 from fairhorizon.rankers.mf import MfConfig
+from fairhorizon.rankers.stack.given import MemberSettings
 from fairhorizon.ranking import discount
-from fairhorizon.settings import Choice, Search, Settings
+from fairhorizon.settings import Choice, Search
 from fairhorizon.vocabulary import Protocol
 
 Positive = Annotated[int, Field(ge=1)]
 Share = Annotated[float, Field(ge=0, le=1)]
 
 
-class FcpoConfig(Settings):
+class FcpoConfig(MemberSettings):
     """Settings of FCPO."""
 
     # the constraint
@@ -26,8 +27,11 @@ class FcpoConfig(Settings):
     training_limit: Annotated[float | None, Field(gt=0, le=1)] = 0.5
     """Limit in training of a policy with a warm start (it serves any limit); None: alpha_prime."""
     spread: Annotated[float | None, Field(gt=0, le=1)] = 0.99
-    """Largest Gini index of served lists, relative to the most even ranker of the warm start at the
-    same limit; None: no bound."""
+    """Gini index that served lists aim at, relative to the most even accurate ranker of the warm
+    start at the same limit; None: none."""
+    spread_cost: Annotated[float, Field(ge=0, lt=1)] = 0.005
+    """Share of NDCG that `spread` may cost on a later part of the training log; where it costs more
+    it goes only part of the way."""
 
     # the CMDP
     list_length: Positive = 1
@@ -66,8 +70,11 @@ class FcpoConfig(Settings):
     all items, not only of the sampled item. In the long run only costs are exact."""
     group_price: bool = True
     """Whether the actor sees the group of an item and learns a price for it."""
-    warm_start: tuple[str, ...] = ("gru4rec", "ease", "itemknn")
+    warm_start: tuple[str, ...] = ("ridge", "ease", "itemknn", "popularity")
     """Rankers whose scores the actor weighs instead of item vectors; empty: start from PMF."""
+    adapt: bool = True
+    """Whether the rankers' settings and first weights are chosen by the lists they give on a later
+    part of the log; if not, settings are the defaults."""
     candidates: Positive = 40
     """Best items of each ranker and group that a softmax policy chooses from."""
 
@@ -122,7 +129,7 @@ class FcpoConfig(Settings):
     weights if others are better."""
     evaluate_every: Positive = 2
     """Rounds between two evaluations on the validation items."""
-    patience: Positive = 5
+    patience: Positive = 3
     """Evaluations without a better validation NDCG before training stops."""
     validation_length: Positive = 20
     """Length of the lists in these evaluations."""
@@ -135,6 +142,11 @@ class FcpoConfig(Settings):
     def preset(cls, name: str, **changes: object) -> "FcpoConfig":
         """The settings of a preset, some of them changed."""
         return cls.model_validate({**PRESETS[name].model_dump(), **changes})
+
+    @classmethod
+    def stored(cls, settings: dict[str, Any]) -> "FcpoConfig":
+        """The settings of a file; before version 0.4 nothing was chosen on the log."""
+        return cls.model_validate({"adapt": False} | settings)
 
     @model_validator(mode="after")
     def _fits_together(self) -> "FcpoConfig":
@@ -173,7 +185,8 @@ def attention_of(config: FcpoConfig) -> Tensor:
 
 
 PRESETS = {
-    "strong": FcpoConfig(),
+    "fast": FcpoConfig(),
+    "strong": FcpoConfig(warm_start=("gru4rec", "ridge", "ease", "itemknn", "popularity")),
     "paper": FcpoConfig(
         training_limit=None,
         spread=None,
@@ -183,12 +196,14 @@ PRESETS = {
         all_actions=False,
         group_price=False,
         warm_start=(),
+        adapt=False,
         actor_hidden=(64, 64),
         critic_hidden=(64, 64),
         initial_std=1.0,
         rounds=100,
         users_per_round=8192,
         kl_limit=0.05,
+        patience=5,
         line_search_ratio=0.5,
         evaluate_every=10,
     ),

@@ -11,10 +11,13 @@ from fairhorizon.agents.fcpo.config import FcpoConfig
 from fairhorizon.agents.fcpo.experts.fitting import restored_panel
 from fairhorizon.agents.fcpo.experts.start import NO_PRICE
 from fairhorizon.agents.fcpo.learning.chosen import chosen_round
-from fairhorizon.agents.fcpo.learning.training import Trained, build_actor, queue_length
+from fairhorizon.agents.fcpo.learning.episodes import MenuEpisodes
+from fairhorizon.agents.fcpo.learning.training import Trained, Training, build_actor, queue_length
 from fairhorizon.agents.fcpo.serving.actor_chances import ActorChances
+from fairhorizon.agents.fcpo.serving.affordable import affordable_part
 from fairhorizon.agents.fcpo.serving.calibration import calibrate
 from fairhorizon.agents.fcpo.serving.weight_check import better_weights
+from fairhorizon.agents.lists.evenness import Evenness, accurate
 from fairhorizon.agents.lists.item_lists import ItemLists
 from fairhorizon.agents.lists.items import PanelItems
 from fairhorizon.agents.lists.panel import Panel
@@ -38,6 +41,7 @@ class FittedPolicy:
     reports: list[RoundReport]
     pretraining_rmse: float | None  # of embeddings, where there is no warm start
     fingerprint: str  # of the training log
+    spread_part: float = 1.0  # of the way to the Gini index that `spread` aims at
 
     @classmethod
     def of(cls, trained: Trained) -> "FittedPolicy":
@@ -66,15 +70,41 @@ class FittedPolicy:
         config, split, seed = (getattr(trained.training, n) for n in ("config", "split", "seed"))
         states = validation_scenario(split, queue_length(config, self.panel), config.protocol)
         if config.check_weights and isinstance(self.actor.items, PanelItems):
-            weights = better_weights(self.lists(config), states, config, seed)
+            first = self.actor.items.panel.weights
+            weights = better_weights(self.lists(config), states, config, first, seed)
             if weights is not None:
                 self.actor.settle_on([*weights, NO_PRICE])
+        self.spread_part = self._affordable(trained.training)
         self.prices = calibrate(self.lists(config), states, seed)
 
     def lists(self, config: FcpoConfig) -> ItemLists:
         """How it makes lists, at the level and with the spread of these settings."""
-        chances = ActorChances(self.actor)
-        return ItemLists(chances, self.sensitive, self.histories, config.alpha_prime, config.spread)
+        chances, share = ActorChances(self.actor), config.alpha_prime
+        return ItemLists(chances, self.sensitive, self.histories, share, self._evenness(config))
+
+    def _evenness(self, config: FcpoConfig) -> Evenness | None:
+        if config.spread is None or self.panel is None or not self.spread_part:
+            return None
+        return Evenness(config.spread, accurate(self.panel.ndcg), self.spread_part)
+
+    def _affordable(self, training: Training) -> float:
+        """By what the rankers of the earlier part make of the later part."""
+        config, episodes = training.config, training.episodes
+        evenness = self._evenness(config)
+        if evenness is None or not isinstance(episodes, MenuEpisodes):
+            return 1.0
+        lists = ItemLists(
+            ActorChances(training.best_actor()), self.sensitive, self.histories, 1.0, None
+        )
+        return affordable_part(
+            lists,
+            evenness,
+            episodes.opening,
+            episodes.scenario,
+            length=min(config.validation_length, len(self.sensitive)),
+            limit=config.limit_in_training,
+            cost=config.spread_cost,
+        )
 
     def summary(self, config: FcpoConfig, validation: float | None) -> str:
         """What the training has led to, in one line."""
@@ -110,6 +140,7 @@ class FittedPolicy:
             "pretraining_rmse": self.pretraining_rmse,
             "rounds": [report.stored() for report in self.reports],
             "panel": None if self.panel is None else self.panel.description(),
+            "spread_part": self.spread_part,
         }
 
     @classmethod
@@ -118,7 +149,7 @@ class FittedPolicy:
     ) -> tuple["FittedPolicy", FcpoConfig, int]:
         """The policy of a file, its settings and its seed."""
         tensors, description = load_model(path, kind)
-        config = FcpoConfig.model_validate(description["config"])
+        config = FcpoConfig.stored(description["config"])
         weights, stored = below("actor.", tensors), description["panel"]
         panel = None if stored is None else restored_panel(tensors, stored)
         vectors = weights["encoder.user_vectors"], weights["encoder.item_vectors"][:-1]
@@ -133,5 +164,6 @@ class FittedPolicy:
             [RoundReport(**report) for report in description["rounds"]],
             description["pretraining_rmse"],
             description["fingerprint"],
+            description.get("spread_part", 1.0),
         )
         return policy, config, description["seed"]

@@ -31,6 +31,7 @@ from fairhorizon.environment.feedback import Scenario
 from fairhorizon.errors import ConfigError
 from fairhorizon.exposure.limits import PopularityLimit
 from fairhorizon.rankers.stack.model import suitable
+from fairhorizon.rankers.stack.questions import QUESTIONS
 from fairhorizon.settings import Given, Settings, changed
 
 CHECKPOINT = "checkpoint.safetensors"  # in the folder of a training
@@ -96,6 +97,9 @@ class Fcpo(Recommender):
         if self.config.refits_rankers and len(earlier_part(split).train):
             parts.append(LogPart.EARLIER)
         names = suitable(self.config.warm_start, split)
+        if self.config.adapt:  # settings that are chosen on the log are those of this method alone
+            names = tuple(name for name in names if name not in QUESTIONS)
+        names = tuple(name for name in names if not self.config.given.get(name))
         return tuple(Prerequisite(name, part) for name in names for part in parts)
 
     def at(self, alpha_prime: float) -> Self:

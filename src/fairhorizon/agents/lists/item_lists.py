@@ -9,11 +9,11 @@ level.
 import warnings
 from dataclasses import dataclass
 
-import numpy as np
 import torch
 from torch import Tensor
 
 from fairhorizon.agents.lists.chances import Chances
+from fairhorizon.agents.lists.evenness import Evenness
 from fairhorizon.agents.lists.opening import open_menus
 from fairhorizon.agents.steps import step_by_step
 from fairhorizon.allocation.group_budget import Candidates, Spent
@@ -23,9 +23,10 @@ from fairhorizon.allocation.request_guard import ExposureGuard
 from fairhorizon.data.splits import LATER
 from fairhorizon.environment.dynamics import Outcome, State
 from fairhorizon.environment.feedback import Scenario
-from fairhorizon.metrics.fairness import gini
 from fairhorizon.policy.menus import Menus, SignalMenus
 from fairhorizon.ranking import discount
+
+NO_LIMIT = 1.0  # share of the group
 
 
 @dataclass(frozen=True)
@@ -36,7 +37,7 @@ class ItemLists:
     sensitive: Tensor  # (n_items,) bool
     histories: Tensor
     share: float  # alpha'
-    spread: float | None  # Gini index, as a share of that of the rankers behind the menus
+    spread: Evenness | None  # None: as the values have it
 
     @torch.no_grad()
     def one_shot(self, scenario: Scenario, length: int) -> Tensor:
@@ -49,14 +50,17 @@ class ItemLists:
         """(b, length) for some users."""
         offers = self.candidates(menus, users, queues, length)
         sensitive = self.sensitive.cpu()
-        limit = None
-        if self.spread is not None and isinstance(menus, SignalMenus):
-            limit = self.spread * self._gini_of_rankers(menus, length)
+        plain = joint_lists(offers, sensitive, length=length, share=self.share)
+        if self.spread is None or not isinstance(menus, SignalMenus):
+            return plain.lists
+        # a limit that does not bind changes nothing, nor what the rankers would do within it
+        share = self.share if plain.price > 0 else NO_LIMIT
+        aim = self.spread.aim(plain.lists, menus, sensitive, length, share)
         with warnings.catch_warnings():
             # this Gini index is a target that may be out of reach
             warnings.filterwarnings("ignore", message="no lists with a Gini index")
             return joint_lists(
-                offers, sensitive, length=length, share=self.share, gini_limit=limit
+                offers, sensitive, length=length, share=self.share, gini_limit=aim
             ).lists
 
     @torch.no_grad()
@@ -95,16 +99,6 @@ class ItemLists:
         chances = self.chances.of(menus, users, queues.to(device))
         likes = (self.histories.to(device)[users] / (LATER - 1)).clamp(min=1.0)
         return Candidates(menus.items.cpu(), item_values(chances, likes, length).cpu())
-
-    def _gini_of_rankers(self, menus: SignalMenus, length: int) -> float:
-        """The smallest Gini index of the single rankers, each served at the same level."""
-        sensitive, least = self.sensitive.cpu(), 1.0
-        for values in menus.signals[..., :-1].cpu().unbind(2):
-            alone = Candidates(menus.items.cpu(), values)
-            lists = joint_lists(alone, sensitive, length=length, share=self.share).lists
-            counts = np.bincount(lists[lists >= 0].numpy(), minlength=len(sensitive))
-            least = min(least, gini(counts))
-        return least
 
 
 class _PlannedSteps:

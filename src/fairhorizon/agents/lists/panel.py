@@ -7,7 +7,9 @@ from typing import Any
 from torch import Tensor
 
 from fairhorizon.data.splits import Split
+from fairhorizon.rankers.fitting import FitJob, Ready, fit_all
 from fairhorizon.rankers.ranker import Ranker
+from fairhorizon.vocabulary import OnEpoch
 
 Tensors = dict[str, Tensor]
 
@@ -18,14 +20,28 @@ class Panel:
 
     rankers: tuple[Ranker[Any], ...]
     weights: tuple[float, ...]
+    ndcg: tuple[float, ...] = ()  # of each ranker alone, where it was measured
+    found: tuple[str, ...] = ()  # what choosing them found out about the log, in words
 
     def weighed(self, weights: Sequence[float]) -> "Panel":
         return replace(self, weights=tuple(weights))
 
-    def refitted(self, split: Split) -> "Panel":
-        """The same rankers fitted again, with the same weights."""
-        rankers = (type(ranker)(ranker.config, seed=ranker.seed) for ranker in self.rankers)
-        return Panel(tuple(ranker.fit(split) for ranker in rankers), self.weights)
+    def refitted(
+        self, split: Split, ready: Ready | None = None, on_epoch: OnEpoch | None = None
+    ) -> "Panel":
+        """The same rankers fitted again, with the same weights; some may be ready."""
+        fits = fit_all([FitJob(ranker, split, ready or {}) for ranker in self.rankers], on_epoch)
+        return self.of_fitted(fits)
+
+    def of_fitted(self, fits: Sequence[Ranker[Any] | None]) -> "Panel":
+        """The panel with these rankers in place of its own, without those that are None."""
+        kept = [number for number, ranker in enumerate(fits) if ranker is not None]
+        return replace(
+            self,
+            rankers=tuple(ranker for ranker in fits if ranker is not None),
+            weights=tuple(self.weights[number] for number in kept),
+            ndcg=tuple(self.ndcg[number] for number in kept) if self.ndcg else (),
+        )
 
     @property
     def queue_length(self) -> int:
@@ -39,7 +55,9 @@ class Panel:
         }
 
     def description(self) -> dict[str, Any]:
+        measured = {"ndcg": list(self.ndcg), "found": list(self.found)} if self.ndcg else {}
         return {
             "rankers": [ranker.description() for ranker in self.rankers],
             "weights": list(self.weights),
+            **measured,
         }

@@ -1,5 +1,7 @@
 """The weights of the rankers of a panel: those of the best softmax policy over them."""
 
+from collections.abc import Sequence
+
 import torch
 from torch import Tensor
 
@@ -8,6 +10,7 @@ from fairhorizon.policy.menus import SignalMenus
 from fairhorizon.policy.softmax import CLOSED
 
 RIDGE = 1e-3
+LEAST = 0.01  # lists never go against the order of what is weighed
 ITERATIONS = 50
 
 
@@ -33,3 +36,14 @@ def weights_by_cross_entropy(menus: SignalMenus, liked: Tensor) -> tuple[float, 
 
     minimise([weights], loss, iterations=ITERATIONS)
     return tuple(weights.detach().tolist())
+
+
+def sharpened(weights: Sequence[float], menus: SignalMenus, liked: Tensor) -> tuple[float, ...]:
+    """The weights times the one factor that makes what users liked most likely."""
+    *signals, group = menus.signals.unbind(2)
+    total = sum(weight * signal for weight, signal in zip(weights, signals, strict=True))
+    assert isinstance(total, Tensor)
+    (factor,) = weights_by_cross_entropy(
+        SignalMenus(menus.items, torch.stack([total, group], dim=2)), liked
+    )
+    return tuple(max(LEAST, factor) * weight for weight in weights)

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from torch import Tensor
 
 from fairhorizon.agents.lists.chances import WeightedChances
+from fairhorizon.agents.lists.evenness import Evenness
 from fairhorizon.agents.lists.item_lists import ItemLists
 from fairhorizon.agents.lists.under_control import serve_under_control
 from fairhorizon.agents.ranked.control_server import ControlServer
@@ -52,7 +53,7 @@ class AllocatedLists:
             fitted.sensitive,
             calibration.histories,
             self.reranker.share,
-            self.reranker.spread,
+            None if self.reranker.spread is None else Evenness(self.reranker.spread),
         )
 
     def server(self, plan: ServingPlan) -> ControlServer:  # noqa: ARG002

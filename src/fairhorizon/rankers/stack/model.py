@@ -8,34 +8,23 @@ from pydantic import Field
 from torch import Tensor
 
 from fairhorizon.data.splits import Split
-from fairhorizon.histories import UserItems
-from fairhorizon.rankers.ease import Ease
-from fairhorizon.rankers.gru4rec import Gru4Rec
-from fairhorizon.rankers.itemknn import ItemKnn
-from fairhorizon.rankers.popularity import Popularity
+from fairhorizon.rankers.fitting import draft_of
 from fairhorizon.rankers.ranker import Ranker
-from fairhorizon.rankers.ridge import Ridge
-from fairhorizon.rankers.stack.choosing import chosen_settings
-from fairhorizon.rankers.stack.later_part import LaterPart, frequent_part
-from fairhorizon.rankers.stack.weighing import Shortlists, best_weights
+from fairhorizon.rankers.stack.given import MEMBERS, MemberSettings
+from fairhorizon.rankers.stack.members import Task, adapted, weighed_members
 from fairhorizon.ranking import standardised
-from fairhorizon.settings import Settings
 from fairhorizon.storage import below
 from fairhorizon.vocabulary import OnEpoch, Protocol
 
-MEMBERS: dict[str, type[Ranker[Any]]] = {
-    ranker.method: ranker for ranker in (Ridge, Ease, ItemKnn, Popularity, Gru4Rec)
-}
 LARGEST_FOR_EASE = 20_000  # items; beyond it, inverting their matrix takes longer than all the rest
-SEARCHED_USERS, SEARCHED_ITEMS = 3000, 1000  # settings are chosen on a smaller log
 
-Member = Literal["ridge", "ease", "itemknn", "popularity", "gru4rec"]
+Name = Literal["ridge", "ease", "itemknn", "popularity", "gru4rec"]
 
 
-class StackConfig(Settings):
+class StackConfig(MemberSettings):
     """Settings of the stack."""
 
-    rankers: Annotated[tuple[Member, ...], Field(min_length=1)] = (
+    rankers: Annotated[tuple[Name, ...], Field(min_length=1)] = (
         "ridge",
         "ease",
         "itemknn",
@@ -55,7 +44,8 @@ class Stack(Ranker[StackConfig]):
 
     Settings and weights are chosen by the NDCG of lists over what users took later: settings on the
     last fifth of every user's training items; weights on these, with rankers fitted on what comes
-    before, and on the validation items, with rankers fitted on the whole training log.
+    before, and on the validation items, with rankers fitted on the whole training log. A ranker
+    that adds nothing is left out.
     """
 
     method = "stack"
@@ -69,46 +59,21 @@ class Stack(Ranker[StackConfig]):
         return max(1, *(member.queue_length for member in self.members_))
 
     def _learn(self, split: Split, on_epoch: OnEpoch | None) -> None:
-        drafts = [self._draft(name) for name in suitable(self.config.rankers, split)]
-        if self.config.adapt:
-            drafts = self._adapted(drafts, split)
-        later = LaterPart.of_training(split, self.config.protocol, seed=self.seed)
-        shortlists = []
-        if len(later.users):
-            earlier = [_fresh(draft).fit(later.split, on_epoch=on_epoch) for draft in drafts]
-            shortlists.append(Shortlists.of([later.scores(member) for member in earlier], later))
-        self.members_ = tuple(draft.fit(split, on_epoch=on_epoch) for draft in drafts)
-        last = LaterPart.of(
-            split,
-            UserItems.of(split.validation),
-            self.config.protocol,
-            seed=self.seed,
+        config = self.config
+        drafts = [
+            draft_of(MEMBERS[name], config.given.get(name, {}), config.protocol, self.seed)
+            for name in suitable(config.rankers, split)
+        ]
+        task = Task(split, config.protocol, self.seed, on_epoch=on_epoch)
+        members = weighed_members(
+            adapted(drafts, config.given, task) if config.adapt else drafts, task
         )
-        if len(last.users):
-            scores = [last.scores(member) for member in self.members_]
-            shortlists.append(Shortlists.of(scores, last))
-        self.weights_ = best_weights(shortlists) if shortlists else torch.ones(len(drafts))
-
-    def _draft(self, name: str) -> Ranker[Any]:
-        member = MEMBERS[name]
-        validates = "protocol" in member.config_class.model_fields
-        given = {"protocol": self.config.protocol} if validates else {}
-        return member(member.config_class(**given), seed=self.seed)
-
-    def _adapted(self, drafts: Sequence[Ranker[Any]], split: Split) -> list[Ranker[Any]]:
-        """The rankers, not fitted yet, with the settings that suit a smaller log of the kind."""
-        small = frequent_part(
-            split, most_users=SEARCHED_USERS, most_items=SEARCHED_ITEMS, seed=self.seed
-        )
-        part = LaterPart.of_training(small, self.config.protocol, seed=self.seed)
-        if not len(part.users):
-            return list(drafts)
-        return [type(draft)(chosen_settings(draft, part), seed=self.seed) for draft in drafts]
+        self.members_, self.weights_ = members.whole, torch.tensor(members.weights)
 
     def scores(self, users: Tensor, queue: Tensor) -> Tensor:
         total = torch.zeros(())
         for member, weight in zip(self.members_, self.weights_, strict=True):
-            if weight > 0:
+            if weight > 0:  # a file of before may hold rankers without weight
                 total = total + weight * standardised(member.scores(users, queue))
         return total
 
@@ -144,7 +109,3 @@ def suitable(names: Sequence[str], split: Split) -> tuple[str, ...]:
     """The rankers that can handle a catalogue of this size."""
     large = split.train.n_items > LARGEST_FOR_EASE
     return tuple(name for name in names if not (large and name == "ease"))
-
-
-def _fresh(ranker: Ranker[Any]) -> Ranker[Any]:
-    return type(ranker)(ranker.config, seed=ranker.seed)

@@ -17,10 +17,12 @@ QUESTIONS: Mapping[str, tuple[tuple[Answer, ...], ...]] = {
             {"half_life": None, "training_half_life": None},
         ),
         ({"l2": 300.0}, {"l2": 100.0}, {"l2": 1000.0}, {"l2": 3000.0}),
+        ({"popularity": 0.0}, {"popularity": 0.1}, {"popularity": 0.2}, {"popularity": 0.4}),
     ),
     "itemknn": (
         ({"half_life": 2.0}, {"half_life": 10.0}, {"half_life": None}),
         ({"shrinkage": 5.0}, {"shrinkage": 50.0}, {"shrinkage": 200.0}),
+        ({"popularity": 0.0}, {"popularity": 0.2}, {"popularity": 0.4}),
     ),
     "ridge": (
         ({"decays": (0.8, 0.97)}, {"decays": (0.93, 1.0)}, {"decays": (1.0,)}),

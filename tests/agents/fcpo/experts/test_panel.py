@@ -8,11 +8,13 @@ import pytest
 import torch
 
 from fairhorizon.agents.fcpo.config import FcpoConfig
-from fairhorizon.agents.fcpo.experts.fitting import fit_panel
+from fairhorizon.agents.fcpo.experts.fitting import first_panels
 from fairhorizon.agents.fcpo.experts.start import NO_PRICE, start_from
 from fairhorizon.agents.fcpo.model import Fcpo
 from fairhorizon.agents.lists.items import ExpertSignals, PanelItems
 from fairhorizon.agents.lists.panel import Panel
+from fairhorizon.agents.progress import SILENT
+from fairhorizon.agents.tasks import NOTHING_FITTED, Fitted, Prerequisite
 from fairhorizon.data.splits import Split
 from fairhorizon.environment.feedback import evaluation_scenario
 from fairhorizon.metrics.fairness import exposure_counts
@@ -25,9 +27,15 @@ from fairhorizon.settings import SettingsError
 from fairhorizon.vocabulary import Protocol
 
 
+def plain(market: Split, *names: str, seed: int = 0, fitted: Fitted = NOTHING_FITTED) -> Panel:
+    """Rankers with their default settings, fitted on the whole log."""
+    config = FcpoConfig(warm_start=names, adapt=False, starts="seen")
+    return first_panels(market, config, seed, fitted, SILENT).learning
+
+
 @pytest.fixture(scope="module")
 def panel(market: Split) -> Panel:
-    return fit_panel(("ease", "popularity"), market, Protocol.STANDARD, 0, {})
+    return plain(market, "ease", "popularity")
 
 
 @pytest.fixture(scope="module")
@@ -85,7 +93,7 @@ def test_rankers_count_the_same_until_they_are_weighed(panel: Panel, market: Spl
 
 
 def test_rankers_are_fitted_under_the_seed_of_the_panel(market: Split):
-    (ranker,) = fit_panel(("mf",), market, Protocol.STANDARD, 3, {}).rankers
+    (ranker,) = plain(market, "mf", seed=3).rankers
     assert ranker.seed == 3
     assert torch.equal(ranker.user_vectors_, RANKERS["mf"](seed=3).fit(market).user_vectors_)
 
@@ -162,7 +170,7 @@ def test_the_encoder_looks_at_the_last_items_only(panel: Panel, market: Split):
 
 def test_a_fitted_ranker_is_taken_as_it_is(market: Split):
     ease = RANKERS["ease"]().fit(market)
-    panel = fit_panel(("ease",), market, Protocol.STANDARD, 0, {"ease": ease})
+    panel = plain(market, "ease", fitted={Prerequisite("ease"): ease})
     assert panel.rankers[0] is ease
     assert panel.weights == (1.0,)
 

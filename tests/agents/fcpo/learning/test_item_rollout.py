@@ -7,7 +7,6 @@ import pytest
 import torch
 from torch import Tensor
 
-from fairhorizon.agents.fcpo.experts.fitting import fit_panel
 from fairhorizon.agents.fcpo.experts.start import start_from
 from fairhorizon.agents.fcpo.learning.item_rollout import rollout_items
 from fairhorizon.agents.fcpo.learning.trajectories import MenuRecord, Trajectories
@@ -23,6 +22,8 @@ from fairhorizon.policy.encoder import StateEncoder
 from fairhorizon.policy.history import HistoryEncoder
 from fairhorizon.policy.menus import SignalMenus
 from fairhorizon.policy.softmax import allowed_by_slot, policy_at
+from fairhorizon.rankers.ease import Ease
+from fairhorizon.rankers.itemknn import ItemKnn
 from fairhorizon.vocabulary import Protocol
 
 World = tuple[Actor, Scenario, Tensor]
@@ -52,7 +53,7 @@ def over_embeddings(list_length: int) -> World:
 
 @pytest.fixture(scope="module")
 def panel(market: Split) -> Panel:
-    return fit_panel(("ease", "itemknn"), market, Protocol.STANDARD, 0, {}).weighed((0.9, 0.6))
+    return Panel((Ease().fit(market), ItemKnn().fit(market)), (0.9, 0.6))
 
 
 def over_rankers(list_length: int, panel: Panel, market: Split) -> World:

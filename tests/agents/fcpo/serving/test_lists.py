@@ -9,6 +9,7 @@ from torch import Tensor
 
 from fairhorizon.agents.fcpo.model import Fcpo
 from fairhorizon.agents.fcpo.serving.actor_chances import ActorChances
+from fairhorizon.agents.lists.evenness import Evenness
 from fairhorizon.agents.lists.item_lists import ItemLists
 from fairhorizon.agents.lists.opening import open_menus
 from fairhorizon.allocation.group_budget import Candidates
@@ -36,7 +37,8 @@ def scenario(market: Split, strong_model: Fcpo) -> Scenario:
 
 def lists_of(model: Fcpo, share: float, spread: float | None = None) -> ItemLists:
     chances = ActorChances(model.policy_.actor)
-    return ItemLists(chances, model.sensitive_, model.policy_.histories, share, spread)
+    evenness = None if spread is None else Evenness(spread)
+    return ItemLists(chances, model.sensitive_, model.policy_.histories, share, evenness)
 
 
 def share_of(lists: Tensor, sensitive: Tensor) -> float:

@@ -19,6 +19,8 @@ from fairhorizon.data.splits import Split
 from fairhorizon.environment.feedback import Scenario, validation_scenario
 from fairhorizon.vocabulary import Protocol
 
+FIRST = (1.0, 1.0)  # weights before the training; without `adapt` they do not matter
+
 
 def weighed(model: Fcpo, weights: tuple[float, ...]) -> ItemLists:
     actor = copy.deepcopy(model.policy_.actor)
@@ -53,7 +55,7 @@ def test_weights_that_rank_the_wrong_way_round_are_exchanged_for_clearly_better_
 ) -> None:
     validation = states(strong_model, market)
     wrong = weighed(strong_model, (-1.0, -1.0))
-    better = better_weights(wrong, validation, strong_model.config, seed=0)
+    better = better_weights(wrong, validation, strong_model.config, FIRST, seed=0)
     assert better is not None
     right = ndcg(weighed(strong_model, better), strong_model, validation)
     assert right > CLEARLY * ndcg(wrong, strong_model, validation)
@@ -67,7 +69,7 @@ def test_a_ranker_alone_is_preferred_to_a_policy_that_is_no_better(
     validation = states(strong_model, market)
     for weights in ((1.0, 0.0), (0.0, 1.0)):
         lists = weighed(strong_model, weights)
-        chosen = better_weights(lists, validation, strong_model.config, seed=0)
+        chosen = better_weights(lists, validation, strong_model.config, FIRST, seed=0)
         assert chosen is not None
         if 0.0 in chosen:
             assert sum(weight != 0 for weight in chosen) == 1
@@ -85,13 +87,17 @@ def test_what_chance_makes_of_a_mean_by_hand() -> None:
 
 def test_few_users_cannot_tell(strong_model: Fcpo, market: Split) -> None:
     wrong = weighed(strong_model, (-1.0, -1.0))
-    assert better_weights(wrong, states(strong_model, market), strong_model.config, 0) is None
+    assert (
+        better_weights(wrong, states(strong_model, market), strong_model.config, FIRST, 0) is None
+    )
 
 
 def test_without_validation_items_nothing_is_exchanged(strong_model: Fcpo, market: Split) -> None:
     nothing = replace(market, validation=market.validation.take(np.arange(0)))
     wrong = weighed(strong_model, (-1.0, -1.0))
-    assert better_weights(wrong, states(strong_model, nothing), strong_model.config, 0) is None
+    assert (
+        better_weights(wrong, states(strong_model, nothing), strong_model.config, FIRST, 0) is None
+    )
 
 
 def test_only_so_many_users_are_asked(strong_model: Fcpo, market: Split) -> None:

@@ -1,20 +1,24 @@
-"""A panel is fitted, or restored from a file: the rankers by their names."""
+"""The panels of a warm start: one to learn with, one to serve with; or one restored from a file."""
 
-import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from torch import Tensor
 
+from fairhorizon.agents.fcpo.config import FcpoConfig
 from fairhorizon.agents.lists.panel import Panel
-from fairhorizon.data.splits import Split
+from fairhorizon.agents.progress import Listener
+from fairhorizon.agents.tasks import Fitted, LogPart
+from fairhorizon.data.splits import Split, earlier_part
 from fairhorizon.errors import DataError
 from fairhorizon.rankers import RANKERS
+from fairhorizon.rankers.fitting import FitJob, Ready, draft_of, fit_all
 from fairhorizon.rankers.ranker import Ranker
+from fairhorizon.rankers.stack.members import Task, adapted, weighed_members
 from fairhorizon.rankers.stack.model import suitable
 from fairhorizon.settings import SettingsError
 from fairhorizon.storage import below
-from fairhorizon.vocabulary import OnEpoch, Protocol
 
 
 def check_names(names: Sequence[str]) -> None:
@@ -26,31 +30,90 @@ def check_names(names: Sequence[str]) -> None:
         )
 
 
-def fit_panel(
-    names: Sequence[str],
-    split: Split,
-    protocol: Protocol,
-    seed: int,
-    fitted: Mapping[str, Ranker[Any]],
-    on_epoch: OnEpoch | None = None,
-) -> Panel:
-    """Fit the rankers that are not fitted yet; all weights are equal.
+@dataclass(frozen=True)
+class Panels:
+    """The rankers that a policy learns with, and those that it serves with."""
 
-    A ranker that cannot be fitted on this log is left out.
-    """
-    rankers, refusals = [], []
-    for name in suitable(names, split):
-        try:
-            ranker = fitted.get(name) or _fit(name, split, protocol, seed, on_epoch)
-        except DataError as error:
-            refusals.append(error)
-        else:
-            rankers.append(ranker)
-    if not rankers:
-        raise refusals[0]
-    for refusal in refusals:
-        warnings.warn(f"without one of its rankers: {refusal}", stacklevel=2)
-    return Panel(tuple(rankers), (1.0,) * len(rankers))
+    learning: Panel
+    serving: Panel | None = None  # None: fitted when the training is over
+
+
+def first_panels(
+    split: Split, config: FcpoConfig, seed: int, fitted: Fitted, listener: Listener
+) -> Panels:
+    """Fit the rankers of the settings; all weights are equal, or those that suit the log."""
+    kinds = {name: RANKERS[name] for name in suitable(config.warm_start, split)}
+    drafts = [
+        draft_of(kind, config.given.get(name, {}), config.protocol, seed)
+        for name, kind in kinds.items()
+    ]
+    fit = _adapted_panels if config.adapt else _plain_panels
+    return fit(drafts, split, config, seed, fitted, listener)
+
+
+def _plain_panels(
+    drafts: Sequence[Ranker[Any]],
+    split: Split,
+    config: FcpoConfig,
+    seed: int,  # noqa: ARG001  # the drafts have it
+    fitted: Fitted,
+    listener: Listener,
+) -> Panels:
+    """Of the earlier part of the log if the rest is to be unseen."""
+    seen, words, part = split, "the", LogPart.WHOLE
+    if config.refits_rankers:
+        seen, words, part = earlier_part(split), "the earlier part of the", LogPart.EARLIER
+    _check_length(seen, split)
+    names = ", ".join(draft.method for draft in drafts)
+    listener.stage(f"{split.name}: fitting {names} on {words} training log")
+    ready = of_part(fitted, part)
+    fits = fit_all([FitJob(draft, seen, ready) for draft in drafts], listener.epoch)
+    rankers = tuple(ranker for ranker in fits if ranker is not None)
+    return Panels(Panel(rankers, (1.0,) * len(rankers)))
+
+
+def _adapted_panels(
+    drafts: Sequence[Ranker[Any]],
+    split: Split,
+    config: FcpoConfig,
+    seed: int,
+    fitted: Fitted,
+    listener: Listener,
+) -> Panels:
+    """Each ranker with the settings that suit the log, weighed by what it adds."""
+    if config.refits_rankers:
+        _check_length(earlier_part(split), split)
+    listener.stage(f"{split.name}: choosing settings of the rankers on a part of the training log")
+    task = Task(
+        split,
+        config.protocol,
+        seed,
+        earlier_ready=of_part(fitted, LogPart.EARLIER),
+        whole_ready=of_part(fitted, LogPart.WHOLE),
+        on_stage=listener.stage,
+        on_epoch=listener.epoch,
+    )
+    members = weighed_members(adapted(drafts, config.given, task), task)
+    for line in members.findings.lines:
+        listener.stage(line)
+    serving = Panel(members.whole, members.weights, members.ndcg, members.findings.lines)
+    if not config.refits_rankers:
+        return Panels(serving, serving)
+    return Panels(serving.of_fitted(members.earlier), serving)
+
+
+def _check_length(seen: Split, split: Split) -> None:
+    if not len(seen.train):
+        raise DataError(
+            f"{split.name or 'the split'} has no user with two training items, an earlier one "
+            "for the rankers and a later one to learn from",
+            remedy="give more, or fit fcpo:paper",
+        )
+
+
+def of_part(fitted: Fitted, part: LogPart) -> Ready:
+    """The rankers that were fitted on one part of the log, by name."""
+    return {need.method: ranker for need, ranker in fitted.items() if need.part is part}
 
 
 def restored_panel(tensors: dict[str, Tensor], description: dict[str, Any]) -> Panel:
@@ -59,13 +122,5 @@ def restored_panel(tensors: dict[str, Tensor], description: dict[str, Any]) -> P
     for number, stored in enumerate(description["rankers"]):
         own = below(f"expert.{number}.", tensors)
         rankers.append(RANKERS[stored["method"]].from_parts(own, stored))
-    return Panel(tuple(rankers), tuple(description["weights"]))
-
-
-def _fit(
-    name: str, split: Split, protocol: Protocol, seed: int, on_epoch: OnEpoch | None
-) -> Ranker[Any]:
-    ranker_class = RANKERS[name]
-    validates = "protocol" in ranker_class.config_class.model_fields
-    config = ranker_class.config_class(**({"protocol": protocol} if validates else {}))
-    return ranker_class(config, seed=seed).fit(split, on_epoch=on_epoch)
+    measured = (tuple(description.get(name, ())) for name in ("ndcg", "found"))
+    return Panel(tuple(rankers), tuple(description["weights"]), *measured)

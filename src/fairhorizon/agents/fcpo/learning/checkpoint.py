@@ -58,7 +58,7 @@ def begun_with(path: Path) -> tuple[FcpoConfig, int]:
         raise ModelError(f"{path}: there is no checkpoint (leave out --resume to start again)")
     with understood(path):
         _, description = load_model(path, KIND)
-        return FcpoConfig.model_validate(description["config"]), int(description["seed"])
+        return FcpoConfig.stored(description["config"]), int(description["seed"])
 
 
 def _restored(path: Path, split: Split, device: torch.device) -> Training:
@@ -72,7 +72,7 @@ def _restored(path: Path, split: Split, device: torch.device) -> Training:
     stored = description["panel"]
     training = Training(
         split,
-        FcpoConfig.model_validate(description["config"]),
+        FcpoConfig.stored(description["config"]),
         vectors=vectors,
         sensitive=tensors["sensitive"].to(device),
         seed=description["seed"],

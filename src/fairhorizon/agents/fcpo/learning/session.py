@@ -12,24 +12,21 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
-from typing import Any
 
 import torch
 from torch import Tensor
 
 from fairhorizon.agents.fcpo.config import FcpoConfig
-from fairhorizon.agents.fcpo.experts.fitting import fit_panel
+from fairhorizon.agents.fcpo.experts.fitting import Panels, first_panels, of_part
 from fairhorizon.agents.fcpo.learning.checkpoint import load_training, save_training
 from fairhorizon.agents.fcpo.learning.training import Trained, Training
 from fairhorizon.agents.lists.panel import Panel
 from fairhorizon.agents.progress import SILENT, Listener, RoundReport
 from fairhorizon.agents.tasks import NOTHING_FITTED, Fitted, LogPart
-from fairhorizon.data.splits import Split, earlier_part
-from fairhorizon.errors import ConfigError, DataError
+from fairhorizon.data.splits import Split
+from fairhorizon.errors import ConfigError
 from fairhorizon.policy.history import numbers_of_items, numbers_of_users
 from fairhorizon.rankers.mf import Mf
-from fairhorizon.rankers.ranker import Ranker
-from fairhorizon.rankers.stack.model import suitable
 
 
 @dataclass(frozen=True)
@@ -55,6 +52,7 @@ class Session:
     ) -> None:
         self.training, self.fitted, self.listener = training, fitted, listener
         self.checkpoint = checkpoint  # the file; None: nothing is kept
+        self.serving: Panel | None = None  # rankers of the whole log, where they are fitted already
         self.stopped = False
 
     @classmethod
@@ -68,9 +66,15 @@ class Session:
     ) -> "Session":
         """A training before its first round, from rankers or else from pretrained embeddings."""
         _check(problem)
-        start = _from_rankers if problem.config.warm_start else _from_embeddings
-        training = start(problem, fitted, listener)
-        return cls(training, fitted=fitted, listener=listener, checkpoint=checkpoint)
+        split, config = problem.split, problem.config
+        if not config.warm_start:
+            training, serving = _from_embeddings(problem, listener), None
+        else:
+            panels = first_panels(split, config, problem.seed, fitted, listener)
+            training, serving = _from_rankers(problem, panels), panels.serving
+        session = cls(training, fitted=fitted, listener=listener, checkpoint=checkpoint)
+        session.serving = serving
+        return session
 
     @classmethod
     def resume(
@@ -133,29 +137,18 @@ class Session:
             return Trained(training, training.panel, finished=False)
 
     def _refitted(self) -> Panel | None:
-        panel, config, split = self.training.panel, self.training.config, self.training.split
+        panel, split = self.training.panel, self.training.split
         if panel is None:
             return None
+        if self.serving is not None:
+            return self.serving.weighed(panel.weights)
         names = [ranker.method for ranker in panel.rankers]
         self.listener.stage(f"{split.name}: fitting {', '.join(names)} on the whole training log")
-        whole = fit_panel(
-            names,
-            split,
-            config.protocol,
-            self.training.seed,
-            of_part(self.fitted, LogPart.WHOLE),
-            self.listener.epoch,
-        )
-        return whole.weighed(panel.weights)
+        return panel.refitted(split, of_part(self.fitted, LogPart.WHOLE), self.listener.epoch)
 
     def _save(self) -> None:
         if self.checkpoint is not None:
             save_training(self.training, self.checkpoint)
-
-
-def of_part(fitted: Fitted, part: LogPart) -> dict[str, Ranker[Any]]:
-    """The rankers that were fitted on one part of the log, by name."""
-    return {need.method: ranker for need, ranker in fitted.items() if need.part is part}
 
 
 def _check(problem: Problem) -> None:
@@ -168,7 +161,7 @@ def _check(problem: Problem) -> None:
         )
 
 
-def _from_embeddings(problem: Problem, fitted: Fitted, listener: Listener) -> Training:  # noqa: ARG001
+def _from_embeddings(problem: Problem, listener: Listener) -> Training:
     """As in the paper: random weights over the embeddings of a factorisation."""
     split, config = problem.split, problem.config
     listener.stage(f"{split.name}: pretraining the embeddings", metric="RMSE")
@@ -184,32 +177,19 @@ def _from_embeddings(problem: Problem, fitted: Fitted, listener: Listener) -> Tr
     )
 
 
-def _from_rankers(problem: Problem, fitted: Fitted, listener: Listener) -> Training:
-    """A warm start: from rankers, of the earlier part of the log if the rest is to be unseen."""
-    split, config, part = problem.split, problem.config, LogPart.WHOLE
-    seen, words = split, "the"
-    if config.refits_rankers:
-        seen, words, part = earlier_part(split), "the earlier part of the", LogPart.EARLIER
-    if not len(seen.train):
-        raise DataError(
-            f"{split.name or 'the split'} has no user with two training items, an earlier one "
-            "for the rankers and a later one to learn from",
-            remedy="give more, or fit fcpo:paper",
-        )
-    names = ", ".join(suitable(config.warm_start, split))
-    listener.stage(f"{split.name}: fitting {names} on {words} training log")
-    ready = of_part(fitted, part)
-    panel = fit_panel(config.warm_start, seen, config.protocol, problem.seed, ready, listener.epoch)
+def _from_rankers(problem: Problem, panels: Panels) -> Training:
+    """A warm start from rankers."""
+    split = problem.split
     taken = torch.from_numpy(split.train.item_counts())
     histories = torch.from_numpy(split.train.user_counts())
     training = Training(
         split,
-        config,
+        problem.config,
         vectors=(numbers_of_users(histories), numbers_of_items(taken, problem.sensitive)),
         sensitive=problem.sensitive,
         seed=problem.seed,
         pretraining_rmse=None,
-        panel=panel,
+        panel=panels.learning,
     )
     training.weigh_rankers()
     return training

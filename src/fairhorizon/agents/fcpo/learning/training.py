@@ -14,7 +14,7 @@ from fairhorizon.agents.fcpo.learning.episodes import Episodes, MenuEpisodes, Pr
 from fairhorizon.agents.fcpo.learning.learner import Learner
 from fairhorizon.agents.lists.items import PanelItems
 from fairhorizon.agents.lists.panel import Panel
-from fairhorizon.agents.lists.weighing import weights_by_cross_entropy
+from fairhorizon.agents.lists.weighing import sharpened, weights_by_cross_entropy
 from fairhorizon.agents.progress import RoundReport
 from fairhorizon.data.splits import Split
 from fairhorizon.environment.dynamics import cost_limit
@@ -68,10 +68,17 @@ class Training:
         self.evaluations_since_best = 0
 
     def weigh_rankers(self) -> None:
-        """Begin with the weights that make what users liked later on most likely."""
+        """Begin with the weights that make what users liked later on most likely.
+
+        Weights that were chosen on the log by the lists they give keep their ratios.
+        """
         episodes = self.episodes
         if isinstance(episodes, MenuEpisodes) and isinstance(episodes.opening.menus, SignalMenus):
-            self.weigh(weights_by_cross_entropy(episodes.opening.menus, episodes.liked()))
+            menus, liked = episodes.opening.menus, episodes.liked()
+            if self.config.adapt and self.panel is not None:
+                self.weigh(sharpened(self.panel.weights, menus, liked))
+            else:
+                self.weigh(weights_by_cross_entropy(menus, liked))
 
     def weigh(self, weights: Sequence[float]) -> None:
         """Begin with these weights of the rankers, one for each of the panel."""

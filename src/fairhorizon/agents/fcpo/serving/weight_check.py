@@ -28,16 +28,18 @@ Weights = tuple[float, ...]
 
 @torch.no_grad()
 def better_weights(
-    lists: ItemLists, validation: Scenario, config: FcpoConfig, seed: int
+    lists: ItemLists, validation: Scenario, config: FcpoConfig, first: Weights, seed: int
 ) -> Weights | None:
     """Weights of the rankers that should replace the policy's; None to keep the policy.
 
-    A single ranker, which needs no weights, is preferred if it is within chance of the best
-    option; else weights learned on these items, if they are clearly better.
+    first: the weights that the training began with. Where they were chosen by their lists, on more
+    than these items, the policy has to be better than they are by more than chance. Else a single
+    ranker, which needs no weights, is preferred if it is within chance of the best option; and then
+    weights learned on these items, if they are clearly better.
     """
     users = some_users(validation, MOST_USERS, torch.Generator().manual_seed(seed))
     if len(users) < FEWEST_USERS:
-        return None
+        return first if config.adapt else None
     opening = open_menus(lists.chances.items, validation, users, lists.sensitive)
     menus, queues = opening.menus, validation.queue[users]
     if not isinstance(menus, SignalMenus):
@@ -52,6 +54,9 @@ def better_weights(
         shown = replace(under_limit, chances=chances).from_menus(menus, users, queues, length)
         return ndcg_by_user(shown, users, validation)
 
+    if config.adapt:
+        gain = measured(None) - measured(first)
+        return None if gain.mean() > BY_CHANCE * _error(gain) else first
     liked = liked_items(opening, validation)
     present, together = measured(None), measured(refitted := _all_together(menus, liked))
     alone = [(measured(weights), weights) for weights in _each_alone(menus, liked)]

@@ -1,0 +1,47 @@
+"""How even lists may be made: as much as accuracy on what users took later can afford."""
+
+from dataclasses import replace
+
+import torch
+
+from fairhorizon.agents.lists.evenness import Evenness
+from fairhorizon.agents.lists.item_lists import NO_LIMIT, ItemLists
+from fairhorizon.agents.lists.opening import Opening
+from fairhorizon.agents.validation import listed_ndcg
+from fairhorizon.environment.feedback import Scenario
+
+PARTS = (1.0, 0.75, 0.5, 0.25)  # of the way to the Gini index of the most even accurate ranker
+
+
+@torch.no_grad()
+def affordable_part(
+    lists: ItemLists,
+    evenness: Evenness,
+    opening: Opening,
+    scenario: Scenario,
+    *,
+    length: int,
+    limit: float,
+    cost: float,
+) -> float:
+    """The largest part of the way that costs at most a share `cost` of NDCG; 0 if none does.
+
+    Without a limit on the group, and with one.
+    """
+
+    def ndcg(share: float, spread: Evenness | None) -> float:
+        some = replace(lists, share=share, spread=spread)
+        queues = scenario.queue[opening.users]
+        shown = some.from_menus(opening.menus, opening.users, queues, length)
+        return listed_ndcg(shown, opening.users, scenario)
+
+    most = 1.0
+    for share in (NO_LIMIT, limit):
+        least = (1 - cost) * ndcg(share, None)
+        for part in PARTS:
+            if part <= most and ndcg(share, replace(evenness, part=part)) >= least:
+                most = part
+                break
+        else:
+            return 0.0
+    return most

@@ -1,0 +1,44 @@
+"""Settings of single rankers that are given, and so are not chosen on the log."""
+
+from typing import Any
+
+from pydantic import Field, model_validator
+
+from fairhorizon.rankers.ease import Ease
+from fairhorizon.rankers.gru4rec import Gru4Rec
+from fairhorizon.rankers.itemknn import ItemKnn
+from fairhorizon.rankers.popularity import Popularity
+from fairhorizon.rankers.ranker import Ranker
+from fairhorizon.rankers.ridge import Ridge
+from fairhorizon.settings import Given, Settings, SettingsError, changed
+
+MEMBERS: dict[str, type[Ranker[Any]]] = {
+    ranker.method: ranker for ranker in (Ridge, Ease, ItemKnn, Popularity, Gru4Rec)
+}
+
+
+class MemberSettings(Settings):
+    """Beside its own settings, those of the rankers that it is made of, by name."""
+
+    ridge: dict[str, Any] = Field(default_factory=dict)
+    """Settings of ridge that are given, as in ridge.l2=3000; the others are chosen on the log."""
+    ease: dict[str, Any] = Field(default_factory=dict)
+    """Settings of ease that are given, as in ease.half_life=5."""
+    itemknn: dict[str, Any] = Field(default_factory=dict)
+    """Settings of itemknn that are given, as in itemknn.neighbours=100."""
+    gru4rec: dict[str, Any] = Field(default_factory=dict)
+    """Settings of gru4rec that are given, as in gru4rec.dim=32; the others are its defaults."""
+
+    @property
+    def given(self) -> Given:
+        """By ranker."""
+        return {name: getattr(self, name) for name in MemberSettings.model_fields}
+
+    @model_validator(mode="after")
+    def _rankers_can_take_them(self) -> "MemberSettings":
+        for name, settings in self.given.items():
+            try:
+                changed(MEMBERS[name].config_class(), settings)
+            except SettingsError as error:
+                raise SettingsError(f"{name}: {error}") from None
+        return self
