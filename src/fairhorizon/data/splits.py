@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fairhorizon.data.interactions import Interactions
+from fairhorizon.data.ties import Ties, with_ties
 from fairhorizon.errors import ConfigError, DataError
 
 
@@ -45,7 +46,7 @@ def statistics(log: Interactions) -> Statistics:
     return Statistics(users, items, n, n / users, n / items, n / (users * items))
 
 
-def split(log: Interactions, *, test_share: float = 0.2, shuffle_ties: int | None = None) -> Split:
+def split(log: Interactions, *, test_share: float = 0.2, ties: Ties = "auto") -> Split:
     """Training, validation and test items of each user, in time order.
 
     Of a user's n items the last floor(n * test_share) are test items, the one before them is the
@@ -53,12 +54,12 @@ def split(log: Interactions, *, test_share: float = 0.2, shuffle_ties: int | Non
 
     log: the whole log.
     test_share: the share of each user's items that is kept for the test.
-    shuffle_ties: a seed to shuffle interactions of equal times; None: they keep file order.
+    ties: the order of a user's interactions at one time. "keep": that of the log; an integer: the
+        seed to shuffle them with; "auto": shuffled with seed 0 if more than a tenth of all rows are
+        in a tie, and a warning says so, else as in the log.
     """
     share = _share("test_share", test_share)
-    if shuffle_ties is not None and log.timestamps is not None:
-        draws = np.random.default_rng(shuffle_ties).random(len(log))
-        log = log.take(np.lexsort((draws, log.timestamps)))
+    log = with_ties(log, ties)
     counts = log.user_counts()
     left = counts[log.users] - _position_in_user(log)  # 1 for the last interaction of a user
     tested = (counts * share.numerator // share.denominator)[log.users]
@@ -73,8 +74,11 @@ LATER = 5  # the last fifth of a training log, like the last fifth of the whole 
 
 
 def earlier_part(parts: Split) -> Split:
-    """A split of the training log into an earlier part and held-out validation and test items."""
-    return split(parts.train, test_share=1 / LATER)
+    """A split of the training log into an earlier part and held-out validation and test items.
+
+    Ties are in the order that the first split gave them: what is later stays later.
+    """
+    return split(parts.train, test_share=1 / LATER, ties="keep")
 
 
 def _position_in_user(log: Interactions) -> NDArray[np.int64]:
@@ -87,17 +91,22 @@ def _position_in_user(log: Interactions) -> NDArray[np.int64]:
 
 
 def split_by_time(
-    log: Interactions, *, test_share: float = 0.2, validation_share: float = 0.1
+    log: Interactions,
+    *,
+    test_share: float = 0.2,
+    validation_share: float = 0.1,
+    ties: Ties = "auto",
 ) -> Split:
     """Two global cuts in time: nothing in training is later than anything in validation or test.
 
-    Interactions at one time stay together: those at a cut all go to the later part.
+    Interactions at one time stay together: those at a cut all go to the later part. `ties` is their
+    order within a part, as in `split`.
     """
     test = _share("test_share", test_share)
     validation = _share("validation_share", validation_share)
     if test + validation >= 1:
         raise ConfigError("test_share and validation_share must leave something to train on")
-    n = len(log)
+    log, n = with_ties(log, ties), len(log)
     times = np.arange(n) if log.timestamps is None else log.timestamps
     tested = n * test.numerator // test.denominator
     later = tested + n * validation.numerator // validation.denominator
