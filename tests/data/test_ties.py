@@ -8,8 +8,16 @@ import pytest
 from fairhorizon.data.frames import from_arrays
 from fairhorizon.data.interactions import EqualTimesWarning, Interactions
 from fairhorizon.data.sources import load
-from fairhorizon.data.splits import Split, earlier_part, split, split_by_time
-from fairhorizon.data.ties import shuffled_ties, tied_share, ties_note, with_ties
+from fairhorizon.data.splits import (
+    Split,
+    earlier_part,
+    shuffled_ties,
+    split,
+    split_by_time,
+    tied_share,
+    ties_note,
+    with_ties,
+)
 from fairhorizon.errors import ConfigError
 
 BASKETS = "synthetic-baskets:users=60,items=80,baskets_per_user=10"

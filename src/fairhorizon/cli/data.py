@@ -23,8 +23,7 @@ def info(
     from rich.console import Console
 
     from fairhorizon.data.sources import load
-    from fairhorizon.data.splits import statistics
-    from fairhorizon.data.ties import tied_share, ties_note
+    from fairhorizon.data.splits import statistics, tied_share, ties_note
     from fairhorizon.report.tables import statistics_table
     from fairhorizon.results.evaluation import DataStatistics
 

@@ -12,8 +12,7 @@ from fairhorizon.vocabulary import Cut, Mode, Protocol
 
 if TYPE_CHECKING:
     from fairhorizon.data.readers import ReaderOptions
-    from fairhorizon.data.splits import Split
-    from fairhorizon.data.ties import Ties
+    from fairhorizon.data.splits import Split, Ties
     from fairhorizon.experiments.datasets import DataSpec
 
 FILE = "Reading a file of your own"
