@@ -54,6 +54,7 @@ def test_the_share_of_tied_rows_by_hand():
     assert tied_share(log) == 3 / 8
     assert tied_share(from_arrays([1, 1], [1, 2])) == 0  # no times
     assert tied_share(log.take([])) == 0
+    assert tied_share(from_arrays([1, 1, 2], range(3), timestamps=[4, 5, 5])) == 0  # another user
     assert tied_share(pair_of(10)) == 2 / 10
     assert tied_share(from_arrays([1, 1, 2, 2], range(4), timestamps=[0, 0, 0, 0])) == 1
 
