@@ -57,6 +57,16 @@ def test_ties_are_in_the_order_asked_for_and_only_a_choice_of_ours_is_noted(
     assert Run(place / "run").data().ties == stored
 
 
+def test_a_study_says_it_once(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    market = "synthetic-baskets:users=30,items=40,baskets_per_user=5"
+    words = f"compare --data {market} --methods popularity,itemknn --seeds 1 --jobs 2 --k 3"
+    with warnings.catch_warnings():
+        warnings.simplefilter("default")
+        assert run([*words.split(), "--out", str(tmp_path / "out")]) == 0
+    said = capfd.readouterr().err
+    assert said.count("share user and time with another: their order is shuffled (seed 0)") == 1
+
+
 @pytest.mark.usefixtures("place")
 def test_data_info_says_what_share_is_tied_and_what_follows(
     place: Path, capsys: pytest.CaptureFixture[str]
