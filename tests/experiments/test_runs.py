@@ -87,6 +87,12 @@ def test_a_run_is_read_as_it_was_written(market: Split, small: FcpoConfig, tmp_p
     run.write(model.adopt(session.conclude()), spec, "finished")
     save_training(training, run.checkpoint_file)
     assert run.data() == spec
+    # resumed without a word on ties, it has those it began with
+    plain = DataSpec(source="synthetic")
+    assert run.with_its_ties(plain) == spec
+    kept = DataSpec(source="synthetic", ties="keep")
+    assert run.with_its_ties(kept) == kept
+    assert Run(tmp_path / "none").with_its_ties(plain) == plain
     card = run.card()
     assert (card["status"], card["method"], card["seed"]) == ("finished", "fcpo", 3)
     assert card["rounds"][0]["reward"] == training.reports[0].reward
