@@ -66,7 +66,9 @@ def is_same_kind_of_machine() -> bool:
 def of_today(card: dict[str, Any]) -> dict[str, Any]:
     """A card of before with the fields that are new: of its data, and of FCPO a setting and
     whether it kept its limit."""
-    card = card | {"data": card["data"] | {"encoding": "utf-8"}}
+    data = card["data"] | {"encoding": "utf-8"}
+    assert data.pop("shuffle_ties") is None
+    card = card | {"data": data | {"ties": "keep"}}
     if card["method"] != "fcpo":
         return card
     any_level = bool(card["config"]["warm_start"])
@@ -104,7 +106,7 @@ def test_recommend_gives_the_lists_of_before(name: str, option: str, folders: Pa
 def test_a_card_says_the_same_as_its_model(name: str, folders: Path) -> None:
     old = Run(folders / name)
     card, model, data = of_today(old.card()), old.model(), old.data()
-    assert data == DataSpec(source=MARKET)
+    assert data == DataSpec(source=MARKET, ties="keep")
     assert card["data"] == data.model_dump(mode="json")
     assert {key: card[key] for key in model.description()} == model.description()
     # written again, it is the same run

@@ -138,7 +138,10 @@ def test_the_metrics_are_those_of_the_lists_and_of_the_split(
     for k in (3, 7):
         for name, value in metrics_by_hand(lists, test, limited, k).items():
             assert found["metrics"][name] == pytest.approx(value, rel=1e-12), name
-    assert {key: found[key] for key in found if key != "metrics"} == {
+    apart = found["by_history"]
+    assert (apart["k"], apart["new_items"]["of"]) == (7, len(parts["test"]))
+    assert sum(row["users"] for row in apart["users"]) == len(test)
+    assert {key: found[key] for key in found if key not in ("metrics", "by_history")} == {
         "dataset": "einkäufe.csv",
         "method": "fcpo",
         "protocol": protocol,

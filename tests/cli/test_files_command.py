@@ -147,8 +147,7 @@ def test_what_is_odd_about_a_log_is_counted_in_notes(
         fitted = capsys.readouterr().err
         assert run(["evaluate", "run", "--k", "2"]) == 0
         evaluated = capsys.readouterr().err
-    assert fitted.count("note: ") == 2
+    assert fitted.count("note: ") == 1  # 6.1 % of tied rows need none
     for said in (fitted, evaluated):
         assert said.count("csv: 1 row repeats the user and item of another: the first of") == 1
-        assert said.count("csv: 2 rows (6.1%) have the same user and time as another: ") == 1
     assert evaluated.count("note: 2 of 8 users (25.0%) have no test items: recall, F1 and") == 1

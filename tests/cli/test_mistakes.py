@@ -93,6 +93,10 @@ def mistake(command: str, capsys: pytest.CaptureFixture[str]) -> tuple[int, str]
         (f"{FIT} --seed -1", ["--seed", "greater than or equal to 0"]),
         (f"{FIT} --seed 99999999999999999999", ["--seed", "less than or equal to 4294967295"]),
         (f"{FIT} --shuffle-ties -1", ["--shuffle-ties", "greater than or equal to 0"]),
+        (
+            f"{FIT} --shuffle-ties 1 --keep-ties",
+            ["--keep-ties: cannot be given together with --shuffle-ties"],
+        ),
         ("evaluate a --k 0", ["--k: '0' (give whole numbers from 1 on, as in"]),
         ("evaluate a --k 5,abc", ["--k: '5,abc' (give whole numbers"]),
         ("evaluate a --k ,", ["--k: ',' (give whole numbers"]),

@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 
 from fairhorizon.data.frames import from_arrays, from_frame
 from fairhorizon.data.interactions import (
-    EqualTimesWarning,
     Interactions,
     MissingValuesWarning,
     NoTimestampsWarning,
@@ -220,18 +219,6 @@ def test_merged_repeats_are_counted_and_said_once(repeats):
         "the frame: 2 rows repeat the user and item of another: "
         f"the {repeats} of each pair is kept, 3 rows of 5"
     ]
-
-
-def test_equal_times_of_a_user_are_counted_and_said_once():
-    frame = pl.DataFrame(
-        {"user": [1, 2, 1, 1, 2, 1, 2, 3], "item": range(8), "t": [5, 5, 5, 6, 7, 5, 6, 5]}
-    )
-    with pytest.warns(EqualTimesWarning) as said:  # user 1 has three rows at time 5
-        from_frame(frame, timestamp="t")
-    assert len(said) == 1
-    assert str(said[0].message).startswith(
-        "the frame: 3 rows (37.5%) have the same user and time as another: these keep the order"
-    )
 
 
 def test_a_frame_of_one_user_or_without_the_column_is_refused():

@@ -76,7 +76,6 @@ names = st.sampled_from(["x.csv", "x.tsv", "x.inter", "u.data", "ratings.dat", "
 @pytest.mark.filterwarnings("ignore::fairhorizon.data.interactions.NoTimestampsWarning")
 @pytest.mark.filterwarnings("ignore::fairhorizon.data.interactions.MissingValuesWarning")
 @pytest.mark.filterwarnings("ignore::fairhorizon.data.interactions.RepeatsWarning")
-@pytest.mark.filterwarnings("ignore::fairhorizon.data.interactions.EqualTimesWarning")
 @given(
     contents, names, st.sampled_from([None, True, False]), st.sampled_from([None, ",", "::", " "])
 )

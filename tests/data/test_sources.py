@@ -257,7 +257,6 @@ def test_unknown_sets_and_settings(tmp_path):
         load("synthetic:users=many")
 
 
-@pytest.mark.filterwarnings("ignore::fairhorizon.data.interactions.EqualTimesWarning")
 @pytest.mark.parametrize(
     ("name", "table"),
     [

@@ -96,7 +96,12 @@ def test_a_result_says_what_it_is(parts: Split) -> None:
         "seed": 11,
         "alpha_prime": 0.5,
         "metrics": {name: finite(value) for name, value in result.metrics.items()},
+        "by_history": result.by_history.to_json(),
     }
+    assert result.by_history.k == 3
+    # a and b have 7 and 3 training items, c has no test item; 5 of 8 9 5 is new
+    assert [row.users for row in result.by_history.users] == [0, 0, 2]
+    assert result.by_history.users[2].ndcg == result.metrics["ndcg@3"]
     assert result.to_json() == content
     assert result.row().to_json() == content | {"group": "popular"}
     assert result.row("seller = MegaMart").to_json()["group"] == "seller = MegaMart"

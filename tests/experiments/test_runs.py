@@ -83,10 +83,16 @@ def test_a_run_is_read_as_it_was_written(market: Split, small: FcpoConfig, tmp_p
     session = model.session(FitTask.of(market))
     training = session.training
     training.round()
-    run, spec = Run(tmp_path / "new" / "run"), DataSpec(source="synthetic", shuffle_ties=4)
+    run, spec = Run(tmp_path / "new" / "run"), DataSpec(source="synthetic", ties=4)
     run.write(model.adopt(session.conclude()), spec, "finished")
     save_training(training, run.checkpoint_file)
     assert run.data() == spec
+    # resumed without a word on ties, it has those it began with
+    plain = DataSpec(source="synthetic")
+    assert run.with_its_ties(plain) == spec
+    kept = DataSpec(source="synthetic", ties="keep")
+    assert run.with_its_ties(kept) == kept
+    assert Run(tmp_path / "none").with_its_ties(plain) == plain
     card = run.card()
     assert (card["status"], card["method"], card["seed"]) == ("finished", "fcpo", 3)
     assert card["rounds"][0]["reward"] == training.reports[0].reward
@@ -94,6 +100,27 @@ def test_a_run_is_read_as_it_was_written(market: Split, small: FcpoConfig, tmp_p
     assert np.array_equal(run.model().sensitive_, training.sensitive)
     resumed = model.session(FitTask.of(market, checkpoint=run.folder, resume=True))
     assert resumed.training.reports == training.reports
+
+
+@pytest.mark.parametrize(
+    ("stored", "ties"),
+    [
+        ({"shuffle_ties": None}, "keep"),
+        ({"shuffle_ties": 4}, 4),
+        ({"shuffle_ties": 4, "cut": "time"}, "keep"),  # a cut in time had no use for the seed
+        ({"ties": 4, "cut": "time"}, 4),
+        ({"ties": "auto"}, "auto"),
+    ],
+)
+def test_ties_of_a_run_stored_before_are_in_the_order_they_had(
+    stored: dict[str, object], ties: object
+) -> None:
+    spec = DataSpec.model_validate({"source": "synthetic", **stored})
+    assert spec.ties == ties
+    assert DataSpec.model_validate_json(spec.model_dump_json()) == spec
+    for wrong in ({"ties": "file"}, {"ties": -1}, {"ties": "keep", "shuffle_ties": 3}):
+        with pytest.raises(ValidationError):
+            DataSpec.model_validate({"source": "synthetic", **wrong})
 
 
 def test_an_empty_folder_is_no_run(market: Split, tmp_path: Path) -> None:

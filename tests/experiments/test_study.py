@@ -96,7 +96,7 @@ def test_other_settings_seeds_protocols_modes_and_data_are_other_results(study: 
         Study(study.folder, MARKET, mode=Mode.INTERACTIVE, ks=(5, 10), settings=SMALL),
         Study(
             study.folder,
-            MARKET.model_copy(update={"shuffle_ties": 1, "cut": "time"}),
+            MARKET.model_copy(update={"ties": 1, "cut": "time"}),
             ks=(5, 10),
             settings=SMALL,
         ),

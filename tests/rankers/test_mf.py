@@ -21,7 +21,7 @@ def planted(noise: float) -> Split:
     truth = 3 + rng.normal(size=(60, 2)) @ rng.normal(size=(2, 50))
     users, items = np.divmod(rng.permutation(60 * 50), 50)
     ratings = truth[users, items] + noise * rng.normal(size=len(users))
-    return split(from_arrays(users, items, ratings=ratings, timestamps=users * 0))
+    return split(from_arrays(users, items, ratings=ratings, timestamps=users * 0), ties="keep")
 
 
 def test_the_error_comes_down_to_the_noise() -> None:
@@ -127,7 +127,7 @@ def test_planted_biases_are_found(centred: bool) -> None:
     of_users, of_items = rng.normal(size=60), rng.normal(size=50)
     users, items = np.divmod(rng.permutation(60 * 50), 50)
     ratings = 3 + of_users[users] + of_items[items]
-    parts = split(from_arrays(users, items, ratings=ratings, timestamps=users * 0))
+    parts = split(from_arrays(users, items, ratings=ratings, timestamps=users * 0), ties="keep")
     config = MfConfig(
         dim=1, biases=True, centred=centred, l2=0.0, learning_rate=0.05, batch=256, max_epochs=60
     )

@@ -27,7 +27,7 @@ STANDARD = Protocol.STANDARD
 
 
 def part_of(source: str) -> LaterPart:
-    return LaterPart.of_training(split(load(source), shuffle_ties=0), STANDARD, seed=0)
+    return LaterPart.of_training(split(load(source), ties=0), STANDARD, seed=0)
 
 
 def test_the_later_part_is_the_last_fifth_of_the_training_items_and_the_one_before():

@@ -19,16 +19,18 @@ data_commands = typer.Typer(help="Show a data set or write its split.")
 def info(
     source: shared.Source, reading: "ReaderOptions", cache_dir: shared.CacheDir = None
 ) -> None:
-    """Print the number of users, items and interactions, as in the paper."""
+    """Print the number of users, items and interactions, and how many share user and time."""
     from rich.console import Console
 
     from fairhorizon.data.sources import load
-    from fairhorizon.data.splits import statistics
+    from fairhorizon.data.splits import statistics, tied_share, ties_note
     from fairhorizon.report.tables import statistics_table
     from fairhorizon.results.evaluation import DataStatistics
 
     log = load(source, cache_dir=cache_dir, **reading)
     Console().print(statistics_table(DataStatistics(log.name, **vars(statistics(log)))))
+    if share := tied_share(log):
+        typer.echo(f"{ties_note(share)}.")
 
 
 @data_commands.command()
@@ -40,11 +42,13 @@ def split(
     cache_dir: shared.CacheDir = None,
     cut: shared.CutOption = Cut.PER_USER,
     shuffle_ties: shared.ShuffleTies = None,
+    keep_ties: shared.KeepTies = False,
 ) -> None:
     """Write train.csv, validation.csv and test.csv with the original ids."""
     from fairhorizon.data.splits import write_split
 
-    spec = shared.data_spec(source, **reading, cut=cut.value, shuffle_ties=shuffle_ties)
+    ties = shared.order_of_ties(shuffle_ties, keep_ties)
+    spec = shared.data_spec(source, **reading, cut=cut.value, ties=ties)
     parts = spec.open(cache_dir).split
     write_split(parts, out)
     typer.echo(

@@ -1,5 +1,6 @@
 """fairhorizon evaluate: the metrics of a run on its test items."""
 
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -14,6 +15,7 @@ from fairhorizon.vocabulary import Mode, Protocol
 if TYPE_CHECKING:
     from fairhorizon.agents.base import Recommender
     from fairhorizon.experiments.datasets import Dataset
+    from fairhorizon.results.evaluation import EvaluationRow
 
 
 def evaluate(
@@ -30,13 +32,10 @@ def evaluate(
     cache_dir: shared.CacheDir = None,
 ) -> None:
     """Print the metrics of a run and write them to its metrics.json."""
-    from rich.console import Console
-
     from fairhorizon.evaluation.short_term import evaluate as measure
     from fairhorizon.experiments.runs import Run
     from fairhorizon.files import write_copies
     from fairhorizon.report.lists import write_lists
-    from fairhorizon.report.tables import PAPER_METRICS, metrics_table, the_group
 
     typed = list_lengths.parse_lengths(k)
     folder = Run(run)
@@ -61,13 +60,34 @@ def evaluate(
     share = expected_share(model, dataset, protocol)
     row = replace(result.row(dataset.group_name), expected_exposure_share=share)
     write_copies(row.to_json(), json_file)
-    Console().print(metrics_table([row], PAPER_METRICS, ks))
-    if share is not None:
+    print_tables(row, ks)
+    write_copies(row.to_json(), folder.metrics_file)  # last: the run may be read-only
+
+
+def print_tables(row: "EvaluationRow", ks: Sequence[int]) -> None:
+    """The metrics; below them, where there is something to say, what is apart from these."""
+    from rich.console import Console
+
+    from fairhorizon.report.tables import (
+        PAPER_METRICS,
+        history_table,
+        metrics_table,
+        new_items_line,
+        the_group,
+    )
+
+    console = Console()
+    console.print(metrics_table([row], PAPER_METRICS, ks))
+    if row.by_history is not None:
+        if (apart := history_table(row.by_history)) is not None:
+            console.print(apart)
+        if (line := new_items_line(row.by_history)) is not None:
+            typer.echo(line)
+    if (share := row.expected_exposure_share) is not None:
         typer.echo(
             f"Expected over the drawn rankings, {the_group(row.group)} has {100 * share:.2f} % of "
             "the exposure of all candidates."
         )
-    write_copies(row.to_json(), folder.metrics_file)  # last: the run may be read-only
 
 
 def expected_share(model: "Recommender", dataset: "Dataset", protocol: Protocol) -> float | None:

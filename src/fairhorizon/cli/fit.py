@@ -94,6 +94,7 @@ def fit(
         if resume:
             level = {} if chosen.level is None else {model.level_setting: chosen.level}
             model = model.resumable(out, {**given, **level}, seed)
+            data = Run(out).with_its_ties(data)
         dataset = data.open(cache_dir, model.popular_share)
         model.fit(
             dataset.split,

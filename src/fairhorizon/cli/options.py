@@ -12,7 +12,7 @@ from fairhorizon.vocabulary import Cut, Mode, Protocol
 
 if TYPE_CHECKING:
     from fairhorizon.data.readers import ReaderOptions
-    from fairhorizon.data.splits import Split
+    from fairhorizon.data.splits import Split, Ties
     from fairhorizon.experiments.datasets import DataSpec
 
 FILE = "Reading a file of your own"
@@ -80,7 +80,16 @@ ShuffleTies = Annotated[
     typer.Option(
         "--shuffle-ties",
         min=0,
-        help="Shuffle interactions of a user that have the same time, with this seed.",
+        help="Shuffle interactions of a user that have the same time, with this seed. Without it "
+        "they are shuffled, with seed 0, only if they are more than a tenth of all.",
+        rich_help_panel=SPLIT,
+    ),
+]
+KeepTies = Annotated[
+    bool,
+    typer.Option(
+        "--keep-ties",
+        help="Keep interactions of a user that have the same time in the order of the file.",
         rich_help_panel=SPLIT,
     ),
 ]
@@ -233,6 +242,15 @@ def groups(column: str | None, sensitive: str | None, table: Path | None) -> dic
     }
 
 
+def order_of_ties(shuffle: int | None, keep: bool) -> "Ties":
+    """The setting `ties` of a DataSpec that the two options mean."""
+    if keep and shuffle is not None:
+        raise typer.BadParameter(
+            "cannot be given together with --shuffle-ties", param_hint="--keep-ties"
+        )
+    return "keep" if keep else "auto" if shuffle is None else shuffle
+
+
 def data_spec(source: str, **fields: Any) -> "DataSpec":
     """The description of the data; the path of a file is made absolute, to be found again."""
     from fairhorizon.data.sources import is_named
@@ -249,6 +267,7 @@ def described_data(
     cache_dir: CacheDir = None,  # noqa: ARG001  # of the command, no part of the description
     cut: CutOption = Cut.PER_USER,
     shuffle_ties: ShuffleTies = None,
+    keep_ties: KeepTies = False,
     group_column: GroupColumn = None,
     sensitive: Sensitive = None,
     item_table: ItemTable = None,
@@ -259,7 +278,7 @@ def described_data(
         **reading,
         **groups(group_column, sensitive, item_table),
         cut=cut.value,
-        shuffle_ties=shuffle_ties,
+        ties=order_of_ties(shuffle_ties, keep_ties),
     )
 
 

@@ -18,7 +18,6 @@ from fairhorizon.data.columns import (
     to_times,
 )
 from fairhorizon.data.interactions import (
-    EqualTimesWarning,
     Interactions,
     MissingValuesWarning,
     NoTimestampsWarning,
@@ -138,7 +137,6 @@ def from_frame(
             stacklevel=2,
         )
     _warn_of_repeats(len(frame) - len(log), len(log), repeats, origin)
-    _warn_of_equal_times(log, origin)
     return log
 
 
@@ -149,23 +147,6 @@ def _warn_of_repeats(merged: int, kept: int, repeats: Repeats, origin: Origin) -
             f"user and item of another: the {repeats} of each pair is kept, {kept:,} rows of "
             f"{merged + kept:,}",
             RepeatsWarning,
-            stacklevel=3,
-        )
-
-
-def _warn_of_equal_times(log: Interactions, origin: Origin) -> None:
-    if log.timestamps is None:
-        return
-    order = np.lexsort((log.timestamps, log.users))
-    users, times = log.users[order], log.timestamps[order]
-    as_before = np.append(False, (users[1:] == users[:-1]) & (times[1:] == times[:-1]))
-    tied = int((as_before | np.append(as_before[1:], False)).sum())
-    if tied:
-        warnings.warn(
-            f"{origin.file or 'the frame'}: {tied:,} rows ({tied / len(log):.1%}) have the same "
-            "user and time as another: these keep the order of the file (or shuffle them, "
-            "--shuffle-ties)",
-            EqualTimesWarning,
             stacklevel=3,
         )
 

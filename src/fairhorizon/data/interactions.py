@@ -22,16 +22,17 @@ class RepeatsWarning(UserWarning):
 
 
 class EqualTimesWarning(UserWarning):
-    """Rows of a user have the same time, so their order is that of the file."""
+    """Many rows share user and time with another, so a split shuffles their order."""
 
 
 @dataclass(frozen=True, eq=False)
 class Interactions:
-    """A log: which user took which item when, in time order, equal times in file order.
+    """A log: which user took which item when, in time order.
 
-    Made by `load` or `from_frame`. Users and items are codes: the position of an id in `user_ids`
-    or `item_ids`, which are sorted (integers by value, text by code point). A tie to the smaller id
-    is thus a tie to the smaller code.
+    Made by `load` or `from_frame`, equal times in the order of the file; a split may shuffle these.
+    Users and items are codes: the position of an id in `user_ids` or `item_ids`, which are sorted
+    (integers by value, text by code point). A tie to the smaller id is thus a tie to the smaller
+    code.
     """
 
     users: NDArray[np.int64]  # (n,)

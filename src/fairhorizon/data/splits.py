@@ -1,17 +1,28 @@
-"""Chronological splits into training, validation and test, and the statistics of a log."""
+"""Chronological splits into training, validation and test, and the statistics of a log.
+
+A tie is several rows of one user at one time. Where there are many (ratings entered in one sitting,
+baskets, times in days) their order in the file carries no meaning, but is often regular: sorted by
+item, for example. A ranker could learn it, so a split shuffles them.
+"""
 
 import csv
 import shutil
 import tempfile
+import warnings
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from pathlib import Path
+from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
-from fairhorizon.data.interactions import Interactions
+from fairhorizon.data.interactions import EqualTimesWarning, Interactions
 from fairhorizon.errors import ConfigError, DataError
+
+Ties = Literal["auto", "keep"] | int  # the order of ties; an integer: a seed to shuffle them with
+MOST_TIED = 0.1  # with a larger share of tied rows, "auto" shuffles
+AUTO_SEED = 0
 
 
 @dataclass(frozen=True)
@@ -45,7 +56,55 @@ def statistics(log: Interactions) -> Statistics:
     return Statistics(users, items, n, n / users, n / items, n / (users * items))
 
 
-def split(log: Interactions, *, test_share: float = 0.2, shuffle_ties: int | None = None) -> Split:
+def tied_share(log: Interactions) -> float:
+    """The share of rows that have the user and the time of another row; 0 without times."""
+    if log.timestamps is None or not len(log):
+        return 0.0
+    order = np.lexsort((log.timestamps, log.users))
+    users, times = log.users[order], log.timestamps[order]
+    as_before = np.append(False, (users[1:] == users[:-1]) & (times[1:] == times[:-1]))
+    as_next = np.append(as_before[1:], False)
+    return float((as_before | as_next).mean())
+
+
+def shuffled_ties(log: Interactions, seed: int) -> Interactions:
+    """The log with the rows of every time in random order; the times stay ascending."""
+    if log.timestamps is None:
+        return log
+    draws = np.random.default_rng(seed).random(len(log))
+    return log.take(np.lexsort((draws, log.timestamps)))
+
+
+def with_ties(log: Interactions, ties: Ties) -> Interactions:
+    """The log with its ties in the wanted order; a warning says so if "auto" shuffles them."""
+    if ties == "keep":
+        return log
+    if ties == "auto":
+        share = tied_share(log)
+        if share <= MOST_TIED:
+            return log
+        # stack: this function, the split, whoever calls it
+        warnings.warn(
+            f"{log.name or 'the log'}: {ties_note(share)}", EqualTimesWarning, stacklevel=3
+        )
+        return shuffled_ties(log, AUTO_SEED)
+    if not isinstance(ties, int | np.integer) or ties < 0:
+        raise ConfigError(f"ties must be 'auto', 'keep' or a seed (0, 1, ...), not {ties!r}")
+    return shuffled_ties(log, ties)
+
+
+def ties_note(share: float) -> str:
+    """What "auto" does with a log of this tied share, in words."""
+    found = f"{100 * share:.1f} % of the rows share user and time with another"
+    if share > MOST_TIED:
+        return (
+            f"{found}: their order is shuffled (seed {AUTO_SEED}); --keep-ties keeps that of the "
+            "file"
+        )
+    return f"{found}: they keep the order of the file; --shuffle-ties SEED shuffles them"
+
+
+def split(log: Interactions, *, test_share: float = 0.2, ties: Ties = "auto") -> Split:
     """Training, validation and test items of each user, in time order.
 
     Of a user's n items the last floor(n * test_share) are test items, the one before them is the
@@ -53,12 +112,12 @@ def split(log: Interactions, *, test_share: float = 0.2, shuffle_ties: int | Non
 
     log: the whole log.
     test_share: the share of each user's items that is kept for the test.
-    shuffle_ties: a seed to shuffle interactions of equal times; None: they keep file order.
+    ties: the order of a user's interactions at one time. "keep": that of the log; an integer: the
+        seed to shuffle them with; "auto": shuffled with seed 0 if more than a tenth of all rows are
+        in a tie, and a warning says so, else as in the log.
     """
     share = _share("test_share", test_share)
-    if shuffle_ties is not None and log.timestamps is not None:
-        draws = np.random.default_rng(shuffle_ties).random(len(log))
-        log = log.take(np.lexsort((draws, log.timestamps)))
+    log = with_ties(log, ties)
     counts = log.user_counts()
     left = counts[log.users] - _position_in_user(log)  # 1 for the last interaction of a user
     tested = (counts * share.numerator // share.denominator)[log.users]
@@ -73,8 +132,11 @@ LATER = 5  # the last fifth of a training log, like the last fifth of the whole 
 
 
 def earlier_part(parts: Split) -> Split:
-    """A split of the training log into an earlier part and held-out validation and test items."""
-    return split(parts.train, test_share=1 / LATER)
+    """A split of the training log into an earlier part and held-out validation and test items.
+
+    Ties are in the order that the first split gave them: what is later stays later.
+    """
+    return split(parts.train, test_share=1 / LATER, ties="keep")
 
 
 def _position_in_user(log: Interactions) -> NDArray[np.int64]:
@@ -87,17 +149,22 @@ def _position_in_user(log: Interactions) -> NDArray[np.int64]:
 
 
 def split_by_time(
-    log: Interactions, *, test_share: float = 0.2, validation_share: float = 0.1
+    log: Interactions,
+    *,
+    test_share: float = 0.2,
+    validation_share: float = 0.1,
+    ties: Ties = "auto",
 ) -> Split:
     """Two global cuts in time: nothing in training is later than anything in validation or test.
 
-    Interactions at one time stay together: those at a cut all go to the later part.
+    Interactions at one time stay together: those at a cut all go to the later part. `ties` is their
+    order within a part, as in `split`.
     """
     test = _share("test_share", test_share)
     validation = _share("validation_share", validation_share)
     if test + validation >= 1:
         raise ConfigError("test_share and validation_share must leave something to train on")
-    n = len(log)
+    log, n = with_ties(log, ties), len(log)
     times = np.arange(n) if log.timestamps is None else log.timestamps
     tested = n * test.numerator // test.denominator
     later = tested + n * validation.numerator // validation.denominator

@@ -13,9 +13,10 @@ from fairhorizon.data.interactions import Interactions
 from fairhorizon.data.splits import Split
 from fairhorizon.environment.feedback import evaluation_scenario
 from fairhorizon.errors import ConfigError, ModelError
+from fairhorizon.evaluation.by_history import by_history
 from fairhorizon.exposure.groups import popular_group
 from fairhorizon.metrics.summary import summarise
-from fairhorizon.results.evaluation import EvaluationRow
+from fairhorizon.results.evaluation import ByHistory, EvaluationRow
 from fairhorizon.results.spread import finite
 from fairhorizon.vocabulary import POPULAR, Mode, Protocol
 
@@ -32,6 +33,7 @@ class Result:
     alpha_prime: float
     metrics: dict[str, float]
     lists: NDArray[np.int64]  # (n_users, longest K)
+    by_history: ByHistory  # for the longest K
 
     def row(self, group: str = POPULAR) -> EvaluationRow:
         """The row that a report reads; `group` is the name of G0."""
@@ -44,12 +46,16 @@ class Result:
             self.alpha_prime,
             self.metrics,
             group,
+            by_history=self.by_history,
         )
 
     def to_json(self) -> dict[str, Any]:
         """Everything but the lists in strict JSON: an infinite or undefined metric is null."""
         own = {name: value for name, value in vars(self).items() if name != "lists"}
-        return own | {"metrics": {name: finite(value) for name, value in self.metrics.items()}}
+        return own | {
+            "metrics": {name: finite(value) for name, value in self.metrics.items()},
+            "by_history": self.by_history.to_json(),
+        }
 
 
 def evaluate(
@@ -65,6 +71,8 @@ def evaluate(
     """Recall, F1, NDCG and the fairness metrics of a model's lists, against the test items.
 
     The metrics are in `metrics` of the result, by names such as "ndcg@20", the lists in `lists`.
+    `by_history` has the accuracy of users with few training interactions apart, and how many test
+    items that are not in the training log the lists have.
 
     model: fitted on this split.
     ks: list lengths to measure; lists have the longest, and shorter ones are their first places.
@@ -86,10 +94,13 @@ def evaluate(
     lists = model.recommend(scenario, length=max(ks), feedback=mode is Mode.INTERACTIVE, seed=seed)
     if sensitive is None:
         sensitive = popular_group(split.train.item_counts())
-    metrics = summarise(
-        lists, relevance(split.test), sensitive, ks=sorted(ks), alpha_prime=model.alpha_prime
+    relevant = relevance(split.test)
+    alpha_prime = model.alpha_prime
+    metrics = summarise(lists, relevant, sensitive, ks=sorted(ks), alpha_prime=alpha_prime)
+    apart = by_history(lists, relevant, split.train, max(ks))
+    return Result(
+        split.name, model.method, protocol, mode, seed, alpha_prime, metrics, lists, apart
     )
-    return Result(split.name, model.method, protocol, mode, seed, model.alpha_prime, metrics, lists)
 
 
 def check_fit(model: Recommender, split: Split) -> None:

@@ -5,10 +5,11 @@ import json
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
+from pydantic import NonNegativeInt, model_validator
 
 from fairhorizon import __version__
 from fairhorizon.data.contents import UTF_8
@@ -43,14 +44,25 @@ class DataSpec(Settings):
     """Encoding of the text of the file and of the item table; a byte order mark comes first."""
     cut: Literal["per-user", "time"] = "per-user"
     """How the log is split: the last items of every user, or everything after one time."""
-    shuffle_ties: int | None = None
-    """Seed that shuffles interactions of a user at the same time; None: the order of the file."""
+    ties: Literal["auto", "keep"] | NonNegativeInt = "auto"
+    """Order of a user's interactions at one time: keep that of the file, or shuffle with this seed;
+    auto: shuffled with seed 0 if more than a tenth of the rows are in such a tie."""
     item_table: str | None = None
     """Path of a file with a row per item that has the group column; None: the log has it."""
     group_column: str | None = None
     """Column whose values are the groups of items; None: groups by popularity."""
     sensitive_values: tuple[str, ...] = ()
     """Values of the group column whose exposure is limited."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _of_before(cls, given: Any) -> Any:
+        """Runs were stored with `shuffle_ties`, a seed or None, which a cut in time ignored."""
+        if not isinstance(given, dict) or "shuffle_ties" not in given or "ties" in given:
+            return given
+        fields = dict(given)
+        seed = fields.pop("shuffle_ties")
+        return fields | {"ties": "keep" if seed is None or fields.get("cut") == "time" else seed}
 
     @property
     def group_name(self) -> str:
@@ -79,9 +91,9 @@ class DataSpec(Settings):
             attributes=(self.group_column,) if in_log and self.group_column else (),
         )
         if self.cut == "time":
-            parts = split_by_time(log)
+            parts = split_by_time(log, ties=self.ties)
         else:
-            parts = split(log, shuffle_ties=self.shuffle_ties)
+            parts = split(log, ties=self.ties)
         return Dataset(log, parts, self._sensitive(log, parts, popular_share), self.group_name)
 
     def _sensitive(self, log: Interactions, parts: Split, share: float) -> NDArray[np.bool_]:

@@ -91,6 +91,15 @@ class Run:
         with understood(self.card_file):
             return DataSpec.model_validate(self.card()["data"])
 
+    def with_its_ties(self, data: DataSpec) -> DataSpec:
+        """The data with ties in the order of this run, unless an order is given.
+
+        A run of an earlier version kept the order of the file.
+        """
+        if data.ties != "auto" or not self.card_file.exists():
+            return data
+        return data.model_copy(update={"ties": self.data().ties})
+
     def model(self, alpha_prime: float | None = None) -> Recommender:
         """The model as it was fitted, or serving at another level."""
         with understood(self.model_file):

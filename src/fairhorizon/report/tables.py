@@ -10,7 +10,7 @@ from rich import box
 from rich.markup import escape
 from rich.table import Table
 
-from fairhorizon.results.evaluation import DataStatistics, EvaluationRow
+from fairhorizon.results.evaluation import ByHistory, DataStatistics, EvaluationRow
 from fairhorizon.vocabulary import POPULAR
 
 MISSING = "-"
@@ -192,6 +192,33 @@ def metrics_table(
     for number, line in enumerate(table_lines(rows, metrics, ks), 1):
         table.add_row(*map(escape, line), end_section=len(ks) > 1 and number % len(ks) == 0)
     return table
+
+
+def history_table(found: ByHistory) -> Table | None:
+    """Accuracy by training interactions of the user; None if no user has fewer than three."""
+    rows = [row for row in found.users if row.users]
+    if not any(row.users for row in found.users[:-1]):
+        return None
+    table = Table(box=box.SIMPLE_HEAD, padding=0, show_edge=False)
+    table.add_column("Training interactions of a user")
+    for heading in ("Users", f"NDCG@{found.k}", f"Recall@{found.k}"):
+        table.add_column(heading, justify="right")
+    for row in rows:
+        values = (format_value("ndcg", row.ndcg), format_value("recall", row.recall))
+        table.add_row(row.history, f"{row.users:,}", *values)
+    return table
+
+
+def new_items_line(found: ByHistory) -> str | None:
+    """How many new items there were to find and how many were found; None if there were none."""
+    new = found.new_items
+    if not new.interactions:
+        return None
+    return (
+        f"New items: {new.interactions:,} of {new.of:,} test interactions "
+        f"({100 * new.interactions / new.of:.1f} %) are with items that are not in the training "
+        f"log; the lists of {found.k} have {new.found:,} of them."
+    )
 
 
 def _text(value: Any) -> str:

@@ -1,14 +1,45 @@
 """Results for single sets of lists: an evaluation, the demonstration, a search."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from fairhorizon.results.spread import finite
+from fairhorizon.results.spread import finite, strict_json
 from fairhorizon.vocabulary import POPULAR, Mode, Protocol
+
+
+@dataclass(frozen=True)
+class HistoryRow:
+    """Mean accuracy of the users whose training interactions are so many."""
+
+    history: str  # "none", "1 or 2", "3 or more"
+    users: int  # with test items
+    ndcg: float  # NaN without such users, like recall
+    recall: float
+
+
+@dataclass(frozen=True)
+class NewItems:
+    """Test interactions with items that the training log does not have."""
+
+    interactions: int
+    of: int  # all test interactions
+    found: int  # those that are in the lists
+
+
+@dataclass(frozen=True)
+class ByHistory:
+    """Where there is little to learn from: accuracy of users apart, and new items."""
+
+    k: int  # places of a list that count
+    users: tuple[HistoryRow, ...]  # from the shortest history to the longest
+    new_items: NewItems
+
+    def to_json(self) -> dict[str, Any]:
+        return dict(strict_json(asdict(self)))
 
 
 @dataclass(frozen=True)
@@ -24,9 +55,10 @@ class EvaluationRow:
     metrics: Mapping[str, float]  # fractions under keys as `ndcg@20`
     group: str = POPULAR  # the name of G0
     expected_exposure_share: float | None = None  # of G0, over the rankings that could be drawn
+    by_history: ByHistory | None = None
 
     def to_json(self) -> dict[str, Any]:
-        """Strict JSON; the expected share is included only if there is one."""
+        """Strict JSON; what is None by default is included only if there is one."""
         content = {
             "dataset": self.dataset,
             "method": self.method,
@@ -39,6 +71,8 @@ class EvaluationRow:
         }
         if self.expected_exposure_share is not None:
             content["expected_exposure_share"] = self.expected_exposure_share
+        if self.by_history is not None:
+            content["by_history"] = self.by_history.to_json()
         return content
 
 

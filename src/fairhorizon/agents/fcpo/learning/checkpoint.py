@@ -64,7 +64,10 @@ def begun_with(path: Path) -> tuple[FcpoConfig, int]:
 def _restored(path: Path, split: Split, device: torch.device) -> Training:
     tensors, description = load_model(path, KIND)
     if description["fingerprint"] != split.train.fingerprint():
-        raise ModelError(f"{path}: was trained on other data (resume with the same --data)")
+        raise ModelError(
+            f"{path}: was trained on other data (resume with the same --data and split, and with "
+            "--keep-ties if an earlier version began it)"
+        )
     vectors = (
         tensors["actor.encoder.user_vectors"],
         tensors["actor.encoder.item_vectors"][:-1],
