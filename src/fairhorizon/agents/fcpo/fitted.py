@@ -42,6 +42,7 @@ class FittedPolicy:
     pretraining_rmse: float | None  # of embeddings, where there is no warm start
     fingerprint: str  # of the training log
     spread_part: float = 1.0  # of the way to the Gini index that `spread` aims at
+    settled: bool = False  # weights are the same in all states: no round made better ones
 
     @classmethod
     def of(cls, trained: Trained) -> "FittedPolicy":
@@ -74,6 +75,7 @@ class FittedPolicy:
             weights = better_weights(self.lists(config), states, config, first, seed)
             if weights is not None:
                 self.actor.settle_on([*weights, NO_PRICE])
+                self.settled = True
         self.spread_part = self._affordable(trained.training)
         self.prices = calibrate(self.lists(config), states, seed)
 
@@ -119,7 +121,9 @@ class FittedPolicy:
                 f"; in training episodes {100 * share:.1f} % of the showings were of the group "
                 f"(limit {100 * limit:g} %)"
             )
-        if validation is not None:
+        if self.settled and self.reports:
+            text += "; the first weights serve, as no round was better by more than chance"
+        elif validation is not None:
             text += f"; validation NDCG {validation:.4f}"
         if config.serves_any_level:
             text += f"; serves at most {100 * config.alpha_prime:g} %, or any share asked for"
@@ -141,6 +145,7 @@ class FittedPolicy:
             "rounds": [report.stored() for report in self.reports],
             "panel": None if self.panel is None else self.panel.description(),
             "spread_part": self.spread_part,
+            "settled": self.settled,
         }
 
     @classmethod
@@ -165,5 +170,6 @@ class FittedPolicy:
             description["pretraining_rmse"],
             description["fingerprint"],
             description.get("spread_part", 1.0),
+            description.get("settled", False),
         )
         return policy, config, description["seed"]

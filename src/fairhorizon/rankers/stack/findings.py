@@ -5,7 +5,7 @@ from typing import Any, Self
 
 import numpy as np
 
-from fairhorizon.data.splits import Split
+from fairhorizon.data.splits import MOST_TIED, Split, tied_share
 from fairhorizon.settings import Settings
 
 SHORT, LONG = 10, 40  # items of a user's history
@@ -74,14 +74,16 @@ def _kind(split: Split, weighed: list[Member]) -> str:
     median = float(np.median(counts[counts > 0])) if (counts > 0).any() else 0.0
     length = "short" if median < SHORT else "long" if median >= LONG else "medium"
     words = f"{length} histories (median {median:g} training items)"
+    if (tied := tied_share(split.train)) > MOST_TIED:
+        words += f", {100 * tied:.0f} % of the rows tied in time"
     recent = [member.recent for member in weighed if member.recent is not None]
     if recent:
         words += (
-            ", recent items count more"
+            ", where recent items say more"
             if all(recent)
-            else ", recent items count no more than others"
+            else ", where recent items say no more than others"
             if not any(recent)
-            else ", recent items count more for some rankers"
+            else ", where recent items say more to some rankers"
         )
     return words
 
