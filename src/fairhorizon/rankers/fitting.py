@@ -1,5 +1,7 @@
 """Rankers before their fit, and the fits of several, side by side where there are cores."""
 
+import multiprocessing
+import os
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -15,6 +17,8 @@ from fairhorizon.settings import Given, changed
 from fairhorizon.vocabulary import OnEpoch, Protocol
 
 Ready = Mapping[str, Ranker[Any]]  # fitted rankers, by method
+LARGE = 8192  # items; matrices of more take gigabytes, so there is one fit at a time
+
 Job = TypeVar("Job")
 Result = TypeVar("Result")
 
@@ -54,7 +58,13 @@ class FitJob:
 
 def fit_all(jobs: Sequence[FitJob], on_epoch: OnEpoch | None = None) -> list[Ranker[Any] | None]:
     """The fitted rankers in order, None for one that cannot be fitted on its log."""
-    results = side_by_side(lambda job: job.run(on_epoch), jobs, lambda job: job.draft.in_thread)
+    large = any(job.split.train.n_items > LARGE for job in jobs)
+    results = side_by_side(
+        lambda job: job.run(on_epoch),
+        jobs,
+        lambda job: job.draft.in_thread,
+        at_once=1 if large else cores(),
+    )
     refusals = [result for result in results if isinstance(result, DataError)]
     if refusals and len(refusals) == len(jobs):
         raise refusals[0]
@@ -64,16 +74,19 @@ def fit_all(jobs: Sequence[FitJob], on_epoch: OnEpoch | None = None) -> list[Ran
 
 
 def side_by_side(
-    work: Callable[[Job], Result], jobs: Sequence[Job], in_thread: Callable[[Job], bool]
+    work: Callable[[Job], Result],
+    jobs: Sequence[Job],
+    in_thread: Callable[[Job], bool],
+    *,
+    at_once: int,
 ) -> list[Result]:
-    """The results of all jobs, in order, as many at a time as there are threads of torch.
+    """The results of all jobs, in order.
 
-    A job in a thread of its own has one core, also where there is only one thread: on several, sums
-    would be rounded otherwise, and the result would depend on the machine. A job that may not be in
-    a thread, because it draws from the generator that threads share, runs in the present one.
+    A job in a thread of its own has one core, also where only one is at work at a time: on several,
+    sums would be rounded otherwise, and the result would depend on the machine. A job that may not
+    be in a thread, because it draws from the generator that threads share, runs in the present one.
     """
-    count = max(1, torch.get_num_threads())
-    with ThreadPoolExecutor(count, initializer=torch.set_num_threads, initargs=(1,)) as threads:
+    with ThreadPoolExecutor(at_once, initializer=torch.set_num_threads, initargs=(1,)) as threads:
         futures = {
             number: threads.submit(work, job) for number, job in enumerate(jobs) if in_thread(job)
         }
@@ -83,3 +96,12 @@ def side_by_side(
         except BaseException:
             threads.shutdown(cancel_futures=True)
             raise
+
+
+def cores() -> int:
+    """That this process may use; in one of several processes at work, one."""
+    if multiprocessing.parent_process() is not None:
+        return 1
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1

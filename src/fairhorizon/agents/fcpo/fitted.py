@@ -121,7 +121,7 @@ class FittedPolicy:
                 f"; in training episodes {100 * share:.1f} % of the showings were of the group "
                 f"(limit {100 * limit:g} %)"
             )
-        if self.settled and self.reports:
+        if self.settled and self.reports and config.adapt:
             text += "; the first weights serve, as no round was better by more than chance"
         elif validation is not None:
             text += f"; validation NDCG {validation:.4f}"

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from fairhorizon.data.splits import Split
 from fairhorizon.histories import UserItems
-from fairhorizon.rankers.fitting import FitJob, Ready, fit_all, side_by_side
+from fairhorizon.rankers.fitting import FitJob, Ready, cores, fit_all, side_by_side
 from fairhorizon.rankers.ranker import Ranker
 from fairhorizon.rankers.stack.choosing import chosen_settings
 from fairhorizon.rankers.stack.findings import Findings, Member
@@ -65,7 +65,7 @@ def adapted(drafts: Sequence[Ranker[Any]], given: Given, task: Task) -> list[Ran
         settings = chosen_settings(draft, part, given.get(draft.method, {}))
         return type(draft)(settings, seed=draft.seed)
 
-    return side_by_side(choose, drafts, lambda draft: draft.in_thread)
+    return side_by_side(choose, drafts, lambda draft: draft.in_thread, at_once=cores())
 
 
 def weighed_members(drafts: Sequence[Ranker[Any]], task: Task) -> Members:
