@@ -14,12 +14,13 @@ CASES = {
     "choose_settings": r"PMF of interactions, episodes start anywhere +validation NDCG@20 [-\d.]+$",
     "constraint": r"alpha' 0\.4 +0 +1 +\d\.\d{3} +1\.00$",
     "ease": r"fit and scores / bare inverse +\d+\.\d\d$",
+    "presets": r"fast - before at 37 %: [+-]\d+\.\d\d \+- \d+\.\d\d$",
     "ridge": r"fit of ridge / fit of ease +\d+\.\d\d$",
     "exposure": r"n = +20 .* x +objectives apart by \de-\d\d$",
     "long_run": r"  60 users,  3 steps +\d+\.\d µs of CPU a user and step$",
     "long_run --whole": r"3 steps, an update every 10, preset strong$",
     "speed": r"policy update / forward and backward pass +\d+\.\d\d$",
-    "strong": r"lists at alpha' 0\.37 +\d\.\d\d s +\d+\.\d\d x$",
+    "phases": r"lists at alpha' 0\.37 +\d\.\d\d s +\d+\.\d\d x$",
 }
 
 

@@ -1,6 +1,6 @@
-"""Speed of the preset strong: training by phase, and lists at several levels, on one thread.
+"""Speed of a preset of FCPO: training by phase, and lists at several levels, on one thread.
 
-    python benchmarks/strong.py [--data ml-100k] [--run runs/a] [--small]
+    python benchmarks/phases.py [--data ml-100k] [--preset fast] [--run runs/a] [--small]
 
 Times are of CPU. Lists are also said as a ratio to the bare work: the rankers of the warm start
 score every item for everybody, and the best 20 of their sum are taken. With --run, a model that
@@ -54,19 +54,20 @@ def bare(panel: Panel, scenario: Scenario) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--data", default="ml-100k")
+    parser.add_argument("--preset", default="fast")
     parser.add_argument("--run", type=Path)
     options = parse(parser)
     torch.set_num_threads(1)
     parts, clock = split(load(options.data)), Clock()
     if options.run is None:
-        model = Fcpo(FcpoConfig(**SMALL) if options.small else None, seed=0)
+        model = Fcpo(FcpoConfig.preset(options.preset, **(SMALL if options.small else {})), seed=0)
         clock.look()
         session = model.session(FitTask.of(parts))
-        print(f"rankers on the earlier part, and the warm start  {clock.look():8.1f} s")
+        print(f"rankers on both parts, and the warm start {clock.look():15.1f} s")
         rounds = list(session.rounds())
         print(f"{len(rounds):2d} rounds of CPO, with validation {clock.look():23.1f} s")
         model.adopt(session.conclude())
-        print(f"rankers on the whole log, and prices {clock.look():18.1f} s")
+        print(f"the check of weights, evenness and prices {clock.look():15.1f} s")
     else:
         loaded = Run(options.run).model()
         assert isinstance(loaded, Fcpo)
