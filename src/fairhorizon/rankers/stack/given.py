@@ -40,5 +40,5 @@ class MemberSettings(Settings):
             try:
                 changed(MEMBERS[name].config_class(), settings)
             except SettingsError as error:
-                raise SettingsError(f"{name}: {error}") from None
+                raise ValueError(f"{name}: {error}") from None
         return self
