@@ -64,6 +64,12 @@ def test_a_setting_that_a_ranker_cannot_take_is_refused_by_name(
     }
 
 
+def test_what_is_given_is_the_same_after_a_file() -> None:
+    config = FcpoConfig(ridge={"decays": (0.8, 0.97)})
+    assert FcpoConfig.model_validate_json(config.model_dump_json()) == config
+    assert changed(RidgeConfig(), config.given["ridge"]).decays == (0.8, 0.97)
+
+
 def settings_of_ease(model: object) -> EaseConfig:
     """Of the ranker that a stored model serves with."""
     assert isinstance(model, Fcpo)
