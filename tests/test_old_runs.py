@@ -24,6 +24,10 @@ from fairhorizon.storage import load_model, save_model
 BEFORE = Path(__file__).parent / "before"
 MARKET = "synthetic:users=25,items=30,interactions_per_user=8"
 INTERRUPTED = {"fcpo-interrupted": "fcpo", "fcpo-paper-interrupted": "fcpo:paper"}
+NEW_SETTINGS: dict[str, Any] = {
+    **{"explore": 0.0, "adapt": False, "spread_cost": 1.0},
+    **{"ridge": {}, "ease": {}, "itemknn": {}, "gru4rec": {}},
+}
 Lists = dict[str, list[int]]  # of every user, best first
 
 
@@ -64,18 +68,30 @@ def is_same_kind_of_machine() -> bool:
 
 
 def of_today(card: dict[str, Any]) -> dict[str, Any]:
-    """A card of before with the fields that are new: of its data, and of FCPO a setting and
-    whether it kept its limit."""
+    """A card of before with the fields that are new: of its data, of rankers a setting, and of FCPO
+    some settings, whether it kept its limit, and what it settled on."""
     data = card["data"] | {"encoding": "utf-8"}
     assert data.pop("shuffle_ties") is None
     card = card | {"data": data | {"ties": "keep"}}
+    if "ranker" in card:
+        card = card | {"ranker": with_popularity(card["ranker"])}
     if card["method"] != "fcpo":
         return card
     any_level = bool(card["config"]["warm_start"])
+    rankers = [with_popularity(ranker) for ranker in (card["panel"] or {}).get("rankers", ())]
     return card | {
-        "config": card["config"] | {"explore": 0.0},
+        "config": card["config"] | NEW_SETTINGS,
+        "panel": card["panel"] and card["panel"] | {"rankers": rankers},
+        **{"spread_part": 1.0, "settled": False},
         "keeps_limit": None if any_level or not card["rounds"] else True,
     }
+
+
+def with_popularity(ranker: dict[str, Any]) -> dict[str, Any]:
+    """The description of a ranker with the exponent of popularity, where it has one now."""
+    if ranker["method"] not in ("ease", "itemknn"):
+        return ranker
+    return ranker | {"config": ranker["config"] | {"popularity": 0.0}}
 
 
 def nearly(one: dict[str, Any]) -> dict[str, Any]:

@@ -21,7 +21,11 @@ from fairhorizon.cli.app import run
 
 BEFORE = Path(__file__).parent / "before"
 MARKET = "synthetic:users=60,items=80,interactions_per_user=20"
-FCPO = ("candidates=12", "rounds=4", "horizon=5", "history=10", "fisher_states=32")
+FCPO = (
+    *("candidates=12", "rounds=4", "horizon=5", "history=10", "fisher_states=32"),
+    # as the defaults were before the rankers were chosen on the log
+    *("adapt=false", "patience=5", "spread_cost=1", 'warm_start=["gru4rec","ease","itemknn"]'),
+)
 PAPER = ("rounds=3", "horizon=5", "fisher_states=32", "pmf.max_epochs=3", "gru_hidden=8")
 LIRD = ("rounds=2", "updates=20", "pmf.max_epochs=3")
 SETTINGS = {

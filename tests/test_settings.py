@@ -130,7 +130,7 @@ def test_every_fault_says_what_to_give(settings: type[Settings], name: str):
         ({"pmf": 3}, "pmf=3: give its settings by name, as in dim=32"),
         (
             {"rounds": -1, "seed": 1},
-            "rounds=-1: give at least 0; there is no seed (but alpha",
+            "rounds=-1: give at least 0; there is no seed (but ridge",
         ),
     ],
 )

@@ -52,7 +52,8 @@ Lists = NDArray[np.int64]
 
 EPISODES = {"rounds": 3, "horizon": 4, "fisher_states": 16, "evaluate_every": 1}
 NETWORKS = {"actor_hidden": (6, 6), "critic_hidden": (6, 6)}
-STRONG = {"warm_start": ("ease", "itemknn"), "candidates": 10, "history": 8, "kl_limit": 0.2}
+FAST = {"candidates": 10, "history": 8, "kl_limit": 0.2}
+STRONG = {**FAST, "warm_start": ("ease", "itemknn"), "adapt": False}
 VECTORS = {"dim": 4, "max_epochs": 20, "learning_rate": 0.1, "l2": 0.001}
 # weights of scores that follow the history more than chance, after so few rounds
 PAPER = {"pmf": VECTORS, "gru_hidden": 16, "gru_layers": 1, "initial_std": 0.002}
@@ -72,6 +73,7 @@ RANKED = {
     "gru4rec": {"dim": 8, "max_epochs": 3},
 }
 SUBJECTS: dict[str, tuple[str, Mapping[str, Any]]] = {
+    "fcpo:fast": ("fcpo:fast@0.4", {**EPISODES, **NETWORKS, **FAST}),
     "fcpo:strong": ("fcpo:strong@0.4", {**EPISODES, **NETWORKS, **STRONG}),
     "fcpo:paper": ("fcpo:paper@0.4", {**EPISODES, **NETWORKS, **PAPER}),
     "fcpo, Gaussian over rankers": ("fcpo@0.4", {**EPISODES, **NETWORKS, **STRONG, **GAUSSIAN}),

@@ -19,20 +19,20 @@ def test_ablation_prints_writes_and_keeps(
 ) -> None:
     out, file = tmp_path / "new" / "ablation", tmp_path / "rows.json"
     command = [
-        *("ablation", MARKET, *TINY, "--variants=strong,no-rounds,strong", "--alpha-prime=0.3"),
+        *("ablation", MARKET, *TINY, "--variants=fast,no-rounds,fast", "--alpha-prime=0.3"),
         *("--k=10", "--seeds=2", "--jobs=1", f"--out={out}"),
     ]
     assert run([*command, f"--json={file}"]) == 0
     printed = capsys.readouterr()
     assert "ease seed 0 fitted in " in printed.err
-    assert "1/4  strong seed 0  popular " in printed.err
+    assert "1/4  fast seed 0  popular " in printed.err
     assert "4/4  no-rounds seed 1  popular " in printed.err
     assert "Served with at most 30 % popular items" in printed.out
     found = json.loads(file.read_text(encoding="utf-8"))
     assert found == json.loads((out / "ablation.json").read_text(encoding="utf-8"))
     assert found["k"] == 10
     assert found["command"].startswith("fairhorizon ablation --data ")
-    assert [row["method"] for row in found["rows"]] == ["strong", "no-rounds"]
+    assert [row["method"] for row in found["rows"]] == ["fast", "no-rounds"]
     for row in found["rows"]:
         assert (row["alpha_prime"], row["limit"], row["seeds"]) == (0.3, 0.3, [0, 1])
         assert row["metrics"]["popularity_rate@10"]["mean"] <= 0.3 + 5e-4
@@ -48,7 +48,7 @@ def test_ablation_prints_writes_and_keeps(
 @pytest.mark.parametrize(
     ("arguments", "code", "message"),
     [
-        (["--variants=strong,strange"], 2, "--variants: 'strange' (there are strong, no-rounds, "),
+        (["--variants=fast,strange"], 2, "--variants: 'strange' (there are fast, no-rounds, "),
         (["--variants="], 2, "--variants: ''"),
         (["--alpha-prime=0"], 1, "alpha_prime=0.0: give a number above 0"),
         (["--set=fcpo.roundz=3"], 1, "there is no roundz"),

@@ -242,8 +242,10 @@ def test_an_interrupted_fit_is_usable_and_goes_on_as_if_never_stopped(
     assert (out / "model.safetensors").read_bytes() == (fitted / "model.safetensors").read_bytes()
 
 
-@pytest.mark.parametrize("name", [["fcpo"], ["fcpo", "--preset=strong"], ["fcpo:strong"]])
-def test_the_preset_strong_keeps_the_limit_without_a_round(
+@pytest.mark.parametrize(
+    "name", [["fcpo"], ["fcpo", "--preset=strong"], ["fcpo:strong"], ["fcpo:fast"]]
+)
+def test_a_policy_over_rankers_keeps_the_limit_without_a_round(
     name: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     out = tmp_path / "run"

@@ -123,9 +123,9 @@ def test_levels(shop: str, capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_ablation(shop: str, capsys: pytest.CaptureFixture[str]) -> None:
-    command = ("ablation", shop, *GROUP, *FCPO, "--variants=strong,no-rounds", "--k=3")
+    command = ("ablation", shop, *GROUP, *FCPO, "--variants=fast,no-rounds", "--k=3")
     said = printed(capsys, *command, "--seeds=1", "--jobs=1", "--out=parts")
-    assert re.search(rf"strong seed 0  {NAME} \S+ to \S+  NDCG@3", said)
+    assert re.search(rf"fast seed 0  {NAME} \S+ to \S+  NDCG@3", said)
     assert f"Served with at most 40 % items with {NAME}, lists of 3: " in said
     tables = written("parts/ablation.md")
     assert tables.count(f"| {NAME} |") == 2  # of what is served, and of the training

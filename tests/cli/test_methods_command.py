@@ -23,10 +23,10 @@ def test_the_list_has_a_row_per_method(
         "mf           ranker        Matrix factorisation of ratings (Koren et al. 2009)." in lines
     )
     assert (
-        "fcpo:strong  preset     @  FCPO over the scores of rankers; one model serves any limit."
-        in lines
+        "fcpo:strong  preset     @  FCPO with gru4rec, a neural network, among its rankers; serves "
+        "any limit." in lines
     )
-    assert len(lines) == 2 + 20 + 2
+    assert len(lines) == 2 + 21 + 2
     assert lines[-1] == "Settings of one method: fairhorizon methods NAME"
 
 
@@ -50,6 +50,9 @@ def test_the_settings_of_one(
         "half in training; None: all pairs count equally.",
         "                             Allowed: number above 0, or null (None). tune: 3 to 300, log "
         "scale.",
+        "popularity          0.0      Scores are divided by the item's count to this power; 0: "
+        "left as they are.",
+        "                             Allowed: number, at least 0. tune: 0 to 0.6.",
         "quota.share         0.4      Largest share of every list that may be sensitive items (q).",
         "                             Allowed: number from 0 to 1.",
         "Level: ease+quota@0.35 sets quota.share=0.35",
@@ -79,7 +82,7 @@ def test_the_list_as_json(tmp_path: Path) -> None:
     file = tmp_path / "new" / "methods.json"
     assert run(["methods", "--json", str(file)]) == 0
     rows = json.loads(file.read_text())["methods"]
-    assert len(rows) == 20
+    assert len(rows) == 21
     assert rows[16] == {
         "name": "fcpo",
         "kind": "agent",

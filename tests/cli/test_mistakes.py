@@ -88,7 +88,7 @@ def mistake(command: str, capsys: pytest.CaptureFixture[str]) -> tuple[int, str]
         (f"{FIT} --set =3", ["--set: '=3' (give key=value"]),
         (f"{FIT} --set pmf=3 --set pmf.dim=4", ["--set: pmf is set to 3 too"]),
         (f"{FIT} --set rounds.x=3", ["--set: rounds is set to 2 too"]),
-        (f"{FIT} --preset best", ["'best' is not one of 'strong', 'paper'"]),
+        (f"{FIT} --preset best", ["'best' is not one of 'fast', 'strong', 'paper'"]),
         (f"{FIT} --split fair", ["'fair' is not one of 'per-user', 'time'"]),
         (f"{FIT} --seed -1", ["--seed", "greater than or equal to 0"]),
         (f"{FIT} --seed 99999999999999999999", ["--seed", "less than or equal to 4294967295"]),

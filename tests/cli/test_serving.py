@@ -16,7 +16,10 @@ from fairhorizon.experiments.runs import Run
 
 USERS = 50
 DATA = f"--data=synthetic:users={USERS},items=80,interactions_per_user=20"
-SETTINGS = ('warm_start=["als","itemknn"]', "rounds=3", "horizon=5", "evaluate_every=1")
+SETTINGS = (
+    *('warm_start=["als","itemknn"]', "adapt=false"),
+    *("rounds=3", "horizon=5", "evaluate_every=1"),
+)
 FIT = ["fit", "fcpo", DATA, *(f"--set={one}" for one in SETTINGS), "--alpha-prime=0.4"]
 FILES = ["checkpoint.safetensors", "model.safetensors", "run.json"]
 
@@ -121,8 +124,8 @@ def test_a_quota_is_a_share_that_can_be_set_too(others: Path, tmp_path: Path) ->
     ("name", "options", "code", "message"),
     [
         ("paper", "--alpha-prime 0.5", 1, "trained for alpha' 0.3 and serves no other (fit it ag"),
-        ("paper", "--one-by-one", 1, "serves no single requests (fit preset strong)"),
-        ("paper", "--at-price", 1, "serves no single requests (fit preset strong)"),
+        ("paper", "--one-by-one", 1, "serves no single requests (fit preset fast)"),
+        ("paper", "--at-price", 1, "serves no single requests (fit preset fast)"),
         ("ease", "--alpha-prime 0.5", 1, "ease has no limit to set to 0.5 (fit fcpo, which serve"),
         ("popularity+penalty", "--alpha-prime 0.5", 1, "popularity+penalty has no limit to set"),
         ("ease", "--one-by-one", 1, "ease serves every user alone (leave out --one-by-one)"),

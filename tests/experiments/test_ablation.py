@@ -69,7 +69,7 @@ def test_a_variant_differs_from_the_whole_in_what_its_name_says() -> None:
         for name, variant in BY_NAME.items()
     }
     assert changed == {
-        "strong": set(),
+        "fast": set(),
         "no-rounds": {"rounds"},
         "random-start": {"warm_start", "starts", "history", "pmf"},
         "gaussian": {"policy"},
@@ -77,6 +77,7 @@ def test_a_variant_differs_from_the_whole_in_what_its_name_says() -> None:
         "no-price": {"group_price"},
         "seen-feedback": {"starts"},
         "equal-weights": set(),
+        "default-rankers": {"adapt"},
     }
     assert [name for name, variant in BY_NAME.items() if variant.equal_weights] == ["equal-weights"]
 

@@ -26,15 +26,14 @@ def test_every_method_is_listed_once_by_kind() -> None:
     assert kinds[Kind.RANKER] == list(RANKERS)
     assert kinds[Kind.RERANKER] == list(RERANKERS)
     assert kinds[Kind.AGENT] == list(AGENTS)
-    assert (
-        kinds[Kind.PRESET] == [f"fcpo:{name}" for name in PRESETS] == ["fcpo:strong", "fcpo:paper"]
-    )
-    assert len(NAMES) == len(set(NAMES)) == 11 + 5 + 2 + 2
+    presets = ["fcpo:fast", "fcpo:strong", "fcpo:paper"]
+    assert kinds[Kind.PRESET] == [f"fcpo:{name}" for name in PRESETS] == presets
+    assert len(NAMES) == len(set(NAMES)) == 11 + 5 + 2 + 3
 
 
 def test_a_level_is_for_rerankers_and_fcpo() -> None:
     with_level = [entry.name for entry in all_methods() if entry.takes_level]
-    assert with_level == [*RERANKERS, "fcpo", "fcpo:strong", "fcpo:paper"]
+    assert with_level == [*RERANKERS, "fcpo", "fcpo:fast", "fcpo:strong", "fcpo:paper"]
 
 
 @pytest.mark.parametrize("entry", all_methods(), ids=NAMES)
@@ -88,7 +87,8 @@ def test_the_settings_of_a_ranker_by_hand() -> None:
         ("lird", "pmf.dim", "32", "whole number, at least 1", "16 to 256, log scale"),
         ("lird", "gamma", "0.5", "number, at least 0, below 1", None),
         ("fcpo", "actor_hidden", "[16, 16]", "list of 2 whole numbers, each at least 1", None),
-        ("fcpo", "warm_start", '["gru4rec", "ease", "itemknn"]', "list of names", None),
+        ("fcpo", "warm_start", '["ridge", "ease", "itemknn", "popularity"]', "list of names", None),
+        ("fcpo", "ease", "{}", "settings by name", None),
         ("ncf", "widths", "[32, 16]", "list of whole numbers, each at least 1", None),
         ("mf", "dim", "64", "whole number, at least 1", "16 to 256, log scale"),
         ("mf", "centred", "false", "true or false", None),
@@ -139,9 +139,9 @@ def test_the_example_sets_what_matters() -> None:
     ("name", "message"),
     [
         ("bogus", "there is no method 'bogus' (there are popularity, mf, "),
-        ("bogus", "foe, lists, control, fcpo, lird, fcpo:strong, fcpo:paper)"),
+        ("bogus", "foe, lists, control, fcpo, lird, fcpo:fast, fcpo:strong, fcpo:paper)"),
         ("ease+bogus", "no re-ranker 'bogus' (there are quota, penalty, foe, lists, control)"),
-        ("fcpo:bogus", "no such preset (there are fcpo:strong, fcpo:paper)"),
+        ("fcpo:bogus", "no such preset (there are fcpo:fast, fcpo:strong, fcpo:paper)"),
         ("fcpo+quota", "only a ranker can be re-ranked"),
         ("ease+quota@0.4", "the level is not needed here (give ease+quota)"),
     ],

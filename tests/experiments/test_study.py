@@ -208,13 +208,13 @@ def test_a_method_that_cannot_be_trained_is_named(study: Study) -> None:
 
 WARM = {
     **{"warm_start": ["ease", "bpr"], "rounds": 0, "gru_hidden": 4, "actor_hidden": [4, 4]},
-    **{"pmf": {"dim": 4, "max_epochs": 2}, "critic_hidden": [4, 4]},
+    **{"pmf": {"dim": 4, "max_epochs": 2}, "critic_hidden": [4, 4], "adapt": False},
 }
 
 
 def test_one_model_serves_every_level_it_is_asked_for(tmp_path: Path) -> None:
     study = Study(tmp_path, MARKET, ks=(10,), settings={"fcpo": WARM})
-    wanted = methods("fcpo:strong@0.4", "fcpo@0.2", "fcpo:strong")
+    wanted = methods("fcpo:fast@0.4", "fcpo@0.2", "fcpo:fast")
     study.run(wanted[:2], [0])
     (model,) = tmp_path.glob("models/fcpo*.safetensors")
     written = model.stat().st_mtime_ns
@@ -232,10 +232,10 @@ def test_one_model_serves_every_level_it_is_asked_for(tmp_path: Path) -> None:
 
 def test_rankers_of_a_warm_start_are_fitted_once_on_either_split(tmp_path: Path) -> None:
     study = Study(tmp_path, MARKET, Protocol.PAPER, ks=(10,), settings={"fcpo": WARM})
-    study.run(methods("fcpo:strong@0.6"), [0])
+    study.run(methods("fcpo:fast@0.6"), [0])
     models = {path: path.stat().st_mtime_ns for path in tmp_path.glob("models/*.safetensors")}
     assert sorted(path.name.split("-seed0-")[0] for path in models) == [
-        *("bpr", "bpr-early", "ease", "ease-early", "fcpo-strong")
+        *("bpr", "bpr-early", "ease", "ease-early", "fcpo-fast")
     ]
     parts = study.dataset().split
     for early, seen in ((False, parts), (True, split(parts.train))):

@@ -136,3 +136,16 @@ def test_few_recent_items_are_looked_up_and_many_multiplied_to_the_same_scores()
     dense = weighted_history(queue, 400, None) @ model.item_weights_
     assert torch.allclose(every.scores(torch.arange(6), queue), dense, atol=1e-5)
     assert torch.allclose(every.scores(torch.arange(6), queue[:, -45:]), dense, atol=1e-5)
+
+
+def test_scores_are_divided_by_a_power_of_the_count(market: Split) -> None:
+    plain = Ease(EaseConfig(l2=5.0)).fit(market)
+    counts = np.bincount(market.train.items, minlength=80)
+    assert counts.min() < 1 < counts.max()  # an item that nobody took is divided by 1
+    users, queue = torch.tensor([0, 1]), torch.tensor([[3, 9, 4], [80, 80, 7]])
+    for exponent in (0.0, 0.4, 1.0):
+        model = Ease(EaseConfig(l2=5.0, popularity=exponent)).fit(market)
+        scale = torch.tensor([max(1, count) ** exponent for count in counts])
+        torch.testing.assert_close(
+            model.scores(users, queue), plain.scores(users, queue) / scale, check_dtype=False
+        )

@@ -82,3 +82,19 @@ def test_a_large_catalogue_is_scored_from_the_history_to_the_same_sums(
         torch.testing.assert_close(sparse, dense)
         assert dense[0].any()
         assert not sparse[2].any()
+
+
+@pytest.mark.parametrize("dense", [True, False])
+def test_scores_are_divided_by_a_power_of_the_count(
+    dense: bool, market: Split, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(itemknn, "DENSE_AT_MOST", 80 if dense else 79)
+    plain = ItemKnn().fit(market)
+    counts = np.bincount(market.train.items, minlength=80)
+    users, queue = torch.tensor([0, 1]), torch.tensor([[3, 9, 4], [80, 80, 7]])
+    for exponent in (0.0, 0.4, 1.0):
+        model = ItemKnn(ItemKnnConfig(popularity=exponent)).fit(market)
+        scale = torch.tensor([max(1, count) ** exponent for count in counts])
+        torch.testing.assert_close(
+            model.scores(users, queue), plain.scores(users, queue) / scale, check_dtype=False
+        )

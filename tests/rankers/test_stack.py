@@ -171,7 +171,11 @@ def test_scores_are_the_weighted_sum_of_the_rankers():
         for weight, member in zip(stack.weights_, stack.members_, strict=True)
     )
     torch.testing.assert_close(stack.scores(users, queue), expected)
-    assert [member.method for member in stack.members_] == list(stack.config.rankers)
+    names = [member.method for member in stack.members_]
+    assert names == [name for name in stack.config.rankers if name in names]
+    assert 1 < len(names) == len(stack.weights_)
+    assert stack.weights_.min() > 0  # rankers without weight are not kept
+    assert stack.weights_.max() == 1
     restored = Stack.from_parts(stack.tensors(), stack.description())
     assert torch.equal(restored.scores(users, queue), stack.scores(users, queue))
     assert restored.members_[0].config == stack.members_[0].config

@@ -36,7 +36,7 @@ def rows(make_row):
 
     less, never = Spread(-0.02, 0.003), [None] * 3
     return [
-        make("strong", None, [8, 12, 30], [17, 18, 20], (0.82, 0.41), ndcg=0.27, gini=0.75),
+        make("fast", None, [8, 12, 30], [17, 18, 20], (0.82, 0.41), ndcg=0.27, gini=0.75),
         make("no-all-actions", less, [0, 0, 2], [25, None, 30], (0.82, 0.42), ndcg=0.25),
         make("gaussian", less, [30, 30, 30], never, (0.95, 0.93), None, ndcg=0.2, gini=0.85),
     ]
@@ -49,7 +49,7 @@ def test_what_is_served_stands_before_how_it_was_trained(rows):
         "at most 40 % popular items, lists of 20: ml-100k, standard protocol, one-shot, 3 seeds"
         in served
     )
-    assert "| strong | 8, 12, 30 | **27.00** ±0.10 | - | **75.00** ±0.10 | 50.00 ±0.10 |" in served
+    assert "| fast | 8, 12, 30 | **27.00** ±0.10 | - | **75.00** ±0.10 | 50.00 ±0.10 |" in served
     assert (
         "| no-all-actions | 0, 0, 2 | _25.00_ ±0.10 | -2.00 ±0.30 | _80.00_ ±0.10 | 50.00 ±0.10 |"
         in served
@@ -83,8 +83,8 @@ def test_a_terminal_of_80_columns_holds_a_line_a_variant(rows):
 
 def test_the_page_opens_with_what_costs_most_and_who_keeps_the_limit(rows, tmp_path):
     assert finding(rows, 20) == (
-        "strong has an NDCG@20 of 27.00 %. What costs most is no-all-actions: 2.00 points less. "
-        "0 of 3 limits on popular items kept; not kept by strong (50.00 %, at most 40 %), "
+        "fast has an NDCG@20 of 27.00 %. What costs most is no-all-actions: 2.00 points less. "
+        "0 of 3 limits on popular items kept; not kept by fast (50.00 %, at most 40 %), "
         "no-all-actions (50.00 %, at most 40 %), gaussian (50.00 %, at most 40 %)."
     )
     write_ablation(tmp_path, rows, 20, command="a command")
@@ -96,7 +96,7 @@ def test_the_page_opens_with_what_costs_most_and_who_keeps_the_limit(rows, tmp_p
 def test_the_chart_shows_share_and_reward_after_each_round(rows):
     check_schema(training_chart(rows))
     share, reward = training_chart(rows).panels
-    assert line_of(share, "strong") == [(0, 82.0), (1, 41.0)]
+    assert line_of(share, "fast") == [(0, 82.0), (1, 41.0)]
     assert line_of(reward, "gaussian") == [(0, 1.65), (1, 1.2)]
     ((_, limit),) = marks(share, "rule")
     assert limit[0]["y"] == 40

@@ -33,7 +33,7 @@ def ablation(
     ] = None,
     k: list_lengths.Length = None,
 ) -> None:
-    """Compare the preset strong of FCPO with variants that differ in one part.
+    """Compare the preset fast of FCPO with variants that differ in one part.
 
     Settings given by --set apply to all variants. Results in --out are not
     computed again.

@@ -23,8 +23,9 @@ METHOD = (
     "fcpo:paper names a preset. `fairhorizon methods` explains them."
 )
 PRESET = (
-    "Settings of FCPO to start from. strong: a policy over the scores of rankers; one model serves "
-    "any limit. paper: the settings of the paper; a model is trained for one limit."
+    "Settings of FCPO to start from. fast: a policy over the scores of rankers that are fitted in "
+    "closed form; one model serves any limit. strong: the same with gru4rec, a neural network, "
+    "among the rankers. paper: the settings of the paper; a model is trained for one limit."
 )
 
 MethodName = Annotated[str, typer.Argument(help=METHOD)]
@@ -33,7 +34,7 @@ AlphaPrime = Annotated[
     float | None,
     typer.Option(
         help="Largest share of the limited group in what is shown, at most 1, as in fcpo@0.4. "
-        "A model of preset strong can serve other limits too; it trains at training_limit.",
+        "A model of preset fast or strong can serve other limits too; it trains at training_limit.",
         show_default="1",
     ),
 ]
@@ -42,7 +43,7 @@ Set = Annotated[
     list[str] | None,
     typer.Option(
         "--set",
-        help="Change a setting: key=value, as in rounds=50, pmf.dim=32 or quota.share=0.4. "
+        help="Change a setting: key=value, as in rounds=50, ease.half_life=5 or quota.share=0.4. "
         "Repeatable. `fairhorizon methods NAME` lists the settings.",
     ),
 ]
@@ -71,10 +72,13 @@ def fit(
     """Train a method and write its run folder.
 
     Ctrl-C stops FCPO after the current round, and --resume continues; other
-    methods write nothing when they are interrupted. Preset strong fits its
-    rankers on the earlier part of the log, trains the policy on the rest, and
-    finally fits the rankers again on the whole log; a training that is stopped
-    skips this last fit.
+    methods write nothing when they are interrupted. The presets fast and strong
+    choose settings and weights of their rankers on later parts of the log, train
+    the policy with rankers of the earlier part, and serve with rankers of the
+    whole log; a training that is stopped serves with those of the earlier part.
+
+    With these presets three lines say what was found: the kind of log, the rankers
+    with their weights and changed settings, and the accuracy of each and of all.
 
     FCPO prints a line per round: reward and cost per trajectory, the cost with
     its limit; KL, the change of the policy; the case of the step (inside,

@@ -18,8 +18,8 @@ Methods = Annotated[
     str | None,
     typer.Option(
         "--methods",
-        help="Comma-separated list of methods without levels, as in fcpo:strong,ease+quota,mf+foe.",
-        show_default="fcpo:strong; stack, gru4rec, ease +lists; popularity+quota; and gru4rec, "
+        help="Comma-separated list of methods without levels, as in fcpo,ease+quota,mf+foe.",
+        show_default="fcpo; stack, gru4rec, ease +lists; popularity+quota; and gru4rec, "
         "sasrec, ease, itemknn +foe, +quota, +penalty",
     ),
 ]

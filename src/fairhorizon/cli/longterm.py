@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from fairhorizon.experiments.long_term import Contestant, LongStudy
 
 METHODS = (
-    "fcpo:strong",
+    "fcpo",
     "fcpo:paper",
     "mf+foe",
     "mf",

@@ -23,7 +23,8 @@ if TYPE_CHECKING:
 # options that `fit` does not have, or that its command gives in another form
 OF_TUNE = ("method", "trials", "protocol", "out", "json_file", "settings", "preset")
 PRESET = (
-    "Settings of FCPO to start from. Other default than fit: with strong every trial fits rankers."
+    "Settings of FCPO to start from. Other default than fit: with fast or strong every trial "
+    "fits rankers."
 )
 
 

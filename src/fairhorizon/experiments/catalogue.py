@@ -22,6 +22,7 @@ NOUNS = {  # by their type in a JSON schema
     "boolean": "true or false",
     "string": "name",
     "null": "null (None)",
+    "object": "settings by name",
 }
 BOUNDS = {
     "minimum": "at least",
@@ -30,7 +31,8 @@ BOUNDS = {
     "exclusiveMaximum": "below",
 }
 PRESET_SUMMARIES = {
-    "fcpo:strong": "FCPO over the scores of rankers; one model serves any limit.",
+    "fcpo:fast": "FCPO over rankers in closed form, the default; one model serves any limit.",
+    "fcpo:strong": "FCPO with gru4rec, a neural network, among its rankers; serves any limit.",
     "fcpo:paper": "FCPO as in the paper: from random weights, one training for every limit.",
 }
 

@@ -22,7 +22,7 @@ LEVELS = (0.85, 0.65, 0.37)
 RANKERS = ("gru4rec", "sasrec", "ease", "itemknn")  # the strongest there are
 RERANKERS = ("foe", "quota", "penalty")
 METHODS = (
-    "fcpo:strong",
+    "fcpo",
     # with the same allocation as ours, so that one can see what is gained by what
     *("stack+lists", "gru4rec+lists", "ease+lists", "popularity+quota"),
     *(f"{ranker}+{how}" for ranker in RANKERS for how in RERANKERS),

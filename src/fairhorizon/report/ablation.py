@@ -23,11 +23,11 @@ from fairhorizon.vocabulary import POPULAR
 
 SERVED = ("ndcg", "gini", "popularity_rate")
 INTRO = (
-    "The preset strong of FCPO beside variants that differ in one part, trained and served under "
+    "The preset fast of FCPO beside variants that differ in one part, trained and served under "
     "the same limit."
 )
 SERVED_NOTE = (
-    "Difference: NDCG minus that of `strong`, seed by seed, in percentage points. Kept: the round "
+    "Difference: NDCG minus that of `fast`, seed by seed, in percentage points. Kept: the round "
     "after which the policy that serves was found, the best on validation, seed by seed."
 )
 TRAINING_NOTE = (

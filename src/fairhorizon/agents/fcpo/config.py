@@ -29,9 +29,9 @@ class FcpoConfig(MemberSettings):
     spread: Annotated[float | None, Field(gt=0, le=1)] = 0.99
     """Gini index that served lists aim at, relative to the most even accurate ranker of the warm
     start at the same limit; None: none."""
-    spread_cost: Annotated[float, Field(ge=0, lt=1)] = 0.005
+    spread_cost: Share = 0.005
     """Share of NDCG that `spread` may cost on a later part of the training log; where it costs more
-    it goes only part of the way."""
+    it goes only part of the way. 1: whatever it costs."""
 
     # the CMDP
     list_length: Positive = 1
@@ -146,7 +146,7 @@ class FcpoConfig(MemberSettings):
     @classmethod
     def stored(cls, settings: dict[str, Any]) -> "FcpoConfig":
         """The settings of a file; before version 0.4 nothing was chosen on the log."""
-        return cls.model_validate({"adapt": False} | settings)
+        return cls.model_validate({"adapt": False, "spread_cost": 1.0} | settings)
 
     @model_validator(mode="after")
     def _fits_together(self) -> "FcpoConfig":

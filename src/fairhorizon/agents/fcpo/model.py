@@ -108,7 +108,7 @@ class Fcpo(Recommender):
         if not self.config.serves_any_level:
             raise ConfigError(
                 f"this policy was trained for alpha' {self.alpha_prime:g} and serves no other "
-                "(fit it again with --alpha-prime, or fit the preset strong, which serves any)"
+                "(fit it again with --alpha-prime, or fit the preset fast, which serves any)"
             )
         if not 0 < alpha_prime <= 1:
             raise ConfigError(
@@ -213,7 +213,7 @@ class Fcpo(Recommender):
 
     def _prices(self) -> PriceTable:
         if self.policy_.prices is None:
-            raise ConfigError("a Gaussian policy serves no single requests (fit preset strong)")
+            raise ConfigError("a Gaussian policy serves no single requests (fit preset fast)")
         return self.policy_.prices
 
     def _lists(self) -> ItemLists:

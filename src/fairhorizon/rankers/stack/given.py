@@ -1,8 +1,8 @@
 """Settings of single rankers that are given, and so are not chosen on the log."""
 
-from typing import Any
+from typing import Annotated, Any
 
-from pydantic import Field, model_validator
+from pydantic import AfterValidator, Field, model_validator
 
 from fairhorizon.rankers.ease import Ease
 from fairhorizon.rankers.gru4rec import Gru4Rec
@@ -17,16 +17,24 @@ MEMBERS: dict[str, type[Ranker[Any]]] = {
 }
 
 
+def _as_in_a_file(settings: dict[str, Any]) -> dict[str, Any]:
+    """Lists for tuples, so that what is stored and read again is the same."""
+    return {name: list(v) if isinstance(v, tuple) else v for name, v in settings.items()}
+
+
+GivenSettings = Annotated[dict[str, Any], AfterValidator(_as_in_a_file)]
+
+
 class MemberSettings(Settings):
     """Beside its own settings, those of the rankers that it is made of, by name."""
 
-    ridge: dict[str, Any] = Field(default_factory=dict)
+    ridge: GivenSettings = Field(default_factory=dict)
     """Settings of ridge that are given, as in ridge.l2=3000; the others are chosen on the log."""
-    ease: dict[str, Any] = Field(default_factory=dict)
+    ease: GivenSettings = Field(default_factory=dict)
     """Settings of ease that are given, as in ease.half_life=5."""
-    itemknn: dict[str, Any] = Field(default_factory=dict)
+    itemknn: GivenSettings = Field(default_factory=dict)
     """Settings of itemknn that are given, as in itemknn.neighbours=100."""
-    gru4rec: dict[str, Any] = Field(default_factory=dict)
+    gru4rec: GivenSettings = Field(default_factory=dict)
     """Settings of gru4rec that are given, as in gru4rec.dim=32; the others are its defaults."""
 
     @property
@@ -40,5 +48,5 @@ class MemberSettings(Settings):
             try:
                 changed(MEMBERS[name].config_class(), settings)
             except SettingsError as error:
-                raise SettingsError(f"{name}: {error}") from None
+                raise ValueError(f"{name}: {error}") from None
         return self

@@ -22,7 +22,7 @@ SEARCHED_USERS, SEARCHED_ITEMS = 3000, 1000  # settings are chosen on a smaller 
 
 
 @dataclass(frozen=True)
-class Task:
+class StackTask:
     """What rankers are fitted to."""
 
     split: Split
@@ -52,7 +52,7 @@ class Members:
         return tuple(alone[ranker.method] for ranker in self.whole)
 
 
-def adapted(drafts: Sequence[Ranker[Any]], given: Given, task: Task) -> list[Ranker[Any]]:
+def adapted(drafts: Sequence[Ranker[Any]], given: Given, task: StackTask) -> list[Ranker[Any]]:
     """The rankers with the settings that suit a smaller log of the kind; given ones stay."""
     small = frequent_part(
         task.split, most_users=SEARCHED_USERS, most_items=SEARCHED_ITEMS, seed=task.seed
@@ -68,7 +68,7 @@ def adapted(drafts: Sequence[Ranker[Any]], given: Given, task: Task) -> list[Ran
     return side_by_side(choose, drafts, lambda draft: draft.in_thread, at_once=cores())
 
 
-def weighed_members(drafts: Sequence[Ranker[Any]], task: Task) -> Members:
+def weighed_members(drafts: Sequence[Ranker[Any]], task: StackTask) -> Members:
     """The rankers, fitted, and the weights that give the best lists of what users took later.
 
     Weights are chosen on the last fifth of every user's training items, with rankers fitted on what

@@ -11,7 +11,7 @@ from fairhorizon.data.splits import Split
 from fairhorizon.rankers.fitting import draft_of
 from fairhorizon.rankers.ranker import Ranker
 from fairhorizon.rankers.stack.given import MEMBERS, MemberSettings
-from fairhorizon.rankers.stack.members import Task, adapted, weighed_members
+from fairhorizon.rankers.stack.members import StackTask, adapted, weighed_members
 from fairhorizon.ranking import standardised
 from fairhorizon.storage import below
 from fairhorizon.vocabulary import OnEpoch, Protocol
@@ -64,7 +64,7 @@ class Stack(Ranker[StackConfig]):
             draft_of(MEMBERS[name], config.given.get(name, {}), config.protocol, self.seed)
             for name in suitable(config.rankers, split)
         ]
-        task = Task(split, config.protocol, self.seed, on_epoch=on_epoch)
+        task = StackTask(split, config.protocol, self.seed, on_epoch=on_epoch)
         members = weighed_members(
             adapted(drafts, config.given, task) if config.adapt else drafts, task
         )

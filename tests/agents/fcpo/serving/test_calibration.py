@@ -224,7 +224,7 @@ def test_a_policy_that_samples_has_no_dial(market: Split, small: FcpoConfig) -> 
     scenario = evaluation_scenario(market, small.history, Protocol.STANDARD)
     assert model.policy_.prices is None
     for serve in (model.recommend_at_price, model.recommend_one_by_one):
-        with pytest.raises(ConfigError, match=r"serves no single requests \(fit preset strong\)"):
+        with pytest.raises(ConfigError, match=r"serves no single requests \(fit preset fast\)"):
             serve(scenario, length=5)
     with pytest.raises(ConfigError, match=r"trained for alpha' 1 and serves no other \(fit it"):
         model.at(0.4)

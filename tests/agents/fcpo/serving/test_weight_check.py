@@ -92,6 +92,35 @@ def test_few_users_cannot_tell(strong_model: Fcpo, market: Split) -> None:
     )
 
 
+@pytest.mark.usefixtures("few_will_do")
+def test_a_policy_that_adapts_has_to_be_better_than_its_first_weights(
+    strong_model: Fcpo, market: Split
+) -> None:
+    validation = states(strong_model, market)
+    config = strong_model.config.model_copy(update={"adapt": True})
+    good, bad = (1.0, 0.5), (-1.0, -1.0)
+    assert ndcg(weighed(strong_model, good), strong_model, validation) > CLEARLY * ndcg(
+        weighed(strong_model, bad), strong_model, validation
+    )
+    for policy, first, expected in (
+        (good, bad, None),  # it is better by more than chance
+        (bad, good, good),
+        (good, good, good),  # no better: what was chosen on more items is preferred
+        (bad, bad, bad),
+    ):
+        lists = weighed(strong_model, policy)
+        assert better_weights(lists, validation, config, first, seed=0) == expected
+
+
+def test_with_few_users_a_policy_that_adapts_keeps_its_first_weights(
+    strong_model: Fcpo, market: Split
+) -> None:
+    config = strong_model.config.model_copy(update={"adapt": True})
+    good, bad = (1.0, 0.5), (-1.0, -1.0)
+    lists = weighed(strong_model, good)
+    assert better_weights(lists, states(strong_model, market), config, bad, seed=0) == bad
+
+
 def test_without_validation_items_nothing_is_exchanged(strong_model: Fcpo, market: Split) -> None:
     nothing = replace(market, validation=market.validation.take(np.arange(0)))
     wrong = weighed(strong_model, (-1.0, -1.0))

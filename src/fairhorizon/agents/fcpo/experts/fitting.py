@@ -15,7 +15,7 @@ from fairhorizon.errors import DataError
 from fairhorizon.rankers import RANKERS
 from fairhorizon.rankers.fitting import FitJob, Ready, draft_of, fit_all
 from fairhorizon.rankers.ranker import Ranker
-from fairhorizon.rankers.stack.members import Task, adapted, weighed_members
+from fairhorizon.rankers.stack.members import StackTask, adapted, weighed_members
 from fairhorizon.rankers.stack.model import suitable
 from fairhorizon.settings import SettingsError
 from fairhorizon.storage import below
@@ -84,7 +84,7 @@ def _adapted_panels(
     if config.refits_rankers:
         _check_length(earlier_part(split), split)
     listener.stage(f"{split.name}: choosing settings of the rankers on a part of the training log")
-    task = Task(
+    task = StackTask(
         split,
         config.protocol,
         seed,

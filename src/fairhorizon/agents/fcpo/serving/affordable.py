@@ -35,13 +35,9 @@ def affordable_part(
         shown = some.from_menus(opening.menus, opening.users, queues, length)
         return listed_ndcg(shown, opening.users, scenario)
 
-    most = 1.0
-    for share in (NO_LIMIT, limit):
-        least = (1 - cost) * ndcg(share, None)
-        for part in PARTS:
-            if part <= most and ndcg(share, replace(evenness, part=part)) >= least:
-                most = part
-                break
-        else:
-            return 0.0
-    return most
+    least = {share: (1 - cost) * ndcg(share, None) for share in (NO_LIMIT, limit)}
+    for part in PARTS:
+        spread = replace(evenness, part=part)
+        if all(ndcg(share, spread) >= lowest for share, lowest in least.items()):
+            return part
+    return 0.0
