@@ -14,6 +14,7 @@ CASES = {
     "choose_settings": r"PMF of interactions, episodes start anywhere +validation NDCG@20 [-\d.]+$",
     "constraint": r"alpha' 0\.4 +0 +1 +\d\.\d{3} +1\.00$",
     "ease": r"fit and scores / bare inverse +\d+\.\d\d$",
+    "gru4rec": r"fit of gru4rec / fit of ease +\d+\.\d\d$",
     "ridge": r"fit of ridge / fit of ease +\d+\.\d\d$",
     "exposure": r"n = +20 .* x +objectives apart by \de-\d\d$",
     "long_run": r"  60 users,  3 steps +\d+\.\d µs of CPU a user and step$",

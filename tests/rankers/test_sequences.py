@@ -17,13 +17,15 @@ from fairhorizon.rankers import sequences
 from fairhorizon.rankers.next_item import train_network
 from fairhorizon.rankers.sampled_softmax import ItemSample
 from fairhorizon.rankers.sequences import (
-    LOGIT_ROWS_AT_ONCE,
+    LEAST_ROWS_AT_ONCE,
     SequenceConfig,
     SequenceNetwork,
     SoftmaxLoss,
     WindowDropout,
     Windows,
+    catalogue_sampler,
     next_item_scores,
+    sampled_items,
     seeded,
     shuffled_batches,
     softmax_loss,
@@ -107,9 +109,10 @@ def test_the_loss_is_the_mean_over_targets_of_minus_log_softmax():
     assert loss == pytest.approx(np.mean(losses), rel=1e-5)
 
 
-def test_loss_and_gradients_are_those_of_torch_over_several_chunks():
+def test_loss_and_gradients_are_those_of_torch_over_several_chunks(monkeypatch):
+    monkeypatch.setattr(sequences, "LOGITS_AT_ONCE", 1)
     generator = torch.Generator().manual_seed(0)
-    rows = 2 * LOGIT_ROWS_AT_ONCE + 7
+    rows = 2 * LEAST_ROWS_AT_ONCE + 7
     states, vectors, bias = (
         torch.randn(shape, generator=generator, dtype=torch.float64, requires_grad=True)
         for shape in ((rows, 4), (N_ITEMS, 4), (N_ITEMS,))
@@ -192,7 +195,7 @@ def test_up_to_the_threshold_a_batch_is_so_many_windows_as_they_are():
 
 def test_of_a_large_catalogue_a_batch_holds_the_targets_of_full_windows(monkeypatch):
     """2 full windows have 8 targets; these have 2 each on average, so 4 of them make a batch."""
-    monkeypatch.setattr(sequences, "ALL_ITEMS_AT_MOST", N_ITEMS - 1)
+    monkeypatch.setattr(sequences, "LARGE_CATALOGUE", N_ITEMS - 1)
     lengths = [1, 2, 3, 2, 2, 2]
     with seeded(0):
         batches = list(shuffled_batches(windows_of(lengths, 4), N_ITEMS, batch=2, stride=4))
@@ -218,6 +221,18 @@ def test_only_above_the_threshold_the_size_of_the_sample_matters(monkeypatch, th
         vectors.append(trained.items)
     assert torch.equal(*vectors) is not sampled
     assert vectors[0].isfinite().all()
+
+
+def test_the_sample_is_a_seventh_of_a_medium_catalogue():
+    """At least 512; of a large catalogue always 4096."""
+    sizes = [sampled_items(n) for n in (1025, 1682, 3584, 3706, 7000, 8192, 8193, 100_000)]
+    assert sizes == [512, 512, 512, 529, 1000, 1170, 4096, 4096]
+
+
+def test_the_sampler_draws_from_medium_catalogues_only():
+    for n_items, drawn in ((1024, None), (1025, 512), (7000, 1000)):
+        sampler = catalogue_sampler(history_of([[0, 1, 2]], n_items))
+        assert (None if sampler is None else len(sampler.draw().items)) == drawn
 
 
 def test_where_nothing_follows_it_is_said():

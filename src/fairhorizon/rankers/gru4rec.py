@@ -2,6 +2,7 @@
 
 from torch import Tensor, nn
 
+from fairhorizon.rankers.fused_gru import gru_states
 from fairhorizon.rankers.next_item import NextItemRanker
 from fairhorizon.rankers.sequences import (
     SequenceConfig,
@@ -23,7 +24,8 @@ class GruNetwork(SequenceNetwork):
         self.dropout = WindowDropout(config.dropout)
 
     def states(self, sequences: Tensor) -> Tensor:
-        outputs, _ = self.gru(self.dropout(self.embedded(sequences)))
+        inputs = self.dropout(self.embedded(sequences))
+        outputs = gru_states(self.gru, inputs) if self.training else self.gru(inputs)[0]
         dropped: Tensor = self.dropout(outputs)
         return dropped
 
