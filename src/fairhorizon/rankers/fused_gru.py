@@ -1,8 +1,8 @@
 """The states of a GRU with gradients by hand: few small operations per position.
 
 Short windows of small states cost mostly the calls of operations, not their arithmetic. torch's own
-GRU records about ten of them per position and goes back through each; here a position takes
-six forwards and four backwards, and whatever does not depend on the recurrence is computed for all
+GRU records about ten of them per position and goes back through each; here a position takes six
+forwards and three backwards, and whatever does not depend on the recurrence is computed for all
 positions at once.
 """
 
@@ -68,8 +68,7 @@ class GruStates(torch.autograd.Function):
 
 def gru_states(gru: nn.GRU, inputs: Tensor) -> Tensor:
     """What gru(inputs)[0] is for one layer with the batch first, (b, N, dim) each."""
-    gates = nn.functional.linear(inputs.transpose(0, 1), gru.weight_ih_l0, gru.bias_ih_l0)
-    states: Tensor = GruStates.apply(  # type: ignore[no-untyped-call]
-        gates, gru.weight_hh_l0, gru.bias_hh_l0
-    )
+    of_input, recurrent, input_bias, bias = gru.all_weights[0]
+    gates = nn.functional.linear(inputs.transpose(0, 1), of_input, input_bias)
+    states: Tensor = GruStates.apply(gates, recurrent, bias)  # type: ignore[no-untyped-call]
     return states.transpose(0, 1)

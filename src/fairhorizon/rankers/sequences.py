@@ -30,7 +30,7 @@ class SequenceConfig(Settings):
     """Length of the item vectors and of the hidden state."""
     history: Annotated[int, Search(20, 100)] = Field(50, ge=1)
     """Number of a user's most recent items that are read."""
-    dropout: Annotated[float, Search(0, 0.6)] = Field(0.35, ge=0, lt=1)
+    dropout: Annotated[float, Search(0, 0.6)] = Field(0.3, ge=0, lt=1)
     """Share of the vector coordinates that are set to 0 in training, the same ones in a window."""
     learning_rate: Annotated[float, Search(0.0005, 0.02, log=True)] = Field(0.012, gt=0)
     """Highest learning rate of Adam; it falls to 0 over the epochs."""
