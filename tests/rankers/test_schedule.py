@@ -7,7 +7,7 @@ from fairhorizon.data.frames import from_arrays
 from fairhorizon.data.splits import Split, split
 from fairhorizon.histories import UserItems
 from fairhorizon.rankers.gru4rec import Gru4Rec, Gru4RecConfig, GruNetwork
-from fairhorizon.rankers.next_item import Training
+from fairhorizon.rankers.next_item import NetworkTraining
 from fairhorizon.rankers.schedule import Schedule, planned_epochs
 
 
@@ -30,12 +30,12 @@ def test_no_more_epochs_are_planned_than_allowed():
     assert planned_epochs(10, 3, 9000) == 3
 
 
-def training_of(lengths: list[int], **settings: int) -> Training:
+def training_of(lengths: list[int], **settings: int) -> NetworkTraining:
     users = np.repeat(np.arange(len(lengths)), lengths)
     items = np.concatenate([np.arange(length) for length in lengths])
     config = Gru4RecConfig(dim=2, history=2, learning_rate=0.1, **settings)
     history = UserItems.of(from_arrays(users, items))
-    return Training(GruNetwork(history.n_items, config), config, history)
+    return NetworkTraining(GruNetwork(history.n_items, config), config, history)
 
 
 def test_a_step_has_the_rate_of_its_middle():

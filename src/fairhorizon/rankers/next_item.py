@@ -67,7 +67,7 @@ class NextItemRanker(Ranker[Config]):
         self.network_ = network.eval()
 
 
-class Training:
+class NetworkTraining:
     """Epochs of Adam on the softmax loss, by torch's global generator.
 
     `averaged` is a moving average of the weights over the last steps: it ranks better than the
@@ -130,7 +130,7 @@ def train_network(
             remedy="use a ranker that ignores the order, such as ease",
         )
     with seeded(seed):
-        training = Training(build(), config, validation.known)
+        training = NetworkTraining(build(), config, validation.known)
         averaged = training.averaged
         best = train_until_stale(
             averaged.state_dict(),
