@@ -33,7 +33,7 @@ class GruNetwork(SequenceNetwork):
 class Gru4Rec(NextItemRanker[Gru4RecConfig]):
     """GRU4Rec (Hidasi et al. 2016): a recurrent network predicts the next item.
 
-    Trained with the softmax over the catalogue at every step, sampled only if it is large.
+    Trained with the softmax at every step, over the catalogue or a sample of it.
     """
 
     method = "gru4rec"

@@ -79,7 +79,7 @@ class AttentionNetwork(SequenceNetwork):
 class SasRec(NextItemRanker[SasRecConfig]):
     """SASRec (Kang & McAuley 2018): self-attention over recent items predicts the next one.
 
-    Trained with the softmax over the catalogue at every position, sampled only if large.
+    Trained with the softmax at every position, over the catalogue or a sample of it.
     """
 
     method = "sasrec"
