@@ -20,7 +20,7 @@ def test_the_rate_rises_for_three_hundredths_and_falls_for_the_rest(passed, rate
 
 
 @pytest.mark.parametrize(
-    ("steps", "planned"), [(1, 60), (25, 60), (26, 58), (100, 15), (149, 11), (150, 10), (9000, 10)]
+    ("steps", "planned"), [(1, 60), (16, 60), (17, 59), (50, 20), (99, 11), (100, 10), (9000, 10)]
 )
 def test_a_log_of_few_steps_is_passed_over_more_often(steps, planned):
     assert planned_epochs(10, 60, steps) == planned
@@ -51,8 +51,8 @@ def test_a_step_has_the_rate_of_its_middle():
 
 
 def test_epochs_are_planned_by_the_windows_of_all_users():
-    """0 + 1 + 1 + 99 windows of one target, in batches of 2: 51 steps, 30 times are 1530."""
-    assert training_of([1, 2, 2, 100], batch=2).schedule.epochs == 30
+    """0 + 1 + 1 + 99 windows of one target, in batches of 2: 51 steps, 20 times are 1020."""
+    assert training_of([1, 2, 2, 100], batch=2).schedule.epochs == 20
     assert training_of([1, 2, 2, 100], batch=2, epochs=40).schedule.epochs == 40
 
 

@@ -4,7 +4,7 @@ import math
 from dataclasses import dataclass
 
 WARM_UP = 0.03  # share of the training in which the learning rate rises
-FEWEST_STEPS = 1500  # with fewer, a small log would not be learnt in so few epochs
+FEWEST_STEPS = 1000  # with fewer, a small log would not be learnt in so few epochs
 
 
 @dataclass(frozen=True)
