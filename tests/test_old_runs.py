@@ -64,12 +64,9 @@ def is_same_kind_of_machine() -> bool:
 
 
 def of_today(card: dict[str, Any]) -> dict[str, Any]:
-    """A card of before with the fields that are new: of its data, of GRU4Rec a setting, and of FCPO
-    a setting and whether it kept its limit."""
+    """A card of before with the fields that are new: of its data, and of FCPO a setting and
+    whether it kept its limit."""
     card = card | {"data": card["data"] | {"encoding": "utf-8"}}
-    if card["method"] == "gru4rec":
-        config = card["ranker"]["config"] | {"epochs": 10}
-        return card | {"ranker": card["ranker"] | {"config": config}}
     if card["method"] != "fcpo":
         return card
     any_level = bool(card["config"]["warm_start"])

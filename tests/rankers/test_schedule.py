@@ -1,5 +1,7 @@
 """The learning rate at given times, by hand, and how many epochs are planned."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -8,7 +10,8 @@ from fairhorizon.data.splits import Split, split
 from fairhorizon.histories import UserItems
 from fairhorizon.rankers.gru4rec import Gru4Rec, Gru4RecConfig, GruNetwork
 from fairhorizon.rankers.next_item import NetworkTraining
-from fairhorizon.rankers.schedule import Schedule, planned_epochs
+from fairhorizon.rankers.sasrec import SasRec
+from fairhorizon.rankers.schedule import FALLING, STEADY, Recipe, Schedule, planned_epochs
 
 
 @pytest.mark.parametrize(
@@ -20,7 +23,7 @@ def test_the_rate_rises_for_three_hundredths_and_falls_for_the_rest(passed, rate
 
 
 @pytest.mark.parametrize(
-    ("steps", "planned"), [(1, 60), (16, 60), (17, 59), (50, 20), (99, 11), (100, 10), (9000, 10)]
+    ("steps", "planned"), [(1, 60), (25, 60), (26, 58), (100, 15), (149, 11), (150, 10), (9000, 10)]
 )
 def test_a_log_of_few_steps_is_passed_over_more_often(steps, planned):
     assert planned_epochs(10, 60, steps) == planned
@@ -30,12 +33,12 @@ def test_no_more_epochs_are_planned_than_allowed():
     assert planned_epochs(10, 3, 9000) == 3
 
 
-def training_of(lengths: list[int], **settings: int) -> NetworkTraining:
+def training_of(lengths: list[int], recipe: Recipe = FALLING, **settings: int) -> NetworkTraining:
     users = np.repeat(np.arange(len(lengths)), lengths)
     items = np.concatenate([np.arange(length) for length in lengths])
     config = Gru4RecConfig(dim=2, history=2, learning_rate=0.1, **settings)
     history = UserItems.of(from_arrays(users, items))
-    return NetworkTraining(GruNetwork(history.n_items, config), config, history)
+    return NetworkTraining(GruNetwork(history.n_items, config), config, history, recipe)
 
 
 def test_a_step_has_the_rate_of_its_middle():
@@ -51,9 +54,22 @@ def test_a_step_has_the_rate_of_its_middle():
 
 
 def test_epochs_are_planned_by_the_windows_of_all_users():
-    """0 + 1 + 1 + 99 windows of one target, in batches of 2: 51 steps, 20 times are 1020."""
-    assert training_of([1, 2, 2, 100], batch=2).schedule.epochs == 20
-    assert training_of([1, 2, 2, 100], batch=2, epochs=40).schedule.epochs == 40
+    """0 + 1 + 1 + 99 windows of one target, in batches of 2: 51 steps, 30 times are 1530."""
+    assert training_of([1, 2, 2, 100], batch=2).schedule.epochs == 30
+    longer = replace(FALLING, epochs=40)
+    assert training_of([1, 2, 2, 100], longer, batch=2).schedule.epochs == 40
+
+
+def test_a_steady_rate_is_the_same_in_every_step_up_to_the_last_epoch():
+    training = training_of([2, 4], STEADY, batch=3, max_epochs=7)
+    assert training.schedule == Schedule(0.1, 7, falling=False)
+    training.run_epoch()
+    assert training._optimiser.param_groups[0]["lr"] == 0.1
+    assert training._optimiser.param_groups[0]["betas"] == (0.9, 0.999)
+
+
+def test_which_networks_have_which_recipe():
+    assert (Gru4Rec.recipe, SasRec.recipe) == (FALLING, STEADY)
 
 
 def test_a_small_log_is_learnt_by_more_epochs_than_a_large_one(market: Split):

@@ -1,6 +1,7 @@
 """Training windows and the softmax loss against plain loops; what training shares."""
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -16,6 +17,7 @@ from fairhorizon.histories import UserItems
 from fairhorizon.rankers import sequences
 from fairhorizon.rankers.next_item import train_network
 from fairhorizon.rankers.sampled_softmax import ItemSample
+from fairhorizon.rankers.schedule import STEADY
 from fairhorizon.rankers.sequences import (
     LEAST_ROWS_AT_ONCE,
     SequenceConfig,
@@ -210,14 +212,16 @@ def test_of_a_large_catalogue_a_batch_holds_the_targets_of_full_windows(monkeypa
 
 @pytest.mark.parametrize(("threshold", "sampled"), [(N_ITEMS, False), (N_ITEMS - 1, True)])
 def test_only_above_the_threshold_the_size_of_the_sample_matters(monkeypatch, threshold, sampled):
-    monkeypatch.setattr(sequences, "ALL_ITEMS_AT_MOST", threshold)
+    recipe = replace(STEADY, all_items_at_most=threshold)
     users, steps = np.divmod(np.arange(12 * 6), 6)
     log = split(from_arrays(users, (users + steps) % N_ITEMS, timestamps=steps))
     vectors = []
     for size in (4, 5):
         monkeypatch.setattr(sequences, "SAMPLED_ITEMS", size)
         config = SequenceConfig(dim=2, max_epochs=2)
-        trained = train_network(lambda: MeanNetwork(N_ITEMS, 2), config, log, seed=0, on_epoch=None)
+        trained = train_network(
+            lambda: MeanNetwork(N_ITEMS, 2), config, log, recipe, seed=0, on_epoch=None
+        )
         vectors.append(trained.items)
     assert torch.equal(*vectors) is not sampled
     assert vectors[0].isfinite().all()
@@ -231,7 +235,7 @@ def test_the_sample_is_a_seventh_of_a_medium_catalogue():
 
 def test_the_sampler_draws_from_medium_catalogues_only():
     for n_items, drawn in ((1024, None), (1025, 512), (7000, 1000)):
-        sampler = catalogue_sampler(history_of([[0, 1, 2]], n_items))
+        sampler = catalogue_sampler(history_of([[0, 1, 2]], n_items), 1024)
         assert (None if sampler is None else len(sampler.draw().items)) == drawn
 
 
@@ -240,7 +244,7 @@ def test_where_nothing_follows_it_is_said():
     log = from_arrays(np.array([0, 0, 1, 1]), np.array([0, 1, 1, 2]))
     with pytest.raises(DataError, match="no user has two training items"):
         train_network(
-            lambda: MeanNetwork(3, 2), SequenceConfig(), split(log), seed=0, on_epoch=None
+            lambda: MeanNetwork(3, 2), SequenceConfig(), split(log), STEADY, seed=0, on_epoch=None
         )
 
 

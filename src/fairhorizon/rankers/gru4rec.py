@@ -4,6 +4,7 @@ from torch import Tensor, nn
 
 from fairhorizon.rankers.fused_gru import gru_states
 from fairhorizon.rankers.next_item import NextItemRanker
+from fairhorizon.rankers.schedule import FALLING
 from fairhorizon.rankers.sequences import (
     SequenceConfig,
     SequenceNetwork,
@@ -38,6 +39,7 @@ class Gru4Rec(NextItemRanker[Gru4RecConfig]):
 
     method = "gru4rec"
     config_class = Gru4RecConfig
+    recipe = FALLING
 
     def network(self, n_items: int) -> GruNetwork:
         return GruNetwork(n_items, self.config)

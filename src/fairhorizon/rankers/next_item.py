@@ -3,7 +3,7 @@
 import math
 from abc import abstractmethod
 from collections.abc import Callable
-from typing import TypeVar
+from typing import ClassVar, TypeVar
 
 import torch
 from torch import Tensor
@@ -14,7 +14,7 @@ from fairhorizon.errors import DataError
 from fairhorizon.histories import UserItems
 from fairhorizon.rankers.early_stopping import Validation, train_until_stale
 from fairhorizon.rankers.ranker import Ranker
-from fairhorizon.rankers.schedule import Schedule, planned_epochs
+from fairhorizon.rankers.schedule import Recipe, Schedule, planned_epochs
 from fairhorizon.rankers.sequences import (
     SequenceConfig,
     SequenceNetwork,
@@ -27,14 +27,13 @@ from fairhorizon.rankers.sequences import (
 )
 from fairhorizon.vocabulary import OnEpoch
 
-AVERAGE_DECAY = 0.99  # per step: averages about 100 steps
-ADAM_BETAS = (0.9, 0.98)  # the second follows gradients that shrink within few steps
-
 Config = TypeVar("Config", bound=SequenceConfig)
 
 
 class NextItemRanker(Ranker[Config]):
     """Trained with the softmax over the catalogue, or a sample of it, at every position."""
+
+    recipe: ClassVar[Recipe]
 
     network_: SequenceNetwork
 
@@ -51,6 +50,7 @@ class NextItemRanker(Ranker[Config]):
             lambda: self.network(split.train.n_items),
             self.config,
             split,
+            self.recipe,
             seed=self.seed,
             on_epoch=on_epoch,
         )
@@ -75,22 +75,27 @@ class NetworkTraining:
     """
 
     def __init__(
-        self, network: SequenceNetwork, config: SequenceConfig, history: UserItems
+        self, network: SequenceNetwork, config: SequenceConfig, history: UserItems, recipe: Recipe
     ) -> None:
         self.network, self.config, self.history = network, config, history
+        self.recipe = recipe
         self.stride = max(1, config.history // 2)
-        self.schedule = Schedule(config.learning_rate, self._planned_epochs())
-        self._sampler = catalogue_sampler(history)
-        self._average = AveragedModel(network, multi_avg_fn=get_ema_multi_avg_fn(AVERAGE_DECAY))
+        self.schedule = self._schedule()
+        self._sampler = catalogue_sampler(history, recipe.all_items_at_most)
+        average = get_ema_multi_avg_fn(recipe.average_decay)
+        self._average = AveragedModel(network, multi_avg_fn=average)
         self.averaged: SequenceNetwork = self._average.module.eval()  # type: ignore[assignment]
-        self._optimiser = torch.optim.Adam(network.parameters(), betas=ADAM_BETAS, fused=True)
+        self._optimiser = torch.optim.Adam(network.parameters(), betas=recipe.betas, fused=True)
         self._epochs_done = 0
 
-    def _planned_epochs(self) -> int:
+    def _schedule(self) -> Schedule:
+        config, epochs = self.config, self.recipe.epochs
+        if epochs is None:
+            return Schedule(config.learning_rate, config.max_epochs, falling=False)
         targets = (self.history.indptr.diff() - 1).clamp(min=0)
         windows = int(targets.div(self.stride).ceil().sum())  # a shift may add one per user
-        config = self.config
-        return planned_epochs(config.epochs, config.max_epochs, math.ceil(windows / config.batch))
+        planned = planned_epochs(epochs, config.max_epochs, math.ceil(windows / config.batch))
+        return Schedule(config.learning_rate, planned)
 
     def run_epoch(self) -> None:
         history, config = self.history, self.config
@@ -118,6 +123,7 @@ def train_network(
     build: Callable[[], SequenceNetwork],
     config: SequenceConfig,
     split: Split,
+    recipe: Recipe,
     *,
     seed: int,
     on_epoch: OnEpoch | None,
@@ -130,7 +136,7 @@ def train_network(
             remedy="use a ranker that ignores the order, such as ease",
         )
     with seeded(seed):
-        training = NetworkTraining(build(), config, validation.known)
+        training = NetworkTraining(build(), config, validation.known, recipe)
         averaged = training.averaged
         best = train_until_stale(
             averaged.state_dict(),

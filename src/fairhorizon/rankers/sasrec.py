@@ -8,6 +8,7 @@ from torch import Tensor, nn
 
 from fairhorizon.errors import ConfigError
 from fairhorizon.rankers.next_item import NextItemRanker
+from fairhorizon.rankers.schedule import STEADY
 from fairhorizon.rankers.sequences import (
     SequenceConfig,
     SequenceNetwork,
@@ -84,6 +85,7 @@ class SasRec(NextItemRanker[SasRecConfig]):
 
     method = "sasrec"
     config_class = SasRecConfig
+    recipe = STEADY
 
     def network(self, n_items: int) -> AttentionNetwork:
         return AttentionNetwork(n_items, self.config)

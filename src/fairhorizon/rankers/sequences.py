@@ -17,7 +17,6 @@ from fairhorizon.vocabulary import Protocol
 
 LOGITS_AT_ONCE = 2**18  # 1 MiB: they stay in the cache
 LEAST_ROWS_AT_ONCE = 32
-ALL_ITEMS_AT_MOST = 1024  # for more items the loss uses a sample
 SAMPLED_ITEMS, SAMPLED_SHARE = 512, 1 / 7  # whichever is more
 LARGE_CATALOGUE, SAMPLED_OF_LARGE = 8192, 4096
 USERS_AT_ONCE = 1024  # the states of a long history take more room than the scores
@@ -30,14 +29,12 @@ class SequenceConfig(Settings):
     """Length of the item vectors and of the hidden state."""
     history: Annotated[int, Search(20, 100)] = Field(50, ge=1)
     """Number of a user's most recent items that are read."""
-    dropout: Annotated[float, Search(0, 0.6)] = Field(0.3, ge=0, lt=1)
+    dropout: Annotated[float, Search(0, 0.6)] = Field(0.35, ge=0, lt=1)
     """Share of the vector coordinates that are set to 0 in training, the same ones in a window."""
     learning_rate: Annotated[float, Search(0.0005, 0.02, log=True)] = Field(0.012, gt=0)
-    """Highest learning rate of Adam; it falls to 0 over the epochs."""
+    """Learning rate of Adam."""
     batch: int = Field(32, ge=1)
     """Windows per gradient step; a window is a part of one user's history."""
-    epochs: Annotated[int, Search(5, 20)] = Field(10, ge=1)
-    """Passes over the training log; more, up to max_epochs, over a log of few windows."""
     max_epochs: int = Field(60, ge=1)
     """Largest number of passes over the training log."""
     patience: int = Field(5, ge=1)
@@ -219,9 +216,9 @@ def seeded(seed: int) -> Iterator[None]:
         yield
 
 
-def catalogue_sampler(history: UserItems) -> ItemSampler | None:
+def catalogue_sampler(history: UserItems, all_items_at_most: int) -> ItemSampler | None:
     """The sampler of items for the loss; None where the loss uses all items."""
-    if history.n_items <= ALL_ITEMS_AT_MOST:
+    if history.n_items <= all_items_at_most:
         return None
     counts = torch.bincount(history.items, minlength=history.n_items)
     return ItemSampler(counts, sampled_items(history.n_items))
