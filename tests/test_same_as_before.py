@@ -3,7 +3,8 @@
 `before/*.json` holds what version 0.1 gave. A change that is meant to change lists says so, and
 stores new ones by `python tests/test_same_as_before.py`. Those of `fcpo` are newer: its long run
 since the softmax policy serves there, its lists since its head has no unused outputs, without which
-the sums of its training round otherwise.
+the sums of its training round otherwise. Those of `gru4rec+penalty`, and the lists of `fcpo`, which
+weighs GRU4Rec, are since the learning rate of GRU4Rec falls to 0.
 """
 
 import csv

@@ -1,5 +1,6 @@
 """What GRU4Rec and SASRec have in common: history, padding, a cycle, seeds and storage."""
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -55,7 +56,7 @@ def test_a_cycle_is_learnt(ranker):
 @pytest.mark.parametrize("ranker", RANKERS)
 def test_a_cycle_is_learnt_from_a_sample_of_the_items(ranker, monkeypatch):
     """The same cycle of 20, of which each step sees 6."""
-    monkeypatch.setattr(sequences, "ALL_ITEMS_AT_MOST", 19)
+    monkeypatch.setattr(ranker, "recipe", replace(ranker.recipe, all_items_at_most=19))
     monkeypatch.setattr(sequences, "SAMPLED_ITEMS", 6)
     users, steps = np.divmod(np.arange(40 * 10), 10)
     log = from_arrays(users, (users + steps) % 20, timestamps=steps)
@@ -69,7 +70,7 @@ def test_a_cycle_is_learnt_from_a_sample_of_the_items(ranker, monkeypatch):
 
 
 def test_same_seed_same_bits_with_sampled_items_too(market, fitted, monkeypatch):
-    monkeypatch.setattr(sequences, "ALL_ITEMS_AT_MOST", 79)
+    monkeypatch.setattr(type(fitted), "recipe", replace(type(fitted).recipe, all_items_at_most=79))
     monkeypatch.setattr(sequences, "SAMPLED_ITEMS", 16)
     first, again = (type(fitted)(fitted.config, seed=4).fit(market) for _ in range(2))
     for name, tensor in first.tensors().items():

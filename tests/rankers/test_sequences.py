@@ -1,6 +1,7 @@
 """Training windows and the softmax loss against plain loops; what training shares."""
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -16,14 +17,17 @@ from fairhorizon.histories import UserItems
 from fairhorizon.rankers import sequences
 from fairhorizon.rankers.next_item import train_network
 from fairhorizon.rankers.sampled_softmax import ItemSample
+from fairhorizon.rankers.schedule import STEADY
 from fairhorizon.rankers.sequences import (
-    LOGIT_ROWS_AT_ONCE,
+    LEAST_ROWS_AT_ONCE,
     SequenceConfig,
     SequenceNetwork,
     SoftmaxLoss,
     WindowDropout,
     Windows,
+    catalogue_sampler,
     next_item_scores,
+    sampled_items,
     seeded,
     shuffled_batches,
     softmax_loss,
@@ -107,9 +111,10 @@ def test_the_loss_is_the_mean_over_targets_of_minus_log_softmax():
     assert loss == pytest.approx(np.mean(losses), rel=1e-5)
 
 
-def test_loss_and_gradients_are_those_of_torch_over_several_chunks():
+def test_loss_and_gradients_are_those_of_torch_over_several_chunks(monkeypatch):
+    monkeypatch.setattr(sequences, "LOGITS_AT_ONCE", 1)
     generator = torch.Generator().manual_seed(0)
-    rows = 2 * LOGIT_ROWS_AT_ONCE + 7
+    rows = 2 * LEAST_ROWS_AT_ONCE + 7
     states, vectors, bias = (
         torch.randn(shape, generator=generator, dtype=torch.float64, requires_grad=True)
         for shape in ((rows, 4), (N_ITEMS, 4), (N_ITEMS,))
@@ -192,7 +197,7 @@ def test_up_to_the_threshold_a_batch_is_so_many_windows_as_they_are():
 
 def test_of_a_large_catalogue_a_batch_holds_the_targets_of_full_windows(monkeypatch):
     """2 full windows have 8 targets; these have 2 each on average, so 4 of them make a batch."""
-    monkeypatch.setattr(sequences, "ALL_ITEMS_AT_MOST", N_ITEMS - 1)
+    monkeypatch.setattr(sequences, "LARGE_CATALOGUE", N_ITEMS - 1)
     lengths = [1, 2, 3, 2, 2, 2]
     with seeded(0):
         batches = list(shuffled_batches(windows_of(lengths, 4), N_ITEMS, batch=2, stride=4))
@@ -207,17 +212,31 @@ def test_of_a_large_catalogue_a_batch_holds_the_targets_of_full_windows(monkeypa
 
 @pytest.mark.parametrize(("threshold", "sampled"), [(N_ITEMS, False), (N_ITEMS - 1, True)])
 def test_only_above_the_threshold_the_size_of_the_sample_matters(monkeypatch, threshold, sampled):
-    monkeypatch.setattr(sequences, "ALL_ITEMS_AT_MOST", threshold)
+    recipe = replace(STEADY, all_items_at_most=threshold)
     users, steps = np.divmod(np.arange(12 * 6), 6)
     log = split(from_arrays(users, (users + steps) % N_ITEMS, timestamps=steps))
     vectors = []
     for size in (4, 5):
         monkeypatch.setattr(sequences, "SAMPLED_ITEMS", size)
         config = SequenceConfig(dim=2, max_epochs=2)
-        trained = train_network(lambda: MeanNetwork(N_ITEMS, 2), config, log, seed=0, on_epoch=None)
+        trained = train_network(
+            lambda: MeanNetwork(N_ITEMS, 2), config, log, recipe, seed=0, on_epoch=None
+        )
         vectors.append(trained.items)
     assert torch.equal(*vectors) is not sampled
     assert vectors[0].isfinite().all()
+
+
+def test_the_sample_is_a_seventh_of_a_medium_catalogue():
+    """At least 512; of a large catalogue always 4096."""
+    sizes = [sampled_items(n) for n in (1025, 1682, 3584, 3706, 7000, 8192, 8193, 100_000)]
+    assert sizes == [512, 512, 512, 529, 1000, 1170, 4096, 4096]
+
+
+def test_the_sampler_draws_from_medium_catalogues_only():
+    for n_items, drawn in ((1024, None), (1025, 512), (7000, 1000)):
+        sampler = catalogue_sampler(history_of([[0, 1, 2]], n_items), 1024)
+        assert (None if sampler is None else len(sampler.draw().items)) == drawn
 
 
 def test_where_nothing_follows_it_is_said():
@@ -225,7 +244,7 @@ def test_where_nothing_follows_it_is_said():
     log = from_arrays(np.array([0, 0, 1, 1]), np.array([0, 1, 1, 2]))
     with pytest.raises(DataError, match="no user has two training items"):
         train_network(
-            lambda: MeanNetwork(3, 2), SequenceConfig(), split(log), seed=0, on_epoch=None
+            lambda: MeanNetwork(3, 2), SequenceConfig(), split(log), STEADY, seed=0, on_epoch=None
         )
 
 

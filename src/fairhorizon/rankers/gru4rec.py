@@ -2,7 +2,9 @@
 
 from torch import Tensor, nn
 
+from fairhorizon.rankers.fused_gru import gru_states
 from fairhorizon.rankers.next_item import NextItemRanker
+from fairhorizon.rankers.schedule import FALLING
 from fairhorizon.rankers.sequences import (
     SequenceConfig,
     SequenceNetwork,
@@ -23,7 +25,8 @@ class GruNetwork(SequenceNetwork):
         self.dropout = WindowDropout(config.dropout)
 
     def states(self, sequences: Tensor) -> Tensor:
-        outputs, _ = self.gru(self.dropout(self.embedded(sequences)))
+        inputs = self.dropout(self.embedded(sequences))
+        outputs = gru_states(self.gru, inputs) if self.training else self.gru(inputs)[0]
         dropped: Tensor = self.dropout(outputs)
         return dropped
 
@@ -31,11 +34,12 @@ class GruNetwork(SequenceNetwork):
 class Gru4Rec(NextItemRanker[Gru4RecConfig]):
     """GRU4Rec (Hidasi et al. 2016): a recurrent network predicts the next item.
 
-    Trained with the softmax over the catalogue at every step, sampled only if it is large.
+    Trained with the softmax at every step, over the catalogue or a sample of it.
     """
 
     method = "gru4rec"
     config_class = Gru4RecConfig
+    recipe = FALLING
 
     def network(self, n_items: int) -> GruNetwork:
         return GruNetwork(n_items, self.config)

@@ -8,6 +8,7 @@ from torch import Tensor, nn
 
 from fairhorizon.errors import ConfigError
 from fairhorizon.rankers.next_item import NextItemRanker
+from fairhorizon.rankers.schedule import STEADY
 from fairhorizon.rankers.sequences import (
     SequenceConfig,
     SequenceNetwork,
@@ -79,11 +80,12 @@ class AttentionNetwork(SequenceNetwork):
 class SasRec(NextItemRanker[SasRecConfig]):
     """SASRec (Kang & McAuley 2018): self-attention over recent items predicts the next one.
 
-    Trained with the softmax over the catalogue at every position, sampled only if large.
+    Trained with the softmax at every position, over the catalogue or a sample of it.
     """
 
     method = "sasrec"
     config_class = SasRecConfig
+    recipe = STEADY
 
     def network(self, n_items: int) -> AttentionNetwork:
         return AttentionNetwork(n_items, self.config)

@@ -15,9 +15,10 @@ from fairhorizon.rankers.sampled_softmax import ItemSample, ItemSampler, sampled
 from fairhorizon.settings import Choice, Search, Settings
 from fairhorizon.vocabulary import Protocol
 
-LOGIT_ROWS_AT_ONCE = 256
-ALL_ITEMS_AT_MOST = 8192  # for more items the loss uses a sample
-SAMPLED_ITEMS = 4096
+LOGITS_AT_ONCE = 2**18  # 1 MiB: they stay in the cache
+LEAST_ROWS_AT_ONCE = 32
+SAMPLED_ITEMS, SAMPLED_SHARE = 512, 1 / 7  # whichever is more
+LARGE_CATALOGUE, SAMPLED_OF_LARGE = 8192, 4096
 USERS_AT_ONCE = 1024  # the states of a long history take more room than the scores
 
 
@@ -28,9 +29,9 @@ class SequenceConfig(Settings):
     """Length of the item vectors and of the hidden state."""
     history: Annotated[int, Search(20, 100)] = Field(50, ge=1)
     """Number of a user's most recent items that are read."""
-    dropout: Annotated[float, Search(0, 0.6)] = Field(0.4, ge=0, lt=1)
+    dropout: Annotated[float, Search(0, 0.6)] = Field(0.35, ge=0, lt=1)
     """Share of the vector coordinates that are set to 0 in training, the same ones in a window."""
-    learning_rate: Annotated[float, Search(0.0005, 0.02, log=True)] = Field(0.006, gt=0)
+    learning_rate: Annotated[float, Search(0.0005, 0.02, log=True)] = Field(0.012, gt=0)
     """Learning rate of Adam."""
     batch: int = Field(32, ge=1)
     """Windows per gradient step; a window is a part of one user's history."""
@@ -127,7 +128,7 @@ def shuffled_batches(
     A step over a large catalogue is slow for any batch, and its users tend to have few items: there
     a batch holds about as many targets as `batch` full windows, without needless padding.
     """
-    large = n_items > ALL_ITEMS_AT_MOST
+    large = n_items > LARGE_CATALOGUE
     if large:
         targets_a_window = float((windows.targets < n_items).sum(1).float().mean())
         batch = max(batch, round(batch * stride / targets_a_window))
@@ -151,17 +152,17 @@ class SoftmaxLoss(torch.autograd.Function):
     def forward(ctx: Any, x: Tensor, vectors: Tensor, bias: Tensor, targets: Tensor) -> Tensor:
         by_x, by_vectors, by_bias = map(torch.zeros_like, (x, vectors, bias))
         loss = x.new_zeros(())
-        for rows in torch.arange(len(x)).split(LOGIT_ROWS_AT_ONCE):
-            some, wanted = x[rows[0] : rows[-1] + 1], targets[rows, None]
+        at_once = max(LEAST_ROWS_AT_ONCE, LOGITS_AT_ONCE // len(vectors))
+        for begin in range(0, len(x), at_once):
+            rows = slice(begin, begin + at_once)
+            some, wanted = x[rows], targets[rows, None]
             logits = torch.addmm(bias, some, vectors.T)
-            logits -= logits.amax(1, keepdim=True)
-            at_target = logits.gather(1, wanted)
-            share = logits.exp_()
-            total = share.sum(1, keepdim=True)
-            loss += (total.log() - at_target).sum()
-            share /= total
-            by_logits = share.scatter_add_(1, wanted, -torch.ones_like(at_target))
-            torch.mm(by_logits, vectors, out=by_x[rows[0] : rows[-1] + 1])
+            by_logits = logits.softmax(1)
+            # log of the sum of exp(logit): the highest logit - log of the highest share
+            log_total = logits.amax(1) - by_logits.amax(1).log()
+            loss += (log_total - logits.gather(1, wanted).squeeze(1)).sum()
+            by_logits.scatter_add_(1, wanted, by_logits.new_full(wanted.shape, -1.0))
+            torch.mm(by_logits, vectors, out=by_x[rows])
             by_vectors.addmm_(by_logits.T, some)
             by_bias += by_logits.sum(0)
         ctx.save_for_backward(by_x / len(x), by_vectors / len(x), by_bias / len(x))
@@ -215,9 +216,16 @@ def seeded(seed: int) -> Iterator[None]:
         yield
 
 
-def catalogue_sampler(history: UserItems) -> ItemSampler | None:
+def catalogue_sampler(history: UserItems, all_items_at_most: int) -> ItemSampler | None:
     """The sampler of items for the loss; None where the loss uses all items."""
-    if history.n_items <= ALL_ITEMS_AT_MOST:
+    if history.n_items <= all_items_at_most:
         return None
     counts = torch.bincount(history.items, minlength=history.n_items)
-    return ItemSampler(counts, SAMPLED_ITEMS)
+    return ItemSampler(counts, sampled_items(history.n_items))
+
+
+def sampled_items(n_items: int) -> int:
+    """How many items a step's sample has, of a catalogue that is too large for all."""
+    if n_items > LARGE_CATALOGUE:
+        return SAMPLED_OF_LARGE
+    return max(SAMPLED_ITEMS, round(SAMPLED_SHARE * n_items))
