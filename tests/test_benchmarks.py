@@ -15,3 +15,28 @@ CASES = {
     "constraint": r"alpha' 0\.4 +0 +1 +\d\.\d{3} +1\.00$",
     "ease": r"fit and scores / bare inverse +\d+\.\d\d$",
     "gru4rec": r"fit of gru4rec / fit of ease +\d+\.\d\d$",
+    "presets": r"fast - before at 37 %: [+-]\d+\.\d\d \+- \d+\.\d\d$",
+    "ridge": r"fit of ridge / fit of ease +\d+\.\d\d$",
+    "exposure": r"n = +20 .* x +objectives apart by \de-\d\d$",
+    "long_run": r"  60 users,  3 steps +\d+\.\d µs of CPU a user and step$",
+    "long_run --whole": r"3 steps, an update every 10, preset strong$",
+    "speed": r"policy update / forward and backward pass +\d+\.\d\d$",
+    "phases": r"lists at alpha' 0\.37 +\d\.\d\d s +\d+\.\d\d x$",
+}
+
+
+def test_every_benchmark_is_run() -> None:
+    names = {path.stem for path in BENCHMARKS.glob("*.py")}
+    assert names == {case.split()[0] for case in CASES} | PARTS
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_a_benchmark_runs(
+    case: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    name, *options = case.split()
+    monkeypatch.syspath_prepend(BENCHMARKS)
+    monkeypatch.setattr(sys, "argv", [name, "--small", *options])
+    runpy.run_path(str(BENCHMARKS / f"{name}.py"), run_name="__main__")
+    printed = capsys.readouterr().out
+    assert re.search(CASES[case], printed, re.MULTILINE), printed
