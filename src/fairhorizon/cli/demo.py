@@ -22,7 +22,7 @@ def demo(
     out: Annotated[Path, typer.Option("--out", help="Folder for the page and the figures.")] = Path(
         "demo"
     ),
-    rounds: Annotated[int, typer.Option(min=1, help="Training rounds of fcpo:paper.")] = 15,
+    rounds: Annotated[int, typer.Option(min=1, help="Training rounds of fcpo:paper.")] = 20,
     seed: shared.Seed = 0,
     k: list_lengths.Lengths = None,
     encoding: shared.Encoding = "utf-8",

@@ -11,7 +11,6 @@ from fairhorizon.environment.feedback import evaluation_scenario
 from fairhorizon.evaluation.long_term import LongRun, LongRunSettings
 from fairhorizon.evaluation.short_term import Result, evaluate
 from fairhorizon.experiments.datasets import Dataset
-from fairhorizon.experiments.long_term import Contestant
 from fairhorizon.experiments.rows import study_row, summary_row
 from fairhorizon.experiments.step_record import SCHEMA, Row
 from fairhorizon.exposure.counts import Exposure
@@ -29,7 +28,7 @@ LIMITED = ("popularity+quota", "ease+quota", "fcpo")
 PAPER, PAPER_LEVEL = "fcpo:paper", 0.65  # trained for one limit, and slow: one level is enough
 IN_LONG_RUN = ("popularity", "ease+quota", "ease+control", "fcpo")
 STEPS = 60
-ROUND_LENGTH = 20  # items per user between which a quota has to be kept
+ROUND_LENGTH = 20  # items per user that a quota is kept over
 
 
 class Fits:
@@ -111,12 +110,20 @@ def long_run(fits: Fits) -> LongTermResult:
     settings = LongRunSettings(steps=steps, alpha_prime=limit, warm_up=0)
     rows: list[Row] = []
     for name in IN_LONG_RUN:
-        contestant = Contestant.of(Method.parse(name), limit)
-        model = fits.serving(contestant.method)
+        method = Method.parse(name)
+        is_limited = method.abilities.level_is_share
+        model = fits.serving(method.limited_to(limit) if is_limited else method)
         fits.listener.stage(f"{fits.dataset.log.name}: {steps} steps of {name}")
-        rows += run_steps(model, contestant.label, fits.dataset, settings)
+        rows += run_steps(model, name, fits.dataset, settings)
     frame = pl.DataFrame(rows, schema=SCHEMA)
-    return LongTermResult(frame, {}, limit, settings.warm_up, group=fits.dataset.group_name)
+    return LongTermResult(
+        frame,
+        {},
+        limit,
+        settings.warm_up,
+        group=fits.dataset.group_name,
+        settings={**settings.model_dump(mode="json"), "round_length": ROUND_LENGTH},
+    )
 
 
 def run_steps(

@@ -30,6 +30,10 @@ INTRO = (
     "with popularity and EASE behind a quota."
 )
 WHICH = " (the 20 % of the catalogue with the most training interactions)"
+LONG_RUN = (
+    "{steps} steps of one item for every user, at most {limit:g} % {items} after every step. A "
+    "quota is kept over rounds of {round} items per user, by the groups at their start."
+)
 COLUMNS = ("popularity_rate", "ndcg", "recall", "gini")
 BETTER: dict[int, grid.Better] = {4: "more", 5: "more", 6: "less"}
 METHODS = {
@@ -54,7 +58,7 @@ def demo_tables(result: DemoResult, k: int) -> Group:
     return Group(
         grid.terminal(levels_grid(result, k)),
         Text(f"In percent. * best, + second at a limit. {_notes(result)}\n"),
-        Text(f"The long run: {_long_words(result.long_run)}", style="bold"),
+        Text(f"The long run: {_long_words(result.long_run)}"),
         table.summary_table(result.long_run.steps, result.group),
     )
 
@@ -125,10 +129,11 @@ def _notes(result: DemoResult) -> str:
 
 
 def _long_words(run: LongTermResult) -> str:
-    steps = run.steps["step"].max()
-    return (
-        f"{steps} steps of one item for every user, at most {100 * run.alpha_prime:g} % "
-        f"{group_items(run.group)} after every step."
+    return LONG_RUN.format(
+        steps=span_of(run).last,
+        limit=100 * run.alpha_prime,
+        items=group_items(run.group),
+        round=(run.settings or {})["round_length"],
     )
 
 
