@@ -71,7 +71,7 @@ def demonstrate(
     return DemoResult(
         tuple(rows),
         rounds,
-        tuple(panel["found"]),
+        tuple(panel.get("found", ())),
         exposure,
         dataset.split.train.item_counts(),
         dataset.sensitive,
