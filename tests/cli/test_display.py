@@ -137,6 +137,22 @@ def test_the_demo_writes_its_page(tmp_path: Path, capsys: pytest.CaptureFixture[
     market = "synthetic:users=40,items=50,interactions_per_user=10"
     assert run(["demo", f"--data={market}", "--rounds=1", "--k=5", f"--out={out}"]) == 0
     made = sorted(path.name for path in out.iterdir())
-    assert made == ["exposure.png", "index.html", "training.png"]
-    said = capsys.readouterr().out
-    assert said.endswith(f"{out / 'index.html'}: the page, open it in a browser\n")
+    assert made == ["exposure.png", "index.html", "levels.png", "long-run.png"]
+    shown = capsys.readouterr()
+    assert shown.out.startswith("Recommendation under an exposure limit: of all showings, at most")
+    lines = [line.split() for line in shown.out.splitlines()]
+    start = lines.index(["Limit", "Method", "Kept", "Popular", "NDCG@5", "Recall@5", "Gini@5"])
+    assert [" ".join(line[:4]) for line in lines[start + 2 : start + 13]] == [
+        "none popularity - 96.50",
+        *("85 % popularity+quota yes", "85 % ease+quota yes", "85 % fcpo yes"),
+        *("65 % popularity+quota yes", "65 % ease+quota yes", "65 % fcpo yes"),
+        "65 % fcpo:paper yes",
+        *("37 % popularity+quota yes", "37 % ease+quota yes", "37 % fcpo yes"),
+    ]
+    words = " ".join(shown.out.split())
+    assert "fcpo:paper, the policy of the paper, had 1 round of training" in words
+    assert "The long run: 12 steps of one item for every user, at most 37 % popular" in words
+    assert shown.out.endswith(f"{out / 'index.html'}: the page, open it in a browser\n")
+    # what the fit found: kind of log, rankers, accuracy
+    for words in ("log: short histories (", "rankers, by weight: ", "NDCG@20 of what came later"):
+        assert f"\n{words}" in shown.err

@@ -1,48 +1,14 @@
-import math
-from dataclasses import replace
-
 import numpy as np
-import pytest
-from specs import colours, line_of, marks
+from specs import colours, line_of
 
 from fairhorizon.metrics.fairness import gini, lorenz_curve
 from fairhorizon.report import charts
-from fairhorizon.report.figures import EVEN, LOG, exposure_chart, exposure_label, training_chart
+from fairhorizon.report.figures import EVEN, LOG, exposure_chart, exposure_label
 from fairhorizon.report.looks import GREY, PALETTE, looks_of
 from fairhorizon.report.marks import MOST_POINTS
-from fairhorizon.results.evaluation import TrainingHistory
 
-HISTORIES = {
-    "tight": TrainingHistory([1, 2, 3], [1.0, 2.0, 2.5], [9.0, 6.0, 5.0], 5.0),
-    "loose": TrainingHistory([1, 2], [1.5, 3.0], [9.0, 9.5], 10.0),
-}
-LOOKS = looks_of(HISTORIES)
 POPULAR = np.array([True, False, False, False])
 COUNTS = {"one": np.array([8, 0, 0, 0]), "even": np.array([2, 2, 2, 2])}
-
-
-def test_training_shows_the_histories():
-    reward, cost = training_chart(HISTORIES, LOOKS).panels
-    assert line_of(reward, "tight") == [(1, 1.0), (2, 2.0), (3, 2.5)]
-    assert line_of(cost, "tight") == [(1, 9.0), (2, 6.0), (3, 5.0)]
-    assert line_of(cost, "loose") == [(1, 9.0), (2, 9.5)]
-
-
-def test_each_cost_has_its_limit_dashed_in_its_colour():
-    reward, cost = training_chart(HISTORIES, LOOKS).panels
-    (line, _), (limit, rows) = marks(cost, "line")
-    assert [(row["series"], row["x"], row["y"]) for row in rows] == [
-        *(("tight", 1, 5.0), ("tight", 3, 5.0)),
-        *(("loose", 1, 10.0), ("loose", 2, 10.0)),
-    ]
-    assert limit["mark"]["strokeDash"] == [6, 3]
-    assert limit["encoding"]["color"] == line["encoding"]["color"]
-    assert len(marks(reward, "line")) == 1
-
-
-def test_no_limit_no_line():
-    free = {"loose": replace(HISTORIES["loose"], limit=math.inf)}
-    assert len(marks(training_chart(free, LOOKS).panels[1], "line")) == 1
 
 
 def test_lorenz_curves_with_the_diagonal():
@@ -73,22 +39,15 @@ def test_the_legend_gives_gini_and_the_share_of_the_group():
     assert named.label("one") == "one: Gini 75.0%, items with price = $1 or $2 100.0%"
 
 
-def test_a_method_has_one_colour_in_both_charts_and_the_log_none_of_theirs():
+def test_a_method_has_its_colour_and_the_log_none_of_theirs():
     counts = {LOG: COUNTS["one"], "tight": COUNTS["even"], "loose": COUNTS["one"]}
-    training = colours(training_chart(HISTORIES, LOOKS).panels[0].spec)
-    exposure = colours(exposure_chart(counts, POPULAR, LOOKS).panels[0].spec)
-    assert training == {"tight": PALETTE[0], "loose": PALETTE[1]}
-    assert exposure == {EVEN: GREY, LOG: GREY, **training}
+    found = colours(exposure_chart(counts, POPULAR, looks_of(["tight", "loose"])).panels[0].spec)
+    assert found == {EVEN: GREY, LOG: GREY, "tight": PALETTE[0], "loose": PALETTE[1]}
 
 
-@pytest.mark.parametrize(
-    "chart",
-    [training_chart(HISTORIES, LOOKS), exposure_chart(COUNTS, POPULAR, LOOKS)],
-    ids=["training", "lorenz"],
-)
-def test_the_same_chart_as_a_picture(chart, monkeypatch):
+def test_the_same_chart_as_a_picture(monkeypatch):
     monkeypatch.setattr(charts, "SHARPNESS", 2.0)  # as users see it
-    picture = chart.png()
+    picture = exposure_chart(COUNTS, POPULAR, looks_of(COUNTS)).png()
     assert picture.startswith(b"\x89PNG")
     width, height = (int.from_bytes(picture[i : i + 4], "big") for i in (16, 20))
     assert width > 1200

@@ -2,10 +2,9 @@ import numpy as np
 import pytest
 
 from fairhorizon.report.audit import finding as audit_finding
-from fairhorizon.report.demo import finding as demo_finding
 from fairhorizon.report.findings import Kept, limits_sentence, listed
 from fairhorizon.results.audit import AuditCounts, AuditResult
-from fairhorizon.results.evaluation import DemoLevel, DemoResult, EvaluationRow, TrainingHistory
+from fairhorizon.results.evaluation import EvaluationRow
 from fairhorizon.vocabulary import POPULAR, Mode, Protocol
 
 
@@ -52,16 +51,3 @@ def test_an_audit_opens_with_the_share_and_the_limit(limit, share, words):
         "31.00 % of the first 20 places show popular items; the Gini index of exposure is 50.00 %."
     )
     assert words in found
-
-
-def test_the_demonstration_opens_with_what_the_limit_costs():
-    history = TrainingHistory([1], [1.0], [1.0], 1.0)
-    levels = tuple(
-        DemoLevel(label, history, row(limit, share), row(limit, share), np.ones(2, dtype=np.int64))
-        for label, limit, share in (("tight", 0.4, 0.39), ("free", 1.0, 0.8))
-    )
-    result = DemoResult("data", levels, np.ones(2, dtype=np.int64), np.array([True, False]))
-    assert demo_finding(result, 20) == (
-        "NDCG@20 is 25.00 % (tight), 25.00 % (free). "
-        "tight kept its limit: 39.00 % popular items, at most 40 %."
-    )

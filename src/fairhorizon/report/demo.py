@@ -1,65 +1,190 @@
-"""The demonstration as figures and a page."""
+"""The demonstration as tables, figures and a page."""
 
 from collections.abc import Sequence
 from pathlib import Path
 
+from rich.console import Group
+from rich.text import Text
+
 from fairhorizon.files import written_together
-from fairhorizon.report import page
-from fairhorizon.report.charts import save_png
-from fairhorizon.report.figures import LOG, exposure_chart, training_chart
-from fairhorizon.report.findings import Kept, limits_sentence, percent
+from fairhorizon.report import control, grid, long_term, over_time, page
+from fairhorizon.report import long_term_table as table
+from fairhorizon.report.charts import Chart, save_png
+from fairhorizon.report.figures import LOG, exposure_chart
+from fairhorizon.report.findings import Kept, limits_sentence, of_row
+from fairhorizon.report.footnotes import mark_notes, marked
+from fairhorizon.report.frontier import frontier_chart
+from fairhorizon.report.grid import Cell, Grid
 from fairhorizon.report.looks import looks_of
-from fairhorizon.report.page import Section
-from fairhorizon.report.tables import PAPER_METRICS, group_items
-from fairhorizon.results.evaluation import DemoResult
+from fairhorizon.report.over_time import Span
+from fairhorizon.report.page import Definitions, Folded, Section
+from fairhorizon.report.tables import MISSING, group_items, group_title, metric_columns
+from fairhorizon.results.demo import DemoResult
+from fairhorizon.results.long_term import LongTermResult
+from fairhorizon.results.studies import SummaryRow
 from fairhorizon.vocabulary import POPULAR
 
 INTRO = (
-    "FCPO learns which items to show to whom while the share of {limited} stays within a limit. "
-    "Two policies, the same data, the same seed: one may show at most 40 % {items}, the other has "
-    "no limit."
+    "Recommendation under an exposure limit: of all showings, at most so many percent may be of "
+    "{limited}. fcpo is fitted once and serves at any limit; it is compared with popularity, and "
+    "with popularity and EASE behind a quota."
 )
-WHICH = " (the top 20 % of the catalogue by training count)"
+WHICH = " (the 20 % of the catalogue with the most training interactions)"
+LONG_RUN = (
+    "{steps} steps of one item for every user, at most {limit:g} % {items} after every step. A "
+    "quota is kept over rounds of {round} items per user, by the groups at their start."
+)
+COLUMNS = ("popularity_rate", "ndcg", "recall", "gini")
+BETTER: dict[int, grid.Better] = {4: "more", 5: "more", 6: "less"}
+METHODS = {
+    "popularity": "shows everybody the most popular items that they have not taken yet",
+    "NAME+quota": "a ranker, but of every list at most that share is of the limited group",
+    "ease": "EASE, a linear item-item model",
+    "NAME+control": "a ranker in the long run: each step serves all users within the limit",
+    "fcpo": "the default: rankers whose settings and weights are chosen on the log, weighed by a "
+    "policy; the lists of all users are made together within the limit",
+    "fcpo:paper": "the policy of the paper, trained for one limit",
+}
+
+
+def intro(group: str) -> str:
+    """What the demonstration is about."""
+    items = group_items(group)
+    return INTRO.format(limited=items + WHICH if group == POPULAR else items)
+
+
+def demo_tables(result: DemoResult, k: int) -> Group:
+    """For a terminal: all methods at the levels, and the long run."""
+    return Group(
+        grid.terminal(levels_grid(result, k)),
+        Text(f"In percent. * best, + second at a limit. {_notes(result)}\n"),
+        Text(f"The long run: {_long_words(result.long_run)}"),
+        table.summary_table(result.long_run.steps, result.group),
+    )
 
 
 @written_together()
 def write_demo_report(out: Path, result: DemoResult, ks: Sequence[int], command: str) -> None:
-    """index.html, training.png and exposure.png."""
-    histories = {level.label: level.history for level in result.levels}
-    counts = {LOG: result.training}
-    counts |= {level.label: level.exposure for level in result.levels}
-    looks = looks_of(histories)
-    training = training_chart(histories, looks)
-    exposure = exposure_chart(counts, result.sensitive, looks, result.group)
-    save_png(out / "training.png", training)
-    save_png(out / "exposure.png", exposure)
-    items = group_items(result.group)
-    limited = items + WHICH if result.group == POPULAR else items
-    used = {word for row in result.rows for word in (row.protocol, row.mode)}
+    """index.html, levels.png, exposure.png and long-run.png."""
+    longest = max(ks)
+    charts = {
+        "levels": frontier_chart(curves(result), longest, result.group),
+        "long-run": long_run_chart(result.long_run),
+        "exposure": strictest_exposure(result),
+    }
+    for name, chart in charts.items():
+        save_png(out / f"{name}.png", chart)
+    run = table.summary_section(result.long_run.steps, result.group, title="The long run")
     page.write_page(
         out / "index.html",
         title=f"FairHorizon on {result.dataset}",
-        finding=finding(result, max(ks)),
-        intro=INTRO.format(limited=limited, items=items),
+        finding=finding(result, longest),
+        intro=intro(result.group),
         sections=[
-            page.results_section(result.rows, PAPER_METRICS, ks),
-            Section(training.title, [training]),
-            Section(exposure.title, [exposure]),
-            page.glossary_section(PAPER_METRICS, used, result.group),
+            levels_section(result, ks),
+            Section(charts["levels"].title, [charts["levels"]]),
+            Section(run.title, run.parts, f"{_long_words(result.long_run)} {run.note}"),
+            *(Section(charts[name].title, [charts[name]]) for name in ("long-run", "exposure")),
+            Section("What fcpo found about the log", [Definitions(_named(result.found))]),
+            Section("The methods", [Definitions(METHODS)]),
+            page.glossary_section(COLUMNS, ("standard", "one-shot"), result.group),
             page.commands_section([command]),
         ],
     )
 
 
-def finding(result: DemoResult, k: int) -> str:
-    """What a limit costs, in lists of k made at once; and whether it was kept."""
-    rows = {level.label: level.one_shot for level in result.levels}
-    accuracy = ", ".join(
-        f"{percent(row.metrics[f'ndcg@{k}'])} ({label})" for label, row in rows.items()
+def levels_section(result: DemoResult, ks: Sequence[int]) -> Section:
+    """The table of the longest lists, those of shorter ones folded."""
+    first, *others = sorted(ks, reverse=True)
+    parts = [levels_grid(result, first)]
+    folded = [Folded(f"The first {k} places", levels_grid(result, k)) for k in others]
+    note = f"In percent. Best bold, second underlined at every limit. {_notes(result)}"
+    return Section("At each limit", [*parts, *folded], note)
+
+
+def levels_grid(result: DemoResult, k: int) -> Grid:
+    """A line per method and limit; methods with the same limit are compared."""
+    columns = metric_columns(result.group)
+    lines: list[list[Cell]] = []
+    for limit in (1.0, *result.levels):
+        same = [row for row in result.rows if row.alpha_prime == limit]
+        lines += grid.placed([_line(row, k) for row in same], BETTER)
+    names = [group_title(result.group), *(f"{columns[name].heading}@{k}" for name in COLUMNS[1:])]
+    return Grid(["Limit", "Method", "Kept", *names], lines, len(COLUMNS))
+
+
+def _line(row: SummaryRow, k: int) -> list[Cell]:
+    limit = of_row(row, k)
+    words = (f"{100 * limit.limit:g} %", "yes" if limit.is_kept else "no")
+    bound, kept = words if limit.has_limit else ("none", MISSING)
+    name = marked(row).replace(row.method, row.name)
+    values = (row.spread(f"{metric}@{k}").mean for metric in COLUMNS)
+    return [Cell(bound), Cell(name), Cell(kept), *map(grid.percent, values)]
+
+
+def _notes(result: DemoResult) -> str:
+    rounds = f"{result.paper_rounds} round{'' if result.paper_rounds == 1 else 's'}"
+    paper = f"fcpo:paper, the policy of the paper, had {rounds} of training, for this one limit."
+    return " ".join([paper, *mark_notes(result.rows)])
+
+
+def _long_words(run: LongTermResult) -> str:
+    return LONG_RUN.format(
+        steps=span_of(run).last,
+        limit=100 * run.alpha_prime,
+        items=group_items(run.group),
+        round=(run.settings or {})["round_length"],
     )
-    limits = [
-        Kept(label, 1.0 if row.alpha_prime is None else row.alpha_prime, rate)
-        for label, row in rows.items()
-        for rate in [row.metrics[f"popularity_rate@{k}"]]
+
+
+def _named(lines: Sequence[str]) -> dict[str, str]:
+    """Lines such as `log: short histories`, by what stands before the colon."""
+    return {name: text for name, _, text in (line.partition(": ") for line in lines)}
+
+
+def curves(result: DemoResult) -> dict[str, list[SummaryRow]]:
+    """The rows of each method."""
+    names = dict.fromkeys(row.name for row in result.rows)
+    return {name: [row for row in result.rows if row.name == name] for name in names}
+
+
+def strictest_exposure(result: DemoResult) -> Chart:
+    """How exposure is distributed in the log, without a limit, and at the strictest limit."""
+    drawn = [row.method for row in result.rows if row.alpha_prime in (1.0, result.levels[-1])]
+    counts = {LOG: result.training} | {name: result.exposure[name] for name in drawn}
+    return exposure_chart(counts, result.sensitive, looks_of(drawn), result.group)
+
+
+def long_run_chart(run: LongTermResult) -> Chart:
+    """The share of the group after every step, against the limit; a panel per method."""
+    looks = looks_of(over_time.methods_of(run.steps))
+    return control.control_chart(run.steps, looks, span_of(run))
+
+
+def span_of(run: LongTermResult) -> Span:
+    numbers = run.steps["step"].unique().sort().to_list()
+    return Span(numbers[0], numbers[-1], run.warm_up, run.alpha_prime, run.group)
+
+
+def finding(result: DemoResult, k: int) -> str:
+    """How accurate each method is at each limit, and whether limits were kept, also in the run."""
+    limits = " / ".join(f"{100 * level:g}" for level in result.levels)
+    accuracy = "; ".join(
+        f"{name} {values}"
+        for name, rows in reversed(curves(result).items())
+        if len(rows) == len(result.levels)
+        for values in [" / ".join(_percent(row, f"ndcg@{k}") for row in rows)]
+    )
+    kept: list[Kept] = [
+        Kept(row.name, row.alpha_prime, of_row(row, k).share) for row in result.rows
     ]
-    return f"NDCG@{k} is {accuracy}. {limits_sentence(limits, result.group)}"
+    run = long_term.finding(result.long_run, span_of(result.long_run))
+    return (
+        f"NDCG@{k} in percent with at most {limits} % {group_items(result.group)}: {accuracy}. "
+        f"{limits_sentence(kept, result.group)} {run}"
+    )
+
+
+def _percent(row: SummaryRow, metric: str) -> str:
+    mean = row.spread(metric).mean
+    return MISSING if mean is None else f"{100 * mean:.2f}"

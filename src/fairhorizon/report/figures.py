@@ -1,6 +1,5 @@
-"""Charts of a training and of the exposure of items."""
+"""The chart of the exposure of items."""
 
-import math
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
@@ -12,56 +11,16 @@ from fairhorizon.metrics.fairness import gini, lorenz_curve
 from fairhorizon.report import charts, marks
 from fairhorizon.report.charts import Chart
 from fairhorizon.report.looks import GREY, Look
-from fairhorizon.report.marks import Axis, Spec
+from fairhorizon.report.marks import Axis
 from fairhorizon.report.tables import group_items
-from fairhorizon.results.evaluation import TrainingHistory
 from fairhorizon.vocabulary import POPULAR
 
 EVEN = "all items alike"
 LOG = "training log"
-TRAINING_READING = "Both per trajectory. Dashed: the limit on cost that training has to keep."
 EXPOSURE_READING = (
     "The nearer a curve is to the dashed line, the more evenly items are shown; the Gini index is "
     "twice the area between the two."
 )
-
-
-def training_chart(histories: Mapping[str, TrainingHistory], looks: Mapping[str, Look]) -> Chart:
-    """Reward beside cost over the rounds; each cost with its limit, dashed in the same colour."""
-    looks = {label: looks[label] for label in histories}
-    encodings = marks.by_series(looks)
-    rounds = Axis("Training round", whole=True)
-    panels = []
-    for name in ("reward", "cost"):
-        axis = Axis(f"{name.capitalize()} per trajectory", zero=True, is_titled=False)
-        rows = [
-            {"series": label, "x": history.rounds[i], "y": getattr(history, name)[i]}
-            | {"marked": marks.is_marked(i, len(history.rounds), position / len(histories))}
-            for position, (label, history) in enumerate(histories.items())
-            for i in marks.thinned(len(history.rounds), marks.points_each(len(histories)))
-        ]
-        layers = [marks.lines(rows, encodings, rounds, axis)]
-        if name == "cost":
-            layers += _cost_limits(histories, encodings, rounds, axis)
-        panels.append(charts.panel(layers, title=axis.title))
-    return Chart("Training", panels, looks, reading=TRAINING_READING)
-
-
-def _cost_limits(
-    histories: Mapping[str, TrainingHistory], encodings: Mapping[str, Spec], x: Axis, y: Axis
-) -> list[Spec]:
-    rows = [
-        {"series": label, "x": end, "y": history.limit}
-        for label, history in histories.items()
-        if math.isfinite(history.limit)
-        for end in (history.rounds[0], history.rounds[-1])
-    ]
-    if not rows:
-        return []
-    encoding = {"x": x.of("x"), "y": y.of("y"), "color": encodings["color"]}
-    encoding["opacity"] = marks.in_focus()
-    line = marks.mark("line", encoding, strokeDash=[6, 3], strokeWidth=1.5)
-    return [marks.layered([line], rows, hides=True)]
 
 
 def exposure_chart(

@@ -16,6 +16,8 @@ from rich.text import Text
 
 from fairhorizon.report.tables import MISSING, folded
 
+Better = Literal["more", "less"]
+
 BEST, SECOND = 1, 2
 MARKS = {BEST: "*", SECOND: "+"}
 LOOKS = {BEST: "bold", SECOND: "underline"}
@@ -79,9 +81,7 @@ def counted(seeds: int) -> str:
     return f"{seeds} seed{'s' * (seeds > 1)}"
 
 
-def placed(
-    lines: Sequence[Sequence[Cell]], better: Mapping[int, Literal["more", "less"]]
-) -> list[list[Cell]]:
+def placed(lines: Sequence[Sequence[Cell]], better: Mapping[int, Better]) -> list[list[Cell]]:
     """Mark the best and the second of the given columns; what reads alike is placed alike."""
     marked = [list(line) for line in lines]
     for column, direction in better.items():

@@ -1,11 +1,8 @@
-"""Results for single sets of lists: an evaluation, the demonstration, a search."""
+"""Results for single sets of lists: an evaluation, a search."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
-
-import numpy as np
-from numpy.typing import NDArray
 
 from fairhorizon.results.spread import finite, strict_json
 from fairhorizon.vocabulary import POPULAR, Mode, Protocol
@@ -74,42 +71,6 @@ class EvaluationRow:
         if self.by_history is not None:
             content["by_history"] = self.by_history.to_json()
         return content
-
-
-@dataclass(frozen=True)
-class TrainingHistory:
-    """The history of a training; reward, cost and the limit on cost are per trajectory."""
-
-    rounds: Sequence[int]
-    reward: Sequence[float]
-    cost: Sequence[float]
-    limit: float
-
-
-@dataclass(frozen=True)
-class DemoLevel:
-    """One level of fairness of the demonstration: its training and its lists."""
-
-    label: str
-    history: TrainingHistory
-    one_shot: EvaluationRow
-    interactive: EvaluationRow
-    exposure: NDArray[np.int64]  # (n_items,) how often each item is in the one-shot lists
-
-
-@dataclass(frozen=True)
-class DemoResult:
-    """All levels of the demonstration, on one data set."""
-
-    dataset: str
-    levels: tuple[DemoLevel, ...]
-    training: NDArray[np.int64]  # (n_items,) how often each item is in the training log
-    sensitive: NDArray[np.bool_]  # (n_items,) G0
-    group: str = POPULAR  # the name of G0
-
-    @property
-    def rows(self) -> list[EvaluationRow]:
-        return [row for level in self.levels for row in (level.one_shot, level.interactive)]
 
 
 @dataclass(frozen=True)
