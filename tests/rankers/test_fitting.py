@@ -62,9 +62,18 @@ def test_two_threads_give_the_numbers_of_one_in_the_order_of_the_jobs(market: Sp
 
 def test_results_are_in_order_and_a_job_in_a_thread_has_one_core() -> None:
     with threads(2):
-        cores = side_by_side(lambda _: torch.get_num_threads(), range(6), lambda n: n % 3 != 1)
+        cores = side_by_side(
+            lambda _: torch.get_num_threads(), range(6), lambda n: n % 3 != 1, at_once=2
+        )
         assert cores == [1, 2, 1, 1, 2, 1]
-        assert side_by_side(lambda n: n * n, range(6), lambda n: n % 2 == 0) == [0, 1, 4, 9, 16, 25]
+        assert side_by_side(lambda n: n * n, range(6), lambda n: n % 2 == 0, at_once=2) == [
+            0,
+            1,
+            4,
+            9,
+            16,
+            25,
+        ]
 
 
 @pytest.mark.parametrize("in_thread", [True, False])
@@ -73,7 +82,7 @@ def test_an_error_is_not_lost(in_thread: bool) -> None:
         return 1 / number
 
     with threads(2), pytest.raises(ZeroDivisionError):
-        side_by_side(work, [1, 0, 2], lambda _: in_thread)
+        side_by_side(work, [1, 0, 2], lambda _: in_thread, at_once=2)
 
 
 def test_a_ranker_that_its_log_does_not_allow_is_left_out(taken_all: Split) -> None:
