@@ -25,7 +25,7 @@ QUICK = {"--seeds": "1", "--jobs": "1", "--steps": "3", "--tries": "1", "--trial
 SHORT = (
     *(f"{ranker}.max_epochs=1" for ranker in ("mf", "bpr", "ncf", "sasrec")),
     *("stack.adapt=false", "lird.rounds=1", "lird.updates=1", "lird.pmf.max_epochs=1"),
-    *("fcpo.rounds=1", "fcpo.pmf.max_epochs=1", "fcpo.users_per_round=10"),
+    *("fcpo.rounds=1", "fcpo.adapt=false", "fcpo.pmf.max_epochs=1", "fcpo.users_per_round=10"),
 )
 WARM_START = 'warm_start=["ease","itemknn"]'  # GRU4Rec takes seconds, and is in other commands
 NOT_RUN = {
@@ -78,7 +78,7 @@ def quick(words: list[str], studies: Path) -> list[str]:
         if "fcpo:strong" in words or command == "levels":  # not also of preset paper
             words += ["--set", f"fcpo.{WARM_START}"]
     elif command == "fit" and words[1] == "fcpo":
-        words += ["--set", "rounds=1", "--set", WARM_START]
+        words += ["--set", "rounds=1", "--set", "adapt=false", "--set", WARM_START]
     return words
 
 

@@ -10,7 +10,10 @@ from fairhorizon.cli.app import run
 MARKET = "--data=synthetic:users=60,items=80,interactions_per_user=20"
 TINY = [
     f"--set=fcpo.{setting}"
-    for setting in ('warm_start=["ease"]', "rounds=1", "horizon=3", "cg_iterations=3")
+    for setting in (
+        *('warm_start=["ease"]', "adapt=false", "spread=none"),
+        *("rounds=1", "horizon=3", "cg_iterations=3"),
+    )
 ]
 
 

@@ -79,7 +79,7 @@ def mistake(command: str, capsys: pytest.CaptureFixture[str]) -> tuple[int, str]
         (f"{FIT} --alpha-prime nan", ["alpha_prime=nan"]),
         (f"fit mf+foe --data {MARKET} --out b --set foe=3", ["foe=3 (say which of its settings"]),
         (f"{FIT} --alpha-prime much", ["--alpha-prime", "valid number"]),
-        (f"{FIT} --set bogus=1", ["there is no bogus (but alpha_prime, popular_share,"]),
+        (f"{FIT} --set bogus=1", ["there is no bogus (but ridge, ease, itemknn, "]),
         (f"{FIT} --set pmf.bogus=1", ["there is no pmf.bogus (but dim, target,"]),
         (f"{FIT} --set rounds=many", ["rounds=many: give a whole number"]),
         (f"{FIT} --set rounds=-1", ["rounds=-1: give at least 0"]),

@@ -34,7 +34,7 @@ def test_the_command_it_prints_gives_the_validation_it_found(
     assert [line[1] for line in shown] == ["1/4", "2/4", "3/4", "4/4"]
     assert max(line[3] for line in shown) == f"{best['validation']:.4f}"
     assert (best["method"], best["protocol"], best["trials"]) == ("itemknn", protocol, 4)
-    assert sorted(best["settings"]) == ["half_life", "neighbours", "shrinkage"]
+    assert sorted(best["settings"]) == ["half_life", "neighbours", "popularity", "shrinkage"]
     assert best["settings"]["neighbours"] == 30
 
     summary, command = said.out.splitlines()

@@ -154,7 +154,7 @@ def test_without_a_round_that_keeps_the_limit_the_last_policy_serves(folder: Pat
 
 
 def test_weights_are_those_of_panel_and_actor(folder: Path) -> None:
-    study = tiny(folder)
+    study = tiny(folder, adapt=False)  # with both rankers
     run, dataset = VariantRun(study, BY_NAME["equal-weights"], LEVEL, 0), study.dataset()
     session = Fcpo(run.config, seed=0).session(FitTask(dataset.split, dataset.sensitive))
     training = session.training

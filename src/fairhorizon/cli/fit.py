@@ -77,8 +77,9 @@ def fit(
     the policy with rankers of the earlier part, and serve with rankers of the
     whole log; a training that is stopped serves with those of the earlier part.
 
-    With these presets three lines say what was found: the kind of log, the rankers
-    with their weights and changed settings, and the accuracy of each and of all.
+    With these presets three lines say what was found: the kind of log, the
+    rankers with their weights and changed settings, and the accuracy of each and
+    of all together.
 
     FCPO prints a line per round: reward and cost per trajectory, the cost with
     its limit; KL, the change of the policy; the case of the step (inside,

@@ -8,7 +8,7 @@ from rich.text import Text
 
 from fairhorizon.experiments.catalogue import Entry, MethodEntry, SettingEntry
 
-LONGEST_DEFAULT = 12  # columns: a longer default is wrapped
+LONGEST_DEFAULT = 13  # columns: a longer default is wrapped
 
 
 def methods_table(entries: Sequence[Entry]) -> Table:
