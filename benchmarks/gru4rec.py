@@ -27,7 +27,6 @@ from fairhorizon.vocabulary import Protocol
 from small import parse
 
 LENGTH = 20
-TIES = 0  # items of a user at one time are shuffled with this seed
 
 
 def fitted(method: str, parts: Split, seed: int = 0) -> tuple[Ranked, float, int]:
@@ -67,7 +66,7 @@ def main() -> None:
     parser.add_argument("--than", type=Path, metavar="FOLDER")
     options = parse(parser, seeds=[0], save=None, than=None)
     torch.set_num_threads(1)
-    parts = split(load(options.data), shuffle_ties=TIES)
+    parts = split(load(options.data))
     print(f"{options.data}, {options.method}")
     yardstick = [fitted("ease", parts)[1]]
     times = []

@@ -10,7 +10,7 @@ included, at three sizes and three lengths on the synthetic market: what a user 
 the largest case over what it takes in the smallest, and what one more takes from the second to the
 third over what it took from the first to the second. The second is about 1 where cost is linear;
 the first is below 1 as far as an update costs something however few the users are. --whole makes
-one run of preset `strong` and tells its time and the peak memory of the process.
+one run of preset `fast` and tells its time and the peak memory of the process.
 
 The models are fitted just far enough to have their shapes and to be liked: GRU4Rec for one epoch on
 the first 1,000 users, PMF for one, and `paper` for one round.
@@ -27,7 +27,6 @@ import torch
 from fairhorizon.agents.fcpo.config import PRESETS
 from fairhorizon.agents.fcpo.model import Fcpo
 from fairhorizon.agents.fcpo.server import FcpoServer
-from fairhorizon.agents.tasks import LogPart, Prerequisite
 from fairhorizon.data.sources import load
 from fairhorizon.data.splits import Split, split
 from fairhorizon.data.synthetic import synthetic
@@ -36,11 +35,10 @@ from fairhorizon.environment.feedback import Scenario, evaluation_scenario
 from fairhorizon.evaluation.long_term import LongRun, LongRunSettings
 from fairhorizon.exposure.counts import Exposure
 from fairhorizon.exposure.limits import PopularityLimit
-from fairhorizon.rankers.gru4rec import Gru4Rec, Gru4RecConfig
+from fairhorizon.rankers.gru4rec import Gru4RecConfig
 from fairhorizon.rankers.mf import MfConfig
 from small import parse
 
-USERS_TO_FIT = 1000
 START = 50  # steps in which the most is liked
 ITEMS = 400  # of the synthetic market
 SIZES, LENGTHS = (1000, 2000, 4000), (20, 40, 80)
@@ -54,20 +52,9 @@ def cpu_seconds(work: Callable[[], object]) -> float:
 
 def fitted(preset: str, parts: Split) -> Fcpo:
     """The preset with as little training as it can do with."""
-    some = parts.train.take(parts.train.users < USERS_TO_FIT)
-    held_out = parts.validation.take(parts.validation.users < USERS_TO_FIT)
     config = PRESETS[preset]
-    rankers = {}
-    if "gru4rec" in config.warm_start:
-        one_epoch = Gru4Rec(Gru4RecConfig(max_epochs=1))
-        rankers["gru4rec"] = one_epoch.fit(Split(some, held_out, parts.test))
-    short = {"rounds": min(1, config.rounds), "pmf": MfConfig(max_epochs=1)}
-    return Fcpo(config.model_copy(update=short)).fit(
-        parts,
-        fitted={
-            Prerequisite(name, part): ranker for name, ranker in rankers.items() for part in LogPart
-        },
-    )
+    short = {"rounds": min(1, config.rounds), "adapt": False, "pmf": MfConfig(max_epochs=1)}
+    return Fcpo(config.model_copy(update=short)).fit(parts)
 
 
 def opened(
@@ -139,11 +126,11 @@ def run_seconds(model: Fcpo, parts: Split, steps: int) -> float:
 
 
 def show_growth(repeats: int, sizes: Sequence[int], lengths: Sequence[int]) -> None:
-    """By users, then by steps; preset `strong` with its updates."""
+    """By users, then by steps; preset `fast` with its updates."""
     size, length = sizes[0], lengths[1]
-    print(f"synthetic market of {ITEMS} items, preset strong, an update every 10 steps")
+    print(f"synthetic market of {ITEMS} items, preset fast, an update every 10 steps")
     markets = {users: split(synthetic(users, ITEMS).interactions) for users in sizes}
-    models = {users: fitted("strong", parts) for users, parts in markets.items()}
+    models = {users: fitted("fast", parts) for users, parts in markets.items()}
     for cases in ([(users, length) for users in sizes], [(size, steps) for steps in lengths]):
         runs = [
             [run_seconds(models[users], markets[users], steps) for users, steps in cases]
@@ -165,10 +152,10 @@ def slope(less: tuple[float, int], more: tuple[float, int]) -> float:
 
 
 def whole_run(parts: Split, steps: int) -> None:
-    model = fitted("strong", parts)
+    model = fitted("fast", parts)
     began = time.perf_counter()
     seconds = run_seconds(model, parts, steps)
-    print(f"{steps} steps, an update every {LongRunSettings().update_every}, preset strong")
+    print(f"{steps} steps, an update every {LongRunSettings().update_every}, preset fast")
     print(f"  wall time      {time.perf_counter() - began:8.1f} s")
     print(f"  CPU time       {seconds:8.1f} s")
 
@@ -191,7 +178,7 @@ def main() -> None:
     if options.whole:
         whole_run(parts, options.steps)
     else:
-        for preset in ("paper", "strong"):
+        for preset in ("paper", "fast"):
             compare_steps(preset, parts, options.steps)
         show_growth(options.repeats, options.sizes, options.lengths)
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
