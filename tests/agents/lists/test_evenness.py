@@ -58,6 +58,14 @@ def test_an_aim_by_hand(
     assert evenness.aim(plain(0), menus(), NO_GROUP, 1, 1.0) == pytest.approx(aim)
 
 
+def test_where_accuracy_is_known_the_lists_are_a_measure_of_their_own() -> None:
+    """Plain lists of Gini index 1/2 beside a ranker of 3/4."""
+    aims = [
+        Evenness(0.9, rankers).aim(plain(1), menus(), NO_GROUP, 1, 1.0) for rankers in ((0,), (1,))
+    ]
+    assert aims == pytest.approx([0.45, 0.45])
+
+
 def test_lists_that_are_even_enough_are_left_as_they_are() -> None:
     for rankers, own in (((0, 1), 2), ((0,), 1)):
         aim = Evenness(1.0, rankers).aim(plain(own), menus(), NO_GROUP, 1, 1.0)

@@ -26,9 +26,10 @@ class Evenness:
     ) -> float:
         """The Gini index for lists that would plainly be `plain`, at a share of the group."""
         own = gini_of_lists(plain, len(sensitive))
-        return own - self.part * max(
-            0.0, own - self.share * self._least(menus, sensitive, length, share)
-        )
+        least = self._least(menus, sensitive, length, share)
+        if self.rankers is not None:  # chosen as accurate, which the plain lists are too
+            least = min(own, least)
+        return own - self.part * max(0.0, own - self.share * least)
 
     def _least(self, menus: SignalMenus, sensitive: Tensor, length: int, share: float) -> float:
         """The smallest Gini index of the single rankers, each served at the same share."""
