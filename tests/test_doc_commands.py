@@ -23,7 +23,7 @@ MARKET = "synthetic:users=25,items=30,interactions_per_user=8"
 WORDS = {"ml-100k": MARKET, "ml-1m": MARKET, "RUN": "runs/a", "NAME": "ease"}
 QUICK = {"--seeds": "1", "--jobs": "1", "--steps": "3", "--tries": "1", "--trials": "1"}
 SHORT = (
-    *(f"{ranker}.max_epochs=1" for ranker in ("mf", "bpr", "ncf", "sasrec")),
+    *(f"{ranker}.max_epochs=1" for ranker in ("mf", "bpr", "ncf", "gru4rec", "sasrec")),
     *("stack.adapt=false", "lird.rounds=1", "lird.updates=1", "lird.pmf.max_epochs=1"),
     *("fcpo.rounds=1", "fcpo.adapt=false", "fcpo.pmf.max_epochs=1", "fcpo.users_per_round=10"),
 )
