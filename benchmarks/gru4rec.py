@@ -15,18 +15,13 @@ from statistics import median
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 
 from fairhorizon.agents.ranked.model import Ranked
-from fairhorizon.agents.validation import ndcg_by_user
 from fairhorizon.data.sources import load
 from fairhorizon.data.splits import Split, split
-from fairhorizon.environment.feedback import evaluation_scenario
 from fairhorizon.rankers import RANKERS
-from fairhorizon.vocabulary import Protocol
+from paired import LENGTH, difference, ndcg_of
 from small import parse
-
-LENGTH = 20
 
 
 def fitted(method: str, parts: Split, seed: int = 0) -> tuple[Ranked, float, int]:
@@ -40,19 +35,6 @@ def fitted(method: str, parts: Split, seed: int = 0) -> tuple[Ranked, float, int
     started = time.process_time()
     ranker.fit(parts, on_epoch=count)
     return Ranked(ranker), time.process_time() - started, epochs
-
-
-def ndcg_of(model: Ranked, parts: Split) -> NDArray[np.float64]:
-    """(n_users,), NaN for users without test items."""
-    scenario = evaluation_scenario(parts, model.queue_length, Protocol.STANDARD)
-    lists = torch.from_numpy(model.recommend(scenario, length=LENGTH))
-    return ndcg_by_user(lists, torch.arange(len(lists)), scenario)
-
-
-def compare(ours: NDArray[np.float64], theirs: NDArray[np.float64]) -> None:
-    gain = 100 * (ours - theirs)[~np.isnan(ours)]
-    error = gain.std(ddof=1) / len(gain) ** 0.5
-    print(f"  gain {gain.mean():+6.2f} +- {1.96 * error:.2f} (95 %, paired over users)")
 
 
 def main() -> None:
@@ -85,7 +67,8 @@ def main() -> None:
             options.save.mkdir(parents=True, exist_ok=True)
             np.save(options.save / name, ndcg)
         if options.than is not None:
-            compare(ndcg, np.load(options.than / name))
+            gain = difference(ndcg, np.load(options.than / name))
+            print(f"  gain {gain} (95 %, paired over users)")
     ratio = median(times) / median(yardstick)
     print(f"fit of ease {median(yardstick):8.2f} s")
     print(f"fit of {options.method} / fit of ease  {ratio:8.2f}")

@@ -22,22 +22,18 @@ from fairhorizon.agents.base import Recommender
 from fairhorizon.agents.fcpo.config import FcpoConfig
 from fairhorizon.agents.fcpo.model import Fcpo
 from fairhorizon.agents.ranked.model import Ranked
-from fairhorizon.agents.validation import ndcg_by_user
 from fairhorizon.data.sources import load
 from fairhorizon.data.splits import Split, split
-from fairhorizon.environment.feedback import evaluation_scenario
 from fairhorizon.exposure.groups import popular_group
-from fairhorizon.metrics.fairness import exposure_counts
 from fairhorizon.rankers import RANKERS
 from fairhorizon.rankers.ranker import Ranker
 from fairhorizon.rerank.lists import ListAllocation
 from fairhorizon.rerank.penalty import Penalty
 from fairhorizon.rerank.quota import Quota
 from fairhorizon.settings import changed
-from fairhorizon.vocabulary import Protocol
+from paired import difference, measured
 from small import parse
 
-LENGTH = 20
 PARTS_OF_THE_RATE = (0.9, 0.7, 0.45)
 BEST_RANKERS = 4
 TRIES = 6  # of a setting
@@ -63,11 +59,7 @@ class Served:
 
 
 def served(model: Recommender, parts: Split, group: NDArray[np.bool_]) -> Served:
-    scenario = evaluation_scenario(parts, model.queue_length, Protocol.STANDARD)
-    length = min(LENGTH, len(group))
-    lists = model.recommend(scenario, length=length)
-    shown = exposure_counts(lists, len(group), length)
-    ndcg = ndcg_by_user(torch.from_numpy(lists), torch.arange(len(lists)), scenario)
+    ndcg, shown = measured(model, parts)
     return Served(ndcg, float(shown[group].sum() / shown.sum()))
 
 
@@ -83,26 +75,17 @@ def rivals(
     name: str, model: Ranked, level: float, parts: Split, group: NDArray[np.bool_]
 ) -> Iterator[tuple[str, Served]]:
     """The ranker behind every re-ranker, with settings that keep the level."""
-    lists = served(model.reranked(ListAllocation().at_level(level)), parts, group)
-    yield f"{name}+lists", lists
-    fair, unfair = 0.0, 1.0  # a quota
-    for _ in range(TRIES):
-        share = (fair + unfair) / 2
-        found = served(model.reranked(Quota().at_level(share)), parts, group)
-        if found.rate <= level:
-            fair = share
-            yield f"{name}+quota", found
-        else:
-            unfair = share
-    fair, unfair = HIGHEST_PENALTY, 0.0
-    for _ in range(TRIES):
-        price = (fair + unfair) / 2
-        found = served(model.reranked(Penalty().at_level(price)), parts, group)
-        if found.rate <= level:
-            fair = price
-            yield f"{name}+penalty", found
-        else:
-            unfair = price
+    yield f"{name}+lists", served(model.reranked(ListAllocation().at_level(level)), parts, group)
+    # settings that are certainly fair and certainly not
+    for reranker, fair, unfair in ((Quota(), 0.0, 1.0), (Penalty(), HIGHEST_PENALTY, 0.0)):
+        for _ in range(TRIES):
+            setting = (fair + unfair) / 2
+            found = served(model.reranked(reranker.at_level(setting)), parts, group)
+            if found.rate <= level:
+                fair = setting
+                yield f"{name}+{reranker.method}", found
+            else:
+                unfair = setting
 
 
 def compare(source: str, config: FcpoConfig) -> None:
@@ -124,11 +107,10 @@ def compare(source: str, config: FcpoConfig) -> None:
             for rival in rivals(name, fitted[name], level, parts, group)
         ]
         name, theirs = max(others, key=lambda rival: rival[1].mean)
-        gain = (ours.ndcg - theirs.ndcg)[~np.isnan(ours.ndcg)] / theirs.mean
-        error = 1.96 * gain.std(ddof=1) / len(gain) ** 0.5
+        gain, error = difference(ours.ndcg, theirs.ndcg, theirs.mean / 100).split(" +- ")
         print(
             f"  at most {100 * level:5.2f} %: fcpo {100 * ours.mean:.2f}, {name} "
-            f"{100 * theirs.mean:.2f}, {100 * gain.mean():+.2f} % +- {100 * error:.2f}",
+            f"{100 * theirs.mean:.2f}, {gain} % +- {error}",
             flush=True,
         )
 

@@ -2,7 +2,7 @@
 
     python benchmarks/presets.py [--data ml-100k] [--seeds 5] [--presets fast,strong,before]
 
-`before` is the preset `strong` as it was up to version 0.2: GRU4Rec, EASE and item-kNN with their
+`before` has the rankers of the preset `strong` of version 0.1: GRU4Rec, EASE and item-kNN with
 default settings, weighed by cross-entropy. Differences are of the means over seeds, paired over
 users, with 95 % intervals; NDCG@20 is one-shot, protocol standard.
 """
@@ -19,15 +19,12 @@ from numpy.typing import NDArray
 
 from fairhorizon.agents.fcpo.config import PRESETS, FcpoConfig
 from fairhorizon.agents.fcpo.model import Fcpo
-from fairhorizon.agents.validation import ndcg_by_user
 from fairhorizon.data.sources import load
 from fairhorizon.data.splits import Split, split
-from fairhorizon.environment.feedback import evaluation_scenario
-from fairhorizon.metrics.fairness import exposure_counts, gini
-from fairhorizon.vocabulary import Protocol
+from fairhorizon.metrics.fairness import gini
+from paired import difference, measured
 from small import parse
 
-LENGTH = 20
 LEVELS = (0.85, 0.65, 0.37)
 BEFORE = FcpoConfig.preset(
     "strong", warm_start=("gru4rec", "ease", "itemknn"), adapt=False, patience=5
@@ -52,14 +49,11 @@ def measure(config: FcpoConfig, parts: Split, seed: int, found: Measured) -> Non
     model = Fcpo(config, seed=seed).fit(parts)
     found.cpu.append(time.process_time() - cpu)
     found.wall.append(time.perf_counter() - wall)
-    scenario = evaluation_scenario(parts, model.queue_length, Protocol.STANDARD)
     group = model.sensitive_.cpu().numpy()
-    length = min(LENGTH, len(group))
     ndcg, ginis, rates = [], [], []
     for level in LEVELS:
-        lists = model.at(level).recommend(scenario, length=length)
-        ndcg.append(ndcg_by_user(torch.from_numpy(lists), torch.arange(len(lists)), scenario))
-        shown = exposure_counts(lists, len(group), length)
+        by_user, shown = measured(model.at(level), parts)
+        ndcg.append(by_user)
         ginis.append(gini(shown))
         rates.append(shown[group].sum() / shown.sum())
     found.ndcg.append(np.stack(ndcg))
@@ -84,11 +78,9 @@ def report(name: str, found: Measured) -> None:
 
 
 def compare(name: str, ours: Measured, other: str, theirs: Measured) -> None:
-    gains = 100 * (np.mean(ours.ndcg, axis=0) - np.mean(theirs.ndcg, axis=0))
-    for level, gain in zip(LEVELS, gains, strict=True):
-        known = gain[~np.isnan(gain)]
-        error = 1.96 * known.std(ddof=1) / len(known) ** 0.5
-        print(f"{name} - {other} at {100 * level:.0f} %: {known.mean():+.2f} +- {error:.2f}")
+    means = (np.mean(found.ndcg, axis=0) for found in (ours, theirs))
+    for level, *pair in zip(LEVELS, *means, strict=True):
+        print(f"{name} - {other} at {100 * level:.0f} %: {difference(*pair)}")
 
 
 def main() -> None:

@@ -10,22 +10,16 @@ protocol, one-shot; its differences are paired over users.
 import argparse
 import time
 from statistics import median
-from typing import Any
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 
 from fairhorizon.agents.ranked.model import Ranked
-from fairhorizon.agents.validation import ndcg_by_user
 from fairhorizon.data.sources import load
 from fairhorizon.data.splits import Split, split
-from fairhorizon.environment.feedback import evaluation_scenario
 from fairhorizon.rankers import RANKERS
-from fairhorizon.vocabulary import Protocol
+from paired import LENGTH, ByUser, difference, ndcg_of
 from small import parse
-
-LENGTH = 20
 
 
 def fitted(method: str, parts: Split) -> tuple[Ranked, float]:
@@ -34,21 +28,12 @@ def fitted(method: str, parts: Split) -> tuple[Ranked, float]:
     return model, time.process_time() - started
 
 
-def ndcg_of(model: Ranked, parts: Split) -> NDArray[np.float64]:
-    """(n_users,), NaN for users without test items."""
-    scenario = evaluation_scenario(parts, model.queue_length, Protocol.STANDARD)
-    lists = torch.from_numpy(model.recommend(scenario, length=LENGTH))
-    return ndcg_by_user(lists, torch.arange(len(lists)), scenario)
-
-
-def report(name: str, seconds: float, ndcg: NDArray[np.float64]) -> None:
+def report(name: str, seconds: float, ndcg: ByUser) -> None:
     print(f"{name:10} fit {seconds:8.2f} s   NDCG@{LENGTH} {100 * np.nanmean(ndcg):6.2f}")
 
 
-def compare(name: str, ours: NDArray[np.float64], theirs: NDArray[np.float64]) -> None:
-    gain: NDArray[Any] = 100 * (ours - theirs)[~np.isnan(ours)]
-    error = gain.std(ddof=1) / len(gain) ** 0.5
-    print(f"ridge - {name:8} {gain.mean():+6.2f} +- {1.96 * error:.2f} (95 %, paired over users)")
+def compare(name: str, ours: ByUser, theirs: ByUser) -> None:
+    print(f"ridge - {name:8} {difference(ours, theirs)} (95 %, paired over users)")
 
 
 def main() -> None:

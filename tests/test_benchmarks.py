@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 BENCHMARKS = Path(__file__).parents[1] / "benchmarks"
-PARTS = {"small", "trainings"}  # what benchmarks share; nothing to run
+PARTS = {"paired", "small", "trainings"}  # what benchmarks share; nothing to run
 CASES = {
     "bpr": r"ratio, median of the pairs +\d+\.\d\d$",
     "choose_settings": r"PMF of interactions, episodes start anywhere +validation NDCG@20 [-\d.]+$",

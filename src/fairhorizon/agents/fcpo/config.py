@@ -145,7 +145,7 @@ class FcpoConfig(MemberSettings):
 
     @classmethod
     def stored(cls, settings: dict[str, Any]) -> "FcpoConfig":
-        """The settings of a file; before version 0.4 nothing was chosen on the log."""
+        """The settings of a file; in version 0.1 nothing was chosen on the log."""
         return cls.model_validate({"adapt": False, "spread_cost": 1.0} | settings)
 
     @model_validator(mode="after")

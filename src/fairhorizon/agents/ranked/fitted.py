@@ -43,7 +43,7 @@ class Calibration:
 
     @classmethod
     def from_tensors(cls, tensors: dict[str, Tensor]) -> "Calibration | None":
-        """None of a file of a version before 0.3, which stored none."""
+        """None of a file of version 0.1, which stored none."""
         if "sharpness" not in tensors:
             return None
         return cls(float(tensors["sharpness"]), tensors["histories"])

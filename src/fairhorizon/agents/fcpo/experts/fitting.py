@@ -47,15 +47,24 @@ def first_panels(
         draft_of(kind, config.given.get(name, {}), config.protocol, seed)
         for name, kind in kinds.items()
     ]
-    fit = _adapted_panels if config.adapt else _plain_panels
-    return fit(drafts, split, config, seed, fitted, listener)
+    if not config.adapt:
+        return _plain_panels(drafts, split, config, fitted, listener)
+    task = StackTask(
+        split,
+        config.protocol,
+        seed,
+        earlier_ready=of_part(fitted, LogPart.EARLIER),
+        whole_ready=of_part(fitted, LogPart.WHOLE),
+        on_stage=listener.stage,
+        on_epoch=listener.epoch,
+    )
+    return _adapted_panels(drafts, task, config, listener)
 
 
 def _plain_panels(
     drafts: Sequence[Ranker[Any]],
     split: Split,
     config: FcpoConfig,
-    seed: int,  # noqa: ARG001  # the drafts have it
     fitted: Fitted,
     listener: Listener,
 ) -> Panels:
@@ -73,26 +82,13 @@ def _plain_panels(
 
 
 def _adapted_panels(
-    drafts: Sequence[Ranker[Any]],
-    split: Split,
-    config: FcpoConfig,
-    seed: int,
-    fitted: Fitted,
-    listener: Listener,
+    drafts: Sequence[Ranker[Any]], task: StackTask, config: FcpoConfig, listener: Listener
 ) -> Panels:
     """Each ranker with the settings that suit the log, weighed by what it adds."""
+    split = task.split
     if config.refits_rankers:
         _check_length(earlier_part(split), split)
     listener.stage(f"{split.name}: choosing settings of the rankers on a part of the training log")
-    task = StackTask(
-        split,
-        config.protocol,
-        seed,
-        earlier_ready=of_part(fitted, LogPart.EARLIER),
-        whole_ready=of_part(fitted, LogPart.WHOLE),
-        on_stage=listener.stage,
-        on_epoch=listener.epoch,
-    )
     members = weighed_members(adapted(drafts, config.given, task), task)
     for line in members.findings.lines:
         listener.stage(line)
