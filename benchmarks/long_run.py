@@ -34,7 +34,7 @@ from fairhorizon.environment.dynamics import advance
 from fairhorizon.environment.feedback import Scenario, evaluation_scenario
 from fairhorizon.evaluation.long_term import LongRun, LongRunSettings
 from fairhorizon.exposure.counts import Exposure
-from fairhorizon.exposure.limits import PopularityLimit
+from fairhorizon.exposure.step_limits import PopularityLimit
 from fairhorizon.rankers.gru4rec import Gru4RecConfig
 from fairhorizon.rankers.mf import MfConfig
 from small import parse

@@ -32,16 +32,16 @@ from .evaluation.short_term import evaluate as evaluate
 from .exposure.counts import Exposure as Exposure
 from .exposure.groups import attribute_group as attribute_group
 from .exposure.groups import popular_group as popular_group
-from .exposure.limits import (
+from .exposure.step_limits import (
     GiniLimit as GiniLimit,
 )
-from .exposure.limits import (
+from .exposure.step_limits import (
     GroupFloor as GroupFloor,
 )
-from .exposure.limits import (
+from .exposure.step_limits import (
     GroupLimit as GroupLimit,
 )
-from .exposure.limits import (
+from .exposure.step_limits import (
     PopularityLimit as PopularityLimit,
 )
 from .rankers.als import Als as Als

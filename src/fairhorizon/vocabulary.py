@@ -83,3 +83,28 @@ class MethodName:
     def model(self) -> tuple[str, str | None]:
         """What is trained: the same for all re-rankings of a method and all their levels."""
         return self.base, self.preset
+
+
+class Labels(StrEnum):
+    """Which label of an item counts, where groups move."""
+
+    FIRST = "first"  # that of the beginning
+    MOMENT = "moment"  # when it was shown
+    LAGGED = "lagged"  # some steps before it was shown
+    RETROSPECTIVE = "retrospective"  # now, for everything that was shown so far
+
+
+class Scope(StrEnum):
+    """Of what the share is one."""
+
+    ALL = "all"  # all showings to all users together
+    LIST = "list"  # every list
+    PREFIX = "prefix"  # every list and every beginning of it
+
+
+class Weighing(StrEnum):
+    """What a showing counts, by its place in the list."""
+
+    NONE = "none"  # 1 everywhere
+    LOG = "log"  # 1 / log2(1 + place)
+    GIVEN = "given"  # numbers

@@ -33,7 +33,7 @@ from fairhorizon.environment.feedback import Scenario, evaluation_scenario, serv
 from fairhorizon.errors import ConfigError, FairHorizonError, ModelError
 from fairhorizon.exposure.counts import Exposure
 from fairhorizon.exposure.groups import popular_group
-from fairhorizon.exposure.limits import PopularityLimit
+from fairhorizon.exposure.step_limits import PopularityLimit
 from fairhorizon.histories import UserItems
 from fairhorizon.metrics.shares import exceeds, whole_showings
 from fairhorizon.rankers.ranker import Ranker

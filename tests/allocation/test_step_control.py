@@ -14,7 +14,7 @@ from fairhorizon.allocation.class_program import allocate
 from fairhorizon.allocation.step_control import OnlineControl
 from fairhorizon.errors import ConfigError, ModelError
 from fairhorizon.exposure.counts import Exposure
-from fairhorizon.exposure.limits import GiniLimit, GroupFloor, GroupLimit, PopularityLimit
+from fairhorizon.exposure.step_limits import GiniLimit, GroupFloor, GroupLimit, PopularityLimit
 from fairhorizon.metrics.fairness import gini
 
 NOTHING = -torch.inf

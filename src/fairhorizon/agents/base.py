@@ -21,7 +21,7 @@ from fairhorizon.environment.feedback import Scenario
 from fairhorizon.errors import ConfigError, DataError, ModelError
 from fairhorizon.exposure.counts import Exposure
 from fairhorizon.exposure.groups import POPULAR_SHARE, popular_group
-from fairhorizon.exposure.limits import Limit
+from fairhorizon.exposure.step_limits import StepLimit
 from fairhorizon.rankers.ranker import Ranker
 from fairhorizon.settings import Given, Settings
 
@@ -240,7 +240,7 @@ class Recommender(ABC):
 
     def server(
         self,
-        limits: Sequence[Limit] = (),
+        limits: Sequence[StepLimit] = (),
         *,
         list_length: int | None = None,
         round_length: int = 100,

@@ -14,7 +14,7 @@ from fairhorizon.agents.progress import SILENT, Listener
 from fairhorizon.agents.retraining import Retraining
 from fairhorizon.data.splits import Split
 from fairhorizon.exposure.groups import popular_group
-from fairhorizon.exposure.limits import Limit
+from fairhorizon.exposure.step_limits import StepLimit
 from fairhorizon.rankers.ranker import Ranker
 
 
@@ -59,7 +59,7 @@ class FitTask:
 class ServingPlan:
     """How a recommender serves in a long run; the parameters of `Recommender.server`."""
 
-    limits: Sequence[Limit] = ()
+    limits: Sequence[StepLimit] = ()
     list_length: int | None = None  # None: as trained, else 1
     round_length: int = 100
     retrain_on: Split | None = None

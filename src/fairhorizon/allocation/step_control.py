@@ -16,7 +16,7 @@ from torch import Tensor
 from fairhorizon.allocation.class_program import Floats, allocate
 from fairhorizon.errors import ConfigError, ModelError
 from fairhorizon.exposure.counts import Exposure
-from fairhorizon.exposure.limits import Limit
+from fairhorizon.exposure.step_limits import StepLimit
 from fairhorizon.ranking import first_highest, some_at_a_time
 
 SPREAD_USERS = 64  # on whose scores the spread is estimated
@@ -34,7 +34,7 @@ class OnlineControl:
     """
 
     def __init__(
-        self, constraints: Sequence[Limit], *, ascent: float = 0.1, trials: int = 5
+        self, constraints: Sequence[StepLimit], *, ascent: float = 0.1, trials: int = 5
     ) -> None:
         names = [constraint.name for constraint in constraints]
         twice = sorted({name for name in names if names.count(name) > 1})
@@ -107,7 +107,7 @@ class _Step:
     """The problem of one step: who may be shown what, and what that costs."""
 
     def __init__(
-        self, constraints: Sequence[Limit], slots: Sequence[Tensor], exposure: Exposure
+        self, constraints: Sequence[StepLimit], slots: Sequence[Tensor], exposure: Exposure
     ) -> None:
         self.constraints, self.slots, self.exposure = constraints, slots, exposure
         self.costs = np.zeros((len(constraints), exposure.n_items))

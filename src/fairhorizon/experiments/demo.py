@@ -15,7 +15,7 @@ from fairhorizon.experiments.rows import study_row, summary_row
 from fairhorizon.experiments.step_record import SCHEMA, Row
 from fairhorizon.exposure.counts import Exposure
 from fairhorizon.exposure.groups import popular_group
-from fairhorizon.exposure.limits import PopularityLimit
+from fairhorizon.exposure.step_limits import PopularityLimit
 from fairhorizon.metrics.fairness import exposure_counts
 from fairhorizon.results.demo import DemoResult
 from fairhorizon.results.long_term import LongTermResult

@@ -18,7 +18,7 @@ from fairhorizon.agents.fcpo.server import FcpoServer
 from fairhorizon.environment.dynamics import State, advance
 from fairhorizon.exposure.counts import Exposure
 from fairhorizon.exposure.groups import popular_group
-from fairhorizon.exposure.limits import PopularityLimit
+from fairhorizon.exposure.step_limits import PopularityLimit
 from fairhorizon.metrics.fairness import gini
 from fairhorizon.policy.actor import gaussian_actor
 from fairhorizon.policy.encoder import StateEncoder

@@ -18,12 +18,12 @@ from fairhorizon.errors import ConfigError, DataError
 from fairhorizon.evaluation.long_term import LongRunSettings
 from fairhorizon.experiments.datasets import DataSpec
 from fairhorizon.exposure.groups import attribute_group
-from fairhorizon.exposure.limits import (
+from fairhorizon.exposure.step_limits import (
     GiniLimit,
     GroupFloor,
     GroupLimit,
-    Limit,
     PopularityLimit,
+    StepLimit,
 )
 from fairhorizon.metrics.shares import ROUNDING
 
@@ -64,7 +64,7 @@ class GroupShare:
         kind = "floor" if self.is_floor else "limit"
         return f"{kind} {self.column}={','.join(self.values)}"
 
-    def limit(self, members: NDArray[np.bool_], warm_up: int) -> Limit:
+    def limit(self, members: NDArray[np.bool_], warm_up: int) -> StepLimit:
         of = torch.from_numpy(members)
         if self.is_floor:
             return GroupFloor(str(self), of, self.share)
@@ -93,7 +93,7 @@ class Limits:
 
     def limits(
         self, data: DataSpec, cache_dir: Path | None, alpha_prime: float, warm_up: int
-    ) -> list[Limit]:
+    ) -> list[StepLimit]:
         """The limit on popular items first."""
         return [
             PopularityLimit(alpha_prime, warm_up),

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 import polars as pl
 
 from fairhorizon.experiments.group_limits import Bound
-from fairhorizon.exposure.limits import PopularityLimit
+from fairhorizon.exposure.step_limits import PopularityLimit
 from fairhorizon.metrics.shares import exceeds
 from fairhorizon.results.long_term import LimitSummary, RunSummary
 from fairhorizon.results.spread import Spread

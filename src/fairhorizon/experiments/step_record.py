@@ -16,7 +16,7 @@ from torch import Tensor
 
 from fairhorizon.errors import ModelError
 from fairhorizon.exposure.counts import Exposure
-from fairhorizon.exposure.limits import PopularityLimit
+from fairhorizon.exposure.step_limits import PopularityLimit
 from fairhorizon.files import write_atomically
 from fairhorizon.results.long_term import CountsOverTime, RunProgress
 from fairhorizon.storage import load_model, save_model

@@ -39,7 +39,7 @@ def attribute_group(values: ArrayLike, sensitive: Collection[str]) -> NDArray[np
     sensitive: the values of the group, or a single one.
     """
     wanted = {sensitive} if isinstance(sensitive, str) else set(sensitive)
-    cells = [set(str(cell).split("|")) - {""} for cell in np.asarray(values, dtype=object).tolist()]
+    cells = _values_of_items(values)
     known: set[str] = set().union(*cells)
     unknown = sorted(wanted - known)
     if unknown:
@@ -48,3 +48,12 @@ def attribute_group(values: ArrayLike, sensitive: Collection[str]) -> NDArray[np
             remedy=f"the values are {', '.join(sorted(known))}",
         )
     return np.array([not wanted.isdisjoint(cell) for cell in cells], dtype=np.bool_)
+
+
+def attribute_values(values: ArrayLike) -> list[str]:
+    """All values of an attribute, in alphabetical order."""
+    return sorted(set().union(*_values_of_items(values)))
+
+
+def _values_of_items(values: ArrayLike) -> list[set[str]]:
+    return [set(str(cell).split("|")) - {""} for cell in np.asarray(values, dtype=object).tolist()]

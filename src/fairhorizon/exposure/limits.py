@@ -1,250 +1,299 @@
-"""Limits in the long run: on the popular group, on a given group, or on the Gini index.
+"""The language of limits: what may be shown of whom, as users write it.
 
-Every limit is linear in one step: showing item i once costs `costs[i]`, and all showings of the
-step together may cost `budget`. Costs and budget change from step to step, as labels do.
+    GROUP(<=|>=)SHARE[@K][;labels=first|moment|lagged:N|retrospective][;scope=all|list|prefix]
+                         [;weights=none|log|w1,w2,..]
+
+GROUP is `popular`, `new`, `gini`, COLUMN=VALUE[,VALUE...] or COLUMN:each, with quotes around names
+that have other characters than letters, digits, `_`, `-` and `.`. This module reads and writes the
+text; who is in a group is up to the data (`experiments/limited_groups.py`).
 """
 
-from dataclasses import dataclass
-from typing import Protocol as Interface
-
-import numpy as np
-import torch
-from numpy.typing import NDArray
-from torch import Tensor
+import re
+from dataclasses import dataclass, replace
+from typing import Any, NoReturn, Self
 
 from fairhorizon.errors import ConfigError
-from fairhorizon.exposure.counts import Exposure
+from fairhorizon.vocabulary import Labels, Scope, Weighing
+
+POPULAR, NEW, GINI = "popular", "new", "gini"
+RESERVED = (POPULAR, NEW, GINI)
+EACH = "each"
+EXAMPLE = "popular<=0.4"
+PLAIN_NAME = re.compile(r"[\w.-]+")
+OLD_FORM = re.compile(r"(?P<column>[^=<>]+)=(?P<values>[^<>]+):(?P<share>[\d.]+)")
 
 
-class Limit(Interface):
-    """A limit on what the run has shown so far, to be kept after every step.
-
-    A class with these five members can be given to `server(limits)` of a method that keeps limits.
-    """
-
-    @property
-    def name(self) -> str:
-        """The name under which its price is recorded."""
-
-    def costs(self, exposure: Exposure) -> Tensor:
-        """(n_items,) float32: the present cost of one showing of each item."""
-
-    def budget(self, exposure: Exposure, showings: int) -> float:
-        """The total cost that the next `showings` showings may have to keep the limit after them.
-
-        Affine in the number of steps to come; negative where the step has to make up for excess.
-        """
-
-    def excess(self, exposure: Exposure) -> float:
-        """By how much the run exceeds the limit now: positive where the limit is broken."""
-
-    @property
-    def limit_per_showing(self) -> float:
-        """The mean cost of a showing that keeps the limit in the long run, as CPO needs it."""
+class LimitError(ConfigError):
+    """A limit that cannot be read."""
 
 
 @dataclass(frozen=True)
-class PopularityLimit:
-    """At most a share of all showings in G0, each counted under the label of its moment.
+class GroupOf:
+    """A group of items, as it is called: a reserved word, or values of a column."""
 
-    share: the largest share of all showings so far, alpha' in the paper.
-    warm_up: the step from which the limit holds, for users who stay. The showings of G0 that are
-        allowed until then can be used at any step of the warm-up. Where users may leave, use 0.
-    name: what the price of the limit is recorded under.
-    """
-
-    share: float  # alpha'
-    warm_up: int = 0
-    name: str = "popularity"
-
-    def __post_init__(self) -> None:
-        _check(self.name, self.share, self.warm_up)
-
-    def costs(self, exposure: Exposure) -> Tensor:
-        return exposure.sensitive.float()
-
-    def budget(self, exposure: Exposure, showings: int) -> float:
-        return _allowed(self.share, self.warm_up, exposure, showings) - exposure.n_sensitive
-
-    def excess(self, exposure: Exposure) -> float:
-        return _share(exposure.n_sensitive, exposure, self.share)
+    column: str
+    values: tuple[str, ...] = ()  # none: a reserved word, or each value by itself
+    each: bool = False
 
     @property
-    def limit_per_showing(self) -> float:
-        return self.share
+    def reserved(self) -> bool:
+        return not self.values and not self.each
+
+    def __str__(self) -> str:
+        if self.reserved:
+            return self.column
+        if self.each:
+            return f"{_quoted(self.column)}:{EACH}"
+        plain = f"{self.column}={','.join(self.values)}"
+        if all(map(PLAIN_NAME.fullmatch, (self.column, *self.values))):
+            return plain
+        if len(self.values) == 1 and "=" not in self.column:
+            return _in_quotes(plain)
+        return f"{_quoted(self.column)}={','.join(map(_quoted, self.values))}"
 
 
-@dataclass(frozen=True, eq=False)
-class GroupLimit:
-    """At most a share of all showings from a fixed group of items.
+@dataclass(frozen=True)
+class Limit:
+    """A largest share, or as a floor a smallest one, and how it is counted."""
 
-    name: of the group; the price of the limit is recorded under it.
-    members: (n_items,) bool, True for items of the group.
-    share: the largest share of all showings so far.
-    warm_up: the step from which the limit holds, as in `PopularityLimit`.
-    """
-
-    name: str
-    members: Tensor  # (n_items,) bool
+    group: GroupOf
     share: float
-    warm_up: int = 0
+    is_floor: bool = False
+    first: int | None = None  # only the first so many places of a list count
+    labels: Labels | None = None  # None: as the command has it
+    lag: int = 0  # steps, of labels that lag
+    scope: Scope = Scope.ALL
+    weighing: Weighing = Weighing.NONE
+    weights: tuple[float, ...] = ()  # given ones, by place; places beyond count 0
 
-    def __post_init__(self) -> None:
-        _check(self.name, self.share, self.warm_up)
+    @classmethod
+    def parse(cls, text: str) -> Self:
+        """A LimitError says where the text stops making sense, and what would."""
+        return cls(**_Reader(text).limit())
 
-    def costs(self, exposure: Exposure) -> Tensor:
-        return self._checked_members(exposure).float()
-
-    def budget(self, exposure: Exposure, showings: int) -> float:
-        allowed = _allowed(self.share, self.warm_up, exposure, showings)
-        return allowed - self._shown(exposure)
-
-    def excess(self, exposure: Exposure) -> float:
-        return _share(self._shown(exposure), exposure, self.share)
+    @classmethod
+    def popular(cls, share: float) -> Self:
+        """What `--alpha-prime SHARE` is short for."""
+        return cls(GroupOf(POPULAR), share)
 
     @property
-    def limit_per_showing(self) -> float:
-        return self.share
+    def is_gini(self) -> bool:
+        return self.group == GroupOf(GINI)
 
-    def _shown(self, exposure: Exposure) -> int:
-        return int(exposure.shown[self._checked_members(exposure).cpu().numpy()].sum())
+    @property
+    def is_plain(self) -> bool:
+        """A share of all showings, each of which counts 1."""
+        counted = (self.first, self.scope, self.weighing)
+        return not self.is_gini and counted == (None, Scope.ALL, Weighing.NONE)
 
-    def _checked_members(self, exposure: Exposure) -> Tensor:
-        if self.members.dtype != torch.bool or self.members.shape != (exposure.n_items,):
-            raise ConfigError(
-                f"the members of '{self.name}' must be True or False for each of"
-                f" {exposure.n_items} items, not {self.members.dtype} of shape"
-                f" {tuple(self.members.shape)}"
+    def __str__(self) -> str:
+        parts = [f"{self.group}{'>=' if self.is_floor else '<='}{self.share:.12g}"]
+        if self.first is not None:
+            parts[0] += f"@{self.first}"
+        if self.labels is not None:
+            lag = f":{self.lag}" if self.labels is Labels.LAGGED else ""
+            parts.append(f"labels={self.labels}{lag}")
+        if self.scope is not Scope.ALL:
+            parts.append(f"scope={self.scope}")
+        if self.weighing is Weighing.GIVEN:
+            parts.append(f"weights={','.join(f'{weight:.12g}' for weight in self.weights)}")
+        elif self.weighing is Weighing.LOG:
+            parts.append("weights=log")
+        return ";".join(parts)
+
+    def of_values(self, values: tuple[str, ...]) -> Self:
+        """The same limit for some values of its column."""
+        return replace(self, group=GroupOf(self.group.column, values))
+
+
+def _quoted(name: str) -> str:
+    return name if PLAIN_NAME.fullmatch(name) else _in_quotes(name)
+
+
+def _in_quotes(text: str) -> str:
+    return '"' + text.replace('"', '""') + '"'
+
+
+class _Reader:
+    """Reads a text from left to right and knows where it is."""
+
+    def __init__(self, text: str) -> None:
+        self.text, self.at = text, 0
+
+    def limit(self) -> dict[str, Any]:
+        self._refuse_old_form()
+        group = self._group()
+        is_floor = self._sign() == ">="
+        share = self._share()
+        fields: dict[str, Any] = {"group": group, "is_floor": is_floor, "share": share}
+        if self._next("@"):
+            fields["first"] = self._first()
+        while self._next(";"):
+            self._option(fields)
+        if self.at < len(self.text):
+            self._fail(f"{self.text[self.at :]!r} does not belong to a limit", EXAMPLE)
+        self._check(fields, group)
+        return fields
+
+    def _refuse_old_form(self) -> None:
+        old = OLD_FORM.fullmatch(self.text)
+        if old:
+            form = f"{old['column']}={old['values']}<={old['share']}"
+            self.at = old.start("share") - 1
+            self._fail("the share comes after <= or >=", form)
+
+    def _group(self) -> GroupOf:
+        begin = self.at
+        column, quoted = self._name("a group", stop="=:<>")
+        after = self.text[self.at : self.at + 1]
+        if quoted and after in ("<", ">") and "=" in column:  # quotes around all of it
+            column, _, value = column.partition("=")
+            return GroupOf(column, (value,))
+        if self._next(":"):
+            word, _ = self._name(f"{EACH!r}", stop="<>=")
+            if word != EACH:
+                self._fail(f"{word!r} of a column", f"{_quoted(column)}:{EACH}", -len(word))
+            return GroupOf(column, each=True)
+        if self._next("="):
+            values = [self._name("a value", stop="<>,")[0]]
+            while self._next(","):
+                values.append(self._name("a value", stop="<>,")[0])
+            if column in RESERVED and not quoted:
+                self.at = begin
+                self._fail(f"{column!r} is no column", f'"{column}={values[0]}" in quotes')
+            return GroupOf(column, tuple(values))
+        if column not in RESERVED:
+            self.at = begin
+            self._fail(
+                f"{column!r} is no group",
+                f"{', '.join(RESERVED)}, COLUMN=VALUE or COLUMN:{EACH}",
             )
-        return self.members
+        return GroupOf(column)
+
+    def _name(self, what: str, stop: str) -> tuple[str, bool]:
+        """A name up to one of the characters, or in quotes, which may hold any of them."""
+        if self._next('"'):
+            begin, parts = self.at, []
+            while True:
+                end = self.text.find('"', self.at)
+                if end < 0:
+                    self.at = begin - 1
+                    self._fail("this quote is not closed", '"brand=A & B"<=0.1')
+                parts.append(self.text[self.at : end])
+                self.at = end + 1
+                if not self._next('"'):
+                    return "".join(parts), True
+                parts.append('"')
+        found = re.compile(f"[^{re.escape(stop)};]*").match(self.text, self.at)
+        assert found is not None
+        name = found.group().strip()
+        if not name:
+            self._fail(f"{what} is missing", EXAMPLE)
+        self.at = found.end()
+        return name, False
+
+    def _sign(self) -> str:
+        sign = self.text[self.at : self.at + 2]
+        if sign not in ("<=", ">="):
+            self._fail("<= or >= is missing", EXAMPLE)
+        self.at += 2
+        return sign
+
+    def _share(self) -> float:
+        text = self._word("@;")
+        share = _number(text)
+        if share is None or not 0 <= share <= 1:
+            self._fail(
+                f"{text!r} is no share", "a number from 0 to 1, not a percentage", -len(text)
+            )
+        return share
+
+    def _first(self) -> int:
+        text = self._word(";")
+        if not text.isdecimal() or int(text) < 1:
+            self._fail(
+                f"{text!r} is no number of places", "a whole number from 1 on, as in @5", -len(text)
+            )
+        return int(text)
+
+    def _option(self, fields: dict[str, Any]) -> None:
+        begin = self.at
+        key, _, value = self._word(";").partition("=")
+        if key in ("labels", "scope", "weights") and key not in fields:
+            if not getattr(self, f"_{key}")(value, fields):
+                self.at = begin + len(key) + 1
+                self._fail(f"{value!r} does not say which {key}", OPTIONS[key])
+            return
+        self.at = begin
+        if key in fields:
+            self._fail(f"a second {key}", "one of them")
+        self._fail(f"there is no {key!r}", f"{', '.join(OPTIONS)}")
+
+    def _labels(self, value: str, fields: dict[str, Any]) -> bool:
+        word, _, lag = value.partition(":")
+        lags = word == Labels.LAGGED
+        counted = lag.isdecimal() and int(lag) > 0
+        if word not in list(Labels) or (not counted if lags else lag):
+            return False
+        fields |= {"labels": Labels(word), "lag": int(lag or 0)}
+        return True
+
+    def _scope(self, value: str, fields: dict[str, Any]) -> bool:
+        if value in list(Scope):
+            fields["scope"] = Scope(value)
+        return value in list(Scope)
+
+    def _weights(self, value: str, fields: dict[str, Any]) -> bool:
+        if value in (Weighing.NONE, Weighing.LOG):
+            fields |= {"weighing": Weighing(value), "weights": ()}
+            return True
+        numbers = [_number(part) for part in value.split(",")]
+        weights = tuple(number for number in numbers if number is not None and number >= 0)
+        if len(weights) < len(numbers) or not any(weights):
+            return False
+        fields |= {"weighing": Weighing.GIVEN, "weights": weights}
+        return True
+
+    def _check(self, fields: dict[str, Any], group: GroupOf) -> None:
+        """What each word means alone, but not together."""
+        self.at = 0
+        if group == GroupOf(GINI):
+            if fields["is_floor"]:
+                self._fail("a Gini index has no smallest value", "gini<=0.8")
+            if len(fields) > 3:
+                self._fail("the Gini index is that of all showings, each counted once", "gini<=0.8")
+        by_list = fields.get("scope", Scope.ALL) is not Scope.ALL
+        if by_list and fields.get("weighing", Weighing.NONE) is not Weighing.NONE:
+            self._fail(
+                "weights are for scope=all: a list or its beginnings are counted in places",
+                "either weights or a scope",
+            )
+
+    def _word(self, stop: str) -> str:
+        found = re.compile(f"[^{stop}]*").match(self.text, self.at)
+        assert found is not None
+        self.at = found.end()
+        return found.group().strip()
+
+    def _next(self, text: str) -> bool:
+        found = self.text.startswith(text, self.at)
+        self.at += len(text) if found else 0
+        return found
+
+    def _fail(self, what: str, remedy: str, move: int = 0) -> NoReturn:
+        raise LimitError(f"{self.text!r}, position {self.at + move + 1}: {what} (give {remedy})")
 
 
-@dataclass(frozen=True, eq=False)
-class GroupFloor:
-    """At least a share of all showings from a fixed group of items, from the first step on.
-
-    It is the limit of the same share with all signs reversed: each showing costs -1.
-
-    name: of the group; the price of the floor is recorded under it.
-    members: (n_items,) bool, True for items of the group.
-    share: the smallest share of all showings so far.
-    """
-
-    name: str
-    members: Tensor  # (n_items,) bool
-    share: float
-
-    def __post_init__(self) -> None:
-        _check(self.name, self.share, warm_up=0)
-
-    @property
-    def _limit(self) -> GroupLimit:
-        return GroupLimit(self.name, self.members, self.share)
-
-    def costs(self, exposure: Exposure) -> Tensor:
-        return -self._limit.costs(exposure)
-
-    def budget(self, exposure: Exposure, showings: int) -> float:
-        return -self._limit.budget(exposure, showings)
-
-    def excess(self, exposure: Exposure) -> float:
-        return -self._limit.excess(exposure)
-
-    @property
-    def limit_per_showing(self) -> float:
-        return -self.share
+OPTIONS = {
+    "labels": "first, moment, lagged:N or retrospective",
+    "scope": "all, list or prefix",
+    "weights": "none, log or numbers from 0 on, as in 1,0.5,0.2",
+}
 
 
-@dataclass(frozen=True)
-class GiniLimit:
-    """The Gini index of all that was shown is at most `limit`.
-
-    limit: the largest index, between 0 and 1.
-    warm_up: the step from which the limit holds; until then it falls in equal steps from 1, where
-        every run begins.
-    name: what the price of the limit is recorded under.
-
-    The cost of a showing is what it adds to the index. With g the showings of n items, r_i the rank
-    of item i by g_i (the least shown has rank 1, ties share their mean rank) and S = sum(g),
-
-        G = sum_i (2 r_i - n - 1) g_i / (n S),    dG/dg_i = ((2 r_i - n - 1) / n - G) / S.
-
-    The ranks are those of a sort, whose sum of (2 r_i - n - 1) g_i is the largest of all orders;
-    so a small change of g moves G through g and S alone. Where g_i is tied, G has a kink: one more
-    showing counts as the highest of the tied ranks, one less as the lowest, and the mean rank is
-    midway. Since sum_i g_i dG/dg_i = 0, showing in the same proportions keeps G, and showing items
-    of below-median exposure lowers it.
-    """
-
-    limit: float
-    warm_up: int = 0
-    name: str = "gini"
-
-    def __post_init__(self) -> None:
-        _check(self.name, self.limit, self.warm_up)
-
-    def costs(self, exposure: Exposure) -> Tensor:
-        return torch.from_numpy(marginal_gini(exposure.shown)).float()
-
-    def budget(self, exposure: Exposure, showings: int) -> float:
-        """The distance of the index to the limit: costs are first-order changes of the index."""
-        step = (exposure.n_shown + showings) / showings if showings else 0.0
-        begun = min(1.0, step / self.warm_up) if self.warm_up else 1.0
-        return 1 - (1 - self.limit) * begun - _gini_and_ranks(exposure.shown)[0]
-
-    def excess(self, exposure: Exposure) -> float:
-        return _gini_and_ranks(exposure.shown)[0] - self.limit if exposure.n_shown else 0.0
-
-    @property
-    def limit_per_showing(self) -> float:
-        return 0.0  # showings that cost nothing on average keep the index where it is
-
-
-def marginal_gini(shown: NDArray[np.int64]) -> NDArray[np.float64]:
-    """(n_items,) dG/dg_i; all 0 before anything was shown."""
-    total = int(shown.sum())
-    if total == 0:
-        return np.zeros(len(shown))
-    index, ranks = _gini_and_ranks(shown)
-    return (ranks / len(shown) - index) / total
-
-
-def _gini_and_ranks(shown: NDArray[np.int64]) -> tuple[float, NDArray[np.int64]]:
-    """G, and 2 r_i - n - 1 of every item; all but the last division in whole numbers."""
-    _, group, sizes = np.unique(shown, return_inverse=True, return_counts=True)
-    last = np.cumsum(sizes)
-    ranks = (2 * last - sizes + 1)[group] - len(shown) - 1  # twice the mean rank is first + last
-    total = int(shown.sum())
-    return (int(ranks @ shown) / (len(shown) * total) if total else 0.0), ranks
-
-
-def _check(name: str, share: float, warm_up: int) -> None:
-    if not 0 <= share <= 1:
-        raise ConfigError(f"the limit '{name}' must lie between 0 and 1, not {share}")
-    if warm_up < 0:
-        raise ConfigError(f"the warm-up of '{name}' cannot be {warm_up} steps; 0 is none")
-
-
-def _allowed(share: float, warm_up: int, exposure: Exposure, showings: int) -> float:
-    """The number of showings that a group may have after the next step.
-
-    Until `warm_up` * n showings have been made, with n those of the first step, the group may use
-    the budget of showings still to come. This is lent only while no step has fewer showings than
-    the one before; n is that of the first step, as those who join later may not stay.
-
-    With N showings so far and S of the group, as long as everyone has an item outside the group:
-    - S <= share * max(N, warm_up * n) after every step. Each step brings S up to at most that, or
-      shows nothing of the group; and the bound never falls. So the limit holds for good once
-      warm_up * n showings have been made: at step `warm_up` unless users leave.
-    - S - share * N <= share * (1 - share) * warm_up * n, from this and S <= N.
-    - Once users leave, nothing is lent: S - share * N falls by share * showings in every step
-      until the limit holds, and the limit holds from then on.
-    What was lent before the first user left cannot be avoided: until then the lists are those of
-    users who stay.
-    """
-    return share * max(exposure.n_shown + showings, warm_up * exposure.lasting(showings))
-
-
-def _share(shown: int, exposure: Exposure, limit: float) -> float:
-    """By how much the share of all showings exceeds the limit; 0 before anything was shown."""
-    return shown / exposure.n_shown - limit if exposure.n_shown else 0.0
+def _number(text: str) -> float | None:
+    try:
+        number = float(text)
+    except ValueError:
+        return None
+    return number if abs(number) < float("inf") else None

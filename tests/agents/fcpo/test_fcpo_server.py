@@ -12,7 +12,7 @@ from fairhorizon.data.splits import Split
 from fairhorizon.environment.dynamics import State, advance
 from fairhorizon.environment.feedback import evaluation_scenario
 from fairhorizon.exposure.counts import Exposure
-from fairhorizon.exposure.limits import GroupFloor, Limit, PopularityLimit
+from fairhorizon.exposure.step_limits import GroupFloor, PopularityLimit, StepLimit
 from fairhorizon.rankers import RANKERS
 from fairhorizon.settings import changed
 from fairhorizon.vocabulary import Protocol
@@ -89,7 +89,7 @@ def test_the_limit_holds_at_every_step_while_labels_move(model: Fcpo, market: Sp
     assert changed > 10  # or the labels did not move
 
 
-def steps_in_violation_after_a_flip(model: Fcpo, market: Split, *limits: Limit) -> int:
+def steps_in_violation_after_a_flip(model: Fcpo, market: Split, *limits: StepLimit) -> int:
     """Half of the tail becomes popular in mid-run; of the ten steps after it."""
     world, server = World(model, market), model.server(limits, learn=False)
     for _ in range(4):
@@ -164,7 +164,7 @@ def run(world: World, server: FcpoServer, steps: int) -> list[list[int]]:
 
 
 def test_a_restored_server_goes_on_as_it_would_have(model: Fcpo, market: Split):
-    constraints: list[Limit] = [PopularityLimit(LIMIT)]
+    constraints: list[StepLimit] = [PopularityLimit(LIMIT)]
     world, server = World(model, market), model.server(constraints)
     run(world, server, 3)
     kept = {name: value.clone() for name, value in server.tensors().items()}

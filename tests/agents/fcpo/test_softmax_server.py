@@ -18,7 +18,7 @@ from fairhorizon.environment.dynamics import State, advance
 from fairhorizon.environment.feedback import evaluation_scenario
 from fairhorizon.errors import ModelError
 from fairhorizon.exposure.counts import Exposure
-from fairhorizon.exposure.limits import GroupFloor, PopularityLimit
+from fairhorizon.exposure.step_limits import GroupFloor, PopularityLimit
 from fairhorizon.policy.heads import GaussianHead, SoftmaxHead
 from fairhorizon.policy.softmax import rows_of
 from fairhorizon.settings import SettingsError, changed

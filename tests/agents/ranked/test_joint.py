@@ -24,7 +24,7 @@ from fairhorizon.environment.feedback import Scenario, evaluation_scenario, vali
 from fairhorizon.errors import ConfigError, ModelError
 from fairhorizon.evaluation.long_term import LongRun, LongRunSettings
 from fairhorizon.exposure.counts import Exposure
-from fairhorizon.exposure.limits import GiniLimit, PopularityLimit
+from fairhorizon.exposure.step_limits import GiniLimit, PopularityLimit
 from fairhorizon.metrics.fairness import gini
 from fairhorizon.metrics.shares import exceeds
 from fairhorizon.rankers.ease import Ease

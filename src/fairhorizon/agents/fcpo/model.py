@@ -29,7 +29,7 @@ from fairhorizon.allocation.request_guard import ExposureGuard
 from fairhorizon.data.splits import Split, earlier_part
 from fairhorizon.environment.feedback import Scenario
 from fairhorizon.errors import ConfigError
-from fairhorizon.exposure.limits import PopularityLimit
+from fairhorizon.exposure.step_limits import PopularityLimit
 from fairhorizon.rankers.stack.model import suitable
 from fairhorizon.rankers.stack.questions import QUESTIONS
 from fairhorizon.settings import Given, Settings, changed

@@ -19,7 +19,7 @@ from fairhorizon.allocation.step_control import OnlineControl
 from fairhorizon.environment.dynamics import Outcome, State
 from fairhorizon.errors import ModelError
 from fairhorizon.exposure.counts import Exposure
-from fairhorizon.exposure.limits import Limit
+from fairhorizon.exposure.step_limits import StepLimit
 from fairhorizon.policy.actor import Actor
 from fairhorizon.storage import below
 
@@ -34,7 +34,7 @@ class FcpoServer:
         config: FcpoConfig,
         *,
         queue_length: int,
-        limits: Sequence[Limit],
+        limits: Sequence[StepLimit],
         learn: bool,
         seed: int,
         retraining: Retraining | None = None,

@@ -14,7 +14,7 @@ from fairhorizon.allocation.step_control import OnlineControl
 from fairhorizon.environment.dynamics import Outcome, State
 from fairhorizon.errors import ConfigError
 from fairhorizon.exposure.counts import Exposure
-from fairhorizon.exposure.limits import Limit
+from fairhorizon.exposure.step_limits import StepLimit
 from fairhorizon.rankers.ranker import Ranker
 from fairhorizon.storage import below
 
@@ -29,7 +29,7 @@ class ControlServer:
     def __init__(
         self,
         ranker: Ranker[Any],
-        limits: Sequence[Limit],
+        limits: Sequence[StepLimit],
         *,
         list_length: int = 1,
         retraining: Retraining | None = None,

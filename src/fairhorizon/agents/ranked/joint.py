@@ -13,7 +13,7 @@ from fairhorizon.agents.ranked.fitted import FittedRanker, view_of
 from fairhorizon.agents.tasks import ServingPlan
 from fairhorizon.environment.feedback import Scenario
 from fairhorizon.errors import ConfigError, ModelError
-from fairhorizon.exposure.limits import PopularityLimit
+from fairhorizon.exposure.step_limits import PopularityLimit
 from fairhorizon.rerank.control import StepControl
 from fairhorizon.rerank.lists import ListAllocation
 

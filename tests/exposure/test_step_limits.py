@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from fairhorizon.errors import ConfigError
 from fairhorizon.exposure.counts import Exposure
-from fairhorizon.exposure.limits import (
+from fairhorizon.exposure.step_limits import (
     GiniLimit,
     GroupFloor,
     GroupLimit,
