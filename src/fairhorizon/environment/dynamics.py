@@ -58,11 +58,11 @@ def advance(
     unrewarded = state.blocked if spent is None else spent
     fresh = shown & ~unrewarded.gather(1, items) & ~_repeats(lists)
     hits = fresh & feedback.answer(lists)
-    blocked, returning = with_shown(state.blocked, lists), state.returning
+    blocked, returning = state.blocked.clone(), state.returning
+    mark(blocked, lists, True)
     if returning:
         returning = returning_after(state, lists)
-        rows, slots = (returning[0] >= 0).nonzero(as_tuple=True)
-        blocked[rows, returning[0][rows, slots]] = False
+        mark(blocked, returning[0], False)
     return Outcome(
         State(state.users, push_liked(state.queue, items, hits), blocked, returning),
         hits,
@@ -71,10 +71,10 @@ def advance(
     )
 
 
-def with_shown(items: Tensor, lists: Tensor) -> Tensor:
-    """A copy of a set of items of every user (b, n_items), with those of the lists (b, K)."""
+def mark(items: Tensor, lists: Tensor, is_member: bool) -> None:
+    """Put the items of the lists (b, K) into each user's set (b, n_items), or take them out."""
     rows, slots = (lists >= 0).nonzero(as_tuple=True)  # an empty slot must not touch any item
-    return items.index_put((rows, lists[rows, slots]), items.new_ones(()))
+    items[rows, lists[rows, slots]] = is_member
 
 
 def offered_again(

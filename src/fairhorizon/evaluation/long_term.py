@@ -12,7 +12,7 @@ from pydantic import Field
 from torch import Tensor
 
 from fairhorizon.agents.base import Server
-from fairhorizon.environment.dynamics import Outcome, State, advance, offered_again, with_shown
+from fairhorizon.environment.dynamics import Outcome, State, advance, mark, offered_again
 from fairhorizon.environment.feedback import UserModel
 from fairhorizon.errors import ConfigError, ModelError
 from fairhorizon.evaluation.accumulated import Accuracy, values_of
@@ -118,7 +118,7 @@ class LongRun:
         self._seen: Tensor | None = None
         self._period: int | None = None  # places after which a value can count again
         if (after := self.settings.repeat_after) is not None:
-            self._seen, self.state = self.state.blocked, offered_again(self.state, after)
+            self._seen, self.state = self.state.blocked.clone(), offered_again(self.state, after)
             if self.audience.answers_anew:
                 self._period = after * self.settings.list_length
         self._accuracy = Accuracy(users.n_users, self._period)
@@ -146,11 +146,11 @@ class LongRun:
         self.server.observe(lists, outcome, exposure)
         seconds += time.perf_counter() - start
         self.state = outcome.state
-        if self._seen is not None:
-            self._seen = with_shown(self._seen, lists)
 
         values = values_of(lists, spent, self.audience)
         new_values = values if spent is seen else values_of(lists, seen, self.audience)
+        if self._seen is not None:
+            mark(self._seen, lists, True)
         first = self.steps * settings.list_length
         accuracy = self._accuracy.add(values, new_values, self.audience, first)
         self.steps += 1

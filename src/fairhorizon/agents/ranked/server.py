@@ -35,7 +35,7 @@ class Round:
         self.left = left  # (b,) sensitive items that may still be shown
         self._limited = labels[candidates]
         self._bar = torch.where(labels, -torch.inf, 0.0)
-        self._keys = scores.gather(1, candidates) - handicap  # -inf where shown or not allowed
+        self.rescore_all(scores)
 
     @classmethod
     def begin(
@@ -86,6 +86,10 @@ class Round:
         """Remove the items just shown, one to each user."""
         self._keys.masked_fill_(self.candidates == items[:, None], -torch.inf)
         self.left = self.left - ((items >= 0) & self.labels[items]).long()
+
+    def rescore_all(self, scores: Tensor) -> None:
+        """Update the scores of all users, of which those of blocked items are -inf."""
+        self._keys = scores.gather(1, self.candidates) - self.handicap  # -inf: may not be shown
 
     def rescore(self, scores: Tensor, rows: Tensor) -> None:
         """Update the scores of these users."""
@@ -145,7 +149,7 @@ class RankedServer:
         if self._rounds and state.returning:
             self._scores = self._with(self._scores, state.returning[0])
             if self._round is not None:
-                self._round.rescore(self._scores, torch.arange(len(state.users)))
+                self._round.rescore_all(self._scores)
         if self._to_show == 0:
             self._begin_round(state, exposure)
         self._to_show -= self.list_length
@@ -244,7 +248,7 @@ class RankedServer:
                 generator=self._generator,
             )
         if returning:
-            self._round.rescore(self._scores, torch.arange(len(scores)))
+            self._round.rescore_all(self._scores)
         self.remarks += [str(warning.message) for warning in caught]
 
     def _with(self, scores: Tensor, items: Tensor) -> Tensor:
