@@ -45,6 +45,7 @@ def longterm(
     options: studies.StudyOptions,
     steps: own.Steps = 400,
     k: own.ListLength = 1,
+    repeat_after: own.RepeatAfter = None,
     alpha_prime: own.AlphaPrime = 0.4,
     warm_up: own.WarmUp = 50,
     relabel_every: own.RelabelEvery = 1,
@@ -80,6 +81,7 @@ def longterm(
         update_every=update_every,
         alpha_prime=alpha_prime,
         warm_up=warm_up,
+        repeat_after=repeat_after,
     )
     simulation = own.parse_users(users, drift, position_bias)
     with options.study([k]) as study:
@@ -120,10 +122,13 @@ def warn(long_study: "LongStudy") -> None:
     split, settings = long_study.study.dataset().split, long_study.settings
     if long_study.simulation is None:
         shared.warn_if_untested(split)
-    if settings.steps * settings.list_length > split.train.n_items:
+    # no item stands twice in so many lists of a user
+    lists = min(settings.steps, settings.repeat_after or settings.steps)
+    if lists * settings.list_length > split.train.n_items:
+        which = "the last lists" if settings.repeat_after is None else "some lists"
         typer.echo(
-            f"note: {settings.steps} lists of {settings.list_length} need more than the "
-            f"{split.train.n_items} items there are: the last lists will be empty",
+            f"note: {lists} lists of {settings.list_length} need more than the "
+            f"{split.train.n_items} items there are: {which} will be empty",
             err=True,
         )
     if settings.warm_up >= settings.steps:

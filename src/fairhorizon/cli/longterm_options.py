@@ -23,6 +23,14 @@ AlphaPrime = Annotated[
         min=0, max=1, help="Largest share of the limited group: popular items, or --sensitive."
     ),
 ]
+RepeatAfter = Annotated[
+    int | None,
+    typer.Option(
+        min=1,
+        show_default="never",
+        help="Number of steps after which an item may be shown to the same user again.",
+    ),
+]
 WarmUp = Annotated[int, typer.Option(min=0, help="Steps before the limit has to be kept.")]
 RelabelEvery = Annotated[
     int,

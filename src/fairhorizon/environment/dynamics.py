@@ -3,7 +3,7 @@
 State: the user and the queue of the N most recent liked items. Action: a list of K items.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Protocol as Interface
 
 import torch
@@ -12,11 +12,16 @@ from torch import Tensor
 
 @dataclass(frozen=True)
 class State:
-    """One row per user. `blocked`: history, by protocol, and shown items; not to be shown again."""
+    """One row per user. `blocked`: history, by protocol, and shown items; not to be shown now.
+
+    Where items are offered again, `returning[j]` (b, K) are those that may be shown again in j
+    steps, -1 for none; those of `returning[0]` are open in this state. Else it is empty.
+    """
 
     users: Tensor  # (b,)
     queue: Tensor  # (b, N) item codes, newest last; n_items where the history is shorter
     blocked: Tensor  # (b, n_items) bool
+    returning: tuple[Tensor, ...] = ()
 
 
 class Feedback(Interface):
@@ -36,23 +41,71 @@ class Outcome:
     cost: Tensor  # (b,)
 
 
-def advance(state: State, lists: Tensor, feedback: Feedback, sensitive: Tensor) -> Outcome:
+def advance(
+    state: State,
+    lists: Tensor,
+    feedback: Feedback,
+    sensitive: Tensor,
+    spent: Tensor | None = None,
+) -> Outcome:
     """Show `lists` (b, K), -1 for an empty slot, and observe the feedback of the users.
 
-    A blocked item that is shown anyway earns no reward, but has its cost.
+    A blocked item that is shown anyway earns no reward, but has its cost; so does every item of
+    `spent` (b, n_items), where that is given.
     """
     shown = lists >= 0
     items = lists.clamp(min=0)
-    fresh = shown & ~state.blocked.gather(1, items) & ~_repeats(lists)
+    unrewarded = state.blocked if spent is None else spent
+    fresh = shown & ~unrewarded.gather(1, items) & ~_repeats(lists)
     hits = fresh & feedback.answer(lists)
-    rows, slots = shown.nonzero(as_tuple=True)  # an empty slot must not touch any item
-    blocked = state.blocked.index_put((rows, lists[rows, slots]), shown.new_ones(()))
+    blocked, returning = state.blocked.clone(), state.returning
+    mark(blocked, lists, True)
+    if returning:
+        returning = returning_after(state, lists)
+        mark(blocked, returning[0], False)
     return Outcome(
-        State(state.users, push_liked(state.queue, items, hits), blocked),
+        State(state.users, push_liked(state.queue, items, hits), blocked, returning),
         hits,
         reward=hits.sum(1).float(),  # equation 8
         cost=(shown & sensitive[items]).sum(1).float(),  # equation 9
     )
+
+
+def mark(items: Tensor, lists: Tensor, is_member: bool) -> None:
+    """Put the items of the lists (b, K) into each user's set (b, n_items), or take them out."""
+    rows, slots = (lists >= 0).nonzero(as_tuple=True)  # an empty slot must not touch any item
+    items[rows, lists[rows, slots]] = is_member
+
+
+def offered_again(
+    state: State, after: int, recent: Tensor | None = None, list_length: int = 1
+) -> State:
+    """The state in a run in which items may be shown again `after` steps after they were shown.
+
+    recent: (b, m K) the last m <= `after` lists, oldest first; none if the run begins.
+    """
+    nothing = torch.empty(len(state.users), 0, dtype=torch.int64, device=state.users.device)
+    lists = () if recent is None or not recent.shape[1] else recent.split(list_length, dim=1)
+    return replace(state, returning=(nothing,) * (after - len(lists)) + lists)
+
+
+def returning_after(state: State, lists: Tensor) -> tuple[Tensor, ...]:
+    """`State.returning` after these lists were shown.
+
+    A blocked item that is shown anyway returns later than it would have, or, if it is one of the
+    history, never.
+    """
+    earlier = state.returning[1:]
+    again = (lists >= 0) & state.blocked.gather(1, lists.clamp(min=0))
+    if again.any():
+        returns = torch.zeros_like(again)
+        moved = []
+        for some in earlier:
+            same = (some[:, :, None] == lists[:, None, :]) & again[:, None, :]  # (b, K, K)
+            moved.append(some.masked_fill(same.any(2), -1))
+            returns |= same.any(1)
+        earlier, lists = tuple(moved), lists.masked_fill(again & ~returns, -1)
+    return (*earlier, lists)
 
 
 def push_liked(queue: Tensor, items: Tensor, hits: Tensor) -> Tensor:

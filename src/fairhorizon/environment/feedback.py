@@ -17,6 +17,10 @@ from fairhorizon.vocabulary import Protocol
 class Audience(Feedback, Interface):
     """Feedback of users with known relevance of all items, so that ideal lists can be computed."""
 
+    @property
+    def answers_anew(self) -> bool:
+        """Whether an item that is shown again can get positive feedback again."""
+
     def relevance(self, lists: Tensor) -> Tensor:
         """(b, K) float64: how relevant each item of the lists is to its user now; 0 for -1."""
 
@@ -57,9 +61,16 @@ class UserModel(Interface):
 
 @dataclass(frozen=True)
 class LoggedFeedback:
-    """Users like the items they took later in the log, whenever these are shown; no drift."""
+    """Users like the items they took later in the log, whenever these are shown; no drift.
+
+    An item was taken once, so it counts once, however often it is shown.
+    """
 
     positive: Tensor  # (b, n_items) bool
+
+    @property
+    def answers_anew(self) -> bool:
+        return False
 
     def answer(self, lists: Tensor) -> Tensor:
         return self.positive.gather(1, lists.clamp(min=0)) & (lists >= 0)

@@ -65,6 +65,7 @@ class SimulatedAudience:
     the history that the protocol excludes. Items shown since then still count.
     """
 
+    answers_anew = True
     vectors: Tensor  # (b, dim) present tastes
     _best: Tensor  # (b, ranks asked for so far) at present, float32
     _total: Tensor  # (b,) at present, empty until asked for

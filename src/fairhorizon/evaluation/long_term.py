@@ -5,20 +5,20 @@ the server. The record covers everything shown since the run began.
 """
 
 import time
-from typing import Annotated
+from typing import Annotated, Any
 
 import torch
 from pydantic import Field
 from torch import Tensor
 
 from fairhorizon.agents.base import Server
-from fairhorizon.environment.dynamics import Outcome, State, advance
-from fairhorizon.environment.feedback import Audience, UserModel
+from fairhorizon.environment.dynamics import Outcome, State, advance, mark, offered_again
+from fairhorizon.environment.feedback import UserModel
 from fairhorizon.errors import ConfigError, ModelError
+from fairhorizon.evaluation.accumulated import Accuracy, values_of
 from fairhorizon.exposure.counts import Churn, Exposure
 from fairhorizon.metrics.fairness import coverage, gini
 from fairhorizon.metrics.shares import exceeds
-from fairhorizon.ranking import discount
 from fairhorizon.settings import Settings
 
 Positive = Annotated[int, Field(ge=1)]
@@ -40,38 +40,17 @@ class LongRunSettings(Settings):
     """Largest running popularity rate, the share of popular items in everything shown (alpha')."""
     warm_up: Annotated[int, Field(ge=0)] = 50
     """Steps at the start in which the limit need not be kept."""
+    repeat_after: Positive | None = None
+    """Steps after which an item may be shown to the same user again; None: never."""
 
+    @property
+    def most_showings(self) -> int:
+        """How often an item can be shown to one user in all steps."""
+        return 1 if self.repeat_after is None else -(-self.steps // self.repeat_after)
 
-class Accuracy:
-    """NDCG and recall of each user's accumulated list, a step at a time.
-
-    DCG adds up v_j times the value of the item shown at rank j of the whole list, the ideal DCG v_j
-    times the value of the j-th best item, each when it is shown; v_j = 1 / log2(1 + j).
-    """
-
-    def __init__(self, n_users: int) -> None:
-        self.dcg, self.ideal, self.found = torch.zeros(3, n_users, dtype=torch.float64)
-
-    def add(self, values: Tensor, audience: Audience, first: int) -> dict[str, float]:
-        """values: (b, K) of the items at ranks first + 1, ..., first + K; 0 for what earns nothing.
-
-        Means over the users with any item of positive value; NaN without any.
-        """
-        last = first + values.shape[1]
-        v = discount(torch.arange(first + 1, last + 1, dtype=torch.float64))
-        self.dcg += values @ v
-        self.ideal += audience.best(first, last).cpu() @ v
-        self.found += values.sum(1)
-        total = audience.total().cpu()
-        return {"ndcg": _mean_ratio(self.dcg, self.ideal), "recall": _mean_ratio(self.found, total)}
-
-    def tensors(self) -> dict[str, Tensor]:
-        return {"dcg": self.dcg, "ideal": self.ideal, "found": self.found}
-
-    def restore(self, tensors: dict[str, Tensor]) -> None:
-        self.dcg, self.ideal, self.found = (
-            tensors[name].clone() for name in ("dcg", "ideal", "found")
-        )
+    def stated(self) -> dict[str, Any]:
+        """In JSON, without what is not set: runs from before there was such a setting keep keys."""
+        return self.model_dump(mode="json", exclude_none=True)
 
 
 class LimitRecord:
@@ -135,7 +114,14 @@ class LongRun:
                 f"the server reads {server.queue_length} items of a user's history, the user "
                 f"model has {known} (begin it with a history of {server.queue_length})"
             )
-        self._accuracy = Accuracy(users.n_users)
+        # History and all that was shown; None where that is what is blocked: without repeats.
+        self._seen: Tensor | None = None
+        self._period: int | None = None  # places after which a value can count again
+        if (after := self.settings.repeat_after) is not None:
+            self._seen, self.state = self.state.blocked.clone(), offered_again(self.state, after)
+            if self.audience.answers_anew:
+                self._period = after * self.settings.list_length
+        self._accuracy = Accuracy(users.n_users, self._period)
         self._limit = LimitRecord(self.settings.alpha_prime, self.settings.warm_up)
 
     @property
@@ -148,10 +134,12 @@ class LongRun:
 
         docs/long-run.md explains its keys; the server may add some, such as its price.
         """
-        settings, exposure, before = self.settings, self.exposure, self.state
+        settings, exposure = self.settings, self.exposure
+        seen = self.state.blocked if self._seen is None else self._seen
+        spent = seen if self._period is None else self.state.blocked  # earns nothing if shown
         shown_before = (exposure.n_shown, exposure.n_sensitive, exposure.n_initial)
         start = time.perf_counter()
-        lists, outcome = self._serve()
+        lists, outcome = self._serve(spent)
         seconds = time.perf_counter() - start
         exposure.add(lists)
         start = time.perf_counter()
@@ -159,8 +147,12 @@ class LongRun:
         seconds += time.perf_counter() - start
         self.state = outcome.state
 
-        values = values_of(lists, before, self.audience)
-        accuracy = self._accuracy.add(values, self.audience, self.steps * settings.list_length)
+        values = values_of(lists, spent, self.audience)
+        new_values = values if spent is seen else values_of(lists, seen, self.audience)
+        if self._seen is not None:
+            mark(self._seen, lists, True)
+        first = self.steps * settings.list_length
+        accuracy = self._accuracy.add(values, new_values, self.audience, first)
         self.steps += 1
         self.audience.pass_time()
         churn = Churn(0, 0.0)
@@ -194,8 +186,11 @@ class LongRun:
         exposure = self.exposure
         counted = (exposure.n_shown, exposure.n_sensitive, exposure.n_initial)
         by_step = (exposure.n_first, exposure.n_last, int(exposure.shrunk))
+        state = {"queue": self.state.queue, "blocked": self.state.blocked}
+        if self._seen is not None:
+            state |= {"seen": self._seen, "recent": torch.cat(self.state.returning, dim=1)}
         parts = {
-            "state": {"queue": self.state.queue, "blocked": self.state.blocked},
+            "state": state,
             "exposure": {
                 "counts": torch.from_numpy(exposure.counts),
                 "shown": torch.from_numpy(exposure.shown),
@@ -234,6 +229,9 @@ class LongRun:
                 )
         device = self.state.users.device
         self.state = State(self.state.users, state["queue"].to(device), state["blocked"].to(device))
+        if (after := self.settings.repeat_after) is not None:
+            self._seen, recent = state["seen"].to(device), state["recent"].to(device)
+            self.state = offered_again(self.state, after, recent, self.settings.list_length)
         self.exposure.counts[:] = exposure["counts"].numpy()
         self.exposure.shown[:] = exposure["shown"].numpy()
         self.exposure.sensitive = exposure["sensitive"]
@@ -251,7 +249,7 @@ class LongRun:
         self.audience.restore(parts.get("audience", {}))
         self.server.restore(parts.get("server", {}), self.state)
 
-    def _serve(self) -> tuple[Tensor, Outcome]:
+    def _serve(self, spent: Tensor) -> tuple[Tensor, Outcome]:
         lists = self.server.serve(self.state, self.exposure)
         expected = (len(self.state.users), self.settings.list_length)
         if lists.shape != expected:
@@ -259,16 +257,7 @@ class LongRun:
                 f"the server gives lists of shape {tuple(lists.shape)}, the run needs {expected} "
                 "(give both the same list_length)"
             )
-        return lists, advance(self.state, lists, self.audience, self.exposure.sensitive)
-
-
-def values_of(lists: Tensor, state: State, audience: Audience) -> Tensor:
-    """(b, K) relevance of the items shown in `state`; 0 for blocked and repeated items."""
-    blocked = state.blocked.gather(1, lists.clamp(min=0))
-    if lists.shape[1] > 1:
-        same = lists[:, :, None] == lists[:, None, :]
-        blocked |= torch.tril(same, diagonal=-1).any(dim=2)
-    return audience.relevance(lists).masked_fill(blocked, 0.0).cpu()
+        return lists, advance(self.state, lists, self.audience, self.exposure.sensitive, spent)
 
 
 def _popularity_rates(exposure: Exposure, before: tuple[int, int, int]) -> dict[str, float]:
@@ -285,9 +274,3 @@ def _popularity_rates(exposure: Exposure, before: tuple[int, int, int]) -> dict[
 
 def _share(part: int, whole: int) -> float:
     return part / whole if whole else float("nan")
-
-
-def _mean_ratio(parts: Tensor, wholes: Tensor) -> float:
-    """Mean of part / whole over the users whose whole is not 0; NaN without any."""
-    present = wholes > 0
-    return float((parts[present] / wholes[present]).mean()) if present.any() else float("nan")

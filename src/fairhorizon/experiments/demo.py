@@ -122,7 +122,10 @@ def long_run(fits: Fits) -> LongTermResult:
         limit,
         settings.warm_up,
         group=fits.dataset.group_name,
-        settings={**settings.model_dump(mode="json"), "round_length": ROUND_LENGTH},
+        settings={
+            **settings.stated(),
+            "round_length": ROUND_LENGTH,
+        },
     )
 
 

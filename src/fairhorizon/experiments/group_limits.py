@@ -124,7 +124,8 @@ class Limits:
     def check(self, data: DataSpec, cache_dir: Path | None, settings: LongRunSettings) -> None:
         """Refuse limits of groups that no showings could keep together.
 
-        A user is shown an item once: a small group cannot have a large share of a long run.
+        A user is shown an item once, or as often as repeats allow: a small group cannot have a
+        large share of a long run.
         """
         if self.gini is not None and not 0 <= self.gini <= 1:
             raise ConfigError(f"a limit of the Gini index lies between 0 and 1, not {self.gini:g}")
@@ -136,7 +137,8 @@ class Limits:
             return
         members = np.stack(self.members(data, cache_dir))
         kinds, sizes = np.unique(members, axis=1, return_counts=True)  # items in the same groups
-        shown = min(settings.steps * settings.list_length, members.shape[1])
+        sizes = sizes * settings.most_showings
+        shown = min(settings.steps * settings.list_length, int(sizes.sum()))
         sign = np.array([-1.0 if group.is_floor else 1.0 for group in self.groups])
         shares = np.array([group.share for group in self.groups])
         found = linprog(

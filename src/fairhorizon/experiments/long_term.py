@@ -89,7 +89,7 @@ class LongStudy:
             str(method),
             self.study.build(method, seed).all_settings(),
             self.study.protocol,
-            self.settings.model_dump(mode="json"),
+            self.settings.stated(),
             self._simulation(),
             own,
         )
@@ -182,7 +182,7 @@ class LongStudy:
             "dataset": self.study.dataset().split.name,
             "protocol": self.study.protocol.value,
             "group": self.study.data.group_name,
-            **self.settings.model_dump(mode="json"),
+            **self.settings.stated(),
             "simulation": self._simulation(),
             "limits": str(self.limits),
             "round_length": self.round_length,

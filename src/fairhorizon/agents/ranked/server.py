@@ -35,7 +35,7 @@ class Round:
         self.left = left  # (b,) sensitive items that may still be shown
         self._limited = labels[candidates]
         self._bar = torch.where(labels, -torch.inf, 0.0)
-        self._keys = scores.gather(1, candidates) - handicap  # -inf where shown or not allowed
+        self.rescore_all(scores)
 
     @classmethod
     def begin(
@@ -45,12 +45,16 @@ class Round:
         labels: Tensor,
         *,
         items: int,
+        among: int,
         generator: Generator,
     ) -> Self:
-        """A round of `items` per user; in batches of users, because a handicap may be large."""
+        """A round of `items` per user, of the best `among` by score.
+
+        In batches of users, because a handicap may be large.
+        """
         candidates, handicaps = [], []
         for some in scores.split(users_at_once(len(labels))):
-            best = top(some, CANDIDATES * items)[1].sort(dim=1).values
+            best = top(some, among)[1].sort(dim=1).values
             handicap = reranker.handicap(some, labels, generator)
             candidates.append(best)
             handicaps.append(handicap.expand_as(some).gather(1, best))
@@ -83,6 +87,10 @@ class Round:
         self._keys.masked_fill_(self.candidates == items[:, None], -torch.inf)
         self.left = self.left - ((items >= 0) & self.labels[items]).long()
 
+    def rescore_all(self, scores: Tensor) -> None:
+        """Update the scores of all users, of which those of blocked items are -inf."""
+        self._keys = scores.gather(1, self.candidates) - self.handicap  # -inf: may not be shown
+
     def rescore(self, scores: Tensor, rows: Tensor) -> None:
         """Update the scores of these users."""
         self._keys[rows] = scores[rows].gather(1, self.candidates[rows]) - self.handicap[rows]
@@ -97,7 +105,8 @@ class RankedServer:
     A re-ranker works in rounds, as MF-FOE in the paper's long run: labels, candidates, handicap and
     allowance are fixed at the start of a round of `round_length` items per user. Candidates are the
     best 2 * round_length items by score. If none of them is within the allowance, the rest of the
-    catalogue is searched, and at last any item is shown.
+    catalogue is searched, and at last any item is shown. Where items are offered again, those that
+    come free during the round are candidates from then on, in addition.
 
     With `retrain_on` every round but the first begins with a ranker fitted again, on that log
     and all later likes. A ranker that reads histories uses new likes at once in any case.
@@ -121,12 +130,13 @@ class RankedServer:
         self.retraining = None if retrain_on is None else Retraining(retrain_on)
         self.round_length = math.ceil(round_length / list_length) * list_length  # whole lists
         self.ranker = self._first_ranker = ranker
-        self.reranker = _over(reranker, CANDIDATES * self.round_length)
+        self.reranker = reranker
         self.remarks: list[str] = []  # warnings of the re-ranker, in the order given
         self._generator = Generator().manual_seed(seed)
         self._rounds = 0  # begun
         self._to_show = 0  # items per user until the round is over
         self._scores = torch.empty(0)  # (b, n_items), -inf where an item may not be shown
+        self._all_scores: Tensor | None = None  # of these items too, where they are shown again
         self._round: Round | None = None
 
     @property
@@ -135,7 +145,11 @@ class RankedServer:
 
     @torch.no_grad()
     def serve(self, state: State, exposure: Exposure) -> Tensor:
-        """(b, K) items, which are not served again."""
+        """(b, K) items, which are not served again unless the state says that they return."""
+        if self._rounds and state.returning:
+            self._scores = self._with(self._scores, state.returning[0])
+            if self._round is not None:
+                self._round.rescore_all(self._scores)
         if self._to_show == 0:
             self._begin_round(state, exposure)
         self._to_show -= self.list_length
@@ -180,7 +194,7 @@ class RankedServer:
             tensors |= {f"ranker.{name}": tensor for name, tensor in stored.items()}
         if self.ranker.queue_length and self._rounds:
             # computed in other batches, they would differ in the last digits
-            tensors["scores"] = self._scores
+            tensors["scores"] = self._scores if self._all_scores is None else self._all_scores
         if self._round is not None:
             parts = self._round.tensors()
             tensors |= {f"round.{name}": tensor for name, tensor in parts.items()}
@@ -200,6 +214,9 @@ class RankedServer:
             self.ranker = restored_ranker(refitted, self._first_ranker)
         if "scores" in tensors:
             self._scores = tensors["scores"]
+            if state.returning:
+                self._all_scores = self._scores
+                self._scores = self._all_scores.masked_fill(state.blocked, -torch.inf)
         elif self._rounds:
             self._score_everyone(state)
         parts = below("round.", tensors)
@@ -213,20 +230,38 @@ class RankedServer:
             self._score_everyone(state)
         self._rounds += 1
         self._to_show = self.round_length
-        if self.reranker is not None:
-            with warnings.catch_warnings(record=True) as caught:
-                warnings.simplefilter("always")
-                self._round = Round.begin(
-                    self.reranker,
-                    self._scores,
-                    exposure.sensitive.clone(),
-                    items=self.round_length,
-                    generator=self._generator,
-                )
-            self.remarks += [str(warning.message) for warning in caught]
+        if self.reranker is None:
+            return
+        returning = state.returning[1 : self.round_length // self.list_length]
+        scores, among = self._scores, CANDIDATES * self.round_length
+        if returning:
+            later = torch.cat(returning, dim=1)
+            scores, among = self._with(scores.clone(), later), among + later.shape[1]
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            self._round = Round.begin(
+                _over(self.reranker, among),
+                scores,
+                exposure.sensitive.clone(),
+                items=self.round_length,
+                among=among,
+                generator=self._generator,
+            )
+        if returning:
+            self._round.rescore_all(self._scores)
+        self.remarks += [str(warning.message) for warning in caught]
+
+    def _with(self, scores: Tensor, items: Tensor) -> Tensor:
+        """Scores that have those of these items (b, m) again, -1 for none; changed in place."""
+        assert self._all_scores is not None
+        rows, places = (items >= 0).nonzero(as_tuple=True)
+        at = rows, items[rows, places]
+        scores[at] = self._all_scores[at]
+        return scores
 
     def _score_everyone(self, state: State) -> None:
         self._scores = torch.empty(state.blocked.shape)
+        self._all_scores = torch.empty(state.blocked.shape) if state.returning else None
         self._round = None
         self._score(state, torch.arange(len(state.users)))
 
@@ -234,6 +269,8 @@ class RankedServer:
         """Scores of these users by their present histories."""
         for some in rows.split(users_at_once(state.blocked.shape[1])):
             scores = self.ranker.scores(state.users[some], state.queue[some])
+            if self._all_scores is not None:
+                self._all_scores[some] = scores
             self._scores[some] = scores.masked_fill(state.blocked[some], -torch.inf)
         if self._round is not None:
             self._round.rescore(self._scores, rows)
@@ -244,7 +281,7 @@ class RankedServer:
         return type(ranker)(ranker.config, seed=ranker.seed)
 
 
-def _over(reranker: UserReranker | None, candidates: int) -> UserReranker | None:
+def _over(reranker: UserReranker, candidates: int) -> UserReranker:
     """The re-ranker of a round; fairness of exposure solves over the candidates alone."""
     if isinstance(reranker, ExposureFairness):
         return reranker.model_copy(update={"candidates": candidates})
