@@ -17,7 +17,7 @@ from fairhorizon.environment.response import ResponseModel
 from fairhorizon.environment.simulated import SimulatedUsers, SimulationConfig
 from fairhorizon.evaluation.long_term import LongRun, LongRunSettings
 from fairhorizon.exposure.counts import Exposure
-from fairhorizon.exposure.limits import PopularityLimit
+from fairhorizon.exposure.step_limits import PopularityLimit
 from fairhorizon.histories import UserItems
 from fairhorizon.rankers.popularity import PopularityConfig
 from fairhorizon.rankers.ranker import Ranker

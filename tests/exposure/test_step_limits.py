@@ -17,6 +17,7 @@ from fairhorizon.exposure.step_limits import (
 )
 from fairhorizon.metrics.fairness import gini
 from fairhorizon.metrics.shares import whole_showings
+from fairhorizon.vocabulary import Labels
 
 COUNTS = st.lists(st.integers(0, 6), min_size=2, max_size=9)
 
@@ -158,7 +159,7 @@ def test_showings_keep_the_label_of_their_moment():
     assert limit.budget(exposure, 4) == 0.5 * 8 - 2
     assert limit.excess(exposure) == 0
     exposure.add(torch.tensor([[0], [1], [1], [1]]))
-    assert (exposure.n_sensitive, exposure.n_initial) == (2 + 3, 2 + 1)
+    assert (exposure.n_sensitive, exposure.in_group[Labels.FIRST].sum()) == (2 + 3, 2 + 1)
 
 
 def test_group_limit_and_floor_by_hand():

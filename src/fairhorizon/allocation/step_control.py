@@ -2,7 +2,7 @@
 
 One step serves all users at once. Their showings together may cost no more than the budget of
 every constraint; of all lists within the budgets, those with the highest sum of scores are shown
-(class_program.py).
+(class_program.py). No item is shown more often than a constraint has room for (class_offers.py).
 """
 
 import copy
@@ -13,18 +13,21 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from fairhorizon.allocation.class_program import Floats, allocate
+from fairhorizon.allocation.class_offers import CLOSED, ClassOffers
+from fairhorizon.allocation.class_program import Floats
+from fairhorizon.allocation.item_classes import ItemClasses
+from fairhorizon.allocation.list_rules import ListRules
 from fairhorizon.errors import ConfigError, ModelError
-from fairhorizon.exposure.counts import Exposure
+from fairhorizon.exposure.counts import Counts, Exposure
 from fairhorizon.exposure.step_limits import StepLimit
-from fairhorizon.ranking import first_highest, some_at_a_time
+from fairhorizon.vocabulary import Scope
 
 SPREAD_USERS = 64  # on whose scores the spread is estimated
 LOWERED = 0.9  # part of the last price that a step tries first
 
 
 class OnlineControl:
-    """Keeps every constraint at every step, under the labels of the moment.
+    """Keeps every constraint at every step, under the labels that it counts by.
 
     Constraints whose costs are -1, 0 or 1 (a limit or a floor of a group) are kept exactly in each
     step. For others (Gini) a price on the scores is carried from step to step: a step first tries a
@@ -117,40 +120,66 @@ class _Step:
         varied = np.ptp(self.costs, axis=1) > 0  # else the choice makes no difference
         whole = np.isin(self.costs, (-1, 0, 1)).all(1)
         self.exact, self.priced = varied & whole, varied & ~whole
-        # classes of items that cost the same: as a number in base 3, because that sorts fast
-        kept = self.costs[self.exact]
-        codes = 3 ** np.arange(len(kept)) @ (kept.astype(np.int64) + 1)
-        _, examples, of_item = np.unique(codes, return_index=True, return_inverse=True)
-        self.patterns: Floats = kept[:, examples]  # a: (number of exact constraints, C)
-        cheaper = (self.patterns[:, None, :] < self.patterns[:, :, None]).any(0)
-        self.device = slots[0].device
-        self.of_item = torch.from_numpy(of_item).to(self.device)
-        self.cheaper = torch.from_numpy(cheaper).to(self.device)
+        self.kept = [constraints[j] for j in self.exact.nonzero()[0]]
+        self.classes = ItemClasses.of(self.costs[self.exact], slots[0].device)
+        self.weights = np.zeros((len(self.kept), len(slots)))  # of the places, under each limit
+        for j, constraint in enumerate(self.kept):
+            self.weights[j] = constraint.weights(len(slots))
+        self.rules = ListRules(self.kept, self.classes.patterns, len(slots))
+        self.room = self._room()
         self.score_spread = _spread(slots[0]) if self.priced.any() else 0.0
 
+    def _room(self) -> Counts | None:
+        """(n_items,) how often each item may be shown in the step; None: there is no bound."""
+        showings = len(self.slots) * len(self.slots[0])
+        rooms = [constraint.room(self.exposure, showings) for constraint in self.constraints]
+        bounds = [room for room in rooms if room is not None]
+        return np.minimum.reduce(bounds) if bounds else None
+
     def fill(self, prices: Floats) -> _StepTrial:
-        """Slot after slot, each with an equal part of what is left of the budgets."""
-        carried = self._handicap(prices)
-        handicap = torch.from_numpy(carried).to(self.slots[0])
-        kept = [self.constraints[j] for j in self.exact.nonzero()[0]]
-        lists = torch.full((len(self.slots[0]), len(self.slots)), -1, device=self.device)
-        found, spent, shown = np.zeros((len(self.slots), len(kept))), np.zeros(len(kept)), 0
-        for k, slot in enumerate(self.slots):
-            values, items = best_of_classes(
-                slot, handicap, self.of_item, self.cheaper, taken=lists[:, :k]
-            )
-            rows = (values.amax(1) > -torch.inf).nonzero().squeeze(1)  # who has something left
-            left = len(self.slots) - k
-            ends = np.array([c.budget(self.exposure, shown + left * len(rows)) for c in kept])
-            table = values[rows].double().cpu().numpy()
-            choice, found[k] = allocate(table, self.patterns, (ends - spent) / left)
-            picked = items[rows].gather(1, torch.from_numpy(choice).to(rows)[:, None])
-            lists[:, k].index_copy_(0, rows, picked.squeeze(1))
-            spent, shown = spent + self.patterns[:, choice].sum(1), shown + len(rows)
+        """Slot after slot, each with its part of what is left of the budgets."""
+        carried, n, slots = self._handicap(prices), len(self.slots[0]), len(self.slots)
+        lists = torch.full((n, slots), -1, device=self.slots[0].device)
+        found, charges = np.zeros((slots, len(self.kept))), np.tile(carried, (slots, 1))
+        spent, shown = np.zeros(len(self.kept)), np.zeros(slots, dtype=np.int64)
+        inside = np.zeros((n, len(self.kept)), dtype=np.int64)  # of each list, in each group
+        room = self.room
+        for k in range(slots):
+            offers = self._offers(k, carried, room, lists[:, :k])
+            offers.bar(self.rules.barred(inside, k))
+            rows = offers.rows_left()
+            shown[k:] = len(rows)
+            budgets = self._budgets(k, spent, shown)
+            fit = offers.allocate(rows, self.classes.patterns, budgets, room)
+            lists[rows, k] = torch.from_numpy(fit.items).to(lists)
+            costs = self.classes.patterns[:, fit.choice] * (self.weights[:, k, None] > 0)
+            spent = spent + self.weights[:, k] * costs.sum(1)
+            inside[rows] += costs.T != 0
+            found[k] = fit.prices
+            charges[k] += fit.prices @ self.costs[self.exact]
+            if room is not None:
+                charges[k] += np.where(room > 0, fit.item_prices, CLOSED)
+                room = np.maximum(0, room - np.bincount(fit.items, minlength=len(room)))
         prices = prices.copy()
         prices[self.exact] = found.mean(0)
-        charges = carried + found @ self.costs[self.exact]
         return _StepTrial(lists, prices, self._debts(lists), charges)
+
+    def _offers(self, k: int, carried: Floats, room: Counts | None, taken: Tensor) -> ClassOffers:
+        handicap = torch.from_numpy(carried).to(self.slots[k])
+        if room is None:
+            return ClassOffers.of(self.slots[k], handicap, self.classes, taken)
+        return ClassOffers.with_room(self.slots[k], handicap, self.classes, taken, room)
+
+    def _budgets(self, k: int, spent: Floats, shown: Counts) -> Floats:
+        """(m,) showings of the slot that may cost: an equal part, by weight, of what is left."""
+        free = float(shown[k])  # so many never bind
+        budgets = np.full(len(self.kept), free)
+        for j, constraint in enumerate(self.kept):
+            weights = self.weights[j, k:]
+            if weights[0] > 0 and constraint.scope is Scope.ALL:
+                left = constraint.budget(self.exposure, shown) - spent[j]
+                budgets[j] = min(free, left / weights.sum())
+        return budgets
 
     def _handicap(self, prices: Floats) -> Floats:
         """(n_items,) what the carried prices take off the scores."""
@@ -179,48 +208,6 @@ class _Step:
             short = max(over, -constraint.budget(after, n))
             debts[j] = max(0.0, short) / (n * self.spread[j])
         return debts
-
-
-def best_of_classes(
-    scores: Tensor, handicap: Tensor, of_item: Tensor, cheaper: Tensor, taken: Tensor
-) -> tuple[Tensor, Tensor]:
-    """(b, C) the highest score of each class of items, less the handicap (n_items,), and its item.
-
-    A class that is not `cheaper` (C, C) in any way than that of the best item of all is left at
-    -inf: it is never better. Items `taken` (b, k) are excluded.
-    """
-    values = scores.new_full((len(scores), len(cheaper)), -torch.inf)
-    items = of_item.new_zeros(values.shape)
-    others = of_item != torch.arange(len(cheaper)).to(of_item)[:, None]  # (C, n_items)
-    outside = scores.new_zeros(others.shape).masked_fill_(others, -torch.inf)
-    handicapped = bool(handicap.any())
-    for part, part_values, part_items, part_taken in some_at_a_time(
-        scores.detach(), values, items, taken
-    ):
-        if handicapped:
-            part = part - handicap
-        if taken.shape[1]:
-            part = _without(part, part_taken)
-        best = first_highest(part)[:, None]
-        kind = of_item[best]
-        part_values.scatter_(1, kind, part.gather(1, best))  # views: this fills `values`
-        part_items.scatter_(1, kind, best)
-        for c in range(len(cheaper)):
-            some = cheaper[kind[:, 0], c].nonzero().squeeze(1)
-            if len(some):
-                room = part.index_select(0, some).add_(outside[c])
-                best = first_highest(room)[:, None]
-                part_values[:, c].index_copy_(0, some, room.gather(1, best).squeeze(1))
-                part_items[:, c].index_copy_(0, some, best.squeeze(1))
-    if values.isnan().any():
-        raise ModelError("a score is not a number: the model that scores has diverged")
-    return values, items
-
-
-def _without(scores: Tensor, taken: Tensor) -> Tensor:
-    """-inf for the items `taken`, of which -1 is none."""
-    ceiling = scores.new_full(taken.shape, torch.inf).masked_fill_(taken >= 0, -torch.inf)
-    return scores.scatter_reduce(1, taken.clamp(min=0), ceiling, "amin")
 
 
 def _spread(scores: Tensor) -> float:

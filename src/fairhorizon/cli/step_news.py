@@ -38,7 +38,7 @@ class News:
         shares = {
             "NDCG": run.ndcg,
             "Gini": run.gini,
-            self.long_study.study.data.group_name: run.popularity_rate,
+            self.long_study.study.data.group_name: run.limited_rate,
             "steps over the limit": run.violation_share,
         }
         text = "  ".join(f"{name} {percent(value)}" for name, value in shares.items())

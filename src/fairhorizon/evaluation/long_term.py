@@ -5,6 +5,7 @@ the server. The record covers everything shown since the run began.
 """
 
 import time
+from collections.abc import Sequence
 from typing import Annotated, Any
 
 import torch
@@ -17,12 +18,21 @@ from fairhorizon.environment.feedback import UserModel
 from fairhorizon.errors import ConfigError, ModelError
 from fairhorizon.evaluation.accumulated import Accuracy, values_of
 from fairhorizon.exposure.counts import Churn, Exposure
-from fairhorizon.metrics.fairness import coverage, gini
+from fairhorizon.exposure.step_limits import StepLimit
+from fairhorizon.metrics.fairness import coverage, gini, most_shown_share
 from fairhorizon.metrics.shares import exceeds
 from fairhorizon.settings import Settings
+from fairhorizon.vocabulary import Labels
 
 Positive = Annotated[int, Field(ge=1)]
 Row = dict[str, float | int]
+
+RATES = {  # the columns of the record
+    Labels.MOMENT: "popularity_rate",
+    Labels.FIRST: "popularity_rate_initial",
+    Labels.LAGGED: "popularity_rate_lagged",
+    Labels.RETROSPECTIVE: "popularity_rate_retrospective",
+}
 
 
 class LongRunSettings(Settings):
@@ -38,6 +48,10 @@ class LongRunSettings(Settings):
     """Steps after which a method that learns online updates its policy."""
     alpha_prime: Annotated[float, Field(ge=0, le=1)] = 0.4
     """Largest running popularity rate, the share of popular items in everything shown (alpha')."""
+    labels: Labels = Labels.RETROSPECTIVE
+    """Which labels that rate is counted under: first, moment, lagged or retrospective."""
+    lag: Positive = 50
+    """How many steps back labels are that lag."""
     warm_up: Annotated[int, Field(ge=0)] = 50
     """Steps at the start in which the limit need not be kept."""
     repeat_after: Positive | None = None
@@ -54,7 +68,7 @@ class LongRunSettings(Settings):
 
 
 class LimitRecord:
-    """How the running popularity rate keeps to its limit."""
+    """How the running popularity rate, under the labels of the limit, keeps to it."""
 
     def __init__(self, alpha_prime: float, warm_up: int) -> None:
         self.alpha_prime, self.warm_up = alpha_prime, warm_up
@@ -94,7 +108,8 @@ class LongRun:
     users: who answers: `evaluation_scenario` for those of the log, or `SimulatedUsers`; with a
         history of at least `server.queue_length` items.
     exposure: what was shown before; it is updated with every step.
-    settings: without them, those of the paper: 400 steps of one item.
+    settings: without them 400 steps of one item, as in the paper.
+    limits: further ones, whose excess is recorded whether or not the server keeps them.
     """
 
     def __init__(
@@ -103,8 +118,9 @@ class LongRun:
         users: UserModel,
         exposure: Exposure,
         settings: LongRunSettings | None = None,
+        limits: Sequence[StepLimit] = (),
     ) -> None:
-        self.server, self.exposure = server, exposure
+        self.server, self.exposure, self.limits = server, exposure, tuple(limits)
         self.settings = settings or LongRunSettings()
         self.state, self.audience = users.begin(torch.arange(users.n_users))
         self.steps = 0  # taken
@@ -137,7 +153,7 @@ class LongRun:
         settings, exposure = self.settings, self.exposure
         seen = self.state.blocked if self._seen is None else self._seen
         spent = seen if self._period is None else self.state.blocked  # earns nothing if shown
-        shown_before = (exposure.n_shown, exposure.n_sensitive, exposure.n_initial)
+        before = _counted(exposure)
         start = time.perf_counter()
         lists, outcome = self._serve(spent)
         seconds = time.perf_counter() - start
@@ -155,18 +171,20 @@ class LongRun:
         accuracy = self._accuracy.add(values, new_values, self.audience, first)
         self.steps += 1
         self.audience.pass_time()
+        excess = {f"excess of {one.name}": excess_of(one, lists, exposure) for one in self.limits}
         churn = Churn(0, 0.0)
         if self.steps % settings.relabel_every == 0:
             churn = exposure.relabel()
         if self.steps % settings.update_every == 0:
             self.server.update()
-        rates = _popularity_rates(exposure, shown_before)
         row: Row = {
             "step": self.steps,
             **accuracy,
             "gini": gini(exposure.shown),
-            **rates,
-            **self._limit.record(self.steps, rates["popularity_rate"]),
+            "limited_rate": exposure.rate(settings.labels),
+            **_popularity_rates(exposure, before),
+            "lorenz_share": most_shown_share(exposure.shown, int(exposure.sensitive.sum())),
+            **self._limit.record(self.steps, exposure.rate(settings.labels)),
             "churn": churn.items,
             "churn_share": churn.share,
             "reward": float(outcome.reward.double().mean()),
@@ -174,31 +192,21 @@ class LongRun:
             "seconds": seconds,
         }
         notes = self.server.notes()
-        if taken := sorted(row.keys() & notes):
+        if taken := sorted((row.keys() | excess.keys()) & notes.keys()):
             raise ConfigError(
                 f"the server has a note on {taken[0]!r}, which the record has already (give the "
                 "note another name)"
             )
-        return row | notes
+        return row | notes | excess
 
     def tensors(self) -> dict[str, Tensor]:
         """A copy of everything that the steps have changed, by flat names."""
-        exposure = self.exposure
-        counted = (exposure.n_shown, exposure.n_sensitive, exposure.n_initial)
-        by_step = (exposure.n_first, exposure.n_last, int(exposure.shrunk))
         state = {"queue": self.state.queue, "blocked": self.state.blocked}
         if self._seen is not None:
             state |= {"seen": self._seen, "recent": torch.cat(self.state.returning, dim=1)}
         parts = {
             "state": state,
-            "exposure": {
-                "counts": torch.from_numpy(exposure.counts),
-                "shown": torch.from_numpy(exposure.shown),
-                "sensitive": exposure.sensitive,
-                "initial": exposure.initial,
-                "counted": torch.tensor(counted),
-                "by_step": torch.tensor(by_step),
-            },
+            "exposure": self.exposure.tensors(),
             "run": {"steps": torch.tensor(self.steps)},
             "accuracy": self._accuracy.tensors(),
             "limit": self._limit.tensors(),
@@ -217,7 +225,7 @@ class LongRun:
         for name, tensor in tensors.items():
             part, _, rest = name.partition(".")
             parts.setdefault(part, {})[rest] = tensor.clone()
-        state, exposure = parts["state"], parts["exposure"]
+        state = parts["state"]
         for name, shape in (
             ("queue", self.state.queue.shape),
             ("blocked", self.state.blocked.shape),
@@ -232,18 +240,8 @@ class LongRun:
         if (after := self.settings.repeat_after) is not None:
             self._seen, recent = state["seen"].to(device), state["recent"].to(device)
             self.state = offered_again(self.state, after, recent, self.settings.list_length)
-        self.exposure.counts[:] = exposure["counts"].numpy()
-        self.exposure.shown[:] = exposure["shown"].numpy()
-        self.exposure.sensitive = exposure["sensitive"]
-        self.exposure.initial = exposure["initial"]
-        counted = exposure["counted"].tolist()
-        self.exposure.n_shown, self.exposure.n_sensitive, self.exposure.n_initial = counted
+        self.exposure.restore(parts["exposure"])
         self.steps = int(parts["run"]["steps"])
-        # Runs stored without it are of users who stay: all steps are alike.
-        alike = self.exposure.n_shown // max(1, self.steps)
-        first, last, shrunk = exposure.get("by_step", torch.tensor([alike, alike, 0])).tolist()
-        self.exposure.n_first, self.exposure.n_last = first, last
-        self.exposure.shrunk = bool(shrunk)
         self._accuracy.restore(parts["accuracy"])
         self._limit.restore(parts["limit"])
         self.audience.restore(parts.get("audience", {}))
@@ -260,17 +258,29 @@ class LongRun:
         return lists, advance(self.state, lists, self.audience, self.exposure.sensitive, spent)
 
 
-def _popularity_rates(exposure: Exposure, before: tuple[int, int, int]) -> dict[str, float]:
-    """Of all showings and of this step, under the labels when shown and the initial labels."""
-    now = (exposure.n_shown, exposure.n_sensitive, exposure.n_initial)
-    step = [after - earlier for after, earlier in zip(now, before, strict=True)]
-    names = ("popularity_rate", "popularity_rate_initial")
-    rates = {name: _share(part, now[0]) for name, part in zip(names, now[1:], strict=True)}
+def excess_of(limit: StepLimit, lists: Tensor, exposure: Exposure) -> float:
+    """How far the run is beyond a limit; of a limit on every list, the share of lists beyond it."""
+    bounds = limit.most_in_list(lists.shape[1])
+    if bounds is None:
+        return limit.excess(exposure)
+    fewest, most = (torch.from_numpy(bound) for bound in bounds)
+    costs = limit.costs(exposure).to(lists.device) != 0
+    counted = torch.from_numpy(limit.weights(lists.shape[1]) > 0).to(lists.device)
+    inside = ((lists >= 0) & costs[lists.clamp(min=0)] & counted).cumsum(1).cpu()
+    return float(((inside > most) | (inside < fewest)).any(1).double().mean())
+
+
+def _counted(exposure: Exposure) -> dict[Labels, int]:
+    """All showings so far in G0, under the labels that showings keep."""
+    return {labels: int(inside.sum()) for labels, inside in exposure.in_group.items()}
+
+
+def _popularity_rates(exposure: Exposure, before: dict[Labels, int]) -> dict[str, float]:
+    """Of all showings under all labels, and of this step under the first and those when shown."""
+    rates = {column: exposure.rate(labels) for labels, column in RATES.items()}
+    step, now = int(exposure.last_step.sum()), _counted(exposure)
     of_step = {
-        f"step_{name}": _share(part, step[0]) for name, part in zip(names, step[1:], strict=True)
+        f"step_{RATES[labels]}": (now[labels] - before[labels]) / step if step else float("nan")
+        for labels in (Labels.MOMENT, Labels.FIRST)
     }
     return rates | of_step
-
-
-def _share(part: int, whole: int) -> float:
-    return part / whole if whole else float("nan")

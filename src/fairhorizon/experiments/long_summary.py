@@ -5,14 +5,15 @@ from collections.abc import Mapping
 
 import polars as pl
 
-from fairhorizon.experiments.group_limits import Bound
-from fairhorizon.exposure.step_limits import PopularityLimit
+from fairhorizon.exposure.limits import Limit
 from fairhorizon.metrics.shares import exceeds
 from fairhorizon.results.long_term import LimitSummary, RunSummary
 from fairhorizon.results.spread import Spread
+from fairhorizon.vocabulary import Scope
 
 AT_THE_END = (
-    *("ndcg", "recall", "gini", "popularity_rate", "popularity_rate_initial"),
+    *("ndcg", "recall", "gini", "limited_rate", "popularity_rate", "popularity_rate_initial"),
+    *("popularity_rate_lagged", "popularity_rate_retrospective", "lorenz_share"),
     *("violation_share", "largest_overshoot", "coverage"),
 )
 
@@ -43,7 +44,7 @@ def summary_rows(steps: pl.DataFrame) -> list[RunSummary]:
 
 
 def limit_summaries(
-    steps: pl.DataFrame, warm_up: int, bounds: Mapping[str, Bound]
+    steps: pl.DataFrame, warm_up: int, limits: Mapping[str, Limit]
 ) -> list[LimitSummary]:
     """What was reached of each limit but that on G0, and how it was broken after the warm-up."""
     noted = steps.filter(pl.col("notes").is_not_null()).sort("step", maintain_order=True)
@@ -52,28 +53,29 @@ def limit_summaries(
     for method, seed, step, notes in noted.select("method", "seed", "step", "notes").iter_rows():
         for note, excess in json.loads(notes).items():
             limit = note.removeprefix("excess of ")
-            if limit in (note, PopularityLimit.name):
+            if limit not in limits or limit == note:
                 continue
             found = after.setdefault((limit, method), [])
             last.setdefault((limit, method), {})[seed] = excess
             if step > warm_up:
                 found.append(excess)
     return [
-        _limit_summary(limit, method, found, list(last[limit, method].values()), bounds[limit])
+        _limit_summary(limits[limit], method, found, list(last[limit, method].values()))
         for (limit, method), found in after.items()
     ]
 
 
 def _limit_summary(
-    limit: str, method: str, after: list[float], last: list[float], bound: Bound
+    limit: Limit, method: str, after: list[float], last: list[float]
 ) -> LimitSummary:
-    sign = -1 if bound.is_floor else 1  # a floor is exceeded downwards
+    sign = -1 if limit.is_floor else 1  # a floor is exceeded downwards
+    of_all = limit.scope is Scope.ALL  # else the excess is a share of lists
     return LimitSummary(
-        limit,
+        str(limit),
         method,
         sum(exceeds(excess, 0.0) for excess in after) / len(after) if after else None,
         max([0.0, *after]),
-        bound.share,
-        bound.is_floor,
-        Spread.of([bound.share + sign * excess for excess in last]),
+        limit.share,
+        limit.is_floor,
+        Spread.of([limit.share + sign * excess for excess in last] if of_all else []),
     )

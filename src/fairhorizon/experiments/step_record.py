@@ -35,8 +35,12 @@ SCHEMA: dict[str, type[pl.DataType]] = {
     "ndcg": pl.Float64,
     "recall": pl.Float64,
     "gini": pl.Float64,
-    "popularity_rate": pl.Float64,
+    "limited_rate": pl.Float64,  # under the labels that the limit counts by
+    "popularity_rate": pl.Float64,  # of the moment
     "popularity_rate_initial": pl.Float64,
+    "popularity_rate_lagged": pl.Float64,
+    "popularity_rate_retrospective": pl.Float64,
+    "lorenz_share": pl.Float64,
     "step_popularity_rate": pl.Float64,
     "step_popularity_rate_initial": pl.Float64,
     "violation": pl.Float64,
@@ -134,7 +138,7 @@ class StepRecord:
         """Record the next step: the columns of the schema, and notes under any other name."""
         cells = {name: _cell(value) for name, value in row.items() if name in SCHEMA}
         notes = {name: _cell(value) for name, value in row.items() if name not in SCHEMA}
-        cells["price"] = notes.pop(f"price of {PopularityLimit.name}", None)
+        cells["price"] = notes.pop(f"price of {PopularityLimit.called}", None)
         cells["notes"] = json.dumps(notes) if notes else None
         self._rows.append(dict.fromkeys(SCHEMA) | cells | self.identity)
 
@@ -171,7 +175,7 @@ class StepRecord:
 
 
 def _progress(row: Row, remarks: Sequence[str]) -> RunProgress:
-    shares = {name: row[name] for name in ("ndcg", "gini", "popularity_rate", "violation_share")}
+    shares = {name: row[name] for name in ("ndcg", "gini", "limited_rate", "violation_share")}
     return RunProgress(row["method"], row["seed"], row["step"], **shares, remarks=tuple(remarks))
 
 

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Collection
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -29,6 +30,51 @@ def popular_group(counts: ArrayLike, share: float = POPULAR_SHARE) -> NDArray[np
     group = np.zeros(len(exposure), dtype=np.bool_)
     group[np.argsort(-exposure, kind="stable")[:size]] = True
     return group
+
+
+@dataclass(frozen=True)
+class PopularItems:
+    """The popular items as a grouping: they follow from the counts of the moment."""
+
+    share: float = POPULAR_SHARE
+
+    def __call__(self, counts: NDArray[np.int64]) -> NDArray[np.bool_]:
+        return popular_group(counts, self.share)
+
+    def room(
+        self, counts: NDArray[np.int64], group: NDArray[np.bool_], showings: int
+    ) -> NDArray[np.int64]:
+        """(n_items,) how many showings each item outside the group has left before it enters.
+
+        It enters when it overtakes the last item of the group: the one of the smallest count and,
+        of these, the largest index. Showings of the group only make that harder. No bound for
+        items of the group, or without any group.
+
+        Where all of that is no room for so many showings, as in a young log, the items of the
+        smallest counts may be shown up to the same count, which is enough: some will enter, each
+        with few showings.
+        """
+        room = np.full(len(counts), np.iinfo(np.int64).max)
+        outside = np.flatnonzero(~group)
+        if len(outside) in (0, len(counts)):
+            return room
+        least = counts[group].min()
+        last = np.flatnonzero(group & (counts == least))[-1]
+        overtakes = outside < last  # at equal counts the smaller index is in
+        left = np.maximum(0, least - counts[outside] - overtakes)
+        if left.sum() < showings:
+            left = np.maximum(left, _level(counts[outside], showings) - counts[outside])
+        room[outside] = left
+        return room
+
+
+def _level(counts: NDArray[np.int64], showings: int) -> int:
+    """The smallest count that all items can be raised to by at least so many showings."""
+    rising = np.sort(counts)
+    below = np.arange(1, len(rising) + 1)
+    needed = below * rising - np.cumsum(rising)  # to raise the first so many to the last of them
+    n = int(np.searchsorted(needed, showings, side="right"))  # items below the level
+    return int(-(-(showings + rising[:n].sum()) // n))
 
 
 def attribute_group(values: ArrayLike, sensitive: Collection[str]) -> NDArray[np.bool_]:

@@ -1,10 +1,13 @@
 """What a showing counts by its place in the list."""
 
+import math
+
 import numpy as np
 from numpy.typing import NDArray
 
 from fairhorizon.exposure.limits import Limit
-from fairhorizon.vocabulary import Weighing
+from fairhorizon.metrics.shares import ROUNDING, whole_showings
+from fairhorizon.vocabulary import Scope, Weighing
 
 
 def place_weights(limit: Limit, length: int) -> NDArray[np.float64]:
@@ -22,3 +25,22 @@ def place_weights(limit: Limit, length: int) -> NDArray[np.float64]:
     if limit.first is not None:
         weights[limit.first :] = 0.0
     return weights
+
+
+def bounds_in_list(limit: Limit, length: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """(length,) fewest and most items of the group among the first 1, 2, .. places of a list.
+
+    At most ceil(share K) of K places, and of a floor at least floor(share K), because a list has
+    whole places; with scope `prefix` the same holds for every beginning of the list.
+    """
+    counted = np.minimum(np.arange(1, length + 1), limit.first or length)
+    fewest, most = np.zeros_like(counted), counted.copy()
+    ends = counted if limit.scope is Scope.PREFIX else np.full(length, counted[-1])
+    if limit.is_floor:
+        due = np.array([whole_showings(limit.share * end) for end in ends])
+        left = counted[-1] - counted  # places that are still to come
+        fewest = np.maximum(0, due - (left if limit.scope is Scope.LIST else 0))
+    else:
+        allowed = [math.ceil(limit.share * end - ROUNDING) for end in ends]
+        most = np.minimum(counted, allowed)
+    return fewest, most

@@ -1,11 +1,12 @@
-"""Limits in the long run: on the popular group, on a given group, or on the Gini index.
+"""Limits in the long run, as every step has to keep them.
 
-Every limit is linear in one step: showing item i once costs `costs[i]`, and all showings of the
-step together may cost `budget`. Costs and budget change from step to step, as labels do.
+Every limit is linear in one step: showing item i once costs `costs[i]` times the weight of its
+place, and all showings of the step together may cost `budget`. Costs and budget change from step to
+step, as labels do. A limit on every list bars items from single lists instead (`scope`).
 """
 
-from dataclasses import dataclass
-from typing import Protocol as Interface
+from abc import ABC, abstractmethod
+from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
@@ -13,103 +14,141 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from fairhorizon.errors import ConfigError
-from fairhorizon.exposure.counts import Exposure
+from fairhorizon.exposure.bound import BoundLimit
+from fairhorizon.exposure.counts import Counts, Exposure, Weights
+from fairhorizon.exposure.limits import GroupOf, Limit
+from fairhorizon.exposure.places import bounds_in_list, place_weights
+from fairhorizon.vocabulary import Labels, Scope
 
 
-class StepLimit(Interface):
+class StepLimit(ABC):
     """A limit on what the run has shown so far, to be kept after every step.
 
-    A class with these five members can be given to `server(limits)` of a method that keeps limits.
+    A subclass can be given to `server(limits)` of a method that keeps limits.
     """
 
-    @property
-    def name(self) -> str:
-        """The name under which its price is recorded."""
+    name: str  # under which its price is recorded
+    scope: Scope = Scope.ALL  # else the limit is one on every list
 
+    @abstractmethod
     def costs(self, exposure: Exposure) -> Tensor:
         """(n_items,) float32: the present cost of one showing of each item."""
 
-    def budget(self, exposure: Exposure, showings: int) -> float:
-        """The total cost that the next `showings` showings may have to keep the limit after them.
+    @abstractmethod
+    def budget(self, exposure: Exposure, showings: Counts | int) -> float:
+        """The total cost that the next showings may have to keep the limit after them.
 
-        Affine in the number of steps to come; negative where the step has to make up for excess.
+        showings: (K,) to come, by place. The budget is affine in the number of steps to come, and
+        negative where the step has to make up for excess.
         """
 
+    @abstractmethod
     def excess(self, exposure: Exposure) -> float:
         """By how much the run exceeds the limit now: positive where the limit is broken."""
 
     @property
+    @abstractmethod
     def limit_per_showing(self) -> float:
         """The mean cost of a showing that keeps the limit in the long run, as CPO needs it."""
 
+    def weights(self, length: int) -> Weights:
+        """(length,) what a showing at each place counts."""
+        return np.ones(length)
 
-@dataclass(frozen=True)
-class PopularityLimit:
-    """At most a share of all showings in G0, each counted under the label of its moment.
+    def room(self, exposure: Exposure, showings: int) -> Counts | None:  # noqa: ARG002
+        """(n_items,) how often an item may be shown in the next step; None: without a bound."""
+        return None
 
-    share: the largest share of all showings so far, alpha' in the paper.
-    warm_up: the step from which the limit holds, for users who stay. The showings of G0 that are
-        allowed until then can be used at any step of the warm-up. Where users may leave, use 0.
-    name: what the price of the limit is recorded under.
+    def most_in_list(self, length: int) -> tuple[Counts, Counts] | None:  # noqa: ARG002
+        """(length,) fewest and most items that cost, among the first 1, 2, .. places of a list."""
+        return None
+
+
+class ShareLimit(StepLimit):
+    """At most a share of all showings from a group of items; as a floor, at least a share.
+
+    limit: the share, and how showings are counted.
+    members: (n_items,) bool, the items of a fixed group; None: G0, which moves with exposure.
+    warm_up: the step from which the limit holds, for users who stay. The showings of the group that
+        are allowed until then can be used at any step of the warm-up. Where users may leave, use 0.
+        A floor holds from the first step on.
+
+    Under retrospective labels all showings so far of the items that are in G0 now count. Then a
+    showing can break the limit by bringing its item into G0, with all its earlier showings. So no
+    item outside may be shown more often in a step than it has room for; G0 stays as it is, and with
+    it what its items have spent, and the limit is kept as under fixed labels. Without looking ahead
+    like this, the limit is broken and recovered.
     """
 
-    share: float  # alpha'
-    warm_up: int = 0
-    name: str = "popularity"
-
-    def __post_init__(self) -> None:
-        _check(self.name, self.share, self.warm_up)
+    def __init__(
+        self,
+        limit: Limit,
+        members: Tensor | None = None,
+        warm_up: int = 0,
+        name: str = "",
+        *,
+        look_ahead: bool = True,
+    ) -> None:
+        self.limit, self.members, self.look_ahead = limit, members, look_ahead
+        self.name, self.share = name or str(limit), limit.share
+        self.labels = limit.labels or Labels.MOMENT
+        self.scope = limit.scope
+        self.sign = -1.0 if limit.is_floor else 1.0
+        self.warm_up = 0 if limit.is_floor else warm_up
+        _check(self.name, self.share, warm_up)
 
     def costs(self, exposure: Exposure) -> Tensor:
-        return exposure.sensitive.float()
+        return self.sign * self._group(exposure).float()
 
-    def budget(self, exposure: Exposure, showings: int) -> float:
-        return _allowed(self.share, self.warm_up, exposure, showings) - exposure.n_sensitive
+    def weights(self, length: int) -> Weights:
+        return place_weights(self.limit, length)
+
+    def budget(self, exposure: Exposure, showings: Counts | int) -> float:
+        """What the group may have after the step, less what it has.
+
+        Until `warm_up` * n showings have been made, with n those of the first step, the group may
+        use the budget of showings still to come. This is lent only while no step has fewer showings
+        than the one before; n is that of the first step, as those who join later may not stay.
+
+        With N showings so far and S of the group, as long as everyone has an item outside it:
+        - S <= share * max(N, warm_up * n) after every step. Each step brings S up to at most that,
+          or shows nothing of the group; and the bound never falls. So the limit holds for good once
+          warm_up * n showings have been made: at step `warm_up` unless users leave.
+        - S - share * N <= share * (1 - share) * warm_up * n, from this and S <= N.
+        - Once users leave, nothing is lent: S - share * N falls by share * showings in every step
+          until the limit holds, and the limit holds from then on.
+        What was lent before the first user left cannot be avoided: until then the lists are those
+        of users who stay.
+        """
+        if self.scope is not Scope.ALL:
+            return float("inf")
+        to_come = np.atleast_1d(np.asarray(showings, dtype=np.int64))
+        allowed = self.share * max(
+            self._total(exposure) + self._weigh(to_come, exposure),
+            self.warm_up * self._weigh(exposure.lasting(to_come), exposure),
+        )
+        return self.sign * (allowed - self._spent(exposure))
 
     def excess(self, exposure: Exposure) -> float:
-        return _share(exposure.n_sensitive, exposure, self.share)
+        total = self._total(exposure)
+        return self.sign * (self._spent(exposure) / total - self.share) if total else 0.0
 
     @property
     def limit_per_showing(self) -> float:
-        return self.share
+        return self.sign * self.share
 
+    def room(self, exposure: Exposure, showings: int) -> Counts | None:
+        moves = self.members is None and self.labels is Labels.RETROSPECTIVE
+        if not moves or self.limit.is_floor or not self.look_ahead:
+            return None
+        return exposure.room(showings)
 
-@dataclass(frozen=True, eq=False)
-class GroupLimit:
-    """At most a share of all showings from a fixed group of items.
+    def most_in_list(self, length: int) -> tuple[Counts, Counts] | None:
+        return None if self.scope is Scope.ALL else bounds_in_list(self.limit, length)
 
-    name: of the group; the price of the limit is recorded under it.
-    members: (n_items,) bool, True for items of the group.
-    share: the largest share of all showings so far.
-    warm_up: the step from which the limit holds, as in `PopularityLimit`.
-    """
-
-    name: str
-    members: Tensor  # (n_items,) bool
-    share: float
-    warm_up: int = 0
-
-    def __post_init__(self) -> None:
-        _check(self.name, self.share, self.warm_up)
-
-    def costs(self, exposure: Exposure) -> Tensor:
-        return self._checked_members(exposure).float()
-
-    def budget(self, exposure: Exposure, showings: int) -> float:
-        allowed = _allowed(self.share, self.warm_up, exposure, showings)
-        return allowed - self._shown(exposure)
-
-    def excess(self, exposure: Exposure) -> float:
-        return _share(self._shown(exposure), exposure, self.share)
-
-    @property
-    def limit_per_showing(self) -> float:
-        return self.share
-
-    def _shown(self, exposure: Exposure) -> int:
-        return int(exposure.shown[self._checked_members(exposure).cpu().numpy()].sum())
-
-    def _checked_members(self, exposure: Exposure) -> Tensor:
+    def _group(self, exposure: Exposure) -> Tensor:
+        if self.members is None:
+            return exposure.group(self.labels)
         if self.members.dtype != torch.bool or self.members.shape != (exposure.n_items,):
             raise ConfigError(
                 f"the members of '{self.name}' must be True or False for each of"
@@ -118,45 +157,62 @@ class GroupLimit:
             )
         return self.members
 
+    def _weigh(self, by_place: Counts, exposure: Exposure) -> float:
+        weights = self.weights(max(len(by_place), len(exposure.at_place)))
+        return float(weights[: len(by_place)] @ by_place)
 
-@dataclass(frozen=True, eq=False)
-class GroupFloor:
-    """At least a share of all showings from a fixed group of items, from the first step on.
+    def _total(self, exposure: Exposure) -> float:
+        return exposure.weighed(self.weights(len(exposure.at_place)))
 
-    It is the limit of the same share with all signs reversed: each showing costs -1.
+    def _spent(self, exposure: Exposure) -> float:
+        weights = self.weights(len(exposure.at_place))
+        if self.members is None:
+            return exposure.weighed_in_group(self.labels, weights)
+        return exposure.weighed_in(self._group(exposure).cpu().numpy(), weights)
 
-    name: of the group; the price of the floor is recorded under it.
-    members: (n_items,) bool, True for items of the group.
-    share: the smallest share of all showings so far.
-    """
 
-    name: str
-    members: Tensor  # (n_items,) bool
-    share: float
+class PopularityLimit(ShareLimit):
+    """At most a share of all showings in G0: alpha' of the paper, and as there, every showing
+    counts under the label of its moment unless other labels are given."""
 
-    def __post_init__(self) -> None:
-        _check(self.name, self.share, warm_up=0)
+    called = "popularity"
 
-    @property
-    def _limit(self) -> GroupLimit:
-        return GroupLimit(self.name, self.members, self.share)
+    def __init__(
+        self,
+        share: float,
+        warm_up: int = 0,
+        labels: Labels | str = Labels.MOMENT,
+        *,
+        look_ahead: bool = True,
+    ) -> None:
+        limit = replace(Limit.popular(share), labels=Labels(labels))
+        super().__init__(limit, None, warm_up, self.called, look_ahead=look_ahead)
 
-    def costs(self, exposure: Exposure) -> Tensor:
-        return -self._limit.costs(exposure)
 
-    def budget(self, exposure: Exposure, showings: int) -> float:
-        return -self._limit.budget(exposure, showings)
+class GroupLimit(ShareLimit):
+    """At most a share of all showings from a fixed group of items, (n_items,) bool."""
 
-    def excess(self, exposure: Exposure) -> float:
-        return -self._limit.excess(exposure)
+    def __init__(self, name: str, members: Tensor, share: float, warm_up: int = 0) -> None:
+        super().__init__(Limit(GroupOf(name), share), members, warm_up, name)
 
-    @property
-    def limit_per_showing(self) -> float:
-        return -self.share
+
+class GroupFloor(ShareLimit):
+    """At least a share of all showings from a fixed group of items, from the first step on."""
+
+    def __init__(self, name: str, members: Tensor, share: float) -> None:
+        super().__init__(Limit(GroupOf(name), share, is_floor=True), members, 0, name)
+
+
+def step_limit(bound: BoundLimit, warm_up: int = 0, *, look_ahead: bool = True) -> StepLimit:
+    """The limit as steps have to keep it."""
+    if bound.limit.is_gini:
+        return GiniLimit(bound.limit.share, warm_up, str(bound))
+    members = None if bound.moves else torch.from_numpy(bound.members)
+    return ShareLimit(bound.limit, members, warm_up, look_ahead=look_ahead)
 
 
 @dataclass(frozen=True)
-class GiniLimit:
+class GiniLimit(StepLimit):
     """The Gini index of all that was shown is at most `limit`.
 
     limit: the largest index, between 0 and 1.
@@ -186,9 +242,10 @@ class GiniLimit:
     def costs(self, exposure: Exposure) -> Tensor:
         return torch.from_numpy(marginal_gini(exposure.shown)).float()
 
-    def budget(self, exposure: Exposure, showings: int) -> float:
+    def budget(self, exposure: Exposure, showings: Counts | int) -> float:
         """The distance of the index to the limit: costs are first-order changes of the index."""
-        step = (exposure.n_shown + showings) / showings if showings else 0.0
+        made = int(np.sum(showings))
+        step = (exposure.n_shown + made) / made if made else 0.0
         begun = min(1.0, step / self.warm_up) if self.warm_up else 1.0
         return 1 - (1 - self.limit) * begun - _gini_and_ranks(exposure.shown)[0]
 
@@ -223,28 +280,3 @@ def _check(name: str, share: float, warm_up: int) -> None:
         raise ConfigError(f"the limit '{name}' must lie between 0 and 1, not {share}")
     if warm_up < 0:
         raise ConfigError(f"the warm-up of '{name}' cannot be {warm_up} steps; 0 is none")
-
-
-def _allowed(share: float, warm_up: int, exposure: Exposure, showings: int) -> float:
-    """The number of showings that a group may have after the next step.
-
-    Until `warm_up` * n showings have been made, with n those of the first step, the group may use
-    the budget of showings still to come. This is lent only while no step has fewer showings than
-    the one before; n is that of the first step, as those who join later may not stay.
-
-    With N showings so far and S of the group, as long as everyone has an item outside the group:
-    - S <= share * max(N, warm_up * n) after every step. Each step brings S up to at most that, or
-      shows nothing of the group; and the bound never falls. So the limit holds for good once
-      warm_up * n showings have been made: at step `warm_up` unless users leave.
-    - S - share * N <= share * (1 - share) * warm_up * n, from this and S <= N.
-    - Once users leave, nothing is lent: S - share * N falls by share * showings in every step
-      until the limit holds, and the limit holds from then on.
-    What was lent before the first user left cannot be avoided: until then the lists are those of
-    users who stay.
-    """
-    return share * max(exposure.n_shown + showings, warm_up * exposure.lasting(showings))
-
-
-def _share(shown: int, exposure: Exposure, limit: float) -> float:
-    """By how much the share of all showings exceeds the limit; 0 before anything was shown."""
-    return shown / exposure.n_shown - limit if exposure.n_shown else 0.0

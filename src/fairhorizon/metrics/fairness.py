@@ -48,6 +48,13 @@ def lorenz_curve(counts: NDArray[Any]) -> tuple[NDArray[np.float64], NDArray[np.
     return catalogue, np.append(0, np.cumsum(g)) / total
 
 
+def most_shown_share(counts: NDArray[Any], most: int) -> float:
+    """Share of all exposure that the `most` most shown items have: a point of the Lorenz curve."""
+    g = _sorted_counts(counts)
+    total = float(g.sum())
+    return float(g[g.size - most :].sum()) / total if total else float("nan")
+
+
 def popularity_rate(lists: NDArray[np.integer[Any]], popular: NDArray[np.bool_], k: int) -> float:
     """Share of the shown items that belong to G0."""
     shown = first_k(lists, k)

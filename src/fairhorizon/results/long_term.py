@@ -9,7 +9,7 @@ import polars as pl
 from numpy.typing import NDArray
 
 from fairhorizon.results.spread import Spread
-from fairhorizon.vocabulary import POPULAR
+from fairhorizon.vocabulary import POPULAR, Labels
 
 
 @dataclass(frozen=True)
@@ -30,7 +30,7 @@ class RunProgress:
     step: int
     ndcg: float | None
     gini: float | None
-    popularity_rate: float | None
+    limited_rate: float | None
     violation_share: float | None
     remarks: tuple[str, ...] = ()  # warnings of the method in the last step
 
@@ -83,6 +83,8 @@ class LongTermResult:
     rows: tuple[RunSummary, ...] = ()
     limits: tuple[LimitSummary, ...] = ()  # limits in addition to the limit on G0
     group: str = POPULAR  # the name of G0
+    labels: Labels = Labels.RETROSPECTIVE  # which the limit counts by
+    lag: int = 50  # steps, of labels that lag
     settings: Mapping[str, Any] | None = None  # how the runs were made, in JSON
 
     def to_json(self) -> dict[str, Any]:

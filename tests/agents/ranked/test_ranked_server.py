@@ -24,7 +24,7 @@ from fairhorizon.rankers.ranker import Ranker
 from fairhorizon.rerank.exposure import ExposureFairness
 from fairhorizon.rerank.penalty import Penalty
 from fairhorizon.rerank.quota import Quota
-from fairhorizon.vocabulary import Protocol
+from fairhorizon.vocabulary import Labels, Protocol
 
 
 class Given(Ranker[PopularityConfig]):
@@ -106,7 +106,11 @@ def test_a_quota_in_rounds_of_four_worked_by_hand():
     shown = watch(server, scenario(2, 8), exposure, 9)
     assert shown == [[0, 2], [2, 1], [3, 3], [4, 4], [1, 0], [5, 5], [6, 6], [7, 7], [-1, -1]]
     # under the labels of its moment: 0 in step 1, 2 in step 2, 0 in step 5
-    assert (exposure.n_shown, exposure.n_sensitive, exposure.n_initial) == (16, 3, 4)
+    assert (exposure.n_shown, exposure.n_sensitive, exposure.in_group[Labels.FIRST].sum()) == (
+        16,
+        3,
+        4,
+    )
 
 
 def test_labels_are_frozen_for_a_round_and_new_in_the_next():

@@ -49,7 +49,6 @@ class FcpoServer:
             self.learner = Learner(self.actor, config, max(1, len(limits)))
         self.walk: Walk | None = None
         self.policy = policy_at_work(self.actor, config, self.generator, learns=self.learns)
-        self.excess: dict[str, float] = {}  # of every limit, after the last step
         self.left: list[list[float]] = []  # budgets of every limit before each step to learn from
 
     @property
@@ -81,11 +80,10 @@ class FcpoServer:
         """
         return self.policy.propensities
 
-    def observe(self, lists: Tensor, outcome: Outcome, exposure: Exposure) -> None:
+    def observe(self, lists: Tensor, outcome: Outcome, exposure: Exposure) -> None:  # noqa: ARG002
         assert self.walk is not None
         self.walk.follow(outcome)
         self.state = outcome.state
-        self.excess = {c.name: c.excess(exposure) for c in self.limits}
         if self.retraining is not None:
             self.retraining.observe(lists, outcome)
         if self.learns:
@@ -120,12 +118,11 @@ class FcpoServer:
         return limits + config.cost_tolerance * limits.abs()
 
     def notes(self) -> dict[str, float]:
-        """For every limit its price in the last step, and how far beyond it the run is.
+        """The price of every limit in the last step.
 
         Where it explores, also the mean propensity of the items shown.
         """
         notes = {f"price of {name}": price for name, price in self.control.prices.items()}
-        notes |= {f"excess of {name}": excess for name, excess in self.excess.items()}
         if self.config.explore and self.propensities is not None:
             notes["mean propensity"] = float(self.propensities.mean())
         return notes

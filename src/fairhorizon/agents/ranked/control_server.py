@@ -39,7 +39,6 @@ class ControlServer:
         self.ranker = self._first_ranker = ranker
         self.limits, self.control = tuple(limits), OnlineControl(limits)
         self.list_length, self.retraining = list_length, retraining
-        self.excess: dict[str, float] = {}  # of every limit, after the last step
         self._signals: ExpertSignals | None = None  # of the users, once they are served
 
     @property
@@ -59,9 +58,8 @@ class ControlServer:
         return self.control.choose([scores] * self.list_length, exposure)
 
     @torch.no_grad()
-    def observe(self, lists: Tensor, outcome: Outcome, exposure: Exposure) -> None:
+    def observe(self, lists: Tensor, outcome: Outcome, exposure: Exposure) -> None:  # noqa: ARG002
         assert self._signals is not None
-        self.excess = {limit.name: limit.excess(exposure) for limit in self.limits}
         if self.retraining is not None:
             self.retraining.observe(lists, outcome)
         rows = (outcome.reward > 0).nonzero().squeeze(1)
@@ -78,9 +76,8 @@ class ControlServer:
             self._signals = None
 
     def notes(self) -> dict[str, float]:
-        """For every limit its price in the last step, and how far beyond it the run is."""
-        notes = {f"price of {name}": price for name, price in self.control.prices.items()}
-        return notes | {f"excess of {name}": excess for name, excess in self.excess.items()}
+        """The price of every limit in the last step."""
+        return {f"price of {name}": price for name, price in self.control.prices.items()}
 
     def tensors(self) -> dict[str, Tensor]:
         parts = {"control": self.control.tensors()}

@@ -1,0 +1,138 @@
+"""What each user could be shown in a step, and who is shown an item that has room for few.
+
+A limit under retrospective labels lets an item be shown in a step only so often that it does not
+enter the group. Users choose their items under the budgets of the step (class_program.py). Where
+more of them choose an item than it has room for, those keep it whose next best item is the furthest
+behind; the others choose again, among the items that are not full. So this ends after a few rounds.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from fairhorizon.allocation.class_program import Classes, Floats, allocate
+from fairhorizon.allocation.item_classes import ItemClasses, best_of_classes, without
+from fairhorizon.exposure.counts import Counts
+from fairhorizon.ranking import first_highest
+
+CLOSED = 1e4  # the price of an item without any room: more than scores differ by
+CELLS = 2**22  # scores looked at together
+
+
+@dataclass(frozen=True)
+class Allocation:
+    """What each user is shown."""
+
+    choice: Classes  # (b,) the class
+    items: Classes  # (b,)
+    prices: Floats  # (m,) of the budgets
+    item_prices: Floats  # (n_items,) of room: the largest loss of a user who was refused
+
+
+class ClassOffers:
+    """Each user's best item of each class; with `scores`, also what comes after it."""
+
+    def __init__(
+        self, values: Tensor, items: Tensor, classes: ItemClasses, scores: Tensor | None = None
+    ) -> None:
+        self.values: Floats = values.double().cpu().numpy()  # (b, C)
+        self.items: Classes = items.cpu().numpy()
+        self.classes = classes
+        self.scores = scores  # (b, n_items)
+        # (n_items,) who did not get one of these before is not offered it again
+        self._full = torch.zeros_like(classes.of_item, dtype=torch.bool)
+
+    @classmethod
+    def of(
+        cls, scores: Tensor, handicap: Tensor, classes: ItemClasses, taken: Tensor
+    ) -> "ClassOffers":
+        """From the scores of a slot less a handicap (n_items,), without items taken (b, k)."""
+        return cls(*best_of_classes(scores, handicap, classes, taken), classes)
+
+    @classmethod
+    def with_room(
+        cls, scores: Tensor, handicap: Tensor, classes: ItemClasses, taken: Tensor, room: Counts
+    ) -> "ClassOffers":
+        """The same without items that have no room; who has nothing else left is offered these."""
+        full = torch.from_numpy(room <= 0).to(scores.device)
+        open_scores = (scores.detach() - handicap).masked_fill_(full, -torch.inf)
+        if taken.shape[1]:
+            open_scores = without(open_scores, taken)
+        stuck = (open_scores.amax(1) == -torch.inf).nonzero().squeeze(1)
+        open_scores[stuck] = without(scores[stuck] - handicap, taken[stuck])
+        all_classes = classes.each_in_question()
+        none_taken, no_handicap = taken[:, :0], torch.zeros_like(handicap)
+        best = best_of_classes(open_scores, no_handicap, all_classes, none_taken)
+        return cls(*best, classes, open_scores)
+
+    def bar(self, barred: NDArray[np.bool_] | None) -> None:
+        """Take back the offers of some classes (b, C), but not all of a user's."""
+        if barred is not None:
+            left = np.where(barred, -np.inf, self.values)
+            self.values = np.where(left.max(1, keepdims=True) > -np.inf, left, self.values)
+
+    def rows_left(self) -> NDArray[np.int64]:
+        """The users who have something left to be shown."""
+        rows: NDArray[np.int64] = np.flatnonzero(self.values.max(1) > -np.inf)
+        return rows
+
+    def allocate(
+        self, rows: NDArray[np.int64], costs: Floats, budgets: Floats, room: Counts | None
+    ) -> Allocation:
+        """As `class_program.allocate`, and no item is shown more often than it has room for.
+
+        A user who has nothing else left keeps an item all the same.
+        """
+        item_prices: Floats = np.zeros(self.classes.n_items)
+        while True:
+            choice, prices = allocate(self.values[rows], costs, budgets)
+            items = self.items[rows, choice]
+            if room is None:
+                return Allocation(choice, items, prices, item_prices)
+            crowded = np.bincount(items, minlength=len(room)) > room
+            self._full |= torch.from_numpy(crowded).to(self._full)
+            some = np.flatnonzero(crowded[items])
+            users, own = rows[some], choice[some]
+            values, following = self._second(users, own)
+            loss = self._loss(users, own, values, prices @ costs)
+            refused = _least_loss(items[some], loss, room)
+            if not len(refused):
+                return Allocation(choice, items, prices, item_prices)
+            np.maximum.at(item_prices, items[some[refused]], loss[refused])
+            who = users[refused], own[refused]
+            self.values[who], self.items[who] = values[refused], following[refused]
+
+    def _loss(self, users: Classes, own: Classes, second: Floats, charges: Floats) -> Floats:
+        """(b,) by how much the next best offer is behind, all less the charge of its class."""
+        net, at = self.values[users] - charges, np.arange(len(users))
+        present = net[at, own]
+        net[at, own] = second - charges[own]
+        loss: Floats = present - net.max(1, initial=-np.inf)
+        return loss
+
+    def _second(self, users: Classes, own: Classes) -> tuple[Floats, Classes]:
+        """What comes after the best item of these classes, which is full; -inf for nothing."""
+        assert self.scores is not None
+        values, items = np.zeros(len(users)), np.zeros(len(users), dtype=np.int64)
+        for c in np.unique(own):
+            of, bar = np.flatnonzero(own == c), self.scores.new_zeros(self.classes.n_items)
+            bar[self._full | (self.classes.of_item != c)] = -torch.inf
+            for at in np.array_split(of, 1 + len(of) * self.scores.shape[1] // CELLS):
+                rest = self.scores[torch.from_numpy(users[at]).to(bar.device)].add_(bar)
+                best = first_highest(rest)
+                values[at] = rest.gather(1, best[:, None])[:, 0].double().cpu().numpy()
+                items[at] = best.cpu().numpy()
+        return values, items
+
+
+def _least_loss(items: Classes, loss: Floats, room: Counts) -> Classes:
+    """Who is refused: of the users of each item, all but the `room` with the largest loss."""
+    order = np.lexsort((-loss, items))
+    ordered = items[order]
+    rank = np.arange(len(items)) - np.searchsorted(ordered, ordered)
+    beyond = order[rank >= room[ordered]]
+    refused: Classes = beyond[np.isfinite(loss[beyond])]
+    return refused
