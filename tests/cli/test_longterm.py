@@ -77,6 +77,7 @@ def test_from_a_comparison_to_the_page(tmp_path: Path, capsys: pytest.CaptureFix
         (["--steps=0"], 2, ["--steps"]),
         (["--k=0"], 2, ["--k"]),
         (["--round=0"], 2, ["--round"]),
+        (["--repeat-after=0"], 2, ["--repeat-after"]),
         (["--seeds=0"], 2, ["--seeds"]),
         (["--alpha-prime=1.5"], 2, ["--alpha-prime"]),
         (["--retrain=some"], 2, ["--retrain"]),
@@ -126,6 +127,25 @@ def test_mistakes_are_refused_before_any_work(
     for part in parts:
         assert part in message
     assert list(tmp_path.iterdir()) == []
+
+
+def test_items_are_offered_again(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """80 items: 45 lists of 2 are more, 40 lists are not; with repeats after 41 steps some are."""
+    command = [*LONGTERM, "--methods=popularity", "--seeds=1", "--steps=45", "--k=2"]
+    notes, rates = [], []
+    for number, repeats in enumerate(([], ["--repeat-after=5"], ["--repeat-after=41"])):
+        out = tmp_path / str(number)
+        assert run([*command, *repeats, f"--out={out}"]) == 0
+        notes += [line for line in capsys.readouterr().err.splitlines() if "will be empty" in line]
+        (file,) = (out / "steps").glob("*.parquet")
+        rates.append(pl.read_parquet(file)["popularity_rate_initial"][-1])
+        settings = content(out / "longterm.json")["settings"]
+        assert settings.get("repeat_after") == (None, 5, 41)[number]
+    assert notes == [
+        "note: 45 lists of 2 need more than the 80 items there are: the last lists will be empty",
+        "note: 41 lists of 2 need more than the 80 items there are: some lists will be empty",
+    ]
+    assert rates[1] > 0.7 > 0.3 > rates[0]  # the best items over and over, or all of them
 
 
 def test_limits_of_groups_in_an_item_table(

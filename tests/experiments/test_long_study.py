@@ -148,11 +148,19 @@ def test_a_run_is_that_of_the_library_by_hand(long_study: LongStudy) -> None:
         ("fcpo", 7, 3, 24, 14),
     ],
 )
+@pytest.mark.parametrize("repeat_after", [None, 4])
 def test_a_resumed_run_is_the_uninterrupted_one(
-    name: str, update_every: int, writings: int, rows: int, kept: int, tmp_path: Path
+    name: str,
+    update_every: int,
+    writings: int,
+    rows: int,
+    kept: int,
+    repeat_after: int | None,
+    tmp_path: Path,
 ) -> None:
     """Stopped at the second or third writing; a checkpoint is made right after an update only."""
-    settings = SETTINGS.model_copy(update={"update_every": update_every})
+    changes = {"update_every": update_every, "repeat_after": repeat_after}
+    settings = SETTINGS.model_copy(update=changes)
     whole, stopped = (make(tmp_path / place, settings=settings) for place in ("a", "b"))
     chosen = contestants(name)
     whole.run(chosen, [0])
@@ -241,6 +249,8 @@ def test_what_matters_has_its_own_file(long_study: LongStudy) -> None:
         assert key(name, simulation=drifting) != key(name)
         assert key(name, simulation=drifting) != key(name, simulation=SimulationConfig())
         assert key(name, settings=SETTINGS.model_copy(update={"warm_up": 6})) != key(name)
+        again = [SETTINGS.model_copy(update={"repeat_after": n}) for n in (None, 5, 6)]
+        assert len({key(name, settings=settings) for settings in again} | {key(name)}) == 3
         paper = replace(long_study.study, protocol=Protocol.PAPER)
         assert key(name, study=paper) != key(name)
 
@@ -317,6 +327,19 @@ def test_limits_must_be_of_this_data_and_fit_together(
         long_study.check(contestants("ease+quota"))
     with pytest.raises(ConfigError, match=r"ease\+lists serves in no long run \(use ease\+control"):
         long_study.check(contestants("ease+lists", "fcpo"))
+
+
+def test_repeats_let_a_small_group_have_a_larger_share(shop: DataSpec, tmp_path: Path) -> None:
+    """Two items are of Acme: 2 of 8 showings, with repeats after 5 steps 4, after 3 steps 6."""
+    acme = Limits((GroupShare.parse("maker=Acme:0.7", is_floor=True),))
+    for after, is_kept in ((None, False), (5, False), (3, True)):
+        settings = LongRunSettings(steps=8, repeat_after=after)
+        long_study = LongStudy(Study(tmp_path, shop, ks=(1,)), settings, limits=acme)
+        if is_kept:
+            long_study.check(contestants("fcpo"))
+        else:
+            with pytest.raises(ConfigError, match="no 8 items that a user may be shown"):
+                long_study.check(contestants("fcpo"))
 
 
 def test_the_members_of_a_limited_group_come_from_the_log_or_from_a_table(

@@ -41,7 +41,8 @@ class World:
         return lists, share
 
     def copy_of(self, other: "World") -> "World":
-        self.state = State(*(part.clone() for part in vars(other.state).values()))
+        state = other.state
+        self.state = State(state.users.clone(), state.queue.clone(), state.blocked.clone())
         for name, value in vars(other.exposure).items():
             setattr(self.exposure, name, value.copy() if hasattr(value, "copy") else value)
         return self
