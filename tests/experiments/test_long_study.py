@@ -11,6 +11,7 @@ import numpy as np
 import polars as pl
 import pytest
 import torch
+from fairhorizon.experiments.asked_limits import AskedLimits
 from polars.testing import assert_frame_equal
 
 from fairhorizon.agents.methods import Method
@@ -21,12 +22,13 @@ from fairhorizon.environment.simulated import SimulationConfig
 from fairhorizon.errors import ConfigError, DataError
 from fairhorizon.evaluation.long_term import LongRun, LongRunSettings
 from fairhorizon.experiments.datasets import DataSpec
-from fairhorizon.experiments.group_limits import Bound, GroupShare, Limits
 from fairhorizon.experiments.long_summary import limit_summaries, summary_rows
 from fairhorizon.experiments.long_term import Contestant, LongStudy
 from fairhorizon.experiments.step_record import SCHEMA, Row
 from fairhorizon.experiments.study import Study
 from fairhorizon.exposure.counts import Exposure
+from fairhorizon.exposure.bound import BoundLimit
+from fairhorizon.exposure.limits import Limit
 from fairhorizon.metrics.fairness import gini
 from fairhorizon.results.long_term import CountsOverTime, RunProgress
 from fairhorizon.results.spread import Spread
@@ -237,7 +239,7 @@ def test_what_matters_has_its_own_file(long_study: LongStudy) -> None:
     def key(name: str, **changes: Any) -> str:
         return replace(long_study, **changes).key(Method.parse(name), 0)
 
-    limits = Limits(gini=0.9)
+    limits = asked("gini<=0.9")
     drifting = SimulationConfig(drift=0.1)
     assert key("fcpo", limits=limits) != key("fcpo")
     assert key("ease", limits=limits) == key("ease")  # which knows no limits
@@ -262,6 +264,10 @@ def test_a_share_dial_that_nobody_turned_stands_at_alpha_prime() -> None:
         *("fcpo@0.3", "ease+quota@0.3", "mf+foe@0.2", "ease+penalty", "bpr", "lird")
     ]
     assert [one.label for one in contestants(*names)] == names
+
+
+def asked(*texts: str) -> AskedLimits:
+    return AskedLimits(tuple(map(Limit.parse, texts)))
 
 
 @pytest.fixture
@@ -292,32 +298,28 @@ def test_groups_by_an_attribute_do_not_move(shop: DataSpec, tmp_path: Path) -> N
 @pytest.mark.parametrize(
     ("limits", "floors", "message"),
     [
-        (["kind=toy:0.3"], ["kind=toy:0.2"], None),
-        (["kind=toy:0.3"], ["kind=toy:0.4"], "limit kind=toy:0.3, floor kind=toy:0.4: no 4 items"),
-        ([], ["kind=toy:0.6", "kind=book:0.5"], "floor kind=toy:0.6, floor kind=book:0.5: no 4"),
-        ([], ["kind=toy:0.6", "maker=Acme:0.4"], None),  # item 0 is both
-        (["kind=toy:0"], ["maker=Acme:0.25"], None),  # item 4 is one of four
-        (["kind=toy:0"], ["maker=Acme:0.26"], "no 4 items that a user may be shown"),
-        (["maker=Bolt,Acme:0.9"], [], "no 4 items"),  # everybody is one of them
-        (["kind=car:0.9"], [], r"no item has the attribute value 'car' \(the values are book, toy"),
-        (["size=big:0.9"], [], r"there is no column 'size' \(the columns are 'user'"),
-        (["kind=toy:0.3", "kind=toy:0.4"], [], r"limit kind=toy is given twice \(give it once\)"),
+        (["kind=toy<=0.3", "kind=toy>=0.2"], None),
+        (["kind=toy<=0.3", "kind=toy>=0.4"], "kind=toy<=0.3, kind=toy>=0.4: no 4 items"),
+        (["kind=toy>=0.6", "kind=book>=0.5"], "kind=toy>=0.6, kind=book>=0.5: no 4"),
+        (["kind=toy>=0.6", "maker=Acme>=0.4"], None),  # item 0 is both
+        (["kind=toy<=0", "maker=Acme>=0.25"], None),  # item 4 is one of four
+        (["kind=toy<=0", "maker=Acme>=0.26"], "no 4 items that a user may be shown"),
+        (["maker=Bolt,Acme<=0.9"], "no 4 items"),  # everybody is one of them
+        (["kind:each<=0.6"], None),
+        (["kind:each<=0.4"], "no 4 items"),
+        (["kind=car<=0.9"], r"no item has the attribute value 'car' \(the values are book, toy"),
+        (["size=big<=0.9"], "no column 'size'"),
+        (["kind=toy<=0.3", "kind=toy<=0.3"], r"kind=toy<=0.3 is given twice \(give it once\)"),
     ],
 )
 def test_limits_must_be_of_this_data_and_fit_together(
-    limits: list[str], floors: list[str], message: str | None, shop: DataSpec, tmp_path: Path
+    limits: list[str], message: str | None, shop: DataSpec, tmp_path: Path
 ) -> None:
-    groups = [
-        *(GroupShare.parse(text) for text in limits),
-        *(GroupShare.parse(text, is_floor=True) for text in floors),
-    ]
     study = Study(tmp_path / "out", shop, ks=(1,))
-    long_study = LongStudy(study, LongRunSettings(steps=4), limits=Limits(tuple(groups)))
+    long_study = LongStudy(study, LongRunSettings(steps=4), limits=asked(*limits))
     if message is None:
         long_study.check(contestants("fcpo"))
         long_study.check(contestants("ease+control"))
-        constraints = long_study.limits.limits(study.data, None, 0.3, 7)
-        assert [constraint.name for constraint in constraints] == ["popularity", *map(str, groups)]
     else:
         with pytest.raises((ConfigError, DataError), match=message):
             long_study.check(contestants("fcpo"))
@@ -331,7 +333,7 @@ def test_limits_must_be_of_this_data_and_fit_together(
 
 def test_repeats_let_a_small_group_have_a_larger_share(shop: DataSpec, tmp_path: Path) -> None:
     """Two items are of Acme: 2 of 8 showings, with repeats after 5 steps 4, after 3 steps 6."""
-    acme = Limits((GroupShare.parse("maker=Acme:0.7", is_floor=True),))
+    acme = asked("maker=Acme>=0.7")
     for after, is_kept in ((None, False), (5, False), (3, True)):
         settings = LongRunSettings(steps=8, repeat_after=after)
         long_study = LongStudy(Study(tmp_path, shop, ks=(1,)), settings, limits=acme)
@@ -342,31 +344,10 @@ def test_repeats_let_a_small_group_have_a_larger_share(shop: DataSpec, tmp_path:
                 long_study.check(contestants("fcpo"))
 
 
-def test_the_members_of_a_limited_group_come_from_the_log_or_from_a_table(
-    shop: DataSpec, tmp_path: Path
-) -> None:
-    study = Study(tmp_path / "out", shop, ks=(1,))
-    acme = GroupShare.parse("maker=Acme:0.5")
-    (members,) = Limits((acme,)).members(study.data, None)
-    assert members.nonzero()[0].tolist() == [0, 4]
-    table = tmp_path / "items.csv"
-    table.write_text(
-        "item,maker\n" + "\n".join(f"{n},{'Acme' if n > 7 else 'X'}" for n in range(10))
-    )
-    (members,) = Limits((acme,), item_table=str(table)).members(study.data, None)
-    assert members.nonzero()[0].tolist() == [8, 9]
-    market = Study(tmp_path / "out", MARKET, ks=(1,))
-    with pytest.raises(DataError, match=r"has no column 'maker' \(give an item table\)"):
-        Limits((acme,)).members(market.data, None)
-
-
 def test_several_limits_hold_together_in_a_run_of_fcpo(tmp_path: Path) -> None:
     table = tmp_path / "items.csv"
     table.write_text("item,kind\n" + "\n".join(f"{n},{'ABCD'[n % 4]}" for n in range(80)))
-    limits = Limits(
-        (GroupShare.parse("kind=A:0.1"), GroupShare.parse("kind=B:0.5", is_floor=True)),
-        item_table=str(table),
-    )
+    limits = replace(asked("kind=A<=0.1", "kind=B>=0.5"), item_table=str(table))
     long_study = make(tmp_path / "out", limits=limits)
     chosen = contestants("fcpo")
     long_study.check(chosen)
@@ -380,34 +361,37 @@ def test_several_limits_hold_together_in_a_run_of_fcpo(tmp_path: Path) -> None:
     assert steps["violation_share"][-1] == 0
     assert steps["price"].null_count() == 0
     notes = json.loads(steps["notes"][-1])
-    assert notes["price of limit kind=A"] > 0
-    assert notes["excess of floor kind=B"] == pytest.approx(0.5 - shown[1] / (25 * 60))
+    assert notes["price of kind=A<=0.1"] > 0
+    assert notes["excess of kind=B>=0.5"] == pytest.approx(0.5 - shown[1] / (25 * 60))
     # the bound and what was reached of it: at most a tenth, at least half
     of_a, of_b = long_study.result(chosen, [0]).limits
-    assert (of_a.limit, of_a.method, of_a.violation_share) == ("limit kind=A", "fcpo", 0)
-    assert (of_b.limit, of_b.method, of_b.largest_overshoot) == ("floor kind=B", "fcpo", 0)
+    assert (of_a.limit, of_a.method, of_a.violation_share) == ("kind=A<=0.1", "fcpo", 0)
+    assert (of_b.limit, of_b.method, of_b.largest_overshoot) == ("kind=B>=0.5", "fcpo", 0)
     assert (of_a.bound, of_a.is_floor, of_b.bound, of_b.is_floor) == (0.1, False, 0.5, True)
     assert of_a.reached.mean == pytest.approx(shown[0] / (25 * 60))
     assert of_b.reached.mean == pytest.approx(shown[1] / (25 * 60))
 
 
 def test_a_limit_of_the_gini_index_does_not_change_what_is_recorded_of_it(tmp_path: Path) -> None:
-    long_study, chosen = make(tmp_path / "out", limits=Limits(gini=0.3)), contestants("fcpo")
+    long_study, chosen = make(tmp_path / "out", limits=asked("gini<=0.3")), contestants("fcpo")
     long_study.run(chosen, [0])
     counts = long_study.counts(chosen, [0])["fcpo", 0].counts
     steps = long_study.steps(chosen, [0])
     assert steps["gini"][-1] == pytest.approx(gini(counts[-1] - counts[0]))
     notes = json.loads(steps["notes"][-1])
-    assert notes["excess of gini"] == pytest.approx(steps["gini"][-1] - 0.3)
-    assert notes["price of gini"] >= 0
+    assert notes["excess of gini<=0.3"] == pytest.approx(steps["gini"][-1] - 0.3)
+    assert notes["price of gini<=0.3"] >= 0
     (of_gini,) = long_study.result(chosen, [0]).limits
     assert of_gini.bound == 0.3
     assert of_gini.reached.mean == pytest.approx(steps["gini"][-1])
 
 
 def test_limits_by_hand() -> None:
+    limits = {"drama": Limit.parse("genre=drama<=0.3"), "war": Limit.parse("genre=war>=0.6")}
+    drama, war = map(str, limits.values())
+
     def row(method: str, step: int, seed: int = 0, **notes: float) -> Row:
-        named = {f"excess of {name}": value for name, value in notes.items()}
+        named = {f"excess of {limits.get(name, name)}": value for name, value in notes.items()}
         known = {"method": method, "step": step, "seed": seed, "notes": json.dumps(named)}
         return dict.fromkeys(SCHEMA) | known
 
@@ -420,11 +404,11 @@ def test_limits_by_hand() -> None:
         row("b", 3, seed=1, drama=-0.1),
         dict.fromkeys(SCHEMA) | {"method": "c", "step": 3},
     ]
-    bounds = {"drama": Bound(0.3), "war": Bound(0.6, is_floor=True)}
+    bounds = [BoundLimit(limit, np.ones(1, dtype=bool)) for limit in limits.values()]
     steps = pl.DataFrame(rows, schema=SCHEMA)
     found = limit_summaries(steps, 1, bounds)
     broken = [(row.limit, row.method, row.violation_share, row.largest_overshoot) for row in found]
-    assert broken == [("drama", "a", 0.5, 0.02), ("drama", "b", 0.0, 0.0), ("war", "b", 1.0, 0.5)]
+    assert broken == [(drama, "a", 0.5, 0.02), (drama, "b", 0.0, 0.0), (war, "b", 1.0, 0.5)]
     reached = [(row.bound, row.is_floor, row.reached.mean) for row in found]
     assert reached == [  # at the last step, the mean over seeds; a floor is missed downwards
         (0.3, False, pytest.approx(0.3)),

@@ -12,7 +12,7 @@ from fairhorizon.cli import studies
 from fairhorizon.cli.progress import CONTINUE, Progress
 from fairhorizon.cli.step_news import News
 from fairhorizon.cli.typed import typed_command
-from fairhorizon.vocabulary import Retrain, Users
+from fairhorizon.vocabulary import Labels, Retrain, Users
 
 if TYPE_CHECKING:
     from fairhorizon.experiments.long_term import Contestant, LongStudy
@@ -46,7 +46,7 @@ def longterm(
     steps: own.Steps = 400,
     k: own.ListLength = 1,
     repeat_after: own.RepeatAfter = None,
-    alpha_prime: own.AlphaPrime = 0.4,
+    alpha_prime: own.AlphaPrime = None,
     warm_up: own.WarmUp = 50,
     relabel_every: own.RelabelEvery = 1,
     update_every: own.UpdateEvery = 10,
@@ -55,7 +55,8 @@ def longterm(
     users: own.UsersOption = Users.LOGGED,
     drift: own.Drift = None,
     position_bias: own.PositionBias = None,
-    limits: own.GroupShares = None,
+    limits: own.Limits = None,
+    look_ahead: own.LookAhead = True,
     floors: own.Floors = None,
     gini_limit: own.GiniLimit = None,
     resume: own.Resume = False,
@@ -66,12 +67,15 @@ def longterm(
     Models already in --out, for example from compare, are not trained again.
     """
     from fairhorizon.evaluation.long_term import LongRunSettings
+    from fairhorizon.experiments.asked_limits import AskedLimits
     from fairhorizon.experiments.long_term import Contestant, LongStudy
 
-    chosen = [Contestant.of(method, alpha_prime) for method in options.chosen(METHODS)]
+    own.refuse_old_forms(floors, gini_limit)
+    main, further = own.parse_limits(limits, alpha_prime)
+    chosen = [Contestant.of(method, main.share) for method in options.chosen(METHODS)]
     data = options.data
-    more_limits = own.parse_limits(limits, floors, gini_limit, data.item_table)
-    if data.group_column is None and more_limits.groups:  # the table is for the limits alone
+    asked = AskedLimits(tuple(further), data.item_table, look_ahead)
+    if data.group_column is None and further:  # the table is for the limits alone
         data = data.model_copy(update={"item_table": None})
     options = replace(options, data=data, settings=own.with_list_length(options.settings, k))
     run_settings = LongRunSettings(
@@ -79,13 +83,15 @@ def longterm(
         list_length=k,
         relabel_every=relabel_every,
         update_every=update_every,
-        alpha_prime=alpha_prime,
+        alpha_prime=main.share,
+        labels=main.labels or Labels.RETROSPECTIVE,
+        lag=max([main.lag, *(limit.lag for limit in further)]) or own.DEFAULT_LAG,
         warm_up=warm_up,
         repeat_after=repeat_after,
     )
     simulation = own.parse_users(users, drift, position_bias)
     with options.study([k]) as study:
-        long_study = LongStudy(study, run_settings, simulation, more_limits, round_length, retrain)
+        long_study = LongStudy(study, run_settings, simulation, asked, round_length, retrain)
         run(options, long_study, chosen, resume)
         finish(options, long_study, chosen, typed_command(context))
 

@@ -10,17 +10,21 @@ from fairhorizon.vocabulary import Retrain, Users
 
 if TYPE_CHECKING:
     from fairhorizon.environment.simulated import SimulationConfig
-    from fairhorizon.experiments.group_limits import Limits
+    from fairhorizon.exposure.limits import Limit
 
 LIMITS = "More limits, which FCPO and NAME+control keep together with the first one"
+DEFAULT_SHARE, DEFAULT_LAG = 0.4, 50
 SIMULATED = "Users with --users simulated"
 
 Steps = Annotated[int, typer.Option(min=1, help="Number of lists per user.")]
 ListLength = Annotated[int, typer.Option("--k", min=1, help="Length of a list.")]
 AlphaPrime = Annotated[
-    float,
+    float | None,
     typer.Option(
-        min=0, max=1, help="Largest share of the limited group: popular items, or --sensitive."
+        min=0,
+        max=1,
+        help="Largest share of the limited group: popular items, or --sensitive.",
+        show_default=f"{DEFAULT_SHARE:g}",
     ),
 ]
 RepeatAfter = Annotated[
@@ -50,30 +54,27 @@ UsersOption = Annotated[
     typer.Option(help="logged: users like their test items. simulated: users may click any item."),
 ]
 Resume = Annotated[bool, typer.Option("--resume", help="Continue interrupted runs.")]
-GroupShares = Annotated[
+Limits = Annotated[
     list[str] | None,
     typer.Option(
         "--limit",
-        metavar="COLUMN=VALUE:SHARE",
-        help="Largest share of a group in what is shown, as in genre=Drama:0.3. Repeatable.",
+        metavar="GROUP<=SHARE",
+        help='A further limit or floor, as in "genre=Drama<=0.3", "seller=small>=0.2", '
+        '"gini<=0.8". A plain one on popular replaces --alpha-prime and may say its labels: '
+        '"popular<=0.4;labels=moment". Repeatable. docs/limits.md explains the language.',
         rich_help_panel=LIMITS,
     ),
 ]
-Floors = Annotated[
-    list[str] | None,
+LookAhead = Annotated[
+    bool,
     typer.Option(
-        "--floor",
-        metavar="COLUMN=VALUE:SHARE",
-        help="Smallest share of a group. The column is in the data or in --item-table. Repeatable.",
+        help="Keep items from entering the popular group where that would break a retrospective "
+        "limit. Without this the limit is broken and recovered.",
         rich_help_panel=LIMITS,
     ),
 ]
-GiniLimit = Annotated[
-    float | None,
-    typer.Option(
-        min=0, max=1, help="Largest Gini index of everything shown.", rich_help_panel=LIMITS
-    ),
-]
+Floors = Annotated[list[str] | None, typer.Option("--floor", hidden=True)]
+GiniLimit = Annotated[float | None, typer.Option("--gini-limit", hidden=True)]
 Drift = Annotated[
     float | None,
     typer.Option(
@@ -130,20 +131,35 @@ def parse_users(
         ) from None
 
 
-def parse_limits(
-    limits: Sequence[str] | None,
-    floors: Sequence[str] | None,
-    gini: float | None,
-    table: str | None,
-) -> "Limits":
-    """The limits in addition to the first."""
-    from fairhorizon.experiments.group_limits import GroupShare, Limits
+def refuse_old_forms(floors: Sequence[str] | None, gini: float | None) -> None:
+    """Floors and the limit on the Gini index had options of their own."""
+    if gini is not None:
+        raise typer.BadParameter(f'is now --limit "gini<={gini:g}"', param_hint="--gini-limit")
+    if floors:
+        group, _, share = floors[0].rpartition(":")
+        form = f"{group}>={share}" if group else "COLUMN=VALUE>=SHARE"
+        raise typer.BadParameter(f'is now --limit "{form}"', param_hint="--floor")
 
-    groups = []
-    for option, texts in (("--limit", limits), ("--floor", floors)):
-        for text in texts or []:
-            try:
-                groups.append(GroupShare.parse(text, is_floor=option == "--floor"))
-            except ConfigError as error:
-                raise typer.BadParameter(str(error), param_hint=option) from None
-    return Limits(tuple(groups), gini, table)
+
+def parse_limits(
+    texts: Sequence[str] | None, alpha_prime: float | None
+) -> "tuple[Limit, list[Limit]]":
+    """The limit on the popular group, and the others."""
+    from fairhorizon.exposure.limits import POPULAR, GroupOf, Limit, LimitError
+
+    try:
+        limits = [Limit.parse(text) for text in texts or []]
+    except LimitError as error:
+        raise typer.BadParameter(str(error), param_hint="--limit") from None
+    main = [
+        limit
+        for limit in limits
+        if limit.group == GroupOf(POPULAR) and limit.is_plain and not limit.is_floor
+    ]
+    if len(main) > 1 or (main and alpha_prime is not None):
+        other = main[1] if len(main) > 1 else f"--alpha-prime {alpha_prime:g}"
+        raise typer.BadParameter(f"{main[0]} and {other} (give one)", param_hint="--limit")
+    if len({limit.lag for limit in limits} - {0}) > 1:
+        raise typer.BadParameter("labels lag by several numbers of steps (give one)")
+    default = Limit.popular(DEFAULT_SHARE if alpha_prime is None else alpha_prime)
+    return (main or [default])[0], [limit for limit in limits if limit not in main]

@@ -14,7 +14,6 @@ from fairhorizon.experiments.datasets import Dataset
 from fairhorizon.experiments.rows import study_row, summary_row
 from fairhorizon.experiments.step_record import SCHEMA, Row
 from fairhorizon.exposure.counts import Exposure
-from fairhorizon.exposure.groups import popular_group
 from fairhorizon.exposure.step_limits import PopularityLimit
 from fairhorizon.metrics.fairness import exposure_counts
 from fairhorizon.results.demo import DemoResult
@@ -133,10 +132,11 @@ def run_steps(
     model: Recommender, label: str, dataset: Dataset, settings: LongRunSettings
 ) -> list[Row]:
     """A row per step, while exposure changes which items are popular."""
-    limits = [PopularityLimit(settings.alpha_prime)] if model.abilities.limits else []
+    limit = PopularityLimit(settings.alpha_prime, settings.warm_up, settings.labels)
+    limits = [limit] if model.abilities.limits else []
     server = model.server(limits, list_length=settings.list_length, round_length=ROUND_LENGTH)
     users = evaluation_scenario(dataset.split, server.queue_length, Protocol.STANDARD)
-    exposure = Exposure(dataset.split.train.item_counts(), popular_group)
+    exposure = Exposure(dataset.split.train.item_counts(), lag=settings.lag)
     run = LongRun(server, users, exposure, settings)
     rows = []
     while not run.finished:

@@ -1,10 +1,11 @@
 """What came of long runs, from their rows: how they ended, and how further limits were kept."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Sequence
 
 import polars as pl
 
+from fairhorizon.exposure.bound import BoundLimit
 from fairhorizon.exposure.limits import Limit
 from fairhorizon.metrics.shares import exceeds
 from fairhorizon.results.long_term import LimitSummary, RunSummary
@@ -44,9 +45,10 @@ def summary_rows(steps: pl.DataFrame) -> list[RunSummary]:
 
 
 def limit_summaries(
-    steps: pl.DataFrame, warm_up: int, limits: Mapping[str, Limit]
+    steps: pl.DataFrame, warm_up: int, bound: Sequence[BoundLimit]
 ) -> list[LimitSummary]:
     """What was reached of each limit but that on G0, and how it was broken after the warm-up."""
+    limits = {str(one): one.limit for one in bound}
     noted = steps.filter(pl.col("notes").is_not_null()).sort("step", maintain_order=True)
     after: dict[tuple[str, str], list[float]] = {}  # excesses, by limit and method
     last: dict[tuple[str, str], dict[int, float]] = {}  # the excess at the last step, by seed

@@ -14,13 +14,13 @@ from fairhorizon.engines.processes import each
 from fairhorizon.environment.simulated import SimulationConfig
 from fairhorizon.errors import ConfigError, ModelError
 from fairhorizon.evaluation.long_term import LongRun, LongRunSettings
-from fairhorizon.experiments.group_limits import Limits
+from fairhorizon.experiments.asked_limits import AskedLimits
+from fairhorizon.experiments.datasets import DataSpec
 from fairhorizon.experiments.long_summary import limit_summaries, summary_rows
 from fairhorizon.experiments.step_record import EVERY, SCHEMA, StepRecord
 from fairhorizon.experiments.study import ModelTask, Study, Task, longest_first
 from fairhorizon.experiments.users import ResponseFit, UserSource
 from fairhorizon.exposure.counts import Exposure
-from fairhorizon.exposure.groups import popular_group
 from fairhorizon.results.long_term import CountsOverTime, LongTermResult, RunProgress
 from fairhorizon.results.studies import TrainingRow
 from fairhorizon.vocabulary import Retrain
@@ -52,7 +52,7 @@ class LongStudy:
     study: Study
     settings: LongRunSettings
     simulation: SimulationConfig | None = None  # None: users like their test items
-    limits: Limits = field(default_factory=Limits)
+    limits: AskedLimits = field(default_factory=AskedLimits)
     round_length: int = 100  # items per user, of what works in rounds
     retrain: Retrain = Retrain.RERANKERS
 
@@ -72,7 +72,11 @@ class LongStudy:
             raise ConfigError(
                 f"{self.limits}: none of the methods can keep it (add fcpo or ease+control)"
             )
-        self.limits.check(self.study.data, self.study.cache_dir, self.settings)
+        self.limits.check(*self._limited())
+
+    def _limited(self) -> tuple[DataSpec, Path | None, LongRunSettings]:
+        """What the limits are about."""
+        return self.study.data, self.study.cache_dir, self.settings
 
     def task(self, contestant: Contestant, seed: int, *, resume: bool = False) -> "LongTask":
         return LongTask(self, contestant, seed, resume)
@@ -83,7 +87,7 @@ class LongStudy:
         if method.base in AGENTS and not self.retrains(method):
             own = []  # they know no rounds
         if method.abilities.limits:
-            own.append(self.limits.fingerprint(self.study.data, self.study.cache_dir))
+            own.append(self.limits.fingerprint(*self._limited()))
         return self.study.key(
             "long run",
             str(method),
@@ -171,8 +175,10 @@ class LongStudy:
             settings.alpha_prime,
             settings.warm_up,
             tuple(summary_rows(steps)),
-            tuple(limit_summaries(steps, settings.warm_up, self.limits.bounds())),
+            tuple(limit_summaries(steps, settings.warm_up, self.limits.bound(*self._limited()))),
             self.study.data.group_name,
+            settings.labels,
+            settings.lag,
             self.description(),
         )
 
@@ -185,6 +191,7 @@ class LongStudy:
             **self.settings.stated(),
             "simulation": self._simulation(),
             "limits": str(self.limits),
+            "look_ahead": self.limits.look_ahead,
             "round_length": self.round_length,
             "retrain": self.retrain.value,
         }
@@ -264,15 +271,10 @@ class LongTask:
         study, settings = long_study.study, long_study.settings
         dataset = study.dataset()
         model, _ = Task(study, (method,), self.seed).trained(dataset)
-        limits = []
-        if model.abilities.limits:
-            # what a warm-up beyond the last step lends would never be paid back
-            warm_up = min(settings.warm_up, settings.steps)
-            limits = long_study.limits.limits(
-                study.data, study.cache_dir, model.alpha_prime, warm_up
-            )
+        further = long_study.limits.steps(study.data, study.cache_dir, settings)
+        main = long_study.limits.main(model.alpha_prime, settings)
         server = model.server(
-            limits,
+            [main, *further] if model.abilities.limits else [],
             list_length=settings.list_length,
             round_length=long_study.round_length,
             retrain_on=dataset.split if long_study.retrains(method) else None,
@@ -282,9 +284,9 @@ class LongTask:
             long_study.simulation, server.queue_length, self.seed
         )
         fixed = dataset.sensitive if study.data.group_column is not None else None
-        grouping = popular_group if fixed is None else lambda _: fixed.copy()
-        exposure = Exposure(dataset.split.train.item_counts(), grouping)
-        return LongRun(server, users, exposure, settings), [*model.remarks_]
+        grouping = None if fixed is None else lambda _: fixed.copy()
+        exposure = Exposure(dataset.split.train.item_counts(), grouping, settings.lag)
+        return LongRun(server, users, exposure, settings, further), [*model.remarks_]
 
 
 def _restore(run: LongRun, stored: dict[str, Tensor], record: StepRecord) -> None:

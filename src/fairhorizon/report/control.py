@@ -14,7 +14,7 @@ from fairhorizon.report.over_time import Line, Span
 from fairhorizon.report.tables import group_items
 
 TITLE = "The limit at every moment"
-RUNNING = "popularity_rate"  # what the limit is on
+RUNNING = "limited_rate"  # what the limit is on
 # column of a single step -> what it is called, its dashes; both thin and grey
 OF_A_STEP: dict[str, tuple[str, list[int]]] = {
     "step_popularity_rate_initial": ("this step, by the groups at the start", [2, 3]),

@@ -17,6 +17,7 @@ from fairhorizon.report.over_time import Span
 from fairhorizon.report.page import Section
 from fairhorizon.report.tables import group_items
 from fairhorizon.results.long_term import LongTermResult
+from fairhorizon.vocabulary import Labels
 
 INTRO = "Every user is served step after step. {groups} {steps}, {seeds}."
 MOVING = (
@@ -50,7 +51,9 @@ def write_long_term_report(out: Path, result: LongTermResult, command: str) -> N
     for name, chart in zip(("figure4", "control", "churn"), drawn, strict=False):
         save_png(out / f"{name}.png", chart)
     further = f"\n{table.limits_markdown(result.limits)}" if result.limits else ""
-    write_text(out / "longterm.md", table.summary_markdown(steps, span.group) + further)
+    moving = span.has_moving_groups
+    by_labels = f"\n{table.labels_markdown(steps, result.lag)}" if moving else ""
+    write_text(out / "longterm.md", table.summary_markdown(steps, span.group) + by_labels + further)
     page.write_page(
         out / "index.html",
         title="The long run",
@@ -62,9 +65,10 @@ def write_long_term_report(out: Path, result: LongTermResult, command: str) -> N
         ),
         sections=[
             table.summary_section(steps, span.group),
+            *([table.labels_section(steps, result.lag)] if moving else []),
             *([table.limits_section(result.limits)] if result.limits else []),
             *(Section(chart.title, [chart]) for chart in drawn),
-            page.meanings_section(_meanings(span)),
+            page.meanings_section(_meanings(span, result.labels)),
             page.commands_section([command]),
         ],
     )
@@ -152,7 +156,7 @@ def _many(count: int, what: str) -> str:
 def panel_titles(span: Span) -> dict[str, str]:
     """The columns of Figure 4, and what their panels are called."""
     share = "Popularity rate" if span.has_moving_groups else f"Share of {span.group}"
-    return ACCUMULATED | {"popularity_rate": share}
+    return ACCUMULATED | {"limited_rate": share}
 
 
 def accumulated_chart(steps: pl.DataFrame, looks: Mapping[str, Look], span: Span) -> Chart:
@@ -164,7 +168,7 @@ def accumulated_chart(steps: pl.DataFrame, looks: Mapping[str, Look], span: Span
         rows = over_time.line_rows(over_time.lines(steps, column))
         layers = over_time.warm_up_layers(span)
         layers += [marks.lines(rows, encodings, x, y)] if rows else [_blank(x)]
-        if column == "popularity_rate":
+        if column == "limited_rate":
             layers += over_time.limit_layers(span, y)
         panels.append(charts.panel(layers, height=250, title=y.title))
     share = "popularity rate" if span.has_moving_groups else f"share of {span.group}"
@@ -179,7 +183,7 @@ def _blank(x: Axis) -> Spec:
     return marks.mark("text", {"x": x.of("x"), "text": marks.word("text")}, rows)
 
 
-def _meanings(span: Span) -> dict[str, str]:
+def _meanings(span: Span, labels: Labels) -> dict[str, str]:
     """What the words of the page mean."""
     popular = (
         "the items with the highest exposure counts, including those of the training log; "
@@ -191,7 +195,7 @@ def _meanings(span: Span) -> dict[str, str]:
         else {"Limited group, G0": f"the items with {span.group}"}
     )
     may_be = "popular" if span.has_moving_groups else group_items(span.group)
-    return table.meanings(span.group) | {
+    return table.meanings(span.group, labels) | {
         **group,
         "Limit": f"alpha' = {span.alpha_prime:g}: the share of what is shown that may be {may_be}",
         "Warm-up": f"the first {span.warm_up} steps, in which going above the limit is not counted",

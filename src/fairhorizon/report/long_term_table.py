@@ -16,7 +16,7 @@ from fairhorizon.report.over_time import methods_of
 from fairhorizon.report.page import Folded, Section
 from fairhorizon.report.tables import MISSING, group_title, the_group
 from fairhorizon.results.long_term import LimitSummary
-from fairhorizon.vocabulary import POPULAR
+from fairhorizon.vocabulary import POPULAR, Labels
 
 MILESTONES = (50, 100, 200, 400)  # steps with a block in the table, if a run has them
 LIMITS_NOTE = (
@@ -24,6 +24,30 @@ LIMITS_NOTE = (
     "over seeds. Steps over: in percent, the steps after the warm-up at which the limit or floor "
     "was broken; overshoot: in percentage points, by how much at most; all seeds together."
 )
+COUNTED = {
+    Labels.FIRST: "by the groups that the run began with",
+    Labels.MOMENT: "by the groups when it was shown",
+    Labels.LAGGED: "by the groups some steps before it was shown",
+    Labels.RETROSPECTIVE: "by the groups of now for everything that was shown",
+}
+BY_LABELS = [
+    ("limited_rate", "Limited", "the share that the limit is on"),
+    (
+        "popularity_rate_retrospective",
+        "Retrospective",
+        "of all that was shown so far, the share of the items that are popular now: what a limit "
+        "has come to",
+    ),
+    ("popularity_rate", "Moment", "each showing under the label of its moment, as in the paper"),
+    ("popularity_rate_lagged", "Lagged", "each showing under the label of {lag} steps before"),
+    ("popularity_rate_initial", "First", "each showing under the label at the start"),
+    (
+        "lorenz_share",
+        "Most shown",
+        "share of the showings of as many items as G0 has, those shown most: the Lorenz curve, "
+        "which no label can change",
+    ),
+]
 UNITS = "In percent, overshoot in percentage points, changes in items"
 
 
@@ -39,11 +63,11 @@ class Column:
     decimals: int = 2
 
 
-def columns_of(group: str) -> list[Column]:
-    """The columns, where the limit is on this group."""
+def columns_of(group: str, labels: Labels = Labels.RETROSPECTIVE) -> list[Column]:
+    """The columns, where the limit is on this group, by these labels."""
     by_popularity = group == POPULAR
-    in_group = "that was popular" if by_popularity else f"with {group}"
-    at_its_moment = " when it was shown" if by_popularity else ""
+    in_group = "of popular items" if by_popularity else f"with {group}"
+    counted = f", {COUNTED[labels]}" if by_popularity else ""
     share = "the popular share" if by_popularity else f"the share of {group}"
     return [
         Column(
@@ -64,9 +88,10 @@ def columns_of(group: str) -> list[Column]:
             "less",
         ),
         Column(
-            "popularity_rate",
+            "limited_rate",
             group_title(group),
-            f"share of all that was shown so far {in_group} (group G0){at_its_moment}",
+            f"share of all that was shown so far {in_group} (group G0){counted}, which the limit "
+            "is on",
             "less",
         ),
         Column(
@@ -126,6 +151,30 @@ def summary_section(
     return Section(title, parts, note)
 
 
+def labels_section(steps: pl.DataFrame, lag: int) -> Section:
+    """The share of the group under all labels, side by side, and what each means."""
+    columns = labels_columns(lag)[1:]
+    block = replace(_block(steps, max(steps["step"]), columns), caption="")
+    note = " ".join(f"{column.heading}: {column.meaning}." for column in columns)
+    return Section("The same showings under other labels", [block], f"In percent. {note}")
+
+
+def labels_markdown(steps: pl.DataFrame, lag: int) -> str:
+    """The same for GitHub."""
+    section = labels_section(steps, lag)
+    (block,) = section.parts
+    assert isinstance(block, Grid)
+    return f"{section.title}\n\n{grid.markdown(block)}\n\n{section.note}\n"
+
+
+def labels_columns(lag: int) -> list[Column]:
+    """All the ways to count the showings of a group that moves."""
+    return [
+        Column(name, heading, meaning.format(lag=lag), "less")
+        for name, heading, meaning in BY_LABELS
+    ]
+
+
 def limits_section(rows: Sequence[LimitSummary]) -> Section:
     """How the further limits were kept."""
     return Section("Further limits", [_limits_grid(rows)], LIMITS_NOTE)
@@ -164,10 +213,11 @@ def reached(row: LimitSummary) -> str:
     return f"{100 * mean:.2f}{spread} %"
 
 
-def meanings(group: str = POPULAR) -> dict[str, str]:
+def meanings(group: str = POPULAR, labels: Labels = Labels.RETROSPECTIVE) -> dict[str, str]:
     """What each column means."""
     better = {"more": "; more is better", "less": "; less is fairer", None: ""}
-    return {column.heading: column.meaning + better[column.better] for column in columns_of(group)}
+    columns = columns_of(group, labels)
+    return {column.heading: column.meaning + better[column.better] for column in columns}
 
 
 def _milestones(steps: pl.DataFrame) -> list[int]:
