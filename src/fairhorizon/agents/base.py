@@ -41,6 +41,7 @@ class Abilities:
     levels: Levels = Levels.NONE
     level_is_share: bool = False  # its level is a largest share of showings for the group
     aims_at_level: bool = False  # it is given that share itself, not a setting found by search
+    learns: bool = True  # False: a policy as it is before its training, for comparison
     feedback: bool = True  # what users like changes what they are shown next
     resume: bool = False  # its training keeps checkpoints and can be resumed
     limits: bool = False  # keeps several limits at once in the long run
@@ -97,6 +98,7 @@ class Recommender(ABC):
 
     kind: ClassVar[str]  # of its model files
     presets: ClassVar[Mapping[str, Settings]] = MappingProxyType({})  # of an agent, default first
+    fixed: ClassVar[Mapping[str, tuple[str, ...]]] = MappingProxyType({})  # settings, by preset
     level_setting: ClassVar[str] = ""  # of an agent with a level: the setting that it is
 
     seed: int

@@ -16,8 +16,9 @@ from fairhorizon.errors import ConfigError, ModelError
 from fairhorizon.evaluation.long_term import LongRun, LongRunSettings
 from fairhorizon.experiments.group_limits import Limits
 from fairhorizon.experiments.long_summary import limit_summaries, summary_rows
+from fairhorizon.experiments.model_task import ModelTask
 from fairhorizon.experiments.step_record import EVERY, SCHEMA, StepRecord
-from fairhorizon.experiments.study import ModelTask, Study, Task, longest_first
+from fairhorizon.experiments.study import Study, Task, longest_first
 from fairhorizon.experiments.users import ResponseFit, UserSource
 from fairhorizon.exposure.counts import Exposure
 from fairhorizon.exposure.groups import popular_group

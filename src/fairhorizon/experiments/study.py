@@ -5,7 +5,7 @@ import time
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -28,11 +28,14 @@ from fairhorizon.experiments.datasets import (
     opened,
     opened_early,
 )
+from fairhorizon.experiments.level_limits import counting_of
 from fairhorizon.experiments.rows import study_row
+from fairhorizon.experiments.under_limits import served_under
+from fairhorizon.exposure.limits import Limit
 from fairhorizon.files import write_atomically, write_json
 from fairhorizon.rankers import RANKERS
 from fairhorizon.rerank import RERANKERS
-from fairhorizon.results.studies import StudyRow, TrainingRow
+from fairhorizon.results.studies import StudyRow
 from fairhorizon.settings import Given, SettingsError
 from fairhorizon.vocabulary import Mode, Protocol
 
@@ -51,6 +54,7 @@ class Study:
     ks: tuple[int, ...] = (5, 10, 20)
     settings: Mapping[str, Given] = field(default_factory=dict)
     cache_dir: Path | None = None
+    counting: Limit | None = None  # how the share of a level is counted; None: showings alike
 
     def __post_init__(self) -> None:
         unknown = sorted(set(self.settings) - {*RANKERS, *RERANKERS, *AGENTS})
@@ -93,7 +97,14 @@ class Study:
         """The method from its trained part: behind its re-ranker, or at its level."""
         if method == method.trained:
             return trained
-        return trained.serving_as(self.build(method, trained.seed))
+        model = trained.serving_as(self.build(method, trained.seed))
+        if self.counting is None or method.level is None:
+            return model
+        return served_under(model, replace(self.counting, share=method.level))
+
+    def counting_as(self, limit: Limit) -> "Study":
+        """The same study with levels that are counted as by this limit."""
+        return self if limit.is_plain else replace(self, counting=counting_of(limit))
 
     def early(self) -> Split:
         """The training log with test and validation items of its own."""
@@ -110,8 +121,13 @@ class Study:
         return self.folder / "models" / f"{name}-seed{seed}-{self.key(*parts)}.safetensors"
 
     def row_file(self, method: Method, seed: int) -> Path:
+        counted = () if self.counting is None else (str(self.counting),)
         key = self.key(
-            self.build(method, seed).all_settings(), self.protocol, self.mode, list(self.ks)
+            self.build(method, seed).all_settings(),
+            self.protocol,
+            self.mode,
+            list(self.ks),
+            *counted,
         )
         return self.folder / "rows" / f"{method.file_name}-seed{seed}-{key}.json"
 
@@ -272,20 +288,6 @@ class Task:
         write_atomically(file.with_suffix(".npy"), lambda draft: _save(draft, result.lists))
         write_json(file, row.to_json())
         return row
-
-
-@dataclass(frozen=True)
-class ModelTask:
-    """A model to be trained and stored for later tasks."""
-
-    task: Task
-
-    def prepare(self) -> None:
-        self.task.prepare()
-
-    def rows(self) -> Iterator[TrainingRow]:
-        _, seconds = self.task.trained(self.task.study.dataset())
-        yield TrainingRow(f"{self.task.methods[0]} seed {self.task.seed}", seconds)
 
 
 def _save(path: Path, lists: NDArray[np.int64]) -> None:

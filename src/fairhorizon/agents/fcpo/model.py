@@ -10,7 +10,7 @@ import torch
 from numpy.typing import NDArray
 
 from fairhorizon.agents.base import Abilities, Levels, Recommender, check_list_length
-from fairhorizon.agents.fcpo.config import PRESETS, FcpoConfig
+from fairhorizon.agents.fcpo.config import FIXED, PRESETS, FcpoConfig
 from fairhorizon.agents.fcpo.experts.fitting import check_names
 from fairhorizon.agents.fcpo.fitted import FittedPolicy
 from fairhorizon.agents.fcpo.learning.checkpoint import begun_with
@@ -48,6 +48,7 @@ class Fcpo(Recommender):
     kind = "fcpo"
     method = "fcpo"
     presets = PRESETS
+    fixed = FIXED
     level_setting = "alpha_prime"
 
     policy_: FittedPolicy
@@ -70,6 +71,7 @@ class Fcpo(Recommender):
             levels=Levels.SERVED if any_level else Levels.TRAINED,
             level_is_share=True,
             aims_at_level=True,
+            learns=self.config.rounds > 0,
             resume=True,
             limits=True,
             requests=self.config.policy == "softmax",
