@@ -160,6 +160,12 @@ def rankers_of(model: Recommender) -> frozenset[str]:
     return frozenset() if model.ranker is None else frozenset({model.ranker.method})
 
 
+def longest_first(method: Method) -> tuple[int, str]:
+    """Agents, then rankers from the last to the first: what takes long must not start last."""
+    order = [*AGENTS, *reversed(RANKERS)]
+    return order.index(method.base), str(method)
+
+
 def load_method(path: Path) -> Recommender:
     """The model of a file, whatever method it is of."""
     recommenders: list[type[Recommender]] = [Ranked, *AGENTS.values()]

@@ -12,7 +12,7 @@ from fairhorizon.cli.typed import typed_command
 
 if TYPE_CHECKING:
     from fairhorizon.agents.methods import Method
-    from fairhorizon.experiments.levels import Standing
+    from fairhorizon.experiments.standing import Standing
     from fairhorizon.experiments.study import Study
     from fairhorizon.exposure.limits import Limit
     from fairhorizon.results.studies import LevelRow
@@ -71,7 +71,7 @@ def levels(
 
     from fairhorizon.experiments import levels as experiment
     from fairhorizon.experiments.gains import gains
-    from fairhorizon.experiments.who_pays import who_pays
+    from fairhorizon.experiments.who_pays import user_traits, who_pays
     from fairhorizon.report import levels as report
     from fairhorizon.results.levels import LevelResults
 
@@ -84,10 +84,13 @@ def levels(
         found = experiment.standings(study, chosen, limits, seeds, tries=tries)
         rows = experiment.level_rows(study, found, seeds)
         run_without_limit(options, study, found, rows)
+        ndcg_of, parts_of = experiment.ndcg_of(study, seeds), experiment.parts_of(study)
+        dataset = study.dataset()
+        traits = user_traits(dataset.split.train, dataset.sensitive)
         results = LevelResults(
             rows,
-            gains(study, found, rows, seeds),
-            who_pays(study, found, rows, seeds),
+            gains(found, rows, ndcg_of, parts_of, length),
+            who_pays(found, rows, ndcg_of, traits, length),
             length,
             group,
         )
@@ -150,7 +153,8 @@ def run(
     tries: int,
 ) -> None:
     """Compute missing results, a line for each; wrong settings are refused first."""
-    from fairhorizon.experiments.levels import aims_at_level, run_levels
+    from fairhorizon.experiments.levels import run_levels
+    from fairhorizon.experiments.standing import aims_at_level
 
     at_levels = [
         method.limited_to(limit.share) if aims_at_level(method) else method
@@ -174,6 +178,7 @@ def run_without_limit(
     """Compute what the lists without a limit are, of ours and of the best rivals."""
     from fairhorizon.experiments.who_pays import unlimited_methods
 
-    methods, seeds = unlimited_methods(found, rows), options.seeds
-    with studies.result_lines(max(study.ks), total=len(methods) * len(seeds)) as lines:
+    k = max(study.ks)
+    methods, seeds = unlimited_methods(found, rows, k), options.seeds
+    with studies.result_lines(k, total=len(methods) * len(seeds)) as lines:
         study.run(methods, seeds, jobs=options.jobs, on_row=lines.result)

@@ -18,9 +18,8 @@ from fairhorizon.errors import ConfigError
 from fairhorizon.evaluation.short_term import evaluate
 from fairhorizon.experiments.course import figures, follow
 from fairhorizon.experiments.datasets import Dataset
-from fairhorizon.experiments.model_task import ModelTask
 from fairhorizon.experiments.rows import study_row, summary_row
-from fairhorizon.experiments.study import Study, Task
+from fairhorizon.experiments.study import ModelTask, Study, Task
 from fairhorizon.files import write_json
 from fairhorizon.results.spread import Spread
 from fairhorizon.results.studies import AblationRow, TrainingRow, VariantRow

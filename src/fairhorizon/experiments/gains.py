@@ -1,45 +1,36 @@
 """Our method against its rivals under the same limits, user by user."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
 
-from fairhorizon.agents.methods import Method, rankers_of
-from fairhorizon.experiments.levels import Standing, aims_at_level, ndcg_per_user, study_under
-from fairhorizon.experiments.study import Study
+from fairhorizon.agents.methods import Method
+from fairhorizon.experiments.standing import Found, NdcgOf, Standing, aims_at_level, best_rivals
 from fairhorizon.metrics.significance import holm, paired_difference, paired_t_test
 from fairhorizon.results.spread import finite
 from fairhorizon.results.studies import GainRow, LevelRow, OverSeeds
 
-Found = tuple[Standing, LevelRow]
+PartsOf = Callable[[Method], frozenset[str]]  # the rankers that a method is made of
 
 
 def gains(
-    study: Study, found: Sequence[Standing], rows: Sequence[LevelRow], seeds: Sequence[int]
+    found: Sequence[Standing], rows: Sequence[LevelRow], ndcg_of: NdcgOf, parts_of: PartsOf, k: int
 ) -> list[GainRow]:
-    """Ours against the best rival under each limit, and against itself without CPO rounds.
+    """Ours against rivals under each limit: the best, and itself without CPO rounds.
 
-    rows: as `level_rows` makes them. Tests and intervals are paired over users, with the mean NDCG
-    over the seeds; Holm's correction is for all lines together.
+    Where the best is itself without CPO rounds, the best of all others is a line too. rows: as
+    `level_rows` makes them. Tests and intervals are paired over users, with the mean NDCG over the
+    seeds; Holm's correction is for all lines together.
     """
     pairs = list(zip(found, rows, strict=True))
-    compared = []
-    for ours in pairs:
-        if not ours[1].ours or not ours[1].metrics:
-            continue
-        rivals = [pair for pair in pairs if pair[1].limit == ours[1].limit and not pair[1].ours]
-        rivals = [rival for rival in rivals if rival[1].metrics]
-        parts = parts_of(study, ours[0].method)
-        same = any(parts <= parts_of(study, rival[0].method) for rival in rivals)
-        for rival in rivals:
-            without_cpo = is_without_cpo(study, rival[0].method, ours[0].method)
-            if rival[1].best_rival or without_cpo:
-                values = [_per_user(study, one, seeds) for one in (ours[0], rival[0])]
-                gain = _gain(ours[1], rival[1], (values[0], values[1]), max(study.ks))
-                compared.append(replace(gain, without_cpo=without_cpo, same_parts=same))
-    compared = [gain for gain in compared if not np.isnan(gain.ndcg + gain.rival_ndcg)]
+    compared = [
+        line
+        for one, row in pairs
+        if row.ours and row.spread(f"ndcg@{k}").mean is not None
+        for line in _lines((one, row), pairs, ndcg_of, parts_of, k)
+    ]
     corrected = holm([np.nan if one.t_test is None else one.t_test for one in compared])
     return [
         replace(row, t_test_corrected=finite(value))
@@ -47,23 +38,33 @@ def gains(
     ]
 
 
-def parts_of(study: Study, method: Method) -> frozenset[str]:
-    """The rankers that a method is made of with the settings of the study."""
-    return rankers_of(study.build(method, seed=0))
+def _lines(
+    ours: Found, pairs: Sequence[Found], ndcg_of: NdcgOf, parts_of: PartsOf, k: int
+) -> list[GainRow]:
+    """The best rival first."""
+    limit, parts = ours[1].limit, parts_of(ours[0].method)
+    rivals = [
+        pair for pair in pairs if pair[1].limit == limit and not pair[1].ours and pair[1].metrics
+    ]
+    same_parts = any(parts <= parts_of(rival.method) for rival, _ in rivals)
+    starts = [pair for pair in rivals if is_without_cpo(pair[0].method, ours[0].method, parts_of)]
+    chosen = best_rivals(pairs, limit, k)
+    chosen += [pair for pair in starts if pair not in chosen]
+    lines = []
+    for rival in chosen:
+        line = _gain(ours[1], rival[1], (ndcg_of(ours[0]), ndcg_of(rival[0])), k)
+        lines.append(replace(line, without_cpo=rival in starts, same_parts=same_parts))
+    return lines
 
 
-def is_without_cpo(study: Study, rival: Method, ours: Method) -> bool:
+def is_without_cpo(rival: Method, ours: Method, parts_of: PartsOf) -> bool:
     """Whether a rival is our method as it is before its first CPO round."""
     return (
         aims_at_level(rival)
         and not rival.abilities.learns
         and rival.base == ours.base
-        and parts_of(study, rival) == parts_of(study, ours)
+        and parts_of(rival) == parts_of(ours)
     )
-
-
-def _per_user(study: Study, one: Standing, seeds: Sequence[int]) -> NDArray[np.float64]:
-    return ndcg_per_user(study_under(study, one.method, one.limit), one.settings, seeds)
 
 
 def _gain(
@@ -72,9 +73,9 @@ def _gain(
     per_user: tuple[NDArray[np.float64], NDArray[np.float64]],
     k: int,
 ) -> GainRow:
-    """NDCG is NaN where there is none: no user has test items."""
-    means = (one.spread(f"ndcg@{k}").mean for one in (row, rival))
-    own, theirs = (np.nan if mean is None else mean for mean in means)
+    own, theirs = row.spread(f"ndcg@{k}").mean, rival.spread(f"ndcg@{k}").mean
+    assert own is not None  # nor is that of the best rival and of the same without CPO rounds
+    assert theirs is not None
     p_value, difference = finite(paired_t_test(*per_user)), paired_difference(*per_user)
     return GainRow(
         level=row.level,

@@ -7,14 +7,26 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fairhorizon.agents.base import Levels, Recommender
-from fairhorizon.agents.methods import Method
+from fairhorizon.agents.methods import Method, longest_first, rankers_of
 from fairhorizon.engines.processes import Work, each
 from fairhorizon.evaluation.short_term import relevance
 from fairhorizon.experiments.dials import COUNTED, TRIES, Measure, best_setting, rate_of, tried
-from fairhorizon.experiments.level_limits import by_counting, counted_share, counting_words
+from fairhorizon.experiments.level_limits import (
+    by_counting,
+    counted_share,
+    counting_of,
+    counting_words,
+)
 from fairhorizon.experiments.rows import summary_row
-from fairhorizon.experiments.study import Study, Task, longest_first
-from fairhorizon.experiments.under_limits import serves_counting
+from fairhorizon.experiments.standing import (
+    NdcgOf,
+    Standing,
+    aims_at_level,
+    best_rivals,
+    is_ours,
+    serves_counting,
+)
+from fairhorizon.experiments.study import Study, Task
 from fairhorizon.exposure.limits import Limit
 from fairhorizon.metrics.accuracy import hit_matrix, ndcg
 from fairhorizon.metrics.fairness import lists_above, popularity_rate, weighed_share
@@ -35,22 +47,14 @@ FIRST_PLACES = (5, 10, 20)  # of a list: the share of the group among so many
 ABOVE = 0.0005  # a share this little above the level is reported as keeping it
 
 
-def is_ours(method: Method) -> bool:
-    """Trained for limits and served at the level itself; all others are rivals."""
-    return aims_at_level(method) and method.abilities.learns
-
-
-def aims_at_level(method: Method) -> bool:
-    """Served at the level itself; for others a setting is searched."""
-    return method.abilities.aims_at_level
-
-
 def study_under(study: Study, method: Method, limit: Limit) -> Study:
     """Where results of a method are for a limit: served as it counts, by methods that can.
 
     The results of all other methods are those of the plain study; the limit only measures them.
     """
-    return study.counting_as(limit) if serves_counting(method) else study
+    if limit.is_plain or not serves_counting(method):
+        return study
+    return replace(study, counting=counting_of(limit))
 
 
 @dataclass(frozen=True)
@@ -114,15 +118,6 @@ def run_levels(
         on_row(row)
 
 
-@dataclass(frozen=True)
-class Standing:
-    """A method under a limit: with which setting under each seed, None where none keeps it."""
-
-    limit: Limit
-    method: Method
-    settings: tuple[Method | None, ...]
-
-
 def standings(
     study: Study,
     methods: Sequence[Method],
@@ -161,19 +156,13 @@ def level_rows(study: Study, found: Sequence[Standing], seeds: Sequence[int]) ->
     """
     k = max(study.ks)
     rows = [_level_row(study, one, seeds, k) for one in found]
-    best = set()
-    for limit in dict.fromkeys(row.limit for row in rows):
-        means = {
-            row.method: row.spread(f"ndcg@{k}").mean
-            for row in rows
-            if row.limit == limit and not row.ours
-        }
-        ranked = [(mean, name) for name, mean in means.items() if mean is not None]
-        if ranked:
-            best.add((limit, max(ranked)[1]))
-    return [
-        replace(row, best_rival=not row.ours and (row.limit, row.method) in best) for row in rows
+    pairs = list(zip(found, rows, strict=True))
+    best = [
+        row
+        for limit in dict.fromkeys(row.limit for row in rows)
+        for _, row in best_rivals(pairs, limit, k)[:1]
     ]
+    return [replace(row, best_rival=row in best) for row in rows]
 
 
 def _level_row(study: Study, one: Standing, seeds: Sequence[int], k: int) -> LevelRow:
@@ -184,7 +173,7 @@ def _level_row(study: Study, one: Standing, seeds: Sequence[int], k: int) -> Lev
         if setting is not None:
             row = measure[seed](setting)
             places = by_place(where.lists(setting, seed), study.dataset().sensitive, one.limit, k)
-            results.append(replace(row, metrics={**row.metrics, **places}))
+            results.append(replace(row, metrics={**places, **row.metrics}))
     rates = [rate_of(row, k) for row in results]
     summary = summary_row(results) if len(results) == len(seeds) else None
     settings = [setting for setting in one.settings if setting is not None]
@@ -223,22 +212,27 @@ def by_place(
     return {name: finite(value) for name, value in found.items()}
 
 
-def ndcg_per_user(
-    study: Study, settings: Sequence[Method | None], seeds: Sequence[int]
-) -> NDArray[np.float64]:
-    """(n_users,) NDCG of the longest lists, the mean over the seeds; NaN without test items."""
+def ndcg_of(study: Study, seeds: Sequence[int]) -> NdcgOf:
+    """NDCG of the longest lists by user, the mean over the seeds; NaN without test items."""
     relevant = relevance(study.dataset().split.test)
-    values = [
-        ndcg(
-            hit_matrix(study.lists(setting, seed), relevant),
-            np.diff(relevant.indptr),
-            max(study.ks),
-        )
-        for setting, seed in zip(settings, seeds, strict=True)
-        if setting is not None
-    ]
-    mean: NDArray[np.float64] = np.mean(values, axis=0)
-    return mean
+    n_relevant = np.diff(relevant.indptr)
+
+    def measured(one: Standing) -> NDArray[np.float64]:
+        where = study_under(study, one.method, one.limit)
+        values = [
+            ndcg(hit_matrix(where.lists(setting, seed), relevant), n_relevant, max(study.ks))
+            for setting, seed in zip(one.settings, seeds, strict=True)
+            if setting is not None
+        ]
+        mean: NDArray[np.float64] = np.mean(values, axis=0)
+        return mean
+
+    return measured
+
+
+def parts_of(study: Study) -> Callable[[Method], frozenset[str]]:
+    """The rankers that a method is made of with the settings of the study."""
+    return lambda method: rankers_of(study.build(method, seed=0))
 
 
 Made = Callable[[Study, Method], StudyRow]

@@ -9,16 +9,15 @@ from typing import Any, Self
 import polars as pl
 from torch import Tensor
 
-from fairhorizon.agents.methods import AGENTS, Method
+from fairhorizon.agents.methods import AGENTS, Method, longest_first
 from fairhorizon.engines.processes import each
 from fairhorizon.environment.simulated import SimulationConfig
 from fairhorizon.errors import ConfigError, ModelError
 from fairhorizon.evaluation.long_term import LongRun, LongRunSettings
 from fairhorizon.experiments.group_limits import Limits
 from fairhorizon.experiments.long_summary import limit_summaries, summary_rows
-from fairhorizon.experiments.model_task import ModelTask
 from fairhorizon.experiments.step_record import EVERY, SCHEMA, StepRecord
-from fairhorizon.experiments.study import Study, Task, longest_first
+from fairhorizon.experiments.study import ModelTask, Study, Task
 from fairhorizon.experiments.users import ResponseFit, UserSource
 from fairhorizon.exposure.counts import Exposure
 from fairhorizon.exposure.groups import popular_group

@@ -5,7 +5,7 @@ import time
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fairhorizon.agents.base import Levels, Recommender
-from fairhorizon.agents.methods import AGENTS, Method, build, load_method, validates
+from fairhorizon.agents.methods import AGENTS, Method, build, load_method, longest_first, validates
 from fairhorizon.agents.progress import LimitNotKeptWarning
 from fairhorizon.agents.tasks import Fitted, LogPart
 from fairhorizon.data.splits import Split
@@ -28,14 +28,13 @@ from fairhorizon.experiments.datasets import (
     opened,
     opened_early,
 )
-from fairhorizon.experiments.level_limits import counting_of
 from fairhorizon.experiments.rows import study_row
 from fairhorizon.experiments.under_limits import served_under
 from fairhorizon.exposure.limits import Limit
 from fairhorizon.files import write_atomically, write_json
 from fairhorizon.rankers import RANKERS
 from fairhorizon.rerank import RERANKERS
-from fairhorizon.results.studies import StudyRow
+from fairhorizon.results.studies import StudyRow, TrainingRow
 from fairhorizon.settings import Given, SettingsError
 from fairhorizon.vocabulary import Mode, Protocol
 
@@ -98,13 +97,7 @@ class Study:
         if method == method.trained:
             return trained
         model = trained.serving_as(self.build(method, trained.seed))
-        if self.counting is None or method.level is None:
-            return model
-        return served_under(model, replace(self.counting, share=method.level))
-
-    def counting_as(self, limit: Limit) -> "Study":
-        """The same study with levels that are counted as by this limit."""
-        return self if limit.is_plain else replace(self, counting=counting_of(limit))
+        return model if self.counting is None else served_under(model, self.counting, method.level)
 
     def early(self) -> Split:
         """The training log with test and validation items of its own."""
@@ -121,14 +114,8 @@ class Study:
         return self.folder / "models" / f"{name}-seed{seed}-{self.key(*parts)}.safetensors"
 
     def row_file(self, method: Method, seed: int) -> Path:
-        counted = () if self.counting is None else (str(self.counting),)
-        key = self.key(
-            self.build(method, seed).all_settings(),
-            self.protocol,
-            self.mode,
-            list(self.ks),
-            *counted,
-        )
+        parts = [self.build(method, seed).all_settings(), self.protocol, self.mode, list(self.ks)]
+        key = self.key(*parts, *([] if self.counting is None else [str(self.counting)]))
         return self.folder / "rows" / f"{method.file_name}-seed{seed}-{key}.json"
 
     def key(self, *parts: object) -> str:
@@ -290,12 +277,20 @@ class Task:
         return row
 
 
+@dataclass(frozen=True)
+class ModelTask:
+    """A model to be trained and stored for later tasks."""
+
+    task: Task
+
+    def prepare(self) -> None:
+        self.task.prepare()
+
+    def rows(self) -> Iterator[TrainingRow]:
+        _, seconds = self.task.trained(self.task.study.dataset())
+        yield TrainingRow(f"{self.task.methods[0]} seed {self.task.seed}", seconds)
+
+
 def _save(path: Path, lists: NDArray[np.int64]) -> None:
     with path.open("wb") as file:
         np.save(file, lists)
-
-
-def longest_first(method: Method) -> tuple[int, str]:
-    """Agents, then rankers from the last to the first: what takes long must not start last."""
-    order = [*AGENTS, *reversed(RANKERS)]
-    return order.index(method.base), str(method)

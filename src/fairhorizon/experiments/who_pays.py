@@ -9,8 +9,8 @@ from numpy.typing import NDArray
 from fairhorizon.agents.base import Levels
 from fairhorizon.agents.methods import Method
 from fairhorizon.data.interactions import Interactions
-from fairhorizon.experiments.levels import Standing, ndcg_per_user, study_under
-from fairhorizon.experiments.study import Study
+from fairhorizon.experiments.standing import Found, NdcgOf, Standing, best_rivals
+from fairhorizon.exposure.limits import Limit
 from fairhorizon.metrics.significance import paired_difference
 from fairhorizon.results.spread import finite
 from fairhorizon.results.studies import LevelRow
@@ -52,36 +52,38 @@ def unlimited(method: Method) -> Method | None:
     return replace(method, level=1.0 if method.abilities.level_is_share else 0.0)
 
 
-def payers(found: Sequence[Standing], rows: Sequence[LevelRow]) -> list[tuple[Standing, LevelRow]]:
-    """Whose users are looked at: ours and the best rival of each limit, where they can be."""
-    return [
-        (one, row)
-        for one, row in zip(found, rows, strict=True)
-        if (row.ours or row.best_rival) and row.metrics and unlimited(one.method) is not None
-    ]
+def payers(found: Sequence[Standing], rows: Sequence[LevelRow], k: int) -> list[Found]:
+    """Whose users are looked at: ours and the best other method under each limit.
+
+    Methods that cannot serve without a limit are left out.
+    """
+    pairs = list(zip(found, rows, strict=True))
+    chosen: list[Found] = []
+    for limit in dict.fromkeys(row.limit for row in rows):
+        ours = [pair for pair in pairs if pair[1].limit == limit and pair[1].ours]
+        chosen += [pair for pair in ours if pair[1].metrics]
+        chosen += best_rivals(pairs, limit, k)[-1:]
+    return [pair for pair in chosen if unlimited(pair[0].method) is not None]
 
 
-def unlimited_methods(found: Sequence[Standing], rows: Sequence[LevelRow]) -> list[Method]:
+def unlimited_methods(found: Sequence[Standing], rows: Sequence[LevelRow], k: int) -> list[Method]:
     """Methods whose results `who_pays` needs beside those of the levels."""
-    methods = (unlimited(one.method) for one, _ in payers(found, rows))
+    methods = (unlimited(one.method) for one, _ in payers(found, rows, k))
     return list(dict.fromkeys(method for method in methods if method is not None))
 
 
 def who_pays(
-    study: Study, found: Sequence[Standing], rows: Sequence[LevelRow], seeds: Sequence[int]
+    found: Sequence[Standing], rows: Sequence[LevelRow], ndcg_of: NdcgOf, traits: Traits, k: int
 ) -> list[UserGroupRow]:
-    """NDCG of thirds of the users, of ours and of the best rival under each limit.
+    """NDCG of thirds of the users, of ours and of the best other method under each limit.
 
     rows: as `level_rows` makes them. The results of `unlimited_methods` must be there.
     """
-    dataset = study.dataset()
-    traits = user_traits(dataset.split.train, dataset.sensitive)
     lines: list[UserGroupRow] = []
-    for one, row in payers(found, rows):
-        plain = unlimited(one.method)
-        free = ndcg_per_user(study, [plain] * len(seeds), seeds)
-        limited = ndcg_per_user(study_under(study, one.method, one.limit), one.settings, seeds)
-        lines += _lines(row, traits, free, limited)
+    for one, row in payers(found, rows, k):
+        free = (unlimited(one.method),) * len(one.settings)
+        without = Standing(Limit(one.limit.group, 1.0), one.method, free)
+        lines += _lines(row, traits, ndcg_of(without), ndcg_of(one))
     return lines
 
 

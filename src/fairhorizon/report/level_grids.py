@@ -99,16 +99,18 @@ def _dials(row: LevelRow) -> str:
 
 
 def gains_grid(results: LevelResults, *, narrow: bool = False) -> Grid:
-    """Ours against rivals; narrow: for a terminal, without the differences in fairness."""
-    share = short_title(results.group)
-    headings = ["Level", "Method", "Rival", f"NDCG@{results.k}", "Rival", "Diff.", "95 %", "Gain"]
-    headings += [] if narrow else ["Gini", share, "p"]
+    """Ours against rivals; narrow: for a terminal, what the other columns do not say."""
+    headings = ["Level", "Method", "Rival", f"NDCG@{results.k}", *([] if narrow else ["Rival"])]
+    headings += ["Diff.", "95 %", "Gain"]
+    headings += [] if narrow else ["Gini", short_title(results.group), "p"]
     lines = [
         [
             limit_cell(row.level, row.limit, row.counting),
             Cell(row.method),
             Cell(row.rival + (BEST_RIVAL if row.best_rival else "")),
-            *(grid.percent(value) for value in (row.ndcg, row.rival_ndcg, row.difference)),
+            grid.percent(row.ndcg),
+            *([] if narrow else [grid.percent(row.rival_ndcg)]),
+            grid.percent(row.difference),
             interval(row.low, row.high),
             grid.percent(row.gain) if row.is_shown else Cell(NOT_SHOWN),
             *([] if narrow else _fairness(row)),

@@ -122,7 +122,7 @@ def _at_limit(row: LevelRow) -> str:
 def _compared(row: GainRow, k: int, group: str) -> str:
     """Claims a difference only where the interval excludes 0."""
     at = f"With {limit_words(row, group)} {row.method} has an NDCG@{k} of {percent(row.ndcg)}"
-    rival = f"{row.rival}, the same without CPO rounds" if row.without_cpo else row.rival
+    rival = f"{row.rival} (the same without CPO rounds)" if row.without_cpo else row.rival
     if row.difference is None or row.low is None or row.high is None:
         return f"{at}, against {percent(row.rival_ndcg)} of {rival}."
     points = f"{100 * row.difference:+.2f} points"

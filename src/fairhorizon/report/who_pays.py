@@ -20,7 +20,7 @@ WHO_PAYS_NOTE = (
     "Users with test items in thirds of equal size, by their number of training items (activity) "
     "and by the share of these outside the limited group (taste for the tail). NDCG in percent, "
     "Change in percentage points with its interval of 95 % confidence, paired over users. FCPO and "
-    "the best rival of each level, where they can serve without a limit."
+    "the best other method of each level, where they can serve without a limit."
 )
 READING = (
     "The change of NDCG by the limit, in percentage points, with its interval of 95 % confidence. "

@@ -128,17 +128,8 @@ class LevelRow(OverSeeds):
 
     def to_json(self) -> dict[str, Any]:
         keys = (
-            *(
-                "level",
-                "limit",
-                "dataset",
-                "method",
-                "protocol",
-                "mode",
-                "seeds",
-                "ours",
-                "best_rival",
-            ),
+            *("level", "limit", "dataset", "method", "protocol", "mode", "seeds"),
+            *("ours", "best_rival"),
             *("settings", "above", "metrics", "seconds", "notes", "limit_missed"),
         )
         return _content(self, keys)
