@@ -216,10 +216,11 @@ def _changes(options: NearLists, known: Merged, bonus: float) -> _Changes:
 
 def _pareto(use: Floats, worth: Floats) -> Counts:
     """The rows with more worth than any row with no more use."""
-    order = np.lexsort((-worth, use))
+    order: Counts = np.lexsort((-worth, use))
     highest = np.maximum.accumulate(worth[order])
     rises = np.append(True, highest[1:] > highest[:-1])
-    return order[rises[: len(order)]]
+    rows: Counts = order[rises[: len(order)]]
+    return rows
 
 
 def _traced(history: list[tuple[Counts, Counts]], users: int, state: int) -> Counts:

@@ -116,5 +116,7 @@ class PlaceRule:
         of_prefixes: Counts = np.ceil(self.share * places - ROUNDING).astype(np.int64)
         behind: Counts = np.maximum(0, places - counted)
         if self.scope == Scope.LIST:
-            return np.minimum(places, of_prefixes[counted] + behind)
-        return of_prefixes[np.minimum(places, counted)] + behind
+            most: Counts = np.minimum(places, of_prefixes[counted] + behind)
+        else:
+            most = of_prefixes[np.minimum(places, counted)] + behind
+        return most

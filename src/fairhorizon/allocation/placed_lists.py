@@ -82,14 +82,14 @@ def place(sides: Sides, places: Places, spent: Spent, *, exact: bool = True) -> 
         budget = share * spent.shown - spent.of_group
         merged, price = within_budget(merges, budget, exact=exact)
     else:
-        merged, price = _each_by_itself(merges)
+        merged, price = each_by_itself(merges)
     device = sides.values.device
     of_group = torch.from_numpy(merged.of_group.T.copy()).to(device)
     filled = np.arange(len(places.weights)) < merged.sizes[:, None]
     return Placed(of_group, torch.from_numpy(filled).to(device), price)
 
 
-def _each_by_itself(merges: Merges) -> tuple[Merged, float]:
+def each_by_itself(merges: Merges) -> tuple[Merged, float]:
     """The longest lists within the caps, and of these the best; and what they lose on average."""
     shown = merges.best(0.0)
     unlimited = np.arange(len(merges.weights) + 1)[:, None]
