@@ -62,7 +62,7 @@ def read_guard(path: Path) -> StoredGuard:
         raise ModelError(f"{path}: not the file of a guard: {error}") from error
     except ValidationError as error:
         first = error.errors()[0]
-        where = "".join(f"{part}: " for part in first["loc"])
+        where = "".join(f"{part}: " for part in first["loc"][:1])  # not which kind of number
         raise ModelError(
             f"{path}: truncated, or not the file of a guard: {where}{first['msg']}"
             " (give a file that guard.save has written)"

@@ -79,6 +79,7 @@ def joint_lists(
         return JointLists(candidates.items.new_full((b, length), -1), 0.0, 0.0)
     if rule.is_floor:
         rule, sensitive = rule.mirrored(), ~sensitive
+        settled = Spent(settled.shown, settled.shown - settled.of_group)
     before = candidates.items.new_empty((b, 0)) if begun is None else begun.to(candidates.items)
     whole = before.shape[1] + length
     spent = _spent(settled, before, sensitive, rule.place_weights(whole))

@@ -2,7 +2,7 @@
 
 from typing import Annotated, Any, Self
 
-from pydantic import Field, model_validator
+from pydantic import Field, SerializerFunctionWrapHandler, model_serializer, model_validator
 from torch import Tensor
 
 from fairhorizon.allocation.place_rule import PlaceRule
@@ -33,9 +33,17 @@ class ListAllocation(JointReranker):
     @classmethod
     def _share_of_the_rule(cls, given: Any) -> Any:
         rule = given.get("rule") if isinstance(given, dict) else None
-        if rule is None or "share" in given:
-            return given
-        return {**given, "share": rule.share if isinstance(rule, PlaceRule) else rule["share"]}
+        if isinstance(rule, PlaceRule) and "share" not in given:
+            return {**given, "share": rule.share}
+        return given
+
+    @model_serializer(mode="wrap")
+    def _without_no_rule(self, stored: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        """As settings were stored before there were rules."""
+        settings: dict[str, Any] = stored(self)
+        if self.rule is None:
+            settings.pop("rule")
+        return settings
 
     @property
     def place_rule(self) -> PlaceRule:

@@ -19,7 +19,7 @@ from fairhorizon.environment.feedback import Scenario, validation_scenario
 from fairhorizon.histories import UserItems
 from fairhorizon.vocabulary import Protocol
 
-LENGTH, LIMIT = 6, 0.3
+LENGTH, LIMIT = 6, PlaceRule(0.3)
 EVEN = Evenness(0.6)
 
 
