@@ -12,6 +12,8 @@ from fairhorizon.allocation.placed_lists import each_by_itself
 from fairhorizon.metrics.accuracy import discount
 from fairhorizon.metrics.shares import ROUNDING
 
+EXACT = 10  # places of a list; the best of longer ones within a budget would take some 20 ms
+
 
 @dataclass(frozen=True)
 class Decision:
@@ -54,7 +56,8 @@ class PlacesOfRequests:
         """The best list at the price, or if it uses more than the budget the best within it.
 
         `budget` is how far the limited showings are below the share. The list is the longest that
-        keeps it. Where none does, it is the list that uses the least.
+        keeps it. Where none does, it is the list that uses the least. The best within the budget is
+        exact for short lists; of a longer one, part of the budget may be left for later requests.
         """
         one = self.merges.of(np.array([row]))
         size, budget = self._longest(row, budget)
@@ -63,7 +66,7 @@ class PlacesOfRequests:
         wanted = one.best(price)
         shown = wanted
         if wanted.use[0] > budget + ROUNDING:
-            shown, _ = within_budget(one, budget, exact=False)
+            shown, _ = within_budget(one, budget, exact=len(self.counted) <= EXACT)
         of_group = shown.of_group[:, 0]
         excess = float(wanted.use[0] / self.counted.sum())
         limited = float(self.counted[of_group].sum())
