@@ -24,6 +24,7 @@ from fairhorizon.agents.lists.under_control import serve_under_control
 from fairhorizon.agents.progress import LimitNotKeptWarning, RoundReport
 from fairhorizon.agents.tasks import FitTask, LogPart, Prerequisite, ServingPlan
 from fairhorizon.agents.walk import serve
+from fairhorizon.allocation.place_rule import PlaceRule
 from fairhorizon.allocation.price_table import PriceTable
 from fairhorizon.allocation.request_guard import ExposureGuard
 from fairhorizon.data.splits import Split, earlier_part
@@ -52,6 +53,7 @@ class Fcpo(Recommender):
     level_setting = "alpha_prime"
 
     policy_: FittedPolicy
+    rule: PlaceRule | None = None  # what lists keep; None: at most alpha' of all showings
     validation_: float | None = None  # NDCG of the policy in training; not kept in files
 
     def __init__(self, config: FcpoConfig | None = None, *, seed: int = 0) -> None:
@@ -118,6 +120,18 @@ class Fcpo(Recommender):
             )
         model = copy.copy(self)
         model.config = changed(self.config, {"alpha_prime": alpha_prime})
+        model.rule = None if self.rule is None else self.rule.at(alpha_prime)
+        return model
+
+    def under(self, rule: PlaceRule) -> Self:
+        """The same policy, whose lists keep a rule that may count by place or in every list."""
+        if not self.config.serves_any_level or self.config.policy != "softmax":
+            raise ConfigError(
+                "this policy serves only the limit it was trained for (fit the preset fast, which"
+                " serves under any)"
+            )
+        model = copy.copy(self)
+        model.rule = rule
         return model
 
     def serving_as(self, other: Self) -> Self:
@@ -200,7 +214,7 @@ class Fcpo(Recommender):
         price of the guard begins with that of the price table, unless a guard is given.
         """
         price = self._prices().price(self.alpha_prime, length)
-        guard = guard or ExposureGuard(self.alpha_prime, price=price)
+        guard = guard or ExposureGuard(self.rule or self.alpha_prime, price=price)
         array: NDArray[np.int64] = self._lists().one_by_one(scenario, length, guard).numpy()
         return array
 
@@ -209,6 +223,11 @@ class Fcpo(Recommender):
 
         The limit holds as nearly as users are like those of the validation; nothing guarantees it.
         """
+        if self.rule is not None and (self.rule.is_floor or not self.rule.is_plain(length)):
+            raise ConfigError(
+                "prices are known for limits on all showings, which count alike, only (serve one"
+                " by one, or all users together)"
+            )
         price = self._prices().price(self.alpha_prime, length)
         array: NDArray[np.int64] = serve_alone(self._lists(), scenario, price, length).numpy()
         return array
@@ -219,7 +238,7 @@ class Fcpo(Recommender):
         return self.policy_.prices
 
     def _lists(self) -> ItemLists:
-        return self.policy_.lists(self.config)
+        return self.policy_.lists(self.config, self.rule)
 
     def _server(self, plan: ServingPlan) -> FcpoServer:
         check_list_length(self.method, self.config.list_length, plan.list_length)

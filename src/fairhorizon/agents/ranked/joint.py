@@ -52,7 +52,7 @@ class AllocatedLists:
             ),
             fitted.sensitive,
             calibration.histories,
-            self.reranker.share,
+            self.reranker.place_rule,
             None if self.reranker.spread is None else Evenness(self.reranker.spread),
         )
 
