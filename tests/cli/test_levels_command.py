@@ -81,6 +81,35 @@ def test_levels_prints_writes_and_keeps(tmp_path: Path, capsys: pytest.CaptureFi
     assert {path: path.stat().st_mtime_ns for path in out.glob("[mr]o*/*")} == results
 
 
+def test_levels_under_limits_by_place_and_on_a_column(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """With --limit alone there are no default levels; a plain limit is a level."""
+    log, out = tmp_path / "log.csv", tmp_path / "out"
+    cells = [
+        f"{user},{(user * 3 + n * n) % 23},{n},{'A' if (user * 3 + n * n) % 23 < 9 else 'B'}"
+        for user in range(30)
+        for n in range(12)
+    ]
+    log.write_text("user,item,timestamp,seller\n" + "\n".join(cells) + "\n", encoding="utf-8")
+    command = [
+        *("levels", f"--data={log}", "--methods=ease+lists,ease+quota", "--seeds=1", "--k=5"),
+        *("--jobs=1", "--tries=2", f"--out={out}", "--limit=seller=A<=0.4;weights=log"),
+    ]
+    assert run(command) == 0
+    printed = capsys.readouterr().out
+    assert "At most 40 % items with seller = A weighed by 1/log2(1 + place)" in printed
+    found = content(out / "levels.json")
+    assert (found["group"], found["levels"]) == ("seller = A", [0.4])
+    assert found["limits"] == ["seller=A<=0.4;weights=log"]
+    for row in found["rows"]:
+        assert row["metrics"]["weighed_rate@5"]["mean"] <= 0.4 + 1e-9
+        assert row["metrics"]["counted_share"] == row["metrics"]["weighed_rate@5"]
+    assert run([*command[:-1], "--limit=seller=A<=0.4", "--levels=0.4,0.3"]) == 0
+    found = content(out / "levels.json")
+    assert found["limits"] == ["seller=A<=0.4", "seller=A<=0.3"]
+
+
 def test_without_test_items_there_is_no_accuracy(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

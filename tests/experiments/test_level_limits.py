@@ -3,6 +3,8 @@
 import numpy as np
 import pytest
 
+from fairhorizon.agents.methods import Method, build
+from fairhorizon.allocation.place_rule import PlaceRule, PlaceWeights, Scope
 from fairhorizon.errors import ConfigError
 from fairhorizon.experiments.datasets import DataSpec
 from fairhorizon.experiments.level_limits import (
@@ -13,7 +15,9 @@ from fairhorizon.experiments.level_limits import (
     data_limited_by,
     level_limit,
 )
+from fairhorizon.experiments.under_limits import rule_of, served_under
 from fairhorizon.exposure.limits import Limit
+from fairhorizon.exposure.places import place_weights
 
 PLAIN = DataSpec(source="ml-100k")
 SELLERS = DataSpec(source="log.csv", group_column="seller", sensitive_values=("A", "B"))
@@ -67,9 +71,9 @@ def test_two_groups_are_refused() -> None:
             (1 + 0.5 + 0.5) / (3 * 1.5),
             "weighed by 1, 0.5",
         ),
-        ("popular<=0.4;scope=list", 1 / 4, "in every list"),
-        ("popular<=0.4;scope=prefix", 1 / 2, "in every list and every prefix of it"),
-        ("popular<=0.4@2;scope=list", 1 / 2, "in every list, of the first 2 places"),
+        ("popular<=0.4;scope=list", 1 / 4, "per list"),
+        ("popular<=0.4;scope=prefix", 1 / 2, "per list and per prefix of it"),
+        ("popular<=0.4@2;scope=list", 1 / 2, "per list, of the first 2 places"),
     ],
 )
 def test_the_share_that_lists_have_by_hand(text: str, share: float, words: str) -> None:
@@ -94,3 +98,19 @@ def test_limits_that_count_alike_are_searched_together() -> None:
         counting_of(plain): [0.6, 0.3],
         counting_of(weighed): [0.5, 0.4],
     }
+
+
+def test_the_rule_that_lists_are_made_under() -> None:
+    assert rule_of(Limit.popular(0.4)) == PlaceRule(0.4)
+    weighed = rule_of(Limit.parse("popular<=0.4@5;weights=log"))
+    assert weighed == PlaceRule(0.4, weights=PlaceWeights.LOG, first=5)
+    assert rule_of(Limit.parse("popular<=0.4;scope=prefix")) == PlaceRule(0.4, scope=Scope.PREFIX)
+    for text in ("popular<=0.4;weights=2,1,0.5", "popular<=0.4@5;weights=log", "popular<=0.4@3"):
+        limit = Limit.parse(text)
+        np.testing.assert_allclose(rule_of(limit).place_weights(8), place_weights(limit, 8))
+
+
+def test_a_method_that_cannot_count_by_place_is_not_served_so() -> None:
+    quota = build(Method.parse("ease+quota"), {}, seed=0)
+    with pytest.raises(ConfigError, match=r"ease\+quota cannot count .*take fcpo or NAME\+lists"):
+        served_under(quota, Limit.parse("popular<=0.4;weights=log"), 0.3)

@@ -346,6 +346,42 @@ def test_all_levels_come_from_one_model_and_nothing_is_made_twice(study: Study) 
     assert sorted(row.method for row in again) == sorted(row.method for row in heard)
 
 
+def test_limits_by_place_are_served_by_the_joint_lists_and_measured_of_all(study: Study) -> None:
+    """Weighed by place and per list, beside a plain level."""
+    texts = ("popular<=0.5", "popular<=0.5;weights=log", "popular<=0.5;scope=list")
+    chosen, seeds = methods("fcpo:strong", "ease+lists", "ease+quota"), [0]
+    asked = [Limit.parse(text) for text in texts]
+    heard: list[StudyRow] = []
+    run_levels(study, chosen, asked, seeds, on_row=heard.append)
+    assert "fcpo:strong@0.5 (weighed by 1/log2(1 + place))" in [row.method for row in heard]
+    assert len(list(study.folder.glob("models/fcpo*.safetensors"))) == 1
+    rows = level_rows(study, standings(study, chosen, asked, seeds), seeds)
+    assert [row.limit for row in rows] == [text for text in texts for _ in chosen]
+    plain, weighed, per_list = (
+        {row.method: row for row in rows if row.limit == text} for text in texts
+    )
+
+    def value(row: LevelRow, metric: str) -> float:
+        return row.spread(f"{metric}@10").mean or 0.0
+
+    for name in ("fcpo:strong", "ease+lists"):
+        # 600 showings: the largest weight of one of them is 0.4 % of all
+        assert 0.5 - 0.004 < value(weighed[name], "weighed_rate") <= 0.5 + 1e-9
+        assert value(plain[name], "weighed_rate") > 0.5 + 0.02  # which the plain level lets pass
+        assert value(plain[name], "lists_above") > 0
+        assert value(per_list[name], "lists_above") == 0
+    assert value(weighed["ease+quota"], "weighed_rate") <= 0.5
+    assert value(plain["ease+quota"], "weighed_rate") > 0.5
+    assert weighed["ease+quota"].dials[0] < plain["ease+quota"].dials[0]
+    assert [row.above for row in rows] == [0] * 9
+    lines = compared(study, standings(study, chosen, asked, seeds), rows, seeds)
+    assert [line.limit for line in lines] == list(texts)
+
+    before = {path: path.stat().st_mtime_ns for path in study.folder.rglob("*.*")}
+    run_levels(study, chosen, asked, seeds)
+    assert {path: path.stat().st_mtime_ns for path in study.folder.rglob("*.*")} == before
+
+
 def test_a_search_can_be_sent_to_another_process(study: Study) -> None:
     task = LevelSearch(study, (QUOTA,), tuple(limits(*LEVELS)), seed=0, tries=2)
     assert pickle.loads(pickle.dumps(task)) == task

@@ -86,9 +86,9 @@ def counting_words(limit: Limit) -> str:
     words = []
     match limit.scope:
         case Scope.LIST:
-            words.append("in every list")
+            words.append("per list")
         case Scope.PREFIX:
-            words.append("in every list and every prefix of it")
+            words.append("per list and per prefix of it")
         case Scope.ALL:
             pass
     if limit.first is not None:

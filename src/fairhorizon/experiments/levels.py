@@ -252,6 +252,7 @@ def _counted(study: Study, counting: Limit, seed: int, made: Made) -> Measure:
         row = made(study, method)
         lists, group = study.lists(method, seed), study.dataset().sensitive
         share = counted_share(counting, lists, group, max(study.ks))
-        return replace(row, metrics={**row.metrics, COUNTED: finite(share)})
+        name = f"{row.method} ({counting_words(counting)})"
+        return replace(row, method=name, metrics={**row.metrics, COUNTED: finite(share)})
 
     return measured
