@@ -196,7 +196,7 @@ def test_a_limit_that_counts_by_place_is_named(results):
     found = finding(LevelResults(rows[-1:], gains, [], 20))
     assert found == (
         "With at most 65 % popular items weighed by 1/log2(1 + place) fcpo:strong has an NDCG@20 "
-        "of 25.00 %, more than ease+foe (13.6 % more: +3.00 points, 95 % interval +1.10 to +4.90). "
+        "of 25.00 %, 13.6 % more than ease+foe (+3.00 points, 95 % interval +1.10 to +4.90). "
         "All 1 results keep their limit."
     )
 
@@ -240,11 +240,11 @@ def test_there_is_a_page_and_it_opens_with_gains_and_limits(results, rows, tmp_p
     assert html.count("<details") == 2 + 2 + 1
     found = finding(results)
     assert found == (
-        "With at most 65 % popular items fcpo:strong has an NDCG@20 of 25.00 %, more than ease+foe "
-        "(13.6 % more: +3.00 points, 95 % interval +1.10 to +4.90). With at most 65 % popular "
-        "items fcpo:strong has an NDCG@20 of 25.00 %; no difference to fcpo:strong-start (the "
-        "same without CPO rounds) is shown (+0.10 points, 95 % interval -0.20 to +0.40). With at "
-        "most 37 % popular items fcpo:strong has an NDCG@20 of 10.00 %, against 12.00 % of ease. "
+        "With at most 65 % popular items fcpo:strong has an NDCG@20 of 25.00 %, 13.6 % more than "
+        "ease+foe (+3.00 points, 95 % interval +1.10 to +4.90). With at most 37 % popular items "
+        "fcpo:strong has an NDCG@20 of 10.00 %, against 12.00 % of ease. No difference of "
+        "fcpo:strong to fcpo:strong-start, the same without CPO rounds, is shown at 65 % (NDCG@20 "
+        "25.00 %: +0.10 points, 95 % interval -0.20 to +0.40). "
         "4 of 5 results keep their limit; under some seed fcpo:strong at 37 % is above it. "
         "No setting reached the limit for popularity at 65 %."
     )

@@ -95,7 +95,7 @@ def write_levels(
 def finding(results: LevelResults) -> str:
     """How ours compares with the best rival at each level, and whether each level was kept."""
     rows, k, group = results.rows, results.k, results.group
-    sentences = [_compared(row, k, group) for row in results.gains]
+    sentences = _comparisons(results.gains, k, group)
     if not sentences:
         best = max(rows, key=lambda row: row.spread(f"ndcg@{k}").mean or 0.0)
         mean = best.spread(f"ndcg@{k}").mean
@@ -115,25 +115,44 @@ def finding(results: LevelResults) -> str:
     return " ".join(sentences)
 
 
+def _level(row: LevelRow | GainRow) -> str:
+    return row.limit if row.counting else f"{100 * row.level:g} %"
+
+
 def _at_limit(row: LevelRow) -> str:
-    return f"{row.method} at {row.limit if row.counting else f'{100 * row.level:g} %'}"
+    return f"{row.method} at {_level(row)}"
+
+
+def _comparisons(gains: Sequence[GainRow], k: int, group: str) -> list[str]:
+    """A sentence for each difference that is shown, and one for all others to the same rival."""
+    sentences = [_compared(row, k, group) for row in gains if row.is_shown or row.low is None]
+    same: dict[tuple[str, str], list[GainRow]] = {}
+    for row in gains:
+        if not row.is_shown and row.low is not None:
+            same.setdefault((row.method, _rival(row)), []).append(row)
+    for (method, rival), rows in same.items():
+        each = listed([f"{_level(row)} (NDCG@{k} {percent(row.ndcg)}: {_by(row)})" for row in rows])
+        sentences.append(f"No difference of {method} to {rival} is shown at {each}.")
+    return sentences
 
 
 def _compared(row: GainRow, k: int, group: str) -> str:
-    """Claims a difference only where the interval excludes 0."""
     at = f"With {limit_words(row, group)} {row.method} has an NDCG@{k} of {percent(row.ndcg)}"
-    rival = f"{row.rival} (the same without CPO rounds)" if row.without_cpo else row.rival
-    if row.difference is None or row.low is None or row.high is None:
-        return f"{at}, against {percent(row.rival_ndcg)} of {rival}."
-    points = f"{100 * row.difference:+.2f} points"
-    within = f"95 % interval {100 * row.low:+.2f} to {100 * row.high:+.2f}"
-    if not row.is_shown:
-        return f"{at}; no difference to {rival} is shown ({points}, {within})."
-    by = f"{points}, {within}"
-    if row.gain is not None:
-        by = f"{abs(row.gain):.1%} {'less' if row.gain < 0 else 'more'}: {by}".replace("%", " %", 1)
+    if row.difference is None or not row.is_shown:
+        return f"{at}, against {percent(row.rival_ndcg)} of {_rival(row)}."
+    by = "" if row.gain is None else f", {abs(row.gain):.1%}".replace("%", " %")
     word = "less" if row.difference < 0 else "more"
-    return f"{at}, {word} than {rival} ({by})."
+    return f"{at}{by} {word} than {_rival(row)} ({_by(row)})."
+
+
+def _rival(row: GainRow) -> str:
+    return f"{row.rival}, the same without CPO rounds," if row.without_cpo else row.rival
+
+
+def _by(row: GainRow) -> str:
+    """The difference with its interval."""
+    ends = [100 * end for end in (row.difference, row.low, row.high) if end is not None]
+    return "{:+.2f} points, 95 % interval {:+.2f} to {:+.2f}".format(*ends)
 
 
 def levels_sections(results: LevelResults) -> list[Section]:

@@ -133,7 +133,7 @@ def _panel(
         mark("rule", {"x": x.of("zero")}, [{"zero": 0}], strokeDash=[4, 3]),
         layered(
             [
-                mark("rule", place | {"x": x.of("low"), "x2": {"field": "high"}}, strokeWidth=2),
+                mark("bar", place | {"x": x.of("low"), "x2": {"field": "high"}}, size=3),
                 mark(
                     "point",
                     place | {"x": x.of("x"), "shape": looks["shape"], "tooltip": tooltip},
