@@ -28,7 +28,7 @@ class TextCursor:
         return found.group().strip()
 
     def in_quotes(self, example: str) -> str:
-        """What comes before the closing quote; two quotes in it are one. Blanks behind it are read."""
+        """What comes before the closing quote, in which two quotes are one; and blanks after it."""
         begin, parts = self.at, []
         while True:
             end = self.text.find('"', self.at)
