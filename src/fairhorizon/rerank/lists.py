@@ -4,6 +4,7 @@ from typing import Annotated
 
 from pydantic import Field
 
+from fairhorizon.exposure.kept_by_lists import ListLimits
 from fairhorizon.rerank.reranker import JointReranker
 
 
@@ -17,6 +18,7 @@ class ListAllocation(JointReranker):
 
     method = "lists"
     in_long_run = False
+    kept_in_lists = ListLimits.ONE
 
     spread: Annotated[float | None, Field(gt=0, le=1)] = 0.99
     """Largest Gini index of the lists, relative to the lists of the ranker's plain scores at the
