@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from fairhorizon.cli import limit_options
 from fairhorizon.cli import options as shared
 from fairhorizon.cli.folders import claimed, is_used
 from fairhorizon.cli.progress import CONTINUE, STOPPED, Progress
@@ -62,6 +63,7 @@ def fit(
     data: "DataSpec",
     out: Out,
     alpha_prime: AlphaPrime = None,
+    limit: limit_options.Limits = None,
     preset: PresetOption = Preset.FAST,
     settings: Set = None,
     seed: shared.FitSeed = None,
@@ -70,6 +72,9 @@ def fit(
     cache_dir: Path | None = None,
 ) -> None:
     """Train a method and write its run folder.
+
+    Limits are for the lists of recommend and evaluate, which may be given others;
+    --limit 'popular<=0.4' is the same as --alpha-prime 0.4.
 
     Ctrl-C stops FCPO after the current round, and --resume continues; other
     methods write nothing when they are interrupted. The presets fast and strong
@@ -87,10 +92,15 @@ def fit(
     cost is lowered); the fraction of the step that the line search accepted;
     sometimes the validation NDCG. See docs/training.md.
     """
-    from fairhorizon.experiments.runs import Run
+    from fairhorizon.experiments.runs import Run, StoredLimits
+    from fairhorizon.exposure.kept_by_lists import check_kept
 
     given = parse_settings(settings or [])
+    data, asked = limit_options.apart(data, limit, Run(out) if resume else None)
+    alpha_prime = limit_options.level_of(asked.limits, alpha_prime, data)
     chosen, model = make(method, given, alpha_prime, preset, seed or 0)
+    if model.abilities.level_is_share:
+        asked = limit_options.with_level(asked, chosen.level, data)
     keeps_checkpoints = model.abilities.resume
     if is_used(out) and not resume:
         remedy = "continue with --resume, or " if keeps_checkpoints else ""
@@ -101,6 +111,8 @@ def fit(
             model = model.resumable(out, {**given, **level}, seed)
             data = Run(out).with_its_ties(data)
         dataset = data.open(cache_dir, model.popular_share)
+        bound = asked.bound(data, dataset.split, cache_dir, model.popular_share)
+        check_kept(model.method, model.kept_in_lists, bound, dataset.sensitive)
         model.fit(
             dataset.split,
             sensitive=dataset.sensitive,
@@ -108,7 +120,8 @@ def fit(
             checkpoint=out if keeps_checkpoints else None,
             resume=resume,
         )
-        Run(out).write(model, data, "finished" if model.finished_ else "interrupted")
+        status = "finished" if model.finished_ else "interrupted"
+        Run(out).write(model, data, status, StoredLimits(asked.texts(), asked.item_table))
     summary = f": {model.summary()}" if model.summary() else ""
     typer.echo(f"{out}: {model.method} fitted on {dataset.log.name}{summary}")
     if not model.finished_:
