@@ -94,10 +94,7 @@ def audit(
 
     A list is ordered by rank, else by time, else as in the file. The test items
     are what users took next, so the data must continue after the time at which
-    the lists were made.
-
-    A --limit is measured on everything that the lists or the log show, whatever
-    --k says; its table comes first.
+    the lists were made. Limits are measured on everything shown, whatever --k says.
 
     Duplicate rows, negative ranks and skipped ranks are counted and reported.
     A row that is the same as an earlier one is left out; in an impression log
@@ -129,13 +126,11 @@ def audit(
             write_copies(result.to_json(), json_file)
             if out is not None:
                 write_audit_report(out, result, ks, typed_command(context))
-    present(result, ks)
-    if out is not None:
-        typer.echo(f"{out / 'index.html'}: the page, open it in a browser")
+    present(result, ks, out)
 
 
-def present(result: "AuditResult", ks: list[int]) -> None:
-    """Print the tables and the facts."""
+def present(result: "AuditResult", ks: list[int], out: Path | None) -> None:
+    """Print the tables and the facts, and where the page is."""
     from rich.console import Console
 
     from fairhorizon.report.audit import exposure_table, facts
@@ -151,3 +146,5 @@ def present(result: "AuditResult", ks: list[int]) -> None:
         typer.echo(": ".join(fact))
     if not result.counts.users_measured:
         typer.echo("note: no user has a list and test items, so accuracy is undefined", err=True)
+    if out is not None:
+        typer.echo(f"{out / 'index.html'}: the page, open it in a browser")

@@ -38,11 +38,11 @@ MOST = 10  # items that gain and that lose most
 def audit(
     dataset: Dataset,
     shown: Recommendations,
+    limits: Sequence[BoundLimit] = (),
     *,
     ks: Sequence[int] = (5, 10, 20),
     alpha_prime: float = 1.0,
     name: str = UNNAMED,
-    limits: Sequence[BoundLimit] = (),
 ) -> AuditResult:
     """Measure what was shown against the test items and the item groups of the data.
 

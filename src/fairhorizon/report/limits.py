@@ -47,11 +47,9 @@ def how_many_kept(found: Sequence[ReachedLimit]) -> str:
     broken = [f"{one.limit} ({verdict(one)})" for one in found if not one.kept]
     if not broken:
         return "The limit was kept." if len(found) == 1 else f"All {len(found)} limits were kept."
-    kept = len(found) - len(broken)
-    return (
-        f"{kept} of {len(found)} limits {'was' if kept == 1 else 'were'} kept, not {broken[0]}"
-        + (f" and {len(broken) - 1} more." if len(broken) > 1 else ".")
-    )
+    kept, more = len(found) - len(broken), len(broken) - 1
+    named = broken[0] + (f" and {more} more" if more else "")
+    return f"{kept} of {len(found)} limits {'was' if kept == 1 else 'were'} kept; not {named}."
 
 
 def limits_table(found: Sequence[ReachedLimit]) -> Table:
