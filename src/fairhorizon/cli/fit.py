@@ -93,26 +93,22 @@ def fit(
     sometimes the validation NDCG. See docs/training.md.
     """
     from fairhorizon.experiments.runs import Run, StoredLimits
-    from fairhorizon.exposure.kept_by_lists import check_kept
 
     given = parse_settings(settings or [])
     data, asked = limit_options.apart(data, limit, Run(out) if resume else None)
-    alpha_prime = limit_options.level_of(asked.limits, alpha_prime, data)
-    chosen, model = make(method, given, alpha_prime, preset, seed or 0)
-    if model.abilities.level_is_share:
-        asked = limit_options.with_level(asked, chosen.level, data)
+    level = limit_options.level_of(asked.limits, alpha_prime, data)
+    chosen, model = make(method, given, level, preset, seed or 0)
+    asked = limit_options.with_level(asked, chosen, data)
     keeps_checkpoints = model.abilities.resume
-    if is_used(out) and not resume:
-        remedy = "continue with --resume, or " if keeps_checkpoints else ""
-        raise ConfigError(f"{out}: already exists ({remedy}name another --out)")
+    if not resume:
+        refuse_used(out, "continue with --resume, or " if keeps_checkpoints else "")
     with claimed(out), Progress(verbose=verbose) as progress:
         if resume:
-            level = {} if chosen.level is None else {model.level_setting: chosen.level}
-            model = model.resumable(out, {**given, **level}, seed)
+            own = {} if chosen.level is None else {model.level_setting: chosen.level}
+            model = model.resumable(out, {**given, **own}, seed)
             data = Run(out).with_its_ties(data)
         dataset = data.open(cache_dir, model.popular_share)
-        bound = asked.bound(data, dataset.split, cache_dir, model.popular_share)
-        check_kept(model.method, model.kept_in_lists, bound, dataset.sensitive)
+        asked.check(model, data, dataset, cache_dir)
         model.fit(
             dataset.split,
             sensitive=dataset.sensitive,
@@ -122,8 +118,18 @@ def fit(
         )
         status = "finished" if model.finished_ else "interrupted"
         Run(out).write(model, data, status, StoredLimits(asked.texts(), asked.item_table))
+    present(model, out, dataset.log.name)
+
+
+def refuse_used(out: Path, remedy: str) -> None:
+    if is_used(out):
+        raise ConfigError(f"{out}: already exists ({remedy}name another --out)")
+
+
+def present(model: "Recommender", out: Path, data: str) -> None:
+    """Print what was fitted, and how to continue what was stopped."""
     summary = f": {model.summary()}" if model.summary() else ""
-    typer.echo(f"{out}: {model.method} fitted on {dataset.log.name}{summary}")
+    typer.echo(f"{out}: {model.method} fitted on {data}{summary}")
     if not model.finished_:
         typer.echo(CONTINUE, err=True)
         raise typer.Exit(STOPPED)

@@ -14,8 +14,9 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from fairhorizon.agents.base import Recommender
+    from fairhorizon.agents.methods import Method
     from fairhorizon.data.splits import Split
-    from fairhorizon.experiments.datasets import DataSpec
+    from fairhorizon.experiments.datasets import Dataset, DataSpec
     from fairhorizon.experiments.runs import Run
     from fairhorizon.exposure.bound import BoundLimit
     from fairhorizon.exposure.limits import Limit
@@ -63,6 +64,15 @@ class AskedLimits:
             self.limits, data, cache_dir, self.item_table, split=split, popular_share=popular_share
         )
 
+    def check(
+        self, model: "Recommender", data: "DataSpec", dataset: "Dataset", cache_dir: Path | None
+    ) -> None:
+        """Refuse limits that the data does not know, or the model, before its fit, cannot keep."""
+        from fairhorizon.exposure.kept_by_lists import check_kept
+
+        bound = self.bound(data, dataset.split, cache_dir, model.popular_share)
+        check_kept(model.method, model.kept_in_lists, bound, dataset.sensitive)
+
 
 def parse(texts: Sequence[str] | None) -> "tuple[Limit, ...]":
     """What was typed."""
@@ -107,11 +117,15 @@ def level_of(
     return alpha_prime if level is None else level
 
 
-def with_level(asked: AskedLimits, alpha_prime: float | None, data: "DataSpec") -> AskedLimits:
-    """With the limit that --alpha-prime is short for, where further ones were given."""
-    if not asked.limits or alpha_prime is None:
+def with_level(asked: AskedLimits, chosen: "Method", data: "DataSpec") -> AskedLimits:
+    """With the limit that the level of a method is, as in fcpo@0.4, where further were given."""
+    return _joined(asked, chosen.level if chosen.abilities.level_is_share else None, data)
+
+
+def _joined(asked: AskedLimits, level: float | None, data: "DataSpec") -> AskedLimits:
+    if not asked.limits or level is None:
         return asked
-    own = own_limit(data, alpha_prime)
+    own = own_limit(data, level)
     if any(_is_level(limit, own) for limit in asked.limits):
         return asked
     return AskedLimits((own, *asked.limits), asked.item_table)
@@ -143,8 +157,7 @@ def served(
     if texts:
         limits = parse(texts)
         level_of(limits, alpha_prime, data)  # refuses two that differ
-        asked = with_level(AskedLimits(limits, chosen), alpha_prime, data)
-        return run.model(), asked
+        return run.model(), _joined(AskedLimits(limits, chosen), alpha_prime, data)
     if table is not None and (alpha_prime is not None or not stored.limits):
         raise ConfigError(f"{table}: which limits has it the columns of? (give {OPTION} too)")
     if alpha_prime is not None:
