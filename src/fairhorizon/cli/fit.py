@@ -73,8 +73,7 @@ def fit(
 ) -> None:
     """Train a method and write its run folder.
 
-    Limits are for the lists of recommend and evaluate, which may be given others;
-    --limit 'popular<=0.4' is the same as --alpha-prime 0.4.
+    recommend and evaluate keep the limits given here, unless they are given others.
 
     Ctrl-C stops FCPO after the current round, and --resume continues; other
     methods write nothing when they are interrupted. The presets fast and strong
