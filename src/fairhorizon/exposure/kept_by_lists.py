@@ -49,8 +49,13 @@ def check_kept(
 
 def are_joint(limits: Sequence[BoundLimit]) -> bool:
     """At most one limit on a group and at most one on the Gini index."""
-    of_gini = sum(one.limit.is_gini for one in limits)
-    return of_gini <= 1 and len(limits) - of_gini <= 1
+    on_index = len(of_gini(limits))
+    return on_index <= 1 and len(limits) - on_index <= 1
+
+
+def of_gini(limits: Sequence[BoundLimit]) -> list[BoundLimit]:
+    """Those on the Gini index."""
+    return [one for one in limits if one.limit.is_gini]
 
 
 def own_share(limits: Sequence[BoundLimit], group: NDArray[np.bool_]) -> float | None:

@@ -30,7 +30,7 @@ from fairhorizon.allocation.request_guard import ExposureGuard
 from fairhorizon.data.splits import Split, earlier_part
 from fairhorizon.environment.feedback import Scenario
 from fairhorizon.errors import ConfigError
-from fairhorizon.exposure.kept_by_lists import ListLimits, level_under
+from fairhorizon.exposure.kept_by_lists import ListLimits, are_joint, level_under, of_gini
 from fairhorizon.exposure.kept_by_steps import step_limits
 from fairhorizon.exposure.step_limits import PopularityLimit
 from fairhorizon.rankers.stack.model import suitable
@@ -207,12 +207,15 @@ class Fcpo(Recommender):
         """Lists as requests come, one user after the other, each by what is known by then.
 
         After every list the limit holds for all that was shown so far (docs/guarantee.md). The
-        price of the guard begins with that of the price table, unless a guard is given.
+        price of the guard begins with that of the price table, or at 0 under another limit than
+        that of its level, unless a guard is given.
         """
-        self._check_alone("--one-by-one")
-        price = self._prices().price(self.alpha_prime, length)
-        guard = guard or ExposureGuard(self.alpha_prime, price=price)
-        array: NDArray[np.int64] = self._lists().one_by_one(scenario, length, guard).numpy()
+        self._check_alone("--one-by-one", are_joint(self.limits_) and not of_gini(self.limits_))
+        lists, price = self._lists(), 0.0
+        if not self.limits_:
+            price = self._prices().price(self.alpha_prime, length)
+        guard = guard or ExposureGuard(lists.rule, price=price)
+        array: NDArray[np.int64] = lists.one_by_one(scenario, length, guard).numpy()
         return array
 
     def recommend_at_price(self, scenario: Scenario, *, length: int) -> NDArray[np.int64]:
@@ -220,16 +223,15 @@ class Fcpo(Recommender):
 
         The limit holds as nearly as users are like those of the validation; nothing guarantees it.
         """
-        self._check_alone("--at-price")
+        self._check_alone("--at-price", not self.limits_)
         price = self._prices().price(self.alpha_prime, length)
         array: NDArray[np.int64] = serve_alone(self._lists(), scenario, price, length).numpy()
         return array
 
-    def _check_alone(self, option: str) -> None:
-        if self.limits_:
+    def _check_alone(self, option: str, can: bool) -> None:
+        if not can:
             raise ConfigError(
-                f"{option} keeps {ListLimits.OWN.value}, not {', '.join(map(str, self.limits_))} "
-                f"(leave out {option})"
+                f"{option} does not keep {', '.join(map(str, self.limits_))} (leave out {option})"
             )
 
     def _prices(self) -> PriceTable:

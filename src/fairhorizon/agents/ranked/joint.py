@@ -14,6 +14,7 @@ from fairhorizon.agents.ranked.fitted import FittedRanker, view_of
 from fairhorizon.agents.tasks import ServingPlan
 from fairhorizon.environment.feedback import Scenario
 from fairhorizon.errors import ConfigError, ModelError
+from fairhorizon.exposure.kept_by_lists import of_gini
 from fairhorizon.exposure.kept_by_steps import step_limits
 from fairhorizon.exposure.step_limits import PopularityLimit
 from fairhorizon.rerank.control import StepControl
@@ -36,7 +37,7 @@ class AllocatedLists:
         seed: int,  # noqa: ARG002  # nothing is drawn
     ) -> Tensor:
         lists, limits = self.item_lists(), self.fitted.limits
-        if feedback and any(one.limit.is_gini for one in limits):
+        if feedback and of_gini(limits):
             raise ConfigError(
                 f"{self.fitted.ranker.method}+{self.reranker.method} limits the Gini index of "
                 "whole lists only (leave out --mode interactive, or use fcpo)"
@@ -59,7 +60,7 @@ class AllocatedLists:
             ),
             fitted.sensitive,
             calibration.histories,
-            self.reranker.share,
+            self.reranker.place_rule,
             None if self.reranker.spread is None else Evenness(self.reranker.spread),
         )
         return under_limits(lists, fitted.limits) if fitted.limits else lists
