@@ -26,10 +26,10 @@ def verdict(found: ReachedLimit) -> str:
     if found.broken is None:
         return f"{word}: {_reached(found)} of {asked}"
     if found.kept:
-        return f"kept: {asked} in every list, rounded to items"
+        return f"kept: {asked} of every list"
     return (
-        f"not kept: {found.broken:,} of {found.n_lists:,} lists break {asked}; the worst has "
-        f"{100 * found.reached:.1f} %"
+        f"not kept: {asked} of every list; {found.broken:,} of {found.n_lists:,} break it, the "
+        f"worst with {100 * found.reached:.1f} %"
     )
 
 
@@ -56,7 +56,7 @@ def limits_table(found: Sequence[ReachedLimit]) -> Table:
     """For a terminal."""
     table = Table(box=box.SIMPLE_HEAD, show_edge=False, padding=(0, 1, 0, 0))
     table.add_column("Limit", overflow="fold")
-    table.add_column("Verdict", overflow="fold")
+    table.add_column("Verdict", overflow="fold", min_width=32)
     for heading in ("By rank", "Lists off"):
         table.add_column(heading, justify="right", no_wrap=True)
     for one in found:
