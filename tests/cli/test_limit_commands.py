@@ -183,8 +183,12 @@ def test_every_value_by_itself(runs: Path, tmp_path: Path) -> None:
     assert sum(shares) == pytest.approx(1)
 
 
-@pytest.mark.parametrize("name", ["fcpo", "ease+lists", "ease+control"])
-def test_the_gini_index(name: str, runs: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("name", "reached"), [("fcpo", 0.35), ("ease+lists", 0.35), ("ease+control", 0.4)]
+)
+def test_the_gini_index(name: str, reached: float, runs: Path, tmp_path: Path) -> None:
+    """The joint lists keep it; the control, which carries a price from place to place, nearly."""
+
     def index(*options: str) -> float:
         fairhorizon("evaluate", runs / name, "--k", K, *options, "--json", tmp_path / "m.json")
         content = json.loads((tmp_path / "m.json").read_text())
@@ -194,8 +198,8 @@ def test_the_gini_index(name: str, runs: Path, tmp_path: Path) -> None:
         return float(gini["reached"])
 
     assert index("--limit=gini<=1") > 0.36
-    assert index("--limit=gini<=0.35") <= 0.35 + 0.005 * (name == "ease+control")
-    assert index("--limit=gini<=0.35", "--limit=seller=MegaMart<=0.4") <= 0.37
+    assert index("--limit=gini<=0.35") <= reached
+    assert index("--limit=gini<=0.35", "--limit=seller=MegaMart<=0.5") <= reached
 
 
 def test_one_by_one_under_another_limit(runs: Path, tmp_path: Path) -> None:
@@ -295,17 +299,18 @@ def test_an_audit_has_the_verdict_first(
     said = capsys.readouterr().out
     assert said.index("kept: 50.0 % of at most 50 %") < said.index("Method")
     assert "not kept: 50.0 % of at most 40 %" in said
-    first, second, third, *others = json.loads((out / "audit.json").read_text())["rows"][0][
-        "limits"
-    ]
+    (row,) = json.loads((out / "audit.json").read_text())["rows"]
+    first, second, third, *others = row["limits"]
     assert (first["reached"], first["kept"], first["lists_above"]) == (0.5, True, 0.5)
     assert (second["kept"], second["excess"]) == (False, pytest.approx(0.1))
     assert (third["broken"], third["reached"], third["kept"]) == (1, 0.75, False)
     assert len(others) == 20
     page = (out / "index.html").read_text(encoding="utf-8")
     assert page.index("<h2>Limits</h2>") < page.index("<h2>Results</h2>")
-    assert "not kept: 1 of 2 lists break at most 50 %; the worst has 75.0 %" in page
-    assert "of 23 limits were kept; not " in page
+    broken = "not kept: at most 50 % of every list; 1 of 2 break it, the worst with 75.0 %"
+    assert broken in page
+    page = page.replace("\N{NO-BREAK SPACE}", " ")
+    assert "1 of 23 limits was kept; not seller=MegaMart&lt;=0.4 (50.0 % of at most 40 %)" in page
 
 
 @pytest.mark.parametrize(
@@ -366,10 +371,8 @@ def test_two_levels_are_refused(
     data = f"--data={shop / 'log.csv'}"
     for words in (["recommend", str(runs / "fcpo")], ["fit", "fcpo", data]):
         assert run([*words, *both, out]) == 2
-        said = capsys.readouterr().err
-        assert (
-            "--alpha-prime: 0.3 and --limit popular<=0.4 are two limits on one group (giv" in said
-        )
+        (line,) = capsys.readouterr().err.splitlines()
+        assert "--alpha-prime: 0.3 and --limit popular<=0.4 are two limits on one gro" in line
     table = f"--item-table={shop / 'items.csv'}"
     assert run(["recommend", str(runs / "fcpo"), table, out]) == 1
     assert "which limits has it the columns of? (give --limit too)" in capsys.readouterr().err

@@ -44,7 +44,7 @@ def _reached(found: ReachedLimit) -> str:
 
 def how_many_kept(found: Sequence[ReachedLimit]) -> str:
     """A sentence, with the limits that were not kept."""
-    broken = [f"{one.limit} ({verdict(one)})" for one in found if not one.kept]
+    broken = [f"{one.limit} ({verdict(one).partition(': ')[2]})" for one in found if not one.kept]
     if not broken:
         return "The limit was kept." if len(found) == 1 else f"All {len(found)} limits were kept."
     kept, more = len(found) - len(broken), len(broken) - 1
