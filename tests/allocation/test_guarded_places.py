@@ -11,9 +11,10 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fairhorizon.allocation.place_rule import PlaceRule, PlaceWeights, Scope
+from fairhorizon.allocation.place_rule import PlaceRule, PlaceWeights
 from fairhorizon.allocation.request_guard import ExposureGuard
 from fairhorizon.errors import ModelError
+from fairhorizon.vocabulary import Scope
 
 NEVER = -math.inf
 LOG = PlaceWeights.LOG

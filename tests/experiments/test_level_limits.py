@@ -4,7 +4,6 @@ import numpy as np
 import pytest
 
 from fairhorizon.agents.methods import Method, build
-from fairhorizon.allocation.place_rule import PlaceRule, PlaceWeights, Scope
 from fairhorizon.errors import ConfigError
 from fairhorizon.experiments.datasets import DataSpec
 from fairhorizon.experiments.level_limits import (
@@ -15,9 +14,9 @@ from fairhorizon.experiments.level_limits import (
     data_limited_by,
     level_limit,
 )
-from fairhorizon.experiments.under_limits import rule_of, served_under
+from fairhorizon.experiments.standing import serves_counting
+from fairhorizon.experiments.under_limits import served_under
 from fairhorizon.exposure.limits import Limit
-from fairhorizon.exposure.places import place_weights
 
 PLAIN = DataSpec(source="ml-100k")
 SELLERS = DataSpec(source="log.csv", group_column="seller", sensitive_values=("A", "B"))
@@ -100,17 +99,14 @@ def test_limits_that_count_alike_are_searched_together() -> None:
     }
 
 
-def test_the_rule_that_lists_are_made_under() -> None:
-    assert rule_of(Limit.popular(0.4)) == PlaceRule(0.4)
-    weighed = rule_of(Limit.parse("popular<=0.4@5;weights=log"))
-    assert weighed == PlaceRule(0.4, weights=PlaceWeights.LOG, first=5)
-    assert rule_of(Limit.parse("popular<=0.4;scope=prefix")) == PlaceRule(0.4, scope=Scope.PREFIX)
-    for text in ("popular<=0.4;weights=2,1,0.5", "popular<=0.4@5;weights=log", "popular<=0.4@3"):
-        limit = Limit.parse(text)
-        np.testing.assert_allclose(rule_of(limit).place_weights(8), place_weights(limit, 8))
+def test_those_with_the_joint_lists_can_count_by_place() -> None:
+    can = ("fcpo", "fcpo:start", "fcpo:strong", "stack+lists")
+    cannot = ("fcpo:paper", "ease+quota", "ease+penalty", "ease+control", "ease")
+    assert [serves_counting(Method.parse(name)) for name in can] == [True] * 4
+    assert [serves_counting(Method.parse(name)) for name in cannot] == [False] * 5
 
 
 def test_a_method_that_cannot_count_by_place_is_not_served_so() -> None:
     quota = build(Method.parse("ease+quota"), {}, seed=0)
-    with pytest.raises(ConfigError, match=r"ease\+quota cannot count .*take fcpo or NAME\+lists"):
+    with pytest.raises(ConfigError, match=r"ease\+quota keeps .*, not popular<=0.3;weights=log"):
         served_under(quota, Limit.parse("popular<=0.4;weights=log"), 0.3)

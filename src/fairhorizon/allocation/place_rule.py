@@ -10,17 +10,10 @@ from numpy.typing import NDArray
 from fairhorizon.errors import ConfigError
 from fairhorizon.metrics.accuracy import discount
 from fairhorizon.metrics.shares import ROUNDING
+from fairhorizon.vocabulary import Scope
 
 Floats = NDArray[np.float64]
 Counts = NDArray[np.int64]
-
-
-class Scope(StrEnum):
-    """Where the share has to hold."""
-
-    ALL = "all"  # in all lists together
-    LIST = "list"  # in every list
-    PREFIX = "prefix"  # in the first 1, 2, ... places of every list
 
 
 class PlaceWeights(StrEnum):

@@ -22,11 +22,12 @@ from torch import Tensor
 from fairhorizon.allocation.contenders import Contenders, Counts, contenders_of
 from fairhorizon.allocation.guard_file import LARGEST, StoredGuard, read_guard
 from fairhorizon.allocation.guarded_places import PlacesOfRequests
-from fairhorizon.allocation.place_rule import PlaceRule, Scope
+from fairhorizon.allocation.place_rule import PlaceRule
 from fairhorizon.errors import ConfigError
 from fairhorizon.files import write_text
 from fairhorizon.metrics.shares import whole_showings
 from fairhorizon.ranking import some_at_a_time
+from fairhorizon.vocabulary import Scope
 
 MEMORY = 1000  # requests that the spread of values is averaged over
 _LOCK = type(Lock())

@@ -192,7 +192,7 @@ def _walk(
         mark = marks.get(prefix + name)
         yield SettingEntry(
             name=prefix + name,
-            default=_typed(config.model_dump(mode="json")[name]),
+            default=_typed(config.model_dump(mode="json").get(name)),
             allowed=_allowed(schema["properties"][name], schema.get("$defs", {})),
             meaning=" ".join((field.description or "").split()),
             searched=None if mark is None else _searched(mark),

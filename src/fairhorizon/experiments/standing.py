@@ -1,15 +1,14 @@
 """A method under a limit, and who is ours and who a rival."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
-from fairhorizon.agents.base import Levels
-from fairhorizon.agents.methods import Method
+from fairhorizon.agents.methods import Method, build
+from fairhorizon.exposure.kept_by_lists import ListLimits
 from fairhorizon.exposure.limits import Limit
-from fairhorizon.rerank.lists import ListAllocation
 from fairhorizon.results.studies import LevelRow
 
 
@@ -37,9 +36,9 @@ def is_ours(method: Method) -> bool:
 
 
 def serves_counting(method: Method) -> bool:
-    """Whether the method can keep a limit as it counts: those with the joint allocation."""
-    aims = aims_at_level(method) and method.abilities.levels is Levels.SERVED
-    return aims or method.reranker == ListAllocation.method
+    """Whether the method can keep one limit on a group as the limit counts."""
+    kept = build(replace(method, level=None), {}, seed=0).kept_in_lists
+    return kept in (ListLimits.ONE, ListLimits.ANY)
 
 
 def best_rivals(found: Sequence[Found], limit: str, k: int) -> list[Found]:

@@ -6,6 +6,7 @@ from pydantic import Field, SerializerFunctionWrapHandler, model_serializer, mod
 from torch import Tensor
 
 from fairhorizon.allocation.place_rule import PlaceRule
+from fairhorizon.exposure.kept_by_lists import ListLimits
 from fairhorizon.rerank.reranker import JointReranker
 
 
@@ -19,6 +20,7 @@ class ListAllocation(JointReranker):
 
     method = "lists"
     in_long_run = False
+    kept_in_lists = ListLimits.ONE
 
     spread: Annotated[float | None, Field(gt=0, le=1)] = 0.99
     """Largest Gini index of the lists, relative to the lists of the ranker's plain scores at the

@@ -39,6 +39,7 @@ class ItemLists:
     histories: Tensor
     rule: PlaceRule  # by default at most alpha' of all showings
     spread: Evenness | None  # None: as the values have it
+    gini_limit: float | None = None  # of whole lists, beside what `spread` aims at
 
     @torch.no_grad()
     def one_shot(self, scenario: Scenario, length: int) -> Tensor:
@@ -52,16 +53,18 @@ class ItemLists:
         offers = self.candidates(menus, users, queues, length)
         sensitive = self.sensitive.cpu()
         plain = joint_lists(offers, sensitive, length=length, rule=self.rule)
-        if self.spread is None or not isinstance(menus, SignalMenus):
+        aims = [] if self.gini_limit is None else [self.gini_limit]
+        if self.spread is not None and isinstance(menus, SignalMenus):
+            # a limit that does not bind changes nothing, nor what the rankers would do within it
+            rule = self.rule if plain.price > 0 else NO_LIMIT
+            aims.append(self.spread.aim(plain.lists, menus, sensitive, length, rule))
+        if not aims:
             return plain.lists
-        # a limit that does not bind changes nothing, nor what the rankers would do within it
-        rule = self.rule if plain.price > 0 else NO_LIMIT
-        aim = self.spread.aim(plain.lists, menus, sensitive, length, rule)
         with warnings.catch_warnings():
             # this Gini index is a target that may be out of reach
             warnings.filterwarnings("ignore", message="no lists with a Gini index")
             return joint_lists(
-                offers, sensitive, length=length, rule=self.rule, gini_limit=aim
+                offers, sensitive, length=length, rule=self.rule, gini_limit=min(aims)
             ).lists
 
     @torch.no_grad()
