@@ -26,6 +26,7 @@ KINDS = {
     "tuple_type": "a list, as in [64,64]",
     "list_type": "a list, as in [64,64]",
     "dict_type": "its settings by name, as in dim=32",
+    "dataclass_type": "its fields by name, as in share=0.4",
     "model_type": "its settings by name, as in dim=32",
 }
 

@@ -12,6 +12,7 @@ from fairhorizon.agents.methods import (
     MethodError,
     build,
     load_method,
+    rankers_of,
 )
 from fairhorizon.agents.ranked.model import Ranked
 from fairhorizon.data.splits import Split
@@ -132,6 +133,7 @@ def test_fcpo_is_the_fast_one_unless_it_is_said() -> None:
         ("fcpo@0.4", "fcpo:fast"),
         ("fcpo:strong@0.4", "fcpo:strong"),
         ("fcpo:strong", "fcpo:strong"),
+        ("fcpo:start@0.4", "fcpo:start"),
         ("fcpo:paper@0.4", "fcpo:paper@0.4"),  # for its level alone
         ("fcpo:paper", "fcpo:paper"),
     ],
@@ -143,3 +145,16 @@ def test_what_is_trained_does_not_depend_on_what_is_chosen_later(name: str, trai
 def test_a_file_name_has_no_colon():
     assert Method.parse("fcpo:strong@0.4").file_name == "fcpo-strong@0.4"
     assert Method.parse("ease+quota@0.4").file_name == "ease+quota@0.4"
+
+
+def test_the_rankers_that_a_method_is_made_of():
+    found = {
+        name: rankers_of(build(Method.parse(name), {}, seed=0))
+        for name in ("fcpo", "fcpo:start", "stack+lists", "ease+quota", "fcpo:paper", "lird")
+    }
+    four = {"ridge", "ease", "itemknn", "popularity"}
+    assert found["fcpo"] == found["fcpo:start"] == found["stack+lists"] == four
+    assert found["ease+quota"] == {"ease"}
+    assert found["fcpo:paper"] == found["lird"] == frozenset()
+    strong = rankers_of(build(Method.parse("fcpo:strong-start"), {}, seed=0))
+    assert strong == four | {"gru4rec"}

@@ -16,6 +16,7 @@ from torch import Tensor
 from fairhorizon.allocation.gini_price import marginal_values
 from fairhorizon.allocation.group_budget import Candidates, Spent
 from fairhorizon.allocation.joint_lists import JointLists, joint_lists
+from fairhorizon.allocation.place_rule import PlaceRule
 from fairhorizon.errors import ConfigError, ModelError
 from fairhorizon.metrics.fairness import gini
 
@@ -33,7 +34,7 @@ class Instance:
             self.candidates,
             self.sensitive,
             length=self.length,
-            share=share,
+            rule=PlaceRule(share),
             **options,  # type: ignore[arg-type]
         )
 
@@ -196,7 +197,11 @@ def test_by_hand():
     values = torch.tensor([[0.9, 0.8, 0.8, 0.1], [0.9, 0.6, 0.3, 0.2]])
     sensitive = torch.arange(5) < 2
     found = joint_lists(
-        Candidates(items, values), sensitive, length=2, share=0.25, position_weights=torch.ones(2)
+        Candidates(items, values),
+        sensitive,
+        length=2,
+        rule=PlaceRule(0.25),
+        position_weights=torch.ones(2),
     )
     assert found.lists.tolist() == [[2, 3], [0, 2]]
     assert found.price == pytest.approx(0.3)  # of the first place refused: user 1's second
@@ -212,7 +217,7 @@ def test_what_was_shown_before_counts_too():
             Candidates(items, values),
             torch.arange(5) < 2,
             length=2,
-            share=0.25,
+            rule=PlaceRule(0.25),
             position_weights=torch.ones(2),
             settled=Spent(4, of_group),
         ).lists.tolist()
@@ -228,7 +233,7 @@ def test_who_has_nothing_but_the_group_comes_first_but_never_breaks_the_limit():
     sensitive = torch.arange(8) < 3
     candidates = Candidates(items, values)
     lists = {
-        share: joint_lists(candidates, sensitive, length=2, share=share).lists.tolist()
+        share: joint_lists(candidates, sensitive, length=2, rule=PlaceRule(share)).lists.tolist()
         for share in (0.0, 0.2, 0.34, 0.5)
     }
     # user 0 has the group alone; of six showings two may be of it, of five one
@@ -241,24 +246,32 @@ def test_who_has_nothing_but_the_group_comes_first_but_never_breaks_the_limit():
 def test_the_extreme_shapes():
     sensitive = torch.tensor([True, False, False])
     empty = Candidates(torch.empty(0, 5, dtype=torch.int64), torch.empty(0, 5))
-    assert joint_lists(empty, sensitive, length=3, share=0.5, gini_limit=0.1).lists.shape == (0, 3)
+    assert joint_lists(
+        empty, sensitive, length=3, rule=PlaceRule(0.5), gini_limit=0.1
+    ).lists.shape == (0, 3)
     bare = Candidates(torch.empty(2, 0, dtype=torch.int64), torch.empty(2, 0))
-    assert joint_lists(bare, sensitive, length=2, share=0.5).lists.tolist() == [[-1, -1]] * 2
+    assert (
+        joint_lists(bare, sensitive, length=2, rule=PlaceRule(0.5)).lists.tolist() == [[-1, -1]] * 2
+    )
     nobody = Candidates(torch.full((2, 3), -1), torch.full((2, 3), torch.nan))
-    found = joint_lists(nobody, sensitive, length=2, share=0.5, gini_limit=0.0)
+    found = joint_lists(nobody, sensitive, length=2, rule=PlaceRule(0.5), gini_limit=0.0)
     assert found.lists.tolist() == [[-1, -1]] * 2
     short = Candidates(torch.tensor([[0, 2]]), torch.tensor([[3.0, -5.0]]))
-    assert joint_lists(short, sensitive, length=4, share=1).lists.tolist() == [[0, 2, -1, -1]]
-    assert joint_lists(short, sensitive, length=4, share=0).lists.tolist() == [[2, -1, -1, -1]]
+    assert joint_lists(short, sensitive, length=4, rule=PlaceRule(1)).lists.tolist() == [
+        [0, 2, -1, -1]
+    ]
+    assert joint_lists(short, sensitive, length=4, rule=PlaceRule(0)).lists.tolist() == [
+        [2, -1, -1, -1]
+    ]
 
 
 def test_many_equal_values_do_not_spend_the_budget_for_nothing():
     items = torch.arange(6).expand(10, 6)
     candidates = Candidates(items, torch.ones(10, 6))
-    found = joint_lists(candidates, torch.arange(6) < 3, length=3, share=0.4)
+    found = joint_lists(candidates, torch.arange(6) < 3, length=3, rule=PlaceRule(0.4))
     assert found.lists.tolist() == [[3, 4, 5]] * 10
     assert found.price == 0
-    found = joint_lists(candidates, torch.arange(6) < 4, length=3, share=0.4)
+    found = joint_lists(candidates, torch.arange(6) < 4, length=3, rule=PlaceRule(0.4))
     assert int((found.lists < 4).sum()) == 10  # two outside the group, so one of it to each
 
 
@@ -399,7 +412,11 @@ def test_a_gini_limit_that_cannot_be_reached_is_said():
     candidates = Candidates(torch.zeros(3, 1, dtype=torch.int64), torch.ones(3, 1))
     with pytest.warns(UserWarning, match=r"at most 0\.5 were found; these have 0\.7500"):
         found = joint_lists(
-            candidates, torch.zeros(4, dtype=torch.bool), length=1, share=1, gini_limit=0.5
+            candidates,
+            torch.zeros(4, dtype=torch.bool),
+            length=1,
+            rule=PlaceRule(1),
+            gini_limit=0.5,
         )
     assert found.lists.tolist() == [[0]] * 3
 
@@ -417,20 +434,26 @@ def test_refusals_name_the_fault():
     candidates = Candidates(torch.tensor([[0, 1]]), torch.tensor([[1.0, 2.0]]))
     sensitive = torch.tensor([True, False])
     with pytest.raises(ConfigError, match=r"share = 85 .* fraction"):
-        joint_lists(candidates, sensitive, length=1, share=85)
+        joint_lists(candidates, sensitive, length=1, rule=PlaceRule(85))
     with pytest.raises(ConfigError, match=r"gini_limit = -0\.1"):
-        joint_lists(candidates, sensitive, length=1, share=1, gini_limit=-0.1)
+        joint_lists(candidates, sensitive, length=1, rule=PlaceRule(1), gini_limit=-0.1)
     with pytest.raises(ConfigError, match="length = 0"):
-        joint_lists(candidates, sensitive, length=0, share=1)
+        joint_lists(candidates, sensitive, length=0, rule=PlaceRule(1))
     for weights in ([1.0], [0.5, 1.0], [1.0, -1.0]):
         with pytest.raises(ConfigError, match="position_weights"):
             joint_lists(
-                candidates, sensitive, length=2, share=1, position_weights=torch.tensor(weights)
+                candidates,
+                sensitive,
+                length=2,
+                rule=PlaceRule(1),
+                position_weights=torch.tensor(weights),
             )
     with pytest.raises(ValueError, match="neither -1 nor one of the 1 items"):
-        joint_lists(candidates, sensitive[:1], length=1, share=1)
+        joint_lists(candidates, sensitive[:1], length=1, rule=PlaceRule(1))
     with pytest.raises(ValueError, match="shape"):
-        joint_lists(Candidates(candidates.items, torch.ones(1, 3)), sensitive, length=1, share=1)
+        joint_lists(
+            Candidates(candidates.items, torch.ones(1, 3)), sensitive, length=1, rule=PlaceRule(1)
+        )
     unknown = Candidates(candidates.items, torch.tensor([[torch.nan, 1.0]]))
     with pytest.raises(ModelError, match="not a finite number"):
-        joint_lists(unknown, sensitive, length=1, share=1)
+        joint_lists(unknown, sensitive, length=1, rule=PlaceRule(1))

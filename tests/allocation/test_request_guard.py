@@ -144,8 +144,8 @@ def test_what_may_not_be_shown_and_empty_requests():
 
 
 def test_what_does_not_fit_is_refused():
-    for wrong in ({"share": 1.1}, {"share": float("nan")}, {"share": 0.5, "price": -1.0}):
-        with pytest.raises(ConfigError, match="take"):
+    for wrong in ({"rule": 1.1}, {"rule": float("nan")}, {"rule": 0.5, "price": -1.0}):
+        with pytest.raises(ConfigError, match=r"take|give"):
             ExposureGuard(**wrong)
     with pytest.raises(ConfigError, match="step"):
         ExposureGuard(0.5, step=float("inf"))
@@ -398,7 +398,7 @@ def test_two_requests_at_once_do_not_spend_the_same_room(monkeypatch):
     its candidates ready (so their preparation needs no lock) and had time to be served.
     """
     guard, prepared, lists = Paused(0.5, step=0, shown=1), threading.Event(), []
-    prepare = request_guard._contenders
+    prepare = request_guard.contenders_of
 
     def announced(*arguments):
         contenders = prepare(*arguments)
@@ -406,7 +406,7 @@ def test_two_requests_at_once_do_not_spend_the_same_room(monkeypatch):
             prepared.set()
         return contenders
 
-    monkeypatch.setattr(request_guard, "_contenders", announced)
+    monkeypatch.setattr(request_guard, "contenders_of", announced)
 
     def request():
         lists.append(serve(guard, [5, 1], [True, False], 1))
@@ -487,7 +487,7 @@ def test_a_loaded_guard_goes_on_as_if_nothing_had_happened(tmp_path):
     assert torch.equal(whole, torch.cat([before, after]))
     assert second.__getstate__() == through.__getstate__()
     assert sorted(second.__getstate__()) == sorted(
-        ["share", "step", "price", "spread", "shown", "sensitive", "requests"]
+        ["rule", "step", "price", "spread", "shown", "sensitive", "requests"]
     )
 
 

@@ -35,7 +35,10 @@ def test_levels_prints_writes_and_keeps(tmp_path: Path, capsys: pytest.CaptureFi
     printed = capsys.readouterr()
     assert "fcpo:strong@0.5 seed 0  popular " in printed.err
     assert "At most 20 % popular items in lists of 10" in printed.out
-    assert "FCPO against the best rival" in printed.out
+    assert "FCPO against the best rival and without CPO rounds" in printed.out
+    assert "By place, at most 20 % popular items" in printed.out
+    assert "Who pays, at most 50 % popular items" in printed.out
+    assert "fcpo:strong@1 seed 0  NDCG@10" in printed.err
     found = content(file)
     assert found == content(out / "levels.json")
     assert (found["k"], found["levels"]) == (10, [0.5, 0.2])
@@ -53,8 +56,22 @@ def test_levels_prints_writes_and_keeps(tmp_path: Path, capsys: pytest.CaptureFi
         rival = best[gain["level"]]
         own, theirs = (row["metrics"]["ndcg@10"]["mean"] for row in (ours, rival))
         assert gain["rival"] == rival["method"]
+        assert gain["low"] <= gain["difference"] <= gain["high"]
+        assert gain["difference"] == pytest.approx(own - theirs)
         assert gain["gain"] == pytest.approx(own / theirs - 1)
         assert 0 <= gain["t_test"] <= gain["t_test_corrected"] <= 1
+    for row in found["rows"]:
+        places = row["metrics"]
+        assert {"popularity_rate@5", "weighed_rate@10", "lists_above@10"} < set(places)
+        assert 0 <= places["weighed_rate@10"]["mean"] <= 1
+    ours = [line for line in found["who_pays"] if line["ours"]]
+    assert [line["level"] for line in ours] == [0.5] * 6 + [0.2] * 6
+    for level in (0.5, 0.2):
+        thirds = [line for line in ours if (line["level"], line["trait"]) == (level, "activity")]
+        users = sum(line["users"] for line in thirds)
+        (row,) = (r for r in found["rows"] if r["ours"] and r["level"] == level)
+        mean = sum(line["users"] * line["limited"] for line in thirds) / users
+        assert mean == pytest.approx(row["metrics"]["ndcg@10"]["mean"])
     assert "| fcpo:strong" in (out / "levels.md").read_text(encoding="utf-8")
     assert (out / "levels.png").read_bytes().startswith(b"\x89PNG")
 
@@ -62,6 +79,35 @@ def test_levels_prints_writes_and_keeps(tmp_path: Path, capsys: pytest.CaptureFi
     assert results
     assert run(command) == 0
     assert {path: path.stat().st_mtime_ns for path in out.glob("[mr]o*/*")} == results
+
+
+def test_levels_under_limits_by_place_and_on_a_column(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """With --limit alone there are no default levels; a plain limit is a level."""
+    log, out = tmp_path / "log.csv", tmp_path / "out"
+    cells = [
+        f"{user},{(user * 3 + n * n) % 23},{n},{'A' if (user * 3 + n * n) % 23 < 9 else 'B'}"
+        for user in range(30)
+        for n in range(12)
+    ]
+    log.write_text("user,item,timestamp,seller\n" + "\n".join(cells) + "\n", encoding="utf-8")
+    command = [
+        *("levels", f"--data={log}", "--methods=ease+lists,ease+quota", "--seeds=1", "--k=5"),
+        *("--jobs=1", "--tries=2", f"--out={out}", "--limit=seller=A<=0.4;weights=log"),
+    ]
+    assert run(command) == 0
+    printed = capsys.readouterr().out
+    assert "At most 40 % items with seller = A weighed by 1/log2(1 + place)" in printed
+    found = content(out / "levels.json")
+    assert (found["group"], found["levels"]) == ("seller = A", [0.4])
+    assert found["limits"] == ["seller=A<=0.4;weights=log"]
+    for row in found["rows"]:
+        assert row["metrics"]["weighed_rate@5"]["mean"] <= 0.4 + 1e-9
+        assert row["metrics"]["counted_share"] == row["metrics"]["weighed_rate@5"]
+    assert run([*command[:-1], "--limit=seller=A<=0.4", "--levels=0.4,0.3"]) == 0
+    found = content(out / "levels.json")
+    assert found["limits"] == ["seller=A<=0.4", "seller=A<=0.3"]
 
 
 def test_without_test_items_there_is_no_accuracy(
@@ -87,6 +133,9 @@ def test_without_test_items_there_is_no_accuracy(
         (["--levels=37"], 2, "--levels: '37' (give shares"),
         (["--levels=nan"], 2, "--levels: 'nan' (give shares"),
         (["--levels=,"], 2, "--levels: ',' (give shares"),
+        (["--limit=popular<0.4"], 2, "--limit: 'popular<0.4', position 8: <= or >= is missing"),
+        (["--limit=gini<=0.8"], 2, "--limit: 'gini<=0.8': a level is a largest share"),
+        (["--limit=popular<=0.4;labels=moment"], 2, "(leave out labels)"),
         (["--methods=ease+quota@0.4"], 2, "the levels are those of --levels (give ease+quota)"),
         (["--methods=fcpo:paper@0.4"], 2, "the levels are those of --levels (give fcpo:paper)"),
         (["--methods=esae"], 2, "there is no method 'esae'"),

@@ -19,14 +19,13 @@ def test_the_list_has_a_row_per_method(
     monkeypatch.setenv("COLUMNS", "140")
     lines = printed(capsys)
     assert lines[0].split() == ["Method", "Kind", "@", "What", "it", "is"]
+    name = "mf".ljust(len("fcpo:strong-start"))
+    assert f"{name}  ranker        Matrix factorisation of ratings (Koren et al. 2009)." in lines
     assert (
-        "mf           ranker        Matrix factorisation of ratings (Koren et al. 2009)." in lines
+        "fcpo:strong        preset     @  FCPO with gru4rec, a neural network, among its rankers; "
+        "serves any limit." in lines
     )
-    assert (
-        "fcpo:strong  preset     @  FCPO with gru4rec, a neural network, among its rankers; serves "
-        "any limit." in lines
-    )
-    assert len(lines) == 2 + 21 + 2
+    assert len(lines) == 2 + 23 + 2
     assert lines[-1] == "Settings of one method: fairhorizon methods NAME"
 
 
@@ -82,7 +81,7 @@ def test_the_list_as_json(tmp_path: Path) -> None:
     file = tmp_path / "new" / "methods.json"
     assert run(["methods", "--json", str(file)]) == 0
     rows = json.loads(file.read_text())["methods"]
-    assert len(rows) == 21
+    assert len(rows) == 23
     assert rows[16] == {
         "name": "fcpo",
         "kind": "agent",

@@ -26,14 +26,15 @@ def test_every_method_is_listed_once_by_kind() -> None:
     assert kinds[Kind.RANKER] == list(RANKERS)
     assert kinds[Kind.RERANKER] == list(RERANKERS)
     assert kinds[Kind.AGENT] == list(AGENTS)
-    presets = ["fcpo:fast", "fcpo:strong", "fcpo:paper"]
+    presets = [*(f"fcpo:{name}" for name in ("fast", "strong", "start", "strong-start", "paper"))]
     assert kinds[Kind.PRESET] == [f"fcpo:{name}" for name in PRESETS] == presets
-    assert len(NAMES) == len(set(NAMES)) == 11 + 5 + 2 + 3
+    assert len(NAMES) == len(set(NAMES)) == 11 + 5 + 2 + 5
 
 
 def test_a_level_is_for_rerankers_and_fcpo() -> None:
     with_level = [entry.name for entry in all_methods() if entry.takes_level]
-    assert with_level == [*RERANKERS, "fcpo", "fcpo:fast", "fcpo:strong", "fcpo:paper"]
+    presets = [f"fcpo:{name}" for name in PRESETS]
+    assert with_level == [*RERANKERS, "fcpo", *presets]
 
 
 @pytest.mark.parametrize("entry", all_methods(), ids=NAMES)
@@ -139,9 +140,10 @@ def test_the_example_sets_what_matters() -> None:
     ("name", "message"),
     [
         ("bogus", "there is no method 'bogus' (there are popularity, mf, "),
-        ("bogus", "foe, lists, control, fcpo, lird, fcpo:fast, fcpo:strong, fcpo:paper)"),
+        ("bogus", "foe, lists, control, fcpo, lird, fcpo:fast, fcpo:strong, fcpo:start, "),
+        ("bogus", "fcpo:start, fcpo:strong-start, fcpo:paper)"),
         ("ease+bogus", "no re-ranker 'bogus' (there are quota, penalty, foe, lists, control)"),
-        ("fcpo:bogus", "no such preset (there are fcpo:fast, fcpo:strong, fcpo:paper)"),
+        ("fcpo:bogus", "no such preset (there are fcpo:fast, fcpo:strong, fcpo:start, "),
         ("fcpo+quota", "only a ranker can be re-ranked"),
         ("ease+quota@0.4", "the level is not needed here (give ease+quota)"),
     ],

@@ -3,32 +3,38 @@
 import math
 import pickle
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
+import scipy
 from hypothesis import given
 from hypothesis import strategies as st
+from scipy.stats import sem
 
 from fairhorizon.agents.methods import Method
 from fairhorizon.errors import ConfigError
 from fairhorizon.experiments.datasets import DataSpec
 from fairhorizon.experiments.dials import NEAR, TRIES, best_setting, tried
+from fairhorizon.experiments.gains import gains, is_without_cpo
 from fairhorizon.experiments.levels import (
     LEVELS,
     METHODS,
-    RivalSearch,
-    Standing,
-    gains,
-    is_ours,
+    LevelSearch,
+    by_place,
     level_rows,
+    ndcg_of,
+    parts_of,
     run_levels,
     standings,
 )
+from fairhorizon.experiments.standing import Standing, is_ours
 from fairhorizon.experiments.study import Study
+from fairhorizon.exposure.limits import Limit
 from fairhorizon.files import write_json
 from fairhorizon.metrics.significance import paired_t_test
-from fairhorizon.results.studies import StudyRow
+from fairhorizon.results.studies import GainRow, LevelRow, StudyRow
 from fairhorizon.vocabulary import Mode, Protocol
 
 MARKET = DataSpec(source="synthetic:users=60,items=80,interactions_per_user=20")
@@ -39,11 +45,16 @@ TINY = {
     }
 }
 K = 20
+HALF = Limit.popular(0.5)
 QUOTA, FOE, PENALTY = (Method("ease", name) for name in ("quota", "foe", "penalty"))
 
 
 def methods(*names: str) -> list[Method]:
     return [Method.parse(name) for name in names]
+
+
+def limits(*shares: float) -> list[Limit]:
+    return [Limit.popular(share) for share in shares]
 
 
 def result(rate: float | None, ndcg: float | None = 0.1, k: int = K) -> StudyRow:
@@ -84,12 +95,14 @@ def found(results: list[tuple[Method, StudyRow]], level: float) -> float | None:
     return dict(results)[setting].metrics[f"popularity_rate@{K}"] if setting else None
 
 
-def test_the_methods_are_ours_and_sixteen_rivals() -> None:
+def test_the_methods_are_ours_and_seventeen_rivals() -> None:
     ours, *rivals = methods(*METHODS)
     assert is_ours(ours)
-    assert len(rivals) == 16
+    assert len(rivals) == 17
     assert not any(is_ours(method) for method in rivals)
-    assert {method.reranker for method in rivals} == {"foe", "quota", "penalty", "lists"}
+    assert {method.reranker for method in rivals} == {None, "foe", "quota", "penalty", "lists"}
+    assert not any(is_ours(method) for method in methods("fcpo:start", "fcpo:strong-start"))
+    assert all(is_ours(method) for method in methods("fcpo:strong", "fcpo:paper"))
     assert {"stack+lists", "ease+lists", "gru4rec+lists", "popularity+quota"} < set(METHODS)
 
 
@@ -179,6 +192,12 @@ def put(study: Study, method: Method, seed: int, rate: float, hits: int) -> None
     np.save(file.with_suffix(".npy"), lists)
 
 
+def compared(
+    study: Study, at: list[Standing], rows: list[LevelRow], seeds: list[int]
+) -> list[GainRow]:
+    return gains(at, rows, ndcg_of(study, seeds), parts_of(study), max(study.ks))
+
+
 def test_rows_and_gains_by_hand(study: Study) -> None:
     ours, first, second = methods("fcpo:strong@0.5", "ease+quota@0.5", "ease+quota@0.4")
     other = Method("itemknn", "quota", 0.3)
@@ -188,10 +207,10 @@ def test_rows_and_gains_by_hand(study: Study) -> None:
     put(study, first, 0, rate=0.5, hits=2)
     put(study, second, 1, rate=0.4, hits=2)
     at = [
-        Standing(0.5, Method("fcpo", preset="strong"), (ours, ours)),
-        Standing(0.5, Method("ease", "quota"), (first, second)),
-        Standing(0.5, Method("itemknn", "quota"), (other, other)),
-        Standing(0.5, Method("itemknn", "foe"), (None, other)),
+        Standing(HALF, Method("fcpo", preset="strong"), (ours, ours)),
+        Standing(HALF, Method("ease", "quota"), (first, second)),
+        Standing(HALF, Method("itemknn", "quota"), (other, other)),
+        Standing(HALF, Method("itemknn", "foe"), (None, other)),
     ]
     rows = level_rows(study, at, [0, 1])
     assert [row.method for row in rows] == [
@@ -207,7 +226,7 @@ def test_rows_and_gains_by_hand(study: Study) -> None:
     assert rows[3].metrics == {}
     assert rows[3].settings == (None, "itemknn+quota@0.3")
 
-    (gain,) = gains(study, at, rows, [0, 1])
+    (gain,) = compared(study, at, rows, [0, 1])
     assert (gain.method, gain.rival, gain.level) == ("fcpo:strong", "ease+quota", 0.5)
     assert gain.gain == pytest.approx(0.5)  # 0.3 against 0.2
     assert gain.gini_difference == pytest.approx(0.1)
@@ -222,20 +241,88 @@ def test_rows_and_gains_by_hand(study: Study) -> None:
     assert gain.users == len(counts)
     assert gain.t_test == pytest.approx(paired_t_test(*pair))
     assert gain.t_test_corrected == gain.t_test  # of one test
-    assert gains(study, at[1:], rows[1:], [0, 1]) == []
-    assert gains(study, at[:1], rows[:1], [0, 1]) == []
+    differences = np.subtract(*pair)
+    assert gain.difference == pytest.approx(differences.mean())
+    interval = scipy.stats.t.interval(0.95, len(counts) - 1, gain.difference, sem(differences))
+    assert (gain.low, gain.high) == pytest.approx(interval)
+    assert gain.is_shown
+    assert gain.best_rival
+    assert not gain.without_cpo
+    assert not gain.same_parts  # ease and itemknn, against five rankers
+    assert compared(study, at[1:], rows[1:], [0, 1]) == []
+    assert compared(study, at[:1], rows[:1], [0, 1]) == []
+
+
+def test_shares_by_place_by_hand() -> None:
+    """Of two lists of 10, one begins with its five popular items and one ends with two."""
+    group = np.arange(20) < 10
+    first = [0, 1, 2, 3, 4, 10, 11, 12, 13, 14]
+    second = [15, 16, 17, 18, 19, 10, 11, 12, 8, 9]
+    places = by_place(np.array([first, second]), group, Limit.popular(0.4), 10)
+    weights = 1 / np.log2(np.arange(2, 12))
+    weighed = (weights[:5].sum() + weights[8:].sum()) / (2 * weights.sum())
+    assert places == pytest.approx(
+        {
+            "popularity_rate@5": 0.5,
+            "popularity_rate@10": 7 / 20,
+            "weighed_rate@10": weighed,
+            "lists_above@10": 0.5,  # 5 are more than ceil(0.4 * 10)
+        }
+    )
+    assert by_place(np.array([first, second]), group, HALF, 10)["lists_above@10"] == 0
+
+
+def test_the_same_without_cpo_is_a_rival_that_is_always_compared(study: Study) -> None:
+    ours, start, other = methods("fcpo@0.5", "fcpo:start@0.5", "ease+quota@0.5")
+    for method, hits in ((ours, 2), (start, 2), (other, 3)):
+        put(study, method, 0, rate=0.5, hits=hits)
+    at = [Standing(HALF, Method.parse(one.name), (one,)) for one in (ours, start, other)]
+    rows = level_rows(study, at, [0])
+    assert [row.ours for row in rows] == [True, False, False]
+    assert [row.best_rival for row in rows] == [False, False, True]
+    against_best, against_start = compared(study, at, rows, [0])
+    assert (against_start.rival, against_best.rival) == ("fcpo:start", "ease+quota")
+    assert (against_start.without_cpo, against_best.without_cpo) == (True, False)
+    assert (against_start.difference, against_start.low, against_start.high) == (0, 0, 0)
+    assert not against_start.is_shown
+    assert against_best.is_shown
+    assert (against_best.difference or 0) < 0
+    assert against_best.same_parts  # fcpo:start is among the rivals
+    put(study, other, 0, rate=0.5, hits=1)  # now the start is the best, and ease the best other
+    rows = level_rows(study, at, [0])
+    lines = compared(study, at, rows, [0])
+    assert [(line.rival, line.best_rival, line.without_cpo) for line in lines] == [
+        ("fcpo:start", True, True),
+        ("ease+quota", False, False),
+    ]
+    strong, strong_start = methods("fcpo:strong", "fcpo:strong-start")
+    plain = replace(study, settings={})
+    assert is_without_cpo(strong_start, strong, parts_of(plain))
+    assert not is_without_cpo(strong_start, Method("fcpo"), parts_of(plain))
+    assert not is_without_cpo(strong, strong, parts_of(plain))
+
+
+def test_no_setting_makes_the_start_train(study: Study) -> None:
+    """`--set fcpo.rounds=5` is for those that train; other settings are for all."""
+    tuned = replace(study, settings={"fcpo": {"rounds": 5, "horizon": 7}})
+    names = ("fcpo", "fcpo:start", "fcpo:strong-start")
+    settings = [tuned.build(method, seed=0).all_settings() for method in methods(*names)]
+    assert [one["rounds"] for one in settings] == [5, 0, 0]
+    assert [one["horizon"] for one in settings] == [7, 7, 7]
+    fast, start = settings[:2]
+    assert {name for name in fast if fast[name] != start[name]} == {"rounds"}
 
 
 def test_all_levels_come_from_one_model_and_nothing_is_made_twice(study: Study) -> None:
     chosen = methods("fcpo:strong", "ease+quota", "ease+penalty", "popularity")
-    levels, seeds = [0.6, 0.3], [0]
+    levels, seeds = limits(0.6, 0.3), [0]
     heard: list[StudyRow] = []
     run_levels(study, chosen, levels, seeds, on_row=heard.append)
     models = sorted(path.name for path in study.folder.glob("models/fcpo*.safetensors"))
     assert [name.split("-seed")[0] for name in models] == ["fcpo-strong"]
     assert len(heard) == len(list(study.folder.glob("rows/*.json")))
     places = standings(study, chosen, levels, seeds)
-    assert [(one.level, one.method) for one in places] == [
+    assert [(one.limit, one.method) for one in places] == [
         (level, method) for level in levels for method in chosen
     ]
     rows = level_rows(study, places, seeds)
@@ -246,7 +333,11 @@ def test_all_levels_come_from_one_model_and_nothing_is_made_twice(study: Study) 
         assert 0 < (one.spread("popularity_rate@10").mean or 0) <= one.level + 5e-4
     ours = [row.spread("popularity_rate@10").mean or 0 for row in rows if row.ours]
     assert ours[0] > ours[1]
-    assert [gain.level for gain in gains(study, places, rows, seeds)] == levels
+    found = compared(study, places, rows, seeds)
+    assert [(gain.level, gain.limit) for gain in found] == [
+        (0.6, "popular<=0.6"),
+        (0.3, "popular<=0.3"),
+    ]
 
     before = {path: path.stat().st_mtime_ns for path in study.folder.rglob("*.*")}
     again: list[StudyRow] = []
@@ -255,14 +346,50 @@ def test_all_levels_come_from_one_model_and_nothing_is_made_twice(study: Study) 
     assert sorted(row.method for row in again) == sorted(row.method for row in heard)
 
 
+def test_limits_by_place_are_served_by_the_joint_lists_and_measured_of_all(study: Study) -> None:
+    """Weighed by place and per list, beside a plain level."""
+    texts = ("popular<=0.5", "popular<=0.5;weights=log", "popular<=0.5;scope=list")
+    chosen, seeds = methods("fcpo:strong", "ease+lists", "ease+quota"), [0]
+    asked = [Limit.parse(text) for text in texts]
+    heard: list[StudyRow] = []
+    run_levels(study, chosen, asked, seeds, on_row=heard.append)
+    assert "fcpo:strong@0.5 (weighed by 1/log2(1 + place))" in [row.method for row in heard]
+    assert len(list(study.folder.glob("models/fcpo*.safetensors"))) == 1
+    rows = level_rows(study, standings(study, chosen, asked, seeds), seeds)
+    assert [row.limit for row in rows] == [text for text in texts for _ in chosen]
+    plain, weighed, per_list = (
+        {row.method: row for row in rows if row.limit == text} for text in texts
+    )
+
+    def value(row: LevelRow, metric: str) -> float:
+        return row.spread(f"{metric}@10").mean or 0.0
+
+    for name in ("fcpo:strong", "ease+lists"):
+        # 600 showings: the largest weight of one of them is 0.4 % of all
+        assert 0.5 - 0.004 < value(weighed[name], "weighed_rate") <= 0.5 + 1e-9
+        assert value(plain[name], "weighed_rate") > 0.5 + 0.02  # which the plain level lets pass
+        assert value(plain[name], "lists_above") > 0
+        assert value(per_list[name], "lists_above") == 0
+    assert value(weighed["ease+quota"], "weighed_rate") <= 0.5
+    assert value(plain["ease+quota"], "weighed_rate") > 0.5
+    assert weighed["ease+quota"].dials[0] < plain["ease+quota"].dials[0]
+    assert [row.above for row in rows] == [0] * 9
+    lines = compared(study, standings(study, chosen, asked, seeds), rows, seeds)
+    assert [line.limit for line in lines] == list(texts)
+
+    before = {path: path.stat().st_mtime_ns for path in study.folder.rglob("*.*")}
+    run_levels(study, chosen, asked, seeds)
+    assert {path: path.stat().st_mtime_ns for path in study.folder.rglob("*.*")} == before
+
+
 def test_a_search_can_be_sent_to_another_process(study: Study) -> None:
-    task = RivalSearch(study, (QUOTA,), LEVELS, seed=0, tries=2)
+    task = LevelSearch(study, (QUOTA,), tuple(limits(*LEVELS)), seed=0, tries=2)
     assert pickle.loads(pickle.dumps(task)) == task
 
 
 def test_what_has_not_been_run_is_told(study: Study) -> None:
     with pytest.raises(ValueError, match=r"ease\+quota@0.5 has not been run with seed 0"):
-        standings(study, [Method("ease", "quota")], [0.5], [0])
+        standings(study, [Method("ease", "quota")], [HALF], [0])
 
 
 def test_settings_that_bind_a_model_to_a_level_are_refused(tmp_path: Path) -> None:

@@ -14,8 +14,11 @@ from fairhorizon.metrics.fairness import (
     exposure_counts,
     exposure_ratio,
     gini,
+    lists_above,
     lorenz_curve,
     popularity_rate,
+    share_within_every_list,
+    weighed_share,
 )
 
 POPULAR = np.array([True, True, False, False, False])
@@ -168,3 +171,52 @@ def test_bad_input_is_refused():
         gini(np.array([1, math.nan]))
     with pytest.raises(ValueError, match=r"alpha_prime = 1\.5 is not a share"):
         exact_k_violation_rate(LISTS, POPULAR, 1.5, 4)
+
+
+def test_a_weighed_share_by_hand():
+    # of LISTS, 0 and 1 are popular: places 1, 2 of the first two lists and 2 of the third
+    log = [1 / math.log2(1 + place) for place in (1, 2, 3, 4)]
+    total = 3 * log[0] + 3 * log[1] + 2 * log[2] + log[3]
+    expected = (2 * log[0] + 3 * log[1]) / total
+    assert weighed_share(LISTS, POPULAR, 4) == pytest.approx(expected, rel=1e-14)
+    assert weighed_share(LISTS, POPULAR, 1) == pytest.approx(2 / 3)
+    given = np.array([2.0, 0.0, 1.0, 0.0])
+    assert weighed_share(LISTS, POPULAR, 4, given) == pytest.approx(4 / (6 + 2))
+    assert weighed_share(LISTS, POPULAR, 4, np.ones(4)) == popularity_rate(LISTS, POPULAR, 4)
+    assert math.isnan(weighed_share(np.full((2, 3), -1), POPULAR, 3))
+    with pytest.raises(ValueError, match=r"weights have shape \(4,\), expected \(3,\)"):
+        weighed_share(LISTS, POPULAR, 3, given)
+
+
+def test_lists_above_a_share_rounded_up_by_hand():
+    # 2, 2 and 1 popular items in lists of 4
+    assert lists_above(LISTS, POPULAR, 0.25, 4) == pytest.approx(2 / 3)
+    assert lists_above(LISTS, POPULAR, 0.26, 4) == 0  # ceil(1.04) = 2
+    assert lists_above(LISTS, POPULAR, 0.0, 4) == 1
+    assert lists_above(LISTS, POPULAR, 0.5, 2) == pytest.approx(2 / 3)
+    assert math.isnan(lists_above(LISTS[:0], POPULAR, 0.5, 2))
+    with pytest.raises(ValueError, match="share = 2"):
+        lists_above(LISTS, POPULAR, 2, 4)
+
+
+def test_the_share_that_every_list_is_within_by_hand():
+    """At most 2 of 4 in a list: ceil(s * 4) is 2 for any s above 1/4."""
+    assert share_within_every_list(LISTS, POPULAR, 4) == pytest.approx(1 / 4, abs=1e-8)
+    # the first two places of the first list are popular: ceil(s * 2) is 2 for s above 1/2
+    prefixes = share_within_every_list(LISTS, POPULAR, 4, prefixes=True)
+    assert prefixes == pytest.approx(1 / 2, abs=1e-8)
+    assert share_within_every_list(LISTS[2:], ~POPULAR, 2, prefixes=True) == pytest.approx(
+        0, abs=1e-8
+    )
+    assert share_within_every_list(LISTS, np.zeros(5, bool), 4) == 0
+    assert math.isnan(share_within_every_list(LISTS[:0], POPULAR, 4))
+
+
+@given(seeds, st.integers(1, 99))
+def test_lists_within_a_share_are_not_above_it(seed, percent):
+    rng = np.random.default_rng(seed)
+    lists = np.stack([rng.permutation(12)[:6] for _ in range(5)])
+    group = rng.random(12) < 0.5
+    share = percent / 100
+    is_within = share_within_every_list(lists, group, 6) <= share
+    assert is_within == (lists_above(lists, group, share, 6) == 0)

@@ -4,7 +4,7 @@ from fractions import Fraction
 
 import pytest
 
-from fairhorizon.metrics.shares import exceeds, whole_showings
+from fairhorizon.metrics.shares import exceeds, rounded_up, whole_showings
 
 
 @pytest.mark.parametrize("shown", [1, 5, 20, 25, 100, 997, 10**6])
@@ -12,6 +12,13 @@ def test_whole_showings_are_those_of_exact_fractions(shown):
     for percent in range(101):
         exact = Fraction(percent, 100) * shown
         assert whole_showings(percent / 100 * shown) == exact.numerator // exact.denominator
+
+
+def test_rounded_up_is_that_of_exact_fractions():
+    for percent in range(101):
+        for places in (5, 7, 20, 25, 100):
+            exact = Fraction(percent, 100) * places
+            assert rounded_up(percent / 100 * places) == -(-exact.numerator // exact.denominator)
 
 
 def test_a_budget_may_be_negative():

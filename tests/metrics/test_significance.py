@@ -7,7 +7,12 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from fairhorizon.metrics import significance as module
-from fairhorizon.metrics.significance import holm, paired_bootstrap, paired_t_test
+from fairhorizon.metrics.significance import (
+    holm,
+    paired_bootstrap,
+    paired_difference,
+    paired_t_test,
+)
 
 RNG = np.random.default_rng(5)
 NORMAL = RNG.normal(size=400)
@@ -17,6 +22,25 @@ SHIFTED = NORMAL + RNG.normal(0.12, 1, size=400)
 def test_the_t_test_by_hand():
     # differences 1, 2, 3: t = 2 sqrt(3); with two degrees of freedom p = 1 - t / sqrt(t^2 + 2)
     assert paired_t_test([1, 2, 3], [0, 0, 0]) == pytest.approx(1 - math.sqrt(12 / 14))
+
+
+def test_the_interval_of_a_difference_by_hand():
+    # differences 1, 2, 3: s / sqrt(3) = 1 / sqrt(3), and t(0.975, 2) = 4.302653
+    found = paired_difference([1, 2, 3, math.nan], [0, 0, 0, 1])
+    half = 4.302653 / math.sqrt(3)
+    assert (found.mean, found.users) == (2, 3)
+    assert (found.low, found.high) == pytest.approx((2 - half, 2 + half), rel=1e-6)
+    alone = paired_difference([1.0], [0.5])
+    assert (alone.mean, alone.users) == (0.5, 1)
+    assert math.isnan(alone.low)
+    assert math.isnan(paired_difference([math.nan], [0.5]).mean)
+
+
+@pytest.mark.parametrize("shift", [0.0, 0.1, 0.2])
+def test_the_interval_excludes_0_where_the_t_test_is_below_5_percent(shift):
+    found = paired_difference(SHIFTED + shift, NORMAL)
+    excludes = not found.low <= 0 <= found.high
+    assert excludes == (paired_t_test(SHIFTED + shift, NORMAL) < 0.05)
 
 
 @pytest.mark.parametrize("n", [2, 3, 50, 400])

@@ -1,5 +1,6 @@
 """The two interfaces that everything further down speaks to: a recommender, and one that serves."""
 
+import copy
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -18,9 +19,11 @@ from fairhorizon.agents.tasks import NOTHING_FITTED, FitTask, Fitted, Prerequisi
 from fairhorizon.data.splits import Split
 from fairhorizon.environment.dynamics import Outcome, State
 from fairhorizon.environment.feedback import Scenario
-from fairhorizon.errors import ConfigError, DataError, ModelError
+from fairhorizon.errors import ConfigError, ModelError
+from fairhorizon.exposure.bound import BoundLimit
 from fairhorizon.exposure.counts import Exposure
 from fairhorizon.exposure.groups import POPULAR_SHARE, popular_group
+from fairhorizon.exposure.kept_by_lists import ListLimits, check_kept, own_share
 from fairhorizon.exposure.step_limits import StepLimit
 from fairhorizon.rankers.ranker import Ranker
 from fairhorizon.settings import Given, Settings
@@ -41,6 +44,7 @@ class Abilities:
     levels: Levels = Levels.NONE
     level_is_share: bool = False  # its level is a largest share of showings for the group
     aims_at_level: bool = False  # it is given that share itself, not a setting found by search
+    learns: bool = True  # False: a policy as it is before its training, for comparison
     feedback: bool = True  # what users like changes what they are shown next
     resume: bool = False  # its training keeps checkpoints and can be resumed
     limits: bool = False  # keeps several limits at once in the long run
@@ -90,13 +94,11 @@ class Server(Interface):
 
 
 class Recommender(ABC):
-    """Makes lists for users: FCPO, LIRD, and any ranker alone or behind a re-ranker.
-
-    An agent is a recommender with a name of its own: a folder here and a line in `methods.AGENTS`.
-    """
+    """Makes lists for users: an agent of `methods.AGENTS`, or a ranker, re-ranked or not."""
 
     kind: ClassVar[str]  # of its model files
     presets: ClassVar[Mapping[str, Settings]] = MappingProxyType({})  # of an agent, default first
+    fixed: ClassVar[Mapping[str, tuple[str, ...]]] = MappingProxyType({})  # settings, by preset
     level_setting: ClassVar[str] = ""  # of an agent with a level: the setting that it is
 
     seed: int
@@ -104,6 +106,7 @@ class Recommender(ABC):
     sensitive_: Tensor  # (n_items,) bool, the group whose exposure is limited
     finished_: bool = True  # False: the fit was interrupted, and can be resumed
     keeps_limit_: bool | None = None  # the policy, in training; None: it was trained for no limit
+    limits_: tuple[BoundLimit, ...] = ()  # of the lists, in place of its level
     remarks_: tuple[str, ...] = ()  # what results of the model should not be shown without
 
     @classmethod
@@ -183,11 +186,6 @@ class Recommender(ABC):
             )
         if resume and checkpoint is None:
             raise ConfigError("resume: from which checkpoint? (name its folder)")
-        if not len(split.train):
-            raise DataError(
-                f"{split.name or 'the split'} has nothing to train on",
-                remedy="a user's last item is for validation and a fifth for test: give more",
-            )
         if sensitive is None:
             sensitive = popular_group(split.train.item_counts(), self.popular_share)
         folder = None if checkpoint is None else Path(checkpoint)
@@ -233,6 +231,21 @@ class Recommender(ABC):
         raise ConfigError(
             f"{self.method} has no limit to set to {alpha_prime:g} (fit fcpo, which serves any)"
         )
+
+    @property
+    def kept_in_lists(self) -> ListLimits:
+        """Which limits its lists can be made under."""
+        return ListLimits.OWN if self.abilities.level_is_share else ListLimits.NONE
+
+    def under(self, limits: Sequence[BoundLimit]) -> Self:
+        """The same fitted model, whose lists are made under these limits; none: as it is."""
+        group = self.sensitive_.cpu().numpy()
+        check_kept(self.method, self.kept_in_lists, limits, group)
+        if (share := own_share(limits, group)) is not None:
+            return self.at(share)
+        model = copy.copy(self)
+        model.limits_ = tuple(limits)
+        return model
 
     def serving_as(self, other: Self) -> Self:  # noqa: ARG002
         """What is trained of this model, serving as another one that need not be fitted."""
@@ -284,12 +297,3 @@ class Recommender(ABC):
     @abstractmethod
     def load(cls, path: Path) -> Self:
         """The model that `save` wrote."""
-
-
-def check_list_length(method: str, own: int, asked: int | None) -> None:
-    """For agents that are trained for lists of one length."""
-    if asked not in (None, own):
-        raise ConfigError(
-            f"{method} was trained for lists of {own} and cannot serve lists of {asked} "
-            f"(fit it with list_length={asked})"
-        )

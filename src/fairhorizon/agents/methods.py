@@ -9,11 +9,13 @@ from typing import Self
 from pydantic import ValidationError
 
 from fairhorizon.agents.base import Abilities, Levels, Recommender
+from fairhorizon.agents.fcpo.config import FcpoConfig
 from fairhorizon.agents.fcpo.model import Fcpo
 from fairhorizon.agents.lird.model import Lird
 from fairhorizon.agents.ranked.model import Ranked
 from fairhorizon.errors import ConfigError, ModelError
 from fairhorizon.rankers import RANKERS
+from fairhorizon.rankers.stack.model import StackConfig
 from fairhorizon.rerank import RERANKERS
 from fairhorizon.rerank.reranker import Reranker
 from fairhorizon.settings import Given, SettingsError, changed, faults
@@ -121,6 +123,7 @@ def build(method: Method, given: Given, seed: int, *, preset: str | None = None)
     agent = AGENTS[method.base]
     default = next(iter(agent.presets))
     name = method.preset or (preset if preset in agent.presets else default) or default
+    given = {key: value for key, value in given.items() if key not in agent.fixed.get(name, ())}
     level = {} if method.level is None else {agent.level_setting: method.level}
     return agent.configured(changed(agent.presets[name], {**given, **level}), seed)
 
@@ -145,6 +148,22 @@ def build_reranker(method: Method, given: Given) -> Reranker | None:
 def validates(method: Method) -> bool:
     """Whether training looks at validation items, and so has to know the protocol."""
     return "protocol" in type(build(method.trained, {}, seed=0).settings).model_fields
+
+
+def rankers_of(model: Recommender) -> frozenset[str]:
+    """The names of the rankers that a method is made of; empty where it is made of none."""
+    match model.settings:
+        case StackConfig() as stack:
+            return frozenset(stack.rankers)
+        case FcpoConfig() as fcpo:
+            return frozenset(fcpo.warm_start)
+    return frozenset() if model.ranker is None else frozenset({model.ranker.method})
+
+
+def longest_first(method: Method) -> tuple[int, str]:
+    """Agents, then rankers from the last to the first: what takes long must not start last."""
+    order = [*AGENTS, *reversed(RANKERS)]
+    return order.index(method.base), str(method)
 
 
 def load_method(path: Path) -> Recommender:

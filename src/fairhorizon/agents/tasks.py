@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from fairhorizon.agents.progress import SILENT, Listener
 from fairhorizon.agents.retraining import Retraining
 from fairhorizon.data.splits import Split
+from fairhorizon.errors import ConfigError, DataError
 from fairhorizon.exposure.groups import popular_group
 from fairhorizon.exposure.step_limits import StepLimit
 from fairhorizon.rankers.ranker import Ranker
@@ -47,6 +48,13 @@ class FitTask:
     checkpoint: Path | None = None  # a folder
     resume: bool = False
 
+    def __post_init__(self) -> None:
+        if not len(self.split.train):
+            raise DataError(
+                f"{self.split.name or 'the split'} has nothing to train on",
+                remedy="a user's last item is for validation and a fifth for test: give more",
+            )
+
     @classmethod
     def of(cls, split: Split, sensitive: NDArray[np.bool_] | None = None, **others: Any) -> Self:
         """For the group that was given, or else for the popular items."""
@@ -65,6 +73,14 @@ class ServingPlan:
     retrain_on: Split | None = None
     learn: bool = True
     seed: int | None = None  # None: that of the fit
+
+    def check_list_length(self, method: str, own: int) -> None:
+        """For agents that are trained for lists of one length."""
+        if self.list_length not in (None, own):
+            raise ConfigError(
+                f"{method} was trained for lists of {own} and cannot serve lists of "
+                f"{self.list_length} (fit it with list_length={self.list_length})"
+            )
 
     def retraining(self) -> Retraining | None:
         """What collects feedback for the refits, where there are any."""

@@ -29,7 +29,7 @@ NARROW = 0.02  # relative distance of a sufficient and an insufficient price tha
 
 
 @dataclass(frozen=True)
-class _SpreadTrial:
+class SpreadTrial:
     """The lists found at one price on crowded items."""
 
     lists: Tensor  # (b, L)
@@ -76,7 +76,7 @@ class Spreading:
         self.counts = showings(self.shown, len(sensitive))
         self.sweeps = 0
 
-    def within(self, limit: float, price: float) -> _SpreadTrial:
+    def within(self, limit: float, price: float) -> SpreadTrial:
         """The lists of the highest total that keep the limit; if none do, the most even ones."""
         best, mu = self._trial(0.0, price), FIRST_PRICE
         lower = low = (0.0, best.gini)  # prices and their Gini indices: two that are too low
@@ -124,10 +124,10 @@ class Spreading:
         self.counts += showings(self.shown[rows], len(self.counts))
         return price
 
-    def _trial(self, mu: float, price: float) -> _SpreadTrial:
+    def _trial(self, mu: float, price: float) -> SpreadTrial:
         values, lists = best_value_first(self.candidates, self.columns, len(self.weights))
         total = values.double().masked_fill(lists < 0, 0.0) @ self.weights
-        return _SpreadTrial(lists, price, mu, gini_of(self.counts), float(total.sum()))
+        return SpreadTrial(lists, price, mu, gini_of(self.counts), float(total.sum()))
 
     def _deep_sides(self) -> Sides:
         """The best candidates by what each adds to the present list of its user."""

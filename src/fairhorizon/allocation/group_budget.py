@@ -10,6 +10,7 @@ it is exact to give the places for the group to the highest gains f_u(c) - f_u(c
 until the budget is spent. The price is the first gain that is refused.
 """
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -32,10 +33,10 @@ class Candidates:
 
 @dataclass(frozen=True)
 class Spent:
-    """Showings that are already fixed."""
+    """Showings that are already fixed, weighed by place where the limit weighs them."""
 
-    shown: int
-    of_group: int
+    shown: float
+    of_group: float
 
 
 @dataclass(frozen=True)
@@ -84,6 +85,14 @@ class Sides:
 def offers(candidates: Candidates, sensitive: Tensor, weights: Tensor) -> tuple[Sides, Tensor]:
     """Each user's best of both sides and the gains of places, some users at a time."""
     sides, gains = [], []
+    for part in best_sides(candidates, sensitive, len(weights)):
+        sides.append(part)
+        gains.append(gains_of(part, weights))
+    return Sides.join(sides), torch.cat(gains)
+
+
+def best_sides(candidates: Candidates, sensitive: Tensor, most: int) -> Iterator[Sides]:
+    """The best of both sides, some users at a time."""
     for items, values in some_at_a_time(candidates.items, candidates.values):
         if not (values.isfinite() | (items < 0)).all():
             raise ModelError(
@@ -91,10 +100,7 @@ def offers(candidates: Candidates, sensitive: Tensor, weights: Tensor) -> tuple[
                 " diverged (train it anew; what may not be shown is marked by the item -1)"
             )
         known_values = values.detach().masked_fill(items < 0, -torch.inf)
-        part = Sides.of(known_values, sensitive[items], len(weights))
-        sides.append(part)
-        gains.append(gains_of(part, weights))
-    return Sides.join(sides), torch.cat(gains)
+        yield Sides.of(known_values, sensitive[items], most)
 
 
 def gains_of(sides: Sides, weights: Tensor) -> Tensor:
@@ -135,7 +141,7 @@ def allot(sides: Sides, gains: Tensor, share: float, others: Spent) -> tuple[Ten
     """
     forced = sides.forced
     needed, sizes = int(forced.sum()), int(sides.sizes.sum())
-    free = whole_showings(share * (others.shown + sizes)) - others.of_group - needed
+    free = whole_showings(share * (others.shown + sizes)) - int(others.of_group) - needed
     if free >= 0:
         wanted, certain = ~forced & (gains > 0), forced.sum(1)
     else:  # even what fills the lists is too much

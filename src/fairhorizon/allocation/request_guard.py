@@ -2,44 +2,46 @@
 
     sensitive <= share * shown        at every moment, each showing under the label of its moment
 
+Both sides count showings alike or by place, as the rule says (place_rule.py). A rule on every list
+is kept by each list alone.
+
 A list holds the best items by value - price * [in the group]. The price follows the demand of the
 lists (an online dual), so that the budget goes to the requests that gain the most by it; a hard
 cap gives the guarantee. docs/guarantee.md has the proofs.
 """
 
 import math
-from dataclasses import dataclass
 from pathlib import Path
 from threading import Lock
 from typing import Any
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
-from fairhorizon.allocation.exchange import Floats, exchange_gains
+from fairhorizon.allocation.contenders import Contenders, Counts, contenders_of
 from fairhorizon.allocation.guard_file import LARGEST, StoredGuard, read_guard
-from fairhorizon.errors import ConfigError, DataError
+from fairhorizon.allocation.guarded_places import PlacesOfRequests
+from fairhorizon.allocation.place_rule import PlaceRule
+from fairhorizon.errors import ConfigError
 from fairhorizon.files import write_text
 from fairhorizon.metrics.shares import whole_showings
 from fairhorizon.ranking import some_at_a_time
-
-Counts = NDArray[np.int64]
+from fairhorizon.vocabulary import Scope
 
 MEMORY = 1000  # requests that the spread of values is averaged over
 _LOCK = type(Lock())
-REMEDY = "give finite values, and -inf to what may not be shown"
 
 
 class ExposureGuard:
     """Serves one request after the other; after each, group showings <= share * all showings.
 
+    rule: the share of the limit, or a rule that is a floor, counts by place or holds in every list
     price: initial price of a showing of the group, in units of the values
     step: how fast the price moves, without a unit: at a share of 0, a list wholly of the group
         raises the price by `step` spreads of the values
-    shown, sensitive: showings so far, and those of the group among them. If these start above the
-        share, nothing of the group is shown until the share is kept.
+    shown, sensitive: showings so far, and those of the group among them, weighed as the rule does.
+        If these start above the share, nothing of the group is shown until the share is kept.
 
     All methods may be called from several threads. Candidates are prepared in parallel; a request
     is decided and counted under a lock, before the next one is decided.
@@ -47,15 +49,13 @@ class ExposureGuard:
 
     def __init__(
         self,
-        share: float,
+        rule: PlaceRule | float,
         *,
         price: float = 0.0,
         step: float = 0.1,
-        shown: int = 0,
-        sensitive: int = 0,
+        shown: float = 0,
+        sensitive: float = 0,
     ) -> None:
-        if not 0 <= share <= 1:
-            raise ConfigError(f"a share of {share} is no part of all showings (take 0 to 1)")
         for name, number in (("price", price), ("step", step)):
             if not 0 <= number <= LARGEST:
                 raise ConfigError(f"a {name} of {number} (take a number, 0 or above)")
@@ -64,11 +64,17 @@ class ExposureGuard:
                 f"{sensitive} showings of the group among {shown} in all"
                 " (give both as counted so far)"
             )
-        self.share, self.step, self.price = float(share), float(step), float(price)
-        self.shown, self.sensitive = int(shown), int(sensitive)
+        self.rule = rule if isinstance(rule, PlaceRule) else PlaceRule(float(rule))
+        self.step, self.price = float(step), float(price)
+        self.shown, self.sensitive = _count(shown), _count(sensitive)
         self.spread = 0.0  # running mean over requests, in units of the values
         self.requests = 0
         self._make_locks()
+
+    @property
+    def share(self) -> float:
+        """The largest share of the group; of a floor, the smallest."""
+        return self.rule.share
 
     def _make_locks(self) -> None:
         self._deciding = Lock()  # held from reading the counts to writing them
@@ -109,13 +115,14 @@ class ExposureGuard:
         It holds the state between two requests, whatever other threads serve at the same time.
         """
         with self._saving:
-            write_text(Path(path), self._snapshot().model_dump_json(indent=2) + "\n")
+            state = self._snapshot().model_dump_json(indent=2, exclude_none=True)
+            write_text(Path(path), state + "\n")
 
     @classmethod
     def load(cls, path: str | Path) -> "ExposureGuard":
         """The guard that was saved here; it continues as if it had never stopped."""
         state = read_guard(Path(path))
-        guard = cls(state.share, price=state.price, step=state.step)
+        guard = cls(state.rule or state.share, price=state.price, step=state.step)
         guard.shown, guard.sensitive = state.shown, state.sensitive
         guard.spread, guard.requests = state.spread, state.requests
         return guard
@@ -125,15 +132,17 @@ class ExposureGuard:
         state = self._snapshot()
         counts = {"shown": state.shown, "sensitive": state.sensitive, "requests": state.requests}
         levels = {"price": state.price, "spread": state.spread}
-        return {name: torch.tensor(count) for name, count in counts.items()} | {
-            name: torch.tensor(level, dtype=torch.float64) for name, level in levels.items()
+        whole = {name: count for name, count in counts.items() if isinstance(count, int)}
+        return {name: torch.tensor(count) for name, count in whole.items()} | {
+            name: torch.tensor(level, dtype=torch.float64)
+            for name, level in (counts | levels).items()
+            if name not in whole
         }
 
     def restore(self, tensors: dict[str, Tensor]) -> None:
-        """Continue from the tensors of another guard; share and step stay those of this one."""
-        shown, sensitive, requests = (
-            int(tensors[name]) for name in ("shown", "sensitive", "requests")
-        )
+        """Continue from the tensors of another guard; rule and step stay those of this one."""
+        shown, sensitive = (_count(tensors[name].item()) for name in ("shown", "sensitive"))
+        requests = int(tensors["requests"])
         price, spread = (float(tensors[name]) for name in ("price", "spread"))
         with self._deciding:
             self.shown, self.sensitive, self.requests = shown, sensitive, requests
@@ -143,6 +152,7 @@ class ExposureGuard:
         with self._deciding:
             return StoredGuard(
                 share=self.share,
+                rule=None if self.rule == PlaceRule(self.share) else self.rule,
                 step=self.step,
                 price=self.price,
                 spread=self.spread,
@@ -155,11 +165,30 @@ class ExposureGuard:
     def _serve_rows(self, items: Tensor, values: Tensor, group: Tensor, length: int) -> Tensor:
         if length < 0:
             raise ConfigError(f"a list of {length} items (take 0 or more)")
-        contenders = _contenders(items.cpu(), values.cpu(), group.cpu(), length)
-        sizes = [self._serve_one(contenders, row, length) for row in range(len(items))]
-        return torch.from_numpy(contenders.lists(sizes)).to(items)
+        limited = ~group if self.rule.is_floor else group
+        contenders = contenders_of(items.cpu(), values.cpu(), limited.cpu(), length)
+        if length == 0 or self._limit.is_plain(length):
+            sizes = [self._serve_one(contenders, row, length) for row in range(len(items))]
+            lists = contenders.lists(sizes)
+        else:
+            lists = self._serve_by_place(contenders, length)
+        return torch.from_numpy(lists).to(items)
 
-    def _serve_one(self, contenders: "_Contenders", row: int, length: int) -> tuple[int, int]:
+    @property
+    def _limit(self) -> PlaceRule:
+        """The rule as a limit: a floor is one on all items outside the group."""
+        return self.rule.mirrored() if self.rule.is_floor else self.rule
+
+    @property
+    def _limited(self) -> float:
+        """The showings that the limit is on."""
+        return self.shown - self.sensitive if self.rule.is_floor else self.sensitive
+
+    def _add(self, shown: float, limited: float) -> None:
+        self.shown += shown
+        self.sensitive += shown - limited if self.rule.is_floor else limited
+
+    def _serve_one(self, contenders: Contenders, row: int, length: int) -> tuple[int, int]:
         """How many of either side this request is shown; counts them and updates the price."""
         others, members = contenders.counts[row]
         with self._deciding:  # two requests that saw the same counts could spend the room twice
@@ -168,10 +197,29 @@ class ExposureGuard:
                 return 0, 0
             wanted = contenders.wanted(row, size, self.price)
             granted = min(wanted, most)
-            self._learn(contenders.spread[row], (wanted - self.share * size) / length)
-            self.shown += size
-            self.sensitive += granted
+            self._learn(contenders.spread[row], (wanted - self._limit.share * size) / length)
+            self._add(size, granted)
         return size - granted, granted
+
+    def _serve_by_place(self, contenders: Contenders, length: int) -> Counts:
+        """The same by place, or with caps in every list."""
+        requests = PlacesOfRequests(self._limit, contenders, length)
+        if self.rule.scope != Scope.ALL:
+            of_group, sizes = requests.each_by_itself()
+            with self._deciding:
+                self._add(int(sizes.sum()), int(of_group.sum()))
+            return contenders.by_place(of_group, sizes)
+        of_group = np.zeros((len(contenders.counts), length), dtype=np.bool_)
+        sizes = np.zeros(len(of_group), dtype=np.int64)
+        for row in range(len(of_group)):
+            with self._deciding:
+                budget = self._limit.share * self.shown - self._limited
+                chosen = requests.best(row, budget, self.price)
+                if chosen.size:
+                    self._learn(contenders.spread[row], chosen.excess)
+                    self._add(chosen.shown, chosen.limited)
+            of_group[row], sizes[row] = chosen.of_group, chosen.size
+        return contenders.by_place(of_group, sizes)
 
     def _longest(self, others: int, members: int, length: int) -> tuple[int, int]:
         """The size of the longest list that keeps the share, and how many of the group it may hold.
@@ -187,8 +235,8 @@ class ExposureGuard:
 
     def _room(self, size: int) -> int:
         """How many of the group a list of this size may hold."""
-        budget = whole_showings(self.share * (self.shown + size))
-        return max(0, budget - self.sensitive)
+        budget = whole_showings(self._limit.share * (self.shown + size))
+        return max(0, budget - int(self._limited))
 
     def _learn(self, spread: float, excess: float) -> None:
         """Dual update: a subgradient step; excess is over the share, as a part of the list.
@@ -203,91 +251,6 @@ class ExposureGuard:
         self.price = min(max(0.0, self.price + move), LARGEST)
 
 
-@dataclass(frozen=True)
-class _Contenders:
-    """The best `length` of either side for every request: no list ever needs another item.
-
-    The first side is outside the group, the second is the group; best first, ties in given order.
-    """
-
-    items: Counts  # (b, width + 1) by value, then -1
-    places: Counts  # (b, 2, length) where they are among the items; width where there is none
-    values: Floats  # (b, 2, length) -inf where there is none
-    counts: list[list[int]]  # (b, 2)
-    gains: Floats  # (b, length) of the group's places in lists as long as the items allow
-    spread: list[float]  # (b,) mean absolute deviation of the values; nan for fewer than two
-
-    def wanted(self, row: int, size: int, price: float) -> int:
-        """How many of the best `size` items by value - price * [in the group] are of the group.
-
-        Its c-th best is among them if the exchange gains more than the price.
-        """
-        gains = self.gains[row]
-        if size < min(sum(self.counts[row]), len(gains)):
-            others, members = self.values[row, :, None]
-            gains = exchange_gains(members, others, np.array([size]))[0]
-        return int((gains > price).sum())
-
-    def lists(self, sizes: list[tuple[int, int]]) -> Counts:
-        """(b, length) so many of either side, in the order of value, then -1."""
-        b, _, length = self.places.shape
-        shown = np.arange(length) < np.array(sizes, dtype=np.int64).reshape(b, 2, 1)
-        nowhere = self.items.shape[1] - 1
-        places = np.where(shown, self.places, nowhere).reshape(b, 2 * length)
-        return np.take_along_axis(self.items, np.sort(places, axis=1)[:, :length], axis=1)
-
-
-def _contenders(items: Tensor, values: Tensor, group: Tensor, length: int) -> _Contenders:
-    """Of candidates (b, C) those that a list may need."""
-    needed = _needed(items, values, group, length)
-    rows, columns = needed.nonzero(as_tuple=True)
-    b, row, column = len(items), rows.numpy(), columns.numpy()
-    value = values[rows, columns].double().numpy()
-    order = np.lexsort((column, -value, row))  # by request, then value, then in the order given
-    row, value, label = row[order], value[order], group[rows, columns].numpy()[order]
-    place = _position_in_run(row)
-    width = int(place.max(initial=-1)) + 1
-    by_value = np.full((b, width + 1), -1)
-    by_value[row, place] = items[rows, columns].numpy()[order]
-    places = np.full((b, 2, length), width)
-    best = np.full((b, 2, length), -np.inf)
-    for side in (0, 1):
-        here = (label == side).nonzero()[0]
-        rank = _position_in_run(row[here])
-        here, rank = here[rank < length], rank[rank < length]  # more only where there are ties
-        places[row[here], side, rank] = place[here]
-        best[row[here], side, rank] = value[here]
-    present = places < width
-    spread = _deviation(best.reshape(b, 2 * length), present.reshape(b, 2 * length))
-    counts = present.sum(2)
-    gains = exchange_gains(best[:, 1], best[:, 0], counts.sum(1).clip(max=length))
-    return _Contenders(by_value, places, best, counts.tolist(), gains, spread.tolist())
-
-
-def _needed(items: Tensor, values: Tensor, group: Tensor, length: int) -> Tensor:
-    """(b, C) bool: may be shown, and no worse than the `length`-th best of its side."""
-    showable = (values != -torch.inf) & (items >= 0)
-    if not (values[showable].abs() <= LARGEST).all():
-        raise DataError("the value of a candidate is nan or more than 1e300", remedy=REMEDY)
-    kept = min(length, items.shape[1])
-    if kept == 0:
-        return torch.zeros_like(showable)
-    least = torch.empty_like(values)
-    for side in (group, ~group):
-        ranked = torch.where(showable & side, values, -torch.inf).topk(kept, dim=1).values
-        least = torch.where(side, ranked[:, -1:], least)
-    return showable & (values >= least)
-
-
-def _position_in_run(sorted_rows: Counts) -> Counts:
-    """0, 1, 2, ... within every run of equal numbers."""
-    return np.arange(len(sorted_rows)) - np.searchsorted(sorted_rows, sorted_rows)
-
-
-def _deviation(values: Floats, present: NDArray[np.bool_]) -> Floats:
-    """(b,) mean absolute deviation from the mean of those present; nan for fewer than two."""
-    count = present.sum(1)
-    several = np.maximum(count, 1)
-    mean = np.where(present, values, 0.0).sum(1) / several
-    deviations = np.abs(np.where(present, values, mean[:, None]) - mean[:, None])
-    return np.where(count > 1, deviations.sum(1) / several, np.nan)
+def _count(showings: float) -> float:
+    """A whole number where it is one, so that it stays exact and prints as one."""
+    return int(showings) if showings == int(showings) else float(showings)

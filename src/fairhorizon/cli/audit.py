@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from fairhorizon.cli import list_lengths
+from fairhorizon.cli import limit_options, list_lengths
 from fairhorizon.cli import options as shared
 from fairhorizon.cli.folders import claimed
 from fairhorizon.cli.typed import typed_command
@@ -75,6 +75,7 @@ def audit(
     data: "DataSpec",
     k: list_lengths.Lengths = None,
     alpha_prime: AlphaPrime = 1.0,
+    limit: limit_options.Limits = None,
     popular_share: PopularShare = 0.2,
     name: Name = "audit",
     out: Out = None,
@@ -93,7 +94,7 @@ def audit(
 
     A list is ordered by rank, else by time, else as in the file. The test items
     are what users took next, so the data must continue after the time at which
-    the lists were made.
+    the lists were made. Limits are measured on everything shown, whatever --k says.
 
     Duplicate rows, negative ranks and skipped ranks are counted and reported.
     A row that is the same as an earlier one is left out; in an impression log
@@ -106,6 +107,7 @@ def audit(
     from fairhorizon.report.audit import write_audit_report
 
     typed = list_lengths.parse_lengths(k)
+    data, asked = limit_options.apart(data, limit)
     with claimed(out) if out else nullcontext():
         dataset = data.open(cache_dir, popular_share)
         ks = list_lengths.fitting(typed, dataset.log.n_items)
@@ -118,27 +120,31 @@ def audit(
             encoding=list_encoding,
             ignore_unknown=ignore_unknown,
         )
-        result = measure(dataset, shown, ks=ks, alpha_prime=alpha_prime, name=name)
+        limits = asked.bound(data, dataset.split, cache_dir, popular_share)
+        result = measure(dataset, shown, ks=ks, alpha_prime=alpha_prime, name=name, limits=limits)
         with written_together():
             write_copies(result.to_json(), json_file)
             if out is not None:
                 write_audit_report(out, result, ks, typed_command(context))
-    present(result, ks)
-    if out is not None:
-        typer.echo(f"{out / 'index.html'}: the page, open it in a browser")
+    present(result, ks, out)
 
 
-def present(result: "AuditResult", ks: list[int]) -> None:
-    """Print the tables and the facts."""
+def present(result: "AuditResult", ks: list[int], out: Path | None) -> None:
+    """Print the tables and the facts, and where the page is."""
     from rich.console import Console
 
     from fairhorizon.report.audit import exposure_table, facts
+    from fairhorizon.report.limits import limits_table
     from fairhorizon.report.tables import PAPER_METRICS, metrics_table
 
     console = Console()
+    if result.row.limits:
+        console.print(limits_table(result.row.limits))
     console.print(metrics_table([result.row], PAPER_METRICS, ks))
     console.print(exposure_table(result, ks))
     for fact in facts(result):
         typer.echo(": ".join(fact))
     if not result.counts.users_measured:
         typer.echo("note: no user has a list and test items, so accuracy is undefined", err=True)
+    if out is not None:
+        typer.echo(f"{out / 'index.html'}: the page, open it in a browser")

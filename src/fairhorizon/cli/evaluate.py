@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from fairhorizon.cli import list_lengths
+from fairhorizon.cli import limit_options, list_lengths
 from fairhorizon.cli import options as shared
 from fairhorizon.cli.recommend import AlphaPrime, RunFolder
 from fairhorizon.vocabulary import Mode, Protocol
@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 def evaluate(
     run: RunFolder,
     alpha_prime: AlphaPrime = None,
+    limit: limit_options.ServedLimits = None,
+    item_table: limit_options.ServedTable = None,
     protocol: shared.ProtocolOption = Protocol.STANDARD,
     mode: shared.ModeOption = Mode.ONE_SHOT,
     k: list_lengths.Lengths = None,
@@ -31,7 +33,11 @@ def evaluate(
     seed: shared.ListSeed = None,
     cache_dir: shared.CacheDir = None,
 ) -> None:
-    """Print the metrics of a run and write them to its metrics.json."""
+    """Print the metrics of a run and write them to its metrics.json.
+
+    Limits that were given to the fit or here are measured too: how each was kept,
+    and the share of its group counted in other ways.
+    """
     from fairhorizon.evaluation.short_term import evaluate as measure
     from fairhorizon.experiments.runs import Run
     from fairhorizon.files import write_copies
@@ -39,8 +45,11 @@ def evaluate(
 
     typed = list_lengths.parse_lengths(k)
     folder = Run(run)
-    spec, model = folder.data(), folder.model(alpha_prime)
+    spec = folder.data()
+    model, asked = limit_options.served(folder, limit, item_table, alpha_prime)
     dataset = spec.open(cache_dir, model.popular_share)
+    bound = asked.bound(spec, dataset.split, cache_dir, model.popular_share)
+    model = limit_options.serving(folder, model, bound)
     ks = list_lengths.fitting(typed, dataset.log.n_items)
     shared.warn_if_untested(dataset.split)
     result = measure(
@@ -55,10 +64,11 @@ def evaluate(
     for remark in model.remarks_:
         typer.echo(f"note: {remark}", err=True)
     list_lengths.warn_if_shorter(result.lists, max(ks))
+    reached = limit_options.measured(bound, result.lists)
     if lists is not None:
         write_lists(lists, result.lists, dataset.log)
     share = expected_share(model, dataset, protocol)
-    row = replace(result.row(dataset.group_name), expected_exposure_share=share)
+    row = replace(result.row(dataset.group_name), expected_exposure_share=share, limits=reached)
     write_copies(row.to_json(), json_file)
     print_tables(row, ks)
     write_copies(row.to_json(), folder.metrics_file)  # last: the run may be read-only
@@ -68,6 +78,7 @@ def print_tables(row: "EvaluationRow", ks: Sequence[int]) -> None:
     """The metrics; below them, where there is something to say, what is apart from these."""
     from rich.console import Console
 
+    from fairhorizon.report.limits import limits_table
     from fairhorizon.report.tables import (
         PAPER_METRICS,
         history_table,
@@ -78,6 +89,8 @@ def print_tables(row: "EvaluationRow", ks: Sequence[int]) -> None:
 
     console = Console()
     console.print(metrics_table([row], PAPER_METRICS, ks))
+    if row.limits:
+        console.print(limits_table(row.limits))
     if row.by_history is not None:
         if (apart := history_table(row.by_history)) is not None:
             console.print(apart)

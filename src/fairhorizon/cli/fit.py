@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from fairhorizon.cli import limit_options
 from fairhorizon.cli import options as shared
 from fairhorizon.cli.folders import claimed, is_used
 from fairhorizon.cli.progress import CONTINUE, STOPPED, Progress
@@ -62,6 +63,7 @@ def fit(
     data: "DataSpec",
     out: Out,
     alpha_prime: AlphaPrime = None,
+    limit: limit_options.Limits = None,
     preset: PresetOption = Preset.FAST,
     settings: Set = None,
     seed: shared.FitSeed = None,
@@ -70,6 +72,8 @@ def fit(
     cache_dir: Path | None = None,
 ) -> None:
     """Train a method and write its run folder.
+
+    recommend and evaluate keep the limits given here, unless they are given others.
 
     Ctrl-C stops FCPO after the current round, and --resume continues; other
     methods write nothing when they are interrupted. The presets fast and strong
@@ -87,20 +91,23 @@ def fit(
     cost is lowered); the fraction of the step that the line search accepted;
     sometimes the validation NDCG. See docs/training.md.
     """
-    from fairhorizon.experiments.runs import Run
+    from fairhorizon.experiments.runs import Run, StoredLimits
 
     given = parse_settings(settings or [])
-    chosen, model = make(method, given, alpha_prime, preset, seed or 0)
+    data, asked = limit_options.apart(data, limit, Run(out) if resume else None)
+    level = limit_options.level_of(asked.limits, alpha_prime, data)
+    chosen, model = make(method, given, level, preset, seed or 0)
+    asked = limit_options.with_level(asked, chosen, data)
     keeps_checkpoints = model.abilities.resume
-    if is_used(out) and not resume:
-        remedy = "continue with --resume, or " if keeps_checkpoints else ""
-        raise ConfigError(f"{out}: already exists ({remedy}name another --out)")
+    if not resume:
+        refuse_used(out, "continue with --resume, or " if keeps_checkpoints else "")
     with claimed(out), Progress(verbose=verbose) as progress:
         if resume:
-            level = {} if chosen.level is None else {model.level_setting: chosen.level}
-            model = model.resumable(out, {**given, **level}, seed)
+            own = {} if chosen.level is None else {model.level_setting: chosen.level}
+            model = model.resumable(out, {**given, **own}, seed)
             data = Run(out).with_its_ties(data)
         dataset = data.open(cache_dir, model.popular_share)
+        asked.check(model, data, dataset, cache_dir)
         model.fit(
             dataset.split,
             sensitive=dataset.sensitive,
@@ -108,9 +115,20 @@ def fit(
             checkpoint=out if keeps_checkpoints else None,
             resume=resume,
         )
-        Run(out).write(model, data, "finished" if model.finished_ else "interrupted")
+        status = "finished" if model.finished_ else "interrupted"
+        Run(out).write(model, data, status, StoredLimits(asked.texts(), asked.item_table))
+    present(model, out, dataset.log.name)
+
+
+def refuse_used(out: Path, remedy: str) -> None:
+    if is_used(out):
+        raise ConfigError(f"{out}: already exists ({remedy}name another --out)")
+
+
+def present(model: "Recommender", out: Path, data: str) -> None:
+    """Print what was fitted, and how to continue what was stopped."""
     summary = f": {model.summary()}" if model.summary() else ""
-    typer.echo(f"{out}: {model.method} fitted on {dataset.log.name}{summary}")
+    typer.echo(f"{out}: {model.method} fitted on {data}{summary}")
     if not model.finished_:
         typer.echo(CONTINUE, err=True)
         raise typer.Exit(STOPPED)

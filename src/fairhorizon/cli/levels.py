@@ -1,6 +1,7 @@
 """fairhorizon levels: how accurate each method is under the same limits."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -11,7 +12,10 @@ from fairhorizon.cli.typed import typed_command
 
 if TYPE_CHECKING:
     from fairhorizon.agents.methods import Method
+    from fairhorizon.experiments.standing import Standing
     from fairhorizon.experiments.study import Study
+    from fairhorizon.exposure.limits import Limit
+    from fairhorizon.results.studies import LevelRow
 
 DEFAULT_LEVELS = "0.85,0.65,0.37"
 Methods = Annotated[
@@ -19,14 +23,24 @@ Methods = Annotated[
     typer.Option(
         "--methods",
         help="Comma-separated list of methods without levels, as in fcpo,ease+quota,mf+foe.",
-        show_default="fcpo; stack, gru4rec, ease +lists; popularity+quota; and gru4rec, "
-        "sasrec, ease, itemknn +foe, +quota, +penalty",
+        show_default="fcpo, fcpo:start; stack, gru4rec, ease +lists; popularity+quota; and "
+        "gru4rec, sasrec, ease, itemknn +foe, +quota, +penalty",
     ),
 ]
 Levels = Annotated[
-    str,
+    str | None,
     typer.Option(
-        "--levels", help="Comma-separated limits: largest shares of the limited group in the lists."
+        "--levels",
+        help="Comma-separated limits: largest shares of the limited group in the lists.",
+        show_default=f"{DEFAULT_LEVELS}, none with --limit",
+    ),
+]
+LimitTexts = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--limit",
+        help="Compare under a limit, as in 'popular<=0.37;weights=log' (places weighed), "
+        "'popular<=0.4@5' or 'popular<=0.4;scope=list'. Repeatable.",
     ),
 ]
 Tries = Annotated[
@@ -41,7 +55,8 @@ Tries = Annotated[
 def levels(
     context: typer.Context,
     options: studies.StudyOptions,
-    shares: Levels = DEFAULT_LEVELS,
+    shares: Levels = None,
+    limit: LimitTexts = None,
     k: list_lengths.Length = None,
     tries: Tries = 8,
 ) -> None:
@@ -49,30 +64,40 @@ def levels(
 
     FCPO serves at the limit. Each rival is shown with its best setting that keeps
     the limit, chosen with hindsight. Results in --out are not computed again.
+    Tables by place, and of who pays: the accuracy of active users and of those
+    with a taste for the tail, with the limit and without.
     """
     from rich.console import Console
 
     from fairhorizon.experiments import levels as experiment
+    from fairhorizon.experiments.gains import gains
+    from fairhorizon.experiments.who_pays import user_traits, who_pays
     from fairhorizon.report import levels as report
+    from fairhorizon.results.levels import LevelResults
 
-    limits = parse_levels(shares)
+    options, limits = limited(options, shares, limit or [])
     chosen = options.chosen(experiment.METHODS)
     refuse_set_dials(chosen)
+    seeds, group = options.seeds, options.data.group_name
     with options.study_of_one_length(k) as (study, length):
         run(options, study, chosen, limits, tries)
-        found = experiment.standings(study, chosen, limits, options.seeds, tries=tries)
-        rows = experiment.level_rows(study, found, options.seeds)
-        gains = experiment.gains(study, found, rows, options.seeds)
-        report.write_levels(
-            options.out,
+        found = experiment.standings(study, chosen, limits, seeds, tries=tries)
+        rows = experiment.level_rows(study, found, seeds)
+        run_without_limit(options, study, found, rows)
+        ndcg_of, parts_of = experiment.ndcg_of(study, seeds), experiment.parts_of(study)
+        dataset = study.dataset()
+        traits = user_traits(dataset.split.train, dataset.sensitive)
+        results = LevelResults(
             rows,
-            gains,
+            gains(found, rows, ndcg_of, parts_of, length),
+            who_pays(found, rows, ndcg_of, traits, length),
             length,
-            group=options.data.group_name,
-            command=typed_command(context),
-            json_file=options.json_file,
+            group,
         )
-    Console().print(report.levels_table(rows, gains, length, options.data.group_name))
+        report.write_levels(
+            options.out, results, command=typed_command(context), json_file=options.json_file
+        )
+    Console().print(report.levels_table(results))
     studies.print_notes(rows)
     page, figure = options.out / "index.html", options.out / "levels.png"
     typer.echo(f"{page}: the page, {figure}: the figure")
@@ -92,6 +117,24 @@ def parse_levels(text: str) -> list[float]:
     return list(dict.fromkeys(limits))
 
 
+def limited(
+    options: studies.StudyOptions, shares: str | None, texts: Sequence[str]
+) -> "tuple[studies.StudyOptions, list[Limit]]":
+    """The limits of --levels and --limit, each once, and the options with the group they are on."""
+    from fairhorizon.experiments.level_limits import data_limited_by, level_limit
+    from fairhorizon.exposure.limits import Limit, LimitError
+
+    try:
+        given = [Limit.parse(text) for text in texts]
+        options = replace(options, data=data_limited_by(given, options.data))
+    except LimitError as error:
+        raise typer.BadParameter(str(error), param_hint="--limit") from None
+    typed = DEFAULT_LEVELS if shares is None and not given else shares
+    levels = [] if typed is None else parse_levels(typed)
+    limits = [*(level_limit(share, options.data) for share in levels), *given]
+    return options, list(dict.fromkeys(limits))
+
+
 def refuse_set_dials(methods: "Sequence[Method]") -> None:
     """Refuse methods with a level: the study sets their levels itself."""
     for method in methods:
@@ -106,14 +149,15 @@ def run(
     options: studies.StudyOptions,
     study: "Study",
     methods: "Sequence[Method]",
-    limits: Sequence[float],
+    limits: "Sequence[Limit]",
     tries: int,
 ) -> None:
     """Compute missing results, a line for each; wrong settings are refused first."""
-    from fairhorizon.experiments.levels import is_ours, run_levels
+    from fairhorizon.experiments.levels import run_levels
+    from fairhorizon.experiments.standing import aims_at_level
 
     at_levels = [
-        method.limited_to(limit) if is_ours(method) else method
+        method.limited_to(limit.share) if aims_at_level(method) else method
         for method in methods
         for limit in limits
     ]
@@ -123,3 +167,18 @@ def run(
     group = (options.data.group_name, [f"popularity_rate@{k}"])
     with studies.result_lines(k, shares=group) as lines:
         run_levels(study, methods, limits, seeds, tries=tries, jobs=jobs, on_row=lines.result)
+
+
+def run_without_limit(
+    options: studies.StudyOptions,
+    study: "Study",
+    found: "Sequence[Standing]",
+    rows: "Sequence[LevelRow]",
+) -> None:
+    """Compute what the lists without a limit are, of ours and of the best rivals."""
+    from fairhorizon.experiments.who_pays import unlimited_methods
+
+    k = max(study.ks)
+    methods, seeds = unlimited_methods(found, rows, k), options.seeds
+    with studies.result_lines(k, total=len(methods) * len(seeds)) as lines:
+        study.run(methods, seeds, jobs=options.jobs, on_row=lines.result)

@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from fairhorizon.cli import list_lengths
+from fairhorizon.cli import limit_options, list_lengths
 from fairhorizon.cli import options as shared
 from fairhorizon.vocabulary import AsOf
 
@@ -57,6 +57,8 @@ def recommend(
     out: Out,
     k: list_lengths.Length = None,
     alpha_prime: AlphaPrime = None,
+    limit: limit_options.ServedLimits = None,
+    item_table: limit_options.ServedTable = None,
     one_by_one: OneByOne = False,
     at_price: AtPrice = False,
     as_of: AsOfOption = AsOf.TRAINING,
@@ -66,7 +68,8 @@ def recommend(
     """Write a list of K items for every user, with the original ids.
 
     FCPO makes the lists of all users together, so that together they keep the
-    limit; --one-by-one and --at-price do not.
+    limits; --one-by-one and --at-price do not. A limit that could not be kept is
+    reported with what was reached.
     """
     from fairhorizon.environment.feedback import evaluation_scenario, serving_scenario
     from fairhorizon.evaluation.short_term import check_fit
@@ -77,9 +80,12 @@ def recommend(
     if one_by_one and at_price:
         raise typer.BadParameter("not with --one-by-one (give one)", param_hint="--at-price")
     folder = Run(run)
-    spec, model = folder.data(), folder.model(alpha_prime)
+    spec = folder.data()
+    model, asked = limit_options.served(folder, limit, item_table, alpha_prime)
     dataset = spec.open(cache_dir)
     check_fit(model, dataset.split)
+    bound = asked.bound(spec, dataset.split, cache_dir, model.popular_share)
+    model = limit_options.serving(folder, model, bound)
     k = list_lengths.fitting_length(k, dataset.log.n_items)
     if as_of is AsOf.NOW:
         scenario = serving_scenario(dataset.log, model.queue_length)
@@ -92,5 +98,6 @@ def recommend(
     else:
         lists = model.recommend(scenario, length=k, seed=seed)
     list_lengths.warn_if_shorter(lists, k)
+    limit_options.measured(bound, lists)
     write_lists(out, lists, dataset.log)
     typer.echo(f"{out}: {(lists >= 0).sum():,} items for {len(lists):,} users")

@@ -1,6 +1,6 @@
 """Read interactions and item attributes from files; columns are given or found by name."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypedDict
@@ -13,7 +13,7 @@ from fairhorizon.data.contents import UTF_8
 from fairhorizon.data.frames import Repeats, from_frame, warn_of_missing_attribute
 from fairhorizon.data.interactions import Interactions
 from fairhorizon.data.tables import Table, read_table
-from fairhorizon.errors import DataError
+from fairhorizon.errors import DataError, NoColumnError
 
 # Compared in lower case without "_", "-" and blanks.
 USUAL_NAMES = {
@@ -100,15 +100,15 @@ def _find(role: str, wanted: str | int | None, table: Table, position: int | Non
     return next((spelt[name] for name in USUAL_NAMES[role] if name in spelt), None)
 
 
-def _given(wanted: str | int, table: Table) -> str:
+def _given(wanted: str | int, table: Table, roles: Collection[str | None] = ()) -> str:
+    """The column that is wanted; `roles` are columns that are used for something else."""
     columns = table.frame.columns
     if isinstance(wanted, int) and 0 <= wanted < len(columns):
         return columns[wanted]
     if wanted not in columns:
-        table.origin.fail(
-            f"there is no column {wanted!r}",
-            remedy=f"the columns are {', '.join(map(repr, columns))}",
-        )
+        others = [column for column in columns if column not in roles]
+        remedy = f"the columns are {', '.join(map(repr, columns))}"
+        raise NoColumnError(wanted, others, file=table.origin.file, remedy=remedy)
     return str(wanted)
 
 
@@ -147,7 +147,7 @@ def read_interactions(
         item=str(found["item"]),
         rating=found["rating"],
         timestamp=found["timestamp"],
-        attributes=[_given(attribute, table) for attribute in attributes],
+        attributes=[_given(attribute, table, found.values()) for attribute in attributes],
         name=Path(path).name,
         repeats=repeats,
         origin=table.origin,
@@ -174,7 +174,7 @@ def read_item_attribute(
     if item is None and not table.header:
         item = 0
     item_column = Columns(user=0, item=item).find(table)["item"]
-    column = table.frame[_given(attribute, table)]
+    column = table.frame[_given(attribute, table, [item_column])]
     ids, codes = encode(table.frame[str(item_column)].to_numpy(), str(item_column), table.origin)
     _, rows = np.unique(codes, return_index=True)
     first_row = dict(zip(map(str, ids.tolist()), rows.tolist(), strict=True))

@@ -66,10 +66,14 @@ class Recommendations:
         """How many rows each user has, (n_users,)."""
         return np.bincount(self.users, minlength=self.n_users)
 
+    def places(self) -> NDArray[np.int64]:
+        """(n,) the place of each row in the list of its user, from 0."""
+        counts = self.per_user()
+        return np.arange(len(self)) - (np.cumsum(counts) - counts)[self.users]
+
     def first(self, k: int) -> NDArray[np.int64]:
         """(n_users, k) item codes, -1 where a user was shown fewer."""
-        counts = self.per_user()
-        position = np.arange(len(self)) - (np.cumsum(counts) - counts)[self.users]
+        position = self.places()
         kept = position < k
         lists = np.full((self.n_users, k), -1, dtype=np.int64)
         lists[self.users[kept], position[kept]] = self.items[kept]

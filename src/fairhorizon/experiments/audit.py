@@ -17,6 +17,8 @@ from fairhorizon.data.splits import Split
 from fairhorizon.errors import ConfigError
 from fairhorizon.evaluation.short_term import relevance
 from fairhorizon.experiments.datasets import Dataset
+from fairhorizon.exposure.bound import BoundLimit
+from fairhorizon.exposure.measured import Showings, limit_reached
 from fairhorizon.metrics.fairness import coverage, demographic_parity_gap, exposure_ratio, gini
 from fairhorizon.metrics.summary import ACCURACY, summarise
 from fairhorizon.results.audit import (
@@ -36,12 +38,15 @@ MOST = 10  # items that gain and that lose most
 def audit(
     dataset: Dataset,
     shown: Recommendations,
+    limits: Sequence[BoundLimit] = (),
     *,
     ks: Sequence[int] = (5, 10, 20),
     alpha_prime: float = 1.0,
     name: str = UNNAMED,
 ) -> AuditResult:
     """Measure what was shown against the test items and the item groups of the data.
+
+    limits: measured on everything that was shown; a list has as many places as the longest.
 
     The protocol is `standard` if no user is shown an item of their own history, else `paper`.
     """
@@ -59,6 +64,7 @@ def audit(
         alpha_prime,
         metrics_of(dataset, shown, exposure, ks, alpha_prime),
         dataset.group_name,
+        limits=tuple(limit_reached(one, showings_of(shown)) for one in limits),
     )
     over, under = most_changed(exposure, dataset)
     return AuditResult(
@@ -71,6 +77,11 @@ def audit(
         exposure_of_items(over, exposure, dataset),
         exposure_of_items(under, exposure, dataset),
     )
+
+
+def showings_of(shown: Recommendations) -> Showings:
+    """All showings with their places."""
+    return Showings(shown.users, shown.places(), shown.items, int(shown.per_user().max()))
 
 
 def count(dataset: Dataset, shown: Recommendations, ks: Sequence[int]) -> AuditCounts:

@@ -33,6 +33,8 @@ BOUNDS = {
 PRESET_SUMMARIES = {
     "fcpo:fast": "FCPO over rankers in closed form, the default; one model serves any limit.",
     "fcpo:strong": "FCPO with gru4rec, a neural network, among its rankers; serves any limit.",
+    "fcpo:start": "fcpo:fast without CPO rounds: the same rankers, weights and allocation.",
+    "fcpo:strong-start": "fcpo:strong without CPO rounds, to compare with it.",
     "fcpo:paper": "FCPO as in the paper: from random weights, one training for every limit.",
 }
 
@@ -190,7 +192,7 @@ def _walk(
         mark = marks.get(prefix + name)
         yield SettingEntry(
             name=prefix + name,
-            default=_typed(config.model_dump(mode="json")[name]),
+            default=_typed(config.model_dump(mode="json").get(name)),
             allowed=_allowed(schema["properties"][name], schema.get("$defs", {})),
             meaning=" ".join((field.description or "").split()),
             searched=None if mark is None else _searched(mark),

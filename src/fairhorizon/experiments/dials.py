@@ -15,6 +15,7 @@ STEEP = 0.2  # between rates this far apart, interpolation is not linear
 WEIGHTS = (0.0, 0.5, 1.0, 2.0, 4.0)  # of a penalty, to begin with
 HEAVIEST = 64.0
 THOUSANDTHS = 1000
+COUNTED = "counted_share"  # metric: the share of the group as a limit counts it, by place or list
 
 Measure = Callable[[Method], StudyRow]
 
@@ -110,6 +111,6 @@ def best_setting(results: Sequence[tuple[Method, StudyRow]], level: float, k: in
 
 
 def rate_of(row: StudyRow, k: int) -> float:
-    """Infinite where nothing was shown."""
-    rate = row.metrics[f"popularity_rate@{k}"]
+    """The share of the group that a limit is on; infinite where nothing was shown."""
+    rate = row.metrics[COUNTED if COUNTED in row.metrics else f"popularity_rate@{k}"]
     return math.inf if rate is None else float(rate)

@@ -6,43 +6,64 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from fairhorizon.agents.base import Recommender
-from fairhorizon.agents.methods import Method
+from fairhorizon.agents.base import Levels, Recommender
+from fairhorizon.agents.methods import Method, longest_first, rankers_of
 from fairhorizon.engines.processes import Work, each
 from fairhorizon.evaluation.short_term import relevance
-from fairhorizon.experiments.dials import TRIES, Measure, best_setting, rate_of, tried
+from fairhorizon.experiments.dials import COUNTED, TRIES, Measure, best_setting, rate_of, tried
+from fairhorizon.experiments.level_limits import (
+    by_counting,
+    counted_share,
+    counting_of,
+    counting_words,
+)
 from fairhorizon.experiments.rows import summary_row
-from fairhorizon.experiments.study import Study, Task, longest_first
+from fairhorizon.experiments.standing import (
+    NdcgOf,
+    Standing,
+    aims_at_level,
+    best_rivals,
+    is_ours,
+    serves_counting,
+)
+from fairhorizon.experiments.study import Study, Task
+from fairhorizon.exposure.limits import Limit
 from fairhorizon.metrics.accuracy import hit_matrix, ndcg
-from fairhorizon.metrics.significance import holm, paired_t_test
+from fairhorizon.metrics.fairness import lists_above, popularity_rate, weighed_share
 from fairhorizon.results.spread import finite
-from fairhorizon.results.studies import GainRow, LevelRow, OverSeeds, StudyRow
+from fairhorizon.results.studies import LevelRow, StudyRow
 
 LEVELS = (0.85, 0.65, 0.37)
 RANKERS = ("gru4rec", "sasrec", "ease", "itemknn")  # the strongest there are
 RERANKERS = ("foe", "quota", "penalty")
 METHODS = (
     "fcpo",
-    # with the same allocation as ours, so that one can see what is gained by what
-    *("stack+lists", "gru4rec+lists", "ease+lists", "popularity+quota"),
+    # with the same parts as ours, so that one can see what is gained by what
+    *("fcpo:start", "stack+lists", "gru4rec+lists", "ease+lists", "popularity+quota"),
     *(f"{ranker}+{how}" for ranker in RANKERS for how in RERANKERS),
 )
+FIRST_PLACES = (5, 10, 20)  # of a list: the share of the group among so many
 
-ABOVE = 0.0005  # a popularity rate this little above the level is reported as keeping it
+ABOVE = 0.0005  # a share this little above the level is reported as keeping it
 
 
-def is_ours(method: Method) -> bool:
-    """Served at the level itself; all others are rivals."""
-    return method.abilities.aims_at_level
+def study_under(study: Study, method: Method, limit: Limit) -> Study:
+    """Where results of a method are for a limit: served as it counts, by methods that can.
+
+    The results of all other methods are those of the plain study; the limit only measures them.
+    """
+    if limit.is_plain or not serves_counting(method):
+        return study
+    return replace(study, counting=counting_of(limit))
 
 
 @dataclass(frozen=True)
-class RivalSearch:
-    """Rivals that share what is trained, under one seed: every setting that is tried."""
+class LevelSearch:
+    """Methods that share what is trained, under one seed: every setting that is tried."""
 
     study: Study
     methods: tuple[Method, ...]
-    levels: tuple[float, ...]
+    limits: tuple[Limit, ...]
     seed: int
     tries: int
 
@@ -50,28 +71,34 @@ class RivalSearch:
         self.study.dataset()
 
     def rows(self) -> Iterator[StudyRow]:
-        task = Task(self.study, self.methods, self.seed)
         dataset = self.study.dataset()
         part: list[tuple[Recommender, float]] = []  # trained or loaded when first needed
 
-        def measure(method: Method) -> StudyRow:
-            row = self.study.row(method, self.seed)
+        def made(study: Study, method: Method) -> StudyRow:
+            row = study.row(method, self.seed)
             if row is not None:
                 return row
+            task = Task(study, self.methods, self.seed)
             if not part:
                 part.append(task.part(dataset))
             model, seconds = part[0]
             return task.evaluate(method, model, dataset, seconds)
 
         for method in self.methods:
-            for _, row in tried(method, self.levels, max(self.study.ks), measure, self.tries):
-                yield row
+            for counting, shares in by_counting(self.limits).items():
+                study = study_under(self.study, method, counting)
+                measure = _counted(study, counting, self.seed, made)
+                if aims_at_level(method):
+                    yield from (measure(method.limited_to(share)) for share in shares)
+                    continue
+                for _, row in tried(method, shares, max(study.ks), measure, self.tries):
+                    yield row
 
 
 def run_levels(
     study: Study,
     methods: Sequence[Method],
-    levels: Sequence[float],
+    limits: Sequence[Limit],
     seeds: Sequence[int],
     *,
     tries: int = TRIES,
@@ -79,52 +106,47 @@ def run_levels(
     on_row: Callable[[StudyRow], object] = lambda _: None,
 ) -> None:
     """Make every result that is missing; `on_row` is called with each, those at hand included."""
-    ours = [method.limited_to(level) for method in methods if is_ours(method) for level in levels]
-    rivals = [method for method in methods if not is_ours(method)]
-    tasks: list[Work[StudyRow]] = [*study.tasks(ours, seeds, on_row)]
-    for trained in sorted({method.trained for method in rivals}, key=longest_first):
-        sharing = tuple(method for method in rivals if method.trained == trained)
-        tasks += [RivalSearch(study, sharing, tuple(levels), seed, tries) for seed in seeds]
+    shares = dict.fromkeys(limit.share for limit in limits)
+    bound = [method for method in methods if method.abilities.levels is Levels.TRAINED]
+    each_level = [method.limited_to(share) for method in bound for share in shares]
+    tasks: list[Work[StudyRow]] = [*study.tasks(each_level, seeds, on_row)]
+    others = [method for method in methods if method not in bound]
+    for trained in sorted({method.trained for method in others}, key=longest_first):
+        sharing = tuple(method for method in others if method.trained == trained)
+        tasks += [LevelSearch(study, sharing, tuple(limits), seed, tries) for seed in seeds]
     for row in each(tasks, jobs):
         on_row(row)
-
-
-@dataclass(frozen=True)
-class Standing:
-    """A method at a level: with which setting under each seed, None where none keeps the level."""
-
-    level: float
-    method: Method
-    settings: tuple[Method | None, ...]
 
 
 def standings(
     study: Study,
     methods: Sequence[Method],
-    levels: Sequence[float],
+    limits: Sequence[Limit],
     seeds: Sequence[int],
     *,
     tries: int = TRIES,
 ) -> list[Standing]:
-    """Level after level; of a rival, under each seed, the setting with the best NDCG on test."""
+    """Limit after limit; of a rival, under each seed, the setting with the best NDCG on test."""
     k = max(study.ks)
-    searched = {
-        (method, seed): list(tried(method, levels, k, _at_hand(study, seed), tries))
-        for method in methods
-        if not is_ours(method)
-        for seed in seeds
-    }
-    found = []
-    for level in levels:
+    best: dict[tuple[Limit, Method, int], Method | None] = {}
+    for counting, shares in by_counting(limits).items():
         for method in methods:
-            settings = tuple(
-                method.limited_to(level)
-                if is_ours(method)
-                else best_setting(searched[method, seed], level, k)
-                for seed in seeds
-            )
-            found.append(Standing(level, method, settings))
-    return found
+            where = study_under(study, method, counting)
+            for seed in seeds:
+                settled: dict[float, Method | None]
+                if aims_at_level(method):
+                    settled = {share: method.limited_to(share) for share in shares}
+                else:
+                    measure = _counted(where, counting, seed, _at_hand(seed))
+                    results = list(tried(method, shares, k, measure, tries))
+                    settled = {share: best_setting(results, share, k) for share in shares}
+                for share, setting in settled.items():
+                    best[replace(counting, share=share), method, seed] = setting
+    return [
+        Standing(limit, method, tuple(best[limit, method, seed] for seed in seeds))
+        for limit in limits
+        for method in methods
+    ]
 
 
 def level_rows(study: Study, found: Sequence[Standing], seeds: Sequence[int]) -> list[LevelRow]:
@@ -134,34 +156,33 @@ def level_rows(study: Study, found: Sequence[Standing], seeds: Sequence[int]) ->
     """
     k = max(study.ks)
     rows = [_level_row(study, one, seeds, k) for one in found]
-    best = set()
-    for level in dict.fromkeys(row.level for row in rows):
-        means = {
-            row.method: row.spread(f"ndcg@{k}").mean
-            for row in rows
-            if row.level == level and not row.ours
-        }
-        ranked = [(mean, name) for name, mean in means.items() if mean is not None]
-        if ranked:
-            best.add((level, max(ranked)[1]))
-    return [
-        replace(row, best_rival=not row.ours and (row.level, row.method) in best) for row in rows
+    pairs = list(zip(found, rows, strict=True))
+    best = [
+        row
+        for limit in dict.fromkeys(row.limit for row in rows)
+        for _, row in best_rivals(pairs, limit, k)[:1]
     ]
+    return [replace(row, best_rival=row in best) for row in rows]
 
 
 def _level_row(study: Study, one: Standing, seeds: Sequence[int], k: int) -> LevelRow:
-    results = [
-        study.made(setting, seed)
-        for setting, seed in zip(one.settings, seeds, strict=True)
-        if setting is not None
-    ]
+    where = study_under(study, one.method, one.limit)
+    measure = {seed: _counted(where, one.limit, seed, _at_hand(seed)) for seed in seeds}
+    results = []
+    for setting, seed in zip(one.settings, seeds, strict=True):
+        if setting is not None:
+            row = measure[seed](setting)
+            places = by_place(where.lists(setting, seed), study.dataset().sensitive, one.limit, k)
+            results.append(replace(row, metrics={**places, **row.metrics}))
     rates = [rate_of(row, k) for row in results]
     summary = summary_row(results) if len(results) == len(seeds) else None
     settings = [setting for setting in one.settings if setting is not None]
     return LevelRow(
         dataset=study.dataset().split.name,
         method=one.method.name,
-        level=one.level,
+        level=one.limit.share,
+        limit=str(one.limit),
+        counting=counting_words(one.limit),
         protocol=study.protocol,
         mode=study.mode,
         seeds=tuple(seeds),
@@ -172,83 +193,66 @@ def _level_row(study: Study, one: Standing, seeds: Sequence[int], k: int) -> Lev
         ours=is_ours(one.method),
         settings=tuple(None if setting is None else str(setting) for setting in one.settings),
         dials=tuple(setting.level for setting in settings if setting.level is not None),
-        above=sum(rate > one.level + ABOVE for rate in rates),
+        above=sum(rate > one.limit.share + ABOVE for rate in rates),
     )
 
 
-def gains(
-    study: Study, found: Sequence[Standing], rows: Sequence[LevelRow], seeds: Sequence[int]
-) -> list[GainRow]:
-    """Ours against the best rival of each level; rows as `level_rows` makes them.
-
-    The t-test is paired over users, with the mean NDCG over the seeds; Holm's correction is
-    for all levels together.
-    """
-    best = {row.level: (one, row) for one, row in zip(found, rows, strict=True) if row.best_rival}
-    compared = []
-    for one, row in zip(found, rows, strict=True):
-        if row.ours and row.level in best:
-            rival, of_rival = best[row.level]
-            pair = [ndcg_per_user(study, which.settings, seeds) for which in (one, rival)]
-            gain = _gain(row, of_rival, (pair[0], pair[1]), max(study.ks))
-            if gain is not None:
-                compared.append(gain)
-    corrected = holm([np.nan if one.t_test is None else one.t_test for one in compared])
-    return [
-        replace(row, t_test_corrected=finite(value))
-        for row, value in zip(compared, corrected, strict=True)
-    ]
+def by_place(
+    lists: NDArray[np.int64], group: NDArray[np.bool_], limit: Limit, k: int
+) -> dict[str, float | None]:
+    """Where in the lists the group is: its share of the first places, by weight and by list."""
+    found = {
+        f"popularity_rate@{first}": popularity_rate(lists, group, first)
+        for first in FIRST_PLACES
+        if first < k
+    }
+    found[f"popularity_rate@{k}"] = popularity_rate(lists, group, k)
+    found[f"weighed_rate@{k}"] = weighed_share(lists, group, k)
+    found[f"lists_above@{k}"] = lists_above(lists, group, limit.share, k)
+    return {name: finite(value) for name, value in found.items()}
 
 
-def _gain(
-    row: LevelRow,
-    rival: LevelRow,
-    per_user: tuple[NDArray[np.float64], NDArray[np.float64]],
-    k: int,
-) -> GainRow | None:
-    """None where the accuracy is not known."""
-    own, theirs = row.spread(f"ndcg@{k}").mean, rival.spread(f"ndcg@{k}").mean
-    if own is None or theirs is None:
-        return None
-    p_value = finite(paired_t_test(*per_user))
-    return GainRow(
-        level=row.level,
-        method=row.method,
-        rival=rival.method,
-        ndcg=own,
-        rival_ndcg=theirs,
-        gain=own / theirs - 1 if theirs else None,
-        gini_difference=_difference(row, rival, f"gini@{k}"),
-        rate_difference=_difference(row, rival, f"popularity_rate@{k}"),
-        users=int((~np.isnan(per_user[0])).sum()),
-        t_test=p_value,
-        t_test_corrected=p_value,  # of one test
-    )
-
-
-def ndcg_per_user(
-    study: Study, settings: Sequence[Method | None], seeds: Sequence[int]
-) -> NDArray[np.float64]:
-    """(n_users,) NDCG of the longest lists, the mean over the seeds; NaN without test items."""
+def ndcg_of(study: Study, seeds: Sequence[int]) -> NdcgOf:
+    """NDCG of the longest lists by user, the mean over the seeds; NaN without test items."""
     relevant = relevance(study.dataset().split.test)
-    values = [
-        ndcg(
-            hit_matrix(study.lists(setting, seed), relevant),
-            np.diff(relevant.indptr),
-            max(study.ks),
-        )
-        for setting, seed in zip(settings, seeds, strict=True)
-        if setting is not None
-    ]
-    mean: NDArray[np.float64] = np.mean(values, axis=0)
-    return mean
+    n_relevant = np.diff(relevant.indptr)
+
+    def measured(one: Standing) -> NDArray[np.float64]:
+        where = study_under(study, one.method, one.limit)
+        values = [
+            ndcg(hit_matrix(where.lists(setting, seed), relevant), n_relevant, max(study.ks))
+            for setting, seed in zip(one.settings, seeds, strict=True)
+            if setting is not None
+        ]
+        mean: NDArray[np.float64] = np.mean(values, axis=0)
+        return mean
+
+    return measured
 
 
-def _at_hand(study: Study, seed: int) -> Measure:
+def parts_of(study: Study) -> Callable[[Method], frozenset[str]]:
+    """The rankers that a method is made of with the settings of the study."""
+    return lambda method: rankers_of(study.build(method, seed=0))
+
+
+Made = Callable[[Study, Method], StudyRow]
+
+
+def _at_hand(seed: int) -> Made:
     """Looks up stored results."""
-    return lambda method: study.made(method, seed)
+    return lambda study, method: study.made(method, seed)
 
 
-def _difference(row: OverSeeds, other: OverSeeds, metric: str) -> float | None:
-    own, theirs = row.spread(metric).mean, other.spread(metric).mean
-    return None if own is None or theirs is None else own - theirs
+def _counted(study: Study, counting: Limit, seed: int, made: Made) -> Measure:
+    """Results with the share as the limit counts it, where that is not the share of showings."""
+    if counting.is_plain:
+        return lambda method: made(study, method)
+
+    def measured(method: Method) -> StudyRow:
+        row = made(study, method)
+        lists, group = study.lists(method, seed), study.dataset().sensitive
+        share = counted_share(counting, lists, group, max(study.ks))
+        name = f"{row.method} ({counting_words(counting)})"
+        return replace(row, method=name, metrics={**row.metrics, COUNTED: finite(share)})
+
+    return measured

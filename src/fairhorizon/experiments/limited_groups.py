@@ -11,25 +11,39 @@ from numpy.typing import NDArray
 
 from fairhorizon.data.readers import read_item_attribute
 from fairhorizon.data.sources import load
-from fairhorizon.errors import ConfigError, DataError
-from fairhorizon.experiments.datasets import Dataset, DataSpec, opened
+from fairhorizon.data.splits import Split
+from fairhorizon.errors import ConfigError, DataError, NoColumnError
+from fairhorizon.experiments.datasets import DataSpec, opened
 from fairhorizon.exposure.bound import BoundLimit
-from fairhorizon.exposure.groups import attribute_group, attribute_values, popular_group
+from fairhorizon.exposure.groups import (
+    POPULAR_SHARE,
+    attribute_group,
+    attribute_values,
+    popular_group,
+)
 from fairhorizon.exposure.limits import NEW, POPULAR, Limit, LimitError
 
 
 def bound_limits(
-    limits: Sequence[Limit], data: DataSpec, cache_dir: Path | None, item_table: str | None = None
+    limits: Sequence[Limit],
+    data: DataSpec,
+    cache_dir: Path | None,
+    item_table: str | None = None,
+    *,
+    split: Split | None = None,
+    popular_share: float = POPULAR_SHARE,
 ) -> list[BoundLimit]:
     """The limits on the items of the data; COLUMN:each becomes a limit for every value.
 
     item_table: a file with a row per item; without it, the columns are those of the log.
+    split: of the data, where it was read already.
+    popular_share: of the catalogue, by training count, that is the group `popular`.
     """
-    bound = []
+    bound: list[BoundLimit] = []
     for limit in limits:
         if limit.group.reserved:
-            members = _reserved(limit.group.column, opened(data, cache_dir))
-            bound.append(BoundLimit(limit, members))
+            counts = (split or opened(data, cache_dir).split).train.item_counts()
+            bound.append(BoundLimit(limit, _reserved(limit.group.column, counts, popular_share)))
             continue
         try:
             cells = _attribute(data, item_table, limit.group.column, cache_dir)
@@ -37,6 +51,8 @@ def bound_limits(
             if limit.group.each:
                 values = [(value,) for value in attribute_values(cells)]
             bound += [BoundLimit(limit.of_values(v), attribute_group(cells, v)) for v in values]
+        except NoColumnError as error:
+            raise LimitError(f"{str(limit)!r}: {_no_column(error, item_table)}") from None
         except DataError as error:
             raise LimitError(f"{str(limit)!r}: {error}") from None
     names = [str(one) for one in bound]
@@ -45,10 +61,17 @@ def bound_limits(
     return bound
 
 
-def _reserved(word: str, dataset: Dataset) -> NDArray[np.bool_]:
-    counts = dataset.split.train.item_counts()
+def _no_column(error: NoColumnError, item_table: str | None) -> str:
+    """What was looked for, what there is, and where else it may be."""
+    known = f"there are {', '.join(error.columns)}" if error.columns else "there are none"
+    where = f"{error.file}: " if error.file is not None else ""
+    remedy = "" if item_table is not None else " (name one, or give the --item-table that has it)"
+    return f"{where}no column {error.column!r}; {known}{remedy}"
+
+
+def _reserved(word: str, counts: NDArray[np.int64], popular_share: float) -> NDArray[np.bool_]:
     if word == POPULAR:
-        return popular_group(counts)
+        return popular_group(counts, popular_share)
     members: NDArray[np.bool_] = counts == 0 if word == NEW else np.ones_like(counts, bool)
     return members
 
@@ -69,5 +92,6 @@ def _attribute(
     if item_table is not None:
         return read_item_attribute(item_table, log, attribute=column, encoding=data.encoding)
     if column not in log.attributes:
-        raise DataError(f"{data.source} has no column {column!r}", remedy="give an item table")
+        known = tuple(log.attributes)
+        raise NoColumnError(column, known, file=data.source, remedy="give an item table")
     return log.attributes[column]

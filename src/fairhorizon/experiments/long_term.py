@@ -9,7 +9,7 @@ from typing import Any, Self
 import polars as pl
 from torch import Tensor
 
-from fairhorizon.agents.methods import AGENTS, Method
+from fairhorizon.agents.methods import AGENTS, Method, longest_first
 from fairhorizon.engines.processes import each
 from fairhorizon.environment.simulated import SimulationConfig
 from fairhorizon.errors import ConfigError, ModelError
@@ -18,7 +18,7 @@ from fairhorizon.experiments.asked_limits import AskedLimits
 from fairhorizon.experiments.datasets import DataSpec
 from fairhorizon.experiments.long_summary import limit_summaries, summary_rows
 from fairhorizon.experiments.step_record import EVERY, SCHEMA, StepRecord
-from fairhorizon.experiments.study import ModelTask, Study, Task, longest_first
+from fairhorizon.experiments.study import ModelTask, Study, Task
 from fairhorizon.experiments.users import ResponseFit, UserSource
 from fairhorizon.exposure.counts import Exposure
 from fairhorizon.results.long_term import CountsOverTime, LongTermResult, RunProgress

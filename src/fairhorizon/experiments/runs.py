@@ -27,6 +27,16 @@ class Card(BaseModel):
     method: str
     seed: int = Field(ge=0)
     data: dict[str, Any]
+    limits: list[str] = []
+    item_table: str | None = None
+
+
+@dataclass(frozen=True)
+class StoredLimits:
+    """The limits of a fit as they were written, and the table with the columns of their groups."""
+
+    limits: tuple[str, ...] = ()
+    item_table: str | None = None
 
 
 @dataclass(frozen=True)
@@ -51,7 +61,13 @@ class Run:
     def card_file(self) -> Path:
         return self.folder / "run.json"
 
-    def write(self, model: Recommender, data: DataSpec, status: str) -> None:
+    def write(
+        self,
+        model: Recommender,
+        data: DataSpec,
+        status: str,
+        limits: StoredLimits = StoredLimits(),  # noqa: B008  # it is frozen
+    ) -> None:
         """The model, and the card that makes the folder a run."""
         card = {
             "fairhorizon": __version__,
@@ -59,6 +75,8 @@ class Run:
             "data": data.model_dump(mode="json"),
             **model.description(),
         }
+        if limits.limits:
+            card |= {"limits": list(limits.limits), "item_table": limits.item_table}
         with written_together():
             model.save(self.model_file)
             write_json(self.card_file, card)
@@ -90,6 +108,11 @@ class Run:
     def data(self) -> DataSpec:
         with understood(self.card_file):
             return DataSpec.model_validate(self.card()["data"])
+
+    def limits(self) -> StoredLimits:
+        """Those that were given to the fit; none in a run of an earlier version."""
+        card = self.card()
+        return StoredLimits(tuple(card.get("limits", ())), card.get("item_table"))
 
     def with_its_ties(self, data: DataSpec) -> DataSpec:
         """The data with ties in the order of this run, unless an order is given.

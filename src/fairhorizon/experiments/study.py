@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fairhorizon.agents.base import Levels, Recommender
-from fairhorizon.agents.methods import AGENTS, Method, build, load_method, validates
+from fairhorizon.agents.methods import AGENTS, Method, build, load_method, longest_first, validates
 from fairhorizon.agents.progress import LimitNotKeptWarning
 from fairhorizon.agents.tasks import Fitted, LogPart
 from fairhorizon.data.splits import Split
@@ -29,6 +29,8 @@ from fairhorizon.experiments.datasets import (
     opened_early,
 )
 from fairhorizon.experiments.rows import study_row
+from fairhorizon.experiments.under_limits import served_under
+from fairhorizon.exposure.limits import Limit
 from fairhorizon.files import write_atomically, write_json
 from fairhorizon.rankers import RANKERS
 from fairhorizon.rerank import RERANKERS
@@ -51,6 +53,7 @@ class Study:
     ks: tuple[int, ...] = (5, 10, 20)
     settings: Mapping[str, Given] = field(default_factory=dict)
     cache_dir: Path | None = None
+    counting: Limit | None = None  # how the share of a level is counted; None: showings alike
 
     def __post_init__(self) -> None:
         unknown = sorted(set(self.settings) - {*RANKERS, *RERANKERS, *AGENTS})
@@ -93,7 +96,8 @@ class Study:
         """The method from its trained part: behind its re-ranker, or at its level."""
         if method == method.trained:
             return trained
-        return trained.serving_as(self.build(method, trained.seed))
+        model = trained.serving_as(self.build(method, trained.seed))
+        return model if self.counting is None else served_under(model, self.counting, method.level)
 
     def early(self) -> Split:
         """The training log with test and validation items of its own."""
@@ -110,9 +114,8 @@ class Study:
         return self.folder / "models" / f"{name}-seed{seed}-{self.key(*parts)}.safetensors"
 
     def row_file(self, method: Method, seed: int) -> Path:
-        key = self.key(
-            self.build(method, seed).all_settings(), self.protocol, self.mode, list(self.ks)
-        )
+        parts = [self.build(method, seed).all_settings(), self.protocol, self.mode, list(self.ks)]
+        key = self.key(*parts, *([] if self.counting is None else [str(self.counting)]))
         return self.folder / "rows" / f"{method.file_name}-seed{seed}-{key}.json"
 
     def key(self, *parts: object) -> str:
@@ -291,9 +294,3 @@ class ModelTask:
 def _save(path: Path, lists: NDArray[np.int64]) -> None:
     with path.open("wb") as file:
         np.save(file, lists)
-
-
-def longest_first(method: Method) -> tuple[int, str]:
-    """Agents, then rankers from the last to the first: what takes long must not start last."""
-    order = [*AGENTS, *reversed(RANKERS)]
-    return order.index(method.base), str(method)

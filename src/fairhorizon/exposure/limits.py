@@ -10,15 +10,17 @@ text; who is in a group is up to the data (`experiments/limited_groups.py`).
 
 import re
 from dataclasses import dataclass, replace
-from typing import Any, NoReturn, Self
+from typing import Any, Self
 
 from fairhorizon.errors import ConfigError
+from fairhorizon.exposure.text_cursor import TextCursor, number_of, quoted, written
 from fairhorizon.vocabulary import Labels, Scope, Weighing
 
 POPULAR, NEW, GINI = "popular", "new", "gini"
 RESERVED = (POPULAR, NEW, GINI)
 EACH = "each"
 EXAMPLE = "popular<=0.4"
+QUOTED_EXAMPLE = '"brand=A & B"<=0.1'
 PLAIN_NAME = re.compile(r"[\w.-]+")
 OLD_FORM = re.compile(r"(?P<column>[^=<>]+)=(?P<values>[^<>]+):(?P<share>[\d.]+)")
 
@@ -42,14 +44,13 @@ class GroupOf:
     def __str__(self) -> str:
         if self.reserved:
             return self.column
+        column = quoted(self.column) if self.column in RESERVED else _name_text(self.column)
         if self.each:
-            return f"{_quoted(self.column)}:{EACH}"
-        plain = f"{self.column}={','.join(self.values)}"
-        if all(map(PLAIN_NAME.fullmatch, (self.column, *self.values))):
-            return plain
-        if len(self.values) == 1 and "=" not in self.column:
-            return _in_quotes(plain)
-        return f"{_quoted(self.column)}={','.join(map(_quoted, self.values))}"
+            return f"{column}:{EACH}"
+        parts = f"{column}={','.join(map(_name_text, self.values))}"
+        if '"' in parts and len(self.values) == 1 and "=" not in self.column:
+            return quoted(f"{self.column}={self.values[0]}")  # easier to read
+        return parts
 
 
 @dataclass(frozen=True)
@@ -69,7 +70,7 @@ class Limit:
     @classmethod
     def parse(cls, text: str) -> Self:
         """A LimitError says where the text stops making sense, and what would."""
-        return cls(**_Reader(text).limit())
+        return cls(**_LimitReader(text).limit())
 
     @classmethod
     def popular(cls, share: float) -> Self:
@@ -87,7 +88,7 @@ class Limit:
         return not self.is_gini and counted == (None, Scope.ALL, Weighing.NONE)
 
     def __str__(self) -> str:
-        parts = [f"{self.group}{'>=' if self.is_floor else '<='}{self.share:.12g}"]
+        parts = [f"{self.group}{'>=' if self.is_floor else '<='}{written(self.share)}"]
         if self.first is not None:
             parts[0] += f"@{self.first}"
         if self.labels is not None:
@@ -96,7 +97,7 @@ class Limit:
         if self.scope is not Scope.ALL:
             parts.append(f"scope={self.scope}")
         if self.weighing is Weighing.GIVEN:
-            parts.append(f"weights={','.join(f'{weight:.12g}' for weight in self.weights)}")
+            parts.append(f"weights={','.join(map(written, self.weights))}")
         elif self.weighing is Weighing.LOG:
             parts.append("weights=log")
         return ";".join(parts)
@@ -106,19 +107,14 @@ class Limit:
         return replace(self, group=GroupOf(self.group.column, values))
 
 
-def _quoted(name: str) -> str:
-    return name if PLAIN_NAME.fullmatch(name) else _in_quotes(name)
+def _name_text(name: str) -> str:
+    return name if PLAIN_NAME.fullmatch(name) else quoted(name)
 
 
-def _in_quotes(text: str) -> str:
-    return '"' + text.replace('"', '""') + '"'
+class _LimitReader(TextCursor):
+    """Reads the text of a limit."""
 
-
-class _Reader:
-    """Reads a text from left to right and knows where it is."""
-
-    def __init__(self, text: str) -> None:
-        self.text, self.at = text, 0
+    error = LimitError
 
     def limit(self) -> dict[str, Any]:
         self._refuse_old_form()
@@ -126,45 +122,52 @@ class _Reader:
         is_floor = self._sign() == ">="
         share = self._share()
         fields: dict[str, Any] = {"group": group, "is_floor": is_floor, "share": share}
-        if self._next("@"):
+        if self.next_is("@"):
             fields["first"] = self._first()
-        while self._next(";"):
+        while self.next_is(";"):
             self._option(fields)
         if self.at < len(self.text):
-            self._fail(f"{self.text[self.at :]!r} does not belong to a limit", EXAMPLE)
+            self.fail(f"{self.text[self.at :]!r} does not belong to a limit", EXAMPLE)
         self._check(fields, group)
         return fields
 
     def _refuse_old_form(self) -> None:
         old = OLD_FORM.fullmatch(self.text)
         if old:
-            form = f"{old['column']}={old['values']}<={old['share']}"
+            group = GroupOf(old["column"], tuple(old["values"].split(",")))
             self.at = old.start("share") - 1
-            self._fail("the share comes after <= or >=", form)
+            self.fail("the share comes after <= or >=", f"{group}<={old['share']}")
 
     def _group(self) -> GroupOf:
         begin = self.at
-        column, quoted = self._name("a group", stop="=:<>")
+        column, quotes = self._name("a group", stop="=:<>")
         after = self.text[self.at : self.at + 1]
-        if quoted and after in ("<", ">") and "=" in column:  # quotes around all of it
+        if quotes and after in ("<", ">") and "=" in column:  # quotes around all of it
             column, _, value = column.partition("=")
+            if not column or not value:
+                self.at = begin
+                self.fail("a column and its value are needed", QUOTED_EXAMPLE)
             return GroupOf(column, (value,))
-        if self._next(":"):
+        if after in (":", "=") and column in RESERVED and not quotes:
+            self.at = begin
+            self.fail(
+                f"{column!r} is no column", f'{column}<=0.4, or "{column}" in quotes if it is one'
+            )
+        if self.next_is(":"):
+            start = self.at
             word, _ = self._name(f"{EACH!r}", stop="<>=")
             if word != EACH:
-                self._fail(f"{word!r} of a column", f"{_quoted(column)}:{EACH}", -len(word))
+                self.at = start
+                self.fail(f"{word!r} of a column", f"{_name_text(column)}:{EACH}")
             return GroupOf(column, each=True)
-        if self._next("="):
+        if self.next_is("="):
             values = [self._name("a value", stop="<>,")[0]]
-            while self._next(","):
+            while self.next_is(","):
                 values.append(self._name("a value", stop="<>,")[0])
-            if column in RESERVED and not quoted:
-                self.at = begin
-                self._fail(f"{column!r} is no column", f'"{column}={values[0]}" in quotes')
             return GroupOf(column, tuple(values))
         if column not in RESERVED:
             self.at = begin
-            self._fail(
+            self.fail(
                 f"{column!r} is no group",
                 f"{', '.join(RESERVED)}, COLUMN=VALUE or COLUMN:{EACH}",
             )
@@ -172,62 +175,49 @@ class _Reader:
 
     def _name(self, what: str, stop: str) -> tuple[str, bool]:
         """A name up to one of the characters, or in quotes, which may hold any of them."""
-        if self._next('"'):
-            begin, parts = self.at, []
-            while True:
-                end = self.text.find('"', self.at)
-                if end < 0:
-                    self.at = begin - 1
-                    self._fail("this quote is not closed", '"brand=A & B"<=0.1')
-                parts.append(self.text[self.at : end])
-                self.at = end + 1
-                if not self._next('"'):
-                    return "".join(parts), True
-                parts.append('"')
-        found = re.compile(f"[^{re.escape(stop)};]*").match(self.text, self.at)
-        assert found is not None
-        name = found.group().strip()
+        begin, quotes = self.at, self.next_is('"')
+        name = self.in_quotes(QUOTED_EXAMPLE) if quotes else self.up_to(f"{stop};")
         if not name:
-            self._fail(f"{what} is missing", EXAMPLE)
-        self.at = found.end()
-        return name, False
+            self.at = begin
+            self.fail(f"{what} is missing", EXAMPLE)
+        return name, quotes
 
     def _sign(self) -> str:
         sign = self.text[self.at : self.at + 2]
         if sign not in ("<=", ">="):
-            self._fail("<= or >= is missing", EXAMPLE)
+            self.fail("<= or >= is missing", EXAMPLE)
         self.at += 2
         return sign
 
     def _share(self) -> float:
-        text = self._word("@;")
-        share = _number(text)
+        begin = self.at
+        text = self.up_to("@;")
+        share = number_of(text)
         if share is None or not 0 <= share <= 1:
-            self._fail(
-                f"{text!r} is no share", "a number from 0 to 1, not a percentage", -len(text)
-            )
+            self.at = begin
+            self.fail(f"{text!r} is no share", "a number from 0 to 1, not a percentage")
         return share
 
     def _first(self) -> int:
-        text = self._word(";")
+        begin = self.at
+        text = self.up_to(";")
         if not text.isdecimal() or int(text) < 1:
-            self._fail(
-                f"{text!r} is no number of places", "a whole number from 1 on, as in @5", -len(text)
-            )
+            self.at = begin
+            self.fail(f"{text!r} is no number of places", "a whole number from 1 on, as in @5")
         return int(text)
 
     def _option(self, fields: dict[str, Any]) -> None:
         begin = self.at
-        key, _, value = self._word(";").partition("=")
-        if key in ("labels", "scope", "weights") and key not in fields:
+        key, _, value = self.up_to(";").partition("=")
+        if key in OPTIONS and key not in fields:
             if not getattr(self, f"_{key}")(value, fields):
                 self.at = begin + len(key) + 1
-                self._fail(f"{value!r} does not say which {key}", OPTIONS[key])
+                self.fail(f"{value!r} does not say which {key}", OPTIONS[key])
             return
         self.at = begin
-        if key in fields:
-            self._fail(f"a second {key}", "one of them")
-        self._fail(f"there is no {key!r}", f"{', '.join(OPTIONS)}")
+        if key in OPTIONS:
+            self.fail(f"a second {key}", "one of them")
+        self.fail(f"there is no {key!r}", f"{', '.join(OPTIONS)}")
 
     def _labels(self, value: str, fields: dict[str, Any]) -> bool:
         word, _, lag = value.partition(":")
@@ -247,7 +237,7 @@ class _Reader:
         if value in (Weighing.NONE, Weighing.LOG):
             fields |= {"weighing": Weighing(value), "weights": ()}
             return True
-        numbers = [_number(part) for part in value.split(",")]
+        numbers = [number_of(part) for part in value.split(",")]
         weights = tuple(number for number in numbers if number is not None and number >= 0)
         if len(weights) < len(numbers) or not any(weights):
             return False
@@ -259,29 +249,22 @@ class _Reader:
         self.at = 0
         if group == GroupOf(GINI):
             if fields["is_floor"]:
-                self._fail("a Gini index has no smallest value", "gini<=0.8")
+                self.fail("a Gini index has no smallest value", "gini<=0.8")
             if len(fields) > 3:
-                self._fail("the Gini index is that of all showings, each counted once", "gini<=0.8")
+                self.fail("the Gini index is that of all showings, each counted once", "gini<=0.8")
         by_list = fields.get("scope", Scope.ALL) is not Scope.ALL
         if by_list and fields.get("weighing", Weighing.NONE) is not Weighing.NONE:
-            self._fail(
+            self.fail(
                 "weights are for scope=all: a list or its beginnings are counted in places",
                 "either weights or a scope",
             )
 
-    def _word(self, stop: str) -> str:
-        found = re.compile(f"[^{stop}]*").match(self.text, self.at)
-        assert found is not None
-        self.at = found.end()
-        return found.group().strip()
-
-    def _next(self, text: str) -> bool:
-        found = self.text.startswith(text, self.at)
-        self.at += len(text) if found else 0
-        return found
-
-    def _fail(self, what: str, remedy: str, move: int = 0) -> NoReturn:
-        raise LimitError(f"{self.text!r}, position {self.at + move + 1}: {what} (give {remedy})")
+        first = fields.get("first")
+        if fields.get("weights") and not any(fields["weights"][:first]):
+            self.fail(
+                f"these weights leave none of the first {first} places",
+                "a weight above 0 to one of them",
+            )
 
 
 OPTIONS = {
@@ -289,11 +272,3 @@ OPTIONS = {
     "scope": "all, list or prefix",
     "weights": "none, log or numbers from 0 on, as in 1,0.5,0.2",
 }
-
-
-def _number(text: str) -> float | None:
-    try:
-        number = float(text)
-    except ValueError:
-        return None
-    return number if abs(number) < float("inf") else None

@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fairhorizon.metrics.accuracy import EMPTY, check_codes, first_k
-from fairhorizon.metrics.shares import whole_showings
+from fairhorizon.metrics.accuracy import EMPTY, check_codes, discount, first_k
+from fairhorizon.metrics.shares import ROUNDING, rounded_up, whole_showings
 
 
 def exposure_counts(lists: NDArray[np.integer[Any]], n_items: int, k: int) -> NDArray[np.int64]:
@@ -60,6 +60,52 @@ def popularity_rate(lists: NDArray[np.integer[Any]], popular: NDArray[np.bool_],
     shown = first_k(lists, k)
     n_shown = int((shown != EMPTY).sum())
     return int(_in_popular(shown, popular).sum()) / n_shown if n_shown else float("nan")
+
+
+def weighed_share(
+    lists: NDArray[np.integer[Any]],
+    group: NDArray[np.bool_],
+    k: int,
+    weights: NDArray[np.float64] | None = None,
+) -> float:
+    """Share of exposure that the group has in the first k places, each showing weighed by place.
+
+    weights: (k,) of places 1, 2, ...; without them 1 / log2(1 + place). An empty slot counts
+    neither for the group nor for all.
+    """
+    shown = first_k(lists, k)
+    counts = discount(np.arange(1, k + 1)) if weights is None else weights
+    if counts.shape != (k,):
+        raise ValueError(f"weights have shape {counts.shape}, expected ({k},)")
+    total = float(((shown != EMPTY) @ counts).sum())
+    return float((_in_popular(shown, group) @ counts).sum()) / total if total else float("nan")
+
+
+def lists_above(
+    lists: NDArray[np.integer[Any]], group: NDArray[np.bool_], share: float, k: int
+) -> float:
+    """Share of lists with more than ceil(share * k) items of the group in the first k places."""
+    if not 0 <= share <= 1:
+        raise ValueError(f"share = {share} is not between 0 and 1")
+    inside = _in_popular(first_k(lists, k), group).sum(axis=1)
+    return float((inside > rounded_up(share * k)).mean()) if len(inside) else float("nan")
+
+
+def share_within_every_list(
+    lists: NDArray[np.integer[Any]], group: NDArray[np.bool_], k: int, *, prefixes: bool = False
+) -> float:
+    """The smallest share s with at most ceil(s * k) items of the group in every list.
+
+    n items are within ceil(s * k) for any s above (n - 1) / k: the share returned is just above
+    that. prefixes: of the first 1, 2, ..., k places of every list too.
+    """
+    inside = np.cumsum(_in_popular(first_k(lists, k), group), axis=1)  # (n_users, k)
+    if not len(inside):
+        return float("nan")
+    most = inside.max(axis=0)  # (k,)
+    places = np.arange(1, k + 1)
+    bounds = np.where(most > 0, (most - 1) / places + 2 * ROUNDING, 0.0)
+    return float(bounds.max() if prefixes else bounds[-1])
 
 
 def coverage(counts: NDArray[Any]) -> float:

@@ -14,6 +14,11 @@ def whole_showings(budget: float) -> int:
     return math.floor(budget + ROUNDING)
 
 
+def rounded_up(budget: float) -> int:
+    """The smallest number of showings that a budget such as share * places is within."""
+    return math.ceil(budget - ROUNDING)
+
+
 def exceeds(rate: float, limit: float) -> bool:
     """Whether a rate is above its limit by more than rounding; False for NaN."""
     return rate - limit > ROUNDING

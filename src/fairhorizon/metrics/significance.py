@@ -4,12 +4,15 @@ first, second: (n_users,) the same metric of the same users under two methods; N
 A user without a value under either method is left out of both.
 """
 
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+from scipy.stats import t as student
 from scipy.stats import ttest_rel
 
+CONFIDENCE = 0.95
 DRAWS_AT_ONCE = 4_000_000  # users drawn, over all resamples of a chunk: 32 MB
 
 
@@ -24,6 +27,30 @@ def paired_t_test(first: ArrayLike, second: ArrayLike) -> float:
     if np.ptp(d) == 0:  # no spread, so no t
         return 1.0 if d[0] == 0 else 0.0
     return float(ttest_rel(first, second, nan_policy="omit").pvalue)
+
+
+@dataclass(frozen=True)
+class MeanDifference:
+    """A mean difference over users, and the interval that it lies in with 95 % confidence.
+
+    NaN: there are fewer than two users.
+    """
+
+    mean: float
+    low: float
+    high: float
+    users: int
+
+
+def paired_difference(first: ArrayLike, second: ArrayLike) -> MeanDifference:
+    """First minus second, with Student's interval: mean -+ t(0.975, n - 1) s / sqrt(n)."""
+    d = _differences(first, second)
+    if d.size < 2:
+        mean = float(d.mean()) if d.size else float("nan")
+        return MeanDifference(mean, float("nan"), float("nan"), d.size)
+    mean, error = float(d.mean()), float(d.std(ddof=1)) / float(np.sqrt(d.size))
+    half = float(student.ppf((1 + CONFIDENCE) / 2, d.size - 1)) * error
+    return MeanDifference(mean, mean - half, mean + half, d.size)
 
 
 def paired_bootstrap(

@@ -14,6 +14,7 @@ from fairhorizon.report.charts import save_png
 from fairhorizon.report.figures import LOG, exposure_chart
 from fairhorizon.report.findings import TOLERANCE, percent
 from fairhorizon.report.grid import Grid, as_read
+from fairhorizon.report.limits import how_many_kept, limits_section
 from fairhorizon.report.looks import looks_of
 from fairhorizon.report.tables import (
     METRICS,
@@ -105,6 +106,7 @@ def write_audit_report(out: Path, result: AuditResult, ks: Sequence[int], comman
     counts = {LOG: result.training, row.method: result.exposure}
     chart = exposure_chart(counts, result.sensitive, looks_of([row.method]), group)
     sections = [
+        *([limits_section(row.limits)] if row.limits else []),
         page.results_section([row], PAPER_METRICS, ks),
         page.Section("What was found", [page.Definitions(dict(facts(result)))]),
         page.Section(
@@ -137,9 +139,11 @@ def finding(result: AuditResult, k: int) -> str:
     inequality = row.metrics.get(f"gini@{k}", math.nan)
     found = f"{percent(rate)} of the first {k} places show {items}; the Gini index of exposure is "
     found += f"{percent(inequality)}."
+    if row.limits:
+        found = f"{how_many_kept(row.limits)} {found}"
     limit = row.alpha_prime
     if limit is None or limit >= 1:
-        return f"{found} No limit was given."
+        return found if row.limits else f"{found} No limit was given."
     kept = "was kept" if rate <= limit + TOLERANCE else "was not kept"
     over = row.metrics.get(f"exact_k_violation@{k}", math.nan)
     lists = f"{percent(over)} of single lists are over it"

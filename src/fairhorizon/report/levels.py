@@ -1,9 +1,9 @@
-"""Accuracy at levels of fairness: a table per level, and ours against the best rival."""
+"""Accuracy at levels of fairness: tables for each level, ours against rivals, and who pays."""
 
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 from rich.console import Group
 from rich.text import Text
@@ -11,22 +11,27 @@ from rich.text import Text
 from fairhorizon.files import write_copies, write_text, written_together
 from fairhorizon.report import grid
 from fairhorizon.report.charts import Chart, save_png
-from fairhorizon.report.comparison import metric_cell
 from fairhorizon.report.findings import listed, percent
-from fairhorizon.report.footnotes import mark_notes, marked
+from fairhorizon.report.footnotes import mark_notes
 from fairhorizon.report.frontier import frontier_chart
-from fairhorizon.report.grid import Cell, Grid
+from fairhorizon.report.level_grids import (
+    COLUMNS,
+    NOT_SHOWN,
+    by_place_note,
+    gains_grid,
+    level_grids,
+    limit_words,
+)
 from fairhorizon.report.page import Folded, Section, commands_section, glossary_section, write_page
-from fairhorizon.report.tables import MISSING, group_items, metric_columns, short_title, units
+from fairhorizon.report.tables import group_items, short_title, units
+from fairhorizon.report.who_pays import WHO_PAYS_NOTE, who_pays_grids, who_pays_section
+from fairhorizon.results.levels import LevelResults
 from fairhorizon.results.studies import GainRow, LevelRow
-from fairhorizon.vocabulary import POPULAR
 
-COLUMNS = ("ndcg", "gini", "popularity_rate", "recall")
 INTRO = (
     "Every method under the same limits on the share of {items} in its lists. FCPO is served at "
     "the limit; each rival is shown with its best setting that keeps it."
 )
-BEST_RIVAL, ABOVE = " ^", " !"
 NOTE = (
     "A rival is picked with hindsight, in its favour: of its settings whose test lists keep the "
     "level, under each seed the one with the best NDCG on the test items. FCPO is served at the "
@@ -36,65 +41,70 @@ BEST_RIVAL_NOTE = "^ the best rival."
 ABOVE_NOTE = "! under some seed the share is above the level by more than 0.05 points."
 MISSED_NOTE = "n of m seeds: under the others no setting keeps the level."
 GAINS_NOTE = (
-    "Gain: of NDCG over the best rival, relative, in percent. Gini and {share}: the difference to "
-    "that rival in percentage points. p: two-sided t-test, paired over users."
+    "Diff.: of NDCG, in percentage points, with its interval of 95 % confidence, paired over "
+    f"users. Gain: the same relative to the rival, in percent; {NOT_SHOWN}: the interval holds 0. "
+    "^ the best of all rivals."
+)
+FAIRNESS_NOTE = (
+    "Gini and {share}: the difference to that rival in percentage points. p: two-sided t-test, "
+    "paired over users."
+)
+WITHOUT_CPO_NOTE = "{names}: the same without CPO rounds; the difference is what these gain."
+OTHER_PARTS_NOTE = (
+    "No rival of {names} is made of the same rankers: a difference may be that of the rankers."
 )
 
 
 @written_together()
 def write_levels(
-    out: Path,
-    rows: Sequence[LevelRow],
-    gains: Sequence[GainRow],
-    k: int,
-    *,
-    group: str = POPULAR,
-    command: str = "",
-    json_file: Path | None = None,
+    out: Path, results: LevelResults, *, command: str = "", json_file: Path | None = None
 ) -> None:
-    """levels.json for programs, levels.md, levels.png and index.html; `group` is the name of G0."""
+    """levels.json for programs, levels.md, levels.png and index.html."""
+    rows = results.rows
     content = {
         "command": command,
-        "group": group,
-        "k": k,
+        "group": results.group,
+        "k": results.k,
         "levels": list(dict.fromkeys(row.level for row in rows)),
+        "limits": list(dict.fromkeys(row.limit for row in rows)),
         "note": NOTE,
         "rows": [row.to_json() for row in rows],
-        "gains": [row.to_json() for row in gains],
+        "gains": [row.to_json() for row in results.gains],
+        "who_pays": [row.to_json() for row in results.who_pays],
     }
     write_copies(content, out / "levels.json", json_file)
-    write_text(out / "levels.md", levels_markdown(rows, gains, k, group))
-    chart = levels_chart(rows, k, group)
+    write_text(out / "levels.md", levels_markdown(results))
+    chart = levels_chart(results)
     save_png(out / "levels.png", chart)
     first = rows[0]
     write_page(
         out / "index.html",
         title=f"Accuracy at levels of fairness on {first.dataset}",
-        finding=finding(rows, gains, k, group),
-        intro=INTRO.format(items=group_items(group)),
+        finding=finding(results),
+        intro=INTRO.format(items=group_items(results.group)),
         sections=[
-            *levels_sections(rows, gains, k, group),
+            *levels_sections(results),
             Section(chart.title, [chart]),
-            glossary_section(COLUMNS, (first.protocol, first.mode), group),
+            *who_pays_section(results),
+            glossary_section(COLUMNS, (first.protocol, first.mode), results.group),
             commands_section([command]),
         ],
     )
 
 
-def finding(
-    rows: Sequence[LevelRow], gains: Sequence[GainRow], k: int, group: str = POPULAR
-) -> str:
+def finding(results: LevelResults) -> str:
     """How ours compares with the best rival at each level, and whether each level was kept."""
-    sentences = [_compared(row, k, group) for row in gains]
-    if not gains:
+    rows, k, group = results.rows, results.k, results.group
+    sentences = _comparisons(results.gains, k, group)
+    if not sentences:
         best = max(rows, key=lambda row: row.spread(f"ndcg@{k}").mean or 0.0)
         mean = best.spread(f"ndcg@{k}").mean
         if mean is not None:
-            at = f"at most {100 * best.level:g} % {group_items(group)}"
+            at = limit_words(best, group)
             sentences.append(f"With {at} {best.method} is the best: NDCG@{k} {percent(mean)}.")
     measured = [row for row in rows if row.metrics]
-    above = [f"{row.method} at {100 * row.level:g} %" for row in measured if row.above]
-    missed = [f"{row.method} at {100 * row.level:g} %" for row in rows if not row.metrics]
+    above = [_at_limit(row) for row in measured if row.above]
+    missed = [_at_limit(row) for row in rows if not row.metrics]
     kept = f"All {len(measured)} results keep their limit."
     if above:
         kept = f"{len(measured) - len(above)} of {len(measured)} results keep their limit; under "
@@ -105,61 +115,104 @@ def finding(
     return " ".join(sentences)
 
 
+def _level(row: LevelRow | GainRow) -> str:
+    return row.limit if row.counting else f"{100 * row.level:g} %"
+
+
+def _at_limit(row: LevelRow) -> str:
+    return f"{row.method} at {_level(row)}"
+
+
+def _comparisons(gains: Sequence[GainRow], k: int, group: str) -> list[str]:
+    """A sentence for each difference that is shown, and one for all others to the same rival."""
+    sentences = [_compared(row, k, group) for row in gains if row.is_shown or row.low is None]
+    same: dict[tuple[str, str], list[GainRow]] = {}
+    for row in gains:
+        if not row.is_shown and row.low is not None:
+            same.setdefault((row.method, _rival(row)), []).append(row)
+    for (method, rival), rows in same.items():
+        each = listed([f"{_level(row)} (NDCG@{k} {percent(row.ndcg)}: {_by(row)})" for row in rows])
+        sentences.append(f"No difference of {method} to {rival} is shown at {each}.")
+    return sentences
+
+
 def _compared(row: GainRow, k: int, group: str) -> str:
-    behind = row.ndcg < row.rival_ndcg
-    by = "" if row.gain is None else f", {abs(row.gain):.1%} {'less' if behind else 'more'} than"
-    by = by.replace("%", " %") or ", against"
-    at = f"With at most {100 * row.level:g} % {group_items(group)}"
-    return f"{at} {row.method} has an NDCG@{k} of {percent(row.ndcg)}{by} {row.rival}."
+    at = f"With {limit_words(row, group)} {row.method} has an NDCG@{k} of {percent(row.ndcg)}"
+    if row.difference is None or not row.is_shown:
+        return f"{at}, against {percent(row.rival_ndcg)} of {_rival(row)}."
+    by = "" if row.gain is None else f", {abs(row.gain):.1%}".replace("%", " %")
+    word = "less" if row.difference < 0 else "more"
+    return f"{at}{by} {word} than {_rival(row)} ({_by(row)})."
 
 
-def levels_sections(
-    rows: Sequence[LevelRow], gains: Sequence[GainRow], k: int, group: str = POPULAR
-) -> list[Section]:
-    """A table per level, the first open; and ours against the best rival."""
-    blocks = _blocks(rows, k, group)
-    parts = [
-        Folded(block.caption, replace(block, caption=""), is_open=number == 0)
-        for number, block in enumerate(blocks)
+def _rival(row: GainRow) -> str:
+    return f"{row.rival}, the same without CPO rounds," if row.without_cpo else row.rival
+
+
+def _by(row: GainRow) -> str:
+    """The difference with its interval."""
+    ends = [100 * end for end in (row.difference, row.low, row.high) if end is not None]
+    return "{:+.2f} points, 95 % interval {:+.2f} to {:+.2f}".format(*ends)
+
+
+def levels_sections(results: LevelResults) -> list[Section]:
+    """Tables of each level, the first open; and ours against rivals."""
+    pairs = level_grids(results)
+    levels, places = (
+        [
+            Folded(table.caption, replace(table, caption=""), is_open=number == 0)
+            for number, table in enumerate(tables)
+        ]
+        for tables in zip(*pairs, strict=True)
+    )
+    note = f"{units(COLUMNS)} Best bold, second underlined. {_notes(results.rows)}"
+    sections = [
+        Section("At each level", levels, note),
+        Section("By place", places, by_place_note(results.group)),
     ]
-    note = f"{units(COLUMNS)} Best bold, second underlined. {_notes(rows)}"
-    sections = [Section("At each level", parts, note)]
-    if gains:
-        table = _gains_grid(gains, k, group)
-        sections.append(Section(table.caption, [replace(table, caption="")], _gains_note(group)))
+    if results.gains:
+        table = gains_grid(results)
+        sections.append(Section(table.caption, [replace(table, caption="")], _gains_note(results)))
     return sections
 
 
-def levels_table(
-    rows: Sequence[LevelRow], gains: Sequence[GainRow], k: int = 20, group: str = POPULAR
-) -> Group:
+def levels_table(results: LevelResults) -> Group:
     """For a terminal."""
     parts: list[Any] = []
-    for block in _blocks(rows, k, group):
-        parts += [grid.terminal(block), ""]
-    parts.append(Text(f"{units(COLUMNS)} {grid.LEGEND}. {_notes(rows)}"))
-    if gains:
-        parts += ["", grid.terminal(_gains_grid(gains, k, group)), Text(_gains_note(group))]
-    return Group(*parts)
+    for level, places in level_grids(results):
+        parts += [grid.terminal(level), "", grid.terminal(places), ""]
+    legend = f"{units(COLUMNS)} {grid.LEGEND}. {_notes(results.rows)}"
+    parts += [Text(legend), Text(by_place_note(results.group))]
+    if results.gains:
+        table = grid.terminal(gains_grid(results, narrow=True))
+        parts += ["", table, Text(_gains_note(results, narrow=True))]
+    for table in map(grid.terminal, who_pays_grids(results)):
+        parts += ["", table]
+    return Group(*parts, *([Text(WHO_PAYS_NOTE)] if results.who_pays else []))
 
 
-def levels_markdown(
-    rows: Sequence[LevelRow], gains: Sequence[GainRow], k: int = 20, group: str = POPULAR
-) -> str:
+def levels_markdown(results: LevelResults) -> str:
     """For GitHub: best bold, second italic."""
-    parts = [grid.markdown(block) for block in _blocks(rows, k, group)]
-    parts.append(f"{units(COLUMNS)} Best **bold**, second _italic_. {_notes(rows)}")
-    if gains:
-        parts += [grid.markdown(_gains_grid(gains, k, group)), _gains_note(group)]
+    pairs = level_grids(results)
+    parts = [grid.markdown(level) for level, _ in pairs]
+    parts.append(f"{units(COLUMNS)} Best **bold**, second _italic_. {_notes(results.rows)}")
+    parts += [grid.markdown(places) for _, places in pairs]
+    parts.append(by_place_note(results.group))
+    if results.gains:
+        parts += [grid.markdown(gains_grid(results)), _gains_note(results)]
+    if results.who_pays:
+        parts += [*map(grid.markdown, who_pays_grids(results)), WHO_PAYS_NOTE]
     return "\n\n".join(parts) + "\n"
 
 
-def levels_chart(rows: Sequence[LevelRow], k: int = 20, group: str = POPULAR) -> Chart:
-    """The accuracy of each method at the levels, as a frontier."""
+def levels_chart(results: LevelResults) -> Chart:
+    """The accuracy of each method at the levels, as a frontier; of one way of counting."""
+    counting = results.rows[0].counting
     curves: dict[str, list[LevelRow]] = {}
-    for row in rows:
-        curves.setdefault(row.method, []).append(row)
-    return frontier_chart(curves, k, group)
+    for row in results.rows:
+        if row.counting == counting:
+            curves.setdefault(row.method, []).append(row)
+    return frontier_chart(curves, results.k, results.group)
 
 
 def _notes(rows: Sequence[LevelRow]) -> str:
@@ -173,65 +226,14 @@ def _notes(rows: Sequence[LevelRow]) -> str:
     return " ".join([*mark_notes(rows), *notes])
 
 
-def _gains_note(group: str) -> str:
-    return GAINS_NOTE.format(share=short_title(group))
-
-
-def _blocks(rows: Sequence[LevelRow], k: int, group: str) -> list[Grid]:
-    """A grid per level."""
-    blocks, columns = [], metric_columns(group)
-    for level in dict.fromkeys(row.level for row in rows):
-        same = [row for row in rows if row.level == level]
-        first = same[0]
-        caption = (
-            f"At most {100 * level:g} % {group_items(group)} in lists of {k}: {first.dataset}, "
-            f"{first.protocol} protocol, {first.mode}, {grid.counted(len(first.seeds))}"
-        )
-        better: dict[int, Literal["more", "less"]] = {}
-        for column, metric in enumerate(COLUMNS, 2):
-            direction = columns[metric].better
-            if direction != "zero" and metric != "popularity_rate":  # the level sets it
-                better[column] = direction
-        headings = ["Method", "Dial", *(columns[metric].heading for metric in COLUMNS)]
-        lines = grid.placed([_line(row, k) for row in same], better)
-        blocks.append(Grid(headings, lines, len(COLUMNS), caption))
-    return blocks
-
-
-def _line(row: LevelRow, k: int) -> list[Cell]:
-    mark = (BEST_RIVAL if row.best_rival else "") + (ABOVE if row.above else "")
-    return [
-        Cell(marked(row) + mark),
-        Cell(_dials(row)),
-        *(metric_cell(row, metric, k) for metric in COLUMNS),
-    ]
-
-
-def _dials(row: LevelRow) -> str:
-    """Where the dial stood, from the least to the most over the seeds."""
-    if None in row.settings:
-        reached = sum(setting is not None for setting in row.settings)
-        return f"{reached} of {len(row.settings)} seeds"
-    if not row.dials:
-        return MISSING
-    low, high = f"{min(row.dials):g}", f"{max(row.dials):g}"
-    return low if low == high else f"{low} to {high}"
-
-
-def _gains_grid(gains: Sequence[GainRow], k: int, group: str) -> Grid:
-    headings = (
-        *("Level", "Method", "Best rival", f"NDCG@{k}", "Rival", "Gain", "Gini"),
-        *(short_title(group), "p"),
-    )
-    lines = [
-        [
-            Cell(f"{100 * row.level:g} %"),
-            Cell(row.method),
-            Cell(row.rival),
-            *(grid.percent(value) for value in (row.ndcg, row.rival_ndcg, row.gain)),
-            *(grid.percent(value) for value in (row.gini_difference, row.rate_difference)),
-            grid.p_value(row.t_test),
-        ]
-        for row in gains
-    ]
-    return Grid(headings, lines, len(headings) - 3, "FCPO against the best rival")
+def _gains_note(results: LevelResults, *, narrow: bool = False) -> str:
+    notes = [GAINS_NOTE]
+    if not narrow:
+        notes.append(FAIRNESS_NOTE.format(share=short_title(results.group)))
+    starts = dict.fromkeys(row.rival for row in results.gains if row.without_cpo)
+    if starts:
+        notes.append(WITHOUT_CPO_NOTE.format(names=listed(list(starts))))
+    alone = dict.fromkeys(row.method for row in results.gains if not row.same_parts)
+    if alone:
+        notes.append(OTHER_PARTS_NOTE.format(names=listed(list(alone))))
+    return " ".join(notes)

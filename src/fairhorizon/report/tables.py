@@ -78,6 +78,16 @@ def metric_columns(group: str = POPULAR) -> dict[str, MetricColumn]:
             "less",
             short=folded(short_title(group), NARROW),
         ),
+        "weighed_rate": MetricColumn(
+            "Weighed",
+            f"share of exposure {of_group}, a place counting 1/log2(1 + place)",
+            "less",
+        ),
+        "lists_above": MetricColumn(
+            "Lists over",
+            f"share of lists with more {group_items(group)} than the level, rounded up",
+            "less",
+        ),
         "coverage": MetricColumn(
             "Coverage", "share of the catalogue shown to anyone at all", "more"
         ),

@@ -1,5 +1,6 @@
 """Step control: in every step all users together are served within what is left of the limits."""
 
+from fairhorizon.exposure.kept_by_lists import ListLimits
 from fairhorizon.rerank.reranker import JointReranker
 
 
@@ -12,3 +13,4 @@ class StepControl(JointReranker):
 
     method = "control"
     keeps_limits = True
+    kept_in_lists = ListLimits.ALIKE

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from fairhorizon.results.limits import ReachedLimit
 from fairhorizon.results.spread import finite, strict_json
 from fairhorizon.vocabulary import POPULAR, Mode, Protocol
 
@@ -53,10 +54,11 @@ class EvaluationRow:
     group: str = POPULAR  # the name of G0
     expected_exposure_share: float | None = None  # of G0, over the rankings that could be drawn
     by_history: ByHistory | None = None
+    limits: tuple[ReachedLimit, ...] = ()  # that were measured
 
     def to_json(self) -> dict[str, Any]:
-        """Strict JSON; what is None by default is included only if there is one."""
-        content = {
+        """Strict JSON; what is None or empty by default is included only if there is one."""
+        content: dict[str, Any] = {
             "dataset": self.dataset,
             "method": self.method,
             "protocol": self.protocol,
@@ -70,6 +72,8 @@ class EvaluationRow:
             content["expected_exposure_share"] = self.expected_exposure_share
         if self.by_history is not None:
             content["by_history"] = self.by_history.to_json()
+        if self.limits:
+            content["limits"] = [one.to_json() for one in self.limits]
         return content
 
 

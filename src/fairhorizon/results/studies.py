@@ -117,16 +117,19 @@ class SignificanceRow:
 class LevelRow(OverSeeds):
     """A method at a level; without metrics if, under some seed, no setting keeps the level."""
 
-    level: float  # the largest popularity rate
-    ours: bool  # served at the level itself; all others are rivals
+    level: float  # the largest share of the group
+    limit: str  # the level as a limit, such as popular<=0.37
+    ours: bool  # trained, and served at the level itself; all others are rivals
     settings: tuple[str | None, ...]  # by seed; None: no setting keeps the level
     dials: tuple[float, ...]  # the levels of those settings, if they have one
     above: int  # seeds with a rate above the level
     best_rival: bool = False
+    counting: str = ""  # how the limit counts showings, in words; empty: all alike
 
     def to_json(self) -> dict[str, Any]:
         keys = (
-            *("level", "dataset", "method", "protocol", "mode", "seeds", "ours", "best_rival"),
+            *("level", "limit", "dataset", "method", "protocol", "mode", "seeds"),
+            *("ours", "best_rival"),
             *("settings", "above", "metrics", "seconds", "notes", "limit_missed"),
         )
         return _content(self, keys)
@@ -134,19 +137,36 @@ class LevelRow(OverSeeds):
 
 @dataclass(frozen=True)
 class GainRow:
-    """Our method against the best rival of a level."""
+    """Our method against a rival under a limit: the best one, or itself without CPO rounds.
+
+    The difference of NDCG is paired over users, with an interval of 95 % confidence; a gain may be
+    claimed only where the interval lies above 0.
+    """
 
     level: float
+    limit: str
     method: str
     rival: str
+    best_rival: bool
+    without_cpo: bool  # the rival is the same without CPO rounds
+    same_parts: bool  # under this limit some rival is made of the same rankers
     ndcg: float
     rival_ndcg: float
     gain: float | None  # of NDCG, relative
+    difference: float | None  # of NDCG
+    low: float | None  # of the interval of the difference
+    high: float | None
     gini_difference: float | None
     rate_difference: float | None
     users: int
     t_test: float | None
     t_test_corrected: float | None
+    counting: str = ""  # how the limit counts showings, in words; empty: all alike
+
+    @property
+    def is_shown(self) -> bool:
+        """Whether the interval shows a difference, to either side."""
+        return self.low is not None and self.high is not None and not self.low <= 0 <= self.high
 
     def to_json(self) -> dict[str, Any]:
         return _content(self)

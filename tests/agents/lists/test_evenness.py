@@ -8,7 +8,8 @@ import torch
 from fairhorizon.agents.fcpo.model import Fcpo
 from fairhorizon.agents.fcpo.serving.actor_chances import ActorChances
 from fairhorizon.agents.lists.evenness import Evenness, accurate, gini_of_lists
-from fairhorizon.agents.lists.item_lists import ItemLists
+from fairhorizon.agents.lists.item_lists import NO_LIMIT, ItemLists
+from fairhorizon.allocation.place_rule import PlaceRule
 from fairhorizon.data.splits import Split
 from fairhorizon.environment.feedback import Scenario, evaluation_scenario
 from fairhorizon.policy.menus import SignalMenus
@@ -55,29 +56,30 @@ def test_an_aim_by_hand(
     share: float, rankers: tuple[int, ...] | None, part: float, aim: float
 ) -> None:
     evenness = Evenness(share, rankers, part)
-    assert evenness.aim(plain(0), menus(), NO_GROUP, 1, 1.0) == pytest.approx(aim)
+    assert evenness.aim(plain(0), menus(), NO_GROUP, 1, NO_LIMIT) == pytest.approx(aim)
 
 
 def test_where_accuracy_is_known_the_lists_are_a_measure_of_their_own() -> None:
     """Plain lists of Gini index 1/2 beside a ranker of 3/4."""
     aims = [
-        Evenness(0.9, rankers).aim(plain(1), menus(), NO_GROUP, 1, 1.0) for rankers in ((0,), (1,))
+        Evenness(0.9, rankers).aim(plain(1), menus(), NO_GROUP, 1, NO_LIMIT)
+        for rankers in ((0,), (1,))
     ]
     assert aims == pytest.approx([0.45, 0.45])
 
 
 def test_lists_that_are_even_enough_are_left_as_they_are() -> None:
     for rankers, own in (((0, 1), 2), ((0,), 1)):
-        aim = Evenness(1.0, rankers).aim(plain(own), menus(), NO_GROUP, 1, 1.0)
+        aim = Evenness(1.0, rankers).aim(plain(own), menus(), NO_GROUP, 1, NO_LIMIT)
         assert aim == pytest.approx(GINI[own])
 
 
 def test_rankers_are_held_to_the_same_share_of_the_group() -> None:
     """Item 0 is the group, half of the lists may hold it: the first ranker shows others too."""
     group = torch.tensor([True, False, False, False])
-    limited = Evenness(1.0, (0,)).aim(plain(0), menus(), group, 1, 0.5)
+    limited = Evenness(1.0, (0,)).aim(plain(0), menus(), group, 1, PlaceRule(0.5))
     assert limited < GINI[0]
-    assert Evenness(1.0, (0,)).aim(plain(0), menus(), group, 1, 1.0) == pytest.approx(GINI[0])
+    assert Evenness(1.0, (0,)).aim(plain(0), menus(), group, 1, NO_LIMIT) == pytest.approx(GINI[0])
 
 
 def test_accurate_rankers_are_within_a_tenth_of_the_best() -> None:
@@ -102,12 +104,12 @@ def test_a_limit_that_does_not_bind_gives_the_lists_of_no_limit(
         ActorChances(strong_model.policy_.actor),
         sensitive,
         strong_model.policy_.histories,
-        1.0,
+        NO_LIMIT,
         None,
     )
 
     def lists(share: float) -> torch.Tensor:
-        return replace(plain, share=share, spread=spread).one_shot(scenario, length)
+        return replace(plain, rule=PlaceRule(share), spread=spread).one_shot(scenario, length)
 
     free = lists(1.0)
     share = float(sensitive[plain.one_shot(scenario, length)].double().mean())

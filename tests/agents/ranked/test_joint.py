@@ -19,6 +19,7 @@ from fairhorizon.agents.ranked.fitted import LEAST, UNKNOWN, sharpness
 from fairhorizon.agents.ranked.model import Ranked
 from fairhorizon.allocation.group_budget import Candidates
 from fairhorizon.allocation.joint_lists import joint_lists
+from fairhorizon.allocation.place_rule import PlaceRule
 from fairhorizon.data.splits import Split
 from fairhorizon.environment.feedback import Scenario, evaluation_scenario, validation_scenario
 from fairhorizon.errors import ConfigError, ModelError
@@ -107,7 +108,7 @@ def test_without_spread_lists_are_the_allocation_of_values_by_hand(
 ):
     assert model.sharpness_ is not None
     offers = by_hand(model, market, scenario, model.sharpness_)
-    expected = joint_lists(offers, model.sensitive_, length=LENGTH, share=share).lists
+    expected = joint_lists(offers, model.sensitive_, length=LENGTH, rule=PlaceRule(share)).lists
     served = model.reranked(ListAllocation(share=share, spread=None))
     np.testing.assert_array_equal(served.recommend(scenario, length=LENGTH), expected.numpy())
 
@@ -119,7 +120,8 @@ def test_lists_are_spread_relative_to_the_ranker_at_the_same_level(
     scores = model.ranker.scores(state.users, state.queue)
     items = torch.arange(80).expand(scores.shape).masked_fill(state.blocked, -1)
     z = (scores - scores.mean(1, keepdim=True)) / scores.std(1, keepdim=True, correction=0)
-    alone = joint_lists(Candidates(items, z), model.sensitive_, length=LENGTH, share=0.4).lists
+    rule = PlaceRule(0.4)
+    alone = joint_lists(Candidates(items, z), model.sensitive_, length=LENGTH, rule=rule).lists
     served = model.reranked(ListAllocation(share=0.4, spread=0.9))
     lists = served.recommend(scenario, length=LENGTH)
     assert gini_of(lists) <= 0.9 * gini_of(alone.numpy()) + 1e-9

@@ -184,9 +184,13 @@ def attention_of(config: FcpoConfig) -> Tensor:
     return torch.ones(len(slots)) if config.attention == "even" else discount(slots)
 
 
+WITH_GRU4REC = ("gru4rec", "ridge", "ease", "itemknn", "popularity")
 PRESETS = {
     "fast": FcpoConfig(),
-    "strong": FcpoConfig(warm_start=("gru4rec", "ridge", "ease", "itemknn", "popularity")),
+    "strong": FcpoConfig(warm_start=WITH_GRU4REC),
+    # what the two are before the first CPO round: whatever they gain by CPO is the difference
+    "start": FcpoConfig(rounds=0),
+    "strong-start": FcpoConfig(warm_start=WITH_GRU4REC, rounds=0),
     "paper": FcpoConfig(
         training_limit=None,
         spread=None,
@@ -208,3 +212,6 @@ PRESETS = {
         evaluate_every=10,
     ),
 }
+
+# settings that make a preset what it is, and that are not changed with those of the others
+FIXED = {"start": ("rounds",), "strong-start": ("rounds",)}

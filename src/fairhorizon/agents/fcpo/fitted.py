@@ -18,10 +18,11 @@ from fairhorizon.agents.fcpo.serving.affordable import affordable_part
 from fairhorizon.agents.fcpo.serving.calibration import calibrate
 from fairhorizon.agents.fcpo.serving.weight_check import better_weights
 from fairhorizon.agents.lists.evenness import Evenness, accurate
-from fairhorizon.agents.lists.item_lists import ItemLists
+from fairhorizon.agents.lists.item_lists import NO_LIMIT, ItemLists
 from fairhorizon.agents.lists.items import PanelItems
 from fairhorizon.agents.lists.panel import Panel
 from fairhorizon.agents.progress import RoundReport
+from fairhorizon.allocation.place_rule import PlaceRule
 from fairhorizon.allocation.price_table import PriceTable
 from fairhorizon.environment.feedback import validation_scenario
 from fairhorizon.policy.actor import Actor
@@ -79,10 +80,15 @@ class FittedPolicy:
         self.spread_part = self._affordable(trained.training)
         self.prices = calibrate(self.lists(config), states, seed)
 
-    def lists(self, config: FcpoConfig) -> ItemLists:
-        """How it makes lists, at the level and with the spread of these settings."""
-        chances, share = ActorChances(self.actor), config.alpha_prime
-        return ItemLists(chances, self.sensitive, self.histories, share, self._evenness(config))
+    def lists(self, config: FcpoConfig, rule: PlaceRule | None = None) -> ItemLists:
+        """How it makes lists, with the spread of these settings; by default at their level."""
+        return ItemLists(
+            ActorChances(self.actor),
+            self.sensitive,
+            self.histories,
+            PlaceRule(config.alpha_prime) if rule is None else rule,
+            self._evenness(config),
+        )
 
     def _evenness(self, config: FcpoConfig) -> Evenness | None:
         if config.spread is None or self.panel is None or not self.spread_part:
@@ -96,7 +102,7 @@ class FittedPolicy:
         if evenness is None or not isinstance(episodes, MenuEpisodes):
             return 1.0
         lists = ItemLists(
-            ActorChances(training.best_actor()), self.sensitive, self.histories, 1.0, None
+            ActorChances(training.best_actor()), self.sensitive, self.histories, NO_LIMIT, None
         )
         return affordable_part(
             lists,

@@ -9,8 +9,8 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from fairhorizon.agents.base import Abilities, Levels, Recommender, check_list_length
-from fairhorizon.agents.fcpo.config import PRESETS, FcpoConfig
+from fairhorizon.agents.base import Abilities, Levels, Recommender
+from fairhorizon.agents.fcpo.config import FIXED, PRESETS, FcpoConfig
 from fairhorizon.agents.fcpo.experts.fitting import check_names
 from fairhorizon.agents.fcpo.fitted import FittedPolicy
 from fairhorizon.agents.fcpo.learning.checkpoint import begun_with
@@ -20,6 +20,7 @@ from fairhorizon.agents.fcpo.learning.training import Trained, queue_length
 from fairhorizon.agents.fcpo.server import FcpoServer
 from fairhorizon.agents.fcpo.serving.calibration import serve_alone
 from fairhorizon.agents.lists.item_lists import ItemLists
+from fairhorizon.agents.lists.limited import by_steps, under_limits
 from fairhorizon.agents.lists.under_control import serve_under_control
 from fairhorizon.agents.progress import LimitNotKeptWarning, RoundReport
 from fairhorizon.agents.tasks import FitTask, LogPart, Prerequisite, ServingPlan
@@ -29,6 +30,8 @@ from fairhorizon.allocation.request_guard import ExposureGuard
 from fairhorizon.data.splits import Split, earlier_part
 from fairhorizon.environment.feedback import Scenario
 from fairhorizon.errors import ConfigError
+from fairhorizon.exposure.kept_by_lists import ListLimits, are_joint, level_under, of_gini
+from fairhorizon.exposure.kept_by_steps import step_limits
 from fairhorizon.exposure.step_limits import PopularityLimit
 from fairhorizon.rankers.stack.model import suitable
 from fairhorizon.rankers.stack.questions import QUESTIONS
@@ -48,6 +51,7 @@ class Fcpo(Recommender):
     kind = "fcpo"
     method = "fcpo"
     presets = PRESETS
+    fixed = FIXED
     level_setting = "alpha_prime"
 
     policy_: FittedPolicy
@@ -70,6 +74,7 @@ class Fcpo(Recommender):
             levels=Levels.SERVED if any_level else Levels.TRAINED,
             level_is_share=True,
             aims_at_level=True,
+            learns=self.config.rounds > 0,
             resume=True,
             limits=True,
             requests=self.config.policy == "softmax",
@@ -81,7 +86,13 @@ class Fcpo(Recommender):
 
     @property
     def alpha_prime(self) -> float:
+        if self.limits_:
+            return level_under(self.limits_, self.sensitive_.cpu().numpy())
         return self.config.alpha_prime
+
+    @property
+    def kept_in_lists(self) -> ListLimits:
+        return ListLimits.ANY if self.config.policy == "softmax" else ListLimits.OWN
 
     @property
     def popular_share(self) -> float:
@@ -103,7 +114,7 @@ class Fcpo(Recommender):
         return tuple(Prerequisite(name, part) for name in names for part in parts)
 
     def at(self, alpha_prime: float) -> Self:
-        if alpha_prime == self.alpha_prime:
+        if alpha_prime == self.config.alpha_prime and not self.limits_:
             return self
         if not self.config.serves_any_level:
             raise ConfigError(
@@ -115,6 +126,7 @@ class Fcpo(Recommender):
                 f"alpha' {alpha_prime:g} is no share of what is shown (give one above 0, up to 1)"
             )
         model = copy.copy(self)
+        model.limits_ = ()
         model.config = changed(self.config, {"alpha_prime": alpha_prime})
         return model
 
@@ -167,13 +179,15 @@ class Fcpo(Recommender):
         self, scenario: Scenario, *, length: int, feedback: bool = False, seed: int | None = None
     ) -> NDArray[np.int64]:
         seed = self.seed if seed is None else seed
-        if self.config.policy == "softmax":
+        if self.config.policy == "softmax" and not by_steps(self.limits_, feedback=feedback):
             lists = self._lists()
             served = lists.interactive if feedback else lists.one_shot
             shown = served(scenario, length)
-        elif self.policy_.panel is not None:
-            limit = PopularityLimit(self.alpha_prime)
-            server = self._server(ServingPlan([limit], learn=False, seed=seed))
+        elif self.limits_ or self.policy_.panel is not None:
+            limits = step_limits(self.limits_) or [PopularityLimit(self.alpha_prime)]
+            model = copy.copy(self)
+            model.config = changed(self.config, {"explore": 0.0})  # which is for the long run
+            server = model._server(ServingPlan(limits, learn=False, seed=seed))
             shown = serve_under_control(
                 server, scenario, self.sensitive_, length=length, feedback=feedback
             )
@@ -195,11 +209,15 @@ class Fcpo(Recommender):
         """Lists as requests come, one user after the other, each by what is known by then.
 
         After every list the limit holds for all that was shown so far (docs/guarantee.md). The
-        price of the guard begins with that of the price table, unless a guard is given.
+        price of the guard begins with that of the price table, or at 0 under another limit than
+        that of its level, unless a guard is given.
         """
-        price = self._prices().price(self.alpha_prime, length)
-        guard = guard or ExposureGuard(self.alpha_prime, price=price)
-        array: NDArray[np.int64] = self._lists().one_by_one(scenario, length, guard).numpy()
+        self._check_alone("--one-by-one", are_joint(self.limits_) and not of_gini(self.limits_))
+        lists, price = self._lists(), 0.0
+        if not self.limits_:
+            price = self._prices().price(self.alpha_prime, length)
+        guard = guard or ExposureGuard(lists.rule, price=price)
+        array: NDArray[np.int64] = lists.one_by_one(scenario, length, guard).numpy()
         return array
 
     def recommend_at_price(self, scenario: Scenario, *, length: int) -> NDArray[np.int64]:
@@ -207,9 +225,16 @@ class Fcpo(Recommender):
 
         The limit holds as nearly as users are like those of the validation; nothing guarantees it.
         """
+        self._check_alone("--at-price", not self.limits_)
         price = self._prices().price(self.alpha_prime, length)
         array: NDArray[np.int64] = serve_alone(self._lists(), scenario, price, length).numpy()
         return array
+
+    def _check_alone(self, option: str, can: bool) -> None:
+        if not can:
+            raise ConfigError(
+                f"{option} does not keep {', '.join(map(str, self.limits_))} (leave out {option})"
+            )
 
     def _prices(self) -> PriceTable:
         if self.policy_.prices is None:
@@ -217,10 +242,11 @@ class Fcpo(Recommender):
         return self.policy_.prices
 
     def _lists(self) -> ItemLists:
-        return self.policy_.lists(self.config)
+        lists = self.policy_.lists(self.config)
+        return under_limits(lists, self.limits_) if self.limits_ else lists
 
     def _server(self, plan: ServingPlan) -> FcpoServer:
-        check_list_length(self.method, self.config.list_length, plan.list_length)
+        plan.check_list_length(self.method, self.config.list_length)
         return FcpoServer(
             self.policy_.actor,
             self.config,

@@ -13,7 +13,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from fairhorizon.agents.base import Abilities, Recommender, check_list_length
+from fairhorizon.agents.base import Abilities, Recommender
 from fairhorizon.agents.lird.config import LirdConfig
 from fairhorizon.agents.lird.ddpg import Ddpg, ListActor, ListCritic, LoggedLists, Transitions
 from fairhorizon.agents.lird.server import LirdServer
@@ -129,7 +129,7 @@ class Lird(Recommender):
         return array
 
     def _server(self, plan: ServingPlan) -> LirdServer:
-        check_list_length(self.method, self.config.list_length, plan.list_length)
+        plan.check_list_length(self.method, self.config.list_length)
 
         def refit(split: Split) -> ListActor:
             return Lird(self.config, seed=self.seed).fit(split).actor_

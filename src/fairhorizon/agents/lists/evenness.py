@@ -7,6 +7,7 @@ from torch import Tensor
 
 from fairhorizon.allocation.group_budget import Candidates
 from fairhorizon.allocation.joint_lists import joint_lists
+from fairhorizon.allocation.place_rule import PlaceRule
 from fairhorizon.metrics.fairness import gini
 from fairhorizon.policy.menus import SignalMenus
 
@@ -22,21 +23,21 @@ class Evenness:
     part: float = 1.0  # of the way from the Gini index of plain lists
 
     def aim(
-        self, plain: Tensor, menus: SignalMenus, sensitive: Tensor, length: int, share: float
+        self, plain: Tensor, menus: SignalMenus, sensitive: Tensor, length: int, rule: PlaceRule
     ) -> float:
-        """The Gini index for lists that would plainly be `plain`, at a share of the group."""
+        """The Gini index for lists that would plainly be `plain`, under a rule on the group."""
         own = gini_of_lists(plain, len(sensitive))
-        least = self._least(menus, sensitive, length, share)
+        least = self._least(menus, sensitive, length, rule)
         if self.rankers is not None:  # chosen as accurate, which the plain lists are too
             least = min(own, least)
         return own - self.part * max(0.0, own - self.share * least)
 
-    def _least(self, menus: SignalMenus, sensitive: Tensor, length: int, share: float) -> float:
-        """The smallest Gini index of the single rankers, each served at the same share."""
+    def _least(self, menus: SignalMenus, sensitive: Tensor, length: int, rule: PlaceRule) -> float:
+        """The smallest Gini index of the single rankers, each served under the same rule."""
         signals, least = menus.signals[..., :-1].cpu(), 1.0
         for number in range(signals.shape[2]) if self.rankers is None else self.rankers:
             alone = Candidates(menus.items.cpu(), signals[..., number])
-            lists = joint_lists(alone, sensitive, length=length, share=share).lists
+            lists = joint_lists(alone, sensitive, length=length, rule=rule).lists
             least = min(least, gini_of_lists(lists, len(sensitive)))
         return least
 

@@ -16,9 +16,10 @@ from fairhorizon.agents.lists.chances import Chances
 from fairhorizon.agents.lists.evenness import Evenness
 from fairhorizon.agents.lists.opening import open_menus
 from fairhorizon.agents.steps import step_by_step
-from fairhorizon.allocation.group_budget import Candidates, Spent
+from fairhorizon.allocation.group_budget import Candidates
 from fairhorizon.allocation.item_value import item_values
 from fairhorizon.allocation.joint_lists import joint_lists
+from fairhorizon.allocation.place_rule import PlaceRule
 from fairhorizon.allocation.request_guard import ExposureGuard
 from fairhorizon.data.splits import LATER
 from fairhorizon.environment.dynamics import Outcome, State
@@ -26,7 +27,7 @@ from fairhorizon.environment.feedback import Scenario
 from fairhorizon.policy.menus import Menus, SignalMenus
 from fairhorizon.ranking import discount
 
-NO_LIMIT = 1.0  # share of the group
+NO_LIMIT = PlaceRule(1.0)
 
 
 @dataclass(frozen=True)
@@ -36,8 +37,9 @@ class ItemLists:
     chances: Chances
     sensitive: Tensor  # (n_items,) bool
     histories: Tensor
-    share: float  # alpha'
+    rule: PlaceRule  # by default at most alpha' of all showings
     spread: Evenness | None  # None: as the values have it
+    gini_limit: float | None = None  # of whole lists, beside what `spread` aims at
 
     @torch.no_grad()
     def one_shot(self, scenario: Scenario, length: int) -> Tensor:
@@ -50,17 +52,19 @@ class ItemLists:
         """(b, length) for some users."""
         offers = self.candidates(menus, users, queues, length)
         sensitive = self.sensitive.cpu()
-        plain = joint_lists(offers, sensitive, length=length, share=self.share)
-        if self.spread is None or not isinstance(menus, SignalMenus):
+        plain = joint_lists(offers, sensitive, length=length, rule=self.rule)
+        aims = [] if self.gini_limit is None else [self.gini_limit]
+        if self.spread is not None and isinstance(menus, SignalMenus):
+            # a limit that does not bind changes nothing, nor what the rankers would do within it
+            rule = self.rule if plain.price > 0 else NO_LIMIT
+            aims.append(self.spread.aim(plain.lists, menus, sensitive, length, rule))
+        if not aims:
             return plain.lists
-        # a limit that does not bind changes nothing, nor what the rankers would do within it
-        share = self.share if plain.price > 0 else NO_LIMIT
-        aim = self.spread.aim(plain.lists, menus, sensitive, length, share)
         with warnings.catch_warnings():
             # this Gini index is a target that may be out of reach
             warnings.filterwarnings("ignore", message="no lists with a Gini index")
             return joint_lists(
-                offers, sensitive, length=length, share=self.share, gini_limit=aim
+                offers, sensitive, length=length, rule=self.rule, gini_limit=min(aims)
             ).lists
 
     @torch.no_grad()
@@ -108,16 +112,16 @@ class _PlannedSteps:
         self.lists, self.length, self.step = lists, length, 0
         self.items, self.values = offers.items, offers.values
         self.gains = discount(torch.arange(1, length + 1))
-        self.shown, self.spent = 0, 0
+        self.begun = offers.items[:, :0]  # (b, step) what was shown so far
 
     def choose(self, state: State) -> Tensor:
         plan = joint_lists(
             Candidates(self.items, self.values),
             self.lists.sensitive.cpu(),
             length=self.length - self.step,
-            share=self.lists.share,
+            rule=self.lists.rule,
             position_weights=self.gains[self.step :],
-            settled=Spent(self.shown, self.spent),
+            begun=self.begun,
         )
         return plan.lists[:, :1].to(state.queue)
 
@@ -125,8 +129,7 @@ class _PlannedSteps:
         """New values for the users who liked what they were shown."""
         column, sensitive = lists.cpu(), self.lists.sensitive
         self.step += 1
-        self.shown += int((column >= 0).sum())
-        self.spent += int(((column >= 0) & sensitive.cpu()[column.clamp(min=0)]).sum())
+        self.begun = torch.cat([self.begun, column], dim=1)
         self.items = self.items.masked_fill(self.items == column, -1)
         rows = outcome.hits.any(1).nonzero().squeeze(1)
         if not len(rows):

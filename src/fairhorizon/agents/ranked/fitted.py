@@ -12,6 +12,7 @@ from fairhorizon.agents.lists.panel import Panel
 from fairhorizon.agents.lists.weighing import weights_by_cross_entropy
 from fairhorizon.data.splits import Split
 from fairhorizon.environment.feedback import validation_scenario
+from fairhorizon.exposure.bound import BoundLimit
 from fairhorizon.policy.menus import SignalMenus
 from fairhorizon.rankers.ranker import Ranker
 from fairhorizon.vocabulary import Protocol
@@ -57,6 +58,7 @@ class FittedRanker:
     sensitive: Tensor  # (n_items,) bool, the group whose exposure is limited
     calibration: Calibration | None
     seed: int
+    limits: tuple[BoundLimit, ...] = ()  # of the lists, in place of the level of a re-ranker
 
 
 def view_of(ranker: Ranker[Any], candidates: int) -> PanelItems:

@@ -7,12 +7,15 @@ from torch import Tensor
 from fairhorizon.agents.lists.chances import WeightedChances
 from fairhorizon.agents.lists.evenness import Evenness
 from fairhorizon.agents.lists.item_lists import ItemLists
+from fairhorizon.agents.lists.limited import under_limits
 from fairhorizon.agents.lists.under_control import serve_under_control
 from fairhorizon.agents.ranked.control_server import ControlServer
 from fairhorizon.agents.ranked.fitted import FittedRanker, view_of
 from fairhorizon.agents.tasks import ServingPlan
 from fairhorizon.environment.feedback import Scenario
 from fairhorizon.errors import ConfigError, ModelError
+from fairhorizon.exposure.kept_by_lists import of_gini
+from fairhorizon.exposure.kept_by_steps import step_limits
 from fairhorizon.exposure.step_limits import PopularityLimit
 from fairhorizon.rerank.control import StepControl
 from fairhorizon.rerank.lists import ListAllocation
@@ -33,7 +36,12 @@ class AllocatedLists:
         feedback: bool,
         seed: int,  # noqa: ARG002  # nothing is drawn
     ) -> Tensor:
-        lists = self.item_lists()
+        lists, limits = self.item_lists(), self.fitted.limits
+        if feedback and of_gini(limits):
+            raise ConfigError(
+                f"{self.fitted.ranker.method}+{self.reranker.method} limits the Gini index of "
+                "whole lists only (leave out --mode interactive, or use fcpo)"
+            )
         # without anything to learn from answers there is no reason to plan step by step
         if feedback and self.fitted.ranker.uses_history:
             return lists.interactive(scenario, length)
@@ -46,15 +54,16 @@ class AllocatedLists:
                 f"{fitted.ranker.method}+{self.reranker.method}: the model is from a version that "
                 "did not calibrate scores (fit it again)"
             )
-        return ItemLists(
+        lists = ItemLists(
             WeightedChances(
                 view_of(fitted.ranker, self.reranker.candidates), (calibration.sharpness,)
             ),
             fitted.sensitive,
             calibration.histories,
-            self.reranker.share,
+            self.reranker.place_rule,
             None if self.reranker.spread is None else Evenness(self.reranker.spread),
         )
+        return under_limits(lists, fitted.limits) if fitted.limits else lists
 
     def server(self, plan: ServingPlan) -> ControlServer:  # noqa: ARG002
         name = self.fitted.ranker.method
@@ -82,7 +91,8 @@ class ControlledLists:
         feedback: bool,
         seed: int,  # noqa: ARG002  # nothing is drawn
     ) -> Tensor:
-        server = ControlServer(self.fitted.ranker, [PopularityLimit(self.reranker.share)])
+        limits = step_limits(self.fitted.limits) or [PopularityLimit(self.reranker.share)]
+        server = ControlServer(self.fitted.ranker, limits)
         return serve_under_control(
             server, scenario, self.fitted.sensitive, length=length, feedback=feedback
         )

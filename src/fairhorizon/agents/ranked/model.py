@@ -14,6 +14,7 @@ from fairhorizon.agents.ranked.ways import Way, way_of
 from fairhorizon.agents.tasks import FitTask, ServingPlan
 from fairhorizon.environment.feedback import Scenario
 from fairhorizon.errors import ConfigError
+from fairhorizon.exposure.kept_by_lists import ListLimits, level_under
 from fairhorizon.rankers import RANKERS
 from fairhorizon.rankers.ranker import Ranker
 from fairhorizon.rerank import RERANKERS
@@ -48,6 +49,8 @@ class Ranked(Recommender):
 
     @property
     def alpha_prime(self) -> float:
+        if self.limits_:
+            return level_under(self.limits_, self.sensitive_.numpy())
         return self.reranker.share_limit(self.sensitive_) if self.reranker else 1.0
 
     @property
@@ -59,6 +62,11 @@ class Ranked(Recommender):
             limits=self.reranker is not None and self.reranker.keeps_limits,
             long_run=self.reranker is None or self.reranker.in_long_run,
         )
+
+    @property
+    def kept_in_lists(self) -> ListLimits:
+        kept = None if self.reranker is None else self.reranker.kept_in_lists
+        return super().kept_in_lists if kept is None else kept
 
     @property
     def settings(self) -> Settings:
@@ -88,7 +96,7 @@ class Ranked(Recommender):
     def reranked(self, reranker: Reranker | None) -> Self:
         """The same fitted ranker behind another re-ranker."""
         other = copy.copy(self)
-        other.reranker = reranker
+        other.reranker, other.limits_ = reranker, ()
         return other
 
     def serving_as(self, other: Self) -> Self:
@@ -125,7 +133,9 @@ class Ranked(Recommender):
         return super()._serves_alone(option)
 
     def _way(self) -> Way:
-        fitted = FittedRanker(self.ranker, self.sensitive_, self.calibration_, self.seed)
+        fitted = FittedRanker(
+            self.ranker, self.sensitive_, self.calibration_, self.seed, self.limits_
+        )
         return way_of(self.reranker, fitted)
 
     def description(self) -> dict[str, Any]:

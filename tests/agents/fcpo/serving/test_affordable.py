@@ -13,12 +13,13 @@ from fairhorizon.agents.lists.item_lists import NO_LIMIT, ItemLists
 from fairhorizon.agents.lists.opening import Opening, open_menus
 from fairhorizon.agents.validation import listed_ndcg
 from fairhorizon.allocation import gini_price
+from fairhorizon.allocation.place_rule import PlaceRule
 from fairhorizon.data.splits import Split
 from fairhorizon.environment.feedback import Scenario, validation_scenario
 from fairhorizon.histories import UserItems
 from fairhorizon.vocabulary import Protocol
 
-LENGTH, LIMIT = 6, 0.3
+LENGTH, LIMIT = 6, PlaceRule(0.3)
 EVEN = Evenness(0.6)
 
 
@@ -37,18 +38,18 @@ class Case:
             self.opening,
             self.scenario,
             length=LENGTH,
-            limit=LIMIT,
+            limit=LIMIT.share,
             cost=cost,
         )
 
     @torch.no_grad()
-    def shown(self, share: float, spread: Evenness | None) -> torch.Tensor:
-        some = replace(self.lists, share=share, spread=spread)
+    def shown(self, rule: PlaceRule, spread: Evenness | None) -> torch.Tensor:
+        some = replace(self.lists, rule=rule, spread=spread)
         users = self.opening.users
         return some.from_menus(self.opening.menus, users, self.scenario.queue[users], LENGTH)
 
-    def ndcg(self, share: float, spread: Evenness | None) -> float:
-        return listed_ndcg(self.shown(share, spread), self.opening.users, self.scenario)
+    def ndcg(self, rule: PlaceRule, spread: Evenness | None) -> float:
+        return listed_ndcg(self.shown(rule, spread), self.opening.users, self.scenario)
 
     def liking(self, items: torch.Tensor) -> "Case":
         """The same users, who like these items (b, n), each user as many."""
@@ -114,6 +115,6 @@ def test_lists_never_cost_more_than_they_may(cost: float, seed: int, case: Case)
     other = case.liking(liked)
     part = other.part(cost)
     assert part in (0, *PARTS)
-    for share in (NO_LIMIT, LIMIT):
+    for rule in (NO_LIMIT, LIMIT):
         spread = replace(EVEN, part=part) if part else None
-        assert other.ndcg(share, spread) >= (1 - cost) * other.ndcg(share, None) - 1e-12
+        assert other.ndcg(rule, spread) >= (1 - cost) * other.ndcg(rule, None) - 1e-12

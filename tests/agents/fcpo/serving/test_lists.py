@@ -14,6 +14,7 @@ from fairhorizon.agents.lists.item_lists import ItemLists
 from fairhorizon.agents.lists.opening import open_menus
 from fairhorizon.allocation.group_budget import Candidates
 from fairhorizon.allocation.joint_lists import joint_lists
+from fairhorizon.allocation.place_rule import PlaceRule
 from fairhorizon.allocation.request_guard import ExposureGuard
 from fairhorizon.data.splits import Split
 from fairhorizon.environment.dynamics import advance
@@ -38,7 +39,7 @@ def scenario(market: Split, strong_model: Fcpo) -> Scenario:
 def lists_of(model: Fcpo, share: float, spread: float | None = None) -> ItemLists:
     chances = ActorChances(model.policy_.actor)
     evenness = None if spread is None else Evenness(spread)
-    return ItemLists(chances, model.sensitive_, model.policy_.histories, share, evenness)
+    return ItemLists(chances, model.sensitive_, model.policy_.histories, PlaceRule(share), evenness)
 
 
 def share_of(lists: Tensor, sensitive: Tensor) -> float:
@@ -134,7 +135,8 @@ def test_spread_lists_are_no_more_unequal_than_the_rankers(
     of_rankers = []
     for signal in range(2):
         alone = Candidates(menus.items, menus.signals[..., signal])
-        served = joint_lists(alone, strong_model.sensitive_, length=LENGTH, share=share).lists
+        rule = PlaceRule(share)
+        served = joint_lists(alone, strong_model.sensitive_, length=LENGTH, rule=rule).lists
         of_rankers.append(gini_of(served))
     limit = 0.97 * min(of_rankers)
     plain = lists_of(strong_model, share).one_shot(scenario, LENGTH)
@@ -234,7 +236,7 @@ def test_with_feedback_the_share_holds_where_lists_cannot_be_filled():
     torch.manual_seed(0)
     encoder = StateEncoder(torch.randn(2, 4), torch.randn(n, 4), 4, 1)
     actor = softmax_actor(encoder, list_length=1, hidden=(4, 4))
-    lists = ItemLists(ActorChances(actor), sensitive, torch.tensor([30, 30]), 0.1, None)
+    lists = ItemLists(ActorChances(actor), sensitive, torch.tensor([30, 30]), PlaceRule(0.1), None)
     scenario = Scenario(torch.full((2, 3), n), nothing, taken)
     for shown in (lists.one_shot(scenario, 20), lists.interactive(scenario, 20)):
         assert (shown >= 0).sum(1).tolist() == [20, 2]

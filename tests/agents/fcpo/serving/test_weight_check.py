@@ -15,6 +15,7 @@ from fairhorizon.agents.fcpo.serving.weight_check import CLEARLY, better_weights
 from fairhorizon.agents.lists.item_lists import ItemLists
 from fairhorizon.agents.lists.opening import open_menus, some_users
 from fairhorizon.agents.validation import listed_ndcg
+from fairhorizon.allocation.place_rule import PlaceRule
 from fairhorizon.data.splits import Split
 from fairhorizon.environment.feedback import Scenario, validation_scenario
 from fairhorizon.vocabulary import Protocol
@@ -33,7 +34,8 @@ def ndcg(lists: ItemLists, model: Fcpo, validation: Scenario) -> float:
     """Of the lists at the limit of the training, as the policy of `lists` makes them."""
     users = torch.arange(validation.n_users)
     menus = open_menus(lists.chances.items, validation, users, lists.sensitive).menus
-    limited = replace(lists, share=model.config.limit_in_training, spread=None)
+    rule = PlaceRule(model.config.limit_in_training)
+    limited = replace(lists, rule=rule, spread=None)
     with torch.no_grad():
         shown = limited.from_menus(menus, users, validation.queue, model.config.validation_length)
     return listed_ndcg(shown, users, validation)

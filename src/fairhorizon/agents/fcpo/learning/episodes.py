@@ -16,6 +16,7 @@ from fairhorizon.agents.lists.item_lists import ItemLists
 from fairhorizon.agents.lists.opening import Opening, liked_items, open_menus, some_users
 from fairhorizon.agents.validation import listed_ndcg
 from fairhorizon.agents.walk import served_ndcg
+from fairhorizon.allocation.place_rule import PlaceRule
 from fairhorizon.environment.feedback import Scenario, random_cuts, training_scenario
 from fairhorizon.histories import UserItems
 from fairhorizon.policy.actor import Actor
@@ -105,8 +106,8 @@ class MenuEpisodes(_Learning):
         self.scenario = scenario_of(self.items, self.config, length, generator)
         self.opening = self._open(self.scenario, generator)
         self.at_validation = self._open(self.validation, generator)
-        counts, limit = self.items.indptr.diff(), self.config.limit_in_training
-        self.lists = ItemLists(ActorChances(self.actor), self.sensitive, counts, limit, None)
+        counts, rule = self.items.indptr.diff(), PlaceRule(self.config.limit_in_training)
+        self.lists = ItemLists(ActorChances(self.actor), self.sensitive, counts, rule, None)
 
     def generate(self, generator: torch.Generator) -> Trajectories:
         config = self.config

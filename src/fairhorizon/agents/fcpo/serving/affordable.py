@@ -8,6 +8,7 @@ from fairhorizon.agents.lists.evenness import Evenness
 from fairhorizon.agents.lists.item_lists import NO_LIMIT, ItemLists
 from fairhorizon.agents.lists.opening import Opening
 from fairhorizon.agents.validation import listed_ndcg
+from fairhorizon.allocation.place_rule import PlaceRule
 from fairhorizon.environment.feedback import Scenario
 
 PARTS = (1.0, 0.75, 0.5, 0.25)  # of the way to the Gini index of the most even accurate ranker
@@ -29,15 +30,16 @@ def affordable_part(
     Without a limit on the group, and with one.
     """
 
-    def ndcg(share: float, spread: Evenness | None) -> float:
-        some = replace(lists, share=share, spread=spread)
+    def ndcg(rule: PlaceRule, spread: Evenness | None) -> float:
+        some = replace(lists, rule=rule, spread=spread)
         queues = scenario.queue[opening.users]
         shown = some.from_menus(opening.menus, opening.users, queues, length)
         return listed_ndcg(shown, opening.users, scenario)
 
-    least = {share: (1 - cost) * ndcg(share, None) for share in (NO_LIMIT, limit)}
+    rules = (NO_LIMIT, PlaceRule(limit))
+    least = {rule: (1 - cost) * ndcg(rule, None) for rule in rules}
     for part in PARTS:
         spread = replace(evenness, part=part)
-        if all(ndcg(share, spread) >= lowest for share, lowest in least.items()):
+        if all(ndcg(rule, spread) >= lowest for rule, lowest in least.items()):
             return part
     return 0.0

@@ -16,6 +16,7 @@ from fairhorizon.agents.lists.item_lists import ItemLists
 from fairhorizon.agents.lists.opening import liked_items, open_menus, some_users
 from fairhorizon.agents.lists.weighing import weights_by_cross_entropy
 from fairhorizon.agents.validation import ndcg_by_user
+from fairhorizon.allocation.place_rule import PlaceRule
 from fairhorizon.environment.feedback import Scenario
 from fairhorizon.policy.menus import SignalMenus
 
@@ -44,7 +45,7 @@ def better_weights(
     menus, queues = opening.menus, validation.queue[users]
     if not isinstance(menus, SignalMenus):
         return None
-    under_limit = replace(lists, share=config.limit_in_training, spread=None)
+    under_limit = replace(lists, rule=PlaceRule(config.limit_in_training), spread=None)
     length = min(config.validation_length, len(lists.sensitive))
 
     def measured(weights: Weights | None) -> NDArray[np.float64]:

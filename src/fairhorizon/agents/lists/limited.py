@@ -1,0 +1,39 @@
+"""Lists of all users together under limits in the language of limits."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import torch
+
+from fairhorizon.agents.lists.item_lists import NO_LIMIT, ItemLists
+from fairhorizon.allocation.place_rule import PlaceRule, PlaceWeights
+from fairhorizon.exposure.bound import BoundLimit
+from fairhorizon.exposure.kept_by_lists import are_joint, of_gini
+from fairhorizon.exposure.limits import Limit
+from fairhorizon.vocabulary import Weighing
+
+
+def by_steps(limits: Sequence[BoundLimit], *, feedback: bool) -> bool:
+    """Whether lists are made place after place by the step control: under several limits.
+
+    The joint lists keep one limit on a group; one on the Gini index in whole lists only, not in
+    those that are made with feedback.
+    """
+    return not are_joint(limits) or (feedback and bool(of_gini(limits)))
+
+
+def under_limits(lists: ItemLists, limits: Sequence[BoundLimit]) -> ItemLists:
+    """The same chances, served under at most one limit on a group and one on the Gini index."""
+    gini = next((one.limit.share for one in of_gini(limits)), None)
+    group = next((one for one in limits if not one.limit.is_gini), None)
+    if group is None:
+        return replace(lists, rule=NO_LIMIT, gini_limit=gini)
+    members = torch.from_numpy(group.members).to(lists.sensitive.device)
+    return replace(lists, sensitive=members, rule=rule_of(group.limit), gini_limit=gini)
+
+
+def rule_of(limit: Limit) -> PlaceRule:
+    """The limit on a group as allocations keep it."""
+    by_place = {Weighing.NONE: PlaceWeights.NONE, Weighing.LOG: PlaceWeights.LOG}
+    weights = by_place.get(limit.weighing, limit.weights)
+    return PlaceRule(limit.share, limit.is_floor, limit.scope, weights, limit.first)

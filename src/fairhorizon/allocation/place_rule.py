@@ -1,0 +1,115 @@
+"""What a limit on a group counts: all showings, every list, every prefix; alike or by place."""
+
+import math
+from dataclasses import dataclass, replace
+from enum import StrEnum
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fairhorizon.errors import ConfigError
+from fairhorizon.metrics.accuracy import discount
+from fairhorizon.metrics.shares import ROUNDING
+from fairhorizon.vocabulary import Scope
+
+Floats = NDArray[np.float64]
+Counts = NDArray[np.int64]
+
+
+class PlaceWeights(StrEnum):
+    """What a showing at place k counts, where no numbers are given."""
+
+    NONE = "none"  # 1
+    LOG = "log"  # 1 / log2(1 + k)
+
+
+@dataclass(frozen=True)
+class PlaceRule:
+    """At most (a floor: at least) a share of the showings for a group, counted by place.
+
+    With g_k the weight of place k, which is 0 behind the `first` places:
+
+        all     sum of g_k over the group's places in all lists <= share * sum over filled places
+        list    at most ceil(share * K) of the first K places of every list
+        prefix  at most ceil(share * k) of the first k places of every list, k = 1, ..., K
+
+    K is `first`, or the length that lists are asked for. A floor is the limit of 1 - share on all
+    other items: at least floor(share * K) of K places, unless there are too few such items; then
+    the list is shorter, as the limit takes precedence over the length.
+
+    share: a fraction from 0 to 1.  is_floor: "at least" in place of "at most".
+    weights: "none", "log", or the weights of places 1, 2, ...; places beyond these count 0.
+    first: only so many places of each list count; None: all of them.
+    """
+
+    share: float
+    is_floor: bool = False
+    scope: Scope = Scope.ALL
+    weights: PlaceWeights | tuple[float, ...] = PlaceWeights.NONE
+    first: int | None = None
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.share <= 1:
+            raise ConfigError(
+                f"share = {self.share} is not between 0 and 1 (give a fraction, not %)"
+            )
+        if self.first is not None and self.first < 1:
+            raise ConfigError(f"the first {self.first} places of a list (take 1 or more)")
+        if self.weights == PlaceWeights.NONE:
+            return
+        if self.scope != Scope.ALL:
+            raise ConfigError(
+                f"scope={self.scope} counts whole places, so weights={self._named_weights()} has no"
+                " meaning (leave the weights out, or take scope=all)"
+            )
+        given = self.weights if isinstance(self.weights, tuple) else (1.0,)
+        if not all(0 <= weight < math.inf for weight in given) or not any(given):
+            raise ConfigError(
+                f"weights={self._named_weights()}: places need weights of 0 or more, not all 0"
+            )
+
+    def _named_weights(self) -> str:
+        if isinstance(self.weights, tuple):
+            return ",".join(f"{weight:g}" for weight in self.weights)
+        return self.weights.value
+
+    def at(self, share: float) -> "PlaceRule":
+        """The same rule with another share."""
+        return replace(self, share=share)
+
+    def mirrored(self) -> "PlaceRule":
+        """The same rule, said of all items outside the group."""
+        return replace(self, share=1 - self.share, is_floor=not self.is_floor)
+
+    def is_plain(self, length: int) -> bool:
+        """Whether it counts all showings of lists of this length alike and together."""
+        return self.scope == Scope.ALL and bool((self.place_weights(length) == 1).all())
+
+    def place_weights(self, length: int) -> Floats:
+        """(length,) g_k for k = 1, 2, ..."""
+        ranks = np.arange(1, length + 1)
+        if self.weights == PlaceWeights.NONE:
+            weights = np.ones(length)
+        elif self.weights == PlaceWeights.LOG:
+            weights = discount(ranks)
+        else:
+            given = np.array(self.weights[:length], dtype=np.float64)
+            weights = np.pad(given, (0, length - len(given)))
+        return np.where(ranks <= (length if self.first is None else self.first), weights, 0.0)
+
+    def most(self, length: int) -> Counts:
+        """(length + 1,) how many of the first 0, 1, 2, ... places of a list the group may have.
+
+        Of a limit; for a floor, ask the mirrored rule about all other items.
+        """
+        places: Counts = np.arange(length + 1)
+        if self.scope == Scope.ALL:
+            return places
+        counted = length if self.first is None else min(self.first, length)
+        of_prefixes: Counts = np.ceil(self.share * places - ROUNDING).astype(np.int64)
+        behind: Counts = np.maximum(0, places - counted)
+        if self.scope == Scope.LIST:
+            most: Counts = np.minimum(places, of_prefixes[counted] + behind)
+        else:
+            most = of_prefixes[np.minimum(places, counted)] + behind
+        return most

@@ -1,0 +1,187 @@
+"""The option --limit: what may be shown of whom, in the language of limits."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from fairhorizon.errors import ConfigError
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from fairhorizon.agents.base import Recommender
+    from fairhorizon.agents.methods import Method
+    from fairhorizon.data.splits import Split
+    from fairhorizon.experiments.datasets import Dataset, DataSpec
+    from fairhorizon.experiments.runs import Run
+    from fairhorizon.exposure.bound import BoundLimit
+    from fairhorizon.exposure.limits import Limit
+    from fairhorizon.exposure.measured import LimitReached
+
+OPTION = "--limit"
+HELP = (
+    "Limit on what is shown: 'seller=MegaMart<=0.2' at most a fifth, 'new>=0.05@10' at least a "
+    "twentieth of the first 10 places. In quotes, because of the shell. docs/limits.md has the "
+    "whole language. Repeatable."
+)
+
+Limits = Annotated[list[str] | None, typer.Option(OPTION, metavar="GROUP<=SHARE", help=HELP)]
+ServedLimits = Annotated[
+    list[str] | None,
+    typer.Option(OPTION, metavar="GROUP<=SHARE", help=HELP, show_default="those of the fit"),
+]
+ServedTable = Annotated[
+    Path | None,
+    typer.Option(
+        "--item-table",
+        help="File with a row per item that has the columns of --limit.",
+        show_default="that of the fit, else the data has the columns",
+    ),
+]
+
+
+@dataclass(frozen=True)
+class AskedLimits:
+    """Limits, and the table that has the columns of their groups."""
+
+    limits: "tuple[Limit, ...]" = ()
+    item_table: str | None = None  # None: the log has them
+
+    def texts(self) -> tuple[str, ...]:
+        return tuple(map(str, self.limits))
+
+    def bound(
+        self, data: "DataSpec", split: "Split", cache_dir: Path | None, popular_share: float
+    ) -> "list[BoundLimit]":
+        """On the items of the data."""
+        from fairhorizon.experiments.limited_groups import bound_limits
+
+        return bound_limits(
+            self.limits, data, cache_dir, self.item_table, split=split, popular_share=popular_share
+        )
+
+    def check(
+        self, model: "Recommender", data: "DataSpec", dataset: "Dataset", cache_dir: Path | None
+    ) -> None:
+        """Refuse limits that the data does not know, or the model, before its fit, cannot keep."""
+        from fairhorizon.exposure.kept_by_lists import check_kept
+
+        bound = self.bound(data, dataset.split, cache_dir, model.popular_share)
+        check_kept(model.method, model.kept_in_lists, bound, dataset.sensitive)
+
+
+def parse(texts: Sequence[str] | None) -> "tuple[Limit, ...]":
+    """What was typed."""
+    from fairhorizon.exposure.limits import Limit, LimitError
+
+    try:
+        return tuple(Limit.parse(text) for text in texts or ())
+    except LimitError as error:
+        raise typer.BadParameter(str(error), param_hint=OPTION) from None
+
+
+def apart(
+    data: "DataSpec", texts: Sequence[str] | None, resumed: "Run | None" = None
+) -> "tuple[DataSpec, AskedLimits]":
+    """The data and the limits; an item table that is for the limits alone is none of the data.
+
+    resumed: a run whose limits count where none are given.
+    """
+    if not texts and resumed is not None and resumed.card_file.exists():
+        stored = resumed.limits()
+        return data, AskedLimits(parse(stored.limits), stored.item_table)
+    limits, table = parse(texts), data.item_table
+    by_column = any(not limit.group.reserved for limit in limits)
+    if by_column and data.group_column is None:
+        data = data.model_copy(update={"item_table": None})
+    return data, AskedLimits(limits, table if by_column else None)
+
+
+def level_of(
+    limits: "Sequence[Limit]", alpha_prime: float | None, data: "DataSpec"
+) -> float | None:
+    """--alpha-prime, or the share of the one plain limit on the group that it is about."""
+    own = own_limit(data, 1.0)
+    levels = [limit.share for limit in limits if _is_level(limit, own)]
+    level = levels[0] if len(levels) == 1 else None
+    if None not in (alpha_prime, level) and alpha_prime != level:
+        raise typer.BadParameter(
+            f"{alpha_prime:g} and {OPTION} {own.group}<={level:g} are two limits on one group (give"
+            " one)",
+            param_hint="--alpha-prime",
+        )
+    return alpha_prime if level is None else level
+
+
+def with_level(asked: AskedLimits, chosen: "Method", data: "DataSpec") -> AskedLimits:
+    """With the limit that the level of a method is, as in fcpo@0.4, where further were given."""
+    return _joined(asked, chosen.level if chosen.abilities.level_is_share else None, data)
+
+
+def _joined(asked: AskedLimits, level: float | None, data: "DataSpec") -> AskedLimits:
+    if not asked.limits or level is None:
+        return asked
+    own = own_limit(data, level)
+    if any(_is_level(limit, own) for limit in asked.limits):
+        return asked
+    return AskedLimits((own, *asked.limits), asked.item_table)
+
+
+def _is_level(limit: "Limit", own: "Limit") -> bool:
+    return limit.is_plain and not limit.is_floor and limit.group == own.group
+
+
+def own_limit(data: "DataSpec", share: float) -> "Limit":
+    """The limit on the group of the data: popular items, or values of its group column."""
+    from fairhorizon.exposure.limits import GroupOf, Limit
+
+    if data.group_column is None:
+        return Limit.popular(share)
+    return Limit(GroupOf(data.group_column, data.sensitive_values), share)
+
+
+def served(
+    run: "Run", texts: Sequence[str] | None, table: Path | None, alpha_prime: float | None
+) -> "tuple[Recommender, AskedLimits]":
+    """The model of a run and the limits to serve it under: those given, else those of the fit.
+
+    --alpha-prime alone takes the place of all limits of the fit.
+    """
+    data, stored = run.data(), run.limits()
+    model_table = stored.item_table or data.item_table
+    chosen = model_table if table is None else str(table.resolve())
+    if texts:
+        limits = parse(texts)
+        level_of(limits, alpha_prime, data)  # refuses two that differ
+        return run.model(), _joined(AskedLimits(limits, chosen), alpha_prime, data)
+    if table is not None and (alpha_prime is not None or not stored.limits):
+        raise ConfigError(f"{table}: which limits has it the columns of? (give {OPTION} too)")
+    if alpha_prime is not None:
+        return run.model(alpha_prime), AskedLimits()
+    return run.model(), AskedLimits(parse(stored.limits), chosen)
+
+
+def serving(run: "Run", model: "Recommender", bound: "Sequence[BoundLimit]") -> "Recommender":
+    """The model, making its lists under the limits."""
+    try:
+        return model.under(bound) if bound else model
+    except ConfigError as error:
+        raise ConfigError(f"{run.folder}: {error}") from None
+
+
+def measured(
+    bound: "Sequence[BoundLimit]", lists: "NDArray[np.int64]"
+) -> "tuple[LimitReached, ...]":
+    """What the lists make of the limits; a note names each that is not kept."""
+    from fairhorizon.exposure.measured import limit_reached
+    from fairhorizon.report.limits import verdict
+
+    found = tuple(limit_reached(one, lists) for one in bound)
+    for one in found:
+        if not one.kept:
+            typer.echo(f"note: {one.limit} {verdict(one)}", err=True)
+    return found

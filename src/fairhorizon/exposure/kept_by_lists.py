@@ -1,0 +1,73 @@
+"""Which limits the lists of a method can be made under."""
+
+from collections.abc import Sequence
+from enum import StrEnum
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fairhorizon.errors import ConfigError
+from fairhorizon.exposure.bound import BoundLimit
+
+MOST_LIMITS = 12  # at once; items are classed by the limits that they count for
+WHO_CAN = (
+    "fcpo and NAME+control keep several limits that count all showings alike, fcpo and NAME+lists "
+    "one limit that counts in any way"
+)
+
+
+class ListLimits(StrEnum):
+    """The limits that a method can keep in lists; each has its words for a message."""
+
+    NONE = "no limit"
+    OWN = "a largest share of all showings for the group that it was fitted for"
+    ONE = "one limit on a group, and one on the Gini index"
+    ALIKE = "limits that count all showings alike"
+    ANY = "one limit on a group, or several that count all showings alike"
+
+
+def check_kept(
+    method: str, kept: ListLimits, limits: Sequence[BoundLimit], group: NDArray[np.bool_]
+) -> None:
+    """Refuse limits that the method, fitted for a group (n_items,), cannot make lists under."""
+    if len(limits) > MOST_LIMITS:
+        raise ConfigError(
+            f"{len(limits)} limits at once: lists are made under at most {MOST_LIMITS} (give "
+            "fewer; fairhorizon audit measures any number)"
+        )
+    alone = kept is not ListLimits.NONE and own_share(limits, group) is not None
+    alike = all(one.limit.is_plain or one.limit.is_gini for one in limits)
+    can = {
+        ListLimits.ONE: are_joint(limits),
+        ListLimits.ALIKE: alike,
+        ListLimits.ANY: are_joint(limits) or alike,
+    }
+    if limits and not alone and not can.get(kept, False):
+        asked = ", ".join(map(str, limits))
+        raise ConfigError(f"{method} keeps {kept.value}, not {asked} ({WHO_CAN})")
+
+
+def are_joint(limits: Sequence[BoundLimit]) -> bool:
+    """At most one limit on a group and at most one on the Gini index."""
+    on_index = len(of_gini(limits))
+    return on_index <= 1 and len(limits) - on_index <= 1
+
+
+def of_gini(limits: Sequence[BoundLimit]) -> list[BoundLimit]:
+    """Those on the Gini index."""
+    return [one for one in limits if one.limit.is_gini]
+
+
+def own_share(limits: Sequence[BoundLimit], group: NDArray[np.bool_]) -> float | None:
+    """The largest share of all showings for the group, if that is the one limit; else None."""
+    return limits[0].limit.share if len(limits) == 1 and _is_level(limits[0], group) else None
+
+
+def level_under(limits: Sequence[BoundLimit], group: NDArray[np.bool_]) -> float:
+    """The largest share of all showings that the limits leave to the group; 1: any."""
+    return min((one.limit.share for one in limits if _is_level(one, group)), default=1.0)
+
+
+def _is_level(bound: BoundLimit, group: NDArray[np.bool_]) -> bool:
+    limit = bound.limit
+    return limit.is_plain and not limit.is_floor and np.array_equal(bound.members, group)

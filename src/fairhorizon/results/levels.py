@@ -1,0 +1,19 @@
+"""All that a comparison at levels of fairness found."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from fairhorizon.results.studies import GainRow, LevelRow
+from fairhorizon.results.who_pays import UserGroupRow
+from fairhorizon.vocabulary import POPULAR
+
+
+@dataclass(frozen=True)
+class LevelResults:
+    """Methods under limits, ours against rivals, and users by group."""
+
+    rows: Sequence[LevelRow]
+    gains: Sequence[GainRow]
+    who_pays: Sequence[UserGroupRow]
+    k: int  # length of the lists
+    group: str = POPULAR  # the name of the limited group
