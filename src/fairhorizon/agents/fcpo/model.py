@@ -211,8 +211,10 @@ class Fcpo(Recommender):
         After every list the limit holds for all that was shown so far (docs/guarantee.md). The
         price of the guard begins with that of the price table, unless a guard is given.
         """
-        price = self._prices().price(self.alpha_prime, length)
-        guard = guard or ExposureGuard(self.rule or self.alpha_prime, price=price)
+        rule = self.rule or PlaceRule(self.alpha_prime)
+        # the table has the prices of limits on the group
+        price = 0.0 if rule.is_floor else self._prices().price(rule.share, length)
+        guard = guard or ExposureGuard(rule, price=price)
         array: NDArray[np.int64] = self._lists().one_by_one(scenario, length, guard).numpy()
         return array
 
@@ -221,12 +223,13 @@ class Fcpo(Recommender):
 
         The limit holds as nearly as users are like those of the validation; nothing guarantees it.
         """
-        if self.rule is not None and (self.rule.is_floor or not self.rule.is_plain(length)):
+        rule = self.rule or PlaceRule(self.alpha_prime)
+        if rule.is_floor or not rule.is_plain(length):
             raise ConfigError(
                 "prices are known for limits on all showings, which count alike, only (serve one"
                 " by one, or all users together)"
             )
-        price = self._prices().price(self.alpha_prime, length)
+        price = self._prices().price(rule.share, length)
         array: NDArray[np.int64] = serve_alone(self._lists(), scenario, price, length).numpy()
         return array
 
