@@ -20,7 +20,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from fairhorizon.agents.base import Abilities, Levels, Recommender, Server, check_list_length
+from fairhorizon.agents.base import Abilities, Levels, Recommender, Server
 from fairhorizon.agents.methods import AGENTS, Method, build, load_method, presets_of
 from fairhorizon.agents.progress import Listener, RoundReport
 from fairhorizon.agents.ranked.model import Ranked
@@ -583,7 +583,7 @@ class Usual(Recommender):
         return array
 
     def _server(self, plan: ServingPlan) -> "UsualServer":
-        check_list_length(self.method, 1, plan.list_length)
+        plan.check_list_length(self.method, 1)
         return UsualServer(self)
 
     def description(self) -> dict[str, Any]:

@@ -554,7 +554,7 @@ def test_a_copy_counts_for_itself():
 
 def test_the_examples_of_the_guide_run(capsys, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    one_by_one, threads = re.findall(
+    one_by_one, threads, by_place = re.findall(
         r"```python\n(.*?)```", GUIDE.read_text(encoding="utf-8"), re.DOTALL
     )
     exec(compile(one_by_one, "example", "exec"), {})
@@ -565,3 +565,4 @@ def test_the_examples_of_the_guide_run(capsys, tmp_path, monkeypatch):
     shown, sensitive = map(int, capsys.readouterr().out.split())
     assert shown == 1000
     assert 300 < sensitive <= 400
+    exec(compile(by_place, "example", "exec"), {})

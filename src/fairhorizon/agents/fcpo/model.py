@@ -209,13 +209,14 @@ class Fcpo(Recommender):
         """Lists as requests come, one user after the other, each by what is known by then.
 
         After every list the limit holds for all that was shown so far (docs/guarantee.md). The
-        price of the guard begins with that of the price table, or at 0 under another limit than
-        that of its level, unless a guard is given.
+        price of the guard begins with that of the price table, unless a guard is given; under a
+        floor or a limit on another group it begins at 0.
         """
         self._check_alone("--one-by-one", are_joint(self.limits_) and not of_gini(self.limits_))
         lists, price = self._lists(), 0.0
-        if not self.limits_:
-            price = self._prices().price(self.alpha_prime, length)
+        # the table has the prices of limits on its own group
+        if not lists.rule.is_floor and torch.equal(lists.sensitive, self.sensitive_):
+            price = self._prices().price(lists.rule.share, length)
         guard = guard or ExposureGuard(lists.rule, price=price)
         array: NDArray[np.int64] = lists.one_by_one(scenario, length, guard).numpy()
         return array

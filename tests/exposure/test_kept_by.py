@@ -1,0 +1,107 @@
+"""Which limits lists can be made under, and as what the step control keeps them."""
+
+from contextlib import suppress
+
+import numpy as np
+import pytest
+import torch
+
+from fairhorizon.errors import ConfigError
+from fairhorizon.exposure.bound import BoundLimit
+from fairhorizon.exposure.counts import Exposure
+from fairhorizon.exposure.kept_by_lists import (
+    ListLimits,
+    are_joint,
+    check_kept,
+    level_under,
+    own_share,
+)
+from fairhorizon.exposure.kept_by_steps import step_limits
+from fairhorizon.exposure.limits import Limit
+
+POPULAR = np.array([True, False, False, False, False])
+OTHERS = np.array([False, True, True, False, False])
+
+
+def bound(*texts: str) -> list[BoundLimit]:
+    limits = [Limit.parse(text) for text in texts]
+    return [BoundLimit(one, POPULAR if "popular" in str(one) else OTHERS) for one in limits]
+
+
+def kept(limits: list[BoundLimit]) -> set[ListLimits]:
+    """The kinds that do not refuse the limits."""
+    found = set(ListLimits)
+    for kind in ListLimits:
+        with suppress(ConfigError):
+            check_kept("NAME", kind, limits, POPULAR)
+            continue
+        found.remove(kind)
+    return found
+
+
+NONE, OWN, ONE, ALIKE, ANY = ListLimits
+
+
+@pytest.mark.parametrize(
+    ("texts", "kinds"),
+    [
+        ([], {NONE, OWN, ONE, ALIKE, ANY}),
+        (["popular<=0.4"], {OWN, ONE, ALIKE, ANY}),
+        (["popular<=0.4;labels=moment"], {OWN, ONE, ALIKE, ANY}),
+        (["popular>=0.4"], {ONE, ALIKE, ANY}),
+        (["new<=0.4"], {ONE, ALIKE, ANY}),
+        (["popular<=0.4@5"], {ONE, ANY}),
+        (["popular<=0.4;scope=list", "gini<=0.5"], {ONE, ANY}),
+        (["gini<=0.5"], {ONE, ALIKE, ANY}),
+        (["popular<=0.4", "new>=0.1", "gini<=0.5"], {ALIKE, ANY}),
+        (["popular<=0.4", "new>=0.1@5"], set()),
+        (["gini<=0.5", "gini<=0.6"], {ALIKE, ANY}),
+    ],
+)
+def test_who_keeps_what(texts: list[str], kinds: set[ListLimits]) -> None:
+    assert kept(bound(*texts)) == kinds
+
+
+def test_a_refusal_names_the_limits_and_who_can() -> None:
+    with pytest.raises(ConfigError) as error:
+        check_kept("mf", OWN, bound("new>=0.1", "gini<=0.5"), POPULAR)
+    assert str(error.value) == (
+        "mf keeps a largest share of all showings for the group that it was fitted for, not "
+        "new>=0.1, gini<=0.5 (fcpo and NAME+control keep several limits that count all showings "
+        "alike, fcpo and NAME+lists one limit that counts in any way)"
+    )
+
+
+def test_at_most_twelve() -> None:
+    texts = [f"new<=0.{n}" for n in range(10, 22)]
+    check_kept("NAME", ANY, bound(*texts), POPULAR)
+    with pytest.raises(ConfigError, match="13 limits at once: lists are made under at most 12"):
+        check_kept("NAME", ANY, bound(*texts, "gini<=0.5"), POPULAR)
+
+
+def test_the_level_among_limits() -> None:
+    assert own_share(bound("popular<=0.4"), POPULAR) == 0.4
+    assert own_share(bound("popular<=0.4", "new>=0.1"), POPULAR) is None
+    assert own_share(bound("new<=0.4"), OTHERS) == 0.4  # the group counts, not its name
+    assert own_share(bound("popular<=0.4@5"), POPULAR) is None
+    assert level_under(bound("popular<=0.4", "popular<=0.3", "new<=0.1"), POPULAR) == 0.3
+    assert level_under(bound("popular>=0.4", "popular<=0.2@5"), POPULAR) == 1
+    assert are_joint(bound("popular<=0.4", "gini<=0.5"))
+    assert not are_joint(bound("popular<=0.4", "new<=0.5"))
+
+
+def test_limits_of_the_step_control() -> None:
+    """After five showings, of which two are popular and two of the other group, five to come."""
+    exposure = Exposure(np.zeros(5, np.int64), lambda _: POPULAR)
+    exposure.add(torch.tensor([[0], [0], [1], [2], [3]]))
+    limits = step_limits(bound("popular<=0.5", "new>=0.3", "gini<=0.5"))
+    assert [limit.name for limit in limits] == ["popular<=0.5", "new>=0.3", "gini<=0.5"]
+    most, least, gini = limits
+    assert most.costs(exposure).tolist() == [1, 0, 0, 0, 0]
+    assert most.budget(exposure, 5) == pytest.approx(0.5 * 10 - 2)
+    assert least.costs(exposure).tolist() == [0, -1, -1, 0, 0]
+    assert least.budget(exposure, 5) == pytest.approx(-(0.3 * 10 - 2))
+    assert gini.excess(exposure) == pytest.approx(0.32 - 0.5)
+    for text in ("popular<=0.5@5", "popular<=0.5;scope=list", "popular<=0.5;weights=log"):
+        with pytest.raises(ConfigError, match="the step control counts all showings of all lists"):
+            step_limits(bound(text))
