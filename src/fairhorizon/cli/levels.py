@@ -20,7 +20,7 @@ Methods = Annotated[
         "--methods",
         help="Comma-separated list of methods without levels, as in fcpo,ease+quota,mf+foe.",
         show_default="fcpo; stack, gru4rec, ease +lists; popularity+quota; and gru4rec, "
-        "sasrec, ease, itemknn +foe, +quota, +penalty",
+        "sasrec, ease, itemknn +foe, +quota, +penalty; and stack, ease +pmmf, +fairco, +tfrom",
     ),
 ]
 Levels = Annotated[

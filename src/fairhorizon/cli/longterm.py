@@ -30,6 +30,9 @@ METHODS = (
     "ease+quota",
     "ease+control",
     "stack+control",
+    "stack+pmmf",
+    "stack+fairco",
+    "stack+tfrom",
 )
 
 

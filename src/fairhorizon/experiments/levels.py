@@ -21,11 +21,13 @@ from fairhorizon.results.studies import GainRow, LevelRow, OverSeeds, StudyRow
 LEVELS = (0.85, 0.65, 0.37)
 RANKERS = ("gru4rec", "sasrec", "ease", "itemknn")  # the strongest there are
 RERANKERS = ("foe", "quota", "penalty")
+LATER = ("pmmf", "fairco", "tfrom")  # re-rankers that look at what was shown so far
 METHODS = (
     "fcpo",
     # with the same allocation as ours, so that one can see what is gained by what
     *("stack+lists", "gru4rec+lists", "ease+lists", "popularity+quota"),
     *(f"{ranker}+{how}" for ranker in RANKERS for how in RERANKERS),
+    *(f"{ranker}+{how}" for ranker in ("stack", "ease") for how in LATER),
 )
 
 ABOVE = 0.0005  # a popularity rate this little above the level is reported as keeping it

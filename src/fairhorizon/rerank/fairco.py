@@ -28,7 +28,7 @@ class FairCo(OnlineReranker):
 
     method = "fairco"
 
-    strength: Annotated[float, Field(ge=0)] = 0.003
+    strength: Annotated[float, Field(ge=0)] = 0.002
     """Relevance that a lead of one list's exposure per merit is worth (lambda)."""
     rehearsal: Annotated[int, Field(ge=0)] = 100
     """Least number of batches served in rehearsal before lists of all users are made."""
@@ -50,6 +50,11 @@ class FairCo(OnlineReranker):
     def next(self, visit: Visit, ledger: Ledger) -> Tensor:
         price = self.price(visit.target, ledger)
         return visit.take(visit.left.group_ahead(price)[:, 0])[0]
+
+    def lists(self, visit: Visit, ledger: Ledger) -> Tensor:
+        lists = visit.take_all(self.price(visit.target, ledger), shown_at_price=True)
+        self.settle(visit, ledger)
+        return lists
 
     def settle(self, visit: Visit, ledger: Ledger) -> None:
         ledger["exposure"] += visit.exposure(visit.weights)

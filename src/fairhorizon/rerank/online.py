@@ -106,6 +106,26 @@ class Visit:
         self.place += 1
         return chosen, relevance
 
+    def take_all(self, price: float, *, shown_at_price: bool) -> Tensor:
+        """(b, length) the best items of all places at a price on the group, of a new visit.
+
+        They stand in the order of relevance less the price or, if not, of relevance.
+        """
+        left, length = self.left, len(self.weights)
+        there = left.items >= 0
+        prices = torch.tensor([price, 0.0], dtype=torch.float64)[:, None, None]
+        priced = (left.relevances - prices).where(there, -torch.inf)
+        relevances, scores, items = map(_side_by_side, (left.relevances, left.scores, left.items))
+        order = _best_first(_side_by_side(priced), scores, items)[:, :length]
+        if not shown_at_price:
+            chosen = (key.gather(1, order) for key in (relevances, scores, items))
+            order = order.gather(1, _best_first(*chosen))
+        lists = items.gather(1, order)
+        self.shown = lists >= 0
+        self.group = self.shown & (order < left.items.shape[2])
+        self.place = length
+        return lists
+
     def renew(self, rows: Tensor, menus: GroupMenus) -> None:
         """Other menus for some users, without what they have been shown."""
         self.menus = GroupMenus(
@@ -121,6 +141,20 @@ class Visit:
             weights = torch.full_like(self.weights, 1 / len(self.weights))
         of_group = (self.group * weights).sum()
         return torch.stack([of_group, (self.shown * weights).sum() - of_group])
+
+
+def _side_by_side(sides: Tensor) -> Tensor:
+    """(2, b, n) -> (b, 2 n)."""
+    return torch.cat([sides[0], sides[1]], dim=1)
+
+
+def _best_first(relevances: Tensor, scores: Tensor, items: Tensor) -> Tensor:
+    """(b, n) columns by falling relevance, then by falling score, then by rising item."""
+    order = items.argsort(dim=1)
+    for key in (scores, relevances):
+        falling = key.gather(1, order).argsort(dim=1, descending=True, stable=True)
+        order = order.gather(1, falling)
+    return order
 
 
 class OnlineReranker(JointReranker):

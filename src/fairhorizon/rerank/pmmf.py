@@ -39,7 +39,7 @@ class Pmmf(OnlineReranker):
 
     strength: Annotated[float, Field(ge=0)] = 1.0
     """Weight of the exposure of the worst-off provider beside the sum of relevances (lambda)."""
-    rate: Annotated[float, Field(gt=0)] = 0.015
+    rate: Annotated[float, Field(gt=0)] = 0.01
     """Step size of the dual variables (eta)."""
     momentum: Annotated[float, Field(gt=0, le=1)] = 0.2
     """Weight of the newest batch in the gradient (alpha); 1: no momentum."""
@@ -62,6 +62,11 @@ class Pmmf(OnlineReranker):
         in_list = left.group_ahead(price, reverse=True).sum(1)
         places = left.items.shape[2]
         return visit.take((in_list == places) | ((in_list > 0) & left.group_ahead(0.0)[:, 0]))[0]
+
+    def lists(self, visit: Visit, ledger: Ledger) -> Tensor:
+        lists = visit.take_all(self.price(visit.target, ledger), shown_at_price=False)
+        self.settle(visit, ledger)
+        return lists
 
     def settle(self, visit: Visit, ledger: Ledger) -> None:
         exposure = visit.exposure()
