@@ -85,14 +85,17 @@ def test_other_targets(model, users, name):
 @pytest.mark.parametrize("retrain", [False, True])
 @pytest.mark.parametrize("name", NAMES)
 def test_a_long_run_keeps_near_the_share_and_resumes(market, model, name, retrain):
-    """While the groups move; the ranker alone shows half of the group. From what was stored after every step the rows are the same."""
+    """While the groups move; the ranker alone shows half of the group.
+
+    From what was stored after a step, all later rows are the same.
+    """
     given = {"pmmf": {"batch": 6, "rate": 0.05}, "fairco": {"batch": 6, "strength": 0.01}}
     served = behind(model, name, 0.1, given.get(name))
 
     def begin():
         server = served.server(round_length=10, retrain_on=market if retrain else None)
         users = evaluation_scenario(market, server.queue_length, Protocol.STANDARD)
-        settings = LongRunSettings(steps=18, update_every=5)
+        settings = LongRunSettings(steps=18, update_every=5, warm_up=0)
         return LongRun(server, users, Exposure(market.train.item_counts()), settings)
 
     whole, rows, stored = begin(), [], []
