@@ -2,7 +2,7 @@
 
 Marco Morik, Ashudeep Singh, Jessica Hong and Thorsten Joachims: Controlling Fairness and Bias in
 Dynamic Learning-to-Rank. With E_G the exposure of group G in the first tau - 1 rankings, a place of
-rank r counting 1 / log2(1 + r), and M_G its merit, equations 12 and 13 are
+rank r counting 1 / log2(1 + r), and M_G its merit:
 
     D(G', G) = (E_G' / M_G' - E_G / M_G) / (tau - 1)
     rank tau = sort by R(d) + lambda err(d),    err(d) = (tau - 1) max_G' D(G', G(d))
