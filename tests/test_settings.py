@@ -1,6 +1,7 @@
 """Every setting says what it does, to `help` and in the JSON schema."""
 
 import importlib
+import inspect
 import pkgutil
 import re
 from typing import Literal
@@ -28,6 +29,8 @@ def all_settings(base: type[Settings] = Settings) -> list[type[Settings]]:
 def subclasses(base: type[Settings]) -> list[type[Settings]]:
     found = [inner for one in base.__subclasses__() for inner in (one, *subclasses(one))]
     ours = [one for one in found if one.__module__.startswith("fairhorizon.")]
+    # what is abstract has its settings in the classes made of it
+    ours = [one for one in ours if not inspect.isabstract(one)]
     return sorted(set(ours), key=lambda one: one.__name__)
 
 

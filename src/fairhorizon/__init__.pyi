@@ -62,7 +62,10 @@ from .rankers.popularity import Popularity as Popularity
 from .rankers.sasrec import SasRec as SasRec
 from .rankers.sasrec import SasRecConfig as SasRecConfig
 from .rerank.exposure import ExposureFairness as ExposureFairness
+from .rerank.fairco import FairCo as FairCo
 from .rerank.penalty import Penalty as Penalty
+from .rerank.pmmf import Pmmf as Pmmf
 from .rerank.quota import Quota as Quota
+from .rerank.tfrom import Tfrom as Tfrom
 from .vocabulary import Mode as Mode
 from .vocabulary import Protocol as Protocol

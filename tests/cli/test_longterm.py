@@ -235,7 +235,7 @@ def test_a_round_that_is_never_finished_is_said_once(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     command = (*LONGTERM, "--steps=6", "--warm-up=1", "--seeds=1", "--out", tmp_path / "out")
-    fairhorizon(*command, "--methods=popularity,popularity+quota")
+    fairhorizon(*command, "--methods=popularity,popularity+quota,popularity+tfrom")
     note = (
         "note: a user is shown 6 items, less than a round of 100: the limit of popularity+quota is "
         "for a whole round and may never take effect (give --round 6 or less)"

@@ -71,6 +71,7 @@ def test_the_metrics_by_hand(parts: Split) -> None:
         "coverage@2": 4 / 10,
         "exposure_ratio@2": 4 / 2,
         "demographic_parity_gap@2": 4 / 2 - 2 / 8,
+        "worst_off@2": (2 / 6) / (8 / 10),  # the eight others
         # alpha' K = 1: only c has two of the popular items
         "exact_k_violation@2": 1 / 3,
         "recall@4": 3 / 4,

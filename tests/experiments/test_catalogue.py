@@ -28,7 +28,7 @@ def test_every_method_is_listed_once_by_kind() -> None:
     assert kinds[Kind.AGENT] == list(AGENTS)
     presets = [*(f"fcpo:{name}" for name in ("fast", "strong", "start", "strong-start", "paper"))]
     assert kinds[Kind.PRESET] == [f"fcpo:{name}" for name in PRESETS] == presets
-    assert len(NAMES) == len(set(NAMES)) == 11 + 5 + 2 + 5
+    assert len(NAMES) == len(set(NAMES)) == 11 + 8 + 2 + 5
 
 
 def test_a_level_is_for_rerankers_and_fcpo() -> None:
@@ -49,6 +49,9 @@ def test_the_paper_of_a_method_is_named() -> None:
         "EASE, a linear item-to-item model (Steck 2019), with more weight on recent items."
     )
     assert "Singh & Joachims 2018" in summaries["foe"]
+    assert "Xu et al. 2023" in summaries["pmmf"]
+    assert "Morik et al. 2020" in summaries["fairco"]
+    assert "Wu et al. 2021" in summaries["tfrom"]
     assert "Ge et al. 2021" in summaries["fcpo"]
 
 
@@ -140,9 +143,9 @@ def test_the_example_sets_what_matters() -> None:
     ("name", "message"),
     [
         ("bogus", "there is no method 'bogus' (there are popularity, mf, "),
-        ("bogus", "foe, lists, control, fcpo, lird, fcpo:fast, fcpo:strong, fcpo:start, "),
+        ("bogus", "control, pmmf, fairco, tfrom, fcpo, lird, fcpo:fast, fcpo:strong, fcpo:start, "),
         ("bogus", "fcpo:start, fcpo:strong-start, fcpo:paper)"),
-        ("ease+bogus", "no re-ranker 'bogus' (there are quota, penalty, foe, lists, control)"),
+        ("ease+bogus", "(there are quota, penalty, foe, lists, control, pmmf, fairco, tfrom)"),
         ("fcpo:bogus", "no such preset (there are fcpo:fast, fcpo:strong, fcpo:start, "),
         ("fcpo+quota", "only a ranker can be re-ranked"),
         ("ease+quota@0.4", "the level is not needed here (give ease+quota)"),

@@ -95,12 +95,15 @@ def found(results: list[tuple[Method, StudyRow]], level: float) -> float | None:
     return dict(results)[setting].metrics[f"popularity_rate@{K}"] if setting else None
 
 
-def test_the_methods_are_ours_and_seventeen_rivals() -> None:
+def test_the_methods_are_ours_and_all_rivals() -> None:
     ours, *rivals = methods(*METHODS)
     assert is_ours(ours)
-    assert len(rivals) == 17
+    assert len(rivals) == 17 + 6
     assert not any(is_ours(method) for method in rivals)
-    assert {method.reranker for method in rivals} == {None, "foe", "quota", "penalty", "lists"}
+    assert {method.reranker for method in rivals} == {
+        *(None, "foe", "quota", "penalty", "lists"),
+        *("pmmf", "fairco", "tfrom"),
+    }
     assert not any(is_ours(method) for method in methods("fcpo:start", "fcpo:strong-start"))
     assert all(is_ours(method) for method in methods("fcpo:strong", "fcpo:paper"))
     assert {"stack+lists", "ease+lists", "gru4rec+lists", "popularity+quota"} < set(METHODS)

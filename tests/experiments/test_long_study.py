@@ -11,7 +11,6 @@ import numpy as np
 import polars as pl
 import pytest
 import torch
-from fairhorizon.experiments.asked_limits import AskedLimits
 from polars.testing import assert_frame_equal
 
 from fairhorizon.agents.methods import Method
@@ -21,13 +20,14 @@ from fairhorizon.environment.response import ResponseModel
 from fairhorizon.environment.simulated import SimulationConfig
 from fairhorizon.errors import ConfigError, DataError
 from fairhorizon.evaluation.long_term import LongRun, LongRunSettings
+from fairhorizon.experiments.asked_limits import AskedLimits
 from fairhorizon.experiments.datasets import DataSpec
 from fairhorizon.experiments.long_summary import limit_summaries, summary_rows
 from fairhorizon.experiments.long_term import Contestant, LongStudy
 from fairhorizon.experiments.step_record import SCHEMA, Row
 from fairhorizon.experiments.study import Study
-from fairhorizon.exposure.counts import Exposure
 from fairhorizon.exposure.bound import BoundLimit
+from fairhorizon.exposure.counts import Exposure
 from fairhorizon.exposure.limits import Limit
 from fairhorizon.metrics.fairness import gini
 from fairhorizon.results.long_term import CountsOverTime, RunProgress

@@ -19,6 +19,7 @@ from fairhorizon.metrics.fairness import (
     popularity_rate,
     share_within_every_list,
     weighed_share,
+    worst_off_share,
 )
 
 POPULAR = np.array([True, True, False, False, False])
@@ -115,7 +116,33 @@ def test_group_numbers_by_hand():
     assert demographic_parity_gap(COUNTS, ~POPULAR) == pytest.approx(4 / 3 - 5 / 2)
 
 
+def test_the_worst_off_provider_by_hand():
+    """5 of 9 showings for 2 of 5 items, 4 for 3; a third provider has 1 of 9 for 1 of 5."""
+    assert worst_off_share(COUNTS, POPULAR) == pytest.approx((4 / 9) / (3 / 5))
+    assert worst_off_share(COUNTS, ~POPULAR) == worst_off_share(COUNTS, POPULAR)
+    counts, providers = np.array([3, 2, 2, 1, 1]), np.array([7, 7, 4, 4, 9])
+    assert worst_off_share(counts, providers) == pytest.approx((1 / 9) / (1 / 5))
+    assert worst_off_share(np.array([3, 1, 2, 2, 2]), providers) == pytest.approx(1)  # parity
+    assert worst_off_share(np.array([3, 2, 0, 0, 1]), providers) == 0
+    assert worst_off_share(counts, np.zeros(5, dtype=int)) == 1  # nobody to be compared with
+    with pytest.raises(ValueError, match=r"providers \(4,\)"):
+        worst_off_share(counts, providers[:4])
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_nobody_is_worst_off_with_more_than_their_share(seed):
+    rng = np.random.default_rng(seed)
+    counts, providers = rng.integers(0, 9, 50), rng.integers(0, 4, 50)
+    by_loop = min(
+        counts[providers == one].sum() / counts.sum() / (providers == one).mean()
+        for one in range(4)
+    )
+    assert worst_off_share(counts, providers) == pytest.approx(by_loop)
+    assert by_loop <= 1
+
+
 def test_numbers_that_do_not_exist():
+    assert math.isnan(worst_off_share(np.zeros(5), POPULAR))
     nothing = np.full((2, 3), -1)
     assert math.isnan(popularity_rate(nothing, POPULAR, 3))
     assert exact_k_violation_rate(nothing, POPULAR, 0.0, 3) == 0

@@ -20,6 +20,7 @@ EXPECTED = {
     "coverage@1": 1 / 2,
     "exposure_ratio@1": 2,
     "demographic_parity_gap@1": 2 - 1 / 3,
+    "worst_off@1": (1 / 3) / (3 / 4),
     "exact_k_violation@1": 2 / 3,
     "recall@2": (1 / 2 + 1) / 2,
     "f1@2": (2 / 4 + 2 / 3) / 2,
@@ -29,6 +30,7 @@ EXPECTED = {
     "coverage@2": 3 / 4,
     "exposure_ratio@2": 3 / 2,
     "demographic_parity_gap@2": 3 - 2 / 3,
+    "worst_off@2": (2 / 5) / (3 / 4),
     "exact_k_violation@2": 0,
 }
 

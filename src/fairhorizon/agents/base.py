@@ -50,6 +50,7 @@ class Abilities:
     limits: bool = False  # keeps several limits at once in the long run
     requests: bool = False  # serves users one by one under a limit on all of them
     long_run: bool = True  # has a server
+    rounds: bool = False  # its level is for a whole round of a long run
 
 
 class Server(Interface):

@@ -10,6 +10,7 @@ from fairhorizon.cli.typed import typed_command
 METHODS = (
     *("mf+foe", "bpr+foe", "ncf+foe"),
     *("ease+foe", "ease+quota", "ease+penalty", "gru4rec+foe", "gru4rec+quota", "gru4rec+penalty"),
+    *("stack+pmmf", "stack+fairco", "stack+tfrom"),
     *("stack+lists", "gru4rec+lists", "ease+lists", "popularity", "fcpo"),
 )
 

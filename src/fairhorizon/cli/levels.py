@@ -23,8 +23,8 @@ Methods = Annotated[
     typer.Option(
         "--methods",
         help="Comma-separated list of methods without levels, as in fcpo,ease+quota,mf+foe.",
-        show_default="fcpo, fcpo:start; stack, gru4rec, ease +lists; popularity+quota; and "
-        "gru4rec, sasrec, ease, itemknn +foe, +quota, +penalty",
+        show_default="fcpo, fcpo:start; stack, gru4rec, ease +lists; popularity+quota; gru4rec, "
+        "sasrec, ease, itemknn +foe, +quota, +penalty; stack, ease +pmmf, +fairco, +tfrom",
     ),
 ]
 Levels = Annotated[

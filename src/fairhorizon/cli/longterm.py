@@ -30,6 +30,9 @@ METHODS = (
     "ease+quota",
     "ease+control",
     "stack+control",
+    "stack+pmmf",
+    "stack+fairco",
+    "stack+tfrom",
 )
 
 
@@ -149,11 +152,7 @@ def warn_of_rounds(long_study: "LongStudy", chosen: "Sequence[Contestant]") -> N
     """Print a note if a re-ranker, whose limit is for a whole round, never finishes one."""
     settings = long_study.settings
     shown = settings.steps * settings.list_length
-    reranked = [
-        one.label
-        for one in chosen
-        if one.method.reranker is not None and not one.method.abilities.limits
-    ]
+    reranked = [one.label for one in chosen if one.method.abilities.rounds]
     if reranked and shown < long_study.round_length:
         typer.echo(
             f"note: a user is shown {shown} items, less than a round of {long_study.round_length}: "

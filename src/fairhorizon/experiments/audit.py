@@ -19,7 +19,13 @@ from fairhorizon.evaluation.short_term import relevance
 from fairhorizon.experiments.datasets import Dataset
 from fairhorizon.exposure.bound import BoundLimit
 from fairhorizon.exposure.measured import Showings, limit_reached
-from fairhorizon.metrics.fairness import coverage, demographic_parity_gap, exposure_ratio, gini
+from fairhorizon.metrics.fairness import (
+    coverage,
+    demographic_parity_gap,
+    exposure_ratio,
+    gini,
+    worst_off_share,
+)
 from fairhorizon.metrics.summary import ACCURACY, summarise
 from fairhorizon.results.audit import (
     ALL,
@@ -132,6 +138,7 @@ def exposure_of_all(exposure: NDArray[np.int64], sensitive: NDArray[np.bool_]) -
         "coverage": coverage(exposure),
         "exposure_ratio": exposure_ratio(exposure, sensitive),
         "demographic_parity_gap": demographic_parity_gap(exposure, sensitive),
+        "worst_off": worst_off_share(exposure, sensitive),
     }
     return {f"{name}@{ALL}": value for name, value in values.items()}
 

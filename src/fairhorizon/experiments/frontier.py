@@ -11,7 +11,7 @@ SHARES = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0)  # of sensitive item
 WEIGHTS = (0.0, 0.25, 0.5, 0.75, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0)  # spreads of a user's scores
 LIMITS = (0.2, 0.4, 0.6, 0.8, 1.0)  # FCPO's alpha', each of which is a training
 LEVELS = {
-    **dict.fromkeys(("foe", "quota", "lists", "control"), SHARES),
+    **dict.fromkeys(("foe", "quota", "lists", "control", "pmmf", "fairco", "tfrom"), SHARES),
     "penalty": WEIGHTS,
     "fcpo": LIMITS,
 }

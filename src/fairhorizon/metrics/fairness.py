@@ -129,6 +129,24 @@ def demographic_parity_gap(counts: NDArray[Any], popular: NDArray[np.bool_]) -> 
     return float(of_popular.mean() - of_tail.mean())
 
 
+def worst_off_share(counts: NDArray[Any], providers: NDArray[Any]) -> float:
+    """The lot of the worst-off provider (max-min fairness): 1 at parity, 0 if one is never shown.
+
+    min over providers p of  (g_p / sum(g)) / (n_p / n),  with g_p the exposure of the n_p items
+    of p among all n. Weighted by n_p / n these quotients have the mean 1, so that 1 is the most.
+
+    providers: (n_items,) the provider of each item, as a whole number; or a group, True or False.
+    """
+    if counts.shape != providers.shape:
+        raise ValueError(f"counts have shape {counts.shape}, providers {providers.shape}")
+    _, codes, items = np.unique(providers, return_inverse=True, return_counts=True)
+    exposure = np.bincount(codes, weights=counts.astype(np.float64))
+    total = float(exposure.sum())
+    if total == 0:
+        return float("nan")
+    return float((exposure / total / (items / counts.size)).min())
+
+
 def exact_k_violation_rate(
     lists: NDArray[np.integer[Any]], popular: NDArray[np.bool_], alpha_prime: float, k: int
 ) -> float:

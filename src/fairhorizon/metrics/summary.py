@@ -37,6 +37,7 @@ def summarise(
             "coverage": fairness.coverage(counts),
             "exposure_ratio": fairness.exposure_ratio(counts, popular),
             "demographic_parity_gap": fairness.demographic_parity_gap(counts, popular),
+            "worst_off": fairness.worst_off_share(counts, popular),
             "exact_k_violation": fairness.exact_k_violation_rate(lists, popular, alpha_prime, k),
         }
         result |= {f"{name}@{k}": value for name, value in values.items()}

@@ -97,6 +97,12 @@ def metric_columns(group: str = POPULAR) -> dict[str, MetricColumn]:
         "demographic_parity_gap": MetricColumn(
             "Parity gap", f"exposure {each}", "zero", percent=False
         ),
+        "worst_off": MetricColumn(
+            "Worst-off",
+            f"exposure per item of the group behind, {the_group(group)} or {others}, over that of "
+            "all items",
+            "more",
+        ),
         "exact_k_violation": MetricColumn(
             "Over limit",
             f"share of lists with more {group_items(group)} than alpha' allows",

@@ -61,6 +61,7 @@ class Ranked(Recommender):
             feedback=self.ranker.uses_history,
             limits=self.reranker is not None and self.reranker.keeps_limits,
             long_run=self.reranker is None or self.reranker.in_long_run,
+            rounds=isinstance(self.reranker, UserReranker),
         )
 
     @property

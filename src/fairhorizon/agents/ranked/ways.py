@@ -9,11 +9,13 @@ from torch import Tensor
 from fairhorizon.agents.base import Server
 from fairhorizon.agents.ranked.fitted import FittedRanker
 from fairhorizon.agents.ranked.joint import AllocatedLists, ControlledLists
+from fairhorizon.agents.ranked.online_lists import OnlineLists
 from fairhorizon.agents.ranked.user_lists import UserLists
 from fairhorizon.agents.tasks import ServingPlan
 from fairhorizon.environment.feedback import Scenario
 from fairhorizon.rerank.control import StepControl
 from fairhorizon.rerank.lists import ListAllocation
+from fairhorizon.rerank.online import OnlineReranker
 from fairhorizon.rerank.reranker import Reranker, UserReranker
 
 
@@ -37,6 +39,8 @@ def way_of(reranker: Reranker | None, fitted: FittedRanker) -> Way:
             return AllocatedLists(fitted, reranker)
         case StepControl():
             return ControlledLists(fitted, reranker)
+        case OnlineReranker():
+            return OnlineLists(fitted, reranker)
         case UserReranker() | None:
             return UserLists(fitted, reranker)
         case _:

@@ -1,0 +1,86 @@
+"""TFROM: two-sided fairness, of providers and of users (Wu et al., SIGIR 2021).
+
+Yao Wu, Jian Cao, Guandong Xu and Yudong Tan: TFROM: A Two-sided Fairness-Aware Recommendation Model
+for Both Customers and Providers. Every provider has a fair exposure; a place of rank r counts
+1 / log2(1 + r). Lists are filled place by place. At each place the users choose one after the
+other, first those whose lists so far have lost the most quality, and everyone gets the best item
+whose provider stays within its fair exposure.
+"""
+
+from typing import Annotated
+
+import torch
+from pydantic import Field
+from torch import Tensor
+
+from fairhorizon.rerank.online import Ledger, OnlineReranker, Visit
+
+ROUNDING = 1e-6  # of a showing, after sums over all users
+
+
+class Tfrom(OnlineReranker):
+    """TFROM (Wu et al. 2021): the users with the worst lists choose first at every place.
+
+    The fair exposure of the group is its target share of all exposure, that of the present batch
+    included. With all users in one batch this is the paper's offline algorithm, with batches its
+    online one, which counts the quality of all lists of a user so far: the DCG of the relevances,
+    over that of the user's own best list. Target parity is the paper's uniform fairness, merit its
+    quality-weighted one. `at-most` lets the rest have more than its fair exposure. Where no
+    provider is within its fair exposure, the paper fills the place at the end, this at once.
+    """
+
+    method = "tfrom"
+
+    batch: Annotated[int, Field(ge=0)] = 0
+    """Number of users who arrive together; 0: all users, the offline algorithm."""
+
+    def begin(self, n_users: int) -> Ledger:
+        return {
+            "exposure": torch.zeros(2, dtype=torch.float64),
+            "fair": torch.zeros(2, dtype=torch.float64),  # without the present batch
+            "gained": torch.zeros(n_users, dtype=torch.float64),
+            "ideal": torch.zeros(n_users, dtype=torch.float64),
+        }
+
+    def next(self, visit: Visit, ledger: Ledger) -> Tensor:
+        weight = float(visit.weights[visit.place])
+        wanted = visit.left.group_ahead(0.0)[:, 0]
+        budget = ledger["fair"] + self._fair(visit) - ledger["exposure"]
+        room = [int(left) for left in (budget / weight + ROUNDING).clamp(min=0).tolist()]
+        order = self._worst_first(visit, ledger)
+        place, users = visit.place, visit.users
+        group = torch.empty_like(wanted)
+        group[order] = self._within(wanted[order], room[0], room[1])
+        items, relevances = visit.take(group)
+        ledger["gained"][users] += weight * relevances.where(items >= 0, 0.0)
+        ledger["ideal"][users] += weight * visit.best[:, place]
+        of_group = weight * int(visit.group[:, place].sum())
+        of_all = weight * int(visit.shown[:, place].sum())
+        ledger["exposure"] += torch.tensor([of_group, of_all - of_group], dtype=torch.float64)
+        return items
+
+    def settle(self, visit: Visit, ledger: Ledger) -> None:
+        """Exposure was entered place by place; a place that stayed empty is no one's."""
+        shares = torch.tensor([visit.target, 1 - visit.target], dtype=torch.float64)
+        ledger["fair"] += shares * visit.exposure(visit.weights).sum()
+
+    def _fair(self, visit: Visit) -> Tensor:
+        """(2,) the fair exposure from the lists of this visit."""
+        shares = torch.tensor([visit.target, 1 - visit.target], dtype=torch.float64)
+        return shares * len(visit.users)
+
+    def _worst_first(self, visit: Visit, ledger: Ledger) -> Tensor:
+        """(b,) the rows of the users by the quality of their lists, equal ones as they arrive."""
+        gained, ideal = ledger["gained"][visit.users], ledger["ideal"][visit.users]
+        return (gained / ideal).where(ideal > 0, 1.0).sort(stable=True).indices
+
+    def _within(self, wanted: Tensor, of_group: int, of_rest: int) -> Tensor:
+        """(b,) who gets an item of the group, in the order in which they choose."""
+        group = wanted & (wanted.cumsum(0) <= of_group)
+        if self.form == "at-most":
+            return group
+        # of those left, some find no room in the rest, but may in the group
+        others = ~group
+        late = others & (others.cumsum(0) > of_rest)
+        moved = late & (late.cumsum(0) <= of_group - int(group.sum()))
+        return group | moved | (late & ~moved & wanted)
