@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import torch
 from pydantic import ValidationError
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
@@ -78,6 +79,17 @@ def _opened(path: Path) -> Iterator[tuple[Any, dict[str, Any]]]:
         raise ModelError(
             f"{path}: truncated or not a model file: {error} (fit it again)"
         ) from error
+
+
+def as_bytes(content: dict[str, Any]) -> Tensor:
+    """JSON as a tensor, to be stored among others."""
+    return torch.tensor(list(json.dumps(content).encode()), dtype=torch.uint8)
+
+
+def of_bytes(stored: Tensor) -> dict[str, Any]:
+    """The content that `as_bytes` stored."""
+    content: dict[str, Any] = json.loads(bytes(stored.tolist()))
+    return content
 
 
 def below(prefix: str, tensors: dict[str, Tensor]) -> dict[str, Tensor]:

@@ -47,7 +47,10 @@ RoundLength = Annotated[
     int, typer.Option("--round", min=1, help="Items per user between two re-rankings.")
 ]
 RetrainOption = Annotated[
-    Retrain, typer.Option(help="Rankers that are fitted again after every round.")
+    Retrain,
+    typer.Option(
+        help="What is fitted again after every round. rerankers: all that keep a limit, FCPO too."
+    ),
 ]
 UsersOption = Annotated[
     Users,

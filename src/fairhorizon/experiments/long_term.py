@@ -100,8 +100,8 @@ class LongStudy:
 
     def retrains(self, method: Method) -> bool:
         """Whether its ranker is fitted again between rounds."""
-        of_rerankers = self.retrain is Retrain.RERANKERS and method.reranker is not None
-        return self.retrain is Retrain.ALL or of_rerankers
+        adapts = method.reranker is not None or method.abilities.limits
+        return self.retrain is Retrain.ALL or (self.retrain is Retrain.RERANKERS and adapts)
 
     def run(
         self,

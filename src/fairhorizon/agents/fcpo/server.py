@@ -8,7 +8,8 @@ import torch
 from torch import Tensor
 
 from fairhorizon.agents.fcpo.config import FcpoConfig
-from fairhorizon.agents.fcpo.experts.fitting import restored_panel
+from fairhorizon.agents.fcpo.experts.fitting import refitted_panel, restored_panel
+from fairhorizon.agents.fcpo.experts.start import NO_PRICE
 from fairhorizon.agents.fcpo.learning.advantages import discounts
 from fairhorizon.agents.fcpo.learning.at_work import policy_at_work
 from fairhorizon.agents.fcpo.learning.learner import Learner
@@ -21,7 +22,7 @@ from fairhorizon.errors import ModelError
 from fairhorizon.exposure.counts import Exposure
 from fairhorizon.exposure.step_limits import StepLimit
 from fairhorizon.policy.actor import Actor
-from fairhorizon.storage import below
+from fairhorizon.storage import as_bytes, below, of_bytes
 
 
 class FcpoServer:
@@ -44,6 +45,10 @@ class FcpoServer:
         self.control, self.retraining = OnlineControl(limits), retraining
         self.generator = torch.Generator().manual_seed(seed)
         self.actor = copy.deepcopy(actor)  # what it learns here is not for the model
+        if isinstance(self.actor.items, PanelItems) and config.policy == "softmax":
+            # The control has the price of the group, exactly; a second one, learned by the policy,
+            # could only keep the share below the limit. The policy learns whom to show what.
+            self.actor.items = replace(self.actor.items, priced=False)
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(seed)
             self.learner = Learner(self.actor, config, max(1, len(limits)))
@@ -99,8 +104,10 @@ class FcpoServer:
             self.walk.restart(self.state)
         items = self.actor.items
         if isinstance(items, PanelItems) and self.retraining and self.retraining.due:
-            panel = items.panel.refitted(self.retraining.extended())
+            panel = refitted_panel(items.panel, self.retraining.extended(), self.config)
             self.actor.items = replace(items, panel=panel)
+            if self.config.adapt:
+                self.actor.settle_on([*panel.weights, NO_PRICE])  # to go on learning from there
             self.walk = None  # what it saw of the items was by the rankers before
 
     def _limits(self, users: int, steps: int) -> Tensor:
@@ -141,7 +148,8 @@ class FcpoServer:
         if self.retraining is not None:
             parts["retraining"] = self.retraining.tensors()
             if isinstance(self.actor.items, PanelItems):
-                parts["panel"] = self.actor.items.panel.tensors()
+                panel = self.actor.items.panel
+                parts["panel"] = panel.tensors() | {"description": as_bytes(panel.description())}
         named = {f"{part}.{k}": v for part, some in parts.items() for k, v in some.items()}
         copies = {name: value.detach().clone() for name, value in named.items()}
         return copies | {"generator": self.generator.get_state()}
@@ -157,7 +165,9 @@ class FcpoServer:
             items = self.actor.items
             if isinstance(items, PanelItems):
                 kept = below("panel.", tensors)
-                panel = restored_panel(kept, items.panel.description())
+                described = kept.pop("description", None)  # none: refitted with its settings
+                first = items.panel.description()
+                panel = restored_panel(kept, first if described is None else of_bytes(described))
                 self.actor.items = replace(items, panel=panel)
         self.state, self.walk, self.left = state, None, []
         self.policy = policy_at_work(self.actor, self.config, self.generator, learns=self.learns)

@@ -1,7 +1,7 @@
 """The panels of a warm start: one to learn with, one to serve with; or one restored from a file."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from torch import Tensor
@@ -96,6 +96,30 @@ def _adapted_panels(
     if not config.refits_rankers:
         return Panels(serving, serving)
     return Panels(serving.of_fitted(members.earlier), serving)
+
+
+def refitted_panel(panel: Panel, split: Split, config: FcpoConfig) -> Panel:
+    """The same rankers fitted again; with settings and weights that suit this log, or those before.
+
+    A ranker that adds nothing now stays, without weight: it may add something later.
+    """
+    if not config.adapt:
+        return panel.refitted(split)
+    seed = panel.rankers[0].seed
+    drafts = [
+        draft_of(type(ranker), config.given.get(ranker.method, {}), config.protocol, seed)
+        for ranker in panel.rankers
+    ]
+    task = StackTask(split, config.protocol, seed)
+    members = weighed_members(adapted(drafts, config.given, task), task)
+    ready = {ranker.method: ranker for ranker in members.whole}
+    weights = dict(zip(ready, members.weights, strict=True))
+    fits = [ready.get(draft.method) or draft.fit(split) for draft in drafts]
+    return replace(
+        panel,
+        rankers=tuple(fits),
+        weights=tuple(weights.get(ranker.method, 0.0) for ranker in fits),
+    )
 
 
 def _check_length(seen: Split, split: Split) -> None:
