@@ -278,6 +278,7 @@ class LongTask:
             list_length=settings.list_length,
             round_length=long_study.round_length,
             retrain_on=dataset.split if long_study.retrains(method) else None,
+            learn=model.abilities.learns,
             seed=self.seed,
         )
         users = long_study.user_source().users(
