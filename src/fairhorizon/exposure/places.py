@@ -43,4 +43,6 @@ def bounds_in_list(limit: Limit, length: int) -> tuple[NDArray[np.int64], NDArra
     else:
         allowed = [math.ceil(limit.share * end - ROUNDING) for end in ends]
         most = np.minimum(counted, allowed)
+    beyond = slice(limit.first or length, None)  # places that do not count
+    fewest[beyond], most[beyond] = 0, length
     return fewest, most
