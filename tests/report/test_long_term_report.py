@@ -416,7 +416,7 @@ def test_every_file_is_there_and_the_figures_are_pictures(folder):
     names += ["index.html", "longterm.json", "longterm.md"]
     assert sorted(file.name for file in folder.iterdir()) == names
     content = json.loads((folder / "longterm.json").read_text(encoding="utf-8"))
-    assert content == {"rows": [], "limits": [], "settings": {"steps": 4}}
+    assert content == {"rows": [], "limits": [], "differences": [], "settings": {"steps": 4}}
     for name in names[:3]:
         assert (folder / name).read_bytes().startswith(PNG)
 

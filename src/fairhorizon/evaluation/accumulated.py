@@ -38,6 +38,10 @@ class Accuracy:
         total = audience.total().cpu()
         return {"ndcg": _mean_ratio(self.dcg, self.ideal), "recall": _mean_ratio(self.found, total)}
 
+    def ndcg_of_users(self) -> Tensor:
+        """(n_users,) of all that was shown so far; NaN for users without any item of value."""
+        return torch.where(self.ideal > 0, self.dcg / self.ideal, torch.nan)
+
     def tensors(self) -> dict[str, Tensor]:
         return {"dcg": self.dcg, "ideal": self.ideal, "found": self.found}
 

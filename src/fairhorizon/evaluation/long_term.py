@@ -145,6 +145,10 @@ class LongRun:
         """Whether all steps of the settings were taken; `step` can still be called."""
         return self.steps >= self.settings.steps
 
+    def ndcg_of_users(self) -> Tensor:
+        """(n_users,) NDCG of each user's accumulated list; NaN for users who like no item."""
+        return self._accuracy.ndcg_of_users()
+
     def step(self) -> Row:
         """Serve every user once and return the record of the step, shares between 0 and 1.
 

@@ -6,16 +6,18 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Self
 
+import numpy as np
 import polars as pl
-from torch import Tensor
+from numpy.typing import NDArray
 
 from fairhorizon.agents.methods import AGENTS, Method, longest_first
 from fairhorizon.engines.processes import each
 from fairhorizon.environment.simulated import SimulationConfig
-from fairhorizon.errors import ConfigError, ModelError
+from fairhorizon.errors import ConfigError
 from fairhorizon.evaluation.long_term import LongRun, LongRunSettings
 from fairhorizon.experiments.asked_limits import AskedLimits
 from fairhorizon.experiments.datasets import DataSpec
+from fairhorizon.experiments.long_differences import long_differences
 from fairhorizon.experiments.long_summary import limit_summaries, summary_rows
 from fairhorizon.experiments.step_record import EVERY, SCHEMA, StepRecord
 from fairhorizon.experiments.study import ModelTask, Study, Task
@@ -169,6 +171,7 @@ class LongStudy:
     def result(self, contestants: Sequence[Contestant], seeds: Sequence[int]) -> LongTermResult:
         """All that a report reads of the runs on disk."""
         settings, steps = self.settings, self.steps(contestants, seeds)
+        ndcg = self.ndcg_of_users(contestants, seeds)
         return LongTermResult(
             steps,
             self.counts(contestants, seeds),
@@ -180,6 +183,7 @@ class LongStudy:
             settings.labels,
             settings.lag,
             self.description(),
+            tuple(long_differences(contestants[0].label, ndcg, seeds)),
         )
 
     def description(self) -> dict[str, Any]:
@@ -218,6 +222,17 @@ class LongStudy:
         }
         return {run: values for run, values in counts.items() if values is not None}
 
+    def ndcg_of_users(
+        self, contestants: Sequence[Contestant], seeds: Sequence[int]
+    ) -> dict[str, list[NDArray[np.float64]]]:
+        """By method, of each seed; without methods that one of the runs does not have it of."""
+        found = {
+            one.label: [self.task(one, seed).record().ndcg_of_users() for seed in seeds]
+            for one in contestants
+        }
+        known = {label: [run for run in runs if run is not None] for label, runs in found.items()}
+        return {label: runs for label, runs in known.items() if len(runs) == len(seeds)}
+
 
 @dataclass(frozen=True)
 class LongTask:
@@ -244,11 +259,8 @@ class LongTask:
         record, settings = self.record(), self.long_study.settings
         record.sweep()
         run, remarks = self._begin()
-        stored = record.resume() if self.resume else None
-        if stored is None:
+        if not (self.resume and record.restore(run)):
             record.look(run.exposure)
-        else:
-            _restore(run, stored, record)
         while record.step < settings.steps:
             with warnings.catch_warnings(record=True) as notes:
                 warnings.simplefilter("always")
@@ -261,8 +273,7 @@ class LongTask:
             waiting = record.step % settings.update_every != 0  # to be learned from
             if record.keep(None if waiting else run.tensors):
                 yield record.progress()
-        record.look(run.exposure)
-        record.finish()
+        record.finish(run)
         yield record.progress([*remarks, *run.server.remarks])
 
     def _begin(self) -> tuple[LongRun, list[str]]:
@@ -288,13 +299,3 @@ class LongTask:
         grouping = None if fixed is None else lambda _: fixed.copy()
         exposure = Exposure(dataset.split.train.item_counts(), grouping, settings.lag)
         return LongRun(server, users, exposure, settings, further), [*model.remarks_]
-
-
-def _restore(run: LongRun, stored: dict[str, Tensor], record: StepRecord) -> None:
-    try:
-        run.restore(stored)
-    except (KeyError, TypeError, ValueError, RuntimeError, ModelError) as error:
-        raise ModelError(
-            f"{record.checkpoint_file}: holds something unexpected: {error} (delete it, and the "
-            "run starts again)"
-        ) from error

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from fairhorizon.errors import ModelError
+from fairhorizon.evaluation.long_term import LongRun
 from fairhorizon.exposure.counts import Exposure
 from fairhorizon.exposure.step_limits import PopularityLimit
 from fairhorizon.files import write_atomically
@@ -26,6 +27,8 @@ Row = dict[str, Any]
 KIND = "long-run"
 EVERY = 10  # steps between two writes,
 LONGEST = 10.0  # or this many seconds, if steps are slow
+# what reading a file of arrays raises that is not there or damaged
+UNREADABLE = (OSError, EOFError, ValueError, KeyError, zipfile.BadZipFile, zlib.error)
 
 # One for all methods, so that the files of a folder can be read as one frame.
 SCHEMA: dict[str, type[pl.DataType]] = {
@@ -69,6 +72,7 @@ class StepRecord:
         self.checkpoint_file = folder / f"{self.name}.safetensors"
         self._rows: list[Row] = []
         self._counts: list[tuple[int, NDArray[np.int64], NDArray[np.bool_]]] = []
+        self._ndcg: NDArray[np.float64] | None = None  # of each user, at the end
         self._written, self._stored = (0, time.monotonic()), (0, time.monotonic())
 
     @property
@@ -99,7 +103,15 @@ class StepRecord:
                 return CountsOverTime(
                     file["steps"], file["counts"].astype(np.int64), file["sensitive"]
                 )
-        except (OSError, EOFError, ValueError, KeyError, zipfile.BadZipFile, zlib.error):
+        except UNREADABLE:
+            return None
+
+    def ndcg_of_users(self) -> NDArray[np.float64] | None:
+        """Each user's NDCG at the end; None before, or in a run of a version without it."""
+        try:
+            with self.counts_file.open("rb") as content, np.load(content) as file:
+                return file["ndcg"].astype(np.float64) if "ndcg" in file else None
+        except UNREADABLE:
             return None
 
     def is_begun(self) -> bool:
@@ -113,7 +125,22 @@ class StepRecord:
         for draft in self.folder.glob(f".{self.name}*"):
             draft.unlink(missing_ok=True)
 
-    def resume(self) -> dict[str, Tensor] | None:
+    def restore(self, run: LongRun) -> bool:
+        """Return to the checkpoint, and a run that has just begun with it; False if there is none,
+        so that the run has to start again."""
+        stored = self._resume()
+        if stored is None:
+            return False
+        try:
+            run.restore(stored)
+        except (KeyError, TypeError, ValueError, RuntimeError, ModelError) as error:
+            raise ModelError(
+                f"{self.checkpoint_file}: holds something unexpected: {error} (delete it, and the "
+                "run starts again)"
+            ) from error
+        return True
+
+    def _resume(self) -> dict[str, Tensor] | None:
         """Return to the checkpoint; its tensors, or None if the run has to start again."""
         counts = self.counts()
         try:
@@ -156,8 +183,10 @@ class StepRecord:
             self._stored = self.step, time.monotonic()
         return True
 
-    def finish(self) -> None:
+    def finish(self, run: LongRun) -> None:
         """Write everything and delete the checkpoint, which is no longer needed."""
+        self.look(run.exposure)
+        self._ndcg = run.ndcg_of_users().numpy()
         self._write()
         self.checkpoint_file.unlink(missing_ok=True)
 
@@ -168,6 +197,8 @@ class StepRecord:
     def _write(self) -> None:
         steps, counts, sensitive = (np.array(column) for column in zip(*self._counts, strict=True))
         moments = {"steps": steps, "counts": counts.astype(np.int32), "sensitive": sensitive}
+        if self._ndcg is not None:
+            moments["ndcg"] = self._ndcg
         write_atomically(self.counts_file, lambda draft: _save_arrays(draft, moments))
         frame = pl.DataFrame(self._rows, schema=SCHEMA)
         write_atomically(self.rows_file, lambda draft: frame.write_parquet(draft))

@@ -11,6 +11,11 @@ from fairhorizon.report import charts, churn, control, marks, over_time, page
 from fairhorizon.report import long_term_table as table
 from fairhorizon.report.charts import Chart, save_png
 from fairhorizon.report.findings import listed, percent
+from fairhorizon.report.long_differences import (
+    differences_finding,
+    differences_markdown,
+    differences_section,
+)
 from fairhorizon.report.looks import Look, looks_of
 from fairhorizon.report.marks import Axis, Spec
 from fairhorizon.report.over_time import Span
@@ -50,10 +55,12 @@ def write_long_term_report(out: Path, result: LongTermResult, command: str) -> N
     write_copies(result.to_json(), out / "longterm.json")
     for name, chart in zip(("figure4", "control", "churn"), drawn, strict=False):
         save_png(out / f"{name}.png", chart)
+    compared = f"\n{differences_markdown(result.differences)}" if result.differences else ""
     further = f"\n{table.limits_markdown(result.limits)}" if result.limits else ""
     moving = span.has_moving_groups
     by_labels = f"\n{table.labels_markdown(steps, result.lag)}" if moving else ""
-    write_text(out / "longterm.md", table.summary_markdown(steps, span.group) + by_labels + further)
+    parts = (table.summary_markdown(steps, span.group), compared, by_labels, further)
+    write_text(out / "longterm.md", "".join(parts))
     page.write_page(
         out / "index.html",
         title="The long run",
@@ -65,6 +72,7 @@ def write_long_term_report(out: Path, result: LongTermResult, command: str) -> N
         ),
         sections=[
             table.summary_section(steps, span.group),
+            *([differences_section(result.differences)] if result.differences else []),
             *([table.labels_section(steps, result.lag)] if moving else []),
             *([table.limits_section(result.limits)] if result.limits else []),
             *(Section(chart.title, [chart]) for chart in drawn),
@@ -98,7 +106,8 @@ def finding(result: LongTermResult, span: Span) -> str:
         if best is not None
         else "no accuracy could be measured."
     )
-    return " ".join([found, _limit_kept(result.steps, span), *_further_limits(result)])
+    compared = differences_finding(result.differences)
+    return " ".join([found, *compared, _limit_kept(result.steps, span), *_further_limits(result)])
 
 
 def _limit_kept(steps: pl.DataFrame, span: Span) -> str:

@@ -73,6 +73,30 @@ class LimitSummary:
 
 
 @dataclass(frozen=True)
+class LongDifference:
+    """NDCG of a method minus that of a rival at the end of long runs, paired over users.
+
+    Each user's NDCG is the mean over the seeds; None: too few users.
+    """
+
+    method: str
+    rival: str
+    seeds: tuple[int, ...]
+    users: int  # who like any item
+    difference: float | None
+    low: float | None  # of the interval of 95 % confidence
+    high: float | None
+
+    @property
+    def is_shown(self) -> bool:
+        """Whether the interval shows a difference, to either side."""
+        return self.low is not None and self.high is not None and not self.low <= 0 <= self.high
+
+    def to_json(self) -> dict[str, Any]:
+        return asdict(self) | {"seeds": list(self.seeds)}
+
+
+@dataclass(frozen=True)
 class LongTermResult:
     """Long runs of many methods: every step, exposure over time, and a summary."""
 
@@ -86,11 +110,13 @@ class LongTermResult:
     labels: Labels = Labels.RETROSPECTIVE  # which the limit counts by
     lag: int = 50  # steps, of labels that lag
     settings: Mapping[str, Any] | None = None  # how the runs were made, in JSON
+    differences: tuple[LongDifference, ...] = ()  # of the first method to each other one
 
     def to_json(self) -> dict[str, Any]:
         """The rows without the single steps."""
         return {
             "rows": [row.to_json() for row in self.rows],
             "limits": [limit.to_json() for limit in self.limits],
+            "differences": [row.to_json() for row in self.differences],
             "settings": dict(self.settings or {}),
         }
