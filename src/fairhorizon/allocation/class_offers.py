@@ -58,15 +58,20 @@ class ClassOffers:
     ) -> "ClassOffers":
         """The same without items that have no room; who has nothing else left is offered these."""
         full = torch.from_numpy(room <= 0).to(scores.device)
-        open_scores = (scores.detach() - handicap).masked_fill_(full, -torch.inf)
+        open_scores = scores.detach().masked_fill(full, -torch.inf)
+        if handicap.any():
+            open_scores -= handicap
         if taken.shape[1]:
             open_scores = without(open_scores, taken)
-        stuck = (open_scores.amax(1) == -torch.inf).nonzero().squeeze(1)
-        open_scores[stuck] = without(scores[stuck] - handicap, taken[stuck])
         all_classes = classes.each_in_question()
         none_taken, no_handicap = taken[:, :0], torch.zeros_like(handicap)
-        best = best_of_classes(open_scores, no_handicap, all_classes, none_taken)
-        return cls(*best, classes, open_scores)
+        values, items = best_of_classes(open_scores, no_handicap, all_classes, none_taken)
+        stuck = (values.amax(1) == -torch.inf).nonzero().squeeze(1)
+        if len(stuck):
+            open_scores[stuck] = without(scores[stuck] - handicap, taken[stuck])
+            again = best_of_classes(open_scores[stuck], no_handicap, all_classes, none_taken[stuck])
+            values[stuck], items[stuck] = again
+        return cls(values, items, classes, open_scores)
 
     def bar(self, barred: NDArray[np.bool_] | None) -> None:
         """Take back the offers of some classes (b, C), but not all of a user's."""
