@@ -50,7 +50,7 @@ def filled(text: str, data: Mapping[str, Content]) -> tuple[str, list[str]]:
         if name not in data:
             missing[name] = None
             return found.group()
-        tables = tables_of(name, data[name])
+        tables = tables_of(data[name])
         if table not in tables:
             raise ValueError(f"{name} has no table {table!r}; there are {', '.join(tables)}")
         return f"{begin}{tables[table]}\n{end}"
@@ -58,7 +58,7 @@ def filled(text: str, data: Mapping[str, Content]) -> tuple[str, list[str]]:
     return MARKER.sub(fill, text), list(missing)
 
 
-def tables_of(name: str, content: Content) -> dict[str, str]:
+def tables_of(content: Content) -> dict[str, str]:
     """The tables that can be made from a file, in Markdown, by their names."""
     makers = LEVEL_TABLES if content["kind"] == "levels" else LONG_TABLES
     return {table: make(content) for table, make in makers.items()}
@@ -282,7 +282,7 @@ def run_claims(content: Content) -> str:
             claims.append(f"- {said} of `{rows[0]['method']}` against {listed(rivals)}.")
     over = [
         f"`{row['method']}` {_mean(row, 'violation_share').text} % "
-        f"(by up to {_mean(row, 'largest_overshoot').text} points)"
+        f"(largest overshoot {_mean(row, 'largest_overshoot').text} points)"
         for row in content["rows"]
     ]
     return "\n" + "\n".join([*claims, f"- Later steps over the limit: {listed(over)}."]) + "\n"

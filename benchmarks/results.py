@@ -1,14 +1,14 @@
-"""The results in README and docs, made anew: runs the studies, stores what they found, fills tables.
+"""The results in README and docs, made anew: runs studies, stores what they found, fills tables.
 
     python benchmarks/results.py                     the default set, at most 90 minutes on 2 cores
     python benchmarks/results.py --full              more seeds, fcpo:strong and GRU4Rec: many hours
     python benchmarks/results.py --only long-ml-1m   one study; may be given several times
     python benchmarks/results.py --tables            tables from docs/results/data, without any run
 
-Studies keep what they have finished in --work: interrupted, the same command continues. What a study
-found is written to docs/results/data/NAME.json as soon as it ends, and at the end the tables between
-markers in README.md and docs are made from these files (result_tables.py). The full set has the same
-studies in the same folders, so it begins with what the default set has left.
+Studies keep what they have finished in --work: interrupted, the same command continues. What a
+study found is written to docs/results/data/NAME.json as soon as it ends, and at the end the tables
+between markers in README.md and docs are made from these files (result_tables.py). The full set has
+the same studies in the same folders, so it begins with what the default set has left.
 """
 
 import argparse
@@ -238,7 +238,7 @@ def try_small() -> None:
         work, data = Path(folder) / "work", Path(folder) / "data"
         assert make(SMALL_PLANS, work, data, jobs=1) == []
         for name, content in stored(data).items():
-            for table, text in tables_of(name, content).items():
+            for table, text in tables_of(content).items():
                 print(f"-- {name} {table}\n{text}")
 
 
