@@ -14,6 +14,7 @@ the same studies in the same folders, so it begins with what the default set has
 import argparse
 import json
 import shlex
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -29,7 +30,7 @@ from result_tables import filled, tables_of
 from small import MARKET, parse
 
 ROOT = Path(__file__).parents[1]
-DATA = ROOT / "docs" / "results" / "data"
+DATA, IMAGES = ROOT / "docs" / "results" / "data", ROOT / "docs" / "images"
 DOCUMENTS = sorted([ROOT / "README.md", *(ROOT / "docs").rglob("*.md")])
 
 LEVELS = "--levels 0.85,0.65,0.37 --limit 'popular<=0.37;weights=log'"
@@ -50,6 +51,7 @@ class Plan:
     seeds: int = 1
     full_methods: str = ""
     full_seeds: int = 5
+    figures: tuple[tuple[str, str], ...] = ()  # of the study, and what docs/images calls them
 
     def of_full_set(self) -> "Plan":
         methods = ",".join(filter(None, (self.methods, self.full_methods)))
@@ -71,6 +73,7 @@ PLANS = [
         "fcpo,fcpo:start,stack+lists,ease+lists,ease+quota,stack+penalty,stack+foe,"
         f"{RERANKED},popularity+quota",
         full_methods=f"{STRONG},gru4rec+lists,gru4rec+quota",
+        figures=(("levels.png", "levels-ml-100k.png"),),
     ),
     Plan(
         "long-ml-100k",
@@ -80,6 +83,10 @@ PLANS = [
         f"fcpo,fcpo:start,stack+control,ease+control,{RERANKED},ease,popularity",
         seeds=3,
         full_methods=f"{STRONG},gru4rec+control,gru4rec+quota,gru4rec",
+        figures=(
+            ("figure4.png", "long-run-ml-100k.png"),
+            ("churn.png", "long-run-churn.png"),
+        ),
     ),
     Plan(
         "long-ml-100k-recovering",
@@ -106,6 +113,7 @@ PLANS = [
         "fcpo,fcpo:start,stack+control,ease+control",
         full_methods=f"{STRONG},gru4rec+control",
         full_seeds=3,
+        figures=(("figure4.png", "long-run-ml-1m.png"),),
     ),
 ]
 QUICK = (
@@ -228,6 +236,8 @@ def make(plans: Sequence[Plan], work: Path, folder: Path, jobs: int) -> list[str
             print(f"{plan.name} ended with code {error.returncode}", flush=True)
             continue
         store(plan, found, folder / f"{plan.name}.json")
+        for figure, image in plan.figures:
+            shutil.copyfile(found.parent / figure, IMAGES / image)
         print(f"{plan.name}: {seconds_spent(work / plan.name):.0f} s so far", flush=True)
     return failed
 
