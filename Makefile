@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
 
-.PHONY: demo test check faults bench clean
+.PHONY: demo test check faults bench results results-full clean
 
 demo: $(VENV)/.runtime
 	$(BIN)/fairhorizon demo --out demo
@@ -31,6 +31,16 @@ bench: $(VENV)/.development
 	$(BIN)/python benchmarks/exposure.py
 	$(BIN)/python benchmarks/long_run.py
 	$(BIN)/python benchmarks/constraint.py
+
+# The studies behind README and docs/results, then their tables. Interrupted, it continues where it was.
+results: $(VENV)/.development
+	@echo "at most 90 minutes on two cores"
+	$(BIN)/python benchmarks/results.py
+
+# The same with 5 seeds (MovieLens-1M: 3), fcpo:strong and GRU4Rec; begins with what is in results/.
+results-full: $(VENV)/.development
+	@echo "many hours on two cores: what each study took last time is printed first"
+	$(BIN)/python benchmarks/results.py --full
 
 clean:
 	rm -rf $(VENV) demo

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 BENCHMARKS = Path(__file__).parents[1] / "benchmarks"
-PARTS = {"paired", "small", "trainings"}  # what benchmarks share; nothing to run
+PARTS = {"paired", "result_tables", "small", "trainings"}  # what benchmarks share; nothing to run
 CASES = {
     "bpr": r"ratio, median of the pairs +\d+\.\d\d$",
     "choose_settings": r"PMF of interactions, episodes start anywhere +validation NDCG@20 [-\d.]+$",
@@ -17,6 +17,7 @@ CASES = {
     "gru4rec": r"fit of gru4rec / fit of ease +\d+\.\d\d$",
     "kinds": r"at most +\d+\.\d+ %: fcpo \d+\.\d+, .* [+-]\d+\.\d\d % \+- \d+\.\d\d$",
     "presets": r"fast - before at 37 %: [+-]\d+\.\d\d \+- \d+\.\d\d$",
+    "results": r"^\| fcpo \| popularity \| .* \| +59 \|$",
     "ridge": r"fit of ridge / fit of ease +\d+\.\d\d$",
     "exposure": r"n = +20 .* x +objectives apart by \de-\d\d$",
     "long_run": r"  60 users,  3 steps +\d+\.\d µs of CPU a user and step$",

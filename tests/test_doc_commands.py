@@ -31,6 +31,8 @@ WARM_START = 'warm_start=["ease","itemknn"]'  # GRU4Rec takes seconds, and is in
 NOT_RUN = {
     "make demo": "installs an environment; tests/cli/test_display.py runs the demo",
     "make test": "runs these tests",
+    "make results": "takes an hour; its studies are run here, one by one",
+    "make results-full": "takes many hours",
     "fairhorizon --install-completion": "changes the start-up files of the shell",
 }
 
