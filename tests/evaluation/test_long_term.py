@@ -11,24 +11,28 @@ from safetensors.torch import load, save
 from fairhorizon.environment.dynamics import State
 from fairhorizon.environment.feedback import Scenario, evaluation_scenario
 from fairhorizon.errors import ConfigError, ModelError
-from fairhorizon.evaluation.long_term import LongRun, LongRunSettings
+from fairhorizon.evaluation.long_term import RATES, LongRun, LongRunSettings
 from fairhorizon.evaluation.short_term import relevance
 from fairhorizon.exposure.counts import Exposure
 from fairhorizon.exposure.groups import popular_group
 from fairhorizon.histories import UserItems
 from fairhorizon.metrics.accuracy import hit_matrix, mean_over_users, ndcg, recall
 from fairhorizon.metrics.fairness import coverage, exposure_counts, gini, popularity_rate
-from fairhorizon.vocabulary import Protocol
+from fairhorizon.vocabulary import Labels, Protocol
 
 COLUMNS = [
     "step",
     "ndcg",
     "recall",
     "gini",
+    "limited_rate",
     "popularity_rate",
     "popularity_rate_initial",
+    "popularity_rate_lagged",
+    "popularity_rate_retrospective",
     "step_popularity_rate",
     "step_popularity_rate_initial",
+    "lorenz_share",
     "violation",
     "violation_share",
     "largest_overshoot",
@@ -148,11 +152,14 @@ def same(rows, others):
 
 @pytest.mark.parametrize("protocol", list(Protocol))
 @pytest.mark.parametrize("list_length", [1, 3])
-def test_every_row_is_that_of_the_whole_list_so_far(market, protocol, list_length):
+@pytest.mark.parametrize("limited", list(Labels))
+def test_every_row_is_that_of_the_whole_list_so_far(market, protocol, list_length, limited):
     n_items = market.train.n_items
     server = Careless(n_items, list_length, seed=4)
-    exposure = Exposure(market.train.item_counts())
-    settings = LongRunSettings(list_length=list_length, relabel_every=4, warm_up=6)
+    exposure = Exposure(market.train.item_counts(), lag=3)
+    settings = LongRunSettings(
+        list_length=list_length, relabel_every=4, warm_up=6, labels=limited, alpha_prime=0.19
+    )
     run = LongRun(server, evaluation_scenario(market, 2, protocol), exposure, settings)
     rows = play(run, 20)
 
@@ -160,7 +167,8 @@ def test_every_row_is_that_of_the_whole_list_so_far(market, protocol, list_lengt
     n_relevant = np.diff(relevant.indptr)
     assert (n_relevant == 0).any()  # users that count for nothing
     initial, above = popular_group(market.train.item_counts()), []
-    labels, n_sensitive = initial, 0
+    labels, n_sensitive, n_lagged = initial, 0, 0
+    labels_of_steps, limit = [], 0.19
     for step, row in enumerate(rows, 1):
         lists = np.concatenate(server.served[:step], axis=1)
         k, this = lists.shape[1], server.served[step - 1]
@@ -177,17 +185,32 @@ def test_every_row_is_that_of_the_whole_list_so_far(market, protocol, list_lengt
         counts = exposure_counts(lists, n_items, k)
         assert np.array_equal(server.labels[step - 1], labels)
         n_sensitive += labels[this[this >= 0]].sum()
-        rate = n_sensitive / counts.sum()
+        labels_of_steps.append(labels)
+        lagged = labels_of_steps[-4] if step > 3 else initial
+        n_lagged += lagged[this[this >= 0]].sum()
+        total = market.train.item_counts() + counts
+        now = popular_group(total) if step % 4 == 0 else labels
+        rates = {
+            Labels.FIRST: popularity_rate(lists, initial, k),
+            Labels.MOMENT: n_sensitive / counts.sum(),
+            Labels.LAGGED: n_lagged / counts.sum(),
+            Labels.RETROSPECTIVE: counts[now].sum() / counts.sum(),
+        }
+        rate = rates[limited]
         if step > 6:
-            above.append(rate - 0.4)
+            above.append(rate - limit)
         expected |= {
             "gini": gini(counts),
             "coverage": coverage(counts),
-            "popularity_rate": rate,
-            "popularity_rate_initial": popularity_rate(lists, initial, k),
+            "limited_rate": rate,
+            "popularity_rate": rates[Labels.MOMENT],
+            "popularity_rate_initial": rates[Labels.FIRST],
+            "popularity_rate_lagged": rates[Labels.LAGGED],
+            "popularity_rate_retrospective": rates[Labels.RETROSPECTIVE],
+            "lorenz_share": np.sort(counts)[::-1][: initial.sum()].sum() / counts.sum(),
             "step_popularity_rate": popularity_rate(this, labels, list_length),
             "step_popularity_rate_initial": popularity_rate(this, initial, list_length),
-            "violation": max(0, rate - 0.4),
+            "violation": max(0, rate - limit),
             "violation_share": np.mean(np.array(above) > 0) if above else math.nan,
             "largest_overshoot": max([0, *above]),
             "churn": 0,
@@ -195,13 +218,14 @@ def test_every_row_is_that_of_the_whole_list_so_far(market, protocol, list_lengt
             "updates": step // 10,
         }
         if step % 4 == 0:
-            total = market.train.item_counts() + counts
-            changed = labels != popular_group(total)
-            labels = popular_group(total)
+            changed = labels != now
+            labels = now
             expected["churn"] = changed.sum()
             expected["churn_share"] = total[changed].sum() / total.sum()
         for name, value in expected.items():
             assert row[name] == pytest.approx(value, rel=1e-12, nan_ok=True), name
+    assert len({tuple(row[name] for name in RATES.values()) for row in rows[8:]}) == 12
+    assert any(gap > 0 for gap in above)
     assert sum(row["churn"] for row in rows) > 0
     assert sum(row["reward"] for row in rows) > 0
     assert [*COLUMNS, "updates"] == list(rows[0])
@@ -214,10 +238,15 @@ def test_worked_by_hand():
     4, 6, 2, 1 put item 1 in the place of item 0. Step 2 shows item 1 again, item 0, and nothing.
     """
     users = logged([[1, 3], [0], []], 4)
-    exposure = Exposure(np.array([4, 3, 2, 1]), lambda counts: popular_group(counts, 0.25))
-    server = Scripted([[[1], [1], [1]], [[1], [0], [-1]], [[3], [2], [2]]])
-    settings = LongRunSettings(alpha_prime=0.15, warm_up=1)
-    run = LongRun(server, users, exposure, settings)
+
+    def begin(**labels):
+        history, share = np.array([4, 3, 2, 1]), 0.25
+        exposure = Exposure(history, lambda counts: popular_group(counts, share), lag=1)
+        server = Scripted([[[1], [1], [1]], [[1], [0], [-1]], [[3], [2], [2]]])
+        settings = LongRunSettings(alpha_prime=0.15, warm_up=1, **labels)
+        return LongRun(server, users, exposure, settings)
+
+    run = begin(labels="moment")
     first, second, third = play(run, 3)
 
     assert first["ndcg"] == pytest.approx((1 + 0) / 2)
@@ -243,8 +272,19 @@ def test_worked_by_hand():
     assert third["popularity_rate"] == 1 / 8
     assert (third["violation"], third["violation_share"]) == (0, 1 / 2)
     assert third["largest_overshoot"] == pytest.approx(0.05)
-    assert exposure.shown.tolist() == [1, 4, 2, 1]
+    assert run.exposure.shown.tolist() == [1, 4, 2, 1]
     assert run.state.queue.tolist() == [[1, 3], [4, 0], [4, 4]]
+
+    # Item 1 is the popular one from step 1 on, with all that was shown of it.
+    rows = play(begin(), 3)
+    assert [row["limited_rate"] for row in rows] == [1, 4 / 5, 4 / 8]
+    assert [row["popularity_rate_retrospective"] for row in rows] == [1, 4 / 5, 4 / 8]
+    assert [row["lorenz_share"] for row in rows] == [1, 4 / 5, 4 / 8]
+    assert [row["popularity_rate_lagged"] for row in rows] == [0, 1 / 5, 1 / 8]  # item 0 in step 2
+    assert [row["popularity_rate"] for row in rows] == [0, 1 / 5, 1 / 8]  # item 1 in step 2
+    assert [row["violation"] for row in rows] == pytest.approx([0.85, 0.65, 0.35])
+    assert [row["violation_share"] for row in rows[1:]] == [1, 1]
+    assert rows[2]["largest_overshoot"] == pytest.approx(0.65)
 
 
 def test_chances_that_drift_are_counted_as_they_were_when_shown():
@@ -295,7 +335,12 @@ def test_a_stored_run_goes_on_as_if_nothing_had_happened(market, taken, drifting
             users = evaluation_scenario(market, 2, Protocol.STANDARD)
         exposure = Exposure(market.train.item_counts())
         settings = LongRunSettings(
-            list_length=2, relabel_every=2, update_every=3, warm_up=2, alpha_prime=0.2
+            list_length=2,
+            relabel_every=2,
+            update_every=3,
+            warm_up=2,
+            alpha_prime=0.2,
+            labels="moment",
         )
         return LongRun(Careless(n_items, 2, seed), users, exposure, settings)
 
@@ -324,13 +369,13 @@ def test_a_stored_run_remembers_who_left():
         run, resumed = begin(script), begin(script)
         play(run, 2)
         resumed.restore(load(save(run.tensors())))
-        assert run.exposure.lasting(2) == resumed.exposure.lasting(2) == lasting
-        assert resumed.exposure.lasting(1) == (0 if lasting else run.exposure.lasting(1))
+        for exposure in (run.exposure, resumed.exposure):
+            assert exposure.lasting(np.array([2])).tolist() == [lasting]
+            assert exposure.lasting(np.array([1])).tolist() == [0]
     older = run.tensors()
-    del older["exposure.by_step"]  # stored before steps were counted: of users who stay
-    resumed = begin(script)
-    resumed.restore(older)
-    assert (resumed.exposure.lasting(2), resumed.exposure.lasting(1)) == (2, 0)
+    del older["exposure.at_place"]  # stored before showings were counted by place
+    with pytest.raises(ModelError, match=r"has no at_place: it is of an earlier version .*anew"):
+        begin(script).restore(older)
 
 
 def test_what_is_stored_does_not_change_with_the_run(market):

@@ -9,6 +9,7 @@ import torch
 from fairhorizon.errors import ConfigError
 from fairhorizon.exposure.bound import BoundLimit
 from fairhorizon.exposure.counts import Exposure
+from fairhorizon.exposure.growing_lists import GrowingLists
 from fairhorizon.exposure.kept_by_lists import (
     ListLimits,
     are_joint,
@@ -16,8 +17,8 @@ from fairhorizon.exposure.kept_by_lists import (
     level_under,
     own_share,
 )
-from fairhorizon.exposure.kept_by_steps import step_limits
 from fairhorizon.exposure.limits import Limit
+from fairhorizon.exposure.step_limits import step_limit
 
 POPULAR = np.array([True, False, False, False, False])
 OTHERS = np.array([False, True, True, False, False])
@@ -39,23 +40,23 @@ def kept(limits: list[BoundLimit]) -> set[ListLimits]:
     return found
 
 
-NONE, OWN, ONE, ALIKE, ANY = ListLimits
+NONE, OWN, ONE, ANY = ListLimits
 
 
 @pytest.mark.parametrize(
     ("texts", "kinds"),
     [
-        ([], {NONE, OWN, ONE, ALIKE, ANY}),
-        (["popular<=0.4"], {OWN, ONE, ALIKE, ANY}),
-        (["popular<=0.4;labels=moment"], {OWN, ONE, ALIKE, ANY}),
-        (["popular>=0.4"], {ONE, ALIKE, ANY}),
-        (["new<=0.4"], {ONE, ALIKE, ANY}),
+        ([], {NONE, OWN, ONE, ANY}),
+        (["popular<=0.4"], {OWN, ONE, ANY}),
+        (["popular<=0.4;labels=moment"], {OWN, ONE, ANY}),
+        (["popular>=0.4"], {ONE, ANY}),
+        (["new<=0.4"], {ONE, ANY}),
         (["popular<=0.4@5"], {ONE, ANY}),
         (["popular<=0.4;scope=list", "gini<=0.5"], {ONE, ANY}),
-        (["gini<=0.5"], {ONE, ALIKE, ANY}),
-        (["popular<=0.4", "new>=0.1", "gini<=0.5"], {ALIKE, ANY}),
-        (["popular<=0.4", "new>=0.1@5"], set()),
-        (["gini<=0.5", "gini<=0.6"], {ALIKE, ANY}),
+        (["gini<=0.5"], {ONE, ANY}),
+        (["popular<=0.4", "new>=0.1", "gini<=0.5"], {ANY}),
+        (["popular<=0.4", "new>=0.1@5"], {ANY}),
+        (["gini<=0.5", "gini<=0.6"], {ANY}),
     ],
 )
 def test_who_keeps_what(texts: list[str], kinds: set[ListLimits]) -> None:
@@ -67,8 +68,8 @@ def test_a_refusal_names_the_limits_and_who_can() -> None:
         check_kept("mf", OWN, bound("new>=0.1", "gini<=0.5"), POPULAR)
     assert str(error.value) == (
         "mf keeps a largest share of all showings for the group that it was fitted for, not "
-        "new>=0.1, gini<=0.5 (fcpo and NAME+control keep several limits that count all showings "
-        "alike, fcpo and NAME+lists one limit that counts in any way)"
+        "new>=0.1, gini<=0.5 (fcpo and NAME+control keep any limits, NAME+lists one limit on a "
+        "group that counts in any way)"
     )
 
 
@@ -92,9 +93,9 @@ def test_the_level_among_limits() -> None:
 
 def test_limits_of_the_step_control() -> None:
     """After five showings, of which two are popular and two of the other group, five to come."""
-    exposure = Exposure(np.zeros(5, np.int64), lambda _: POPULAR)
+    exposure = Exposure(np.zeros(5, np.int64), lambda _: ~POPULAR)  # which a fixed limit ignores
     exposure.add(torch.tensor([[0], [0], [1], [2], [3]]))
-    limits = step_limits(bound("popular<=0.5", "new>=0.3", "gini<=0.5"))
+    limits = [step_limit(one, fixed=True) for one in bound("popular<=0.5", "new>=0.3", "gini<=0.5")]
     assert [limit.name for limit in limits] == ["popular<=0.5", "new>=0.3", "gini<=0.5"]
     most, least, gini = limits
     assert most.costs(exposure).tolist() == [1, 0, 0, 0, 0]
@@ -102,6 +103,16 @@ def test_limits_of_the_step_control() -> None:
     assert least.costs(exposure).tolist() == [0, -1, -1, 0, 0]
     assert least.budget(exposure, 5) == pytest.approx(-(0.3 * 10 - 2))
     assert gini.excess(exposure) == pytest.approx(0.32 - 0.5)
-    for text in ("popular<=0.5@5", "popular<=0.5;scope=list", "popular<=0.5;weights=log"):
-        with pytest.raises(ConfigError, match="the step control counts all showings of all lists"):
-            step_limits(bound(text))
+
+
+def test_lists_that_grow_count_at_their_places() -> None:
+    """Two lists of two, made in two steps, with item 0 (popular) at places 1 and 2."""
+    exposure = GrowingLists(POPULAR, n_users=2, length=2)
+    exposure.add(torch.tensor([[0], [1]]))
+    assert exposure.begun(2).tolist() == [[0], [1]]
+    exposure.add(torch.tensor([[2], [0]]))
+    assert exposure.at_place.tolist() == [[1, 1, 0, 0, 0], [1, 0, 1, 0, 0]]
+    (weighed,) = [step_limit(one, fixed=True) for one in bound("popular<=0.5;weights=1,0.5")]
+    assert weighed.excess(exposure) == pytest.approx(1.5 / 3 - 0.5)
+    assert weighed.budget(exposure, np.array([0, 0, 7])) == 0  # the third place has no weight
+    assert (exposure.list_length(1), GrowingLists(POPULAR, 2, 5).list_length(1)) == (3, 5)

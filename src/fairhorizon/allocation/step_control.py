@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from fairhorizon.allocation.class_offers import CLOSED, ClassOffers
@@ -122,12 +123,25 @@ class _Step:
         self.exact, self.priced = varied & whole, varied & ~whole
         self.kept = [constraints[j] for j in self.exact.nonzero()[0]]
         self.classes = ItemClasses.of(self.costs[self.exact], slots[0].device)
-        self.weights = np.zeros((len(self.kept), len(slots)))  # of the places, under each limit
+        self.begun = exposure.begun(len(slots[0])).numpy()  # (b, k) of lists that grow by steps
+        places = self.begun.shape[1] + len(slots)
+        weights = np.zeros((len(self.kept), places))  # under each limit
         for j, constraint in enumerate(self.kept):
-            self.weights[j] = constraint.weights(len(slots))
-        self.rules = ListRules(self.kept, self.classes.patterns, len(slots))
+            weights[j] = constraint.weights(places)
+        self.weights = weights[:, self.begun.shape[1] :]
+        self.inside = self._inside(weights > 0)
+        length = exposure.list_length(len(slots))
+        self.rules = ListRules(self.kept, self.classes.patterns, length)
         self.room = self._room()
         self.score_spread = _spread(slots[0]) if self.priced.any() else 0.0
+
+    def _inside(self, counts: NDArray[np.bool_]) -> Counts:
+        """(b, m) items of each group in the lists that are begun, at places that count (m, K)."""
+        inside = np.zeros((len(self.begun), len(self.kept)), dtype=np.int64)
+        in_group = self.costs[self.exact] != 0
+        for k, items in enumerate(self.begun.T):
+            inside += (in_group[:, items] & (items >= 0) & counts[:, k, None]).T
+        return inside
 
     def _room(self) -> Counts | None:
         """(n_items,) how often each item may be shown in the step; None: there is no bound."""
@@ -142,11 +156,10 @@ class _Step:
         lists = torch.full((n, slots), -1, device=self.slots[0].device)
         found, charges = np.zeros((slots, len(self.kept))), np.tile(carried, (slots, 1))
         spent, shown = np.zeros(len(self.kept)), np.zeros(slots, dtype=np.int64)
-        inside = np.zeros((n, len(self.kept)), dtype=np.int64)  # of each list, in each group
-        room = self.room
+        inside, room, begun = self.inside.copy(), self.room, self.begun.shape[1]
         for k in range(slots):
             offers = self._offers(k, carried, room, lists[:, :k])
-            offers.bar(self.rules.barred(inside, k))
+            offers.bar(self.rules.barred(inside, begun + k))
             rows = offers.rows_left()
             shown[k:] = len(rows)
             budgets = self._budgets(k, spent, shown)
@@ -173,11 +186,12 @@ class _Step:
     def _budgets(self, k: int, spent: Floats, shown: Counts) -> Floats:
         """(m,) showings of the slot that may cost: an equal part, by weight, of what is left."""
         free = float(shown[k])  # so many never bind
+        showings = np.pad(shown, (self.begun.shape[1], 0))
         budgets = np.full(len(self.kept), free)
         for j, constraint in enumerate(self.kept):
             weights = self.weights[j, k:]
             if weights[0] > 0 and constraint.scope is Scope.ALL:
-                left = constraint.budget(self.exposure, shown) - spent[j]
+                left = constraint.budget(self.exposure, showings) - spent[j]
                 budgets[j] = min(free, left / weights.sum())
         return budgets
 

@@ -9,6 +9,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from fairhorizon.errors import ModelError
 from fairhorizon.exposure.groups import PopularItems
 from fairhorizon.vocabulary import Labels
 
@@ -116,6 +117,14 @@ class Exposure:
             return None
         return self.grouping.room(self.counts, self.sensitive.numpy(), showings)
 
+    def begun(self, n_users: int) -> Tensor:
+        """(n_users, k) the places before those of the next step, in lists that grow by steps."""
+        return torch.empty(n_users, 0, dtype=torch.int64)
+
+    def list_length(self, step: int) -> int:
+        """How long lists are in the end, if the next step has `step` places."""
+        return step
+
     def add(self, lists: Tensor) -> None:
         """Count what the `lists` (b, K) of one step show; -1 is an empty slot."""
         columns = lists.cpu().T.contiguous()
@@ -167,6 +176,11 @@ class Exposure:
 
     def restore(self, tensors: dict[str, Tensor]) -> None:
         """Continue from `tensors` of another exposure of the same items and lag."""
+        if missing := sorted(self.tensors().keys() - tensors.keys()):
+            raise ModelError(
+                f"the stored exposure has no {missing[0]}: it is of an earlier version and "
+                "cannot be continued (start the run anew, without --resume)"
+            )
         self.counts[:], self.shown[:] = tensors["counts"].numpy(), tensors["shown"].numpy()
         self.sensitive, self.initial = tensors["sensitive"], tensors["initial"]
         self.at_place = tensors["at_place"].numpy().copy()

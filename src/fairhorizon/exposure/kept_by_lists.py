@@ -11,8 +11,7 @@ from fairhorizon.exposure.bound import BoundLimit
 
 MOST_LIMITS = 12  # at once; items are classed by the limits that they count for
 WHO_CAN = (
-    "fcpo and NAME+control keep several limits that count all showings alike, fcpo and NAME+lists "
-    "one limit that counts in any way"
+    "fcpo and NAME+control keep any limits, NAME+lists one limit on a group that counts in any way"
 )
 
 
@@ -22,8 +21,7 @@ class ListLimits(StrEnum):
     NONE = "no limit"
     OWN = "a largest share of all showings for the group that it was fitted for"
     ONE = "one limit on a group, and one on the Gini index"
-    ALIKE = "limits that count all showings alike"
-    ANY = "one limit on a group, or several that count all showings alike"
+    ANY = "any limits"
 
 
 def check_kept(
@@ -36,13 +34,8 @@ def check_kept(
             "fewer; fairhorizon audit measures any number)"
         )
     alone = kept is not ListLimits.NONE and own_share(limits, group) is not None
-    alike = all(one.limit.is_plain or one.limit.is_gini for one in limits)
-    can = {
-        ListLimits.ONE: are_joint(limits),
-        ListLimits.ALIKE: alike,
-        ListLimits.ANY: are_joint(limits) or alike,
-    }
-    if limits and not alone and not can.get(kept, False):
+    can = kept is ListLimits.ANY or (kept is ListLimits.ONE and are_joint(limits))
+    if limits and not alone and not can:
         asked = ", ".join(map(str, limits))
         raise ConfigError(f"{method} keeps {kept.value}, not {asked} ({WHO_CAN})")
 

@@ -203,11 +203,13 @@ class GroupFloor(ShareLimit):
         super().__init__(Limit(GroupOf(name), share, is_floor=True), members, 0, name)
 
 
-def step_limit(bound: BoundLimit, warm_up: int = 0, *, look_ahead: bool = True) -> StepLimit:
-    """The limit as steps have to keep it."""
+def step_limit(
+    bound: BoundLimit, warm_up: int = 0, *, look_ahead: bool = True, fixed: bool = False
+) -> StepLimit:
+    """The limit as steps have to keep it; with `fixed` groups, on its items of the beginning."""
     if bound.limit.is_gini:
         return GiniLimit(bound.limit.share, warm_up, str(bound))
-    members = None if bound.moves else torch.from_numpy(bound.members)
+    members = None if bound.moves and not fixed else torch.from_numpy(bound.members)
     return ShareLimit(bound.limit, members, warm_up, look_ahead=look_ahead)
 
 

@@ -54,13 +54,19 @@ def test_a_plain_limit_on_its_group_is_its_level(strong_model: Fcpo, scenario: S
         ("popular<=0.25", "new<=0.2"),
         ("popular<=0.25", "new>=0.5"),
         ("popular<=0.25", "popular>=0.2", "new>=0.4"),
+        ("popular<=0.25@3", "new>=0.5"),
+        ("popular<=0.25;weights=log", "new<=0.3;scope=prefix"),
+        ("popular<=0.3;scope=list", "new>=0.3;weights=1,0.5,0.2", "new<=0.4"),
+        ("popular<=0.4@3;scope=list", "new>=0.5;scope=list"),
     ],
 )
+@pytest.mark.parametrize("feedback", [False, True])
 def test_lists_keep_the_limits(
-    texts: tuple[str, ...], strong_model: Fcpo, scenario: Scenario
+    texts: tuple[str, ...], feedback: bool, strong_model: Fcpo, scenario: Scenario
 ) -> None:
     limits = bound(strong_model, *texts)
-    shown = lists(strong_model.under(limits), scenario)
+    model = strong_model.under(limits)
+    shown = model.recommend(scenario, length=LENGTH, feedback=feedback)
     assert (shown >= 0).all()
     for one in limits:
         assert limit_reached(one, shown).kept

@@ -20,7 +20,7 @@ from fairhorizon.agents.fcpo.learning.training import Trained, queue_length
 from fairhorizon.agents.fcpo.server import FcpoServer
 from fairhorizon.agents.fcpo.serving.calibration import serve_alone
 from fairhorizon.agents.lists.item_lists import ItemLists
-from fairhorizon.agents.lists.limited import by_steps, under_limits
+from fairhorizon.agents.lists.limited import by_steps, step_limits, under_limits
 from fairhorizon.agents.lists.under_control import serve_under_control
 from fairhorizon.agents.progress import LimitNotKeptWarning, RoundReport
 from fairhorizon.agents.tasks import FitTask, LogPart, Prerequisite, ServingPlan
@@ -31,7 +31,6 @@ from fairhorizon.data.splits import Split, earlier_part
 from fairhorizon.environment.feedback import Scenario
 from fairhorizon.errors import ConfigError
 from fairhorizon.exposure.kept_by_lists import ListLimits, are_joint, level_under, of_gini
-from fairhorizon.exposure.kept_by_steps import step_limits
 from fairhorizon.exposure.step_limits import PopularityLimit
 from fairhorizon.rankers.stack.model import suitable
 from fairhorizon.rankers.stack.questions import QUESTIONS

@@ -10,6 +10,7 @@ from fairhorizon.allocation.place_rule import PlaceRule, PlaceWeights
 from fairhorizon.exposure.bound import BoundLimit
 from fairhorizon.exposure.kept_by_lists import are_joint, of_gini
 from fairhorizon.exposure.limits import Limit
+from fairhorizon.exposure.step_limits import StepLimit, step_limit
 from fairhorizon.vocabulary import Weighing
 
 
@@ -20,6 +21,11 @@ def by_steps(limits: Sequence[BoundLimit], *, feedback: bool) -> bool:
     those that are made with feedback.
     """
     return not are_joint(limits) or (feedback and bool(of_gini(limits)))
+
+
+def step_limits(limits: Sequence[BoundLimit]) -> list[StepLimit]:
+    """The limits as the step control keeps them in lists, where groups stay as they are."""
+    return [step_limit(one, fixed=True) for one in limits]
 
 
 def under_limits(lists: ItemLists, limits: Sequence[BoundLimit]) -> ItemLists:

@@ -1,6 +1,5 @@
 """Whole lists from a server that keeps its limits at every step of a long run."""
 
-import numpy as np
 import torch
 from torch import Tensor
 
@@ -8,16 +7,14 @@ from fairhorizon.agents.base import Server
 from fairhorizon.agents.steps import step_by_step
 from fairhorizon.environment.dynamics import Outcome, State
 from fairhorizon.environment.feedback import Scenario
-from fairhorizon.exposure.counts import Exposure
+from fairhorizon.exposure.growing_lists import GrowingLists
 
 
 class _ControlledSteps:
     """A server that makes whole lists for the users of a scenario, under fixed groups."""
 
-    def __init__(self, server: Server, sensitive: Tensor, *, feedback: bool) -> None:
-        fixed = sensitive.cpu().numpy()
-        self.server, self.feedback = server, feedback
-        self.exposure = Exposure(np.zeros(len(fixed), np.int64), lambda _: fixed)
+    def __init__(self, server: Server, exposure: GrowingLists, *, feedback: bool) -> None:
+        self.server, self.exposure, self.feedback = server, exposure, feedback
 
     def choose(self, state: State) -> Tensor:
         return self.server.serve(state, self.exposure)
@@ -32,11 +29,12 @@ def serve_under_control(
     server: Server, scenario: Scenario, sensitive: Tensor, *, length: int, feedback: bool
 ) -> Tensor:
     """(n_users, length): all users together, step by step, at the price that keeps the limit."""
+    exposure = GrowingLists(sensitive.cpu().numpy(), scenario.n_users, length)
     lists, _ = step_by_step(
         scenario,
         torch.arange(scenario.n_users),
         sensitive,
-        lambda _, __: _ControlledSteps(server, sensitive, feedback=feedback),
+        lambda _, __: _ControlledSteps(server, exposure, feedback=feedback),
         length=length,
     )
     return lists

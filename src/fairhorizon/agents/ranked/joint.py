@@ -7,7 +7,7 @@ from torch import Tensor
 from fairhorizon.agents.lists.chances import WeightedChances
 from fairhorizon.agents.lists.evenness import Evenness
 from fairhorizon.agents.lists.item_lists import ItemLists
-from fairhorizon.agents.lists.limited import under_limits
+from fairhorizon.agents.lists.limited import step_limits, under_limits
 from fairhorizon.agents.lists.under_control import serve_under_control
 from fairhorizon.agents.ranked.control_server import ControlServer
 from fairhorizon.agents.ranked.fitted import FittedRanker, view_of
@@ -15,7 +15,6 @@ from fairhorizon.agents.tasks import ServingPlan
 from fairhorizon.environment.feedback import Scenario
 from fairhorizon.errors import ConfigError, ModelError
 from fairhorizon.exposure.kept_by_lists import of_gini
-from fairhorizon.exposure.kept_by_steps import step_limits
 from fairhorizon.exposure.step_limits import PopularityLimit
 from fairhorizon.rerank.control import StepControl
 from fairhorizon.rerank.lists import ListAllocation
