@@ -16,21 +16,17 @@ class ListRules:
     def __init__(self, limits: Sequence[StepLimit], patterns: Floats, length: int) -> None:
         self.shape = patterns.shape[1]
         self.rules: list[tuple[int, NDArray[np.bool_], Counts, Counts]] = []
-        self.ends: list[int] = []  # of each rule, the places that it is about
         for j, limit in enumerate(limits):
             bounds = limit.most_in_list(length)
             if bounds is not None:
                 self.rules.append((j, patterns[j] != 0, *bounds))
-                self.ends.append(np.count_nonzero(limit.weights(length)))
 
     def barred(self, inside: Counts, place: int) -> NDArray[np.bool_] | None:
         """(b, C): what a list with these many items of each group (b, m) may not have next."""
         if not self.rules:
             return None
         barred = np.zeros((len(inside), self.shape), dtype=np.bool_)
-        for (j, in_group, fewest, most), end in zip(self.rules, self.ends, strict=True):
-            if place >= end:  # what comes later may be anything
-                continue
+        for j, in_group, fewest, most in self.rules:
             barred |= (inside[:, j] >= most[place])[:, None] & in_group
             barred |= (inside[:, j] < fewest[place])[:, None] & ~in_group
         return barred
