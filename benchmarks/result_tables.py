@@ -204,12 +204,12 @@ def level_claims(content: Content) -> str:
         parts = []
         for word in ("more", "less", NOT_SHOWN):
             places = [
-                _limit_words(row["limit"]) + ("" if row["low"] is None else f" {_by(row)}")
+                _limit_words(row["limit"]) + ("" if row["low"] is None else f", {_by(row)}")
                 for row in rows
                 if _verdict(row) == word
             ]
-            said = "no difference is shown" if word == NOT_SHOWN else f"{word} is shown"
-            parts += [f"{said} for {listed(places)}"] if places else []
+            said = "no difference is shown" if word == NOT_SHOWN else f"{word} NDCG"
+            parts += [f"{said} with {'; with '.join(places)}"] if places else []
         claims.append(
             f"- `{method}` against `{rival.split(' ')[0]}`{_of(rival)}: {'; '.join(parts)}."
         )

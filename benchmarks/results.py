@@ -8,7 +8,8 @@
 Studies keep what they have finished in --work: interrupted, the same command continues. What a
 study found is written to docs/results/data/NAME.json as soon as it ends, and at the end the tables
 between markers in README.md and docs are made from these files (result_tables.py). The full set has
-the same studies in the same folders, so it begins with what the default set has left.
+the same studies in the same folders, so it begins with what the default set has left. Delete the
+folder after a change of the code: a study knows its settings and the version, not every commit.
 """
 
 import argparse

@@ -25,7 +25,13 @@ QUICK = {"--seeds": "1", "--jobs": "1", "--steps": "3", "--tries": "1", "--trial
 SHORT = (
     *(f"{ranker}.max_epochs=1" for ranker in ("mf", "bpr", "ncf", "gru4rec", "sasrec")),
     *("stack.adapt=false", "lird.rounds=1", "lird.updates=1", "lird.pmf.max_epochs=1"),
-    *("fcpo.rounds=1", "fcpo.adapt=false", "fcpo.pmf.max_epochs=1", "fcpo.users_per_round=10"),
+    *(
+        "fcpo.horizon=5",
+        "fcpo.rounds=1",
+        "fcpo.adapt=false",
+        "fcpo.pmf.max_epochs=1",
+        "fcpo.users_per_round=10",
+    ),
 )
 WARM_START = 'warm_start=["ease","itemknn"]'  # GRU4Rec takes seconds, and is in other commands
 NOT_RUN = {

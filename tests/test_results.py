@@ -159,10 +159,10 @@ def test_levels_by_hand() -> None:
 def test_a_gain_is_worded_only_where_it_is_shown() -> None:
     tables = tables_of(LEVELS)
     assert tables["claims"].splitlines()[1:] == [
-        "- `fcpo` against `ease+quota`, best rival: more is shown for at most 65 % popular +1.00 "
+        "- `fcpo` against `ease+quota`, best rival: more NDCG with at most 65 % popular, +1.00 "
         "(+0.40 to +1.60).",
-        "- `fcpo` against `fcpo:start`, without CPO rounds: no difference is shown for at most "
-        "37 % popular weighed by 1/log2(1 + place) +0.00 (-0.10 to +0.10).",
+        "- `fcpo` against `fcpo:start`, without CPO rounds: no difference is shown with at most "
+        "37 % popular weighed by 1/log2(1 + place), +0.00 (-0.10 to +0.10).",
     ]
     assert [line.split(" | ")[3] for line in tables["gains"].splitlines()[3:]] == [
         "more",
