@@ -21,7 +21,7 @@ class ListRules:
             bounds = limit.most_in_list(length)
             if bounds is not None:
                 self.rules.append((j, patterns[j] != 0, *bounds))
-                self.ends.append(np.count_nonzero(limit.weights(length)))
+                self.ends.append(int(np.count_nonzero(limit.weights(length))))
 
     def barred(self, inside: Counts, place: int) -> NDArray[np.bool_] | None:
         """(b, C): what a list with these many items of each group (b, m) may not have next."""
