@@ -13,8 +13,17 @@ from scipy.optimize import linprog
 from fairhorizon.allocation.class_program import allocate
 from fairhorizon.allocation.step_control import OnlineControl
 from fairhorizon.errors import ConfigError, ModelError
+from fairhorizon.exposure.bound import BoundLimit
 from fairhorizon.exposure.counts import Exposure
-from fairhorizon.exposure.step_limits import GiniLimit, GroupFloor, GroupLimit, PopularityLimit
+from fairhorizon.exposure.growing_lists import GrowingLists
+from fairhorizon.exposure.limits import Limit
+from fairhorizon.exposure.step_limits import (
+    GiniLimit,
+    GroupFloor,
+    GroupLimit,
+    PopularityLimit,
+    step_limit,
+)
 from fairhorizon.metrics.fairness import gini
 
 NOTHING = -torch.inf
@@ -219,6 +228,36 @@ def test_slots_by_hand():
     assert lists.tolist() == [[0, 2], [2, 0]]
     short = OnlineControl([]).choose([slots[0][:, :1], slots[1][:, :1]], exposure_of_one())
     assert short.tolist() == [[0, -1], [0, -1]]
+
+
+@pytest.mark.parametrize("grows", [False, True])
+@pytest.mark.parametrize(
+    ("text", "lists"),
+    [
+        # one of the first two places; the third may be anything
+        ("new<=0.5@2;scope=list", [[0, 2, 1], [0, 2, 1]]),
+        ("new<=0.5;scope=list", [[0, 1, 2], [0, 1, 2]]),  # two of three places
+        ("new<=0.3;scope=prefix", [[0, 2, 3], [0, 2, 3]]),
+        ("new>=0.7;scope=list", [[0, 1, 2], [0, 1, 2]]),
+        # at each place one of two users, at the third it has no weight
+        ("new<=0.5;weights=1,0.5", [[0, 2, 1], [2, 0, 1]]),
+    ],
+)
+def test_lists_by_place_by_hand(text: str, lists: list[list[int]], grows: bool):
+    """Both users like the items in the order of their codes; 0 and 1 are of the group."""
+    group = np.array([True, True, False, False])
+    scores = torch.tensor([[9.0, 8, 7, 6], [8.0, 7, 6, 5]])
+    control = OnlineControl([step_limit(BoundLimit(Limit.parse(text), group), fixed=True)])
+    if not grows:
+        shown = control.choose([scores] * 3, Exposure(np.zeros(4, np.int64), lambda _: group))
+        assert shown.tolist() == lists
+        return
+    exposure = GrowingLists(group, n_users=2, length=3)
+    for _ in range(3):
+        taken = exposure.begun(2)
+        left = scores.scatter(1, taken, NOTHING) if taken.shape[1] else scores
+        exposure.add(control.choose(left, exposure))
+    assert exposure.lists.tolist() == lists
 
 
 def exposure_of_one() -> Exposure:

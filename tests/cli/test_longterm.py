@@ -91,19 +91,26 @@ def test_from_a_comparison_to_the_page(tmp_path: Path, capsys: pytest.CaptureFix
             2,
             ["-bias: -1.0: give at least 0"],
         ),
-        (["--methods=fcpo", "--gini-limit=2"], 2, ["--gini-limit"]),
-        (["--methods=fcpo", "--limit=kind:0.3"], 2, ["--limit: 'kind:0.3' (give COLUMN=VALUE:SH"]),
-        (["--methods=fcpo", "--floor=kind=A:2"], 2, ["--floor: 'kind=A:2' (give COLUMN=VALUE:SH"]),
-        (["--methods=fcpo", "--floor=kind=A:x"], 2, ["--floor: 'kind=A:x' (give COLUMN=VALUE:SH"]),
+        (["--methods=fcpo", "--gini-limit=0.8"], 2, ['--gini-limit: is now --limit "gini<=0.8"']),
+        (["--methods=fcpo", "--floor=a=A:0.2"], 2, ['--floor: is now --limit "a=A>=0.2"']),
+        (["--methods=fcpo", "--floor=0.2"], 2, ['--floor: is now --limit "COLUMN=VALUE>=SHARE"']),
+        (["--methods=fcpo", "--limit=a=A:0.3"], 2, ["after <= or >= (give a=A<=0.3)"]),
+        (["--methods=fcpo", "--limit=gini<=2"], 2, ["--limit: 'gini<=2', position 7: '2' is no"]),
+        (["--methods=fcpo", "--limit=kind=A>=0.2"], 1, ["no column 'kind'"]),
         (
-            ["--methods=fcpo", "--floor=kind=A:0.2"],
+            ["--methods=mf", "--limit=gini<=0.8"],
             1,
-            ["has no column 'kind' (give an item table)"],
+            ["gini<=0.8: none of the methods can keep it (add fcpo"],
         ),
         (
-            ["--methods=mf", "--gini-limit=0.8"],
-            1,
-            ["gini 0.8: none of the methods can keep it (add fcpo"],
+            ["--limit=popular<=0.4", "--alpha-prime=0.3"],
+            2,
+            ["--limit: popular<=0.4 and --alpha-prime 0.3 (give one)"],
+        ),
+        (
+            ["--limit=popular<=0.4;labels=lagged:3", "--limit=popular>=0.1;labels=lagged:4"],
+            2,
+            ["--limit: labels lag by several numbers of steps (give one)"],
         ),
         (["--methods=fcpo", "--set=fcpo.list_length=2"], 1, ["fcpo.list_length=2 and lists of 1"]),
         (["--methods=mf", "--set=mf.dims=3"], 1, ["mf: there is no dims"]),
@@ -155,13 +162,13 @@ def test_limits_of_groups_in_an_item_table(
     rows = [f"{item},{'AB'[item % 2]}" for item in range(80)]
     Path("items.csv").write_text("item,kind\n" + "\n".join(rows))
     command = [*LONGTERM, "--methods=fcpo", "--item-table=items.csv"]
-    assert run([*command, "--limit=kind=C:0.2"]) == 1
+    assert run([*command, "--limit=kind=C<=0.2"]) == 1
     assert "no item has the attribute value 'C' (the values are A, B)" in capsys.readouterr().err
-    assert run([*command, "--limit=size=A:0.2"]) == 1
-    assert "there is no column 'size' (the columns are 'item', 'kind')" in capsys.readouterr().err
-    assert run([*command, "--limit=kind=A:0.2", "--floor=kind=A:0.3"]) == 1
+    assert run([*command, "--limit=size=A<=0.2"]) == 1
+    assert "no column 'size'; there are kind" in capsys.readouterr().err
+    assert run([*command, "--limit=kind=A<=0.2", "--limit=kind=A>=0.3"]) == 1
     said = capsys.readouterr().err
-    assert "limit kind=A:0.2, floor kind=A:0.3: no 80 items that a user may be shown keep" in said
+    assert "kind=A<=0.2, kind=A>=0.3: no 80 items that a user may be shown keep" in said
     assert [path.name for path in tmp_path.iterdir()] == ["items.csv"]
 
 
@@ -173,13 +180,13 @@ def test_what_is_not_measured_and_how_further_limits_were_kept_is_said(
     Path("items.csv").write_text("item,kind\n" + "\n".join(rows))
     small = ("fcpo.rounds=0", 'fcpo.warm_start=["ease","itemknn"]')
     command = (*LONGTERM, *(f"--set={one}" for one in small), "--methods=fcpo", "--seeds=1")
-    command = (*command, "--item-table=items.csv", "--floor=kind=A:0.4", "--steps=5")
+    command = (*command, "--item-table=items.csv", "--limit=kind=A>=0.4", "--steps=5")
     assert run([*command, "--warm-up=5"]) == 0
     said = capsys.readouterr()
     assert (
         "note: a warm-up of 5 steps leaves none of the 5 at which the limit is checked" in said.err
     )
-    floor = r"floor kind=A: (\S+) % reached, must be at least 40 %; "
+    floor = r"kind=A>=0\.4: (\S+) % reached, must be at least 40 %; "
     assert re.search(floor + "not checked, no step comes after the warm-up", said.out)
     assert run([*command, "--warm-up=2"]) == 0
     said = capsys.readouterr()
@@ -187,7 +194,7 @@ def test_what_is_not_measured_and_how_further_limits_were_kept_is_said(
     shown = re.search(floor + r"kept after the warm-up \(fcpo\)", said.out)
     assert shown is not None
     (row,) = content(Path("longterm/longterm.json"))["limits"]
-    assert (row["limit"], row["method"]) == ("floor kind=A", "fcpo")
+    assert (row["limit"], row["method"]) == ("kind=A>=0.4", "fcpo")
     assert (row["bound"], row["is_floor"]) == (0.4, True)
     assert 0.4 <= row["reached"]["mean"] == pytest.approx(float(shown[1]) / 100, abs=1e-4)
     assert f"{shown[1]} %" in Path("longterm/longterm.md").read_text(encoding="utf-8")

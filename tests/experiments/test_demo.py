@@ -82,7 +82,12 @@ def test_the_long_run_is_at_the_strictest_limit(result: DemoResult) -> None:
     assert last["method"].to_list() == ["popularity", "ease+quota", "ease+control", "fcpo"]
     assert last["step"].unique().to_list() == [20]  # a quarter of the catalogue
     over = dict(zip(last["method"], last["violation_share"], strict=True))
-    assert (over["popularity"], over["ease+control"], over["fcpo"]) == (1.0, 0.0, 0.0)
+    # with 80 items, some users of fcpo have none left that does not enter the group
+    assert (over["popularity"], over["ease+control"], over["fcpo"]) == (1.0, 0.0, 0.1)
+    beyond = dict(zip(last["method"], last["largest_overshoot"], strict=True))
+    assert 0 < beyond["fcpo"] < 0.01
+    of_fcpo = run.steps.filter(method="fcpo")
+    assert of_fcpo["popularity_rate"].max() <= LEVELS[-1]  # by the groups when it was shown
     first = run.steps.filter(step=1)
     rates = dict(zip(first["method"], first["popularity_rate"], strict=True))
     assert rates["fcpo"] == 22 / 60  # of 60 users at most 37 % are shown a popular item

@@ -101,7 +101,10 @@ def test_a_row_per_method_seed_and_step(long_study: LongStudy) -> None:
         # every step shows as many items, so the rate of all is the mean of the rates of steps
         of_steps = run["step_popularity_rate"].to_numpy().cumsum() / np.arange(1, 26)
         assert rate == pytest.approx(of_steps)
-        assert run["violation"].to_numpy() == pytest.approx(np.maximum(0, rate - 0.3))
+        limited = run["limited_rate"].to_numpy()
+        assert np.array_equal(limited, run["popularity_rate_retrospective"].to_numpy())
+        assert (limited != rate).any()
+        assert run["violation"].to_numpy() == pytest.approx(np.maximum(0, limited - 0.3))
         assert run["violation_share"].null_count() == 5  # the warm-up
         assert run["price"].null_count() == 25
     assert {(run.method, run.seed) for run in ended} == {
@@ -242,9 +245,13 @@ def test_what_matters_has_its_own_file(long_study: LongStudy) -> None:
     limits = asked("gini<=0.9")
     drifting = SimulationConfig(drift=0.1)
     assert key("fcpo", limits=limits) != key("fcpo")
-    assert key("ease", limits=limits) == key("ease")  # which knows no limits
+    assert key("ease", limits=limits) != key("ease")  # the record has the excess of the limit
+    assert key("fcpo", limits=AskedLimits(look_ahead=False)) != key("fcpo")
+    assert key("ease", limits=AskedLimits(look_ahead=False)) == key("ease")
     assert key("ease+quota", round_length=11) != key("ease+quota")
-    assert key("fcpo", round_length=11) == key("fcpo")
+    assert key("fcpo", round_length=11) != key("fcpo")  # whose rankers are fitted again
+    never = {"retrain": Retrain.NONE}
+    assert key("fcpo", round_length=11, **never) == key("fcpo", **never) != key("fcpo")
     assert key("ease", retrain=Retrain.ALL) != key("ease")
     assert key("ease+quota", retrain=Retrain.ALL) == key("ease+quota")
     for name in ("fcpo", "ease"):
@@ -296,7 +303,7 @@ def test_groups_by_an_attribute_do_not_move(shop: DataSpec, tmp_path: Path) -> N
 
 
 @pytest.mark.parametrize(
-    ("limits", "floors", "message"),
+    ("limits", "message"),
     [
         (["kind=toy<=0.3", "kind=toy>=0.2"], None),
         (["kind=toy<=0.3", "kind=toy>=0.4"], "kind=toy<=0.3, kind=toy>=0.4: no 4 items"),

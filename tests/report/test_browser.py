@@ -280,6 +280,8 @@ def test_the_page_is_not_too_large(page):
 def test_the_page_of_a_long_run_and_its_small_panels(tmp_path):
     methods, n_steps = ("fcpo", "mf+foe", "bpr"), 40
     names = ("ndcg", "recall", "gini", "popularity_rate", "step_popularity_rate")
+    names += ("limited_rate", "popularity_rate_initial", "popularity_rate_lagged")
+    names += ("popularity_rate_retrospective", "lorenz_share")
     names += ("step_popularity_rate_initial", "violation_share", "largest_overshoot", "churn")
     rows = [
         {"method": method, "seed": seed, "step": step}

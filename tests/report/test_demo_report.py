@@ -50,7 +50,7 @@ def long_run():
     rows = [
         {"method": method, "seed": 0, "step": step, "churn": 0, "ndcg": 0.5 - share / 10}
         | dict.fromkeys(("recall", "gini"), 0.5)
-        | {"popularity_rate": share, "violation_share": float(share > 0.37)}
+        | {"limited_rate": share, "violation_share": float(share > 0.37)}
         | {"largest_overshoot": share - 0.37}
         | dict.fromkeys(("step_popularity_rate", "step_popularity_rate_initial"), share)
         for method, share in shares.items()

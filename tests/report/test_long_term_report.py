@@ -20,7 +20,13 @@ from fairhorizon.report.long_term import (
     finding,
     write_long_term_report,
 )
-from fairhorizon.report.long_term_table import summary_markdown, summary_section, summary_table
+from fairhorizon.report.long_term_table import (
+    labels_markdown,
+    labels_section,
+    summary_markdown,
+    summary_section,
+    summary_table,
+)
 from fairhorizon.report.looks import GREY, looks_of
 from fairhorizon.report.marks import IS_FOCUS
 from fairhorizon.report.over_time import Span
@@ -39,7 +45,12 @@ def row(method, seed, step, **values):
         "ndcg": 0.1,
         "recall": 0.2,
         "gini": 0.5,
-        "popularity_rate": 0.3,
+        "limited_rate": 0.3,
+        "popularity_rate": 0.31,
+        "popularity_rate_initial": 0.32,
+        "popularity_rate_lagged": 0.33,
+        "popularity_rate_retrospective": 0.34,
+        "lorenz_share": 0.36,
         "step_popularity_rate": 0.25,
         "step_popularity_rate_initial": 0.35,
         "violation_share": None if step == 1 else 0.0,
@@ -66,7 +77,8 @@ def steps():
             NASTY,
             seed,
             step,
-            popularity_rate={1: 0.5, 2: 0.5, 3: 0.4, 4: 0.48}[step],
+            limited_rate={1: 0.5, 2: 0.5, 3: 0.4, 4: 0.48}[step],
+            popularity_rate_lagged=0.2 + 0.02 * seed,
             violation_share={3: 0.0, 4: 0.5}.get(step),
             largest_overshoot=0.08 + 0.02 * seed if step == 4 else 0.0,
             churn=4 * seed,
@@ -162,7 +174,7 @@ def test_what_nobody_measured_is_said(steps):
 
 
 def test_what_is_over_the_limit_counts_after_the_warm_up_alone(steps):
-    running = over_time.lines(steps, "popularity_rate")[NASTY]
+    running = over_time.lines(steps, "limited_rate")[NASTY]
     after, upper = control.over_limit(running, SPAN)
     assert after.tolist() == [3, 4]
     np.testing.assert_allclose(upper, [40, 48])  # never below the limit
@@ -315,7 +327,7 @@ def test_the_page_of_many_methods_stays_small():
     rng = np.random.default_rng(3)
     many = frame(
         [
-            row(method, seed, step, popularity_rate=rng.random(), ndcg=rng.random())
+            row(method, seed, step, limited_rate=rng.random(), ndcg=rng.random())
             | {"step_popularity_rate": rng.random(), "gini": rng.random()}
             for method in methods
             for seed in (0, 1)
@@ -397,6 +409,17 @@ def test_before_the_warm_up_ends_nothing_is_said_of_violations(steps):
     text = summary_markdown(steps.filter(pl.col("step") == 1))
     assert "| fcpo | **11.00** ±1.41 | **20.00** ±0.00 | **45.00** ±7.07 |" in text
     assert text.count(" | - | ") == 2
+
+
+def test_the_share_under_all_labels_side_by_side(steps):
+    section = labels_section(steps, 7)
+    (block,) = section.parts
+    assert block.headings == ["Method", "Retrospective", "Moment", "Lagged", "First", "Most shown"]
+    fcpo, other = [[cell.text for cell in line] for line in block.lines]
+    assert fcpo == ["fcpo", "34.00", "31.00", "33.00", "32.00", "36.00"]
+    assert other == [NASTY, "34.00", "31.00", "21.00", "32.00", "36.00"]
+    assert "Lagged: each showing under the label of 7 steps before." in section.note
+    assert labels_markdown(steps, 7).count("**21.00** ±1.41") == 1
 
 
 # all of it

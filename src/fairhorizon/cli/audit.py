@@ -94,7 +94,8 @@ def audit(
 
     A list is ordered by rank, else by time, else as in the file. The test items
     are what users took next, so the data must continue after the time at which
-    the lists were made. Limits are measured on everything shown, whatever --k says.
+    the lists were made. Limits are measured on everything shown, whatever --k
+    says.
 
     Duplicate rows, negative ranks and skipped ranks are counted and reported.
     A row that is the same as an earlier one is left out; in an impression log

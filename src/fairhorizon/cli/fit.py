@@ -73,7 +73,7 @@ def fit(
 ) -> None:
     """Train a method and write its run folder.
 
-    recommend and evaluate keep the limits given here, unless they are given others.
+    recommend and evaluate keep these limits unless others are given.
 
     Ctrl-C stops FCPO after the current round, and --resume continues; other
     methods write nothing when they are interrupted. The presets fast and strong

@@ -45,7 +45,7 @@ ServedTable = Annotated[
 
 
 @dataclass(frozen=True)
-class AskedLimits:
+class GivenLimits:
     """Limits, and the table that has the columns of their groups."""
 
     limits: "tuple[Limit, ...]" = ()
@@ -86,19 +86,19 @@ def parse(texts: Sequence[str] | None) -> "tuple[Limit, ...]":
 
 def apart(
     data: "DataSpec", texts: Sequence[str] | None, resumed: "Run | None" = None
-) -> "tuple[DataSpec, AskedLimits]":
+) -> "tuple[DataSpec, GivenLimits]":
     """The data and the limits; an item table that is for the limits alone is none of the data.
 
     resumed: a run whose limits count where none are given.
     """
     if not texts and resumed is not None and resumed.card_file.exists():
         stored = resumed.limits()
-        return data, AskedLimits(parse(stored.limits), stored.item_table)
+        return data, GivenLimits(parse(stored.limits), stored.item_table)
     limits, table = parse(texts), data.item_table
     by_column = any(not limit.group.reserved for limit in limits)
     if by_column and data.group_column is None:
         data = data.model_copy(update={"item_table": None})
-    return data, AskedLimits(limits, table if by_column else None)
+    return data, GivenLimits(limits, table if by_column else None)
 
 
 def level_of(
@@ -117,18 +117,18 @@ def level_of(
     return alpha_prime if level is None else level
 
 
-def with_level(asked: AskedLimits, chosen: "Method", data: "DataSpec") -> AskedLimits:
+def with_level(asked: GivenLimits, chosen: "Method", data: "DataSpec") -> GivenLimits:
     """With the limit that the level of a method is, as in fcpo@0.4, where further were given."""
     return _joined(asked, chosen.level if chosen.abilities.level_is_share else None, data)
 
 
-def _joined(asked: AskedLimits, level: float | None, data: "DataSpec") -> AskedLimits:
+def _joined(asked: GivenLimits, level: float | None, data: "DataSpec") -> GivenLimits:
     if not asked.limits or level is None:
         return asked
     own = own_limit(data, level)
     if any(_is_level(limit, own) for limit in asked.limits):
         return asked
-    return AskedLimits((own, *asked.limits), asked.item_table)
+    return GivenLimits((own, *asked.limits), asked.item_table)
 
 
 def _is_level(limit: "Limit", own: "Limit") -> bool:
@@ -146,7 +146,7 @@ def own_limit(data: "DataSpec", share: float) -> "Limit":
 
 def served(
     run: "Run", texts: Sequence[str] | None, table: Path | None, alpha_prime: float | None
-) -> "tuple[Recommender, AskedLimits]":
+) -> "tuple[Recommender, GivenLimits]":
     """The model of a run and the limits to serve it under: those given, else those of the fit.
 
     --alpha-prime alone takes the place of all limits of the fit.
@@ -157,12 +157,12 @@ def served(
     if texts:
         limits = parse(texts)
         level_of(limits, alpha_prime, data)  # refuses two that differ
-        return run.model(), _joined(AskedLimits(limits, chosen), alpha_prime, data)
+        return run.model(), _joined(GivenLimits(limits, chosen), alpha_prime, data)
     if table is not None and (alpha_prime is not None or not stored.limits):
         raise ConfigError(f"{table}: which limits has it the columns of? (give {OPTION} too)")
     if alpha_prime is not None:
-        return run.model(alpha_prime), AskedLimits()
-    return run.model(), AskedLimits(parse(stored.limits), chosen)
+        return run.model(alpha_prime), GivenLimits()
+    return run.model(), GivenLimits(parse(stored.limits), chosen)
 
 
 def serving(run: "Run", model: "Recommender", bound: "Sequence[BoundLimit]") -> "Recommender":

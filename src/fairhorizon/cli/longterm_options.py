@@ -76,8 +76,14 @@ LookAhead = Annotated[
         rich_help_panel=LIMITS,
     ),
 ]
-Floors = Annotated[list[str] | None, typer.Option("--floor", hidden=True)]
-GiniLimit = Annotated[float | None, typer.Option("--gini-limit", hidden=True)]
+Floors = Annotated[
+    list[str] | None,
+    typer.Option("--floor", hidden=True, help="Of earlier versions, now --limit."),
+]
+GiniLimit = Annotated[
+    float | None,
+    typer.Option("--gini-limit", hidden=True, help="Of earlier versions, now --limit."),
+]
 Drift = Annotated[
     float | None,
     typer.Option(
@@ -163,6 +169,8 @@ def parse_limits(
         other = main[1] if len(main) > 1 else f"--alpha-prime {alpha_prime:g}"
         raise typer.BadParameter(f"{main[0]} and {other} (give one)", param_hint="--limit")
     if len({limit.lag for limit in limits} - {0}) > 1:
-        raise typer.BadParameter("labels lag by several numbers of steps (give one)")
+        raise typer.BadParameter(
+            "labels lag by several numbers of steps (give one)", param_hint="--limit"
+        )
     default = Limit.popular(DEFAULT_SHARE if alpha_prime is None else alpha_prime)
     return (main or [default])[0], [limit for limit in limits if limit not in main]

@@ -161,6 +161,7 @@ class LongRun:
         start = time.perf_counter()
         lists, outcome = self._serve(spent)
         seconds = time.perf_counter() - start
+        broken = [lists_beyond(one, lists, exposure) for one in self.limits]
         exposure.add(lists)
         start = time.perf_counter()
         self.server.observe(lists, outcome, exposure)
@@ -175,7 +176,6 @@ class LongRun:
         accuracy = self._accuracy.add(values, new_values, self.audience, first)
         self.steps += 1
         self.audience.pass_time()
-        excess = {f"excess of {one.name}": excess_of(one, lists, exposure) for one in self.limits}
         churn = Churn(0, 0.0)
         if self.steps % settings.relabel_every == 0:
             churn = exposure.relabel()
@@ -194,6 +194,10 @@ class LongRun:
             "reward": float(outcome.reward.double().mean()),
             "coverage": coverage(exposure.shown),
             "seconds": seconds,
+        }
+        excess = {
+            f"excess of {one.name}": one.excess(exposure) if share is None else share
+            for one, share in zip(self.limits, broken, strict=True)
         }
         notes = self.server.notes()
         if taken := sorted((row.keys() | excess.keys()) & notes.keys()):
@@ -262,11 +266,11 @@ class LongRun:
         return lists, advance(self.state, lists, self.audience, self.exposure.sensitive, spent)
 
 
-def excess_of(limit: StepLimit, lists: Tensor, exposure: Exposure) -> float:
-    """How far the run is beyond a limit; of a limit on every list, the share of lists beyond it."""
+def lists_beyond(limit: StepLimit, lists: Tensor, exposure: Exposure) -> float | None:
+    """The share of lists that break a limit on every list; None if the limit is on all showings."""
     bounds = limit.most_in_list(lists.shape[1])
     if bounds is None:
-        return limit.excess(exposure)
+        return None
     fewest, most = (torch.from_numpy(bound) for bound in bounds)
     costs = limit.costs(exposure).to(lists.device) != 0
     counted = torch.from_numpy(limit.weights(lists.shape[1]) > 0).to(lists.device)

@@ -88,7 +88,7 @@ class LongStudy:
         own: list[object] = [self.round_length, self.retrains(method)]
         if method.base in AGENTS and not self.retrains(method):
             own = []  # they know no rounds
-        if method.abilities.limits:
+        if method.abilities.limits or self.limits:  # whose excess is recorded for all methods
             own.append(self.limits.fingerprint(*self._limited()))
         return self.study.key(
             "long run",
