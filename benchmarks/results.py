@@ -35,7 +35,7 @@ DATA, IMAGES = ROOT / "docs" / "results" / "data", ROOT / "docs" / "images"
 DOCUMENTS = sorted([ROOT / "README.md", *(ROOT / "docs").rglob("*.md")])
 
 LEVELS = "--levels 0.85,0.65,0.37 --limit 'popular<=0.37;weights=log'"
-BINDING = "--steps 100 --k 5 --repeat-after 20 --warm-up 10"
+BINDING = "--steps 60 --k 5 --repeat-after 10 --warm-up 10"
 RERANKED = "stack+quota,stack+pmmf,stack+fairco,stack+tfrom"
 STRONG = "fcpo:strong,fcpo:strong-start"
 
@@ -82,7 +82,6 @@ PLANS = [
         "ml-100k",
         "--steps 400",
         f"fcpo,fcpo:start,stack+control,ease+control,{RERANKED},ease,popularity",
-        seeds=3,
         full_methods=f"{STRONG},gru4rec+control,gru4rec+quota,gru4rec",
         figures=(
             ("figure4.png", "long-run-ml-100k.png"),
@@ -102,8 +101,9 @@ PLANS = [
         "levels",
         "ml-1m",
         LEVELS,
-        f"fcpo,fcpo:start,stack+lists,ease+lists,ease+quota,stack+penalty,{RERANKED}",
-        full_methods=f"{STRONG},gru4rec+lists,gru4rec+quota",
+        "fcpo,fcpo:start,stack+lists,ease+quota,stack+pmmf",
+        full_methods=f"ease+lists,stack+penalty,stack+fairco,stack+tfrom,{STRONG},"
+        "gru4rec+lists,gru4rec+quota",
         full_seeds=3,
     ),
     Plan(
@@ -111,8 +111,8 @@ PLANS = [
         "longterm",
         "ml-1m",
         "--steps 400",
-        "fcpo,fcpo:start,stack+control,ease+control",
-        full_methods=f"{STRONG},gru4rec+control",
+        "fcpo,stack+control,ease+control",
+        full_methods=f"fcpo:start,{STRONG},gru4rec+control",
         full_seeds=3,
         figures=(("figure4.png", "long-run-ml-1m.png"),),
     ),
