@@ -188,7 +188,11 @@ def test_the_guide_explains_every_option_and_every_column() -> None:
     assert set(SCHEMA) <= set(re.findall(r"`(\w+)`", table))
     commands = typer.main.get_command(app).commands
     known, shared = (
-        {option for parameter in commands[name].params for option in parameter.opts}
+        {
+            option
+            for parameter in commands[name].params
+            for option in (*parameter.opts, *parameter.secondary_opts)
+        }
         for name in ("longterm", "compare")
     )
     said = set(re.findall(r"--[a-z][a-z-]*", GUIDE))

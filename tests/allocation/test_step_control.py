@@ -10,7 +10,9 @@ from hypothesis import strategies as st
 from scipy import sparse
 from scipy.optimize import linprog
 
+from fairhorizon.allocation.class_offers import ClassOffers
 from fairhorizon.allocation.class_program import allocate
+from fairhorizon.allocation.item_classes import ItemClasses
 from fairhorizon.allocation.step_control import OnlineControl
 from fairhorizon.errors import ConfigError, ModelError
 from fairhorizon.exposure.bound import BoundLimit
@@ -258,6 +260,29 @@ def test_lists_by_place_by_hand(text: str, lists: list[list[int]], grows: bool):
         left = scores.scatter(1, taken, NOTHING) if taken.shape[1] else scores
         exposure.add(control.choose(left, exposure))
     assert exposure.lists.tolist() == lists
+
+
+@pytest.mark.parametrize(
+    ("room", "budget", "items"),
+    [
+        ([9, 9, 9], 2, [0, 0]),
+        ([9, 9, 9], 0, [1, 1]),
+        ([9, 1, 9], 0, [2, 1]),  # at the price of 4 the first user has item 0 for item 1
+        ([9, 0, 9], 0, [2, 2]),
+        ([9, 0, 0], 2, [0, 0]),
+        ([9, 0, 0], 1, [0, 1]),  # what is full, where the budget allows nothing else
+        ([9, 0, 1], 0, [1, 2]),
+    ],
+)
+def test_items_that_are_full_are_the_last_resort(room: list[int], budget: int, items: list[int]):
+    """Item 0 is of the group, the others are not."""
+    scores = torch.tensor([[9.0, 5, 1], [8.0, 5, 2]])
+    classes = ItemClasses.of(np.array([[1.0, 0, 0]]), scores.device)
+    taken, nothing = torch.empty(2, 0, dtype=torch.int64), torch.zeros(3)
+    offers = ClassOffers.with_room(scores, nothing, classes, taken, np.array(room))
+    rows, budgets = offers.rows_left(), np.array([float(budget)])
+    fit = offers.allocate(rows, classes.patterns, budgets, np.array(room))
+    assert fit.items.tolist() == items
 
 
 def exposure_of_one() -> Exposure:

@@ -4,6 +4,8 @@ A limit under retrospective labels lets an item be shown in a step only so often
 enter the group. Users choose their items under the budgets of the step (class_program.py). Where
 more of them choose an item than it has room for, those keep it whose next best item is the furthest
 behind; the others choose again, among the items that are not full. So this ends after a few rounds.
+Where all items of a class are full, one of them is the last resort: it may enter the group, while
+an item of another class might break a budget at once.
 """
 
 from dataclasses import dataclass
@@ -44,6 +46,7 @@ class ClassOffers:
         self.scores = scores  # (b, n_items)
         # (n_items,) who did not get one of these before is not offered it again
         self._full = torch.zeros_like(classes.of_item, dtype=torch.bool)
+        self._last = np.zeros(self.values.shape, dtype=np.bool_)  # offers of what is full
 
     @classmethod
     def of(
@@ -56,22 +59,22 @@ class ClassOffers:
     def with_room(
         cls, scores: Tensor, handicap: Tensor, classes: ItemClasses, taken: Tensor, room: Counts
     ) -> "ClassOffers":
-        """The same without items that have no room; who has nothing else left is offered these."""
+        """The same; items that have no room are offered where a class has no others."""
         full = torch.from_numpy(room <= 0).to(scores.device)
-        open_scores = scores.detach().masked_fill(full, -torch.inf)
+        left = scores.detach()
         if handicap.any():
-            open_scores -= handicap
+            left = left - handicap
         if taken.shape[1]:
-            open_scores = without(open_scores, taken)
+            left = without(left, taken)
         all_classes = classes.each_in_question()
         none_taken, no_handicap = taken[:, :0], torch.zeros_like(handicap)
-        values, items = best_of_classes(open_scores, no_handicap, all_classes, none_taken)
-        stuck = (values.amax(1) == -torch.inf).nonzero().squeeze(1)
-        if len(stuck):
-            open_scores[stuck] = without(scores[stuck] - handicap, taken[stuck])
-            again = best_of_classes(open_scores[stuck], no_handicap, all_classes, none_taken[stuck])
-            values[stuck], items[stuck] = again
-        return cls(values, items, classes, open_scores)
+        open_scores = left.masked_fill(full, -torch.inf)
+        best = best_of_classes(open_scores, no_handicap, all_classes, none_taken)
+        offers = cls(*best, classes, left)
+        offers._full = full
+        users, own = np.nonzero(offers.values == -np.inf)
+        offers._offer((users, own), *offers._last_resort(users, own), last=True)
+        return offers
 
     def bar(self, barred: NDArray[np.bool_] | None) -> None:
         """Take back the offers of some classes (b, C), but not all of a user's."""
@@ -87,28 +90,38 @@ class ClassOffers:
     def allocate(
         self, rows: NDArray[np.int64], costs: Floats, budgets: Floats, room: Counts | None
     ) -> Allocation:
-        """As `class_program.allocate`, and no item is shown more often than it has room for.
-
-        A user who has nothing else left keeps an item all the same.
-        """
+        """As `class_program.allocate`, and no item is shown more often than it has room for, but
+        as a last resort."""
         item_prices: Floats = np.zeros(self.classes.n_items)
         while True:
             choice, prices = allocate(self.values[rows], costs, budgets)
             items = self.items[rows, choice]
             if room is None:
                 return Allocation(choice, items, prices, item_prices)
-            crowded = np.bincount(items, minlength=len(room)) > room
+            counted = ~self._last[rows, choice]
+            crowded = np.bincount(items[counted], minlength=len(room)) > room
             self._full |= torch.from_numpy(crowded).to(self._full)
-            some = np.flatnonzero(crowded[items])
+            some = np.flatnonzero(crowded[items] & counted)
             users, own = rows[some], choice[some]
-            values, following = self._second(users, own)
+            values, following, last = self._second(users, own)
             loss = self._loss(users, own, values, prices @ costs)
             refused = _least_loss(items[some], loss, room)
             if not len(refused):
                 return Allocation(choice, items, prices, item_prices)
             np.maximum.at(item_prices, items[some[refused]], loss[refused])
             who = users[refused], own[refused]
-            self.values[who], self.items[who] = values[refused], following[refused]
+            self._offer(who, values[refused], following[refused], last=last[refused])
+
+    def _offer(
+        self,
+        who: tuple[Classes, Classes],
+        values: Floats,
+        items: Classes,
+        *,
+        last: NDArray[np.bool_] | bool,
+    ) -> None:
+        """To some users, of some classes."""
+        self.values[who], self.items[who], self._last[who] = values, items, last
 
     def _loss(self, users: Classes, own: Classes, second: Floats, charges: Floats) -> Floats:
         """(b,) by how much the next best offer is behind, all less the charge of its class."""
@@ -118,13 +131,25 @@ class ClassOffers:
         loss: Floats = present - net.max(1, initial=-np.inf)
         return loss
 
-    def _second(self, users: Classes, own: Classes) -> tuple[Floats, Classes]:
-        """What comes after the best item of these classes, which is full; -inf for nothing."""
+    def _second(self, users: Classes, own: Classes) -> tuple[Floats, Classes, NDArray[np.bool_]]:
+        """What comes after the best item of these classes, which is full; and if that is full."""
+        values, items = self._best(users, own, self._full)
+        last = values == -np.inf
+        values[last], items[last] = self._last_resort(users[last], own[last])
+        return values, items, last
+
+    def _last_resort(self, users: Classes, own: Classes) -> tuple[Floats, Classes]:
+        """The best item of these classes, full or not, far behind all others; -inf for nothing."""
+        values, items = self._best(users, own, torch.zeros_like(self._full))
+        return values - CLOSED, items
+
+    def _best(self, users: Classes, own: Classes, closed: Tensor) -> tuple[Floats, Classes]:
+        """Of some classes, each user's best item that is not closed (n_items,)."""
         assert self.scores is not None
         values, items = np.zeros(len(users)), np.zeros(len(users), dtype=np.int64)
         for c in np.unique(own):
             of, bar = np.flatnonzero(own == c), self.scores.new_zeros(self.classes.n_items)
-            bar[self._full | (self.classes.of_item != c)] = -torch.inf
+            bar[closed | (self.classes.of_item != c)] = -torch.inf
             for at in np.array_split(of, 1 + len(of) * self.scores.shape[1] // CELLS):
                 rest = self.scores[torch.from_numpy(users[at]).to(bar.device)].add_(bar)
                 best = first_highest(rest)
