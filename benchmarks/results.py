@@ -97,16 +97,6 @@ PLANS = [
     ),
     Plan("long-ml-100k-repeats", "longterm", "ml-100k", BINDING),
     Plan(
-        "levels-ml-1m",
-        "levels",
-        "ml-1m",
-        LEVELS,
-        "fcpo,fcpo:start,stack+lists,ease+quota,stack+pmmf",
-        full_methods=f"ease+lists,stack+penalty,stack+fairco,stack+tfrom,{STRONG},"
-        "gru4rec+lists,gru4rec+quota",
-        full_seeds=3,
-    ),
-    Plan(
         "long-ml-1m",
         "longterm",
         "ml-1m",

@@ -48,6 +48,7 @@ class OnlineControl:
         self.ascent, self.trials = ascent, trials
         self._prices = np.zeros(len(names))
         self._charges: Floats = np.zeros((0, 0))
+        self._reserves = np.zeros(len(names))  # of the budgets, for items that enter a group
 
     @property
     def prices(self) -> dict[str, float]:
@@ -66,7 +67,8 @@ class OnlineControl:
 
     def tensors(self) -> dict[str, Tensor]:
         """The state that later steps depend on."""
-        return {"prices": torch.from_numpy(self._prices.copy())}
+        parts = {"prices": self._prices, "reserves": self._reserves}
+        return {name: torch.from_numpy(part.copy()) for name, part in parts.items()}
 
     def restore(self, tensors: dict[str, Tensor]) -> None:
         """Continue from the tensors of another control with the same constraints."""
@@ -77,12 +79,16 @@ class OnlineControl:
                 f" {len(self.constraints)}; build it with the constraints it was saved with"
             )
         self._prices = prices.cpu().numpy().copy()
+        self._reserves = tensors["reserves"].cpu().numpy().copy()
 
     @torch.no_grad()
     def choose(self, scores: Sequence[Tensor] | Tensor, exposure: Exposure) -> Tensor:
         """(b, K) items for K slots of scores (b, n_items) each; -1 where all scores are -inf."""
         slots = [scores] if isinstance(scores, Tensor) else list(scores)
-        step = _Step(self.constraints, slots, exposure)
+        # what one step had too much of is kept back from then on, so that the limit holds again
+        beyond = [constraint.overshoot(exposure) for constraint in self.constraints]
+        self._reserves = np.maximum(self._reserves, beyond)
+        step = _Step(self.constraints, slots, exposure, self._reserves)
         prices = np.where(step.priced, LOWERED * self._prices, 0.0)
         prices[prices < self.ascent / 10] = 0.0  # too low to change much: try without a price
         best = trial = step.fill(prices)
@@ -111,7 +117,11 @@ class _Step:
     """The problem of one step: who may be shown what, and what that costs."""
 
     def __init__(
-        self, constraints: Sequence[StepLimit], slots: Sequence[Tensor], exposure: Exposure
+        self,
+        constraints: Sequence[StepLimit],
+        slots: Sequence[Tensor],
+        exposure: Exposure,
+        reserves: Floats,
     ) -> None:
         self.constraints, self.slots, self.exposure = constraints, slots, exposure
         self.costs = np.zeros((len(constraints), exposure.n_items))
@@ -122,6 +132,7 @@ class _Step:
         whole = np.isin(self.costs, (-1, 0, 1)).all(1)
         self.exact, self.priced = varied & whole, varied & ~whole
         self.kept = [constraints[j] for j in self.exact.nonzero()[0]]
+        self.reserves = reserves[self.exact]
         self.classes = ItemClasses.of(self.costs[self.exact], slots[0].device)
         self.begun = exposure.begun(len(slots[0])).numpy()  # (b, k) of lists that grow by steps
         places = self.begun.shape[1] + len(slots)
@@ -192,6 +203,7 @@ class _Step:
             weights = self.weights[j, k:]
             if weights[0] > 0 and constraint.scope is Scope.ALL:
                 left = constraint.budget(self.exposure, showings) - spent[j]
+                left -= self.reserves[j]
                 budgets[j] = min(free, left / weights.sum())
         return budgets
 

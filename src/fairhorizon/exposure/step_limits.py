@@ -59,6 +59,10 @@ class StepLimit(ABC):
         """(n_items,) how often an item may be shown in the next step; None: without a bound."""
         return None
 
+    def overshoot(self, exposure: Exposure) -> float:  # noqa: ARG002  # for those that steer
+        """By how much the steps so far cost more than they might, though budgets were kept."""
+        return 0.0
+
     def most_in_list(self, length: int) -> tuple[Counts, Counts] | None:  # noqa: ARG002
         """(length,) fewest and most items that cost, among the first 1, 2, .. places of a list."""
         return None
@@ -138,13 +142,23 @@ class ShareLimit(StepLimit):
         return self.sign * self.share
 
     def room(self, exposure: Exposure, showings: int) -> Counts | None:
-        moves = self.members is None and self.labels is Labels.RETROSPECTIVE
-        if not moves or self.limit.is_floor or not self.look_ahead:
-            return None
-        return exposure.room(showings)
+        return exposure.room(showings) if self._looks_ahead else None
+
+    def overshoot(self, exposure: Exposure) -> float:
+        """What items that entered the group brought with them, beyond what the group may have."""
+        if not self._looks_ahead:
+            return 0.0
+        lent = self.warm_up * self._weigh(exposure.first_step, exposure)
+        allowed = self.share * max(self._total(exposure), lent)
+        return max(0.0, self.sign * (self._spent(exposure) - allowed))
 
     def most_in_list(self, length: int) -> tuple[Counts, Counts] | None:
         return None if self.scope is Scope.ALL else bounds_in_list(self.limit, length)
+
+    @property
+    def _looks_ahead(self) -> bool:
+        moves = self.members is None and self.labels is Labels.RETROSPECTIVE
+        return moves and self.look_ahead and not self.limit.is_floor
 
     def _group(self, exposure: Exposure) -> Tensor:
         if self.members is None:
