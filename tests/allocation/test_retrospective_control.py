@@ -260,3 +260,27 @@ def test_an_exposure_goes_on_from_what_was_stored():
         assert part.group(labels).equal(whole.group(labels))
     assert (part.at_place == whole.at_place).all()
     assert part.lasting(np.array([5, 5, 5])).tolist() == whole.lasting(np.array([5, 5, 5])).tolist()
+
+
+def test_what_was_too_much_once_is_kept_back_from_then_on():
+    """Ten items, two popular; 12 of 20 showings were of these, where 10 may be: 2 too many."""
+    exposure = Exposure(np.array([90, 80, *[5] * 8]), PopularItems(0.2))
+    limit = PopularityLimit(0.5, labels="retrospective")
+    control = OnlineControl([limit])
+    exposure.add(torch.tensor([[0]] * 12 + [[2 + item % 8] for item in range(8)]))
+    exposure.relabel()
+    assert limit.overshoot(exposure) == 2
+    scores = torch.zeros(20, 10)
+    scores[:, :2] = 5.0  # all want the popular ones
+    shown = [int((control.choose(scores, exposure) < 2).sum())]
+    assert shown == [0.5 * 40 - 12 - 2]  # up to two below what the limit would allow
+    exposure.add(torch.tensor([[0]] * 6 + [[2 + item % 8] for item in range(14)]))
+    exposure.relabel()
+    assert limit.overshoot(exposure) == 0
+    assert int((control.choose(scores, exposure) < 2).sum()) == 0.5 * 60 - 18 - 2
+    # another control of the same limits goes on with it, and under other labels nothing is kept
+    again = OnlineControl([limit])
+    again.restore(control.tensors())
+    assert int((again.choose(scores, exposure) < 2).sum()) == 10
+    assert PopularityLimit(0.5).overshoot(exposure) == 0
+    assert int((OnlineControl([PopularityLimit(0.5)]).choose(scores, exposure) < 2).sum()) == 12
