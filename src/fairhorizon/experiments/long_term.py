@@ -230,7 +230,7 @@ class LongStudy:
             one.label: [self.task(one, seed).record().ndcg_of_users() for seed in seeds]
             for one in contestants
         }
-        known = {label: [run for run in runs if run is not None] for label, runs in found.items()}
+        known = {label: [one for one in runs if one is not None] for label, runs in found.items()}
         return {label: runs for label, runs in known.items() if len(runs) == len(seeds)}
 
 
@@ -279,8 +279,7 @@ class LongTask:
     def _begin(self) -> tuple[LongRun, list[str]]:
         """The run before its first step, and the remarks on its model."""
         long_study, method = self.long_study, self.contestant.method
-        study, settings = long_study.study, long_study.settings
-        dataset = study.dataset()
+        study, settings, dataset = long_study.study, long_study.settings, long_study.study.dataset()
         model, _ = Task(study, (method,), self.seed).trained(dataset)
         further = long_study.limits.steps(study.data, study.cache_dir, settings)
         main = long_study.limits.main(model.alpha_prime, settings)
