@@ -76,7 +76,7 @@ def command_block(content: Content) -> str:
     minutes = max(1, round(content["seconds"] / 60))
     return (
         f"\n{block}\n\n{grid.counted(seeds).capitalize()}; {minutes} "
-        f"minute{'s' * (minutes > 1)} on 2 cores, version {content['version']}.\n"
+        f"minute{'s' * (minutes > 1)} on a busy machine of 2 cores, version {content['version']}.\n"
     )
 
 
