@@ -133,7 +133,7 @@ def test_levels_by_hand() -> None:
     tables = tables_of(LEVELS)
     assert tables["command"] == (
         "\n    fairhorizon levels --limit 'popular<=0.37;weights=log'\n\n"
-        "1 seed; 2 minutes on 2 cores, version 1.2.\n"
+        "1 seed; 2 minutes on a busy machine of 2 cores, version 1.2.\n"
     )
     assert tables["summary"].splitlines()[1:] == [
         "| NDCG@20 (Gini) | at most 65 % popular | at most 37 % popular weighed by 1/log2(1 + "

@@ -24,6 +24,7 @@ from fairhorizon.exposure.step_limits import StepLimit
 from fairhorizon.vocabulary import Scope
 
 SPREAD_USERS = 64  # on whose scores the spread is estimated
+KEPT_BACK = 0.1  # of the showings of a step, at most: more would not make contradictions go away
 LOWERED = 0.9  # part of the last price that a step tries first
 
 
@@ -88,7 +89,8 @@ class OnlineControl:
         # what one step had too much of is kept back from then on, so that the limit holds again
         beyond = [constraint.overshoot(exposure) for constraint in self.constraints]
         self._reserves = np.maximum(self._reserves, beyond)
-        step = _Step(self.constraints, slots, exposure, self._reserves)
+        most = KEPT_BACK * len(slots) * len(slots[0])
+        step = _Step(self.constraints, slots, exposure, np.minimum(self._reserves, most))
         prices = np.where(step.priced, LOWERED * self._prices, 0.0)
         prices[prices < self.ascent / 10] = 0.0  # too low to change much: try without a price
         best = trial = step.fill(prices)
