@@ -32,6 +32,7 @@ USUAL_NAMES = {
     "rating": ("rating", "ratings", "score", "stars"),
     "timestamp": ("timestamp", "time", "ts", "unixtime", "datetime", "date"),
     "rank": ("rank", "position", "pos", "slot"),
+    "title": ("title", "name", "movietitle", "itemname", "producttitle", "productname"),
 }
 POSITIONS = {"user": 0, "item": 1, "rating": 2, "timestamp": 3}  # of a file without header
 
@@ -163,11 +164,13 @@ def read_item_attribute(
     header: bool | None = None,
     separator: str | None = None,
     encoding: str = UTF_8,
+    is_complete: bool = True,
 ) -> NDArray[Any]:
     """The attribute of every item of the log as text, (n_items,), from a table with a row per item.
 
     Without `item` the item column is found by its usual name, or is the first one without header.
-    An empty cell gives empty text, and a warning says how many there are.
+    An empty cell gives empty text, and a warning says how many there are. An item without a row is
+    an error, or, of a table that is not complete, empty text.
     """
     given = [name for name in (item, attribute) if isinstance(name, str) and not name.isdecimal()]
     table = read_table(path, names=given, header=header, separator=separator, encoding=encoding)
@@ -180,6 +183,9 @@ def read_item_attribute(
     first_row = dict(zip(map(str, ids.tolist()), rows.tolist(), strict=True))
     values = []
     for wanted in map(str, interactions.item_ids.tolist()):
+        if wanted not in first_row and not is_complete:
+            values.append("")
+            continue
         if wanted not in first_row:
             raise DataError(
                 f"item {wanted} of {interactions.name or 'the log'} is not in the table",
@@ -189,5 +195,18 @@ def read_item_attribute(
         cell = column[first_row[wanted]]
         values.append("" if is_missing(cell) else str(cell))
     cells = np.array(values, dtype=object)
-    warn_of_missing_attribute(cells, column.name, table.origin)
+    if is_complete:
+        warn_of_missing_attribute(cells, column.name, table.origin)
     return cells
+
+
+def columns_of(path: str | Path, *, encoding: str = UTF_8, **how: Any) -> list[str]:
+    """The names of the columns of a file; none of a file without a header."""
+    table = read_table(path, encoding=encoding, **how)
+    return table.frame.columns if table.header else []
+
+
+def title_among(columns: Iterable[str]) -> str | None:
+    """The column with the titles of items, by its usual name."""
+    spelt = {_spelling(column): column for column in columns}
+    return next((spelt[name] for name in USUAL_NAMES["title"] if name in spelt), None)
