@@ -127,8 +127,6 @@ def audit(
     """
     from fairhorizon.experiments.audit import audit as measure
     from fairhorizon.experiments.item_notes import item_notes
-    from fairhorizon.files import write_copies, written_together
-    from fairhorizon.report.audit import write_audit_report
 
     typed = list_lengths.parse_lengths(k)
     item_table = data.item_table
@@ -146,10 +144,7 @@ def audit(
         result = measure(
             dataset, shown, limits, ks=ks, alpha_prime=alpha_prime, name=name, notes=notes
         )
-        with written_together():
-            write_copies(result.to_json(), json_file)
-            if out is not None:
-                write_audit_report(out, result, ks, typed_command(context))
+        write(result, ks, json_file, out, typed_command(context))
     present(result, ks, out)
 
 
@@ -174,6 +169,19 @@ def read_lists(
         encoding=encoding,
         ignore_unknown=ignore_unknown,
     )
+
+
+def write(
+    result: "AuditResult", ks: list[int], json_file: Path | None, out: Path | None, command: str
+) -> None:
+    """The JSON file and the page, together or not at all."""
+    from fairhorizon.files import write_copies, written_together
+    from fairhorizon.report.audit import write_audit_report
+
+    with written_together():
+        write_copies(result.to_json(), json_file)
+        if out is not None:
+            write_audit_report(out, result, ks, command)
 
 
 def present(result: "AuditResult", ks: list[int], out: Path | None) -> None:
