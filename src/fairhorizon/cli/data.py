@@ -22,7 +22,7 @@ def info(
     """Print the number of users, items and interactions, and how many share user and time."""
     from rich.console import Console
 
-    from fairhorizon.data.sources import load
+    from fairhorizon.data.sources import is_named, item_columns, load
     from fairhorizon.data.splits import statistics, tied_share, ties_note
     from fairhorizon.report.tables import statistics_table
     from fairhorizon.results.evaluation import DataStatistics
@@ -31,6 +31,8 @@ def info(
     Console().print(statistics_table(DataStatistics(log.name, **vars(statistics(log)))))
     if share := tied_share(log):
         typer.echo(f"{ties_note(share)}.")
+    if is_named(source) and (columns := item_columns(source)):
+        typer.echo(f"Columns of its items: {', '.join(columns)}.")
 
 
 @data_commands.command()

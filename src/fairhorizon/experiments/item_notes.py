@@ -1,13 +1,15 @@
 """Providers and titles of items for an audit, from a table of items or from the log."""
 
+import warnings
 from pathlib import Path
 from typing import Any
 
 from numpy.typing import NDArray
 
+from fairhorizon.data.interactions import MissingValuesWarning
 from fairhorizon.data.readers import columns_of, title_among
-from fairhorizon.data.sources import is_named, load
-from fairhorizon.errors import NoColumnError
+from fairhorizon.data.sources import is_named, item_columns
+from fairhorizon.errors import DataError, NoColumnError
 from fairhorizon.experiments.datasets import DataSpec
 from fairhorizon.experiments.limited_groups import item_attribute
 from fairhorizon.experiments.shown_by import ItemNotes
@@ -30,8 +32,12 @@ def item_notes(
     titles = None
     if title is not None:
         titles = _cells(data, item_table, title, cache_dir, is_complete=False)
-    elif (found := title_among(_columns(data, item_table, cache_dir))) is not None:
-        titles = item_attribute(data, item_table, found, cache_dir, is_complete=False)
+    elif (found := title_among(_columns(data, item_table))) is not None:
+        try:
+            titles = item_attribute(data, item_table, found, cache_dir, is_complete=False)
+        except DataError as error:  # of a named set whose table cannot be had: they are a courtesy
+            fault = f"items are shown without titles: {error}"
+            warnings.warn(fault, MissingValuesWarning, stacklevel=2)
     return ItemNotes(providers or "", owners, titles)
 
 
@@ -52,17 +58,17 @@ def _cells(
     try:
         return item_attribute(data, None, column, cache_dir)
     except NoColumnError as error:
-        columns = (*_columns(data, item_table, cache_dir), *error.columns)
+        columns = (*_columns(data, item_table), *error.columns)
         remedy = f"neither the table nor the log has it; the columns are {', '.join(columns)}"
         raise NoColumnError(column, columns, file=item_table, remedy=remedy) from None
 
 
-def _columns(data: DataSpec, item_table: str | None, cache_dir: Path | None) -> list[str]:
+def _columns(data: DataSpec, item_table: str | None) -> list[str]:
     """The columns that may describe items."""
     if item_table is not None:
         return columns_of(item_table, encoding=data.encoding)
     if is_named(data.source):
-        return list(load(data.source, cache_dir=cache_dir).attributes)
+        return list(item_columns(data.source))
     return columns_of(
         data.source, header=data.header, separator=data.separator, encoding=data.encoding
     )
