@@ -10,10 +10,10 @@ from numpy.typing import NDArray
 
 from fairhorizon.data.columns import encode, is_missing
 from fairhorizon.data.contents import UTF_8
-from fairhorizon.data.frames import Repeats, from_frame, warn_of_missing_attribute
+from fairhorizon.data.frames import ROWS, Repeats, from_frame, warn_of_missing_attribute
 from fairhorizon.data.interactions import Interactions
 from fairhorizon.data.tables import Table, read_table
-from fairhorizon.errors import DataError, NoColumnError
+from fairhorizon.errors import ConfigError, DataError, NoColumnError
 
 # Compared in lower case without "_", "-" and blanks.
 USUAL_NAMES = {
@@ -44,6 +44,8 @@ class ReaderOptions(TypedDict, total=False):
     item: str | int | None
     rating: str | int | None
     timestamp: str | int | None
+    weight: str | int | None
+    session: str | int | None
     attributes: Iterable[str | int]
     header: bool | None
     separator: str | None
@@ -124,6 +126,8 @@ def read_interactions(
     item: str | int | None = None,
     rating: str | int | None = None,
     timestamp: str | int | None = None,
+    weight: str | int | None = None,
+    session: str | int | None = None,
     attributes: Iterable[str | int] = (),
     header: bool | None = None,
     separator: str | None = None,
@@ -135,10 +139,15 @@ def read_interactions(
     Without `header` the first line is one unless it holds a number; without `separator` it follows
     from the suffix and the first line. `attributes` are columns that describe the item. A file may
     be packed by gzip, or be the only one in a zip. `encoding` is that of text without a byte order
-    mark.
+    mark. `weight` is the column that says how much, "rows" for how often. A `session` is read as a
+    user: whoever comes next is a new one.
     """
     attributes = tuple(attributes)
-    given = (user, item, rating, timestamp, *attributes)
+    if session is not None:
+        if user is not None:
+            raise ConfigError(f"user {user!r} and session {session!r}: who is served? (give one)")
+        user = session
+    given = (user, item, rating, timestamp, weight, *attributes)
     names = [name for name in given if isinstance(name, str) and not name.isdecimal()]
     table = read_table(path, names=names, header=header, separator=separator, encoding=encoding)
     found = Columns(user, item, rating, timestamp).find(table)
@@ -148,11 +157,18 @@ def read_interactions(
         item=str(found["item"]),
         rating=found["rating"],
         timestamp=found["timestamp"],
+        weight=_weight(weight, table, found.values()),
         attributes=[_given(attribute, table, found.values()) for attribute in attributes],
         name=Path(path).name,
         repeats=repeats,
         origin=table.origin,
     )
+
+
+def _weight(wanted: str | int | None, table: Table, roles: Collection[str | None]) -> str | None:
+    if wanted is None or (wanted == ROWS and ROWS not in table.frame.columns):
+        return wanted
+    return _given(wanted, table, roles)
 
 
 def read_item_attribute(

@@ -10,8 +10,7 @@ from fairhorizon.data.interactions import MissingValuesWarning
 from fairhorizon.data.readers import columns_of, title_among
 from fairhorizon.data.sources import is_named, item_columns
 from fairhorizon.errors import DataError, NoColumnError
-from fairhorizon.experiments.datasets import DataSpec
-from fairhorizon.experiments.limited_groups import item_attribute
+from fairhorizon.experiments.datasets import DataSpec, item_attribute
 from fairhorizon.experiments.shown_by import ItemNotes
 
 

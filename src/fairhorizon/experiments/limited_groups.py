@@ -1,20 +1,16 @@
 """Who the limits of a study are about: groups by popularity, by novelty, or by a column."""
 
-import warnings
 from collections import Counter
 from collections.abc import Sequence
-from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from fairhorizon.data.readers import read_item_attribute
-from fairhorizon.data.sources import load
 from fairhorizon.data.splits import Split
 from fairhorizon.errors import ConfigError, DataError, NoColumnError
-from fairhorizon.experiments.datasets import DataSpec, opened
+from fairhorizon.experiments.datasets import DataSpec, item_attribute, opened
 from fairhorizon.exposure.bound import BoundLimit
 from fairhorizon.exposure.groups import (
     POPULAR_SHARE,
@@ -91,33 +87,3 @@ def _reserved(word: str, counts: NDArray[np.int64], popular_share: float) -> NDA
         return popular_group(counts, popular_share)
     members: NDArray[np.bool_] = counts == 0 if word == NEW else np.ones_like(counts, bool)
     return members
-
-
-@lru_cache(maxsize=16)
-def item_attribute(
-    data: DataSpec,
-    item_table: str | None,
-    column: str,
-    cache_dir: Path | None,
-    is_complete: bool = True,
-) -> NDArray[Any]:
-    """(n_items,) the attribute of every item, from the table or else from the log.
-
-    is_complete: whether a table has to have a row for every item.
-    """
-    options = {
-        name: getattr(data, name)
-        for name in ("user", "item", "rating", "timestamp", "header", "separator", "encoding")
-    }
-    in_log = () if item_table is not None else (column,)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # of the log: it has been read before
-        log = load(data.source, cache_dir=cache_dir, attributes=in_log, **options)
-    if item_table is not None:
-        return read_item_attribute(
-            item_table, log, attribute=column, encoding=data.encoding, is_complete=is_complete
-        )
-    if column not in log.attributes:
-        known = tuple(log.attributes)
-        raise NoColumnError(column, known, file=data.source, remedy="give an item table")
-    return log.attributes[column]
