@@ -7,7 +7,7 @@ from typing import Any
 from fairhorizon.results.limits import ReachedLimit
 
 DECIMALS = range(1, 7)
-CLOSE = 0.05  # of what is printed to what it is, for less than a point
+CLOSE = 0.05  # of what is printed to what it is, relatively
 MANY = 5  # values of one column that have a line each; of more, one line is about all
 
 
@@ -77,15 +77,20 @@ def _asked(found: ReachedLimit) -> str:
 
 def _reached(found: ReachedLimit) -> str:
     """With one decimal, and more where these would hide on which side of the limit it is."""
-    for decimals in DECIMALS:
-        text = f"{100 * found.reached:.{decimals}f}"
-        if found.kept or float(text) != round(100 * found.asked, 9):
+    reached, asked = 100 * found.reached, round(100 * found.asked, 9)
+    for decimals in range(_decimals(reached), DECIMALS[-1] + 1):
+        text = f"{reached:.{decimals}f}"
+        if found.kept or float(text) != asked:
             break
     return f"{text} %"
 
 
 def _points(found: ReachedLimit) -> str:
     away = 100 * _away(found)
-    near = (d for d in DECIMALS if abs(round(away, d) - away) < CLOSE * away or away > 1)
-    decimals = next(near, DECIMALS[-1])
-    return f"{away:.{decimals}f} points too {'few' if found.is_floor else 'many'}"
+    return f"{away:.{_decimals(away)}f} points too {'few' if found.is_floor else 'many'}"
+
+
+def _decimals(percent: float) -> int:
+    """One, and for less than a percent as many as are close to it."""
+    near = (d for d in DECIMALS if abs(round(percent, d) - percent) <= CLOSE * percent)
+    return DECIMALS[0] if percent > 1 else next(near, DECIMALS[-1])
