@@ -95,10 +95,8 @@ def main() -> None:
     plain, weighted = a_shop()
     print(f"shop: {plain:.1%} of what is shown is wanted; with quantities {weighted:.1%}")
     areas, everywhere, nearby = check_ins()
-    print(
-        f"check-ins: {areas} areas; {everywhere:.1%} of what is shown is in Munich; to people who"
-    )
-    print(f"           are there, with the venues within 25 km as candidates, {nearby:.1%}")
+    print(f"check-ins: {areas} areas; {everywhere:.1%} of what is shown is in Munich; to people")
+    print(f"           in Munich, with the venues within 25 km as candidates, {nearby:.1%}")
     plain, weighted = sessions_without_users()
     print(f"sessions: {plain:.1%} of what is shown is on topic; with the seconds {weighted:.1%}")
 

@@ -23,9 +23,11 @@ LIMITS_NOTE = (
 )
 RANKS_NOTE = "Percent of the showings at these ranks. All: of all showings."
 PROVIDERS_NOTE = (
-    "Ratio: share of showings by share of the training log; below 1, a provider is shown less than "
-    "its items were taken. The lowest ratio comes first. Best rank: the highest place that one of "
-    "its items has in any list. An item of two providers counts for both. Shares in percent."
+    "Of shown, of log, of items: the share of all showings, of the training log and of the "
+    "catalogue, in percent. Ratio: share of showings by share of the training log; below 1, a "
+    "provider is shown less than its items were taken. The lowest ratio comes first. Best rank: "
+    "the highest place that one of its items has in any list. An item of two providers counts for "
+    "both."
 )
 
 
@@ -118,8 +120,7 @@ def ranks_section(by_rank: ByRank) -> page.Section:
 def providers_grid(providers: Sequence[ProviderExposure], column: str) -> Grid:
     """Providers in the given order."""
     headings = [
-        *(column, "Items", "Showings", "Of showings", "Of log", "Of catalogue", "Ratio"),
-        "Best rank",
+        *(column, "Items", "Showings", "Of shown", "Of log", "Of items", "Ratio", "Best rank"),
     ]
     lines = [
         [
