@@ -102,5 +102,5 @@ def attribute_values(values: ArrayLike) -> list[str]:
 
 
 def values_of_items(values: ArrayLike) -> list[set[str]]:
-    """The values of every item: "Drama|Comedy" is two, empty text none."""
+    """The values of every item; "Drama|Comedy" holds two, empty text none."""
     return [set(str(cell).split("|")) - {""} for cell in np.asarray(values, dtype=object).tolist()]
