@@ -34,6 +34,7 @@ SHORT = (
     ),
 )
 WARM_START = 'warm_start=["ease","itemknn"]'  # GRU4Rec takes seconds, and is in other commands
+EXAMPLES = {path.relative_to(ROOT).as_posix() for path in (ROOT / "examples").glob("*.py")}
 NOT_RUN = {
     "make demo": "installs an environment; tests/cli/test_display.py runs the demo",
     "make test": "runs these tests",
@@ -100,6 +101,9 @@ def run_program(words: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
     if words[0].startswith("benchmarks/"):
         name = Path(words[0]).stem
         assert " ".join([name, *words[1:]]) in BENCHMARKS
+        return
+    if words[0].startswith("examples/"):
+        assert words[0] in EXAMPLES  # tests/examples has a test of each
         return
     assert words == ["-m", "fairhorizon.experiments.four_items"]
     monkeypatch.setattr(four_items, "moving_groups", partial(four_items.moving_groups, steps=5))

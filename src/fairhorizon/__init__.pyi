@@ -11,6 +11,8 @@ from .agents.ranked.server import RankedServer as RankedServer
 from .allocation.request_guard import ExposureGuard as ExposureGuard
 from .data.frames import from_frame as from_frame
 from .data.interactions import Interactions as Interactions
+from .data.locations import items_near as items_near
+from .data.sources import items_of as items_of
 from .data.sources import load as load
 from .data.sources import synthetic_market as synthetic_market
 from .data.splits import split as split

@@ -31,6 +31,14 @@ class Preset(StrEnum):
     PAPER = "paper"  # the paper's own, trained for one limit
 
 
+class ExampleKind(StrEnum):
+    """The kinds of made-up logs that can be written."""
+
+    SHOP = "shop"
+    CHECKINS = "checkins"
+    SESSIONS = "sessions"
+
+
 class Cut(StrEnum):
     """How a log is split."""
 

@@ -131,3 +131,57 @@ def test_wrong_usage_exits_with_2(capsys: pytest.CaptureFixture[str]) -> None:
     assert "--k: '0' (give whole numbers" in capsys.readouterr().err
     assert run(["audit", "lists.csv", "--data", MARKET, "--alpha-prime=nan"]) == 2
     assert "--alpha-prime" in capsys.readouterr().err
+
+
+ITEMS = "item,name,seller\n" + "".join(f"{n},Film {n},s{n % 7}\n" for n in range(59))
+
+
+def test_verdicts_providers_and_titles(
+    fitted: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    fairhorizon("recommend", fitted, "--k", 5, "--out", tmp_path / "lists.csv")
+    table = tmp_path / "items.csv"
+    table.write_text(ITEMS + "59,,s3\n")
+    capsys.readouterr()
+    out = tmp_path / "page"
+    options = ("--item-table", table, "--providers=seller", "--out", out)
+    limits = ("--limit=popular<=0.4", "--limit=seller:each>=0.1", "--limit=popular<=0.1;scope=list")
+    fairhorizon("audit", tmp_path / "lists.csv", "--data", MARKET, *options, *limits)
+    said = capsys.readouterr().out.splitlines()
+    assert said[0] == "popular<=0.4             kept: 40.0 % of at most 40 %"
+    assert said[1].startswith("seller:each>=0.1         broken by ")
+    assert said[2].startswith("popular<=0.1;scope=list  broken in 40 of 40 lists, the worst has 40")
+    assert any(line.startswith("popular") and line.split()[-1] == "40.0" for line in said[3:])
+    content = json.loads((out / "audit.json").read_text())
+    assert [one["kept"] for one in content["verdicts"]] == [True, False, False]
+    shown = pl.read_csv(tmp_path / "lists.csv").with_columns(pl.col("item") % 7)
+    for one in content["providers"]:
+        own = shown.filter(pl.col("item") == int(one["provider"][1:]))
+        assert one["shown"] == len(own)
+        assert one["best_rank"] == (own["rank"].min() if len(own) else None)
+    ratios = [one["ratio"] for one in content["providers"]]
+    assert ratios == sorted(ratios)
+    below = [one["limit"] for one in content["rows"][0]["limits"] if not one["kept"]]
+    few = [one["provider"] for one in content["providers"] if one["of_exposure"] < 0.1]
+    assert set(below[:-1]) == {f"seller={name}>=0.1" for name in few}
+    assert sum(content["by_rank"]["showings"]) == 200
+    page = (out / "index.html").read_text(encoding="utf-8")
+    assert page.index("<h2>Limits</h2>") < page.index("<h2>Results</h2>")
+    assert "<h2>Exposure by rank</h2>" in page
+    assert "<h2>Providers: seller</h2>" in page
+    assert "Film " in page
+
+
+def test_a_title_may_be_named_and_a_column_may_be_missing(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "items.csv").write_text("item,titel\n7,Sieben\n")
+    (tmp_path / "lists.csv").write_text("user,item\n3,7\n")
+    words = ["audit", tmp_path / "lists.csv", "--data", MARKET, "--k=1"]
+    words += ["--item-table", tmp_path / "items.csv"]
+    fairhorizon(*words, "--title=titel", "--out", tmp_path / "page")
+    assert "Sieben" in (tmp_path / "page" / "index.html").read_text(encoding="utf-8")
+    capsys.readouterr()
+    assert run([*map(str, words), "--providers=shop"]) == 1
+    (line,) = capsys.readouterr().err.splitlines()
+    assert "there is no column 'shop' (neither the table nor the log has it" in line

@@ -333,7 +333,7 @@ def test_an_audit_has_the_verdict_first(
     fairhorizon("audit", lists, data, *options, "--k=2,4", "--out", out)
     said = capsys.readouterr().out
     assert said.index("kept: 50.0 % of at most 50 %") < said.index("Method")
-    assert "not kept: 50.0 % of at most 40 %" in said
+    assert "broken: 50.0 % of at most 40 %, 10.0 points too many" in said
     (row,) = json.loads((out / "audit.json").read_text())["rows"]
     first, second, third, *others = row["limits"]
     assert (first["reached"], first["kept"], first["lists_above"]) == (0.5, True, 0.5)
@@ -342,7 +342,7 @@ def test_an_audit_has_the_verdict_first(
     assert len(others) == 20
     page = (out / "index.html").read_text(encoding="utf-8")
     assert page.index("<h2>Limits</h2>") < page.index("<h2>Results</h2>")
-    broken = "not kept: at most 50 % of every list; 1 of 2 break it, the worst with 75.0 %"
+    broken = "broken in 1 of 2 lists, the worst has 75.0 % of at most 50 %"
     assert broken in page
     page = page.replace("\N{NO-BREAK SPACE}", " ")
     assert "1 of 23 limits was kept; not seller=MegaMart&lt;=0.4 (50.0 % of at most 40 %)" in page

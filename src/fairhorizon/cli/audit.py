@@ -1,5 +1,6 @@
 """fairhorizon audit: how accurate and how fair are the lists that any system shows?"""
 
+from collections.abc import Sequence
 from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -12,6 +13,8 @@ from fairhorizon.cli.folders import claimed
 from fairhorizon.cli.typed import typed_command
 
 if TYPE_CHECKING:
+    from fairhorizon.data.interactions import Interactions
+    from fairhorizon.data.recommendations import Recommendations
     from fairhorizon.experiments.datasets import DataSpec
     from fairhorizon.results.audit import AuditResult
 
@@ -28,6 +31,24 @@ PopularShare = Annotated[
     float, typer.Option(min=0, max=1, help="Share of the catalogue that counts as popular.")
 ]
 Name = Annotated[str, typer.Option(help="Name of the system in the results.")]
+Providers = Annotated[
+    str | None,
+    typer.Option(
+        "--providers",
+        metavar="COLUMN",
+        help="Column with the provider of an item, such as its seller: reports what the items of "
+        "each are shown, the worst-off first. Of the item table, else of the data.",
+    ),
+]
+Title = Annotated[
+    str | None,
+    typer.Option(
+        "--title",
+        metavar="COLUMN",
+        help="Column with the titles of items, of the item table, else of the data.",
+        show_default="found by its name, such as title or name",
+    ),
+]
 Out = Annotated[
     Path | None, typer.Option("--out", help="Folder for index.html, audit.json and exposure.png.")
 ]
@@ -77,6 +98,8 @@ def audit(
     alpha_prime: AlphaPrime = 1.0,
     limit: limit_options.Limits = None,
     popular_share: PopularShare = 0.2,
+    providers: Providers = None,
+    title: Title = None,
     name: Name = "audit",
     out: Out = None,
     json_file: shared.JsonFile = None,
@@ -102,47 +125,86 @@ def audit(
     without ranks it counts as a showing. Ranks are an order: a negative one is on
     top, and after a skipped one the next item takes its place.
     """
-    from fairhorizon.data.recommendations import ListColumns, read_recommendations
     from fairhorizon.experiments.audit import audit as measure
-    from fairhorizon.files import write_copies, written_together
-    from fairhorizon.report.audit import write_audit_report
+    from fairhorizon.experiments.item_notes import item_notes
 
     typed = list_lengths.parse_lengths(k)
+    item_table = data.item_table
     data, asked = limit_options.apart(data, limit)
+    if data.group_column is None:  # the table is for providers and titles
+        data = data.model_copy(update={"item_table": None})
     with claimed(out) if out else nullcontext():
         dataset = data.open(cache_dir, popular_share)
         ks = list_lengths.fitting(typed, dataset.log.n_items)
-        shown = read_recommendations(
-            lists,
-            dataset.log,
-            ListColumns(*map(shared.column, (list_user, list_item, list_rank, list_time))),
-            header=list_header,
-            separator="\t" if list_separator == "\\t" else list_separator,
-            encoding=list_encoding,
-            ignore_unknown=ignore_unknown,
-        )
+        columns = (list_user, list_item, list_rank, list_time)
+        how = (list_header, list_separator, list_encoding, ignore_unknown)
+        shown = read_lists(lists, dataset.log, columns, *how)
         limits = asked.bound(data, dataset.split, cache_dir, popular_share)
-        result = measure(dataset, shown, ks=ks, alpha_prime=alpha_prime, name=name, limits=limits)
-        with written_together():
-            write_copies(result.to_json(), json_file)
-            if out is not None:
-                write_audit_report(out, result, ks, typed_command(context))
+        notes = item_notes(data, item_table, cache_dir, providers=providers, title=title)
+        result = measure(
+            dataset, shown, limits, ks=ks, alpha_prime=alpha_prime, name=name, notes=notes
+        )
+        write(result, ks, json_file, out, typed_command(context))
     present(result, ks, out)
 
 
+def read_lists(
+    path: Path,
+    log: "Interactions",
+    columns: Sequence[str | None],
+    header: bool | None,
+    separator: str | None,
+    encoding: str,
+    ignore_unknown: bool,
+) -> "Recommendations":
+    """The showings; columns of user, item, rank and time, as they were typed."""
+    from fairhorizon.data.recommendations import ListColumns, read_recommendations
+
+    return read_recommendations(
+        path,
+        log,
+        ListColumns(*map(shared.column, columns)),
+        header=header,
+        separator="\t" if separator == "\\t" else separator,
+        encoding=encoding,
+        ignore_unknown=ignore_unknown,
+    )
+
+
+def write(
+    result: "AuditResult", ks: list[int], json_file: Path | None, out: Path | None, command: str
+) -> None:
+    """The JSON file and the page, together or not at all."""
+    from fairhorizon.files import write_copies, written_together
+    from fairhorizon.report.audit import write_audit_report
+
+    with written_together():
+        write_copies(result.to_json(), json_file)
+        if out is not None:
+            write_audit_report(out, result, ks, command)
+
+
 def present(result: "AuditResult", ks: list[int], out: Path | None) -> None:
-    """Print the tables and the facts, and where the page is."""
+    """Print verdicts, tables and facts, and where the page is."""
     from rich.console import Console
 
+    from fairhorizon.report import audit_tables
     from fairhorizon.report.audit import exposure_table, facts
-    from fairhorizon.report.limits import limits_table
+    from fairhorizon.report.grid import terminal
     from fairhorizon.report.tables import PAPER_METRICS, metrics_table
 
     console = Console()
-    if result.row.limits:
-        console.print(limits_table(result.row.limits))
+    for line in audit_tables.verdict_lines(result):
+        typer.echo(line)
     console.print(metrics_table([result.row], PAPER_METRICS, ks))
     console.print(exposure_table(result, ks))
+    if result.row.limits and len(result.row.limits) <= audit_tables.OPEN:
+        console.print(terminal(audit_tables.limit_numbers(result.row.limits)))
+    if result.by_rank.groups:
+        console.print(terminal(audit_tables.ranks_grid(result.by_rank)))
+    if result.providers:
+        worst = result.providers[: audit_tables.WORST]
+        console.print(terminal(audit_tables.providers_grid(worst, result.provider_column)))
     for fact in facts(result):
         typer.echo(": ".join(fact))
     if not result.counts.users_measured:

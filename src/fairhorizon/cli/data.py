@@ -1,4 +1,4 @@
-"""fairhorizon data: show a data set, write its split."""
+"""fairhorizon data: show a data set, write its split, write an example of another kind."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -6,31 +6,41 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from fairhorizon.cli import options as shared
-from fairhorizon.vocabulary import Cut
+from fairhorizon.cli.kind_options import AreaKm
+from fairhorizon.vocabulary import Cut, ExampleKind
 
 if TYPE_CHECKING:
     from fairhorizon.data.readers import ReaderOptions
 
-data_commands = typer.Typer(help="Show a data set or write its split.")
+data_commands = typer.Typer(help="Show a data set, write its split or an example.")
 
 
 @data_commands.command()
 @shared.takes_reader
 def info(
-    source: shared.Source, reading: "ReaderOptions", cache_dir: shared.CacheDir = None
+    source: shared.Source,
+    reading: "ReaderOptions",
+    cache_dir: shared.CacheDir = None,
+    area_km: AreaKm = 10.0,
 ) -> None:
-    """Print the number of users, items and interactions, and how many share user and time."""
+    """Print the number of users, items and interactions, and what kind of log it is."""
     from rich.console import Console
 
-    from fairhorizon.data.sources import load
+    from fairhorizon.data.kinds import coordinate_columns, kind_notes
+    from fairhorizon.data.sources import is_named, item_columns, load
     from fairhorizon.data.splits import statistics, tied_share, ties_note
     from fairhorizon.report.tables import statistics_table
     from fairhorizon.results.evaluation import DataStatistics
 
+    reading["attributes"] = coordinate_columns(source, reading)
     log = load(source, cache_dir=cache_dir, **reading)
     Console().print(statistics_table(DataStatistics(log.name, **vars(statistics(log)))))
     if share := tied_share(log):
         typer.echo(f"{ties_note(share)}.")
+    for note in kind_notes(log, session=reading.get("session"), area_km=area_km):
+        typer.echo(note)
+    if is_named(source) and (columns := item_columns(source)):
+        typer.echo(f"Columns of its items: {', '.join(columns)}.")
 
 
 @data_commands.command()
@@ -55,3 +65,22 @@ def split(
         f"{out}: {len(parts.train):,} training, {len(parts.validation):,} validation, "
         f"{len(parts.test):,} test interactions"
     )
+
+
+@data_commands.command()
+def example(
+    kind: Annotated[ExampleKind, typer.Argument(help="Which kind of log.")],
+    out: Annotated[Path, typer.Option("--out", help="CSV file to write.")],
+    seed: shared.Seed = 0,
+) -> None:
+    """Write a small made-up log, to try the options for its kind.
+
+    shop: orders with quantities, products bought again. checkins: venues with
+    latitude and longitude. sessions: views without users, with seconds spent.
+    """
+    from fairhorizon.data.kinds import EXAMPLES
+    from fairhorizon.files import write_atomically
+
+    frame = EXAMPLES[kind.value](seed)
+    write_atomically(out, lambda draft: frame.write_csv(draft))
+    typer.echo(f"{out}: {len(frame):,} rows of {', '.join(frame.columns)}")

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from fairhorizon.cli.kind_options import AreaKm, SessionColumn, WeightColumn
 from fairhorizon.vocabulary import Cut, Mode, Protocol
 
 if TYPE_CHECKING:
@@ -217,6 +218,8 @@ def reader(
     item: ItemColumn = None,
     rating: RatingColumn = None,
     timestamp: TimeColumn = None,
+    weight: WeightColumn = None,
+    session: SessionColumn = None,
     header: Header = None,
     separator: Separator = None,
     encoding: Encoding = "utf-8",
@@ -227,6 +230,8 @@ def reader(
         "item": column(item),
         "rating": column(rating),
         "timestamp": column(timestamp),
+        "weight": column(weight),
+        "session": column(session),
         "header": header,
         "separator": "\t" if separator == "\\t" else separator,
         "encoding": encoding,
@@ -271,6 +276,7 @@ def described_data(
     group_column: GroupColumn = None,
     sensitive: Sensitive = None,
     item_table: ItemTable = None,
+    area_km: AreaKm = 10.0,
 ) -> "DataSpec":
     """The data that the options of a command describe."""
     return data_spec(
@@ -278,6 +284,7 @@ def described_data(
         **reading,
         **groups(group_column, sensitive, item_table),
         cut=cut.value,
+        area_km=area_km,
         ties=order_of_ties(shuffle_ties, keep_ties),
     )
 

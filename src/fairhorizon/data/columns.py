@@ -146,6 +146,19 @@ def to_numbers(values: Column, column: str, origin: Origin) -> NDArray[np.float6
     return _to_numbers(values, column, origin, remedy="give a number").astype(np.float64)
 
 
+def to_weights(values: Column, column: str, origin: Origin) -> NDArray[np.float64]:
+    """Finite float64 numbers from 0 on."""
+    weights = to_numbers(values, column, origin)
+    below = weights < 0
+    if below.any():
+        row = int(below.argmax())
+        remedy = "weights are from 0 on; drop rows of goods that were returned"
+        origin.fail(f"{column} {weights[row]:g} is negative", row, remedy)
+    if not weights.any():
+        origin.fail(f"{column} is 0 everywhere", remedy="name another column, or none")
+    return weights
+
+
 def to_times(values: Column, column: str, origin: Origin) -> NDArray[Any]:
     """int64 if every time is a whole number, else float64; dates as seconds since 1970 UTC."""
     if isinstance(values, pl.Series):

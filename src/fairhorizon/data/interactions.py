@@ -25,6 +25,41 @@ class EqualTimesWarning(UserWarning):
     """Many rows share user and time with another, so a split shuffles their order."""
 
 
+class WeightsIgnoredWarning(UserWarning):
+    """A method that cannot use the weights of a log is fitted on it."""
+
+
+@dataclass(frozen=True, eq=False)
+class Repeated:
+    """Rows that repeat the user and item of a row of the log, with their weights.
+
+    They are kept apart to know when they were: a part of a log that ends earlier does not count
+    what was bought again later.
+    """
+
+    users: NDArray[np.int64]  # (m,)
+    items: NDArray[np.int64]  # (m,)
+    weights: NDArray[np.float64]  # (m,)
+    after: NDArray[np.int64]  # (m,) how many rows of the log the user had by then
+    timestamps: NDArray[Any] | None = None  # (m,)
+
+    def until(self, rows: NDArray[np.int64]) -> "Repeated":
+        """Those before a user's next row, where users have so many rows (n_users,)."""
+        return self._take(self.after <= rows[self.users])
+
+    def before(self, time: float) -> "Repeated":
+        return self if self.timestamps is None else self._take(self.timestamps < time)
+
+    def _take(self, rows: NDArray[np.bool_]) -> "Repeated":
+        return Repeated(
+            self.users[rows],
+            self.items[rows],
+            self.weights[rows],
+            self.after[rows],
+            None if self.timestamps is None else self.timestamps[rows],
+        )
+
+
 @dataclass(frozen=True, eq=False)
 class Interactions:
     """A log: which user took which item when, in time order.
@@ -44,6 +79,8 @@ class Interactions:
     # name -> (n_items,) text, empty where it is missing
     attributes: Mapping[str, NDArray[Any]] = field(default_factory=dict)
     name: str = ""
+    weights: NDArray[np.float64] | None = None  # (n,) how much: quantity, dwell time; of one row
+    repeated: Repeated | None = None  # further rows of the same users and items, if weighted
 
     def __post_init__(self) -> None:
         for entry in fields(self):
@@ -91,7 +128,25 @@ class Interactions:
             items=self.items[chosen],
             ratings=None if self.ratings is None else self.ratings[chosen],
             timestamps=None if self.timestamps is None else self.timestamps[chosen],
+            weights=None if self.weights is None else self.weights[chosen],
         )
+
+    def total_weights(self) -> NDArray[np.float64] | None:
+        """(n,) the weight of each row and of all that repeat it; None without weights."""
+        if self.weights is None or self.repeated is None:
+            return self.weights
+        again = self.repeated
+        pairs = self.users * self.n_items + self.items
+        repeats = again.users * self.n_items + again.items
+        order = np.argsort(pairs, kind="stable")
+        place = np.searchsorted(pairs, repeats, sorter=order).clip(max=max(0, len(pairs) - 1))
+        if not len(pairs):
+            return self.weights
+        rows = order[place]
+        known = pairs[rows] == repeats  # else it repeats a row of another part
+        totals = self.weights.copy()
+        np.add.at(totals, rows[known], again.weights[known])
+        return totals
 
     def rated(self) -> Self:
         """The rows that have a rating; none in a log without ratings."""
@@ -101,7 +156,7 @@ class Interactions:
         return self.take(~missing) if missing.any() else self
 
     def fingerprint(self) -> str:
-        """16 hexadecimal digits that depend on ids, rows, ratings and times, not on the name."""
+        """16 hexadecimal digits of ids, rows, ratings, times and weights; not of the name."""
         digest = hashlib.sha256()
         for ids in (self.user_ids, self.item_ids):
             digest.update("\x1f".join(map(str, ids.tolist())).encode("utf-8", "surrogatepass"))
@@ -110,6 +165,9 @@ class Interactions:
             digest.update(values.astype("<i8").tobytes())
         for optional in (self.ratings, self.timestamps):
             digest.update(b"-" if optional is None else optional.astype("<f8").tobytes())
+        totals = self.total_weights()
+        if totals is not None:  # logs without are known by what they were before there were any
+            digest.update(totals.astype("<f8").tobytes())
         return digest.hexdigest()[:16]
 
 

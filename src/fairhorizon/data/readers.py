@@ -10,10 +10,10 @@ from numpy.typing import NDArray
 
 from fairhorizon.data.columns import encode, is_missing
 from fairhorizon.data.contents import UTF_8
-from fairhorizon.data.frames import Repeats, from_frame, warn_of_missing_attribute
+from fairhorizon.data.frames import ROWS, Repeats, from_frame, warn_of_missing_attribute
 from fairhorizon.data.interactions import Interactions
 from fairhorizon.data.tables import Table, read_table
-from fairhorizon.errors import DataError, NoColumnError
+from fairhorizon.errors import ConfigError, DataError, NoColumnError
 
 # Compared in lower case without "_", "-" and blanks.
 USUAL_NAMES = {
@@ -32,6 +32,7 @@ USUAL_NAMES = {
     "rating": ("rating", "ratings", "score", "stars"),
     "timestamp": ("timestamp", "time", "ts", "unixtime", "datetime", "date"),
     "rank": ("rank", "position", "pos", "slot"),
+    "title": ("title", "name", "movietitle", "itemname", "producttitle", "productname"),
 }
 POSITIONS = {"user": 0, "item": 1, "rating": 2, "timestamp": 3}  # of a file without header
 
@@ -43,6 +44,8 @@ class ReaderOptions(TypedDict, total=False):
     item: str | int | None
     rating: str | int | None
     timestamp: str | int | None
+    weight: str | int | None
+    session: str | int | None
     attributes: Iterable[str | int]
     header: bool | None
     separator: str | None
@@ -123,6 +126,8 @@ def read_interactions(
     item: str | int | None = None,
     rating: str | int | None = None,
     timestamp: str | int | None = None,
+    weight: str | int | None = None,
+    session: str | int | None = None,
     attributes: Iterable[str | int] = (),
     header: bool | None = None,
     separator: str | None = None,
@@ -134,10 +139,15 @@ def read_interactions(
     Without `header` the first line is one unless it holds a number; without `separator` it follows
     from the suffix and the first line. `attributes` are columns that describe the item. A file may
     be packed by gzip, or be the only one in a zip. `encoding` is that of text without a byte order
-    mark.
+    mark. `weight` is the column that says how much, "rows" for how often. A `session` is read as a
+    user: whoever comes next is a new one.
     """
     attributes = tuple(attributes)
-    given = (user, item, rating, timestamp, *attributes)
+    if session is not None:
+        if user is not None:
+            raise ConfigError(f"user {user!r} and session {session!r}: who is served? (give one)")
+        user = session
+    given = (user, item, rating, timestamp, weight, *attributes)
     names = [name for name in given if isinstance(name, str) and not name.isdecimal()]
     table = read_table(path, names=names, header=header, separator=separator, encoding=encoding)
     found = Columns(user, item, rating, timestamp).find(table)
@@ -147,11 +157,18 @@ def read_interactions(
         item=str(found["item"]),
         rating=found["rating"],
         timestamp=found["timestamp"],
+        weight=_weight(weight, table, found.values()),
         attributes=[_given(attribute, table, found.values()) for attribute in attributes],
         name=Path(path).name,
         repeats=repeats,
         origin=table.origin,
     )
+
+
+def _weight(wanted: str | int | None, table: Table, roles: Collection[str | None]) -> str | None:
+    if wanted is None or (wanted == ROWS and ROWS not in table.frame.columns):
+        return wanted
+    return _given(wanted, table, roles)
 
 
 def read_item_attribute(
@@ -163,11 +180,13 @@ def read_item_attribute(
     header: bool | None = None,
     separator: str | None = None,
     encoding: str = UTF_8,
+    is_complete: bool = True,
 ) -> NDArray[Any]:
     """The attribute of every item of the log as text, (n_items,), from a table with a row per item.
 
     Without `item` the item column is found by its usual name, or is the first one without header.
-    An empty cell gives empty text, and a warning says how many there are.
+    An empty cell gives empty text, and a warning says how many there are. An item without a row is
+    an error, or, of a table that is not complete, empty text.
     """
     given = [name for name in (item, attribute) if isinstance(name, str) and not name.isdecimal()]
     table = read_table(path, names=given, header=header, separator=separator, encoding=encoding)
@@ -180,6 +199,9 @@ def read_item_attribute(
     first_row = dict(zip(map(str, ids.tolist()), rows.tolist(), strict=True))
     values = []
     for wanted in map(str, interactions.item_ids.tolist()):
+        if wanted not in first_row and not is_complete:
+            values.append("")
+            continue
         if wanted not in first_row:
             raise DataError(
                 f"item {wanted} of {interactions.name or 'the log'} is not in the table",
@@ -189,5 +211,18 @@ def read_item_attribute(
         cell = column[first_row[wanted]]
         values.append("" if is_missing(cell) else str(cell))
     cells = np.array(values, dtype=object)
-    warn_of_missing_attribute(cells, column.name, table.origin)
+    if is_complete:
+        warn_of_missing_attribute(cells, column.name, table.origin)
     return cells
+
+
+def columns_of(path: str | Path, *, encoding: str = UTF_8, **how: Any) -> list[str]:
+    """The names of the columns of a file; none of a file without a header."""
+    table = read_table(path, encoding=encoding, **how)
+    return table.frame.columns if table.header else []
+
+
+def title_among(columns: Iterable[str]) -> str | None:
+    """The column with the titles of items, by its usual name."""
+    spelt = {_spelling(column): column for column in columns}
+    return next((spelt[name] for name in USUAL_NAMES["title"] if name in spelt), None)

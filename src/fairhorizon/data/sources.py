@@ -7,8 +7,11 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, Unpack
 
+import polars as pl
+
 from fairhorizon.data.downloads import NamedSet, fetch
 from fairhorizon.data.interactions import Interactions
+from fairhorizon.data.item_tables import COLUMNS, attributes_of, named_items
 from fairhorizon.data.readers import ReaderOptions, read_interactions
 from fairhorizon.data.synthetic import SyntheticMarket, baskets, sparse, synthetic, trends
 from fairhorizon.errors import ConfigError, DataError
@@ -64,12 +67,15 @@ def load(
         like a set is "./ml-1m", or any `Path`.
     cache_dir: where named sets are kept; None: FAIRHORIZON_CACHE, else ~/.cache/fairhorizon.
     options: those of `read_interactions`, such as which column has the user. Named sets need none,
-        and the synthetic ones ignore them.
+        and the synthetic ones ignore them. `attributes` of a MovieLens set are columns of its table
+        of items, `title`, `year` and `genre`, which is downloaded when it is first asked for.
     """
     if isinstance(source, str):
         if source in NAMED:
-            log = read_interactions(fetch(NAMED[source], cache_folder(cache_dir)), **options)
-            return replace(log, name=source)
+            cache, wanted = cache_folder(cache_dir), options.pop("attributes", ())
+            log = read_interactions(fetch(NAMED[source], cache), **options)
+            described = attributes_of(source, cache, log, wanted)
+            return replace(log, name=source, attributes=described)
         if (market := market_of(source)) is not None:
             return replace(market.interactions, name=source)
         if not Path(source).exists():
@@ -78,6 +84,28 @@ def load(
                 remedy=f"the named sets are {', '.join([*NAMED, *GENERATORS])}",
             )
     return read_interactions(source, **options)
+
+
+def item_columns(source: str) -> tuple[str, ...]:
+    """The columns that describe the items of a named set; nothing is downloaded."""
+    if source in NAMED:
+        return COLUMNS
+    market = market_of(source)
+    return () if market is None else tuple(market.interactions.attributes)
+
+
+def items_of(source: str, *, cache_dir: str | Path | None = None) -> pl.DataFrame:
+    """The table of items of a named set: item, title, year and genre, as text.
+
+    A film of several genres has them in one cell, with bars between them. A limit on `genre=Drama`
+    counts it, and so does one on each of its other genres.
+
+    source: the name of the set, ml-100k or ml-1m.
+    cache_dir: where named sets are kept, as for `load`.
+    """
+    if source not in NAMED:
+        raise DataError(f"{source!r} brings no table of items", remedy=f"{' and '.join(NAMED)} do")
+    return named_items(source, cache_folder(cache_dir))
 
 
 def is_named(source: str) -> bool:

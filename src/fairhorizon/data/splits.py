@@ -122,10 +122,17 @@ def split(log: Interactions, *, test_share: float = 0.2, ties: Ties = "auto") ->
     left = counts[log.users] - _position_in_user(log)  # 1 for the last interaction of a user
     tested = (counts * share.numerator // share.denominator)[log.users]
     return Split(
-        train=log.take(left > tested + 1),
+        train=_as_known_then(log.take(left > tested + 1)),
         validation=log.take(left == tested + 1),
         test=log.take(left <= tested),
     )
+
+
+def _as_known_then(part: Interactions) -> Interactions:
+    """The first rows of every user, without what was repeated after the last of them."""
+    if part.repeated is None:
+        return part
+    return replace(part, repeated=part.repeated.until(part.user_counts()))
 
 
 LATER = 5  # the last fifth of a training log, like the last fifth of the whole log for test
@@ -177,14 +184,17 @@ def split_by_time(
             remedy="set smaller shares, or split per user",
         )
     rows = np.arange(n)
-    return Split(log.take(rows[:first]), log.take(rows[first:second]), log.take(rows[second:]))
+    train = _as_known_then(log.take(rows[:first]))
+    if train.repeated is not None and first < n:
+        train = replace(train, repeated=train.repeated.before(times[first]))
+    return Split(train, log.take(rows[first:second]), log.take(rows[second:]))
 
 
 def with_feedback(parts: Split, users: NDArray[np.int64], items: NDArray[np.int64]) -> Split:
     """The split with later likes, in order, added at the end of the training log.
 
     Only pairs that are not in training or validation, each once. They have no ratings and get the
-    mean rating of the training log, of those that are not missing.
+    mean rating of the training log, of those that are not missing; and its median weight.
     """
     train = parts.train
     if not len(train):
@@ -204,12 +214,16 @@ def with_feedback(parts: Split, users: NDArray[np.int64], items: NDArray[np.int6
     if times is not None:
         later = times[-1] + np.arange(1, len(rows) + 1)
         times = np.append(times, later.astype(times.dtype))
+    weights = train.weights
+    if weights is not None:
+        weights = np.append(weights, np.full(len(rows), np.median(weights)))
     longer = replace(
         train,
         users=np.append(train.users, users[rows]),
         items=np.append(train.items, items[rows]),
         ratings=ratings,
         timestamps=times,
+        weights=weights,
     )
     return replace(parts, train=longer)
 
@@ -251,6 +265,8 @@ def _write_csv(log: Interactions, path: Path) -> None:
         columns["rating"][np.isnan(log.ratings)] = None  # an empty cell
     if log.timestamps is not None:
         columns["timestamp"] = log.timestamps
+    if (weights := log.total_weights()) is not None:
+        columns["weight"] = weights
     columns |= {name: values[log.items] for name, values in log.attributes.items()}
     with path.open("w", encoding="utf-8", newline="") as file:
         csv.writer(file, lineterminator="\n").writerow(columns)

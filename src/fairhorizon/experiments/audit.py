@@ -17,6 +17,13 @@ from fairhorizon.data.splits import Split
 from fairhorizon.errors import ConfigError
 from fairhorizon.evaluation.short_term import relevance
 from fairhorizon.experiments.datasets import Dataset
+from fairhorizon.experiments.shown_by import (
+    ItemNotes,
+    exposure_by_rank,
+    exposure_of_providers,
+    families_of,
+    shares,
+)
 from fairhorizon.exposure.bound import BoundLimit
 from fairhorizon.exposure.measured import Showings, limit_reached
 from fairhorizon.metrics.fairness import (
@@ -29,6 +36,7 @@ from fairhorizon.metrics.fairness import (
 from fairhorizon.metrics.summary import ACCURACY, summarise
 from fairhorizon.results.audit import (
     ALL,
+    NO_RANKS,
     UNNAMED,
     AuditCounts,
     AuditResult,
@@ -36,8 +44,10 @@ from fairhorizon.results.audit import (
     ItemExposure,
 )
 from fairhorizon.results.evaluation import EvaluationRow
+from fairhorizon.results.verdicts import verdicts_of
 from fairhorizon.vocabulary import Mode, Protocol
 
+NO_NOTES = ItemNotes()
 MOST = 10  # items that gain and that lose most
 
 
@@ -49,10 +59,12 @@ def audit(
     ks: Sequence[int] = (5, 10, 20),
     alpha_prime: float = 1.0,
     name: str = UNNAMED,
+    notes: ItemNotes = NO_NOTES,
 ) -> AuditResult:
     """Measure what was shown against the test items and the item groups of the data.
 
     limits: measured on everything that was shown; a list has as many places as the longest.
+    notes: providers and titles of the items, where they are known.
 
     The protocol is `standard` if no user is shown an item of their own history, else `paper`.
     """
@@ -61,6 +73,8 @@ def audit(
     ks = sorted(ks)
     counts = count(dataset, shown, ks)
     exposure = np.bincount(shown.items, minlength=dataset.log.n_items)
+    showings = showings_of(shown)
+    reached = tuple(limit_reached(one, showings) for one in limits)
     row = EvaluationRow(
         dataset.split.name,
         name,
@@ -70,7 +84,7 @@ def audit(
         alpha_prime,
         metrics_of(dataset, shown, exposure, ks, alpha_prime),
         dataset.group_name,
-        limits=tuple(limit_reached(one, showings_of(shown)) for one in limits),
+        limits=reached,
     )
     over, under = most_changed(exposure, dataset)
     return AuditResult(
@@ -80,8 +94,12 @@ def audit(
         dataset.split.train.item_counts(),
         dataset.sensitive,
         exposure_by_group(exposure, dataset),
-        exposure_of_items(over, exposure, dataset),
-        exposure_of_items(under, exposure, dataset),
+        exposure_of_items(over, exposure, dataset, notes),
+        exposure_of_items(under, exposure, dataset, notes),
+        verdicts_of(reached, families_of(limits)),
+        NO_RANKS if shown.is_log else exposure_by_rank(dataset, showings, limits),
+        notes.provider_column,
+        exposure_of_providers(dataset, shown, notes),
     )
 
 
@@ -176,9 +194,12 @@ def most_changed(
 
 
 def exposure_of_items(
-    items: NDArray[np.int64], exposure: NDArray[np.int64], dataset: Dataset
+    items: NDArray[np.int64],
+    exposure: NDArray[np.int64],
+    dataset: Dataset,
+    notes: ItemNotes = NO_NOTES,
 ) -> tuple[ItemExposure, ...]:
-    """The exposure of single items, with their original ids."""
+    """The exposure of single items, with their original ids and titles."""
     of_training, of_exposure = shares(dataset.split.train.item_counts()), shares(exposure)
     return tuple(
         ItemExposure(
@@ -187,11 +208,7 @@ def exposure_of_items(
             int(exposure[item]),
             float(of_exposure[item]),
             float(of_training[item]),
+            notes.title(int(item)),
         )
         for item in items
     )
-
-
-def shares(counts: NDArray[np.int64]) -> NDArray[np.float64]:
-    """Shares of the total; zeros if the total is zero."""
-    return counts / counts.sum() if counts.any() else np.zeros(len(counts))

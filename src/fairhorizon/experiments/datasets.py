@@ -2,6 +2,8 @@
 
 import hashlib
 import json
+import warnings
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -9,18 +11,27 @@ from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import NonNegativeInt, model_validator
+from pydantic import (
+    Field,
+    NonNegativeInt,
+    SerializerFunctionWrapHandler,
+    model_serializer,
+    model_validator,
+)
 
 from fairhorizon import __version__
 from fairhorizon.data.contents import UTF_8
 from fairhorizon.data.interactions import Interactions
+from fairhorizon.data.locations import AREA, AREA_KM, attribute_or_area
 from fairhorizon.data.readers import read_item_attribute
 from fairhorizon.data.sources import load
 from fairhorizon.data.splits import Split, earlier_part, split, split_by_time
-from fairhorizon.errors import ConfigError, DataError
+from fairhorizon.errors import ConfigError, DataError, NoColumnError
 from fairhorizon.exposure.groups import attribute_group, popular_group
 from fairhorizon.settings import Settings
 from fairhorizon.vocabulary import POPULAR
+
+ADDED = ("weight", "session", "area_km")  # fields that descriptions of before do not have
 
 
 class DataSpec(Settings):
@@ -36,6 +47,14 @@ class DataSpec(Settings):
     """Column of the rating, by name or by position from 0; None: found by its name, if any."""
     timestamp: str | int | None = None
     """Column of the time, by name or by position from 0; None: found by its name, if any."""
+    weight: str | int | None = None
+    """Column that says how much, such as a quantity, by name or by position from 0; "rows": how
+    often the user took the item; None: every interaction counts once."""
+    session: str | int | None = None
+    """Column of the session, by name or by position from 0, read as the user; None: there is one
+    of users."""
+    area_km: float = Field(AREA_KM, gt=0)
+    """Width of the areas that items with coordinates are in, in kilometres."""
     header: bool | None = None
     """Whether the first line is a header; None: detected."""
     separator: str | None = None
@@ -64,6 +83,17 @@ class DataSpec(Settings):
         seed = fields.pop("shuffle_ties")
         return fields | {"ties": "keep" if seed is None or fields.get("cut") == "time" else seed}
 
+    @model_serializer(mode="wrap")
+    def _as_before(self, plain: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        """What logs of other kinds need is written only where it is used, as cards know it."""
+        content: dict[str, Any] = plain(self)
+        added = {name: type(self).model_fields[name].default for name in ADDED}
+        return {
+            name: value
+            for name, value in content.items()
+            if name not in added or value != added[name]
+        }
+
     @property
     def group_name(self) -> str:
         """What the limited group is called: "popular", or as in "genre = Drama or War"."""
@@ -77,29 +107,40 @@ class DataSpec(Settings):
             raise ConfigError("a group column and its sensitive values go together (give both)")
         if self.item_table is not None and self.group_column is None:
             raise ConfigError(f"{self.item_table}: which column has the groups? (name it too)")
-        in_log = self.group_column is not None and self.item_table is None
-        log = load(
+        in_log = self.item_table is None and self.group_column not in (None, AREA)
+        log = self.read(cache_dir, (self.group_column,) if in_log and self.group_column else ())
+        if self.cut == "time":
+            parts = split_by_time(log, ties=self.ties)
+        else:
+            parts = split(log, ties=self.ties)
+        sensitive = self._sensitive(log, parts, popular_share, cache_dir)
+        return Dataset(log, parts, sensitive, self.group_name)
+
+    def read(self, cache_dir: Path | None, attributes: Sequence[str] = ()) -> Interactions:
+        """The log, with columns that describe its items."""
+        return load(
             self.source,
             cache_dir=cache_dir,
             user=self.user,
             item=self.item,
             rating=self.rating,
             timestamp=self.timestamp,
+            weight=self.weight,
+            session=self.session,
             header=self.header,
             separator=self.separator,
             encoding=self.encoding,
-            attributes=(self.group_column,) if in_log and self.group_column else (),
+            attributes=attributes,
         )
-        if self.cut == "time":
-            parts = split_by_time(log, ties=self.ties)
-        else:
-            parts = split(log, ties=self.ties)
-        return Dataset(log, parts, self._sensitive(log, parts, popular_share), self.group_name)
 
-    def _sensitive(self, log: Interactions, parts: Split, share: float) -> NDArray[np.bool_]:
+    def _sensitive(
+        self, log: Interactions, parts: Split, share: float, cache_dir: Path | None
+    ) -> NDArray[np.bool_]:
         if self.group_column is None:
             return popular_group(parts.train.item_counts(), share)
-        if self.item_table is not None:
+        if self.group_column == AREA:
+            values = item_attribute(self, self.item_table, AREA, cache_dir)
+        elif self.item_table is not None:
             values = read_item_attribute(
                 self.item_table, log, attribute=self.group_column, encoding=self.encoding
             )
@@ -131,6 +172,42 @@ def opened(data: DataSpec, cache_dir: Path | None) -> Dataset:
 def opened_early(data: DataSpec, cache_dir: Path | None) -> Split:
     """The training log with test and validation items of its own."""
     return earlier_part(opened(data, cache_dir).split)
+
+
+def item_attribute(
+    data: DataSpec,
+    item_table: str | None,
+    column: str,
+    cache_dir: Path | None,
+    is_complete: bool = True,
+) -> NDArray[Any]:
+    """(n_items,) the attribute of every item, from the table or else from the log.
+
+    `area` is made of latitude and longitude, unless there is a column that is called so.
+
+    is_complete: whether a table has to have a row for every item.
+    """
+    return attribute_or_area(
+        column, lambda name: _cells(data, item_table, name, cache_dir, is_complete), data.area_km
+    )
+
+
+@lru_cache(maxsize=16)
+def _cells(
+    data: DataSpec, item_table: str | None, column: str, cache_dir: Path | None, is_complete: bool
+) -> NDArray[Any]:
+    in_log = () if item_table is not None else (column,)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of the log: it has been read before
+        log = data.read(cache_dir, in_log)
+    if item_table is not None:
+        return read_item_attribute(
+            item_table, log, attribute=column, encoding=data.encoding, is_complete=is_complete
+        )
+    if column not in log.attributes:
+        known = tuple(log.attributes)
+        raise NoColumnError(column, known, file=data.source, remedy="give an item table")
+    return log.attributes[column]
 
 
 def key_of(data: DataSpec, cache_dir: Path | None, *parts: object) -> str:

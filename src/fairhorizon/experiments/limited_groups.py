@@ -1,25 +1,22 @@
 """Who the limits of a study are about: groups by popularity, by novelty, or by a column."""
 
-import warnings
+from collections import Counter
 from collections.abc import Sequence
-from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from fairhorizon.data.readers import read_item_attribute
-from fairhorizon.data.sources import load
 from fairhorizon.data.splits import Split
 from fairhorizon.errors import ConfigError, DataError, NoColumnError
-from fairhorizon.experiments.datasets import DataSpec, opened
+from fairhorizon.experiments.datasets import DataSpec, item_attribute, opened
 from fairhorizon.exposure.bound import BoundLimit
 from fairhorizon.exposure.groups import (
     POPULAR_SHARE,
     attribute_group,
-    attribute_values,
     popular_group,
+    values_of_items,
 )
 from fairhorizon.exposure.limits import NEW, POPULAR, Limit, LimitError
 
@@ -46,19 +43,35 @@ def bound_limits(
             bound.append(BoundLimit(limit, _reserved(limit.group.column, counts, popular_share)))
             continue
         try:
-            cells = _attribute(data, item_table, limit.group.column, cache_dir)
-            values = [limit.group.values]
+            cells = item_attribute(data, item_table, limit.group.column, cache_dir)
             if limit.group.each:
-                values = [(value,) for value in attribute_values(cells)]
-            bound += [BoundLimit(limit.of_values(v), attribute_group(cells, v)) for v in values]
+                bound += [
+                    BoundLimit(limit.of_values((value,)), members)
+                    for value, members in _groups_of_each(cells).items()
+                ]
+            else:
+                bound.append(BoundLimit(limit, attribute_group(cells, limit.group.values)))
         except NoColumnError as error:
             raise LimitError(f"{str(limit)!r}: {_no_column(error, item_table)}") from None
         except DataError as error:
             raise LimitError(f"{str(limit)!r}: {error}") from None
-    names = [str(one) for one in bound]
-    if twice := sorted({name for name in names if names.count(name) > 1}):
+    names = Counter(str(one) for one in bound)
+    if twice := sorted(name for name, times in names.items() if times > 1):
         raise ConfigError(f"{twice[0]} is given twice (give it once)")
     return bound
+
+
+def _groups_of_each(cells: NDArray[Any]) -> dict[str, NDArray[np.bool_]]:
+    """Of every value, in alphabetical order, the items that have it; all values in one pass."""
+    items_of: dict[str, list[int]] = {}
+    for item, values in enumerate(values_of_items(cells)):
+        for value in values:
+            items_of.setdefault(value, []).append(item)
+    groups = {}
+    for value in sorted(items_of):
+        groups[value] = np.zeros(len(cells), dtype=np.bool_)
+        groups[value][items_of[value]] = True
+    return groups
 
 
 def _no_column(error: NoColumnError, item_table: str | None) -> str:
@@ -74,24 +87,3 @@ def _reserved(word: str, counts: NDArray[np.int64], popular_share: float) -> NDA
         return popular_group(counts, popular_share)
     members: NDArray[np.bool_] = counts == 0 if word == NEW else np.ones_like(counts, bool)
     return members
-
-
-@lru_cache(maxsize=16)
-def _attribute(
-    data: DataSpec, item_table: str | None, column: str, cache_dir: Path | None
-) -> NDArray[Any]:
-    """(n_items,) the attribute of every item, from the table or else from the log."""
-    options = {
-        name: getattr(data, name)
-        for name in ("user", "item", "rating", "timestamp", "header", "separator", "encoding")
-    }
-    in_log = () if item_table is not None else (column,)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # of the log: it has been read before
-        log = load(data.source, cache_dir=cache_dir, attributes=in_log, **options)
-    if item_table is not None:
-        return read_item_attribute(item_table, log, attribute=column, encoding=data.encoding)
-    if column not in log.attributes:
-        known = tuple(log.attributes)
-        raise NoColumnError(column, known, file=data.source, remedy="give an item table")
-    return log.attributes[column]

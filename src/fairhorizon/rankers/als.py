@@ -13,6 +13,7 @@ from fairhorizon.histories import UserItems
 from fairhorizon.rankers.early_stopping import Validation, train_until_stale
 from fairhorizon.rankers.ranker import Ranker
 from fairhorizon.rankers.recency import longest_history
+from fairhorizon.rankers.weights import strengths
 from fairhorizon.settings import Search, Settings
 from fairhorizon.vocabulary import OnEpoch, Protocol
 
@@ -41,12 +42,14 @@ class Als(Ranker[AlsConfig]):
 
     Scores u.v that minimise sum c_ui (t_ui - u.v)^2 + l2 (sum |u|^2 + sum |v|^2).
 
-    t is 1 for taken items and 0 for all others; c = 1 + alpha t. Given the items, each user's
+    t is 1 for taken items and 0 for all others; c = 1 + alpha t, with weights 1 + alpha x, x being
+    the strength of the row (`rankers/weights.py`; r in the paper). Given the items, each user's
     vector is a separate least-squares problem, and vice versa. A user's vector is always solved
-    from the user's present items, so that feedback counts at once.
+    from the user's present items, so that feedback counts at once; there each counts once.
     """
 
     method = "als"
+    uses_weights = True
     config_class = AlsConfig
 
     item_vectors_: Tensor  # (n_items, dim)
@@ -60,14 +63,15 @@ class Als(Ranker[AlsConfig]):
         config = self.config
         self.longest_ = longest_history(split)
         items_of, users_of = UserItems.of(split.train), _users_per_item(split.train)
+        of_items, of_users = _strengths_both_ways(split.train)
         generator = torch.Generator().manual_seed(self.seed)
         vectors = torch.randn(split.train.n_items, config.dim, generator=generator) * 0.1
         self.item_vectors_ = vectors
         validation = Validation(split, self.queue_length, self.config.protocol)
 
         def both_half_steps() -> None:
-            users = least_squares(items_of, vectors, config.alpha, config.l2)
-            vectors.copy_(least_squares(users_of, users, config.alpha, config.l2))
+            users = least_squares(items_of, vectors, config.alpha, config.l2, of_items)
+            vectors.copy_(least_squares(users_of, users, config.alpha, config.l2, of_users))
 
         best = train_until_stale(
             {"item_vectors": vectors},
@@ -93,8 +97,13 @@ class Als(Ranker[AlsConfig]):
         self.item_vectors_, self.longest_ = tensors["item_vectors"], int(tensors["longest"])
 
 
-def least_squares(sets: UserItems, vectors: Tensor, alpha: float, l2: float) -> Tensor:
+def least_squares(
+    sets: UserItems, vectors: Tensor, alpha: float, l2: float, strengths: Tensor | None = None
+) -> Tensor:
     """One vector u for each set: (V^T V + alpha V_s^T V_s + l2 I) u = (1 + alpha) V_s^T 1.
+
+    With strengths x of all members of all sets: (V^T V + alpha V_s^T X V_s + l2 I) u =
+    V_s^T (1 + alpha x), X = diag x.
 
     V_s are the vectors of the set's members; an empty set has the zero vector. Sets of about the
     same size are solved together, padded to the largest of them.
@@ -109,12 +118,29 @@ def least_squares(sets: UserItems, vectors: Tensor, alpha: float, l2: float) -> 
         rows, order = order.tensor_split([max(1, CELLS // (largest * dim))])
         place = torch.arange(largest)
         member = place < sizes[rows, None]
-        members = sets.items[torch.where(member, sets.indptr[rows, None] + place, 0)]
-        own = vectors[members] * member[..., None]  # (b, largest, dim)
-        left = everywhere + alpha * (own.mT @ own)
-        right = (1 + alpha) * own.sum(1, keepdim=True).mT
+        where = torch.where(member, sets.indptr[rows, None] + place, 0)
+        own = vectors[sets.items[where]] * member[..., None]  # (b, largest, dim)
+        if strengths is None:
+            left = everywhere + alpha * (own.mT @ own)
+            right = (1 + alpha) * own.sum(1, keepdim=True).mT
+        else:
+            given = strengths[where][..., None]
+            left = everywhere + alpha * (own.mT @ (own * given))
+            right = (own * (1 + alpha * given)).sum(1, keepdim=True).mT
         solved[rows] = torch.cholesky_solve(right, torch.linalg.cholesky(left))[..., 0]
     return solved
+
+
+def _strengths_both_ways(log: Interactions) -> tuple[Tensor | None, Tensor | None]:
+    """The strengths of the rows in the order of each user's items and of each item's users."""
+    given = strengths(log)
+    if given is None:
+        return None, None
+    orders = (
+        torch.from_numpy(np.argsort(codes, kind="stable")) for codes in (log.users, log.items)
+    )
+    by_user, by_item = (given[order].float() for order in orders)
+    return by_user, by_item
 
 
 def _users_per_item(log: Interactions) -> UserItems:

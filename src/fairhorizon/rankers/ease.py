@@ -18,6 +18,7 @@ from fairhorizon.rankers.recency import (
     weighted_history,
     weights_by_age,
 )
+from fairhorizon.rankers.weights import strengths_by_user
 from fairhorizon.settings import Search, Settings
 from fairhorizon.vocabulary import OnEpoch
 
@@ -46,11 +47,13 @@ class Ease(Ranker[EaseConfig]):
     B = argmin |X - X B|^2 + l2 |B|^2 with diag B = 0, which is I - P diag(1 / diag P) for
     P = (X^T X + l2 I)^-1. Recency enters twice: w is the user's history, weighted by
     2^(-age / half_life), and in X^T X two items that a user took in succession count more than
-    two with many in between, by 2^(-distance / training_half_life).
+    two with many in between, by 2^(-distance / training_half_life). With weights, X holds the
+    strength of each row in place of 1 (`rankers/weights.py`).
     """
 
     method = "ease"
     in_thread = True
+    uses_weights = True
     config_class = EaseConfig
 
     item_weights_: Tensor  # B, (n_items, n_items)
@@ -69,7 +72,8 @@ class Ease(Ranker[EaseConfig]):
             )
         self.longest_ = longest_history(split)
         histories = UserItems.of(split.train)
-        regularised = co_counts(histories, self.config.training_half_life, self.longest_)
+        given = strengths_by_user(split.train)
+        regularised = co_counts(histories, self.config.training_half_life, self.longest_, given)
         regularised.diagonal().add_(self.config.l2)
         factor, failed = torch.linalg.cholesky_ex(regularised)
         if failed:
@@ -102,10 +106,13 @@ class Ease(Ranker[EaseConfig]):
         self.item_weights_, self.longest_ = tensors["item_weights"], int(tensors["longest"])
 
 
-def co_counts(histories: UserItems, half_life: float | None, longest: int) -> Tensor:
+def co_counts(
+    histories: UserItems, half_life: float | None, longest: int, strengths: Tensor | None = None
+) -> Tensor:
     """(n_items, n_items): sum over users of 2^(-|distance| / half_life), for every pair of items.
 
-    Without a half-life, X^T X. As 2^-|x| is a positive definite function, so is this matrix.
+    Without a half-life, X^T X. As 2^-|x| is a positive definite function, so is this matrix, also
+    with the product of the strengths (n,) of the two in each term.
     """
     n_items, items = histories.n_items, histories.items
     ends = histories.indptr[1:].repeat_interleave(histories.indptr.diff())
@@ -118,8 +125,12 @@ def co_counts(histories: UserItems, half_life: float | None, longest: int) -> Te
             break
         weight = 1.0 if half_life is None else 2 ** (-distance / half_life)
         pairs = items[rows] * n_items + items[rows + distance]
-        counts.index_add_(0, pairs, torch.full((len(rows),), weight))
+        added = torch.full((len(rows),), weight)
+        if strengths is not None:
+            added *= strengths[rows] * strengths[rows + distance]
+        counts.index_add_(0, pairs, added)
     one_way = counts.view(n_items, n_items)
     both_ways = one_way + one_way.T
-    both_ways.diagonal().add_(torch.bincount(items, minlength=n_items))
+    squares = None if strengths is None else strengths**2
+    both_ways.diagonal().add_(torch.bincount(items, squares, minlength=n_items))
     return both_ways

@@ -19,6 +19,7 @@ from fairhorizon.rankers.recency import (
     weighted_history,
     weights_by_age,
 )
+from fairhorizon.rankers.weights import strengths_by_user
 from fairhorizon.settings import Search, Settings
 from fairhorizon.vocabulary import OnEpoch
 
@@ -46,11 +47,14 @@ class ItemKnn(Ranker[ItemKnnConfig]):
     score_j = sum of w_i s_ij over the nearest items i of j that are in the history.
 
     s_ij = n_ij / (sqrt(n_i n_j) + shrinkage), the cosine of two items' users; w_i is
-    2^(-age / half_life). Only the neighbours are stored, for large catalogues.
+    2^(-age / half_life). Only the neighbours are stored, for large catalogues. With weights, n_ij
+    is the sum over users of x_ui x_uj, x being the strength of a row (`rankers/weights.py`), and
+    n_i = n_ii.
     """
 
     method = "itemknn"
     in_thread = True
+    uses_weights = True
     config_class = ItemKnnConfig
 
     neighbours_: Tensor  # (n_items, k)
@@ -64,7 +68,8 @@ class ItemKnn(Ranker[ItemKnnConfig]):
 
     def _learn(self, split: Split, on_epoch: OnEpoch | None) -> None:  # noqa: ARG002  # no epochs
         taken = _taken(split.train)
-        counts = torch.tensor(split.train.item_counts(), dtype=torch.float32)
+        # sum of x^2 by item; without weights, its count
+        counts = torch.from_numpy(taken.power(2).sum(0)).float()
         n_items = len(counts)
         k = min(self.config.neighbours, n_items)
         nearest = []
@@ -126,7 +131,8 @@ class ItemKnn(Ranker[ItemKnnConfig]):
 
 
 def _taken(log: Interactions) -> csr_array:
-    """X, (n_users, n_items): 1 where a user took an item."""
+    """X, (n_users, n_items): 1, or the strength, where a user took an item."""
     indptr, items = log.by_user()
-    ones = np.ones(len(items), dtype=np.float32)
-    return csr_array((ones, items, indptr), shape=(log.n_users, log.n_items))
+    given = strengths_by_user(log)
+    cells = np.ones(len(items), np.float32) if given is None else given.float().numpy()
+    return csr_array((cells, items, indptr), shape=(log.n_users, log.n_items))

@@ -61,13 +61,24 @@ class LagCounts:
 
     @classmethod
     def of(
-        cls, histories: UserItems, scales: Scales, features: Tensor, dtype: torch.dtype
+        cls,
+        histories: UserItems,
+        scales: Scales,
+        features: Tensor,
+        dtype: torch.dtype,
+        strengths: Tensor | None = None,
     ) -> "LagCounts":
-        """The sums of a whole log."""
+        """The sums of a whole log.
+
+        strengths: (n,) of the rows; an item to come counts so often in y_t.
+        """
         pairs = _Pairs(histories, features, dtype)
         n_scales, width = len(scales.decays), pairs.width
         states = pairs.by_lag(scales)
         target = pairs.ahead(scales, states)
+        if strengths is not None:
+            weighed = _Pairs(histories, features, dtype, strengths)
+            target = weighed.ahead(scales, weighed.by_lag(scales))
         before = states[:, :, features >= 0]  # Z
         for p in range(n_scales):
             before[p] -= pairs.before_last(scales, p)
@@ -81,7 +92,7 @@ class LagCounts:
             features,
             gram=gram.view(n_scales * width, -1),
             target=target.view(n_scales * width, -1),
-            following=_following(histories, scales, dtype),
+            following=_following(histories, scales, dtype, strengths),
         )
 
     def add(self, history: Tensor, item: int) -> None:
@@ -109,7 +120,13 @@ class LagCounts:
 class _Pairs:
     """All pairs of items of a user, counted with weights."""
 
-    def __init__(self, histories: UserItems, features: Tensor, dtype: torch.dtype) -> None:
+    def __init__(
+        self,
+        histories: UserItems,
+        features: Tensor,
+        dtype: torch.dtype,
+        strengths: Tensor | None = None,  # (n,) of the later item of a pair
+    ) -> None:
         self.n_items, self.width, self.dtype = histories.n_items, int(features.max()) + 1, dtype
         self.negligible = NEGLIGIBLE * torch.finfo(dtype).eps
         # users with long histories first: pairs that are far apart are all at the beginning
@@ -120,6 +137,7 @@ class _Pairs:
         self.after = self.ends.repeat_interleave(self.counts) - 1 - places  # later items
         moved = (histories.indptr[1:][users] - self.ends).repeat_interleave(self.counts)
         self.items = histories.items[places + moved]
+        self.strengths = None if strengths is None else strengths[places + moved].to(dtype)
         self.numbers = features[self.items]
         self.pairs_with = self.after.masked_fill(self.numbers < 0, -1)
         self.longest = int(self.counts.max())
@@ -182,7 +200,10 @@ class _Pairs:
             cells = (rows[first] + self.items[second])[kept]
             for total, by_lag in zip(totals, weights, strict=True):
                 if weight := by_lag.get(lag):
-                    total.scatter_add_(0, cells, total.new_full((len(cells),), weight))
+                    added = total.new_full((len(cells),), weight)
+                    if self.strengths is not None:
+                        added *= self.strengths[second][kept]
+                    total.scatter_add_(0, cells, added)
         return totals.view(len(weights), self.width, self.n_items)
 
     def _counted_by_prefixes(self) -> Tensor:
@@ -217,11 +238,16 @@ class _Pairs:
         return torch.from_numpy((left.T @ right).toarray()).to(self.dtype)
 
 
-def _following(histories: UserItems, scales: Scales, dtype: torch.dtype) -> Tensor:
+def _following(
+    histories: UserItems, scales: Scales, dtype: torch.dtype, strengths: Tensor | None = None
+) -> Tensor:
     """(n_items,) sum_t y_t: an item at place k follows the last min(k, H) prefixes before it."""
     counts = histories.indptr.diff()
     place = torch.arange(len(histories.items)) - histories.indptr[:-1].repeat_interleave(counts)
     powers = scales.future ** torch.arange(scales.horizon, dtype=dtype)
     sums = torch.cat([torch.zeros(1, dtype=dtype), powers.cumsum(0)])
     following = torch.zeros(histories.n_items, dtype=dtype)
-    return following.index_add_(0, histories.items, sums[place.clamp(max=scales.horizon)])
+    added = sums[place.clamp(max=scales.horizon)]
+    if strengths is not None:
+        added = added * strengths.to(dtype)
+    return following.index_add_(0, histories.items, added)

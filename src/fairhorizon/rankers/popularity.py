@@ -5,6 +5,7 @@ from torch import Tensor
 
 from fairhorizon.data.splits import Split
 from fairhorizon.rankers.ranker import Ranker
+from fairhorizon.rankers.weights import strengths
 from fairhorizon.settings import Settings
 from fairhorizon.vocabulary import OnEpoch
 
@@ -14,16 +15,23 @@ class PopularityConfig(Settings):
 
 
 class Popularity(Ranker[PopularityConfig]):
-    """The most popular items for all users: the score is the count in the training log."""
+    """The most popular items for all users: the score is the count in the training log.
+
+    With weights it is the sum of the strengths of its rows (`rankers/weights.py`).
+    """
 
     method = "popularity"
     in_thread = True
+    uses_weights = True
     config_class = PopularityConfig
 
     counts_: Tensor  # (n_items,)
 
     def _learn(self, split: Split, on_epoch: OnEpoch | None) -> None:  # noqa: ARG002  # no epochs
         counts = torch.tensor(split.train.item_counts(), dtype=torch.float64)
+        if (given := strengths(split.train)) is not None:
+            counts = torch.zeros_like(counts)
+            counts.index_add_(0, torch.tensor(split.train.items), given)
         # ties go to the smaller id, as in the popular group
         self.counts_ = (counts - torch.arange(len(counts)) / len(counts)).float()
 

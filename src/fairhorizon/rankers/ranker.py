@@ -1,10 +1,12 @@
 """The interface of rankers: fit(split), then scores for a batch of users."""
 
+import warnings
 from abc import ABC, abstractmethod
 from typing import Any, ClassVar, Generic, Self, TypeVar
 
 from torch import Tensor
 
+from fairhorizon.data.interactions import WeightsIgnoredWarning
 from fairhorizon.data.splits import Split
 from fairhorizon.errors import DataError
 from fairhorizon.settings import Settings
@@ -19,6 +21,7 @@ class Ranker(ABC, Generic[Config]):
     method: ClassVar[str]
     config_class: ClassVar[type[Settings]]
     in_thread: ClassVar[bool] = False  # a fit draws no random numbers that threads share
+    uses_weights: ClassVar[bool] = False  # of the log: quantities, times spent
 
     fingerprint_: str  # of the training log
 
@@ -42,6 +45,12 @@ class Ranker(ABC, Generic[Config]):
             raise DataError(
                 f"{split.name or 'the split'} has nothing to train on",
                 remedy="give more: each user's last item is for validation and a fifth for test",
+            )
+        if split.train.weights is not None and not self.uses_weights:
+            warnings.warn(
+                f"{self.method} does not use weights: every interaction counts once",
+                WeightsIgnoredWarning,
+                stacklevel=2,
             )
         self._learn(split, on_epoch)
         self.fingerprint_ = split.train.fingerprint()

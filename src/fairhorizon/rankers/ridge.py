@@ -14,6 +14,7 @@ from fairhorizon.histories import UserItems
 from fairhorizon.rankers.lag_counts import LagCounts, Scales
 from fairhorizon.rankers.ranker import Ranker
 from fairhorizon.rankers.recency import longest_history
+from fairhorizon.rankers.weights import strengths_by_user
 from fairhorizon.settings import Choice, Search, Settings
 from fairhorizon.vocabulary import OnEpoch
 
@@ -62,11 +63,13 @@ class Ridge(Ranker[RidgeConfig]):
     Both sums are counts of pairs by lag, so there is nothing to sample and nothing is random; an
     item that a user takes changes s_u alone. In a catalogue so large that the solve would take
     minutes, only the most frequent items are features: all items are scored, but what a user took
-    of rare ones says nothing about the user.
+    of rare ones says nothing about the user. With weights, an item to come counts in y_t by the
+    strength of its row (`rankers/weights.py`): what is predicted is how much is taken next.
     """
 
     method = "ridge"
     in_thread = True
+    uses_weights = True
     config_class = RidgeConfig
 
     coefficients_: Tensor  # B / count^b, (scales x features, n_items)
@@ -92,9 +95,9 @@ class Ridge(Ranker[RidgeConfig]):
         histories = UserItems.of(split.train)
         features = frequent(histories, most_features(histories.n_items, len(self.config.decays)))
         exact = len(self.config.decays) * (int(features.max()) + 1) <= EXACT_COLUMNS
-        counts = LagCounts.of(
-            histories, self.scales, features, torch.float64 if exact else torch.float32
-        )
+        dtype = torch.float64 if exact else torch.float32
+        given = strengths_by_user(split.train)
+        counts = LagCounts.of(histories, self.scales, features, dtype, given)
         self.features_, self.longest_ = features, longest_history(split)
         self.coefficients_ = solved(counts, self.config.l2, self.config.popularity)
 

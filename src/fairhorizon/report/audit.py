@@ -10,11 +10,17 @@ from rich.table import Table
 from fairhorizon.files import write_copies, written_together
 from fairhorizon.metrics.summary import ACCURACY
 from fairhorizon.report import page
+from fairhorizon.report.audit_tables import (
+    limits_section,
+    providers_line,
+    providers_section,
+    ranks_section,
+)
 from fairhorizon.report.charts import save_png
 from fairhorizon.report.figures import LOG, exposure_chart
 from fairhorizon.report.findings import TOLERANCE, percent
 from fairhorizon.report.grid import Grid, as_read
-from fairhorizon.report.limits import how_many_kept, limits_section
+from fairhorizon.report.limits import how_many_kept
 from fairhorizon.report.looks import looks_of
 from fairhorizon.report.tables import (
     METRICS,
@@ -54,6 +60,8 @@ def facts(result: AuditResult) -> list[tuple[str, str]]:
     ]
     if counts.unknown_rows:
         lines.append(("left out", f"{counts.unknown_rows:,} rows of unknown users or items"))
+    if result.providers:
+        lines.append((f"values of {result.provider_column}", providers_line(result)))
     return [*lines, *oddities(counts)]
 
 
@@ -106,7 +114,7 @@ def write_audit_report(out: Path, result: AuditResult, ks: Sequence[int], comman
     counts = {LOG: result.training, row.method: result.exposure}
     chart = exposure_chart(counts, result.sensitive, looks_of([row.method]), group)
     sections = [
-        *([limits_section(row.limits)] if row.limits else []),
+        *([limits_section(result)] if row.limits else []),
         page.results_section([row], PAPER_METRICS, ks),
         page.Section("What was found", [page.Definitions(dict(facts(result)))]),
         page.Section(
@@ -116,6 +124,8 @@ def write_audit_report(out: Path, result: AuditResult, ks: Sequence[int], comman
         ),
         page.Section(chart.title, [chart]),
         group_section(result),
+        *([ranks_section(result.by_rank)] if result.by_rank.groups else []),
+        *([providers_section(result)] if result.providers else []),
         items_section(result),
         page.glossary_section(tuple(METRICS), (row.protocol, row.mode), group),
         page.commands_section([command]),
@@ -170,12 +180,15 @@ def group_section(result: AuditResult) -> page.Section:
 
 def items_section(result: AuditResult) -> page.Section:
     """The items that gain and that lose most."""
-    headings = ("Item", "Group", "Times shown", "Of exposure", "Of training log", "Difference")
+    titled = any(one.title for one in (*result.most_over, *result.most_under))
+    title = ("Title",) if titled else ()
+    measures = ("Times shown", "Of exposure", "Of training log", "Difference")
 
     def lines(items: Sequence[ItemExposure]) -> list[tuple[str, ...]]:
         return [
             (
                 one.item,
+                *((one.title,) if titled else ()),
                 called(one.group, result.row.group),
                 f"{one.shown:,}",
                 f"{one.of_exposure:.2%}",
@@ -185,11 +198,14 @@ def items_section(result: AuditResult) -> page.Section:
             for one in items
         ]
 
+    def listed(items: Sequence[ItemExposure]) -> Grid:
+        return table(("Item", *title, "Group", *measures), lines(items), len(measures) + 1)
+
     parts: list[page.Part] = [
         page.Heading("Shown most beyond their share"),
-        table(headings, lines(result.most_over)),
+        listed(result.most_over),
         page.Heading("Shown most below their share"),
-        table(headings, lines(result.most_under)),
+        listed(result.most_under),
     ]
     note = "Against each item's share of the training log."
     return page.Section("Over-exposed and under-exposed items", parts, note)
@@ -202,6 +218,9 @@ def called(group: str, name: str) -> str:
     return name if group == "G0" else "other"
 
 
-def table(headings: Sequence[str], lines: Sequence[Sequence[str]]) -> Grid:
-    """Texts as a table, numbers to the right."""
-    return Grid(headings, [[as_read(text) for text in line] for line in lines], len(headings) - 1)
+def table(
+    headings: Sequence[str], lines: Sequence[Sequence[str]], numbers: int | None = None
+) -> Grid:
+    """Texts as a table, numbers to the right: in all columns but the first, or in so many."""
+    cells = [[as_read(text) for text in line] for line in lines]
+    return Grid(headings, cells, len(headings) - 1 if numbers is None else numbers)

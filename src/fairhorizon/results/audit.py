@@ -1,5 +1,6 @@
 """The results of an audit of a system's lists."""
 
+import math
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -7,6 +8,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fairhorizon.results.evaluation import EvaluationRow
+from fairhorizon.results.spread import strict_json
+from fairhorizon.results.verdicts import Verdict
 
 UNNAMED = "audit"  # the name of an audited system without a name
 ALL = "all"  # in place of K: every impression of a log
@@ -65,10 +68,56 @@ class ItemExposure:
     shown: int
     of_exposure: float
     of_training: float
+    title: str = ""  # of the item, where a table of items has one
 
     @property
     def change(self) -> float:
         return self.of_exposure - self.of_training
+
+
+@dataclass(frozen=True)
+class RankExposure:
+    """The share that a group has of the showings at each rank."""
+
+    group: str
+    of_exposure: float  # at all ranks
+    shares: tuple[float, ...]  # at ranks 1, 2, ...
+
+
+@dataclass(frozen=True)
+class ByRank:
+    """What each group has of the lists, place by place; empty of an impression log."""
+
+    showings: tuple[int, ...] = ()  # at ranks 1, 2, ...: of lists that are so long
+    groups: tuple[RankExposure, ...] = ()
+
+    def share(self, group: RankExposure, first: int, last: int) -> float:
+        """The share of the group at the ranks from first to last; NaN where nothing is shown."""
+        showings = self.showings[first - 1 : last]
+        pairs = zip(group.shares[first - 1 : last], showings, strict=True)
+        total = sum(showings)
+        return sum(share * n for share, n in pairs) / total if total else math.nan
+
+
+NO_RANKS = ByRank()
+
+
+@dataclass(frozen=True)
+class ProviderExposure:
+    """What the items of a provider, such as a seller, are shown; shares of all."""
+
+    provider: str
+    items: int
+    shown: int
+    of_exposure: float
+    of_training: float
+    of_catalogue: float
+    best_rank: int | None  # of its items in any list; None: never shown, or no lists
+
+    @property
+    def ratio(self) -> float:
+        """Exposure by share of the training log; NaN of providers that it does not have."""
+        return self.of_exposure / self.of_training if self.of_training else math.nan
 
 
 @dataclass(frozen=True)
@@ -83,6 +132,10 @@ class AuditResult:
     groups: tuple[GroupExposure, ...]  # G0, G1
     most_over: tuple[ItemExposure, ...]  # shown most beyond their share of the training log
     most_under: tuple[ItemExposure, ...]  # shown most below it
+    verdicts: tuple[Verdict, ...] = ()  # on the limits
+    by_rank: ByRank = NO_RANKS
+    provider_column: str = ""
+    providers: tuple[ProviderExposure, ...] = ()  # the worst-off first
 
     @property
     def is_named(self) -> bool:
@@ -90,5 +143,15 @@ class AuditResult:
         return self.row.method != UNNAMED
 
     def to_json(self) -> dict[str, Any]:
-        """The row and its counts, without single items."""
-        return {"rows": [self.row.to_json() | {"counts": self.counts.to_json()}]}
+        """The verdicts, the row and its counts, ranks and providers; without single items."""
+        content: dict[str, Any] = {}
+        if self.verdicts:
+            content["verdicts"] = [one.to_json() for one in self.verdicts]
+        content["rows"] = [self.row.to_json() | {"counts": self.counts.to_json()}]
+        if self.by_rank.groups:
+            content["by_rank"] = strict_json(asdict(self.by_rank))
+        if self.provider_column:
+            content["provider_column"] = self.provider_column
+            rows = [asdict(one) | {"ratio": one.ratio} for one in self.providers]
+            content["providers"] = strict_json(rows)
+        return content

@@ -98,4 +98,6 @@ def _rows_of(log: Interactions, users: NDArray[np.int64], items: NDArray[np.int6
         user_ids=log.user_ids[users],
         item_ids=log.item_ids[items],
         attributes={name: values[items] for name, values in log.attributes.items()},
+        weights=rows.total_weights(),
+        repeated=None,  # they are in the weights
     )

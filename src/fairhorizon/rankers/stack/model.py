@@ -49,6 +49,7 @@ class Stack(Ranker[StackConfig]):
     """
 
     method = "stack"
+    uses_weights = True  # those of its rankers that do
     config_class = StackConfig
 
     members_: tuple[Ranker[Any], ...]

@@ -1,0 +1,117 @@
+"""Logs of other kinds by the command line: what info says, limits on areas, what runs keep."""
+
+import json
+from pathlib import Path
+
+import polars as pl
+import pytest
+
+from fairhorizon.cli.app import run
+from fairhorizon.data.generated.checkins import checkins
+from fairhorizon.data.locations import area_names
+
+SHOP = ("--user=customer", "--item=sku", "--timestamp=ordered")
+VENUES = ("--item=venue", "--weight=rows")
+
+
+def fairhorizon(*arguments: object) -> None:
+    assert run([str(argument) for argument in arguments]) == 0
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def example(kind: str, name: str) -> pl.DataFrame:
+    fairhorizon("data", "example", kind, "--out", name, "--seed", 1)
+    return pl.read_csv(name)
+
+
+@pytest.mark.usefixtures("folder")
+def test_info_says_what_kind_of_log_it_is(capsys: pytest.CaptureFixture[str]) -> None:
+    frame = example("shop", "shop.csv")
+    total, pairs = frame["quantity"].sum(), frame.unique(["customer", "sku"]).height
+    fairhorizon("data", "info", "shop.csv", *SHOP, "--weight=quantity")
+    said = capsys.readouterr().out
+    assert f"shop.csv: {len(frame):,} rows of customer, sku, quantity, ordered, seller\n" in said
+    assert f"Weights: {total:,} in all, 3 at the median of a user and item; " in said
+    assert f"{len(frame) - pairs:,} rows repeat others, and their weights add up.\n" in said
+    example("checkins", "venues.csv")
+    fairhorizon("data", "info", "venues.csv", *VENUES, "--area-km=20")
+    assert "Coordinates: of 100 of 100 items, in 5 areas of 20 km.\n" in capsys.readouterr().out
+    example("sessions", "views.csv")
+    fairhorizon("data", "info", "views.csv", "--session=session", "--item=article")
+    said = capsys.readouterr().out
+    assert "Users are sessions, of column session: the next one is a new user.\n" in said
+    assert "Weights" not in said
+
+
+def test_a_run_keeps_weights_and_areas(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A limit on an area holds in the lists, and the run knows how to read the log again."""
+    frame = example("checkins", "venues.csv")
+    truth = checkins(seed=1)
+    areas = area_names(frame["latitude"].to_numpy(), frame["longitude"].to_numpy(), 20.0)
+    of_venue = dict(zip(frame["venue"], areas, strict=True))
+    area = of_venue["v0"]
+    how = (*VENUES, "--area-km=20", "--split=time")
+    limit = f"--limit=area={area}<=0.1"
+    fairhorizon("fit", "itemknn+lists", "--data=venues.csv", *how, limit, "--out=run")
+    data = json.loads((folder / "run" / "run.json").read_text())["data"]
+    assert (data["weight"], data["area_km"]) == ("rows", 20.0)
+    assert "session" not in data
+    fairhorizon("recommend", "run", "--k=5", "--out=lists.csv")
+    lists = pl.read_csv("lists.csv")["item"].to_list()
+    share = sum(of_venue[item] == area for item in lists) / len(lists)
+    assert share <= 0.1
+    assert share > 0.05
+    fairhorizon("audit", "lists.csv", "--data=venues.csv", *how, limit, "--k=5", "--json=a.json",
+                "--providers=area")  # fmt: skip
+    found = json.loads((folder / "a.json").read_text())
+    assert found["verdicts"][0]["kept"]
+    assert found["rows"][0]["limits"][0]["reached"] == pytest.approx(share)
+    city = {of_venue[f"v{n}"]: int(truth.city[n]) for n in range(100) if f"v{n}" in of_venue}
+    assert {one["provider"] for one in found["providers"]} == set(city)
+    grouped = ("--group-column=area", f"--sensitive={area}", "--k=5")
+    capsys.readouterr()
+    fairhorizon("audit", "lists.csv", "--data=venues.csv", *how, *grouped, "--json=b.json")
+    rate = json.loads((folder / "b.json").read_text())["rows"][0]["metrics"]["popularity_rate@5"]
+    assert rate == pytest.approx(share)
+
+
+def test_coordinates_in_a_table_of_items(folder: Path) -> None:
+    frame = example("checkins", "venues.csv")
+    frame.unique("venue").select("venue", "latitude", "longitude").write_csv("items.csv")
+    frame.drop("latitude", "longitude").write_csv("log.csv")
+    (folder / "lists.csv").write_text("user,item\nu1,v0\nu1,v1\n")
+    table = folder / "items.csv"
+    table.write_text(table.read_text().replace("venue", "item", 1))
+    options = ("--item-table=items.csv", "--limit=area:each<=1", "--area-km=20", "--k=2")
+    fairhorizon("audit", "lists.csv", "--data=log.csv", *VENUES, *options, "--json=a.json")
+    (row,) = json.loads((folder / "a.json").read_text())["rows"]
+    assert len(row["limits"]) == 5
+    assert sum(one["reached"] for one in row["limits"]) == pytest.approx(1)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--weight=price"], "there is no column 'price'"),
+        (["--session=customer"], "user 'customer' and session 'customer': who is served? (give"),
+        (["--weight=seller"], "seller 's4' is not a number"),
+    ],
+)
+@pytest.mark.usefixtures("folder")
+def test_mistakes(options: list[str], message: str, capsys: pytest.CaptureFixture[str]) -> None:
+    example("shop", "shop.csv")
+    assert run(["data", "info", "shop.csv", *SHOP, *options]) == 1
+    assert message in capsys.readouterr().err
+
+
+def test_an_area_without_coordinates(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    example("shop", "shop.csv")
+    (folder / "lists.csv").write_text("user,item\nc1,p1\n")
+    words = ["audit", "lists.csv", "--data=shop.csv", *SHOP, "--weight=quantity", "--k=1"]
+    assert run([*words, "--limit=area:each<=0.5"]) == 1
+    assert "no column 'area'; there are quantity, seller" in capsys.readouterr().err
