@@ -21,11 +21,12 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from fairhorizon.agents.abilities import Abilities, Levels
-from fairhorizon.agents.base import Recommender, Server
+from fairhorizon.agents.base import Recommender
 from fairhorizon.agents.methods import AGENTS, Method, build, load_method, presets_of
 from fairhorizon.agents.progress import Listener, RoundReport
 from fairhorizon.agents.ranked.model import Ranked
 from fairhorizon.agents.served import Served
+from fairhorizon.agents.server import Server
 from fairhorizon.agents.tasks import FitTask, LogPart, Prerequisite, ServingPlan
 from fairhorizon.cli.app import run
 from fairhorizon.data.splits import Split, earlier_part, split

@@ -1,4 +1,4 @@
-"""The two interfaces that everything further down speaks to: a recommender, and one that serves."""
+"""The interface that everything further down speaks to: a recommender."""
 
 import copy
 from abc import ABC, abstractmethod
@@ -7,7 +7,6 @@ from dataclasses import replace
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, ClassVar, Self
-from typing import Protocol as Interface
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,60 +15,20 @@ from torch import Tensor
 from fairhorizon.agents.abilities import Abilities
 from fairhorizon.agents.progress import SILENT, Listener
 from fairhorizon.agents.served import Served
+from fairhorizon.agents.server import Server
 from fairhorizon.agents.tasks import NOTHING_FITTED, FitTask, Fitted, Prerequisite, ServingPlan
+from fairhorizon.allocation.request_guard import ExposureGuard
 from fairhorizon.data.splits import Split
-from fairhorizon.environment.dynamics import Outcome, State
+from fairhorizon.environment.dynamics import State
 from fairhorizon.environment.feedback import Scenario
 from fairhorizon.errors import ConfigError, ModelError
 from fairhorizon.exposure.bound import BoundLimit
-from fairhorizon.exposure.counts import Exposure
 from fairhorizon.exposure.groups import POPULAR_SHARE, popular_group
 from fairhorizon.exposure.kept_by_lists import ListLimits, check_kept, own_share
 from fairhorizon.exposure.limits import Limit
 from fairhorizon.exposure.step_limits import StepLimit
 from fairhorizon.rankers.ranker import Ranker
 from fairhorizon.settings import Given, Settings
-
-
-class Server(Interface):
-    """A recommender at work in a long run.
-
-    Whoever runs it owns state and exposure; the server owns what it learns. A step is `serve`, then
-    `observe`; every so many steps comes an `update`.
-    """
-
-    @property
-    def queue_length(self) -> int:
-        """How much of a user's history it wants to see."""
-
-    @property
-    def remarks(self) -> Sequence[str]:
-        """Warnings so far, such as that a target could not be reached."""
-
-    def serve(self, state: State, exposure: Exposure) -> Tensor:
-        """(b, K) items for every user, -1 where nothing is left to show.
-
-        Group labels of the moment are `exposure.sensitive`; it is up to the server how often it
-        looks at them.
-        """
-
-    def observe(self, lists: Tensor, outcome: Outcome, exposure: Exposure) -> None:
-        """What came of the lists just served; `outcome.state` is what the next step starts from.
-
-        The exposure has counted the lists, their items still have the labels they were shown under.
-        """
-
-    def update(self) -> None:
-        """Learn from what was observed since the last update, where the method can."""
-
-    def notes(self) -> dict[str, float]:
-        """Numbers for the record of the last step, such as a price."""
-
-    def tensors(self) -> dict[str, Tensor]:
-        """A copy of all that changed since the run began; taken right after an update."""
-
-    def restore(self, tensors: dict[str, Tensor], state: State) -> None:
-        """Go on from `tensors` of another server of the same kind, users being in `state`."""
 
 
 class Recommender(ABC):
@@ -173,6 +132,30 @@ class Recommender(ABC):
         self._fit(FitTask(split, sensitive, fitted, listener, folder, resume))
         return self
 
+    def refitted(
+        self, split: Split, *, sensitive: NDArray[np.bool_], listener: Listener = SILENT
+    ) -> Self:
+        """Another fit to the training log of a split, with everything that this one has chosen.
+
+        Methods that choose nothing but their given settings, or that have to be trained again to
+        follow another log, are fitted anew.
+        """
+        model = type(self).configured(self.settings, self.seed)
+        return model.fit(split, sensitive=sensitive, listener=listener)
+
+    @property
+    def rankers(self) -> tuple[Ranker[Any], ...]:
+        """The fitted rankers whose scores its lists are made of; none: they are made otherwise."""
+        return () if self.ranker is None else (self.ranker,)
+
+    def ranker_weights(self, state: State) -> tuple[float, ...]:  # noqa: ARG002
+        """The weight of each of its `rankers` for the one user in a state."""
+        return (1.0,) * len(self.rankers)
+
+    def over(self, rankers: Sequence[Ranker[Any]], sensitive: Tensor) -> Self:  # noqa: ARG002
+        """The same fitted model over others in place of its `rankers`, and another group."""
+        raise ConfigError(f"{self.method} is not made of rankers")
+
     @abstractmethod
     def _fit(self, task: FitTask) -> None:
         """Set all fitted values."""
@@ -197,8 +180,16 @@ class Recommender(ABC):
     ) -> Served:
         """The same lists with the values and scores of their items and the prices of the limits."""
 
-    def recommend_one_by_one(self, scenario: Scenario, *, length: int) -> NDArray[np.int64]:  # noqa: ARG002
+    def recommend_one_by_one(self, scenario: Scenario, *, length: int) -> NDArray[np.int64]:
         """Lists as requests come: after each the limit holds for all that was shown so far."""
+        return self.served_one_by_one(scenario, length, self.request_guard(length)).lists
+
+    def request_guard(self, length: int) -> ExposureGuard:  # noqa: ARG002
+        """What keeps its limits over requests, before the first; a price is for one length."""
+        raise self._serves_alone("--one-by-one")
+
+    def served_one_by_one(self, scenario: Scenario, length: int, guard: ExposureGuard) -> Served:  # noqa: ARG002
+        """Lists as requests come, counted by a guard of `request_guard`."""
         raise self._serves_alone("--one-by-one")
 
     def recommend_at_price(self, scenario: Scenario, *, length: int) -> NDArray[np.int64]:  # noqa: ARG002

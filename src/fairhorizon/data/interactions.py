@@ -29,7 +29,7 @@ class EqualTimesWarning(UserWarning):
 class Interactions:
     """A log: which user took which item when, in time order.
 
-    Made by `load` or `from_frame`, equal times in the order of the file; a split may shuffle these.
+    Made by `load`, equal times in the order of the file; a split may shuffle these.
     Users and items are codes: the position of an id in `user_ids` or `item_ids`, which are sorted
     (integers by value, text by code point). A tie to the smaller id is thus a tie to the smaller
     code.
@@ -44,6 +44,10 @@ class Interactions:
     # name -> (n_items,) text, empty where it is missing
     attributes: Mapping[str, NDArray[Any]] = field(default_factory=dict)
     name: str = ""
+    last_times: NDArray[Any] | None = None  # (n,) when the user took the item last; None: unknown
+    further: Mapping[str, NDArray[Any]] = field(default_factory=dict)  # as `attributes`, on request
+    columns: Mapping[str, str] = field(default_factory=dict)  # role -> name: user, item, time, ...
+    repeats: str = "first"  # which row of a repeated (user, item) pair was kept
 
     def __post_init__(self) -> None:
         for entry in fields(self):
@@ -91,6 +95,7 @@ class Interactions:
             items=self.items[chosen],
             ratings=None if self.ratings is None else self.ratings[chosen],
             timestamps=None if self.timestamps is None else self.timestamps[chosen],
+            last_times=None if self.last_times is None else self.last_times[chosen],
         )
 
     def rated(self) -> Self:

@@ -128,6 +128,12 @@ def split(log: Interactions, *, test_share: float = 0.2, ties: Ties = "auto") ->
     )
 
 
+def uncut(log: Interactions) -> Split:
+    """The whole log as training log: nothing is held out."""
+    nothing = log.take([])
+    return Split(log, nothing, nothing)
+
+
 LATER = 5  # the last fifth of a training log, like the last fifth of the whole log for test
 
 

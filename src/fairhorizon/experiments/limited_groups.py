@@ -12,16 +12,12 @@ from numpy.typing import NDArray
 from fairhorizon.data.readers import read_item_attribute
 from fairhorizon.data.sources import load
 from fairhorizon.data.splits import Split
-from fairhorizon.errors import ConfigError, DataError, NoColumnError
+from fairhorizon.errors import NoColumnError
 from fairhorizon.experiments.datasets import DataSpec, opened
+from fairhorizon.exposure.binding import bind
 from fairhorizon.exposure.bound import BoundLimit
-from fairhorizon.exposure.groups import (
-    POPULAR_SHARE,
-    attribute_group,
-    attribute_values,
-    popular_group,
-)
-from fairhorizon.exposure.limits import NEW, POPULAR, Limit, LimitError
+from fairhorizon.exposure.groups import POPULAR_SHARE
+from fairhorizon.exposure.limits import Limit
 
 
 def bound_limits(
@@ -39,41 +35,17 @@ def bound_limits(
     split: of the data, where it was read already.
     popular_share: of the catalogue, by training count, that is the group `popular`.
     """
-    bound: list[BoundLimit] = []
-    for limit in limits:
-        if limit.group.reserved:
-            counts = (split or opened(data, cache_dir).split).train.item_counts()
-            bound.append(BoundLimit(limit, _reserved(limit.group.column, counts, popular_share)))
-            continue
-        try:
-            cells = _attribute(data, item_table, limit.group.column, cache_dir)
-            values = [limit.group.values]
-            if limit.group.each:
-                values = [(value,) for value in attribute_values(cells)]
-            bound += [BoundLimit(limit.of_values(v), attribute_group(cells, v)) for v in values]
-        except NoColumnError as error:
-            raise LimitError(f"{str(limit)!r}: {_no_column(error, item_table)}") from None
-        except DataError as error:
-            raise LimitError(f"{str(limit)!r}: {error}") from None
-    names = [str(one) for one in bound]
-    if twice := sorted({name for name in names if names.count(name) > 1}):
-        raise ConfigError(f"{twice[0]} is given twice (give it once)")
-    return bound
 
+    def counts() -> NDArray[np.int64]:
+        return (split or opened(data, cache_dir).split).train.item_counts()
 
-def _no_column(error: NoColumnError, item_table: str | None) -> str:
-    """What was looked for, what there is, and where else it may be."""
-    known = f"there are {', '.join(error.columns)}" if error.columns else "there are none"
-    where = f"{error.file}: " if error.file is not None else ""
-    remedy = "" if item_table is not None else " (name one, or give the --item-table that has it)"
-    return f"{where}no column {error.column!r}; {known}{remedy}"
-
-
-def _reserved(word: str, counts: NDArray[np.int64], popular_share: float) -> NDArray[np.bool_]:
-    if word == POPULAR:
-        return popular_group(counts, popular_share)
-    members: NDArray[np.bool_] = counts == 0 if word == NEW else np.ones_like(counts, bool)
-    return members
+    return bind(
+        limits,
+        counts,
+        lambda column: _attribute(data, item_table, column, cache_dir),
+        popular_share=popular_share,
+        elsewhere="" if item_table else "name one, or give the --item-table that has it",
+    )
 
 
 @lru_cache(maxsize=16)

@@ -85,7 +85,7 @@ def attribute_group(values: ArrayLike, sensitive: Collection[str]) -> NDArray[np
     sensitive: the values of the group, or a single one.
     """
     wanted = {sensitive} if isinstance(sensitive, str) else set(sensitive)
-    cells = _values_of_items(values)
+    cells = values_of_items(values)
     known: set[str] = set().union(*cells)
     unknown = sorted(wanted - known)
     if unknown:
@@ -98,8 +98,9 @@ def attribute_group(values: ArrayLike, sensitive: Collection[str]) -> NDArray[np
 
 def attribute_values(values: ArrayLike) -> list[str]:
     """All values of an attribute, in alphabetical order."""
-    return sorted(set().union(*_values_of_items(values)))
+    return sorted(set().union(*values_of_items(values)))
 
 
-def _values_of_items(values: ArrayLike) -> list[set[str]]:
+def values_of_items(values: ArrayLike) -> list[set[str]]:
+    """The values of every item; "Drama|Comedy" holds two, empty text none."""
     return [set(str(cell).split("|")) - {""} for cell in np.asarray(values, dtype=object).tolist()]

@@ -6,7 +6,7 @@ import numpy as np
 import torch
 from pydantic import Field
 from scipy.sparse import csr_array
-from torch import Tensor
+from torch import Tensor, nn
 from torch.nn.functional import embedding_bag
 
 from fairhorizon.data.interactions import Interactions
@@ -112,6 +112,18 @@ class ItemKnn(Ranker[ItemKnnConfig]):
             table = csr_array((self.similarities_[listed].numpy(), entries), (n_items, n_items))
             self._transposed = (self.similarities_, table)
         return self._transposed[1]
+
+    def few_scores(self, users: Tensor, queue: Tensor) -> Tensor:  # noqa: ARG002
+        return self._scores_from_history(queue[:, -self.queue_length :])
+
+    def contributions(self, queue: Tensor, items: Tensor) -> Tensor:
+        n_items = len(self.neighbours_)
+        recent = queue[None, -self.queue_length :]
+        known = recent[0] < n_items
+        weights = (weights_by_age(recent, self.config.half_life) * known)[:, None]
+        rows = self._listed_by()[recent[0].clamp(max=n_items - 1).numpy()].toarray()
+        added = weights * torch.from_numpy(rows)[:, items]
+        return nn.functional.pad(added, (0, 0, len(queue) - len(added), 0))
 
     def tensors(self) -> dict[str, Tensor]:
         return {

@@ -49,16 +49,8 @@ class ItemLists:
     @torch.no_grad()
     def valued(self, scenario: Scenario, length: int) -> "ValuedLists":
         """The whole list of every user at once, with values and chances."""
-        users = torch.arange(scenario.n_users)
-        menus = open_menus(self.chances.items, scenario, users, self.sensitive, length).menus
-        chances = self._chances(menus, users, scenario.queue)
-        offers = self._offered(menus, chances, users, length)
-        made = self._made(menus, offers, length)
-        values, shown = (
-            on_lists(made.lists, offers.items, numbers.cpu())
-            for numbers in (offers.values, chances)
-        )
-        return ValuedLists(made, values, shown)
+        menus, chances, offers = self._opened(scenario, length)
+        return ValuedLists.of(self._made(menus, offers, length), offers, chances)
 
     def from_menus(self, menus: Menus, users: Tensor, queues: Tensor, length: int) -> Tensor:
         """(b, length) for some users."""
@@ -69,7 +61,9 @@ class ItemLists:
         sensitive = self.sensitive.cpu()
         plain = joint_lists(offers, sensitive, length=length, rule=self.rule)
         aims = [] if self.gini_limit is None else [self.gini_limit]
-        if self.spread is not None and isinstance(menus, SignalMenus):
+        # the Gini index of a single list is the same whatever it shows
+        several = len(offers.items) > 1
+        if self.spread is not None and several and isinstance(menus, SignalMenus):
             # a limit that does not bind changes nothing, nor what the rankers would do within it
             rule = self.rule if plain.price > 0 else NO_LIMIT
             aims.append(self.spread.aim(plain.lists, menus, sensitive, length, rule))
@@ -100,11 +94,11 @@ class ItemLists:
         return lists.cpu()
 
     @torch.no_grad()
-    def one_by_one(self, scenario: Scenario, length: int, guard: ExposureGuard) -> Tensor:
+    def one_by_one(self, scenario: Scenario, length: int, guard: ExposureGuard) -> "ValuedLists":
         """(n_users, length): one user at a time, in order of arrival."""
-        users, sensitive = torch.arange(scenario.n_users), self.sensitive.cpu()
-        offers = self._offers(scenario, users, length)
-        return guard.serve_all(offers.items, offers.values, sensitive, length)
+        _, chances, offers = self._opened(scenario, length)
+        lists = guard.serve_all(offers.items, offers.values, self.sensitive.cpu(), length)
+        return ValuedLists.of(JointLists(lists, guard.price, 0.0), offers, chances)
 
     def _offers(self, scenario: Scenario, users: Tensor, length: int) -> Candidates:
         """Candidates of users in their initial states."""
@@ -113,15 +107,24 @@ class ItemLists:
 
     def candidates(self, menus: Menus, users: Tensor, queues: Tensor, length: int) -> Candidates:
         """The items of the menus and the value of showing each."""
-        return self._offered(menus, self._chances(menus, users, queues), users, length)
+        taken = self.histories[users.to(self.histories.device)]
+        return self._offered(menus, self._chances(menus, users, queues), taken, length)
+
+    def _opened(self, scenario: Scenario, length: int) -> tuple[Menus, Tensor, Candidates]:
+        """Menus, chances and candidates of all users in their initial states."""
+        rows = torch.arange(scenario.n_users)
+        users = scenario.codes_of(rows)
+        menus = open_menus(self.chances.items, scenario, rows, self.sensitive, length).menus
+        chances = self._chances(menus, users, scenario.queue)
+        taken = self.histories[users] if scenario.taken is None else scenario.taken
+        return menus, chances, self._offered(menus, chances, taken, length)
 
     def _chances(self, menus: Menus, users: Tensor, queues: Tensor) -> Tensor:
         device = self.sensitive.device
         return self.chances.of(menus, users.to(device), queues.to(device))
 
-    def _offered(self, menus: Menus, chances: Tensor, users: Tensor, length: int) -> Candidates:
-        device = self.sensitive.device
-        likes = (self.histories.to(device)[users.to(device)] / (LATER - 1)).clamp(min=1.0)
+    def _offered(self, menus: Menus, chances: Tensor, taken: Tensor, length: int) -> Candidates:
+        likes = (taken.to(self.sensitive.device) / (LATER - 1)).clamp(min=1.0)
         return Candidates(menus.items.cpu(), item_values(chances, likes, length).cpu())
 
 
@@ -132,6 +135,14 @@ class ValuedLists:
     made: JointLists
     values: Tensor  # (b, length) float64, NaN where there is no item
     chances: Tensor  # (b, length) float64
+
+    @classmethod
+    def of(cls, made: JointLists, offers: Candidates, chances: Tensor) -> "ValuedLists":
+        """Values and chances of the items of the lists, among those of all candidates."""
+        values, shown = (
+            on_lists(made.lists, offers.items, some.cpu()) for some in (offers.values, chances)
+        )
+        return cls(made, values, shown)
 
 
 class _PlannedSteps:

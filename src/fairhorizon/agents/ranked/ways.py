@@ -5,12 +5,12 @@ from typing import Protocol as Interface
 import numpy as np
 from numpy.typing import NDArray
 
-from fairhorizon.agents.base import Server
 from fairhorizon.agents.ranked.fitted import FittedRanker
 from fairhorizon.agents.ranked.joint import AllocatedLists, ControlledLists
 from fairhorizon.agents.ranked.online_lists import OnlineLists
 from fairhorizon.agents.ranked.user_lists import UserLists
 from fairhorizon.agents.served import Served
+from fairhorizon.agents.server import Server
 from fairhorizon.agents.tasks import ServingPlan
 from fairhorizon.environment.feedback import Scenario
 from fairhorizon.rerank.control import StepControl
