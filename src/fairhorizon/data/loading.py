@@ -66,17 +66,23 @@ def load(
             repeats=repeats,
         )
         return replace(log, name=name) if name else log
-    frame = as_frame(source)
-    table = Table(pl.DataFrame({str(c): [] for c in frame.columns}), Origin(), header=True)
-    found = Columns(user, item, rating, time).find(table)
-    by_position = [frame.columns[one] if isinstance(one, int) else one for one in attributes]
+    columns = Columns(user, item, rating, time)
+    return _of_frame(as_frame(source), columns, attributes, name=name, repeats=repeats)
+
+
+def _of_frame(
+    frame: Any, columns: Columns, attributes: Iterable[str | int], *, name: str, repeats: Repeats
+) -> Interactions:
+    names = [str(one) for one in frame.columns]
+    table = Table(pl.DataFrame({one: [] for one in names}), Origin(), header=True)
+    found = columns.find(table)
     return from_frame(
         frame,
         user=str(found["user"]),
         item=str(found["item"]),
         rating=found["rating"],
         timestamp=found["timestamp"],
-        attributes=by_position,
+        attributes=[names[one] if isinstance(one, int) else one for one in attributes],
         name=name,
         repeats=repeats,
     )
