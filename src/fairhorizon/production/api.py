@@ -65,7 +65,7 @@ def fit(
     chosen = at_level(Method.parse(method), own_limit(asked))
     draft = build(chosen, settings, seed)
     bound = bound_to(asked, catalogue, draft.popular_share)
-    group = group_in(catalogue, asked, draft.popular_share)
+    group = group_in(catalogue, asked, draft.popular_share)[: catalogue.n_fitted]
     fitted = [type(one)(one.limit, one.members[: len(group)]) for one in bound]
     check_kept(draft.method, draft.kept_in_lists, fitted, group)
     of_limit = group_of(own_limit(asked), fitted)

@@ -74,7 +74,8 @@ def write_model(
         if table is not None:
             _write(folder / ITEMS, pl.DataFrame({"item": _ids(table.ids), **table.columns}))
         if observed or (folder / OBSERVED).exists():
-            _write(folder / OBSERVED, pl.concat([_frame_of_rows(log, rows) for rows in observed]))
+            rows = pl.concat([_frame_of_rows(log, some) for some in (NO_ROWS, *observed)])
+            _write(folder / OBSERVED, rows)
         write_json(folder / CARD, card)
 
 
@@ -107,6 +108,8 @@ def read_observed(folder: Path, log: Interactions) -> pl.DataFrame | None:
     if not (folder / OBSERVED).exists():
         return None
     frame = pl.read_parquet(folder / OBSERVED)
+    if frame.is_empty():
+        return None
     names = {"user": "user", "item": "item", **log.columns}
     own = {"user": names["user"], "item": names["item"]}
     own |= {"rating": names.get("rating", "rating"), "time": names.get("timestamp", "timestamp")}

@@ -175,7 +175,7 @@ class Model:
             people = People(in_order(log, self._ties))
             catalogue = Catalogue.of(people.log, self._table)
             before = self._state.recommender
-            group = group_in(catalogue, self._limits, before.popular_share)
+            group = group_in(catalogue, self._limits, before.popular_share)[: catalogue.n_fitted]
             fitted = before.refitted(uncut(people.log), sensitive=group, listener=listener)
             self._state = ServingState.of(fitted, people, catalogue, self._limits)
             self._log, self._rows = log, []

@@ -70,6 +70,7 @@ class OpenRanker(Ranker[Any]):
     ) -> None:
         super().__init__(ranker.config, seed=ranker.seed)
         self.inner, self.newcomers = ranker, newcomers
+        vars(self)["method"] = ranker.method  # in messages it is the ranker that it serves
         # ties go to the smaller id, as everywhere
         order = torch.arange(len(counts)) / max(1, len(counts))
         self.popularity = (torch.from_numpy(counts) - order).float()

@@ -45,16 +45,15 @@ class ServingState:
         limits: Sequence[Limit],
     ) -> "ServingState":
         """The recommender, opened for the new items of the catalogue, under the limits."""
-        counts = catalogue.log.item_counts()
-        free = recommender
+        counts, free = catalogue.log.item_counts(), recommender
+        bound = bound_to(limits, catalogue, recommender.popular_share)
         if recommender.rankers:
             newcomers = Newcomers.of(catalogue)
             rankers = [OpenRanker(one, newcomers, counts) for one in recommender.rankers]
-            group = recommender.sensitive_
-            more = torch.zeros(len(catalogue.new), dtype=torch.bool, device=group.device)
-            free = recommender.over(rankers, torch.cat([group, more]))
-        bound = bound_to(limits, catalogue, recommender.popular_share)
-        if not recommender.rankers:  # what is not made of rankers shows no new items
+            group = torch.from_numpy(group_in(catalogue, limits, recommender.popular_share))
+            new = group[catalogue.n_fitted :].to(recommender.sensitive_)
+            free = recommender.over(rankers, torch.cat([recommender.sensitive_, new]))
+        else:  # what is not made of rankers shows no new items
             bound = [BoundLimit(one.limit, one.members[: len(counts)]) for one in bound]
         serving = free.under(bound) if bound else free
         return cls(recommender, people, catalogue, tuple(bound), free, serving)
@@ -84,12 +83,12 @@ def bound_to(
 def group_in(
     catalogue: Catalogue, limits: Sequence[Limit], popular_share: float
 ) -> NDArray[np.bool_]:
-    """(n_fitted,) the group that a method is fitted for: of its own limit, else the popular."""
+    """(n_items,) the group that a method is fitted for: of its own limit, else the popular."""
     own = own_limit(limits)
     group = group_of(own, bound_to([] if own is None else [own], catalogue, popular_share))
     if group is None:
-        group = popular_group(catalogue.log.item_counts(), popular_share)
-    return group[: catalogue.n_fitted]
+        group = _with_new(popular_group(catalogue.log.item_counts(), popular_share), catalogue)
+    return group
 
 
 def in_order(log: Interactions, ties: Ties) -> Interactions:
