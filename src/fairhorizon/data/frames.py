@@ -106,7 +106,7 @@ class _FurtherColumns(Mapping[str, Column]):
     """Columns of a frame, converted when they are asked for."""
 
     def __init__(self, frame: Any, names: Sequence[str]) -> None:
-        self.frame, self.names = frame, names
+        self.frame, self.names = frame[list(names)] if names else None, tuple(names)
 
     def __getitem__(self, name: str) -> Column:
         if name not in self.names:

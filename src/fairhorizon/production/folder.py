@@ -20,7 +20,7 @@ from fairhorizon.data.splits import Ties
 from fairhorizon.errors import ModelError
 from fairhorizon.exposure.limits import Limit
 from fairhorizon.files import write_atomically, write_json, written_together
-from fairhorizon.production.observed import ObservedRows
+from fairhorizon.production.observed import ObservedRows, joined
 from fairhorizon.storage import understood
 
 MODEL, CARD, LOG, ITEMS = "model.safetensors", "run.json", "log.parquet", "items.parquet"
@@ -74,8 +74,8 @@ def write_model(
         if table is not None:
             _write(folder / ITEMS, pl.DataFrame({"item": _ids(table.ids), **table.columns}))
         if observed or (folder / OBSERVED).exists():
-            rows = pl.concat([_frame_of_rows(log, some) for some in (NO_ROWS, *observed)])
-            _write(folder / OBSERVED, rows)
+            rows = joined(list(observed)) if observed else ObservedRows([], [], None, None)
+            _write(folder / OBSERVED, _frame_of_rows(rows))
         write_json(folder / CARD, card)
 
 
@@ -145,19 +145,16 @@ def _frame_of_log(log: Interactions) -> pl.DataFrame:
     return pl.DataFrame(columns)
 
 
-def _frame_of_rows(log: Interactions, rows: ObservedRows) -> pl.DataFrame:
-    columns: dict[str, Any] = {
-        "user": _ids(rows.users, log.user_ids.dtype.kind == "i"),
-        "item": _ids(rows.items, log.item_ids.dtype.kind == "i"),
-    }
+def _frame_of_rows(rows: ObservedRows) -> pl.DataFrame:
+    columns: dict[str, Any] = {"user": _ids(rows.users), "item": _ids(rows.items)}
     columns |= {} if rows.ratings is None else {"rating": rows.ratings}
     columns |= {} if rows.times is None else {"time": rows.times}
     return pl.DataFrame(columns)
 
 
-def _ids(ids: Any, whole: bool = True) -> pl.Series:
+def _ids(ids: Any) -> pl.Series:
     cells = np.asarray(ids, dtype=object).tolist()
-    if whole and all(isinstance(one, int) for one in cells):
+    if all(isinstance(one, int) for one in cells):
         return pl.Series(cells, dtype=pl.Int64)
     return pl.Series([str(one) for one in cells], dtype=pl.String)
 

@@ -9,6 +9,7 @@ from typing import Any
 import polars as pl
 
 from fairhorizon.agents.progress import SILENT, Listener
+from fairhorizon.allocation.request_guard import ExposureGuard
 from fairhorizon.data.interactions import Interactions
 from fairhorizon.data.item_columns import ItemTable, merged_tables
 from fairhorizon.data.splits import uncut
@@ -181,12 +182,15 @@ class Model:
             self._log, self._rows = log, []
         return self
 
-    def server(self) -> ModelServer:
+    def server(self, guard: ExposureGuard | None = None) -> ModelServer:
         """Serves one request after the other; the limits hold over all of them, at any moment.
 
-        Returns a server with `recommend`, for as long as the model is not refreshed.
+        guard: what has counted showings before, such as one of `ExposureGuard.load`; None: nothing
+            was shown yet.
+
+        Returns a server with `recommend`, which also sees what the model observes later.
         """
-        return ModelServer(self)
+        return ModelServer(self, guard)
 
     def save(self, folder: str | Path) -> None:
         """Write the model to a run folder, for `open_model` and `fairhorizon recommend`.

@@ -114,7 +114,20 @@ class ItemKnn(Ranker[ItemKnnConfig]):
         return self._transposed[1]
 
     def few_scores(self, users: Tensor, queue: Tensor) -> Tensor:  # noqa: ARG002
-        return self._scores_from_history(queue[:, -self.queue_length :])
+        recent, table = queue[:, -self.queue_length :].numpy(), self._listed_by()
+        by_age = weights_by_age(queue[:, -self.queue_length :], self.config.half_life).numpy()
+        n_items = len(self.neighbours_)
+        scores = np.zeros((len(recent), n_items), dtype=np.float32)
+        for row, items in enumerate(recent):
+            known = items < n_items
+            begins, ends = (table.indptr[items[known] + side].tolist() for side in (0, 1))
+            parts = [slice(*pair) for pair in zip(begins, ends, strict=True)]
+            if parts:
+                listed = np.concatenate([table.indices[part] for part in parts])
+                similar = np.concatenate([table.data[part] for part in parts])
+                weights = np.repeat(by_age[known], np.subtract(ends, begins))
+                scores[row] = np.bincount(listed, similar * weights, minlength=n_items)
+        return torch.from_numpy(scores)
 
     def contributions(self, queue: Tensor, items: Tensor) -> Tensor:
         n_items = len(self.neighbours_)
