@@ -126,6 +126,26 @@ def test_a_floor_for_new_items_follows_what_is_observed(shop):
     assert model.recommend(k=5)["item"].is_in(new).sum() == 40  # a99 was taken by now
 
 
+def test_when_an_item_was_taken_last_survives_a_refresh(shop, tmp_path):
+    newest = int(shop.rows["day"].max())
+    row = shop.rows.filter(pl.col("customer") == "c9").row(0, named=True)
+    later = pl.DataFrame([{**row, "day": newest + 86_400}])
+    model = fh.fit(shop.log(), "popularity")
+
+    def shown() -> set[str]:
+        return set(model.recommend(["c9"], k=60, repeats="after 3 days")["item"])
+
+    assert row["sku"] in shown()
+    assert row["sku"] not in (model.observe(later), shown())[1]
+    assert row["sku"] not in (model.refresh(), shown())[1]
+    assert row["sku"] not in (model.observe(later).refresh(), shown())[1]
+    model.save(tmp_path / "run")
+    model = fh.open_model(tmp_path / "run")
+    assert row["sku"] not in shown()
+    far = pl.DataFrame({"customer": ["c1"], "sku": ["a1"], "day": [newest + 9 * 86_400]})
+    assert row["sku"] in (model.observe(far), shown())[1]
+
+
 def test_rows_without_the_columns_of_the_log_are_refused(model):
     with pytest.raises(DataError, match=r"no column 'day' in what was observed \(give the columns"):
         model.observe(pl.DataFrame({"customer": ["c1"], "sku": ["a1"]}))

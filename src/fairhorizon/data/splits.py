@@ -216,6 +216,7 @@ def with_feedback(parts: Split, users: NDArray[np.int64], items: NDArray[np.int6
         items=np.append(train.items, items[rows]),
         ratings=ratings,
         timestamps=times,
+        last_times=None,
     )
     return replace(parts, train=longer)
 

@@ -49,7 +49,8 @@ class Explanation:
 
     def _line(self, row: dict[str, Any]) -> str:
         if row["rank"] is None:
-            return f" -. {row['item']}: left out by the limits, rank {row['rank_without_limits']}"
+            rank = row["rank_without_limits"]
+            return f" -. {row['item']}: left out by the limits, rank {rank} without them"
         parts = [f"{row['rank']:2d}. {row['item']}"]
         if row["because"]:
             parts.append(f"because of {row['because']}")
@@ -60,7 +61,7 @@ class Explanation:
         if row["rank_without_limits"] is None:
             parts.append("came in because of the limits")
         elif row["rank_without_limits"] != row["rank"]:
-            parts.append(f"rank {row['rank_without_limits']} without limits")
+            parts.append(f"rank {row['rank_without_limits']} without the limits")
         return parts[0] + (": " + "; ".join(parts[1:]) if len(parts) > 1 else "")
 
     def _limits(self) -> list[str]:

@@ -5,6 +5,7 @@ from typing import Any
 
 import numpy as np
 import polars as pl
+from numpy.typing import NDArray
 
 from fairhorizon.data.columns import Origin, as_column, encode, to_ratings, to_times
 from fairhorizon.data.frames import from_arrays
@@ -65,8 +66,10 @@ class ObservedRows:
 
     def after(self, log: Interactions) -> Interactions:
         """The log with these rows, as if it had been loaded with them."""
+        again = _taken_again(log)  # rows that were merged, but for their times
+        rows = np.append(np.arange(len(log)), again)
         users, items = (
-            [*ids[codes].tolist(), *more]
+            [*ids[codes[rows]].tolist(), *more]
             for ids, codes, more in (
                 (log.user_ids, log.users, self.users),
                 (log.item_ids, log.items, self.items),
@@ -74,9 +77,10 @@ class ObservedRows:
         )
         times = ratings = None
         if log.timestamps is not None and self.times is not None:
-            times = np.append(log.timestamps, self.times)
+            last = log.timestamps if log.last_times is None else log.last_times
+            times = np.concatenate([log.timestamps, last[again], self.times])
         if log.ratings is not None and self.ratings is not None:
-            ratings = np.append(log.ratings, self.ratings)
+            ratings = np.append(log.ratings[rows], self.ratings)
         return _merged(log, users, items, ratings, times)
 
 
@@ -97,6 +101,13 @@ def described(source: Any, log: Interactions, table: ItemTable | None) -> ItemTa
     if not shared:
         return None
     return load_items(frame[[item, *shared]], item=item)
+
+
+def _taken_again(log: Interactions) -> NDArray[np.int64]:
+    """The rows of pairs of a user and an item that were taken again, later."""
+    if log.timestamps is None or log.last_times is None:
+        return np.empty(0, dtype=np.int64)
+    return np.flatnonzero(log.last_times > log.timestamps)
 
 
 def _merged(

@@ -34,9 +34,10 @@ class People:
         self.log = log  # ties in the order that the model was fitted on
         self._indptr, self._items = log.by_user()
         self._times: Times | None = None
-        if log.last_times is not None:
+        times = log.timestamps if log.last_times is None else log.last_times
+        if times is not None:
             order = np.argsort(log.users, kind="stable")
-            self._times = log.last_times[order].astype(np.float64)
+            self._times = times[order].astype(np.float64)
         self._codes = {str(one): code for code, one in enumerate(log.user_ids.tolist())}
         self._since: dict[str, Person] = {}  # who was observed since the fit
         self.last_time = float(self._times.max()) if self._times is not None else 0.0
