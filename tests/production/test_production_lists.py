@@ -86,6 +86,17 @@ def test_a_list_is_that_of_a_hand_made_fit_on_the_whole_log(shop):
     assert recommender.sharpness_ == chosen.sharpness_  # chosen on the newest part
 
 
+def test_every_ranker_of_fcpo_is_fitted_on_the_whole_log(model, shop):
+    log, recommender = shop.log(), model._state.recommender
+    assert recommender.rankers
+    for ranker in recommender.rankers:
+        by_hand = type(ranker)(ranker.config, seed=ranker.seed).fit(uncut(log))
+        for name, tensor in by_hand.tensors().items():
+            assert tensor.equal(ranker.tensors()[name]), name
+    assert recommender.sensitive_.numpy().tolist() == popular_group(log.item_counts()).tolist()
+    assert recommender.policy_.histories.tolist() == log.user_counts().tolist()
+
+
 def test_the_whole_log_counts(shop):
     """Without the last item of every user the scores are others."""
     model = fh.fit(shop.log(), "ease")
@@ -128,10 +139,11 @@ def test_an_empty_history_gets_the_popular_items_under_the_limit(model, shop):
 
 
 def test_excluded_items_never_appear(model):
-    first = set(model.recommend(["c2"], k=5)["item"])
+    first = model.recommend("c2", k=5)["item"].to_list()
     lists = model.recommend(["c2"], k=5, exclude=first)
     assert lists.height == 5
-    assert not first & set(lists["item"])
+    assert not set(first) & set(lists["item"])
+    assert first[0] not in set(model.recommend(["c2"], k=5, exclude=first[0])["item"])
 
 
 def test_only_candidates_appear(model):
@@ -231,6 +243,15 @@ def test_methods_refuse_limits_they_cannot_keep(shop):
         fh.fit(shop.log(), "ease", limits=[POPULAR])
     with pytest.raises(ConfigError, match="no column 'colour'; there are seller_size, kind"):
         fh.fit(shop.log(), limits=["colour=red<=0.1"], items=shop.articles)
+
+
+def test_the_level_in_the_name_of_a_method_is_a_limit(shop):
+    model = fh.fit(shop.log(), "ease+lists@0.3")
+    assert model.limits == (POPULAR,)
+    assert model.recommend(k=5)["item"].is_in(popular_ids(shop.log())).sum() <= 60
+    assert fh.fit(shop.log(), "ease+lists@0.3", limits=[POPULAR]).limits == (POPULAR,)
+    with pytest.raises(ConfigError, match="two limits"):
+        fh.fit(shop.log(), "ease+lists@0.3", limits=["popular<=0.4"])
 
 
 def test_a_limit_on_an_attribute_can_be_the_level_of_a_method(shop):

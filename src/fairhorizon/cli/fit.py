@@ -120,14 +120,8 @@ def fit(
             data = Run(out).with_its_ties(data)
         dataset = data.open(cache_dir, model.popular_share)
         asked.check(model, data, dataset, cache_dir)
-        if whole:
-            model = fitted_on_all(model, data, dataset, progress)
-        else:
-            kept: dict[str, Any] = {
-                "checkpoint": out if keeps_checkpoints else None,
-                "resume": resume,
-            }
-            model.fit(dataset.split, sensitive=dataset.sensitive, listener=progress, **kept)
+        kept = {"checkpoint": out if keeps_checkpoints else None, "resume": resume}
+        model = fitted(model, data, dataset, progress, kept)
         status = "finished" if model.finished_ else "interrupted"
         Run(out).write(model, data, status, StoredLimits(asked.texts(), asked.item_table))
     present(model, out, dataset.log.name)
@@ -142,14 +136,20 @@ def uncut(data: "DataSpec", resume: bool) -> "DataSpec":
     return data.model_copy(update={"cut": "none"})
 
 
-def fitted_on_all(
-    draft: "Recommender", data: "DataSpec", dataset: "Dataset", listener: "Listener"
+def fitted(
+    draft: "Recommender",
+    data: "DataSpec",
+    dataset: "Dataset",
+    listener: "Listener",
+    kept: dict[str, Any],
 ) -> "Recommender":
-    """Settings chosen on the newest part of the log, and a fit on all of it."""
+    """The method fitted on its part of the log, or on all of it where nothing is held out."""
     from fairhorizon.production.fitting import fit_whole
 
-    group = None if data.group_column is None else dataset.sensitive
-    return fit_whole(draft, dataset.log, group=group, listener=listener)
+    if data.cut == "none":
+        group = None if data.group_column is None else dataset.sensitive
+        return fit_whole(draft, dataset.log, group=group, listener=listener)
+    return draft.fit(dataset.split, sensitive=dataset.sensitive, listener=listener, **kept)
 
 
 def refuse_used(out: Path, remedy: str) -> None:

@@ -31,7 +31,7 @@ def persons_of(
     if users is None and histories is None:
         users = state.people.ids
     found = []
-    for user in dict.fromkeys([users] if isinstance(users, str | int) else users or ()):
+    for user in dict.fromkeys(listed(() if users is None else users)):
         person = state.people.find(user)
         if person is None:
             raise DataError(
@@ -40,7 +40,7 @@ def persons_of(
             )
         found.append(person)
     for key, items in (histories or {}).items():
-        codes, unknown = state.catalogue.find(items)
+        codes, unknown = state.catalogue.find(listed(items))
         ignore(f"histories of {key!r}", unknown)
         found.append(stranger(key, codes))
     return found
@@ -53,6 +53,11 @@ def ignore(what: str, unknown: Sequence[Any]) -> None:
         warnings.warn(f"{what}: no item is called {some}: ignored", stacklevel=4)
 
 
+def listed(ids: Iterable[Any]) -> Iterable[Any]:
+    """Ids; one alone is a list of one, not of its letters."""
+    return [ids] if isinstance(ids, str | int) else ids
+
+
 def barred(
     state: ServingState, exclude: Iterable[Any] | None, candidates: Iterable[Any] | None
 ) -> NDArray[np.bool_] | None:
@@ -61,12 +66,12 @@ def barred(
         return None
     shut = np.zeros(state.catalogue.n_items, dtype=np.bool_)
     if candidates is not None:
-        codes, unknown = state.catalogue.find(candidates)
+        codes, unknown = state.catalogue.find(listed(candidates))
         ignore("candidates", unknown)
         shut[:] = True
         shut[codes] = False
     if exclude is not None:
-        codes, unknown = state.catalogue.find(exclude)
+        codes, unknown = state.catalogue.find(listed(exclude))
         ignore("exclude", unknown)
         shut[codes] = True
     return shut[: state.n_items]

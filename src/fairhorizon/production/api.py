@@ -14,7 +14,7 @@ from fairhorizon.errors import ModelError
 from fairhorizon.exposure.kept_by_lists import check_kept
 from fairhorizon.exposure.limits import Limit
 from fairhorizon.production.catalogue import Catalogue
-from fairhorizon.production.fitting import at_level, fit_whole, group_of, own_limit
+from fairhorizon.production.fitting import at_level, fit_whole, group_of, own_limit, with_level
 from fairhorizon.production.folder import StoredModel, read_model, read_observed
 from fairhorizon.production.model import Model
 from fairhorizon.production.state import bound_to, check_table, group_in, in_order
@@ -40,7 +40,8 @@ def fit(
     all of it. Nothing is left to test on: for a study use `split` and `evaluate`.
 
     log: a log of `load`, or anything that `load` takes.
-    method: a name of `fairhorizon methods`: "fcpo", "fcpo:strong", "ease+lists", "ease" ...
+    method: a name of `fairhorizon methods`: "fcpo", "fcpo:strong", "ease+lists", "ease" ... A
+        level in it, as in "fcpo@0.4", is a limit on the popular items.
     limits: what the lists of every call keep together, as in ["popular<=0.4",
         "seller_size=small>=0.3"] (docs/limits.md). Not every method keeps every limit.
     items: a frame or the path of a file with a row per item, for limits on its columns; its item
@@ -56,13 +57,14 @@ def fit(
     """
     if not isinstance(log, Interactions):
         log = load(log)
-    asked = tuple(Limit.parse(text) for text in limits)
+    named = Method.parse(method)
+    asked = with_level(named, [Limit.parse(text) for text in limits])
     table = None if items is None else load_items(items, item=log.columns.get("item"))
     check_table(log, table, asked)
     table = merged_tables(table, _columns_of_log(log, table, asked))
     ordered = with_ties(log, ties)
     catalogue = Catalogue.of(ordered, table)
-    chosen = at_level(Method.parse(method), own_limit(asked))
+    chosen = at_level(named, asked)
     draft = build(chosen, settings, seed)
     bound = bound_to(asked, catalogue, draft.popular_share)
     group = group_in(catalogue, asked, draft.popular_share)[: catalogue.n_fitted]

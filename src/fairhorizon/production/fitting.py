@@ -54,11 +54,24 @@ def own_limit(limits: Sequence[Limit]) -> Limit | None:
     return next(iter(on_popular or levels), None)
 
 
-def at_level(method: Method, limit: Limit | None) -> Method:
-    """The method at the share of its own limit, where its level is one and none is written."""
-    if limit is None or method.level is not None or not method.abilities.level_is_share:
+def with_level(method: Method, limits: Sequence[Limit]) -> tuple[Limit, ...]:
+    """The limits, with the level of a method that is a share of the popular items: `fcpo@0.4`."""
+    if method.level is None or not method.abilities.level_is_share:
+        return tuple(limits)
+    level = Limit.popular(method.level)
+    for limit in limits:
+        if limit.group == level.group and limit.is_plain and not limit.is_floor:
+            method.limited_to(limit.share)  # refuses two that differ
+            return tuple(limits)
+    return (level, *limits)
+
+
+def at_level(method: Method, limits: Sequence[Limit]) -> Method:
+    """The method at the share of its own limit, where its level is one."""
+    own = own_limit(limits)
+    if own is None or method.level is not None or not method.abilities.level_is_share:
         return method
-    return method.limited_to(limit.share) if limit.share > 0 else method
+    return method.limited_to(own.share) if own.share > 0 else method
 
 
 def group_of(own: Limit | None, bound: Sequence[BoundLimit]) -> Group | None:
