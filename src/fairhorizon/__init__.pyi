@@ -7,6 +7,7 @@ from .agents.lird.config import LirdConfig as LirdConfig
 from .agents.lird.model import Lird as Lird
 from .agents.lird.server import LirdServer as LirdServer
 from .agents.progress import Listener as Listener
+from .agents.progress import PrintedProgress as PrintedProgress
 from .agents.ranked.model import Ranked as Ranked
 from .agents.ranked.server import RankedServer as RankedServer
 from .agents.served import Served as Served

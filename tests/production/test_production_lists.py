@@ -146,6 +146,35 @@ def test_excluded_items_never_appear(model):
     assert first[0] not in set(model.recommend(["c2"], k=5, exclude=first[0])["item"])
 
 
+METHODS = {
+    "popularity": {},
+    "mf": {"max_epochs": 2},
+    "gru4rec": {"max_epochs": 1, "dim": 8},
+    "stack": {},
+    "ease+quota@0.3": {},
+    "ease+control@0.3": {},
+    "ease+pmmf@0.3": {},
+    "ease+foe": {},
+    "lird": {"rounds": 1, "updates": 2, "pmf": {"max_epochs": 1}},
+    "fcpo:paper": {"rounds": 1, "horizon": 3, "gru_hidden": 8, "pmf": {"max_epochs": 1}},
+}
+
+
+@pytest.mark.filterwarnings("ignore::fairhorizon.LimitsNotKeptWarning")
+@pytest.mark.filterwarnings("ignore:no evaluated round")
+@pytest.mark.parametrize("method", METHODS)
+def test_any_method_serves_anybody(shop, method):
+    model = fh.fit(shop.log(), method, settings=METHODS[method])
+    shut = [f"a{item}" for item in range(20)]
+    guests = {"guest": ["a30", "a31"], "empty": []}
+    lists = model.recommend(["c1", "c2"], k=4, histories=guests, exclude=shut)
+    assert lists["user"].unique(maintain_order=True).to_list() == ["c1", "c2", "guest", "empty"]
+    assert lists.height == 16
+    assert not set(shut) & set(lists["item"])
+    for user, taken in (("c1", _taken(shop, "c1")), ("guest", ["a30", "a31"])):
+        assert not set(taken) & set(lists.filter(pl.col("user") == user)["item"])
+
+
 def test_only_candidates_appear(model):
     allowed = [f"a{item}" for item in range(10, 40)]
     lists = model.recommend(k=4, candidates=allowed, exclude=["a11", "a12"])

@@ -51,7 +51,7 @@ def fit(
     settings: of the method, by name, as in {"rounds": 50, "ease": {"l2": 500}}.
     seed: the same seed gives the same lists.
     ties: the order of a user's interactions at one time, as in `split`.
-    listener: receives the progress.
+    listener: receives the progress; `PrintedProgress()` prints it.
 
     Returns the model: `recommend`, `explain`, `observe`, `refresh`, `server`, `save`.
     """
