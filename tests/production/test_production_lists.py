@@ -138,6 +138,15 @@ def test_an_empty_history_gets_the_popular_items_under_the_limit(model, shop):
     assert sorted((counts[item] for item in outside), reverse=True) == best
 
 
+@pytest.mark.parametrize("method", ["ease", "mf"])
+def test_an_empty_history_gets_the_popular_items_of_any_ranker(shop, method):
+    given = {"max_epochs": 1} if method == "mf" else {}
+    lists = fh.fit(shop.log(), method, settings=given).recommend(histories={"empty": []}, k=10)
+    log = shop.log()
+    best = np.argsort(-log.item_counts(), kind="stable")[:10]
+    assert lists["item"].to_list() == log.item_ids[best].tolist()
+
+
 def test_excluded_items_never_appear(model):
     first = model.recommend("c2", k=5)["item"].to_list()
     lists = model.recommend(["c2"], k=5, exclude=first)
