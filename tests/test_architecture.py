@@ -24,6 +24,7 @@ FLOOR_PLAN = (
     ("agents",),
     ("results",),
     ("evaluation",),
+    ("production",),
     ("engines",),
     ("experiments",),
     ("report",),
@@ -33,7 +34,7 @@ FLOOR_PLAN = (
 # The same inside the largest rooms.
 INSIDE = {
     "agents": (
-        ("progress", "retraining"),
+        ("abilities", "progress", "retraining", "served", "server"),
         ("tasks",),
         ("base",),
         ("validation", "steps"),

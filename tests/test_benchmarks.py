@@ -16,6 +16,7 @@ CASES = {
     "ease": r"fit and scores / bare inverse +\d+\.\d\d$",
     "gru4rec": r"fit of gru4rec / fit of ease +\d+\.\d\d$",
     "kinds": r"at most +\d+\.\d+ %: fcpo \d+\.\d+, .* [+-]\d+\.\d\d % \+- \d+\.\d\d$",
+    "one_user": r"call / bare scores, of the medians +\d+\.\d\d$",
     "presets": r"fast - before at 37 %: [+-]\d+\.\d\d \+- \d+\.\d\d$",
     "results": r"^\| fcpo \| popularity \| .* \| +59 \|$",
     "ridge": r"fit of ridge / fit of ease +\d+\.\d\d$",

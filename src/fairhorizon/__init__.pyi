@@ -6,14 +6,16 @@ from .agents.fcpo.model import Fcpo as Fcpo
 from .agents.lird.config import LirdConfig as LirdConfig
 from .agents.lird.model import Lird as Lird
 from .agents.lird.server import LirdServer as LirdServer
+from .agents.progress import Listener as Listener
+from .agents.progress import PrintedProgress as PrintedProgress
 from .agents.ranked.model import Ranked as Ranked
 from .agents.ranked.server import RankedServer as RankedServer
+from .agents.served import Served as Served
 from .allocation.request_guard import ExposureGuard as ExposureGuard
-from .data.frames import from_frame as from_frame
 from .data.interactions import Interactions as Interactions
+from .data.loading import load as load
 from .data.locations import items_near as items_near
 from .data.sources import items_of as items_of
-from .data.sources import load as load
 from .data.sources import synthetic_market as synthetic_market
 from .data.splits import split as split
 from .environment.feedback import (
@@ -46,6 +48,12 @@ from .exposure.step_limits import (
 from .exposure.step_limits import (
     PopularityLimit as PopularityLimit,
 )
+from .production.answers import LimitsNotKeptWarning as LimitsNotKeptWarning
+from .production.api import fit as fit
+from .production.api import open_model as open_model
+from .production.explaining import Explanation as Explanation
+from .production.model import Model as Model
+from .production.server import ModelServer as ModelServer
 from .rankers.als import Als as Als
 from .rankers.als import AlsConfig as AlsConfig
 from .rankers.bpr import Bpr as Bpr

@@ -1,97 +1,34 @@
-"""The two interfaces that everything further down speaks to: a recommender, and one that serves."""
+"""The interface that everything further down speaks to: a recommender."""
 
 import copy
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from enum import StrEnum
+from dataclasses import replace
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, ClassVar, Self
-from typing import Protocol as Interface
 
 import numpy as np
 from numpy.typing import NDArray
 from torch import Tensor
 
+from fairhorizon.agents.abilities import Abilities
 from fairhorizon.agents.progress import SILENT, Listener
+from fairhorizon.agents.served import Served
+from fairhorizon.agents.server import Server
 from fairhorizon.agents.tasks import NOTHING_FITTED, FitTask, Fitted, Prerequisite, ServingPlan
+from fairhorizon.allocation.request_guard import ExposureGuard
 from fairhorizon.data.splits import Split
-from fairhorizon.environment.dynamics import Outcome, State
+from fairhorizon.environment.dynamics import State
 from fairhorizon.environment.feedback import Scenario
 from fairhorizon.errors import ConfigError, ModelError
 from fairhorizon.exposure.bound import BoundLimit
-from fairhorizon.exposure.counts import Exposure
 from fairhorizon.exposure.groups import POPULAR_SHARE, popular_group
 from fairhorizon.exposure.kept_by_lists import ListLimits, check_kept, own_share
+from fairhorizon.exposure.limits import Limit
 from fairhorizon.exposure.step_limits import StepLimit
 from fairhorizon.rankers.ranker import Ranker
 from fairhorizon.settings import Given, Settings
-
-
-class Levels(StrEnum):
-    """When the level of a method, such as its largest share of popular items, is chosen."""
-
-    NONE = "none"  # it has none
-    TRAINED = "trained"  # when it is trained: a model has one level
-    SERVED = "served"  # when it serves: a model has any level
-
-
-@dataclass(frozen=True)
-class Abilities:
-    """What a recommender can do, known before it is fitted."""
-
-    levels: Levels = Levels.NONE
-    level_is_share: bool = False  # its level is a largest share of showings for the group
-    aims_at_level: bool = False  # it is given that share itself, not a setting found by search
-    learns: bool = True  # False: a policy as it is before its training, for comparison
-    feedback: bool = True  # what users like changes what they are shown next
-    resume: bool = False  # its training keeps checkpoints and can be resumed
-    limits: bool = False  # keeps several limits at once in the long run
-    requests: bool = False  # serves users one by one under a limit on all of them
-    long_run: bool = True  # has a server
-    rounds: bool = False  # its level is for a whole round of a long run
-
-
-class Server(Interface):
-    """A recommender at work in a long run.
-
-    Whoever runs it owns state and exposure; the server owns what it learns. A step is `serve`, then
-    `observe`; every so many steps comes an `update`.
-    """
-
-    @property
-    def queue_length(self) -> int:
-        """How much of a user's history it wants to see."""
-
-    @property
-    def remarks(self) -> Sequence[str]:
-        """Warnings so far, such as that a target could not be reached."""
-
-    def serve(self, state: State, exposure: Exposure) -> Tensor:
-        """(b, K) items for every user, -1 where nothing is left to show.
-
-        Group labels of the moment are `exposure.sensitive`; it is up to the server how often it
-        looks at them.
-        """
-
-    def observe(self, lists: Tensor, outcome: Outcome, exposure: Exposure) -> None:
-        """What came of the lists just served; `outcome.state` is what the next step starts from.
-
-        The exposure has counted the lists, their items still have the labels they were shown under.
-        """
-
-    def update(self) -> None:
-        """Learn from what was observed since the last update, where the method can."""
-
-    def notes(self) -> dict[str, float]:
-        """Numbers for the record of the last step, such as a price."""
-
-    def tensors(self) -> dict[str, Tensor]:
-        """A copy of all that changed since the run began; taken right after an update."""
-
-    def restore(self, tensors: dict[str, Tensor], state: State) -> None:
-        """Go on from `tensors` of another server of the same kind, users being in `state`."""
 
 
 class Recommender(ABC):
@@ -108,6 +45,7 @@ class Recommender(ABC):
     finished_: bool = True  # False: the fit was interrupted, and can be resumed
     keeps_limit_: bool | None = None  # the policy, in training; None: it was trained for no limit
     limits_: tuple[BoundLimit, ...] = ()  # of the lists, in place of its level
+    level_limit_: Limit | None = None  # the limit that its level was given as
     remarks_: tuple[str, ...] = ()  # what results of the model should not be shown without
 
     @classmethod
@@ -194,6 +132,30 @@ class Recommender(ABC):
         self._fit(FitTask(split, sensitive, fitted, listener, folder, resume))
         return self
 
+    def refitted(
+        self, split: Split, *, sensitive: NDArray[np.bool_], listener: Listener = SILENT
+    ) -> Self:
+        """Another fit to the training log of a split, with everything that this one has chosen.
+
+        Methods that choose nothing but their given settings, or that have to be trained again to
+        follow another log, are fitted anew.
+        """
+        model = type(self).configured(self.settings, self.seed)
+        return model.fit(split, sensitive=sensitive, listener=listener)
+
+    @property
+    def rankers(self) -> tuple[Ranker[Any], ...]:
+        """The fitted rankers whose scores its lists are made of; none: they are made otherwise."""
+        return () if self.ranker is None else (self.ranker,)
+
+    def ranker_weights(self, state: State) -> tuple[float, ...]:  # noqa: ARG002
+        """The weight of each of its `rankers` for the one user in a state."""
+        return (1.0,) * len(self.rankers)
+
+    def over(self, rankers: Sequence[Ranker[Any]], sensitive: Tensor) -> Self:  # noqa: ARG002
+        """The same fitted model over others in place of its `rankers`, and another group."""
+        raise ConfigError(f"{self.method} is not made of rankers")
+
     @abstractmethod
     def _fit(self, task: FitTask) -> None:
         """Set all fitted values."""
@@ -202,7 +164,6 @@ class Recommender(ABC):
         """With the settings of the checkpoint in a folder, some of them changed; to be fitted."""
         raise ConfigError(f"{self.method} keeps no checkpoints (leave out --resume to start again)")
 
-    @abstractmethod
     def recommend(
         self, scenario: Scenario, *, length: int, feedback: bool = False, seed: int | None = None
     ) -> NDArray[np.int64]:
@@ -211,9 +172,24 @@ class Recommender(ABC):
         Without feedback a user's whole list is made at once. With it, what is liked enters the
         user's history before the next items are chosen. The seed is that of the fit unless given.
         """
+        return self.served(scenario, length=length, feedback=feedback, seed=seed).lists
 
-    def recommend_one_by_one(self, scenario: Scenario, *, length: int) -> NDArray[np.int64]:  # noqa: ARG002
+    @abstractmethod
+    def served(
+        self, scenario: Scenario, *, length: int, feedback: bool = False, seed: int | None = None
+    ) -> Served:
+        """The same lists with the values and scores of their items and the prices of the limits."""
+
+    def recommend_one_by_one(self, scenario: Scenario, *, length: int) -> NDArray[np.int64]:
         """Lists as requests come: after each the limit holds for all that was shown so far."""
+        return self.served_one_by_one(scenario, length, self.request_guard(length)).lists
+
+    def request_guard(self, length: int) -> ExposureGuard:  # noqa: ARG002
+        """What keeps its limits over requests, before the first; a price is for one length."""
+        raise self._serves_alone("--one-by-one")
+
+    def served_one_by_one(self, scenario: Scenario, length: int, guard: ExposureGuard) -> Served:  # noqa: ARG002
+        """Lists as requests come, counted by a guard of `request_guard`."""
         raise self._serves_alone("--one-by-one")
 
     def recommend_at_price(self, scenario: Scenario, *, length: int) -> NDArray[np.int64]:  # noqa: ARG002
@@ -243,10 +219,16 @@ class Recommender(ABC):
         group = self.sensitive_.cpu().numpy()
         check_kept(self.method, self.kept_in_lists, limits, group)
         if (share := own_share(limits, group)) is not None:
-            return self.at(share)
+            model = copy.copy(self.at(share))
+            model.level_limit_ = limits[0].limit
+            return model
         model = copy.copy(self)
         model.limits_ = tuple(limits)
         return model
+
+    def level_text(self) -> str:
+        """Its level as a limit; on the popular items unless it was given for another group."""
+        return str(replace(self.level_limit_ or Limit.popular(1.0), share=self.alpha_prime))
 
     def serving_as(self, other: Self) -> Self:  # noqa: ARG002
         """What is trained of this model, serving as another one that need not be fitted."""

@@ -1,5 +1,6 @@
 """What a fit reports while it runs."""
 
+import sys
 from dataclasses import dataclass, field
 
 
@@ -57,6 +58,16 @@ class Listener:
 
     def round(self, report: RoundReport) -> None:
         """One round of an agent that is trained in rounds."""
+
+
+class PrintedProgress(Listener):
+    """Prints a line for every part of a fit, and for every round, to standard error."""
+
+    def stage(self, text: str, metric: str = "NDCG") -> None:  # noqa: ARG002
+        print(text, file=sys.stderr, flush=True)
+
+    def round(self, report: RoundReport) -> None:
+        print(f"round {report.round} of at most {report.rounds}", file=sys.stderr, flush=True)
 
 
 SILENT = Listener()

@@ -45,6 +45,7 @@ def evaluate(
 
     typed = list_lengths.parse_lengths(k)
     folder = Run(run)
+    folder.check_testable()
     spec = folder.data()
     model, asked = limit_options.served(folder, limit, item_table, alpha_prime)
     dataset = spec.open(cache_dir, model.popular_share)

@@ -16,7 +16,8 @@ from fairhorizon.vocabulary import Preset
 if TYPE_CHECKING:
     from fairhorizon.agents.base import Recommender
     from fairhorizon.agents.methods import Method
-    from fairhorizon.experiments.datasets import DataSpec
+    from fairhorizon.agents.progress import Listener
+    from fairhorizon.experiments.datasets import Dataset, DataSpec
 
 METHOD = (
     "fcpo, lird, a ranker (popularity, mf, bpr, ncf, itemknn, ease, als, gru4rec, sasrec), or a "
@@ -48,6 +49,15 @@ Set = Annotated[
         "Repeatable. `fairhorizon methods NAME` lists the settings.",
     ),
 ]
+All = Annotated[
+    bool,
+    typer.Option(
+        "--all",
+        help="Fit on the whole log, with settings chosen on its newest part, to serve with: "
+        "`recommend` then serves after everything in the log, and `evaluate` has nothing to test "
+        "on.",
+    ),
+]
 Resume = Annotated[bool, typer.Option("--resume", help="Continue from the checkpoint.")]
 Verbose = Annotated[
     bool,
@@ -67,6 +77,7 @@ def fit(
     preset: PresetOption = Preset.FAST,
     settings: Set = None,
     seed: shared.FitSeed = None,
+    whole: All = False,
     resume: Resume = False,
     verbose: Verbose = False,
     cache_dir: Path | None = None,
@@ -94,11 +105,12 @@ def fit(
     from fairhorizon.experiments.runs import Run, StoredLimits
 
     given = parse_settings(settings or [])
+    data = uncut(data, resume) if whole else data
     data, asked = limit_options.apart(data, limit, Run(out) if resume else None)
     level = limit_options.level_of(asked.limits, alpha_prime, data)
     chosen, model = make(method, given, level, preset, seed or 0)
-    asked = limit_options.with_level(asked, chosen, data)
-    keeps_checkpoints = model.abilities.resume
+    asked = limit_options.with_level(asked, chosen, data, alone=whole)
+    keeps_checkpoints = model.abilities.resume and not whole
     if not resume:
         refuse_used(out, "continue with --resume, or " if keeps_checkpoints else "")
     with claimed(out), Progress(verbose=verbose) as progress:
@@ -108,16 +120,36 @@ def fit(
             data = Run(out).with_its_ties(data)
         dataset = data.open(cache_dir, model.popular_share)
         asked.check(model, data, dataset, cache_dir)
-        model.fit(
-            dataset.split,
-            sensitive=dataset.sensitive,
-            listener=progress,
-            checkpoint=out if keeps_checkpoints else None,
-            resume=resume,
-        )
+        kept = {"checkpoint": out if keeps_checkpoints else None, "resume": resume}
+        model = fitted(model, data, dataset, progress, kept)
         status = "finished" if model.finished_ else "interrupted"
         Run(out).write(model, data, status, StoredLimits(asked.texts(), asked.item_table))
     present(model, out, dataset.log.name)
+
+
+def uncut(data: "DataSpec", resume: bool) -> "DataSpec":
+    """The data with nothing held out."""
+    if resume:
+        raise typer.BadParameter("not with --resume (start anew)", param_hint="--all")
+    if data.cut != "per-user":
+        raise typer.BadParameter("not with --split: nothing is held out", param_hint="--all")
+    return data.model_copy(update={"cut": "none"})
+
+
+def fitted(
+    draft: "Recommender",
+    data: "DataSpec",
+    dataset: "Dataset",
+    listener: "Listener",
+    kept: dict[str, Any],
+) -> "Recommender":
+    """The method fitted on its part of the log, or on all of it where nothing is held out."""
+    from fairhorizon.production.fitting import fit_whole
+
+    if data.cut == "none":
+        group = None if data.group_column is None else dataset.sensitive
+        return fit_whole(draft, dataset.log, group=group, listener=listener)
+    return draft.fit(dataset.split, sensitive=dataset.sensitive, listener=listener, **kept)
 
 
 def refuse_used(out: Path, remedy: str) -> None:

@@ -117,9 +117,17 @@ def level_of(
     return alpha_prime if level is None else level
 
 
-def with_level(asked: GivenLimits, chosen: "Method", data: "DataSpec") -> GivenLimits:
-    """With the limit that the level of a method is, as in fcpo@0.4, where further were given."""
-    return _joined(asked, chosen.level if chosen.abilities.level_is_share else None, data)
+def with_level(
+    asked: GivenLimits, chosen: "Method", data: "DataSpec", *, alone: bool = False
+) -> GivenLimits:
+    """With the limit that the level of a method is, as in fcpo@0.4, where further were given.
+
+    alone: also where none were.
+    """
+    level = chosen.level if chosen.abilities.level_is_share else None
+    if alone and level is not None and not asked.limits:
+        return GivenLimits((own_limit(data, level),), data.item_table)
+    return _joined(asked, level, data)
 
 
 def _joined(asked: GivenLimits, level: float | None, data: "DataSpec") -> GivenLimits:

@@ -44,10 +44,11 @@ AtPrice = Annotated[
     ),
 ]
 AsOfOption = Annotated[
-    AsOf,
+    AsOf | None,
     typer.Option(
         help="training: recommend after the training items, as `evaluate` does. "
-        "now: recommend after everything in the log."
+        "now: recommend after everything in the log.",
+        show_default="training; of a run of `fit --all` now",
     ),
 ]
 
@@ -61,7 +62,7 @@ def recommend(
     item_table: limit_options.ServedTable = None,
     one_by_one: OneByOne = False,
     at_price: AtPrice = False,
-    as_of: AsOfOption = AsOf.TRAINING,
+    as_of: AsOfOption = None,
     seed: shared.ListSeed = None,
     cache_dir: shared.CacheDir = None,
 ) -> None:
@@ -80,6 +81,8 @@ def recommend(
     if one_by_one and at_price:
         raise typer.BadParameter("not with --one-by-one (give one)", param_hint="--at-price")
     folder = Run(run)
+    if as_of is AsOf.TRAINING:
+        folder.check_testable("leave out --as-of training, or fit without --all")
     spec = folder.data()
     model, asked = limit_options.served(folder, limit, item_table, alpha_prime)
     dataset = spec.open(cache_dir)
@@ -87,7 +90,7 @@ def recommend(
     bound = asked.bound(spec, dataset.split, cache_dir, model.popular_share)
     model = limit_options.serving(folder, model, bound)
     k = list_lengths.fitting_length(k, dataset.log.n_items)
-    if as_of is AsOf.NOW:
+    if as_of is AsOf.NOW or folder.is_of_whole_log:
         scenario = serving_scenario(dataset.log, model.queue_length)
     else:
         scenario = evaluation_scenario(dataset.split, model.queue_length, Protocol.STANDARD)

@@ -1,7 +1,7 @@
 """A log from parallel columns or from a pandas or polars frame."""
 
 import warnings
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Literal
 
 import numpy as np
@@ -13,7 +13,6 @@ from fairhorizon.data.columns import (
     Origin,
     as_column,
     encode,
-    is_missing,
     to_ratings,
     to_times,
     to_weights,
@@ -24,6 +23,7 @@ from fairhorizon.data.interactions import (
     NoTimestampsWarning,
     RepeatsWarning,
 )
+from fairhorizon.data.item_columns import ItemColumns, per_item
 from fairhorizon.data.repeats import repeated_rows
 from fairhorizon.errors import ConfigError
 
@@ -43,26 +43,21 @@ def from_arrays(
     repeats: Repeats = "first",
     origin: Origin | None = None,
     labels: Mapping[str, str] | None = None,
+    further: Mapping[str, Column] | None = None,
 ) -> Interactions:
     """A log from parallel columns; of repeated (user, item) pairs one is kept, the first in time.
 
     With `weights` the others are kept beside it, in `repeated`, and their weights add up. A
     missing rating is NaN and a missing attribute empty text; a warning says how many there are.
-    `origin` and `labels` (the names of columns in the file) are for error messages only.
+    `origin` is for error messages; `labels` are the names of the columns of the file, by what they
+    hold. `further` columns are attributes too, read only when they are asked for.
     """
     origin, labels = origin or Origin(), labels or {}
     given = {"user": users, "item": items, "rating": ratings, "timestamp": timestamps}
     given["weight"] = weights
     raw = {key: as_column(values) for key, values in given.items() if values is not None}
     raw_attributes = {key: as_column(values) for key, values in (attributes or {}).items()}
-    rows = len(raw["user"]) if raw["user"].shape else 0
-    for key, values in {**raw, **raw_attributes}.items():
-        if len(values.shape) != 1:
-            origin.fail(f"{key} is not one column", remedy="give one value for each row")
-        if len(values) != rows:
-            origin.fail(f"{key} has {len(values)} rows, user has {rows}", remedy="give as many")
-    if rows == 0:
-        origin.fail("there are no interactions", remedy="give at least one row")
+    _check_lengths({**raw, **raw_attributes}, origin)
     label = {key: labels.get(key, key) for key in given}
     user_ids, user_codes = encode(raw["user"], label["user"], origin)
     item_ids, item_codes = encode(raw["item"], label["item"], origin)
@@ -73,8 +68,11 @@ def from_arrays(
         timed = to_times(raw["timestamp"], label["timestamp"], origin)
     if "weight" in raw:
         weighed = to_weights(raw["weight"], label["weight"], origin)
-    keep = _kept_rows(user_codes * len(item_ids) + item_codes, timed, repeats)
-    described = _per_item(raw_attributes, item_codes)
+    pairs = user_codes * len(item_ids) + item_codes
+    keep = _kept_rows(pairs, timed, repeats)
+    described = {
+        key: per_item(values, item_codes, len(item_ids)) for key, values in raw_attributes.items()
+    }
     for column, cells in described.items():
         warn_of_missing_attribute(cells, column, origin)
     return Interactions(
@@ -88,7 +86,52 @@ def from_arrays(
         name=name,
         weights=None if weighed is None else weighed[keep],
         repeated=repeated_rows(user_codes, item_codes, weighed, timed, keep),
+        last_times=None if timed is None else _last_times(pairs, timed, keep),
+        further=ItemColumns(further or {}, item_codes, len(item_ids)),
+        columns={role: labels[role] for role in given if role in labels},
+        repeats=repeats,
     )
+
+
+def _check_lengths(columns: Mapping[str, Column], origin: Origin) -> None:
+    rows = len(columns["user"]) if columns["user"].shape else 0
+    for key, values in columns.items():
+        if len(values.shape) != 1:
+            origin.fail(f"{key} is not one column", remedy="give one value for each row")
+        if len(values) != rows:
+            origin.fail(f"{key} has {len(values)} rows, user has {rows}", remedy="give as many")
+    if rows == 0:
+        origin.fail("there are no interactions", remedy="give at least one row")
+
+
+def _last_times(
+    pairs: NDArray[np.int64], times: NDArray[Any], keep: NDArray[np.int64]
+) -> NDArray[Any]:
+    """Of the kept rows, the latest time among all rows of the same pair of user and item."""
+    if len(keep) == len(pairs):
+        return times[keep]
+    distinct, rows = np.unique(pairs, return_inverse=True)
+    latest = np.full(len(distinct), times.min())
+    np.maximum.at(latest, rows, times)
+    return latest[rows[keep]]
+
+
+class _FurtherColumns(Mapping[str, Column]):
+    """Columns of a frame, converted when they are asked for."""
+
+    def __init__(self, frame: Any, names: Sequence[str]) -> None:
+        self.frame, self.names = frame[list(names)] if names else None, tuple(names)
+
+    def __getitem__(self, name: str) -> Column:
+        if name not in self.names:
+            raise KeyError(name)
+        return _column(self.frame, name)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.names)
+
+    def __len__(self) -> int:
+        return len(self.names)
 
 
 def from_frame(
@@ -138,6 +181,9 @@ def from_frame(
         repeats=repeats,
         origin=origin,
         labels={key: label for key, label in labels.items() if label is not None},
+        further=_FurtherColumns(
+            frame, [name for name in known if name not in (*labels.values(), *attributes)]
+        ),
     )
     _check_users(log, user, origin)
     if timestamp is None:
@@ -227,32 +273,3 @@ def warn_of_missing_attribute(cells: NDArray[Any], column: str, origin: Origin) 
 def counted(number: int, one: str, many: str) -> str:
     """As in "1 item has" or "1,200 items have"."""
     return f"{number:,} {one if number == 1 else many}"
-
-
-def _per_item(columns: Mapping[str, Column], items: NDArray[np.int64]) -> dict[str, NDArray[Any]]:
-    """The value of each item in its first row that has one, as text; "" if none has."""
-    _, first_rows = np.unique(items, return_index=True)
-    per_item = {}
-    for name, column in columns.items():
-        values = _attribute_cells(column)
-        cells = values[first_rows].tolist()
-        absent = [item for item, cell in enumerate(cells) if is_missing(cell)]
-        for row in np.flatnonzero(np.isin(items, absent)).tolist():
-            if is_missing(cells[items[row]]):
-                cells[items[row]] = values[row]
-        text = ["" if is_missing(cell) else str(cell) for cell in cells]
-        per_item[name] = np.array(text, dtype=object)
-    return per_item
-
-
-def _attribute_cells(column: Column) -> NDArray[Any]:
-    """Integers that a frame made floats of, because some are missing, are integers again."""
-    values = column.to_numpy() if isinstance(column, pl.Series) else column
-    if values.dtype.kind == "f" and (missing := np.isnan(values)).any():
-        whole = not np.any(values[~missing] % 1)
-        cells = values.astype(object)
-        cells[missing] = None
-        if whole:
-            cells[~missing] = values[~missing].astype(np.int64)
-        return cells
-    return values

@@ -64,7 +64,7 @@ class Repeated:
 class Interactions:
     """A log: which user took which item when, in time order.
 
-    Made by `load` or `from_frame`, equal times in the order of the file; a split may shuffle these.
+    Made by `load`, equal times in the order of the file; a split may shuffle these.
     Users and items are codes: the position of an id in `user_ids` or `item_ids`, which are sorted
     (integers by value, text by code point). A tie to the smaller id is thus a tie to the smaller
     code.
@@ -81,6 +81,10 @@ class Interactions:
     name: str = ""
     weights: NDArray[np.float64] | None = None  # (n,) how much: quantity, dwell time; of one row
     repeated: Repeated | None = None  # further rows of the same users and items, if weighted
+    last_times: NDArray[Any] | None = None  # (n,) when the user took the item last; None: unknown
+    further: Mapping[str, NDArray[Any]] = field(default_factory=dict)  # as `attributes`, on request
+    columns: Mapping[str, str] = field(default_factory=dict)  # role -> name: user, item, time, ...
+    repeats: str = "first"  # which row of a repeated (user, item) pair was kept
 
     def __post_init__(self) -> None:
         for entry in fields(self):
@@ -129,6 +133,7 @@ class Interactions:
             ratings=None if self.ratings is None else self.ratings[chosen],
             timestamps=None if self.timestamps is None else self.timestamps[chosen],
             weights=None if self.weights is None else self.weights[chosen],
+            last_times=None if self.last_times is None else self.last_times[chosen],
         )
 
     def total_weights(self) -> NDArray[np.float64] | None:

@@ -3,7 +3,8 @@
 A cell of genres holds several, as in "Comedy|Drama": an item is in the group of each of them.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -70,6 +71,26 @@ READERS: dict[str, Callable[[Path], pl.DataFrame]] = {
     "ml-100k": read_recbole_items,
     "ml-1m": read_movielens_items,
 }
+
+
+@dataclass(frozen=True, eq=False)
+class NamedColumns(Mapping[str, NDArray[Any]]):
+    """The columns of a named set's table; it is downloaded when one of them is asked for."""
+
+    name: str
+    cache: Path
+    log: Interactions
+
+    def __getitem__(self, column: str) -> NDArray[Any]:
+        if column not in COLUMNS:
+            raise KeyError(column)
+        return attributes_of(self.name, self.cache, self.log, [column])[column]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(COLUMNS)
+
+    def __len__(self) -> int:
+        return len(COLUMNS)
 
 
 def attributes_of(

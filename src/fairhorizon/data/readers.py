@@ -143,10 +143,7 @@ def read_interactions(
     user: whoever comes next is a new one.
     """
     attributes = tuple(attributes)
-    if session is not None:
-        if user is not None:
-            raise ConfigError(f"user {user!r} and session {session!r}: who is served? (give one)")
-        user = session
+    user = who_is_served(user, session)
     given = (user, item, rating, timestamp, weight, *attributes)
     names = [name for name in given if isinstance(name, str) and not name.isdecimal()]
     table = read_table(path, names=names, header=header, separator=separator, encoding=encoding)
@@ -163,6 +160,13 @@ def read_interactions(
         repeats=repeats,
         origin=table.origin,
     )
+
+
+def who_is_served(user: str | int | None, session: str | int | None) -> str | int | None:
+    """The column of the user, or that of the session."""
+    if user is not None and session is not None:
+        raise ConfigError(f"user {user!r} and session {session!r}: who is served? (give one)")
+    return user if session is None else session
 
 
 def _weight(wanted: str | int | None, table: Table, roles: Collection[str | None]) -> str | None:

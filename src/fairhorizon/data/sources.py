@@ -11,7 +11,7 @@ import polars as pl
 
 from fairhorizon.data.downloads import NamedSet, fetch
 from fairhorizon.data.interactions import Interactions
-from fairhorizon.data.item_tables import COLUMNS, attributes_of, named_items
+from fairhorizon.data.item_tables import COLUMNS, NamedColumns, attributes_of, named_items
 from fairhorizon.data.readers import ReaderOptions, read_interactions
 from fairhorizon.data.synthetic import SyntheticMarket, baskets, sparse, synthetic, trends
 from fairhorizon.errors import ConfigError, DataError
@@ -75,7 +75,8 @@ def load(
             cache, wanted = cache_folder(cache_dir), options.pop("attributes", ())
             log = read_interactions(fetch(NAMED[source], cache), **options)
             described = attributes_of(source, cache, log, wanted)
-            return replace(log, name=source, attributes=described)
+            further = NamedColumns(source, cache, log)
+            return replace(log, name=source, attributes=described, further=further)
         if (market := market_of(source)) is not None:
             return replace(market.interactions, name=source)
         if not Path(source).exists():

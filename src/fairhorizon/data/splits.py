@@ -128,6 +128,12 @@ def split(log: Interactions, *, test_share: float = 0.2, ties: Ties = "auto") ->
     )
 
 
+def uncut(log: Interactions) -> Split:
+    """The whole log as training log: nothing is held out."""
+    nothing = log.take([])
+    return Split(log, nothing, nothing)
+
+
 def _as_known_then(part: Interactions) -> Interactions:
     """The first rows of every user, without what was repeated after the last of them."""
     if part.repeated is None:
@@ -224,6 +230,7 @@ def with_feedback(parts: Split, users: NDArray[np.int64], items: NDArray[np.int6
         ratings=ratings,
         timestamps=times,
         weights=weights,
+        last_times=None,
     )
     return replace(parts, train=longer)
 

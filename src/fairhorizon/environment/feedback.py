@@ -107,6 +107,9 @@ class Scenario:
     queue: Tensor  # (n_users, N) most recent items, padded with n_items
     positive: UserItems
     excluded: UserItems | None  # never recommended
+    codes: Tensor | None = None  # (n_users,) of the users; None: they are 0 to n_users - 1
+    taken: Tensor | None = None  # (n_users,) how many items each has taken; None: as in training
+    barred: Tensor | None = None  # (n_items,) bool: never recommended to anybody
 
     @property
     def n_users(self) -> int:
@@ -128,7 +131,15 @@ class Scenario:
             blocked = torch.zeros(len(users), self.positive.n_items, dtype=torch.bool)
         else:
             blocked = self.excluded.mask(users)
-        return State(users.to(device), self.queue[users].to(device), blocked.to(device))
+        if self.barred is not None:
+            blocked |= self.barred
+        return State(
+            self.codes_of(users).to(device), self.queue[users].to(device), blocked.to(device)
+        )
+
+    def codes_of(self, rows: Tensor) -> Tensor:
+        """(b,) the codes of the users of some rows; they are the rows where no codes are given."""
+        return rows if self.codes is None else self.codes[rows]
 
 
 def training_scenario(

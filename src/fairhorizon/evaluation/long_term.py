@@ -12,7 +12,7 @@ import torch
 from pydantic import Field
 from torch import Tensor
 
-from fairhorizon.agents.base import Server
+from fairhorizon.agents.server import Server
 from fairhorizon.environment.dynamics import Outcome, State, advance, mark, offered_again
 from fairhorizon.environment.feedback import UserModel
 from fairhorizon.errors import ConfigError, ModelError

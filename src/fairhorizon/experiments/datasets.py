@@ -25,7 +25,7 @@ from fairhorizon.data.interactions import Interactions
 from fairhorizon.data.locations import AREA, AREA_KM, attribute_or_area
 from fairhorizon.data.readers import read_item_attribute
 from fairhorizon.data.sources import load
-from fairhorizon.data.splits import Split, earlier_part, split, split_by_time
+from fairhorizon.data.splits import Split, earlier_part, split, split_by_time, uncut, with_ties
 from fairhorizon.errors import ConfigError, DataError, NoColumnError
 from fairhorizon.exposure.groups import attribute_group, popular_group
 from fairhorizon.settings import Settings
@@ -61,8 +61,9 @@ class DataSpec(Settings):
     """Text between two cells; None: detected."""
     encoding: str = UTF_8
     """Encoding of the text of the file and of the item table; a byte order mark comes first."""
-    cut: Literal["per-user", "time"] = "per-user"
-    """How the log is split: the last items of every user, or everything after one time."""
+    cut: Literal["per-user", "time", "none"] = "per-user"
+    """How the log is split: the last items of every user, or everything after one time; none: all
+    of it is for training."""
     ties: Literal["auto", "keep"] | NonNegativeInt = "auto"
     """Order of a user's interactions at one time: keep that of the file, or shuffle with this seed;
     auto: shuffled with seed 0 if more than a tenth of the rows are in such a tie."""
@@ -109,7 +110,10 @@ class DataSpec(Settings):
             raise ConfigError(f"{self.item_table}: which column has the groups? (name it too)")
         in_log = self.item_table is None and self.group_column not in (None, AREA)
         log = self.read(cache_dir, (self.group_column,) if in_log and self.group_column else ())
-        if self.cut == "time":
+        if self.cut == "none":
+            parts = uncut(with_ties(log, self.ties))
+            log = parts.train
+        elif self.cut == "time":
             parts = split_by_time(log, ties=self.ties)
         else:
             parts = split(log, ties=self.ties)

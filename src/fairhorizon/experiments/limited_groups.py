@@ -1,24 +1,17 @@
 """Who the limits of a study are about: groups by popularity, by novelty, or by a column."""
 
-from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fairhorizon.data.splits import Split
-from fairhorizon.errors import ConfigError, DataError, NoColumnError
 from fairhorizon.experiments.datasets import DataSpec, item_attribute, opened
+from fairhorizon.exposure.binding import bind
 from fairhorizon.exposure.bound import BoundLimit
-from fairhorizon.exposure.groups import (
-    POPULAR_SHARE,
-    attribute_group,
-    popular_group,
-    values_of_items,
-)
-from fairhorizon.exposure.limits import NEW, POPULAR, Limit, LimitError
+from fairhorizon.exposure.groups import POPULAR_SHARE
+from fairhorizon.exposure.limits import Limit
 
 
 def bound_limits(
@@ -36,54 +29,14 @@ def bound_limits(
     split: of the data, where it was read already.
     popular_share: of the catalogue, by training count, that is the group `popular`.
     """
-    bound: list[BoundLimit] = []
-    for limit in limits:
-        if limit.group.reserved:
-            counts = (split or opened(data, cache_dir).split).train.item_counts()
-            bound.append(BoundLimit(limit, _reserved(limit.group.column, counts, popular_share)))
-            continue
-        try:
-            cells = item_attribute(data, item_table, limit.group.column, cache_dir)
-            if limit.group.each:
-                bound += [
-                    BoundLimit(limit.of_values((value,)), members)
-                    for value, members in _groups_of_each(cells).items()
-                ]
-            else:
-                bound.append(BoundLimit(limit, attribute_group(cells, limit.group.values)))
-        except NoColumnError as error:
-            raise LimitError(f"{str(limit)!r}: {_no_column(error, item_table)}") from None
-        except DataError as error:
-            raise LimitError(f"{str(limit)!r}: {error}") from None
-    names = Counter(str(one) for one in bound)
-    if twice := sorted(name for name, times in names.items() if times > 1):
-        raise ConfigError(f"{twice[0]} is given twice (give it once)")
-    return bound
 
+    def counts() -> NDArray[np.int64]:
+        return (split or opened(data, cache_dir).split).train.item_counts()
 
-def _groups_of_each(cells: NDArray[Any]) -> dict[str, NDArray[np.bool_]]:
-    """Of every value, in alphabetical order, the items that have it; all values in one pass."""
-    items_of: dict[str, list[int]] = {}
-    for item, values in enumerate(values_of_items(cells)):
-        for value in values:
-            items_of.setdefault(value, []).append(item)
-    groups = {}
-    for value in sorted(items_of):
-        groups[value] = np.zeros(len(cells), dtype=np.bool_)
-        groups[value][items_of[value]] = True
-    return groups
-
-
-def _no_column(error: NoColumnError, item_table: str | None) -> str:
-    """What was looked for, what there is, and where else it may be."""
-    known = f"there are {', '.join(error.columns)}" if error.columns else "there are none"
-    where = f"{error.file}: " if error.file is not None else ""
-    remedy = "" if item_table is not None else " (name one, or give the --item-table that has it)"
-    return f"{where}no column {error.column!r}; {known}{remedy}"
-
-
-def _reserved(word: str, counts: NDArray[np.int64], popular_share: float) -> NDArray[np.bool_]:
-    if word == POPULAR:
-        return popular_group(counts, popular_share)
-    members: NDArray[np.bool_] = counts == 0 if word == NEW else np.ones_like(counts, bool)
-    return members
+    return bind(
+        limits,
+        counts,
+        lambda column: item_attribute(data, item_table, column, cache_dir),
+        popular_share=popular_share,
+        elsewhere="" if item_table else "name one, or give the --item-table that has it",
+    )

@@ -107,12 +107,32 @@ class Run:
 
     def data(self) -> DataSpec:
         with understood(self.card_file):
-            return DataSpec.model_validate(self.card()["data"])
+            data = DataSpec.model_validate(self.card()["data"])
+        return data.model_copy(update={"source": self._within(data.source)})
+
+    def _within(self, path: str) -> str:
+        """A file of the run folder, where the path is one; else the path as it is."""
+        file = self.folder / path
+        return str(file.resolve()) if not Path(path).is_absolute() and file.is_file() else path
+
+    @property
+    def is_of_whole_log(self) -> bool:
+        """Whether it was fitted on everything, so that nothing is left to test on."""
+        return self.data().cut == "none"
+
+    def check_testable(self, remedy: str = "fit without --all") -> None:
+        """Refuse a run without test items."""
+        if self.is_of_whole_log:
+            raise ConfigError(
+                f"{self.folder}: was fitted on the whole log: nothing is left to test on ({remedy})"
+            )
 
     def limits(self) -> StoredLimits:
         """Those that were given to the fit; none in a run of an earlier version."""
         card = self.card()
-        return StoredLimits(tuple(card.get("limits", ())), card.get("item_table"))
+        table = card.get("item_table")
+        limits = tuple(card.get("limits", ()))
+        return StoredLimits(limits, None if table is None else self._within(table))
 
     def with_its_ties(self, data: DataSpec) -> DataSpec:
         """The data with ties in the order of this run, unless an order is given.

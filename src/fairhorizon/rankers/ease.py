@@ -4,7 +4,7 @@ from typing import Annotated
 
 import torch
 from pydantic import Field
-from torch import Tensor
+from torch import Tensor, nn
 from torch.nn.functional import embedding_bag
 
 from fairhorizon.data.splits import Split
@@ -98,6 +98,13 @@ class Ease(Ranker[EaseConfig]):
             per_sample_weights=weights_by_age(recent, self.config.half_life) * known,
             mode="sum",
         )
+
+    def contributions(self, queue: Tensor, items: Tensor) -> Tensor:
+        recent = queue[None, -self.queue_length :]
+        known = recent < len(self.item_weights_)
+        weights = (weights_by_age(recent, self.config.half_life) * known)[0]
+        added = weights[:, None] * self.item_weights_[recent[0].where(known[0], 0)][:, items]
+        return nn.functional.pad(added, (0, 0, len(queue) - len(added), 0))
 
     def tensors(self) -> dict[str, Tensor]:
         return {"item_weights": self.item_weights_, "longest": torch.tensor(self.longest_)}

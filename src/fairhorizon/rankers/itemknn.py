@@ -6,7 +6,7 @@ import numpy as np
 import torch
 from pydantic import Field
 from scipy.sparse import csr_array
-from torch import Tensor
+from torch import Tensor, nn
 from torch.nn.functional import embedding_bag
 
 from fairhorizon.data.interactions import Interactions
@@ -117,6 +117,31 @@ class ItemKnn(Ranker[ItemKnnConfig]):
             table = csr_array((self.similarities_[listed].numpy(), entries), (n_items, n_items))
             self._transposed = (self.similarities_, table)
         return self._transposed[1]
+
+    def few_scores(self, users: Tensor, queue: Tensor) -> Tensor:  # noqa: ARG002
+        recent, table = queue[:, -self.queue_length :].numpy(), self._listed_by()
+        by_age = weights_by_age(queue[:, -self.queue_length :], self.config.half_life).numpy()
+        n_items = len(self.neighbours_)
+        scores = np.zeros((len(recent), n_items), dtype=np.float32)
+        for row, items in enumerate(recent):
+            known = items < n_items
+            begins, ends = (table.indptr[items[known] + side].tolist() for side in (0, 1))
+            parts = [slice(*pair) for pair in zip(begins, ends, strict=True)]
+            if parts:
+                listed = np.concatenate([table.indices[part] for part in parts])
+                similar = np.concatenate([table.data[part] for part in parts])
+                weights = np.repeat(by_age[known], np.subtract(ends, begins))
+                scores[row] = np.bincount(listed, similar * weights, minlength=n_items)
+        return torch.from_numpy(scores)
+
+    def contributions(self, queue: Tensor, items: Tensor) -> Tensor:
+        n_items = len(self.neighbours_)
+        recent = queue[None, -self.queue_length :]
+        known = recent[0] < n_items
+        weights = (weights_by_age(recent, self.config.half_life) * known)[:, None]
+        rows = self._listed_by()[recent[0].clamp(max=n_items - 1).numpy()].toarray()
+        added = weights * torch.from_numpy(rows)[:, items]
+        return nn.functional.pad(added, (0, 0, len(queue) - len(added), 0))
 
     def tensors(self) -> dict[str, Tensor]:
         return {

@@ -1,5 +1,6 @@
 """The interface of rankers: fit(split), then scores for a batch of users."""
 
+import math
 import warnings
 from abc import ABC, abstractmethod
 from typing import Any, ClassVar, Generic, Self, TypeVar
@@ -9,7 +10,7 @@ from torch import Tensor
 from fairhorizon.data.interactions import WeightsIgnoredWarning
 from fairhorizon.data.splits import Split
 from fairhorizon.errors import DataError
-from fairhorizon.settings import Settings
+from fairhorizon.settings import Settings, changed
 from fairhorizon.vocabulary import OnEpoch
 
 Config = TypeVar("Config", bound=Settings)
@@ -24,6 +25,7 @@ class Ranker(ABC, Generic[Config]):
     uses_weights: ClassVar[bool] = False  # of the log: quantities, times spent
 
     fingerprint_: str  # of the training log
+    best_epoch_: int | None = None  # whose values were kept; None: nothing is trained in epochs
 
     def __init__(self, config: Config | None = None, *, seed: int = 0) -> None:
         self.config: Config = config or self.config_class()  # type: ignore[assignment]
@@ -52,9 +54,22 @@ class Ranker(ABC, Generic[Config]):
                 WeightsIgnoredWarning,
                 stacklevel=2,
             )
-        self._learn(split, on_epoch)
+        epochs = _Epochs(on_epoch, lowest=getattr(self.config, "stop", "") == "rmse")
+        self._learn(split, epochs)
+        self.best_epoch_ = epochs.best
         self.fingerprint_ = split.train.fingerprint()
         return self
+
+    def again(self) -> Self:
+        """The same ranker before its fit, to be trained for as many epochs as the best had."""
+        config = self.config
+        if self.best_epoch_ is not None and "max_epochs" in type(config).model_fields:
+            config = changed(config, {"max_epochs": self.best_epoch_, "patience": self.best_epoch_})
+        return type(self)(config, seed=self.seed)
+
+    def refitted(self, split: Split, *, on_epoch: OnEpoch | None = None) -> Self:
+        """Another fit, to the training log of a split, with everything that this one has chosen."""
+        return self.again().fit(split, on_epoch=on_epoch)
 
     @abstractmethod
     def _learn(self, split: Split, on_epoch: OnEpoch | None) -> None:
@@ -64,6 +79,17 @@ class Ranker(ABC, Generic[Config]):
     def scores(self, users: Tensor, queue: Tensor) -> Tensor:
         """(b, n_items), higher is better; queue: (b, N) recent items, newest last, padded in front
         with n_items. Items of a user's history are scored like all others."""
+
+    def few_scores(self, users: Tensor, queue: Tensor) -> Tensor:
+        """`scores` of a few users, fast; sums may be rounded otherwise."""
+        return self.scores(users, queue)
+
+    def contributions(self, queue: Tensor, items: Tensor) -> Tensor | None:  # noqa: ARG002
+        """(N, m) what each item of a queue (N,) adds to the scores of items (m,).
+
+        None where scores are no sums over the history.
+        """
+        return None
 
     @abstractmethod
     def tensors(self) -> dict[str, Tensor]:
@@ -89,3 +115,18 @@ class Ranker(ABC, Generic[Config]):
         ranker.fingerprint_ = description["fingerprint"]
         ranker.restore(tensors)
         return ranker
+
+
+class _Epochs:
+    """Passes on what epochs report, and remembers the best of them."""
+
+    def __init__(self, on_epoch: OnEpoch | None, *, lowest: bool) -> None:
+        self.on_epoch, self.sign = on_epoch, -1.0 if lowest else 1.0
+        self.best: int | None = None
+        self.highest = -math.inf
+
+    def __call__(self, epoch: int, value: float) -> None:
+        if self.sign * value > self.highest:
+            self.best, self.highest = epoch, self.sign * value
+        if self.on_epoch is not None:
+            self.on_epoch(epoch, value)

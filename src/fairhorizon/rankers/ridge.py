@@ -120,6 +120,17 @@ class Ridge(Ranker[RidgeConfig]):
             return state.scatter_add_(1, places, values) @ self.coefficients_
         return embedding_bag(places, self.coefficients_, per_sample_weights=values, mode="sum")
 
+    def contributions(self, queue: Tensor, items: Tensor) -> Tensor:
+        width, n_items = len(self.coefficients_) // len(self.config.decays), len(self.features_)
+        known = self.features_[queue.clamp(max=n_items - 1)].masked_fill(queue == n_items, -1)
+        age = torch.arange(len(queue) - 1, -1, -1)
+        added = torch.zeros(len(queue), len(items))
+        for number, decay in enumerate(self.config.decays):
+            read = (known >= 0) & (age < self.windows[number])
+            rows = self.coefficients_[(known + number * width).where(read, 0)][:, items]
+            added += (decay**age * read)[:, None] * rows
+        return added
+
     def tensors(self) -> dict[str, Tensor]:
         return {
             "coefficients": self.coefficients_,

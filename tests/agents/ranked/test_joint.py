@@ -11,13 +11,13 @@ from numpy.typing import NDArray
 from safetensors.torch import load, save
 from torch import Tensor
 
-from fairhorizon.agents.base import Server
 from fairhorizon.agents.fcpo.config import FcpoConfig
 from fairhorizon.agents.fcpo.experts.start import NO_PRICE
 from fairhorizon.agents.fcpo.model import Fcpo
 from fairhorizon.agents.methods import Method, build, load_method
 from fairhorizon.agents.ranked.fitted import LEAST, UNKNOWN, sharpness
 from fairhorizon.agents.ranked.model import Ranked
+from fairhorizon.agents.server import Server
 from fairhorizon.allocation.group_budget import Candidates
 from fairhorizon.allocation.joint_lists import joint_lists
 from fairhorizon.allocation.place_rule import PlaceRule

@@ -1,10 +1,14 @@
 """What a training leaves behind: the policy, what it serves with, and the file that keeps both."""
 
+import copy
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from fairhorizon.agents.fcpo.config import FcpoConfig
@@ -21,12 +25,18 @@ from fairhorizon.agents.lists.evenness import Evenness, accurate
 from fairhorizon.agents.lists.item_lists import NO_LIMIT, ItemLists
 from fairhorizon.agents.lists.items import PanelItems
 from fairhorizon.agents.lists.panel import Panel
-from fairhorizon.agents.progress import RoundReport
+from fairhorizon.agents.progress import Listener, RoundReport
 from fairhorizon.allocation.place_rule import PlaceRule
 from fairhorizon.allocation.price_table import PriceTable
+from fairhorizon.data.splits import Split
+from fairhorizon.environment.dynamics import State
 from fairhorizon.environment.feedback import validation_scenario
+from fairhorizon.errors import ConfigError
 from fairhorizon.policy.actor import Actor
+from fairhorizon.policy.history import numbers_of_items, numbers_of_users
+from fairhorizon.policy.softmax import rows_of
 from fairhorizon.policy.stored import as_stored_now
+from fairhorizon.rankers.ranker import Ranker
 from fairhorizon.storage import below, load_model, save_model
 
 
@@ -66,6 +76,52 @@ class FittedPolicy:
         if training.config.policy == "softmax":
             policy._prepare(trained)
         return policy
+
+    def refitted(
+        self, split: Split, config: FcpoConfig, group: NDArray[np.bool_], listener: Listener
+    ) -> "FittedPolicy":
+        """The policy over the same rankers fitted again; what was learned and chosen stays."""
+        assert self.panel is not None
+        sensitive = torch.from_numpy(group).to(default_device())
+        names = ", ".join(ranker.method for ranker in self.panel.rankers)
+        listener.stage(f"{split.name}: fitting {names} on the whole log")
+        taken, histories = (
+            torch.from_numpy(counts)
+            for counts in (split.train.item_counts(), split.train.user_counts())
+        )
+        panel = self.panel.again(split, listener.epoch)
+        vectors = numbers_of_users(histories), numbers_of_items(taken, sensitive)
+        actor = build_actor(config, *vectors, panel).to(sensitive.device)
+        actor.load_state_dict(dict(self.actor.named_parameters()), strict=False)
+        return replace(
+            self,
+            actor=actor,
+            sensitive=sensitive,
+            histories=histories,
+            panel=panel,
+            fingerprint=split.train.fingerprint(),
+        )
+
+    @torch.no_grad()
+    def weights(self, state: State) -> tuple[float, ...]:
+        """The weight of each ranker of the panel for the one user in a state."""
+        outputs = self.actor(state.users, self.actor.items.remember(state.queue))
+        rows = rows_of(outputs, self.actor.list_length).mean(1)[0]
+        return tuple(rows[: 0 if self.panel is None else len(self.panel.rankers)].tolist())
+
+    def over(self, rankers: Sequence[Ranker[Any]], sensitive: Tensor) -> "FittedPolicy":
+        """The same policy over other rankers."""
+        items = self.actor.items
+        assert isinstance(items, PanelItems)
+        panel, actor = replace(items.panel, rankers=tuple(rankers)), copy.copy(self.actor)
+        actor.items = replace(items, panel=panel)
+        return replace(self, actor=actor, panel=panel, sensitive=sensitive)
+
+    def price_table(self) -> PriceTable:
+        """Prices by level, for users who are served alone."""
+        if self.prices is None:
+            raise ConfigError("a Gaussian policy serves no single requests (fit preset fast)")
+        return self.prices
 
     def _prepare(self, trained: Trained) -> None:
         """Settle on weights that hold for the rankers as they are now, and price the levels."""
@@ -179,3 +235,8 @@ class FittedPolicy:
             description.get("settled", False),
         )
         return policy, config, description["seed"]
+
+
+def default_device() -> torch.device:
+    """A GPU where there is one."""
+    return torch.device("cuda" if torch.cuda.is_available() else "cpu")

@@ -2,17 +2,20 @@
 
 import copy
 import warnings
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Self
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from torch import Tensor
 
-from fairhorizon.agents.base import Abilities, Levels, Recommender
+from fairhorizon.agents.abilities import Abilities, Levels
+from fairhorizon.agents.base import Recommender
 from fairhorizon.agents.fcpo.config import FIXED, PRESETS, FcpoConfig
 from fairhorizon.agents.fcpo.experts.fitting import check_names
-from fairhorizon.agents.fcpo.fitted import FittedPolicy
+from fairhorizon.agents.fcpo.fitted import FittedPolicy, default_device
 from fairhorizon.agents.fcpo.learning.checkpoint import begun_with
 from fairhorizon.agents.fcpo.learning.chosen import chosen_round
 from fairhorizon.agents.fcpo.learning.session import Problem, Session
@@ -20,18 +23,20 @@ from fairhorizon.agents.fcpo.learning.training import Trained, queue_length
 from fairhorizon.agents.fcpo.server import FcpoServer
 from fairhorizon.agents.fcpo.serving.calibration import serve_alone
 from fairhorizon.agents.lists.item_lists import ItemLists
-from fairhorizon.agents.lists.limited import by_steps, step_limits, under_limits
+from fairhorizon.agents.lists.limited import by_steps, served_lists, step_limits, under_limits
 from fairhorizon.agents.lists.under_control import serve_under_control
-from fairhorizon.agents.progress import LimitNotKeptWarning, RoundReport
+from fairhorizon.agents.progress import SILENT, LimitNotKeptWarning, Listener, RoundReport
+from fairhorizon.agents.served import Served
 from fairhorizon.agents.tasks import FitTask, LogPart, Prerequisite, ServingPlan
 from fairhorizon.agents.walk import serve
-from fairhorizon.allocation.price_table import PriceTable
 from fairhorizon.allocation.request_guard import ExposureGuard
 from fairhorizon.data.splits import Split, earlier_part
+from fairhorizon.environment.dynamics import State
 from fairhorizon.environment.feedback import Scenario
 from fairhorizon.errors import ConfigError
 from fairhorizon.exposure.kept_by_lists import ListLimits, are_joint, level_under, of_gini
 from fairhorizon.exposure.step_limits import PopularityLimit
+from fairhorizon.rankers.ranker import Ranker
 from fairhorizon.rankers.stack.model import suitable
 from fairhorizon.rankers.stack.questions import QUESTIONS
 from fairhorizon.settings import Given, Settings, changed
@@ -129,6 +134,29 @@ class Fcpo(Recommender):
         model.config = changed(self.config, {"alpha_prime": alpha_prime})
         return model
 
+    def refitted(
+        self, split: Split, *, sensitive: NDArray[np.bool_], listener: Listener = SILENT
+    ) -> Self:
+        """The rankers fitted again, if it is a policy over rankers; else trained anew."""
+        if self.policy_.panel is None:
+            return super().refitted(split, sensitive=sensitive, listener=listener)
+        model = copy.copy(self)
+        model._take(self.policy_.refitted(split, self.config, sensitive, listener))
+        return model
+
+    @property
+    def rankers(self) -> tuple[Ranker[Any], ...]:
+        return () if self.policy_.panel is None else self.policy_.panel.rankers
+
+    def ranker_weights(self, state: State) -> tuple[float, ...]:
+        return self.policy_.weights(state)
+
+    def over(self, rankers: Sequence[Ranker[Any]], sensitive: Tensor) -> Self:
+        model = copy.copy(self)
+        model.policy_ = self.policy_.over(rankers, sensitive)
+        model.sensitive_ = model.policy_.sensitive
+        return model
+
     def serving_as(self, other: Self) -> Self:
         return self.at(other.alpha_prime) if self.config.serves_any_level else self
 
@@ -174,14 +202,15 @@ class Fcpo(Recommender):
         """What every round of the training reported."""
         return self.policy_.reports
 
-    def recommend(
+    def served(
         self, scenario: Scenario, *, length: int, feedback: bool = False, seed: int | None = None
-    ) -> NDArray[np.int64]:
+    ) -> Served:
         seed = self.seed if seed is None else seed
         if self.config.policy == "softmax" and not by_steps(self.limits_, feedback=feedback):
-            lists = self._lists()
-            served = lists.interactive if feedback else lists.one_shot
-            shown = served(scenario, length)
+            if not feedback:
+                valued = self._lists().valued(scenario, length)
+                return served_lists(valued, self.limits_, self.level_text())
+            shown = self._lists().interactive(scenario, length)
         elif self.limits_ or self.policy_.panel is not None:
             limits = step_limits(self.limits_) or [PopularityLimit(self.alpha_prime)]
             model = copy.copy(self)
@@ -199,26 +228,23 @@ class Fcpo(Recommender):
                 generator=torch.Generator().manual_seed(seed),
                 feedback=feedback,
             )
-        array: NDArray[np.int64] = shown.cpu().numpy()
-        return array
+        return Served.of(shown)
 
-    def recommend_one_by_one(
-        self, scenario: Scenario, *, length: int, guard: ExposureGuard | None = None
-    ) -> NDArray[np.int64]:
-        """Lists as requests come, one user after the other, each by what is known by then.
+    def request_guard(self, length: int) -> ExposureGuard:
+        """After every list the limit holds for all that was shown so far (docs/guarantee.md).
 
-        After every list the limit holds for all that was shown so far (docs/guarantee.md). The
-        price of the guard begins with that of the price table, unless a guard is given; under a
-        floor or a limit on another group it begins at 0.
+        The price begins with that of the price table; under a floor or another group at 0.
         """
         self._check_alone("--one-by-one", are_joint(self.limits_) and not of_gini(self.limits_))
         lists, price = self._lists(), 0.0
         # the table has the prices of limits on its own group
         if not lists.rule.is_floor and torch.equal(lists.sensitive, self.sensitive_):
-            price = self._prices().price(lists.rule.share, length)
-        guard = guard or ExposureGuard(lists.rule, price=price)
-        array: NDArray[np.int64] = lists.one_by_one(scenario, length, guard).numpy()
-        return array
+            price = self.policy_.price_table().price(lists.rule.share, length)
+        return ExposureGuard(lists.rule, price=price)
+
+    def served_one_by_one(self, scenario: Scenario, length: int, guard: ExposureGuard) -> Served:
+        valued = self._lists().one_by_one(scenario, length, guard)
+        return served_lists(valued, self.limits_, self.level_text())
 
     def recommend_at_price(self, scenario: Scenario, *, length: int) -> NDArray[np.int64]:
         """Every user's list by itself, at the price that kept the limit on the validation items.
@@ -226,20 +252,14 @@ class Fcpo(Recommender):
         The limit holds as nearly as users are like those of the validation; nothing guarantees it.
         """
         self._check_alone("--at-price", not self.limits_)
-        price = self._prices().price(self.alpha_prime, length)
-        array: NDArray[np.int64] = serve_alone(self._lists(), scenario, price, length).numpy()
-        return array
+        price = self.policy_.price_table().price(self.alpha_prime, length)
+        return Served.of(serve_alone(self._lists(), scenario, price, length)).lists
 
     def _check_alone(self, option: str, can: bool) -> None:
         if not can:
             raise ConfigError(
                 f"{option} does not keep {', '.join(map(str, self.limits_))} (leave out {option})"
             )
-
-    def _prices(self) -> PriceTable:
-        if self.policy_.prices is None:
-            raise ConfigError("a Gaussian policy serves no single requests (fit preset fast)")
-        return self.policy_.prices
 
     def _lists(self) -> ItemLists:
         lists = self.policy_.lists(self.config)
@@ -275,7 +295,3 @@ class Fcpo(Recommender):
         model = cls(config, seed=seed)
         model._take(policy)
         return model
-
-
-def default_device() -> torch.device:
-    return torch.device("cuda" if torch.cuda.is_available() else "cpu")

@@ -15,10 +15,11 @@ from torch import Tensor
 from fairhorizon.agents.lists.chances import Chances
 from fairhorizon.agents.lists.evenness import Evenness
 from fairhorizon.agents.lists.opening import open_menus
+from fairhorizon.agents.served import on_lists
 from fairhorizon.agents.steps import step_by_step
 from fairhorizon.allocation.group_budget import Candidates
 from fairhorizon.allocation.item_value import item_values
-from fairhorizon.allocation.joint_lists import joint_lists
+from fairhorizon.allocation.joint_lists import JointLists, joint_lists
 from fairhorizon.allocation.place_rule import PlaceRule
 from fairhorizon.allocation.request_guard import ExposureGuard
 from fairhorizon.data.splits import LATER
@@ -41,31 +42,39 @@ class ItemLists:
     spread: Evenness | None  # None: as the values have it
     gini_limit: float | None = None  # of whole lists, beside what `spread` aims at
 
-    @torch.no_grad()
     def one_shot(self, scenario: Scenario, length: int) -> Tensor:
         """(n_users, length): the whole list of every user at once."""
-        users = torch.arange(scenario.n_users)
-        menus = open_menus(self.chances.items, scenario, users, self.sensitive, length).menus
-        return self.from_menus(menus, users, scenario.queue, length)
+        return self.valued(scenario, length).made.lists
+
+    @torch.no_grad()
+    def valued(self, scenario: Scenario, length: int) -> "ValuedLists":
+        """The whole list of every user at once, with values and chances."""
+        menus, chances, offers = self._opened(scenario, length)
+        return ValuedLists.of(self._made(menus, offers, length), offers, chances)
 
     def from_menus(self, menus: Menus, users: Tensor, queues: Tensor, length: int) -> Tensor:
         """(b, length) for some users."""
-        offers = self.candidates(menus, users, queues, length)
+        return self._made(menus, self.candidates(menus, users, queues, length), length).lists
+
+    def _made(self, menus: Menus, offers: Candidates, length: int) -> JointLists:
+        """Lists of the offers, which are those of the menus."""
         sensitive = self.sensitive.cpu()
         plain = joint_lists(offers, sensitive, length=length, rule=self.rule)
         aims = [] if self.gini_limit is None else [self.gini_limit]
-        if self.spread is not None and isinstance(menus, SignalMenus):
+        # the Gini index of a single list is the same whatever it shows
+        several = len(offers.items) > 1
+        if self.spread is not None and several and isinstance(menus, SignalMenus):
             # a limit that does not bind changes nothing, nor what the rankers would do within it
             rule = self.rule if plain.price > 0 else NO_LIMIT
             aims.append(self.spread.aim(plain.lists, menus, sensitive, length, rule))
         if not aims:
-            return plain.lists
+            return plain
         with warnings.catch_warnings():
             # this Gini index is a target that may be out of reach
             warnings.filterwarnings("ignore", message="no lists with a Gini index")
             return joint_lists(
                 offers, sensitive, length=length, rule=self.rule, gini_limit=min(aims)
-            ).lists
+            )
 
     @torch.no_grad()
     def interactive(self, scenario: Scenario, length: int) -> Tensor:
@@ -85,11 +94,11 @@ class ItemLists:
         return lists.cpu()
 
     @torch.no_grad()
-    def one_by_one(self, scenario: Scenario, length: int, guard: ExposureGuard) -> Tensor:
+    def one_by_one(self, scenario: Scenario, length: int, guard: ExposureGuard) -> "ValuedLists":
         """(n_users, length): one user at a time, in order of arrival."""
-        users, sensitive = torch.arange(scenario.n_users), self.sensitive.cpu()
-        offers = self._offers(scenario, users, length)
-        return guard.serve_all(offers.items, offers.values, sensitive, length)
+        _, chances, offers = self._opened(scenario, length)
+        lists = guard.serve_all(offers.items, offers.values, self.sensitive.cpu(), length)
+        return ValuedLists.of(JointLists(lists, guard.price, 0.0), offers, chances)
 
     def _offers(self, scenario: Scenario, users: Tensor, length: int) -> Candidates:
         """Candidates of users in their initial states."""
@@ -98,11 +107,42 @@ class ItemLists:
 
     def candidates(self, menus: Menus, users: Tensor, queues: Tensor, length: int) -> Candidates:
         """The items of the menus and the value of showing each."""
+        taken = self.histories[users.to(self.histories.device)]
+        return self._offered(menus, self._chances(menus, users, queues), taken, length)
+
+    def _opened(self, scenario: Scenario, length: int) -> tuple[Menus, Tensor, Candidates]:
+        """Menus, chances and candidates of all users in their initial states."""
+        rows = torch.arange(scenario.n_users)
+        users = scenario.codes_of(rows)
+        menus = open_menus(self.chances.items, scenario, rows, self.sensitive, length).menus
+        chances = self._chances(menus, users, scenario.queue)
+        taken = self.histories[users] if scenario.taken is None else scenario.taken
+        return menus, chances, self._offered(menus, chances, taken, length)
+
+    def _chances(self, menus: Menus, users: Tensor, queues: Tensor) -> Tensor:
         device = self.sensitive.device
-        users = users.to(device)
-        chances = self.chances.of(menus, users, queues.to(device))
-        likes = (self.histories.to(device)[users] / (LATER - 1)).clamp(min=1.0)
+        return self.chances.of(menus, users.to(device), queues.to(device))
+
+    def _offered(self, menus: Menus, chances: Tensor, taken: Tensor, length: int) -> Candidates:
+        likes = (taken.to(self.sensitive.device) / (LATER - 1)).clamp(min=1.0)
         return Candidates(menus.items.cpu(), item_values(chances, likes, length).cpu())
+
+
+@dataclass(frozen=True)
+class ValuedLists:
+    """Whole lists, with the value and the chance of every item."""
+
+    made: JointLists
+    values: Tensor  # (b, length) float64, NaN where there is no item
+    chances: Tensor  # (b, length) float64
+
+    @classmethod
+    def of(cls, made: JointLists, offers: Candidates, chances: Tensor) -> "ValuedLists":
+        """Values and chances of the items of the lists, among those of all candidates."""
+        values, shown = (
+            on_lists(made.lists, offers.items, some.cpu()) for some in (offers.values, chances)
+        )
+        return cls(made, values, shown)
 
 
 class _PlannedSteps:

@@ -33,6 +33,11 @@ class Panel:
         fits = fit_all([FitJob(ranker, split, ready or {}) for ranker in self.rankers], on_epoch)
         return self.of_fitted(fits)
 
+    def again(self, split: Split, on_epoch: OnEpoch | None = None) -> "Panel":
+        """The same rankers fitted again as the last time, also in the number of their epochs."""
+        fits = fit_all([FitJob(ranker.again(), split) for ranker in self.rankers], on_epoch)
+        return self.of_fitted(fits)
+
     def of_fitted(self, fits: Sequence[Ranker[Any] | None]) -> "Panel":
         """The panel with these rankers in place of its own, without those that are None."""
         kept = [number for number, ranker in enumerate(fits) if ranker is not None]

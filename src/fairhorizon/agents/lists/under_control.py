@@ -3,7 +3,7 @@
 import torch
 from torch import Tensor
 
-from fairhorizon.agents.base import Server
+from fairhorizon.agents.server import Server
 from fairhorizon.agents.steps import step_by_step
 from fairhorizon.environment.dynamics import Outcome, State
 from fairhorizon.environment.feedback import Scenario

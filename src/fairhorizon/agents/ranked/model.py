@@ -1,17 +1,25 @@
 """A ranker as a recommender, with or without a re-ranker."""
 
 import copy
+from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Self
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from torch import Tensor
 
-from fairhorizon.agents.base import Abilities, Levels, Recommender, Server
+from fairhorizon.agents.abilities import Abilities, Levels
+from fairhorizon.agents.base import Recommender
+from fairhorizon.agents.progress import SILENT, Listener
 from fairhorizon.agents.ranked.fitted import Calibration, FittedRanker
 from fairhorizon.agents.ranked.ways import Way, way_of
+from fairhorizon.agents.served import Served
+from fairhorizon.agents.server import Server
 from fairhorizon.agents.tasks import FitTask, ServingPlan
+from fairhorizon.data.splits import Split
 from fairhorizon.environment.feedback import Scenario
 from fairhorizon.errors import ConfigError
 from fairhorizon.exposure.kept_by_lists import ListLimits, level_under
@@ -94,6 +102,24 @@ class Ranked(Recommender):
         self.fingerprint_ = self.ranker.fingerprint_
         self.calibration_ = Calibration.of(self.ranker, task.split, self.sensitive_)
 
+    def refitted(
+        self, split: Split, *, sensitive: NDArray[np.bool_], listener: Listener = SILENT
+    ) -> Self:
+        """The ranker fitted again; the calibration of its scores stays."""
+        model = copy.copy(self)
+        model._ranker = self.ranker.refitted(split, on_epoch=listener.epoch)
+        model.sensitive_, model.fingerprint_ = torch.tensor(sensitive), model.ranker.fingerprint_
+        if self.calibration_ is not None:
+            taken = torch.from_numpy(split.train.user_counts())
+            model.calibration_ = replace(self.calibration_, histories=taken)
+        return model
+
+    def over(self, rankers: Sequence[Ranker[Any]], sensitive: Tensor) -> Self:
+        model = copy.copy(self)
+        (model._ranker,) = rankers
+        model.sensitive_ = sensitive
+        return model
+
     def reranked(self, reranker: Reranker | None) -> Self:
         """The same fitted ranker behind another re-ranker."""
         other = copy.copy(self)
@@ -115,13 +141,11 @@ class Ranked(Recommender):
     def _server(self, plan: ServingPlan) -> Server:
         return self._way().server(plan)
 
-    def recommend(
+    def served(
         self, scenario: Scenario, *, length: int, feedback: bool = False, seed: int | None = None
-    ) -> NDArray[np.int64]:
+    ) -> Served:
         seed = self.seed if seed is None else seed
-        shown = self._way().lists(scenario, length=length, feedback=feedback, seed=seed)
-        lists: NDArray[np.int64] = shown.numpy()
-        return lists
+        return self._way().serve(scenario, length=length, feedback=feedback, seed=seed)
 
     def expected_exposure(self, scenario: Scenario) -> NDArray[np.float64] | None:
         return self._way().expected_exposure(scenario)
@@ -135,7 +159,12 @@ class Ranked(Recommender):
 
     def _way(self) -> Way:
         fitted = FittedRanker(
-            self.ranker, self.sensitive_, self.calibration_, self.seed, self.limits_
+            self.ranker,
+            self.sensitive_,
+            self.calibration_,
+            self.seed,
+            self.limits_,
+            self.level_text() if self.abilities.level_is_share else "",
         )
         return way_of(self.reranker, fitted)
 

@@ -8,7 +8,7 @@ from pydantic import Field
 from torch import Tensor
 
 from fairhorizon.data.splits import Split
-from fairhorizon.rankers.fitting import draft_of
+from fairhorizon.rankers.fitting import FitJob, draft_of, fit_all
 from fairhorizon.rankers.ranker import Ranker
 from fairhorizon.rankers.stack.given import MEMBERS, MemberSettings
 from fairhorizon.rankers.stack.members import StackTask, adapted, weighed_members
@@ -71,11 +71,28 @@ class Stack(Ranker[StackConfig]):
         )
         self.members_, self.weights_ = members.whole, torch.tensor(members.weights)
 
+    def refitted(self, split: Split, *, on_epoch: OnEpoch | None = None) -> Self:
+        """The members fitted again with their settings; their weights stay."""
+        other = type(self)(self.config, seed=self.seed)
+        fits = fit_all([FitJob(member.again(), split) for member in self.members_], on_epoch)
+        pairs = [(one, w) for one, w in zip(fits, self.weights_, strict=True) if one is not None]
+        other.members_ = tuple(one for one, _ in pairs)
+        other.weights_ = torch.stack([weight for _, weight in pairs])
+        other.fingerprint_ = split.train.fingerprint()
+        return other
+
+    def few_scores(self, users: Tensor, queue: Tensor) -> Tensor:
+        return self._sum(users, queue, few=True)
+
     def scores(self, users: Tensor, queue: Tensor) -> Tensor:
+        return self._sum(users, queue, few=False)
+
+    def _sum(self, users: Tensor, queue: Tensor, *, few: bool) -> Tensor:
         total = torch.zeros(())
         for member, weight in zip(self.members_, self.weights_, strict=True):
             if weight > 0:  # a file of before may hold rankers without weight
-                total = total + weight * standardised(member.scores(users, queue))
+                scores = member.few_scores if few else member.scores
+                total = total + weight * standardised(scores(users, queue))
         return total
 
     def tensors(self) -> dict[str, Tensor]:

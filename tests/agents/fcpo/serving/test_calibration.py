@@ -174,7 +174,7 @@ def test_requests_one_by_one_begin_with_the_price_of_the_dial(
     price = at.policy_.prices.price(0.3, 10)
     lists = at.recommend_one_by_one(states, length=10)
     guard = ExposureGuard(0.3, price=price)
-    assert np.array_equal(at.recommend_one_by_one(states, length=10, guard=guard), lists)
+    assert np.array_equal(at.served_one_by_one(states, 10, guard).lists, lists)
     assert guard.shown == lists.size
     # which is the price it ends with, or nearly: no way up on which the cap makes the lists
     assert guard.price == pytest.approx(price, rel=0.2)

@@ -218,13 +218,13 @@ def test_one_by_one_the_share_holds_after_every_user(
 ):
     lists = lists_of(strong_model, share)
     guard = ExposureGuard(share)
-    shown = lists.one_by_one(scenario, LENGTH, guard)
+    shown = lists.one_by_one(scenario, LENGTH, guard).made.lists
     of_group = (lists.sensitive[shown.clamp(min=0)] & (shown >= 0)).sum(1).cumsum(0)
     so_far = (shown >= 0).sum(1).cumsum(0)
     assert (of_group <= share * so_far + 1e-9).all()
     assert (guard.shown, guard.sensitive) == (int(so_far[-1]), int(of_group[-1]))
     assert of_group[-1] > 0.8 * share * so_far[-1]  # the budget is not left unused
-    again = lists.one_by_one(scenario, LENGTH, ExposureGuard(share))
+    again = lists.one_by_one(scenario, LENGTH, ExposureGuard(share)).made.lists
     assert torch.equal(again, shown)
 
 

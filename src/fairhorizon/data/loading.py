@@ -1,0 +1,136 @@
+"""One way in: a log, or a table of items, from a frame of any library, a file or a named set."""
+
+from collections.abc import Iterable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+
+from fairhorizon.data.columns import Origin
+from fairhorizon.data.contents import UTF_8
+from fairhorizon.data.frames import Repeats, from_frame
+from fairhorizon.data.interactions import Interactions
+from fairhorizon.data.item_columns import ItemTable
+from fairhorizon.data.readers import Columns, who_is_served
+from fairhorizon.data.sources import load as load_source
+from fairhorizon.data.tables import Table, read_table
+from fairhorizon.errors import DataError
+
+
+def load(
+    source: Any,
+    *,
+    user: str | int | None = None,
+    item: str | int | None = None,
+    time: str | int | None = None,
+    rating: str | int | None = None,
+    weight: str | int | None = None,
+    session: str | int | None = None,
+    attributes: Iterable[str | int] = (),
+    name: str = "",
+    repeats: Repeats = "first",
+    header: bool | None = None,
+    separator: str | None = None,
+    encoding: str = UTF_8,
+    cache_dir: str | Path | None = None,
+) -> Interactions:
+    """A log of who took what when, from a frame, a file or a named set.
+
+    source: a pandas or polars frame or an Arrow table with a row per interaction; the path of a
+        CSV, TSV, Parquet or MovieLens file, also packed; or a name: "ml-100k", "ml-1m",
+        "synthetic:users=200,seed=1". A name comes first: a file that is called like a set is
+        "./ml-1m", or any `Path`.
+    user, item, time, rating: the names of the columns, or their positions from 0; None: found by
+        their usual names. Without times the rows count as being in time order, and a warning says
+        so. Times are seconds, dates or ISO text.
+    weight: the column that says how much, such as a quantity or a time spent; the weights of
+        repeated rows add up. "rows": how often the user took the item. None: every row counts once.
+    session: the column of the session, which is read as the user.
+    attributes: columns that describe items and that have to be there. Other columns are found by
+        their names when a limit asks for them.
+    name: what results call the log; empty: that of the file or set.
+    repeats: which row of a repeated (user, item) pair is kept, "first" or "last" in time order.
+    header, separator, encoding: of a text file; None: detected.
+    cache_dir: where named sets are kept; None: FAIRHORIZON_CACHE, else ~/.cache/fairhorizon.
+
+    Returns the log; `fit` takes it, and `split` divides it for a study.
+    """
+    if isinstance(source, str | Path):
+        log = load_source(
+            source,
+            cache_dir=cache_dir,
+            user=user,
+            item=item,
+            rating=rating,
+            timestamp=time,
+            weight=weight,
+            session=session,
+            attributes=attributes,
+            header=header,
+            separator=separator,
+            encoding=encoding,
+            repeats=repeats,
+        )
+        return replace(log, name=name) if name else log
+    frame = as_frame(source)
+    names = [str(one) for one in frame.columns]
+    table = Table(pl.DataFrame({one: [] for one in names}), Origin(), header=True)
+    found = Columns(who_is_served(user, session), item, rating, time).find(table)
+    return from_frame(
+        frame,
+        user=str(found["user"]),
+        item=str(found["item"]),
+        rating=found["rating"],
+        timestamp=found["timestamp"],
+        weight=names[weight] if isinstance(weight, int) else weight,
+        attributes=[names[one] if isinstance(one, int) else one for one in attributes],
+        name=name,
+        repeats=repeats,
+    )
+
+
+def load_items(source: Any, *, item: str | int | None = None) -> ItemTable:
+    """A table of items, from a frame or a file with a row per item.
+
+    item: the column of the item id; None: found by its usual name.
+    """
+    if isinstance(source, str | Path):
+        names = [item] if isinstance(item, str) and not item.isdecimal() else []
+        table = read_table(source, names=names)
+        file: str | Path | None = source
+    else:
+        table, file = Table(_in_polars(as_frame(source)), Origin(), header=True), None
+    if item is not None and isinstance(item, str) and item not in table.frame.columns:
+        item = None
+    if item is None and not table.header:
+        item = 0
+    column = Columns(user=0, item=item).find(table)["item"]
+    return ItemTable.of(table.frame, str(column), file)
+
+
+def as_frame(source: Any) -> Any:
+    """A frame with named columns: polars and pandas as they are, Arrow as polars."""
+    if isinstance(source, pl.LazyFrame):
+        return source.collect()
+    if isinstance(source, pl.DataFrame) or type(source).__module__.split(".")[0] == "pandas":
+        return source
+    try:
+        return pl.DataFrame(source)
+    except (TypeError, ValueError, pl.exceptions.PolarsError):
+        raise DataError(
+            f"a {type(source).__name__} is no log",
+            remedy="give a pandas or polars frame, an Arrow table, a path or the name of a set",
+        ) from None
+
+
+def _in_polars(frame: Any) -> pl.DataFrame:
+    """A pandas frame column by column; what is missing there is null here."""
+    if isinstance(frame, pl.DataFrame):
+        return frame
+    cells = {str(name): frame[name].to_numpy(dtype=object).tolist() for name in frame.columns}
+    missing = {
+        name: [None if one is None or one != one else one for one in column]
+        for name, column in cells.items()
+    }
+    return pl.DataFrame(missing, strict=False)

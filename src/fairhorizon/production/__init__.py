@@ -1,0 +1,1 @@
+"""A model on the whole log, spoken to by ids: fit, recommend, explain, observe, refresh."""
