@@ -187,12 +187,7 @@ def from_frame(
     )
     _check_users(log, user, origin)
     if timestamp is None:
-        warnings.warn(
-            f"{origin.file or 'the frame'} has no timestamps: its rows are assumed to be "
-            "in the order of time (name the column if there is one)",
-            NoTimestampsWarning,
-            stacklevel=2,
-        )
+        _warn_of_no_times(origin)
     if weight is None:  # else they add up, and nothing is lost
         _warn_of_repeats(len(frame) - len(log), len(log), repeats, origin)
     return log
@@ -212,6 +207,15 @@ def _check_users(log: Interactions, column: str, origin: Origin) -> None:
             f"all rows are of one user, {log.user_ids[0]!s}",
             remedy=f"give the interactions of several users, or check the user column {column!r}",
         )
+
+
+def _warn_of_no_times(origin: Origin) -> None:
+    warnings.warn(
+        f"{origin.file or 'the frame'} has no timestamps: its rows are assumed to be "
+        "in the order of time (name the column if there is one)",
+        NoTimestampsWarning,
+        stacklevel=3,
+    )
 
 
 def _warn_of_repeats(merged: int, kept: int, repeats: Repeats, origin: Origin) -> None:
