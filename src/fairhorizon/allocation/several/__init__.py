@@ -1,0 +1,1 @@
+"""Lists of all users together under several limits and floors on groups that may overlap."""

@@ -1,0 +1,162 @@
+"""Limits that cannot all be kept: which of them are in each other's way, and by how much.
+
+y[c, k]: showings of class c at place k in all lists together. Lists that keep the limits exist only
+if there is a y with
+
+    sum_c y[c, k] = lists with a place k        sum_k y[c, k] <= showings that class c can have
+    every limit, its share loosened by r_j >= 0 where it has to give
+
+A set of limits that has no such y, while every smaller one has, is a conflict.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from scipy import sparse
+from scipy.optimize import linprog
+
+from fairhorizon.allocation.several.best_lists import NEVER, Offers
+from fairhorizon.allocation.several.terms import Counts, Flags, Floats, GroupRule, Terms
+from fairhorizon.errors import ConfigError
+
+NOTHING = 1e-7  # of a share
+
+
+@dataclass(frozen=True)
+class Conflict:
+    """Limits that cannot be kept together, and the share at which each alone would let them."""
+
+    limits: tuple[GroupRule, ...]
+    shares: tuple[float, ...]
+
+    def __str__(self) -> str:
+        ways = [
+            f"{limit} at {'most' if limit.rule.is_floor else 'least'} {_shown(limit, share)}"
+            for limit, share in zip(self.limits, self.shares, strict=True)
+        ]
+        if len(self.limits) == 1:
+            return f"{self.limits[0]} alone cannot be kept: possible is {ways[0].split(' at ')[1]}"
+        names = " and ".join(", ".join(map(str, self.limits)).rsplit(", ", 1))
+        return f"{names} cannot be kept together: enough is one of " + ", ".join(
+            way.replace(" at ", " changed to at ", 1) for way in ways
+        )
+
+
+class LimitsConflictError(ConfigError):
+    """Limits that no lists can keep."""
+
+    def __init__(self, conflicts: Sequence[Conflict]) -> None:
+        super().__init__("; ".join(map(str, conflicts)))
+        self.conflicts = tuple(conflicts)
+
+
+@dataclass(frozen=True)
+class Catalogue:
+    """What could be shown at all."""
+
+    places: Counts  # (L,) how many lists have a place k
+    capacity: Counts  # (C,) at most so many showings of each class: an item once a list
+
+    @classmethod
+    def of(cls, offers: Offers, terms: Terms) -> "Catalogue":
+        there = offers.values > NEVER
+        sizes = np.minimum(there.sum(1), terms.length)
+        classes = np.broadcast_to(offers.classes, there.shape)
+        capacity = np.zeros(terms.n_classes, dtype=np.int64)
+        for kind in range(terms.n_classes):
+            if len(offers.classes) == 1:
+                found = there[:, offers.classes[0] == kind].sum(1)
+            else:
+                found = (there & (classes == kind)).sum(1)
+            capacity[kind] = np.minimum(found, terms.length).sum()
+        places = (sizes[:, None] > np.arange(terms.length)).sum(0)
+        return cls(places, capacity)
+
+
+def check_together(terms: Terms, catalogue: Catalogue) -> None:
+    """Refuse limits that no lists can keep."""
+    if found := conflicts(terms, catalogue):
+        raise LimitsConflictError(found)
+
+
+def conflicts(terms: Terms, catalogue: Catalogue) -> list[Conflict]:
+    """Disjoint sets of limits that cannot be kept together; none if all can be."""
+    program, found = _Program(terms, catalogue), []
+    left = np.ones(len(terms.rules), dtype=np.bool_)
+    while (given := program.given(left)) is not None and given.sum() > NOTHING:
+        together = program.marginal(left)
+        for number in together.nonzero()[0]:
+            without = together.copy()
+            without[number] = False
+            if program.given(without).sum() > NOTHING:
+                together = without
+        numbers = together.nonzero()[0]
+        shares = [program.share_alone(number, together) for number in numbers]
+        found.append(Conflict(tuple(terms.rules[n] for n in numbers), tuple(shares)))
+        left &= ~together
+    return found
+
+
+class _Program:
+    """The linear program above, over classes and places that count alike."""
+
+    def __init__(self, terms: Terms, catalogue: Catalogue) -> None:
+        self.terms = terms
+        alike = terms.alike_places()
+        lists = np.array([catalogue.places[places].sum() for places, _ in alike], dtype=np.float64)
+        weights = np.stack([weights for _, weights in alike], axis=1)  # (m, Q)
+        total = max(1.0, lists.sum())
+        m, n_classes, kinds = len(terms.rules), terms.n_classes, len(alike)
+        self.counted = np.maximum(weights @ lists, NOTHING) / total
+        use = terms.excess[:, :, None] * weights[:, None, :]
+        self.use = use.reshape(m, n_classes * kinds) / self.counted[:, None]  # in shares
+        self.fill = sparse.csr_array(np.tile(np.eye(kinds), (1, n_classes)))
+        self.filled = lists / total
+        self.once = sparse.csr_array(np.repeat(np.eye(n_classes), kinds, axis=1))
+        self.most = catalogue.capacity / total
+
+    def _solve(self, kept: Flags, cost: Floats) -> tuple[Floats, Floats]:
+        """(m,) what the kept limits give, at these costs, and the marginals of the limits."""
+        m = int(kept.sum())
+        n = self.use.shape[1]
+        limits = sparse.hstack([sparse.csr_array(self.use[kept]), -sparse.eye_array(m)])
+        once = sparse.hstack([self.once, sparse.csr_array((self.once.shape[0], m))])
+        fill = sparse.hstack([self.fill, sparse.csr_array((self.fill.shape[0], m))])
+        result = linprog(
+            np.concatenate([np.zeros(n), cost[kept]]),
+            A_ub=sparse.vstack([limits, once]),
+            b_ub=np.concatenate([np.zeros(m), self.most]),
+            A_eq=fill,
+            b_eq=self.filled,
+            method="highs-ds",
+        )
+        given, marginals = np.zeros(len(kept)), np.zeros(len(kept))
+        if result.x is not None:
+            given[kept], marginals[kept] = result.x[n:], result.ineqlin.marginals[:m]
+        return given, marginals
+
+    def given(self, kept: Flags) -> Floats:
+        return self._solve(kept, np.ones(len(kept)))[0]
+
+    def marginal(self, kept: Flags) -> Flags:
+        """Limits that matter for how much has to be given: they hold a conflict."""
+        matter: Flags = self._solve(kept, np.ones(len(kept)))[1] < -NOTHING
+        return matter
+
+    def share_alone(self, number: int, together: Flags) -> float:
+        """The share at which this limit alone would let all of these be kept."""
+        cost = np.full(len(together), 1e4)
+        cost[number] = 1.0
+        limit = self.terms.rules[number].rule
+        given = self._solve(together, cost)[0][number]
+        return limit.share + (-given if limit.is_floor else given)
+
+
+def _shown(limit: GroupRule, share: float) -> str:
+    """Rounded to the side on which it can be kept."""
+    digits = 1e4
+    rounded = (
+        np.floor(share * digits + 1e-6) if limit.rule.is_floor else np.ceil(share * digits - 1e-6)
+    )
+    return f"{rounded / digits:g}"

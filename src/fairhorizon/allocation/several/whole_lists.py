@@ -1,0 +1,173 @@
+"""From prices to whole lists: who of the users at the margin is shown which of two lists.
+
+At the prices of the linear program, most users have one best list. A few are indifferent between
+some; an integer program over these lists, and those that lose the least, keeps every rule.
+"""
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import sparse
+from scipy.optimize import LinearConstraint, milp
+
+from fairhorizon.allocation.several.best_lists import NEVER, BestLists, Lists
+from fairhorizon.allocation.several.prices import Search
+from fairhorizon.allocation.several.terms import Counts, Floats
+from fairhorizon.metrics.shares import ROUNDING
+
+MOST_CELLS = 4_000  # of users, candidates and places, up to which one program has all lists
+NODES = 200
+OPTIMAL, LIMIT_REACHED = 0, 1  # of milp: an answer; the best one so far, if any
+
+
+def whole_lists(best: BestLists, room: Floats, found: Search, gap: float) -> Counts | None:
+    """(b, L) lists that keep the rules, within the gap of the best; None: no such lists found."""
+    if (found.tried[-1].use.sum(0) <= room + ROUNDING).all():
+        slack = float(found.prices @ (room - found.tried[-1].use.sum(0)))
+        if slack <= gap:  # complementary slackness: these are best
+            return found.tried[-1].at
+    if best.offers.values.size * best.terms.length <= MOST_CELLS:
+        return _all_lists(best, room)
+    for more in _further(best, room, found):
+        at = _exchanged(best, room, found.prices, more, gap)
+        if at is not None:
+            return at
+    return None
+
+
+def _further(best: BestLists, room: Floats, found: Search) -> Iterator[list[Lists]]:
+    """More and more lists: those on the way to the prices, then those around the prices."""
+    lists = list(found.tried)
+    yield lists
+    none = np.zeros_like(found.prices)
+    prices = found.prices.copy()
+    for step in (0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0):
+        beyond = lists[-1].use.sum(0) > room + ROUNDING
+        unit = step * max(1e-2, float(found.prices.max(initial=0.0)))
+        for way in (prices + unit * beyond, np.maximum(0.0, prices - unit * beyond)):
+            lists.insert(0, best.at_prices(way, none)[0])
+        yield lists
+
+
+def _exchanged(
+    best: BestLists, room: Floats, prices: Floats, lists: list[Lists], gap: float
+) -> Counts | None:
+    """The last of the lists, some exchanged for others such that the rules are kept."""
+    base = lists[-1]
+    users, number, loss = _alternatives(lists, prices)
+    order = np.argsort(loss, kind="stable")
+    left = room - base.use.sum(0)
+    most = 200 + 60 * len(room)
+    while True:
+        some = order[:most]
+        of_user, of_list = users[some], number[some]
+        use = _picked([one.use for one in lists], of_list, of_user) - base.use[of_user]
+        worth = _picked([one.worth for one in lists], of_list, of_user) - base.worth[of_user]
+        chosen = _choose(of_user, worth, use, left, gap)
+        if chosen is not None:
+            at = base.at.copy()
+            new = _picked([one.at for one in lists], of_list[chosen], of_user[chosen])
+            at[of_user[chosen]] = new
+            if (best.lists(at).use.sum(0) <= room + ROUNDING).all():
+                return at
+        if most >= len(order):
+            return None
+        most *= 4
+
+
+def _picked(tables: Sequence[NDArray[Any]], of_list: Counts, of_user: Counts) -> NDArray[Any]:
+    """The rows of these users in the tables of these lists."""
+    picked = np.empty((len(of_list), *tables[0].shape[1:]), dtype=tables[0].dtype)
+    for number in np.unique(of_list):
+        some = of_list == number
+        picked[some] = tables[number][of_user[some]]
+    return picked
+
+
+def _alternatives(lists: list[Lists], prices: Floats) -> tuple[Counts, Counts, Floats]:
+    """Users and numbers of the lists other than the last, and what they lose at the prices."""
+    base = lists[-1]
+    best = base.worth - base.use @ prices
+    users, numbers, losses = [], [], []
+    seen: set[tuple[int, bytes]] = set()
+    for number, other in enumerate(lists[:-1]):
+        for user in (other.at != base.at).any(1).nonzero()[0]:
+            key = (int(user), other.at[user].tobytes())
+            if key not in seen:
+                seen.add(key)
+                users.append(user)
+                numbers.append(number)
+                losses.append(best[user] - other.worth[user] + other.use[user] @ prices)
+    return np.array(users, np.int64), np.array(numbers, np.int64), np.array(losses)
+
+
+def _choose(users: Counts, worth: Floats, use: Floats, left: Floats, gap: float) -> Counts | None:
+    """Which alternatives to take, at most one a user, for the highest worth within what is left."""
+    n = len(users)
+    if not n:
+        return np.zeros(0, np.int64) if (left >= -ROUNDING).all() else None
+    _, row = np.unique(users, return_inverse=True)
+    one_each = sparse.csc_array((np.ones(n), (row, np.arange(n))))
+    whole = np.abs(use - use.round()).max(0) < ROUNDING  # then what is left is whole as well
+    limits = np.where(whole, np.floor(left + ROUNDING), left)
+    use = np.where(whole, use.round(), use)
+    matter = np.maximum(use, 0.0).sum(0) > limits  # the others hold whatever is taken
+    use, limits = use[:, matter], limits[matter]
+    # a constant beside the objective makes the relative gap of the solver an absolute one
+    total = 1 + float(np.abs(worth).sum())
+    result = milp(
+        np.append(-worth, -total),
+        integrality=np.append(np.ones(n), 0),
+        bounds=(np.append(np.zeros(n), 1), np.ones(n + 1)),
+        constraints=[
+            LinearConstraint(sparse.hstack([one_each, np.zeros((one_each.shape[0], 1))]), ub=1),
+            LinearConstraint(sparse.csr_array(np.pad(use.T, ((0, 0), (0, 1)))), ub=limits),
+        ],
+        options={"mip_rel_gap": gap / total, "node_limit": NODES},
+    )
+    if result.x is None:
+        return None
+    chosen: Counts = (result.x[:-1] > 0.5).nonzero()[0]
+    return chosen
+
+
+def _all_lists(best: BestLists, room: Floats) -> Counts | None:
+    """By one integer program over every candidate at every place: for small problems."""
+    terms, offers, length = best.terms, best.offers, best.terms.length
+    users, items = (offers.values > NEVER).nonzero()
+    n = len(users)
+    cells = [(u, i, k) for k in range(length) for u, i in zip(users, items, strict=True)]
+    of_user, item, place = np.array(cells, dtype=np.int64).reshape(-1, 3).T
+    worth = best.weights[place] * offers.values[of_user, item] + best.bonus
+    kind = offers.classes[of_user, item]
+    use = terms.excess[:, kind] * terms.weights[:, place]
+    columns = np.arange(len(cells))
+    b = best.n_users
+    at_place = sparse.csc_array((np.ones(len(cells)), (of_user * length + place, columns)))
+    once = sparse.csc_array((np.ones(len(cells)), (np.tile(np.arange(n), length), columns)))
+    filled = sparse.csc_array(
+        (np.ones(len(cells)), (of_user * length + place, columns)), shape=(b * length, len(cells))
+    ).tocsr()
+    later = np.array([u * length + k for u in range(b) for k in range(1, length)], dtype=np.int64)
+    constraints = [
+        LinearConstraint(at_place, ub=1),
+        LinearConstraint(once, ub=1),
+        LinearConstraint(use, ub=room + ROUNDING),
+    ]
+    if len(later):
+        constraints.append(LinearConstraint(filled[later] - filled[later - 1], ub=0))
+    result = milp(
+        -worth,
+        integrality=np.ones(len(cells)),
+        bounds=(0, 1),
+        constraints=constraints,
+        options={"mip_rel_gap": 1e-6, "node_limit": 10 * NODES},
+    )
+    if result.x is None:
+        return None
+    at = np.full((b, length), -1, dtype=np.int64)
+    taken = result.x > 0.5
+    at[of_user[taken], place[taken]] = item[taken]
+    return at
