@@ -14,7 +14,7 @@ import torch
 from numpy.typing import NDArray
 from scipy.optimize import linear_sum_assignment
 
-from fairhorizon.allocation.several.terms import Counts, Flags, Floats, Terms
+from fairhorizon.allocation.several.terms import Counts, Floats, Terms
 
 NEVER = -1e30  # the value of a candidate that is not there; no charge is as high
 DEEP = (1, 2, 4)  # in lengths of a list, the best candidates that others are compared with
@@ -217,8 +217,7 @@ def _among_the_best(net: Floats) -> Counts:
     if n <= 2 * length:
         return np.arange(n)
     bar = np.partition(net, n - length, axis=1)[:, n - length]
-    best: Flags = (net >= bar[:, None]).any(0)
-    return np.flatnonzero(best)
+    return np.flatnonzero((net >= bar[:, None]).any(0))
 
 
 def _assigned(net: Floats) -> tuple[Counts, Counts, float]:

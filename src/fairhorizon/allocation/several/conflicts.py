@@ -32,15 +32,14 @@ class Conflict:
 
     def __str__(self) -> str:
         ways = [
-            f"{limit} at {'most' if limit.rule.is_floor else 'least'} {_shown(limit, share)}"
+            f"at {'most' if limit.rule.is_floor else 'least'} {_shown(limit, share)}"
             for limit, share in zip(self.limits, self.shares, strict=True)
         ]
-        if len(self.limits) == 1:
-            return f"{self.limits[0]} alone cannot be kept: possible is {ways[0].split(' at ')[1]}"
         names = " and ".join(", ".join(map(str, self.limits)).rsplit(", ", 1))
-        return f"{names} cannot be kept together: enough is one of " + ", ".join(
-            way.replace(" at ", " changed to at ", 1) for way in ways
-        )
+        if len(self.limits) == 1:
+            return f"{names} cannot be kept by any lists (take {ways[0]})"
+        each = [f"{way} in {limit}" for way, limit in zip(ways, self.limits, strict=True)]
+        return f"{names} cannot be kept together (take {', or '.join(each)})"
 
 
 class LimitsConflictError(ConfigError):
@@ -92,7 +91,7 @@ def conflicts(terms: Terms, catalogue: Catalogue) -> list[Conflict]:
             if program.given(without).sum() > NOTHING:
                 together = without
         numbers = together.nonzero()[0]
-        shares = [program.share_alone(number, together) for number in numbers]
+        shares = [program.share_alone(int(number), together) for number in numbers]
         found.append(Conflict(tuple(terms.rules[n] for n in numbers), tuple(shares)))
         left &= ~together
     return found
@@ -149,7 +148,7 @@ class _Program:
         cost = np.full(len(together), 1e4)
         cost[number] = 1.0
         limit = self.terms.rules[number].rule
-        given = self._solve(together, cost)[0][number]
+        given = float(self._solve(together, cost)[0][number])
         return limit.share + (-given if limit.is_floor else given)
 
 
