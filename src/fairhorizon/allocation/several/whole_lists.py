@@ -29,7 +29,7 @@ def whole_lists(best: BestLists, room: Floats, found: Search, gap: float) -> Cou
         if slack <= gap:  # complementary slackness: these are best
             return found.tried[-1].at
     if best.offers.values.size * best.terms.length <= MOST_CELLS:
-        return _all_lists(best, room)
+        return all_lists(best, room)
     for more in _further(best, room, found):
         at = _exchanged(best, room, found.prices, more, gap)
         if at is not None:
@@ -133,7 +133,7 @@ def _choose(users: Counts, worth: Floats, use: Floats, left: Floats, gap: float)
     return chosen
 
 
-def _all_lists(best: BestLists, room: Floats) -> Counts | None:
+def all_lists(best: BestLists, room: Floats) -> Counts | None:
     """By one integer program over every candidate at every place: for small problems."""
     terms, offers, length = best.terms, best.offers, best.terms.length
     users, items = (offers.values > NEVER).nonzero()

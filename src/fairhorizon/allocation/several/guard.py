@@ -1,0 +1,157 @@
+"""Several limits and floors that hold after every single request, whatever comes next.
+
+A list is the best one at a price for each rule (best_lists.py). The prices follow what the lists
+would use (an online dual). If the list would break a rule, counted with everything shown before,
+the prices of what it breaks are raised for this request alone; if that does not help, an integer
+program finds the longest and best list that keeps all rules. docs/guarantee.md has the proof.
+"""
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from threading import Lock
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from fairhorizon.allocation.group_budget import Candidates
+from fairhorizon.allocation.several.best_lists import NEVER, BestLists, Lists, Offers
+from fairhorizon.allocation.several.terms import Counts, Floats, GroupRule, Terms
+from fairhorizon.allocation.several.whole_lists import all_lists
+from fairhorizon.errors import ConfigError, ModelError
+from fairhorizon.files import write_text
+from fairhorizon.metrics.shares import ROUNDING
+from fairhorizon.ranking import discount
+
+MEMORY = 1000  # requests that the spread of values is averaged over
+RAISES = 8  # of the prices for one request, before the integer program
+KIND = "rules-guard"
+_LOCK = type(Lock())
+
+
+class RulesGuard:
+    """Serves one request after the other; after each, every rule holds for all showings so far.
+
+    rules: on all showings, with the groups of the items.
+    prices: initial price of each rule, in units of the values
+    step: how fast the prices move, without a unit
+
+    All methods may be called from several threads; a request is decided and counted under a lock.
+    """
+
+    def __init__(
+        self, rules: Sequence[GroupRule], *, prices: Sequence[float] = (), step: float = 0.1
+    ) -> None:
+        if prices and len(prices) != len(rules):
+            raise ConfigError(f"{len(prices)} prices of {len(rules)} rules (give one for each)")
+        self.rules, self.step = tuple(rules), float(step)
+        self.prices = np.array(prices or np.zeros(len(self.rules)), dtype=np.float64)
+        self.used = np.zeros(len(self.rules))  # of each rule, never above 0 (terms.py)
+        self.shown = 0
+        self.requests, self.spread = 0, 0.0
+        self._terms: dict[int, Terms] = {}
+        self._deciding = Lock()
+
+    def __getstate__(self) -> dict[str, Any]:
+        with self._deciding:
+            return {name: part for name, part in vars(self).items() if not isinstance(part, _LOCK)}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        vars(self).update(state)
+        self._deciding = Lock()
+
+    def serve_all(self, candidates: Candidates, length: int) -> Tensor:
+        """(b, length) lists for the rows of the candidates, one after the other; -1: nothing."""
+        if length < 1:
+            raise ConfigError(f"a list of {length} items (take 1 or more)")
+        if length not in self._terms:
+            self._terms[length] = Terms.of(self.rules, length)
+        terms = self._terms[length]
+        items = candidates.items.cpu()
+        values = candidates.values.detach().float().cpu().masked_fill(items < 0, -torch.inf)
+        table = values.where(values > -torch.inf, NEVER).numpy()
+        weights = discount(torch.arange(1, length + 1, dtype=torch.float64)).numpy()
+        shown = torch.full((len(items), length), -1)
+        for row in range(len(items)):
+            codes = items[row].clamp(min=0)
+            offers = Offers(table[row : row + 1], terms.of_item[codes.numpy()][None])
+            at = torch.from_numpy(self._serve(BestLists(offers, terms, weights)))[0]
+            shown[row] = codes[at.clamp(min=0)].masked_fill(at < 0, -1)
+        return shown.to(candidates.items)
+
+    def _serve(self, best: BestLists) -> Counts:
+        """(1, L) the list of one request, counted."""
+        with self._deciding:  # two requests that saw the same counts could use the room twice
+            wanted = self._at(best, self.prices)
+            self._learn(best, wanted)
+            chosen = wanted if self._keeps(wanted) else self._within(best, wanted)
+            self.used = self.used + chosen.use[0]
+            self.shown += int((chosen.at >= 0).sum())
+        return chosen.at
+
+    def _at(self, best: BestLists, prices: Floats) -> Lists:
+        return best.at_prices(prices, np.zeros(len(prices)))[0]
+
+    def _keeps(self, lists: Lists) -> bool:
+        return bool((self.used + lists.use[0] <= ROUNDING).all())
+
+    def _within(self, best: BestLists, broken: Lists) -> Lists:
+        """A list that keeps every rule, as long as the rules allow."""
+        prices = self.prices.copy()
+        unit = max(self.spread, ROUNDING)
+        for raised in range(RAISES):
+            prices = prices + unit * 2.0 ** (raised - 2) * (self.used + broken.use[0] > ROUNDING)
+            broken = self._at(best, prices)
+            if self._keeps(broken):
+                return broken
+        at = all_lists(best, -self.used)
+        nothing = np.full((1, best.terms.length), -1, dtype=np.int64)
+        made = best.lists(nothing if at is None else at)
+        return made if self._keeps(made) else best.lists(nothing)
+
+    def _learn(self, best: BestLists, wanted: Lists) -> None:
+        """A subgradient step by what the list would use before it is changed to keep the rules."""
+        shown = np.sort(best.offers.values[0][best.offers.values[0] > NEVER])[::-1]
+        if len(shown) > 1:
+            self.requests += 1
+            spread = float(shown[: 2 * best.terms.length].std())
+            self.spread += (spread - self.spread) / min(self.requests, MEMORY)
+        excess = wanted.use[0] / np.maximum(best.terms.weights.sum(1), ROUNDING)
+        self.prices = np.maximum(0.0, self.prices + self.step * self.spread * excess)
+
+    def prices_by_name(self) -> dict[str, float]:
+        """The present price of each rule."""
+        return {
+            str(rule): float(price) for rule, price in zip(self.rules, self.prices, strict=True)
+        }
+
+    def save(self, path: str | Path) -> None:
+        """Write what `restore` needs; the file is replaced as a whole or not at all."""
+        with self._deciding:
+            state = {
+                "kind": KIND,
+                "rules": [str(rule) for rule in self.rules],
+                "used": self.used.tolist(),
+                "prices": self.prices.tolist(),
+                **{name: getattr(self, name) for name in ("shown", "requests", "spread", "step")},
+            }
+        write_text(Path(path), json.dumps(state, indent=2) + "\n")
+
+    def restore(self, path: str | Path) -> "RulesGuard":
+        """Continue from a file that a guard of the same rules has written."""
+        try:
+            state = json.loads(Path(path).read_text(encoding="utf-8"))
+            rules, used, prices = state["rules"], state["used"], state["prices"]
+            numbers = [state[name] for name in ("shown", "requests", "spread", "step")]
+        except (OSError, ValueError, KeyError, TypeError) as error:
+            raise ModelError(f"{path}: not the file of a guard of several rules: {error}") from None
+        if state.get("kind") != KIND or rules != [str(rule) for rule in self.rules]:
+            raise ModelError(
+                f"{path}: the guard of other rules, {', '.join(map(str, rules))} (give the same)"
+            )
+        with self._deciding:
+            self.used, self.prices = np.array(used), np.array(prices)
+            self.shown, self.requests, self.spread, self.step = numbers
+        return self

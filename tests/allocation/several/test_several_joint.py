@@ -1,0 +1,157 @@
+"""Lists under several rules against general solvers, and against answers worked by hand."""
+
+import numpy as np
+import pytest
+import torch
+from scipy import sparse
+from scipy.optimize import LinearConstraint, milp
+
+from fairhorizon.allocation.group_budget import Candidates
+from fairhorizon.allocation.joint_lists import joint_lists
+from fairhorizon.allocation.place_rule import PlaceRule, PlaceWeights
+from fairhorizon.allocation.several.joint import lists_under_rules
+from fairhorizon.allocation.several.terms import GroupRule
+from fairhorizon.errors import ConfigError
+from fairhorizon.vocabulary import Scope
+
+
+def random_problem(seed):
+    """Overlapping groups, floors against limits, 1 to 50 of them; some weighed by place."""
+    draw = np.random.default_rng(seed)
+    users, length = int(draw.integers(1, 10)), int(draw.integers(1, 5))
+    n_items = int(draw.integers(length + 2, 18))
+    width = int(draw.integers(length, n_items + 1))
+    items = np.stack([draw.permutation(n_items)[:width] for _ in range(users)])
+    values = draw.exponential(size=items.shape).astype(np.float32)
+    rules = []
+    for number in range(int(draw.choice([1, 2, 3, 5, 10, 20, 50]))):
+        members = draw.random(n_items) < draw.uniform(0.1, 0.7)
+        is_floor = draw.random() < 0.4
+        away = -draw.uniform(0, 0.5) if is_floor else draw.uniform(-0.2, 0.4)
+        share = round(float(np.clip(members.mean() + away, 0, 1)), 2)
+        by_place = seed % 4 == 0 and draw.random() < 0.5
+        weights = PlaceWeights.LOG if by_place else PlaceWeights.NONE
+        rules.append(GroupRule(PlaceRule(share, is_floor, weights=weights), members, f"g{number}"))
+    return items, values, rules, length
+
+
+def best_value(items, values, rules, length, *, whole):
+    """By HiGHS, over every candidate at every place of full lists; None: no such lists."""
+    users, width = items.shape
+    user, item, place = np.indices((users, width, length)).reshape(3, -1)
+    cells, weights = np.arange(len(user)), 1 / np.log2(np.arange(2, length + 2))
+    inside = np.stack([rule.members[items[user, item]] for rule in rules])
+    use = []
+    for row, one in zip(inside, rules, strict=True):
+        sign = -1 if one.rule.is_floor else 1
+        use.append(sign * one.rule.place_weights(length)[place] * (row - one.rule.share))
+    at_place = sparse.csr_array((np.ones(len(cells)), (user * length + place, cells)))
+    once = sparse.csr_array((np.ones(len(cells)), (user * width + item, cells)))
+    result = milp(
+        -weights[place] * values[user, item],
+        integrality=np.full(len(cells), int(whole)),
+        bounds=(0, 1),
+        constraints=[
+            LinearConstraint(np.stack(use), ub=1e-9),
+            LinearConstraint(at_place, lb=1, ub=1),
+            LinearConstraint(once, ub=1),
+        ],
+    )
+    return None if result.x is None else -result.fun
+
+
+def given(items, values):
+    return Candidates(torch.from_numpy(items), torch.from_numpy(values))
+
+
+def shares(rules, lists, length):
+    """What the lists make of every rule: the excess over its limit."""
+    filled = lists >= 0
+    beyond = []
+    for one in rules:
+        weights = np.broadcast_to(one.rule.place_weights(length), lists.shape)
+        inside = one.members[np.maximum(lists, 0)] & filled
+        excess = (weights * inside).sum() - one.rule.share * (weights * filled).sum()
+        beyond.append(-excess if one.rule.is_floor else excess)
+    return np.array(beyond)
+
+
+@pytest.mark.parametrize("block", range(10))
+def test_every_set_of_limits_that_can_be_kept_is_kept_near_the_bound(block):
+    for seed in range(22 * block, 22 * (block + 1)):
+        items, values, rules, length = random_problem(seed)
+        exact = values.astype(np.float64)
+        made = lists_under_rules(given(items, values), rules, length=length)
+        lists = made.lists.numpy()
+        if best_value(items, exact, rules, length, whole=True) is None:
+            assert (lists < 0).any(), seed  # full lists cannot keep them; these are shorter
+        else:
+            bound = best_value(items, exact, rules, length, whole=False)
+            gain = float((values.max(1) - values.min(1)).max())
+            assert (lists >= 0).all(), seed
+            assert made.value >= bound - len(rules) * gain - 1e-5, seed
+            assert made.bound >= bound - 1e-4, seed
+        assert made.kept, seed
+        assert (shares(rules, lists, length) <= 1e-7).all(), seed
+        assert all(len(set(row[row >= 0])) == (row >= 0).sum() for row in lists), seed
+
+
+def test_many_users_are_within_a_fraction_of_an_exchange_of_the_bound():
+    draw = np.random.default_rng(3)
+    users, n_items, length = 300, 60, 6
+    values = (draw.exponential(size=(users, n_items)) * draw.exponential(size=n_items)).astype("f4")
+    items = np.tile(np.arange(n_items), (users, 1))
+    rules = []
+    for number in range(12):
+        members = draw.random(n_items) < draw.uniform(0.1, 0.5)
+        share = members.mean() + (-0.05 if number % 2 else 0.05)
+        rules.append(GroupRule(PlaceRule(share, bool(number % 2)), members))
+    made = lists_under_rules(given(items, values), rules, length=length)
+    assert made.kept
+    assert made.bound - made.value < 0.2 * (values.max(1) - values.min(1)).max()
+    weights = 1 / np.log2(np.arange(2, length + 2))
+    value = (np.take_along_axis(values, made.lists.numpy(), axis=1) * weights).sum()
+    assert made.value == pytest.approx(value, rel=1e-5)
+
+
+def test_one_limit_gives_the_value_of_the_exact_joint_lists():
+    draw = np.random.default_rng(5)
+    values = draw.exponential(size=(40, 30)).astype("f4")
+    items = np.tile(np.arange(30), (40, 1))
+    group = np.arange(30) < 12
+    rule = PlaceRule(0.2)
+    made = lists_under_rules(given(items, values), [GroupRule(rule, group)], length=5)
+    one = joint_lists(given(items, values), torch.from_numpy(group), length=5, rule=rule)
+    weights = 1 / np.log2(np.arange(2, 7))
+    exact = (np.take_along_axis(values, one.lists.numpy(), axis=1) * weights).sum()
+    assert group[made.lists.numpy()].sum() == 40
+    assert made.value == pytest.approx(exact, rel=1e-3)
+    assert made.prices[0] == pytest.approx(one.price, rel=0.1)
+
+
+def test_a_floor_and_a_limit_worked_by_hand():
+    # One list of 2. Without rules: items 0 and 1. At most half of group {0, 1}, at least half of
+    # group {2, 3}: item 0 and the better of 2 and 3.
+    values = np.array([[9.0, 8.0, 2.0, 3.0, 7.0]], dtype="f4")
+    items = np.arange(5)[None]
+    limit = GroupRule(PlaceRule(0.5), np.array([1, 1, 0, 0, 0], bool))
+    floor = GroupRule(PlaceRule(0.5, is_floor=True), np.array([0, 0, 1, 1, 0], bool))
+    made = lists_under_rules(given(items, values), [limit, floor], length=2)
+    assert made.lists.tolist() == [[0, 3]]
+    assert made.value == pytest.approx(9 + 3 / np.log2(3))
+
+
+def test_a_user_with_nothing_else_left_has_a_shorter_list():
+    # The first user has only items of the limited group: of 4 showings one may be of it.
+    items = np.array([[0, 1, -1], [2, 3, 4]])
+    values = np.array([[5.0, 4.0, 0.0], [1.0, 1.0, 1.0]], dtype="f4")
+    group = np.arange(5) < 2
+    rules = [GroupRule(PlaceRule(0.25), group), GroupRule(PlaceRule(0.9), ~group)]
+    made = lists_under_rules(given(items, values), rules, length=3)
+    assert made.lists.tolist() == [[0, -1, -1], [2, 3, 4]]
+    assert made.kept
+
+
+def test_a_rule_on_every_list_is_refused():
+    with pytest.raises(ConfigError, match="leave out its scope"):
+        GroupRule(PlaceRule(0.5, scope=Scope.LIST), np.ones(3, bool), "g<=0.5;scope=list")
