@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 import polars as pl
+import torch
 from numpy.typing import NDArray
 
 from fairhorizon.agents.served import Served
@@ -84,6 +85,7 @@ def length_of(k: int) -> int:
     return k
 
 
+@torch.inference_mode()
 def serve(state: ServingState, requests: Requests, length: int) -> Served:
     """Lists under the limits, for nobody an empty one."""
     if not requests.persons:

@@ -5,6 +5,7 @@ from threading import Lock
 from typing import TYPE_CHECKING, Any
 
 import polars as pl
+import torch
 
 from fairhorizon.agents.base import Recommender
 from fairhorizon.allocation.request_guard import ExposureGuard
@@ -65,7 +66,8 @@ class ModelServer:
         length = min(length_of(k), state.n_items)
         scenario = requests.scenario(state.people, state.n_items, state.serving.queue_length)
         guard = self._guarding(state.serving, length)
-        served = state.serving.served_one_by_one(scenario, length, guard)
+        with torch.inference_mode():
+            served = state.serving.served_one_by_one(scenario, length, guard)
         return frame_of(state, asked, served)
 
     def _guarding(self, recommender: Recommender, length: int) -> ExposureGuard:
