@@ -12,6 +12,7 @@ from fairhorizon import __version__
 from fairhorizon.cli.ablation import ablation
 from fairhorizon.cli.audit import audit
 from fairhorizon.cli.compare import compare
+from fairhorizon.cli.config_option import missing_key
 from fairhorizon.cli.data import data_commands
 from fairhorizon.cli.demo import demo
 from fairhorizon.cli.efficiency import efficiency
@@ -91,7 +92,9 @@ def complain(message: str, code: int) -> int:
 
 def _usage(error: typer.TyperException) -> str:
     context = getattr(error, "ctx", None)
-    remedy = f" (see {context.command_path} --help)" if context else ""
+    key = missing_key(error)
+    or_file = f"give it, or {key} in a --config FILE; " if key else ""
+    remedy = f" ({or_file}see {context.command_path} --help)" if context else ""
     return error.format_message() + remedy
 
 

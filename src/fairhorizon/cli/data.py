@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from fairhorizon.cli import options as shared
+from fairhorizon.cli.config_option import takes_config
 from fairhorizon.vocabulary import Cut
 
 if TYPE_CHECKING:
@@ -15,6 +16,7 @@ data_commands = typer.Typer(help="Show a data set or write its split.")
 
 
 @data_commands.command()
+@takes_config
 @shared.takes_reader
 def info(
     source: shared.Source, reading: "ReaderOptions", cache_dir: shared.CacheDir = None
@@ -34,6 +36,7 @@ def info(
 
 
 @data_commands.command()
+@takes_config
 @shared.takes_reader
 def split(
     source: shared.Source,

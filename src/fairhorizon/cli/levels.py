@@ -8,6 +8,7 @@ import typer
 
 from fairhorizon.cli import list_lengths, studies
 from fairhorizon.cli import options as shared
+from fairhorizon.cli.config_option import FROM_FILE, source_of
 from fairhorizon.cli.typed import typed_command
 
 if TYPE_CHECKING:
@@ -75,7 +76,10 @@ def levels(
     from fairhorizon.report import levels as report
     from fairhorizon.results.levels import LevelResults
 
-    options, limits = limited(options, shares, limit or [])
+    texts = limit or []
+    if source_of(context, "limit") == FROM_FILE:
+        texts = levels_among(texts, options)
+    options, limits = limited(options, shares, texts)
     chosen = options.chosen(experiment.METHODS)
     refuse_set_dials(chosen)
     seeds, group = options.seeds, options.data.group_name
@@ -115,6 +119,21 @@ def parse_levels(text: str) -> list[float]:
             param_hint="--levels",
         )
     return list(dict.fromkeys(limits))
+
+
+def levels_among(texts: Sequence[str], options: studies.StudyOptions) -> list[str]:
+    """Limits of a file that levels can be: largest shares of one group; a note names the others."""
+    from fairhorizon.experiments.level_limits import data_limited_by
+    from fairhorizon.exposure.limits import Limit, LimitError
+
+    data, found = options.data, []
+    for text in texts:
+        try:
+            data = data_limited_by([Limit.parse(text)], data)
+            found.append(text)
+        except LimitError as error:
+            typer.echo(f"note: of the file, {error}; left out", err=True)
+    return found
 
 
 def limited(

@@ -7,6 +7,7 @@ import typer
 
 from fairhorizon.cli import limit_options, list_lengths
 from fairhorizon.cli import options as shared
+from fairhorizon.cli.config_option import takes_config
 from fairhorizon.vocabulary import AsOf
 
 
@@ -52,6 +53,7 @@ AsOfOption = Annotated[
 ]
 
 
+@takes_config
 def recommend(
     run: RunFolder,
     out: Out,
