@@ -109,8 +109,8 @@ def test_names_of_sets_and_absolute_paths_stay(source: str, tmp_path: Path) -> N
         ("[columns]\nuser = 1.5", " line 2: columns.user = 1.5 (give text or a whole number)"),
         (
             'seed = 3\nlimits = [\n  "popular<=0.4",\n  "seller<0.3"\n]',
-            " line 4: limit 2: 'seller<0.3' at position 1: 'seller' is no group (give popular, new, "
-            "gini, COLUMN=VALUE or COLUMN:each)",
+            " line 4: limit 2: 'seller<0.3', position 1: 'seller' is no group (give popular, "
+            "new, gini, COLUMN=VALUE or COLUMN:each)",
         ),
         (
             "seed = 3\nmethod fcpo",
