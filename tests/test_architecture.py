@@ -33,7 +33,7 @@ FLOOR_PLAN = (
 # The same inside the largest rooms.
 INSIDE = {
     "agents": (
-        ("progress", "retraining"),
+        ("abilities", "progress", "retraining", "served"),
         ("tasks",),
         ("base",),
         ("validation", "steps"),

@@ -20,10 +20,12 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from fairhorizon.agents.base import Abilities, Levels, Recommender, Server
+from fairhorizon.agents.abilities import Abilities, Levels
+from fairhorizon.agents.base import Recommender, Server
 from fairhorizon.agents.methods import AGENTS, Method, build, load_method, presets_of
 from fairhorizon.agents.progress import Listener, RoundReport
 from fairhorizon.agents.ranked.model import Ranked
+from fairhorizon.agents.served import Served
 from fairhorizon.agents.tasks import FitTask, LogPart, Prerequisite, ServingPlan
 from fairhorizon.cli.app import run
 from fairhorizon.data.splits import Split, earlier_part, split
@@ -561,14 +563,14 @@ class Usual(Recommender):
         self.counts_ = torch.from_numpy(task.split.train.item_counts()).float()
         self.fingerprint_ = task.split.train.fingerprint()
 
-    def recommend(
+    def served(
         self,
         scenario: Scenario,
         *,
         length: int,
         feedback: bool = False,
         seed: int | None = None,  # noqa: ARG002
-    ) -> Lists:
+    ) -> Served:
         state, answers = scenario.begin(torch.arange(scenario.n_users))
         server = self._server(ServingPlan())
         left = torch.full((scenario.n_users,), whole_showings(self.alpha_prime * length))
@@ -581,8 +583,7 @@ class Usual(Recommender):
                 server.learn(lists, outcome)
             left, state = left - outcome.cost.long(), outcome.state
             shown.append(lists)
-        array: Lists = torch.cat(shown, dim=1).numpy()
-        return array
+        return Served(torch.cat(shown, dim=1).numpy())
 
     def _server(self, plan: ServingPlan) -> "UsualServer":
         plan.check_list_length(self.method, 1)

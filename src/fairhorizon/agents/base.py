@@ -3,8 +3,7 @@
 import copy
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from enum import StrEnum
+from dataclasses import replace
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, ClassVar, Self
@@ -14,7 +13,9 @@ import numpy as np
 from numpy.typing import NDArray
 from torch import Tensor
 
+from fairhorizon.agents.abilities import Abilities
 from fairhorizon.agents.progress import SILENT, Listener
+from fairhorizon.agents.served import Served
 from fairhorizon.agents.tasks import NOTHING_FITTED, FitTask, Fitted, Prerequisite, ServingPlan
 from fairhorizon.data.splits import Split
 from fairhorizon.environment.dynamics import Outcome, State
@@ -24,33 +25,10 @@ from fairhorizon.exposure.bound import BoundLimit
 from fairhorizon.exposure.counts import Exposure
 from fairhorizon.exposure.groups import POPULAR_SHARE, popular_group
 from fairhorizon.exposure.kept_by_lists import ListLimits, check_kept, own_share
+from fairhorizon.exposure.limits import Limit
 from fairhorizon.exposure.step_limits import StepLimit
 from fairhorizon.rankers.ranker import Ranker
 from fairhorizon.settings import Given, Settings
-
-
-class Levels(StrEnum):
-    """When the level of a method, such as its largest share of popular items, is chosen."""
-
-    NONE = "none"  # it has none
-    TRAINED = "trained"  # when it is trained: a model has one level
-    SERVED = "served"  # when it serves: a model has any level
-
-
-@dataclass(frozen=True)
-class Abilities:
-    """What a recommender can do, known before it is fitted."""
-
-    levels: Levels = Levels.NONE
-    level_is_share: bool = False  # its level is a largest share of showings for the group
-    aims_at_level: bool = False  # it is given that share itself, not a setting found by search
-    learns: bool = True  # False: a policy as it is before its training, for comparison
-    feedback: bool = True  # what users like changes what they are shown next
-    resume: bool = False  # its training keeps checkpoints and can be resumed
-    limits: bool = False  # keeps several limits at once in the long run
-    requests: bool = False  # serves users one by one under a limit on all of them
-    long_run: bool = True  # has a server
-    rounds: bool = False  # its level is for a whole round of a long run
 
 
 class Server(Interface):
@@ -108,6 +86,7 @@ class Recommender(ABC):
     finished_: bool = True  # False: the fit was interrupted, and can be resumed
     keeps_limit_: bool | None = None  # the policy, in training; None: it was trained for no limit
     limits_: tuple[BoundLimit, ...] = ()  # of the lists, in place of its level
+    level_limit_: Limit | None = None  # the limit that its level was given as
     remarks_: tuple[str, ...] = ()  # what results of the model should not be shown without
 
     @classmethod
@@ -202,7 +181,6 @@ class Recommender(ABC):
         """With the settings of the checkpoint in a folder, some of them changed; to be fitted."""
         raise ConfigError(f"{self.method} keeps no checkpoints (leave out --resume to start again)")
 
-    @abstractmethod
     def recommend(
         self, scenario: Scenario, *, length: int, feedback: bool = False, seed: int | None = None
     ) -> NDArray[np.int64]:
@@ -211,6 +189,13 @@ class Recommender(ABC):
         Without feedback a user's whole list is made at once. With it, what is liked enters the
         user's history before the next items are chosen. The seed is that of the fit unless given.
         """
+        return self.served(scenario, length=length, feedback=feedback, seed=seed).lists
+
+    @abstractmethod
+    def served(
+        self, scenario: Scenario, *, length: int, feedback: bool = False, seed: int | None = None
+    ) -> Served:
+        """The same lists with the values and scores of their items and the prices of the limits."""
 
     def recommend_one_by_one(self, scenario: Scenario, *, length: int) -> NDArray[np.int64]:  # noqa: ARG002
         """Lists as requests come: after each the limit holds for all that was shown so far."""
@@ -243,10 +228,16 @@ class Recommender(ABC):
         group = self.sensitive_.cpu().numpy()
         check_kept(self.method, self.kept_in_lists, limits, group)
         if (share := own_share(limits, group)) is not None:
-            return self.at(share)
+            model = copy.copy(self.at(share))
+            model.level_limit_ = limits[0].limit
+            return model
         model = copy.copy(self)
         model.limits_ = tuple(limits)
         return model
+
+    def level_text(self) -> str:
+        """Its level as a limit; on the popular items unless it was given for another group."""
+        return str(replace(self.level_limit_ or Limit.popular(1.0), share=self.alpha_prime))
 
     def serving_as(self, other: Self) -> Self:  # noqa: ARG002
         """What is trained of this model, serving as another one that need not be fitted."""

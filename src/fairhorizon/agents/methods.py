@@ -8,7 +8,8 @@ from typing import Self
 
 from pydantic import ValidationError
 
-from fairhorizon.agents.base import Abilities, Levels, Recommender
+from fairhorizon.agents.abilities import Abilities, Levels
+from fairhorizon.agents.base import Recommender
 from fairhorizon.agents.fcpo.config import FcpoConfig
 from fairhorizon.agents.fcpo.model import Fcpo
 from fairhorizon.agents.lird.model import Lird

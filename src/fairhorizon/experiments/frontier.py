@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import replace
 
-from fairhorizon.agents.base import Levels
+from fairhorizon.agents.abilities import Levels
 from fairhorizon.agents.methods import Method
 from fairhorizon.results.studies import SummaryRow
 

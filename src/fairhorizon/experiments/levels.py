@@ -6,7 +6,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from fairhorizon.agents.base import Levels, Recommender
+from fairhorizon.agents.abilities import Levels
+from fairhorizon.agents.base import Recommender
 from fairhorizon.agents.methods import Method, longest_first, rankers_of
 from fairhorizon.engines.processes import Work, each
 from fairhorizon.evaluation.short_term import relevance

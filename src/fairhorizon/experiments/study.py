@@ -12,7 +12,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fairhorizon.agents.base import Levels, Recommender
+from fairhorizon.agents.abilities import Levels
+from fairhorizon.agents.base import Recommender
 from fairhorizon.agents.methods import AGENTS, Method, build, load_method, longest_first, validates
 from fairhorizon.agents.progress import LimitNotKeptWarning
 from fairhorizon.agents.tasks import Fitted, LogPart

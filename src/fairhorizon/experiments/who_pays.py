@@ -6,7 +6,7 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
-from fairhorizon.agents.base import Levels
+from fairhorizon.agents.abilities import Levels
 from fairhorizon.agents.methods import Method
 from fairhorizon.data.interactions import Interactions
 from fairhorizon.experiments.standing import Found, NdcgOf, Standing, best_rivals

@@ -9,7 +9,8 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from fairhorizon.agents.base import Abilities, Levels, Recommender
+from fairhorizon.agents.abilities import Abilities, Levels
+from fairhorizon.agents.base import Recommender
 from fairhorizon.agents.fcpo.config import FIXED, PRESETS, FcpoConfig
 from fairhorizon.agents.fcpo.experts.fitting import check_names
 from fairhorizon.agents.fcpo.fitted import FittedPolicy
@@ -20,9 +21,10 @@ from fairhorizon.agents.fcpo.learning.training import Trained, queue_length
 from fairhorizon.agents.fcpo.server import FcpoServer
 from fairhorizon.agents.fcpo.serving.calibration import serve_alone
 from fairhorizon.agents.lists.item_lists import ItemLists
-from fairhorizon.agents.lists.limited import by_steps, step_limits, under_limits
+from fairhorizon.agents.lists.limited import by_steps, served_lists, step_limits, under_limits
 from fairhorizon.agents.lists.under_control import serve_under_control
 from fairhorizon.agents.progress import LimitNotKeptWarning, RoundReport
+from fairhorizon.agents.served import Served
 from fairhorizon.agents.tasks import FitTask, LogPart, Prerequisite, ServingPlan
 from fairhorizon.agents.walk import serve
 from fairhorizon.allocation.price_table import PriceTable
@@ -174,14 +176,15 @@ class Fcpo(Recommender):
         """What every round of the training reported."""
         return self.policy_.reports
 
-    def recommend(
+    def served(
         self, scenario: Scenario, *, length: int, feedback: bool = False, seed: int | None = None
-    ) -> NDArray[np.int64]:
+    ) -> Served:
         seed = self.seed if seed is None else seed
         if self.config.policy == "softmax" and not by_steps(self.limits_, feedback=feedback):
-            lists = self._lists()
-            served = lists.interactive if feedback else lists.one_shot
-            shown = served(scenario, length)
+            if not feedback:
+                valued = self._lists().valued(scenario, length)
+                return served_lists(valued, self.limits_, self.level_text())
+            shown = self._lists().interactive(scenario, length)
         elif self.limits_ or self.policy_.panel is not None:
             limits = step_limits(self.limits_) or [PopularityLimit(self.alpha_prime)]
             model = copy.copy(self)
@@ -199,8 +202,7 @@ class Fcpo(Recommender):
                 generator=torch.Generator().manual_seed(seed),
                 feedback=feedback,
             )
-        array: NDArray[np.int64] = shown.cpu().numpy()
-        return array
+        return Served.of(shown)
 
     def recommend_one_by_one(
         self, scenario: Scenario, *, length: int, guard: ExposureGuard | None = None

@@ -8,15 +8,15 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Self
 
-import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
-from fairhorizon.agents.base import Abilities, Recommender
+from fairhorizon.agents.abilities import Abilities
+from fairhorizon.agents.base import Recommender
 from fairhorizon.agents.lird.config import LirdConfig
 from fairhorizon.agents.lird.ddpg import Ddpg, ListActor, ListCritic, LoggedLists, Transitions
 from fairhorizon.agents.lird.server import LirdServer
+from fairhorizon.agents.served import Served
 from fairhorizon.agents.tasks import FitTask, ServingPlan
 from fairhorizon.agents.walk import serve, served_ndcg
 from fairhorizon.data.splits import Split
@@ -109,14 +109,14 @@ class Lird(Recommender):
         self.actor_.load_state_dict(best, strict=False)
         self.fingerprint_ = split.train.fingerprint()
 
-    def recommend(
+    def served(
         self,
         scenario: Scenario,
         *,
         length: int,
         feedback: bool = False,
         seed: int | None = None,  # noqa: ARG002  # nothing is drawn
-    ) -> NDArray[np.int64]:
+    ) -> Served:
         lists = serve(
             self.actor_,
             scenario,
@@ -125,8 +125,7 @@ class Lird(Recommender):
             generator=None,
             feedback=feedback,
         )
-        array: NDArray[np.int64] = lists.numpy()
-        return array
+        return Served.of(lists)
 
     def _server(self, plan: ServingPlan) -> LirdServer:
         plan.check_list_length(self.method, self.config.list_length)

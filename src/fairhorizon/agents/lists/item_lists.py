@@ -15,10 +15,11 @@ from torch import Tensor
 from fairhorizon.agents.lists.chances import Chances
 from fairhorizon.agents.lists.evenness import Evenness
 from fairhorizon.agents.lists.opening import open_menus
+from fairhorizon.agents.served import on_lists
 from fairhorizon.agents.steps import step_by_step
 from fairhorizon.allocation.group_budget import Candidates
 from fairhorizon.allocation.item_value import item_values
-from fairhorizon.allocation.joint_lists import joint_lists
+from fairhorizon.allocation.joint_lists import JointLists, joint_lists
 from fairhorizon.allocation.place_rule import PlaceRule
 from fairhorizon.allocation.request_guard import ExposureGuard
 from fairhorizon.data.splits import LATER
@@ -41,16 +42,30 @@ class ItemLists:
     spread: Evenness | None  # None: as the values have it
     gini_limit: float | None = None  # of whole lists, beside what `spread` aims at
 
-    @torch.no_grad()
     def one_shot(self, scenario: Scenario, length: int) -> Tensor:
         """(n_users, length): the whole list of every user at once."""
+        return self.valued(scenario, length).made.lists
+
+    @torch.no_grad()
+    def valued(self, scenario: Scenario, length: int) -> "ValuedLists":
+        """The whole list of every user at once, with values and chances."""
         users = torch.arange(scenario.n_users)
         menus = open_menus(self.chances.items, scenario, users, self.sensitive, length).menus
-        return self.from_menus(menus, users, scenario.queue, length)
+        chances = self._chances(menus, users, scenario.queue)
+        offers = self._offered(menus, chances, users, length)
+        made = self._made(menus, offers, length)
+        values, shown = (
+            on_lists(made.lists, offers.items, numbers.cpu())
+            for numbers in (offers.values, chances)
+        )
+        return ValuedLists(made, values, shown)
 
     def from_menus(self, menus: Menus, users: Tensor, queues: Tensor, length: int) -> Tensor:
         """(b, length) for some users."""
-        offers = self.candidates(menus, users, queues, length)
+        return self._made(menus, self.candidates(menus, users, queues, length), length).lists
+
+    def _made(self, menus: Menus, offers: Candidates, length: int) -> JointLists:
+        """Lists of the offers, which are those of the menus."""
         sensitive = self.sensitive.cpu()
         plain = joint_lists(offers, sensitive, length=length, rule=self.rule)
         aims = [] if self.gini_limit is None else [self.gini_limit]
@@ -59,13 +74,13 @@ class ItemLists:
             rule = self.rule if plain.price > 0 else NO_LIMIT
             aims.append(self.spread.aim(plain.lists, menus, sensitive, length, rule))
         if not aims:
-            return plain.lists
+            return plain
         with warnings.catch_warnings():
             # this Gini index is a target that may be out of reach
             warnings.filterwarnings("ignore", message="no lists with a Gini index")
             return joint_lists(
                 offers, sensitive, length=length, rule=self.rule, gini_limit=min(aims)
-            ).lists
+            )
 
     @torch.no_grad()
     def interactive(self, scenario: Scenario, length: int) -> Tensor:
@@ -98,11 +113,25 @@ class ItemLists:
 
     def candidates(self, menus: Menus, users: Tensor, queues: Tensor, length: int) -> Candidates:
         """The items of the menus and the value of showing each."""
+        return self._offered(menus, self._chances(menus, users, queues), users, length)
+
+    def _chances(self, menus: Menus, users: Tensor, queues: Tensor) -> Tensor:
         device = self.sensitive.device
-        users = users.to(device)
-        chances = self.chances.of(menus, users, queues.to(device))
-        likes = (self.histories.to(device)[users] / (LATER - 1)).clamp(min=1.0)
+        return self.chances.of(menus, users.to(device), queues.to(device))
+
+    def _offered(self, menus: Menus, chances: Tensor, users: Tensor, length: int) -> Candidates:
+        device = self.sensitive.device
+        likes = (self.histories.to(device)[users.to(device)] / (LATER - 1)).clamp(min=1.0)
         return Candidates(menus.items.cpu(), item_values(chances, likes, length).cpu())
+
+
+@dataclass(frozen=True)
+class ValuedLists:
+    """Whole lists, with the value and the chance of every item."""
+
+    made: JointLists
+    values: Tensor  # (b, length) float64, NaN where there is no item
+    chances: Tensor  # (b, length) float64
 
 
 class _PlannedSteps:

@@ -5,7 +5,8 @@ from dataclasses import replace
 
 import torch
 
-from fairhorizon.agents.lists.item_lists import NO_LIMIT, ItemLists
+from fairhorizon.agents.lists.item_lists import NO_LIMIT, ItemLists, ValuedLists
+from fairhorizon.agents.served import Served
 from fairhorizon.allocation.place_rule import PlaceRule, PlaceWeights
 from fairhorizon.exposure.bound import BoundLimit
 from fairhorizon.exposure.kept_by_lists import are_joint, of_gini
@@ -43,3 +44,12 @@ def rule_of(limit: Limit) -> PlaceRule:
     by_place = {Weighing.NONE: PlaceWeights.NONE, Weighing.LOG: PlaceWeights.LOG}
     weights = by_place.get(limit.weighing, limit.weights)
     return PlaceRule(limit.share, limit.is_floor, limit.scope, weights, limit.first)
+
+
+def served_lists(valued: ValuedLists, limits: Sequence[BoundLimit], level: str) -> Served:
+    """Valued lists with the prices of the limits, or of the level where there are none."""
+    made = valued.made
+    on_group = [str(one) for one in limits if not one.limit.is_gini] if limits else [level]
+    prices = dict.fromkeys(on_group, made.price)
+    prices |= {str(one): made.spread_price for one in of_gini(limits)}
+    return Served.of(made.lists, values=valued.values, scores=valued.chances, prices=prices)

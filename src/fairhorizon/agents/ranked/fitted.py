@@ -59,6 +59,7 @@ class FittedRanker:
     calibration: Calibration | None
     seed: int
     limits: tuple[BoundLimit, ...] = ()  # of the lists, in place of the level of a re-ranker
+    level: str = ""  # of a re-ranker, as the text of a limit
 
 
 def view_of(ranker: Ranker[Any], candidates: int) -> PanelItems:

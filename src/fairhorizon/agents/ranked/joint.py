@@ -2,15 +2,14 @@
 
 from dataclasses import dataclass
 
-from torch import Tensor
-
 from fairhorizon.agents.lists.chances import WeightedChances
 from fairhorizon.agents.lists.evenness import Evenness
 from fairhorizon.agents.lists.item_lists import ItemLists
-from fairhorizon.agents.lists.limited import step_limits, under_limits
+from fairhorizon.agents.lists.limited import served_lists, step_limits, under_limits
 from fairhorizon.agents.lists.under_control import serve_under_control
 from fairhorizon.agents.ranked.control_server import ControlServer
 from fairhorizon.agents.ranked.fitted import FittedRanker, view_of
+from fairhorizon.agents.served import Served
 from fairhorizon.agents.tasks import ServingPlan
 from fairhorizon.environment.feedback import Scenario
 from fairhorizon.errors import ConfigError, ModelError
@@ -27,14 +26,14 @@ class AllocatedLists:
     fitted: FittedRanker
     reranker: ListAllocation
 
-    def lists(
+    def serve(
         self,
         scenario: Scenario,
         *,
         length: int,
         feedback: bool,
         seed: int,  # noqa: ARG002  # nothing is drawn
-    ) -> Tensor:
+    ) -> Served:
         lists, limits = self.item_lists(), self.fitted.limits
         if feedback and of_gini(limits):
             raise ConfigError(
@@ -43,8 +42,8 @@ class AllocatedLists:
             )
         # without anything to learn from answers there is no reason to plan step by step
         if feedback and self.fitted.ranker.uses_history:
-            return lists.interactive(scenario, length)
-        return lists.one_shot(scenario, length)
+            return Served.of(lists.interactive(scenario, length))
+        return served_lists(lists.valued(scenario, length), limits, self.fitted.level)
 
     def item_lists(self) -> ItemLists:
         fitted, calibration = self.fitted, self.fitted.calibration
@@ -82,19 +81,20 @@ class ControlledLists:
     fitted: FittedRanker
     reranker: StepControl
 
-    def lists(
+    def serve(
         self,
         scenario: Scenario,
         *,
         length: int,
         feedback: bool,
         seed: int,  # noqa: ARG002  # nothing is drawn
-    ) -> Tensor:
+    ) -> Served:
         limits = step_limits(self.fitted.limits) or [PopularityLimit(self.reranker.share)]
         server = ControlServer(self.fitted.ranker, limits)
-        return serve_under_control(
+        shown = serve_under_control(
             server, scenario, self.fitted.sensitive, length=length, feedback=feedback
         )
+        return Served.of(shown)
 
     def server(self, plan: ServingPlan) -> ControlServer:
         return ControlServer(

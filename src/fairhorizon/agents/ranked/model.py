@@ -8,9 +8,11 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from fairhorizon.agents.base import Abilities, Levels, Recommender, Server
+from fairhorizon.agents.abilities import Abilities, Levels
+from fairhorizon.agents.base import Recommender, Server
 from fairhorizon.agents.ranked.fitted import Calibration, FittedRanker
 from fairhorizon.agents.ranked.ways import Way, way_of
+from fairhorizon.agents.served import Served
 from fairhorizon.agents.tasks import FitTask, ServingPlan
 from fairhorizon.environment.feedback import Scenario
 from fairhorizon.errors import ConfigError
@@ -115,13 +117,11 @@ class Ranked(Recommender):
     def _server(self, plan: ServingPlan) -> Server:
         return self._way().server(plan)
 
-    def recommend(
+    def served(
         self, scenario: Scenario, *, length: int, feedback: bool = False, seed: int | None = None
-    ) -> NDArray[np.int64]:
+    ) -> Served:
         seed = self.seed if seed is None else seed
-        shown = self._way().lists(scenario, length=length, feedback=feedback, seed=seed)
-        lists: NDArray[np.int64] = shown.numpy()
-        return lists
+        return self._way().serve(scenario, length=length, feedback=feedback, seed=seed)
 
     def expected_exposure(self, scenario: Scenario) -> NDArray[np.float64] | None:
         return self._way().expected_exposure(scenario)
@@ -135,7 +135,12 @@ class Ranked(Recommender):
 
     def _way(self) -> Way:
         fitted = FittedRanker(
-            self.ranker, self.sensitive_, self.calibration_, self.seed, self.limits_
+            self.ranker,
+            self.sensitive_,
+            self.calibration_,
+            self.seed,
+            self.limits_,
+            self.level_text() if self.abilities.level_is_share else "",
         )
         return way_of(self.reranker, fitted)
 

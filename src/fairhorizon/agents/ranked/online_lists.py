@@ -9,6 +9,7 @@ from torch import Tensor
 from fairhorizon.agents.ranked.fitted import FittedRanker
 from fairhorizon.agents.ranked.online_server import OnlineServer
 from fairhorizon.agents.ranked.relevance import Relevance, scale_of, scaled
+from fairhorizon.agents.served import Served, on_lists
 from fairhorizon.agents.steps import step_by_step
 from fairhorizon.agents.tasks import ServingPlan
 from fairhorizon.environment.dynamics import Outcome, State
@@ -25,14 +26,14 @@ class OnlineLists:
     reranker: OnlineReranker
 
     @torch.no_grad()
-    def lists(
+    def serve(
         self,
         scenario: Scenario,
         *,
         length: int,
         feedback: bool,
         seed: int,  # noqa: ARG002  # nothing is drawn
-    ) -> Tensor:
+    ) -> Served:
         reranker = self.reranker
         relevance = Relevance.of(self.fitted, reranker.method, length)
         opening = self._opening(scenario, relevance)
@@ -43,14 +44,20 @@ class OnlineLists:
         batches = reranker.batches(scenario.n_users)
         if not (feedback and self.fitted.ranker.uses_history):
             visits = (self._visit(opening, users, length) for users in batches)
-            return torch.cat([reranker.lists(visit, ledger) for visit in visits])
+            lists = torch.cat([reranker.lists(visit, ledger) for visit in visits])
+            items, scores, relevances = (
+                torch.cat([*sides], dim=1)
+                for sides in (opening.items, opening.scores, opening.relevances)
+            )
+            values = on_lists(lists, items, relevances * scale)
+            return Served.of(lists, values=values, scores=on_lists(lists, items, scores))
         parts = []
         for users in batches:
             visit = self._visit(opening, users, length)
             steps = _OnlineSteps(self, visit, ledger, relevance, scale)
             parts.append(steps.lists(scenario))
             reranker.settle(visit, ledger)
-        return torch.cat(parts)
+        return Served.of(torch.cat(parts))
 
     def server(self, plan: ServingPlan) -> OnlineServer:
         return OnlineServer(

@@ -9,6 +9,7 @@ from torch import Tensor
 
 from fairhorizon.agents.ranked.fitted import FittedRanker
 from fairhorizon.agents.ranked.server import RankedServer
+from fairhorizon.agents.served import Served
 from fairhorizon.agents.steps import step_by_step
 from fairhorizon.agents.tasks import ServingPlan
 from fairhorizon.environment.dynamics import Outcome, State
@@ -26,11 +27,15 @@ class UserLists:
     reranker: UserReranker | None
 
     @torch.no_grad()
-    def lists(self, scenario: Scenario, *, length: int, feedback: bool, seed: int) -> Tensor:
+    def serve(self, scenario: Scenario, *, length: int, feedback: bool, seed: int) -> Served:
         generator = torch.Generator().manual_seed(seed)
-        serve = self._step_by_step if feedback else self._at_once
-        parts = [serve(scenario, users, length, generator) for users in self._chunks(scenario)]
-        return torch.cat(parts)
+        chunks = self._chunks(scenario)
+        if feedback:
+            steps = [self._step_by_step(scenario, users, length, generator) for users in chunks]
+            return Served.of(torch.cat(steps))
+        parts = [self._at_once(scenario, users, length, generator) for users in chunks]
+        lists, scores = (torch.cat(some) for some in zip(*parts, strict=True))
+        return Served.of(lists, scores=scores)
 
     def server(self, plan: ServingPlan) -> RankedServer:
         return RankedServer(
@@ -64,15 +69,17 @@ class UserLists:
 
     def _at_once(
         self, scenario: Scenario, users: Tensor, length: int, generator: torch.Generator
-    ) -> Tensor:
+    ) -> tuple[Tensor, Tensor]:
+        """Lists (b, length), and the score of every item in them, NaN for none."""
         ranker, sensitive = self.fitted.ranker, self.fitted.sensitive
         state, _ = scenario.begin(users)
         scores = ranker.scores(users, state.queue).masked_fill(state.blocked, -torch.inf)
-        allowance = length
+        allowance, adjusted = length, scores
         if self.reranker is not None:
             allowance = self.reranker.allowance(length)
-            scores = scores - self.reranker.handicap(scores, sensitive, generator)
-        return best_lists(scores, sensitive, length, allowance)
+            adjusted = scores - self.reranker.handicap(scores, sensitive, generator)
+        lists = best_lists(adjusted, sensitive, length, allowance)
+        return lists, scores.gather(1, lists.clamp(min=0)).masked_fill(lists < 0, torch.nan)
 
     def _step_by_step(
         self, scenario: Scenario, users: Tensor, length: int, generator: torch.Generator

@@ -4,13 +4,13 @@ from typing import Protocol as Interface
 
 import numpy as np
 from numpy.typing import NDArray
-from torch import Tensor
 
 from fairhorizon.agents.base import Server
 from fairhorizon.agents.ranked.fitted import FittedRanker
 from fairhorizon.agents.ranked.joint import AllocatedLists, ControlledLists
 from fairhorizon.agents.ranked.online_lists import OnlineLists
 from fairhorizon.agents.ranked.user_lists import UserLists
+from fairhorizon.agents.served import Served
 from fairhorizon.agents.tasks import ServingPlan
 from fairhorizon.environment.feedback import Scenario
 from fairhorizon.rerank.control import StepControl
@@ -22,8 +22,8 @@ from fairhorizon.rerank.reranker import Reranker, UserReranker
 class Way(Interface):
     """Serves a fitted ranker, behind a re-ranker where there is one."""
 
-    def lists(self, scenario: Scenario, *, length: int, feedback: bool, seed: int) -> Tensor:
-        """(n_users, length), as `Recommender.recommend` describes them."""
+    def serve(self, scenario: Scenario, *, length: int, feedback: bool, seed: int) -> Served:
+        """As `Recommender.served` describes it."""
 
     def server(self, plan: ServingPlan) -> Server:
         """The server of a long run."""
