@@ -126,14 +126,15 @@ def levels_among(texts: Sequence[str], options: studies.StudyOptions) -> list[st
     from fairhorizon.experiments.level_limits import data_limited_by
     from fairhorizon.exposure.limits import Limit, LimitError
 
-    data, found = options.data, []
+    found: list[Limit] = []
     for text in texts:
         try:
-            data = data_limited_by([Limit.parse(text)], data)
-            found.append(text)
+            limit = Limit.parse(text)
+            data_limited_by([*found, limit], options.data)
+            found.append(limit)
         except LimitError as error:
             typer.echo(f"note: of the file, {error}; left out", err=True)
-    return found
+    return list(map(str, found))
 
 
 def limited(
