@@ -41,7 +41,8 @@ def test_numbers_belong_to_the_lists(name):
         expected = model.ranker.scores(users, queue).gather(1, torch.from_numpy(served.lists))
         assert np.array_equal(served.scores, expected.double().numpy())
     if name.startswith("fcpo") or "+lists" in name:
-        assert (served.scores > 0).all() and (served.scores.sum(1) <= 1 + 1e-6).all()
+        assert (served.scores > 0).all()
+        assert (served.scores.sum(1) <= 1 + 1e-6).all()
         assert (np.diff(served.values, axis=1) <= 0).all()  # best first
         assert list(served.prices) == ["popular<=0.2"]
         assert served.prices["popular<=0.2"] > 0

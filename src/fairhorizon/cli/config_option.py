@@ -60,7 +60,8 @@ class ConfigInUse:
         by_column = limits is not None and any(
             not one.group.reserved for one in _parsed(changed[limits])
         )
-        if self.from_file("item_table") and not (given.get("group_column") or by_column):
+        used = given.get("group_column") or by_column or "title" in given
+        if self.from_file("item_table") and not used:
             changed["item_table"] = None  # it has nothing that this command asks for
         if "settings" in given:
             own = self._settings(given, settings_by_method)

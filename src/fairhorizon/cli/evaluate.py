@@ -66,7 +66,7 @@ def evaluate(
     for remark in model.remarks_:
         typer.echo(f"note: {remark}", err=True)
     list_lengths.warn_if_shorter(result.lists, max(ks))
-    reached = limit_options.measured(bound, result.lists)
+    reached = limit_options.measured(bound, result.lists, result.prices)
     if lists is not None:
         write_lists(lists, result.lists, dataset.log)
     share = expected_share(model, dataset, protocol)

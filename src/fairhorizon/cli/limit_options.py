@@ -1,6 +1,6 @@
 """The option --limit: what may be shown of whom, in the language of limits."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -174,13 +174,13 @@ def serving(run: "Run", model: "Recommender", bound: "Sequence[BoundLimit]") -> 
 
 
 def measured(
-    bound: "Sequence[BoundLimit]", lists: "NDArray[np.int64]"
+    bound: "Sequence[BoundLimit]", lists: "NDArray[np.int64]", prices: Mapping[str, float]
 ) -> "tuple[LimitReached, ...]":
     """What the lists make of the limits; a note names each that is not kept."""
     from fairhorizon.exposure.measured import limit_reached
     from fairhorizon.report.limits import verdict
 
-    found = tuple(limit_reached(one, lists) for one in bound)
+    found = tuple(limit_reached(one, lists, prices) for one in bound)
     for one in found:
         if not one.kept:
             typer.echo(f"note: {one.limit} {verdict(one)}", err=True)

@@ -112,6 +112,11 @@ def _given(wanted: str | int, table: Table, roles: Collection[str | None] = ()) 
     return str(wanted)
 
 
+def is_usual_name(name: str, role: str) -> bool:
+    """Whether a column of this name is found for the role, such as the user."""
+    return _spelling(name) in USUAL_NAMES[role]
+
+
 def _spelling(name: str) -> str:
     return name.lower().replace("_", "").replace("-", "").replace(" ", "")
 

@@ -1,6 +1,6 @@
 """Feedback of users, read from a log, and the initial states of episodes."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Protocol as Interface
 
@@ -107,6 +107,7 @@ class Scenario:
     queue: Tensor  # (n_users, N) most recent items, padded with n_items
     positive: UserItems
     excluded: UserItems | None  # never recommended
+    codes: Tensor | None = None  # (n_users,) of the users; None: they are 0 to n_users - 1
 
     @property
     def n_users(self) -> int:
@@ -128,7 +129,24 @@ class Scenario:
             blocked = torch.zeros(len(users), self.positive.n_items, dtype=torch.bool)
         else:
             blocked = self.excluded.mask(users)
-        return State(users.to(device), self.queue[users].to(device), blocked.to(device))
+        return State(
+            self.codes_of(users).to(device), self.queue[users].to(device), blocked.to(device)
+        )
+
+    def codes_of(self, rows: Tensor) -> Tensor:
+        """(b,) the codes of the users of some rows; they are the rows where no codes are given."""
+        return rows if self.codes is None else self.codes[rows]
+
+    def only(self, rows: Tensor) -> "Scenario":
+        """The same for some of the users, in this order."""
+        excluded = None if self.excluded is None else self.excluded.only(rows)
+        return replace(
+            self,
+            queue=self.queue[rows],
+            positive=self.positive.only(rows),
+            excluded=excluded,
+            codes=self.codes_of(rows),
+        )
 
 
 def training_scenario(

@@ -49,8 +49,9 @@ class ItemLists:
     @torch.no_grad()
     def valued(self, scenario: Scenario, length: int) -> "ValuedLists":
         """The whole list of every user at once, with values and chances."""
-        users = torch.arange(scenario.n_users)
-        menus = open_menus(self.chances.items, scenario, users, self.sensitive, length).menus
+        rows = torch.arange(scenario.n_users)
+        users = scenario.codes_of(rows)
+        menus = open_menus(self.chances.items, scenario, rows, self.sensitive, length).menus
         chances = self._chances(menus, users, scenario.queue)
         offers = self._offered(menus, chances, users, length)
         made = self._made(menus, offers, length)
@@ -109,7 +110,7 @@ class ItemLists:
     def _offers(self, scenario: Scenario, users: Tensor, length: int) -> Candidates:
         """Candidates of users in their initial states."""
         menus = open_menus(self.chances.items, scenario, users, self.sensitive, length).menus
-        return self.candidates(menus, users, scenario.queue[users], length)
+        return self.candidates(menus, scenario.codes_of(users), scenario.queue[users], length)
 
     def candidates(self, menus: Menus, users: Tensor, queues: Tensor, length: int) -> Candidates:
         """The items of the menus and the value of showing each."""

@@ -56,7 +56,8 @@ class UserLists:
         total = torch.zeros(len(sensitive), dtype=torch.float64)
         for users in self._chunks(scenario):
             state, _ = scenario.begin(users)
-            scores = ranker.scores(users, state.queue).masked_fill(state.blocked, -torch.inf)
+            scores = ranker.scores(state.users, state.queue)
+            scores = scores.masked_fill(state.blocked, -torch.inf)
             total += self.reranker.expected_exposure(scores, sensitive)
         exposure: NDArray[np.float64] = total.numpy()
         return exposure
@@ -73,7 +74,8 @@ class UserLists:
         """Lists (b, length), and the score of every item in them, NaN for none."""
         ranker, sensitive = self.fitted.ranker, self.fitted.sensitive
         state, _ = scenario.begin(users)
-        scores = ranker.scores(users, state.queue).masked_fill(state.blocked, -torch.inf)
+        scores = ranker.scores(state.users, state.queue)
+        scores = scores.masked_fill(state.blocked, -torch.inf)
         allowance, adjusted = length, scores
         if self.reranker is not None:
             allowance = self.reranker.allowance(length)

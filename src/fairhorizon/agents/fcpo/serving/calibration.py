@@ -63,5 +63,6 @@ def _offers(
                 menus = open_menus(
                     lists.chances.items, scenario, some, lists.sensitive, length
                 ).menus
-            offers.append(lists.candidates(menus, some, queues, length))
+            codes = scenario.codes_of(some)
+            offers.append(lists.candidates(menus, codes, queues, length))
         yield offers
