@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from fairhorizon.cli.declaring import declared
+from fairhorizon.cli.limit_options import POPULAR_SHARE
 from fairhorizon.cli.settings import written_settings
 from fairhorizon.vocabulary import MethodName
 
@@ -24,7 +25,6 @@ HELP = (
 COMMAND_LINE, FROM_FILE = "COMMANDLINE", "DEFAULT_MAP"
 LIMITS = ("limit", "limits")  # what commands call their option --limit
 KEYS = {"data": "[data] source", "source": "[data] source", "method": "method"}
-POPULAR_SHARE = 0.2  # without the file
 
 
 @dataclass(frozen=True)

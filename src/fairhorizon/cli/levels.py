@@ -72,6 +72,7 @@ def levels(
 
     from fairhorizon.experiments import levels as experiment
     from fairhorizon.experiments.gains import gains
+    from fairhorizon.experiments.limit_rows import level_limits
     from fairhorizon.experiments.who_pays import user_traits, who_pays
     from fairhorizon.report import levels as report
     from fairhorizon.results.levels import LevelResults
@@ -97,6 +98,7 @@ def levels(
             who_pays(found, rows, ndcg_of, traits, length),
             length,
             group,
+            list(level_limits(study, found, seeds)),
         )
         report.write_levels(
             options.out, results, command=typed_command(context), json_file=options.json_file

@@ -1,6 +1,7 @@
 """Whether limits were kept, in words and as a table."""
 
 from collections.abc import Sequence
+from typing import Any
 
 from rich.console import Group
 from rich.text import Text
@@ -24,6 +25,11 @@ NOTE = (
     "many (of a floor: too few), or how many lists break a limit on every list. Price: what the "
     "method subtracted from the value of an item for the limit."
 )
+LONG_NOTE = (
+    "Reached: the share, or the Gini index, of all that was shown. Violations: the steps after the "
+    "warm-up at which the limit was broken. Price: what the method subtracted from the value of an "
+    "item for the limit in the last step."
+)
 SEEDS_NOTE = "Means over seeds; kept under all of them, violations of all of them together."
 DECIMALS = range(1, 7)
 
@@ -38,14 +44,14 @@ def verdict(found: ReachedLimit) -> str:
         return f"kept: {asked} of every list"
     return (
         f"not kept: {asked} of every list; {found.broken:,} of {found.n_lists:,} break it, the "
-        f"worst with {100 * found.reached:.1f} %"
+        f"worst with {100 * (found.reached or 0.0):.1f} %"
     )
 
 
 def _reached(found: ReachedLimit) -> str:
     """With one decimal, and more where these would not show that the limit is broken."""
     for decimals in DECIMALS:
-        text = f"{100 * found.reached:.{decimals}f}"
+        text = f"{100 * (found.reached or 0.0):.{decimals}f}"
         if found.kept or float(text) != round(100 * found.asked, 9):
             break
     return f"{text} %"
@@ -101,8 +107,14 @@ def limits_section(found: Sequence[ReachedLimit]) -> page.Section:
 
 
 def methods_table(rows: Sequence[LimitRow]) -> Group:
-    """For a terminal, a line per limit and method."""
-    return terminal(_by_method(rows), NARROW)
+    """For a terminal: the limit above the lines of its methods, or 80 columns are too few."""
+    tables = []
+    for limit in dict.fromkeys(row.limit for row in rows):
+        grid = _by_method([row for row in rows if row.limit == limit])
+        lines = [[name, *numbers] for name, _, *numbers in grid.lines]
+        headings = ["Method", *COLUMNS]
+        tables.append(terminal(Grid(headings, lines, len(COLUMNS), f"Limit {limit}"), NARROW))
+    return Group(*tables)
 
 
 def methods_section(rows: Sequence[LimitRow], note: str = NOTE) -> page.Section:
@@ -113,6 +125,11 @@ def methods_section(rows: Sequence[LimitRow], note: str = NOTE) -> page.Section:
 def methods_markdown(rows: Sequence[LimitRow], note: str = NOTE) -> str:
     """For GitHub, a line per limit and method."""
     return f"Limits\n\n{markdown(_by_method(rows))}\n\nIn percent. {note} {SEEDS_NOTE}\n"
+
+
+def limit_content(rows: Sequence[LimitRow]) -> dict[str, Any]:
+    """For programs; nothing where no limit was measured."""
+    return {"limit_rows": [row.to_json() for row in rows]} if rows else {}
 
 
 def _by_method(rows: Sequence[LimitRow]) -> Grid:

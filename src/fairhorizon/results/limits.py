@@ -16,7 +16,7 @@ class ReachedLimit(Interface):
     @property
     def is_floor(self) -> bool: ...
     @property
-    def reached(self) -> float: ...
+    def reached(self) -> float | None: ...
     @property
     def kept(self) -> bool: ...
     @property
@@ -41,7 +41,8 @@ class LimitRow:
     """A limit and what a method made of it under several seeds, as a ReachedLimit.
 
     Means over the seeds, but: `kept` under all of them; `violations`, `broken` and `n_lists` of all
-    of them together. In a long run violations are the steps after the warm-up that broke the limit.
+    of them together. In a long run, whose lists are not kept, violations are the steps after the
+    warm-up that broke the limit, `n_lists` is 0, and of a limit on lists `reached` is None.
     """
 
     method: str
@@ -49,7 +50,7 @@ class LimitRow:
     limit: str
     asked: float
     is_floor: bool
-    reached: float
+    reached: float | None
     kept: bool
     n_lists: int
     broken: int | None = None
@@ -70,7 +71,7 @@ class LimitRow:
             limit=first.limit,
             asked=first.asked,
             is_floor=first.is_floor,
-            reached=sum(one.reached for one in found) / len(found),
+            reached=mean_of([one.reached for one in found]),
             kept=all(one.kept for one in found),
             n_lists=sum(one.n_lists for one in found),
             broken=_total([one.broken for one in found]),
