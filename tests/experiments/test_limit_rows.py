@@ -10,7 +10,7 @@ import pytest
 
 from fairhorizon.agents.methods import Method
 from fairhorizon.experiments.datasets import DataSpec
-from fairhorizon.experiments.levels import run_levels, standings
+from fairhorizon.experiments.levels import run_levels, standings, study_under
 from fairhorizon.experiments.limit_rows import level_limits, study_limits
 from fairhorizon.experiments.limited_groups import bound_limits
 from fairhorizon.experiments.long_limits import long_limits
@@ -61,7 +61,7 @@ def test_each_method_of_a_study_of_levels_has_its_limit(tmp_path: Path) -> None:
     methods = [Method.parse("ease+lists"), Method.parse("popularity")]
     run_levels(study, methods, limits, SEEDS, tries=0)
     found = standings(study, methods, limits, SEEDS, tries=0)
-    rows = list(level_limits(study, found, SEEDS))
+    rows = list(level_limits(study, found, SEEDS, study_under))
     assert [(row.limit, row.method) for row in rows] == [
         *(("popular<=0.3", "ease+lists"), ("popular<=0.3", "popularity")),
         *(("popular<=0.01", "ease+lists"), ("popular<=0.01", "popularity")),

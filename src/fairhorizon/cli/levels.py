@@ -98,7 +98,7 @@ def levels(
             who_pays(found, rows, ndcg_of, traits, length),
             length,
             group,
-            list(level_limits(study, found, seeds)),
+            list(level_limits(study, found, seeds, experiment.study_under)),
         )
         report.write_levels(
             options.out, results, command=typed_command(context), json_file=options.json_file

@@ -1,10 +1,9 @@
 """What the methods of a study made of limits: a row per limit and method, over seeds."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from fairhorizon.agents.methods import Method
 from fairhorizon.experiments.level_limits import group_of
-from fairhorizon.experiments.levels import study_under
 from fairhorizon.experiments.standing import Standing
 from fairhorizon.experiments.study import Study
 from fairhorizon.exposure.bound import BoundLimit
@@ -23,9 +22,15 @@ def study_limits(study: Study, methods: Sequence[Method], seeds: Sequence[int]) 
 
 
 def level_limits(
-    study: Study, found: Sequence[Standing], seeds: Sequence[int]
+    study: Study,
+    found: Sequence[Standing],
+    seeds: Sequence[int],
+    where: Callable[[Study, Method, Limit], Study],
 ) -> Iterator[LimitRow]:
-    """Of a study of levels: each method under its limit; nothing is reached if no setting does."""
+    """Of a study of levels: each method under its limit; nothing is reached if no setting keeps it.
+
+    where: the study that has the results of a method for a limit, `levels.study_under`.
+    """
     for one in found:
         settings = [setting for setting in one.settings if setting is not None]
         if len(settings) < len(seeds):
@@ -41,8 +46,8 @@ def level_limits(
             )
         else:
             bound = BoundLimit(one.limit, study.dataset().sensitive)
-            where = study_under(study, one.method, one.limit)
-            yield _over_seeds(where, one.method.name, settings, seeds, bound)
+            own = where(study, one.method, one.limit)
+            yield _over_seeds(own, one.method.name, settings, seeds, bound)
 
 
 def _over_seeds(
