@@ -19,6 +19,7 @@ from fairhorizon.cli.efficiency import efficiency
 from fairhorizon.cli.evaluate import evaluate
 from fairhorizon.cli.fit import fit
 from fairhorizon.cli.frontier import frontier
+from fairhorizon.cli.init import init
 from fairhorizon.cli.levels import levels
 from fairhorizon.cli.longterm import longterm
 from fairhorizon.cli.methods import methods
@@ -34,7 +35,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 app.add_typer(data_commands, name="data")
-for command in (fit, evaluate, recommend, compare, frontier, levels, longterm):
+for command in (init, fit, evaluate, recommend, compare, frontier, levels, longterm):
     app.command()(command)
 for command in (ablation, efficiency, demo, audit, tune, methods):
     app.command()(command)

@@ -17,7 +17,10 @@ from fairhorizon.errors import DataError, NoColumnError
 
 # Compared in lower case without "_", "-" and blanks.
 USUAL_NAMES = {
-    "user": ("user", "userid", "uid", "customer", "customerid", "visitorid", "sessionid"),
+    "user": (
+        *("user", "userid", "uid", "customer", "customerid", "visitorid", "sessionid"),
+        *("buyer", "buyerid", "client", "clientid", "member", "memberid", "accountid"),
+    ),
     "item": (
         "item",
         "itemid",
@@ -28,9 +31,13 @@ USUAL_NAMES = {
         "product",
         "asin",
         "trackid",
+        *("sku", "article", "articleid", "listingid", "songid", "bookid", "stockcode"),
     ),
     "rating": ("rating", "ratings", "score", "stars"),
-    "timestamp": ("timestamp", "time", "ts", "unixtime", "datetime", "date"),
+    "timestamp": (
+        *("timestamp", "time", "ts", "unixtime", "datetime", "date", "eventtime"),
+        *("createdat", "boughtat", "orderedat", "purchasedat", "orderdate", "invoicedate"),
+    ),
     "rank": ("rank", "position", "pos", "slot"),
 }
 POSITIONS = {"user": 0, "item": 1, "rating": 2, "timestamp": 3}  # of a file without header
