@@ -39,7 +39,7 @@ class FloorProposal:
 
 
 @dataclass(frozen=True)
-class Proposal:
+class ConfigProposal:
     """What was found in a log, and limits for it."""
 
     rows: int
@@ -56,7 +56,7 @@ class Proposal:
 
 def propose(
     source: str, reading: ReaderOptions, item_table: Path | None, cache_dir: Path | None
-) -> Proposal:
+) -> ConfigProposal:
     """Read a log as `load` does, and the table of its items if there is one."""
     table, found = None, {}
     if not is_named(source) and Path(source).exists():
@@ -81,7 +81,7 @@ def propose(
     of_log = float(counts[popular_group(counts)].sum() / counts.sum())
     # halfway from what the log has to what the items are of the catalogue
     share = max(STEP, _down((of_log + POPULAR_SHARE) / 2))
-    return Proposal(
+    return ConfigProposal(
         rows=len(log),
         users=log.n_users,
         items=log.n_items,

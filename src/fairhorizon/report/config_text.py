@@ -8,7 +8,7 @@ from typing import Any
 
 from fairhorizon.data.readers import ReaderOptions
 from fairhorizon.data.sources import is_named
-from fairhorizon.experiments.proposal import Proposal
+from fairhorizon.experiments.proposal import ConfigProposal
 from fairhorizon.files import write_text
 
 ROLES = {"user": "user", "item": "item", "rating": "rating", "timestamp": "time"}
@@ -55,12 +55,12 @@ class ConfigOrigin:
         return str(whole.relative_to(folder) if whole.is_relative_to(folder) else whole)
 
 
-def write_config(origin: ConfigOrigin, proposal: Proposal) -> None:
+def write_config(origin: ConfigOrigin, proposal: ConfigProposal) -> None:
     """A file that works as it is."""
     write_text(origin.path, config_text(origin, proposal))
 
 
-def config_text(origin: ConfigOrigin, proposal: Proposal) -> str:
+def config_text(origin: ConfigOrigin, proposal: ConfigProposal) -> str:
     head = HEAD.format(
         command=origin.command,
         source=origin.source,
@@ -76,7 +76,7 @@ def config_text(origin: ConfigOrigin, proposal: Proposal) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _limits(proposal: Proposal) -> Iterator[str]:
+def _limits(proposal: ConfigProposal) -> Iterator[str]:
     popular = f"{_written(str(proposal.popular))},"
     yield f"    {popular}" if proposal.popular_binds else f"    # {popular}"
     for floor in proposal.floors:
@@ -101,7 +101,7 @@ def _data(origin: ConfigOrigin) -> Iterator[str]:
         yield f"encoding = {_written(encoding)}"
 
 
-def _columns(proposal: Proposal) -> Iterator[str]:
+def _columns(proposal: ConfigProposal) -> Iterator[str]:
     if not proposal.columns:  # of a named set
         return
     yield from ("", "[columns]")
@@ -112,7 +112,7 @@ def _columns(proposal: Proposal) -> Iterator[str]:
         yield f"# not used: {', '.join(map(_commented, proposal.others))}"
 
 
-def _groups(origin: ConfigOrigin, proposal: Proposal) -> Iterator[str]:
+def _groups(origin: ConfigOrigin, proposal: ConfigProposal) -> Iterator[str]:
     if origin.item_table is None:
         return
     yield from ("", "[groups]", f"item_table = {_written(origin.seen_from(origin.item_table))}")
