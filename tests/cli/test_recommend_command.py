@@ -35,7 +35,7 @@ def shop(tmp_path_factory: pytest.TempPathFactory) -> Path:
             for time, item in enumerate(draw.sample(taken, len(taken))):
                 rows.writerow([f"u{user}", f"s{item}", time])
     data = f"--data {folder / 'log.csv'} --user buyer"
-    for name in ("ease", "ease+lists@0.3", "ease+control@0.3", "mf+pmmf"):
+    for name in ("mf", "ease", "ease+lists@0.3", "ease+control@0.3", "mf+pmmf"):
         fairhorizon(f"fit {name} {data} --out {folder / name.partition('@')[0]}")
     fairhorizon(f"fit fcpo@0.3 {data} {FCPO} --out {folder / 'fcpo'}")
     return folder
@@ -54,13 +54,14 @@ def popular(folder: Path) -> set[str]:
     return set(dataset.log.item_ids[dataset.sensitive].tolist())
 
 
+@pytest.mark.parametrize("name", ["mf", "ease"])  # by the user, and by the user's items
 @pytest.mark.parametrize("how", ["", "--as-of now"])
 def test_without_limits_a_user_has_the_same_list_alone(
-    how: str, shop: Path, tmp_path: Path
+    name: str, how: str, shop: Path, tmp_path: Path
 ) -> None:
     everybody, some = tmp_path / "all.csv", tmp_path / "some.csv"
-    fairhorizon(f"recommend {shop / 'ease'} --k {K} {how} --out {everybody}")
-    fairhorizon(f"recommend {shop / 'ease'} --k {K} {how} --user u7 --user u3 --out {some}")
+    fairhorizon(f"recommend {shop / name} --k {K} {how} --out {everybody}")
+    fairhorizon(f"recommend {shop / name} --k {K} {how} --user u7 --user u3 --out {some}")
     of_all, of_some = lists_of(everybody), lists_of(some)
     assert list(of_some) == ["u7", "u3"]  # in the order asked for
     assert of_some == {user: of_all[user] for user in ("u7", "u3")}
