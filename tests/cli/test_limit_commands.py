@@ -121,6 +121,9 @@ def test_several_limits_hold_at_once(
         assert one["reached"] == pytest.approx(share(lists, group), abs=1e-12)
         assert one["at"]["5"] == pytest.approx(share(lists, group, 5), abs=1e-12)
         assert one["kept"]
+    if name == "ease+control":
+        assert all(one["price"] >= 0 for one in found)
+        assert max(one["price"] for one in found) > 0
     assert said.count("kept: ") == 4
     assert [line.split()[-1] for line in said.splitlines() if "=0." in line][4:] == ["yes"] * 4
     assert json.loads((runs / name / "metrics.json").read_text())["limits"] == found
