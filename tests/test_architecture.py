@@ -54,7 +54,7 @@ INSIDE = {
 LEVEL_OF = {station: level for level, names in enumerate(FLOOR_PLAN) for station in names}
 COMMANDS = (
     *("fit", "evaluate", "recommend", "methods", "compare", "frontier", "levels", "longterm"),
-    *("ablation", "efficiency", "demo", "audit", "tune", "data"),
+    *("ablation", "efficiency", "demo", "audit", "tune", "data", "init"),
 )
 SOURCES = sorted(ROOT.rglob("*.py"))
 

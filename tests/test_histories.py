@@ -1,5 +1,7 @@
 """Sets of items per user against plain loops."""
 
+from itertools import pairwise
+
 import numpy as np
 import torch
 from hypothesis import given
@@ -64,3 +66,12 @@ def test_cut_parts_every_user_at_the_own_position(pairs, positions):
     both = list(zip(expected, positions, strict=True))
     assert as_lists(early) == [items[:position] for items, position in both]
     assert as_lists(late) == [items[position:] for items, position in both]
+
+
+@given(rows, st.lists(st.integers(0, N_USERS - 1), max_size=7))
+def test_only_some_users_in_their_order(pairs, users):
+    some = UserItems.of(log_of(pairs)).only(torch.tensor(users, dtype=torch.int64))
+    bounds, expected = some.indptr.tolist(), items_per_user(pairs)
+    found = [some.items[a:b].tolist() for a, b in pairwise(bounds)]
+    assert found == [expected[user] for user in users]
+    assert some.n_items == N_ITEMS

@@ -45,6 +45,14 @@ class UserItems:
     def counts(self, users: Tensor) -> Tensor:
         return self.indptr[users + 1] - self.indptr[users]
 
+    def only(self, users: Tensor) -> "UserItems":
+        """The sets of some users, in this order."""
+        counts = self.counts(users)
+        pointers = _pointers(counts)
+        within = torch.arange(int(pointers[-1])) - pointers[:-1].repeat_interleave(counts)
+        items = self.items[self.indptr[users].repeat_interleave(counts) + within]
+        return UserItems(pointers, items, self.n_items)
+
     def mask(self, users: Tensor) -> Tensor:
         """(len(users), n_items) bool: the items in each user's set."""
         counts = self.counts(users)

@@ -53,6 +53,14 @@ class AsOf(StrEnum):
     NOW = "now"  # everything in the log
 
 
+class ListFormat(StrEnum):
+    """How lists are written to a file."""
+
+    CSV = "csv"
+    PARQUET = "parquet"
+    JSONL = "jsonl"  # a JSON object per line
+
+
 class Users(StrEnum):
     """Who answers in a long run."""
 

@@ -153,3 +153,16 @@ def test_best_is_the_sorted_relevance(likes):
     everything = audience.relevance(torch.arange(6).expand(len(likes), 6))
     assert torch.equal(audience.best(0, 6), everything.sort(dim=1, descending=True).values)
     assert torch.equal(audience.total(), everything.sum(1))
+
+
+@given(rows, st.lists(st.integers(0, N_USERS - 1), min_size=1, unique=True))
+def test_a_scenario_of_some_users_starts_them_as_they_would(pairs, users):
+    whole, rows_of_some = serving_scenario(log_of(pairs), 3), torch.tensor(users)
+    some = whole.only(rows_of_some)
+    expected, begun = whole.state(rows_of_some), some.state(torch.arange(len(users)))
+    assert some.n_users == len(users)
+    assert begun.users.tolist() == users
+    assert torch.equal(begun.queue, expected.queue)
+    assert torch.equal(begun.blocked, expected.blocked)
+    again = some.only(torch.tensor([len(users) - 1]))
+    assert again.state(torch.arange(1)).users.tolist() == users[-1:]

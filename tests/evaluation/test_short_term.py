@@ -5,8 +5,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from numpy.typing import NDArray
 
+from fairhorizon.agents.served import Served
 from fairhorizon.data.frames import from_arrays
 from fairhorizon.data.splits import Split, split
 from fairhorizon.environment.feedback import Scenario
@@ -35,16 +35,16 @@ class Fixed:
     def __init__(self, lists: list[list[int]], fingerprint: str) -> None:
         self.lists, self.fingerprint_ = np.array(lists), fingerprint
 
-    def recommend(
+    def served(
         self, scenario: Scenario, *, length: int, feedback: bool = False, seed: int | None = None
-    ) -> NDArray[np.int64]:
+    ) -> Served:
         self.scenario, self.length, self.feedback, self.asked_seed = (
             scenario,
             length,
             feedback,
             seed,
         )
-        return self.lists[:, :length].astype(np.int64)
+        return Served(self.lists[:, :length].astype(np.int64))
 
 
 #        a: 9 hits (rank 2); b: 5 hits (rank 1); c has no test item

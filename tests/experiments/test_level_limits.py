@@ -110,3 +110,10 @@ def test_a_method_that_cannot_count_by_place_is_not_served_so() -> None:
     quota = build(Method.parse("ease+quota"), {}, seed=0)
     with pytest.raises(ConfigError, match=r"ease\+quota keeps .*, not popular<=0.3;weights=log"):
         served_under(quota, Limit.parse("popular<=0.4;weights=log"), 0.3)
+
+
+def test_limits_on_two_groups_are_refused_in_any_order() -> None:
+    popular, shop = Limit.parse("popular<=0.4"), Limit.parse("shop=Corner<=0.3")
+    for first, second in ((popular, shop), (shop, popular)):
+        with pytest.raises(ConfigError, match="compare one group at a time"):
+            data_limited_by([first, second], DataSpec(source="synthetic"))

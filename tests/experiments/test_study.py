@@ -367,13 +367,13 @@ def test_a_row_is_strict_json_and_says_what_it_was_made_with(study: Study) -> No
     assert set(content["seconds"]) == {"fit", "evaluate"}
     assert list(content) == [
         *("dataset", "method", "protocol", "mode", "seed", "alpha_prime"),
-        *("metrics", "settings", "seconds", "notes", "keeps_limit"),
+        *("metrics", "settings", "seconds", "notes", "keeps_limit", "prices"),
     ]
     kept = study.row(method, 0)
     assert kept is not None
     assert kept.to_json() == content
-    # a row that was written before there was this key
-    del content["keeps_limit"]
+    # a row that was written before there were these keys
+    del content["keeps_limit"], content["prices"]
     assert StudyRow.from_json(content) == kept
 
 

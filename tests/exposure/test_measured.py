@@ -154,3 +154,23 @@ def test_lists_by_their_definition(
         text = f"new{sign}{tenths / 10}@{first};scope={scope}"
         found = limit_reached(BoundLimit(Limit.parse(text), GROUP), Showings.of(np.array(rows)))
         assert (found.broken, found.kept, found.n_lists) == (broken, not broken, lists)
+
+
+def test_violations_are_showings_too_many_or_too_few() -> None:
+    """7 of 14 showings are of the group; by list see above."""
+    assert reached("popular<=0.4").violations == 2  # 5.6 are allowed, so 2 of the 7 are too many
+    assert reached("popular<=0.5").violations == 0
+    assert reached("popular<=0.9").violations == 0
+    assert reached("popular>=0.8").violations == 5  # 11.2 are asked for
+    assert reached("popular<=0.3@2").violations == 1  # 3 of 8, 2.4 are allowed
+    assert reached("popular<=0.25;weights=2,1").violations == 1  # weight 4 of 12, 3 is allowed
+    by_list = reached("popular<=0.4;scope=list")
+    assert (by_list.violations, by_list.broken) == (1, 1)
+    assert reached("gini<=0.1").violations is None
+
+
+def test_a_price_is_found_by_the_text_of_the_limit() -> None:
+    bound = BoundLimit(Limit.parse("popular<=0.40"), GROUP)
+    assert limit_reached(bound, LISTS, {"popular<=0.4": 0.25}).price == 0.25
+    assert limit_reached(bound, LISTS, {"popular<=0.5": 0.25}).price is None
+    assert limit_reached(bound, LISTS).price is None

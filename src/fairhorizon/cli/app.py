@@ -12,12 +12,14 @@ from fairhorizon import __version__
 from fairhorizon.cli.ablation import ablation
 from fairhorizon.cli.audit import audit
 from fairhorizon.cli.compare import compare
+from fairhorizon.cli.config_option import missing_key
 from fairhorizon.cli.data import data_commands
 from fairhorizon.cli.demo import demo
 from fairhorizon.cli.efficiency import efficiency
 from fairhorizon.cli.evaluate import evaluate
 from fairhorizon.cli.fit import fit
 from fairhorizon.cli.frontier import frontier
+from fairhorizon.cli.init import init
 from fairhorizon.cli.levels import levels
 from fairhorizon.cli.longterm import longterm
 from fairhorizon.cli.methods import methods
@@ -33,7 +35,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 app.add_typer(data_commands, name="data")
-for command in (fit, evaluate, recommend, compare, frontier, levels, longterm):
+for command in (init, fit, evaluate, recommend, compare, frontier, levels, longterm):
     app.command()(command)
 for command in (ablation, efficiency, demo, audit, tune, methods):
     app.command()(command)
@@ -91,7 +93,9 @@ def complain(message: str, code: int) -> int:
 
 def _usage(error: typer.TyperException) -> str:
     context = getattr(error, "ctx", None)
-    remedy = f" (see {context.command_path} --help)" if context else ""
+    key = missing_key(error)
+    or_file = f"give it, or {key} in a --config FILE; " if key else ""
+    remedy = f" ({or_file}see {context.command_path} --help)" if context else ""
     return error.format_message() + remedy
 
 

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from fairhorizon.cli import options as shared
+from fairhorizon.cli.config_option import takes_config
 from fairhorizon.cli.kind_options import AreaKm
 from fairhorizon.vocabulary import Cut, ExampleKind
 
@@ -16,6 +17,7 @@ data_commands = typer.Typer(help="Show a data set, write its split or an example
 
 
 @data_commands.command()
+@takes_config
 @shared.takes_reader
 def info(
     source: shared.Source,
@@ -44,6 +46,7 @@ def info(
 
 
 @data_commands.command()
+@takes_config
 @shared.takes_reader
 def split(
     source: shared.Source,

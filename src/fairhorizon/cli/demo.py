@@ -8,6 +8,7 @@ import typer
 
 from fairhorizon.cli import list_lengths
 from fairhorizon.cli import options as shared
+from fairhorizon.cli.config_option import takes_config
 from fairhorizon.cli.folders import claimed
 from fairhorizon.cli.progress import Progress
 
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
 WIDTH_OF_FILES = 100  # columns; a terminal has its own width
 
 
+@takes_config
 def demo(
     data: shared.Data = "ml-100k",
     out: Annotated[Path, typer.Option("--out", help="Folder for the page and the figures.")] = Path(

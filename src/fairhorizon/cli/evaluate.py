@@ -9,6 +9,7 @@ import typer
 
 from fairhorizon.cli import limit_options, list_lengths
 from fairhorizon.cli import options as shared
+from fairhorizon.cli.config_option import takes_config
 from fairhorizon.cli.recommend import AlphaPrime, RunFolder
 from fairhorizon.vocabulary import Mode, Protocol
 
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
     from fairhorizon.results.evaluation import EvaluationRow
 
 
+@takes_config
 def evaluate(
     run: RunFolder,
     alpha_prime: AlphaPrime = None,
@@ -65,7 +67,7 @@ def evaluate(
     for remark in model.remarks_:
         typer.echo(f"note: {remark}", err=True)
     list_lengths.warn_if_shorter(result.lists, max(ks))
-    reached = limit_options.measured(bound, result.lists)
+    reached = limit_options.measured(bound, result.lists, result.prices)
     if lists is not None:
         write_lists(lists, result.lists, dataset.log)
     share = expected_share(model, dataset, protocol)

@@ -1,8 +1,10 @@
 """fairhorizon frontier: accuracy against fairness, over all levels of each method."""
 
+from dataclasses import replace
+
 import typer
 
-from fairhorizon.cli import list_lengths, studies
+from fairhorizon.cli import limit_options, list_lengths, studies
 from fairhorizon.cli.typed import typed_command
 
 # the paper's re-ranked rows, the strongest rankers behind every re-ranker, rankers with the same
@@ -22,7 +24,10 @@ METHODS = (
     methods=studies.methods_option(METHODS),
 )
 def frontier(
-    context: typer.Context, options: studies.StudyOptions, k: list_lengths.Length = None
+    context: typer.Context,
+    options: studies.StudyOptions,
+    limit: limit_options.StudiedLimits = None,
+    k: list_lengths.Length = None,
 ) -> None:
     """Plot NDCG against negative Gini and long-tail rate; print the area each method dominates.
 
@@ -33,14 +38,20 @@ def frontier(
 
     from fairhorizon.experiments.compare import summary_rows
     from fairhorizon.experiments.frontier import curves, swept
+    from fairhorizon.experiments.limit_rows import study_limits
     from fairhorizon.report import frontier as report
+    from fairhorizon.report.limits import methods_table
 
+    data, asked = limit_options.apart(options.data, limit)
+    options = replace(options, data=data)
     levels = [level for method in options.chosen(METHODS) for level in swept(method)]
     chosen = list(dict.fromkeys(levels))  # ease+quota and ease+quota@0.4 have one in common
     with options.study_of_one_length(k) as (study, length):
+        study = asked.on_study(study)
         studies.run_study(options, study, chosen)
         rows = summary_rows(study, chosen, options.seeds)
         lines = curves(rows)
+        limits = study_limits(study, chosen, options.seeds)
         report.write_frontier(
             options.out,
             lines,
@@ -48,7 +59,10 @@ def frontier(
             group=options.data.group_name,
             command=typed_command(context),
             json_file=options.json_file,
+            limits=limits,
         )
+    if limits:
+        Console().print(methods_table(limits))
     Console().print(report.hypervolume_table(lines, length, options.data.group_name))
     studies.print_notes(rows)
     page, figure = options.out / "index.html", options.out / "frontier.png"

@@ -8,6 +8,7 @@ import typer
 
 from fairhorizon.cli import list_lengths, studies
 from fairhorizon.cli import options as shared
+from fairhorizon.cli.config_option import FROM_FILE, source_of
 from fairhorizon.cli.typed import typed_command
 
 if TYPE_CHECKING:
@@ -71,11 +72,15 @@ def levels(
 
     from fairhorizon.experiments import levels as experiment
     from fairhorizon.experiments.gains import gains
+    from fairhorizon.experiments.limit_rows import level_limits
     from fairhorizon.experiments.who_pays import user_traits, who_pays
     from fairhorizon.report import levels as report
     from fairhorizon.results.levels import LevelResults
 
-    options, limits = limited(options, shares, limit or [])
+    texts = limit or []
+    if source_of(context, "limit") == FROM_FILE:
+        texts = levels_among(texts, options)
+    options, limits = limited(options, shares, texts)
     chosen = options.chosen(experiment.METHODS)
     refuse_set_dials(chosen)
     seeds, group = options.seeds, options.data.group_name
@@ -93,6 +98,7 @@ def levels(
             who_pays(found, rows, ndcg_of, traits, length),
             length,
             group,
+            list(level_limits(study, found, seeds, experiment.study_under)),
         )
         report.write_levels(
             options.out, results, command=typed_command(context), json_file=options.json_file
@@ -115,6 +121,22 @@ def parse_levels(text: str) -> list[float]:
             param_hint="--levels",
         )
     return list(dict.fromkeys(limits))
+
+
+def levels_among(texts: Sequence[str], options: studies.StudyOptions) -> list[str]:
+    """Limits of a file that levels can be: largest shares of one group; a note names the others."""
+    from fairhorizon.experiments.level_limits import data_limited_by
+    from fairhorizon.exposure.limits import Limit, LimitError
+
+    found: list[Limit] = []
+    for text in texts:
+        try:
+            limit = Limit.parse(text)
+            data_limited_by([*found, limit], options.data)
+            found.append(limit)
+        except LimitError as error:
+            typer.echo(f"note: of the file, {error}; left out", err=True)
+    return list(map(str, found))
 
 
 def limited(

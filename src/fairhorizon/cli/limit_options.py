@@ -1,7 +1,7 @@
 """The option --limit: what may be shown of whom, in the language of limits."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -18,11 +18,13 @@ if TYPE_CHECKING:
     from fairhorizon.data.splits import Split
     from fairhorizon.experiments.datasets import Dataset, DataSpec
     from fairhorizon.experiments.runs import Run
+    from fairhorizon.experiments.study import Study
     from fairhorizon.exposure.bound import BoundLimit
     from fairhorizon.exposure.limits import Limit
     from fairhorizon.exposure.measured import LimitReached
 
 OPTION = "--limit"
+POPULAR_SHARE = 0.2  # of the items, where no model says otherwise
 HELP = (
     "Limit on what is shown: 'seller=MegaMart<=0.2' at most a fifth, 'new>=0.05@10' at least a "
     "twentieth of the first 10 places. In quotes, because of the shell. docs/limits.md has the "
@@ -30,6 +32,15 @@ HELP = (
 )
 
 Limits = Annotated[list[str] | None, typer.Option(OPTION, metavar="GROUP<=SHARE", help=HELP)]
+StudiedLimits = Annotated[
+    list[str] | None,
+    typer.Option(
+        OPTION,
+        metavar="GROUP<=SHARE",
+        help="Measure this limit on the lists of every method. Methods that are given without a "
+        "level are served under all limits, if they can keep them. Repeatable.",
+    ),
+]
 ServedLimits = Annotated[
     list[str] | None,
     typer.Option(OPTION, metavar="GROUP<=SHARE", help=HELP, show_default="those of the fit"),
@@ -63,6 +74,11 @@ class GivenLimits:
         return bound_limits(
             self.limits, data, cache_dir, self.item_table, split=split, popular_share=popular_share
         )
+
+    def on_study(self, study: "Study") -> "Study":
+        """The study with these limits on its items."""
+        bound = self.bound(study.data, study.dataset().split, study.cache_dir, POPULAR_SHARE)
+        return replace(study, limits=tuple(bound))
 
     def check(
         self, model: "Recommender", data: "DataSpec", dataset: "Dataset", cache_dir: Path | None
@@ -182,13 +198,13 @@ def serving(run: "Run", model: "Recommender", bound: "Sequence[BoundLimit]") -> 
 
 
 def measured(
-    bound: "Sequence[BoundLimit]", lists: "NDArray[np.int64]"
+    bound: "Sequence[BoundLimit]", lists: "NDArray[np.int64]", prices: Mapping[str, float]
 ) -> "tuple[LimitReached, ...]":
     """What the lists make of the limits; a note names each that is not kept."""
     from fairhorizon.exposure.measured import limit_reached
     from fairhorizon.report.limits import verdict
 
-    found = tuple(limit_reached(one, lists) for one in bound)
+    found = tuple(limit_reached(one, lists, prices) for one in bound)
     for one in found:
         if not one.kept:
             typer.echo(f"note: {one.limit} {verdict(one)}", err=True)

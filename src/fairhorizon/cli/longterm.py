@@ -172,6 +172,7 @@ def finish(
     from rich.console import Console
 
     from fairhorizon.files import write_copies, written_together
+    from fairhorizon.report.limits import methods_table
     from fairhorizon.report.long_differences import differences_table
     from fairhorizon.report.long_term import closing_lines, write_long_term_report
     from fairhorizon.report.long_term_table import summary_table
@@ -183,6 +184,7 @@ def finish(
     Console().print(summary_table(result.steps, result.group))
     if result.differences:
         Console().print(differences_table(result.differences))
+    Console().print(methods_table(result.limit_rows))
     for line in closing_lines(result):
         typer.echo(line)
     typer.echo(f"{out / 'index.html'}: the page, open it in a browser")

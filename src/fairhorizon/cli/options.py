@@ -1,13 +1,14 @@
 """Options that several commands share."""
 
-import functools
 import inspect
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from fairhorizon.cli.config_option import takes_config
+from fairhorizon.cli.declaring import declared
 from fairhorizon.cli.kind_options import AreaKm, SessionColumn, WeightColumn
 from fairhorizon.vocabulary import Cut, Mode, Protocol
 
@@ -178,30 +179,6 @@ def warn_if_untested(parts: "Split") -> None:
         )
 
 
-def declared(
-    command: Callable[..., Any],
-    called: Callable[..., Any],
-    options: Sequence[inspect.Parameter],
-    *,
-    made: Collection[str] = (),
-) -> Callable[..., Any]:
-    """`called` in place of the command, with the options of the command and those added.
-
-    `made`: parameters of the command that `called` computes from the options.
-    """
-    hidden = {*made, *(option.name for option in options)}
-    own = [p for p in inspect.signature(command).parameters.values() if p.name not in hidden]
-    parameters = [*own, *options]
-    # Python requires parameters without a default first
-    parameters.sort(key=lambda parameter: parameter.default is not inspect.Parameter.empty)
-    functools.update_wrapper(called, command)
-    called.__signature__ = inspect.Signature(  # type: ignore[attr-defined]
-        [parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY) for parameter in parameters]
-    )
-    called.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
-    return called
-
-
 def takes_reader(command: Callable[..., Any]) -> Callable[..., Any]:
     """Give a command all options of `reader`; it is called with `reading`, their result."""
     options = inspect.signature(reader).parameters
@@ -289,12 +266,19 @@ def described_data(
     )
 
 
-def takes_data(command: Callable[..., None]) -> Callable[..., None]:
-    """Give a command all options of `described_data`; it is called with `data`, their DataSpec."""
+def takes_data(
+    command: Callable[..., None], *, settings_by_method: bool = False
+) -> Callable[..., None]:
+    """Give a command all options of `described_data`, and --config.
+
+    It is called with `data`, the DataSpec of the options. settings_by_method: its option --set is
+    method.key=value.
+    """
     options = inspect.signature(described_data).parameters
 
     def called(**given: Any) -> None:
         values = {name: given.pop(name) for name in options}
         command(**given, data=described_data(**values), cache_dir=values["cache_dir"])
 
-    return declared(command, called, list(options.values()))
+    described = declared(command, called, list(options.values()))
+    return takes_config(described, settings_by_method=settings_by_method)

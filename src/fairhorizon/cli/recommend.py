@@ -1,13 +1,23 @@
 """fairhorizon recommend: lists for every user."""
 
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from fairhorizon.cli import limit_options, list_lengths
 from fairhorizon.cli import options as shared
-from fairhorizon.vocabulary import AsOf
+from fairhorizon.cli.config_option import takes_config
+from fairhorizon.vocabulary import AsOf, ListFormat
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from fairhorizon.agents.base import Recommender
+    from fairhorizon.agents.served import Served
+    from fairhorizon.data.interactions import Interactions
+    from fairhorizon.environment.feedback import Scenario
 
 
 def a_share(level: float | None) -> float | None:
@@ -26,7 +36,41 @@ AlphaPrime = Annotated[
     ),
 ]
 RunFolder = Annotated[Path, typer.Argument(help="Folder that fit has written.")]
-Out = Annotated[Path, typer.Option("--out", help="CSV file to write: user,rank,item.")]
+Out = Annotated[Path, typer.Option("--out", help="File to write: user, rank, item.")]
+FormatOption = Annotated[
+    ListFormat | None,
+    typer.Option(
+        "--format",
+        help="Format of the file. jsonl: a JSON object per line.",
+        show_default="by the suffix of --out, else csv",
+    ),
+]
+Scores = Annotated[
+    bool,
+    typer.Option(
+        "--scores",
+        help="Add columns where the method has them. score: of the ranker, or the chance that the "
+        "user takes the item next. value: what the showing adds to the user's NDCG.",
+    ),
+]
+UserIds = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--user",
+        metavar="ID",
+        help="Write the list of this user alone. Repeatable.",
+        show_default="all users",
+    ),
+]
+UsersFile = Annotated[
+    Path | None,
+    typer.Option(
+        "--users",
+        metavar="FILE",
+        help="Write the lists of these users alone: a file with one id per line, or a table with "
+        "a column of users.",
+    ),
+]
 OneByOne = Annotated[
     bool,
     typer.Option(
@@ -53,6 +97,7 @@ AsOfOption = Annotated[
 ]
 
 
+@takes_config
 def recommend(
     run: RunFolder,
     out: Out,
@@ -60,6 +105,10 @@ def recommend(
     alpha_prime: AlphaPrime = None,
     limit: limit_options.ServedLimits = None,
     item_table: limit_options.ServedTable = None,
+    user_ids: UserIds = None,
+    users_file: UsersFile = None,
+    written_as: FormatOption = None,
+    scores: Scores = False,
     one_by_one: OneByOne = False,
     at_price: AtPrice = False,
     as_of: AsOfOption = None,
@@ -69,13 +118,13 @@ def recommend(
     """Write a list of K items for every user, with the original ids.
 
     FCPO makes the lists of all users together, so that together they keep the
-    limits; --one-by-one and --at-price do not. A limit that could not be kept is
-    reported with what was reached.
+    limits; --one-by-one and --at-price do not. With --user or --users these are
+    the lists of the users named. A limit that could not be kept is reported with
+    what was reached.
     """
     from fairhorizon.environment.feedback import evaluation_scenario, serving_scenario
     from fairhorizon.evaluation.short_term import check_fit
     from fairhorizon.experiments.runs import Run
-    from fairhorizon.report.lists import write_lists
     from fairhorizon.vocabulary import Protocol
 
     if one_by_one and at_price:
@@ -87,6 +136,7 @@ def recommend(
     model, asked = limit_options.served(folder, limit, item_table, alpha_prime)
     dataset = spec.open(cache_dir)
     check_fit(model, dataset.split)
+    users = chosen_users(user_ids, users_file, dataset.log, spec.served_column)
     bound = asked.bound(spec, dataset.split, cache_dir, model.popular_share)
     model = limit_options.serving(folder, model, bound)
     k = list_lengths.fitting_length(k, dataset.log.n_items)
@@ -94,13 +144,63 @@ def recommend(
         scenario = serving_scenario(dataset.log, model.queue_length)
     else:
         scenario = evaluation_scenario(dataset.split, model.queue_length, Protocol.STANDARD)
+    if users is not None:
+        scenario = scenario.only(users)
+    made = served(model, scenario, k, seed, one_by_one=one_by_one, at_price=at_price)
+    list_lengths.warn_if_shorter(made.lists, k)
+    limit_options.measured(bound, made.lists, made.prices)
+    write(out, made, dataset.log, users, written_as, with_scores=scores)
+    typer.echo(f"{out}: {(made.lists >= 0).sum():,} items for {len(made.lists):,} users")
+
+
+def chosen_users(
+    ids: Sequence[str] | None, file: Path | None, log: "Interactions", column: str | int | None
+) -> "Tensor | None":
+    """The codes of the users named, in this order; None: all users. column: of the data."""
+    if not ids and file is None:
+        return None
+    import torch
+
+    from fairhorizon.data.user_files import read_user_ids, user_codes
+
+    listed = [] if file is None else read_user_ids(file, log, column)
+    return torch.from_numpy(user_codes([*(ids or ()), *listed], log))
+
+
+def served(
+    model: "Recommender",
+    scenario: "Scenario",
+    k: int,
+    seed: int | None,
+    *,
+    one_by_one: bool,
+    at_price: bool,
+) -> "Served":
+    """The lists, with what is known of their items."""
+    from fairhorizon.agents.served import Served
+
     if one_by_one:
-        lists = model.recommend_one_by_one(scenario, length=k)
-    elif at_price:
-        lists = model.recommend_at_price(scenario, length=k)
-    else:
-        lists = model.recommend(scenario, length=k, seed=seed)
-    list_lengths.warn_if_shorter(lists, k)
-    limit_options.measured(bound, lists)
-    write_lists(out, lists, dataset.log)
-    typer.echo(f"{out}: {(lists >= 0).sum():,} items for {len(lists):,} users")
+        return Served(model.recommend_one_by_one(scenario, length=k))
+    if at_price:
+        return Served(model.recommend_at_price(scenario, length=k))
+    return model.served(scenario, length=k, seed=seed)
+
+
+def write(
+    out: Path,
+    made: "Served",
+    log: "Interactions",
+    users: "Tensor | None",
+    written_as: ListFormat | None,
+    *,
+    with_scores: bool,
+) -> None:
+    """The lists as a file; a note says if no scores are known."""
+    from fairhorizon.report.lists import write_lists
+
+    known = {"score": made.scores, "value": made.values} if with_scores else {}
+    numbers = {name: column for name, column in known.items() if column is not None}
+    if with_scores and not numbers:
+        typer.echo("note: lists that are made this way have no scores", err=True)
+    codes = None if users is None else users.numpy()
+    write_lists(out, made.lists, log, written_as=written_as, users=codes, numbers=numbers)

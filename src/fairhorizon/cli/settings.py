@@ -1,7 +1,7 @@
 """Settings given as key=value."""
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import typer
@@ -27,3 +27,12 @@ def parse_settings(settings: Sequence[str]) -> dict[str, Any]:
         except ValueError:
             target[last] = text  # a bare word, as in starts=anywhere
     return parsed
+
+
+def written_settings(settings: Mapping[str, Any], prefix: str = "") -> Iterator[str]:
+    """The other way round: {"rounds": 50, "pmf": {"dim": 32}} -> "rounds=50", "pmf.dim=32"."""
+    for key, value in settings.items():
+        if isinstance(value, Mapping):
+            yield from written_settings(value, f"{prefix}{key}.")
+        else:
+            yield f"{prefix}{key}={json.dumps(value, default=str)}"

@@ -15,6 +15,7 @@ import typer
 
 from fairhorizon.cli import list_lengths
 from fairhorizon.cli import options as shared
+from fairhorizon.cli.declaring import declared
 from fairhorizon.cli.folders import check_file, claimed
 from fairhorizon.cli.progress import Progress
 from fairhorizon.cli.settings import parse_settings
@@ -168,7 +169,8 @@ def takes_study(
             values = {name: given.pop(name) for name in names}
             command(**given, options=described_study(**values))
 
-        return shared.takes_data(shared.declared(command, called, added, made=["options"]))
+        described = declared(command, called, added, made=["options"])
+        return shared.takes_data(described, settings_by_method=True)
 
     return decorate
 

@@ -12,7 +12,7 @@ from fairhorizon.data.contents import UTF_8
 from fairhorizon.data.frames import Repeats, from_frame
 from fairhorizon.data.interactions import Interactions
 from fairhorizon.data.item_columns import ItemTable
-from fairhorizon.data.readers import Columns, who_is_served
+from fairhorizon.data.readers import Columns, ReaderOptions, who_is_served
 from fairhorizon.data.sources import load as load_source
 from fairhorizon.data.tables import Table, read_table
 from fairhorizon.errors import DataError
@@ -56,27 +56,23 @@ def load(
 
     Returns the log; `fit` takes it, and `split` divides it for a study.
     """
-    if isinstance(source, str | Path):
-        log = load_source(
-            source,
-            cache_dir=cache_dir,
-            user=user,
-            item=item,
-            rating=rating,
-            timestamp=time,
-            weight=weight,
-            session=session,
-            attributes=attributes,
-            header=header,
-            separator=separator,
-            encoding=encoding,
-            repeats=repeats,
-        )
-        return replace(log, name=name) if name else log
-    frame = as_frame(source)
+    how: ReaderOptions = {
+        **{"user": user, "item": item, "rating": rating, "timestamp": time},
+        **{"weight": weight, "session": session, "attributes": attributes, "repeats": repeats},
+    }
+    if not isinstance(source, str | Path):
+        return _of_frame(as_frame(source), how, name)
+    how |= {"header": header, "separator": separator, "encoding": encoding}
+    log = load_source(source, cache_dir=cache_dir, **how)
+    return replace(log, name=name) if name else log
+
+
+def _of_frame(frame: Any, how: ReaderOptions, name: str) -> Interactions:
     names = [str(one) for one in frame.columns]
     table = Table(pl.DataFrame({one: [] for one in names}), Origin(), header=True)
-    found = Columns(who_is_served(user, session), item, rating, time).find(table)
+    served = who_is_served(how["user"], how["session"])
+    found = Columns(served, how["item"], how["rating"], how["timestamp"]).find(table)
+    weight = how["weight"]
     return from_frame(
         frame,
         user=str(found["user"]),
@@ -84,9 +80,9 @@ def load(
         rating=found["rating"],
         timestamp=found["timestamp"],
         weight=names[weight] if isinstance(weight, int) else weight,
-        attributes=[names[one] if isinstance(one, int) else one for one in attributes],
+        attributes=[names[one] if isinstance(one, int) else one for one in how["attributes"]],
         name=name,
-        repeats=repeats,
+        repeats=how["repeats"],
     )
 
 

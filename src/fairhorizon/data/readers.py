@@ -17,7 +17,10 @@ from fairhorizon.errors import ConfigError, DataError, NoColumnError
 
 # Compared in lower case without "_", "-" and blanks.
 USUAL_NAMES = {
-    "user": ("user", "userid", "uid", "customer", "customerid", "visitorid", "sessionid"),
+    "user": (
+        *("user", "userid", "uid", "customer", "customerid", "visitorid", "sessionid"),
+        *("buyer", "buyerid", "client", "clientid", "member", "memberid", "accountid"),
+    ),
     "item": (
         "item",
         "itemid",
@@ -28,9 +31,13 @@ USUAL_NAMES = {
         "product",
         "asin",
         "trackid",
+        *("sku", "article", "articleid", "listingid", "songid", "bookid", "stockcode"),
     ),
     "rating": ("rating", "ratings", "score", "stars"),
-    "timestamp": ("timestamp", "time", "ts", "unixtime", "datetime", "date"),
+    "timestamp": (
+        *("timestamp", "time", "ts", "unixtime", "datetime", "date", "eventtime"),
+        *("createdat", "boughtat", "orderedat", "purchasedat", "orderdate", "invoicedate"),
+    ),
     "rank": ("rank", "position", "pos", "slot"),
     "title": ("title", "name", "movietitle", "itemname", "producttitle", "productname"),
 }
@@ -113,6 +120,11 @@ def _given(wanted: str | int, table: Table, roles: Collection[str | None] = ()) 
         remedy = f"the columns are {', '.join(map(repr, columns))}"
         raise NoColumnError(wanted, others, file=table.origin.file, remedy=remedy)
     return str(wanted)
+
+
+def is_usual_name(name: str, role: str) -> bool:
+    """Whether a column of this name is found for the role, such as the user."""
+    return _spelling(name) in USUAL_NAMES[role]
 
 
 def _spelling(name: str) -> str:

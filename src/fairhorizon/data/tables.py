@@ -1,11 +1,13 @@
-"""A text or Parquet file as a frame of columns, with the line number of each row."""
+"""A text, Parquet or JSON lines file as a frame of columns, with the line number of each row."""
 
 import csv
 import io
+import json
 import re
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import polars as pl
@@ -23,7 +25,7 @@ TYPED = re.compile(r"(.+):(?:token|float)(?:_seq)?")  # RecBole: user_id:token
 
 @dataclass(frozen=True)
 class Table:
-    """Text columns of a text file, typed columns of a Parquet file."""
+    """Text columns of a text file, typed columns of a Parquet file or of JSON lines."""
 
     frame: pl.DataFrame
     origin: Origin
@@ -49,6 +51,8 @@ def read_table(
     if suffix in (".parquet", ".pq"):
         return _parquet(path, raw)
     text = decode(raw, path, encoding, option=f"--{option}encoding").rstrip("\r\n")
+    if suffix in (".jsonl", ".ndjson"):
+        return _json_lines(path, text)
     if not text.strip():
         raise DataError("the file is empty", file=path, remedy="give rows of user and item")
     first = text.lstrip("\r\n").split("\n", 1)[0]
@@ -69,6 +73,34 @@ def _parquet(path: Path, raw: bytes) -> Table:
     if frame.is_empty():
         raise DataError("there are no rows", file=path, remedy="give rows of user and item")
     return Table(frame, Origin(path), header=True)
+
+
+def _json_lines(path: Path, text: str) -> Table:
+    """A JSON object per line, all with the same keys; blank lines are left out."""
+    rows: list[dict[str, Any]] = []
+    lines: list[int] = []
+    remedy = 'give {"user": ..., "item": ...} per line'
+    for number, line in enumerate(text.split("\n"), start=1):
+        if not line.strip():
+            continue
+        try:
+            row = json.loads(line)
+        except ValueError:
+            row = None
+        if not isinstance(row, dict) or (rows and row.keys() != rows[0].keys()):
+            fault = "has other keys than the first line" if isinstance(row, dict) else "is no JSON"
+            raise DataError(fault, file=path, line=number, remedy=remedy)
+        rows.append(row)
+        lines.append(number)
+    if not rows:
+        raise DataError("the file is empty", file=path, remedy="give rows of user and item")
+    try:
+        frame = pl.DataFrame(rows, infer_schema_length=None)
+    except (pl.exceptions.PolarsError, TypeError, ValueError):
+        raise DataError(
+            "a key has values of several types", file=path, remedy="give text or numbers alone"
+        ) from None
+    return Table(frame, Origin(path, lines=np.array(lines)), header=True)
 
 
 def _separator(first: str, suffix: str) -> str:

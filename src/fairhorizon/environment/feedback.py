@@ -1,6 +1,6 @@
 """Feedback of users, read from a log, and the initial states of episodes."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Protocol as Interface
 
@@ -140,6 +140,18 @@ class Scenario:
     def codes_of(self, rows: Tensor) -> Tensor:
         """(b,) the codes of the users of some rows; they are the rows where no codes are given."""
         return rows if self.codes is None else self.codes[rows]
+
+    def only(self, rows: Tensor) -> "Scenario":
+        """The same for some of the users, in this order."""
+        excluded = None if self.excluded is None else self.excluded.only(rows)
+        return replace(
+            self,
+            queue=self.queue[rows],
+            positive=self.positive.only(rows),
+            excluded=excluded,
+            codes=self.codes_of(rows),
+            taken=None if self.taken is None else self.taken[rows],
+        )
 
 
 def training_scenario(

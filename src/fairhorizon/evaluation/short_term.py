@@ -1,7 +1,7 @@
 """Short-term evaluation: lists for every user against the test items, with fixed groups."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -34,6 +34,7 @@ class Result:
     metrics: dict[str, float]
     lists: NDArray[np.int64]  # (n_users, longest K)
     by_history: ByHistory  # for the longest K
+    prices: Mapping[str, float] = field(default_factory=dict)  # of limits, by their texts
 
     def row(self, group: str = POPULAR) -> EvaluationRow:
         """The row that a report reads; `group` is the name of G0."""
@@ -50,8 +51,9 @@ class Result:
         )
 
     def to_json(self) -> dict[str, Any]:
-        """Everything but the lists in strict JSON: an infinite or undefined metric is null."""
-        own = {name: value for name, value in vars(self).items() if name != "lists"}
+        """All but lists and prices in strict JSON: an infinite or undefined metric is null."""
+        left_out = ("lists", "prices")
+        own = {name: value for name, value in vars(self).items() if name not in left_out}
         return own | {
             "metrics": {name: finite(value) for name, value in self.metrics.items()},
             "by_history": self.by_history.to_json(),
@@ -91,7 +93,8 @@ def evaluate(
         )
     seed = model.seed if seed is None else seed
     scenario = evaluation_scenario(split, model.queue_length, protocol)
-    lists = model.recommend(scenario, length=max(ks), feedback=mode is Mode.INTERACTIVE, seed=seed)
+    served = model.served(scenario, length=max(ks), feedback=mode is Mode.INTERACTIVE, seed=seed)
+    lists = served.lists
     if sensitive is None:
         sensitive = popular_group(split.train.item_counts())
     relevant = relevance(split.test)
@@ -99,7 +102,8 @@ def evaluate(
     metrics = summarise(lists, relevant, sensitive, ks=sorted(ks), alpha_prime=alpha_prime)
     apart = by_history(lists, relevant, split.train, max(ks))
     return Result(
-        split.name, model.method, protocol, mode, seed, alpha_prime, metrics, lists, apart
+        *(split.name, model.method, protocol, mode, seed, alpha_prime),
+        *(metrics, lists, apart, dict(served.prices)),
     )
 
 

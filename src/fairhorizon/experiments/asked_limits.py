@@ -1,6 +1,5 @@
 """The limits of a long run: the one on the popular group, and others beside it."""
 
-import hashlib
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -10,7 +9,9 @@ from scipy.optimize import linprog
 from fairhorizon.errors import ConfigError
 from fairhorizon.evaluation.long_term import LongRunSettings
 from fairhorizon.experiments.datasets import DataSpec
+from fairhorizon.experiments.level_limits import level_limit
 from fairhorizon.experiments.limited_groups import bound_limits
+from fairhorizon.experiments.under_limits import fingerprint
 from fairhorizon.exposure.bound import BoundLimit
 from fairhorizon.exposure.limits import POPULAR, GroupOf, Limit
 from fairhorizon.exposure.step_limits import PopularityLimit, StepLimit, step_limit
@@ -45,6 +46,14 @@ class AskedLimits:
         ]
         return bound_limits(stated, data, cache_dir, self.item_table)
 
+    def main_limit(self, data: DataSpec, settings: LongRunSettings) -> Limit:
+        """The first limit as users write it, with its labels where groups move."""
+        limit = level_limit(settings.alpha_prime, data)
+        if data.group_column is not None:
+            return limit
+        lag = settings.lag if settings.labels is Labels.LAGGED else 0
+        return replace(limit, labels=settings.labels, lag=lag)
+
     def main(self, alpha_prime: float, settings: LongRunSettings) -> StepLimit:
         """The limit on the popular group, or on that of the data."""
         # what a warm-up beyond the last step lends would never be paid back
@@ -65,10 +74,7 @@ class AskedLimits:
         self, data: DataSpec, cache_dir: Path | None, settings: LongRunSettings
     ) -> list[object]:
         """The same for the same limits on the same items."""
-        groups = [
-            [str(one), hashlib.sha256(one.members.tobytes()).hexdigest()[:16]]
-            for one in self.bound(data, cache_dir, settings)
-        ]
+        groups = [fingerprint(one) for one in self.bound(data, cache_dir, settings)]
         return [groups, self.look_ahead]
 
     def check(self, data: DataSpec, cache_dir: Path | None, settings: LongRunSettings) -> None:

@@ -102,6 +102,11 @@ class DataSpec(Settings):
             return POPULAR
         return f"{self.group_column} = {' or '.join(self.sensitive_values)}"
 
+    @property
+    def served_column(self) -> str | int | None:
+        """The column of those who are served: users, or sessions."""
+        return self.user if self.session is None else self.session
+
     def open(self, cache_dir: Path | None = None, popular_share: float = 0.2) -> "Dataset":
         """The log, its split, and the group by the attribute or else by popularity."""
         if bool(self.group_column) != bool(self.sensitive_values):

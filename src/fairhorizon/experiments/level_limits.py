@@ -30,11 +30,13 @@ def data_limited_by(limits: Iterable[Limit], data: DataSpec) -> DataSpec:
 
     A limit on a column names the group itself, where the data do not.
     """
+    named: GroupOf | None = None
     for limit in limits:
         _check(limit)
         if limit.group == group_of(data):
+            named = limit.group
             continue
-        if limit.group.reserved or data.group_column is not None:
+        if limit.group.reserved or data.group_column is not None or named is not None:
             raise LimitError(
                 f"{str(limit)!r}: the levels are those of {group_of(data)} (compare one group at a "
                 "time)"

@@ -18,6 +18,7 @@ from fairhorizon.evaluation.long_term import LongRun, LongRunSettings
 from fairhorizon.experiments.asked_limits import AskedLimits
 from fairhorizon.experiments.datasets import DataSpec
 from fairhorizon.experiments.long_differences import long_differences
+from fairhorizon.experiments.long_limits import long_limits
 from fairhorizon.experiments.long_summary import limit_summaries, summary_rows
 from fairhorizon.experiments.step_record import EVERY, SCHEMA, StepRecord
 from fairhorizon.experiments.study import ModelTask, Study, Task
@@ -171,19 +172,21 @@ class LongStudy:
     def result(self, contestants: Sequence[Contestant], seeds: Sequence[int]) -> LongTermResult:
         """All that a report reads of the runs on disk."""
         settings, steps = self.settings, self.steps(contestants, seeds)
-        ndcg = self.ndcg_of_users(contestants, seeds)
+        ndcg, further = self.ndcg_of_users(contestants, seeds), self.limits.bound(*self._limited())
+        main = self.limits.main_limit(self.study.data, settings)
         return LongTermResult(
             steps,
             self.counts(contestants, seeds),
             settings.alpha_prime,
             settings.warm_up,
             tuple(summary_rows(steps)),
-            tuple(limit_summaries(steps, settings.warm_up, self.limits.bound(*self._limited()))),
+            tuple(limit_summaries(steps, settings.warm_up, further)),
             self.study.data.group_name,
             settings.labels,
             settings.lag,
             self.description(),
             tuple(long_differences(contestants[0].label, ndcg, seeds)),
+            tuple(long_limits(steps, settings.warm_up, main, further)),
         )
 
     def description(self) -> dict[str, Any]:
@@ -202,9 +205,7 @@ class LongStudy:
 
     def steps_done(self, contestants: Sequence[Contestant], seeds: Sequence[int]) -> int:
         """Of all runs together, as far as they are on disk."""
-        return sum(
-            len(self.task(one, seed).record().frame()) for one in contestants for seed in seeds
-        )
+        return sum(len(self.task(one, n).record().frame()) for one in contestants for n in seeds)
 
     def steps(self, contestants: Sequence[Contestant], seeds: Sequence[int]) -> pl.DataFrame:
         """A row per method, seed and step."""
@@ -215,11 +216,8 @@ class LongStudy:
         self, contestants: Sequence[Contestant], seeds: Sequence[int]
     ) -> dict[tuple[str, int], CountsOverTime]:
         """Exposure over time by method and seed."""
-        counts = {
-            (one.label, seed): self.task(one, seed).record().counts()
-            for one in contestants
-            for seed in seeds
-        }
+        runs = {(one.label, n): self.task(one, n).record() for one in contestants for n in seeds}
+        counts = {run: record.counts() for run, record in runs.items()}
         return {run: values for run, values in counts.items() if values is not None}
 
     def ndcg_of_users(

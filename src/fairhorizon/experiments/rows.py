@@ -1,9 +1,11 @@
 """Evaluations as rows of a study, and rows of several seeds as one."""
 
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from fairhorizon.evaluation.short_term import Result
 from fairhorizon.results.spread import Spread, finite
@@ -34,7 +36,14 @@ def study_row(
         seconds=seconds,
         notes=notes,
         keeps_limit=keeps_limit,
+        prices=result.prices,
     )
+
+
+def save_lists(path: Path, lists: NDArray[np.int64]) -> None:
+    """To a file of any name; NumPy by itself would add a suffix."""
+    with path.open("wb") as file:
+        np.save(file, lists)
 
 
 def summary_row(

@@ -29,8 +29,9 @@ from fairhorizon.experiments.datasets import (
     opened,
     opened_early,
 )
-from fairhorizon.experiments.rows import study_row
-from fairhorizon.experiments.under_limits import served_under
+from fairhorizon.experiments.rows import save_lists, study_row
+from fairhorizon.experiments.under_limits import all_or_none, fingerprint, served_under
+from fairhorizon.exposure.bound import BoundLimit
 from fairhorizon.exposure.limits import Limit
 from fairhorizon.files import write_atomically, write_json
 from fairhorizon.rankers import RANKERS
@@ -55,6 +56,7 @@ class Study:
     settings: Mapping[str, Given] = field(default_factory=dict)
     cache_dir: Path | None = None
     counting: Limit | None = None  # how the share of a level is counted; None: showings alike
+    limits: tuple[BoundLimit, ...] = ()  # of methods that have no level and keep them
 
     def __post_init__(self) -> None:
         unknown = sorted(set(self.settings) - {*RANKERS, *RERANKERS, *AGENTS})
@@ -95,10 +97,18 @@ class Study:
 
     def served(self, method: Method, trained: Recommender) -> Recommender:
         """The method from its trained part: behind its re-ranker, or at its level."""
-        if method == method.trained:
-            return trained
-        model = trained.serving_as(self.build(method, trained.seed))
-        return model if self.counting is None else served_under(model, self.counting, method.level)
+        model = trained
+        if method != method.trained:
+            model = trained.serving_as(self.build(method, trained.seed))
+            if self.counting is not None:
+                model = served_under(model, self.counting, method.level)
+        limits = self._limits_of(method)
+        return model.under(limits) if limits else model
+
+    def _limits_of(self, method: Method) -> tuple[BoundLimit, ...]:
+        if not self.limits or method.level is not None:
+            return ()
+        return all_or_none(self.build(method, seed=0), self.limits, self.dataset().sensitive)
 
     def early(self) -> Split:
         """The training log with test and validation items of its own."""
@@ -116,7 +126,8 @@ class Study:
 
     def row_file(self, method: Method, seed: int) -> Path:
         parts = [self.build(method, seed).all_settings(), self.protocol, self.mode, list(self.ks)]
-        key = self.key(*parts, *([] if self.counting is None else [str(self.counting)]))
+        parts += [] if self.counting is None else [str(self.counting)]
+        key = self.key(*parts, *map(fingerprint, self._limits_of(method)))
         return self.folder / "rows" / f"{method.file_name}-seed{seed}-{key}.json"
 
     def key(self, *parts: object) -> str:
@@ -169,16 +180,12 @@ class Study:
         tasks = []
         for trained in sorted({method.trained for method in methods}, key=longest_first):
             for seed in seeds:
-                missing = []
-                for method in methods:
-                    if method.trained == trained:
-                        row = self.row(method, seed)
-                        if row is None:
-                            missing.append(method)
-                        else:
-                            on_row(row)
-                if missing:
-                    tasks.append(Task(self, tuple(missing), seed))
+                own = {one: self.row(one, seed) for one in methods if one.trained == trained}
+                for row in own.values():
+                    if row is not None:
+                        on_row(row)
+                if missing := tuple(method for method, row in own.items() if row is None):
+                    tasks.append(Task(self, missing, seed))
         return tasks
 
 
@@ -273,7 +280,7 @@ class Task:
             keeps_limit=model.keeps_limit_,
         )
         file = study.row_file(method, self.seed)
-        write_atomically(file.with_suffix(".npy"), lambda draft: _save(draft, result.lists))
+        write_atomically(file.with_suffix(".npy"), lambda draft: save_lists(draft, result.lists))
         write_json(file, row.to_json())
         return row
 
@@ -290,8 +297,3 @@ class ModelTask:
     def rows(self) -> Iterator[TrainingRow]:
         _, seconds = self.task.trained(self.task.study.dataset())
         yield TrainingRow(f"{self.task.methods[0]} seed {self.task.seed}", seconds)
-
-
-def _save(path: Path, lists: NDArray[np.int64]) -> None:
-    with path.open("wb") as file:
-        np.save(file, lists)

@@ -1,6 +1,9 @@
 """What lists make of a limit: the share that was reached, as the limit counts it and otherwise."""
 
-from dataclasses import asdict, dataclass, field
+import math
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field, replace
+from types import MappingProxyType
 from typing import Any, Self
 
 import numpy as np
@@ -15,6 +18,7 @@ from fairhorizon.metrics.shares import ROUNDING
 from fairhorizon.vocabulary import Scope
 
 PLACES = (5, 10, 20)  # first places, in which the share is reported too
+NO_PRICES: Mapping[str, float] = MappingProxyType({})
 Floats = NDArray[np.float64]
 Counts = NDArray[np.int64]
 
@@ -50,6 +54,10 @@ class LimitReached:
         limit on lists, by how many items the worst list (the worst beginning) is, as a share of
         its places.
     broken: lists that break a limit on lists; None of other limits.
+    violations: of a limit on all showings, how many showings of the group are too many (of a floor:
+        too few); by place, in showings of weight 1. Of a limit on lists, `broken`. None of gini.
+    price: what the method subtracted from the value of every item of the group (of a floor: of
+        every other item) to keep the limit; None where it has no price or it is not known.
     at, weighed: the share among the first 5, 10, 20 places that lists have, and the share with
         every showing counted as 1 / log2(1 + rank), whatever the limit counts. Empty and None of
         gini.
@@ -69,16 +77,26 @@ class LimitReached:
     at: dict[int, float] = field(default_factory=dict)
     weighed: float | None = None
     lists_above: float | None = None
+    violations: int | None = None
+    price: float | None = None
 
     def to_json(self) -> dict[str, Any]:
         return asdict(self) | {"at": {str(k): share for k, share in self.at.items()}}
 
 
-def limit_reached(bound: BoundLimit, shown: Showings | Counts) -> LimitReached:
+def limit_reached(
+    bound: BoundLimit, shown: Showings | Counts, prices: Mapping[str, float] = NO_PRICES
+) -> LimitReached:
     """What the showings, or lists (n_lists, K) of item codes with -1 for none, make of a limit.
 
-    Without any showing there is nothing to exceed: the share is 0 and the limit is kept.
+    Without any showing there is nothing to exceed: the share is 0 and the limit is kept. prices: of
+    the method that made the lists, by the text of a limit.
     """
+    found = _measured(bound, shown)
+    return replace(found, price=prices.get(found.limit))
+
+
+def _measured(bound: BoundLimit, shown: Showings | Counts) -> LimitReached:
     if not isinstance(shown, Showings):
         shown = Showings.of(shown)
     limit, inside = bound.limit, bound.members[shown.items]
@@ -94,20 +112,24 @@ def limit_reached(bound: BoundLimit, shown: Showings | Counts) -> LimitReached:
         "lists_above": float((of_lists > 0).mean()) if len(of_lists) else 0.0,
     }
     if limit.scope is Scope.ALL:
-        share = _share(shown, inside, place_weights(limit, shown.length))
+        weights = place_weights(limit, shown.length)
+        share = _share(shown, inside, weights)
         away = limit.share - share if limit.is_floor else share - limit.share
         excess = away if len(shown.items) else 0.0
-        return _result(limit, shown, reached=share, excess=excess, **measures)
+        too_many = math.ceil(max(0.0, excess) * float(weights[shown.places].sum()) - ROUNDING)
+        return _result(limit, shown, reached=share, excess=excess, violations=too_many, **measures)
     beyond = of_lists if limit.scope is Scope.LIST else of_prefixes
     if not len(beyond):
-        return _result(limit, shown, reached=0.0, excess=0.0, broken=0, **measures)
+        return _result(limit, shown, reached=0.0, excess=0.0, broken=0, violations=0, **measures)
     most = float(of_lists.max()) + _allowed(limit, places)[places] / places
+    broken = int((beyond > 0).sum())
     return _result(
         limit,
         shown,
         reached=1 - most if limit.is_floor else most,
         excess=float(beyond.max()),
-        broken=int((beyond > 0).sum()),
+        broken=broken,
+        violations=broken,
         **measures,
     )
 

@@ -14,6 +14,7 @@ from fairhorizon.files import write_copies, write_text, written_together
 from fairhorizon.report import findings, grid
 from fairhorizon.report.footnotes import mark_notes, marked
 from fairhorizon.report.grid import Cell, Grid
+from fairhorizon.report.limits import limit_content, methods_markdown, methods_section
 from fairhorizon.report.page import (
     Folded,
     Heading,
@@ -25,6 +26,7 @@ from fairhorizon.report.page import (
 )
 from fairhorizon.report.paper import paper_row
 from fairhorizon.report.tables import PAPER_METRICS, format_value, metric_columns, units
+from fairhorizon.results.limits import LimitRow
 from fairhorizon.results.studies import OverSeeds, SignificanceRow, SummaryRow
 from fairhorizon.vocabulary import POPULAR, Protocol
 
@@ -55,15 +57,17 @@ def write_comparison(
     group: str = POPULAR,
     command: str = "",
     json_file: Path | None = None,
+    limits: Sequence[LimitRow] = (),
 ) -> None:
     """comparison.json for programs, table.md for documents and index.html for a browser.
 
-    `group` is the name of G0.
+    `group` is the name of G0; `limits` are those that were measured, if any.
     """
     content = {
         "group": group,
         "rows": [row.to_json() for row in rows],
         "significance": [test.to_json() for test in tests],
+        **limit_content(limits),
     }
     paper = measured_as_in_paper(rows, group)
     text = comparison_markdown(rows, ks=ks, paper=paper, group=group)
@@ -71,6 +75,9 @@ def write_comparison(
     if tests:
         text += "\n" + significance_markdown(tests)
         sections.append(significance_section(tests))
+    if limits:
+        text += "\n" + methods_markdown(limits)
+        sections.append(methods_section(limits))
     glossary = glossary_section(PAPER_METRICS, (rows[0].protocol, rows[0].mode), group)
     write_copies(content, out / "comparison.json", json_file)
     write_text(out / "table.md", text)

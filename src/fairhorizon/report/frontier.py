@@ -20,10 +20,12 @@ from fairhorizon.report import charts, findings, grid, marks
 from fairhorizon.report.charts import Chart, save_png
 from fairhorizon.report.grid import Cell, Grid
 from fairhorizon.report.labels import SIDES, Side, sides_of
+from fairhorizon.report.limits import limit_content, methods_section
 from fairhorizon.report.looks import Look, looks_of
 from fairhorizon.report.marks import Axis, Spec
 from fairhorizon.report.page import Section, commands_section, write_page
 from fairhorizon.report.tables import MISSING, group_items
+from fairhorizon.results.limits import LimitRow
 from fairhorizon.results.studies import HypervolumeRow, OverSeeds, SummaryRow
 from fairhorizon.vocabulary import POPULAR
 
@@ -56,14 +58,20 @@ def write_frontier(
     group: str = POPULAR,
     command: str = "",
     json_file: Path | None = None,
+    limits: Sequence[LimitRow] = (),
 ) -> None:
-    """frontier.json for programs, frontier.png and index.html; `group` is the name of G0."""
+    """frontier.json for programs, frontier.png and index.html; `group` is the name of G0.
+
+    `limits` are those that were measured, if any.
+    """
     rows = [row for line in curves.values() for row in line]
     content = {
         "group": group,
         "rows": [row.to_json() | {"level": row.level} for row in rows],
         "hypervolume": [row.to_json() for row in hypervolume_rows(curves, k)],
+        **limit_content(limits),
     }
+    measured = [methods_section(limits)] if limits else []
     save_png(out / "frontier.png", frontier_chart(curves, k, group))
     best = findings.best_sentence(rows, f"ndcg@{k}", f"NDCG@{k}")
     kept = findings.limits_sentence([findings.of_row(row, k) for row in rows], group)
@@ -72,7 +80,7 @@ def write_frontier(
         title=f"Accuracy and fairness on {rows[0].dataset}",
         finding=" ".join([best, *largest_area(curves, k, group), kept]),
         intro=INTRO,
-        sections=[*frontier_sections(curves, k, group), commands_section([command])],
+        sections=[*frontier_sections(curves, k, group), *measured, commands_section([command])],
     )
     write_copies(content, out / "frontier.json", json_file)
 

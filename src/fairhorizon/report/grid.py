@@ -100,14 +100,14 @@ def placed(lines: Sequence[Sequence[Cell]], better: Mapping[int, Better]) -> lis
     return marked
 
 
-def terminal(grid: Grid) -> Group:
-    """For a terminal; the paper's figures stand in a line below ours."""
+def terminal(grid: Grid, widest: int = WIDEST) -> Group:
+    """For a terminal; the paper's figures stand in a line below ours. widest: of headings."""
     table = Table(box=box.SIMPLE_HEAD, padding=0, show_edge=False)
     columns = []
     for position, heading in enumerate(grid.headings):
         cells = [line[position] for line in grid.lines]
         is_number = grid.is_number(position)
-        lines = folded(heading, WIDEST).split("\n")
+        lines = folded(heading, widest).split("\n")
         columns.append(_number_column(lines, cells) if is_number else _words(cells))
         width = max((len(line) for text in columns[-1] for line in text.split()), default=0)
         if is_number:

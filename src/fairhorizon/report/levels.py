@@ -22,6 +22,7 @@ from fairhorizon.report.level_grids import (
     level_grids,
     limit_words,
 )
+from fairhorizon.report.limits import methods_markdown, methods_section, methods_table
 from fairhorizon.report.page import Folded, Section, commands_section, glossary_section, write_page
 from fairhorizon.report.tables import group_items, short_title, units
 from fairhorizon.report.who_pays import WHO_PAYS_NOTE, who_pays_grids, who_pays_section
@@ -71,6 +72,7 @@ def write_levels(
         "rows": [row.to_json() for row in rows],
         "gains": [row.to_json() for row in results.gains],
         "who_pays": [row.to_json() for row in results.who_pays],
+        "limit_rows": [row.to_json() for row in results.limits],
     }
     write_copies(content, out / "levels.json", json_file)
     write_text(out / "levels.md", levels_markdown(results))
@@ -170,6 +172,8 @@ def levels_sections(results: LevelResults) -> list[Section]:
         Section("At each level", levels, note),
         Section("By place", places, by_place_note(results.group)),
     ]
+    if results.limits:
+        sections.append(methods_section(results.limits))
     if results.gains:
         table = gains_grid(results)
         sections.append(Section(table.caption, [replace(table, caption="")], _gains_note(results)))
@@ -183,6 +187,8 @@ def levels_table(results: LevelResults) -> Group:
         parts += [grid.terminal(level), "", grid.terminal(places), ""]
     legend = f"{units(COLUMNS)} {grid.LEGEND}. {_notes(results.rows)}"
     parts += [Text(legend), Text(by_place_note(results.group))]
+    if results.limits:
+        parts += ["", methods_table(results.limits)]
     if results.gains:
         table = grid.terminal(gains_grid(results, narrow=True))
         parts += ["", table, Text(_gains_note(results, narrow=True))]
@@ -198,6 +204,8 @@ def levels_markdown(results: LevelResults) -> str:
     parts.append(f"{units(COLUMNS)} Best **bold**, second _italic_. {_notes(results.rows)}")
     parts += [grid.markdown(places) for _, places in pairs]
     parts.append(by_place_note(results.group))
+    if results.limits:
+        parts.append(methods_markdown(results.limits).rstrip())
     if results.gains:
         parts += [grid.markdown(gains_grid(results)), _gains_note(results)]
     if results.who_pays:

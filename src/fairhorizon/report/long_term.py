@@ -7,7 +7,7 @@ import polars as pl
 
 from fairhorizon.errors import DataError
 from fairhorizon.files import write_copies, write_text, written_together
-from fairhorizon.report import charts, churn, control, marks, over_time, page
+from fairhorizon.report import charts, churn, control, limits, marks, over_time, page
 from fairhorizon.report import long_term_table as table
 from fairhorizon.report.charts import Chart, save_png
 from fairhorizon.report.findings import listed, percent
@@ -57,6 +57,8 @@ def write_long_term_report(out: Path, result: LongTermResult, command: str) -> N
         save_png(out / f"{name}.png", chart)
     compared = f"\n{differences_markdown(result.differences)}" if result.differences else ""
     further = f"\n{table.limits_markdown(result.limits)}" if result.limits else ""
+    if result.limit_rows:
+        further = f"\n{limits.methods_markdown(result.limit_rows, limits.LONG_NOTE)}{further}"
     moving = span.has_moving_groups
     by_labels = f"\n{table.labels_markdown(steps, result.lag)}" if moving else ""
     parts = (table.summary_markdown(steps, span.group), compared, by_labels, further)
@@ -74,12 +76,21 @@ def write_long_term_report(out: Path, result: LongTermResult, command: str) -> N
             table.summary_section(steps, span.group),
             *([differences_section(result.differences)] if result.differences else []),
             *([table.labels_section(steps, result.lag)] if moving else []),
-            *([table.limits_section(result.limits)] if result.limits else []),
+            *_limit_sections(result),
             *(Section(chart.title, [chart]) for chart in drawn),
             page.meanings_section(_meanings(span, result.labels)),
             page.commands_section([command]),
         ],
     )
+
+
+def _limit_sections(result: LongTermResult) -> list[Section]:
+    """All limits in one format, then how the further ones were broken."""
+    rows = result.limit_rows
+    return [
+        *([limits.methods_section(rows, limits.LONG_NOTE)] if rows else []),
+        *([table.limits_section(result.limits)] if result.limits else []),
+    ]
 
 
 def drawings(result: LongTermResult, span: Span) -> list[Chart]:

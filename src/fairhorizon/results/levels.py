@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from fairhorizon.results.limits import LimitRow
 from fairhorizon.results.studies import GainRow, LevelRow
 from fairhorizon.results.who_pays import UserGroupRow
 from fairhorizon.vocabulary import POPULAR
@@ -17,3 +18,4 @@ class LevelResults:
     who_pays: Sequence[UserGroupRow]
     k: int  # length of the lists
     group: str = POPULAR  # the name of the limited group
+    limits: Sequence[LimitRow] = ()  # what each method made of its limit

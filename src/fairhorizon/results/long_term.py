@@ -8,6 +8,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
+from fairhorizon.results.limits import LimitRow
 from fairhorizon.results.spread import Spread
 from fairhorizon.vocabulary import POPULAR, Labels
 
@@ -111,12 +112,15 @@ class LongTermResult:
     lag: int = 50  # steps, of labels that lag
     settings: Mapping[str, Any] | None = None  # how the runs were made, in JSON
     differences: tuple[LongDifference, ...] = ()  # of the first method to each other one
+    limit_rows: tuple[LimitRow, ...] = ()  # of every limit, that on G0 first
 
     def to_json(self) -> dict[str, Any]:
         """The rows without the single steps."""
+        found = [row.to_json() for row in self.limit_rows]
         return {
             "rows": [row.to_json() for row in self.rows],
             "limits": [limit.to_json() for limit in self.limits],
             "differences": [row.to_json() for row in self.differences],
             "settings": dict(self.settings or {}),
+            **({"limit_rows": found} if found else {}),
         }

@@ -34,6 +34,7 @@ class StudyRow:
     seconds: Mapping[str, float]  # of fit and evaluate
     notes: tuple[str, ...]
     keeps_limit: bool | None = None  # the policy, in training; None: it was trained for no limit
+    prices: Mapping[str, float] = field(default_factory=dict)  # of limits, by their texts
 
     def to_json(self) -> dict[str, Any]:
         return _content(self)
@@ -54,6 +55,7 @@ class StudyRow:
                 seconds=dict(content["seconds"]),
                 notes=tuple(content["notes"]),
                 keeps_limit=content.get("keeps_limit"),  # rows of before have no such key
+                prices=dict(content.get("prices", {})),
             )
         except (KeyError, TypeError) as error:
             raise ValueError(f"not a row of a study: {error}") from error

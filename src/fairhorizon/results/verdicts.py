@@ -3,12 +3,20 @@
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
+from typing import Protocol as Interface
 
 from fairhorizon.results.limits import ReachedLimit
 
 DECIMALS = range(1, 7)
 CLOSE = 0.05  # of what is printed to what it is, relatively
 MANY = 5  # values of one column that have a line each; of more, one line is about all
+
+
+class MeasuredLimit(ReachedLimit, Interface):
+    """A limit of lists that are known, so that what they reach is a number."""
+
+    @property
+    def reached(self) -> float: ...
 
 
 @dataclass(frozen=True)
@@ -23,12 +31,12 @@ class Verdict:
         return asdict(self)
 
 
-def verdicts_of(found: Sequence[ReachedLimit], families: Sequence[str]) -> tuple[Verdict, ...]:
+def verdicts_of(found: Sequence[MeasuredLimit], families: Sequence[str]) -> tuple[Verdict, ...]:
     """A verdict per limit, in order; the limits of a large family have one between them.
 
     families: of each limit, what the limit on all values of its column would be called.
     """
-    members: dict[str, list[ReachedLimit]] = {}
+    members: dict[str, list[MeasuredLimit]] = {}
     for one, family in zip(found, families, strict=True):
         members.setdefault(family, []).append(one)
     verdicts: list[Verdict] = []
@@ -40,7 +48,7 @@ def verdicts_of(found: Sequence[ReachedLimit], families: Sequence[str]) -> tuple
     return tuple(verdicts)
 
 
-def verdict_of(found: ReachedLimit) -> str:
+def verdict_of(found: MeasuredLimit) -> str:
     """As in "kept: 38.2 % of at most 40 %" or "broken in 12 of 943 lists, ..."."""
     if found.broken is not None:
         if found.kept:
@@ -54,7 +62,7 @@ def verdict_of(found: ReachedLimit) -> str:
     return f"broken: {_reached(found)} of {_asked(found)}, {_points(found)}"
 
 
-def _of_family(family: str, limits: Sequence[ReachedLimit]) -> Verdict:
+def _of_family(family: str, limits: Sequence[MeasuredLimit]) -> Verdict:
     broken = [one for one in limits if not one.kept]
     if not broken:
         closest = max(limits, key=_away)
@@ -66,16 +74,16 @@ def _of_family(family: str, limits: Sequence[ReachedLimit]) -> Verdict:
     return Verdict(family, False, f"{how}, worst {worst.limit}: {found}")
 
 
-def _away(found: ReachedLimit) -> float:
+def _away(found: MeasuredLimit) -> float:
     """How far the share is on the wrong side."""
     return found.asked - found.reached if found.is_floor else found.reached - found.asked
 
 
-def _asked(found: ReachedLimit) -> str:
+def _asked(found: MeasuredLimit) -> str:
     return f"at {'least' if found.is_floor else 'most'} {100 * found.asked:.6g} %"
 
 
-def _reached(found: ReachedLimit) -> str:
+def _reached(found: MeasuredLimit) -> str:
     """With one decimal, and more where these would hide on which side of the limit it is."""
     reached, asked = 100 * found.reached, round(100 * found.asked, 9)
     for decimals in range(_decimals(reached), DECIMALS[-1] + 1):
@@ -85,7 +93,7 @@ def _reached(found: ReachedLimit) -> str:
     return f"{text} %"
 
 
-def _points(found: ReachedLimit) -> str:
+def _points(found: MeasuredLimit) -> str:
     away = 100 * _away(found)
     return f"{away:.{_decimals(away)}f} points too {'few' if found.is_floor else 'many'}"
 

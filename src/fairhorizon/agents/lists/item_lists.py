@@ -103,7 +103,7 @@ class ItemLists:
     def _offers(self, scenario: Scenario, users: Tensor, length: int) -> Candidates:
         """Candidates of users in their initial states."""
         menus = open_menus(self.chances.items, scenario, users, self.sensitive, length).menus
-        return self.candidates(menus, users, scenario.queue[users], length)
+        return self.candidates(menus, scenario.codes_of(users), scenario.queue[users], length)
 
     def candidates(self, menus: Menus, users: Tensor, queues: Tensor, length: int) -> Candidates:
         """The items of the menus and the value of showing each."""

@@ -94,7 +94,10 @@ class ControlledLists:
         shown = serve_under_control(
             server, scenario, self.fitted.sensitive, length=length, feedback=feedback
         )
-        return Served.of(shown)
+        texts = [str(one) for one in self.fitted.limits] or [self.fitted.level]
+        # those of the last place, in units of the standardised scores
+        prices = dict(zip(texts, server.control.prices.values(), strict=True))
+        return Served.of(shown, prices=prices)
 
     def server(self, plan: ServingPlan) -> ControlServer:
         return ControlServer(

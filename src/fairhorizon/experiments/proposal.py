@@ -1,0 +1,168 @@
+"""What a log holds, and which limits would be sensible for it: the contents of a first config."""
+
+import math
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+from numpy.typing import NDArray
+
+from fairhorizon.data.interactions import Interactions
+from fairhorizon.data.readers import Columns, ReaderOptions, read_item_attribute, who_is_served
+from fairhorizon.data.sources import is_named, load
+from fairhorizon.data.splits import split
+from fairhorizon.data.tables import Table, read_table
+from fairhorizon.exposure.groups import (
+    POPULAR_SHARE,
+    attribute_group,
+    attribute_values,
+    popular_group,
+)
+from fairhorizon.exposure.limits import GroupOf, Limit
+
+FEWEST_VALUES, MOST_VALUES = 2, 50  # of a column that may hold groups
+MOST_NAMED = 5  # values of a group that is proposed
+MEASUREMENT = re.compile(r"[+-]?\d*\.\d+([eE][+-]?\d+)?")
+STEP = 0.05  # shares are proposed in steps of
+
+
+@dataclass(frozen=True)
+class FloorProposal:
+    """A floor for the values of a column that the log has least of."""
+
+    limit: Limit
+    of_log: float  # their share of the log
+    n_values: int  # of the column
+
+
+@dataclass(frozen=True)
+class ConfigProposal:
+    """What was found in a log, and limits for it."""
+
+    rows: int
+    users: int
+    items: int
+    columns: Mapping[str, str | int | None]  # by role; empty of a named set
+    others: tuple[str, ...]  # columns of the log without a role
+    item_columns: tuple[str, ...]  # of the item table, without the item
+    popular: Limit
+    popular_binds: bool  # whether the log shows popular items more than that
+    popular_of_log: float  # their share of the training log
+    floors: tuple[FloorProposal, ...]
+
+
+def propose(
+    source: str, reading: ReaderOptions, item_table: Path | None, cache_dir: Path | None
+) -> ConfigProposal:
+    """Read a log as `load` does, and the table of its items if there is one."""
+    table, found = None, {}
+    if not is_named(source) and Path(source).exists():
+        table = _table(source, reading)
+        found = _found(table, reading)
+    others = [] if table is None else [c for c in table.frame.columns if c not in found.values()]
+    in_log = [] if table is None else _of_items(table.frame, str(found["item"]), others)
+    with_attributes: ReaderOptions = {**reading, "attributes": in_log}
+    log = load(source, cache_dir=cache_dir, **with_attributes)
+    described = dict(log.attributes)
+    item_columns: list[str] = []
+    if item_table is not None:
+        item_columns = _item_columns(item_table, reading)
+        described = {
+            column: read_item_attribute(
+                item_table, log, attribute=column, encoding=reading.get("encoding", "utf-8")
+            )
+            for column in item_columns
+        }
+    counts = split(log).train.item_counts()
+    of_log = float(counts[popular_group(counts)].sum() / counts.sum())
+    # halfway from what the log has to what the items are of the catalogue
+    share = max(STEP, _down((of_log + POPULAR_SHARE) / 2))
+    return ConfigProposal(
+        rows=len(log),
+        users=log.n_users,
+        items=log.n_items,
+        columns={role: _position(name, table) for role, name in found.items()},
+        others=tuple(others),
+        item_columns=tuple(item_columns),
+        popular=Limit.popular(share),
+        popular_binds=share < of_log,
+        popular_of_log=of_log,
+        floors=tuple(_floors(described, log)),
+    )
+
+
+def _found(table: Table, reading: ReaderOptions) -> dict[str, str | None]:
+    """The columns by role; those who are served are a session where one was named."""
+    session, weight = reading.get("session"), reading.get("weight")
+    who = who_is_served(reading.get("user"), session)
+    found = Columns(who, reading.get("item"), reading.get("rating"), reading.get("timestamp")).find(
+        table
+    )
+    if session is not None:
+        found = {"session": found.pop("user"), **found}
+    if weight is not None:
+        names = table.frame.columns
+        found["weight"] = names[weight] if isinstance(weight, int) else weight
+    return found
+
+
+def _table(source: str, reading: ReaderOptions) -> Table:
+    named = [name for name in reading.values() if isinstance(name, str)]
+    return read_table(
+        source,
+        names=named,
+        header=reading.get("header"),
+        separator=reading.get("separator"),
+        encoding=reading.get("encoding", "utf-8"),
+    )
+
+
+def _position(name: str | None, table: Table | None) -> str | int | None:
+    """A column of a file without header is called by its position."""
+    if name is None or table is None or table.header or not name.isdecimal():
+        return name
+    return int(name)
+
+
+def _item_columns(path: Path, reading: ReaderOptions) -> list[str]:
+    table = read_table(path, encoding=reading.get("encoding", "utf-8"))
+    item = Columns(user=0, item=None if table.header else 0).find(table)["item"]
+    return [column for column in table.frame.columns if column != item]
+
+
+def _of_items(frame: pl.DataFrame, item: str, columns: Sequence[str]) -> list[str]:
+    """Those columns that say something about the item: the same in all of its rows."""
+    if not columns:
+        return []
+    values = frame.group_by(item).agg(pl.col(*columns).drop_nulls().n_unique())
+    return [column for column in columns if (values[column] <= 1).all()]
+
+
+def _floors(described: Mapping[str, NDArray[Any]], log: Interactions) -> Iterator[FloorProposal]:
+    """For each column of few values: its smallest groups get at least half of what they had."""
+    counts = log.item_counts()
+    for column, cells in described.items():
+        values = attribute_values(cells)
+        if not _may_be_groups(values, log.n_items):
+            continue
+        shares = {v: counts[attribute_group(cells, [v])].sum() / counts.sum() for v in values}
+        smallest = sorted(values, key=lambda value: (shares[value], value))
+        named = tuple(smallest[: min(MOST_NAMED, max(1, len(values) // 3))])
+        of_log = float(counts[attribute_group(cells, named)].sum() / counts.sum())
+        floor = Limit(GroupOf(column, named), math.floor(50 * of_log) / 100, is_floor=True)
+        if floor.share > 0:
+            yield FloorProposal(floor, of_log, len(values))
+
+
+def _may_be_groups(values: Sequence[str], n_items: int) -> bool:
+    """Few values, each of several items, and no measurements such as a price."""
+    few = FEWEST_VALUES <= len(values) <= min(MOST_VALUES, n_items // 2)
+    return few and not all(MEASUREMENT.fullmatch(value) for value in values)
+
+
+def _down(share: float) -> float:
+    """To a multiple of the step."""
+    return round(math.floor(share / STEP + 1e-9) * STEP, 2)

@@ -1,0 +1,207 @@
+"""recommend: for all users or some, in three formats, with scores; other commands read them all."""
+
+import csv
+import json
+import random
+import shlex
+from collections import defaultdict
+from pathlib import Path
+
+import numpy as np
+import polars as pl
+import pytest
+
+from fairhorizon.cli.app import run
+from fairhorizon.environment.feedback import evaluation_scenario
+from fairhorizon.experiments.runs import Run
+from fairhorizon.vocabulary import Protocol
+
+USERS, ITEMS, K = 30, 40, 5
+FCPO = '--set rounds=1 --set horizon=3 --set adapt=false --set warm_start=["ease","itemknn"]'
+
+
+def fairhorizon(command: str) -> None:
+    assert run(shlex.split(command, posix=False)) == 0
+
+
+@pytest.fixture(scope="module")
+def shop(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    draw, folder = random.Random(5), tmp_path_factory.mktemp("shop")
+    with (folder / "log.csv").open("w", encoding="utf-8", newline="") as file:
+        rows = csv.writer(file)
+        rows.writerow(["buyer", "item", "time"])
+        for user in range(USERS):
+            taken = sorted(range(ITEMS), key=lambda item: draw.random() * (item + 5))[:10]
+            for time, item in enumerate(draw.sample(taken, len(taken))):
+                rows.writerow([f"u{user}", f"s{item}", time])
+    data = f"--data {folder / 'log.csv'} --user buyer"
+    for name in ("mf", "ease", "ease+lists@0.3", "ease+control@0.3", "mf+pmmf"):
+        fairhorizon(f"fit {name} {data} --out {folder / name.partition('@')[0]}")
+    fairhorizon(f"fit fcpo@0.3 {data} {FCPO} --out {folder / 'fcpo'}")
+    return folder
+
+
+def lists_of(path: Path) -> dict[str, list[str]]:
+    lists: dict[str, list[str]] = defaultdict(list)
+    with path.open(encoding="utf-8", newline="") as file:
+        for row in csv.DictReader(file):
+            lists[row["user"]].append(row["item"])
+    return lists
+
+
+def popular(folder: Path) -> set[str]:
+    dataset = Run(folder).data().open()
+    return set(dataset.log.item_ids[dataset.sensitive].tolist())
+
+
+@pytest.mark.parametrize("name", ["mf", "ease"])  # by the user, and by the user's items
+@pytest.mark.parametrize("how", ["", "--as-of now"])
+def test_without_limits_a_user_has_the_same_list_alone(
+    name: str, how: str, shop: Path, tmp_path: Path
+) -> None:
+    everybody, some = tmp_path / "all.csv", tmp_path / "some.csv"
+    fairhorizon(f"recommend {shop / name} --k {K} {how} --out {everybody}")
+    fairhorizon(f"recommend {shop / name} --k {K} {how} --user u7 --user u3 --out {some}")
+    of_all, of_some = lists_of(everybody), lists_of(some)
+    assert list(of_some) == ["u7", "u3"]  # in the order asked for
+    assert of_some == {user: of_all[user] for user in ("u7", "u3")}
+
+
+@pytest.mark.parametrize("name", ["fcpo", "ease+lists", "ease+control"])
+def test_limits_are_kept_over_the_lists_that_are_written(
+    name: str, shop: Path, tmp_path: Path
+) -> None:
+    users = [f"u{user}" for user in range(0, USERS, 3)]
+    (tmp_path / "users.txt").write_text("\n".join(users) + "\n", encoding="utf-8")
+    out = tmp_path / "lists.csv"
+    fairhorizon(
+        f"recommend {shop / name} --k {K} --users {tmp_path / 'users.txt'} --limit popular<=0.2 "
+        f"--out {out}"
+    )
+    lists = lists_of(out)
+    assert list(lists) == users
+    shown = [item for items in lists.values() for item in items]
+    assert len(shown) == len(users) * K
+    assert sum(item in popular(shop / name) for item in shown) <= 0.2 * len(shown)
+    # and nobody is shown what they have
+    dataset = Run(shop / name).data().open()
+    for log in (dataset.split.train, dataset.split.validation):
+        pairs = zip(log.user_ids[log.users], log.item_ids[log.items], strict=True)
+        assert not any(item in lists.get(user, ()) for user, item in pairs)
+
+
+@pytest.mark.parametrize("option", ["--one-by-one", "--at-price"])
+def test_some_users_by_themselves(option: str, shop: Path, tmp_path: Path) -> None:
+    everybody, some = tmp_path / "all.csv", tmp_path / "some.csv"
+    fairhorizon(f"recommend {shop / 'fcpo'} --k {K} {option} --out {everybody}")
+    fairhorizon(f"recommend {shop / 'fcpo'} --k {K} {option} --user u0 --user u1 --out {some}")
+    # the first two arrive first, and a price is the same for everybody
+    assert lists_of(some) == {user: lists_of(everybody)[user] for user in ("u0", "u1")}
+
+
+def test_the_formats_hold_the_same_and_an_audit_reads_them(shop: Path, tmp_path: Path) -> None:
+    found = {}
+    for suffix, option in (("csv", ""), ("parquet", ""), ("jsonl", ""), ("txt", "--format jsonl")):
+        out, log = tmp_path / f"lists.{suffix}", shop / "log.csv"
+        fairhorizon(f"recommend {shop / 'ease'} --k {K} --scores {option} --out {out}")
+        if suffix == "txt":
+            assert out.read_bytes() == found["jsonl"][0]
+            continue
+        fairhorizon(
+            f"audit {out} --data {log} --user buyer --k {K} --limit popular<=0.4 "
+            f"--json {tmp_path / 'audit.json'}"
+        )
+        found[suffix] = (out.read_bytes(), json.loads((tmp_path / "audit.json").read_text()))
+    assert found["csv"][1] == found["parquet"][1] == found["jsonl"][1]
+    frames = [
+        pl.read_csv(tmp_path / "lists.csv"),
+        pl.read_parquet(tmp_path / "lists.parquet"),
+        pl.read_ndjson(tmp_path / "lists.jsonl"),
+    ]
+    assert frames[0].columns == ["user", "rank", "item", "score"]
+    assert frames[0].equals(frames[1])
+    assert frames[0].equals(frames[2])
+    assert json.loads((tmp_path / "lists.jsonl").read_text().splitlines()[0])["rank"] == 1
+
+
+def test_scores_are_those_of_the_method(shop: Path, tmp_path: Path) -> None:
+    for name, columns in (("ease", ["score"]), ("ease+lists", ["score", "value"])):
+        out = tmp_path / f"{name}.parquet"
+        fairhorizon(f"recommend {shop / name} --k {K} --scores --out {out}")
+        frame, model = pl.read_parquet(out), Run(shop / name).model()
+        assert frame.columns == ["user", "rank", "item", *columns]
+        scenario = evaluation_scenario(
+            Run(shop / name).data().open().split, model.queue_length, Protocol.STANDARD
+        )
+        served = model.served(scenario, length=K)
+        assert served.scores is not None
+        assert np.array_equal(frame["score"].to_numpy().reshape(-1, K), served.scores)
+
+
+def test_a_method_without_scores_says_so(
+    shop: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = tmp_path / "lists.csv"
+    fairhorizon(f"recommend {shop / 'ease+control'} --k {K} --scores --out {out}")
+    assert "note: lists that are made this way have no scores\n" in capsys.readouterr().err
+    assert out.read_text(encoding="utf-8").startswith("user,rank,item\n")
+
+
+@pytest.mark.parametrize(
+    ("text", "options", "message"),
+    [
+        ("", "--user u3 --user u99", "user 'u99' is not in log.csv (give ids of the data)"),
+        (
+            "u1\nu2\nnobody\n",
+            "--users users.csv",
+            "users.csv line 3: user 'nobody' is not in log.csv (give ids of the data)",
+        ),
+        (
+            "x,buyer\n1,u1\n2,u77\n",
+            "--users users.csv",
+            "users.csv line 3: user 'u77' is not in log.csv (give ids of the data)",
+        ),
+        (
+            "x,y\n1,u1\n",
+            "--users users.csv",
+            "users.csv: no column looks like the user; there are 'x', 'y' (give a file with one id "
+            "per line, or with a column called user)",
+        ),
+    ],
+)
+def test_unknown_users_are_named(
+    text: str,
+    options: str,
+    message: str,
+    shop: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("users.csv").write_text(text, encoding="utf-8")
+    assert run(shlex.split(f"recommend {shop / 'ease'} {options} --out lists.csv")) == 1
+    assert capsys.readouterr().err == f"error: {message}\n"
+    assert not Path("lists.csv").exists()
+
+
+@pytest.mark.parametrize("text", ["u4\nu2\nu4\n", "buyer,n\nu4,1\nu2,5\n", "n;user_id\n1;u4\n2;u2"])
+def test_files_of_users(text: str, shop: Path, tmp_path: Path) -> None:
+    users, out = tmp_path / "users.csv", tmp_path / "lists.csv"
+    users.write_text(text, encoding="utf-8")
+    fairhorizon(f"recommend {shop / 'mf+pmmf'} --k {K} --users {users} --out {out}")
+    assert list(lists_of(out)) == ["u4", "u2"]
+
+
+@pytest.mark.parametrize(
+    ("line", "fault"),
+    [("{nonsense", "is no JSON"), ('{"user": "u1"}', "has other keys than the first line")],
+)
+def test_broken_json_lines(
+    line: str, fault: str, shop: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    lists = tmp_path / "lists.jsonl"
+    lists.write_text(f'{{"user": "u1", "item": "s1"}}\n\n{line}\n', encoding="utf-8")
+    assert run(["audit", str(lists), "--data", str(shop / "log.csv")]) == 1
+    remedy = 'give {"user": ..., "item": ...} per line'
+    assert capsys.readouterr().err == f"error: {lists} line 3: {fault} ({remedy})\n"
