@@ -319,7 +319,7 @@ def test_sessions_weights_and_areas(place: Path, capsys: pytest.CaptureFixture[s
     assert 'weight = "rows"' in written
     assert "user =" not in written
     file.write_text(written + "\n[groups]\narea_km = 20\n", encoding="utf-8")
-    assert run(shlex.split("fit ease --config shop/visits.toml --out visits")) == 0
+    assert run(shlex.split("fit ease+lists --config shop/visits.toml --out visits")) == 0
     data = json.loads(Path("visits/run.json").read_text(encoding="utf-8"))["data"]
     assert (data["user"], data["session"], data["weight"]) == (None, "buyer", "rows")
     assert data["area_km"] == 20
