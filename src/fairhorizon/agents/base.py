@@ -17,7 +17,7 @@ from fairhorizon.agents.progress import SILENT, Listener
 from fairhorizon.agents.served import Served
 from fairhorizon.agents.server import Server
 from fairhorizon.agents.tasks import NOTHING_FITTED, FitTask, Fitted, Prerequisite, ServingPlan
-from fairhorizon.allocation.request_guard import ExposureGuard
+from fairhorizon.allocation.several.guard import RequestGuard
 from fairhorizon.data.splits import Split
 from fairhorizon.environment.dynamics import State
 from fairhorizon.environment.feedback import Scenario
@@ -184,11 +184,11 @@ class Recommender(ABC):
         """Lists as requests come: after each the limit holds for all that was shown so far."""
         return self.served_one_by_one(scenario, length, self.request_guard(length)).lists
 
-    def request_guard(self, length: int) -> ExposureGuard:  # noqa: ARG002
+    def request_guard(self, length: int) -> RequestGuard:  # noqa: ARG002
         """What keeps its limits over requests, before the first; a price is for one length."""
         raise self._serves_alone("--one-by-one")
 
-    def served_one_by_one(self, scenario: Scenario, length: int, guard: ExposureGuard) -> Served:  # noqa: ARG002
+    def served_one_by_one(self, scenario: Scenario, length: int, guard: RequestGuard) -> Served:  # noqa: ARG002
         """Lists as requests come, counted by a guard of `request_guard`."""
         raise self._serves_alone("--one-by-one")
 

@@ -38,7 +38,7 @@ def is_ours(method: Method) -> bool:
 def serves_counting(method: Method) -> bool:
     """Whether the method can keep one limit on a group as the limit counts."""
     kept = build(replace(method, level=None), {}, seed=0).kept_in_lists
-    return kept in (ListLimits.ONE, ListLimits.ANY)
+    return kept in (ListLimits.JOINT, ListLimits.STEPS, ListLimits.ANY)
 
 
 def best_rivals(found: Sequence[Found], limit: str, k: int) -> list[Found]:

@@ -8,10 +8,12 @@ from numpy.typing import NDArray
 
 from fairhorizon.errors import ConfigError
 from fairhorizon.exposure.bound import BoundLimit
+from fairhorizon.vocabulary import Scope
 
-MOST_LIMITS = 12  # at once; items are classed by the limits that they count for
+MOST_LIMITS = 12  # at once where they are not all on all showings of a group
 WHO_CAN = (
-    "fcpo and NAME+control keep any limits, NAME+lists one limit on a group that counts in any way"
+    "fcpo and NAME+control keep any limits, NAME+lists any on all showings, or one that counts in "
+    "another way"
 )
 
 
@@ -20,21 +22,25 @@ class ListLimits(StrEnum):
 
     NONE = "no limit"
     OWN = "a largest share of all showings for the group that it was fitted for"
-    ONE = "one limit on a group, and one on the Gini index"
+    JOINT = "limits on all showings of groups, or one on a group and one on the Gini index"
     ANY = "any limits"
+    STEPS = "any limits, a few at once"
 
 
 def check_kept(
     method: str, kept: ListLimits, limits: Sequence[BoundLimit], group: NDArray[np.bool_]
 ) -> None:
     """Refuse limits that the method, fitted for a group (n_items,), cannot make lists under."""
-    if len(limits) > MOST_LIMITS:
+    if len(limits) > MOST_LIMITS and (not are_several(limits) or kept is ListLimits.STEPS):
         raise ConfigError(
-            f"{len(limits)} limits at once: lists are made under at most {MOST_LIMITS} (give "
-            "fewer; fairhorizon audit measures any number)"
+            f"{len(limits)} limits at once: {method} keeps any number on all showings of groups, "
+            f"and at most {MOST_LIMITS} of other kinds (give fewer; fairhorizon audit measures any "
+            "number)"
         )
     alone = kept is not ListLimits.NONE and own_share(limits, group) is not None
-    can = kept is ListLimits.ANY or (kept is ListLimits.ONE and are_joint(limits))
+    can = kept in (ListLimits.ANY, ListLimits.STEPS) or (
+        kept is ListLimits.JOINT and (are_joint(limits) or are_several(limits))
+    )
     if limits and not alone and not can:
         asked = ", ".join(map(str, limits))
         raise ConfigError(f"{method} keeps {kept.value}, not {asked} ({WHO_CAN})")
@@ -44,6 +50,12 @@ def are_joint(limits: Sequence[BoundLimit]) -> bool:
     """At most one limit on a group and at most one on the Gini index."""
     on_index = len(of_gini(limits))
     return on_index <= 1 and len(limits) - on_index <= 1
+
+
+def are_several(limits: Sequence[BoundLimit]) -> bool:
+    """More than one, each on all showings of a group; places may be weighed."""
+    on_showings = [one for one in limits if not one.limit.is_gini and one.limit.scope is Scope.ALL]
+    return 1 < len(on_showings) == len(limits)
 
 
 def of_gini(limits: Sequence[BoundLimit]) -> list[BoundLimit]:

@@ -42,6 +42,11 @@ class ItemView(Interface):
         At least `at_least` items of either group, if there are as many.
         """
 
+    def everything(
+        self, users: Tensor, queues: Tensor, blocked: Tensor, sensitive: Tensor
+    ) -> Menus:
+        """Menus of all items in the order of their codes, -1 for blocked ones."""
+
 
 @dataclass(frozen=True)
 class EmbeddedItems:
@@ -75,3 +80,8 @@ class EmbeddedItems:
         items = torch.arange(blocked.shape[1]).to(blocked.device).expand(blocked.shape)
         vectors = self.look(users, queues, sensitive).vectors
         return CatalogueMenus(items.masked_fill(blocked, -1), vectors)
+
+    def everything(
+        self, users: Tensor, queues: Tensor, blocked: Tensor, sensitive: Tensor
+    ) -> CatalogueMenus:
+        return self.menus(users, queues, blocked, sensitive)

@@ -9,7 +9,7 @@ from typing import Any
 import polars as pl
 
 from fairhorizon.agents.progress import SILENT, Listener
-from fairhorizon.allocation.request_guard import ExposureGuard
+from fairhorizon.allocation.several.guard import RequestGuard
 from fairhorizon.data.interactions import Interactions
 from fairhorizon.data.item_columns import ItemTable, merged_tables
 from fairhorizon.data.splits import uncut
@@ -182,10 +182,10 @@ class Model:
             self._log, self._rows = log, []
         return self
 
-    def server(self, guard: ExposureGuard | None = None) -> ModelServer:
+    def server(self, guard: RequestGuard | None = None) -> ModelServer:
         """Serves one request after the other; the limits hold over all of them, at any moment.
 
-        guard: what has counted showings before, such as one of `ExposureGuard.load`; None: nothing
+        guard: what has counted showings before, such as one of `RequestGuard.load`; None: nothing
             was shown yet.
 
         Returns a server with `recommend`, which also sees what the model observes later.

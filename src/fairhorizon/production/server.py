@@ -8,7 +8,7 @@ import polars as pl
 import torch
 
 from fairhorizon.agents.base import Recommender
-from fairhorizon.allocation.request_guard import ExposureGuard
+from fairhorizon.allocation.several.guard import RequestGuard
 from fairhorizon.errors import ConfigError
 from fairhorizon.production.answers import barred, frame_of, length_of, persons_of
 from fairhorizon.production.requests import RepeatRule, Requests
@@ -24,7 +24,7 @@ class ModelServer:
     several threads.
     """
 
-    def __init__(self, model: "Model", guard: ExposureGuard | None = None) -> None:
+    def __init__(self, model: "Model", guard: RequestGuard | None = None) -> None:
         recommender = model._state.recommender
         if not recommender.abilities.requests:
             raise ConfigError(
@@ -33,7 +33,7 @@ class ModelServer:
         self._model, self._guard, self._making = model, guard, Lock()
 
     @property
-    def guard(self) -> ExposureGuard | None:
+    def guard(self) -> RequestGuard | None:
         """What counts the showings and keeps the limits; None before the first request."""
         return self._guard
 
@@ -70,7 +70,7 @@ class ModelServer:
             served = state.serving.served_one_by_one(scenario, length, guard)
         return frame_of(state, asked, served)
 
-    def _guarding(self, recommender: Recommender, length: int) -> ExposureGuard:
+    def _guarding(self, recommender: Recommender, length: int) -> RequestGuard:
         """The one guard of this server; its first price is for lists of the first length."""
         with self._making:
             if self._guard is None:

@@ -13,4 +13,4 @@ class StepControl(JointReranker):
 
     method = "control"
     keeps_limits = True
-    kept_in_lists = ListLimits.ANY
+    kept_in_lists = ListLimits.STEPS

@@ -20,7 +20,7 @@ class ListAllocation(JointReranker):
 
     method = "lists"
     in_long_run = False
-    kept_in_lists = ListLimits.ONE
+    kept_in_lists = ListLimits.JOINT
 
     spread: Annotated[float | None, Field(gt=0, le=1)] = 0.99
     """Largest Gini index of the lists, relative to the lists of the ranker's plain scores at the

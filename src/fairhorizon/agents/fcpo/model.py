@@ -23,18 +23,25 @@ from fairhorizon.agents.fcpo.learning.training import Trained, queue_length
 from fairhorizon.agents.fcpo.server import FcpoServer
 from fairhorizon.agents.fcpo.serving.calibration import serve_alone
 from fairhorizon.agents.lists.item_lists import ItemLists
-from fairhorizon.agents.lists.limited import by_steps, served_lists, step_limits, under_limits
+from fairhorizon.agents.lists.limited import by_steps, step_limits
 from fairhorizon.agents.lists.under_control import serve_under_control
+from fairhorizon.agents.lists.whole import WholeLists
 from fairhorizon.agents.progress import SILENT, LimitNotKeptWarning, Listener, RoundReport
 from fairhorizon.agents.served import Served
 from fairhorizon.agents.tasks import FitTask, LogPart, Prerequisite, ServingPlan
 from fairhorizon.agents.walk import serve
-from fairhorizon.allocation.request_guard import ExposureGuard
+from fairhorizon.allocation.several.guard import RequestGuard
 from fairhorizon.data.splits import Split, earlier_part
 from fairhorizon.environment.dynamics import State
 from fairhorizon.environment.feedback import Scenario
 from fairhorizon.errors import ConfigError
-from fairhorizon.exposure.kept_by_lists import ListLimits, are_joint, level_under, of_gini
+from fairhorizon.exposure.kept_by_lists import (
+    ListLimits,
+    are_joint,
+    are_several,
+    level_under,
+    of_gini,
+)
 from fairhorizon.exposure.step_limits import PopularityLimit
 from fairhorizon.rankers.ranker import Ranker
 from fairhorizon.rankers.stack.model import suitable
@@ -208,8 +215,7 @@ class Fcpo(Recommender):
         seed = self.seed if seed is None else seed
         if self.config.policy == "softmax" and not by_steps(self.limits_, feedback=feedback):
             if not feedback:
-                valued = self._lists().valued(scenario, length)
-                return served_lists(valued, self.limits_, self.level_text())
+                return self._lists().served(scenario, length)
             shown = self._lists().interactive(scenario, length)
         elif self.limits_ or self.policy_.panel is not None:
             limits = step_limits(self.limits_) or [PopularityLimit(self.alpha_prime)]
@@ -230,21 +236,23 @@ class Fcpo(Recommender):
             )
         return Served.of(shown)
 
-    def request_guard(self, length: int) -> ExposureGuard:
-        """After every list the limit holds for all that was shown so far (docs/guarantee.md).
+    def request_guard(self, length: int) -> RequestGuard:
+        """After every list the limits hold for all that was shown so far (docs/guarantee.md).
 
-        The price begins with that of the price table; under a floor or another group at 0.
+        One price begins with that of the price table; under a floor or another group at 0.
         """
-        self._check_alone("--one-by-one", are_joint(self.limits_) and not of_gini(self.limits_))
-        lists, price = self._lists(), 0.0
-        # the table has the prices of limits on its own group
-        if not lists.rule.is_floor and torch.equal(lists.sensitive, self.sensitive_):
-            price = self.policy_.price_table().price(lists.rule.share, length)
-        return ExposureGuard(lists.rule, price=price)
+        one = are_joint(self.limits_) and not of_gini(self.limits_)
+        self._check_alone("--one-by-one", one or are_several(self.limits_))
+        return self._lists().guard(lambda lists: self._first_price(lists, length))
 
-    def served_one_by_one(self, scenario: Scenario, length: int, guard: ExposureGuard) -> Served:
-        valued = self._lists().one_by_one(scenario, length, guard)
-        return served_lists(valued, self.limits_, self.level_text())
+    def _first_price(self, lists: ItemLists, length: int) -> float:
+        own_group = torch.equal(lists.sensitive, self.sensitive_)  # which the table is about
+        if lists.rule.is_floor or not own_group:
+            return 0.0
+        return self.policy_.price_table().price(lists.rule.share, length)
+
+    def served_one_by_one(self, scenario: Scenario, length: int, guard: RequestGuard) -> Served:
+        return self._lists().one_by_one(scenario, length, guard)
 
     def recommend_at_price(self, scenario: Scenario, *, length: int) -> NDArray[np.int64]:
         """Every user's list by itself, at the price that kept the limit on the validation items.
@@ -253,7 +261,7 @@ class Fcpo(Recommender):
         """
         self._check_alone("--at-price", not self.limits_)
         price = self.policy_.price_table().price(self.alpha_prime, length)
-        return Served.of(serve_alone(self._lists(), scenario, price, length)).lists
+        return Served.of(serve_alone(self._lists().plain, scenario, price, length)).lists
 
     def _check_alone(self, option: str, can: bool) -> None:
         if not can:
@@ -261,9 +269,8 @@ class Fcpo(Recommender):
                 f"{option} does not keep {', '.join(map(str, self.limits_))} (leave out {option})"
             )
 
-    def _lists(self) -> ItemLists:
-        lists = self.policy_.lists(self.config)
-        return under_limits(lists, self.limits_) if self.limits_ else lists
+    def _lists(self) -> WholeLists:
+        return WholeLists(self.policy_.lists(self.config), self.limits_, self.level_text())
 
     def _server(self, plan: ServingPlan) -> FcpoServer:
         plan.check_list_length(self.method, self.config.list_length)

@@ -119,6 +119,18 @@ class ItemLists:
         taken = self.histories[users] if scenario.taken is None else scenario.taken
         return menus, chances, self._offered(menus, chances, taken, length)
 
+    def values_of_all(self, scenario: Scenario, rows: Tensor, length: int) -> "ValuedItems":
+        """All items, with chances and values, for the users in some rows of the scenario."""
+        state = scenario.state(rows, self.sensitive.device)
+        menus = self.chances.items.everything(
+            state.users, state.queue, state.blocked, self.sensitive
+        )
+        chances = self._chances(menus, state.users, state.queue)
+        users = scenario.codes_of(rows)
+        taken = self.histories[users] if scenario.taken is None else scenario.taken[rows]
+        offers = self._offered(menus, chances, taken, length)
+        return ValuedItems(offers.items, offers.values, chances.cpu())
+
     def _chances(self, menus: Menus, users: Tensor, queues: Tensor) -> Tensor:
         device = self.sensitive.device
         return self.chances.of(menus, users.to(device), queues.to(device))
@@ -126,6 +138,15 @@ class ItemLists:
     def _offered(self, menus: Menus, chances: Tensor, taken: Tensor, length: int) -> Candidates:
         likes = (taken.to(self.sensitive.device) / (LATER - 1)).clamp(min=1.0)
         return Candidates(menus.items.cpu(), item_values(chances, likes, length).cpu())
+
+
+@dataclass(frozen=True)
+class ValuedItems:
+    """Items of some users (b, n), -1 where one may not be shown, with values and chances."""
+
+    items: Tensor
+    values: Tensor
+    chances: Tensor
 
 
 @dataclass(frozen=True)

@@ -116,6 +116,14 @@ class PanelItems:
         rows = zip(users.split(at_once), queues.split(at_once), blocked.split(at_once), strict=True)
         return SignalMenus.join([self._menus(*some, sensitive, count) for some in rows])
 
+    @torch.no_grad()
+    def everything(
+        self, users: Tensor, queues: Tensor, blocked: Tensor, sensitive: Tensor
+    ) -> SignalMenus:
+        items = torch.arange(len(sensitive)).to(blocked.device).expand(blocked.shape)
+        signals = self.look(users, queues, sensitive)
+        return signals.menus_of(items.masked_fill(blocked, -1))
+
     def _menus(
         self, users: Tensor, queues: Tensor, blocked: Tensor, sensitive: Tensor, count: int
     ) -> SignalMenus:

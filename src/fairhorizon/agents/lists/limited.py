@@ -9,19 +9,21 @@ from fairhorizon.agents.lists.item_lists import NO_LIMIT, ItemLists, ValuedLists
 from fairhorizon.agents.served import Served
 from fairhorizon.allocation.place_rule import PlaceRule, PlaceWeights
 from fairhorizon.exposure.bound import BoundLimit
-from fairhorizon.exposure.kept_by_lists import are_joint, of_gini
+from fairhorizon.exposure.kept_by_lists import are_joint, are_several, of_gini
 from fairhorizon.exposure.limits import Limit
 from fairhorizon.exposure.step_limits import StepLimit, step_limit
 from fairhorizon.vocabulary import Weighing
 
 
 def by_steps(limits: Sequence[BoundLimit], *, feedback: bool) -> bool:
-    """Whether lists are made place after place by the step control: under several limits.
+    """Whether lists are made place after place by the step control.
 
-    The joint lists keep one limit on a group; one on the Gini index in whole lists only, not in
-    those that are made with feedback.
+    The joint lists keep one limit on a group that counts in any way, and in whole lists, not in
+    those that are made with feedback, one on the Gini index or several on all showings.
     """
-    return not are_joint(limits) or (feedback and bool(of_gini(limits)))
+    if feedback:
+        return not are_joint(limits) or bool(of_gini(limits))
+    return not are_joint(limits) and not are_several(limits)
 
 
 def step_limits(limits: Sequence[BoundLimit]) -> list[StepLimit]:
@@ -30,7 +32,12 @@ def step_limits(limits: Sequence[BoundLimit]) -> list[StepLimit]:
 
 
 def under_limits(lists: ItemLists, limits: Sequence[BoundLimit]) -> ItemLists:
-    """The same chances, served under at most one limit on a group and one on the Gini index."""
+    """The same chances, served under at most one limit on a group and one on the Gini index.
+
+    As they are without any.
+    """
+    if not limits:
+        return lists
     gini = next((one.limit.share for one in of_gini(limits)), None)
     group = next((one for one in limits if not one.limit.is_gini), None)
     if group is None:

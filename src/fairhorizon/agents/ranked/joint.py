@@ -6,6 +6,7 @@ from fairhorizon.agents.lists.chances import WeightedChances
 from fairhorizon.agents.lists.evenness import Evenness
 from fairhorizon.agents.lists.item_lists import ItemLists
 from fairhorizon.agents.lists.limited import served_lists, step_limits, under_limits
+from fairhorizon.agents.lists.several import SeveralLimits
 from fairhorizon.agents.lists.under_control import serve_under_control
 from fairhorizon.agents.ranked.control_server import ControlServer
 from fairhorizon.agents.ranked.fitted import FittedRanker, view_of
@@ -13,7 +14,7 @@ from fairhorizon.agents.served import Served
 from fairhorizon.agents.tasks import ServingPlan
 from fairhorizon.environment.feedback import Scenario
 from fairhorizon.errors import ConfigError, ModelError
-from fairhorizon.exposure.kept_by_lists import of_gini
+from fairhorizon.exposure.kept_by_lists import are_several, of_gini
 from fairhorizon.exposure.step_limits import PopularityLimit
 from fairhorizon.rerank.control import StepControl
 from fairhorizon.rerank.lists import ListAllocation
@@ -40,6 +41,13 @@ class AllocatedLists:
                 f"{self.fitted.ranker.method}+{self.reranker.method} limits the Gini index of "
                 "whole lists only (leave out --mode interactive, or use fcpo)"
             )
+        if are_several(limits):
+            if feedback:
+                raise ConfigError(
+                    f"{self.fitted.ranker.method}+{self.reranker.method} keeps several limits in "
+                    "whole lists only (leave out --mode interactive, or use fcpo)"
+                )
+            return SeveralLimits(lists, limits).served(scenario, length)
         # without anything to learn from answers there is no reason to plan step by step
         if feedback and self.fitted.ranker.uses_history:
             return Served.of(lists.interactive(scenario, length))
@@ -61,7 +69,7 @@ class AllocatedLists:
             self.reranker.place_rule,
             None if self.reranker.spread is None else Evenness(self.reranker.spread),
         )
-        return under_limits(lists, fitted.limits) if fitted.limits else lists
+        return lists if are_several(fitted.limits) else under_limits(lists, fitted.limits)
 
     def server(self, plan: ServingPlan) -> ControlServer:  # noqa: ARG002
         name = self.fitted.ranker.method

@@ -67,7 +67,7 @@ class BestLists:
 
     def _forget(self) -> None:
         self._covered = (np.full(len(self.terms.rules), np.inf), np.zeros(0))  # none
-        self._kept: list[_Kept] = []
+        self._kept: list[_Contending] = []
 
     @property
     def n_users(self) -> int:
@@ -98,6 +98,12 @@ class BestLists:
             at[kept.rows] = np.where(places < 0, -1, columns)
         return self.lists(at), merits
 
+    def assigned(self, prices: Floats) -> tuple[Lists, Floats]:
+        """As `at_prices`, from all offers, of few users: then an assignment is the fastest."""
+        charges = self.terms.charges(prices) - self.bonus
+        at, merit = _by_place(self.offers, charges, self.weights)
+        return self.lists(at), merit
+
     def lists(self, at: Counts) -> Lists:
         """What these lists are worth and use."""
         some = self.offers.at(at)
@@ -123,11 +129,11 @@ class BestLists:
         for block in blocks:
             rows = order[block]
             columns = table[rows, : max(1, counts[rows].max(initial=1))]
-            self._kept.append(_Kept(rows, columns, self.offers.of(rows).at(columns)))
+            self._kept.append(_Contending(rows, columns, self.offers.of(rows).at(columns)))
 
 
 @dataclass(frozen=True)
-class _Kept:
+class _Contending:
     """Candidates of some users that are worth a look."""
 
     rows: Counts  # which users

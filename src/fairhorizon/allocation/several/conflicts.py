@@ -51,14 +51,14 @@ class LimitsConflictError(ConfigError):
 
 
 @dataclass(frozen=True)
-class Catalogue:
+class Supply:
     """What could be shown at all."""
 
     places: Counts  # (L,) how many lists have a place k
     capacity: Counts  # (C,) at most so many showings of each class: an item once a list
 
     @classmethod
-    def of(cls, offers: Offers, terms: Terms) -> "Catalogue":
+    def of(cls, offers: Offers, terms: Terms) -> "Supply":
         there = offers.values > NEVER
         sizes = np.minimum(there.sum(1), terms.length)
         classes = np.broadcast_to(offers.classes, there.shape)
@@ -73,15 +73,15 @@ class Catalogue:
         return cls(places, capacity)
 
 
-def check_together(terms: Terms, catalogue: Catalogue) -> None:
+def check_together(terms: Terms, supply: Supply) -> None:
     """Refuse limits that no lists can keep."""
-    if found := conflicts(terms, catalogue):
+    if found := conflicts(terms, supply):
         raise LimitsConflictError(found)
 
 
-def conflicts(terms: Terms, catalogue: Catalogue) -> list[Conflict]:
+def conflicts(terms: Terms, supply: Supply) -> list[Conflict]:
     """Disjoint sets of limits that cannot be kept together; none if all can be."""
-    program, found = _Program(terms, catalogue), []
+    program, found = _Program(terms, supply), []
     left = np.ones(len(terms.rules), dtype=np.bool_)
     while (given := program.given(left)) is not None and given.sum() > NOTHING:
         together = program.marginal(left)
@@ -100,10 +100,10 @@ def conflicts(terms: Terms, catalogue: Catalogue) -> list[Conflict]:
 class _Program:
     """The linear program above, over classes and places that count alike."""
 
-    def __init__(self, terms: Terms, catalogue: Catalogue) -> None:
+    def __init__(self, terms: Terms, supply: Supply) -> None:
         self.terms = terms
         alike = terms.alike_places()
-        lists = np.array([catalogue.places[places].sum() for places, _ in alike], dtype=np.float64)
+        lists = np.array([supply.places[places].sum() for places, _ in alike], dtype=np.float64)
         weights = np.stack([weights for _, weights in alike], axis=1)  # (m, Q)
         total = max(1.0, lists.sum())
         m, n_classes, kinds = len(terms.rules), terms.n_classes, len(alike)
@@ -113,7 +113,7 @@ class _Program:
         self.fill = sparse.csr_array(np.tile(np.eye(kinds), (1, n_classes)))
         self.filled = lists / total
         self.once = sparse.csr_array(np.repeat(np.eye(n_classes), kinds, axis=1))
-        self.most = catalogue.capacity / total
+        self.most = supply.capacity / total
 
     def _solve(self, kept: Flags, cost: Floats) -> tuple[Floats, Floats]:
         """(m,) what the kept limits give, at these costs, and the marginals of the limits."""

@@ -2,8 +2,8 @@
 
 A list is the best one at a price for each rule (best_lists.py). The prices follow what the lists
 would use (an online dual). If the list would break a rule, counted with everything shown before,
-the prices of what it breaks are raised for this request alone; if that does not help, an integer
-program finds the longest and best list that keeps all rules. docs/guarantee.md has the proof.
+the prices of what it breaks are raised for this request alone (one_list.py). docs/guarantee.md has
+the proof.
 """
 
 import json
@@ -17,16 +17,16 @@ import torch
 from torch import Tensor
 
 from fairhorizon.allocation.group_budget import Candidates
-from fairhorizon.allocation.several.best_lists import NEVER, BestLists, Lists, Offers
-from fairhorizon.allocation.several.terms import Counts, Floats, GroupRule, Terms
-from fairhorizon.allocation.several.whole_lists import all_lists
+from fairhorizon.allocation.request_guard import ExposureGuard
+from fairhorizon.allocation.several.best_lists import NEVER, BestLists, Lists
+from fairhorizon.allocation.several.one_list import best_of_each_class, one_list
+from fairhorizon.allocation.several.terms import Counts, GroupRule, Terms
 from fairhorizon.errors import ConfigError, ModelError
 from fairhorizon.files import write_text
 from fairhorizon.metrics.shares import ROUNDING
 from fairhorizon.ranking import discount
 
 MEMORY = 1000  # requests that the spread of values is averaged over
-RAISES = 8  # of the prices for one request, before the integer program
 KIND = "rules-guard"
 _LOCK = type(Lock())
 
@@ -75,48 +75,30 @@ class RulesGuard:
         weights = discount(torch.arange(1, length + 1, dtype=torch.float64)).numpy()
         shown = torch.full((len(items), length), -1)
         for row in range(len(items)):
-            codes = items[row].clamp(min=0)
-            offers = Offers(table[row : row + 1], terms.of_item[codes.numpy()][None])
-            at = torch.from_numpy(self._serve(BestLists(offers, terms, weights)))[0]
-            shown[row] = codes[at.clamp(min=0)].masked_fill(at < 0, -1)
+            codes = items[row].clamp(min=0).numpy()
+            some, offers = best_of_each_class(table[row], terms.of_item[codes], terms)
+            at = self._serve(BestLists(offers, terms, weights))[0]
+            filled = at[at >= 0]
+            shown[row, : len(filled)] = torch.from_numpy(codes[some[filled]])
         return shown.to(candidates.items)
 
     def _serve(self, best: BestLists) -> Counts:
         """(1, L) the list of one request, counted."""
         with self._deciding:  # two requests that saw the same counts could use the room twice
-            wanted = self._at(best, self.prices)
-            self._learn(best, wanted)
-            chosen = wanted if self._keeps(wanted) else self._within(best, wanted)
-            self.used = self.used + chosen.use[0]
-            self.shown += int((chosen.at >= 0).sum())
-        return chosen.at
-
-    def _at(self, best: BestLists, prices: Floats) -> Lists:
-        return best.at_prices(prices, np.zeros(len(prices)))[0]
-
-    def _keeps(self, lists: Lists) -> bool:
-        return bool((self.used + lists.use[0] <= ROUNDING).all())
-
-    def _within(self, best: BestLists, broken: Lists) -> Lists:
-        """A list that keeps every rule, as long as the rules allow."""
-        prices = self.prices.copy()
-        unit = max(self.spread, ROUNDING)
-        for raised in range(RAISES):
-            prices = prices + unit * 2.0 ** (raised - 2) * (self.used + broken.use[0] > ROUNDING)
-            broken = self._at(best, prices)
-            if self._keeps(broken):
-                return broken
-        at = all_lists(best, -self.used)
-        nothing = np.full((1, best.terms.length), -1, dtype=np.int64)
-        made = best.lists(nothing if at is None else at)
-        return made if self._keeps(made) else best.lists(nothing)
+            before = self.prices
+            self._learn(best, best.assigned(before)[0])
+            unit = max(self.spread, ROUNDING) / 8
+            made = one_list(best, -self.used, before, unit).lists
+            self.used = self.used + made.use[0]
+            self.shown += int((made.at >= 0).sum())
+        return made.at
 
     def _learn(self, best: BestLists, wanted: Lists) -> None:
         """A subgradient step by what the list would use before it is changed to keep the rules."""
-        shown = np.sort(best.offers.values[0][best.offers.values[0] > NEVER])[::-1]
-        if len(shown) > 1:
+        values = best.offers.values[0]
+        if len(values) > 1:
             self.requests += 1
-            spread = float(shown[: 2 * best.terms.length].std())
+            spread = float(values[: 2 * best.terms.length].std())
             self.spread += (spread - self.spread) / min(self.requests, MEMORY)
         excess = wanted.use[0] / np.maximum(best.terms.weights.sum(1), ROUNDING)
         self.prices = np.maximum(0.0, self.prices + self.step * self.spread * excess)
@@ -155,3 +137,6 @@ class RulesGuard:
             self.used, self.prices = np.array(used), np.array(prices)
             self.shown, self.requests, self.spread, self.step = numbers
         return self
+
+
+RequestGuard = ExposureGuard | RulesGuard  # of one rule that counts in any way, or of several

@@ -16,7 +16,8 @@ from torch import Tensor
 
 from fairhorizon.allocation.group_budget import Candidates
 from fairhorizon.allocation.several.best_lists import NEVER, BestLists, Offers
-from fairhorizon.allocation.several.prices import Search, descended, search_prices
+from fairhorizon.allocation.several.one_list import best_of_each_class, one_list
+from fairhorizon.allocation.several.prices import PriceSearch, descended, search_prices
 from fairhorizon.allocation.several.terms import Counts, Floats, GroupRule, Terms
 from fairhorizon.allocation.several.whole_lists import whole_lists
 from fairhorizon.metrics.shares import ROUNDING
@@ -41,30 +42,40 @@ class ListsUnderRules:
 
 
 def lists_under_rules(
-    candidates: Candidates,
-    rules: Sequence[GroupRule],
-    *,
-    length: int,
-    settled: Floats | None = None,
+    candidates: Candidates, rules: Sequence[GroupRule], *, length: int
 ) -> ListsUnderRules:
-    """The lists of the highest total value that keep all rules.
+    """The lists of the highest total value that keep all rules."""
+    return lists_under(candidates, Terms.of(rules, length))
 
-    candidates: as for `joint_lists`; for an exact answer, the best `length` of every class.
-    settled: (m,) what is used of each rule already, by the terms of `Terms.excess`.
+
+def lists_under(candidates: Candidates, terms: Terms) -> ListsUnderRules:
+    """The same under terms that were worked out before.
+
+    candidates: as for `joint_lists`, or with a value of -inf for what may not be shown; the best
+    `length` of every class have to be among them.
     """
-    terms = Terms.of(rules, length)
-    weights = discount(torch.arange(1, length + 1, dtype=torch.float64)).numpy()
+    weights = discount(torch.arange(1, terms.length + 1, dtype=torch.float64)).numpy()
     offers, unit = _offers(candidates, terms)
-    best = BestLists(offers, terms, weights)
-    room = np.zeros(len(rules)) if settled is None else -settled
-    found, at = _solved(best, room)
-    made = best.lists(at)
-    value = float(made.worth.sum()) - best.bonus * float((at >= 0).sum())
-    bound = found.bound - best.bonus * float((at >= 0).sum())
-    columns = torch.from_numpy(at)
-    shown = candidates.items.cpu().gather(1, columns.clamp(min=0)).masked_fill(columns < 0, -1)
-    kept = bool((made.use.sum(0) <= room + ROUNDING).all())
-    return ListsUnderRules(shown, tuple(unit * found.prices), unit * value, unit * bound, kept)
+    room = np.zeros(len(terms.rules))
+    if len(offers.values) == 1:
+        some, few = best_of_each_class(offers.values[0], offers.classes[0], terms)
+        best = BestLists(few, terms, weights)
+        alone = one_list(best, room, room, FIRST_REACH / 2)
+        made, prices, bound = alone.lists, alone.prices, alone.bound
+        columns = np.where(made.at < 0, -1, np.append(some, -1)[made.at])
+    else:
+        best = BestLists(offers, terms, weights)
+        found, columns = _solved(best, room)
+        made, prices, bound = best.lists(columns), found.prices, found.bound
+    filled = best.bonus * float((columns >= 0).sum())
+    at = torch.from_numpy(columns)
+    return ListsUnderRules(
+        lists=candidates.items.cpu().gather(1, at.clamp(min=0)).masked_fill(at < 0, -1),
+        prices=tuple((unit * prices).tolist()),
+        value=unit * (float(made.worth.sum()) - filled),
+        bound=unit * (bound - filled),
+        kept=bool((made.use.sum(0) <= room + ROUNDING).all()),
+    )
 
 
 def _offers(candidates: Candidates, terms: Terms) -> tuple[Offers, float]:
@@ -78,7 +89,7 @@ def _offers(candidates: Candidates, terms: Terms) -> tuple[Offers, float]:
     return Offers(table, terms.of_item[(items[:1] if same else items).clamp(min=0).numpy()]), unit
 
 
-def _solved(best: BestLists, room: Floats) -> tuple[Search, Counts]:
+def _solved(best: BestLists, room: Floats) -> tuple[PriceSearch, Counts]:
     """Prices and lists; where no lists are found that keep the rules, the best at the prices."""
     prices, reach, close = np.zeros(len(room)), FIRST_REACH, CLOSE * best.largest * len(room)
     if best.n_users > EXACT:

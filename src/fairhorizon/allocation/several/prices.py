@@ -25,7 +25,7 @@ SMALL = 1e-9  # relative
 
 
 @dataclass
-class Search:
+class PriceSearch:
     """Prices found, and the lists that were best on the way to them."""
 
     prices: Floats  # (m,)
@@ -36,7 +36,7 @@ class Search:
 
 def search_prices(
     best: BestLists, room: Floats, start: Floats, reach: float, tolerance: float
-) -> Search:
+) -> PriceSearch:
     """Prices of the rules at which g is within the tolerance of its minimum.
 
     room: (m,) what lists may use of each rule.  start, reach: first prices, and how far to go.
@@ -44,7 +44,7 @@ def search_prices(
     parts = np.array_split(np.arange(best.n_users), min(PARTS, best.n_users))
     planes = _Planes(parts, room)
     lists, merit = best.at_prices(start, np.full(len(room), reach))
-    found = Search(start, float(merit.sum() + start @ room), [lists], reach)
+    found = PriceSearch(start, float(merit.sum() + start @ room), [lists], reach)
     planes.add(lists)
     for _ in range(MOST_STEPS):
         prices, lowest = planes.lowest(found.prices, found.reach)
@@ -72,9 +72,9 @@ def search_prices(
     return found
 
 
-def descended(best: BestLists, room: Floats, start: Floats, reach: float) -> Search:
+def descended(best: BestLists, room: Floats, start: Floats, reach: float) -> PriceSearch:
     """Prices near the minimum of g, for many users: by a quasi-Newton method."""
-    found = Search(start, np.inf, [], reach)
+    found = PriceSearch(start, np.inf, [], reach)
 
     def evaluated(prices: Floats) -> tuple[float, Floats]:
         lists, merit = best.at_prices(prices, np.where(prices > 0, reach, 0.0))

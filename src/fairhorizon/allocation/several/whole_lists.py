@@ -13,7 +13,7 @@ from scipy import sparse
 from scipy.optimize import LinearConstraint, milp
 
 from fairhorizon.allocation.several.best_lists import NEVER, BestLists, Lists
-from fairhorizon.allocation.several.prices import Search
+from fairhorizon.allocation.several.prices import PriceSearch
 from fairhorizon.allocation.several.terms import Counts, Floats
 from fairhorizon.metrics.shares import ROUNDING
 
@@ -22,7 +22,7 @@ NODES = 200
 OPTIMAL, LIMIT_REACHED = 0, 1  # of milp: an answer; the best one so far, if any
 
 
-def whole_lists(best: BestLists, room: Floats, found: Search, gap: float) -> Counts | None:
+def whole_lists(best: BestLists, room: Floats, found: PriceSearch, gap: float) -> Counts | None:
     """(b, L) lists that keep the rules, within the gap of the best; None: no such lists found."""
     if (found.tried[-1].use.sum(0) <= room + ROUNDING).all():
         slack = float(found.prices @ (room - found.tried[-1].use.sum(0)))
@@ -37,7 +37,7 @@ def whole_lists(best: BestLists, room: Floats, found: Search, gap: float) -> Cou
     return None
 
 
-def _further(best: BestLists, room: Floats, found: Search) -> Iterator[list[Lists]]:
+def _further(best: BestLists, room: Floats, found: PriceSearch) -> Iterator[list[Lists]]:
     """More and more lists: those on the way to the prices, then those around the prices."""
     lists = list(found.tried)
     yield lists
