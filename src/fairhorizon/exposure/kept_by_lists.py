@@ -58,6 +58,11 @@ def are_several(limits: Sequence[BoundLimit]) -> bool:
     return 1 < len(on_showings) == len(limits)
 
 
+def kept_by_requests(limits: Sequence[BoundLimit]) -> bool:
+    """Whether a guard keeps them over requests that come one after the other."""
+    return are_several(limits) or (are_joint(limits) and not of_gini(limits))
+
+
 def of_gini(limits: Sequence[BoundLimit]) -> list[BoundLimit]:
     """Those on the Gini index."""
     return [one for one in limits if one.limit.is_gini]
