@@ -33,9 +33,9 @@ def check_kept(
     """Refuse limits that the method, fitted for a group (n_items,), cannot make lists under."""
     if len(limits) > MOST_LIMITS and (not are_several(limits) or kept is ListLimits.STEPS):
         raise ConfigError(
-            f"{len(limits)} limits at once: {method} keeps any number on all showings of groups, "
-            f"and at most {MOST_LIMITS} of other kinds (give fewer; fairhorizon audit measures any "
-            "number)"
+            f"{len(limits)} limits at once: fcpo and NAME+lists keep any number on all showings of "
+            f"groups, {method} at most {MOST_LIMITS} of these (give fewer; fairhorizon audit "
+            "measures any number)"
         )
     alone = kept is not ListLimits.NONE and own_share(limits, group) is not None
     can = kept in (ListLimits.ANY, ListLimits.STEPS) or (
