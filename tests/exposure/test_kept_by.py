@@ -13,7 +13,9 @@ from fairhorizon.exposure.growing_lists import GrowingLists
 from fairhorizon.exposure.kept_by_lists import (
     ListLimits,
     are_joint,
+    are_several,
     check_kept,
+    kept_by_requests,
     level_under,
     own_share,
 )
@@ -40,23 +42,25 @@ def kept(limits: list[BoundLimit]) -> set[ListLimits]:
     return found
 
 
-NONE, OWN, ONE, ANY = ListLimits
+NONE, OWN, JOINT, ANY, STEPS = ListLimits
+MANY = {ANY, STEPS}
 
 
 @pytest.mark.parametrize(
     ("texts", "kinds"),
     [
-        ([], {NONE, OWN, ONE, ANY}),
-        (["popular<=0.4"], {OWN, ONE, ANY}),
-        (["popular<=0.4;labels=moment"], {OWN, ONE, ANY}),
-        (["popular>=0.4"], {ONE, ANY}),
-        (["new<=0.4"], {ONE, ANY}),
-        (["popular<=0.4@5"], {ONE, ANY}),
-        (["popular<=0.4;scope=list", "gini<=0.5"], {ONE, ANY}),
-        (["gini<=0.5"], {ONE, ANY}),
-        (["popular<=0.4", "new>=0.1", "gini<=0.5"], {ANY}),
-        (["popular<=0.4", "new>=0.1@5"], {ANY}),
-        (["gini<=0.5", "gini<=0.6"], {ANY}),
+        ([], set(ListLimits)),
+        (["popular<=0.4"], {OWN, JOINT, *MANY}),
+        (["popular<=0.4;labels=moment"], {OWN, JOINT, *MANY}),
+        (["popular>=0.4"], {JOINT, *MANY}),
+        (["new<=0.4"], {JOINT, *MANY}),
+        (["popular<=0.4@5"], {JOINT, *MANY}),
+        (["popular<=0.4;scope=list", "gini<=0.5"], {JOINT, *MANY}),
+        (["gini<=0.5"], {JOINT, *MANY}),
+        (["popular<=0.4", "new>=0.1", "gini<=0.5"], MANY),
+        (["popular<=0.4", "new>=0.1@5"], {JOINT, *MANY}),
+        (["popular<=0.4", "new>=0.1;scope=list"], MANY),
+        (["gini<=0.5", "gini<=0.6"], MANY),
     ],
 )
 def test_who_keeps_what(texts: list[str], kinds: set[ListLimits]) -> None:
@@ -68,16 +72,19 @@ def test_a_refusal_names_the_limits_and_who_can() -> None:
         check_kept("mf", OWN, bound("new>=0.1", "gini<=0.5"), POPULAR)
     assert str(error.value) == (
         "mf keeps a largest share of all showings for the group that it was fitted for, not "
-        "new>=0.1, gini<=0.5 (fcpo and NAME+control keep any limits, NAME+lists one limit on a "
-        "group that counts in any way)"
+        "new>=0.1, gini<=0.5 (fcpo and NAME+control keep any limits, NAME+lists any on all "
+        "showings, or one that counts in another way)"
     )
 
 
-def test_at_most_twelve() -> None:
+def test_at_most_twelve_unless_all_are_on_all_showings() -> None:
     texts = [f"new<=0.{n}" for n in range(10, 22)]
-    check_kept("NAME", ANY, bound(*texts), POPULAR)
-    with pytest.raises(ConfigError, match="13 limits at once: lists are made under at most 12"):
+    check_kept("NAME", STEPS, bound(*texts), POPULAR)
+    with pytest.raises(ConfigError, match="13 limits at once: fcpo and NAME"):
         check_kept("NAME", ANY, bound(*texts, "gini<=0.5"), POPULAR)
+    check_kept("NAME", ANY, bound(*texts, "popular<=0.5"), POPULAR)
+    with pytest.raises(ConfigError, match="NAME at most 12 of these"):
+        check_kept("NAME", STEPS, bound(*texts, "popular<=0.5"), POPULAR)
 
 
 def test_the_level_among_limits() -> None:
@@ -89,6 +96,16 @@ def test_the_level_among_limits() -> None:
     assert level_under(bound("popular>=0.4", "popular<=0.2@5"), POPULAR) == 1
     assert are_joint(bound("popular<=0.4", "gini<=0.5"))
     assert not are_joint(bound("popular<=0.4", "new<=0.5"))
+
+
+def test_several_limits_on_all_showings() -> None:
+    assert are_several(bound("popular<=0.4", "new>=0.5@10"))
+    assert not are_several(bound("popular<=0.4"))
+    assert not are_several(bound("popular<=0.4", "new>=0.5;scope=list"))
+    assert not are_several(bound("popular<=0.4", "new>=0.5", "gini<=0.5"))
+    assert kept_by_requests(bound("popular<=0.4", "new>=0.5"))
+    assert kept_by_requests(bound("popular<=0.4;scope=prefix"))
+    assert not kept_by_requests(bound("popular<=0.4", "gini<=0.5"))
 
 
 def test_limits_of_the_step_control() -> None:

@@ -33,9 +33,9 @@ def check_kept(
     """Refuse limits that the method, fitted for a group (n_items,), cannot make lists under."""
     if len(limits) > MOST_LIMITS and (not are_several(limits) or kept is ListLimits.STEPS):
         raise ConfigError(
-            f"{len(limits)} limits at once: {method} keeps any number on all showings of groups, "
-            f"and at most {MOST_LIMITS} of other kinds (give fewer; fairhorizon audit measures any "
-            "number)"
+            f"{len(limits)} limits at once: fcpo and NAME+lists keep any number on all showings of "
+            f"groups, {method} at most {MOST_LIMITS} of these (give fewer; fairhorizon audit "
+            "measures any number)"
         )
     alone = kept is not ListLimits.NONE and own_share(limits, group) is not None
     can = kept in (ListLimits.ANY, ListLimits.STEPS) or (
@@ -56,6 +56,11 @@ def are_several(limits: Sequence[BoundLimit]) -> bool:
     """More than one, each on all showings of a group; places may be weighed."""
     on_showings = [one for one in limits if not one.limit.is_gini and one.limit.scope is Scope.ALL]
     return 1 < len(on_showings) == len(limits)
+
+
+def kept_by_requests(limits: Sequence[BoundLimit]) -> bool:
+    """Whether a guard keeps them over requests that come one after the other."""
+    return are_several(limits) or (are_joint(limits) and not of_gini(limits))
 
 
 def of_gini(limits: Sequence[BoundLimit]) -> list[BoundLimit]:

@@ -90,15 +90,17 @@ def test_users_who_are_served_alone(strong_model: Fcpo, scenario: Scenario) -> N
     assert limit_reached(alone.limits_[0], shown).kept
     with pytest.raises(ConfigError, match=r"--at-price does not keep new<=0\.1 \(leave out"):
         alone.recommend_at_price(scenario, length=LENGTH)
-    several = strong_model.under(bound(strong_model, "new<=0.1", "popular<=0.2"))
-    with pytest.raises(ConfigError, match=r"--one-by-one does not keep new<=0\.1, popular<=0\.2"):
+    several = strong_model.under(bound(strong_model, "new<=0.1", "gini<=0.2"))
+    with pytest.raises(ConfigError, match=r"--one-by-one does not keep new<=0\.1, gini<=0\.2"):
         several.recommend_one_by_one(scenario, length=LENGTH)
 
 
 def test_the_control_makes_lists_under_several_limits(strong_model: Fcpo) -> None:
     several = bound(strong_model, "new<=0.1", "popular<=0.2")
     gini = bound(strong_model, "new<=0.1", "gini<=0.2")
-    assert [by_steps(several, feedback=feedback) for feedback in (False, True)] == [True, True]
+    assert [by_steps(several, feedback=feedback) for feedback in (False, True)] == [False, True]
+    mixed = bound(strong_model, "new<=0.1", "popular<=0.2;scope=list")
+    assert by_steps(mixed, feedback=False)
     assert [by_steps(gini, feedback=feedback) for feedback in (False, True)] == [False, True]
     assert not by_steps(several[:1], feedback=True)
 

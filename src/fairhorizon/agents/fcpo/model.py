@@ -35,13 +35,7 @@ from fairhorizon.data.splits import Split, earlier_part
 from fairhorizon.environment.dynamics import State
 from fairhorizon.environment.feedback import Scenario
 from fairhorizon.errors import ConfigError
-from fairhorizon.exposure.kept_by_lists import (
-    ListLimits,
-    are_joint,
-    are_several,
-    level_under,
-    of_gini,
-)
+from fairhorizon.exposure.kept_by_lists import ListLimits, kept_by_requests, level_under
 from fairhorizon.exposure.step_limits import PopularityLimit
 from fairhorizon.rankers.ranker import Ranker
 from fairhorizon.rankers.stack.model import suitable
@@ -241,8 +235,7 @@ class Fcpo(Recommender):
 
         One price begins with that of the price table; under a floor or another group at 0.
         """
-        one = are_joint(self.limits_) and not of_gini(self.limits_)
-        self._check_alone("--one-by-one", one or are_several(self.limits_))
+        self._check_alone("--one-by-one", kept_by_requests(self.limits_))
         return self._lists().guard(lambda lists: self._first_price(lists, length))
 
     def _first_price(self, lists: ItemLists, length: int) -> float:

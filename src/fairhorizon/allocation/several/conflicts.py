@@ -102,7 +102,7 @@ class _Program:
 
     def __init__(self, terms: Terms, supply: Supply) -> None:
         self.terms = terms
-        alike = terms.alike_places()
+        alike = terms.alike_places
         lists = np.array([supply.places[places].sum() for places, _ in alike], dtype=np.float64)
         weights = np.stack([weights for _, weights in alike], axis=1)  # (m, Q)
         total = max(1.0, lists.sum())

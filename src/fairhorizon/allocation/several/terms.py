@@ -23,6 +23,8 @@ Floats = NDArray[np.float64]
 Counts = NDArray[np.int64]
 Flags = NDArray[np.bool_]
 
+SMALL = 2**16  # cells that are summed as they are; of more, those of a class are counted first
+
 
 @dataclass(frozen=True)
 class GroupRule:
@@ -96,11 +98,14 @@ class Terms:
 
     def use(self, classes: Counts) -> Floats:
         """(b, m) what lists of classes (b, L), -1 for an empty place, use of each rule."""
+        if classes.size * len(self.rules) <= SMALL:
+            used: Floats = (self._excess_or_none[:, classes] * self.weights[:, None]).sum(2).T
+            return used
         sign = np.where([one.rule.is_floor for one in self.rules], -1.0, 1.0)
         filled = (classes >= 0).astype(np.float64)
         inside = np.zeros((len(classes), len(self.rules)))
         table = sparse.csr_array(self.members.T.astype(np.float64))  # (C, m)
-        for places, weights in self.alike_places():
+        for places, weights in self.alike_places:
             some = classes[:, places]
             rows = np.concatenate([[0], np.cumsum((some >= 0).sum(1))])
             kinds = some[some >= 0]
@@ -110,6 +115,12 @@ class Terms:
             inside += (counts @ table).toarray() * weights
         return sign * (inside - self.shares * (filled @ self.weights.T))
 
+    @cached_property
+    def _excess_or_none(self) -> Floats:
+        """(m, C + 1): the last for an empty place, which is class -1."""
+        return np.pad(self.excess, ((0, 0), (0, 1)))
+
+    @cached_property
     def alike_places(self) -> list[tuple[Counts, Floats]]:
         """Places that count the same under every rule, and what they count (m,)."""
         kinds, of_place = np.unique(self.weights, axis=1, return_inverse=True)
