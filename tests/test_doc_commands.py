@@ -8,6 +8,7 @@ command replace those in the document.
 
 import re
 import shlex
+from collections.abc import Iterator
 from functools import cache, partial
 from pathlib import Path
 
@@ -17,6 +18,7 @@ import typer
 from fairhorizon.allocation import gini_price
 from fairhorizon.cli.app import app, run
 from fairhorizon.experiments import four_items
+from fairhorizon.rankers import RANKERS
 from test_benchmarks import CASES as BENCHMARKS
 
 ROOT = Path(__file__).parents[1]
@@ -40,7 +42,6 @@ EXAMPLES = {path.relative_to(ROOT).as_posix() for path in (ROOT / "examples").gl
 RUN_ELSEWHERE = {  # with shorter trainings, or with more that is checked
     "README.md": "test_docs.py",
     "docs/guarantee.md": "allocation/test_request_guard.py",
-    "docs/how-to/own-method.md": "examples/test_own_method.py",
     "docs/long-run.md": "test_docs.py",
     "docs/python.md": "test_docs.py",
     "docs/training.md": "test_docs.py",
@@ -134,6 +135,15 @@ def run_program(words: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
     assert words == ["-m", "fairhorizon.experiments.four_items"]
     monkeypatch.setattr(four_items, "moving_groups", partial(four_items.moving_groups, steps=5))
     four_items.main()
+
+
+@pytest.fixture(autouse=True)
+def same_rankers() -> Iterator[None]:
+    """A page adds a ranker of its own, which is known while its commands run."""
+    known = dict(RANKERS)
+    yield
+    RANKERS.clear()
+    RANKERS.update(known)
 
 
 @pytest.mark.parametrize("document", CASES)

