@@ -49,6 +49,8 @@ RUN_ELSEWHERE = {  # with shorter trainings, or with more that is checked
 NOT_RUN = {
     "make demo": "installs an environment; tests/cli/test_display.py runs the demo",
     "make test": "runs these tests",
+    "make check": "runs these tests",
+    "make docs": "installs an environment; tests/test_site.py builds the site",
     "make results": "takes an hour; its studies are run here, one by one",
     "make results-full": "takes many hours",
     "fairhorizon --install-completion": "changes the start-up files of the shell",
