@@ -21,7 +21,7 @@ check: $(VENV)/.development
 # The site, in site/: a broken link or an undocumented public name fails.
 docs: $(VENV)/.documents
 	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict --quiet
-	@echo "site/index.html: open it in a browser"
+	@echo "site/index.html: open it in a browser; with search: $(BIN)/python -m http.server -d site"
 
 # Plants faults in copies of the source, one after the other, and sees that the tests catch each:
 # about 12 minutes on two cores.

@@ -25,7 +25,7 @@ def hook(name: str) -> ModuleType:
     return module
 
 
-reference, sources = hook("reference"), hook("sources")
+docstrings, reference, sources = map(hook, ("docstrings", "reference", "sources"))
 
 
 @pytest.fixture(scope="module")
@@ -64,6 +64,12 @@ def test_every_public_name_is_in_the_reference(pages: dict[str, str]) -> None:
         for identifier in re.findall(r'<h2 id="(fairhorizon\.[\w.]+)"', page)
     }
     assert found == set(fairhorizon.__all__)
+
+
+def test_methods_of_models_are_in_the_reference(pages: dict[str, str]) -> None:
+    """Those of the base class, and those that have its docstrings."""
+    for name in ("fit", "recommend", "at", "server", "save", "load"):
+        assert f'id="fairhorizon.agents.fcpo.model.Fcpo.{name}"' in pages["reference/models.html"]
 
 
 def test_nothing_is_loaded_from_elsewhere(pages: dict[str, str]) -> None:
@@ -136,3 +142,25 @@ def test_links_to_files_become_links_to_pages() -> None:
     assert sources.with_page_links("[x](docs/limits.md)", "changelog.md", ".") == "[x](limits.md)"
     deep = sources.with_page_links("[x](../../tests/conftest.py)", "how-to/a.md", "docs/how-to")
     assert deep == "[x](../source/tests/conftest.py.md)"
+
+
+def test_parameters_of_a_docstring_become_a_section() -> None:
+    text = (
+        "One line: what it does.\n\nMore words.\n\nlog, other: the logs.\nks: lengths of lists;"
+        "\n    the longest last.\n\nReturns: nothing."
+    )
+    assert docstrings.with_sections(text) == (
+        "One line: what it does.\n\nMore words.\n\nArgs:\n    log, other: the logs.\n"
+        "    ks: lengths of lists;\n        the longest last.\n\nReturns: nothing."
+    )
+
+
+def test_a_list_in_a_docstring_stands_apart() -> None:
+    text = "What.\n\nIt holds that:\n- one is\n  first,\n- two next.\nNo more."
+    apart = "What.\n\nIt holds that:\n\n- one is\n  first,\n- two next.\n\nNo more."
+    assert docstrings.with_sections(text) == apart
+
+
+def test_parameters_are_in_the_reference(pages: dict[str, str]) -> None:
+    text = re.sub(r"<[^>]+>", "", pages["reference/data.html"])
+    assert re.search(r"test_share\s+\(?float.*?the share of each user's items", text, re.DOTALL)

@@ -37,14 +37,21 @@ def public_names() -> dict[str, str]:
 
 
 def names_below(modules: str) -> list[str]:
-    """Public names that are defined in these modules or below them, separated by commas."""
-    wanted = [module.strip() for module in modules.split(",")]
-    return [
-        name
-        for module in wanted
-        for name, home in public_names().items()
-        if home == module or home.startswith(f"{module}.")
-    ]
+    """Public names that are defined in these modules or below them, separated by commas.
+
+    In the order of the stub, but a class comes before its settings, and these before constants.
+    """
+    homes = public_names()
+    places = {name: re.sub(r"\.(config|model|server)$", "", home) for name, home in homes.items()}
+    known = list(places.values())
+    found = []
+    for module in (module.strip() for module in modules.split(",")):
+        own = [name for name, home in homes.items() if f"{home}.".startswith(f"{module}.")]
+        found += sorted(
+            own,
+            key=lambda name: (known.index(places[name]), name.isupper(), name.endswith("Config")),
+        )
+    return found
 
 
 @cache
