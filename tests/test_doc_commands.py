@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 import typer
 
+import fairhorizon
 from fairhorizon.allocation import gini_price
 from fairhorizon.cli.app import app, run
 from fairhorizon.experiments import four_items
@@ -46,6 +47,7 @@ RUN_ELSEWHERE = {  # with shorter trainings, or with more that is checked
     "docs/python.md": "test_docs.py",
     "docs/training.md": "test_docs.py",
 }
+NEEDS_FIT = {"docs/how-to/serve.md"}  # ahead of this version: skipped without fairhorizon.fit
 NOT_RUN = {
     "make demo": "installs an environment; tests/cli/test_display.py runs the demo",
     "make test": "runs these tests",
@@ -152,6 +154,8 @@ def same_rankers() -> Iterator[None]:
 def test_the_snippets_of_a_document_run(
     document: str, studies: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    if document in NEEDS_FIT and not hasattr(fairhorizon, "fit"):
+        pytest.skip("needs fairhorizon.fit")
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(gini_price, "TRIALS", 2)  # of prices for lists that are spread
     commands = commands_in(CASES[document])
