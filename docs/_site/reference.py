@@ -56,18 +56,29 @@ def names_below(modules: str) -> list[str]:
 
 @cache
 def package() -> griffe.Module:
-    found = griffe.load("fairhorizon", search_paths=[SOURCE], resolve_aliases=True)
+    """The source, read as mkdocstrings reads it."""
+    extensions = griffe.load_extensions(str(Path(__file__).with_name("docstrings.py")))
+    found = griffe.load(
+        "fairhorizon", search_paths=[SOURCE], resolve_aliases=True, extensions=extensions
+    )
     assert isinstance(found, griffe.Module)
     return found
 
 
 def undocumented() -> list[str]:
-    """Public names without a docstring."""
-    return [
-        name
-        for name, home in public_names().items()
-        if not package()[f"{home}.{name}"].has_docstring
-    ]
+    """Public names without a docstring, and public methods of public classes."""
+    found = []
+    for name, home in public_names().items():
+        named = package()[f"{home}.{name}"]
+        members = named.all_members if named.is_class else {}
+        methods = {
+            f"{name}.{key}": member
+            for key, member in members.items()
+            if not key.startswith("_") and (member.is_function or "property" in member.labels)
+        }
+        every = {name: named, **methods}
+        found += [key for key, member in every.items() if not member.has_docstring]
+    return found
 
 
 def problems(texts: Iterable[str]) -> list[str]:
