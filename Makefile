@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
 
-.PHONY: demo test check faults bench results results-full clean
+.PHONY: demo test check docs faults bench results results-full clean
 
 demo: $(VENV)/.runtime
 	$(BIN)/fairhorizon demo --out demo
@@ -17,6 +17,11 @@ check: $(VENV)/.development
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/python -m pytest
+
+# The site, in site/: a broken link or an undocumented public name fails.
+docs: $(VENV)/.documents
+	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict --quiet
+	@echo "site/index.html: open it in a browser; with search: $(BIN)/python -m http.server -d site"
 
 # Plants faults in copies of the source, one after the other, and sees that the tests catch each:
 # about 12 minutes on two cores.
@@ -44,7 +49,7 @@ results-full: $(VENV)/.development
 	$(BIN)/python benchmarks/results.py --full
 
 clean:
-	rm -rf $(VENV) demo
+	rm -rf $(VENV) demo site
 
 $(VENV)/bin/python:
 	$(shell command -v $(PYTHON) || echo python3) -m venv $(VENV)
@@ -53,6 +58,10 @@ $(VENV)/.runtime: pyproject.toml constraints.txt | $(VENV)/bin/python
 	$(PIP) -e '.[tune]'
 	touch $@
 
+$(VENV)/.documents: pyproject.toml constraints.txt | $(VENV)/bin/python
+	$(PIP) -e '.[docs]'
+	touch $@
+
 $(VENV)/.development: pyproject.toml constraints.txt | $(VENV)/bin/python
 	$(PIP) -e '.[dev]'
-	touch $@ $(VENV)/.runtime
+	touch $@ $(VENV)/.runtime $(VENV)/.documents

@@ -1,4 +1,6 @@
-"""Every command in README and docs runs, on a small market; those of one document share a folder.
+"""Every command and example in README and docs runs; those of one document share a folder.
+
+They run in the order of the document: an example may write the file that a command reads.
 
 Data sets become the market and trainings short; options that are given again at the end of a
 command replace those in the document.
@@ -6,6 +8,7 @@ command replace those in the document.
 
 import re
 import shlex
+from collections.abc import Iterator
 from functools import cache, partial
 from pathlib import Path
 
@@ -15,6 +18,7 @@ import typer
 from fairhorizon.allocation import gini_price
 from fairhorizon.cli.app import app, run
 from fairhorizon.experiments import four_items
+from fairhorizon.rankers import RANKERS
 from test_benchmarks import CASES as BENCHMARKS
 
 ROOT = Path(__file__).parents[1]
@@ -35,30 +39,55 @@ SHORT = (
 )
 WARM_START = 'warm_start=["ease","itemknn"]'  # GRU4Rec takes seconds, and is in other commands
 EXAMPLES = {path.relative_to(ROOT).as_posix() for path in (ROOT / "examples").glob("*.py")}
+RUN_ELSEWHERE = {  # with shorter trainings, or with more that is checked
+    "README.md": "test_docs.py",
+    "docs/guarantee.md": "allocation/test_request_guard.py",
+    "docs/long-run.md": "test_docs.py",
+    "docs/python.md": "test_docs.py",
+    "docs/training.md": "test_docs.py",
+}
 NOT_RUN = {
     "make demo": "installs an environment; tests/cli/test_display.py runs the demo",
     "make test": "runs these tests",
+    "make check": "runs these tests",
+    "make docs": "installs an environment; tests/test_site.py builds the site",
     "make results": "takes an hour; its studies are run here, one by one",
     "make results-full": "takes many hours",
     "fairhorizon --install-completion": "changes the start-up files of the shell",
 }
 
 
-def commands_of(document: Path) -> list[str]:
-    """Those in blocks, line by line without comments, then those within sentences."""
+START = r"(?:fairhorizon|python|make) "
+PYTHON = re.compile(r"^```python\n(.*?)^```", re.MULTILINE | re.DOTALL)
+BLOCK = re.compile(rf"^ {{4,}}({START}.+)$", re.MULTILINE)
+
+
+def snippets_of(document: Path) -> list[str]:
+    """Examples in Python, which end in a line break, and commands, in the order of the document.
+
+    Commands of blocks come line by line without comments, those within sentences at the end.
+    """
     text = document.read_text(encoding="utf-8")
     joined = re.sub(r"\\\n +", "", text)
-    start = r"(?:fairhorizon|python|make) "
-    blocks = re.findall(rf"^ {{4}}({start}.+)$", joined, re.MULTILINE)
-    inline = re.findall(rf"`({start}[^`]+)`", text)
-    found = [shlex.join(shlex.split(command, comments=True)) for command in (*blocks, *inline)]
-    return list(dict.fromkeys(found))
+    without = PYTHON.sub(lambda found: " " * len(found.group()), joined)  # keeps the positions
+    found = [(match.start(), match[1]) for match in PYTHON.finditer(joined)]
+    found += [(match.start(), words_of(match[1])) for match in BLOCK.finditer(without)]
+    inline = [words_of(command) for command in re.findall(rf"`({START}[^`]+)`", text)]
+    return list(dict.fromkeys([*(snippet for _, snippet in sorted(found)), *inline]))
+
+
+def words_of(command: str) -> str:
+    return shlex.join(shlex.split(command, comments=True))
+
+
+def commands_in(snippets: list[str]) -> list[str]:
+    return [snippet for snippet in snippets if not snippet.endswith("\n")]
 
 
 CASES = {
-    document.relative_to(ROOT).as_posix(): commands
+    document.relative_to(ROOT).as_posix(): snippets
     for document in DOCUMENTS
-    if (commands := commands_of(document))
+    if (snippets := snippets_of(document))
 }
 
 
@@ -110,36 +139,63 @@ def run_program(words: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
     four_items.main()
 
 
+@pytest.fixture(autouse=True)
+def same_rankers() -> Iterator[None]:
+    """A page adds a ranker of its own, which is known while its commands run."""
+    known = dict(RANKERS)
+    yield
+    RANKERS.clear()
+    RANKERS.update(known)
+
+
 @pytest.mark.parametrize("document", CASES)
-def test_the_commands_of_a_document_run(
+def test_the_snippets_of_a_document_run(
     document: str, studies: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(gini_price, "TRIALS", 2)  # of prices for lists that are spread
-    named = {word for command in CASES[document] for word in shlex.split(command)}
+    commands = commands_in(CASES[document])
+    named = {word for command in commands for word in shlex.split(command)}
     if "RUN" in named and "runs/a" not in named:
         fit = quick(["fit", "fcpo", "--out", "runs/a"], studies)
         assert run(fit) == 0
-    for command in CASES[document]:
-        if command in NOT_RUN:
+    names: dict[str, object] = {}
+    for snippet in CASES[document]:
+        if snippet in NOT_RUN:
             continue
-        program, *words = shlex.split(command)
+        if snippet.endswith("\n"):
+            if document not in RUN_ELSEWHERE:
+                exec(compile(snippet, document, "exec"), names)
+            continue
+        program, *words = shlex.split(snippet)
         if program == "python":
             run_program(words, monkeypatch)
         else:
-            assert program == "fairhorizon", command
-            assert run(quick(words, studies)) == 0, command
+            assert program == "fairhorizon", snippet
+            assert run(quick(words, studies)) == 0, snippet
 
 
 def test_what_is_not_run_is_in_the_documents() -> None:
-    assert NOT_RUN.keys() <= {command for commands in CASES.values() for command in commands}
+    found = {command for snippets in CASES.values() for command in commands_in(snippets)}
+    assert found >= NOT_RUN.keys()
+
+
+def test_what_is_run_elsewhere_has_examples_and_a_test() -> None:
+    for document, test in RUN_ELSEWHERE.items():
+        assert len(commands_in(CASES[document])) < len(CASES[document])
+        assert (ROOT / "tests" / test).exists()
 
 
 def test_the_commands_are_found() -> None:
     """In blocks and sentences, over several lines, without their comments."""
-    readme = CASES["README.md"]
-    assert "fairhorizon recommend runs/a --k 20 --alpha-prime 0.25 --out fairer.csv" in readme
-    assert "fairhorizon efficiency --data ml-100k --ranker ease" in readme
-    assert any(command.endswith("ease+quota --out longterm") for command in readme)
-    assert len(readme) > 20
-    assert len(CASES) > 10
+    found = CASES["docs/commands.md"]
+    assert "fairhorizon recommend runs/a --k 20 --alpha-prime 0.25 --out fairer.csv" in found
+    assert "fairhorizon efficiency --data ml-100k --ranker ease" in CASES["docs/results/speed.md"]
+    longterm = CASES["docs/how-to/long-run.md"]
+    assert any(command.endswith("ease+quota --out longterm") for command in longterm)
+
+
+def test_examples_and_commands_keep_their_order() -> None:
+    written, *rest = CASES["docs/start.md"]
+    assert written.endswith("\n")
+    assert rest[0].startswith("fairhorizon data info sales.csv")

@@ -3,10 +3,13 @@
 import ast
 import importlib
 import inspect
+import json
 import re
 from functools import cache
 from pathlib import Path
+from typing import Any
 
+import polars as pl
 import pytest
 import typer
 
@@ -17,6 +20,8 @@ ROOT = Path(__file__).parent.parent
 HOMES = (ROOT / "src" / "fairhorizon", ROOT / "tests")  # what paths in the documents are below
 MAP = (ROOT / "docs" / "paper-map.md").read_text(encoding="utf-8")
 README = (ROOT / "README.md").read_text(encoding="utf-8")
+COMMANDS = (ROOT / "docs" / "commands.md").read_text(encoding="utf-8")
+PYTHON = (ROOT / "docs" / "python.md").read_text(encoding="utf-8")
 GUIDE = (ROOT / "docs" / "long-run.md").read_text(encoding="utf-8")
 DOCUMENTS = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")])
 # The changelog also names what is gone.
@@ -127,9 +132,9 @@ def test_the_map_has_every_equation_and_every_line() -> None:
     assert lines == set(range(1, 24))
 
 
-def test_the_examples_of_the_readme_run(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_examples_of_the_page_on_python_run(capsys: pytest.CaptureFixture[str]) -> None:
     """The second goes on with what the first has made."""
-    evaluated, long_run = examples(README)
+    evaluated, long_run = examples(PYTHON)
     assert max(len(lines(evaluated)), len(lines(long_run))) <= 10
     names: dict[str, object] = {}
     small = 'alpha_prime=0.4, warm_start=("ease", "itemknn"), rounds=2)'
@@ -143,6 +148,44 @@ def test_the_examples_of_the_readme_run(capsys: pytest.CaptureFixture[str]) -> N
     assert 0 < ndcg < 1
     assert 0 < popular <= 0.4
     assert violations == 0
+
+
+def test_the_readme_is_short_and_has_one_table_of_results() -> None:
+    assert len(README.split()) < 1000
+    assert README.count("<!-- results:") == 1
+
+
+def test_what_the_readme_says_of_its_table() -> None:
+    content = json.loads((ROOT / "docs/results/data/long-ml-100k.json").read_text(encoding="utf-8"))
+    over = {row["method"]: row["metrics"]["violation_share"]["mean"] for row in content["rows"]}
+    kept = {method for method, share in over.items() if share == 0}
+    assert {"fcpo", *(method for method in over if method.endswith("+control"))} <= kept
+    assert not any(method.endswith(("+quota", "+pmmf", "+fairco", "+tfrom")) for method in kept)
+    assert over["stack+quota"] == 1
+    rival = {row["rival"]: row for row in content["differences"]}
+    assert rival["stack+quota"]["high"] < 0 < rival["fcpo:start"]["low"]
+
+
+def test_the_example_of_the_readme_runs(capsys: pytest.CaptureFixture[str]) -> None:
+    (example,) = examples(README)
+    assert len(lines(example)) <= 10
+    log = fairhorizon.synthetic_market(SMALL).interactions
+    sales = {
+        "customer": [f"u{code}" for code in log.users],
+        "sku": [f"sku{code}" for code in log.items],
+        "ts": log.timestamps,
+    }
+    sizes = ["small" if code % 2 else "big" for code in range(log.n_items)]
+    items = {"sku": [f"sku{code}" for code in range(log.n_items)], "seller_size": sizes}
+    names: dict[str, Any] = {"df": pl.DataFrame(sales), "items_df": pl.DataFrame(items)}
+    run(example, names, {})
+    assert " 1. sku" in capsys.readouterr().out
+    lists = names["model"].recommend(k=10)
+    assert lists.columns == ["user", "rank", "item", "score", "value"]
+    popular = set(pl.DataFrame(sales)["sku"].value_counts(sort=True)["sku"].head(16))
+    assert lists["item"].is_in(popular).mean() <= 0.45  # equal counts: who is 16th is open
+    small = {f"sku{code}" for code in range(1, log.n_items, 2)}
+    assert lists["item"].is_in(small).mean() >= 0.3
 
 
 def test_the_example_of_the_guide_runs(capsys: pytest.CaptureFixture[str]) -> None:
@@ -214,11 +257,10 @@ def run(example: str, names: dict[str, object], quicker: dict[str, str]) -> None
     exec(compile(example, "example", "exec"), names)
 
 
-def test_every_command_of_the_readme_is_known() -> None:
+def test_every_command_is_known_and_on_its_page() -> None:
     from fairhorizon.cli.app import app
 
     known = {command.name or command.callback.__name__ for command in app.registered_commands}
     known |= {group.name for group in app.registered_groups}
-    used = set(re.findall(r"^ *fairhorizon (\w+)", README, re.MULTILINE))
-    assert used
-    assert used <= known
+    used = set(re.findall(r"^ *fairhorizon (\w+)", COMMANDS, re.MULTILINE))
+    assert used == known - {"demo"}  # that is `make demo`

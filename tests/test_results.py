@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 
 from result_tables import LEVEL_TABLES, LONG_TABLES, MARKER, filled, tables_of
-from results import DATA, DOCUMENTS, PLANS, Plan, store, stored, trimmed
+from results import DATA, DOCUMENTS, PLANS, ROOT, Plan, store, stored, trimmed
 
 FOUND = stored(DATA)
-TEXTS = {document.name: document.read_text(encoding="utf-8") for document in DOCUMENTS}
+TEXTS = {document: document.read_text(encoding="utf-8") for document in DOCUMENTS}
 
 
 def markers(text: str) -> list[tuple[str, str, str]]:
@@ -22,7 +22,7 @@ def markers(text: str) -> list[tuple[str, str, str]]:
 # the documents
 
 
-@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: path.name)
+@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: path.relative_to(ROOT).as_posix())
 def test_tables_in_a_document_are_those_of_the_files(document: Path) -> None:
     text = document.read_text(encoding="utf-8")
     assert text.count("<!-- results:") == len(markers(text)) == text.count("<!-- end -->")

@@ -195,6 +195,7 @@ class SimulatedUsers:
 
     @cached_property
     def spread(self) -> TasteSpread:
+        """How much tastes differ between users: what drift moves them by."""
         return TasteSpread.of(self.response.user_vectors)
 
     def begin(

@@ -100,6 +100,7 @@ class Ranker(ABC, Generic[Config]):
         """Load the values of `tensors`."""
 
     def description(self) -> dict[str, Any]:
+        """What is stored beside `tensors`: method, settings, seed and the log."""
         return {
             "method": self.method,
             "config": self.config.model_dump(mode="json"),

@@ -212,6 +212,7 @@ PRESETS = {
         evaluate_every=10,
     ),
 }
+"""Settings of FCPO by name: fast (the default), strong, paper, and two without CPO rounds."""
 
 # settings that make a preset what it is, and that are not changed with those of the others
 FIXED = {"start": ("rounds",), "strong-start": ("rounds",)}
