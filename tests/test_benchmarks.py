@@ -23,6 +23,7 @@ CASES = {
     "exposure": r"n = +20 .* x +objectives apart by \de-\d\d$",
     "long_run": r"  60 users,  3 steps +\d+\.\d µs of CPU a user and step$",
     "long_run --whole": r"3 steps, an update every 10, preset fast$",
+    "several_limits": r"ten limits / one limit +\d+\.\d\d$",
     "speed": r"policy update / forward and backward pass +\d+\.\d\d$",
     "phases": r"lists at alpha' 0\.37 +\d\.\d\d s +\d+\.\d\d x$",
 }

@@ -129,6 +129,17 @@ def test_one_limit_gives_the_value_of_the_exact_joint_lists():
     assert made.prices[0] == pytest.approx(one.price, rel=0.1)
 
 
+def test_few_users_who_may_all_be_shown_the_same_items():
+    # Two lists of 1: at most half from {0}, at least half from {2}.
+    values = np.array([[3.0, 2.0, 1.0], [3.0, 2.5, 1.0]], dtype="f4")
+    items = torch.arange(3).expand(2, -1)
+    limit = GroupRule(PlaceRule(0.5), np.array([True, False, False]))
+    floor = GroupRule(PlaceRule(0.5, is_floor=True), np.array([False, False, True]))
+    made = lists_under_rules(Candidates(items, torch.from_numpy(values)), [limit, floor], length=1)
+    assert sorted(made.lists.flatten().tolist()) == [0, 2]
+    assert made.value == pytest.approx(4)
+
+
 def test_a_floor_and_a_limit_worked_by_hand():
     # One list of 2. Without rules: items 0 and 1. At most half of group {0, 1}, at least half of
     # group {2, 3}: item 0 and the better of 2 and 3.

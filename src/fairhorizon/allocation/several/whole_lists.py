@@ -141,7 +141,7 @@ def all_lists(best: BestLists, room: Floats) -> Counts | None:
     cells = [(u, i, k) for k in range(length) for u, i in zip(users, items, strict=True)]
     of_user, item, place = np.array(cells, dtype=np.int64).reshape(-1, 3).T
     worth = best.weights[place] * offers.values[of_user, item] + best.bonus
-    kind = offers.classes[of_user, item]
+    kind = np.broadcast_to(offers.classes, offers.values.shape)[of_user, item]
     use = terms.excess[:, kind] * terms.weights[:, place]
     columns = np.arange(len(cells))
     b = best.n_users
