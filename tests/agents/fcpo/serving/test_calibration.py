@@ -187,7 +187,7 @@ def test_of_many_users_a_fixed_sample_is_taken(
     model: Fcpo, states: Scenario, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("fairhorizon.agents.fcpo.serving.calibration.MOST_USERS", 200)
-    lists = model._lists()
+    lists = model._lists().plain
     first, again, other = (calibrate(lists, states, seed) for seed in (3, 3, 4))
     assert torch.equal(first.prices, again.prices)
     assert not torch.equal(first.prices, other.prices)
