@@ -6,12 +6,10 @@ from rich.console import Console
 from fairhorizon.report.limits import (
     COLUMNS,
     limits_grid,
-    limits_section,
     limits_table,
     methods_markdown,
     methods_section,
     methods_table,
-    verdict,
 )
 from fairhorizon.results.limits import LimitRow
 
@@ -75,8 +73,6 @@ def test_on_a_page_and_in_markdown() -> None:
     (grid,) = methods_section([KEPT, BROKEN]).parts
     assert list(grid.headings) == ["Method", "Limit", *COLUMNS]
     assert [line[0].text for line in grid.lines] == ["fcpo", "ease"]
-    (words,) = limits_section([BROKEN]).parts
-    assert words.lines[0][-1].text == verdict(BROKEN)
     text = methods_markdown([KEPT])
     assert "| fcpo | popular\\<=0.4 | \\<=40 | 38.20 |" in text
 

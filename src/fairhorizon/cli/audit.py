@@ -191,6 +191,7 @@ def present(result: "AuditResult", ks: list[int], out: Path | None) -> None:
     from fairhorizon.report import audit_tables
     from fairhorizon.report.audit import exposure_table, facts
     from fairhorizon.report.grid import terminal
+    from fairhorizon.report.limits import NARROW, limits_grid
     from fairhorizon.report.tables import PAPER_METRICS, metrics_table
 
     console = Console()
@@ -199,7 +200,7 @@ def present(result: "AuditResult", ks: list[int], out: Path | None) -> None:
     console.print(metrics_table([result.row], PAPER_METRICS, ks))
     console.print(exposure_table(result, ks))
     if result.row.limits and len(result.row.limits) <= audit_tables.OPEN:
-        console.print(terminal(audit_tables.limit_numbers(result.row.limits)))
+        console.print(terminal(limits_grid(result.row.limits), NARROW))
     if result.by_rank.groups:
         console.print(terminal(audit_tables.ranks_grid(result.by_rank)))
     if result.providers:

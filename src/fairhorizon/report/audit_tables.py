@@ -6,21 +6,15 @@ from collections.abc import Iterator, Sequence
 from fairhorizon.report import charts, marks, page
 from fairhorizon.report.charts import Chart
 from fairhorizon.report.grid import Cell, Grid, as_read, number, percent
+from fairhorizon.report.limits import NOTE, limits_grid
 from fairhorizon.report.looks import GREY, PALETTE, SHAPES, Look
 from fairhorizon.report.marks import Axis
 from fairhorizon.results.audit import AuditResult, ByRank, ProviderExposure, RankExposure
-from fairhorizon.results.limits import ReachedLimit
 
 BANDS = ((1, 1), (2, 3), (4, 5), (6, 10), (11, 20), (21, 50))  # ranks, first and last
 MOST_GROUPS = len(PALETTE)  # in a table or a chart; what they leave out is in the JSON file
 OPEN = 20  # lines of a table that is not folded
 WORST = 10  # providers on a terminal
-LIMITS_NOTE = (
-    "First 5, 10, 20: the share of the group in these places of all lists. By rank: with every "
-    "showing counted as 1 / log2(1 + rank). Lists off: lists that by themselves have more of the "
-    "group than the limit's share of their places, rounded up (of a floor: less, rounded down). In "
-    "percent."
-)
 RANKS_NOTE = "Percent of the showings at these ranks. All: of all showings."
 PROVIDERS_NOTE = (
     "Of shown, of log, of items: the share of all showings, of the training log and of the "
@@ -38,27 +32,12 @@ def verdict_lines(result: AuditResult) -> list[str]:
 
 
 def limits_section(result: AuditResult) -> page.Section:
-    """The verdicts, and below them what the limits look like when counted otherwise."""
+    """The verdicts, and below them the limits in numbers."""
     lines = [[Cell(one.limit), Cell(one.verdict)] for one in result.verdicts]
-    numbers = limit_numbers(result.row.limits)
-    folded = page.Folded("Counted in other ways", numbers, len(numbers.lines) <= OPEN)
-    return page.Section("Limits", [Grid(("Limit", "Verdict"), lines, 0), folded], LIMITS_NOTE)
-
-
-def limit_numbers(found: Sequence[ReachedLimit]) -> Grid:
-    """The share of each limit's group by place and by list."""
-    places = sorted({k for one in found for k in one.at})
-    headings = ["Limit", *(f"First {k}" for k in places), "By rank", "Lists off"]
-    lines = [
-        [
-            Cell(one.limit),
-            *(percent(one.at.get(k)) for k in places),
-            percent(one.weighed),
-            percent(one.lists_above),
-        ]
-        for one in found
-    ]
-    return Grid(headings, lines, len(headings) - 1)
+    numbers = limits_grid(result.row.limits)
+    folded = page.Folded("In numbers", numbers, len(numbers.lines) <= OPEN)
+    verdicts = Grid(("Limit", "Verdict"), lines, 0)
+    return page.Section("Limits", [verdicts, folded], f"In percent. {NOTE}")
 
 
 def bands(by_rank: ByRank) -> Iterator[tuple[str, int, int]]:

@@ -98,14 +98,6 @@ def limits_table(found: Sequence[ReachedLimit]) -> Group:
     return Group(*words, terminal(limits_grid(found), NARROW))
 
 
-def limits_section(found: Sequence[ReachedLimit]) -> page.Section:
-    """For a page: in numbers, and in words at the end of each line."""
-    grid = limits_grid(found)
-    lines = [[*line, Cell(verdict(one))] for line, one in zip(grid.lines, found, strict=True)]
-    words = Grid([*grid.headings, "Verdict"], lines, len(COLUMNS) + 1)
-    return page.Section("Limits", [words], f"In percent. {NOTE}")
-
-
 def methods_table(rows: Sequence[LimitRow]) -> Group:
     """For a terminal: the limit above the lines of its methods, or 80 columns are too few."""
     tables = []
