@@ -310,3 +310,13 @@ def test_unknown_rows_can_be_left_out(dataset: Dataset, tmp_path: Path) -> None:
 def test_a_limit_is_a_share(dataset: Dataset, tmp_path: Path, alpha_prime: float) -> None:
     with pytest.raises(ConfigError, match="is not a share"):
         audited(dataset, tmp_path, "user,item\na,5\n", alpha_prime)
+
+
+def test_lists_without_any_hit_say_so(dataset: Dataset, tmp_path: Path) -> None:
+    text = "2 users with a list and test items"
+    hit = dict(facts(audited(dataset, tmp_path, "user,item,rank\na,5,1\nb,5,1\n")))
+    assert hit["counted for accuracy"] == text
+    none = dict(facts(audited(dataset, tmp_path, "user,item,rank\na,6,1\nb,5,1\n")))
+    assert none["counted for accuracy"] == (
+        f"{text}; no list shows any of these (lists made after the whole log cannot)"
+    )

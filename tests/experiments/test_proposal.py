@@ -68,3 +68,24 @@ def test_a_log_without_header_has_columns_by_position(tmp_path: Path) -> None:
 def test_a_named_set_has_no_columns() -> None:
     found = propose("synthetic:users=20,items=30,interactions_per_user=8", {}, None, None)
     assert (found.users, found.items, dict(found.columns), found.others) == (20, 30, {}, ())
+
+
+@pytest.mark.parametrize(
+    ("cells", "is_time"),
+    [
+        (lambda n: f"{1_700_000_000 + n}", True),
+        (lambda n: f"{1_700_000_000_000 + n}", True),
+        (lambda n: f"2024-01-{1 + n % 28:02d}", True),
+        (lambda n: f"{100 + n}", False),
+        (lambda n: f"shelf {n}", False),
+    ],
+)
+@pytest.mark.filterwarnings("ignore:.*no timestamps")
+def test_a_column_of_times_is_found_by_its_values(tmp_path: Path, cells, is_time: bool) -> None:
+    file = written(tmp_path, "buyer,sku,price,seller,bought_on")
+    lines = file.read_text(encoding="utf-8").splitlines()
+    rows = [line.rsplit(",", 1)[0] + f",{cells(n)}" for n, line in enumerate(lines[1:])]
+    file.write_text("\n".join([lines[0], *rows]) + "\n", encoding="utf-8")
+    found = propose(str(file), {}, None, None)
+    assert found.columns["timestamp"] == ("bought_on" if is_time else None)
+    assert ("bought_on" in found.others) != is_time

@@ -38,14 +38,14 @@ def init(
     seller, it proposes a floor for the smallest groups.
     """
     from fairhorizon.experiments.proposal import propose
-    from fairhorizon.report.config_text import ConfigOrigin, write_config
+    from fairhorizon.report.config_text import ROLES, ConfigOrigin, write_config
 
     if out.exists():
         raise ConfigError(f"{out}: already exists (name another --out, or remove it)")
     check_file(out)
     found = propose(source, reading, item_table, cache_dir)
     write_config(ConfigOrigin(out, source, item_table, reading, typed_command(context)), found)
-    known = [f"{key} {name!r}" for key, name in found.columns.items() if name is not None]
+    known = [f"{ROLES[role]} {name!r}" for role, name in found.columns.items() if name is not None]
     columns = f"; {', '.join(known)}" if known else ""
     typer.echo(f"{out}: {found.rows:,} interactions of {found.users:,} users{columns}")
     typer.echo(f"next: fairhorizon fit --config {out} --out runs/a")

@@ -7,14 +7,17 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
+from fairhorizon.data.columns import Origin, to_times
 from fairhorizon.data.interactions import Interactions
 from fairhorizon.data.readers import Columns, ReaderOptions, read_item_attribute, who_is_served
 from fairhorizon.data.sources import is_named, load
 from fairhorizon.data.splits import split
 from fairhorizon.data.tables import Table, read_table
+from fairhorizon.errors import DataError
 from fairhorizon.exposure.groups import (
     POPULAR_SHARE,
     attribute_group,
@@ -27,6 +30,9 @@ FEWEST_VALUES, MOST_VALUES = 2, 50  # of a column that may hold groups
 MOST_NAMED = 5  # values of a group that is proposed
 MEASUREMENT = re.compile(r"[+-]?\d*\.\d+([eE][+-]?\d+)?")
 STEP = 0.05  # shares are proposed in steps of
+
+FIRST_ROWS = 1000  # by which a column is recognised as times
+EARLIEST, LATEST = 3.2e8, 4.1e9  # seconds since 1970: the years 1980 and 2100
 
 
 @dataclass(frozen=True)
@@ -62,6 +68,8 @@ def propose(
     if not is_named(source) and Path(source).exists():
         table = _table(source, reading)
         found = _found(table, reading)
+        if found.get("timestamp") is None and (time := _only_time(table, found)) is not None:
+            found["timestamp"], reading = time, {**reading, "timestamp": time}
     others = [] if table is None else [c for c in table.frame.columns if c not in found.values()]
     in_log = [] if table is None else _of_items(table.frame, str(found["item"]), others)
     with_attributes: ReaderOptions = {**reading, "attributes": in_log}
@@ -107,6 +115,23 @@ def _found(table: Table, reading: ReaderOptions) -> dict[str, str | None]:
         names = table.frame.columns
         found["weight"] = names[weight] if isinstance(weight, int) else weight
     return found
+
+
+def _only_time(table: Table, found: Mapping[str, str | None]) -> str | None:
+    """The one column without a role whose values can hardly be anything but times."""
+    names = [name for name in table.frame.columns if name not in found.values()]
+    times = [name for name in names if _are_times(table.frame[name].head(FIRST_ROWS), name)]
+    return times[0] if table.header and len(times) == 1 else None
+
+
+def _are_times(cells: pl.Series, name: str) -> bool:
+    """Dates, or numbers that are seconds or milliseconds of the years from 1980 to 2100."""
+    try:
+        seconds = to_times(cells if cells.dtype == pl.String else cells.to_numpy(), name, Origin())
+    except DataError:
+        return False
+    typical = float(np.median(seconds)) if len(seconds) else 0.0
+    return any(EARLIEST < typical / unit < LATEST for unit in (1, 1000))
 
 
 def _table(source: str, reading: ReaderOptions) -> Table:

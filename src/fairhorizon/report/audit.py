@@ -40,13 +40,20 @@ INTRO = (
 )
 
 
+def _measured(result: AuditResult) -> str:
+    users = f"{result.counts.users_measured:,} users with a list and test items"
+    if any(value for name, value in result.row.metrics.items() if name.startswith("recall@")):
+        return users
+    return f"{users}; no list shows any of these (lists made after the whole log cannot)"
+
+
 def facts(result: AuditResult) -> list[tuple[str, str]]:
     """Facts in addition to the metrics, as pairs of a name and its text."""
     counts = result.counts
     lines = [
         ("shown", f"{counts.shown:,} items to {counts.lists:,} of {counts.users:,} users"),
         ("read as", f"{counts.kind}, ordered by {counts.order}"),
-        ("counted for accuracy", f"{counts.users_measured:,} users with a list and test items"),
+        ("counted for accuracy", _measured(result)),
         (
             "from the user's own history",
             f"{counts.from_history:,} ({counts.from_history_share:.1%} of what is shown), "
