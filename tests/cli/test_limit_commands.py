@@ -313,7 +313,7 @@ def test_a_limit_that_cannot_be_kept_is_reported(
     runs: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Every item has a seller, so three shares of a fifth leave nothing for the rest."""
-    recommended(runs / "fcpo", tmp_path / "lists.csv", "--limit=seller:each<=0.2")
+    recommended(runs / "ease+control", tmp_path / "lists.csv", "--limit=seller:each<=0.2")
     lists = lists_of(tmp_path / "lists.csv")
     said = capsys.readouterr().err
     for name in SELLERS:
@@ -322,6 +322,20 @@ def test_a_limit_that_cannot_be_kept_is_reported(
         note = f"note: {text} not kept: {100 * found:.1f} % of at most 20 %\n"
         assert (note in said) == (found > 0.2)
     assert "not kept" in said
+
+
+def test_limits_that_conflict_are_refused_with_what_each_would_have_to_give(
+    runs: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Two sellers have a fifth each at most, so the third would need the other 60 %."""
+    out = tmp_path / "lists.csv"
+    words = ["recommend", runs / "fcpo", "--k", K, "--limit=seller:each<=0.2", "--out", out]
+    assert run([*map(str, words)]) == 1
+    (line,) = capsys.readouterr().err.splitlines()
+    assert "seller=Corner<=0.2 and seller=MegaMart<=0.2 cannot be kept together" in line
+    for name in ("Corner", "MegaMart"):
+        assert f"at least 0.6 in seller={name}<=0.2" in line
+    assert not out.exists()
 
 
 def test_an_audit_has_the_verdict_first(
@@ -362,18 +376,20 @@ def test_an_audit_has_the_verdict_first(
         ("fcpo", ["gini<=0.5", "gini<=.5"], 1, "gini<=0.5 is given twice (give it once)"),
         (
             "fcpo",
-            [f"popular<=0.{n}" for n in range(10, 23)],
+            [*(f"popular<=0.{n}" for n in range(10, 22)), "gini<=0.5"],
             1,
-            "13 limits at once: lists are made under at most 12 (give fewer; fairhorizon audit",
+            "13 limits at once: fcpo and NAME+lists keep any number on all showings of groups, "
+            "fcpo at most 12 of these (give fewer; fairhorizon audit measures any number)",
         ),
         ("ease", ["popular<=0.3"], 1, "ease keeps no limit, not popular<=0.3 (fcpo and NAME+c"),
         ("ease+quota", ["new>=0.1"], 1, "ease+quota keeps a largest share of all showings for"),
         (
             "ease+lists",
-            ["popular<=0.3@5", "new>=0"],
+            ["popular<=0.3;scope=list", "new>=0"],
             1,
-            "ease+lists keeps one limit on a group, and one on the Gini index, not popular<=0.3@5, "
-            "new>=0 (fcpo and NAME+control keep any limits, NAME+lists one limit on a group that",
+            "ease+lists keeps limits on all showings of groups, or one on a group and one on the "
+            "Gini index, not popular<=0.3;scope=list, new>=0 (fcpo and NAME+control keep any "
+            "limits, NAME+lists any on all showings, or one that counts in another way)",
         ),
     ],
 )
