@@ -75,7 +75,7 @@ def test_a_log_with_names_of_its_own_can_be_fitted_at_once(
 ) -> None:
     assert run(shlex.split("init shop/log.csv --out shop/fairhorizon.toml")) == 0
     assert capsys.readouterr().out.splitlines() == [
-        "shop/fairhorizon.toml: 450 interactions of 30 users; user 'buyer', item 'sku', timestamp "
+        "shop/fairhorizon.toml: 450 interactions of 30 users; user 'buyer', item 'sku', time "
         "'bought_at'",
         "next: fairhorizon fit --config shop/fairhorizon.toml --out runs/a",
     ]
