@@ -11,7 +11,7 @@ from fairhorizon.allocation.joint_lists import joint_lists
 from fairhorizon.allocation.place_rule import PlaceRule, PlaceWeights
 from fairhorizon.allocation.several.joint import lists_under_rules
 from fairhorizon.allocation.several.terms import GroupRule
-from fairhorizon.errors import ConfigError
+from fairhorizon.errors import ConfigError, ModelError
 from fairhorizon.vocabulary import Scope
 
 
@@ -166,3 +166,14 @@ def test_a_user_with_nothing_else_left_has_a_shorter_list():
 def test_a_rule_on_every_list_is_refused():
     with pytest.raises(ConfigError, match="leave out its scope"):
         GroupRule(PlaceRule(0.5, scope=Scope.LIST), np.ones(3, bool), "g<=0.5;scope=list")
+
+
+def test_nobody_and_values_that_are_no_numbers():
+    rules = [GroupRule(PlaceRule(share), np.arange(3) > 0) for share in (0.5, 0.9)]
+    none = given(np.empty((0, 3), int), np.empty((0, 3), "f4"))
+    nobody = lists_under_rules(none, rules, length=2)
+    assert nobody.lists.shape == (0, 2)
+    assert nobody.kept
+    values = np.array([[1.0, np.nan, 2.0]], dtype="f4")
+    with pytest.raises(ModelError, match="has diverged"):
+        lists_under_rules(given(np.arange(3)[None], values), rules, length=2)

@@ -20,6 +20,7 @@ from fairhorizon.allocation.several.one_list import best_of_each_class, one_list
 from fairhorizon.allocation.several.prices import PriceSearch, descended, search_prices
 from fairhorizon.allocation.several.terms import Counts, Floats, GroupRule, Terms
 from fairhorizon.allocation.several.whole_lists import whole_lists
+from fairhorizon.errors import ModelError
 from fairhorizon.metrics.shares import ROUNDING
 from fairhorizon.ranking import discount
 
@@ -54,6 +55,9 @@ def lists_under(candidates: Candidates, terms: Terms) -> ListsUnderRules:
     candidates: as for `joint_lists`, or with a value of -inf for what may not be shown; the best
     `length` of every class have to be among them.
     """
+    if 0 in candidates.items.shape:
+        nothing = candidates.items.new_full((len(candidates.items), terms.length), -1)
+        return ListsUnderRules(nothing, (0.0,) * len(terms.rules), 0.0, 0.0, kept=True)
     weights = discount(torch.arange(1, terms.length + 1, dtype=torch.float64)).numpy()
     offers, unit = _offers(candidates, terms)
     room = np.zeros(len(terms.rules))
@@ -81,6 +85,11 @@ def lists_under(candidates: Candidates, terms: Terms) -> ListsUnderRules:
 def _offers(candidates: Candidates, terms: Terms) -> tuple[Offers, float]:
     """The candidates with values in units of a typical one in a list."""
     items, values = candidates.items.cpu(), candidates.values.detach().float().cpu()
+    if not (values.isfinite() | values.isneginf() | (items < 0)).all():
+        raise ModelError(
+            "the value of a candidate is not a number: the model that scores has diverged (train it"
+            " anew)"
+        )
     there = (items >= 0) & (values > -torch.inf)
     best = values.where(there, 0.0).topk(min(terms.length, values.shape[1])).values
     unit = float(best.double().mean()) or 1.0
