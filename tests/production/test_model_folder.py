@@ -62,6 +62,30 @@ def test_fit_all(tmp_path, capsys, method):
     assert "leave out --as-of training" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize("in_log", [True, False])
+def test_fit_all_of_a_file(shop, tmp_path, monkeypatch, in_log):
+    """With weights and limits on a column of the log or of a table, at a relative path."""
+    monkeypatch.chdir(tmp_path)
+    rows = shop.rows.with_columns(quantity=1 + pl.int_range(pl.len()) % 5)
+    articles = shop.articles.rename({"sku": "item"})
+    whole = rows.join(shop.articles, on="sku", how="left") if in_log else rows
+    whole.write_csv("log.csv")
+    articles.write_csv("items.csv")
+    words = ["--data", "log.csv", "--user", "customer", "--item", "sku", "--timestamp", "day"]
+    words += ["--weight", "quantity", "--limit", "seller_size=small>=0.4"]
+    words += ["--limit", "popular<=0.3"] + ([] if in_log else ["--item-table", "items.csv"])
+    assert run(["fit", "ease+lists", "--all", *words, "--out", "run"]) == 0
+    assert run(["recommend", "run", "--out", "lists.csv", "--k", "5"]) == 0
+    model = fh.open_model("run")
+    if in_log:  # else the table has further items, which recommend does not show
+        assert model.recommend(k=5)["item"].to_list() == pl.read_csv("lists.csv")["item"].to_list()
+    model.observe(rows[:3].with_columns(pl.col("day") + 10**9)).refresh()
+    model.save("again")
+    small = {f"a{item}" for item in range(63) if item % 3 == 0}
+    for one in (model, fh.open_model("again")):
+        assert one.recommend(k=5)["item"].is_in(small).sum() >= 80
+
+
 def test_all_is_no_split_and_no_resumption(tmp_path, capsys):
     words = ["fit", "ease", "--all", "--data", MARKET, "--out", str(tmp_path / "run")]
     for more in (["--split", "time"], ["--resume"]):

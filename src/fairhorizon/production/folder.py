@@ -127,7 +127,7 @@ def read_observed(folder: Path, log: Interactions) -> pl.DataFrame | None:
 
 def _read_log(folder: Path, card: dict[str, Any]) -> Interactions:
     data, about = card["data"], card.get("log", {})
-    if not (folder / data["source"]).is_file():
+    if data["source"] != LOG:  # of `fairhorizon fit --all`, which keeps no copy
         given = {name: data[name] for name in READING if data.get(name) is not None}
         return load(data["source"], time=data.get("timestamp"), **given)
     frame = pl.read_parquet(folder / data["source"])
