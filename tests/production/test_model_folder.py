@@ -115,6 +115,9 @@ def test_a_log_that_has_changed_is_noticed(shop, tmp_path):
     pl.read_parquet(file)[:-1].write_parquet(file)
     with pytest.raises(ModelError, match="its log has changed since the fit"):
         fh.open_model(tmp_path / "run")
+    file.unlink()
+    with pytest.raises(ModelError, match=r"log\.parquet: its log is missing"):
+        fh.open_model(tmp_path / "run")
 
 
 @pytest.mark.parametrize("time", ["day", None])

@@ -130,7 +130,9 @@ def _read_log(folder: Path, card: dict[str, Any]) -> Interactions:
     if data["source"] != LOG:  # of `fairhorizon fit --all`, which keeps no copy
         given = {name: data[name] for name in READING if data.get(name) is not None}
         return load(data["source"], time=data.get("timestamp"), **given)
-    frame = pl.read_parquet(folder / data["source"])
+    if not (folder / LOG).is_file():
+        raise ModelError(f"{folder / LOG}: its log is missing (copy the whole folder, or fit anew)")
+    frame = pl.read_parquet(folder / LOG)
     columns: dict[str, Any] = {name: frame[name].to_numpy() for name in frame.columns}
     log = from_arrays(
         frame["user"],
