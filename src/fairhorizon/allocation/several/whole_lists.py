@@ -17,9 +17,9 @@ from fairhorizon.allocation.several.prices import PriceSearch
 from fairhorizon.allocation.several.terms import Counts, Floats
 from fairhorizon.metrics.shares import ROUNDING
 
-MOST_CELLS = 4_000  # of users, candidates and places, up to which one program has all lists
+# of users, candidates and places: up to so many, one program of all lists is fast, or can be tried
+FEW_CELLS, MOST_CELLS = 600, 40_000
 NODES = 200
-OPTIMAL, LIMIT_REACHED = 0, 1  # of milp: an answer; the best one so far, if any
 
 
 def whole_lists(best: BestLists, room: Floats, found: PriceSearch, gap: float) -> Counts | None:
@@ -28,13 +28,14 @@ def whole_lists(best: BestLists, room: Floats, found: PriceSearch, gap: float) -
         slack = float(found.prices @ (room - found.tried[-1].use.sum(0)))
         if slack <= gap:  # complementary slackness: these are best
             return found.tried[-1].at
-    if best.offers.values.size * best.terms.length <= MOST_CELLS:
+    cells = best.offers.values.size * best.terms.length
+    if cells <= FEW_CELLS:
         return all_lists(best, room)
     for more in _further(best, room, found):
         at = _exchanged(best, room, found.prices, more, gap)
         if at is not None:
             return at
-    return None
+    return all_lists(best, room) if cells <= MOST_CELLS else None
 
 
 def _further(best: BestLists, room: Floats, found: PriceSearch) -> Iterator[list[Lists]]:
