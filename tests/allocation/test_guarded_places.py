@@ -12,9 +12,9 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fairhorizon.allocation.place_rule import PlaceRule, PlaceWeights
 from fairhorizon.allocation.request_guard import ExposureGuard
 from fairhorizon.errors import ModelError
+from fairhorizon.exposure.place_rule import PlaceRule, PlaceWeights
 from fairhorizon.vocabulary import Scope
 
 NEVER = -math.inf
@@ -164,6 +164,14 @@ def test_a_list_is_the_best_at_the_price_or_the_best_within_the_room(
     assert use(items) <= room
     at_the_price = value(items) - price * use(items) == pytest.approx(wanted, abs=1e-9)
     assert at_the_price or value(items) == pytest.approx(within, abs=1e-9)
+
+
+def test_a_single_place_after_weighed_ones():
+    """Of 1 counted showing 0.25 is of the group: with one more, 1.25 of 2 would be."""
+    guard = ExposureGuard(PlaceRule(0.5, weights=LOG), shown=1.0, sensitive=0.25)
+    assert serve(guard, [1.0], [True], 1) == [-1]
+    assert (guard.shown, guard.sensitive) == (1, 0.25)
+    assert serve(ExposureGuard(0.5, shown=1, sensitive=0), [1.0], [True], 1) == [0]
 
 
 def test_a_floor_that_counts_alike():

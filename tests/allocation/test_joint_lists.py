@@ -16,8 +16,8 @@ from torch import Tensor
 from fairhorizon.allocation.gini_price import marginal_values
 from fairhorizon.allocation.group_budget import Candidates, Spent
 from fairhorizon.allocation.joint_lists import JointLists, joint_lists
-from fairhorizon.allocation.place_rule import PlaceRule
 from fairhorizon.errors import ConfigError, ModelError
+from fairhorizon.exposure.place_rule import PlaceRule
 from fairhorizon.metrics.fairness import gini
 
 ROUNDING = 1e-9

@@ -15,8 +15,8 @@ from torch import Tensor
 from fairhorizon.allocation.group_budget import Candidates, Spent, offers
 from fairhorizon.allocation.joint_lists import NOTHING, JointLists, joint_lists
 from fairhorizon.allocation.merges import Merges
-from fairhorizon.allocation.place_rule import PlaceRule, PlaceWeights
 from fairhorizon.errors import ConfigError
+from fairhorizon.exposure.place_rule import PlaceRule, PlaceWeights
 from fairhorizon.metrics.fairness import gini
 from fairhorizon.vocabulary import Scope
 

@@ -4,8 +4,8 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from fairhorizon.exposure.limit_rules import rule_of
 from fairhorizon.exposure.limits import GINI, NEW, POPULAR, GroupOf, Limit, LimitError
-from fairhorizon.exposure.places import place_weights
 from fairhorizon.vocabulary import Labels, Scope, Weighing
 
 EXAMPLES = {  # of the issue, and one of each option
@@ -196,4 +196,4 @@ def test_what_is_plain() -> None:
     ],
 )
 def test_what_a_place_counts(text: str, weights: list[float]) -> None:
-    assert place_weights(Limit.parse(text), 4).tolist() == pytest.approx(weights, abs=1e-15)
+    assert rule_of(Limit.parse(text)).place_weights(4).tolist() == pytest.approx(weights, abs=1e-15)

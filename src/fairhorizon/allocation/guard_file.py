@@ -13,8 +13,8 @@ from pydantic import (
     model_validator,
 )
 
-from fairhorizon.allocation.place_rule import PlaceRule
 from fairhorizon.errors import ConfigError, ModelError
+from fairhorizon.exposure.place_rule import PlaceRule
 
 LARGEST = 1e300  # value or price; sums and differences of these are still finite
 Level = Annotated[float, Field(ge=0, le=LARGEST)]

@@ -7,8 +7,8 @@ import numpy as np
 from fairhorizon.allocation.contenders import Contenders
 from fairhorizon.allocation.merges import Counts, Flags, Merges
 from fairhorizon.allocation.place_budget import within_budget
-from fairhorizon.allocation.place_rule import PlaceRule
 from fairhorizon.allocation.placed_lists import each_by_itself
+from fairhorizon.exposure.place_rule import PlaceRule
 from fairhorizon.metrics.accuracy import discount
 from fairhorizon.metrics.shares import ROUNDING
 

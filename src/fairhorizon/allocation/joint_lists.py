@@ -27,10 +27,10 @@ from fairhorizon.allocation.group_budget import (
     best_value_first,
     offers,
 )
-from fairhorizon.allocation.place_rule import Floats, PlaceRule
 from fairhorizon.allocation.placed_lists import Places, place
 from fairhorizon.allocation.placed_spreading import PlacedSpreading
 from fairhorizon.errors import ConfigError
+from fairhorizon.exposure.place_rule import Floats, PlaceRule
 from fairhorizon.ranking import discount
 
 NOTHING = Spent(0, 0)

@@ -9,7 +9,7 @@ from torch import Tensor
 from fairhorizon.allocation.group_budget import Sides, Spent
 from fairhorizon.allocation.merges import Counts, Flags, Floats, Merged, Merges
 from fairhorizon.allocation.place_budget import largest_value, within_budget
-from fairhorizon.allocation.place_rule import PlaceRule
+from fairhorizon.exposure.place_rule import PlaceRule
 from fairhorizon.vocabulary import Scope
 
 

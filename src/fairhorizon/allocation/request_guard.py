@@ -22,8 +22,8 @@ from torch import Tensor
 from fairhorizon.allocation.contenders import Contenders, Counts, contenders_of
 from fairhorizon.allocation.guard_file import LARGEST, StoredGuard, read_guard
 from fairhorizon.allocation.guarded_places import PlacesOfRequests
-from fairhorizon.allocation.place_rule import PlaceRule
 from fairhorizon.errors import ConfigError
+from fairhorizon.exposure.place_rule import PlaceRule
 from fairhorizon.files import write_text
 from fairhorizon.metrics.shares import whole_showings
 from fairhorizon.ranking import some_at_a_time
@@ -235,8 +235,8 @@ class ExposureGuard:
 
     def _room(self, size: int) -> int:
         """How many of the group a list of this size may hold."""
-        budget = whole_showings(self._limit.share * (self.shown + size))
-        return max(0, budget - int(self._limited))
+        # lists of one place may follow longer ones, so that counts by place are no whole numbers
+        return max(0, whole_showings(self._limit.share * (self.shown + size) - self._limited))
 
     def _learn(self, spread: float, excess: float) -> None:
         """Dual update: a subgradient step; excess is over the share, as a part of the list.

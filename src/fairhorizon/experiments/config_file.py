@@ -92,8 +92,11 @@ class ConfigFile(Settings):
     cache_dir: str | None = None
     """Folder of downloaded data sets."""
     data: DataSection = DataSection()
+    """The log, and how it is read."""
     columns: ColumnsSection = ColumnsSection()
+    """The columns of the log."""
     groups: GroupsSection = GroupsSection()
+    """The groups of items whose exposure is limited."""
     settings: dict[str, Any] = Field(default_factory=dict)
     """Settings of the method, as --set; those of a part in a table of its own."""
 

@@ -7,8 +7,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fairhorizon.experiments.datasets import DataSpec
+from fairhorizon.exposure.limit_rules import rule_of
 from fairhorizon.exposure.limits import POPULAR, GroupOf, Limit, LimitError
-from fairhorizon.exposure.places import place_weights
 from fairhorizon.metrics.fairness import share_within_every_list, weighed_share
 from fairhorizon.vocabulary import Scope, Weighing
 
@@ -79,7 +79,7 @@ def counted_share(
     """The smallest share that the limit could have for these lists of length k to keep it."""
     places = k if limit.first is None else min(k, limit.first)
     if limit.scope is Scope.ALL:
-        return weighed_share(lists, group, k, place_weights(limit, k))
+        return weighed_share(lists, group, k, rule_of(limit).place_weights(k))
     return share_within_every_list(lists, group, places, prefixes=limit.scope is Scope.PREFIX)
 
 

@@ -10,8 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fairhorizon.exposure.bound import BoundLimit
+from fairhorizon.exposure.limit_rules import rule_of
 from fairhorizon.exposure.limits import Limit
-from fairhorizon.exposure.places import place_weights
 from fairhorizon.metrics.accuracy import discount
 from fairhorizon.metrics.fairness import gini
 from fairhorizon.metrics.shares import ROUNDING
@@ -112,7 +112,7 @@ def _measured(bound: BoundLimit, shown: Showings | Counts) -> LimitReached:
         "lists_above": float((of_lists > 0).mean()) if len(of_lists) else 0.0,
     }
     if limit.scope is Scope.ALL:
-        weights = place_weights(limit, shown.length)
+        weights = rule_of(limit).place_weights(shown.length)
         share = _share(shown, inside, weights)
         away = limit.share - share if limit.is_floor else share - limit.share
         excess = away if len(shown.items) else 0.0

@@ -16,8 +16,8 @@ from torch import Tensor
 from fairhorizon.errors import ConfigError
 from fairhorizon.exposure.bound import BoundLimit
 from fairhorizon.exposure.counts import Counts, Exposure, Weights
+from fairhorizon.exposure.limit_rules import rule_of
 from fairhorizon.exposure.limits import GroupOf, Limit
-from fairhorizon.exposure.places import bounds_in_list, place_weights
 from fairhorizon.vocabulary import Labels, Scope
 
 
@@ -105,7 +105,7 @@ class ShareLimit(StepLimit):
         return self.sign * self._group(exposure).float()
 
     def weights(self, length: int) -> Weights:
-        return place_weights(self.limit, length)
+        return rule_of(self.limit).place_weights(length)
 
     def budget(self, exposure: Exposure, showings: Counts | int) -> float:
         """What the group may have after the step, less what it has.
@@ -153,7 +153,7 @@ class ShareLimit(StepLimit):
         return max(0.0, self.sign * (self._spent(exposure) - allowed))
 
     def most_in_list(self, length: int) -> tuple[Counts, Counts] | None:
-        return None if self.scope is Scope.ALL else bounds_in_list(self.limit, length)
+        return None if self.scope is Scope.ALL else rule_of(self.limit).bounds(length)
 
     @property
     def _looks_ahead(self) -> bool:

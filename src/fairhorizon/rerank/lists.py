@@ -5,8 +5,8 @@ from typing import Annotated, Any, Self
 from pydantic import Field, SerializerFunctionWrapHandler, model_serializer, model_validator
 from torch import Tensor
 
-from fairhorizon.allocation.place_rule import PlaceRule
 from fairhorizon.exposure.kept_by_lists import ListLimits
+from fairhorizon.exposure.place_rule import PlaceRule
 from fairhorizon.rerank.reranker import JointReranker
 
 

@@ -9,9 +9,9 @@ from fairhorizon.agents.fcpo.model import Fcpo
 from fairhorizon.agents.fcpo.serving.actor_chances import ActorChances
 from fairhorizon.agents.lists.evenness import Evenness, accurate, gini_of_lists
 from fairhorizon.agents.lists.item_lists import NO_LIMIT, ItemLists
-from fairhorizon.allocation.place_rule import PlaceRule
 from fairhorizon.data.splits import Split
 from fairhorizon.environment.feedback import Scenario, evaluation_scenario
+from fairhorizon.exposure.place_rule import PlaceRule
 from fairhorizon.policy.menus import SignalMenus
 from fairhorizon.vocabulary import Protocol
 

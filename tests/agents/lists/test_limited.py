@@ -5,14 +5,15 @@ import pytest
 from numpy.typing import NDArray
 
 from fairhorizon.agents.fcpo.model import Fcpo
-from fairhorizon.agents.lists.limited import by_steps, rule_of
-from fairhorizon.allocation.place_rule import PlaceRule, PlaceWeights
+from fairhorizon.agents.lists.limited import by_steps
 from fairhorizon.data.splits import Split
 from fairhorizon.environment.feedback import Scenario, evaluation_scenario
 from fairhorizon.errors import ConfigError
 from fairhorizon.exposure.bound import BoundLimit
+from fairhorizon.exposure.limit_rules import rule_of
 from fairhorizon.exposure.limits import Limit
 from fairhorizon.exposure.measured import limit_reached
+from fairhorizon.exposure.place_rule import PlaceRule, PlaceWeights
 from fairhorizon.vocabulary import Protocol, Scope
 
 LENGTH = 6

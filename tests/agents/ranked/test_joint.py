@@ -20,12 +20,12 @@ from fairhorizon.agents.ranked.model import Ranked
 from fairhorizon.agents.server import Server
 from fairhorizon.allocation.group_budget import Candidates
 from fairhorizon.allocation.joint_lists import joint_lists
-from fairhorizon.allocation.place_rule import PlaceRule
 from fairhorizon.data.splits import Split
 from fairhorizon.environment.feedback import Scenario, evaluation_scenario, validation_scenario
 from fairhorizon.errors import ConfigError, ModelError
 from fairhorizon.evaluation.long_term import LongRun, LongRunSettings
 from fairhorizon.exposure.counts import Exposure
+from fairhorizon.exposure.place_rule import PlaceRule
 from fairhorizon.exposure.step_limits import GiniLimit, PopularityLimit, StepLimit
 from fairhorizon.metrics.fairness import gini
 from fairhorizon.metrics.shares import exceeds

@@ -3,7 +3,6 @@
 import numpy as np
 import pytest
 
-from fairhorizon.allocation.place_rule import PlaceRule, PlaceWeights
 from fairhorizon.allocation.several.conflicts import (
     LimitsConflictError,
     Supply,
@@ -11,6 +10,7 @@ from fairhorizon.allocation.several.conflicts import (
     conflicts,
 )
 from fairhorizon.allocation.several.terms import GroupRule, Terms
+from fairhorizon.exposure.place_rule import PlaceRule, PlaceWeights
 
 ITEMS = np.arange(30)
 A, B, TWO = ITEMS < 10, (ITEMS >= 10) & (ITEMS < 20), ITEMS < 2

@@ -7,11 +7,11 @@ import pytest
 import torch
 
 from fairhorizon.allocation.group_budget import Candidates
-from fairhorizon.allocation.place_rule import PlaceRule, PlaceWeights
 from fairhorizon.allocation.several.guard import RulesGuard
 from fairhorizon.allocation.several.joint import lists_under_rules
 from fairhorizon.allocation.several.terms import GroupRule
 from fairhorizon.errors import ModelError
+from fairhorizon.exposure.place_rule import PlaceRule, PlaceWeights
 
 ITEMS = np.arange(60)
 RULES = [

@@ -26,12 +26,12 @@ from fairhorizon.agents.lists.item_lists import NO_LIMIT, ItemLists
 from fairhorizon.agents.lists.items import PanelItems
 from fairhorizon.agents.lists.panel import Panel
 from fairhorizon.agents.progress import Listener, RoundReport
-from fairhorizon.allocation.place_rule import PlaceRule
 from fairhorizon.allocation.price_table import PriceTable
 from fairhorizon.data.splits import Split
 from fairhorizon.environment.dynamics import State
 from fairhorizon.environment.feedback import validation_scenario
 from fairhorizon.errors import ConfigError
+from fairhorizon.exposure.place_rule import PlaceRule
 from fairhorizon.policy.actor import Actor
 from fairhorizon.policy.history import numbers_of_items, numbers_of_users
 from fairhorizon.policy.softmax import rows_of

@@ -7,7 +7,7 @@ from torch import Tensor
 
 from fairhorizon.allocation.group_budget import Candidates
 from fairhorizon.allocation.joint_lists import joint_lists
-from fairhorizon.allocation.place_rule import PlaceRule
+from fairhorizon.exposure.place_rule import PlaceRule
 from fairhorizon.metrics.fairness import gini
 from fairhorizon.policy.menus import SignalMenus
 

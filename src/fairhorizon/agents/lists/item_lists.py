@@ -20,11 +20,11 @@ from fairhorizon.agents.steps import step_by_step
 from fairhorizon.allocation.group_budget import Candidates
 from fairhorizon.allocation.item_value import item_values
 from fairhorizon.allocation.joint_lists import JointLists, joint_lists
-from fairhorizon.allocation.place_rule import PlaceRule
 from fairhorizon.allocation.request_guard import ExposureGuard
 from fairhorizon.data.splits import LATER
 from fairhorizon.environment.dynamics import Outcome, State
 from fairhorizon.environment.feedback import Scenario
+from fairhorizon.exposure.place_rule import PlaceRule
 from fairhorizon.policy.menus import Menus, SignalMenus
 from fairhorizon.ranking import discount
 

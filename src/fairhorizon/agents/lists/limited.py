@@ -7,12 +7,10 @@ import torch
 
 from fairhorizon.agents.lists.item_lists import NO_LIMIT, ItemLists, ValuedLists
 from fairhorizon.agents.served import Served
-from fairhorizon.allocation.place_rule import PlaceRule, PlaceWeights
 from fairhorizon.exposure.bound import BoundLimit
 from fairhorizon.exposure.kept_by_lists import are_joint, are_several, of_gini
-from fairhorizon.exposure.limits import Limit
+from fairhorizon.exposure.limit_rules import rule_of
 from fairhorizon.exposure.step_limits import StepLimit, step_limit
-from fairhorizon.vocabulary import Weighing
 
 
 def by_steps(limits: Sequence[BoundLimit], *, feedback: bool) -> bool:
@@ -44,13 +42,6 @@ def under_limits(lists: ItemLists, limits: Sequence[BoundLimit]) -> ItemLists:
         return replace(lists, rule=NO_LIMIT, gini_limit=gini)
     members = torch.from_numpy(group.members).to(lists.sensitive.device)
     return replace(lists, sensitive=members, rule=rule_of(group.limit), gini_limit=gini)
-
-
-def rule_of(limit: Limit) -> PlaceRule:
-    """The limit on a group as allocations keep it."""
-    by_place = {Weighing.NONE: PlaceWeights.NONE, Weighing.LOG: PlaceWeights.LOG}
-    weights = by_place.get(limit.weighing, limit.weights)
-    return PlaceRule(limit.share, limit.is_floor, limit.scope, weights, limit.first)
 
 
 def served_lists(valued: ValuedLists, limits: Sequence[BoundLimit], level: str) -> Served:

@@ -8,7 +8,6 @@ import torch
 from torch import Tensor
 
 from fairhorizon.agents.lists.item_lists import ItemLists
-from fairhorizon.agents.lists.limited import rule_of
 from fairhorizon.agents.served import Served
 from fairhorizon.allocation.group_budget import Candidates
 from fairhorizon.allocation.several.conflicts import Supply, check_together
@@ -17,6 +16,7 @@ from fairhorizon.allocation.several.joint import lists_under
 from fairhorizon.allocation.several.terms import GroupRule, Terms
 from fairhorizon.environment.feedback import Scenario
 from fairhorizon.exposure.bound import BoundLimit
+from fairhorizon.exposure.limit_rules import rule_of
 from fairhorizon.ranking import rows_at_once
 
 VALUES_AT_ONCE = 2**22

@@ -15,8 +15,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from fairhorizon.allocation.place_rule import PlaceRule
 from fairhorizon.errors import ConfigError
+from fairhorizon.exposure.place_rule import PlaceRule
 from fairhorizon.vocabulary import Scope
 
 Floats = NDArray[np.float64]

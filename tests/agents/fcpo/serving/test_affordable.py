@@ -13,9 +13,9 @@ from fairhorizon.agents.lists.item_lists import NO_LIMIT, ItemLists
 from fairhorizon.agents.lists.opening import Opening, open_menus
 from fairhorizon.agents.validation import listed_ndcg
 from fairhorizon.allocation import gini_price
-from fairhorizon.allocation.place_rule import PlaceRule
 from fairhorizon.data.splits import Split
 from fairhorizon.environment.feedback import Scenario, validation_scenario
+from fairhorizon.exposure.place_rule import PlaceRule
 from fairhorizon.histories import UserItems
 from fairhorizon.vocabulary import Protocol
 

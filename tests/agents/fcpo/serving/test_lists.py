@@ -14,11 +14,11 @@ from fairhorizon.agents.lists.item_lists import ItemLists
 from fairhorizon.agents.lists.opening import open_menus
 from fairhorizon.allocation.group_budget import Candidates
 from fairhorizon.allocation.joint_lists import joint_lists
-from fairhorizon.allocation.place_rule import PlaceRule
 from fairhorizon.allocation.request_guard import ExposureGuard
 from fairhorizon.data.splits import Split
 from fairhorizon.environment.dynamics import advance
 from fairhorizon.environment.feedback import Scenario, evaluation_scenario
+from fairhorizon.exposure.place_rule import PlaceRule
 from fairhorizon.histories import UserItems
 from fairhorizon.metrics.fairness import gini
 from fairhorizon.policy.actor import softmax_actor

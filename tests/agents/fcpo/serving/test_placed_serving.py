@@ -9,12 +9,12 @@ import torch
 
 from fairhorizon.agents.fcpo.model import Fcpo
 from fairhorizon.agents.ranked.model import Ranked
-from fairhorizon.allocation.place_rule import PlaceRule, PlaceWeights
 from fairhorizon.data.splits import Split
 from fairhorizon.environment.feedback import Scenario, evaluation_scenario
 from fairhorizon.errors import ConfigError
 from fairhorizon.exposure.bound import BoundLimit
 from fairhorizon.exposure.limits import POPULAR, GroupOf, Limit
+from fairhorizon.exposure.place_rule import PlaceRule, PlaceWeights
 from fairhorizon.rankers.ease import Ease
 from fairhorizon.rerank.lists import ListAllocation
 from fairhorizon.vocabulary import Protocol, Scope, Weighing

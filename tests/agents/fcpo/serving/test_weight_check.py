@@ -15,9 +15,9 @@ from fairhorizon.agents.fcpo.serving.weight_check import CLEARLY, better_weights
 from fairhorizon.agents.lists.item_lists import ItemLists
 from fairhorizon.agents.lists.opening import open_menus, some_users
 from fairhorizon.agents.validation import listed_ndcg
-from fairhorizon.allocation.place_rule import PlaceRule
 from fairhorizon.data.splits import Split
 from fairhorizon.environment.feedback import Scenario, validation_scenario
+from fairhorizon.exposure.place_rule import PlaceRule
 from fairhorizon.vocabulary import Protocol
 
 FIRST = (1.0, 1.0)  # weights before the training; without `adapt` they do not matter

@@ -16,8 +16,8 @@ from fairhorizon.agents.lists.item_lists import ItemLists
 from fairhorizon.agents.lists.opening import Opening, liked_items, open_menus, some_users
 from fairhorizon.agents.validation import listed_ndcg
 from fairhorizon.agents.walk import served_ndcg
-from fairhorizon.allocation.place_rule import PlaceRule
 from fairhorizon.environment.feedback import Scenario, random_cuts, training_scenario
+from fairhorizon.exposure.place_rule import PlaceRule
 from fairhorizon.histories import UserItems
 from fairhorizon.policy.actor import Actor
 

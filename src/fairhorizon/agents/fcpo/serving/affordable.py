@@ -8,8 +8,8 @@ from fairhorizon.agents.lists.evenness import Evenness
 from fairhorizon.agents.lists.item_lists import NO_LIMIT, ItemLists
 from fairhorizon.agents.lists.opening import Opening
 from fairhorizon.agents.validation import listed_ndcg
-from fairhorizon.allocation.place_rule import PlaceRule
 from fairhorizon.environment.feedback import Scenario
+from fairhorizon.exposure.place_rule import PlaceRule
 
 PARTS = (1.0, 0.75, 0.5, 0.25)  # of the way to the Gini index of the most even accurate ranker
 

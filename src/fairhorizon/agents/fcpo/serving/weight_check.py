@@ -16,8 +16,8 @@ from fairhorizon.agents.lists.item_lists import ItemLists
 from fairhorizon.agents.lists.opening import liked_items, open_menus, some_users
 from fairhorizon.agents.lists.weighing import weights_by_cross_entropy
 from fairhorizon.agents.validation import ndcg_by_user
-from fairhorizon.allocation.place_rule import PlaceRule
 from fairhorizon.environment.feedback import Scenario
+from fairhorizon.exposure.place_rule import PlaceRule
 from fairhorizon.policy.menus import SignalMenus
 
 CLEARLY = 1.02  # times the NDCG of the policy

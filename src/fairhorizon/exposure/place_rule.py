@@ -113,3 +113,15 @@ class PlaceRule:
         else:
             most = of_prefixes[np.minimum(places, counted)] + behind
         return most
+
+    def bounds(self, length: int) -> tuple[Counts, Counts]:
+        """(length,) fewest and most items of the group among the first 1, 2, ... places of a list.
+
+        A floor asks for what the limit on all other items leaves.
+        """
+        places: Counts = np.arange(1, length + 1)
+        if not self.is_floor:
+            return np.zeros_like(places), self.most(length)[1:]
+        counted = length if self.first is None else min(self.first, length)
+        fewest = np.maximum(0, places - self.mirrored().most(length)[1:])
+        return np.where(places <= counted, fewest, 0), places
