@@ -149,8 +149,10 @@ def test_verdicts_providers_and_titles(
     fairhorizon("audit", tmp_path / "lists.csv", "--data", MARKET, *options, *limits)
     said = capsys.readouterr().out.splitlines()
     assert said[0] == "popular<=0.4             kept: 40.0 % of at most 40 %"
-    assert said[1].startswith("seller:each>=0.1         broken by ")
-    assert said[2].startswith("popular<=0.1;scope=list  broken in 40 of 40 lists, the worst has 40")
+    assert said[1].startswith("seller:each>=0.1         not kept by ")
+    assert said[2].startswith(
+        "popular<=0.1;scope=list  not kept in 40 of 40 lists, the worst has 40"
+    )
     assert any(line.startswith("popular") and line.split()[-1] == "40.0" for line in said[3:])
     content = json.loads((out / "audit.json").read_text())
     assert [one["kept"] for one in content["verdicts"]] == [True, False, False]

@@ -319,7 +319,8 @@ def test_a_limit_that_cannot_be_kept_is_reported(
     for name in SELLERS:
         found = share(lists, of("seller", name))
         text = f'"seller={name}"<=0.2' if "&" in name else f"seller={name}<=0.2"
-        note = f"note: {text} not kept: {100 * found:.1f} % of at most 20 %\n"
+        away = f"{100 * found - 20:.1f} points too many"
+        note = f"note: {text} not kept: {100 * found:.1f} % of at most 20 %, {away}\n"
         assert (note in said) == (found > 0.2)
     assert "not kept" in said
 
@@ -351,7 +352,7 @@ def test_an_audit_has_the_verdict_first(
     fairhorizon("audit", lists, data, *options, "--k=2,4", "--out", out)
     said = capsys.readouterr().out
     assert said.index("kept: 50.0 % of at most 50 %") < said.index("Method")
-    assert "broken: 50.0 % of at most 40 %, 10.0 points too many" in said
+    assert "not kept: 50.0 % of at most 40 %, 10.0 points too many" in said
     (row,) = json.loads((out / "audit.json").read_text())["rows"]
     first, second, third, *others = row["limits"]
     assert (first["reached"], first["kept"], first["lists_above"]) == (0.5, True, 0.5)
@@ -360,10 +361,11 @@ def test_an_audit_has_the_verdict_first(
     assert len(others) == 20
     page = (out / "index.html").read_text(encoding="utf-8")
     assert page.index("<h2>Limits</h2>") < page.index("<h2>Results</h2>")
-    broken = "broken in 1 of 2 lists, the worst has 75.0 % of at most 50 %"
+    broken = "not kept in 1 of 2 lists, the worst has 75.0 % of at most 50 %"
     assert broken in page
     page = page.replace("\N{NO-BREAK SPACE}", " ")
-    assert "1 of 23 limits was kept; not seller=MegaMart&lt;=0.4 (50.0 % of at most 40 %)" in page
+    first = "not seller=MegaMart&lt;=0.4 (50.0 % of at most 40 %, 10.0 points too many)"
+    assert f"1 of 23 limits was kept; {first}" in page
 
 
 @pytest.mark.parametrize(

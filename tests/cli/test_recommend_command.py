@@ -138,6 +138,14 @@ def test_scores_are_those_of_the_method(shop: Path, tmp_path: Path) -> None:
         assert np.array_equal(frame["score"].to_numpy().reshape(-1, K), served.scores)
 
 
+def test_requests_one_by_one_have_scores_too(shop: Path, tmp_path: Path) -> None:
+    out = tmp_path / "lists.parquet"
+    fairhorizon(f"recommend {shop / 'fcpo'} --k {K} --one-by-one --scores --out {out}")
+    frame = pl.read_parquet(out)
+    assert frame.columns == ["user", "rank", "item", "score", "value"]
+    assert frame["score"].is_between(0, 1).all()
+
+
 def test_a_method_without_scores_says_so(
     shop: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

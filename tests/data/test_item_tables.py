@@ -89,7 +89,7 @@ def test_a_limit_on_a_genre_and_titles_without_an_item_table(
     assert run([*map(str, words)]) == 0
     said = capsys.readouterr().out.splitlines()
     assert (
-        said[0] == "genre=Drama<=0.3         broken: 50.0 % of at most 30 %, 20.0 points too many"
+        said[0] == "genre=Drama<=0.3         not kept: 50.0 % of at most 30 %, 20.0 points too many"
     )
     assert said[1] == "genre=Comedy,Drama<=0.8  kept: 75.0 % of at most 80 %"
     shown = {

@@ -53,7 +53,7 @@ def test_a_line_for_each_limit() -> None:
 def test_on_a_terminal_words_come_first() -> None:
     lines = printed(limits_table([KEPT, BROKEN]))
     assert lines[0] == "popular<=0.4 kept: 38.2 % of at most 40 %"
-    assert lines[1] == "shop=A>=0.3 not kept: 20.0 % of at least 30 %"
+    assert lines[1] == "shop=A>=0.3 not kept: 20.0 % of at least 30 %, 10.0 points too few"
     assert lines[-2].split() == [
         *("popular<=0.4", "<=40", "38.20", "45.00", "39.00", "12.50", "0", "0.0123", "yes")
     ]

@@ -202,10 +202,10 @@ def measured(
 ) -> "tuple[LimitReached, ...]":
     """What the lists make of the limits; a note names each that is not kept."""
     from fairhorizon.exposure.measured import limit_reached
-    from fairhorizon.report.limits import verdict
+    from fairhorizon.results.verdicts import verdict_of
 
     found = tuple(limit_reached(one, lists, prices) for one in bound)
     for one in found:
         if not one.kept:
-            typer.echo(f"note: {one.limit} {verdict(one)}", err=True)
+            typer.echo(f"note: {one.limit} {verdict_of(one)}", err=True)
     return found

@@ -180,7 +180,7 @@ def served(
     from fairhorizon.agents.served import Served
 
     if one_by_one:
-        return Served(model.recommend_one_by_one(scenario, length=k))
+        return model.served_one_by_one(scenario, k, model.request_guard(k))
     if at_price:
         return Served(model.recommend_at_price(scenario, length=k))
     return model.served(scenario, length=k, seed=seed)

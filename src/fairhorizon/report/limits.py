@@ -10,6 +10,7 @@ from fairhorizon.report import page
 from fairhorizon.report.grid import Cell, Grid, markdown, number, percent, terminal
 from fairhorizon.report.tables import MISSING
 from fairhorizon.results.limits import LimitRow, ReachedLimit
+from fairhorizon.results.verdicts import verdict_of
 
 NARROW = 7  # characters of a heading on a terminal, so that there is room for the limits
 FIRST = 10  # places, whose share has a column of its own
@@ -31,35 +32,15 @@ LONG_NOTE = (
     "item for the limit in the last step."
 )
 SEEDS_NOTE = "Means over seeds; kept under all of them, violations of all of them together."
-DECIMALS = range(1, 7)
-
-
-def verdict(found: ReachedLimit) -> str:
-    """As in "kept: 38.2 % of at most 40 %"."""
-    word = "kept" if found.kept else "not kept"
-    asked = f"at {'least' if found.is_floor else 'most'} {100 * found.asked:.6g} %"
-    if found.broken is None:
-        return f"{word}: {_reached(found)} of {asked}"
-    if found.kept:
-        return f"kept: {asked} of every list"
-    return (
-        f"not kept: {asked} of every list; {found.broken:,} of {found.n_lists:,} break it, the "
-        f"worst with {100 * (found.reached or 0.0):.1f} %"
-    )
-
-
-def _reached(found: ReachedLimit) -> str:
-    """With one decimal, and more where these would not show that the limit is broken."""
-    for decimals in DECIMALS:
-        text = f"{100 * (found.reached or 0.0):.{decimals}f}"
-        if found.kept or float(text) != round(100 * found.asked, 9):
-            break
-    return f"{text} %"
 
 
 def how_many_kept(found: Sequence[ReachedLimit]) -> str:
     """A sentence, with the limits that were not kept."""
-    broken = [f"{one.limit} ({verdict(one).partition(': ')[2]})" for one in found if not one.kept]
+    broken = [
+        f"{one.limit} ({verdict_of(one).removeprefix('not kept').lstrip(': ')})"
+        for one in found
+        if not one.kept
+    ]
     if not broken:
         return "The limit was kept." if len(found) == 1 else f"All {len(found)} limits were kept."
     kept, more = len(found) - len(broken), len(broken) - 1
@@ -94,7 +75,7 @@ def _whole(value: int) -> Cell:
 
 def limits_table(found: Sequence[ReachedLimit]) -> Group:
     """For a terminal: in words, then in numbers."""
-    words = [Text(f"{one.limit} {verdict(one)}") for one in found]
+    words = [Text(f"{one.limit} {verdict_of(one)}") for one in found]
     return Group(*words, terminal(limits_grid(found), NARROW))
 
 
