@@ -152,6 +152,29 @@ def test_a_floor_and_a_limit_worked_by_hand():
     assert made.value == pytest.approx(9 + 3 / np.log2(3))
 
 
+def test_one_list_has_no_more_of_a_floor_than_it_needs():
+    # A list of 4 with at least one of {4, 5}, which are worth the same and less than all others.
+    values = np.array([[9.0, 8.0, 7.0, 6.0, 1.0, 1.0]], dtype="f4")
+    floor = GroupRule(PlaceRule(0.2, is_floor=True), np.arange(6) >= 4)
+    limit = GroupRule(PlaceRule(0.9), np.arange(6) < 1)
+    made = lists_under_rules(given(np.arange(6)[None], values), [floor, limit], length=4)
+    assert made.lists.tolist() == [[0, 1, 2, 4]]
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_one_list_is_nearly_the_best_by_an_integer_program(seed):
+    draw = np.random.default_rng(seed)
+    items, values = np.arange(14)[None], draw.exponential(size=(1, 14)).astype("f4")
+    rules = [
+        GroupRule(PlaceRule(0.4, bool(number % 2)), draw.random(14) < 0.4) for number in range(3)
+    ]
+    exact = best_value(items, values.astype(float), rules, 5, whole=True)
+    made = lists_under_rules(given(items, values), rules, length=5)
+    if exact is not None:
+        assert made.kept
+        assert 0.93 * exact <= made.value <= exact + 1e-5
+
+
 def test_a_user_with_nothing_else_left_has_a_shorter_list():
     # The first user has only items of the limited group: of 4 showings one may be of it.
     items = np.array([[0, 1, -1], [2, 3, 4]])

@@ -11,6 +11,7 @@ from fairhorizon.metrics.shares import ROUNDING
 
 RAISES = 10  # of the prices, before an integer program looks for a list
 HALVINGS = 6  # of the way back from prices that suffice
+EXCHANGES = 30  # of single items, at most
 
 
 @dataclass(frozen=True)
@@ -26,8 +27,8 @@ def one_list(best: BestLists, room: Floats, start: Floats, unit: float) -> OneLi
     """The best list of one user that is found within the room (m,) of the rules.
 
     start: prices to begin with; those of broken rules are raised by units until they hold, then
-    lowered as far as they still do. If raising does not help, an integer program finds the longest
-    list that keeps the rules, and of these the best.
+    lowered as far as they still do, and single items exchanged for better ones. If raising does not
+    help, an integer program finds the longest list that keeps the rules, and of these the best.
     """
     found = _Found(best, room)
     low = high = start
@@ -49,7 +50,34 @@ def one_list(best: BestLists, room: Floats, start: Floats, unit: float) -> OneLi
             high = middle
         else:
             low = middle
-    return OneList(found.best, high, found.bound)
+    return OneList(_improved(best, found.best, room, start), high, found.bound)
+
+
+def _improved(best: BestLists, lists: Lists, room: Floats, prices: Floats) -> Lists:
+    """Exchanges of one item for another, as long as one is better at these prices.
+
+    Prices that make a list keep the rules can take more items of a group than needed, where the
+    next ones are worth as much as the first.
+    """
+    terms, (at,) = best.terms, lists.at.copy()
+    size = int((at >= 0).sum())
+    values, classes = best.offers.values[0], best.offers.classes[0]
+    weights, charges = best.weights[:size, None], terms.charges(prices)[:, :size]
+    for _ in range(EXCHANGES):
+        shown = at[:size]
+        gain = weights * (values - values[shown, None])
+        gain -= charges[classes].T - charges[classes[shown], np.arange(size)][:, None]
+        changed = terms.excess[:, None, classes] - terms.excess[:, classes[shown], None]
+        use = best.lists(at[None]).use[0][:, None, None] + terms.weights[:, :size, None] * changed
+        possible = (use <= (room + ROUNDING)[:, None, None]).all(0) & (gain > ROUNDING)
+        possible[:, shown] = False
+        if not possible.any():
+            break
+        place, new = np.unravel_index(np.where(possible, gain, -np.inf).argmax(), gain.shape)
+        at[place] = new
+        if terms.alike:
+            at[:size] = at[:size][np.argsort(-values[at[:size]], kind="stable")]
+    return best.lists(at[None])
 
 
 class _Found:
