@@ -24,12 +24,13 @@ def random_problem(seed):
     items = np.stack([draw.permutation(n_items)[:width] for _ in range(users)])
     values = draw.exponential(size=items.shape).astype(np.float32)
     rules = []
-    for number in range(int(draw.choice([1, 2, 3, 5, 10, 20, 50]))):
+    count = int(draw.choice([1, 2, 3, 5, 10, 20, 50]))
+    for number in range(count):
         members = draw.random(n_items) < draw.uniform(0.1, 0.7)
         is_floor = draw.random() < 0.4
         away = -draw.uniform(0, 0.5) if is_floor else draw.uniform(-0.2, 0.4)
         share = round(float(np.clip(members.mean() + away, 0, 1)), 2)
-        by_place = seed % 4 == 0 and draw.random() < 0.5
+        by_place = seed % 4 == 0 and count <= 10 and draw.random() < 0.5
         weights = PlaceWeights.LOG if by_place else PlaceWeights.NONE
         rules.append(GroupRule(PlaceRule(share, is_floor, weights=weights), members, f"g{number}"))
     return items, values, rules, length
