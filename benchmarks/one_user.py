@@ -1,6 +1,7 @@
 """A call for one user of a production model: milliseconds, and the ratio to bare scores.
 
-    python benchmarks/one_user.py [--data ml-1m] [--users 200] [--folder FOLDER] [--small]
+    python benchmarks/one_user.py [--data ml-1m] [--users 200] [--limit LIMIT ...]
+        [--folder FOLDER] [--small]
 
 Bare scores are those of the rankers behind the lists, for one user, with nothing made of them. Both
 are measured in turns in one run, after a call for another user. With --folder the model is kept
@@ -9,7 +10,7 @@ there, and read from there the next time: a fit on ML-1M takes minutes.
 
 import argparse
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from statistics import median
 
@@ -20,7 +21,7 @@ import fairhorizon as fh
 from fairhorizon.production.requests import RepeatRule, Requests
 from small import parse
 
-LIMIT = "popular<=0.4"
+LIMITS = ("popular<=0.4",)  # unless others are given
 
 
 def milliseconds(work: Callable[[], object]) -> float:
@@ -29,12 +30,12 @@ def milliseconds(work: Callable[[], object]) -> float:
     return 1000 * (time.perf_counter() - started)
 
 
-def fitted(data: str, folder: Path | None, rounds: int | None) -> fh.Model:
+def fitted(data: str, limits: Sequence[str], folder: Path | None, rounds: int | None) -> fh.Model:
     if folder is not None and (folder / "run.json").exists():
         return fh.open_model(folder)
     started = time.perf_counter()
     settings = {} if rounds is None else {"rounds": rounds}
-    model = fh.fit(data, "fcpo:fast", limits=[LIMIT], settings=settings)
+    model = fh.fit(data, "fcpo:fast", limits=limits, settings=settings)
     print(f"fit on the whole log{time.perf_counter() - started:36.1f} s")
     if folder is not None:
         model.save(folder)
@@ -58,10 +59,12 @@ def main() -> None:
     )
     parser.add_argument("--data", default="ml-1m")
     parser.add_argument("--users", type=int, default=200)
+    parser.add_argument("--limit", action="append")
     parser.add_argument("--folder", type=Path)
     options = parse(parser, users=10, rounds=1)
     torch.set_num_threads(1)
-    model = fitted(options.data, options.folder, getattr(options, "rounds", None))
+    rounds = getattr(options, "rounds", None)
+    model = fitted(options.data, options.limit or LIMITS, options.folder, rounds)
     drawn = np.random.default_rng(0).permutation(len(model.users))[: options.users]
     users = [model.users[number] for number in drawn]
     model.recommend(users[:1]), bare_scores(model, users[0])()

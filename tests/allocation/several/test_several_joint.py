@@ -84,13 +84,15 @@ def test_every_set_of_limits_that_can_be_kept_is_kept_near_the_bound(block):
         exact = values.astype(np.float64)
         made = lists_under_rules(given(items, values), rules, length=length)
         lists = made.lists.numpy()
-        if best_value(items, exact, rules, length, whole=True) is None:
+        whole = best_value(items, exact, rules, length, whole=True)
+        if whole is None:
             assert (lists < 0).any(), seed  # full lists cannot keep them; these are shorter
         else:
             bound = best_value(items, exact, rules, length, whole=False)
             gain = float((values.max(1) - values.min(1)).max())
             assert (lists >= 0).all(), seed
             assert made.value >= bound - len(rules) * gain - 1e-5, seed
+            assert made.value >= whole - 0.25 * gain - 1e-5, seed  # of whole lists
             assert made.bound >= bound - 1e-4, seed
         assert made.kept, seed
         assert (shares(rules, lists, length) <= 1e-7).all(), seed

@@ -3,8 +3,8 @@
     maximise sum_u sum_k w_k v_u(item at place k)   subject to every rule on the showings of a group
 
 Prices first (prices.py), at which nearly every user has one best list (best_lists.py), then whole
-lists (whole_lists.py). Their value is at least the bound of the linear program less the number of
-limits times the largest gain of an exchange.
+lists (whole_lists.py). `bound` and `value` of the answer say how far from the best they can be at
+most; tests hold that against general solvers.
 """
 
 from collections.abc import Sequence
