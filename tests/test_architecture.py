@@ -28,6 +28,7 @@ FLOOR_PLAN = (
     ("engines",),
     ("experiments",),
     ("report",),
+    ("service",),
     ("cli",),
     (PACKAGE,),  # its own __init__ and __main__
 )

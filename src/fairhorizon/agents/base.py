@@ -14,7 +14,7 @@ from torch import Tensor
 
 from fairhorizon.agents.abilities import Abilities
 from fairhorizon.agents.progress import SILENT, Listener
-from fairhorizon.agents.served import Served
+from fairhorizon.agents.served import Served, ValuedItems
 from fairhorizon.agents.server import Server
 from fairhorizon.agents.tasks import NOTHING_FITTED, FitTask, Fitted, Prerequisite, ServingPlan
 from fairhorizon.allocation.several.guard import RequestGuard
@@ -198,6 +198,15 @@ class Recommender(ABC):
 
     def _serves_alone(self, option: str) -> ConfigError:
         return ConfigError(f"{self.method} serves every user alone (leave out {option})")
+
+    def item_values(self, scenario: Scenario, *, length: int) -> ValuedItems:  # noqa: ARG002
+        """All items for every user, with calibrated chances and the values that follow from them.
+
+        What somebody else can make lists of, under limits that the model does not know.
+        """
+        raise ConfigError(
+            f"{self.method} has no calibrated values of items (fit fcpo, or a ranker such as ease)"
+        )
 
     def expected_exposure(self, scenario: Scenario) -> NDArray[np.float64] | None:  # noqa: ARG002
         """(n_items,) expected exposure where rankings are drawn; None where nothing is drawn."""

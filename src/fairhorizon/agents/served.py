@@ -51,6 +51,15 @@ class Served:
         )
 
 
+@dataclass(frozen=True, eq=False)
+class ValuedItems:
+    """Items of some users (b, n), -1 where one may not be shown, with values and chances."""
+
+    items: Tensor
+    values: Tensor
+    chances: Tensor
+
+
 def on_lists(lists: Tensor, items: Tensor, numbers: Tensor) -> Tensor:
     """(b, K) float64: the numbers (b, C) of the items (b, C) at the places of lists (b, K).
 

@@ -63,6 +63,11 @@ class Model:
         )
 
     @property
+    def state(self) -> ServingState:
+        """Everything that it serves with at this moment."""
+        return self._state
+
+    @property
     def method(self) -> str:
         """The name of the method."""
         return self._method

@@ -27,7 +27,7 @@ from fairhorizon.agents.lists.limited import by_steps, step_limits
 from fairhorizon.agents.lists.under_control import serve_under_control
 from fairhorizon.agents.lists.whole import WholeLists
 from fairhorizon.agents.progress import SILENT, LimitNotKeptWarning, Listener, RoundReport
-from fairhorizon.agents.served import Served
+from fairhorizon.agents.served import Served, ValuedItems
 from fairhorizon.agents.tasks import FitTask, LogPart, Prerequisite, ServingPlan
 from fairhorizon.agents.walk import serve
 from fairhorizon.allocation.several.guard import RequestGuard
@@ -246,6 +246,11 @@ class Fcpo(Recommender):
 
     def served_one_by_one(self, scenario: Scenario, length: int, guard: RequestGuard) -> Served:
         return self._lists().one_by_one(scenario, length, guard)
+
+    def item_values(self, scenario: Scenario, *, length: int) -> ValuedItems:
+        if self.config.policy != "softmax":
+            return super().item_values(scenario, length=length)
+        return self._lists().plain.values_of_all(scenario, torch.arange(scenario.n_users), length)
 
     def recommend_at_price(self, scenario: Scenario, *, length: int) -> NDArray[np.int64]:
         """Every user's list by itself, at the price that kept the limit on the validation items.

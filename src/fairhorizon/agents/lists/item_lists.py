@@ -15,7 +15,7 @@ from torch import Tensor
 from fairhorizon.agents.lists.chances import Chances
 from fairhorizon.agents.lists.evenness import Evenness
 from fairhorizon.agents.lists.opening import open_menus
-from fairhorizon.agents.served import on_lists
+from fairhorizon.agents.served import ValuedItems, on_lists
 from fairhorizon.agents.steps import step_by_step
 from fairhorizon.allocation.group_budget import Candidates
 from fairhorizon.allocation.item_value import item_values
@@ -119,7 +119,7 @@ class ItemLists:
         taken = self.histories[users] if scenario.taken is None else scenario.taken
         return menus, chances, self._offered(menus, chances, taken, length)
 
-    def values_of_all(self, scenario: Scenario, rows: Tensor, length: int) -> "ValuedItems":
+    def values_of_all(self, scenario: Scenario, rows: Tensor, length: int) -> ValuedItems:
         """All items, with chances and values, for the users in some rows of the scenario."""
         state = scenario.state(rows, self.sensitive.device)
         menus = self.chances.items.everything(
@@ -138,15 +138,6 @@ class ItemLists:
     def _offered(self, menus: Menus, chances: Tensor, taken: Tensor, length: int) -> Candidates:
         likes = (taken.to(self.sensitive.device) / (LATER - 1)).clamp(min=1.0)
         return Candidates(menus.items.cpu(), item_values(chances, likes, length).cpu())
-
-
-@dataclass(frozen=True)
-class ValuedItems:
-    """Items of some users (b, n), -1 where one may not be shown, with values and chances."""
-
-    items: Tensor
-    values: Tensor
-    chances: Tensor
 
 
 @dataclass(frozen=True)

@@ -15,8 +15,9 @@ from fairhorizon.agents.abilities import Abilities, Levels
 from fairhorizon.agents.base import Recommender
 from fairhorizon.agents.progress import SILENT, Listener
 from fairhorizon.agents.ranked.fitted import Calibration, FittedRanker
+from fairhorizon.agents.ranked.joint import AllocatedLists
 from fairhorizon.agents.ranked.ways import Way, way_of
-from fairhorizon.agents.served import Served
+from fairhorizon.agents.served import Served, ValuedItems
 from fairhorizon.agents.server import Server
 from fairhorizon.agents.tasks import FitTask, ServingPlan
 from fairhorizon.data.splits import Split
@@ -26,6 +27,7 @@ from fairhorizon.exposure.kept_by_lists import ListLimits, level_under
 from fairhorizon.rankers import RANKERS
 from fairhorizon.rankers.ranker import Ranker
 from fairhorizon.rerank import RERANKERS
+from fairhorizon.rerank.lists import ListAllocation
 from fairhorizon.rerank.reranker import JointReranker, Reranker, UserReranker
 from fairhorizon.settings import Settings
 from fairhorizon.storage import below, load_model, save_model
@@ -147,6 +149,12 @@ class Ranked(Recommender):
         seed = self.seed if seed is None else seed
         return self._way().serve(scenario, length=length, feedback=feedback, seed=seed)
 
+    def item_values(self, scenario: Scenario, *, length: int) -> ValuedItems:
+        if self.calibration_ is None:
+            return super().item_values(scenario, length=length)
+        lists = AllocatedLists(replace(self._fitted(), limits=()), ListAllocation()).item_lists()
+        return lists.values_of_all(scenario, torch.arange(scenario.n_users), length)
+
     def expected_exposure(self, scenario: Scenario) -> NDArray[np.float64] | None:
         return self._way().expected_exposure(scenario)
 
@@ -158,7 +166,10 @@ class Ranked(Recommender):
         return super()._serves_alone(option)
 
     def _way(self) -> Way:
-        fitted = FittedRanker(
+        return way_of(self.reranker, self._fitted())
+
+    def _fitted(self) -> FittedRanker:
+        return FittedRanker(
             self.ranker,
             self.sensitive_,
             self.calibration_,
@@ -166,7 +177,6 @@ class Ranked(Recommender):
             self.limits_,
             self.level_text() if self.abilities.level_is_share else "",
         )
-        return way_of(self.reranker, fitted)
 
     def description(self) -> dict[str, Any]:
         reranker = None

@@ -18,15 +18,15 @@ from torch import Tensor
 
 from fairhorizon.allocation.group_budget import Candidates
 from fairhorizon.allocation.request_guard import ExposureGuard
-from fairhorizon.allocation.several.best_lists import NEVER, BestLists, Lists
+from fairhorizon.allocation.several.best_lists import NEVER, BestLists
 from fairhorizon.allocation.several.one_list import best_of_each_class, one_list
-from fairhorizon.allocation.several.terms import Counts, GroupRule, Terms
+from fairhorizon.allocation.several.online_prices import STEP, OnlinePrices
+from fairhorizon.allocation.several.terms import Counts, Floats, GroupRule, Terms
 from fairhorizon.errors import ConfigError, ModelError
 from fairhorizon.files import write_text
 from fairhorizon.metrics.shares import ROUNDING
 from fairhorizon.ranking import discount
 
-MEMORY = 1000  # requests that the spread of values is averaged over
 KIND = "rules-guard"
 _LOCK = type(Lock())
 
@@ -42,15 +42,15 @@ class RulesGuard:
     """
 
     def __init__(
-        self, rules: Sequence[GroupRule], *, prices: Sequence[float] = (), step: float = 0.1
+        self, rules: Sequence[GroupRule], *, prices: Sequence[float] = (), step: float = STEP
     ) -> None:
         if prices and len(prices) != len(rules):
             raise ConfigError(f"{len(prices)} prices of {len(rules)} rules (give one for each)")
-        self.rules, self.step = tuple(rules), float(step)
-        self.prices = np.array(prices or np.zeros(len(self.rules)), dtype=np.float64)
+        self.rules = tuple(rules)
+        first = np.array(prices or np.zeros(len(self.rules)), dtype=np.float64)
+        self.online = OnlinePrices(first, step)
         self.used = np.zeros(len(self.rules))  # of each rule, never above 0 (terms.py)
         self.shown = 0
-        self.requests, self.spread = 0, 0.0
         self._terms: dict[int, Terms] = {}
         self._deciding = Lock()
 
@@ -61,6 +61,11 @@ class RulesGuard:
     def __setstate__(self, state: dict[str, Any]) -> None:
         vars(self).update(state)
         self._deciding = Lock()
+
+    @property
+    def prices(self) -> Floats:
+        """(m,) what each rule takes off the value of an item of its group."""
+        return self.online.prices
 
     def serve_all(self, candidates: Candidates, length: int) -> Tensor:
         """(b, length) lists for the rows of the candidates, one after the other; -1: nothing."""
@@ -86,22 +91,13 @@ class RulesGuard:
         """(1, L) the list of one request, counted."""
         with self._deciding:  # two requests that saw the same counts could use the room twice
             before = self.prices
-            self._learn(best, best.assigned(before)[0])
-            unit = max(self.spread, ROUNDING) / 8
-            made = one_list(best, -self.used, before, unit).lists
+            wanted = best.assigned(before)[0]
+            excess = wanted.use[0] / np.maximum(best.terms.weights.sum(1), ROUNDING)
+            self.online.follow(best, excess)
+            made = one_list(best, -self.used, before, self.online.unit).lists
             self.used = self.used + made.use[0]
             self.shown += int((made.at >= 0).sum())
         return made.at
-
-    def _learn(self, best: BestLists, wanted: Lists) -> None:
-        """A subgradient step by what the list would use before it is changed to keep the rules."""
-        values = best.offers.values[0]
-        if len(values) > 1:
-            self.requests += 1
-            spread = float(values[: 2 * best.terms.length].std())
-            self.spread += (spread - self.spread) / min(self.requests, MEMORY)
-        excess = wanted.use[0] / np.maximum(best.terms.weights.sum(1), ROUNDING)
-        self.prices = np.maximum(0.0, self.prices + self.step * self.spread * excess)
 
     def prices_by_name(self) -> dict[str, float]:
         """The present price of each rule."""
@@ -116,8 +112,8 @@ class RulesGuard:
                 "kind": KIND,
                 "rules": [str(rule) for rule in self.rules],
                 "used": self.used.tolist(),
-                "prices": self.prices.tolist(),
-                **{name: getattr(self, name) for name in ("shown", "requests", "spread", "step")},
+                "shown": self.shown,
+                **self.online.stored(),
             }
         write_text(Path(path), json.dumps(state, indent=2) + "\n")
 
@@ -125,8 +121,8 @@ class RulesGuard:
         """Continue from a file that a guard of the same rules has written."""
         try:
             state = json.loads(Path(path).read_text(encoding="utf-8"))
-            rules, used, prices = state["rules"], state["used"], state["prices"]
-            numbers = [state[name] for name in ("shown", "requests", "spread", "step")]
+            rules, used, shown = state["rules"], state["used"], state["shown"]
+            online = OnlinePrices.restored(state)
         except (OSError, ValueError, KeyError, TypeError) as error:
             raise ModelError(f"{path}: not the file of a guard of several rules: {error}") from None
         if state.get("kind") != KIND or rules != [str(rule) for rule in self.rules]:
@@ -134,8 +130,7 @@ class RulesGuard:
                 f"{path}: the guard of other rules, {', '.join(map(str, rules))} (give the same)"
             )
         with self._deciding:
-            self.used, self.prices = np.array(used), np.array(prices)
-            self.shown, self.requests, self.spread, self.step = numbers
+            self.used, self.shown, self.online = np.array(used), shown, online
         return self
 
 

@@ -1,8 +1,10 @@
 """The list of one user under several rules, in a fraction of the time that prices for many take."""
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from fairhorizon.allocation.several.best_lists import NEVER, BestLists, Lists, Offers
 from fairhorizon.allocation.several.terms import Counts, Floats, Terms
@@ -100,7 +102,9 @@ class _Found:
         return lists
 
 
-def best_of_each_class(values: Floats, of_item: Counts, terms: Terms) -> tuple[Counts, Offers]:
+def best_of_each_class(
+    values: NDArray[np.floating[Any]], of_item: Counts, terms: Terms
+) -> tuple[Counts, Offers]:
     """The columns of the best `length` candidates of every class, best first, of one user.
 
     values: (n,), NEVER for what may not be shown.  of_item: (n,) the class of each.

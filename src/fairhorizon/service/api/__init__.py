@@ -1,0 +1,1 @@
+"""The interface over HTTP: Gorse's names under /api, our own under /v1."""

@@ -1,0 +1,1 @@
+"""Budgets of exposure that several replicas share: accounts, windows and leases."""

@@ -1,0 +1,254 @@
+"""Accounts and leases in the database. Every function runs inside a transaction that holds the lock.
+
+    charged + L <= share * shown + C        before a lease of L is handed out
+
+`charged` counts leases when they are handed out, so showings of the group are at most `charged`; and
+`shown` counts lists when they are recorded, before they are answered. docs/guarantee.md has the proof.
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import sqlalchemy as sa
+from sqlalchemy.engine import Connection
+
+from fairhorizon.service.budget.limits import Rules, ServedLimit
+from fairhorizon.service.budget.purse import Purse, Units
+from fairhorizon.service.budget.units import UNIT, allowed
+from fairhorizon.service.store.database import Database
+from fairhorizon.service.store.schema import accounts, leases, replicas, windows
+from fairhorizon.service.vocabulary import Counts
+
+
+class OverdrawnError(Exception):
+    """Lists show more of a group than can be charged now: they have to be decided anew."""
+
+
+class Ledger:
+    """The accounts, as one replica sees and changes them."""
+
+    def __init__(self, database: Database, connection: Connection, replica: str) -> None:
+        self.database, self.connection, self.replica = database, connection, replica
+
+    def open(self, rules: Rules, now: float) -> Purse:
+        """The present windows of all limits with this replica's leases, filled up.
+
+        Leases that it has elsewhere, of limits or windows that have ended, are given back.
+        """
+        purse = _empty(rules)
+        for number in range(len(rules.limits)):
+            self._enter(purse, number, now)
+        self._give_back_all_but(purse.accounts.tolist())
+        self._refill(purse, np.zeros(len(rules), dtype=np.int64))
+        return purse
+
+    def settle(
+        self, purse: Purse, inside: Units, total: Units, prices: Sequence[float], now: float
+    ) -> Purse:
+        """Charge and count lists that are recorded in this transaction.
+
+        purse: as it was before the lists were decided.
+        inside: (m,) units that the lists use of each group.  total: (limits,) units in all.
+        Returns the purse after it, with leases filled up again.
+        """
+        after = purse.copy()
+        if not after.windows:
+            return after
+        query = sa.select(windows.c.id, windows.c.shown).where(windows.c.id.in_(after.windows))
+        stored = {row.id: row.shown for row in self.connection.execute(query)}
+        for number, limit in enumerate(after.rules.limits):
+            window, name = after.windows[number], after.names[number]
+            if limit.window.name(now, name, stored[window]) != name:
+                stored[self._enter(after, number, now)] = int(
+                    after.shown[after.rules.slices()[number]][0]
+                )
+        shown = self._count_shown(after, stored, total)
+        after.shown = shown[after.rules.owners]
+        self._refill(after, inside, prices)
+        return after
+
+    def _enter(self, purse: Purse, number: int, now: float) -> int:
+        """Take the present window of a limit into the purse; it is opened if nobody has yet."""
+        limit, rows = purse.rules.limits[number], purse.rules.slices()[number]
+        if len(purse.accounts[rows]):
+            self._give_back(purse.accounts[rows].tolist())
+        window = self._present(limit, now)
+        found = self._accounts_of(window.id, limit)
+        purse.windows[number], purse.names[number] = window.id, window.name
+        purse.accounts[rows] = [row.id for row in found]
+        purse.used[rows] = [row.used for row in found]
+        purse.prices[rows] = [row.price for row in found]
+        purse.shown[rows] = window.shown
+        query = sa.select(leases.c.account_id, leases.c.left).where(
+            leases.c.replica_id == self.replica,
+            leases.c.account_id.in_(purse.accounts[rows].tolist()),
+        )
+        own = {row.account_id: row.left for row in self.connection.execute(query)}
+        purse.left[rows] = [own.get(row.id, 0) for row in found]
+        return int(window.id)
+
+    def _present(self, limit: ServedLimit, now: float) -> Any:
+        """The row of the window that a limit counts in now."""
+        query = sa.select(windows).where(windows.c.limit_id == limit.id)
+        last = self.connection.execute(query.order_by(windows.c.id.desc()).limit(1)).first()
+        while True:
+            name = limit.window.name(
+                now, None if last is None else last.name, 0 if last is None else last.shown
+            )
+            if last is not None and last.name == name:
+                return last
+            if last is not None:
+                closing = windows.update().where(windows.c.id == last.id).values(closed_at=now)
+                self.connection.execute(closing)
+            row = {"limit_id": limit.id, "name": name, "opened_at": now, "shown": 0}
+            self.connection.execute(windows.insert().values(row))
+            last = self.connection.execute(query.where(windows.c.name == name)).one()
+
+    def _accounts_of(self, window: int, limit: ServedLimit) -> list[Any]:
+        """The accounts of a window in the order of the limit's groups."""
+        query = sa.select(accounts).where(accounts.c.window_id == window)
+        names = [str(bound.limit.group) for bound in limit.groups]
+        found = {row.group: row for row in self.connection.execute(query)}
+        missing = [name for name in names if name not in found]
+        if missing:
+            prices = self._last_prices(limit, window)
+            new = [
+                {
+                    "window_id": window,
+                    "group": name,
+                    **dict.fromkeys(("used", "pending", "charged"), 0),
+                    "price": prices.get(name, 0.0),
+                }
+                for name in missing
+            ]
+            self.connection.execute(accounts.insert(), new)
+            found = {row.group: row for row in self.connection.execute(query)}
+        return [found[name] for name in names]
+
+    def _last_prices(self, limit: ServedLimit, window: int) -> dict[str, float]:
+        """Of the window before: a new one begins with them."""
+        before = (
+            sa.select(sa.func.max(windows.c.id))
+            .where(windows.c.limit_id == limit.id, windows.c.id < window)
+            .scalar_subquery()
+        )
+        query = sa.select(accounts.c.group, accounts.c.price).where(accounts.c.window_id == before)
+        return {row.group: row.price for row in self.connection.execute(query)}
+
+    def _count_shown(self, purse: Purse, stored: dict[int, int], total: Units) -> Units:
+        """(limits,) what was shown in the window of each limit, with these lists."""
+        changes = [
+            {"window": window, "to_shown": stored[window] + units}
+            for limit, window, units in zip(
+                purse.rules.limits, purse.windows, total.tolist(), strict=True
+            )
+            if limit.counts is Counts.SERVED and units
+        ]
+        if changes:
+            change = windows.update().where(windows.c.id == sa.bindparam("window"))
+            self.connection.execute(change.values(shown=sa.bindparam("to_shown")), changes)
+        after = stored | {one["window"]: one["to_shown"] for one in changes}
+        return np.array([after[window] for window in purse.windows], dtype=np.int64)
+
+    def _refill(self, purse: Purse, inside: Units, prices: Sequence[float] | None = None) -> None:
+        """Charge what was shown, fill up leases that are half empty, and write both."""
+        rules = purse.rules
+        if not len(rules):
+            return
+        size = self._lease_sizes(rules)
+        after = purse.left - np.where(rules.hard, inside, 0)
+        low = rules.hard & (2 * after < size)
+        touched = np.flatnonzero(low | (inside > 0))
+        if not len(touched):
+            return
+        ids = purse.accounts[touched].tolist()
+        query = sa.select(accounts).where(accounts.c.id.in_(ids))
+        stored = {row.id: row for row in self.connection.execute(query)}
+        changes, held = [], []
+        for j in touched.tolist():
+            limit, account = rules.limits[rules.owners[j]], stored[int(purse.accounts[j])]
+            spent = int(inside[j])
+            confirmed = limit.counts is Counts.CONFIRMED
+            used = account.used + (0 if confirmed else spent)
+            charged = account.charged if limit.is_hard else account.charged + spent
+            if limit.is_hard:
+                most = allowed(limit.share, int(purse.shown[j]), limit.slack) - charged
+                grant = max(0, min(int(size[j] - after[j]), most)) if low[j] else 0
+                if after[j] + grant < 0:
+                    raise OverdrawnError
+                charged += grant
+                after[j] += grant
+                held.append(
+                    {"replica_id": self.replica, "account_id": account.id, "left": int(after[j])}
+                )
+            changes.append(
+                {
+                    "account": account.id,
+                    "to_used": used,
+                    "to_pending": account.pending + (spent if confirmed else 0),
+                    "to_charged": charged,
+                    "to_price": account.price if prices is None else prices[j],
+                }
+            )
+            purse.used[j] = used
+        purse.left = after
+        self._write(changes, held)
+
+    def _write(self, changes: list[dict[str, Any]], held: list[dict[str, Any]]) -> None:
+        columns = ("used", "pending", "charged", "price")
+        change = accounts.update().where(accounts.c.id == sa.bindparam("account"))
+        self.connection.execute(
+            change.values({name: sa.bindparam(f"to_{name}") for name in columns}), changes
+        )
+        if held:
+            insert = self.database.insert(leases)
+            self.connection.execute(
+                insert.on_conflict_do_update(
+                    index_elements=[leases.c.replica_id, leases.c.account_id],
+                    set_={"left": insert.excluded.left},
+                ),
+                held,
+            )
+
+    def _lease_sizes(self, rules: Rules) -> Units:
+        """(m,) an equal part of the slack for every replica, at least one showing."""
+        alive = self.connection.execute(
+            sa.select(sa.func.count()).select_from(replicas)
+        ).scalar_one()
+        parts = [max(UNIT, one.slack // max(1, alive)) for one in rules.limits]
+        return np.array(parts, dtype=np.int64)[rules.owners]
+
+    def _give_back(self, ids: Sequence[int]) -> None:
+        give_back(
+            self.connection, leases.c.replica_id == self.replica, leases.c.account_id.in_(ids)
+        )
+
+    def _give_back_all_but(self, ids: Sequence[int]) -> None:
+        own = leases.c.replica_id == self.replica
+        give_back(self.connection, own, leases.c.account_id.not_in(ids))
+
+
+def give_back(connection: Connection, *which: sa.ColumnElement[bool]) -> None:
+    """Return what is left of some leases to their accounts."""
+    held = connection.execute(
+        sa.select(leases.c.account_id, sa.func.sum(leases.c.left).label("left"))
+        .where(*which)
+        .group_by(leases.c.account_id)
+    ).all()
+    if not held:
+        return
+    change = accounts.update().where(accounts.c.id == sa.bindparam("account"))
+    connection.execute(
+        change.values(charged=accounts.c.charged - sa.bindparam("left")),
+        [{"account": row.account_id, "left": int(row.left)} for row in held],
+    )
+    connection.execute(leases.delete().where(*which))
+
+
+def _empty(rules: Rules) -> Purse:
+    def zeros() -> Units:
+        return np.zeros(len(rules), dtype=np.int64)
+
+    n = len(rules.limits)
+    return Purse(rules, [0] * n, [""] * n, zeros(), zeros(), zeros(), zeros(), np.zeros(len(rules)))

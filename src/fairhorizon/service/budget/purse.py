@@ -1,0 +1,87 @@
+"""What one replica may still show: its leases, and what it last saw of the accounts."""
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fairhorizon.service.budget.limits import Rules
+from fairhorizon.service.budget.units import UNIT
+from fairhorizon.service.vocabulary import Counts
+
+Units = NDArray[np.int64]
+
+
+@dataclass(eq=False)
+class Purse:
+    """Leases of one replica; a row for every group of the rules, in their order.
+
+    left: (m,) units of the lease that may still be shown.
+    used, shown: (m,) units of the group and of everything in its window, as last seen.
+    """
+
+    rules: Rules
+    windows: list[int]  # of each limit
+    names: list[str]  # of these windows
+    accounts: Units  # (m,) ids
+    left: Units
+    used: Units
+    shown: Units
+    prices: NDArray[np.float64]  # as last stored
+
+    def copy(self) -> "Purse":
+        """To spend from, until it is known that the lists are recorded."""
+        return Purse(
+            self.rules,
+            list(self.windows),
+            list(self.names),
+            self.accounts.copy(),
+            self.left.copy(),
+            self.used.copy(),
+            self.shown.copy(),
+            self.prices.copy(),
+        )
+
+    def room(self, length: int) -> NDArray[np.float64]:
+        """(m,) showings of each group that the next list may have.
+
+        Within the lease, and as far as was seen within the share itself: the slack is for what
+        other replicas show at the same time. What awaits confirmation keeps to the lease alone.
+        """
+        room = np.full(len(self.rules), np.inf)
+        for limit, rows in zip(self.rules.limits, self.rules.slices(), strict=True):
+            if not limit.is_hard:
+                continue
+            units = self.left[rows]
+            if limit.counts is Counts.SERVED:
+                total = self.shown[rows] + sum(limit.weights(length))
+                units = np.minimum(units, limit.share * total // UNIT - self.used[rows])
+            room[rows] = np.maximum(0, units) / UNIT
+        return room
+
+    def within(self, codes: Units, length: int) -> bool:
+        """Whether a list of these items keeps the room that its own length leaves."""
+        inside, _ = self.weigh(codes)
+        return bool((inside / UNIT <= self.room(length) + 1e-9).all())
+
+    def weigh(self, codes: Units) -> tuple[Units, Units]:
+        """(m,) units that a list of these items uses of each group, and (limits,) in all."""
+        inside = np.zeros(len(self.rules), dtype=np.int64)
+        total = np.zeros(len(self.rules.limits), dtype=np.int64)
+        if not len(self.rules):
+            return inside, total
+        members = self.rules.members[:, codes]
+        for number, (limit, rows) in enumerate(
+            zip(self.rules.limits, self.rules.slices(), strict=True)
+        ):
+            weights = np.array(limit.weights(len(codes)), dtype=np.int64)
+            inside[rows] = members[rows] @ weights
+            total[number] = weights.sum()
+        return inside, total
+
+    def spend(self, codes: Units) -> None:
+        """Count a list that was decided."""
+        inside, total = self.weigh(codes)
+        self.left -= np.where(self.rules.hard, inside, 0)
+        self.used += inside
+        self.shown += total[self.rules.owners]

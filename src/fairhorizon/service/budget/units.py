@@ -1,0 +1,33 @@
+"""Exposure in whole millionths of a showing: counts of replicas add up without any rounding."""
+
+from functools import lru_cache
+
+from fairhorizon.exposure.limit_rules import rule_of
+from fairhorizon.exposure.limits import Limit
+
+UNIT = 1_000_000  # one showing that counts 1
+
+
+@lru_cache(maxsize=1024)
+def place_units(limit: Limit, length: int) -> tuple[int, ...]:
+    """What a showing at each place of a list counts under a limit."""
+    return tuple(round(UNIT * weight) for weight in rule_of(limit).place_weights(length).tolist())
+
+
+def share_units(limit: Limit) -> int:
+    """The share of a limit in millionths; of more digits it is the stricter of the two next."""
+    exact = UNIT * limit.share
+    near = round(exact)
+    if abs(exact - near) < 1e-6:
+        return near
+    return int(exact) + limit.is_floor
+
+
+def allowed(share: int, shown: int, slack: int) -> int:
+    """share * shown + C, rounded down: how much of a group may have been shown."""
+    return share * shown // UNIT + slack
+
+
+def showings(units: int) -> float:
+    """As people count them."""
+    return units / UNIT

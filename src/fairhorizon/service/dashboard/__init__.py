@@ -1,0 +1,1 @@
+"""Pages for people: what is served, what the limits do, and why."""

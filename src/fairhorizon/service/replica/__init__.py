@@ -1,0 +1,1 @@
+"""One process that serves: what it knows, how it decides lists, and how it records them."""

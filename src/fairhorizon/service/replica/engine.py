@@ -1,0 +1,164 @@
+"""The thread of a replica that makes lists: requests that wait are decided and recorded together."""
+
+import logging
+import queue
+import threading
+import zlib
+from collections.abc import Sequence
+from concurrent.futures import Future
+
+import numpy as np
+
+from fairhorizon.service.budget import reaping
+from fairhorizon.service.budget.ledger import Ledger, OverdrawnError
+from fairhorizon.service.budget.purse import Purse
+from fairhorizon.service.crash_points import AFTER_CHARGE, crash_point
+from fairhorizon.service.replica.deciding import Decider
+from fairhorizon.service.replica.recording import Decided, FencedError, Recorder, StaleError
+from fairhorizon.service.replica.requests import ListRequest
+from fairhorizon.service.replica.world import World, WorldLoader
+from fairhorizon.service.settings import ServiceSettings
+from fairhorizon.service.store import feedback, replicas
+from fairhorizon.service.store import state as service_state
+from fairhorizon.service.store.database import Database, DatabaseAwayError
+
+TRIES = 8  # of a batch whose world changes while it is decided
+LOG = logging.getLogger("fairhorizon.service")
+
+
+class Engine:
+    """One replica at work. `submit` may be called from any thread."""
+
+    def __init__(self, database: Database, settings: ServiceSettings) -> None:
+        self.database, self.settings = database, settings
+        self._waiting: queue.SimpleQueue[ListRequest | None] = queue.SimpleQueue()
+        self._loader = WorldLoader(database)
+        self._purse: Purse | None = None
+        self._decider: Decider | None = None
+        self._recorder: Recorder | None = None
+        self._world: World | None = None
+        self._thread = threading.Thread(target=self._run, name="lists", daemon=True)
+
+    @property
+    def world(self) -> World | None:
+        """What lists are made of now; None before the first was loaded."""
+        return self._world
+
+    @property
+    def replica(self) -> str | None:
+        """The id of this replica, while it has one."""
+        return None if self._recorder is None else self._recorder.replica
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Answer what waits, and give the leases back."""
+        self._waiting.put(None)
+        self._thread.join(timeout=10)
+        if self.replica is not None:
+            try:
+                reaping.leave(self.database, self.replica)
+            except DatabaseAwayError:
+                LOG.warning("the leases of this replica could not be given back; others will do it")
+
+    def submit(self, request: ListRequest) -> "Future[Decided]":
+        """The list of a request, once it is recorded."""
+        self._waiting.put(request)
+        return request.answer
+
+    def prepare(self) -> None:
+        """Join and load, so that the first request finds everything ready."""
+        if self._purse is None:
+            self._begin()
+
+    def _run(self) -> None:
+        while True:
+            batch = [self._waiting.get()]
+            while len(batch) < self.settings.batch and not self._waiting.empty():
+                batch.append(self._waiting.get())
+            requests = [one for one in batch if one is not None]
+            if requests:
+                self._serve(requests)
+            if None in batch:
+                return
+
+    def _serve(self, requests: Sequence[ListRequest]) -> None:
+        try:
+            answers = self._recorded(requests)
+        except Exception as error:
+            if not isinstance(error, DatabaseAwayError):
+                LOG.exception("lists could not be made")
+            self._purse = None  # whether it was recorded is not known: begin anew
+            for one in requests:
+                one.answer.set_exception(error)
+            return
+        for one, answer in zip(requests, answers, strict=True):
+            if isinstance(answer, Exception):
+                one.answer.set_exception(answer)
+            else:
+                one.answer.set_result(answer)
+
+    def _recorded(self, requests: Sequence[ListRequest]) -> list[Decided | Exception]:
+        """Lists that are recorded; whatever changes in between, they are decided anew."""
+        for _ in range(TRIES):
+            if self._purse is None:
+                self._begin()
+            assert self._purse is not None and self._world is not None
+            assert self._decider is not None and self._recorder is not None
+            spending = self._purse.copy()
+            with self.database.reading() as connection:
+                users = sorted({one.user for one in requests})
+                events = feedback.of_users(connection, users, self.settings.read)
+            answers = self._decider.decide(requests, events, spending)
+            made = [one for one in answers if isinstance(one, Decided)]
+            if not made:
+                return answers
+            try:
+                self._purse = self._recorder.record(
+                    made, self._purse, self._decider.prices, generation=self._world.generation
+                )
+            except StaleError:
+                self._open()
+            except OverdrawnError:
+                self._open()
+            except FencedError:
+                self._purse = None
+            else:
+                return answers
+        raise DatabaseAwayError("items, limits or labels change all the time (try again)")
+
+    def _begin(self) -> None:
+        """Become a replica, a new one if it was one before: its leases are given back."""
+        before = self.replica
+        if before is not None:
+            reaping.leave(self.database, before)
+            self._recorder = None
+        reaping.reap(self.database, self.settings.replica_timeout)
+        with self.database.writing() as connection:
+            service_state.lock(self.database, connection)
+            replica = replicas.join(self.database, connection)
+        self._recorder = Recorder(self.database, replica, self.settings.confirm_within)
+        self._open()
+
+    def _open(self) -> None:
+        """Load what has changed and take leases; both belong to one generation."""
+        assert self._recorder is not None
+        while True:
+            with self.database.reading() as connection:
+                world = self._loader.load(connection)
+            with self.database.writing() as connection:
+                state = service_state.lock(self.database, connection)
+                if state.generation != world.generation:
+                    continue
+                ledger = Ledger(self.database, connection, self._recorder.replica)
+                purse = ledger.open(world.rules, state.now)
+            crash_point(AFTER_CHARGE)
+            for trouble in world.troubles:
+                LOG.warning("a limit is about nothing: %s", trouble)
+            draws = np.random.default_rng(
+                [self.settings.seed, zlib.crc32(self._recorder.replica.encode())]
+            )
+            self._decider = Decider(world, purse.prices, self.settings, draws, self._decider)
+            self._world, self._purse = world, purse
+            return

@@ -1,0 +1,127 @@
+"""Lists are recorded before they are answered: one transaction for a batch, its lists in order."""
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import sqlalchemy as sa
+from numpy.typing import NDArray
+from sqlalchemy.engine import Connection
+
+from fairhorizon.service.budget.ledger import Ledger
+from fairhorizon.service.budget.purse import Purse
+from fairhorizon.service.crash_points import AFTER_COMMIT, BEFORE_COMMIT, crash_point
+from fairhorizon.service.store import state as service_state
+from fairhorizon.service.store.database import Database
+from fairhorizon.service.store.schema import lists, replicas, unconfirmed
+from fairhorizon.service.vocabulary import Counts, Source
+
+Codes = NDArray[np.int64]
+
+
+class StaleError(Exception):
+    """Items, limits, labels or the model have changed: lists have to be decided anew."""
+
+
+class FencedError(Exception):
+    """This replica was taken for dead and its leases were given back: it has to begin anew."""
+
+
+@dataclass(frozen=True, eq=False)
+class Decided:
+    """A list as it will be recorded and answered."""
+
+    id: str
+    user: str
+    source: Source
+    codes: Codes  # of the items, by place
+    items: list[str]
+    scores: list[float]
+    values: list[float]
+    propensities: list[float] | None
+    begun: float  # when its request came, by the clock of this process
+    prices: dict[str, float] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Recorder:
+    """Writes the lists of one replica."""
+
+    database: Database
+    replica: str
+    confirm_within: float
+
+    def record(
+        self,
+        decided: Sequence[Decided],
+        purse: Purse,
+        prices: Sequence[float],
+        *,
+        generation: int,
+    ) -> Purse:
+        """Charge, count and write lists that were decided with this purse; the purse after it.
+
+        prices: those of the model's values, to begin with after a restart.
+        """
+        weighed = [purse.weigh(one.codes) for one in decided]
+        inside = sum((one[0] for one in weighed), np.zeros(len(purse.rules), dtype=np.int64))
+        total = sum((one[1] for one in weighed), np.zeros(len(purse.rules.limits), dtype=np.int64))
+        with self.database.writing() as connection:
+            state = service_state.lock(self.database, connection)
+            self._check_alive(connection)
+            if state.generation != generation:
+                raise StaleError
+            ledger = Ledger(self.database, connection, self.replica)
+            after = ledger.settle(purse, inside, total, prices, state.now)
+            rows = [
+                self._row(one, number, after, state)
+                for number, one in enumerate(decided, start=state.lists + 1)
+            ]
+            connection.execute(lists.insert(), rows)
+            if any(limit.counts is Counts.CONFIRMED for limit in purse.rules.limits):
+                until = state.now + self.confirm_within
+                waiting = [{"list_id": one.id, "until": until} for one in decided]
+                connection.execute(unconfirmed.insert(), waiting)
+            service_state.change(
+                connection,
+                lists=state.lists + len(decided),
+                showings=state.showings + sum(len(one.items) for one in decided),
+                clock=state.now,
+            )
+            crash_point(BEFORE_COMMIT)
+        crash_point(AFTER_COMMIT)
+        return after
+
+    def _check_alive(self, connection: Connection) -> None:
+        query = sa.select(replicas.c.id).where(replicas.c.id == self.replica)
+        if connection.execute(query).first() is None:
+            raise FencedError
+
+    def _row(
+        self, one: Decided, number: int, purse: Purse, state: service_state.ServiceState
+    ) -> dict[str, Any]:
+        labels: list[list[int]] = [[] for _ in one.items]
+        if len(purse.rules):
+            groups, places = purse.rules.members[:, one.codes].nonzero()
+            for group, place in zip(groups.tolist(), places.tolist(), strict=True):
+                labels[place].append(int(purse.accounts[group]))
+        return {
+            "number": number,
+            "id": one.id,
+            "user_id": one.user,
+            "served_at": state.now,
+            "source": one.source,
+            "items": one.items,
+            "labels": labels,
+            "windows": purse.windows,
+            "scores": one.scores,
+            "values": one.values,
+            "propensities": one.propensities,
+            "prices": one.prices,
+            "model_id": state.model_id if one.source is Source.RECOMMEND else None,
+            "epoch": state.epoch,
+            "replica_id": self.replica,
+            "milliseconds": 1000 * (time.perf_counter() - one.begun),
+        }

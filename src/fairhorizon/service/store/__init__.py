@@ -1,0 +1,1 @@
+"""What the service keeps: its tables, the database behind them, and queries by subject."""

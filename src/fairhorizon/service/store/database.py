@@ -1,0 +1,154 @@
+"""The database: SQLite or PostgreSQL behind one interface, transactions, and its clock."""
+
+import sqlite3
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import sqlalchemy as sa
+from sqlalchemy.dialects import postgresql, sqlite
+from sqlalchemy.engine import Connection, Engine
+from sqlalchemy.exc import ArgumentError, DBAPIError, NoSuchModuleError
+
+from fairhorizon.errors import ConfigError, FairHorizonError
+
+WAIT_FOR_LOCK = 20.0  # seconds, before a write to SQLite gives up
+CONNECTIONS = 8
+SQLITE, POSTGRESQL = "sqlite", "postgresql"
+NOW = {  # seconds since 1970
+    SQLITE: sa.text("SELECT (julianday('now') - 2440587.5) * 86400.0"),
+    POSTGRESQL: sa.text("SELECT extract(epoch FROM clock_timestamp())::double precision"),
+}
+
+
+class DatabaseAwayError(FairHorizonError):
+    """The database does not answer; what must be recorded has to wait."""
+
+
+class Database:
+    """Where the service keeps everything.
+
+    url: postgresql://..., sqlite:///FILE, or the path of a SQLite file.
+    """
+
+    def __init__(self, url: str) -> None:
+        self.url = complete_url(url)
+        self.dialect = self.url.get_backend_name()
+        self._engine: Engine | None = None
+        # one writer at a time: threads of a process need not find out by asking SQLite again
+        self._writing = threading.RLock()
+
+    @property
+    def engine(self) -> Engine:
+        """Made when it is first used, so that a process that forks before has none to share."""
+        if self._engine is None:
+            with self._writing:
+                self._engine = self._engine or _engine(self.url)
+        return self._engine
+
+    def __str__(self) -> str:  # without the password
+        return self.url.render_as_string(hide_password=True)
+
+    @contextmanager
+    def reading(self) -> Iterator[Connection]:
+        """A transaction that only reads: one state of the database."""
+        with _away(), self.engine.connect() as connection, connection.begin():
+            yield connection
+
+    @contextmanager
+    def writing(self) -> Iterator[Connection]:
+        """A transaction that is committed at the end, or not at all."""
+        with _away():
+            if self.dialect == SQLITE:
+                with self._writing, self.engine.connect() as connection:
+                    connection.info["writes"] = True
+                    try:
+                        with connection.begin():
+                            yield connection
+                    finally:
+                        connection.info.pop("writes", None)
+            else:
+                with self.engine.begin() as connection:
+                    yield connection
+
+    def now(self, connection: Connection) -> float:
+        """The time by the database's clock."""
+        return float(connection.execute(NOW[self.dialect]).scalar_one())
+
+    def insert(self, table: sa.Table) -> Any:
+        """An insert that can say what to do about rows that are there: `on_conflict_...`."""
+        return (sqlite if self.dialect == SQLITE else postgresql).insert(table)
+
+    def close(self) -> None:
+        if self._engine is not None:
+            self._engine.dispose()
+            self._engine = None
+
+
+def complete_url(url: str) -> sa.URL:
+    """With its driver; a path is one of SQLite."""
+    if "://" not in url:
+        return sa.URL.create(SQLITE, database=str(Path(url).expanduser().resolve()))
+    try:
+        parsed = sa.make_url(url)
+        name = parsed.get_backend_name()
+    except (ArgumentError, NoSuchModuleError, ValueError):
+        name = ""
+    if name not in (SQLITE, POSTGRESQL):
+        hidden = url.partition("://")[0]  # the rest may hold a password
+        raise ConfigError(
+            f"{hidden}://...: not the address of a database (give postgresql://USER@HOST/NAME, "
+            "sqlite:///FILE or the path of a SQLite file)"
+        )
+    if name == POSTGRESQL:
+        return parsed.set(drivername="postgresql+psycopg")
+    if not parsed.database:
+        raise ConfigError(f"{url}: a SQLite database needs a file (give sqlite:///FILE)")
+    return parsed
+
+
+def _engine(url: sa.URL) -> Engine:
+    if url.get_backend_name() == SQLITE:
+        Path(str(url.database)).parent.mkdir(parents=True, exist_ok=True)
+        engine = sa.create_engine(
+            url, connect_args={"timeout": WAIT_FOR_LOCK, "check_same_thread": False}
+        )
+        sa.event.listen(engine, "connect", _prepare_sqlite)
+        sa.event.listen(engine, "begin", _begin_sqlite)
+        return engine
+    return sa.create_engine(
+        url, pool_pre_ping=True, pool_size=CONNECTIONS, connect_args={"connect_timeout": 5}
+    )
+
+
+def _prepare_sqlite(connection: sqlite3.Connection, _: Any) -> None:
+    """WAL: readers do not wait for the writer.  FULL: what was committed survives a power cut."""
+    connection.isolation_level = None  # transactions begin where we say
+    for pragma in ("journal_mode=WAL", "synchronous=FULL", "foreign_keys=ON"):
+        connection.execute(f"PRAGMA {pragma}")
+
+
+def _begin_sqlite(connection: Connection) -> None:
+    # a write that begins as a read fails if another came in between, whatever it waits
+    immediate = " IMMEDIATE" if connection.info.get("writes") else ""
+    connection.exec_driver_sql(f"BEGIN{immediate}")
+
+
+@contextmanager
+def _away() -> Iterator[None]:
+    """One error for all the ways in which a database can be unreachable."""
+    try:
+        yield
+    except sa.exc.TimeoutError as error:
+        raise DatabaseAwayError("the database has no free connection (try again)") from error
+    except DBAPIError as error:
+        if isinstance(error, sa.exc.OperationalError | sa.exc.InterfaceError) or (
+            error.connection_invalidated
+        ):
+            reason = str(error.orig).strip().splitlines()[:1] or ["no answer"]
+            raise DatabaseAwayError(
+                f"the database does not answer: {reason[0]} (it is asked again at the next call)"
+            ) from error
+        raise

@@ -1,0 +1,125 @@
+"""What users did: every event once, however often it is sent."""
+
+import hashlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import sqlalchemy as sa
+from sqlalchemy.engine import Connection
+
+from fairhorizon.service.store import state as service_state
+from fairhorizon.service.store.database import Database
+from fairhorizon.service.store.schema import feedback
+
+MOST_OF_USER = 2000  # newest events of a user that a list looks at
+AT_ONCE = 500  # rows of one statement
+
+
+@dataclass(frozen=True)
+class Event:
+    """One event."""
+
+    type: str
+    user: str
+    item: str
+    value: float = 1.0
+    time: float | None = None  # None: now
+    event_id: str | None = None  # None: two events with the same content are the same
+    list_id: str | None = None
+
+    @property
+    def key(self) -> str:
+        """What makes it the same event as another one."""
+        if self.event_id is not None:
+            return self.event_id
+        content = (self.type, self.user, self.item, self.time, self.list_id)
+        return "-" + hashlib.sha256(repr(content).encode()).hexdigest()
+
+
+def add(
+    database: Database, connection: Connection, events: Sequence[Event]
+) -> tuple[int, list[Event]]:
+    """Record events that were not seen before; how many these are, and which."""
+    now = service_state.read(database, connection).now
+    fresh = _unseen(connection, events)
+    rows = [
+        {
+            "event_id": key,
+            "type": one.type,
+            "user_id": one.user,
+            "item_id": one.item,
+            "value": one.value,
+            # clocks of clients may be wrong: nothing happens after it was received
+            "time": now if one.time is None else min(one.time, now),
+            "received_at": now,
+            "list_id": one.list_id,
+        }
+        for key, one in fresh.items()
+    ]
+    added = 0
+    for begin in range(0, len(rows), AT_ONCE):
+        insert = database.insert(feedback).on_conflict_do_nothing(index_elements=["event_id"])
+        some = rows[begin : begin + AT_ONCE]
+        added += connection.execute(insert.values(some)).rowcount
+    return added, list(fresh.values())
+
+
+def _unseen(connection: Connection, events: Sequence[Event]) -> dict[str, Event]:
+    fresh: dict[str, Event] = {}
+    for one in events:
+        fresh.setdefault(one.key, one)
+    keys = list(fresh)
+    for begin in range(0, len(keys), AT_ONCE):
+        query = sa.select(feedback.c.event_id).where(
+            feedback.c.event_id.in_(keys[begin : begin + AT_ONCE])
+        )
+        for key in connection.execute(query).scalars():
+            del fresh[key]
+    return fresh
+
+
+def of_users(
+    connection: Connection, users: Sequence[str], read: Sequence[str]
+) -> dict[str, list[Any]]:
+    """What some users took or refused, oldest first: rows of type and item_id."""
+    query = (
+        sa.select(feedback.c.user_id, feedback.c.type, feedback.c.item_id)
+        .where(feedback.c.user_id.in_(users), feedback.c.type.not_in(read))
+        .order_by(feedback.c.time.desc(), feedback.c.id.desc())
+        .limit(MOST_OF_USER * len(users))
+    )
+    found: dict[str, list[Any]] = {}
+    for row in connection.execute(query):
+        found.setdefault(row.user_id, []).append(row)
+    return {user: rows[::-1] for user, rows in found.items()}
+
+
+def page(
+    connection: Connection,
+    after: int,
+    n: int,
+    *,
+    user: str | None = None,
+    item: str | None = None,
+    kind: str | None = None,
+) -> list[Any]:
+    """The next events in the order in which they were received."""
+    query = sa.select(feedback).where(feedback.c.id > after).order_by(feedback.c.id).limit(n)
+    wanted = ((feedback.c.user_id, user), (feedback.c.item_id, item), (feedback.c.type, kind))
+    for column, value in wanted:
+        if value is not None:
+            query = query.where(column == value)
+    return list(connection.execute(query))
+
+
+def newest(
+    connection: Connection, n: int, *, user: str | None = None, item: str | None = None
+) -> list[Any]:
+    """The last events of a user or of an item, newest first."""
+    query = sa.select(feedback).order_by(feedback.c.time.desc(), feedback.c.id.desc()).limit(n)
+    if user is not None:
+        query = query.where(feedback.c.user_id == user)
+    if item is not None:
+        query = query.where(feedback.c.item_id == item)
+    return list(connection.execute(query))

@@ -1,0 +1,45 @@
+"""Bringing a database to the tables of this version, by any number of replicas at once."""
+
+from pathlib import Path
+
+import sqlalchemy as sa
+from alembic import command
+from alembic.config import Config
+from alembic.migration import MigrationContext
+from alembic.script import ScriptDirectory
+from sqlalchemy.engine import Connection
+
+from fairhorizon.errors import ModelError
+from fairhorizon.service.store.database import POSTGRESQL, Database
+
+SCRIPTS = Path(__file__).parent / "migrations"
+LOCK = 0x46485A  # of PostgreSQL's advisory locks, the one that whoever migrates holds
+
+
+def migrate(database: Database) -> None:
+    """Make the tables, or change them to those of this version; what is up to date stays.
+
+    One replica migrates and the others wait for it. Migrations only add what old replicas do not
+    look at, so these may go on serving.
+    """
+    with database.writing() as connection:
+        if database.dialect == POSTGRESQL:
+            connection.execute(sa.text("SELECT pg_advisory_xact_lock(:key)"), {"key": LOCK})
+        _check_known(connection, str(database))
+        command.upgrade(_config(connection), "head")
+
+
+def _check_known(connection: Connection, name: str) -> None:
+    present = MigrationContext.configure(connection).get_current_revision()
+    known = {script.revision for script in ScriptDirectory(str(SCRIPTS)).walk_revisions()}
+    if present is not None and present not in known:
+        raise ModelError(
+            f"{name}: its tables are of a later version ({present}) (install that version)"
+        )
+
+
+def _config(connection: Connection) -> Config:
+    config = Config()
+    config.set_main_option("script_location", str(SCRIPTS).replace("%", "%%"))
+    config.attributes["connection"] = connection
+    return config

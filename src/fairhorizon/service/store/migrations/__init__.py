@@ -1,0 +1,1 @@
+"""Alembic's scripts: how one version of the tables becomes the next."""

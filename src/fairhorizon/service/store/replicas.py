@@ -1,0 +1,59 @@
+"""The processes that serve, and what becomes of the leases of those that are gone."""
+
+import os
+import socket
+import uuid
+from typing import Any
+
+import sqlalchemy as sa
+from sqlalchemy.engine import Connection
+
+from fairhorizon.service.store.database import Database
+from fairhorizon.service.store.schema import replicas
+
+
+def join(database: Database, connection: Connection) -> str:
+    """A new replica; its id."""
+    number, now = uuid.uuid4().hex, database.now(connection)
+    row = {"id": number, "host": socket.gethostname()[:255], "pid": os.getpid()}
+    connection.execute(replicas.insert().values(**row, started_at=now, seen_at=now))
+    return number
+
+
+def seen(
+    database: Database, connection: Connection, replica: str, model_ready: int | None = None
+) -> bool:
+    """Give a sign of life; False: it was taken for dead."""
+    update = replicas.update().where(replicas.c.id == replica)
+    values: dict[str, Any] = {"seen_at": database.now(connection)}
+    if model_ready is not None:
+        values["model_ready"] = model_ready
+    return bool(connection.execute(update.values(values)).rowcount)
+
+
+def silent(database: Database, connection: Connection, seconds: float) -> list[str]:
+    """Those without a sign of life for so long, and processes of this machine that have ended."""
+    before, host = database.now(connection) - seconds, socket.gethostname()[:255]
+    return [
+        row.id
+        for row in connection.execute(sa.select(replicas))
+        if row.seen_at < before or (row.host == host and not _runs(row.pid))
+    ]
+
+
+def _runs(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        pass  # somebody else's
+    return True
+
+
+def leave(connection: Connection, gone: list[str]) -> None:
+    connection.execute(replicas.delete().where(replicas.c.id.in_(gone)))
+
+
+def alive(connection: Connection) -> list[Any]:
+    return list(connection.execute(sa.select(replicas).order_by(replicas.c.started_at)))

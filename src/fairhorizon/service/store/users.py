@@ -1,0 +1,92 @@
+"""Users: what describes them, and who asked to be forgotten."""
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import sqlalchemy as sa
+from sqlalchemy.engine import Connection
+
+from fairhorizon.service.store import state as service_state
+from fairhorizon.service.store.database import Database
+from fairhorizon.service.store.schema import feedback, forgotten, lists, users
+
+
+@dataclass(frozen=True)
+class User:
+    """One user."""
+
+    id: str
+    labels: Any = None
+    comment: str = ""
+
+    @classmethod
+    def of(cls, row: Any) -> "User":
+        return cls(row.id, row.labels, row.comment)
+
+
+def put(database: Database, connection: Connection, some: Sequence[User]) -> int:
+    """Insert users, or replace those that are there."""
+    rows = [
+        {"id": one.id, "labels": [] if one.labels is None else one.labels, "comment": one.comment}
+        for one in {user.id: user for user in some}.values()
+    ]
+    if rows:
+        insert = database.insert(users)
+        update = {name: insert.excluded[name] for name in ("labels", "comment")}
+        connection.execute(
+            insert.on_conflict_do_update(index_elements=[users.c.id], set_=update), rows
+        )
+    return len(rows)
+
+
+def get(connection: Connection, user: str) -> User | None:
+    row = connection.execute(sa.select(users).where(users.c.id == user)).first()
+    return None if row is None else User.of(row)
+
+
+def change(connection: Connection, user: str, changes: Mapping[str, Any]) -> bool:
+    """Change some columns; whether there is such a user."""
+    if get(connection, user) is None:
+        return False
+    if changes:
+        connection.execute(users.update().where(users.c.id == user).values(dict(changes)))
+    return True
+
+
+def delete(connection: Connection, user: str) -> bool:
+    """Delete the user's row; `forget` also removes what they did."""
+    return bool(connection.execute(users.delete().where(users.c.id == user)).rowcount)
+
+
+def page(connection: Connection, after: str, n: int) -> list[User]:
+    """The next users in order of their ids."""
+    query = sa.select(users).where(users.c.id > after).order_by(users.c.id).limit(n)
+    return [User.of(row) for row in connection.execute(query)]
+
+
+def hashed(user: str) -> str:
+    return hashlib.sha256(user.encode()).hexdigest()
+
+
+def forget(database: Database, connection: Connection, user: str) -> dict[str, int]:
+    """Remove what is known of a person; lists stay without a name, so that all counts stay.
+
+    Returns how many rows of each kind there were.
+    """
+    service_state.next_generation(database, connection)
+    insert = database.insert(forgotten).on_conflict_do_nothing()
+    connection.execute(insert.values(user_hash=hashed(user)))
+    unnamed = lists.update().where(lists.c.user_id == user).values(user_id=None)
+    return {
+        "users": connection.execute(users.delete().where(users.c.id == user)).rowcount,
+        "feedback": connection.execute(
+            feedback.delete().where(feedback.c.user_id == user)
+        ).rowcount,
+        "lists": connection.execute(unnamed).rowcount,
+    }
+
+
+def forgotten_hashes(connection: Connection) -> set[str]:
+    return set(connection.execute(sa.select(forgotten.c.user_hash)).scalars())
