@@ -21,10 +21,12 @@ from fairhorizon.cli.fit import fit
 from fairhorizon.cli.frontier import frontier
 from fairhorizon.cli.init import init
 from fairhorizon.cli.levels import levels
+from fairhorizon.cli.load import load
 from fairhorizon.cli.longterm import longterm
 from fairhorizon.cli.methods import methods
 from fairhorizon.cli.progress import STOPPED
 from fairhorizon.cli.recommend import recommend
+from fairhorizon.cli.serve import serve
 from fairhorizon.cli.tune import tune
 from fairhorizon.errors import FairHorizonError
 
@@ -37,7 +39,9 @@ app = typer.Typer(
 app.add_typer(data_commands, name="data")
 for command in (init, fit, evaluate, recommend, compare, frontier, levels, longterm):
     app.command()(command)
-for command in (ablation, efficiency, demo, audit, tune, methods):
+for command in (ablation, efficiency, demo, audit, tune, methods, serve):
+    app.command()(command)
+for command in (load,):
     app.command()(command)
 
 

@@ -99,6 +99,8 @@ class ConfigFile(Settings):
     """The groups of items whose exposure is limited."""
     settings: dict[str, Any] = Field(default_factory=dict)
     """Settings of the method, as --set; those of a part in a table of its own."""
+    service: dict[str, Any] = Field(default_factory=dict)
+    """Settings of the service (docs/service.md)."""
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""The first fill of a database: its tables, the items and the limits of a model, and first labels."""
+"""The first fill of a database: tables, the items and limits of a model, and first labels."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -20,6 +20,10 @@ from fairhorizon.service.store.database import Database
 from fairhorizon.service.store.items import Item
 from fairhorizon.service.store.limits import AskedLimit
 from fairhorizon.service.store.migrating import migrate
+
+
+class LimitInForceError(ConfigError):
+    """The same limit is kept already."""
 
 
 def prepare(database: Database) -> None:
@@ -143,5 +147,5 @@ def create_limit(
         if instead_of is not None:
             limits.end(database, connection, instead_of)
         if any(row.text == asked.text for row in limits.in_force(connection)):
-            raise ConfigError(f"{asked.text} is in force already (change or end that one)")
+            raise LimitInForceError(f"{asked.text} is in force already")
         return limits.create(database, connection, asked)

@@ -1,8 +1,8 @@
 """Showings that were confirmed by the client, and those that never will be.
 
 Under a limit that counts confirmed showings, a showing of the group is charged when it is served,
-counts when it is confirmed, and is given back when its time is over. A confirmation that comes after
-that counts all the same: it is the one thing that can exceed the slack (docs/guarantee.md).
+counts when it is confirmed, and is given back when its time is over. A confirmation that comes
+after that counts all the same: it is the one thing that can exceed the slack (docs/guarantee.md).
 """
 
 from collections.abc import Iterable, Sequence
@@ -57,6 +57,13 @@ def confirm(database: Database, connection: Connection, seen: Sequence[tuple[str
         row = rows[one["list_id"]]
         book.confirmed(row, one["place"], late=row.id not in waiting)
     book.write()
+
+
+def any_over(database: Database, connection: Connection) -> bool:
+    """Whether some list's time to be confirmed is over."""
+    now = service_state.read(database, connection).now
+    query = sa.select(unconfirmed.c.list_id).where(unconfirmed.c.until <= now).limit(1)
+    return connection.execute(query).first() is not None
 
 
 def give_up(database: Database, connection: Connection) -> int:

@@ -1,9 +1,10 @@
-"""Accounts and leases in the database. Every function runs inside a transaction that holds the lock.
+"""Accounts and leases in the database; all of it inside a transaction that holds the lock.
 
     charged + L <= share * shown + C        before a lease of L is handed out
 
-`charged` counts leases when they are handed out, so showings of the group are at most `charged`; and
-`shown` counts lists when they are recorded, before they are answered. docs/guarantee.md has the proof.
+`charged` counts leases when they are handed out, so showings of the group are at most `charged`;
+and `shown` counts lists when they are recorded, before they are answered. docs/guarantee.md has the
+proof.
 """
 
 from collections.abc import Sequence

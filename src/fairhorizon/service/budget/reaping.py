@@ -1,7 +1,7 @@
 """Leases of replicas that are gone: what their recorded lists did not use goes back.
 
-Safe even if such a replica is only slow: it can record no list any more, because its row is gone, and
-a list that is not recorded is not answered.
+Safe even if such a replica is only slow: it can record no list any more, because its row is gone,
+and a list that is not recorded is not answered.
 """
 
 from sqlalchemy.engine import Connection

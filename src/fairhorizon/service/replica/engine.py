@@ -1,4 +1,4 @@
-"""The thread of a replica that makes lists: requests that wait are decided and recorded together."""
+"""The thread of a replica that makes lists: requests that wait are served together."""
 
 import logging
 import queue
@@ -23,6 +23,7 @@ from fairhorizon.service.store import state as service_state
 from fairhorizon.service.store.database import Database, DatabaseAwayError
 
 TRIES = 8  # of a batch whose world changes while it is decided
+NOTHING = ""  # what wakes the thread without a request
 LOG = logging.getLogger("fairhorizon.service")
 
 
@@ -31,7 +32,8 @@ class Engine:
 
     def __init__(self, database: Database, settings: ServiceSettings) -> None:
         self.database, self.settings = database, settings
-        self._waiting: queue.SimpleQueue[ListRequest | None] = queue.SimpleQueue()
+        self._waiting: queue.SimpleQueue[ListRequest | str | None] = queue.SimpleQueue()
+        self._refresh = threading.Event()
         self._loader = WorldLoader(database)
         self._purse: Purse | None = None
         self._decider: Decider | None = None
@@ -62,13 +64,23 @@ class Engine:
             except DatabaseAwayError:
                 LOG.warning("the leases of this replica could not be given back; others will do it")
 
+    @property
+    def n_waiting(self) -> int:
+        """Requests that nobody has looked at yet."""
+        return self._waiting.qsize()
+
     def submit(self, request: ListRequest) -> "Future[Decided]":
         """The list of a request, once it is recorded."""
         self._waiting.put(request)
         return request.answer
 
+    def refresh(self) -> None:
+        """Load what has changed before the next request needs it; from any thread."""
+        self._refresh.set()
+        self._waiting.put(NOTHING)
+
     def prepare(self) -> None:
-        """Join and load, so that the first request finds everything ready."""
+        """Join and load; before `start`."""
         if self._purse is None:
             self._begin()
 
@@ -77,11 +89,27 @@ class Engine:
             batch = [self._waiting.get()]
             while len(batch) < self.settings.batch and not self._waiting.empty():
                 batch.append(self._waiting.get())
-            requests = [one for one in batch if one is not None]
+            requests = [one for one in batch if isinstance(one, ListRequest)]
             if requests:
                 self._serve(requests)
+            elif self._refresh.is_set():
+                self._refresh_now()
             if None in batch:
                 return
+
+    def _refresh_now(self) -> None:
+        self._refresh.clear()
+        try:
+            if self._purse is None:
+                self._begin()
+            else:
+                self._open()
+        except DatabaseAwayError as error:
+            self._purse = None
+            LOG.warning("%s", error)
+        except Exception:
+            self._purse = None
+            LOG.exception("what has changed could not be loaded")
 
     def _serve(self, requests: Sequence[ListRequest]) -> None:
         try:
@@ -104,8 +132,9 @@ class Engine:
         for _ in range(TRIES):
             if self._purse is None:
                 self._begin()
-            assert self._purse is not None and self._world is not None
-            assert self._decider is not None and self._recorder is not None
+            assert self._purse is not None
+            assert self._decider is not None
+            assert self._recorder is not None
             spending = self._purse.copy()
             with self.database.reading() as connection:
                 users = sorted({one.user for one in requests})
@@ -116,7 +145,10 @@ class Engine:
                 return answers
             try:
                 self._purse = self._recorder.record(
-                    made, self._purse, self._decider.prices, generation=self._world.generation
+                    made,
+                    self._purse,
+                    self._decider.prices,
+                    generation=self._decider.world.generation,
                 )
             except StaleError:
                 self._open()

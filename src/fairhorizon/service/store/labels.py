@@ -28,6 +28,13 @@ def of_epoch(connection: Connection, epoch: int) -> set[str]:
     return set(found or ())
 
 
+def last(connection: Connection) -> tuple[int, float]:
+    """The number of the last epoch and when it began; 0 before the first."""
+    query = sa.select(labels.c.epoch, labels.c.begun_at).order_by(labels.c.epoch.desc()).limit(1)
+    row = connection.execute(query).first()
+    return (0, 0.0) if row is None else (row.epoch, row.begun_at)
+
+
 def every(connection: Connection, *, since: float = 0.0) -> list[Any]:
     """Epochs in order, with when they began and their popular items."""
     query = sa.select(labels).where(labels.c.begun_at >= since).order_by(labels.c.epoch)

@@ -1,0 +1,40 @@
+"""The application: all routes of one service."""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+from fastapi import FastAPI
+
+from fairhorizon import __version__
+from fairhorizon.service.api import catalogue, feedback, limits, lists, operating, problems
+from fairhorizon.service.api.access import Doorkeeper
+from fairhorizon.service.api.middleware import Around
+from fairhorizon.service.service import Service
+
+DESCRIPTION = """Recommends within exposure limits. `/api` has the names of Gorse, `/v1` what Gorse
+does not have: limits, exposure, models, jobs. Keys are sent as `X-API-Key`."""
+
+
+def build_app(service: Service) -> FastAPI:
+    """The application of a service, which starts and stops with it."""
+
+    @asynccontextmanager
+    async def lifespan(_: FastAPI) -> AsyncIterator[None]:
+        service.start()
+        yield
+        service.stop()
+
+    app = FastAPI(
+        title="FairHorizon",
+        version=__version__,
+        description=DESCRIPTION,
+        lifespan=lifespan,
+        responses=problems.RESPONSES,
+    )
+    app.state.service, app.state.doorkeeper = service, Doorkeeper(service)
+    problems.install(app)
+    for part in (lists, feedback, catalogue, limits, operating):
+        app.include_router(part.router)
+    app.include_router(operating.health)
+    app.add_middleware(Around, metrics=service.metrics)
+    return app

@@ -1,0 +1,179 @@
+"""Items and users, as Gorse has them."""
+
+from typing import Annotated
+
+from fastapi import APIRouter, Path, Query
+from pydantic import BaseModel, Field
+
+from fairhorizon.service.api.access import Administering, Reading, Serving
+from fairhorizon.service.api.bodies import (
+    Affected,
+    Id,
+    ItemBody,
+    ItemChange,
+    UserBody,
+    UserChange,
+)
+from fairhorizon.service.api.problems import Problem
+from fairhorizon.service.store import items, users
+from fairhorizon.service.vocabulary import ID_LENGTH, MOST_ROWS
+
+router = APIRouter()
+
+ItemId = Annotated[Id, Path()]
+UserId = Annotated[Id, Path()]
+PageLength = Annotated[int, Query(ge=1, le=1000)]
+Cursor = Annotated[str, Query(max_length=ID_LENGTH, description="Of the page before.")]
+Items = Annotated[list[ItemBody], Field(max_length=MOST_ROWS)]
+Users = Annotated[list[UserBody], Field(max_length=MOST_ROWS)]
+
+
+class ItemPage(BaseModel):
+    """Some items; an empty cursor is that of the last page."""
+
+    Cursor: str
+    Items: list[ItemBody]
+
+
+class UserPage(BaseModel):
+    """Some users; an empty cursor is that of the last page."""
+
+    Cursor: str
+    Users: list[UserBody]
+
+
+@router.post("/api/item", dependencies=[Administering], summary="Insert or replace an item")
+def insert_item(service: Serving, body: ItemBody) -> Affected:
+    return insert_items(service, [body])
+
+
+@router.post("/api/items", dependencies=[Administering], summary="Insert or replace items")
+def insert_items(service: Serving, body: Items) -> Affected:
+    with service.database.writing() as connection:
+        rows = items.put(service.database, connection, [one.item() for one in body])
+    return Affected(RowAffected=rows)
+
+
+@router.get("/api/items", dependencies=[Reading], summary="Items, page by page")
+def get_items(service: Serving, cursor: Cursor = "", n: PageLength = 100) -> ItemPage:
+    with service.database.reading() as connection:
+        found = items.page(connection, _after(cursor), n)
+    return ItemPage(Cursor=_cursor(found, n), Items=[ItemBody.of(one) for one in found])
+
+
+@router.put(
+    "/api/item/{item:path}/category/{category}",
+    dependencies=[Administering],
+    summary="Add a category to an item",
+)
+def add_category(service: Serving, item: ItemId, category: Annotated[Id, Path()]) -> Affected:
+    return _categories(service, item, category, there=True)
+
+
+@router.delete(
+    "/api/item/{item:path}/category/{category}",
+    dependencies=[Administering],
+    summary="Take a category from an item",
+)
+def remove_category(service: Serving, item: ItemId, category: Annotated[Id, Path()]) -> Affected:
+    return _categories(service, item, category, there=False)
+
+
+@router.get("/api/item/{item:path}", dependencies=[Reading], summary="An item")
+def get_item(service: Serving, item: ItemId) -> ItemBody:
+    with service.database.reading() as connection:
+        found = items.get(connection, item)
+    if found is None:
+        raise _missing("item", item)
+    return ItemBody.of(found)
+
+
+@router.patch("/api/item/{item:path}", dependencies=[Administering], summary="Change an item")
+def change_item(service: Serving, item: ItemId, body: ItemChange) -> Affected:
+    with service.database.writing() as connection:
+        if not items.change(service.database, connection, item, body.columns()):
+            raise _missing("item", item)
+    return Affected(RowAffected=1)
+
+
+@router.delete("/api/item/{item:path}", dependencies=[Administering], summary="Delete an item")
+def delete_item(service: Serving, item: ItemId) -> Affected:
+    with service.database.writing() as connection:
+        if not items.delete(service.database, connection, item):
+            raise _missing("item", item)
+    return Affected(RowAffected=1)
+
+
+@router.post("/api/user", dependencies=[Administering], summary="Insert or replace a user")
+def insert_user(service: Serving, body: UserBody) -> Affected:
+    return insert_users(service, [body])
+
+
+@router.post("/api/users", dependencies=[Administering], summary="Insert or replace users")
+def insert_users(service: Serving, body: Users) -> Affected:
+    with service.database.writing() as connection:
+        rows = users.put(service.database, connection, [one.user() for one in body])
+    return Affected(RowAffected=rows)
+
+
+@router.get("/api/users", dependencies=[Reading], summary="Users, page by page")
+def get_users(service: Serving, cursor: Cursor = "", n: PageLength = 100) -> UserPage:
+    with service.database.reading() as connection:
+        found = users.page(connection, _after(cursor), n)
+    return UserPage(Cursor=_cursor(found, n), Users=[UserBody.of(one) for one in found])
+
+
+@router.get("/api/user/{user:path}", dependencies=[Reading], summary="A user")
+def get_user(service: Serving, user: UserId) -> UserBody:
+    with service.database.reading() as connection:
+        found = users.get(connection, user)
+    if found is None:
+        raise _missing("user", user)
+    return UserBody.of(found)
+
+
+@router.patch("/api/user/{user:path}", dependencies=[Administering], summary="Change a user")
+def change_user(service: Serving, user: UserId, body: UserChange) -> Affected:
+    with service.database.writing() as connection:
+        if not users.change(connection, user, body.columns()):
+            raise _missing("user", user)
+    return Affected(RowAffected=1)
+
+
+@router.delete(
+    "/api/user/{user:path}",
+    dependencies=[Administering],
+    summary="Delete a user; `fairhorizon forget` also removes what they did",
+)
+def delete_user(service: Serving, user: UserId) -> Affected:
+    with service.database.writing() as connection:
+        if not users.delete(connection, user):
+            raise _missing("user", user)
+    return Affected(RowAffected=1)
+
+
+def _categories(service: Serving, item: str, category: str, *, there: bool) -> Affected:
+    with service.database.writing() as connection:
+        found = items.get(connection, item)
+        if found is None:
+            raise _missing("item", item)
+        others = [one for one in found.categories if one != category]
+        changed = [*others, category] if there else others
+        if set(changed) == set(found.categories):
+            return Affected(RowAffected=0)
+        items.change(service.database, connection, item, {"categories": changed})
+    return Affected(RowAffected=1)
+
+
+def _after(cursor: str) -> str:
+    if "\x00" in cursor or not cursor.isprintable():
+        raise Problem(422, "this is no cursor of a page", "leave it out to begin again")
+    return cursor
+
+
+def _cursor(found: list[items.Item] | list[users.User], n: int) -> str:
+    return found[-1].id if len(found) == n else ""
+
+
+def _missing(what: str, name: str) -> Problem:
+    return Problem(404, f"there is no {what} {name!r}", f"insert it: POST /api/{what}s")

@@ -1,0 +1,141 @@
+"""Limits: create, change, end, and how each is kept."""
+
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Path, Query
+from sqlalchemy.engine import Connection
+
+from fairhorizon.exposure.limits import Limit
+from fairhorizon.service.api.access import Administering, Reading, Serving
+from fairhorizon.service.api.bodies import (
+    GroupState,
+    LimitBody,
+    LimitChange,
+    LimitState,
+    moment,
+)
+from fairhorizon.service.api.problems import Problem
+from fairhorizon.service.budget.units import UNIT, allowed, share_units, showings
+from fairhorizon.service.setting_up import LimitInForceError, create_limit
+from fairhorizon.service.store import limits
+from fairhorizon.service.store.budgets import AccountNow, present_accounts
+from fairhorizon.service.vocabulary import Counts
+
+router = APIRouter()
+
+LimitId = Annotated[int, Path(ge=1, le=2**53)]
+Ended = Annotated[bool, Query(description="Also those that have ended.")]
+
+
+@router.get("/v1/limits", dependencies=[Reading], summary="All limits and how they are kept")
+def get_limits(service: Serving, ended: Ended = False) -> list[LimitState]:
+    with service.database.reading() as connection:
+        rows = limits.every(connection) if ended else limits.in_force(connection)
+        return _states(connection, rows)
+
+
+@router.get("/v1/limits/{limit}", dependencies=[Reading], summary="A limit and how it is kept")
+def get_limit(service: Serving, limit: LimitId) -> LimitState:
+    with service.database.reading() as connection:
+        return _states(connection, [_row(connection, limit)])[0]
+
+
+@router.post(
+    "/v1/limits", dependencies=[Administering], status_code=201, summary="Keep a limit from now on"
+)
+def post_limit(service: Serving, body: LimitBody) -> LimitState:
+    return _created(service, body, instead_of=None)
+
+
+@router.patch(
+    "/v1/limits/{limit}",
+    dependencies=[Administering],
+    summary="Change a limit; it counts anew, as another limit",
+)
+def patch_limit(service: Serving, limit: LimitId, body: LimitChange) -> LimitState:
+    with service.database.reading() as connection:
+        row = _row(connection, limit)
+    if row.ended_at is not None:
+        raise Problem(409, f"limit {limit} has ended", "create another: POST /v1/limits")
+    whole = LimitBody(
+        Limit=body.Limit or row.text,
+        Window=body.Window or row.window,
+        Counts=body.Counts or Counts(row.counts),
+        Slack=body.Slack or row.slack // UNIT,
+    )
+    return _created(service, whole, instead_of=limit)
+
+
+@router.delete("/v1/limits/{limit}", dependencies=[Administering], summary="End a limit")
+def delete_limit(service: Serving, limit: LimitId) -> LimitState:
+    with service.database.writing() as connection:
+        _row(connection, limit)
+        if not limits.end(service.database, connection, limit):
+            raise Problem(409, f"limit {limit} has ended already", "nothing is left to do")
+        return _states(connection, [_row(connection, limit)])[0]
+
+
+def _created(service: Serving, body: LimitBody, instead_of: int | None) -> LimitState:
+    try:
+        number = create_limit(
+            service.database,
+            body.Limit,
+            service.settings,
+            window=body.Window,
+            counts=body.Counts,
+            slack=body.Slack,
+            instead_of=instead_of,
+        )
+    except LimitInForceError as error:
+        raise Problem(409, str(error), "change or end that one") from None
+    with service.database.reading() as connection:
+        return _states(connection, [_row(connection, number)])[0]
+
+
+def _row(connection: Connection, number: int) -> Any:
+    row = limits.get(connection, number)
+    if row is None:
+        raise Problem(404, f"there is no limit {number}", "GET /v1/limits lists them")
+    return row
+
+
+def _states(connection: Connection, rows: list[Any]) -> list[LimitState]:
+    found = present_accounts(connection, [row.id for row in rows])
+    return [_state(row, [one for one in found if one.limit_id == row.id]) for row in rows]
+
+
+def _state(row: Any, found: list[AccountNow]) -> LimitState:
+    limit = Limit.parse(row.text)
+    return LimitState(
+        Id=row.id,
+        Limit=row.text,
+        Promised=not limit.is_floor,
+        Window=row.window,
+        WindowName=found[0].window if found else None,
+        Counts=Counts(row.counts),
+        Slack=showings(row.slack),
+        CreatedAt=moment(row.created_at),
+        EndedAt=None if row.ended_at is None else moment(row.ended_at),
+        Shown=showings(found[0].shown) if found else 0,
+        Kept=all(is_kept(limit, one) for one in found) if found else None,
+        Groups=[
+            GroupState(
+                Group=one.group,
+                Asked=one.share,
+                Reached=one.reached,
+                Spent=showings(one.used),
+                Charged=showings(one.charged),
+                Pending=showings(one.pending),
+                Price=one.price,
+            )
+            for one in found
+        ],
+    )
+
+
+def is_kept(limit: Limit, account: AccountNow) -> bool:
+    """Within share and slack; of a floor, whether the share is reached."""
+    share = share_units(limit)
+    if limit.is_floor:
+        return account.used * UNIT >= share * account.shown
+    return account.used <= allowed(share, account.shown, account.slack)

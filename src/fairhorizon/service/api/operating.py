@@ -1,0 +1,144 @@
+"""Models and jobs, health and metrics."""
+
+import time
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Path
+from fastapi.responses import Response
+
+from fairhorizon.service.api.access import Administering, Reading, Serving
+from fairhorizon.service.api.bodies import (
+    JobAsked,
+    JobBody,
+    JobStatus,
+    ModelBody,
+    ModelState,
+    moment,
+)
+from fairhorizon.service.api.problems import AGAIN, Problem
+from fairhorizon.service.metrics import CONTENT_TYPE
+from fairhorizon.service.store import jobs, models
+from fairhorizon.service.store import state as service_state
+from fairhorizon.service.working import PROMOTE, REGISTER
+
+router = APIRouter()
+health = APIRouter()
+
+Number = Annotated[int, Path(ge=1, le=2**53)]
+MOST_JOBS = 100
+
+
+@router.get("/v1/models", dependencies=[Reading], summary="All models, and which is served")
+def get_models(service: Serving) -> list[ModelState]:
+    with service.database.reading() as connection:
+        present = service_state.read(service.database, connection).model_id
+        return [
+            ModelState(
+                Id=row.id,
+                Folder=row.folder,
+                Method=row.method,
+                Current=row.id == present,
+                RegisteredAt=moment(row.registered_at),
+                PromotedAt=None if row.promoted_at is None else moment(row.promoted_at),
+            )
+            for row in models.every(connection)
+        ]
+
+
+@router.post(
+    "/v1/models", dependencies=[Administering], status_code=202, summary="Register a run folder"
+)
+def post_model(service: Serving, body: ModelBody) -> JobAsked:
+    return _asked(service, REGISTER, {"folder": body.Folder})
+
+
+@router.post(
+    "/v1/models/rollback",
+    dependencies=[Administering],
+    status_code=202,
+    summary="Serve the model before the present one again",
+)
+def rollback(service: Serving) -> JobAsked:
+    with service.database.reading() as connection:
+        row = models.before(connection)
+    if row is None:
+        raise Problem(409, "no other model was served before", "GET /v1/models lists them")
+    return _asked(service, PROMOTE, {"model": row.id})
+
+
+@router.post(
+    "/v1/models/{model}/promote",
+    dependencies=[Administering],
+    status_code=202,
+    summary="Serve this model from now on, in all replicas at once",
+)
+def promote(service: Serving, model: Number) -> JobAsked:
+    with service.database.reading() as connection:
+        if models.get(connection, model) is None:
+            raise Problem(404, f"there is no model {model}", "register it: POST /v1/models")
+    return _asked(service, PROMOTE, {"model": model})
+
+
+@router.get("/v1/jobs", dependencies=[Reading], summary="The last jobs")
+def get_jobs(service: Serving) -> list[JobStatus]:
+    with service.database.reading() as connection:
+        return [_status(row) for row in jobs.newest(connection, MOST_JOBS)]
+
+
+@router.post("/v1/jobs", dependencies=[Administering], status_code=202, summary="Ask for work")
+def post_job(service: Serving, body: JobBody) -> JobAsked:
+    return _asked(service, body.Kind, {})
+
+
+@router.get("/v1/jobs/{job}", dependencies=[Reading], summary="A job and how far it is")
+def get_job(service: Serving, job: Number) -> JobStatus:
+    with service.database.reading() as connection:
+        row = jobs.get(connection, job)
+    if row is None:
+        raise Problem(404, f"there is no job {job}", "GET /v1/jobs lists the last ones")
+    return _status(row)
+
+
+@health.get("/api/health/live", summary="Whether the process runs")
+async def live() -> dict[str, bool]:
+    return {"Live": True}
+
+
+@health.get("/api/health/ready", summary="Whether lists can be served now")
+def ready(service: Serving) -> dict[str, bool]:
+    with service.database.reading() as connection:  # raises what becomes a 503
+        service_state.read(service.database, connection)
+    if service.engine.world is None:
+        raise Problem(503, "the model is being loaded", "ask again", AGAIN)
+    return {"Ready": True}
+
+
+@health.get(
+    "/metrics",
+    dependencies=[Reading],
+    summary="For Prometheus",
+    response_class=Response,
+    responses={200: {"content": {"text/plain": {}}}},
+)
+def metrics(service: Serving) -> Response:
+    with service.database.reading() as connection:
+        text = service.metrics.text(service.database, connection)
+    return Response(text, media_type=CONTENT_TYPE)
+
+
+def _asked(service: Serving, kind: str, arguments: dict[str, Any]) -> JobAsked:
+    with service.database.writing() as connection:
+        once = f"{kind} {arguments} {time.time_ns()}"[:128]
+        return JobAsked(Id=jobs.ask(service.database, connection, kind, once, arguments))
+
+
+def _status(row: Any) -> JobStatus:
+    return JobStatus(
+        Id=row.id,
+        Kind=row.kind,
+        State=row.state,
+        Progress=row.progress,
+        Message=row.message,
+        CreatedAt=moment(row.created_at),
+        EndedAt=None if row.ended_at is None else moment(row.ended_at),
+    )

@@ -1,0 +1,112 @@
+"""Running the service: checks first, the model loaded once, then workers that share it."""
+
+import logging
+import os
+import tempfile
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from fairhorizon.errors import ConfigError
+from fairhorizon.service.setting_up import set_up
+from fairhorizon.service.settings import ServiceSettings
+from fairhorizon.service.store import keys
+from fairhorizon.service.store.database import SQLITE, Database
+
+LOCAL = ("127.0.0.1", "localhost", "::1")
+METRICS_FOLDER = "PROMETHEUS_MULTIPROC_DIR"
+STOP_WITHIN = 15  # seconds, after which a worker that does not stop is ended
+LOG = logging.getLogger("fairhorizon.service")
+
+
+@dataclass(frozen=True)
+class Address:
+    """Where the service listens."""
+
+    host: str = "127.0.0.1"
+    port: int = 8088
+    certificate: Path | None = None  # of TLS, with its key
+    key: Path | None = None
+
+    @property
+    def is_local(self) -> bool:
+        return self.host in LOCAL
+
+    def __str__(self) -> str:
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        return f"http{'s' if self.certificate else ''}://{host}:{self.port}"
+
+
+def serve(
+    url: str,
+    settings: ServiceSettings,
+    *,
+    run: Path | None,
+    limits: tuple[str, ...],
+    address: Address,
+    workers: int,
+    say: Callable[[str], None],
+) -> None:
+    """Serve until it is told to stop.
+
+    url: of the database.  say: receives lines for whoever has started it.
+    """
+    torch.set_num_threads(1)  # workers share the cores
+    database = Database(url)
+    for note in set_up(database, settings, run=run, asked=limits):
+        say(f"note: {note}")
+    _check_safe(database, address)
+    if workers > 1 and database.dialect == SQLITE:
+        say("note: workers take turns writing to SQLite (PostgreSQL serves them side by side)")
+    database.close()  # workers are forked, and connections are not to be shared
+    with tempfile.TemporaryDirectory(prefix="fairhorizon-metrics-") as folder:
+        os.environ[METRICS_FOLDER] = folder
+        import fairhorizon.service.api.app  # noqa: F401  # now, so that workers start at once
+
+        say(f"serving at {address} with {workers} worker{'s' * (workers > 1)}, data in {database}")
+        _listen(partial(application, url, settings, address.is_local), address, workers)
+
+
+def _check_safe(database: Database, address: Address) -> None:
+    if address.is_local:
+        return
+    with database.reading() as connection:
+        if keys.any_in_use(connection):
+            return
+    raise ConfigError(
+        f"{address.host}: others can reach this address, and there are no keys (make one first: "
+        "fairhorizon keys make --role admin --name NAME --database ...)"
+    )
+
+
+def application(url: str, settings: ServiceSettings, is_local: bool) -> Any:
+    """The application of one worker."""
+    from fairhorizon.service.api.app import build_app
+    from fairhorizon.service.service import Service
+
+    return build_app(Service(Database(url), settings, open_to=LOCAL if is_local else ()))
+
+
+def _listen(load: Callable[[], Any], address: Address, workers: int) -> None:
+    from granian.constants import Interfaces
+    from granian.log import LogLevels
+    from granian.server import Server
+
+    server = Server(
+        "fairhorizon",
+        address=address.host,
+        port=address.port,
+        interface=Interfaces.ASGI,
+        workers=workers,
+        websockets=False,
+        respawn_failed_workers=True,
+        workers_kill_timeout=STOP_WITHIN,
+        log_level=LogLevels.warning,
+        ssl_cert=address.certificate,
+        ssl_key=address.key,
+    )
+    server.serve(target_loader=load, wrap_loader=False)
