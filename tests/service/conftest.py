@@ -1,18 +1,12 @@
 """A small shop that is served, on SQLite and on a real PostgreSQL."""
 
 import os
-import pwd
-import shutil
-import socket
-import subprocess
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from pathlib import Path
 
 import polars as pl
 import pytest
-import sqlalchemy as sa
 
 import fairhorizon as fh
 from fairhorizon.data.synthetic import synthetic
@@ -20,76 +14,21 @@ from fairhorizon.service.replica.engine import Engine
 from fairhorizon.service.setting_up import set_up
 from fairhorizon.service.settings import ServiceSettings
 from fairhorizon.service.store.database import Database
+from local_postgres import HAS_POSTGRESQL, Postgres
 
-BINARIES = sorted(Path("/usr/lib/postgresql").glob("*/bin"))
-HAS_POSTGRESQL = shutil.which("initdb") is not None or bool(BINARIES)
 DAY = 86_400
 
 
-def free_port() -> int:
-    with socket.socket() as one:
-        one.bind(("127.0.0.1", 0))
-        return int(one.getsockname()[1])
-
-
-@dataclass
-class Postgres:
-    """A server of its own on a temporary folder, under the user postgres where tests are root's."""
-
-    folder: Path
-    port: int
-    owner: int | None  # the user that it runs as, if that is another one
-
-    @classmethod
-    def make(cls, folder: Path) -> "Postgres":
-        owner = pwd.getpwnam("postgres").pw_uid if os.getuid() == 0 else None
-        server = cls(folder, free_port(), owner)
-        folder.mkdir()
-        if owner is not None:
-            os.chown(folder, owner, -1)
-            for parent in [*folder.parents]:
-                if parent.stat().st_uid == os.getuid() and parent != Path("/"):
-                    parent.chmod(parent.stat().st_mode | 0o011)
-        server.call("initdb", "-D", str(folder), "-U", "fairhorizon", "-A", "trust", "-E", "UTF8")
-        return server
-
-    def call(self, program: str, *arguments: str) -> None:
-        found = shutil.which(program) or str(BINARIES[-1] / program)
-        subprocess.run(
-            [found, *arguments], user=self.owner, check=True, capture_output=True, cwd=self.folder
-        )
-
-    def start(self) -> None:
-        options = f"-p {self.port} -k {self.folder} -h 127.0.0.1"
-        log = str(self.folder / "log")
-        self.call("pg_ctl", "-D", str(self.folder), "-o", options, "-l", log, "-w", "start")
-
-    def stop(self, mode: str = "fast") -> None:
-        self.call("pg_ctl", "-D", str(self.folder), "-m", mode, "-w", "stop")
-
-    def url(self, name: str = "postgres") -> str:
-        return f"postgresql://fairhorizon@127.0.0.1:{self.port}/{name}"
-
-    def new_database(self, name: str) -> str:
-        engine = sa.create_engine(
-            self.url().replace("postgresql:", "postgresql+psycopg:"), isolation_level="AUTOCOMMIT"
-        )
-        with engine.connect() as connection:
-            connection.execute(sa.text(f'CREATE DATABASE "{name}"'))
-        engine.dispose()
-        return self.url(name)
-
-
 @pytest.fixture(scope="session")
-def postgres(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Postgres]:
+def postgres() -> Iterator[Postgres]:
     if not HAS_POSTGRESQL:
         if os.environ.get("CI"):
             pytest.fail("in CI there has to be a PostgreSQL")
         pytest.skip("no PostgreSQL on this machine (Debian: apt-get install postgresql)")
-    server = Postgres.make(tmp_path_factory.mktemp("postgres") / "data")
+    server = Postgres.make()
     server.start()
     yield server
-    server.stop("immediate")
+    server.remove()
 
 
 @pytest.fixture(params=["sqlite", "postgresql"])

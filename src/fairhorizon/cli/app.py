@@ -11,15 +11,20 @@ import typer
 from fairhorizon import __version__
 from fairhorizon.cli.ablation import ablation
 from fairhorizon.cli.audit import audit
+from fairhorizon.cli.backup import backup, restore
 from fairhorizon.cli.compare import compare
 from fairhorizon.cli.config_option import missing_key
 from fairhorizon.cli.data import data_commands
 from fairhorizon.cli.demo import demo
 from fairhorizon.cli.efficiency import efficiency
 from fairhorizon.cli.evaluate import evaluate
+from fairhorizon.cli.export import export
 from fairhorizon.cli.fit import fit
+from fairhorizon.cli.forget import forget
 from fairhorizon.cli.frontier import frontier
 from fairhorizon.cli.init import init
+from fairhorizon.cli.keys import key_commands
+from fairhorizon.cli.ledger import ledger
 from fairhorizon.cli.levels import levels
 from fairhorizon.cli.load import load
 from fairhorizon.cli.longterm import longterm
@@ -41,8 +46,9 @@ for command in (init, fit, evaluate, recommend, compare, frontier, levels, longt
     app.command()(command)
 for command in (ablation, efficiency, demo, audit, tune, methods, serve):
     app.command()(command)
-for command in (load,):
+for command in (load, export, backup, restore, forget, ledger):
     app.command()(command)
+app.add_typer(key_commands, name="keys")
 
 
 def _version(wanted: bool) -> None:

@@ -20,7 +20,7 @@ from fairhorizon.service.store.schema import jobs as job_table
 from fairhorizon.service.vocabulary import JobState
 from fairhorizon.service.working import PROMOTE, RELABEL, Jobs
 
-EVERY = 0.5  # seconds
+EVERY = 1.0  # seconds
 LOG = logging.getLogger("fairhorizon.service")
 
 
@@ -34,7 +34,7 @@ class Keeper:
             self._begin,
             self._live,
             lambda: reap(self.database, self.settings.replica_timeout),
-            lambda: roll_up(self.database),
+            self._roll_up,
             self._give_up,
             self._ask_for_labels,
             self._load_what_comes,
@@ -88,6 +88,10 @@ class Keeper:
         world = self.engine.world
         if world is not None and world.generation != generation:
             self.engine.refresh()
+
+    def _roll_up(self) -> None:
+        while roll_up(self.database) and not self._ended.is_set():
+            time.sleep(0.02)  # lists go before their counts
 
     def _give_up(self) -> None:
         with self.database.reading() as connection:

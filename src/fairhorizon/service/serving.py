@@ -1,7 +1,9 @@
 """Running the service: checks first, the model loaded once, then workers that share it."""
 
+import gc
 import logging
 import os
+import sys
 import tempfile
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -67,6 +69,8 @@ def serve(
         os.environ[METRICS_FOLDER] = folder
         import fairhorizon.service.api.app  # noqa: F401  # now, so that workers start at once
 
+        gc.collect()
+        gc.freeze()  # what is loaded stays: workers share it, and never look through it again
         say(f"serving at {address} with {workers} worker{'s' * (workers > 1)}, data in {database}")
         _listen(partial(application, url, settings, address.is_local), address, workers)
 
@@ -88,6 +92,7 @@ def application(url: str, settings: ServiceSettings, is_local: bool) -> Any:
     from fairhorizon.service.api.app import build_app
     from fairhorizon.service.service import Service
 
+    sys.setswitchinterval(0.001)  # answers need not wait for the thread that makes lists
     return build_app(Service(Database(url), settings, open_to=LOCAL if is_local else ()))
 
 

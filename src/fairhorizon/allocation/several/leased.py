@@ -66,13 +66,16 @@ class LeasedLists:
         terms = self._terms_of(length)
         of_item = terms.of_item if codes is None else terms.of_item[codes]
         some, offers = best_of_each_class(values, of_item, terms)
-        weights = discount(np.arange(1, length + 1))
-        best = BestLists(offers, terms, weights)
-        before = self.prices
-        self.online.follow(best, self._excess(best.assigned(before)[0].use[0], terms))
-        made = one_list(best, room, before, self.online.unit).lists.at[0]
-        made = made[made >= 0]
-        spare = np.setdiff1d(np.arange(len(some)), made)
+        best = BestLists(offers, terms, discount(np.arange(1, length + 1)))
+        before, unit = self.prices, self.online.unit
+        wanted = best.assigned(before)[0]
+        self.online.follow(best, self._excess(wanted.use[0], terms))
+        if not (wanted.use[0] <= room + ROUNDING).all():
+            wanted = one_list(best, room, before, unit).lists
+        made = wanted.at[0][wanted.at[0] >= 0]
+        left = np.ones(len(some), dtype=np.bool_)
+        left[made] = False
+        (spare,) = left.nonzero()
         named = some if codes is None else codes[some]
         kinds = offers.classes[0]
         return LeasedList(named[made], kinds[made], named[spare], kinds[spare])

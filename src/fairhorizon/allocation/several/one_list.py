@@ -14,6 +14,7 @@ from fairhorizon.metrics.shares import ROUNDING
 RAISES = 10  # of the prices, before an integer program looks for a list
 HALVINGS = 6  # of the way back from prices that suffice
 EXCHANGES = 30  # of single items, at most
+FEW_CLASSES = 32  # of which the best are found one class at a time
 
 
 @dataclass(frozen=True)
@@ -109,11 +110,28 @@ def best_of_each_class(
 
     values: (n,), NEVER for what may not be shown.  of_item: (n,) the class of each.
     """
-    (there,) = (values > NEVER).nonzero()
-    order = there[np.lexsort((-values[there], of_item[there]))]
-    kinds = of_item[order]
-    begin = np.searchsorted(kinds, np.arange(terms.n_classes))
-    rank = np.arange(len(order)) - begin[kinds]
-    some = order[rank < terms.length]
+    if of_item is terms.of_item and terms.n_classes <= FEW_CLASSES:
+        best = [_first(values, items, terms.length) for items in terms.items_of_class]
+        some = np.concatenate(best)
+    else:
+        (there,) = (values > NEVER).nonzero()
+        order = there[np.lexsort((-values[there], of_item[there]))]
+        kinds = of_item[order]
+        begin = np.searchsorted(kinds, np.arange(terms.n_classes))
+        rank = np.arange(len(order)) - begin[kinds]
+        some = order[rank < terms.length]
     some = some[np.argsort(-values[some], kind="stable")]
     return some, Offers(values[some][None].astype(np.float64), of_item[some][None])
+
+
+def _first(values: NDArray[np.floating[Any]], items: Counts, length: int) -> Counts:
+    """The best so many of some items, best first; of equal ones the first. No sort of them all."""
+    own = values[items]
+    if len(items) > length:
+        bar = np.partition(own, len(own) - length)[len(own) - length]
+        above = np.flatnonzero(own > bar)
+        at = np.append(above, np.flatnonzero(own == bar)[: length - len(above)])
+        items, own = items[at], own[at]
+    there = own > NEVER
+    found: Counts = items[there][np.lexsort((items[there], -own[there]))]
+    return found

@@ -67,6 +67,11 @@ class Terms:
         return int(self.members.shape[1])
 
     @cached_property
+    def items_of_class(self) -> list[Counts]:
+        """The items of each class, in order."""
+        return [np.flatnonzero(self.of_item == kind) for kind in range(self.n_classes)]
+
+    @cached_property
     def shares(self) -> Floats:
         return np.array([one.rule.share for one in self.rules])
 

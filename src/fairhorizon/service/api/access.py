@@ -1,11 +1,15 @@
 """Who may do what: keys, their roles, and how often they may call."""
 
 import hashlib
+import math
+import re
 import time
-from collections.abc import Awaitable, Callable
-from typing import Annotated
+from collections.abc import Callable, Coroutine
+from dataclasses import dataclass
+from typing import Annotated, Any
 
-from fastapi import Depends, Request
+from fastapi import Depends, Request, Response
+from fastapi.routing import APIRoute
 from starlette.concurrency import run_in_threadpool
 
 from fairhorizon.service.api.problems import Problem
@@ -18,6 +22,8 @@ REMEMBERED = 5.0  # seconds, after which a key that was ended is refused everywh
 MOST_REMEMBERED = 10_000
 EVERYBODY = Key("", "everybody", Role.ADMIN)
 HEADER = "X-API-Key"
+HOST = re.compile(r"(?:\[([0-9A-Fa-f:.]+)\]|([^\[\]:]+))(?::\d{1,5})?")  # [::1]:8088, localhost
+UNKNOWN = {"WWW-Authenticate": "Bearer"}
 
 
 class Doorkeeper:
@@ -35,22 +41,32 @@ class Doorkeeper:
         if text is None:
             if await self.needs_key():
                 raise Problem(
-                    401, "a key is needed", f"send it as {HEADER} (make one: fairhorizon keys make)"
+                    401,
+                    "a key is needed",
+                    f"send it as {HEADER} (make one: fairhorizon keys make)",
+                    UNKNOWN,
                 )
+            if request.headers.get("Sec-Fetch-Site") == "cross-site":
+                raise Problem(401, "a page elsewhere asks without a key", "ask with one", UNKNOWN)
             return self.without_key(request)
         key = await self._find(text)
         if key is None:
-            raise Problem(401, "this key is not known, or has ended", "make one: fairhorizon keys")
+            raise Problem(
+                401,
+                "this key is not known, or has ended",
+                "make one: fairhorizon keys make",
+                UNKNOWN,
+            )
         return key
 
     def without_key(self, request: Request) -> Key:
         """Everybody, but only by a name of this machine: a page elsewhere cannot pretend to be."""
-        host = request.url.hostname or ""
-        if host not in self.service.open_to:
+        if _host(request) not in self.service.open_to:
             raise Problem(
                 401,
                 f"without keys this service answers to {', '.join(self.service.open_to)} only",
                 "call it by such a name, or make keys: fairhorizon keys make",
+                UNKNOWN,
             )
         return EVERYBODY
 
@@ -88,8 +104,9 @@ class Doorkeeper:
     def count(self, caller: str) -> None:
         """Refuse a caller who has no calls left; they come back with time."""
         rate, now = self.service.settings.requests_per_second, time.monotonic()
-        left, then = self._calls.get(caller, (rate, now))
-        left = min(rate, left + rate * (now - then))
+        most = max(1.0, rate)  # also where a call is allowed every few seconds only
+        left, then = self._calls.get(caller, (most, now))
+        left = min(most, left + rate * (now - then))
         if len(self._calls) >= MOST_REMEMBERED:
             self._calls.clear()
         if left < 1:
@@ -98,35 +115,66 @@ class Doorkeeper:
                 429,
                 f"more than {rate:g} requests a second",
                 "wait a little, or raise requests_per_second",
-                {"Retry-After": "1"},
+                {"Retry-After": str(math.ceil((1 - left) / rate))},
             )
         self._calls[caller] = left - 1, now
 
 
 def given_key(request: Request) -> str | None:
-    """As Gorse has it, or as a bearer."""
+    """As Gorse has it, or as a bearer; clients without a key send an empty one."""
     text = request.headers.get(HEADER)
-    if text is None:
+    if not text:
         scheme, _, rest = request.headers.get("Authorization", "").partition(" ")
         text = rest.strip() if scheme.lower() == "bearer" else None
-    return text
+    return text or None
 
 
-def needs(role: Role) -> Callable[[Request], Awaitable[Key]]:
-    """A dependency: the caller may do what the role may."""
+def _host(request: Request) -> str:
+    """The name that the service was called by."""
+    found = HOST.fullmatch(request.headers.get("Host", ""))
+    return "" if found is None else (found[1] or found[2]).lower()
 
-    async def check(request: Request) -> Key:
-        doorkeeper: Doorkeeper = request.app.state.doorkeeper
-        key = await doorkeeper.who(request)
-        client = request.client.host if request.client else ""
-        doorkeeper.count(key.id or client)
-        if not key.role.allows(role):
+
+@dataclass(frozen=True)
+class RoleCheck:
+    """Whether the caller may do what the role may; a request is counted once."""
+
+    role: Role
+
+    async def __call__(self, request: Request) -> Key:
+        key: Key | None = getattr(request.state, "key", None)
+        if key is None:
+            doorkeeper: Doorkeeper = request.app.state.doorkeeper
+            key = await doorkeeper.who(request)
+            client = request.client.host if request.client else ""
+            doorkeeper.count(key.id or client)
+            request.state.key = key
+        if not key.role.allows(self.role):
             raise Problem(
-                403, f"a key of role {key.role} may not do this", f"use one of role {role}"
+                403, f"a key of role {key.role} may not do this", f"use one of role {self.role}"
             )
         return key
 
-    return check
+
+def needs(role: Role) -> RoleCheck:
+    """A dependency: the caller may do what the role may."""
+    return RoleCheck(role)
+
+
+class GuardedRoute(APIRoute):
+    """Asks for the key before it reads the body: strangers cannot make it work."""
+
+    def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
+        handle = super().get_route_handler()
+        asked = [one.dependency for one in self.dependencies]
+        checks = [one for one in asked if isinstance(one, RoleCheck)]
+
+        async def guarded(request: Request) -> Response:
+            for check in checks:
+                await check(request)
+            return await handle(request)
+
+        return guarded
 
 
 def service_of(request: Request) -> Service:

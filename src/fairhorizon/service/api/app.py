@@ -6,7 +6,15 @@ from contextlib import asynccontextmanager
 from fastapi import FastAPI
 
 from fairhorizon import __version__
-from fairhorizon.service.api import catalogue, feedback, limits, lists, operating, problems
+from fairhorizon.service.api import (
+    catalogue,
+    exposure,
+    feedback,
+    limits,
+    lists,
+    operating,
+    problems,
+)
 from fairhorizon.service.api.access import Doorkeeper
 from fairhorizon.service.api.middleware import Around
 from fairhorizon.service.service import Service
@@ -33,7 +41,7 @@ def build_app(service: Service) -> FastAPI:
     )
     app.state.service, app.state.doorkeeper = service, Doorkeeper(service)
     problems.install(app)
-    for part in (lists, feedback, catalogue, limits, operating):
+    for part in (lists, feedback, catalogue, limits, exposure, operating):
         app.include_router(part.router)
     app.include_router(operating.health)
     app.add_middleware(Around, metrics=service.metrics)

@@ -1,10 +1,12 @@
-"""Around every request: its size, its time, and headers that keep browsers careful."""
+"""Around every request: its path, its size, its time, and headers that keep browsers careful."""
 
 import time
 
+from fastapi import HTTPException
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from fairhorizon.service.api.problems import Problem, answer
+from fairhorizon.service.api.paths import routed
+from fairhorizon.service.api.problems import TOO_LARGE, Problem, answer
 from fairhorizon.service.metrics import Metrics
 from fairhorizon.service.vocabulary import LARGEST_BODY
 
@@ -13,14 +15,11 @@ CAREFUL = [
     (b"referrer-policy", b"same-origin"),
     (b"x-frame-options", b"DENY"),
 ]
-
-
-class _TooLargeError(Exception):
-    """The body exceeds what is read."""
+NOT_UTF8 = Problem(400, "the path is not UTF-8", "write every other byte than ASCII as %XX of UTF-8")
 
 
 class Around:
-    """Refuses bodies that are too large, and measures requests by their route."""
+    """Refuses what cannot be read or is too large, and measures requests by their route."""
 
     def __init__(self, app: ASGIApp, metrics: Metrics) -> None:
         self.app, self.metrics = app, metrics
@@ -36,7 +35,8 @@ class Around:
             message = await receive()
             size += len(message.get("body", b""))
             if size > LARGEST_BODY:
-                raise _TooLargeError
+                # the one kind of error that whoever reads the body lets pass as it is
+                raise HTTPException(TOO_LARGE.status, TOO_LARGE.error)
             return message
 
         async def sent(message: Message) -> None:
@@ -46,18 +46,16 @@ class Around:
                 message["headers"] = [*message.get("headers", []), *CAREFUL]
             await send(message)
 
-        too_large = Problem(
-            413, f"the body has more than {LARGEST_BODY:,} bytes", "send it in several calls"
-        )
         try:
+            scope = routed(scope)
             if _announced(scope) > LARGEST_BODY:
-                await answer(too_large)(scope, receive, sent)
+                await answer(TOO_LARGE)(scope, receive, sent)
             else:
                 await self.app(scope, counted, sent)
-        except _TooLargeError:
-            await answer(too_large)(scope, receive, sent)
+        except UnicodeDecodeError:
+            await answer(NOT_UTF8)(scope, receive, sent)
         finally:
-            route = getattr(scope.get("route"), "path", "other")
+            route = getattr(scope.get("route"), "path_format", "other")
             self.metrics.observe(route, status, time.perf_counter() - begun)
 
 

@@ -1,5 +1,6 @@
 """Errors as answers: what is wrong and how to mend it, as JSON."""
 
+import json
 import logging
 from collections.abc import Mapping
 from typing import Any
@@ -13,9 +14,22 @@ from starlette.exceptions import HTTPException
 from fairhorizon.errors import FairHorizonError
 from fairhorizon.service.replica.requests import NoModelError
 from fairhorizon.service.store.database import DatabaseAwayError
+from fairhorizon.service.vocabulary import LARGEST_BODY
+from fairhorizon.settings import expected
 
 LOG = logging.getLogger("fairhorizon.service")
 AGAIN = {"Retry-After": "1"}
+LONGEST_SHOWN = 80  # letters of a value in a message
+BODY = "body"
+
+# how to mend what pydantic has its own words for, or the settings of methods others
+REMEDIES = {
+    "dict_type": "an object",
+    "list_type": "a list",
+    "model_attributes_type": "an object",
+    "model_type": "an object",
+    "string_unicode": "text in UTF-8",
+}
 
 
 class ProblemBody(BaseModel):
@@ -32,6 +46,7 @@ MEANINGS = {
     401: "No key, or none that is known.",
     403: "The key may not do this.",
     404: "There is no such thing.",
+    405: "Not with this method.",
     409: "It contradicts what is there.",
     413: "It is too large.",
     422: "A value is not allowed.",
@@ -53,9 +68,29 @@ class Problem(Exception):  # noqa: N818  # it is answered, not raised to anybody
         self.status, self.error, self.remedy, self.headers = status, error, remedy, headers
 
 
+TOO_LARGE = Problem(
+    413, f"the body has more than {LARGEST_BODY:,} bytes", "send it in several calls"
+)
+OF_FRAMEWORK = {  # by its own words, what is answered before any of our code runs
+    "Not Found": Problem(404, "nothing is at this address", "see /docs for what there is"),
+    "Method Not Allowed": Problem(
+        405, "this address does not go with this method", "see /docs for what there is"
+    ),
+    "There was an error parsing the body": Problem(
+        400, "the body cannot be read", "send JSON in UTF-8, not nested deeply"
+    ),
+    TOO_LARGE.error: TOO_LARGE,
+}
+
+
 def answer(problem: Problem) -> JSONResponse:
-    body = {"error": problem.error, "remedy": problem.remedy}
+    body = {"error": _sendable(problem.error), "remedy": _sendable(problem.remedy)}
     return JSONResponse(body, problem.status, headers=dict(problem.headers or {}))
+
+
+def _sendable(text: str) -> str:
+    """What was sent is repeated, and may have lone surrogates, which no answer can have."""
+    return text.encode("utf-8", "backslashreplace").decode("utf-8")
 
 
 def install(app: FastAPI) -> None:
@@ -79,12 +114,13 @@ def install(app: FastAPI) -> None:
 
     @app.exception_handler(RequestValidationError)
     async def _invalid(_: Request, error: RequestValidationError) -> JSONResponse:
-        return answer(_of_validation(error))
+        return answer(of_validation(error))
 
     @app.exception_handler(HTTPException)
     async def _http(_: Request, error: HTTPException) -> JSONResponse:
-        remedy = "see /docs for what there is" if error.status_code in (404, 405) else "see /docs"
-        return answer(Problem(error.status_code, str(error.detail), remedy, error.headers))
+        text = str(error.detail)
+        known = OF_FRAMEWORK.get(text, Problem(error.status_code, text, "see /docs"))
+        return answer(Problem(known.status, known.error, known.remedy, error.headers))
 
     @app.exception_handler(Exception)
     async def _bug(_: Request, error: Exception) -> JSONResponse:
@@ -105,13 +141,47 @@ def _split(status: int, error: Exception, headers: Mapping[str, str] | None = No
     return Problem(status, what, remedy[:-1], headers)
 
 
-def _of_validation(error: RequestValidationError) -> Problem:
+def of_validation(error: RequestValidationError) -> Problem:
     """The first fault; a body that cannot be read at all is another status."""
     fault = error.errors()[0]
-    if fault["type"] == "json_invalid":
+    kind, given = fault["type"], fault.get("input")
+    if kind == "json_invalid":
         why = fault.get("ctx", {}).get("error", fault["msg"])
         return Problem(400, f"the body is not JSON: {why}", "send JSON in UTF-8")
-    where = ".".join(str(part) for part in fault["loc"])
-    given = repr(fault.get("input"))
-    shown = given if len(given) <= 80 else given[:77] + "..."
-    return Problem(422, f"{where} = {shown}", fault["msg"].removeprefix("Value error, "))
+    where, *path = fault["loc"]
+    if where == BODY and not path:
+        if kind == "missing":
+            return Problem(422, "the body is missing", "send JSON")
+        if isinstance(given, bytes):
+            remedy = "send the header Content-Type: application/json"
+            return Problem(400, "the body was not sent as JSON", remedy)
+    name = _name(path) or "the body"
+    if kind == "missing":
+        return Problem(422, f"{name} is missing", f"give {name}")
+    if kind == "extra_forbidden":
+        return Problem(422, f"there is no field {name}", "leave it out (/docs has the fields)")
+    shown = str(given) if where != BODY else json.dumps(given, ensure_ascii=False, default=str)
+    if len(shown) > LONGEST_SHOWN:
+        shown = shown[: LONGEST_SHOWN - 3] + "..."
+    return Problem(422, f"{name} = {shown}", _remedy(fault))
+
+
+def _name(path: list[str | int]) -> str:
+    """As whoever sent it would write it: n, Candidates[0].Score."""
+    parts = (f"[{part}]" if isinstance(part, int) else f".{part}" for part in path)
+    return "".join(parts).removeprefix(".")
+
+
+def _remedy(fault: Any) -> str:
+    kind, context = fault["type"], fault.get("ctx", {})
+    if kind in ("string_too_short", "string_too_long"):
+        bound = (
+            f"at least {context['min_length']}"
+            if kind == "string_too_short"
+            else f"at most {context['max_length']}"
+        )
+        return f"give {bound} character{'s' * (not bound.endswith(' 1'))}"
+    if kind.startswith(("datetime_", "date_", "timezone_")):
+        return "give a time as in 2026-11-17T12:00:00Z, or seconds since 1970"
+    words = REMEDIES.get(kind) or expected(fault)
+    return words if words.startswith("give ") else f"give {words}"

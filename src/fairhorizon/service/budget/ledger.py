@@ -8,6 +8,7 @@ proof.
 """
 
 from collections.abc import Sequence
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -17,9 +18,24 @@ from sqlalchemy.engine import Connection
 from fairhorizon.service.budget.limits import Rules, ServedLimit
 from fairhorizon.service.budget.purse import Purse, Units
 from fairhorizon.service.budget.units import UNIT, allowed
-from fairhorizon.service.store.database import Database
+from fairhorizon.service.store.database import INSERTS, Database
 from fairhorizon.service.store.schema import accounts, leases, replicas, windows
 from fairhorizon.service.vocabulary import Counts
+
+IDS: sa.BindParameter[int] = sa.bindparam("ids", expanding=True)
+SHOWN = sa.select(windows.c.id, windows.c.shown).where(windows.c.id.in_(IDS))
+ACCOUNTS = sa.select(accounts).where(accounts.c.id.in_(IDS))
+ALIVE = sa.select(sa.func.count()).select_from(replicas)
+SHOW = (
+    windows.update()
+    .where(windows.c.id == sa.bindparam("window"))
+    .values(shown=sa.bindparam("to_shown"))
+)
+CHARGE = (
+    accounts.update()
+    .where(accounts.c.id == sa.bindparam("account"))
+    .values({name: sa.bindparam(f"to_{name}") for name in ("used", "pending", "charged", "price")})
+)
 
 
 class OverdrawnError(Exception):
@@ -56,8 +72,9 @@ class Ledger:
         after = purse.copy()
         if not after.windows:
             return after
-        query = sa.select(windows.c.id, windows.c.shown).where(windows.c.id.in_(after.windows))
-        stored = {row.id: row.shown for row in self.connection.execute(query)}
+        stored = {
+            row.id: row.shown for row in self.connection.execute(SHOWN, {"ids": after.windows})
+        }
         for number, limit in enumerate(after.rules.limits):
             window, name = after.windows[number], after.names[number]
             if limit.window.name(now, name, stored[window]) != name:
@@ -147,8 +164,7 @@ class Ledger:
             if limit.counts is Counts.SERVED and units
         ]
         if changes:
-            change = windows.update().where(windows.c.id == sa.bindparam("window"))
-            self.connection.execute(change.values(shown=sa.bindparam("to_shown")), changes)
+            self.connection.execute(SHOW, changes)
         after = stored | {one["window"]: one["to_shown"] for one in changes}
         return np.array([after[window] for window in purse.windows], dtype=np.int64)
 
@@ -164,8 +180,7 @@ class Ledger:
         if not len(touched):
             return
         ids = purse.accounts[touched].tolist()
-        query = sa.select(accounts).where(accounts.c.id.in_(ids))
-        stored = {row.id: row for row in self.connection.execute(query)}
+        stored = {row.id: row for row in self.connection.execute(ACCOUNTS, {"ids": ids})}
         changes, held = [], []
         for j in touched.tolist():
             limit, account = rules.limits[rules.owners[j]], stored[int(purse.accounts[j])]
@@ -197,26 +212,13 @@ class Ledger:
         self._write(changes, held)
 
     def _write(self, changes: list[dict[str, Any]], held: list[dict[str, Any]]) -> None:
-        columns = ("used", "pending", "charged", "price")
-        change = accounts.update().where(accounts.c.id == sa.bindparam("account"))
-        self.connection.execute(
-            change.values({name: sa.bindparam(f"to_{name}") for name in columns}), changes
-        )
+        self.connection.execute(CHARGE, changes)
         if held:
-            insert = self.database.insert(leases)
-            self.connection.execute(
-                insert.on_conflict_do_update(
-                    index_elements=[leases.c.replica_id, leases.c.account_id],
-                    set_={"left": insert.excluded.left},
-                ),
-                held,
-            )
+            self.connection.execute(_hold(self.database.dialect), held)
 
     def _lease_sizes(self, rules: Rules) -> Units:
         """(m,) an equal part of the slack for every replica, at least one showing."""
-        alive = self.connection.execute(
-            sa.select(sa.func.count()).select_from(replicas)
-        ).scalar_one()
+        alive = self.connection.execute(ALIVE).scalar_one()
         parts = [max(UNIT, one.slack // max(1, alive)) for one in rules.limits]
         return np.array(parts, dtype=np.int64)[rules.owners]
 
@@ -245,6 +247,16 @@ def give_back(connection: Connection, *which: sa.ColumnElement[bool]) -> None:
         [{"account": row.account_id, "left": int(row.left)} for row in held],
     )
     connection.execute(leases.delete().where(*which))
+
+
+@cache
+def _hold(dialect: str) -> sa.Insert:
+    insert = INSERTS[dialect](leases)
+    held: sa.Insert = insert.on_conflict_do_update(
+        index_elements=[leases.c.replica_id, leases.c.account_id],
+        set_={"left": insert.excluded.left},
+    )
+    return held
 
 
 def _empty(rules: Rules) -> Purse:

@@ -16,9 +16,15 @@ from fairhorizon.service.crash_points import AFTER_COMMIT, BEFORE_COMMIT, crash_
 from fairhorizon.service.store import state as service_state
 from fairhorizon.service.store.database import Database
 from fairhorizon.service.store.schema import lists, replicas, unconfirmed
+from fairhorizon.service.store.schema import state as state_table
 from fairhorizon.service.vocabulary import Counts, Source
 
 Codes = NDArray[np.int64]
+ALIVE = sa.select(replicas.c.id).where(replicas.c.id == sa.bindparam("replica"))
+INSERT = lists.insert()
+COUNT = state_table.update().values(
+    {name: sa.bindparam(f"to_{name}") for name in ("lists", "showings", "clock")}
+)
 
 
 class StaleError(Exception):
@@ -79,24 +85,23 @@ class Recorder:
                 self._row(one, number, after, state)
                 for number, one in enumerate(decided, start=state.lists + 1)
             ]
-            connection.execute(lists.insert(), rows)
+            connection.execute(INSERT, rows)
             if any(limit.counts is Counts.CONFIRMED for limit in purse.rules.limits):
                 until = state.now + self.confirm_within
                 waiting = [{"list_id": one.id, "until": until} for one in decided]
                 connection.execute(unconfirmed.insert(), waiting)
-            service_state.change(
-                connection,
-                lists=state.lists + len(decided),
-                showings=state.showings + sum(len(one.items) for one in decided),
-                clock=state.now,
-            )
+            counts = {
+                "to_lists": state.lists + len(decided),
+                "to_showings": state.showings + sum(len(one.items) for one in decided),
+                "to_clock": state.now,
+            }
+            connection.execute(COUNT, counts)
             crash_point(BEFORE_COMMIT)
         crash_point(AFTER_COMMIT)
         return after
 
     def _check_alive(self, connection: Connection) -> None:
-        query = sa.select(replicas.c.id).where(replicas.c.id == self.replica)
-        if connection.execute(query).first() is None:
+        if connection.execute(ALIVE, {"replica": self.replica}).first() is None:
             raise FencedError
 
     def _row(

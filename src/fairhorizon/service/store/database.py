@@ -23,6 +23,9 @@ NOW = {  # seconds since 1970
 }
 
 
+INSERTS: dict[str, Any] = {SQLITE: sqlite.insert, POSTGRESQL: postgresql.insert}
+
+
 class DatabaseAwayError(FairHorizonError):
     """The database does not answer; what must be recorded has to wait."""
 
@@ -79,7 +82,7 @@ class Database:
 
     def insert(self, table: sa.Table) -> Any:
         """An insert that can say what to do about rows that are there: `on_conflict_...`."""
-        return (sqlite if self.dialect == SQLITE else postgresql).insert(table)
+        return INSERTS[self.dialect](table)
 
     def close(self) -> None:
         if self._engine is not None:

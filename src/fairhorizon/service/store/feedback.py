@@ -79,18 +79,24 @@ def _unseen(connection: Connection, events: Sequence[Event]) -> dict[str, Event]
     return fresh
 
 
+OF_USERS = (
+    sa.select(feedback.c.user_id, feedback.c.type, feedback.c.item_id)
+    .where(
+        feedback.c.user_id.in_(sa.bindparam("users", expanding=True)),
+        feedback.c.type.not_in(sa.bindparam("read", expanding=True)),
+    )
+    .order_by(feedback.c.time.desc(), feedback.c.id.desc())
+    .limit(sa.bindparam("most"))
+)
+
+
 def of_users(
     connection: Connection, users: Sequence[str], read: Sequence[str]
 ) -> dict[str, list[Any]]:
     """What some users took or refused, oldest first: rows of type and item_id."""
-    query = (
-        sa.select(feedback.c.user_id, feedback.c.type, feedback.c.item_id)
-        .where(feedback.c.user_id.in_(users), feedback.c.type.not_in(read))
-        .order_by(feedback.c.time.desc(), feedback.c.id.desc())
-        .limit(MOST_OF_USER * len(users))
-    )
+    asked = {"users": users, "read": read, "most": MOST_OF_USER * len(users)}
     found: dict[str, list[Any]] = {}
-    for row in connection.execute(query):
+    for row in connection.execute(OF_USERS, asked):
         found.setdefault(row.user_id, []).append(row)
     return {user: rows[::-1] for user, rows in found.items()}
 

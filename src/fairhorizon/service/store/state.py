@@ -6,10 +6,15 @@ from dataclasses import dataclass
 import sqlalchemy as sa
 from sqlalchemy.engine import Connection
 
-from fairhorizon.service.store.database import POSTGRESQL, Database
+from fairhorizon.service.store.database import POSTGRESQL, SQLITE, Database
 from fairhorizon.service.store.schema import state
 
 ROW = 1
+STATE = sa.select(state)
+LOCKED = {
+    SQLITE: STATE,
+    POSTGRESQL: STATE.with_for_update(),
+}  # SQLite locks all when a write begins
 
 
 @dataclass(frozen=True)
@@ -37,15 +42,13 @@ def begin(database: Database) -> None:
 
 def read(database: Database, connection: Connection) -> ServiceState:
     """The row as it is."""
-    return _state_of(connection.execute(sa.select(state)).one(), database.now(connection))
+    return _state_of(connection.execute(STATE).one(), database.now(connection))
 
 
 def lock(database: Database, connection: Connection) -> ServiceState:
     """The row, which nobody else can lock or change before this transaction ends."""
-    query = sa.select(state)
-    if database.dialect == POSTGRESQL:  # SQLite locks all of it when a write begins
-        query = query.with_for_update()
-    return _state_of(connection.execute(query).one(), database.now(connection))
+    row = connection.execute(LOCKED[database.dialect]).one()
+    return _state_of(row, database.now(connection))
 
 
 def _state_of(row: sa.Row[tuple[object, ...]], now: float) -> ServiceState:

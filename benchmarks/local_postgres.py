@@ -1,0 +1,79 @@
+"""A PostgreSQL server on a temporary folder, from the programs of Debian's package."""
+
+import os
+import pwd
+import shutil
+import signal
+import socket
+import subprocess
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+
+import sqlalchemy as sa
+
+BINARIES = sorted(Path("/usr/lib/postgresql").glob("*/bin"))
+HAS_POSTGRESQL = shutil.which("initdb") is not None or bool(BINARIES)
+
+
+def free_port() -> int:
+    with socket.socket() as one:
+        one.bind(("127.0.0.1", 0))
+        return int(one.getsockname()[1])
+
+
+@dataclass
+class Postgres:
+    """A server of its own on a temporary folder, under the user postgres where tests are root's."""
+
+    folder: Path
+    port: int
+    owner: int | None  # the user that it runs as, if that is another one
+
+    @classmethod
+    def make(cls) -> "Postgres":
+        """Below the system's folder for temporary files, which every user may enter."""
+        folder = Path(tempfile.mkdtemp(prefix="fairhorizon-postgres-"))
+        owner = pwd.getpwnam("postgres").pw_uid if os.getuid() == 0 else None
+        if owner is not None:
+            os.chown(folder, owner, -1)
+        server = cls(folder, free_port(), owner)
+        server.call("initdb", "-D", str(folder), "-U", "fairhorizon", "-A", "trust", "-E", "UTF8")
+        return server
+
+    def remove(self) -> None:
+        """Stop it at once and delete everything."""
+        if (self.folder / "postmaster.pid").exists():
+            self.stop("immediate")
+        shutil.rmtree(self.folder)
+
+    def kill(self) -> None:
+        """As a power cut would: all its processes end at once, mid-write."""
+        first = int((self.folder / "postmaster.pid").read_text().split()[0])
+        os.kill(first, signal.SIGKILL)  # the others notice that it is gone, and end
+
+    def call(self, program: str, *arguments: str) -> None:
+        found = shutil.which(program) or str(BINARIES[-1] / program)
+        subprocess.run(
+            [found, *arguments], user=self.owner, check=True, capture_output=True, cwd=self.folder
+        )
+
+    def start(self) -> None:
+        options = f"-p {self.port} -k {self.folder} -h 127.0.0.1"
+        log = str(self.folder / "log")
+        self.call("pg_ctl", "-D", str(self.folder), "-o", options, "-l", log, "-w", "start")
+
+    def stop(self, mode: str = "fast") -> None:
+        self.call("pg_ctl", "-D", str(self.folder), "-m", mode, "-w", "stop")
+
+    def url(self, name: str = "postgres") -> str:
+        return f"postgresql://fairhorizon@127.0.0.1:{self.port}/{name}"
+
+    def new_database(self, name: str) -> str:
+        engine = sa.create_engine(
+            self.url().replace("postgresql:", "postgresql+psycopg:"), isolation_level="AUTOCOMMIT"
+        )
+        with engine.connect() as connection:
+            connection.execute(sa.text(f'CREATE DATABASE "{name}"'))
+        engine.dispose()
+        return self.url(name)

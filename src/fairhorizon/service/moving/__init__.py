@@ -1,0 +1,1 @@
+"""Data into and out of the service's database: first fills, exports, backups, forgetting."""
