@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 import urllib.error
 import urllib.request
@@ -19,6 +20,10 @@ from local_postgres import free_port
 READY_WITHIN = 120.0  # seconds
 
 
+class ServerEndedError(Exception):
+    """The server has ended by itself."""
+
+
 @dataclass
 class Server:
     """`fairhorizon serve` in a process group of its own."""
@@ -28,7 +33,7 @@ class Server:
     workers: int = 1
     port: int = field(default_factory=free_port)
     options: Sequence[str] = ()
-    log: Path | None = None
+    log: Path = field(default_factory=lambda: Path(tempfile.mkstemp(suffix=".log")[1]))
     environment: dict[str, str] = field(default_factory=dict)
     process: subprocess.Popen[bytes] | None = None
 
@@ -38,7 +43,7 @@ class Server:
         words = [sys.executable, "-m", "fairhorizon", "serve", "--run", str(self.run)]
         words += ["--database", self.database, "--port", str(self.port)]
         words += ["--workers", str(self.workers), *self.options]
-        out = subprocess.DEVNULL if self.log is None else self.log.open("ab")
+        out = self.log.open("ab")
         environment = {**os.environ, "OMP_NUM_THREADS": "1", **self.environment}
         self.process = subprocess.Popen(
             words, stdout=out, stderr=out, start_new_session=True, env=environment
@@ -49,10 +54,16 @@ class Server:
     def wait_until_ready(self, within: float = READY_WITHIN) -> float:
         begun = time.perf_counter()
         while time.perf_counter() < begun + within:
+            if self.process is not None and self.process.poll() is not None:
+                raise ServerEndedError(self.said())
             if self.get("/api/health/ready")[0] == 200:
                 return time.perf_counter() - begun
             time.sleep(0.05)
         raise TimeoutError(f"not ready within {within:g} s")
+
+    def said(self) -> str:
+        """The end of what it has printed."""
+        return self.log.read_text(errors="replace")[-2000:]
 
     def get(self, path: str) -> tuple[int, bytes]:
         return self.call("GET", path)

@@ -4,8 +4,8 @@ from collections.abc import Callable
 
 import numpy as np
 import sqlalchemy as sa
-
 from asking import ask
+
 from fairhorizon.service.replica.engine import Engine
 from fairhorizon.service.store.schema import lists
 

@@ -90,10 +90,11 @@ def open_model(folder: str | Path) -> Model:
     """
     folder = Path(folder)
     stored, log, table = read_model(folder)
-    if stored.recommender.fingerprint_ != in_order(log, stored.ties).fingerprint():
+    ordered = in_order(log, stored.ties)
+    if stored.recommender.fingerprint_ != ordered.fingerprint():
         raise ModelError(f"{folder}: its log has changed since the fit (fit it again)")
     table = merged_tables(table, _columns_of_log(log, table, stored.limits))
-    model = Model(stored, log=log, table=table)
+    model = Model(stored, log=log, table=table, ordered=ordered)
     observed = read_observed(folder, log)
     return model if observed is None else model.observe(observed)
 

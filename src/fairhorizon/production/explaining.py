@@ -21,6 +21,7 @@ from fairhorizon.rankers.stack.model import Stack
 MOST = 3  # items of the history that are named
 
 Codes = NDArray[np.int64]
+Parts = list[tuple[Any, float]]  # names with their shares of a score, the largest first
 
 
 @dataclass(frozen=True, eq=False)
@@ -82,7 +83,7 @@ def explained(state: ServingState, person: Person, length: int) -> Explanation:
     plain = without_limits(state.free).served(scenario, length=length).lists[0]
     lists = served.lists[0][served.lists[0] >= 0]
     out = np.array([item for item in plain if item >= 0 and item not in lists], dtype=np.int64)
-    because, parts = _reasons(state, scenario, lists)
+    because, parts = map(_texts, reasons(state, scenario, lists))
     places = {int(item): place for place, item in enumerate(plain, start=1)}
     shown, gone = len(lists), len(out)
 
@@ -128,11 +129,17 @@ def _members(model: Recommender, scenario: Scenario) -> list[tuple[Ranker[Any], 
 
 
 @torch.no_grad()
-def _reasons(state: ServingState, scenario: Scenario, lists: Codes) -> tuple[list[str], list[str]]:
-    """For each item of a list, the items of the history and the rankers that add most to it."""
+def reasons(
+    state: ServingState, scenario: Scenario, lists: Codes
+) -> tuple[list[Parts], list[Parts]]:
+    """For each item of a list, the items of the history and the rankers that add most to it.
+
+    scenario: of the one person whom the list is for.  lists: (n,) codes.
+    Returns ids of items, and names of rankers, each with its share of all that is added.
+    """
     members, items = _members(state.free, scenario), torch.from_numpy(lists)
     if not members or not len(lists):
-        return [""] * len(lists), [""] * len(lists)
+        return [[] for _ in lists], [[] for _ in lists]
     queue, users = scenario.queue, scenario.codes_of(torch.arange(1))
     added, by_member = torch.zeros(queue.shape[1], len(items)), []
     for ranker, weight in members:
@@ -145,17 +152,19 @@ def _reasons(state: ServingState, scenario: Scenario, lists: Codes) -> tuple[lis
             added += weight / spread * own
     names = [getattr(ranker, "inner", ranker).method for ranker, _ in members]
     history = [state.catalogue.ids[c] if c < state.catalogue.n_fitted else None for c in queue[0]]
-    return _named(history, added), _named(names, torch.stack(by_member), most=len(names))
+    return _largest(history, added), _largest(names, torch.stack(by_member), most=len(names))
 
 
-def _named(names: Sequence[Any], added: Tensor, most: int = MOST) -> list[str]:
+def _largest(names: Sequence[Any], added: Tensor, most: int = MOST) -> list[Parts]:
     """For each column, the names that add most to it and their shares of all that is added."""
     positive = added.clamp(min=0)
     shares = positive / positive.sum(0).clamp(min=1e-12)
-    texts = []
+    found = []
     for column in shares.T:
         best = column.argsort(descending=True, stable=True)[:most].tolist()
-        texts.append(
-            ", ".join(f"{names[n]} {100 * column[n]:.0f} %" for n in best if column[n] > 0)
-        )
-    return texts
+        found.append([(names[n], float(column[n])) for n in best if column[n] > 0])
+    return found
+
+
+def _texts(found: list[Parts]) -> list[str]:
+    return [", ".join(f"{name} {100 * share:.0f} %" for name, share in parts) for parts in found]

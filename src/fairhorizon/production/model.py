@@ -45,12 +45,14 @@ class Model:
         *,
         log: Interactions,
         table: ItemTable | None,
+        ordered: Interactions | None = None,
     ) -> None:
+        """ordered: the log with its ties in order, where somebody has put them so already."""
         self._log, self._table, self._ties = log, table, stored.ties
         self._limits, self._method, self._area_km = stored.limits, stored.method, stored.area_km
         self._rows: list[ObservedRows] = []  # observed since the fit
         self._changing = threading.Lock()
-        people = People(in_order(log, stored.ties))
+        people = People(in_order(log, stored.ties) if ordered is None else ordered)
         catalogue = Catalogue.of(people.log, table, area_km=stored.area_km)
         self._state = ServingState.of(stored.recommender, people, catalogue, stored.limits)
 

@@ -45,7 +45,7 @@ def roll_up(database: Database) -> int:
             return 0
         query = sa.select(*COLUMNS).where(lists.c.number > seen.rolled_up)
         rows = list(connection.execute(query.order_by(lists.c.number).limit(AT_ONCE)))
-        by_time = _Tally.of(connection, rows)
+        by_time = _CountsByTime.of(connection, rows)
     with database.writing() as connection:
         if service_state.lock(database, connection).rolled_up != seen.rolled_up:
             return 0  # another replica was faster
@@ -55,7 +55,7 @@ def roll_up(database: Database) -> int:
 
 
 @dataclass(frozen=True)
-class _Tally:
+class _CountsByTime:
     """Some lists, added up by time."""
 
     traffic: dict[int, list[float]]  # by minute: lists, showings, milliseconds, the slowest
@@ -65,7 +65,7 @@ class _Tally:
     prices: dict[int, float]  # of accounts
 
     @classmethod
-    def of(cls, connection: Connection, rows: list[Any]) -> "_Tally":
+    def of(cls, connection: Connection, rows: list[Any]) -> "_CountsByTime":
         limit_of, window_of, prices = _known(connection, rows)
         tally = cls({}, defaultdict(int), defaultdict(int), defaultdict(int), prices)
         for row in rows:

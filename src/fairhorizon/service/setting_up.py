@@ -1,11 +1,13 @@
 """The first fill of a database: tables, the items and limits of a model, and first labels."""
 
+import logging
 from collections.abc import Sequence
 from pathlib import Path
 
 from sqlalchemy.engine import Connection
 
-from fairhorizon.errors import ConfigError
+from fairhorizon.data.item_tables import NamedColumns
+from fairhorizon.errors import ConfigError, FairHorizonError
 from fairhorizon.exposure.limits import Limit
 from fairhorizon.production.model import Model
 from fairhorizon.service.budget.limits import check_served
@@ -20,6 +22,8 @@ from fairhorizon.service.store.database import Database
 from fairhorizon.service.store.items import Item
 from fairhorizon.service.store.limits import AskedLimit
 from fairhorizon.service.store.migrating import migrate
+
+LOG = logging.getLogger("fairhorizon.service")
 
 
 class LimitInForceError(ConfigError):
@@ -74,14 +78,16 @@ def register(database: Database, connection: Connection, folder: str, model: Mod
 
 
 def items_of(model: Model) -> list[Item]:
-    """The items of a model, with the columns of its table as labels."""
+    """The items of a model, with the columns of its table, or of its named set, as labels."""
     catalogue = model.state.catalogue
     names = [str(one) for one in catalogue.ids[: model.state.n_items].tolist()]
-    table = catalogue.table
-    columns = {
-        name: catalogue.attribute(name)[: len(names)]
-        for name in (() if table is None else table.columns)
-    }
+    described = catalogue.log.further if catalogue.table is None else catalogue.table.columns
+    columns = {}
+    if catalogue.table is not None or isinstance(described, NamedColumns):
+        try:
+            columns = {name: catalogue.attribute(name)[: len(names)] for name in described}
+        except (FairHorizonError, OSError) as error:  # titles are welcome, but not needed
+            LOG.warning("the items are not described: %s", error)
     return [
         Item(one, labels={name: _values(cells[n]) for name, cells in columns.items() if cells[n]})
         for n, one in enumerate(names)

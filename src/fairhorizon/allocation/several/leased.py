@@ -66,12 +66,15 @@ class LeasedLists:
         terms = self._terms_of(length)
         of_item = terms.of_item if codes is None else terms.of_item[codes]
         some, offers = best_of_each_class(values, of_item, terms)
+        if not len(some):
+            return _best(values[:0], 0, codes)
         best = BestLists(offers, terms, discount(np.arange(1, length + 1)))
         before, unit = self.prices, self.online.unit
         wanted = best.assigned(before)[0]
         self.online.follow(best, self._excess(wanted.use[0], terms))
         if not (wanted.use[0] <= room + ROUNDING).all():
-            wanted = one_list(best, room, before, unit).lists
+            most = np.minimum(room, terms.weights.sum(1))  # no list can use more
+            wanted = one_list(best, most, before, unit).lists
         made = wanted.at[0][wanted.at[0] >= 0]
         left = np.ones(len(some), dtype=np.bool_)
         left[made] = False

@@ -78,15 +78,14 @@ class Ledger:
         for number, limit in enumerate(after.rules.limits):
             window, name = after.windows[number], after.names[number]
             if limit.window.name(now, name, stored[window]) != name:
-                stored[self._enter(after, number, now)] = int(
-                    after.shown[after.rules.slices()[number]][0]
-                )
+                self._enter(after, number, now)
+                stored[after.windows[number]] = int(after.shown[after.rules.slices()[number]][0])
         shown = self._count_shown(after, stored, total)
         after.shown = shown[after.rules.owners]
         self._refill(after, inside, prices)
         return after
 
-    def _enter(self, purse: Purse, number: int, now: float) -> int:
+    def _enter(self, purse: Purse, number: int, now: float) -> None:
         """Take the present window of a limit into the purse; it is opened if nobody has yet."""
         limit, rows = purse.rules.limits[number], purse.rules.slices()[number]
         if len(purse.accounts[rows]):
@@ -104,7 +103,6 @@ class Ledger:
         )
         own = {row.account_id: row.left for row in self.connection.execute(query)}
         purse.left[rows] = [own.get(row.id, 0) for row in found]
-        return int(window.id)
 
     def _present(self, limit: ServedLimit, now: float) -> Any:
         """The row of the window that a limit counts in now."""

@@ -3,17 +3,18 @@
 import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
 import sqlalchemy as sa
 from sqlalchemy.engine import Connection
 
 from fairhorizon.service.store import state as service_state
-from fairhorizon.service.store.database import Database
+from fairhorizon.service.store.database import INSERTS, Database
 from fairhorizon.service.store.schema import feedback
 
 MOST_OF_USER = 2000  # newest events of a user that a list looks at
-AT_ONCE = 500  # rows of one statement
+AT_ONCE = 500  # ids of one query
 
 
 @dataclass(frozen=True)
@@ -37,6 +38,11 @@ class Event:
         return "-" + hashlib.sha256(repr(content).encode()).hexdigest()
 
 
+SEEN = sa.select(feedback.c.event_id).where(
+    feedback.c.event_id.in_(sa.bindparam("keys", expanding=True))
+)
+
+
 def add(
     database: Database, connection: Connection, events: Sequence[Event]
 ) -> tuple[int, list[Event]]:
@@ -57,12 +63,16 @@ def add(
         }
         for key, one in fresh.items()
     ]
-    added = 0
-    for begin in range(0, len(rows), AT_ONCE):
-        insert = database.insert(feedback).on_conflict_do_nothing(index_elements=["event_id"])
-        some = rows[begin : begin + AT_ONCE]
-        added += connection.execute(insert.values(some)).rowcount
+    added = connection.execute(_insert(database.dialect), rows).rowcount if rows else 0
     return added, list(fresh.values())
+
+
+@cache
+def _insert(dialect: str) -> sa.Insert:
+    insert: sa.Insert = INSERTS[dialect](feedback).on_conflict_do_nothing(
+        index_elements=["event_id"]
+    )
+    return insert.execution_options(preserve_rowcount=True)
 
 
 def _unseen(connection: Connection, events: Sequence[Event]) -> dict[str, Event]:
@@ -71,10 +81,8 @@ def _unseen(connection: Connection, events: Sequence[Event]) -> dict[str, Event]
         fresh.setdefault(one.key, one)
     keys = list(fresh)
     for begin in range(0, len(keys), AT_ONCE):
-        query = sa.select(feedback.c.event_id).where(
-            feedback.c.event_id.in_(keys[begin : begin + AT_ONCE])
-        )
-        for key in connection.execute(query).scalars():
+        some = {"keys": keys[begin : begin + AT_ONCE]}
+        for key in connection.execute(SEEN, some).scalars():
             del fresh[key]
     return fresh
 

@@ -1,0 +1,86 @@
+"""Lists within what is left of leases: caps, prices and floors."""
+
+import numpy as np
+import pytest
+
+from fairhorizon.allocation.several.best_lists import NEVER
+from fairhorizon.allocation.several.leased import LeasedLists
+from fairhorizon.allocation.several.terms import GroupRule
+from fairhorizon.exposure.place_rule import PlaceRule, PlaceWeights
+
+VALUES = np.array([9.0, 8.0, 7.0, 6.0, 5.0, 4.0])
+EVEN = np.arange(6) % 2 == 0  # items 0, 2 and 4
+
+
+def lists(*rules: GroupRule, step: float = 0.0) -> LeasedLists:
+    return LeasedLists(rules, np.zeros(len(rules)), step=step)
+
+
+def test_without_a_price_the_best_items_within_the_room_are_shown() -> None:
+    some = lists(GroupRule(PlaceRule(0.4), EVEN))
+    shown = {room: some.decide(VALUES, np.array([room]), 4).items.tolist() for room in (0, 1, 2, 9)}
+    # three odd items are all that is left without any of the group: the list is shorter
+    assert shown == {0: [1, 3, 5], 1: [0, 1, 3, 5], 2: [0, 1, 2, 3], 9: [0, 1, 2, 3]}
+
+
+def test_what_may_not_be_shown_is_not() -> None:
+    values = VALUES.copy()
+    values[[0, 1, 3]] = NEVER
+    some = lists(GroupRule(PlaceRule(0.4), EVEN))
+    assert some.decide(values, np.array([np.inf]), 4).items.tolist() == [2, 4, 5]
+    assert some.decide(np.full(6, NEVER), np.array([np.inf]), 4).items.tolist() == []
+
+
+def test_places_count_by_their_weights() -> None:
+    rule = GroupRule(PlaceRule(0.4, weights=PlaceWeights.LOG), EVEN)
+    # 1 / log2(1 + k): 1, 0.63, 0.5. A room of 0.6 is that of the third place, not of the second
+    shown = lists(rule).decide(VALUES, np.array([0.6]), 3).items.tolist()
+    assert shown.index(0) == 2
+    assert sorted(shown) == [0, 1, 3]
+
+
+def test_a_price_rises_while_lists_want_more_than_the_share() -> None:
+    some = lists(GroupRule(PlaceRule(0.25), EVEN), step=0.1)
+    some.decide(VALUES, np.array([np.inf]), 4)
+    spread = VALUES.std()  # of the eight best, which are all six
+    # two of the four best are in the group: 0.5 of a list where 0.25 is asked for
+    assert some.prices == pytest.approx([0.1 * spread * 0.25])
+
+
+def test_a_floor_has_no_cap_and_its_price_brings_it_about() -> None:
+    odd = GroupRule(PlaceRule(0.75, is_floor=True), ~EVEN)
+    some = lists(odd, step=0.5)
+    first = some.decide(VALUES, np.array([np.inf]), 4).items
+    for _ in range(50):
+        last = some.decide(VALUES, np.array([np.inf]), 4).items
+    assert (~EVEN[first]).mean() == 0.5
+    assert (~EVEN[last]).mean() == 0.75
+
+
+def test_without_rules_the_best_are_shown_and_the_next_best_are_spare() -> None:
+    made = lists().decide(VALUES, np.zeros(0), 2)
+    assert made.items.tolist() == [0, 1]
+    assert made.spares.tolist() == [2, 3]
+
+
+def test_candidates_of_others_keep_their_codes() -> None:
+    some = lists(GroupRule(PlaceRule(0.4), EVEN))
+    codes = np.array([4, 5, 2, 3])
+    values = np.array([1.0, 2.0, 4.0, 3.0])  # of the items 4, 5, 2, 3
+    assert some.decide(values, np.array([1.0]), 3, codes).items.tolist() == [2, 3, 5]
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_the_best_of_each_class_are_the_same_by_either_way(seed: int) -> None:
+    """One class at a time, and by one sort of all."""
+    draws = np.random.default_rng(seed)
+    values = draws.integers(0, 12, 200).astype(np.float32)  # with many ties
+    values[draws.random(200) < 0.1] = NEVER
+    some = lists(
+        GroupRule(PlaceRule(0.3), draws.random(200) < 0.4),
+        GroupRule(PlaceRule(0.5), draws.random(200) < 0.5),
+    )
+    room = np.array([2.0, 3.0])
+    at_once = some.decide(values, room, 7).items
+    one_sort = some.decide(values, room, 7, np.arange(200)).items
+    assert at_once.tolist() == one_sort.tolist()
