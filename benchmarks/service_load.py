@@ -1,6 +1,7 @@
 """A server of the benchmark's own, and clients that load it; all on loopback."""
 
 import asyncio
+import contextlib
 import json
 import os
 import signal
@@ -11,7 +12,6 @@ import time
 import urllib.error
 import urllib.request
 from collections.abc import Awaitable, Callable, Iterator, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -24,6 +24,12 @@ class ServerEndedError(Exception):
     """The server has ended by itself."""
 
 
+def _new_log() -> Path:
+    handle, name = tempfile.mkstemp(prefix="fairhorizon-service-", suffix=".log")
+    os.close(handle)
+    return Path(name)
+
+
 @dataclass
 class Server:
     """`fairhorizon serve` in a process group of its own."""
@@ -33,7 +39,7 @@ class Server:
     workers: int = 1
     port: int = field(default_factory=free_port)
     options: Sequence[str] = ()
-    log: Path = field(default_factory=lambda: Path(tempfile.mkstemp(suffix=".log")[1]))
+    log: Path = field(default_factory=_new_log)
     environment: dict[str, str] = field(default_factory=dict)
     process: subprocess.Popen[bytes] | None = None
 
@@ -43,11 +49,11 @@ class Server:
         words = [sys.executable, "-m", "fairhorizon", "serve", "--run", str(self.run)]
         words += ["--database", self.database, "--port", str(self.port)]
         words += ["--workers", str(self.workers), *self.options]
-        out = self.log.open("ab")
         environment = {**os.environ, "OMP_NUM_THREADS": "1", **self.environment}
-        self.process = subprocess.Popen(
-            words, stdout=out, stderr=out, start_new_session=True, env=environment
-        )
+        with self.log.open("ab") as out:
+            self.process = subprocess.Popen(
+                words, stdout=out, stderr=out, start_new_session=True, env=environment
+            )
         self.wait_until_ready()
         return time.perf_counter() - begun
 
@@ -102,9 +108,10 @@ class Server:
                 self.process.wait(30)
             except subprocess.TimeoutExpired:
                 self.kill_all()
+        self.log.unlink(missing_ok=True)
 
 
-@contextmanager
+@contextlib.contextmanager
 def served(server: Server) -> Iterator[Server]:
     server.start()
     try:
@@ -138,12 +145,14 @@ class Connection:
             content = await self.reader.readexactly(int(headers.get("content-length", 0)))
             return int(lines[0].split()[1]), headers, content
         except (OSError, asyncio.IncompleteReadError, ValueError):
-            self.close()
+            await self.close()
             return 0, {}, b""
 
-    def close(self) -> None:
+    async def close(self) -> None:
         if self.writer is not None:
             self.writer.close()
+            with contextlib.suppress(OSError):
+                await self.writer.wait_closed()
         self.reader = self.writer = None
 
 
@@ -179,7 +188,7 @@ async def closed_loop(port: int, clients: int, works: Iterator[Work]) -> Answers
             begun = time.perf_counter()
             answers.statuses.append(await work(connection))
             answers.seconds.append(time.perf_counter() - begun)
-        connection.close()
+        await connection.close()
 
     await asyncio.gather(*(client() for _ in range(clients)))
     answers.ended = time.perf_counter()
@@ -207,5 +216,5 @@ async def open_loop(port: int, rate: float, works: Sequence[Work]) -> Answers:
     await asyncio.gather(*tasks)
     answers.ended = time.perf_counter()
     for connection in free:
-        connection.close()
+        await connection.close()
     return answers

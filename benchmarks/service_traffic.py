@@ -62,6 +62,8 @@ class Traffic:
             else:
                 await asyncio.sleep(0.05)
             await asyncio.sleep(self.pause)
+        for connection in connections:
+            await connection.close()
 
     def _events(
         self, user: str, items: list[str], made: str, draws: random.Random, count: int

@@ -23,10 +23,9 @@ from fairhorizon.service.store.schema import (
 )
 
 AT_ONCE = 100  # lists of one transaction: requests wait for it
-COLUMNS = (
-    *(lists.c.number, lists.c.served_at, lists.c.milliseconds),
-    *(lists.c.items, lists.c.labels, lists.c.windows),
-)
+COLUMNS = [
+    lists.c[name] for name in ("number", "served_at", "milliseconds", "items", "labels", "windows")
+]
 MINUTE, HOUR = 60, 3600
 
 Counts = defaultdict[tuple[int, Any], int]  # by time and whatever is counted

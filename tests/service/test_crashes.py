@@ -1,0 +1,136 @@
+"""Processes that end at the worst moment: nothing answered is lost, no budget is exceeded."""
+
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import sqlalchemy as sa
+from asking import ask
+
+from fairhorizon.service import crash_points
+from fairhorizon.service.replica.engine import Engine
+from fairhorizon.service.setting_up import set_up
+from fairhorizon.service.settings import ServiceSettings
+from fairhorizon.service.store.database import Database
+from fairhorizon.service.store.schema import accounts, labels, leases, lists, state
+from service_checks import accounts_agree, excesses, missing_events, missing_lists
+from service_load import Server
+from service_traffic import Traffic
+
+# A replica without HTTP: prints the id of every list that it would answer.
+REPLICA = """
+import sys
+import time
+from fairhorizon.service.replica.engine import Engine
+from fairhorizon.service.replica.requests import ListRequest
+from fairhorizon.service.setting_up import relabel
+from fairhorizon.service.settings import ServiceSettings
+from fairhorizon.service.store.database import Database
+
+engine = Engine(Database(sys.argv[1]), ServiceSettings(slack=20))
+engine.prepare()
+engine.start()
+for number in range(5):
+    made = engine.submit(ListRequest(f"c{number}", 10)).result()
+    print(made.id, flush=True)
+relabel(engine.database)
+"""
+
+
+def crashed(url: str, point: str) -> set[str]:
+    """The lists that a replica has answered before it ended at a point."""
+    done = subprocess.run(
+        [sys.executable, "-c", REPLICA, url],
+        env={"OMP_NUM_THREADS": "1", "PATH": "", crash_points.VARIABLE: point},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == -9, done.stderr
+    return set(done.stdout.split())
+
+
+def one(database: Database, query: sa.Select[tuple[object]]) -> object:
+    with database.reading() as connection:
+        return connection.execute(query).scalar()
+
+
+@pytest.mark.parametrize(
+    ("point", "answered", "recorded"),
+    [
+        (crash_points.AFTER_CHARGE, 0, 0),
+        (crash_points.BEFORE_COMMIT, 0, 0),
+        (crash_points.AFTER_COMMIT, 0, 1),  # recorded, but its answer is lost
+        (crash_points.IN_EPOCH_SWITCH, 5, 5),
+    ],
+)
+def test_a_replica_that_ends_at_a_point(
+    url: str, database: Database, shop_run: Path, point: str, answered: int, recorded: int
+) -> None:
+    set_up(database, ServiceSettings(slack=20), run=shop_run)
+    ids = crashed(url, point)
+    assert len(ids) == answered
+    assert missing_lists(database, ids) == 0
+    assert one(database, sa.select(sa.func.count()).select_from(lists)) == recorded
+    # the switch of labels was one transaction: none of it is there
+    assert one(database, sa.select(state.c.epoch)) == 1
+    assert one(database, sa.select(sa.func.count()).select_from(labels)) == 1
+    left = one(database, sa.select(sa.func.sum(leases.c.left)))
+    assert left == one(database, sa.select(accounts.c.charged - accounts.c.used))
+    assert int(str(left)) > 0  # of the dead, until another replica takes it back
+    engine = Engine(Database(url), ServiceSettings(slack=20))
+    engine.prepare()  # sees that the process is gone, and takes its lease back
+    engine.start()
+    for number in range(20):
+        ask(engine, f"c{number}")
+    engine.stop()
+    engine.database.close()
+    assert one(database, sa.select(sa.func.count()).select_from(leases)) == 0
+    assert accounts_agree(database)
+    assert all(found.kept for found in excesses(database))
+
+
+def test_a_worker_that_is_killed_under_load_is_replaced(tmp_path: Path, shop_run: Path) -> None:
+    server = Server(shop_run, str(tmp_path / "service.db"), workers=2)
+    server.start()
+    traffic = Traffic([server.port], [f"c{number}" for number in range(40)]).start()
+    first = server.worker_pids()
+    server.kill(first[0])
+    server.wait_until_ready()
+    while not set(server.worker_pids()) - set(first):
+        time.sleep(0.1)
+    before = len(traffic.answered)
+    while len(traffic.answered) < before + 50:
+        time.sleep(0.1)
+    traffic.stop()
+    server.stop()
+    database = Database(server.database)
+    assert missing_lists(database, traffic.answered) == 0
+    assert missing_events(database, traffic.acknowledged) == 0
+    assert accounts_agree(database)
+    assert all(found.kept for found in excesses(database))
+    database.close()
+
+
+def test_a_batch_whose_record_fails_is_not_answered_and_spends_nothing(
+    replicas: Callable[..., Engine], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As if the database went away in the middle of a commit."""
+    engine = replicas()
+    ask(engine, "c1")
+    recorder = engine._recorder
+    assert recorder is not None
+
+    def broken(*_: object) -> None:
+        raise ConnectionError("gone")
+
+    monkeypatch.setattr(type(recorder), "_check_alive", broken)
+    with pytest.raises(ConnectionError):
+        ask(engine, "c2")
+    monkeypatch.undo()
+    assert len(ask(engine, "c3").items) == 10
+    assert one(engine.database, sa.select(sa.func.count()).select_from(lists)) == 2
+    assert accounts_agree(engine.database)
