@@ -4,10 +4,16 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
 
-.PHONY: demo test check docs faults bench results results-full clean
+.PHONY: demo serve-demo test check docs faults bench results results-full clean
 
 demo: $(VENV)/.runtime
 	$(BIN)/fairhorizon demo --out demo
+
+# Fits MovieLens-100K, serves it at http://127.0.0.1:8088 and sends two minutes of simulated traffic.
+serve-demo: $(VENV)/.service
+	test -f demo/service/run.json || $(BIN)/fairhorizon fit fcpo --data ml-100k --all \
+	  --limit 'popular<=0.4' --limit 'genre=Documentary>=0.03' --out demo/service
+	$(BIN)/python examples/serve_demo.py --run demo/service
 
 # Two processes, each with whole files: half the time on two cores.
 test: $(VENV)/.development
@@ -59,10 +65,14 @@ $(VENV)/.runtime: pyproject.toml constraints.txt | $(VENV)/bin/python
 	$(PIP) -e '.[tune]'
 	touch $@
 
+$(VENV)/.service: pyproject.toml constraints.txt | $(VENV)/bin/python
+	$(PIP) -e '.[service]'
+	touch $@
+
 $(VENV)/.documents: pyproject.toml constraints.txt | $(VENV)/bin/python
 	$(PIP) -e '.[docs]'
 	touch $@
 
 $(VENV)/.development: pyproject.toml constraints.txt | $(VENV)/bin/python
 	$(PIP) -e '.[dev]'
-	touch $@ $(VENV)/.runtime $(VENV)/.documents
+	touch $@ $(VENV)/.runtime $(VENV)/.documents $(VENV)/.service

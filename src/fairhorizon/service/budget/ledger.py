@@ -57,7 +57,7 @@ class Ledger:
         for number in range(len(rules.limits)):
             self._enter(purse, number, now)
         self._give_back_all_but(purse.accounts.tolist())
-        self._refill(purse, np.zeros(len(rules), dtype=np.int64))
+        self._refill(purse, np.zeros(len(rules), dtype=np.int64), purse.shown)
         return purse
 
     def settle(
@@ -78,15 +78,18 @@ class Ledger:
         for number, limit in enumerate(after.rules.limits):
             window, name = after.windows[number], after.names[number]
             if limit.window.name(now, name, stored[window]) != name:
-                self._enter(after, number, now)
-                stored[after.windows[number]] = int(after.shown[after.rules.slices()[number]][0])
-        shown = self._count_shown(after, stored, total)
-        after.shown = shown[after.rules.owners]
-        self._refill(after, inside, prices)
+                shown = self._enter(after, number, now)
+                stored[after.windows[number]] = shown
+        before = np.array([stored[window] for window in after.windows], dtype=np.int64)
+        after.shown = self._count_shown(after, stored, total)[after.rules.owners]
+        self._refill(after, inside, before[after.rules.owners], prices)
         return after
 
-    def _enter(self, purse: Purse, number: int, now: float) -> None:
-        """Take the present window of a limit into the purse; it is opened if nobody has yet."""
+    def _enter(self, purse: Purse, number: int, now: float) -> int:
+        """Take the present window of a limit into the purse; it is opened if nobody has yet.
+
+        Returns what was shown in it so far.
+        """
         limit, rows = purse.rules.limits[number], purse.rules.slices()[number]
         if len(purse.accounts[rows]):
             self._give_back(purse.accounts[rows].tolist())
@@ -103,6 +106,7 @@ class Ledger:
         )
         own = {row.account_id: row.left for row in self.connection.execute(query)}
         purse.left[rows] = [own.get(row.id, 0) for row in found]
+        return int(window.shown)
 
     def _present(self, limit: ServedLimit, now: float) -> Any:
         """The row of the window that a limit counts in now."""
@@ -166,8 +170,15 @@ class Ledger:
         after = stored | {one["window"]: one["to_shown"] for one in changes}
         return np.array([after[window] for window in purse.windows], dtype=np.int64)
 
-    def _refill(self, purse: Purse, inside: Units, prices: Sequence[float] | None = None) -> None:
-        """Charge what was shown, fill up leases that are half empty, and write both."""
+    def _refill(
+        self, purse: Purse, inside: Units, before: Units, prices: Sequence[float] | None = None
+    ) -> None:
+        """Charge what was shown, fill up leases that are half empty, and write both.
+
+        before: (m,) what was shown without these lists. What a lease does not cover, because a
+        window has just begun, has to be covered by this alone: the limit holds after each of the
+        lists, not only after all of them.
+        """
         rules = purse.rules
         if not len(rules):
             return
@@ -187,10 +198,11 @@ class Ledger:
             used = account.used + (0 if confirmed else spent)
             charged = account.charged if limit.is_hard else account.charged + spent
             if limit.is_hard:
-                most = allowed(limit.share, int(purse.shown[j]), limit.slack) - charged
-                grant = max(0, min(int(size[j] - after[j]), most)) if low[j] else 0
-                if after[j] + grant < 0:
+                missing = max(0, -int(after[j]))
+                if missing > allowed(limit.share, int(before[j]), limit.slack) - charged:
                     raise OverdrawnError
+                most = allowed(limit.share, int(purse.shown[j]), limit.slack) - charged
+                grant = max(missing, min(int(size[j] - after[j]), most)) if low[j] else 0
                 charged += grant
                 after[j] += grant
                 held.append(
