@@ -57,6 +57,8 @@ COMMANDS = (
     *("fit", "evaluate", "recommend", "methods", "compare", "frontier", "levels", "longterm"),
     *("ablation", "efficiency", "demo", "audit", "tune", "data", "init"),
 )
+# The service stands on production, which is a stack of its own.
+SERVICE_COMMANDS = ("serve", "load", "export", "backup", "forget", "keys", "ledger")
 SOURCES = sorted(ROOT.rglob("*.py"))
 
 
@@ -183,6 +185,20 @@ def test_imports_go_down(path):
 def test_a_command_is_no_deep_stack_of_imports(command):
     """Modules on the longest chain of imports, those inside functions included."""
     assert 5 < depth(f"{PACKAGE}.cli.{command}", imports_of_all()) < 18
+
+
+@pytest.mark.parametrize("command", SERVICE_COMMANDS)
+def test_the_service_is_no_deep_stack_of_imports(command):
+    """Modules of the service on the longest chain of imports."""
+    graph = {
+        module: {other for other in others if station(other) == "service"}
+        for module, others in imports_of_all().items()
+    }
+    assert 2 < depth(f"{PACKAGE}.cli.{command}", graph) < 18
+
+
+def test_the_service_imports_no_experiment():
+    assert stations_used_by("service") & {"experiments", "evaluation", "engines"} == set()
 
 
 def test_depth_counts_the_longest_chain():

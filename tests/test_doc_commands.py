@@ -51,6 +51,7 @@ NOT_RUN = {
     "make test": "runs these tests",
     "make check": "runs these tests",
     "make docs": "installs an environment; tests/test_site.py builds the site",
+    "make serve-demo": "installs an environment; tests/service/test_serve_demo.py runs the example",
     "make results": "takes an hour; its studies are run here, one by one",
     "make results-full": "takes many hours",
     "fairhorizon --install-completion": "changes the start-up files of the shell",

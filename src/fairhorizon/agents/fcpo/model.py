@@ -220,14 +220,9 @@ class Fcpo(Recommender):
                 server, scenario, self.sensitive_, length=length, feedback=feedback
             )
         else:
-            shown = serve(
-                self.policy_.actor,
-                scenario,
-                self.sensitive_,
-                length=length,
-                generator=torch.Generator().manual_seed(seed),
-                feedback=feedback,
-            )
+            draws = torch.Generator().manual_seed(seed)
+            actor, group = self.policy_.actor, self.sensitive_
+            shown = serve(actor, scenario, group, length=length, generator=draws, feedback=feedback)
         return Served.of(shown)
 
     def request_guard(self, length: int) -> RequestGuard:
@@ -239,9 +234,8 @@ class Fcpo(Recommender):
         return self._lists().guard(lambda lists: self._first_price(lists, length))
 
     def _first_price(self, lists: ItemLists, length: int) -> float:
-        own_group = torch.equal(lists.sensitive, self.sensitive_)  # which the table is about
-        if lists.rule.is_floor or not own_group:
-            return 0.0
+        if lists.rule.is_floor or not torch.equal(lists.sensitive, self.sensitive_):
+            return 0.0  # the table is about a limit on the model's own group
         return self.policy_.price_table().price(lists.rule.share, length)
 
     def served_one_by_one(self, scenario: Scenario, length: int, guard: RequestGuard) -> Served:

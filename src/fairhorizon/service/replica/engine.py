@@ -14,7 +14,7 @@ from fairhorizon.service.budget.ledger import Ledger, OverdrawnError
 from fairhorizon.service.budget.purse import Purse
 from fairhorizon.service.crash_points import AFTER_CHARGE, crash_point
 from fairhorizon.service.replica.deciding import Decider
-from fairhorizon.service.replica.recording import Decided, FencedError, Recorder, StaleError
+from fairhorizon.service.replica.recording import Decided, FencedError, ListRecorder, StaleError
 from fairhorizon.service.replica.requests import ListRequest
 from fairhorizon.service.replica.world import World, WorldLoader
 from fairhorizon.service.settings import ServiceSettings
@@ -37,7 +37,7 @@ class Engine:
         self._loader = WorldLoader(database)
         self._purse: Purse | None = None
         self._decider: Decider | None = None
-        self._recorder: Recorder | None = None
+        self._recorder: ListRecorder | None = None
         self._world: World | None = None
         self._thread = threading.Thread(target=self._run, name="lists", daemon=True)
 
@@ -170,7 +170,7 @@ class Engine:
         with self.database.writing() as connection:
             service_state.lock(self.database, connection)
             replica = replicas.join(self.database, connection)
-        self._recorder = Recorder(self.database, replica, self.settings.confirm_within)
+        self._recorder = ListRecorder(self.database, replica, self.settings.confirm_within)
         self._open()
 
     def _open(self) -> None:

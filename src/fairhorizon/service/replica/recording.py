@@ -52,7 +52,7 @@ class Decided:
 
 
 @dataclass(frozen=True)
-class Recorder:
+class ListRecorder:
     """Writes the lists of one replica."""
 
     database: Database
