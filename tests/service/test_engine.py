@@ -1,5 +1,6 @@
 """A replica: lists under limits, recorded before they are answered."""
 
+import threading
 from collections.abc import Callable
 
 import numpy as np
@@ -7,7 +8,11 @@ import sqlalchemy as sa
 from asking import ask
 
 from fairhorizon.service.replica.engine import Engine
+from fairhorizon.service.replica.requests import ListRequest
+from fairhorizon.service.store import items
+from fairhorizon.service.store.database import Database
 from fairhorizon.service.store.schema import lists
+from service_checks import accounts_agree
 
 
 def test_a_single_replica_keeps_the_share_itself_after_every_list(
@@ -23,3 +28,62 @@ def test_a_single_replica_keeps_the_share_itself_after_every_list(
     assert [row.number for row in rows] == list(range(1, 61))
     assert (inside <= 0.3 * shown).all()
     assert inside[-1] > 0.25 * shown[-1]
+
+
+def test_who_hangs_up_gets_no_list_and_the_others_do(replicas: Callable[..., Engine]) -> None:
+    engine = replicas()
+    gone, waiting = ListRequest("c1", 10), ListRequest("c2", 10)
+    assert gone.answer.cancel()
+    engine.submit(gone)
+    assert len(engine.submit(waiting).result(timeout=60).items) == 10
+    with engine.database.reading() as connection:
+        users = connection.execute(sa.select(lists.c.user_id)).scalars().all()
+    assert users == ["c2"]
+
+
+def test_lists_are_made_while_everything_changes_all_the_time(
+    replicas: Callable[..., Engine],
+) -> None:
+    engine, ended = replicas(), threading.Event()
+    database = Database(engine.database.url.render_as_string(hide_password=False))
+
+    def change() -> None:
+        while not ended.is_set():
+            with database.writing() as connection:
+                items.change(database, connection, "a1", {"comment": "new"})
+
+    changing = threading.Thread(target=change)
+    changing.start()
+    made = [ask(engine, f"c{number}") for number in range(10)]
+    ended.set()
+    changing.join()
+    database.close()
+    assert all(len(one.items) == 10 for one in made)
+    assert accounts_agree(engine.database)
+
+
+def test_an_item_that_is_hidden_changes_nothing_else_of_the_world(
+    replicas: Callable[..., Engine],
+) -> None:
+    engine = replicas()
+    ask(engine, "c1")
+    before = engine.world
+    with engine.database.writing() as connection:
+        items.change(engine.database, connection, "a1", {"hidden": True})
+    ask(engine, "c1")
+    after = engine.world
+    assert before is not None
+    assert after is not None
+    assert after.generation == before.generation + 1
+    assert after.state is before.state
+    assert after.rules is before.rules
+    changed = np.flatnonzero(after.catalogue.shut != before.catalogue.shut)
+    assert [after.catalogue.ids[code] for code in changed] == ["a1"]
+
+
+def test_a_category_that_nobody_has_is_not_kept(replicas: Callable[..., Engine]) -> None:
+    engine = replicas()
+    for number in range(5):
+        assert ask(engine, "c1", categories=(f"nothing {number}",)).items == []
+    assert engine.world is not None
+    assert engine.world.catalogue._by_category == {}

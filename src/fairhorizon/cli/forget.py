@@ -7,6 +7,7 @@ import typer
 
 from fairhorizon.cli.database_option import DatabaseUrl
 from fairhorizon.cli.service_extra import needs_service
+from fairhorizon.errors import ConfigError
 
 
 def forget(
@@ -25,8 +26,8 @@ def forget(
         from fairhorizon.service.moving.opening import existing
 
     with existing(database) as target:
-        if not yes and sys.stdin.isatty():
-            typer.confirm(f"Remove everything of {user!r} from {target}?", abort=True, err=True)
+        if not yes and sys.stdin.isatty() and not agreed(f"Remove {user!r} from {target}?"):
+            raise ConfigError(f"{user}: nothing was removed (answer y, or give --yes)")
         found = remove(target, user)
     rows = found.rows
     typer.echo(
@@ -37,3 +38,11 @@ def forget(
         typer.echo(f"{folder}: its log has the user (drop their rows, and fit it again)")
     for folder in found.unreadable:
         typer.echo(f"{folder}: could not be read (if its log has the user, fit it again)")
+
+
+def agreed(question: str) -> bool:
+    """Whether somebody at the terminal says yes; Ctrl-C and the end of input are a no."""
+    try:
+        return typer.confirm(question, err=True)
+    except typer.Abort:
+        return False

@@ -27,7 +27,7 @@ def make(
     """Make a key and print it, once: only a hash of it is kept."""
     with needs_service("keys"):
         from fairhorizon.service.moving.opening import opened
-        from fairhorizon.service.setting_up import prepare
+        from fairhorizon.service.store.migrating import prepare
         from fairhorizon.service.store import keys
 
     if not 1 <= len(name.strip()) <= ID_LENGTH:

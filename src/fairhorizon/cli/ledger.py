@@ -35,11 +35,11 @@ def ledger(database: DatabaseUrl) -> None:
     with existing(database) as source, snapshot(source) as connection:
         found = recounted(connection)
     Console(width=None if sys.stdout.isatty() else WIDE).print(table_of(found))
-    wrong = [one for one in found if not one.agrees]
+    wrong = sum(not one.agrees for one in found)
     if wrong:
-        typer.echo(f"{len(wrong):,} of {len(found):,} accounts do not agree with the lists")
+        typer.echo(f"accounts that are not what the lists say: {wrong:,} of {len(found):,}")
         raise typer.Exit(DIFFERS)
-    typer.echo(f"{len(found):,} accounts agree with the lists")
+    typer.echo(f"accounts that are what the lists say: all {len(found):,}")
 
 
 def table_of(found: "list[Recount]") -> "Table":

@@ -22,7 +22,7 @@ LONGEST_TYPE = 64
 Files = Annotated[
     list[Path] | None,
     typer.Argument(
-        metavar="[FILE]...",
+        metavar="FILE",
         help="CSV, TSV or Parquet files whose names begin with items, users or log.",
         show_default=False,
     ),
@@ -84,7 +84,7 @@ def load(
         from fairhorizon.service.moving.filling import Filling
         from fairhorizon.service.moving.opening import opened
         from fairhorizon.service.moving.reading import FileColumns, read_items, read_log, read_users
-        from fairhorizon.service.setting_up import prepare
+        from fairhorizon.service.store.migrating import prepare
 
     if not 1 <= len(kind) <= LONGEST_TYPE:
         raise ConfigError(f"--type {kind!r}: give 1 to {LONGEST_TYPE} characters")

@@ -18,6 +18,8 @@ from fairhorizon.allocation.several.terms import Counts, Floats, GroupRule, Term
 from fairhorizon.metrics.accuracy import discount
 from fairhorizon.metrics.shares import ROUNDING
 
+MOST_LENGTHS = 8  # of lists, whose terms are kept
+
 
 @dataclass(frozen=True, eq=False)
 class LeasedList:
@@ -91,6 +93,8 @@ class LeasedLists:
 
     def _terms_of(self, length: int) -> Terms:
         if length not in self._terms:
+            if len(self._terms) >= MOST_LENGTHS:
+                self._terms.clear()
             self._terms[length] = Terms.of(self._counting, length)
         return self._terms[length]
 

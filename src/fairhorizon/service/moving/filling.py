@@ -20,7 +20,7 @@ from fairhorizon.service.store import users as user_rows
 from fairhorizon.service.store.database import Database
 from fairhorizon.service.store.items import Item
 from fairhorizon.service.store.schema import items, users
-from fairhorizon.service.store.users import User, forgotten_hashes, hashed
+from fairhorizon.service.store.users import Forgotten, User, forgotten_users
 
 AT_ONCE = 500  # ids in one query
 
@@ -48,7 +48,7 @@ class Filling:
 
     database: Database
     tell: Tell
-    _forgotten: set[str] | None = field(default=None, init=False)
+    _forgotten: Forgotten | None = field(default=None, init=False)
 
     def items(self, some: Sequence[Item]) -> Filled:
         """Insert items, and replace those that are there and differ."""
@@ -102,8 +102,8 @@ class Filling:
         """An old log must not bring back who asked to be forgotten."""
         if self._forgotten is None:
             with self.database.reading() as connection:
-                self._forgotten = forgotten_hashes(connection)
-        return bool(self._forgotten) and hashed(user) in self._forgotten
+                self._forgotten = forgotten_users(connection)
+        return user in self._forgotten
 
 
 def _known(connection: Connection, table: sa.Table, ids: Sequence[str]) -> list[Any]:

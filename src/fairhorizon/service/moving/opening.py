@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -11,9 +12,8 @@ from alembic.script import ScriptDirectory
 from sqlalchemy.engine import Connection
 
 from fairhorizon.errors import ConfigError
-from fairhorizon.service.setting_up import prepare
 from fairhorizon.service.store.database import POSTGRESQL, SQLITE, Database
-from fairhorizon.service.store.migrating import SCRIPTS
+from fairhorizon.service.store.migrating import SCRIPTS, migrate
 
 BLOCK = 10_000  # rows in memory at a time
 
@@ -21,6 +21,9 @@ BLOCK = 10_000  # rows in memory at a time
 @contextmanager
 def opened(url: str) -> Iterator[Database]:
     """A database that may be new; its connections are closed at the end."""
+    scheme, _, rest = url.partition(":/")
+    if rest and not rest.startswith("/"):  # no path, and it may hold a password
+        raise ConfigError(f"{scheme}:/...: not the address of a database (give {scheme}://...)")
     database = Database(url)
     try:
         yield database
@@ -42,7 +45,7 @@ def existing(url: str) -> Iterator[Database]:
                 "`fairhorizon load` fills a new one)"
             )
         if present != newest_revision():
-            prepare(database)
+            migrate(database)
         yield database
 
 
@@ -52,6 +55,7 @@ def revision(database: Database) -> str | None:
         return MigrationContext.configure(connection).get_current_revision()
 
 
+@cache
 def newest_revision() -> str:
     """The version of the tables that this version of the program makes."""
     return str(ScriptDirectory(str(SCRIPTS)).get_current_head())

@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import struct
 import zipfile
 import zlib
 from collections.abc import Iterator
@@ -28,6 +29,11 @@ from fairhorizon.service.store.migrating import migrate
 from fairhorizon.service.store.schema import metadata, replicas, state
 
 PIECE = 2**20  # bytes read at a time
+# what reading a damaged zip can end in, beside the error made for it
+NOT_WHOLE = (
+    *(zipfile.BadZipFile, zlib.error, struct.error),
+    *(EOFError, OSError, RuntimeError, ValueError),
+)
 AGAIN = "make the backup again, or copy it again"
 UNTOUCHED = {"generation": 0, "epoch": 0, "lists": 0, "showings": 0, "model_id": None}
 
@@ -48,7 +54,9 @@ class BackupFile:
                 for name, part in parts.items():
                     if _sha256(archive, part_name(name)) != part.sha256:
                         raise DataError(f"{part_name(name)} has changed", file=path, remedy=AGAIN)
-        except (zipfile.BadZipFile, zlib.error, EOFError):
+        except NOT_WHOLE as error:
+            if isinstance(error, OSError) and error.filename:  # the file cannot be read at all
+                raise
             raise DataError(
                 "is not a backup, or is truncated or damaged", file=path, remedy=AGAIN
             ) from None

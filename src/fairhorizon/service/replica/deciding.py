@@ -34,6 +34,10 @@ class Decider:
         before: "Decider | None" = None,
     ) -> None:
         self.world, self.settings, self.draws = world, settings, draws
+        self.lists: dict[Source, LeasedLists]
+        if before is not None and before.world.rules is world.rules:
+            self.lists = before.lists
+            return
         rules = world.rules.group_rules
         self.lists = {
             Source.RECOMMEND: LeasedLists(rules, prices.copy()),
@@ -188,6 +192,7 @@ class Decider:
             [float(score) for score in scores],
             [float(value) for value in values],
             propensities,
+            self.world.model_id if request.source is Source.RECOMMEND else None,
             request.begun,
             {str(rules[j]): float(prices[j]) for j in np.flatnonzero(prices > 0).tolist()},
         )

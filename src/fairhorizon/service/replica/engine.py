@@ -4,10 +4,12 @@ import logging
 import queue
 import threading
 import zlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import Future
+from typing import Any
 
 import numpy as np
+from sqlalchemy.engine import Connection
 
 from fairhorizon.service.budget import reaping
 from fairhorizon.service.budget.ledger import Ledger, OverdrawnError
@@ -22,7 +24,7 @@ from fairhorizon.service.store import feedback, replicas
 from fairhorizon.service.store import state as service_state
 from fairhorizon.service.store.database import Database, DatabaseAwayError
 
-TRIES = 8  # of a batch whose world changes while it is decided
+TRIES = 4  # of a batch whose world changes while it is decided
 NOTHING = ""  # what wakes the thread without a request
 LOG = logging.getLogger("fairhorizon.service")
 
@@ -89,7 +91,11 @@ class Engine:
             batch = [self._waiting.get()]
             while len(batch) < self.settings.batch and not self._waiting.empty():
                 batch.append(self._waiting.get())
-            requests = [one for one in batch if isinstance(one, ListRequest)]
+            requests = [
+                one
+                for one in batch
+                if isinstance(one, ListRequest) and one.answer.set_running_or_notify_cancel()
+            ]  # who has hung up needs no list, and none is counted
             if requests:
                 self._serve(requests)
             elif self._refresh.is_set():
@@ -129,17 +135,16 @@ class Engine:
 
     def _recorded(self, requests: Sequence[ListRequest]) -> list[Decided | Exception]:
         """Lists that are recorded; whatever changes in between, they are decided anew."""
+        with self.database.reading() as connection:
+            users = sorted({one.user for one in requests})
+            events = feedback.of_users(connection, users, self.settings.read)
         for _ in range(TRIES):
             if self._purse is None:
                 self._begin()
             assert self._purse is not None
             assert self._decider is not None
             assert self._recorder is not None
-            spending = self._purse.copy()
-            with self.database.reading() as connection:
-                users = sorted({one.user for one in requests})
-                events = feedback.of_users(connection, users, self.settings.read)
-            answers = self._decider.decide(requests, events, spending)
+            answers = self._decider.decide(requests, events, self._purse.copy())
             made = [one for one in answers if isinstance(one, Decided)]
             if not made:
                 return answers
@@ -150,15 +155,31 @@ class Engine:
                     self._decider.prices,
                     generation=self._decider.world.generation,
                 )
-            except StaleError:
-                self._open()
-            except OverdrawnError:
+            except (StaleError, OverdrawnError):
                 self._open()
             except FencedError:
                 self._purse = None
             else:
                 return answers
-        raise DatabaseAwayError("items, limits or labels change all the time (try again)")
+        return self._under_lock(requests, events)
+
+    def _under_lock(
+        self, requests: Sequence[ListRequest], events: Mapping[str, Sequence[Any]]
+    ) -> list[Decided | Exception]:
+        """As above where everything changes all the time: nobody else can while it is decided."""
+        assert self._recorder is not None
+        with self.database.writing() as connection:
+            state = service_state.lock(self.database, connection)
+            world = self._loader.load(connection)
+            purse = self._take(connection, world, state.now)
+            assert self._decider is not None
+            answers = self._decider.decide(requests, events, purse.copy())
+            made = [one for one in answers if isinstance(one, Decided)]
+            if made:
+                prices = self._decider.prices
+                purse = self._recorder.write(connection, state, made, purse, prices)
+        self._purse = purse
+        return answers
 
     def _begin(self) -> None:
         """Become a replica, a new one if it was one before: its leases are given back."""
@@ -175,22 +196,29 @@ class Engine:
 
     def _open(self) -> None:
         """Load what has changed and take leases; both belong to one generation."""
-        assert self._recorder is not None
-        while True:
+        for _ in range(TRIES):
             with self.database.reading() as connection:
                 world = self._loader.load(connection)
             with self.database.writing() as connection:
                 state = service_state.lock(self.database, connection)
-                if state.generation != world.generation:
-                    continue
-                ledger = Ledger(self.database, connection, self._recorder.replica)
-                purse = ledger.open(world.rules, state.now)
-            crash_point(AFTER_CHARGE)
-            for trouble in world.troubles:
-                LOG.warning("a limit is about nothing: %s", trouble)
-            draws = np.random.default_rng(
-                [self.settings.seed, zlib.crc32(self._recorder.replica.encode())]
-            )
-            self._decider = Decider(world, purse.prices, self.settings, draws, self._decider)
-            self._world, self._purse = world, purse
-            return
+                if state.generation == world.generation:
+                    purse = self._take(connection, world, state.now)
+                    break
+        else:
+            with self.database.writing() as connection:
+                state = service_state.lock(self.database, connection)
+                purse = self._take(connection, self._loader.load(connection), state.now)
+        crash_point(AFTER_CHARGE)
+        self._purse = purse
+
+    def _take(self, connection: Connection, world: World, now: float) -> Purse:
+        """Leases for a world, inside a transaction with the lock; lists are of it from now on."""
+        assert self._recorder is not None
+        replica = self._recorder.replica
+        purse = Ledger(self.database, connection, replica).open(world.rules, now)
+        for trouble in world.troubles:
+            LOG.warning("a limit is about nothing: %s", trouble)
+        draws = np.random.default_rng([self.settings.seed, zlib.crc32(replica.encode())])
+        self._decider = Decider(world, purse.prices, self.settings, draws, self._decider)
+        self._world = world
+        return purse

@@ -47,6 +47,7 @@ class Decided:
     scores: list[float]
     values: list[float]
     propensities: list[float] | None
+    model: int | None  # that the values are of
     begun: float  # when its request came, by the clock of this process
     prices: dict[str, float] = field(default_factory=dict)
 
@@ -71,33 +72,45 @@ class ListRecorder:
 
         prices: those of the model's values, to begin with after a restart.
         """
+        with self.database.writing() as connection:
+            state = service_state.lock(self.database, connection)
+            if state.generation != generation:
+                raise StaleError
+            after = self.write(connection, state, decided, purse, prices)
+            crash_point(BEFORE_COMMIT)
+        crash_point(AFTER_COMMIT)
+        return after
+
+    def write(
+        self,
+        connection: Connection,
+        state: service_state.ServiceState,
+        decided: Sequence[Decided],
+        purse: Purse,
+        prices: Sequence[float],
+    ) -> Purse:
+        """The same inside a transaction that holds the lock, in the state that it has found."""
+        self._check_alive(connection)
         weighed = [purse.weigh(one.codes) for one in decided]
         inside = sum((one[0] for one in weighed), np.zeros(len(purse.rules), dtype=np.int64))
         total = sum((one[1] for one in weighed), np.zeros(len(purse.rules.limits), dtype=np.int64))
-        with self.database.writing() as connection:
-            state = service_state.lock(self.database, connection)
-            self._check_alive(connection)
-            if state.generation != generation:
-                raise StaleError
-            ledger = Ledger(self.database, connection, self.replica)
-            after = ledger.settle(purse, inside, total, prices, state.now)
-            rows = [
-                self._row(one, number, after, state)
-                for number, one in enumerate(decided, start=state.lists + 1)
-            ]
-            connection.execute(INSERT, rows)
-            if any(limit.counts is Counts.CONFIRMED for limit in purse.rules.limits):
-                until = state.now + self.confirm_within
-                waiting = [{"list_id": one.id, "until": until} for one in decided]
-                connection.execute(unconfirmed.insert(), waiting)
-            counts = {
-                "to_lists": state.lists + len(decided),
-                "to_showings": state.showings + sum(len(one.items) for one in decided),
-                "to_clock": state.now,
-            }
-            connection.execute(COUNT, counts)
-            crash_point(BEFORE_COMMIT)
-        crash_point(AFTER_COMMIT)
+        ledger = Ledger(self.database, connection, self.replica)
+        after = ledger.settle(purse, inside, total, prices, state.now)
+        rows = [
+            self._row(one, number, after, state)
+            for number, one in enumerate(decided, start=state.lists + 1)
+        ]
+        connection.execute(INSERT, rows)
+        if any(limit.counts is Counts.CONFIRMED for limit in purse.rules.limits):
+            until = state.now + self.confirm_within
+            waiting = [{"list_id": one.id, "until": until} for one in decided]
+            connection.execute(unconfirmed.insert(), waiting)
+        counts = {
+            "to_lists": state.lists + len(decided),
+            "to_showings": state.showings + sum(len(one.items) for one in decided),
+            "to_clock": state.now,
+        }
+        connection.execute(COUNT, counts)
         return after
 
     def _check_alive(self, connection: Connection) -> None:
@@ -125,7 +138,7 @@ class ListRecorder:
             "values": one.values,
             "propensities": one.propensities,
             "prices": one.prices,
-            "model_id": state.model_id if one.source is Source.RECOMMEND else None,
+            "model_id": one.model,
             "epoch": state.epoch,
             "replica_id": self.replica,
             "milliseconds": 1000 * (time.perf_counter() - one.begun),

@@ -1,7 +1,7 @@
 """Everything that lists are made of in one generation: the model, the items, the limits."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
@@ -28,7 +28,7 @@ from fairhorizon.service.store import models as model_rows
 from fairhorizon.service.store import state as service_state
 from fairhorizon.service.store.database import Database
 from fairhorizon.service.store.items import Item
-from fairhorizon.service.store.users import forgotten_hashes, hashed
+from fairhorizon.service.store.users import Forgotten, forgotten_users
 from fairhorizon.service.vocabulary import Counts
 
 Flags = NDArray[np.bool_]
@@ -45,14 +45,14 @@ class World:
     state: ServingState | None  # the model over all items; None: lists of /v1/rank only
     catalogue: "ServedItems"
     rules: Rules
-    forgotten: frozenset[str]  # hashes of users
+    forgotten: Forgotten
     troubles: tuple[str, ...] = ()  # limits that are about nothing
 
     def person(self, user: str, events: Sequence[Any], negative: Sequence[str]) -> "Asking":
         """Somebody as the model and later events know them; events oldest first."""
         assert self.state is not None
         people = self.state.people
-        known = None if hashed(user) in self.forgotten else people.find(user)
+        known = None if user in self.forgotten else people.find(user)
         history: list[int] = [] if known is None else known.items.tolist()
         there, refused = set(history), []
         for row in events:
@@ -94,7 +94,10 @@ class ServedItems:
         """(n_items,) the items of a category."""
         if category not in self._by_category:
             found = [one in self.rows and category in self.rows[one].categories for one in self.ids]
-            self._by_category[category] = np.array(found, dtype=np.bool_)
+            members = np.array(found, dtype=np.bool_)
+            if not members.any():  # anybody can ask for any word: only what there is is kept
+                return members
+            self._by_category[category] = members
         return self._by_category[category]
 
 
@@ -103,6 +106,11 @@ class WorldLoader:
 
     def __init__(self, database: Database) -> None:
         self.database = database
+        self._last: World | None = None
+        self._limits: list[int] = []  # those of the last world
+        self._forget()
+
+    def _forget(self) -> None:
         self._rows: dict[str, Item] = {}
         self._deleted: set[str] = set()
         self._known = -1  # the generation of these rows
@@ -111,27 +119,54 @@ class WorldLoader:
         """The world of the generation that this transaction sees."""
         now = service_state.read(self.database, connection)
         if now.generation < self._known:  # another database: a restored one
-            self._rows, self._deleted, self._known = {}, set(), -1
+            self._forget()
+            self._last = None
+        described = self._take_changes(connection, now.generation)
+        limits = limit_rows.in_force(connection)
+        numbers, last = [row.id for row in limits], self._last
+        same = last is not None and (last.model_id, last.epoch) == (now.model_id, now.epoch)
+        if last is not None and same and not described and numbers == self._limits:
+            # items that are hidden or come back are frequent, and change nothing else
+            items = replace(last.catalogue, rows=dict(self._rows), shut=self._shut(last.catalogue))
+            people = forgotten_users(connection)
+            world = replace(last, generation=now.generation, catalogue=items, forgotten=people)
+        else:
+            world = self._whole(connection, now, limits)
+        self._last, self._limits = world, numbers
+        return world
+
+    def _take_changes(self, connection: Connection, generation: int) -> bool:
+        """Whether items are new or are described in another way."""
+        described = False
         for item, there in item_rows.changed_since(connection, self._known):
+            before = self._rows.get(item.id)
+            described |= before is None or before.columns() != item.columns()
             self._rows[item.id] = item
             (self._deleted.discard if there else self._deleted.add)(item.id)
-        self._known = now.generation
+        self._known = generation
+        return described
+
+    def _shut(self, catalogue: "ServedItems") -> Flags:
+        return np.array(
+            [
+                self._rows[one].hidden or one in self._deleted if one in self._rows else True
+                for one in catalogue.ids
+            ],
+            dtype=np.bool_,
+        )
+
+    def _whole(
+        self, connection: Connection, now: service_state.ServiceState, limits: Sequence[Any]
+    ) -> World:
         model = None
         if now.model_id is not None:
             model = loaded(model_rows.get(connection, now.model_id).folder)
         state = None if model is None else self._opened(model.state)
-        names = self._ids(state)
-        shut = np.array(
-            [
-                self._rows[one].hidden or one in self._deleted if one in self._rows else True
-                for one in names
-            ],
-            dtype=np.bool_,
-        )
-        catalogue = ServedItems(names, dict(self._rows), shut)
+        catalogue = ServedItems(self._ids(state), dict(self._rows), np.empty(0, dtype=np.bool_))
+        catalogue = replace(catalogue, shut=self._shut(catalogue))
         popular = label_rows.of_epoch(connection, now.epoch)
         binder = _Binder(state, catalogue, popular)
-        served = [binder.served(row) for row in limit_rows.in_force(connection)]
+        served = [binder.served(row) for row in limits]
         return World(
             now.generation,
             now.epoch,
@@ -139,7 +174,7 @@ class WorldLoader:
             state,
             catalogue,
             flat(served),
-            frozenset(forgotten_hashes(connection)),
+            forgotten_users(connection),
             tuple(binder.troubles),
         )
 

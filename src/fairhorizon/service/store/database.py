@@ -1,5 +1,6 @@
 """The database: SQLite or PostgreSQL behind one interface, transactions, and its clock."""
 
+import re
 import sqlite3
 import threading
 from collections.abc import Iterator
@@ -17,6 +18,7 @@ from fairhorizon.errors import ConfigError, FairHorizonError
 WAIT_FOR_LOCK = 20.0  # seconds, before a write to SQLite gives up
 CONNECTIONS = 8
 SQLITE, POSTGRESQL = "sqlite", "postgresql"
+ADDRESS = re.compile(r"(sqlite|postgres)[\w+]*:")  # with a mistake in it, no path
 NOW = {  # seconds since 1970
     SQLITE: sa.text("SELECT (julianday('now') - 2440587.5) * 86400.0"),
     POSTGRESQL: sa.text("SELECT extract(epoch FROM clock_timestamp())::double precision"),
@@ -57,8 +59,11 @@ class Database:
     @contextmanager
     def reading(self) -> Iterator[Connection]:
         """A transaction that only reads: one state of the database."""
-        with _away(), self.engine.connect() as connection, connection.begin():
-            yield connection
+        with _away(), self.engine.connect() as connection:
+            if self.dialect == POSTGRESQL:  # SQLite's readers see one state anyway
+                connection.execution_options(isolation_level="REPEATABLE READ")
+            with connection.begin():
+                yield connection
 
     @contextmanager
     def writing(self) -> Iterator[Connection]:
@@ -92,7 +97,7 @@ class Database:
 
 def complete_url(url: str) -> sa.URL:
     """With its driver; a path is one of SQLite."""
-    if "://" not in url:
+    if "://" not in url and not ADDRESS.match(url):
         return sa.URL.create(SQLITE, database=str(Path(url).expanduser().resolve()))
     try:
         parsed = sa.make_url(url)
@@ -100,7 +105,7 @@ def complete_url(url: str) -> sa.URL:
     except (ArgumentError, NoSuchModuleError, ValueError):
         name = ""
     if name not in (SQLITE, POSTGRESQL):
-        hidden = url.partition("://")[0]  # the rest may hold a password
+        hidden = url.partition(":")[0]  # the rest may hold a password
         raise ConfigError(
             f"{hidden}://...: not the address of a database (give postgresql://USER@HOST/NAME, "
             "sqlite:///FILE or the path of a SQLite file)"

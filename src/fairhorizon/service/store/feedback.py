@@ -87,26 +87,33 @@ def _unseen(connection: Connection, events: Sequence[Event]) -> dict[str, Event]
     return fresh
 
 
-OF_USERS = (
-    sa.select(feedback.c.user_id, feedback.c.type, feedback.c.item_id)
+_NEWEST_FIRST = (feedback.c.time.desc(), feedback.c.id.desc())
+_RANKED = (
+    sa.select(
+        feedback.c.user_id,
+        feedback.c.type,
+        feedback.c.item_id,
+        sa.func.row_number()
+        .over(partition_by=feedback.c.user_id, order_by=_NEWEST_FIRST)
+        .label("age"),
+    )
     .where(
         feedback.c.user_id.in_(sa.bindparam("users", expanding=True)),
         feedback.c.type.not_in(sa.bindparam("read", expanding=True)),
     )
-    .order_by(feedback.c.time.desc(), feedback.c.id.desc())
-    .limit(sa.bindparam("most"))
+    .subquery()
 )
+OF_USERS = sa.select(_RANKED).where(_RANKED.c.age <= MOST_OF_USER).order_by(_RANKED.c.age.desc())
 
 
 def of_users(
     connection: Connection, users: Sequence[str], read: Sequence[str]
 ) -> dict[str, list[Any]]:
     """What some users took or refused, oldest first: rows of type and item_id."""
-    asked = {"users": users, "read": read, "most": MOST_OF_USER * len(users)}
     found: dict[str, list[Any]] = {}
-    for row in connection.execute(OF_USERS, asked):
+    for row in connection.execute(OF_USERS, {"users": users, "read": read}):
         found.setdefault(row.user_id, []).append(row)
-    return {user: rows[::-1] for user, rows in found.items()}
+    return found
 
 
 def page(

@@ -10,6 +10,7 @@ from alembic.script import ScriptDirectory
 from sqlalchemy.engine import Connection
 
 from fairhorizon.errors import ModelError
+from fairhorizon.service.store import state as service_state
 from fairhorizon.service.store.database import POSTGRESQL, Database
 
 SCRIPTS = Path(__file__).parent / "migrations"
@@ -27,6 +28,12 @@ def migrate(database: Database) -> None:
             connection.execute(sa.text("SELECT pg_advisory_xact_lock(:key)"), {"key": LOCK})
         _check_known(connection, str(database))
         command.upgrade(_config(connection), "head")
+
+
+def prepare(database: Database) -> None:
+    """The tables of this version, and the row of the state."""
+    migrate(database)
+    service_state.begin(database)
 
 
 def _check_known(connection: Connection, name: str) -> None:

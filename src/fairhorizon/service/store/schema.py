@@ -80,6 +80,7 @@ feedback = sa.Table(
     sa.Column("list_id", sa.String(32)),
     sa.Index("feedback_of_user", "user_id", "time"),
     sa.Index("feedback_of_item", "item_id", "time"),
+    sqlite_autoincrement=True,  # whoever pages by it must not meet a number twice
 )
 
 lists = sa.Table(

@@ -1,6 +1,7 @@
 """Users: what describes them, and who asked to be forgotten."""
 
 import hashlib
+import hmac
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -10,7 +11,7 @@ from sqlalchemy.engine import Connection
 
 from fairhorizon.service.store import state as service_state
 from fairhorizon.service.store.database import Database
-from fairhorizon.service.store.schema import feedback, forgotten, lists, users
+from fairhorizon.service.store.schema import feedback, forgotten, lists, state, users
 
 
 @dataclass(frozen=True)
@@ -66,8 +67,18 @@ def page(connection: Connection, after: str, n: int) -> list[User]:
     return [User.of(row) for row in connection.execute(query)]
 
 
-def hashed(user: str) -> str:
-    return hashlib.sha256(user.encode()).hexdigest()
+@dataclass(frozen=True)
+class Forgotten:
+    """Who asked to be forgotten, known by hashes that only this database's secret can make."""
+
+    secret: str
+    hashes: frozenset[str] = frozenset()
+
+    def __contains__(self, user: str) -> bool:
+        return bool(self.hashes) and self.hashed(user) in self.hashes
+
+    def hashed(self, user: str) -> str:
+        return hmac.new(self.secret.encode(), user.encode(), hashlib.sha256).hexdigest()
 
 
 def forget(database: Database, connection: Connection, user: str) -> dict[str, int]:
@@ -77,7 +88,8 @@ def forget(database: Database, connection: Connection, user: str) -> dict[str, i
     """
     service_state.next_generation(database, connection)
     insert = database.insert(forgotten).on_conflict_do_nothing()
-    connection.execute(insert.values(user_hash=hashed(user)))
+    name = forgotten_users(connection).hashed(user)
+    connection.execute(insert.values(user_hash=name))
     unnamed = lists.update().where(lists.c.user_id == user).values(user_id=None)
     return {
         "users": connection.execute(users.delete().where(users.c.id == user)).rowcount,
@@ -88,5 +100,7 @@ def forget(database: Database, connection: Connection, user: str) -> dict[str, i
     }
 
 
-def forgotten_hashes(connection: Connection) -> set[str]:
-    return set(connection.execute(sa.select(forgotten.c.user_hash)).scalars())
+def forgotten_users(connection: Connection) -> Forgotten:
+    secret = connection.execute(sa.select(state.c.secret)).scalar_one()
+    hashes = connection.execute(sa.select(forgotten.c.user_hash)).scalars()
+    return Forgotten(secret, frozenset(hashes))

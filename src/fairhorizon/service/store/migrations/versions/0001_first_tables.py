@@ -61,6 +61,7 @@ def upgrade() -> None:
         sa.Column("list_id", sa.String(length=32), nullable=True),
         sa.PrimaryKeyConstraint("id"),
         sa.UniqueConstraint("event_id"),
+        sqlite_autoincrement=True,
     )
     op.create_index("feedback_of_item", "feedback", ["item_id", "time"], unique=False)
     op.create_index("feedback_of_user", "feedback", ["user_id", "time"], unique=False)
