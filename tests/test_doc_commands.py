@@ -54,6 +54,26 @@ NOT_RUN = {
     "make serve-demo": "installs an environment; tests/service/test_serve_demo.py runs the example",
     "make results": "takes an hour; its studies are run here, one by one",
     "make results-full": "takes many hours",
+    **dict.fromkeys(
+        (
+            "fairhorizon serve",
+            "fairhorizon serve --run runs/shop",
+            "fairhorizon serve --run runs/now",
+            "fairhorizon serve --run runs/shop --database postgresql://shop@db/shop --workers 4 "
+            "--config fairhorizon.toml",
+        ),
+        "serves until it is stopped; tests/service does",
+    ),
+    **dict.fromkeys(
+        (
+            "fairhorizon audit export/lists.parquet --data export/feedback.parquet --ignore-unknown "
+            "--limit 'popular<=0.4'",
+            "fairhorizon fit fcpo --data export/feedback.parquet --all --out runs/next",
+            "fairhorizon restore shop.zip --database postgresql://shop@db/shop",
+            "fairhorizon keys end 3f1c5a77e0b2 --database shop.db",
+        ),
+        "needs what only a service that has served makes; tests/service/moving does",
+    ),
     "fairhorizon --install-completion": "changes the start-up files of the shell",
 }
 
