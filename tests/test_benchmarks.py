@@ -8,12 +8,16 @@ from pathlib import Path
 import pytest
 
 BENCHMARKS = Path(__file__).parents[1] / "benchmarks"
-PARTS = {"paired", "result_tables", "small", "trainings"}  # what benchmarks share; nothing to run
+PARTS = {  # what benchmarks share; nothing to run
+    *("paired", "result_tables", "small", "trainings", "local_postgres"),
+    *("service_checks", "service_kills", "service_load", "service_traffic"),
+}
 CASES = {
     "bpr": r"ratio, median of the pairs +\d+\.\d\d$",
     "choose_settings": r"PMF of interactions, episodes start anywhere +validation NDCG@20 [-\d.]+$",
     "constraint": r"alpha' 0\.4 +0 +1 +\d\.\d{3} +1\.00$",
     "ease": r"fit and scores / bare inverse +\d+\.\d\d$",
+    "fuzz_api": r"^calls \d+  server errors 0$",
     "gru4rec": r"fit of gru4rec / fit of ease +\d+\.\d\d$",
     "kinds": r"at most +\d+\.\d+ %: fcpo \d+\.\d+, .* [+-]\d+\.\d\d % \+- \d+\.\d\d$",
     "one_user": r"call / bare scores, of the medians +\d+\.\d\d$",
@@ -23,6 +27,10 @@ CASES = {
     "exposure": r"n = +20 .* x +objectives apart by \de-\d\d$",
     "long_run": r"  60 users,  3 steps +\d+\.\d µs of CPU a user and step$",
     "long_run --whole": r"3 steps, an update every 10, preset fast$",
+    "service": r"request / bare recommend, of the medians +\d+\.\d\d$",
+    "service kills": r"^all good +1 of 1$",
+    "service memory": r"^growth +-?\d+\.\d\d %$",
+    "service replicas": r"^kept after every list yes$",
     "several_limits": r"ten limits / one limit +\d+\.\d\d$",
     "speed": r"policy update / forward and backward pass +\d+\.\d\d$",
     "phases": r"lists at alpha' 0\.37 +\d\.\d\d s +\d+\.\d\d x$",

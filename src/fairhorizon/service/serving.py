@@ -6,14 +6,16 @@ import os
 import sys
 import tempfile
 from collections.abc import Callable
+from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
 from functools import partial
+from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
 import torch
 
-from fairhorizon.errors import ConfigError
+from fairhorizon.errors import ConfigError, FairHorizonError
 from fairhorizon.service.setting_up import set_up
 from fairhorizon.service.settings import ServiceSettings
 from fairhorizon.service.store import keys
@@ -58,21 +60,48 @@ def serve(
     url: of the database.  say: receives lines for whoever has started it.
     """
     torch.set_num_threads(1)  # workers share the cores
-    database = Database(url)
-    for note in set_up(database, settings, run=run, asked=limits):
+    # In a process of its own: workers are forked, and neither connections nor the threads that
+    # read a model's files survive that. What is imported does, so that workers start at once.
+    with ProcessPoolExecutor(1, mp_context=get_context("fork")) as first:
+        prepared = first.submit(_prepared, url, settings, run, limits, address).result()
+    if prepared.fault:
+        raise ConfigError(prepared.fault)
+    for note in prepared.notes:
         say(f"note: {note}")
-    _check_safe(database, address)
+    database = Database(url)
     if workers > 1 and database.dialect == SQLITE:
         say("note: workers take turns writing to SQLite (PostgreSQL serves them side by side)")
-    database.close()  # workers are forked, and connections are not to be shared
     with tempfile.TemporaryDirectory(prefix="fairhorizon-metrics-") as folder:
         os.environ[METRICS_FOLDER] = folder
-        import fairhorizon.service.api.app  # noqa: F401  # now, so that workers start at once
+        import fairhorizon.service.api.app  # noqa: F401  # it reads the variable
 
         gc.collect()
-        gc.freeze()  # what is loaded stays: workers share it, and never look through it again
+        gc.freeze()  # what is imported stays: workers share it, and never look through it again
         say(f"serving at {address} with {workers} worker{'s' * (workers > 1)}, data in {database}")
         _listen(partial(application, url, settings, address.is_local), address, workers)
+
+
+@dataclass(frozen=True)
+class _Prepared:
+    """What came of the first fill."""
+
+    notes: tuple[str, ...] = ()
+    fault: str = ""
+
+
+def _prepared(
+    url: str, settings: ServiceSettings, run: Path | None, limits: tuple[str, ...], address: Address
+) -> _Prepared:
+    """Set the database up, and see that it is safe to serve it at this address."""
+    database = Database(url)
+    try:
+        notes = set_up(database, settings, run=run, asked=limits)
+        _check_safe(database, address)
+    except FairHorizonError as error:
+        return _Prepared(fault=str(error))
+    finally:
+        database.close()
+    return _Prepared(tuple(notes))
 
 
 def _check_safe(database: Database, address: Address) -> None:

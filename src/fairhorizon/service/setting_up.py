@@ -21,19 +21,13 @@ from fairhorizon.service.store import state as service_state
 from fairhorizon.service.store.database import Database
 from fairhorizon.service.store.items import Item
 from fairhorizon.service.store.limits import AskedLimit
-from fairhorizon.service.store.migrating import migrate
+from fairhorizon.service.store.migrating import prepare
 
 LOG = logging.getLogger("fairhorizon.service")
 
 
 class LimitInForceError(ConfigError):
     """The same limit is kept already."""
-
-
-def prepare(database: Database) -> None:
-    """The tables of this version, and the row of the state."""
-    migrate(database)
-    service_state.begin(database)
 
 
 def set_up(
@@ -53,22 +47,33 @@ def set_up(
     with database.reading() as connection:
         state, there = service_state.read(database, connection), limits.every(connection)
     if run is not None:
-        model = loaded(str(run.resolve()))
+        folder = str(run.resolve())
         if not asked and not there:
-            asked = model.limits
-        with database.writing() as connection:
-            number = register(database, connection, str(run.resolve()), model)
-            if state.model_id is None:
+            asked = loaded(folder).limits
+        number = _number_of(database, folder)
+        if state.model_id is None:
+            with database.writing() as connection:
                 models.promote(database, connection, number)
-            elif state.model_id != number:
-                notes.append(
-                    f"model {state.model_id} goes on being served; {run} is model {number} "
-                    f"(POST /v1/models/{number}/promote)"
-                )
+        elif state.model_id != number:
+            notes.append(
+                f"model {state.model_id} goes on being served; {run} is model {number} "
+                f"(POST /v1/models/{number}/promote)"
+            )
     if state.epoch == 0:
         relabel(database)
     notes += _ask(database, settings, asked)
     return notes
+
+
+def _number_of(database: Database, folder: str) -> int:
+    """The number of a model, which is registered if it is new; one that is known is not loaded."""
+    with database.reading() as connection:
+        known = models.find(connection, folder)
+    if known is not None:
+        return known
+    model = loaded(folder)
+    with database.writing() as connection:
+        return register(database, connection, folder, model)
 
 
 def register(database: Database, connection: Connection, folder: str, model: Model) -> int:

@@ -1,4 +1,4 @@
-"""Models in memory: loaded once, before workers are forked, or when one is about to be promoted."""
+"""Models in memory: loaded once, or when one is about to be promoted."""
 
 import threading
 from pathlib import Path

@@ -12,12 +12,18 @@ from fairhorizon.service.store.schema import models, state
 
 def register(database: Database, connection: Connection, folder: str, method: str) -> int:
     """The number of the model in a folder; the same folder is the same model."""
-    found = connection.execute(sa.select(models.c.id).where(models.c.folder == folder)).scalar()
+    found = find(connection, folder)
     if found is not None:
-        return int(found)
+        return found
     row = {"folder": folder, "method": method, "registered_at": database.now(connection)}
     made = connection.execute(models.insert().values(row).returning(models.c.id))
     return int(made.scalar_one())
+
+
+def find(connection: Connection, folder: str) -> int | None:
+    """The number of the model in a folder, if it is registered."""
+    found = connection.execute(sa.select(models.c.id).where(models.c.folder == folder)).scalar()
+    return None if found is None else int(found)
 
 
 def promote(database: Database, connection: Connection, number: int) -> int:
