@@ -7,6 +7,7 @@ from fairhorizon.service.metrics import Metrics
 from fairhorizon.service.replica.engine import Engine
 from fairhorizon.service.settings import ServiceSettings
 from fairhorizon.service.store.database import Database
+from fairhorizon.service.watching.alerts import Watch
 
 
 @dataclass
@@ -23,7 +24,8 @@ class Service:
 
     def __post_init__(self) -> None:
         self.engine = Engine(self.database, self.settings)
-        self.keeper = Keeper(self.engine)
+        self.watch = Watch(self.engine)
+        self.keeper = Keeper(self.engine, also=(self.watch,))
 
     def start(self) -> None:
         self.engine.start()
@@ -31,5 +33,6 @@ class Service:
 
     def stop(self) -> None:
         self.keeper.stop()
+        self.watch.stop()
         self.engine.stop()
         self.database.close()

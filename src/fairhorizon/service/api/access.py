@@ -12,6 +12,7 @@ from fastapi import Depends, Request, Response
 from fastapi.routing import APIRoute
 from starlette.concurrency import run_in_threadpool
 
+from fairhorizon.service.api import paths  # noqa: F401  # every route may have {item:id}
 from fairhorizon.service.api.problems import Problem
 from fairhorizon.service.service import Service
 from fairhorizon.service.store import keys
@@ -49,7 +50,7 @@ class Doorkeeper:
             if request.headers.get("Sec-Fetch-Site") == "cross-site":
                 raise Problem(401, "a page elsewhere asks without a key", "ask with one", UNKNOWN)
             return self.without_key(request)
-        key = await self._find(text)
+        key = await self.find(text)
         if key is None:
             raise Problem(
                 401,
@@ -84,12 +85,22 @@ class Doorkeeper:
         with self.service.database.reading() as connection:
             return keys.any_in_use(connection)
 
-    async def _find(self, text: str) -> Key | None:
+    async def find(self, text: str) -> Key | None:
+        """The key that a text is; None: it is none, or has ended."""
         name = hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
+        return await self._remembered(name, self._look_up, text)
+
+    async def by_id(self, number: str) -> Key | None:
+        """The key with this public part, as a session has it; None: it has ended."""
+        return await self._remembered(f"id {number}", self._look_up_id, number)
+
+    async def _remembered(
+        self, name: str, look_up: Callable[[str], Key | None], text: str
+    ) -> Key | None:
         found, until = self._known.get(name, (None, 0.0))
         if time.monotonic() < until:
             return found
-        found = await run_in_threadpool(self._look_up, text)
+        found = await run_in_threadpool(look_up, text)
         if len(self._known) >= MOST_REMEMBERED:
             self._known.clear()
         self._known[name] = found, time.monotonic() + REMEMBERED
@@ -100,6 +111,10 @@ class Doorkeeper:
             return None
         with self.service.database.reading() as connection:
             return keys.find(connection, text)
+
+    def _look_up_id(self, number: str) -> Key | None:
+        with self.service.database.reading() as connection:
+            return keys.by_id(connection, number)
 
     def count(self, caller: str) -> None:
         """Refuse a caller who has no calls left; they come back with time."""
@@ -145,8 +160,12 @@ class RoleCheck:
         key: Key | None = getattr(request.state, "key", None)
         if key is None:
             doorkeeper: Doorkeeper = request.app.state.doorkeeper
-            key = await doorkeeper.who(request)
             client = request.client.host if request.client else ""
+            try:
+                key = await doorkeeper.who(request)
+            except Problem:
+                doorkeeper.count(client)  # whoever guesses keys is slowed down too
+                raise
             doorkeeper.count(key.id or client)
             request.state.key = key
         if not key.role.allows(self.role):

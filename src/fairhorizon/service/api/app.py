@@ -17,7 +17,15 @@ from fairhorizon.service.api import (
 )
 from fairhorizon.service.api.access import Doorkeeper
 from fairhorizon.service.api.middleware import Around
+from fairhorizon.service.dashboard import (
+    entering,
+    item_pages,
+    limit_forms,
+    overview,
+    user_pages,
+)
 from fairhorizon.service.service import Service
+from fairhorizon.service.watching.movers import RememberedMovers
 
 DESCRIPTION = """Recommends within exposure limits. `/api` has the names of Gorse, `/v1` what Gorse
 does not have: limits, exposure, models, jobs. Keys are sent as `X-API-Key`."""
@@ -44,5 +52,8 @@ def build_app(service: Service) -> FastAPI:
     for part in (lists, feedback, catalogue, limits, exposure, operating):
         app.include_router(part.router)
     app.include_router(operating.health)
+    for pages in (overview, limit_forms, item_pages, user_pages, entering):
+        app.include_router(pages.router)
+    app.state.movers = RememberedMovers()
     app.add_middleware(Around, metrics=service.metrics)
     return app

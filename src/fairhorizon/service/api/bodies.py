@@ -1,18 +1,31 @@
-"""What is sent and answered, with Gorse's names where Gorse has one."""
+"""Items, users, events and lists as they are sent and answered, with Gorse's names."""
 
 import math
+import re
 from datetime import UTC, datetime
 from typing import Annotated, Any
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    model_validator,
+)
 
 from fairhorizon.service.store.feedback import Event
 from fairhorizon.service.store.items import Item
 from fairhorizon.service.store.users import User
-from fairhorizon.service.vocabulary import ID_LENGTH, LONGEST_LIST, MOST_CANDIDATES, Counts
+from fairhorizon.service.vocabulary import ID_LENGTH, LONGEST_LIST, MOST_CANDIDATES
 
 LONGEST_TEXT = 10_000
 DEEPEST = 20  # levels of labels
+LARGEST_WHOLE = 2**63 - 1  # a larger number would be rounded by SQLite
+LARGEST_SCORE = 1e9  # of a candidate: sums of such scores are still exact enough to compare
+MOST_CATEGORIES = 100
+LIST_ID = "^[0-9a-f]{32}$"
+NO_YEAR = 1  # clients of Gorse in Go send the year 1 for a time that was not set
 
 
 def storable(text: str) -> str:
@@ -30,6 +43,8 @@ def storable_json(content: Any, depth: int = 0) -> Any:
         storable(content)
     elif isinstance(content, float) and not math.isfinite(content):
         raise ValueError("give finite numbers")
+    elif isinstance(content, int) and abs(content) > LARGEST_WHOLE:
+        raise ValueError(f"give whole numbers up to {LARGEST_WHOLE}")
     elif isinstance(content, dict):
         for name, value in content.items():
             storable(name)
@@ -49,19 +64,48 @@ def moment(time: float) -> datetime:
     return datetime.fromtimestamp(time, UTC)
 
 
+def _answerable(given: datetime | None) -> datetime | None:
+    """A time that is one in UTC too."""
+    try:
+        return given if given is None else moment(seconds(given))
+    except (OverflowError, ValueError):
+        raise ValueError("give a time of the years 1 to 9999") from None
+
+
+def _list_id(text: str) -> str:
+    if not re.fullmatch(LIST_ID, text):
+        raise ValueError("give the X-List-Id that came with the list")
+    return text
+
+
 Id = Annotated[str, Field(min_length=1, max_length=ID_LENGTH), AfterValidator(storable)]
 Text = Annotated[str, Field(max_length=LONGEST_TEXT), AfterValidator(storable)]
 Json = Annotated[Any, AfterValidator(storable_json)]
-Moment = Annotated[datetime | None, BeforeValidator(lambda given: None if given == "" else given)]
+Moment = Annotated[
+    datetime | None,
+    BeforeValidator(lambda given: None if given == "" else given),
+    AfterValidator(_answerable),
+]
 Finite = Annotated[float, Field(allow_inf_nan=False)]
-Counted = Counts  # a field is called as Gorse would have it
+Score = Annotated[Finite, Field(ge=-LARGEST_SCORE, le=LARGEST_SCORE)]
+InCategories = Annotated[list[Id], Field(max_length=MOST_CATEGORIES)]
+EventName = Annotated[str, Field(min_length=1, max_length=ID_LENGTH - 1), AfterValidator(storable)]
+ListName = Annotated[str, Field(json_schema_extra={"pattern": LIST_ID}), AfterValidator(_list_id)]
 Name = Annotated[str, Field(min_length=1, max_length=64), AfterValidator(storable)]
 
 
 class Body(BaseModel):
-    """Unknown fields are refused: a misspelt one would be lost without a word."""
+    """Unknown fields are refused: a misspelt one would be lost without a word. A field that is null
+    is as good as left out, because some clients of Gorse send all fields."""
 
     model_config = ConfigDict(extra="forbid")
+
+    @model_validator(mode="before")
+    @classmethod
+    def _without_null(cls, given: Any) -> Any:
+        if not isinstance(given, dict):
+            return given
+        return {name: value for name, value in given.items() if value is not None}
 
 
 class ItemBody(Body):
@@ -70,7 +114,7 @@ class ItemBody(Body):
     ItemId: Id
     IsHidden: bool = False
     Labels: Json = None
-    Categories: Annotated[list[Id], Field(max_length=100)] = []
+    Categories: InCategories = []
     Timestamp: Moment = None
     Comment: Text = ""
 
@@ -82,7 +126,7 @@ class ItemBody(Body):
 
     @classmethod
     def of(cls, item: Item) -> "ItemBody":
-        return cls(
+        return cls.model_construct(
             ItemId=item.id,
             IsHidden=item.hidden,
             Labels=item.labels,
@@ -97,7 +141,7 @@ class ItemChange(Body):
 
     IsHidden: bool | None = None
     Labels: Json = None
-    Categories: Annotated[list[Id], Field(max_length=100)] | None = None
+    Categories: InCategories | None = None
     Timestamp: Moment = None
     Comment: Text | None = None
 
@@ -113,25 +157,27 @@ class ItemChange(Body):
 
 
 class UserBody(Body):
-    """A user, as Gorse has it."""
+    """A user, as Gorse has it. Subscribe is accepted and not kept."""
 
     UserId: Id
     Labels: Json = None
     Comment: Text = ""
+    Subscribe: Json = Field(None, exclude=True)
 
     def user(self) -> User:
         return User(self.UserId, self.Labels, self.Comment)
 
     @classmethod
     def of(cls, user: User) -> "UserBody":
-        return cls(UserId=user.id, Labels=user.labels, Comment=user.comment)
+        return cls.model_construct(UserId=user.id, Labels=user.labels, Comment=user.comment)
 
 
 class UserChange(Body):
-    """What of a user is changed; what is left out stays."""
+    """What of a user is changed; what is left out stays. Subscribe is accepted and not kept."""
 
     Labels: Json = None
     Comment: Text | None = None
+    Subscribe: Json = Field(None, exclude=True)
 
     def columns(self) -> dict[str, Any]:
         columns = {"labels": self.Labels, "comment": self.Comment}
@@ -140,20 +186,23 @@ class UserChange(Body):
 
 class FeedbackBody(Body):
     """An event. One with an EventId that was seen before changes nothing; without an EventId, one
-    with the same type, user, item, time and list. ListId: the list that showed the item."""
+    with the same type, user, item, time and list. ListId: the list that showed the item. Comment
+    and Updated are accepted and not kept."""
 
     FeedbackType: Name
     UserId: Id
     ItemId: Id
     Value: Finite = 1.0
     Timestamp: Moment = None
-    EventId: Annotated[str, Field(min_length=1, max_length=ID_LENGTH - 1)] | None = None
-    ListId: Annotated[str, Field(pattern="^[0-9a-f]{32}$")] | None = None
-    Comment: Text = ""
+    EventId: EventName | None = None
+    ListId: ListName | None = None
+    Comment: Text = Field("", exclude=True)
+    Updated: Moment = Field(None, exclude=True)
 
     def event(self) -> Event:
-        time = None if self.Timestamp is None else seconds(self.Timestamp)
-        event_id = None if self.EventId is None else f"+{storable(self.EventId)}"
+        given = self.Timestamp
+        time = None if given is None or given.year == NO_YEAR else seconds(given)
+        event_id = None if self.EventId is None else f"+{self.EventId}"
         return Event(
             self.FeedbackType, self.UserId, self.ItemId, self.Value, time, event_id, self.ListId
         )
@@ -161,7 +210,7 @@ class FeedbackBody(Body):
     @classmethod
     def of(cls, row: Any) -> "FeedbackBody":
         named = row.event_id.startswith("+")
-        return cls(
+        return cls.model_construct(
             FeedbackType=row.type,
             UserId=row.user_id,
             ItemId=row.item_id,
@@ -189,7 +238,7 @@ class Candidate(Body):
     """An item and the score that somebody else gives it; higher is better."""
 
     Id: Id
-    Score: Finite
+    Score: Score
 
 
 class RankBody(Body):
@@ -200,95 +249,3 @@ class RankBody(Body):
     N: Annotated[int, Field(ge=1, le=LONGEST_LIST)] = 10
     Categories: Annotated[list[Id], Field(max_length=20)] = []
     Exclude: Annotated[list[Id], Field(max_length=1000)] = []
-
-
-class LimitBody(Body):
-    """A limit in the language of limits, such as popular<=0.4. A floor (>=) is steered by its
-    price and not promised. Window: always, day, or 10000 showings. Counts: served or confirmed.
-    Slack: C, by how many showings replicas together may exceed it for a moment."""
-
-    Limit: Annotated[str, Field(min_length=1, max_length=1000), AfterValidator(storable)]
-    Window: Annotated[str, Field(max_length=32)] | None = None
-    Counts: Counted | None = None
-    Slack: Annotated[int, Field(ge=1, le=10**9)] | None = None
-
-
-class LimitChange(Body):
-    """What of a limit is changed. It then counts anew, as another limit."""
-
-    Limit: Annotated[str, Field(min_length=1, max_length=1000), AfterValidator(storable)] | None = (
-        None
-    )
-    Window: Annotated[str, Field(max_length=32)] | None = None
-    Counts: Counted | None = None
-    Slack: Annotated[int, Field(ge=1, le=10**9)] | None = None
-
-
-class GroupState(BaseModel):
-    """One group under a limit in the present window; counts in showings."""
-
-    Group: str
-    Asked: float
-    Reached: float | None
-    Spent: float
-    Charged: float
-    Pending: float
-    Price: float
-
-
-class LimitState(BaseModel):
-    """A limit and how it is kept. Kept: the promise holds; of a floor, that it is reached now."""
-
-    Id: int
-    Limit: str
-    Promised: bool
-    Window: str
-    WindowName: str | None
-    Counts: Counted
-    Slack: float
-    CreatedAt: datetime
-    EndedAt: datetime | None
-    Shown: float
-    Kept: bool | None
-    Groups: list[GroupState]
-
-
-class ModelBody(Body):
-    """A run folder of `fairhorizon fit --all` or `Model.save`, on the machine of the service."""
-
-    Folder: Annotated[str, Field(min_length=1, max_length=4096), AfterValidator(storable)]
-
-
-class ModelState(BaseModel):
-    """A model and whether it is served."""
-
-    Id: int
-    Folder: str
-    Method: str
-    Current: bool
-    RegisteredAt: datetime
-    PromotedAt: datetime | None
-
-
-class JobBody(Body):
-    """Work that can be asked for: `relabel` begins an epoch with the labels of now."""
-
-    Kind: Annotated[str, Field(pattern="^relabel$")]
-
-
-class JobAsked(BaseModel):
-    """The number of a job: GET /v1/jobs/{Id} says how far it is."""
-
-    Id: int
-
-
-class JobStatus(BaseModel):
-    """A job and how far it is."""
-
-    Id: int
-    Kind: str
-    State: str
-    Progress: float
-    Message: str
-    CreatedAt: datetime
-    EndedAt: datetime | None

@@ -3,27 +3,32 @@
 from typing import Annotated
 
 from fastapi import APIRouter, Path, Query
-from pydantic import BaseModel, Field
+from pydantic import AfterValidator, BaseModel, Field
 
-from fairhorizon.service.api.access import Administering, Reading, Serving
+from fairhorizon.service.api.access import Administering, GuardedRoute, Reading, Serving
 from fairhorizon.service.api.bodies import (
+    MOST_CATEGORIES,
     Affected,
     Id,
     ItemBody,
     ItemChange,
     UserBody,
     UserChange,
+    storable,
 )
 from fairhorizon.service.api.problems import Problem
 from fairhorizon.service.store import items, users
 from fairhorizon.service.vocabulary import ID_LENGTH, MOST_ROWS
 
-router = APIRouter()
+router = APIRouter(route_class=GuardedRoute)
 
 ItemId = Annotated[Id, Path()]
 UserId = Annotated[Id, Path()]
 PageLength = Annotated[int, Query(ge=1, le=1000)]
-Cursor = Annotated[str, Query(max_length=ID_LENGTH, description="Of the page before.")]
+Cursor = Annotated[
+    str, Query(max_length=ID_LENGTH, description="Of the page before."), AfterValidator(storable)
+]
+Search = Annotated[str | None, Query(description="Of Gorse; there is no search.")]
 Items = Annotated[list[ItemBody], Field(max_length=MOST_ROWS)]
 Users = Annotated[list[UserBody], Field(max_length=MOST_ROWS)]
 
@@ -55,14 +60,18 @@ def insert_items(service: Serving, body: Items) -> Affected:
 
 
 @router.get("/api/items", dependencies=[Reading], summary="Items, page by page")
-def get_items(service: Serving, cursor: Cursor = "", n: PageLength = 100) -> ItemPage:
+def get_items(
+    service: Serving, cursor: Cursor = "", n: PageLength = 100, q: Search = None
+) -> ItemPage:
+    if q is not None:
+        raise Problem(422, f"q = {q}: items are not searched here", "leave it out, and page")
     with service.database.reading() as connection:
-        found = items.page(connection, _after(cursor), n)
+        found = items.page(connection, cursor, n)
     return ItemPage(Cursor=_cursor(found, n), Items=[ItemBody.of(one) for one in found])
 
 
 @router.put(
-    "/api/item/{item:path}/category/{category}",
+    "/api/item/{item:id}/category/{category:id}",
     dependencies=[Administering],
     summary="Add a category to an item",
 )
@@ -71,7 +80,7 @@ def add_category(service: Serving, item: ItemId, category: Annotated[Id, Path()]
 
 
 @router.delete(
-    "/api/item/{item:path}/category/{category}",
+    "/api/item/{item:id}/category/{category:id}",
     dependencies=[Administering],
     summary="Take a category from an item",
 )
@@ -79,7 +88,7 @@ def remove_category(service: Serving, item: ItemId, category: Annotated[Id, Path
     return _categories(service, item, category, there=False)
 
 
-@router.get("/api/item/{item:path}", dependencies=[Reading], summary="An item")
+@router.get("/api/item/{item:id}", dependencies=[Reading], summary="An item")
 def get_item(service: Serving, item: ItemId) -> ItemBody:
     with service.database.reading() as connection:
         found = items.get(connection, item)
@@ -88,7 +97,7 @@ def get_item(service: Serving, item: ItemId) -> ItemBody:
     return ItemBody.of(found)
 
 
-@router.patch("/api/item/{item:path}", dependencies=[Administering], summary="Change an item")
+@router.patch("/api/item/{item:id}", dependencies=[Administering], summary="Change an item")
 def change_item(service: Serving, item: ItemId, body: ItemChange) -> Affected:
     with service.database.writing() as connection:
         if not items.change(service.database, connection, item, body.columns()):
@@ -96,7 +105,7 @@ def change_item(service: Serving, item: ItemId, body: ItemChange) -> Affected:
     return Affected(RowAffected=1)
 
 
-@router.delete("/api/item/{item:path}", dependencies=[Administering], summary="Delete an item")
+@router.delete("/api/item/{item:id}", dependencies=[Administering], summary="Delete an item")
 def delete_item(service: Serving, item: ItemId) -> Affected:
     with service.database.writing() as connection:
         if not items.delete(service.database, connection, item):
@@ -119,11 +128,11 @@ def insert_users(service: Serving, body: Users) -> Affected:
 @router.get("/api/users", dependencies=[Reading], summary="Users, page by page")
 def get_users(service: Serving, cursor: Cursor = "", n: PageLength = 100) -> UserPage:
     with service.database.reading() as connection:
-        found = users.page(connection, _after(cursor), n)
+        found = users.page(connection, cursor, n)
     return UserPage(Cursor=_cursor(found, n), Users=[UserBody.of(one) for one in found])
 
 
-@router.get("/api/user/{user:path}", dependencies=[Reading], summary="A user")
+@router.get("/api/user/{user:id}", dependencies=[Reading], summary="A user")
 def get_user(service: Serving, user: UserId) -> UserBody:
     with service.database.reading() as connection:
         found = users.get(connection, user)
@@ -132,7 +141,7 @@ def get_user(service: Serving, user: UserId) -> UserBody:
     return UserBody.of(found)
 
 
-@router.patch("/api/user/{user:path}", dependencies=[Administering], summary="Change a user")
+@router.patch("/api/user/{user:id}", dependencies=[Administering], summary="Change a user")
 def change_user(service: Serving, user: UserId, body: UserChange) -> Affected:
     with service.database.writing() as connection:
         if not users.change(connection, user, body.columns()):
@@ -141,7 +150,7 @@ def change_user(service: Serving, user: UserId, body: UserChange) -> Affected:
 
 
 @router.delete(
-    "/api/user/{user:path}",
+    "/api/user/{user:id}",
     dependencies=[Administering],
     summary="Delete a user; `fairhorizon forget` also removes what they did",
 )
@@ -161,14 +170,12 @@ def _categories(service: Serving, item: str, category: str, *, there: bool) -> A
         changed = [*others, category] if there else others
         if set(changed) == set(found.categories):
             return Affected(RowAffected=0)
+        if len(changed) > MOST_CATEGORIES:
+            raise Problem(
+                422, f"item {item!r} has {MOST_CATEGORIES} categories", "take one from it first"
+            )
         items.change(service.database, connection, item, {"categories": changed})
     return Affected(RowAffected=1)
-
-
-def _after(cursor: str) -> str:
-    if "\x00" in cursor or not cursor.isprintable():
-        raise Problem(422, "this is no cursor of a page", "leave it out to begin again")
-    return cursor
 
 
 def _cursor(found: list[items.Item] | list[users.User], n: int) -> str:

@@ -6,7 +6,7 @@ from typing import Annotated
 from fastapi import APIRouter, Query
 from pydantic import BaseModel
 
-from fairhorizon.service.api.access import Reading, Serving
+from fairhorizon.service.api.access import GuardedRoute, Reading, Serving
 from fairhorizon.service.api.bodies import Moment, moment, seconds
 from fairhorizon.service.budget.units import showings
 from fairhorizon.service.store import state as service_state
@@ -16,18 +16,17 @@ from fairhorizon.service.watching.periods import HOUR, LONGEST_STEP, SHORTEST_ST
 
 MOST_PROVIDERS = 1000
 
-router = APIRouter()
+router = APIRouter(route_class=GuardedRoute)
 
 From = Annotated[
     Moment, Query(alias="from", description="Begin, in ISO 8601; without it a day before `to`.")
 ]
 To = Annotated[Moment, Query(description="End, in ISO 8601; without it now.")]
 Step = Annotated[
-    float | None,
+    int | None,
     Query(
         ge=SHORTEST_STEP,
         le=LONGEST_STEP,
-        allow_inf_nan=False,
         description="Seconds of a point, rounded up to minutes; without it there are about 100.",
     ),
 ]

@@ -1,23 +1,50 @@
 """What users did: POST or PUT /api/feedback, each event once."""
 
-from typing import Annotated
+from typing import Annotated, Any
 
-from fastapi import APIRouter, Path, Query
-from pydantic import BaseModel, Field
+from fastapi import APIRouter, Path, Query, Response
+from pydantic import AfterValidator, BaseModel, Field
 
-from fairhorizon.service.api.access import Feeding, Reading, Serving
-from fairhorizon.service.api.bodies import Affected, FeedbackBody, Id
-from fairhorizon.service.api.problems import Problem
+from fairhorizon.service.api.access import Feeding, GuardedRoute, Reading, Serving
+from fairhorizon.service.api.bodies import Affected, FeedbackBody, Id, Name
 from fairhorizon.service.crash_points import FEEDBACK_AFTER_COMMIT, crash_point
 from fairhorizon.service.events import take
 from fairhorizon.service.store import feedback
 from fairhorizon.service.vocabulary import MOST_ROWS
 
-router = APIRouter()
+CURSOR = "^[0-9]{0,15}$"
+CURSOR_HEADER = "X-Cursor"
+
+router = APIRouter(route_class=GuardedRoute)
+
+
+def _numbered(cursor: str) -> str:
+    if cursor and not (cursor.isascii() and cursor.isdecimal() and len(cursor) <= 15):
+        raise ValueError("give that of a page, or leave it out to begin again")
+    return cursor
+
 
 Events = Annotated[list[FeedbackBody], Field(max_length=MOST_ROWS)]
-Cursor = Annotated[str, Query(pattern="^[0-9]{0,15}$", description="Of the page before.")]
+Cursor = Annotated[
+    str,
+    Query(description="Of the page before.", json_schema_extra={"pattern": CURSOR}),
+    AfterValidator(_numbered),
+]
 PageLength = Annotated[int, Query(ge=1, le=1000)]
+Most = Annotated[int, Query(ge=1, le=MOST_ROWS)]
+Kind = Annotated[Name, Path(alias="type", description="The FeedbackType.")]
+User = Annotated[Id, Path()]
+Item = Annotated[Id, Path()]
+NEXT: dict[int | str, dict[str, Any]] = {
+    200: {
+        "headers": {
+            CURSOR_HEADER: {
+                "description": "For the events after these; empty behind the last.",
+                "schema": {"type": "string"},
+            }
+        }
+    }
+}
 
 
 class FeedbackPage(BaseModel):
@@ -50,26 +77,87 @@ def get_feedback(service: Serving, cursor: Cursor = "", n: PageLength = 100) -> 
     return _page(service, cursor, n)
 
 
-@router.get("/api/user/{user:path}/feedback", dependencies=[Reading], summary="Events of a user")
+@router.get("/api/feedback/{type:id}", dependencies=[Reading], summary="Events of one type")
+def get_feedback_of_type(
+    service: Serving, kind: Kind, cursor: Cursor = "", n: PageLength = 100
+) -> FeedbackPage:
+    return _page(service, cursor, n, kind=kind)
+
+
+@router.get(
+    "/api/user/{user:id}/feedback",
+    dependencies=[Reading],
+    responses=NEXT,
+    summary="Events of a user",
+)
 def get_feedback_of_user(
-    service: Serving, user: Annotated[Id, Path()], cursor: Cursor = "", n: PageLength = 100
-) -> FeedbackPage:
-    return _page(service, cursor, n, user=user)
+    service: Serving, response: Response, user: User, cursor: Cursor = "", n: Most = 1000
+) -> list[FeedbackBody]:
+    return _listed(response, _page(service, cursor, n, user=user))
 
 
-@router.get("/api/item/{item:path}/feedback", dependencies=[Reading], summary="Events of an item")
+@router.get(
+    "/api/user/{user:id}/feedback/{type:id}",
+    dependencies=[Reading],
+    responses=NEXT,
+    summary="Events of a user and one type",
+)
+def get_feedback_of_user_and_type(
+    service: Serving,
+    response: Response,
+    user: User,
+    kind: Kind,
+    cursor: Cursor = "",
+    n: Most = 1000,
+) -> list[FeedbackBody]:
+    return _listed(response, _page(service, cursor, n, user=user, kind=kind))
+
+
+@router.get(
+    "/api/item/{item:id}/feedback",
+    dependencies=[Reading],
+    responses=NEXT,
+    summary="Events of an item",
+)
 def get_feedback_of_item(
-    service: Serving, item: Annotated[Id, Path()], cursor: Cursor = "", n: PageLength = 100
-) -> FeedbackPage:
-    return _page(service, cursor, n, item=item)
+    service: Serving, response: Response, item: Item, cursor: Cursor = "", n: Most = 1000
+) -> list[FeedbackBody]:
+    return _listed(response, _page(service, cursor, n, item=item))
+
+
+@router.get(
+    "/api/item/{item:id}/feedback/{type:id}",
+    dependencies=[Reading],
+    responses=NEXT,
+    summary="Events of an item and one type",
+)
+def get_feedback_of_item_and_type(
+    service: Serving,
+    response: Response,
+    item: Item,
+    kind: Kind,
+    cursor: Cursor = "",
+    n: Most = 1000,
+) -> list[FeedbackBody]:
+    return _listed(response, _page(service, cursor, n, item=item, kind=kind))
 
 
 def _page(
-    service: Serving, cursor: str, n: int, *, user: str | None = None, item: str | None = None
+    service: Serving,
+    cursor: str,
+    n: int,
+    *,
+    user: str | None = None,
+    item: str | None = None,
+    kind: str | None = None,
 ) -> FeedbackPage:
-    if not cursor.isdecimal() and cursor:
-        raise Problem(422, "this is no cursor of a page", "leave it out to begin again")
     with service.database.reading() as connection:
-        rows = feedback.page(connection, int(cursor or 0), n, user=user, item=item)
+        rows = feedback.page(connection, int(cursor or 0), n, user=user, item=item, kind=kind)
     following = str(rows[-1].id) if len(rows) == n else ""
     return FeedbackPage(Cursor=following, Feedback=[FeedbackBody.of(row) for row in rows])
+
+
+def _listed(response: Response, page: FeedbackPage) -> list[FeedbackBody]:
+    """As Gorse answers it: without a page around the events."""
+    response.headers[CURSOR_HEADER] = page.Cursor
+    return page.Feedback

@@ -6,13 +6,13 @@ from fastapi import APIRouter, Path, Query
 from sqlalchemy.engine import Connection
 
 from fairhorizon.exposure.limits import Limit
-from fairhorizon.service.api.access import Administering, Reading, Serving
-from fairhorizon.service.api.bodies import (
+from fairhorizon.service.api.access import Administering, GuardedRoute, Reading, Serving
+from fairhorizon.service.api.bodies import moment
+from fairhorizon.service.api.control_bodies import (
     GroupState,
     LimitBody,
     LimitChange,
     LimitState,
-    moment,
 )
 from fairhorizon.service.api.problems import Problem
 from fairhorizon.service.budget.units import UNIT, allowed, share_units, showings
@@ -21,7 +21,7 @@ from fairhorizon.service.store import limits
 from fairhorizon.service.store.budgets import AccountNow, present_accounts
 from fairhorizon.service.vocabulary import Counts
 
-router = APIRouter()
+router = APIRouter(route_class=GuardedRoute)
 
 LimitId = Annotated[int, Path(ge=1, le=2**53)]
 Ended = Annotated[bool, Query(description="Also those that have ended.")]
@@ -57,12 +57,12 @@ def patch_limit(service: Serving, limit: LimitId, body: LimitChange) -> LimitSta
         row = _row(connection, limit)
     if row.ended_at is not None:
         raise Problem(409, f"limit {limit} has ended", "create another: POST /v1/limits")
-    whole = LimitBody(
-        Limit=body.Limit or row.text,
-        Window=body.Window or row.window,
-        Counts=body.Counts or Counts(row.counts),
-        Slack=body.Slack or row.slack // UNIT,
+    present = LimitBody(
+        Limit=row.text, Window=row.window, Counts=Counts(row.counts), Slack=row.slack // UNIT
     )
+    whole = present.model_copy(update=body.model_dump(exclude_none=True))
+    if whole == present:  # nothing to change: what was counted stays
+        return get_limit(service, limit)
     return _created(service, whole, instead_of=limit)
 
 

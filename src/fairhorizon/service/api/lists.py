@@ -2,12 +2,13 @@
 
 import asyncio
 import json
+from dataclasses import dataclass, replace
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Header, Path, Query
+from fastapi import APIRouter, Depends, Header, Path, Query
 from fastapi.responses import Response
 
-from fairhorizon.service.api.access import Reading, Serving
+from fairhorizon.service.api.access import GuardedRoute, Reading, Serving
 from fairhorizon.service.api.bodies import Id, RankBody, Scored
 from fairhorizon.service.api.problems import Problem
 from fairhorizon.service.replica.recording import Decided
@@ -17,7 +18,7 @@ from fairhorizon.service.vocabulary import LONGEST_LIST
 
 MOST_WAITING = 1000  # requests, before more are refused
 
-router = APIRouter(dependencies=[Reading])
+router = APIRouter(dependencies=[Reading], route_class=GuardedRoute)
 
 User = Annotated[Id, Path(description="The id of the user, who need not be known.")]
 Length = Annotated[
@@ -29,45 +30,104 @@ Length = Annotated[
 Category = Annotated[
     list[Id], Query(max_length=20, description="Items of this category; of all, if repeated.")
 ]
+Within = Annotated[Id, Path(description="Items of this category.")]
 Exclude = Annotated[
     list[Id], Query(max_length=1000, description="An item not to be shown. Repeatable.")
 ]
 Version = Annotated[
     str | None, Header(alias="X-API-Version", description="2: items with their scores.")
 ]
+Offset = Annotated[int, Query(description="Of Gorse; 0, because every call is a new list.")]
+WriteBack = Annotated[
+    str | None,
+    Query(alias="write-back-type", description="Of Gorse; lists are recorded by themselves."),
+]
 LIST_HEADERS = {
     "X-List-Id": {"description": "The list, for feedback.", "schema": {"type": "string"}},
     "X-Model": {"description": "The model that made it.", "schema": {"type": "string"}},
 }
+ANSWERS: dict[int | str, dict[str, Any]] = {
+    200: {"headers": LIST_HEADERS, "description": "The items, best first."}
+}
 
 
-@router.get(
-    "/api/recommend/{user:path}",
-    response_model=list[str] | list[Scored],
-    responses={200: {"headers": LIST_HEADERS, "description": "The items, best first."}},
-    summary="A list for a user",
-)
-async def recommend(
-    service: Serving,
-    user: User,
+@dataclass(frozen=True)
+class Asked:
+    """What the query of a request for a list says."""
+
+    n: int | None
+    categories: tuple[str, ...]
+    exclude: tuple[str, ...]
+    with_scores: bool
+
+
+def asked(
     n: Length = None,
     category: Category = [],  # noqa: B006  # never changed
     exclude: Exclude = [],  # noqa: B006
     version: Version = None,
-) -> Response:
+    offset: Offset = 0,
+    write_back: WriteBack = None,
+) -> Asked:
+    """What is asked for; what only Gorse can do is refused."""
+    if offset:
+        raise Problem(
+            422,
+            f"offset = {offset}: every call is a new list, which has no other pages",
+            "ask for a longer list (n), or leave out what was shown (exclude)",
+        )
+    if write_back:
+        raise Problem(
+            422,
+            f"write-back-type = {write_back}: lists are recorded by themselves",
+            "leave it out, and send what was seen as feedback with the ListId",
+        )
+    return Asked(n, tuple(category), tuple(exclude), version == "2")
+
+
+Asking = Annotated[Asked, Depends(asked)]
+
+
+@router.get(
+    "/api/recommend/{user:id}/",
+    response_model=list[str] | list[Scored],
+    responses=ANSWERS,
+    include_in_schema=False,  # how clients of Gorse leave out the category
+)
+@router.get(
+    "/api/recommend/{user:id}",
+    response_model=list[str] | list[Scored],
+    responses=ANSWERS,
+    summary="A list for a user",
+)
+async def recommend(service: Serving, user: User, query: Asking) -> Response:
     """Recommend under all limits; the list is recorded before it is answered.
 
     It can be shorter than asked for, because limits go before length.
     """
-    length = service.settings.n if n is None else n
-    request = ListRequest(user, length, tuple(category), tuple(exclude))
-    return _answer(await _served(service, request), service, with_scores=version == "2")
+    length = service.settings.n if query.n is None else query.n
+    request = ListRequest(user, length, query.categories, query.exclude)
+    return _answer(await _served(service, request), with_scores=query.with_scores)
+
+
+@router.get(
+    "/api/recommend/{user:id}/{within:id}",
+    response_model=list[str] | list[Scored],
+    responses=ANSWERS,
+    summary="A list of one category for a user",
+)
+async def recommend_in_category(
+    service: Serving, user: User, within: Within, query: Asking
+) -> Response:
+    """The same with a category in the path."""
+    narrower = replace(query, categories=(*query.categories, within))
+    return await recommend(service, user, narrower)
 
 
 @router.post(
     "/v1/rank",
     response_model=list[Scored],
-    responses={200: {"headers": LIST_HEADERS, "description": "The items, best first."}},
+    responses=ANSWERS,
     summary="Another recommender's candidates as a list under the limits",
 )
 async def rank(service: Serving, body: RankBody) -> Response:
@@ -76,7 +136,7 @@ async def rank(service: Serving, body: RankBody) -> Response:
     request = ListRequest(
         body.UserId, body.N, tuple(body.Categories), tuple(body.Exclude), candidates
     )
-    return _answer(await _served(service, request), service, with_scores=True)
+    return _answer(await _served(service, request), with_scores=True)
 
 
 async def _served(service: Service, request: ListRequest) -> Decided:
@@ -85,13 +145,12 @@ async def _served(service: Service, request: ListRequest) -> Decided:
     return await asyncio.wrap_future(service.engine.submit(request))
 
 
-def _answer(made: Decided, service: Service, *, with_scores: bool) -> Response:
+def _answer(made: Decided, *, with_scores: bool) -> Response:
     content: list[Any] = made.items
     if with_scores:
         pairs = zip(made.items, made.scores, strict=True)
         content = [{"Id": item, "Score": score} for item, score in pairs]
-    world = service.engine.world
-    headers = {"X-List-Id": made.id, "X-Model": str(world.model_id if world else "")}
+    headers = {"X-List-Id": made.id, "X-Model": "" if made.model is None else str(made.model)}
     return Response(
         json.dumps(content, allow_nan=False), media_type="application/json", headers=headers
     )

@@ -15,7 +15,9 @@ CAREFUL = [
     (b"referrer-policy", b"same-origin"),
     (b"x-frame-options", b"DENY"),
 ]
-NOT_UTF8 = Problem(400, "the path is not UTF-8", "write every other byte than ASCII as %XX of UTF-8")
+NOT_UTF8 = Problem(
+    400, "the path is not UTF-8", "write every other byte than ASCII as %XX of UTF-8"
+)
 
 
 class Around:

@@ -1,19 +1,20 @@
 """Models and jobs, health and metrics."""
 
-import time
+import os
+import uuid
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Path
 from fastapi.responses import Response
 
-from fairhorizon.service.api.access import Administering, Reading, Serving
-from fairhorizon.service.api.bodies import (
+from fairhorizon.service.api.access import Administering, GuardedRoute, Reading, Serving
+from fairhorizon.service.api.bodies import moment
+from fairhorizon.service.api.control_bodies import (
     JobAsked,
     JobBody,
     JobStatus,
     ModelBody,
     ModelState,
-    moment,
 )
 from fairhorizon.service.api.problems import AGAIN, Problem
 from fairhorizon.service.metrics import CONTENT_TYPE
@@ -21,8 +22,8 @@ from fairhorizon.service.store import jobs, models
 from fairhorizon.service.store import state as service_state
 from fairhorizon.service.working import PROMOTE, REGISTER
 
-router = APIRouter()
-health = APIRouter()
+router = APIRouter(route_class=GuardedRoute)
+health = APIRouter(route_class=GuardedRoute)
 
 Number = Annotated[int, Path(ge=1, le=2**53)]
 MOST_JOBS = 100
@@ -49,7 +50,8 @@ def get_models(service: Serving) -> list[ModelState]:
     "/v1/models", dependencies=[Administering], status_code=202, summary="Register a run folder"
 )
 def post_model(service: Serving, body: ModelBody) -> JobAsked:
-    return _asked(service, REGISTER, {"folder": body.Folder})
+    # the same folder by another name is the same model, and stays it when a link is changed
+    return _asked(service, REGISTER, {"folder": os.path.realpath(body.Folder)})
 
 
 @router.post(
@@ -128,7 +130,7 @@ def metrics(service: Serving) -> Response:
 
 def _asked(service: Serving, kind: str, arguments: dict[str, Any]) -> JobAsked:
     with service.database.writing() as connection:
-        once = f"{kind} {arguments} {time.time_ns()}"[:128]
+        once = f"{kind} {uuid.uuid4().hex}"
         return JobAsked(Id=jobs.ask(service.database, connection, kind, once, arguments))
 
 

@@ -34,7 +34,5 @@ def routed(scope: Scope) -> Scope:
     raw: bytes = scope.get("raw_path") or b""
     if not raw.startswith(PREFIX):
         return scope
-    parts = [
-        part if KEPT.fullmatch(part) else unquote_to_bytes(part) for part in KEPT.split(raw)
-    ]
+    parts = [part if KEPT.fullmatch(part) else unquote_to_bytes(part) for part in KEPT.split(raw)]
     return {**scope, "path": b"".join(parts).decode("utf-8")}

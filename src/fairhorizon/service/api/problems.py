@@ -102,11 +102,12 @@ def install(app: FastAPI) -> None:
 
     @app.exception_handler(DatabaseAwayError)
     async def _away(_: Request, error: DatabaseAwayError) -> JSONResponse:
+        LOG.warning("%s", error)
         return answer(away(error))
 
     @app.exception_handler(NoModelError)
     async def _no_model(_: Request, error: NoModelError) -> JSONResponse:
-        return answer(_split(503, error))
+        return answer(_split(503, error, AGAIN))
 
     @app.exception_handler(FairHorizonError)
     async def _ours(_: Request, error: FairHorizonError) -> JSONResponse:
@@ -129,7 +130,9 @@ def install(app: FastAPI) -> None:
 
 
 def away(error: Exception) -> Problem:
-    return _split(503, error, AGAIN)
+    """What is away, but not where: anybody may ask whether the service is ready."""
+    whole = _split(503, error, AGAIN)
+    return Problem(503, whole.error.partition(":")[0], whole.remedy, AGAIN)
 
 
 def _split(status: int, error: Exception, headers: Mapping[str, str] | None = None) -> Problem:
@@ -163,7 +166,7 @@ def of_validation(error: RequestValidationError) -> Problem:
     shown = str(given) if where != BODY else json.dumps(given, ensure_ascii=False, default=str)
     if len(shown) > LONGEST_SHOWN:
         shown = shown[: LONGEST_SHOWN - 3] + "..."
-    return Problem(422, f"{name} = {shown}", _remedy(fault))
+    return Problem(422, f"{name} {'=' if path else 'is'} {shown}", _remedy(fault))
 
 
 def _name(path: list[str | int]) -> str:

@@ -1,7 +1,7 @@
 """The share and the price of every limit over time, of the counts by minute."""
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Any
 
@@ -46,15 +46,23 @@ class LimitSeries:
 
 
 def limit_series(
-    connection: Connection, period: Period, ids: Sequence[int] | None = None
+    connection: Connection,
+    period: Period,
+    only: Collection[tuple[int, str]] | None = None,
 ) -> list[LimitSeries]:
-    """Served showings by step, of all limits that were in force in the period, or of some."""
-    known = _limits(connection, period, ids)
+    """Served showings by step, of all limits that were in force in the period.
+
+    only: some groups, by the limit and their names; None: all of them.
+    """
+    known = _limits(connection, period, None if only is None else {limit for limit, _ in only})
     if not known:
         return []
+    names = None if only is None else {group for _, group in only}
     shown = _shown(connection, period, list(known))
-    spent, prices = _spent(connection, period, list(known))
-    groups = _groups(connection, period, list(known))
+    spent, prices = _spent(connection, period, list(known), names)
+    groups = [
+        key for key in _groups(connection, period, list(known)) if only is None or key in only
+    ]
     n_points = sum(len(shown[number]) for number, _ in groups)
     if n_points > MOST_POINTS:
         raise PeriodError(
@@ -81,7 +89,7 @@ def limit_series(
 
 
 def _limits(
-    connection: Connection, period: Period, ids: Sequence[int] | None
+    connection: Connection, period: Period, ids: Collection[int] | None
 ) -> dict[int, Limit]:
     query = sa.select(limits.c.id, limits.c.text).where(
         limits.c.created_at < period.end,
@@ -142,19 +150,20 @@ def _shown(connection: Connection, period: Period, ids: list[int]) -> dict[int, 
 
 
 def _spent(
-    connection: Connection, period: Period, ids: list[int]
+    connection: Connection, period: Period, ids: list[int], names: Collection[str] | None
 ) -> tuple[dict[tuple[int, str, int], int], dict[tuple[int, str, int], float]]:
     """Units of each group by step, and its last price there."""
-    minute = (
+    rows = (
         sa.select(
             account_minutes.c.account_id,
             _step(account_minutes.c.minute, period).label("step"),
             account_minutes.c.minute,
             account_minutes.c.used,
         )
+        .join(accounts, accounts.c.id == account_minutes.c.account_id)
         .where(_within(account_minutes.c.minute, period))
-        .subquery()
     )
+    minute = (rows if names is None else rows.where(accounts.c.group.in_(names))).subquery()
     summed = (
         sa.select(
             minute.c.account_id,

@@ -37,8 +37,8 @@ class Period:
         since = until - DAY if begin is None else begin
         if not 0 <= since < until <= LAST_MOMENT:
             raise PeriodError(
-                "from and to: the time between them is empty, or beyond the calendar (give a `from` "
-                "before `to`, both between 1970 and 9999)"
+                "from and to: the time between them is empty, or beyond the calendar (give a "
+                "`from` before `to`, both between 1970 and 9999)"
             )
         first, last = MINUTE * math.floor(since / MINUTE), MINUTE * math.ceil(until / MINUTE)
         length = last - first

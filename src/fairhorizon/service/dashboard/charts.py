@@ -1,0 +1,145 @@
+"""Lines over time as SVG, drawn here: no script, no library, nothing loaded from elsewhere."""
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from functools import cached_property
+
+from fairhorizon.service.watching.periods import DAY, Period
+
+WIDTH, HEIGHT = 460, 190
+LEFT, RIGHT, TOP, BOTTOM = 48, 12, 12, 24
+MOST_TICKS = 5  # of values
+TICK_WIDTH = 64  # of a time
+MOST_ROWS = 24  # of the table of numbers
+NICE = (1, 2, 2.5, 5, 10)
+TIME_STEPS = (60, 300, 600, 900, 1800, 3600, 7200, 14_400, 21_600, 43_200)
+
+
+def percent(value: float) -> str:
+    """As few digits as tell shares apart."""
+    return f"{100 * value:.3g} %"
+
+
+def plain(value: float) -> str:
+    if abs(value) < 0.001:
+        return f"{value:.2g}"
+    return f"{value:,.0f}" if abs(value) >= 100 else f"{value:.3g}"
+
+
+def milliseconds(value: float) -> str:
+    return f"{plain(value)} ms"
+
+
+def clock(time: float, *, with_day: bool = False) -> str:
+    return datetime.fromtimestamp(time, UTC).strftime("%d %b %H:%M" if with_day else "%H:%M")
+
+
+@dataclass(frozen=True)
+class Curve:
+    """Points of time and value; they are joined where steps follow each other."""
+
+    name: str
+    points: Sequence[tuple[float, float]]
+    colour: str
+    is_faint: bool = False
+
+
+@dataclass(frozen=True)
+class LineChart:
+    """Some curves of one unit.
+
+    period: from one side to the other; points are as many seconds apart as its steps.
+    line: a value that a dashed line is drawn at, with its name.  write: a value as text.
+    """
+
+    title: str
+    curves: Sequence[Curve]
+    period: Period
+    write: Callable[[float], str] = plain
+    line: float | None = None
+    line_name: str = ""
+    width: int = WIDTH
+
+    @property
+    def box(self) -> str:
+        return f"0 0 {self.width} {HEIGHT}"
+
+    @property
+    def frame(self) -> dict[str, int]:
+        return {"left": LEFT, "right": self.width - RIGHT, "top": TOP, "bottom": HEIGHT - BOTTOM}
+
+    @property
+    def is_empty(self) -> bool:
+        return not any(curve.points for curve in self.curves)
+
+    @cached_property
+    def value_step(self) -> float:
+        """Between two ticks of the values."""
+        values = [value for curve in self.curves for _, value in curve.points]
+        most = max([*values, self.line or 0.0], default=0.0)
+        return _tick(most / MOST_TICKS) if most > 0 else 1.0
+
+    @cached_property
+    def top(self) -> float:
+        """The largest value of the axis, a tick above all values."""
+        values = [value for curve in self.curves for _, value in curve.points]
+        most = max([*values, self.line or 0.0], default=0.0)
+        return self.value_step * max(1, math.ceil(most / self.value_step - 1e-9))
+
+    def x(self, time: float) -> float:
+        inside = min(
+            max((time - self.period.begin) / (self.period.end - self.period.begin), 0.0), 1.0
+        )
+        return round(LEFT + inside * (self.width - LEFT - RIGHT), 1)
+
+    def y(self, value: float) -> float:
+        inside = min(max(value / self.top, 0.0), 1.0)
+        return round(HEIGHT - BOTTOM - inside * (HEIGHT - TOP - BOTTOM), 1)
+
+    def polylines(self, curve: Curve) -> list[str]:
+        """Stretches without a gap, each as the points of a polyline."""
+        stretches: list[list[str]] = []
+        before = -math.inf
+        for time, value in curve.points:
+            if time - before > 1.5 * self.period.step:
+                stretches.append([])
+            # in the middle of its step
+            stretches[-1].append(f"{self.x(time + self.period.step / 2)},{self.y(value)}")
+            before = time
+        # a single point twice: a line of no length with round ends is a dot
+        return [" ".join(points if len(points) > 1 else 2 * points) for points in stretches]
+
+    @property
+    def value_ticks(self) -> list[tuple[float, str]]:
+        values = [n * self.value_step for n in range(round(self.top / self.value_step) + 1)]
+        return [(self.y(value), self.write(value)) for value in values]
+
+    @property
+    def time_ticks(self) -> list[tuple[float, str]]:
+        length, most = self.period.end - self.period.begin, self.width // TICK_WIDTH
+        days = math.ceil(length / DAY / most) * DAY
+        step = next((one for one in TIME_STEPS if length / one <= most), days)
+        first = math.ceil(self.period.begin / step) * step
+        times = [first + n * step for n in range(int((self.period.end - first) // step) + 1)]
+        form = "%d %b" if step >= DAY else "%H:%M"
+        ticks = [(self.x(time), datetime.fromtimestamp(time, UTC).strftime(form)) for time in times]
+        return [(x, text) for x, text in ticks if LEFT + 8 <= x <= self.width - RIGHT - 8]
+
+    @property
+    def rows(self) -> list[tuple[str, list[str]]]:
+        """The numbers as a table: times, and the value of each curve; of many times every nth."""
+        by_time: dict[float, list[str]] = {}
+        for place, curve in enumerate(self.curves):
+            for time, value in curve.points:
+                by_time.setdefault(time, [""] * len(self.curves))[place] = self.write(value)
+        times = sorted(by_time, reverse=True)
+        each = math.ceil(len(times) / MOST_ROWS) or 1
+        return [(clock(time, with_day=True), by_time[time]) for time in times[::each]]
+
+
+def _tick(least: float) -> float:
+    """The next nice number that is not below."""
+    power = 10.0 ** math.floor(math.log10(least))
+    return next(nice * power for nice in NICE if nice * power >= least * (1 - 1e-9))

@@ -1,0 +1,127 @@
+"""The first page: what is served now, how limits are kept, and who gains or loses exposure."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Query, Request, Response
+from sqlalchemy.engine import Connection
+
+from fairhorizon.report.looks import PALETTE
+from fairhorizon.service.api.access import Serving
+from fairhorizon.service.dashboard.charts import Curve, LineChart, milliseconds, plain
+from fairhorizon.service.dashboard.limit_cards import LimitCard, limit_cards
+from fairhorizon.service.dashboard.page_routes import PageRoute
+from fairhorizon.service.dashboard.rendering import page
+from fairhorizon.service.dashboard.visiting import Visiting
+from fairhorizon.service.store import alerts, jobs, models, replicas
+from fairhorizon.service.store import state as service_state
+from fairhorizon.service.vocabulary import JobState
+from fairhorizon.service.watching.movers import RememberedMovers
+from fairhorizon.service.watching.periods import DAY, HOUR, MINUTE, Period
+from fairhorizon.service.watching.standing import LimitStanding
+from fairhorizon.service.watching.traffic import latest_lists, traffic
+
+MOST_ENDED = 5  # alerts that are over
+MOST_JOBS = 20
+MOST_NAMED = 3  # limits in the first sentence
+NARROW = 340  # width of a chart, three of which are side by side
+
+Points = Sequence[tuple[float, float]]
+
+
+@dataclass(frozen=True)
+class Stretch:
+    """A period to choose; steps divide a day, so that none reaches from one into the next."""
+
+    words: str
+    length: int
+    step: int
+
+
+STRETCHES = {
+    "1h": Stretch("1 hour", HOUR, MINUTE),
+    "24h": Stretch("24 hours", DAY, 15 * MINUTE),
+    "7d": Stretch("7 days", 7 * DAY, 2 * HOUR),
+}
+USUAL = "1h"
+
+router = APIRouter(route_class=PageRoute, include_in_schema=False)
+
+
+@router.get("/")
+def overview(
+    request: Request,
+    service: Serving,
+    visitor: Visiting,
+    period: Annotated[str, Query(pattern=f"^({'|'.join(STRETCHES)})$")] = USUAL,
+) -> Response:
+    stretch = STRETCHES[period]
+    remembered: RememberedMovers = request.app.state.movers
+    with service.database.reading() as connection:
+        state = service_state.read(service.database, connection)
+        drawn = Period.last(state.now, stretch.length, stretch.step)
+        cards = limit_cards(connection, service.settings, drawn)
+        active = alerts.active(connection)
+        content: dict[str, Any] = {
+            "finding": finding(cards, len(active)),
+            "alerts": active,
+            "over": alerts.ended(connection, MOST_ENDED),
+            "latest": latest_lists(connection, state.now),
+            "charts": _traffic_charts(connection, drawn, state.now),
+            "movers": remembered.of(connection, state.now, stretch.length),
+            "replicas": replicas.alive(connection),
+            "model": None if state.model_id is None else models.get(connection, state.model_id),
+            "jobs": _open_jobs(connection),
+        }
+    return page(
+        request,
+        visitor,
+        "overview.html.j2",
+        stretches=STRETCHES,
+        period=period,
+        stretch=stretch,
+        cards=cards,
+        state=state,
+        **content,
+    )
+
+
+def _open_jobs(connection: Connection) -> list[Any]:
+    waiting = (JobState.WAITING, JobState.RUNNING)
+    return [row for row in jobs.newest(connection, MOST_JOBS) if row.state in waiting]
+
+
+def _traffic_charts(connection: Connection, drawn: Period, now: float) -> tuple[LineChart, ...]:
+    points = traffic(connection, drawn, now)
+    rates = [(one.time, one.per_second) for one in points]
+    means = [(one.time, one.mean) for one in points if one.mean is not None]
+    slowest = [(one.time, one.slowest) for one in points if one.slowest is not None]
+
+    def chart(title: str, some: Points, colour: str, write: Callable[[float], str]) -> LineChart:
+        return LineChart(title, (Curve(title, some, colour),), drawn, write, width=NARROW)
+
+    return (
+        chart("Lists a second", rates, PALETTE[2], plain),
+        chart("Mean time of a list", means, PALETTE[3], milliseconds),
+        chart("Slowest list", slowest, PALETTE[1], milliseconds),
+    )
+
+
+def finding(cards: list[LimitCard], n_alerts: int) -> str:
+    """The sentence that the page opens with."""
+    missed = [card for card in cards if card.standing is LimitStanding.MISSED]
+    below = [card for card in cards if card.standing is LimitStanding.NEAR and not card.is_promised]
+    kept = len(cards) - len(missed) - len(below)
+    if not cards:
+        text = "No limit is in force."
+    elif kept == len(cards):
+        text = "The limit is kept." if kept == 1 else f"All {kept} limits are kept."
+    else:
+        parts = [f"{kept} of {len(cards)} limits kept"]
+        parts += [f"{card.limit} missed" for card in missed[:MOST_NAMED]]
+        parts += [f"{card.limit} nearly reached" for card in below[:MOST_NAMED]]
+        text = "; ".join(parts) + "."
+    if n_alerts:
+        text += f" {n_alerts} alert{'s' * (n_alerts > 1)} active."
+    return text
