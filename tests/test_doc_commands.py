@@ -66,8 +66,8 @@ NOT_RUN = {
     ),
     **dict.fromkeys(
         (
-            "fairhorizon audit export/lists.parquet --data export/feedback.parquet --ignore-unknown "
-            "--limit 'popular<=0.4'",
+            "fairhorizon audit export/lists.parquet --data export/feedback.parquet "
+            "--ignore-unknown --limit 'popular<=0.4'",
             "fairhorizon fit fcpo --data export/feedback.parquet --all --out runs/next",
             "fairhorizon restore shop.zip --database postgresql://shop@db/shop",
             "fairhorizon keys end 3f1c5a77e0b2 --database shop.db",

@@ -27,8 +27,8 @@ def make(
     """Make a key and print it, once: only a hash of it is kept."""
     with needs_service("keys"):
         from fairhorizon.service.moving.opening import opened
-        from fairhorizon.service.store.migrating import prepare
         from fairhorizon.service.store import keys
+        from fairhorizon.service.store.migrating import prepare
 
     if not 1 <= len(name.strip()) <= ID_LENGTH:
         raise ConfigError(f"--name {name!r}: give 1 to {ID_LENGTH} characters")
