@@ -29,7 +29,6 @@ class Keeper:
 
     def __init__(self, engine: Engine, also: Sequence[Callable[[], None]] = ()) -> None:
         self.engine, self.database, self.settings = engine, engine.database, engine.settings
-        self._jobs = Jobs(self.database, self.settings)
         self._tasks = (
             self._begin,
             self._live,
@@ -42,6 +41,7 @@ class Keeper:
         )
         self._next_sign = 0.0
         self._ended = threading.Event()
+        self._jobs = Jobs(self.database, self._ended)
         self._threads = [
             threading.Thread(target=work, name=name, daemon=True)
             for name, work in (("keeper", self._keep), ("jobs", self._work))

@@ -1,6 +1,7 @@
 """Jobs: long work that one replica does and all can follow."""
 
 import logging
+import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -10,9 +11,8 @@ from fairhorizon.errors import FairHorizonError
 from fairhorizon.service.replica.loaded_models import loaded
 from fairhorizon.service.rollup import roll_up
 from fairhorizon.service.setting_up import register, relabel
-from fairhorizon.service.settings import ServiceSettings
 from fairhorizon.service.store import jobs, models, replicas
-from fairhorizon.service.store.database import Database
+from fairhorizon.service.store.database import Database, DatabaseAwayError
 from fairhorizon.service.vocabulary import JobState
 
 REGISTER, PROMOTE, RELABEL = "register", "promote", "relabel"
@@ -22,12 +22,16 @@ LOG = logging.getLogger("fairhorizon.service")
 Report = Callable[[float, str], None]
 
 
+class _LeftError(Exception):
+    """The replica stops in the middle of a job."""
+
+
 @dataclass(frozen=True)
 class Jobs:
     """Does the jobs that wait; everything in them can be done again if a replica ends within."""
 
     database: Database
-    settings: ServiceSettings
+    ended: threading.Event  # set when the replica stops: what is not done is left to another
 
     def work(self, replica: str) -> bool:
         """Do the next job; whether there was one."""
@@ -43,9 +47,16 @@ class Jobs:
         does = {REGISTER: self._register, PROMOTE: self._promote, RELABEL: self._relabel}
         try:
             message, state = does[job.kind](job.arguments, report), JobState.DONE
+        except _LeftError:
+            return False
+        except DatabaseAwayError:
+            raise  # nothing can be said of the job now
         except FairHorizonError as error:
             message, state = str(error), JobState.FAILED
-            LOG.warning("job %s (%s) failed: %s", job.id, job.kind, error)
+            LOG.warning("job %s (%s) failed: %r", job.id, job.kind, str(error))
+        except Exception:
+            message, state = "something went wrong (see the log of the service)", JobState.FAILED
+            LOG.exception("job %s (%s) failed", job.id, job.kind)
         with self.database.writing() as connection:
             jobs.finish(self.database, connection, job.id, state, message)
         return True
@@ -71,7 +82,8 @@ class Jobs:
             report(0.9 * ready / max(1, len(alive)), f"loaded by {ready} of {len(alive)} replicas")
             if ready == len(alive):
                 break
-            time.sleep(0.2)
+            if self.ended.wait(0.2):
+                raise _LeftError
         with self.database.writing() as connection:
             models.promote(self.database, connection, number)
         return f"model {number} is served"

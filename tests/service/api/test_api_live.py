@@ -108,6 +108,7 @@ def test_sizes_ids_and_secrets_of_a_real_server(url: str, shop_run: Path, begin:
         assert secret not in text
         assert "pass-word-9" not in text
         assert "Traceback" not in text
+    assert not any(url in text for text in texts)  # nor where the database is
 
 
 def test_others_reach_it_only_with_keys(url: str, shop_run: Path, begin: Begin) -> None:

@@ -71,11 +71,14 @@ def test_limits_in_words_and_numbers(client: AsgiClient) -> None:
     # popular has 2 of 8; of seller:each the present window has 1 and 0 of 2
     popular, sellers = page.every("section", class_="limit-card")
     assert popular.one("h2").text == "popular<=0.4 kept"
+    # a is not popular any more, and b, which is now, has 2 of 8, too
     assert popular.every("dl")[0].facts() == {
-        "share": "25.00 %",
+        "share in the window": "25.00 %",
         "at most": "40.00 %",
         "showings of the group": "2",
         "price": "0.3",
+        "share in 24 hours": "25.00 %",
+        "by the labels of now": "25.00 %",
     }
     assert "Promised. Window always" in popular.every("p")[0].text
     assert "8 showings. Slack 200." in popular.every("p")[0].text

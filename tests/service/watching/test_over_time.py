@@ -112,6 +112,7 @@ def test_who_gains_and_who_loses(database: Database) -> None:
     hour = T // HOUR
     assert (moved.before, moved.now) == ((hour - 1, hour + 1), (hour + 1, hour + 3))
     assert (moved.n_before, moved.n_now) == (4, 4)
+    assert moved.popular == 0.25  # b alone
     assert [(one.item, one.before, one.now) for one in moved.gains] == [("d", 0.0, 0.25)]
     assert [(one.title, one.before, one.now) for one in moved.losses] == [("Alpha", 0.5, 0.25)]
 

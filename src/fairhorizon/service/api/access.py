@@ -13,7 +13,7 @@ from fastapi.routing import APIRoute
 from starlette.concurrency import run_in_threadpool
 
 from fairhorizon.service.api import paths  # noqa: F401  # every route may have {item:id}
-from fairhorizon.service.api.problems import Problem
+from fairhorizon.service.api.problems import ApiProblem
 from fairhorizon.service.service import Service
 from fairhorizon.service.store import keys
 from fairhorizon.service.store.keys import Key
@@ -41,18 +41,20 @@ class Doorkeeper:
         text = given_key(request)
         if text is None:
             if await self.needs_key():
-                raise Problem(
+                raise ApiProblem(
                     401,
                     "a key is needed",
                     f"send it as {HEADER} (make one: fairhorizon keys make)",
                     UNKNOWN,
                 )
             if request.headers.get("Sec-Fetch-Site") == "cross-site":
-                raise Problem(401, "a page elsewhere asks without a key", "ask with one", UNKNOWN)
+                raise ApiProblem(
+                    401, "a page elsewhere asks without a key", "ask with one", UNKNOWN
+                )
             return self.without_key(request)
         key = await self.find(text)
         if key is None:
-            raise Problem(
+            raise ApiProblem(
                 401,
                 "this key is not known, or has ended",
                 "make one: fairhorizon keys make",
@@ -63,7 +65,7 @@ class Doorkeeper:
     def without_key(self, request: Request) -> Key:
         """Everybody, but only by a name of this machine: a page elsewhere cannot pretend to be."""
         if _host(request) not in self.service.open_to:
-            raise Problem(
+            raise ApiProblem(
                 401,
                 f"without keys this service answers to {', '.join(self.service.open_to)} only",
                 "call it by such a name, or make keys: fairhorizon keys make",
@@ -126,7 +128,7 @@ class Doorkeeper:
             self._calls.clear()
         if left < 1:
             self._calls[caller] = left, now
-            raise Problem(
+            raise ApiProblem(
                 429,
                 f"more than {rate:g} requests a second",
                 "wait a little, or raise requests_per_second",
@@ -163,13 +165,13 @@ class RoleCheck:
             client = request.client.host if request.client else ""
             try:
                 key = await doorkeeper.who(request)
-            except Problem:
+            except ApiProblem:
                 doorkeeper.count(client)  # whoever guesses keys is slowed down too
                 raise
             doorkeeper.count(key.id or client)
             request.state.key = key
         if not key.role.allows(self.role):
-            raise Problem(
+            raise ApiProblem(
                 403, f"a key of role {key.role} may not do this", f"use one of role {self.role}"
             )
         return key

@@ -16,7 +16,7 @@ from fairhorizon.service.api.bodies import (
     UserChange,
     storable,
 )
-from fairhorizon.service.api.problems import Problem
+from fairhorizon.service.api.problems import ApiProblem
 from fairhorizon.service.store import items, users
 from fairhorizon.service.vocabulary import ID_LENGTH, MOST_ROWS
 
@@ -64,7 +64,7 @@ def get_items(
     service: Serving, cursor: Cursor = "", n: PageLength = 100, q: Search = None
 ) -> ItemPage:
     if q is not None:
-        raise Problem(422, f"q = {q}: items are not searched here", "leave it out, and page")
+        raise ApiProblem(422, f"q = {q}: items are not searched here", "leave it out, and page")
     with service.database.reading() as connection:
         found = items.page(connection, cursor, n)
     return ItemPage(Cursor=_cursor(found, n), Items=[ItemBody.of(one) for one in found])
@@ -171,7 +171,7 @@ def _categories(service: Serving, item: str, category: str, *, there: bool) -> A
         if set(changed) == set(found.categories):
             return Affected(RowAffected=0)
         if len(changed) > MOST_CATEGORIES:
-            raise Problem(
+            raise ApiProblem(
                 422, f"item {item!r} has {MOST_CATEGORIES} categories", "take one from it first"
             )
         items.change(service.database, connection, item, {"categories": changed})
@@ -182,5 +182,5 @@ def _cursor(found: list[items.Item] | list[users.User], n: int) -> str:
     return found[-1].id if len(found) == n else ""
 
 
-def _missing(what: str, name: str) -> Problem:
-    return Problem(404, f"there is no {what} {name!r}", f"insert it: POST /api/{what}s")
+def _missing(what: str, name: str) -> ApiProblem:
+    return ApiProblem(404, f"there is no {what} {name!r}", f"insert it: POST /api/{what}s")

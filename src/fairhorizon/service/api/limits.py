@@ -14,7 +14,7 @@ from fairhorizon.service.api.control_bodies import (
     LimitChange,
     LimitState,
 )
-from fairhorizon.service.api.problems import Problem
+from fairhorizon.service.api.problems import ApiProblem
 from fairhorizon.service.budget.units import UNIT, allowed, share_units, showings
 from fairhorizon.service.setting_up import LimitInForceError, create_limit
 from fairhorizon.service.store import limits
@@ -56,7 +56,7 @@ def patch_limit(service: Serving, limit: LimitId, body: LimitChange) -> LimitSta
     with service.database.reading() as connection:
         row = _row(connection, limit)
     if row.ended_at is not None:
-        raise Problem(409, f"limit {limit} has ended", "create another: POST /v1/limits")
+        raise ApiProblem(409, f"limit {limit} has ended", "create another: POST /v1/limits")
     present = LimitBody(
         Limit=row.text, Window=row.window, Counts=Counts(row.counts), Slack=row.slack // UNIT
     )
@@ -71,7 +71,7 @@ def delete_limit(service: Serving, limit: LimitId) -> LimitState:
     with service.database.writing() as connection:
         _row(connection, limit)
         if not limits.end(service.database, connection, limit):
-            raise Problem(409, f"limit {limit} has ended already", "nothing is left to do")
+            raise ApiProblem(409, f"limit {limit} has ended already", "nothing is left to do")
         return _states(connection, [_row(connection, limit)])[0]
 
 
@@ -87,7 +87,7 @@ def _created(service: Serving, body: LimitBody, instead_of: int | None) -> Limit
             instead_of=instead_of,
         )
     except LimitInForceError as error:
-        raise Problem(409, str(error), "change or end that one") from None
+        raise ApiProblem(409, str(error), "change or end that one") from None
     with service.database.reading() as connection:
         return _states(connection, [_row(connection, number)])[0]
 
@@ -95,7 +95,7 @@ def _created(service: Serving, body: LimitBody, instead_of: int | None) -> Limit
 def _row(connection: Connection, number: int) -> Any:
     row = limits.get(connection, number)
     if row is None:
-        raise Problem(404, f"there is no limit {number}", "GET /v1/limits lists them")
+        raise ApiProblem(404, f"there is no limit {number}", "GET /v1/limits lists them")
     return row
 
 

@@ -10,7 +10,7 @@ from fastapi.responses import Response
 
 from fairhorizon.service.api.access import GuardedRoute, Reading, Serving
 from fairhorizon.service.api.bodies import Id, RankBody, Scored
-from fairhorizon.service.api.problems import Problem
+from fairhorizon.service.api.problems import ApiProblem
 from fairhorizon.service.replica.recording import Decided
 from fairhorizon.service.replica.requests import ListRequest
 from fairhorizon.service.service import Service
@@ -71,13 +71,13 @@ def asked(
 ) -> Asked:
     """What is asked for; what only Gorse can do is refused."""
     if offset:
-        raise Problem(
+        raise ApiProblem(
             422,
             f"offset = {offset}: every call is a new list, which has no other pages",
             "ask for a longer list (n), or leave out what was shown (exclude)",
         )
     if write_back:
-        raise Problem(
+        raise ApiProblem(
             422,
             f"write-back-type = {write_back}: lists are recorded by themselves",
             "leave it out, and send what was seen as feedback with the ListId",
@@ -141,7 +141,7 @@ async def rank(service: Serving, body: RankBody) -> Response:
 
 async def _served(service: Service, request: ListRequest) -> Decided:
     if service.engine.n_waiting >= MOST_WAITING:
-        raise Problem(503, "too many requests wait", "try again", {"Retry-After": "1"})
+        raise ApiProblem(503, "too many requests wait", "try again", {"Retry-After": "1"})
     return await asyncio.wrap_future(service.engine.submit(request))
 
 

@@ -6,7 +6,7 @@ from fastapi import HTTPException
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from fairhorizon.service.api.paths import routed
-from fairhorizon.service.api.problems import TOO_LARGE, Problem, answer
+from fairhorizon.service.api.problems import TOO_LARGE, ApiProblem, answer
 from fairhorizon.service.metrics import Metrics
 from fairhorizon.service.vocabulary import LARGEST_BODY
 
@@ -15,7 +15,7 @@ CAREFUL = [
     (b"referrer-policy", b"same-origin"),
     (b"x-frame-options", b"DENY"),
 ]
-NOT_UTF8 = Problem(
+NOT_UTF8 = ApiProblem(
     400, "the path is not UTF-8", "write every other byte than ASCII as %XX of UTF-8"
 )
 

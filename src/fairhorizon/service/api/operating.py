@@ -16,7 +16,7 @@ from fairhorizon.service.api.control_bodies import (
     ModelBody,
     ModelState,
 )
-from fairhorizon.service.api.problems import AGAIN, Problem
+from fairhorizon.service.api.problems import AGAIN, ApiProblem
 from fairhorizon.service.metrics import CONTENT_TYPE
 from fairhorizon.service.store import jobs, models
 from fairhorizon.service.store import state as service_state
@@ -64,7 +64,7 @@ def rollback(service: Serving) -> JobAsked:
     with service.database.reading() as connection:
         row = models.before(connection)
     if row is None:
-        raise Problem(409, "no other model was served before", "GET /v1/models lists them")
+        raise ApiProblem(409, "no other model was served before", "GET /v1/models lists them")
     return _asked(service, PROMOTE, {"model": row.id})
 
 
@@ -77,7 +77,7 @@ def rollback(service: Serving) -> JobAsked:
 def promote(service: Serving, model: Number) -> JobAsked:
     with service.database.reading() as connection:
         if models.get(connection, model) is None:
-            raise Problem(404, f"there is no model {model}", "register it: POST /v1/models")
+            raise ApiProblem(404, f"there is no model {model}", "register it: POST /v1/models")
     return _asked(service, PROMOTE, {"model": model})
 
 
@@ -97,7 +97,7 @@ def get_job(service: Serving, job: Number) -> JobStatus:
     with service.database.reading() as connection:
         row = jobs.get(connection, job)
     if row is None:
-        raise Problem(404, f"there is no job {job}", "GET /v1/jobs lists the last ones")
+        raise ApiProblem(404, f"there is no job {job}", "GET /v1/jobs lists the last ones")
     return _status(row)
 
 
@@ -111,7 +111,7 @@ def ready(service: Serving) -> dict[str, bool]:
     with service.database.reading() as connection:  # raises what becomes a 503
         service_state.read(service.database, connection)
     if service.engine.world is None:
-        raise Problem(503, "the model is being loaded", "ask again", AGAIN)
+        raise ApiProblem(503, "the model is being loaded", "ask again", AGAIN)
     return {"Ready": True}
 
 

@@ -58,7 +58,7 @@ RESPONSES: dict[int | str, dict[str, Any]] = {
 }
 
 
-class Problem(Exception):  # noqa: N818  # it is answered, not raised to anybody
+class ApiProblem(Exception):  # noqa: N818  # it is answered, not raised to anybody
     """An error with its status."""
 
     def __init__(
@@ -68,22 +68,22 @@ class Problem(Exception):  # noqa: N818  # it is answered, not raised to anybody
         self.status, self.error, self.remedy, self.headers = status, error, remedy, headers
 
 
-TOO_LARGE = Problem(
+TOO_LARGE = ApiProblem(
     413, f"the body has more than {LARGEST_BODY:,} bytes", "send it in several calls"
 )
 OF_FRAMEWORK = {  # by its own words, what is answered before any of our code runs
-    "Not Found": Problem(404, "nothing is at this address", "see /docs for what there is"),
-    "Method Not Allowed": Problem(
+    "Not Found": ApiProblem(404, "nothing is at this address", "see /docs for what there is"),
+    "Method Not Allowed": ApiProblem(
         405, "this address does not go with this method", "see /docs for what there is"
     ),
-    "There was an error parsing the body": Problem(
+    "There was an error parsing the body": ApiProblem(
         400, "the body cannot be read", "send JSON in UTF-8, not nested deeply"
     ),
     TOO_LARGE.error: TOO_LARGE,
 }
 
 
-def answer(problem: Problem) -> JSONResponse:
+def answer(problem: ApiProblem) -> JSONResponse:
     body = {"error": _sendable(problem.error), "remedy": _sendable(problem.remedy)}
     return JSONResponse(body, problem.status, headers=dict(problem.headers or {}))
 
@@ -96,8 +96,8 @@ def _sendable(text: str) -> str:
 def install(app: FastAPI) -> None:
     """Answer every error with a body of one form."""
 
-    @app.exception_handler(Problem)
-    async def _problem(_: Request, error: Problem) -> JSONResponse:
+    @app.exception_handler(ApiProblem)
+    async def _problem(_: Request, error: ApiProblem) -> JSONResponse:
         return answer(error)
 
     @app.exception_handler(DatabaseAwayError)
@@ -120,53 +120,53 @@ def install(app: FastAPI) -> None:
     @app.exception_handler(HTTPException)
     async def _http(_: Request, error: HTTPException) -> JSONResponse:
         text = str(error.detail)
-        known = OF_FRAMEWORK.get(text, Problem(error.status_code, text, "see /docs"))
-        return answer(Problem(known.status, known.error, known.remedy, error.headers))
+        known = OF_FRAMEWORK.get(text, ApiProblem(error.status_code, text, "see /docs"))
+        return answer(ApiProblem(known.status, known.error, known.remedy, error.headers))
 
     @app.exception_handler(Exception)
     async def _bug(_: Request, error: Exception) -> JSONResponse:
         LOG.error("a request failed", exc_info=error)
-        return answer(Problem(500, "something went wrong here", "see the log of the service"))
+        return answer(ApiProblem(500, "something went wrong here", "see the log of the service"))
 
 
-def away(error: Exception) -> Problem:
+def away(error: Exception) -> ApiProblem:
     """What is away, but not where: anybody may ask whether the service is ready."""
     whole = _split(503, error, AGAIN)
-    return Problem(503, whole.error.partition(":")[0], whole.remedy, AGAIN)
+    return ApiProblem(503, whole.error.partition(":")[0], whole.remedy, AGAIN)
 
 
-def _split(status: int, error: Exception, headers: Mapping[str, str] | None = None) -> Problem:
+def _split(status: int, error: Exception, headers: Mapping[str, str] | None = None) -> ApiProblem:
     """Our messages end in a remedy in brackets."""
     text = str(error)
     what, found, remedy = text.rpartition(" (")
     if not found or not text.endswith(")"):
         what, remedy = text, "see /docs)"
-    return Problem(status, what, remedy[:-1], headers)
+    return ApiProblem(status, what, remedy[:-1], headers)
 
 
-def of_validation(error: RequestValidationError) -> Problem:
+def of_validation(error: RequestValidationError) -> ApiProblem:
     """The first fault; a body that cannot be read at all is another status."""
     fault = error.errors()[0]
     kind, given = fault["type"], fault.get("input")
     if kind == "json_invalid":
         why = fault.get("ctx", {}).get("error", fault["msg"])
-        return Problem(400, f"the body is not JSON: {why}", "send JSON in UTF-8")
+        return ApiProblem(400, f"the body is not JSON: {why}", "send JSON in UTF-8")
     where, *path = fault["loc"]
     if where == BODY and not path:
         if kind == "missing":
-            return Problem(422, "the body is missing", "send JSON")
+            return ApiProblem(422, "the body is missing", "send JSON")
         if isinstance(given, bytes):
             remedy = "send the header Content-Type: application/json"
-            return Problem(400, "the body was not sent as JSON", remedy)
+            return ApiProblem(400, "the body was not sent as JSON", remedy)
     name = _name(path) or "the body"
     if kind == "missing":
-        return Problem(422, f"{name} is missing", f"give {name}")
+        return ApiProblem(422, f"{name} is missing", f"give {name}")
     if kind == "extra_forbidden":
-        return Problem(422, f"there is no field {name}", "leave it out (/docs has the fields)")
+        return ApiProblem(422, f"there is no field {name}", "leave it out (/docs has the fields)")
     shown = str(given) if where != BODY else json.dumps(given, ensure_ascii=False, default=str)
     if len(shown) > LONGEST_SHOWN:
         shown = shown[: LONGEST_SHOWN - 3] + "..."
-    return Problem(422, f"{name} {'=' if path else 'is'} {shown}", _remedy(fault))
+    return ApiProblem(422, f"{name} {'=' if path else 'is'} {shown}", _remedy(fault))
 
 
 def _name(path: list[str | int]) -> str:

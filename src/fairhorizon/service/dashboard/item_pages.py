@@ -10,7 +10,7 @@ from sqlalchemy.engine import Connection
 from fairhorizon.report.looks import PALETTE
 from fairhorizon.service.api.access import Serving
 from fairhorizon.service.api.bodies import Id
-from fairhorizon.service.api.problems import Problem
+from fairhorizon.service.api.problems import ApiProblem
 from fairhorizon.service.dashboard.charts import Curve, LineChart, plain
 from fairhorizon.service.dashboard.page_routes import PageRoute
 from fairhorizon.service.dashboard.rendering import page
@@ -59,7 +59,7 @@ def show_item(
         search = lists_with(connection, item)
         events = feedback.newest(connection, MOST_EVENTS, item=item)
         if row is None and not any(hours.values()) and not search.found and not events:
-            raise Problem(404, f"no item is called {item!r}", "look for another id")
+            raise ApiProblem(404, f"no item is called {item!r}", "look for another id")
         content: dict[str, Any] = {
             "title": items.titles(connection, [item])[item],
             "item": item,

@@ -6,7 +6,7 @@ from typing import Any
 
 from sqlalchemy.engine import Connection
 
-from fairhorizon.exposure.limits import Limit
+from fairhorizon.exposure.limits import POPULAR, GroupOf, Limit
 from fairhorizon.report.looks import GREY, PALETTE
 from fairhorizon.service.budget.units import showings
 from fairhorizon.service.budget.windows import Window
@@ -32,6 +32,7 @@ class GroupCard:
     account: AccountNow
     standing: LimitStanding
     charts: tuple[LineChart, ...] = ()
+    in_period: float | None = None  # share in the period that is drawn; None: nothing was shown
 
     @property
     def spent(self) -> float:
@@ -50,6 +51,11 @@ class LimitCard:
     @property
     def is_promised(self) -> bool:
         return not self.limit.is_floor
+
+    @property
+    def moves(self) -> bool:
+        """Whether its group changes with the labels."""
+        return self.limit.group == GroupOf(POPULAR)
 
     @property
     def slack(self) -> float:
@@ -104,7 +110,11 @@ def _drawn(
     wanted = {(row.id, one.account.group) for one in groups[:MOST_DRAWN]}
     found = {one.group: one for one in limit_series(connection, period, wanted)}
     return [
-        replace(one, charts=_charts(connection, row, found[one.account.group], period))
+        replace(
+            one,
+            charts=_charts(connection, row, found[one.account.group], period),
+            in_period=found[one.account.group].share,
+        )
         if one.account.group in found
         else one
         for one in groups

@@ -10,7 +10,7 @@ from fastapi.responses import RedirectResponse
 from fastapi.routing import APIRoute
 
 from fairhorizon.errors import FairHorizonError
-from fairhorizon.service.api.problems import Problem, away, of_validation
+from fairhorizon.service.api.problems import ApiProblem, away, of_validation
 from fairhorizon.service.dashboard.rendering import problem_page
 from fairhorizon.service.dashboard.visitors import SignInNeededError
 from fairhorizon.service.store.database import DatabaseAwayError
@@ -30,14 +30,14 @@ class PageRoute(APIRoute):
                 return await handle(request)
             except SignInNeededError:
                 return see_other(f"{LOGIN}?next={quote(_here(request), safe='')}")
-            except Problem as problem:
+            except ApiProblem as problem:
                 return problem_page(request, problem)
             except RequestValidationError as error:
                 return problem_page(request, of_validation(error))
             except DatabaseAwayError as error:
                 return problem_page(request, away(error))
             except FairHorizonError as error:
-                return problem_page(request, Problem(422, str(error), ""))
+                return problem_page(request, ApiProblem(422, str(error), ""))
 
         return shown
 

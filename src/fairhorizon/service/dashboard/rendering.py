@@ -10,7 +10,7 @@ from fastapi.responses import HTMLResponse
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from fairhorizon import __version__
-from fairhorizon.service.api.problems import Problem
+from fairhorizon.service.api.problems import ApiProblem
 from fairhorizon.service.dashboard import charts
 from fairhorizon.service.dashboard.visitors import Visitor, keep_cookie
 
@@ -79,7 +79,7 @@ def page(
     return answer
 
 
-def problem_page(request: Request, problem: Problem) -> HTMLResponse:
+def problem_page(request: Request, problem: ApiProblem) -> HTMLResponse:
     """What is wrong and what to do about it."""
     answer = page(
         request,

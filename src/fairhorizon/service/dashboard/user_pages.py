@@ -9,7 +9,7 @@ from sqlalchemy.engine import Connection
 
 from fairhorizon.service.api.access import Serving
 from fairhorizon.service.api.bodies import Id
-from fairhorizon.service.api.problems import Problem
+from fairhorizon.service.api.problems import ApiProblem
 from fairhorizon.service.dashboard.explained_lists import ExplainedList, explained_lists
 from fairhorizon.service.dashboard.page_routes import PageRoute, see_other
 from fairhorizon.service.dashboard.rendering import environment, page
@@ -50,7 +50,7 @@ def show_user(
     with service.database.reading() as connection:
         known = known_of(connection, service.engine.world, user)
         if known.is_nothing:
-            raise Problem(404, f"nothing is known of a user {user!r}", "look for another id")
+            raise ApiProblem(404, f"nothing is known of a user {user!r}", "look for another id")
         shown: list[ExplainedList] = explained_lists(
             connection, service.engine.world, service.settings, user, known.lists
         )

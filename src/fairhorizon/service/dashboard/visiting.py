@@ -9,7 +9,7 @@ from fastapi import Depends, Request
 from starlette.concurrency import run_in_threadpool
 
 from fairhorizon.service.api.access import Doorkeeper
-from fairhorizon.service.api.problems import TOO_LARGE, Problem
+from fairhorizon.service.api.problems import TOO_LARGE, ApiProblem
 from fairhorizon.service.dashboard.sessions import SESSION, VISIT, Signer, new_visit
 from fairhorizon.service.dashboard.visitors import SignInNeededError, Visitor
 from fairhorizon.service.service import Service
@@ -43,7 +43,7 @@ async def visitor(request: Request) -> Visitor:
         key, found = known, Visitor(None, somebody.signer, cookie, can_leave=True)
     doorkeeper.count(key.id or address(request))
     if not key.role.allows(Role.READ):
-        raise Problem(403, f"a key of role {key.role} may not look", "sign in with another")
+        raise ApiProblem(403, f"a key of role {key.role} may not look", "sign in with another")
     return Visitor(key, found.signer, found.cookie, found.is_new, found.can_leave)
 
 
@@ -80,7 +80,7 @@ async def submitted(request: Request, by: Visitor) -> Submitted:
     async with request.form(max_files=0, max_fields=20) as form:
         fields = {name: value for name, value in form.items() if isinstance(value, str)}
     if not by.signer.is_token(by.cookie, fields.get(TOKEN, "")) or by.is_new:
-        raise Problem(
+        raise ApiProblem(
             403,
             "this form does not belong to your session, which may be over",
             "load the page again, and send the form from there",
@@ -96,7 +96,7 @@ def check_origin(request: Request) -> None:
     if (site is not None and site != "same-origin") or (
         origin is not None and urlsplit(origin).netloc != host
     ):
-        raise Problem(403, "this form is of another site", "use the form of this dashboard")
+        raise ApiProblem(403, "this form is of another site", "use the form of this dashboard")
 
 
 async def submitted_by_stranger(
@@ -116,7 +116,7 @@ async def submitted_by_visitor(
 async def change(form: Annotated[Submitted, Depends(submitted_by_visitor)]) -> Submitted:
     """A form that changes something: a key of role admin is needed."""
     if not form.by.may_change:
-        raise Problem(403, "this key may look, but not change anything", "use one of role admin")
+        raise ApiProblem(403, "this key may look, but not change anything", "use one of role admin")
     return form
 
 

@@ -146,9 +146,11 @@ class Engine:
             assert self._recorder is not None
             answers = self._decider.decide(requests, events, self._purse.copy())
             made = [one for one in answers if isinstance(one, Decided)]
-            if not made:
+            if not made and self._is_present():
                 return answers
             try:
+                if not made:
+                    raise StaleError  # what is refused may be known by now
                 self._purse = self._recorder.record(
                     made,
                     self._purse,
@@ -162,6 +164,12 @@ class Engine:
             else:
                 return answers
         return self._under_lock(requests, events)
+
+    def _is_present(self) -> bool:
+        """Whether nothing has changed since what lists are made of was loaded."""
+        with self.database.reading() as connection:
+            generation = service_state.read(self.database, connection).generation
+        return self._world is not None and self._world.generation == generation
 
     def _under_lock(
         self, requests: Sequence[ListRequest], events: Mapping[str, Sequence[Any]]

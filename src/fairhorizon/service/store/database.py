@@ -3,6 +3,7 @@
 import re
 import sqlite3
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -18,6 +19,10 @@ from fairhorizon.errors import ConfigError, FairHorizonError
 WAIT_FOR_LOCK = 20.0  # seconds, before a write to SQLite gives up
 CONNECTIONS = 8
 SQLITE, POSTGRESQL = "sqlite", "postgresql"
+SQLITE_AWAY = tuple(
+    f"SQLITE_{name}"
+    for name in ("BUSY", "LOCKED", "IOERR", "CANTOPEN", "FULL", "READONLY", "PROTOCOL", "NOTADB")
+)
 ADDRESS = re.compile(r"(sqlite|postgres)[\w+]*:")  # with a mistake in it, no path
 NOW = {  # seconds since 1970
     SQLITE: sa.text("SELECT (julianday('now') - 2440587.5) * 86400.0"),
@@ -134,14 +139,31 @@ def _engine(url: sa.URL) -> Engine:
 def _prepare_sqlite(connection: sqlite3.Connection, _: Any) -> None:
     """WAL: readers do not wait for the writer.  FULL: what was committed survives a power cut."""
     connection.isolation_level = None  # transactions begin where we say
+    until = time.monotonic() + WAIT_FOR_LOCK
     for pragma in ("journal_mode=WAL", "synchronous=FULL", "foreign_keys=ON"):
-        connection.execute(f"PRAGMA {pragma}")
+        while True:
+            try:
+                connection.execute(f"PRAGMA {pragma}")
+                break
+            except sqlite3.OperationalError:  # of a new file SQLite does not wait for others here
+                if time.monotonic() > until:
+                    raise
+                time.sleep(0.02)
 
 
 def _begin_sqlite(connection: Connection) -> None:
     # a write that begins as a read fails if another came in between, whatever it waits
     immediate = " IMMEDIATE" if connection.info.get("writes") else ""
     connection.exec_driver_sql(f"BEGIN{immediate}")
+
+
+def _is_away(error: DBAPIError) -> bool:
+    """Whether it may be better the next time; not if a statement is wrong."""
+    named = getattr(error.orig, "sqlite_errorname", None)
+    if named is not None:
+        return str(named).startswith(SQLITE_AWAY)
+    kinds = (sa.exc.OperationalError, sa.exc.InterfaceError)
+    return isinstance(error, kinds) or error.connection_invalidated
 
 
 @contextmanager
@@ -152,9 +174,7 @@ def _away() -> Iterator[None]:
     except sa.exc.TimeoutError as error:
         raise DatabaseAwayError("the database has no free connection (try again)") from error
     except DBAPIError as error:
-        if isinstance(error, sa.exc.OperationalError | sa.exc.InterfaceError) or (
-            error.connection_invalidated
-        ):
+        if _is_away(error):
             reason = str(error.orig).strip().splitlines()[:1] or ["no answer"]
             raise DatabaseAwayError(
                 f"the database does not answer: {reason[0]} (it is asked again at the next call)"

@@ -44,6 +44,12 @@ class LimitSeries:
     group: str  # as the account calls it
     points: tuple[SharePoint, ...]
 
+    @property
+    def share(self) -> float | None:
+        """Of all showings of the period; None: there were none."""
+        shown = sum(point.shown for point in self.points)
+        return sum(point.spent for point in self.points) / shown if shown else None
+
 
 def limit_series(
     connection: Connection,

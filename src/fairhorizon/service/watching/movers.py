@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 from sqlalchemy.engine import Connection
 
-from fairhorizon.service.store import items
-from fairhorizon.service.watching.item_figures import shown_items
+from fairhorizon.service.store import items, labels
+from fairhorizon.service.watching.item_figures import popular_now_share, shown_items
 from fairhorizon.service.watching.periods import HOUR
 
 MOST = 10
@@ -36,6 +36,7 @@ class Movers:
     now: tuple[int, int]
     n_before: int  # showings
     n_now: int
+    popular: float | None  # share now of the items that are popular now; None: nothing was shown
     gains: tuple[Mover, ...] = ()
     losses: tuple[Mover, ...] = ()
 
@@ -47,8 +48,9 @@ def movers(connection: Connection, now: float, length: int) -> Movers:
     hours, earlier = (begin, end), (2 * begin - end, begin)
     after, before = shown_items(connection, hours), shown_items(connection, earlier)
     n_after, n_before = sum(after.values()), sum(before.values())
+    popular = popular_now_share(after, labels.of_epoch(connection, labels.last(connection)[0]))
     if not n_after or not n_before:
-        return Movers(earlier, hours, n_before, n_after)
+        return Movers(earlier, hours, n_before, n_after, popular)
     changes = {
         one: after.get(one, 0) / n_after - before.get(one, 0) / n_before for one in after | before
     }
@@ -63,7 +65,7 @@ def movers(connection: Connection, now: float, length: int) -> Movers:
             for one in some
         )
 
-    return Movers(earlier, hours, n_before, n_after, moved(gains), moved(losses))
+    return Movers(earlier, hours, n_before, n_after, popular, moved(gains), moved(losses))
 
 
 class RememberedMovers:

@@ -12,6 +12,31 @@ Number = sa.BigInteger().with_variant(sa.Integer(), "sqlite")
 
 
 def upgrade() -> None:
+    _account_minutes()
+    _accounts()
+    _alerts()
+    _confirmations()
+    _feedback()
+    _forgotten()
+    _item_hours()
+    _items()
+    _jobs()
+    _keys()
+    _labels()
+    _leases()
+    _limits()
+    _lists()
+    _minutes()
+    _models()
+    _replicas()
+    _state()
+    _unconfirmed()
+    _users()
+    _window_minutes()
+    _windows()
+
+
+def _account_minutes() -> None:
     op.create_table(
         "account_minutes",
         sa.Column("minute", Number, nullable=False),
@@ -20,6 +45,9 @@ def upgrade() -> None:
         sa.Column("price", sa.Double(), nullable=False),
         sa.PrimaryKeyConstraint("minute", "account_id"),
     )
+
+
+def _accounts() -> None:
     op.create_table(
         "accounts",
         sa.Column("id", Number, nullable=False),
@@ -32,6 +60,9 @@ def upgrade() -> None:
         sa.PrimaryKeyConstraint("id"),
     )
     op.create_index(op.f("ix_accounts_window_id"), "accounts", ["window_id"], unique=False)
+
+
+def _alerts() -> None:
     op.create_table(
         "alerts",
         sa.Column("id", Number, nullable=False),
@@ -42,12 +73,18 @@ def upgrade() -> None:
         sa.Column("ended_at", sa.Double(), nullable=True),
         sa.PrimaryKeyConstraint("id"),
     )
+
+
+def _confirmations() -> None:
     op.create_table(
         "confirmations",
         sa.Column("list_id", sa.String(length=32), nullable=False),
         sa.Column("place", sa.Integer(), nullable=False),
         sa.PrimaryKeyConstraint("list_id", "place"),
     )
+
+
+def _feedback() -> None:
     op.create_table(
         "feedback",
         sa.Column("id", Number, nullable=False),
@@ -66,11 +103,17 @@ def upgrade() -> None:
     op.create_index("feedback_of_item", "feedback", ["item_id", "time"], unique=False)
     op.create_index("feedback_of_user", "feedback", ["user_id", "time"], unique=False)
     op.create_index(op.f("ix_feedback_received_at"), "feedback", ["received_at"], unique=False)
+
+
+def _forgotten() -> None:
     op.create_table(
         "forgotten",
         sa.Column("user_hash", sa.String(length=64), nullable=False),
         sa.PrimaryKeyConstraint("user_hash"),
     )
+
+
+def _item_hours() -> None:
     op.create_table(
         "item_hours",
         sa.Column("hour", Number, nullable=False),
@@ -79,6 +122,9 @@ def upgrade() -> None:
         sa.PrimaryKeyConstraint("hour", "item_id"),
     )
     op.create_index("hours_of_item", "item_hours", ["item_id", "hour"], unique=False)
+
+
+def _items() -> None:
     op.create_table(
         "items",
         sa.Column("id", sa.String(length=256), nullable=False),
@@ -92,6 +138,9 @@ def upgrade() -> None:
         sa.PrimaryKeyConstraint("id"),
     )
     op.create_index(op.f("ix_items_generation"), "items", ["generation"], unique=False)
+
+
+def _jobs() -> None:
     op.create_table(
         "jobs",
         sa.Column("id", Number, nullable=False),
@@ -108,6 +157,9 @@ def upgrade() -> None:
         sa.UniqueConstraint("once"),
     )
     op.create_index(op.f("ix_jobs_state"), "jobs", ["state"], unique=False)
+
+
+def _keys() -> None:
     op.create_table(
         "keys",
         sa.Column("id", sa.String(length=16), nullable=False),
@@ -118,6 +170,9 @@ def upgrade() -> None:
         sa.Column("ended_at", sa.Double(), nullable=True),
         sa.PrimaryKeyConstraint("id"),
     )
+
+
+def _labels() -> None:
     op.create_table(
         "labels",
         sa.Column("epoch", Number, nullable=False),
@@ -125,6 +180,9 @@ def upgrade() -> None:
         sa.Column("popular", sa.JSON(), nullable=False),
         sa.PrimaryKeyConstraint("epoch"),
     )
+
+
+def _leases() -> None:
     op.create_table(
         "leases",
         sa.Column("replica_id", sa.String(length=32), nullable=False),
@@ -132,6 +190,9 @@ def upgrade() -> None:
         sa.Column("left", sa.BigInteger(), nullable=False),
         sa.PrimaryKeyConstraint("replica_id", "account_id"),
     )
+
+
+def _limits() -> None:
     op.create_table(
         "limits",
         sa.Column("id", Number, nullable=False),
@@ -143,6 +204,9 @@ def upgrade() -> None:
         sa.Column("ended_at", sa.Double(), nullable=True),
         sa.PrimaryKeyConstraint("id"),
     )
+
+
+def _lists() -> None:
     op.create_table(
         "lists",
         sa.Column("number", Number, autoincrement=False, nullable=False),
@@ -166,6 +230,9 @@ def upgrade() -> None:
     )
     op.create_index(op.f("ix_lists_served_at"), "lists", ["served_at"], unique=False)
     op.create_index("lists_of_user", "lists", ["user_id", "number"], unique=False)
+
+
+def _minutes() -> None:
     op.create_table(
         "minutes",
         sa.Column("minute", Number, nullable=False),
@@ -175,6 +242,9 @@ def upgrade() -> None:
         sa.Column("slowest", sa.Double(), nullable=False),
         sa.PrimaryKeyConstraint("minute"),
     )
+
+
+def _models() -> None:
     op.create_table(
         "models",
         sa.Column("id", Number, nullable=False),
@@ -185,6 +255,9 @@ def upgrade() -> None:
         sa.Column("retired_at", sa.Double(), nullable=True),
         sa.PrimaryKeyConstraint("id"),
     )
+
+
+def _replicas() -> None:
     op.create_table(
         "replicas",
         sa.Column("id", sa.String(length=32), nullable=False),
@@ -195,6 +268,9 @@ def upgrade() -> None:
         sa.Column("model_ready", Number, nullable=True),
         sa.PrimaryKeyConstraint("id"),
     )
+
+
+def _state() -> None:
     op.create_table(
         "state",
         sa.Column("id", sa.Integer(), nullable=False),
@@ -208,6 +284,9 @@ def upgrade() -> None:
         sa.Column("secret", sa.String(length=64), nullable=False),
         sa.PrimaryKeyConstraint("id"),
     )
+
+
+def _unconfirmed() -> None:
     op.create_table(
         "unconfirmed",
         sa.Column("list_id", sa.String(length=32), nullable=False),
@@ -215,6 +294,9 @@ def upgrade() -> None:
         sa.PrimaryKeyConstraint("list_id"),
     )
     op.create_index(op.f("ix_unconfirmed_until"), "unconfirmed", ["until"], unique=False)
+
+
+def _users() -> None:
     op.create_table(
         "users",
         sa.Column("id", sa.String(length=256), nullable=False),
@@ -222,6 +304,9 @@ def upgrade() -> None:
         sa.Column("comment", sa.Text(), nullable=False),
         sa.PrimaryKeyConstraint("id"),
     )
+
+
+def _window_minutes() -> None:
     op.create_table(
         "window_minutes",
         sa.Column("minute", Number, nullable=False),
@@ -229,6 +314,9 @@ def upgrade() -> None:
         sa.Column("shown", sa.BigInteger(), nullable=False),
         sa.PrimaryKeyConstraint("minute", "window_id"),
     )
+
+
+def _windows() -> None:
     op.create_table(
         "windows",
         sa.Column("id", Number, nullable=False),
