@@ -139,6 +139,7 @@ def speed(run: Path, place: Place, options: argparse.Namespace) -> None:
                 await list_of(user)(connection)
                 bare.append(middle - begun)
                 asked.append(time.perf_counter() - middle)
+            await connection.close()
             print(f"bare model.recommend of one user, median{1000 * median(bare):17.2f} ms")
             print(f"a request, from end to end, median{1000 * median(asked):23.2f} ms")
             print(f"request / bare recommend, of the medians{median(asked) / median(bare):17.2f}")
@@ -261,7 +262,7 @@ def main() -> None:
     parser.add_argument("--points", type=int, default=len(POINTS))
     parser.add_argument("--seconds", type=float, default=180.0, help="replicas: how long")
     parser.add_argument("--warm-up", type=int, default=10_000)
-    small = {"requests": 60, "batches": 3, "kills": 0, "points": 1, "seconds": 6.0}
+    small = {"requests": 60, "batches": 3, "kills": 0, "points": 1, "seconds": 3.0}
     options = parse(parser, **small, warm_up=60, settings={"rounds": 1})
     if options.requests is None:
         options.requests = 100_000 if options.part == "memory" else 3000

@@ -74,6 +74,18 @@ NOT_RUN = {
         ),
         "needs what only a service that has served makes; tests/service/moving does",
     ),
+    **dict.fromkeys(
+        (
+            "fairhorizon load items.csv --database URL",
+            "fairhorizon export --database URL --out export",
+            "fairhorizon backup --database URL --out shop.zip",
+            "fairhorizon restore shop.zip --database URL",
+            "fairhorizon forget USER --database URL",
+            "fairhorizon keys make --name web --role feedback --database URL",
+            "fairhorizon ledger --database URL",
+        ),
+        "of no database; docs/service-data.md has one of each",
+    ),
     "fairhorizon --install-completion": "changes the start-up files of the shell",
 }
 

@@ -375,7 +375,8 @@ def test_several_limits_hold_together_in_a_run_of_fcpo(labels: Labels, tmp_path:
         assert 0.3 < steps["limited_rate"][-1] < 0.37
     assert steps["price"].null_count() == 0
     notes = json.loads(steps["notes"][-1])
-    assert notes["price of kind=A<=0.1"] > 0
+    prices = [json.loads(one)["price of kind=A<=0.1"] for one in steps["notes"].drop_nulls()]
+    assert max(prices) > 0  # it binds in some step, not necessarily in the last
     assert notes["excess of kind=B>=0.5"] == pytest.approx(0.5 - shown[1] / (25 * 60))
     # the bound and what was reached of it: at most a tenth, at least half
     of_a, of_b = long_study.result(chosen, [0]).limits

@@ -20,6 +20,7 @@ from fairhorizon.service.setting_up import set_up
 from fairhorizon.service.settings import ServiceSettings
 from fairhorizon.service.store import keys
 from fairhorizon.service.store.database import SQLITE, Database
+from fairhorizon.service.watching.webhook import check_address
 
 LOCAL = ("127.0.0.1", "localhost", "::1")
 METRICS_FOLDER = "PROMETHEUS_MULTIPROC_DIR"
@@ -95,6 +96,8 @@ def _prepared(
     """Set the database up, and see that it is safe to serve it at this address."""
     database = Database(url)
     try:
+        if settings.webhook is not None:
+            check_address(settings.webhook)
         notes = set_up(database, settings, run=run, asked=limits)
         _check_safe(database, address)
     except FairHorizonError as error:

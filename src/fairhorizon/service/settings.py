@@ -47,7 +47,7 @@ class ServiceSettings(Settings):
     batch: Annotated[int, Field(ge=1, le=256)] = 16
     """Requests that are decided and recorded together at most."""
     alert_at: Annotated[float, Field(gt=0, le=1)] = 0.95
-    """Part of a limit's share from which on an alert says that it is near."""
+    """Part of a share from which on a limit is called near, and below which a floor is missed."""
     alert_after: Annotated[int, Field(ge=0)] = 1000
     """Showings of a window before which no alert is made of its shares."""
     silence: Annotated[float, Field(ge=0)] = 900

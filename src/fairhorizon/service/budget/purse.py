@@ -12,6 +12,12 @@ from fairhorizon.service.vocabulary import Counts
 Units = NDArray[np.int64]
 
 
+def _part(share: int, total: Units) -> Units:
+    """share * total // UNIT, whose product would not fit after some million showings."""
+    part: Units = share * (total // UNIT) + share * (total % UNIT) // UNIT
+    return part
+
+
 @dataclass(eq=False)
 class Purse:
     """Leases of one replica; a row for every group of the rules, in their order.
@@ -55,7 +61,7 @@ class Purse:
             units = self.left[rows]
             if limit.counts is Counts.SERVED:
                 total = self.shown[rows] + sum(limit.weights(length))
-                units = np.minimum(units, limit.share * total // UNIT - self.used[rows])
+                units = np.minimum(units, _part(limit.share, total) - self.used[rows])
             room[rows] = np.maximum(0, units) / UNIT
         return room
 

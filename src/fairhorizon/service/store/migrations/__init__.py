@@ -1,1 +1,0 @@
-"""Alembic's scripts: how one version of the tables becomes the next."""

@@ -1,0 +1,46 @@
+"""What a replica may still show, also after very many showings."""
+
+import numpy as np
+import pytest
+
+from fairhorizon.exposure.bound import BoundLimit
+from fairhorizon.exposure.limits import Limit
+from fairhorizon.service.budget.limits import Rules, ServedLimit
+from fairhorizon.service.budget.purse import Purse
+from fairhorizon.service.budget.units import UNIT
+from fairhorizon.service.budget.windows import Window
+from fairhorizon.service.vocabulary import Counts
+
+
+def purse(text: str, *, shown: int, used: int, left: int) -> Purse:
+    """Of one limit on the items 0 to 2 of ten; counts in showings."""
+    limit = Limit.parse(text)
+    bound = BoundLimit(limit, np.arange(10) < 3)
+    rules = Rules((ServedLimit(1, limit, Window(), Counts.SERVED, 20 * UNIT, (bound,)),))
+    units = (np.array([number * UNIT], dtype=np.int64) for number in (left, used, shown))
+    return Purse(rules, [1], ["always"], np.array([1]), *units, np.zeros(1))
+
+
+@pytest.mark.parametrize("shown", [100, 24_000_000, 10**11])
+def test_the_room_is_what_the_share_and_the_lease_leave(shown: int) -> None:
+    used = shown * 4 // 10 - 5
+    # 0.4 of ten more showings is 4, and 5 were left
+    assert purse("popular<=0.4", shown=shown, used=used, left=100).room(10).tolist() == [9.0]
+    assert purse("popular<=0.4", shown=shown, used=used, left=3).room(10).tolist() == [3.0]
+    assert purse("popular<=0.4", shown=shown, used=used + 20, left=3).room(10).tolist() == [0.0]
+
+
+def test_a_floor_has_no_cap() -> None:
+    assert purse("popular>=0.4", shown=100, used=0, left=0).room(10).tolist() == [np.inf]
+
+
+def test_a_list_is_weighed_by_place_and_spent() -> None:
+    some = purse("popular<=0.4;weights=log", shown=10, used=2, left=3)
+    codes = np.array([5, 0, 7, 1])  # of the group at places 2 and 4
+    inside, total = some.weigh(codes)
+    assert inside.tolist() == [630_930 + 430_677]
+    assert total.tolist() == [1_000_000 + 630_930 + 500_000 + 430_677]
+    some.spend(codes)
+    assert some.left.tolist() == [3 * UNIT - 1_061_607]
+    assert some.used.tolist() == [2 * UNIT + 1_061_607]
+    assert some.shown.tolist() == [10 * UNIT + 2_561_607]
