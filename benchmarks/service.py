@@ -1,7 +1,7 @@
 """The service under load: speed, kills, replicas, memory. Loopback only.
 
     python benchmarks/service.py [speed|kills|replicas|memory] [--data ml-1m] [--run FOLDER]
-        [--postgresql] [--small]
+        [--postgresql] [--workers 1] [--small]
 
 speed: lists a second and their times, feedback events a second, and the ratio of the time of a
 request to a bare call of `model.recommend`, measured in turns. Load generator and service share the
@@ -113,7 +113,7 @@ def speed(run: Path, place: Place, options: argparse.Namespace) -> None:
     model = fh.open_model(run)
     users, items = [str(one) for one in model.users], [str(one) for one in model.items]
     n = min(options.requests, len(users))
-    with served(Server(run, place.new())) as server:
+    with served(Server(run, place.new(), workers=options.workers)) as server:
 
         async def measure() -> None:
             warm = [list_of(user) for user in users[:50]]
@@ -256,6 +256,7 @@ def main() -> None:
     parser.add_argument("--data", default="ml-1m")
     parser.add_argument("--run", type=Path)
     parser.add_argument("--postgresql", action="store_true")
+    parser.add_argument("--workers", type=int, default=1, help="speed: processes that serve")
     parser.add_argument("--requests", type=int, help="speed: 3000, memory: 100000")
     parser.add_argument("--batches", type=int, default=200, help="speed: calls of 100 events")
     parser.add_argument("--kills", type=int, default=30)

@@ -22,7 +22,7 @@ from fairhorizon.service.store.schema import (
     windows,
 )
 
-AT_ONCE = 100  # lists of one transaction: requests wait for it
+AT_ONCE = 25  # lists of one transaction: requests wait for it
 COLUMNS = [
     lists.c[name] for name in ("number", "served_at", "milliseconds", "items", "labels", "windows")
 ]

@@ -198,7 +198,7 @@ class GuardedRoute(APIRoute):
         return guarded
 
 
-def service_of(request: Request) -> Service:
+async def service_of(request: Request) -> Service:
     service: Service = request.app.state.service
     return service
 

@@ -61,7 +61,7 @@ class Asked:
     with_scores: bool
 
 
-def asked(
+async def asked(
     n: Length = None,
     category: Category = [],  # noqa: B006  # never changed
     exclude: Exclude = [],  # noqa: B006

@@ -1,5 +1,6 @@
 """Models in memory: loaded once, or when one is about to be promoted."""
 
+import gc
 import threading
 from pathlib import Path
 
@@ -26,6 +27,8 @@ def loaded(folder: str) -> Model:
             for name in list(_loaded)[: len(_loaded) - MOST + 1]:
                 del _loaded[name]
             _loaded[folder] = model
+            gc.collect()
+            gc.freeze()  # a model stays: requests need not wait until it was looked through
         return _loaded[folder]
 
 
