@@ -1,5 +1,6 @@
 """A PostgreSQL server on a temporary folder, from the programs of Debian's package."""
 
+import contextlib
 import os
 import pwd
 import shutil
@@ -7,6 +8,7 @@ import signal
 import socket
 import subprocess
 import tempfile
+import time
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -44,13 +46,28 @@ class Postgres:
     def remove(self) -> None:
         """Stop it at once and delete everything."""
         if (self.folder / "postmaster.pid").exists():
-            self.stop("immediate")
+            with contextlib.suppress(subprocess.CalledProcessError):  # it was killed
+                self.stop("immediate")
         shutil.rmtree(self.folder)
 
     def kill(self) -> None:
         """As a power cut would: all its processes end at once, mid-write."""
-        first = int((self.folder / "postmaster.pid").read_text().split()[0])
-        os.kill(first, signal.SIGKILL)  # the others notice that it is gone, and end
+        first = (self.folder / "postmaster.pid").read_text().split()[0]
+        others = Path(f"/proc/{first}/task/{first}/children").read_text().split()
+        for pid in (first, *others):
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(int(pid), signal.SIGKILL)
+
+    def start_again(self) -> None:
+        """After a kill: until the last of its processes is gone it refuses to start."""
+        for _ in range(50):
+            try:
+                self.start()
+            except subprocess.CalledProcessError:
+                time.sleep(0.1)
+            else:
+                return
+        self.start()
 
     def call(self, program: str, *arguments: str) -> None:
         found = shutil.which(program) or str(BINARIES[-1] / program)

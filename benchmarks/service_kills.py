@@ -91,8 +91,7 @@ def at_random(
     def database() -> None:
         assert postgres is not None
         postgres.kill()
-        time.sleep(0.2)
-        postgres.start()
+        postgres.start_again()
 
     ways: list[Callable[[], None]] = [worker, everything]
     if postgres is not None:

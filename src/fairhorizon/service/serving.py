@@ -63,19 +63,23 @@ def serve(
     torch.set_num_threads(1)  # workers share the cores
     # In a process of its own: workers are forked, and neither connections nor the threads that
     # read a model's files survive that. What is imported does, so that workers start at once.
-    with ProcessPoolExecutor(1, mp_context=get_context("fork")) as first:
-        prepared = first.submit(_prepared, url, settings, run, limits, address).result()
-    if prepared.fault:
-        raise ConfigError(prepared.fault)
-    for note in prepared.notes:
-        say(f"note: {note}")
-    database = Database(url)
-    if workers > 1 and database.dialect == SQLITE:
-        say("note: workers take turns writing to SQLite (PostgreSQL serves them side by side)")
-    with tempfile.TemporaryDirectory(prefix="fairhorizon-metrics-") as folder:
+    with (
+        tempfile.TemporaryDirectory(prefix="fairhorizon-metrics-") as folder,
+        ProcessPoolExecutor(1, mp_context=get_context("fork")) as first,
+    ):
+        filling = first.submit(_prepared, url, settings, run, limits, address)
         os.environ[METRICS_FOLDER] = folder
         import fairhorizon.service.api.app  # noqa: F401  # it reads the variable
 
+        prepared = filling.result()
+        first.shutdown()
+        if prepared.fault:
+            raise ConfigError(prepared.fault)
+        for note in prepared.notes:
+            say(f"note: {note}")
+        database = Database(url)
+        if workers > 1 and database.dialect == SQLITE:
+            say("note: workers take turns writing to SQLite (PostgreSQL serves them side by side)")
         gc.collect()
         gc.freeze()  # what is imported stays: workers share it, and never look through it again
         say(f"serving at {address} with {workers} worker{'s' * (workers > 1)}, data in {database}")
