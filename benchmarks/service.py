@@ -1,12 +1,13 @@
 """The service under load: speed, kills, replicas, memory. Loopback only.
 
-    python benchmarks/service.py [speed|kills|replicas|memory] [--data ml-1m] [--run FOLDER]
-        [--postgresql] [--workers 1] [--small]
+    python benchmarks/service.py [speed|kills|restarts|replicas|memory] [--data ml-1m]
+        [--run FOLDER] [--postgresql] [--workers 1] [--small]
 
 speed: lists a second and their times, feedback events a second, and the ratio of the time of a
 request to a bare call of `model.recommend`, measured in turns. Load generator and service share the
 machine; users are distinct, no answer is cached, every list is recorded.
 kills: kill -9 at named points and at random under load (worker, server, database).
+restarts: seconds until it is ready again after a kill.
 replicas: four servers on one database, with label epochs that change and a model that is swapped.
 memory: of the worker, over many requests after a warm-up.
 
@@ -28,7 +29,7 @@ import fairhorizon as fh
 from fairhorizon.service.store.database import Database
 from local_postgres import Postgres
 from service_checks import accounts_agree, count_events, excesses
-from service_kills import POINTS, at_point, at_random
+from service_kills import APART, POINTS, at_point, at_random
 from service_load import Answers, Connection, Server, Work, closed_loop, open_loop, served
 from service_traffic import Traffic
 from small import parse
@@ -236,6 +237,23 @@ def memory(run: Path, place: Place, options: argparse.Namespace) -> None:
     print(f"growth{100 * (after / before - 1):28.2f} %")
 
 
+def restarts(run: Path, place: Place, options: argparse.Namespace) -> None:
+    """Seconds until it is ready again after kill -9 of its only worker, and of all of it."""
+    with served(Server(run, place.new())) as server:
+        for _ in range(options.restarts):
+            time.sleep(APART)
+            begun = time.perf_counter()
+            server.kill(*server.worker_pids())
+            time.sleep(0.05)  # until the socket is closed
+            server.wait_until_ready()
+            print(f"the worker{time.perf_counter() - begun:20.2f} s", flush=True)
+        for _ in range(options.restarts):
+            begun = time.perf_counter()
+            server.kill_all()
+            server.start()
+            print(f"the server{time.perf_counter() - begun:20.2f} s", flush=True)
+
+
 def resident(pid: int) -> int:
     for line in Path(f"/proc/{pid}/status").read_text().splitlines():
         if line.startswith("VmRSS"):
@@ -244,7 +262,7 @@ def resident(pid: int) -> int:
 
 
 PARTS: dict[str, Callable[[Path, Place, argparse.Namespace], None]] = {
-    one.__name__: one for one in (speed, kills, replicas, memory)
+    one.__name__: one for one in (speed, kills, restarts, replicas, memory)
 }
 
 
@@ -261,9 +279,10 @@ def main() -> None:
     parser.add_argument("--batches", type=int, default=200, help="speed: calls of 100 events")
     parser.add_argument("--kills", type=int, default=30)
     parser.add_argument("--points", type=int, default=len(POINTS))
+    parser.add_argument("--restarts", type=int, default=3, help="restarts: of each kind")
     parser.add_argument("--seconds", type=float, default=180.0, help="replicas: how long")
     parser.add_argument("--warm-up", type=int, default=10_000)
-    small = {"requests": 60, "batches": 3, "kills": 0, "points": 1, "seconds": 3.0}
+    small = {"requests": 60, "batches": 3, "kills": 0, "points": 1, "restarts": 1, "seconds": 3.0}
     options = parse(parser, **small, warm_up=60, settings={"rounds": 1})
     if options.requests is None:
         options.requests = 100_000 if options.part == "memory" else 3000

@@ -30,6 +30,7 @@ CASES = {
     "service": r"request / bare recommend, of the medians +\d+\.\d\d$",
     "service kills": r"^all good +1 of 1$",
     "service memory": r"^growth +-?\d+\.\d\d %$",
+    "service restarts": r"^the server +\d+\.\d\d s$",
     "service replicas": r"^kept after every list yes$",
     "several_limits": r"ten limits / one limit +\d+\.\d\d$",
     "speed": r"policy update / forward and backward pass +\d+\.\d\d$",
