@@ -10,13 +10,19 @@ import pytest
 from engine_tasks import Fails, LostAt, MakeNumbers, Squares, Surroundings
 
 from fairhorizon.engines.engine import TaskEngine
+from fairhorizon.engines.opening import ray_engine
 from fairhorizon.engines.processes import Processes
 from fairhorizon.errors import ConfigError, FairHorizonError
 
 
-@pytest.fixture
-def engine() -> Iterator[TaskEngine]:
-    with Processes(jobs=2) as engine:
+@pytest.fixture(params=["processes", "ray"])
+def engine(request: pytest.FixtureRequest) -> Iterator[TaskEngine]:
+    if request.param == "ray":
+        request.getfixturevalue("cluster")
+        made = ray_engine(None, None, 1)
+    else:
+        made = Processes(jobs=2)
+    with made as engine:
         yield engine
 
 
