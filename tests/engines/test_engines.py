@@ -247,3 +247,13 @@ def test_ray_ends_what_takes_too_much_memory_and_that_is_told(cluster: Any, tmp_
         assert type(raised.value.__cause__).__name__ == "OutOfMemoryError"
     finally:
         cluster.remove_node(node)
+
+
+def test_processes_are_kept_for_as_long_as_the_engine_is_entered() -> None:
+    tasks = [Surroundings(), Surroundings()]
+    with Processes(2) as engine:
+        first, second = ({row[3] for row in engine.each(tasks)} for _ in range(2))
+        assert first & second
+    assert not any(Path(f"/proc/{number}").exists() for number in first | second)
+    for number in {row[3] for row in engine.each(tasks)}:  # alone, a call ends its own
+        assert not Path(f"/proc/{number}").exists()
