@@ -2,7 +2,12 @@
 
 import json
 import os
+import pickle
+import re
+import socket
+import time
 from collections.abc import Iterator
+from dataclasses import replace
 from itertools import groupby
 from pathlib import Path
 from typing import Any
@@ -17,6 +22,9 @@ from fairhorizon.cli.app import run
 from fairhorizon.engines.engine import TaskEngine
 from fairhorizon.engines.opening import ray_engine
 from fairhorizon.engines.processes import Processes
+from fairhorizon.engines.surroundings import FarShard, finished_there
+from fairhorizon.engines.surroundings import Surroundings as Here
+from fairhorizon.engines.worker import pickled
 from fairhorizon.errors import ConfigError, FairHorizonError
 
 
@@ -157,6 +165,40 @@ def test_an_error_of_a_shard_is_raised_here_and_the_next_call_is_answered(
         engine.shards([MakeNumbers(0, 1, fails="ours")]),
     ):
         pass
+
+
+@pytest.mark.parametrize(
+    ("own", "message"),
+    [
+        (
+            replace(Here.here(1), version="0.0"),
+            r"has fairhorizon 0\..*, the command 0\.0 \(ins",
+        ),
+        (replace(Here.here(1), folder=Path("/not/here")), r"has no folder /not/here \(run the com"),
+    ],
+)
+def test_a_node_that_does_not_fit_is_named(own: Here, message: str) -> None:
+    with pytest.raises(ConfigError, match=f"^node {re.escape(socket.gethostname())} {message}"):
+        finished_there(pickled(Squares(2)), own).get()
+    answer = FarShard(own).answer(pickled(MakeNumbers(0, 2)))
+    with pytest.raises(ConfigError, match=message):
+        pickle.loads(answer).get()
+
+
+def test_ctrl_c_between_two_rows_ends_what_is_running(engine: TaskEngine, tmp_path: Path) -> None:
+    tasks = [Squares(2), Waits(tmp_path, tmp_path / "never", "a")]
+    rows = engine.each(tasks)
+    assert next(rows) == (2, 0)
+    while not list(tmp_path.iterdir()):
+        time.sleep(0.05)
+    with pytest.raises(KeyboardInterrupt), engine:
+        raise KeyboardInterrupt
+    rows.close()
+    (mark,) = tmp_path.iterdir()
+    deadline = time.monotonic() + 30
+    while is_running(mark):
+        assert time.monotonic() < deadline, "it goes on"
+        time.sleep(0.05)
 
 
 def kept(folder: Path) -> dict[str, Any]:

@@ -110,8 +110,9 @@ class OnRay:
                     yield from answer.get()
                 meanwhile()
         finally:
-            for reference in running:
-                ray.cancel(reference, force=True)
+            if ray.is_initialized():  # else they ended with it
+                for reference in running:
+                    ray.cancel(reference, force=True)
 
     @contextmanager
     def shards(self, makers: Sequence[Maker]) -> Iterator[Shards]:
@@ -189,7 +190,8 @@ class RayActor:
         return answer
 
     def end(self) -> None:
-        ray.kill(self.handle)
+        if ray.is_initialized():  # else it ended with it
+            ray.kill(self.handle)
 
 
 def parcelled(message: bytes) -> Any:

@@ -35,9 +35,9 @@ class Processes:
         self._is_entered = True
         return self
 
-    def __exit__(self, *_: object) -> None:
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         self._is_entered = False
-        self._end()
+        self._end(at_once=kind is not None)  # nobody waits for tasks after Ctrl-C
 
     @property
     def workers(self) -> int:
