@@ -36,9 +36,9 @@ LONGEST_PATH = 30  # characters of the folder of Ray's sockets, whose paths may 
 class OnRay:
     """At most `jobs` tasks at a time, None: as many as the cluster has CPUs for.
 
-    Ray is started, or connected to, when there is something to run. One that was started here is
-    shut down at the end; from one at an address, or one that this process already had, there is
-    nothing left but that.
+    Ray is started, or connected to, when there is something to run. At the end, a Ray that was
+    started here is shut down, one at an address is disconnected from, and one that this process
+    had before is left as it is.
 
     threads: of each worker.
     """
@@ -48,7 +48,7 @@ class OnRay:
     ) -> None:
         self.address, self.jobs, self.threads = address, jobs, threads
         self._folder: Path | None = None  # of a Ray that was started here
-        self._is_ours = False  # to be left
+        self._is_ours = False  # started or connected to here
         self._done = self._total = 0
 
     def __enter__(self) -> Self:
