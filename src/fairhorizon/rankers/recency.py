@@ -10,11 +10,21 @@ from fairhorizon.histories import UserItems
 
 HALF_LIVES = 20  # older items have less than 2^-20 < 1e-6 of the weight
 ROOM = 100  # for items added while the model is in use
+QUEUED = 2**27  # items in the queues of all users, at most: 1 GiB
 
 
 def longest_history(split: Split) -> int:
-    """The most items that a user has before the test, with room for more."""
-    return int(UserItems.of(split.train, split.validation).indptr.diff().max()) + ROOM
+    """The most items that a user has before the test, with room for more.
+
+    Of so many users that their queues would not fit into memory, the most recent items that do.
+    """
+    return most_items_read(UserItems.of(split.train, split.validation)) + ROOM
+
+
+def most_items_read(histories: UserItems) -> int:
+    """The length of the longest history; less where the queues of all users would be too large."""
+    longest, fits = int(histories.indptr.diff().max()), QUEUED // max(1, histories.n_users)
+    return min(longest, max(HALF_LIVES, fits))
 
 
 def items_to_look_at(half_life: float | None, longest: int) -> int:
