@@ -55,6 +55,13 @@ class UserItems:
         items = self.items[self.indptr[users].repeat_interleave(counts) + within]
         return UserItems(pointers, items, self.n_items)
 
+    def numbered(self, numbers: Tensor) -> "UserItems":
+        """The same sets without items whose number (n_items,) is -1, the others by their number."""
+        kept = numbers[self.items] >= 0
+        users = torch.arange(self.n_users).repeat_interleave(self.indptr.diff())[kept]
+        counts = torch.bincount(users, minlength=self.n_users)
+        return UserItems(_pointers(counts), numbers[self.items[kept]], int(numbers.max()) + 1)
+
     def mask(self, users: Tensor) -> Tensor:
         """(len(users), n_items) bool: the items in each user's set."""
         counts = self.counts(users)

@@ -1,4 +1,4 @@
-"""What item-to-item models share: histories with more weight on recent items, scales of scores."""
+"""What item-to-item models share: weights of recent items, frequent items, scales of scores."""
 
 import math
 
@@ -10,7 +10,7 @@ from fairhorizon.histories import UserItems
 
 HALF_LIVES = 20  # older items have less than 2^-20 < 1e-6 of the weight
 ROOM = 100  # for items added while the model is in use
-QUEUED = 2**27  # items in the queues of all users, at most: 1 GiB
+QUEUED = 2**26  # items in the queues of all users, at most: 512 MiB
 
 
 def longest_history(split: Split) -> int:
@@ -50,6 +50,15 @@ def weighted_history(queue: Tensor, n_items: int, half_life: float | None) -> Te
     history = torch.zeros(len(queue), n_items + 1, device=queue.device)
     history.scatter_add_(1, queue, weights_by_age(queue, half_life).expand(len(queue), -1))
     return history[:, :-1]
+
+
+def frequent(histories: UserItems, most: int) -> Tensor:
+    """(n_items,) numbers from 0 for the `most` items with most users, by code; -1 for the rest."""
+    counts = torch.bincount(histories.items, minlength=histories.n_items)
+    chosen = counts.sort(descending=True, stable=True).indices[:most].sort().values
+    numbers = torch.full((histories.n_items,), -1)
+    numbers[chosen] = torch.arange(len(chosen))
+    return numbers
 
 
 def popularity_scale(split: Split, exponent: float) -> Tensor:
