@@ -3,6 +3,7 @@
 import logging
 import os
 import shutil
+import socket
 import tempfile
 from collections import Counter, deque
 from collections.abc import Callable, Iterator, Sequence
@@ -148,6 +149,7 @@ class OnRay:
             )
             return
         try:
+            knock(self.address)
             ray.init(self.address, **quiet)
         except (OSError, ValueError, RuntimeError) as error:
             raise ConfigError(
@@ -192,6 +194,13 @@ class RayActor:
     def end(self) -> None:
         if ray.is_initialized():  # else it ended with it
             ray.kill(self.handle)
+
+
+def knock(address: str) -> None:
+    """Raise an OSError where nobody listens: Ray itself would try for minutes."""
+    host, colon, port = address.removeprefix("ray://").rpartition(":")
+    if colon and port.isdecimal():
+        socket.create_connection((host.strip("[]"), int(port)), timeout=10).close()
 
 
 def parcelled(message: bytes) -> Any:
