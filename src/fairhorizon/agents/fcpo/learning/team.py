@@ -35,6 +35,9 @@ class Team:
         """Each tensor summed over all members, in one message; the same bits for everybody."""
         return parts
 
+    def agree(self, tensors: Sequence[Tensor]) -> None:
+        """Take over those of rank 0: elsewhere the last digits of the same sums may differ."""
+
     def count(self, own: int) -> int:
         """Of something that every member has some of, how many there are in all."""
         (total,) = self.sum([torch.tensor(own)])

@@ -2,7 +2,7 @@
 
 import copy
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Generator, Iterable, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -48,7 +48,7 @@ class Training:
     ) -> None:
         self.split, self.config, self.seed, self.sensitive = split, config, seed, sensitive
         self.pretraining_rmse = pretraining_rmse
-        self.panel = panel
+        self.panel, self.team = panel, team
         self.fingerprint = split.train.fingerprint()
         items = UserItems.of(split.train)
         length = queue_length(config, panel)
@@ -110,7 +110,7 @@ class Training:
             )
         self.config = config
 
-    def rounds(self) -> Iterator[RoundReport]:
+    def rounds(self) -> Generator[RoundReport]:
         """Train to the end; between two rounds everything may be saved or dropped."""
         while not self.finished:
             yield self.round()
@@ -123,6 +123,7 @@ class Training:
             self._keep(self.episodes.validate())  # rounds have to be better than the warm start
         fresh = self.episodes.generate(self.generator)  # lines 6-13
         learned = self.learner.learn(fresh, torch.tensor([self.limit]), self.generator)
+        self.team.agree([*self.actor.parameters(), *self.learner.critics.parameters()])
         update = learned.update
         number = len(self.reports) + 1
         evaluate = number % config.evaluate_every == 0 and self.can_validate
@@ -159,8 +160,7 @@ class Training:
         """Go on from the state of another training that began alike."""
         self.actor.load_state_dict(state.actor, strict=False)
         self.learner.critics.load_state_dict(state.critics)
-        device = self.sensitive.device
-        self.best = {name: value.to(device) for name, value in state.best.items()}
+        self.best = state.best
         self.generator.set_state(state.generator)
         self.reports = list(state.reports)
         self.best_validation = state.best_validation
@@ -189,7 +189,7 @@ class Training:
 
 
 def _copies(parameters: Iterable[tuple[str, Tensor]]) -> Tensors:
-    return {name: value.detach().clone() for name, value in parameters}
+    return {name: value.detach().clone().cpu() for name, value in parameters}
 
 
 @dataclass(frozen=True)
