@@ -15,6 +15,7 @@ from fairhorizon.vocabulary import Preset
 
 if TYPE_CHECKING:
     from fairhorizon.agents.base import Recommender
+    from fairhorizon.agents.crew import Crew
     from fairhorizon.agents.methods import Method
     from fairhorizon.agents.progress import Listener
     from fairhorizon.experiments.datasets import Dataset, DataSpec
@@ -59,6 +60,15 @@ All = Annotated[
     ),
 ]
 Resume = Annotated[bool, typer.Option("--resume", help="Continue from the checkpoint.")]
+Workers = Annotated[
+    int,
+    typer.Option(
+        "--workers",
+        min=1,
+        help="Processes that train FCPO together, each with a part of the users and one thread. "
+        "For preset paper.",
+    ),
+]
 Verbose = Annotated[
     bool,
     typer.Option(
@@ -79,6 +89,7 @@ def fit(
     seed: shared.FitSeed = None,
     whole: All = False,
     resume: Resume = False,
+    workers: Workers = 1,
     verbose: Verbose = False,
     cache_dir: Path | None = None,
 ) -> None:
@@ -91,6 +102,10 @@ def fit(
     choose settings and weights of their rankers on later parts of the log, train
     the policy with rankers of the earlier part, and serve with rankers of the
     whole log; a training that is stopped serves with those of the earlier part.
+
+    With --workers N, every CPO step is made of sums over all workers, so that N
+    changes nothing but the last digits. If a worker is lost, the rounds that were
+    finished are kept, and --resume continues, with any number of workers.
 
     With these presets three lines say what was found: the kind of log, the
     rankers with their weights and changed settings, and the accuracy of each and
@@ -105,7 +120,7 @@ def fit(
     from fairhorizon.experiments.runs import Run, StoredLimits
 
     given = parse_settings(settings or [])
-    data = uncut(data, resume) if whole else data
+    data = uncut(data, resume, workers) if whole else data
     data, asked = limit_options.apart(data, limit, Run(out) if resume else None)
     level = limit_options.level_of(asked.limits, alpha_prime, data)
     chosen, model = make(method, given, level, preset, seed or 0)
@@ -121,14 +136,23 @@ def fit(
         dataset = data.open(cache_dir, model.popular_share)
         asked.check(model, data, dataset, cache_dir)
         kept = {"checkpoint": out if keeps_checkpoints else None, "resume": resume}
-        model = fitted(model, data, dataset, progress, kept)
+        model = fitted(model, data, dataset, progress, {**kept, "crew": crew_of(workers)})
         status = "finished" if model.finished_ else "interrupted"
         Run(out).write(model, data, status, StoredLimits(asked.texts(), asked.item_table))
     present(model, out, dataset.log.name)
 
 
-def uncut(data: "DataSpec", resume: bool) -> "DataSpec":
+def crew_of(workers: int) -> "Crew | None":
+    """The processes to train in; None: this one."""
+    from fairhorizon.engines.local_crew import LocalCrew
+
+    return LocalCrew(workers) if workers > 1 else None
+
+
+def uncut(data: "DataSpec", resume: bool, workers: int) -> "DataSpec":
     """The data with nothing held out."""
+    if workers > 1:
+        raise typer.BadParameter("not with --workers, which one process does", param_hint="--all")
     if resume:
         raise typer.BadParameter("not with --resume (start anew)", param_hint="--all")
     if data.cut != "per-user":

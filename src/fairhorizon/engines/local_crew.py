@@ -9,6 +9,7 @@ from collections.abc import Generator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import timedelta
+from multiprocessing import resource_tracker
 from multiprocessing.connection import Connection, wait
 from multiprocessing.context import SpawnProcess
 from typing import Any, TypeVar
@@ -62,6 +63,7 @@ class LocalCrew:
         meeting = Meeting(0, self.size, HERE, store.port, patience=self.patience)
         ranks: list[_Rank] = []
         try:
+            resource_tracker.ensure_running()  # which lets Ctrl-C through again where it starts
             with _interrupt_held():
                 ranks += [_Rank(rank, self.threads) for rank in range(self.size)]
             for rank, member in zip(ranks, members, strict=True):
@@ -156,6 +158,7 @@ def _what_went_wrong(ranks: Sequence[_Rank]) -> Exception:
 def _work(line: Connection, threads: int) -> None:
     """What a process does: the member it is sent."""
     _begin()
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent is told, and ends this process
     torch.set_num_threads(threads)
     try:
         member, meeting = pickle.loads(line.recv_bytes())

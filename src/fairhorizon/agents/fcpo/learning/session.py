@@ -134,9 +134,8 @@ class Session:
 
     def _kept(self) -> str:
         if self.checkpoint is None:
-            return "nothing is kept: name a folder for checkpoints"
-        done = len(self.training.reports)
-        return f"{done} round{'s'[: done != 1]} are kept in {self.checkpoint}: resume from there"
+            return "nothing is kept, as no folder for checkpoints was named"
+        return f"{len(self.training.reports)} finished rounds are kept in {self.checkpoint}"
 
     def conclude(self) -> Trained:
         """The result so far; a training that is finished ends with rankers fitted on the whole log.
