@@ -124,8 +124,9 @@ class Recommender(ABC):
         """
         if crew is not None and not self.abilities.crew:
             raise ConfigError(
-                f"{self.method} is trained by one process (leave out --workers; several can train "
-                "FCPO with a Gaussian policy over embeddings and buffer_rounds 1: fcpo:paper)"
+                f"{self.method} is trained by one process (leave out --workers and --engine; "
+                "several can train a Gaussian policy over embeddings with buffer_rounds 1, as "
+                "fcpo:paper does)"
             )
         if (checkpoint is not None or resume) and not self.abilities.resume:
             raise ConfigError(

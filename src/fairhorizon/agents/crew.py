@@ -1,12 +1,13 @@
 """Several processes that work on one thing together: what each is given, and who runs them."""
 
 from collections.abc import Generator, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Protocol as Interface
 from typing import TypeVar
 
 from fairhorizon.errors import FairHorizonError
 
+PATIENCE = 600.0  # seconds
 R = TypeVar("R")
 R_co = TypeVar("R_co", covariant=True)
 
@@ -20,7 +21,11 @@ class Meeting:
     host: str  # of the store in which they leave their addresses
     port: int
     device: str = "cpu"  # that this rank computes on
-    patience: float = 600.0  # seconds to wait for the others at any point
+    patience: float = PATIENCE  # to wait for the others at any point
+
+    def of(self, rank: int) -> "Meeting":
+        """The same for another rank."""
+        return replace(self, rank=rank)
 
 
 class Member(Interface[R_co]):

@@ -1,174 +1,127 @@
-"""A crew on this machine: one process for each rank, watched by the one that starts them."""
+"""A crew on this machine: a process for each rank, watched by the one that starts them."""
 
 import multiprocessing
 import pickle
 import signal
-import time
-import traceback
 from collections.abc import Generator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from multiprocessing import resource_tracker
 from multiprocessing.connection import Connection, wait
-from multiprocessing.context import SpawnProcess
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import torch
 import torch.distributed as dist
 
-from fairhorizon.agents.crew import LostRankError, Meeting, Member
-from fairhorizon.engines.processes import _begin, _interrupt_held
-from fairhorizon.errors import ConfigError, FairHorizonError
+from fairhorizon.agents.crew import PATIENCE, Meeting, Member
+from fairhorizon.engines.children import begin, starting_children
+from fairhorizon.engines.crews import (
+    Failure,
+    Message,
+    RankDone,
+    RankFailed,
+    RankRow,
+    watched,
+    worked,
+)
+from fairhorizon.engines.worker import pickled
 
 R = TypeVar("R")
-HERE = "127.0.0.1"
-# Who is killed takes the others along: seconds in which to see who was first.
-HINDSIGHT = 2.0
+LOOPBACK = "127.0.0.1"
 
 
 @dataclass(frozen=True)
-class _Row:
-    """A result of rank 0."""
-
-    value: Any
-
-
-@dataclass(frozen=True)
-class _Ended:
-    """The last message of a rank: its work is done, or this is what went wrong."""
-
-    error: str = ""
-    ours: bool = False  # an error with a remedy, for the user
-
-
 class LocalCrew:
-    """Processes of one thread each on this machine; with GPUs enough, each has one of its own."""
+    """Processes of this machine; where there are as many GPUs, each has one of its own."""
 
-    def __init__(self, size: int, *, threads: int = 1, patience: float = 600.0) -> None:
-        """patience: seconds that a rank waits for the others before it gives up."""
-        if size < 1:
-            raise ConfigError(f"{size} workers cannot train anything (give at least 1)")
-        self.size, self.threads, self.patience = size, threads, patience
+    size: int
+    threads: int = 1  # of each
+    patience: float = PATIENCE  # seconds that a rank waits for the others
 
     def rows(self, members: Sequence[Member[R]]) -> Generator[R]:
-        # The parent has the store: its port is free, and no rank has to come first.
+        # The parent keeps the store: its port is free then, and no rank has to come first.
         store = dist.TCPStore(  # type: ignore[attr-defined]
-            HERE,
+            LOOPBACK,
             0,
             is_master=True,
             wait_for_workers=False,
             timeout=timedelta(seconds=self.patience),
         )
-        meeting = Meeting(0, self.size, HERE, store.port, patience=self.patience)
-        ranks: list[_Rank] = []
+        meeting = Meeting(0, self.size, LOOPBACK, store.port, patience=self.patience)
+        ranks = _Ranks()
         try:
-            resource_tracker.ensure_running()  # which lets Ctrl-C through again where it starts
-            with _interrupt_held():
-                ranks += [_Rank(rank, self.threads) for rank in range(self.size)]
-            for rank, member in zip(ranks, members, strict=True):
-                rank.begin(member, replace(meeting, rank=rank.number, device=self._device(rank)))
-            yield from _watched(ranks)
+            ranks.start(self.size, self.threads)
+            for rank, member in enumerate(members):
+                ranks.send(rank, member, replace(meeting.of(rank), device=self._device(rank)))
+            yield from watched(ranks, self.size)
         finally:
-            for rank in ranks:
-                rank.end()
+            ranks.end()
 
-    def _device(self, rank: "_Rank") -> str:
-        return f"cuda:{rank.number}" if torch.cuda.device_count() >= self.size else "cpu"
+    def _device(self, rank: int) -> str:
+        return f"cuda:{rank}" if torch.cuda.device_count() >= self.size else "cpu"
 
 
-class _Rank:
-    """A process and the line to it."""
+class _Ranks:
+    """The processes and the lines to them."""
 
-    def __init__(self, number: int, threads: int) -> None:
-        self.number = number
+    def __init__(self) -> None:
+        self.processes: list[multiprocessing.process.BaseProcess] = []
+        self.lines: list[Connection] = []
+        self.working: set[int] = set()
+
+    def start(self, size: int, threads: int) -> None:
         context = multiprocessing.get_context("spawn")
-        self.line, theirs = context.Pipe()
-        self.process: SpawnProcess = context.Process(
-            target=_work, args=(theirs, threads), daemon=True
-        )
-        self.process.start()
-        theirs.close()
-        self.ended: _Ended | None = None
+        resource_tracker.ensure_running()  # where it is started later, it lets Ctrl-C through again
+        with starting_children(threads):
+            for rank in range(size):
+                line, far_end = context.Pipe()
+                process = context.Process(target=_work, args=(far_end, threads), daemon=True)
+                process.start()
+                far_end.close()  # so that the line ends with the process
+                self.processes.append(process)
+                self.lines.append(line)
+                self.working.add(rank)
 
-    def begin(self, member: Member[Any], meeting: Meeting) -> None:
-        with suppress(BrokenPipeError):  # it is dead, which the watch finds
-            self.line.send_bytes(pickle.dumps((member, meeting)))
+    def send(self, rank: int, member: Member[R], meeting: Meeting) -> None:
+        with suppress(OSError):  # it is dead, as will be seen
+            self.lines[rank].send_bytes(pickled((pickled(member), meeting)))
 
-    def messages(self) -> Generator[_Row | _Ended]:
-        """What it has sent and is not read yet."""
-        with suppress(EOFError, ConnectionResetError):  # it is dead, which the watch finds
-            while self.line.poll():
-                yield pickle.loads(self.line.recv_bytes())
+    def receive(self, timeout: float | None) -> Sequence[tuple[int, Message]]:
+        waiting = {self.lines[rank]: rank for rank in sorted(self.working)}
+        return [(waiting[line], self._next(waiting[line])) for line in _ready(waiting, timeout)]
 
-    @property
-    def is_dead(self) -> bool:
-        return not self.process.is_alive()
+    def _next(self, rank: int) -> Message:
+        try:
+            message = pickle.loads(self.lines[rank].recv_bytes())
+        except (EOFError, OSError):  # the line ends with the process
+            message = RankFailed(Failure.LOST, self._end_of(rank))
+        if not isinstance(message, RankRow):
+            self.working.discard(rank)
+        assert isinstance(message, RankRow | RankDone | RankFailed)
+        return message
+
+    def _end_of(self, rank: int) -> str:
+        self.processes[rank].join()
+        code = self.processes[rank].exitcode or 0
+        if code < 0:
+            return f"was killed by {signal.Signals(-code).name}, perhaps for want of memory"
+        return f"ended with exit code {code}"
 
     def end(self) -> None:
-        self.process.kill()
-        self.process.join()
-        self.line.close()
+        for process, line in zip(self.processes, self.lines, strict=True):
+            process.kill()
+            process.join()
+            line.close()
 
 
-def _watched(ranks: Sequence[_Rank]) -> Generator[Any]:
-    """The results of rank 0, until every rank is done; an error as soon as one is not."""
-    while True:
-        for rank in ranks:
-            for message in rank.messages():
-                if isinstance(message, _Row):
-                    yield message.value
-                else:
-                    rank.ended = message
-        if any(rank.is_dead if rank.ended is None else rank.ended.error for rank in ranks):
-            raise _what_went_wrong(ranks)
-        working = [rank for rank in ranks if rank.ended is None]
-        if not working:
-            return
-        wait([*(rank.line for rank in working), *(rank.process.sentinel for rank in working)])
-
-
-def _what_went_wrong(ranks: Sequence[_Rank]) -> Exception:
-    """The cause, not its consequences: ranks that have lost another one fail too."""
-    until = time.monotonic() + HINDSIGHT
-    while time.monotonic() < until:
-        for rank in ranks:
-            if rank.is_dead and (rank.process.exitcode or 0) < 0:
-                name = signal.Signals(-(rank.process.exitcode or 0)).name
-                return LostRankError(
-                    f"rank {rank.number} of {len(ranks)} was killed by {name}, perhaps for want of "
-                    "memory"
-                )
-        time.sleep(0.05)
-    for rank in ranks:
-        for message in rank.messages():
-            if isinstance(message, _Ended):
-                rank.ended = message
-    failed = [rank for rank in ranks if rank.ended is not None and rank.ended.error]
-    for rank in failed:
-        assert rank.ended is not None
-        if rank.ended.ours:
-            return FairHorizonError(rank.ended.error)
-    if failed and failed[0].ended is not None:
-        return LostRankError(f"rank {failed[0].number} of {len(ranks)}: {failed[0].ended.error}")
-    dead = next(rank for rank in ranks if rank.is_dead)
-    return LostRankError(f"rank {dead.number} of {len(ranks)} ended unexpectedly")
+def _ready(lines: dict[Connection, int], timeout: float | None) -> list[Connection]:
+    return [line for line in wait(list(lines), timeout) if isinstance(line, Connection)]
 
 
 def _work(line: Connection, threads: int) -> None:
-    """What a process does: the member it is sent."""
-    _begin()
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent is told, and ends this process
-    torch.set_num_threads(threads)
-    try:
-        member, meeting = pickle.loads(line.recv_bytes())
-        for row in member.rows(meeting):
-            if meeting.rank == 0:
-                line.send_bytes(pickle.dumps(_Row(row)))
-        line.send_bytes(pickle.dumps(_Ended()))
-    except FairHorizonError as error:
-        line.send_bytes(pickle.dumps(_Ended(str(error), ours=True)))
-    except Exception as error:
-        last = traceback.extract_tb(error.__traceback__)[-1]
-        where = f"{type(error).__name__} in {last.name}: {error}"
-        line.send_bytes(pickle.dumps(_Ended(where)))
+    """What a process does: the member that it is sent."""
+    begin(threads)
+    parcel, meeting = pickle.loads(line.recv_bytes())
+    for message in worked(parcel, meeting):
+        line.send_bytes(message)
