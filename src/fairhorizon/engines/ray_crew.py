@@ -41,7 +41,7 @@ class RayCrew:
         actor = ray.remote(max_restarts=0, scheduling_strategy="SPREAD", **gpus, **self.needs)(
             FarRank
         )
-        ranks = [actor.remote(self.own) for _ in members]
+        ranks: list[Any] = [actor.remote(self.own) for _ in members]
         try:
             yield from watched(_Calls(ranks, self._begun(ranks, members, bool(gpus))), self.size)
         finally:
