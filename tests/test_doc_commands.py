@@ -86,6 +86,14 @@ NOT_RUN = {
         ),
         "of no database; docs/service-data.md has one of each",
     ),
+    **dict.fromkeys(
+        (
+            "fairhorizon fit fcpo:paper --data ml-1m --alpha-prime 0.4 --workers 2 --out runs/two",
+            "fairhorizon fit fcpo:paper --data ml-1m --alpha-prime 0.4 --workers 8 --engine ray "
+            "--address auto --out runs/eight",
+        ),
+        "starts processes, or needs a cluster; tests/engines/test_crews.py does",
+    ),
     "fairhorizon --install-completion": "changes the start-up files of the shell",
 }
 

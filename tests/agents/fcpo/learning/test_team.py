@@ -171,3 +171,37 @@ def test_a_team_of_one_leaves_the_generator_where_it_was(uneven: Split) -> None:
         torch.randn(37, 4, generator=expected)
     torch.randperm(len(training.learner.buffer.rounds[0].state_users), generator=expected)
     assert torch.equal(training.generator.get_state(), expected.get_state())
+
+
+class Counting(Team):
+    """Alone, and keeps the sizes of what would be sent, in bytes."""
+
+    def __init__(self) -> None:
+        self.sizes: list[int] = []
+
+    def sum(self, parts: Sequence[Tensor]) -> Sequence[Tensor]:
+        self.sizes.append(sum(part.numel() * part.element_size() for part in parts))
+        return parts
+
+
+def test_a_round_sends_what_the_documents_say(market: Split, small: FcpoConfig) -> None:
+    config = small.model_copy(update={"rounds": 1, "evaluate_every": 1})
+    begun = Fcpo(config).session(FitTask.of(market)).training
+    team = Counting()
+    training = UsersOfRank.of(begun, 0, 1).training(team)
+    team.sizes.clear()
+    training.round()
+    actor = 4 * sum(p.numel() for p in training.actor.parameters())
+    critic = 4 * (1 + sum(p.numel() for p in training.learner.critics["cost"].parameters()))
+    mask = (config.horizon + 1) * 60
+    assert team.sizes.count(2 * actor) == 1
+    assert 2 < team.sizes.count(actor) <= 2 * config.cg_iterations
+    assert team.sizes.count(mask) == 1
+    assert 2 * 10 <= team.sizes.count(critic) <= 2 * 1.25 * 10 + 1
+    details = training.reports[0].details
+    assert details is not None
+    assert team.sizes.count(3 * 4) == details.attempts
+    small_ones = [size for size in team.sizes if size not in (2 * actor, actor, mask, critic, 12)]
+    # 7 means and numbers, 2 losses, 1 NDCG
+    assert len(small_ones) == 10
+    assert max(small_ones) < 8 * (2 * config.horizon + 4)
