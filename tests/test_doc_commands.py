@@ -94,6 +94,13 @@ NOT_RUN = {
         ),
         "starts processes, or needs a cluster; tests/engines/test_crews.py does",
     ),
+    **dict.fromkeys(
+        (
+            "fairhorizon compare --data ml-100k --seeds 5 --engine ray",
+            "fairhorizon levels --data ml-100k --engine ray --address auto --out /shared/levels",
+        ),
+        "starts Ray, or needs a cluster; tests/engines has one",
+    ),
     "fairhorizon --install-completion": "changes the start-up files of the shell",
 }
 

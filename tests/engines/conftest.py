@@ -8,10 +8,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from engine_cluster import NODE
 
 from fairhorizon.engines.opening import ray_engine
-
-NODE = {"num_cpus": 1, "object_store_memory": 80 * 2**20}
 
 
 @pytest.fixture(scope="session")

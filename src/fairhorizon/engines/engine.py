@@ -98,3 +98,11 @@ class TaskEngine(Interface):
 
     def crew(self) -> Crew | None:
         """All workers, to work together on one thing; None: this process does it alone."""
+
+
+def lost_task(goes_on: str) -> str:
+    """What to say of a task that cannot be finished."""
+    return (
+        f"a training lost its worker {ATTEMPTS} times, perhaps for want of memory ({goes_on}; "
+        "fewer jobs need less)"
+    )

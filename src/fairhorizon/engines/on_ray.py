@@ -20,7 +20,7 @@ from ray.exceptions import (
     WorkerCrashedError,
 )
 
-from fairhorizon.engines.engine import AGAIN, ATTEMPTS, PAUSE, Maker, Shards, Work
+from fairhorizon.engines.engine import AGAIN, ATTEMPTS, PAUSE, Maker, Shards, Work, lost_task
 from fairhorizon.engines.ray_crew import RayCrew
 from fairhorizon.engines.shards import CalledShards
 from fairhorizon.engines.surroundings import FarShard, Surroundings, finished_there
@@ -37,9 +37,9 @@ LONGEST_PATH = 30  # characters of the folder of Ray's sockets, whose paths may 
 class OnRay:
     """At most `jobs` tasks at a time, None: as many as the cluster has CPUs for.
 
-    Ray is started, or connected to, when there is something to run. One that was started here is
-    shut down at the end; from one at an address, or one that this process already had, there is
-    nothing left but that.
+    Ray is started, or connected to, when there is something to run. At the end, a Ray that was
+    started here is shut down, one at an address is disconnected from, and one that this process
+    had before is left as it is.
 
     threads: of each worker.
     """
@@ -49,7 +49,7 @@ class OnRay:
     ) -> None:
         self.address, self.jobs, self.threads = address, jobs, threads
         self._folder: Path | None = None  # of a Ray that was started here
-        self._is_ours = False  # to be left
+        self._is_ours = False  # started or connected to here
         self._done = self._total = 0
 
     def __enter__(self) -> Self:
@@ -65,8 +65,10 @@ class OnRay:
 
     @property
     def workers(self) -> int:
+        if self.jobs is not None:
+            return self.jobs
         self._begin()
-        return self.jobs or sum(cpus // self.threads for cpus in _cpus_of_nodes())
+        return sum(cpus // self.threads for cpus in _cpus_of_nodes())
 
     @property
     def progress(self) -> str:
@@ -97,18 +99,21 @@ class OnRay:
                     running[run.remote(parcels[number], own)] = number
                 for reference in ray.wait(list(running), timeout=PAUSE)[0]:
                     number = running.pop(reference)
-                    answer = _received(reference)
-                    if answer is None:
+                    try:
+                        answer = ray.get(reference)
+                    except LOST as error:
                         losses[number] += 1
-                        self._refuse(losses[number], goes_on)
+                        if losses[number] == ATTEMPTS:
+                            raise FairHorizonError(lost_task(goes_on)) from error
                         left.appendleft(number)
                         continue
                     self._done += 1
                     yield from answer.get()
                 meanwhile()
         finally:
-            for reference in running:
-                ray.cancel(reference, force=True)
+            if ray.is_initialized():  # else they ended with it
+                for reference in running:
+                    ray.cancel(reference, force=True)
 
     @contextmanager
     def shards(self, makers: Sequence[Maker]) -> Iterator[Shards]:
@@ -116,7 +121,7 @@ class OnRay:
         # no CPU is kept for a shard: on a small cluster, or after the loss of a node, it would
         # never start
         actor = ray.remote(max_restarts=0, scheduling_strategy="SPREAD", **self._needs(0))(FarShard)
-        shards = CalledShards(makers, Actors(actor, Surroundings.here(self.threads)))
+        shards = CalledShards(makers, RayActors(actor, Surroundings.here(self.threads)))
         try:
             shards.make()
             yield shards
@@ -129,13 +134,6 @@ class OnRay:
 
     def _needs(self, cpus: int) -> dict[str, Any]:
         return {"num_cpus": cpus, "runtime_env": {"env_vars": {THREADS: str(self.threads)}}}
-
-    def _refuse(self, losses: int, goes_on: str) -> None:
-        if losses == ATTEMPTS:
-            raise FairHorizonError(
-                f"a training lost its worker {losses} times, perhaps for want of memory "
-                f"({goes_on}; fewer jobs need less)"
-            )
 
     def _begin(self) -> None:
         """Start Ray, or connect to it, unless that was done before."""
@@ -166,7 +164,7 @@ class OnRay:
 
 
 @dataclass(frozen=True)
-class Actors:
+class RayActors:
     """Starts an actor for each shard."""
 
     actor: Any
@@ -175,38 +173,35 @@ class Actors:
     def parcel(self, message: bytes) -> Any:
         return parcelled(message)
 
-    def start(self) -> "Actor":
-        return Actor(self.actor.remote(self.own))
+    def start(self) -> "RayActor":
+        return RayActor(self.actor.remote(self.own))
 
 
-class Actor:
+class RayActor:
     """An actor with a shard, and the answer that it owes."""
 
     def __init__(self, handle: Any) -> None:
-        self.handle, self.owed = handle, None
+        self.handle = handle
+        self.owed: Any = None
 
     def send(self, parcel: Any) -> None:
         self.owed = self.handle.answer.remote(parcel)
 
     def receive(self) -> bytes | None:
-        answer: bytes | None = _received(self.owed)
+        try:
+            answer: bytes = ray.get(self.owed)
+        except LOST:
+            return None
         return answer
 
     def end(self) -> None:
-        ray.kill(self.handle)
+        if ray.is_initialized():  # else it ended with it
+            ray.kill(self.handle)
 
 
 def parcelled(message: bytes) -> Any:
     """A message as an argument: a large one is put into the object store once."""
     return ray.put(message) if len(message) > LARGE else message
-
-
-def _received(reference: Any) -> Any:
-    """None if the worker was lost."""
-    try:
-        return ray.get(reference)
-    except LOST:
-        return None
 
 
 def _cpus_of_nodes() -> list[int]:

@@ -5,11 +5,10 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import Self, TypeVar
 
 from fairhorizon.engines.children import begin, starting_children
-from fairhorizon.engines.engine import AGAIN, ATTEMPTS, PAUSE, Maker, Shards, Work
+from fairhorizon.engines.engine import AGAIN, ATTEMPTS, PAUSE, Maker, Shards, Work, lost_task
 from fairhorizon.engines.local_crew import LocalCrew
 from fairhorizon.engines.pipes import Pipes
 from fairhorizon.engines.shards import CalledShards
@@ -19,21 +18,27 @@ from fairhorizon.errors import FairHorizonError
 R = TypeVar("R")
 
 
-@dataclass(frozen=True)
 class Processes:
     """At most `jobs` processes at a time; a single one is this one, with the threads it has.
+
+    In a `with` statement they are kept from one call to the next, with the data that they have
+    read.
 
     threads: of each of several processes.
     """
 
-    jobs: int = 1
-    threads: int = 1
+    def __init__(self, jobs: int = 1, threads: int = 1) -> None:
+        self.jobs, self.threads = jobs, threads
+        self._is_entered = False
+        self._kept: ProcessPoolExecutor | None = None
 
     def __enter__(self) -> Self:
+        self._is_entered = True
         return self
 
-    def __exit__(self, *_: object) -> None:
-        """Nothing is kept between calls."""
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        self._is_entered = False
+        self._end(at_once=kind is not None)  # nobody waits for tasks after Ctrl-C
 
     @property
     def workers(self) -> int:
@@ -63,35 +68,46 @@ class Processes:
                 return
             except BrokenProcessPool as error:  # which of its processes was lost is not known
                 if attempt == ATTEMPTS:
-                    raise FairHorizonError(
-                        f"a training lost its worker {ATTEMPTS} times, perhaps for want of memory "
-                        f"({goes_on}; fewer jobs need less)"
-                    ) from error
+                    raise FairHorizonError(lost_task(goes_on)) from error
 
     def _each_once(
-        self,
-        tasks: dict[int, Work[R]],
-        meanwhile: Callable[[], object],
+        self, tasks: dict[int, Work[R]], meanwhile: Callable[[], object]
     ) -> Iterator[tuple[int, list[R]]]:
-        """The rows of each task under its number, in a pool of their own."""
-        context = multiprocessing.get_context("spawn")
-        jobs, own = min(self.jobs, len(tasks)), (self.threads,)
-        with ProcessPoolExecutor(jobs, context, initializer=begin, initargs=own) as pool:
-            try:
-                with starting_children(self.threads):
-                    numbers = {pool.submit(finished, task): n for n, task in tasks.items()}
-                unfinished = set(numbers)
-                while unfinished:
-                    done, unfinished = wait(unfinished, PAUSE, return_when=FIRST_COMPLETED)
-                    for future in sorted(done, key=lambda one: one.exception() is not None):
-                        yield numbers[future], future.result().get()
-                    meanwhile()
-            except BaseException:
-                workers = list((pool._processes or {}).values())
-                pool.shutdown(wait=False, cancel_futures=True)
-                for worker in workers:
-                    worker.terminate()
-                raise
+        """The rows of each task under its number."""
+        with self._pool() as pool:
+            with starting_children(self.threads):
+                numbers = {pool.submit(finished, task): number for number, task in tasks.items()}
+            unfinished = set(numbers)
+            while unfinished:
+                done, unfinished = wait(unfinished, PAUSE, return_when=FIRST_COMPLETED)
+                for future in sorted(done, key=lambda one: one.exception() is not None):
+                    yield numbers[future], future.result().get()
+                meanwhile()
+
+    @contextmanager
+    def _pool(self) -> Iterator[ProcessPoolExecutor]:
+        if self._kept is None:
+            context, own = multiprocessing.get_context("spawn"), (self.threads,)
+            self._kept = ProcessPoolExecutor(self.jobs, context, initializer=begin, initargs=own)
+        try:
+            yield self._kept
+        except BaseException:
+            self._end(at_once=True)
+            raise
+        if not self._is_entered:
+            self._end()
+
+    def _end(self, *, at_once: bool = False) -> None:
+        """End the processes; at once: in the middle of their tasks."""
+        pool, self._kept = self._kept, None
+        if pool is None:
+            return
+        workers = list((pool._processes or {}).values()) if at_once else []
+        pool.shutdown(wait=not at_once, cancel_futures=True)
+        for worker in workers:
+            worker.terminate()
+        for worker in workers:
+            worker.join()
 
     @contextmanager
     def shards(self, makers: Sequence[Maker]) -> Iterator[Shards]:
