@@ -35,7 +35,7 @@ FLOOR_PLAN = (
 # The same inside the largest rooms.
 INSIDE = {
     "agents": (
-        ("abilities", "progress", "retraining", "served", "server"),
+        ("abilities", "crew", "progress", "retraining", "served", "server"),
         ("tasks",),
         ("base",),
         ("validation", "steps"),

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from fairhorizon.agents.crew import Crew
 from fairhorizon.agents.progress import SILENT, Listener
 from fairhorizon.agents.retraining import Retraining
 from fairhorizon.data.splits import Split
@@ -47,6 +48,7 @@ class FitTask:
     listener: Listener = SILENT
     checkpoint: Path | None = None  # a folder
     resume: bool = False
+    crew: Crew | None = None  # None: this process alone
 
     def __post_init__(self) -> None:
         if not len(self.split.train):

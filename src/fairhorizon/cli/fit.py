@@ -1,11 +1,12 @@
 """fairhorizon fit: train a method on a log."""
 
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from fairhorizon.cli import limit_options
+from fairhorizon.cli import engine_options, limit_options
 from fairhorizon.cli import options as shared
 from fairhorizon.cli.folders import claimed, is_used
 from fairhorizon.cli.progress import CONTINUE, STOPPED, Progress
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
     from fairhorizon.agents.base import Recommender
     from fairhorizon.agents.methods import Method
     from fairhorizon.agents.progress import Listener
+    from fairhorizon.engines.engine import TaskEngine
     from fairhorizon.experiments.datasets import Dataset, DataSpec
 
 METHOD = (
@@ -59,6 +61,16 @@ All = Annotated[
     ),
 ]
 Resume = Annotated[bool, typer.Option("--resume", help="Continue from the checkpoint.")]
+Workers = Annotated[
+    int | None,
+    typer.Option(
+        "--workers",
+        min=1,
+        rich_help_panel=engine_options.ENGINE,
+        help="Processes that train FCPO together, each with a part of the users and one thread. "
+        "For preset paper.",
+    ),
+]
 Verbose = Annotated[
     bool,
     typer.Option(
@@ -68,6 +80,7 @@ Verbose = Annotated[
 
 
 @shared.takes_data
+@partial(engine_options.takes_engine, jobs=Workers, default=1)
 def fit(
     method: MethodName,
     data: "DataSpec",
@@ -80,6 +93,8 @@ def fit(
     whole: All = False,
     resume: Resume = False,
     verbose: Verbose = False,
+    *,
+    engine: "TaskEngine",
     cache_dir: Path | None = None,
 ) -> None:
     """Train a method and write its run folder.
@@ -91,6 +106,10 @@ def fit(
     choose settings and weights of their rankers on later parts of the log, train
     the policy with rankers of the earlier part, and serve with rankers of the
     whole log; a training that is stopped serves with those of the earlier part.
+
+    With --workers N, every CPO step is made of sums over all workers, so that N
+    changes nothing but the last digits. If a worker is lost, the rounds that were
+    finished are kept, and --resume continues, with any number of workers.
 
     With these presets three lines say what was found: the kind of log, the
     rankers with their weights and changed settings, and the accuracy of each and
@@ -105,7 +124,7 @@ def fit(
     from fairhorizon.experiments.runs import Run, StoredLimits
 
     given = parse_settings(settings or [])
-    data = uncut(data, resume) if whole else data
+    data = uncut(data, resume, engine) if whole else data
     data, asked = limit_options.apart(data, limit, Run(out) if resume else None)
     level = limit_options.level_of(asked.limits, alpha_prime, data)
     chosen, model = make(method, given, level, preset, seed or 0)
@@ -121,14 +140,16 @@ def fit(
         dataset = data.open(cache_dir, model.popular_share)
         asked.check(model, data, dataset, cache_dir)
         kept = {"checkpoint": out if keeps_checkpoints else None, "resume": resume}
-        model = fitted(model, data, dataset, progress, kept)
+        model = fitted(model, data, dataset, progress, {**kept, "crew": engine.crew()})
         status = "finished" if model.finished_ else "interrupted"
         Run(out).write(model, data, status, StoredLimits(asked.texts(), asked.item_table))
     present(model, out, dataset.log.name)
 
 
-def uncut(data: "DataSpec", resume: bool) -> "DataSpec":
+def uncut(data: "DataSpec", resume: bool, engine: "TaskEngine") -> "DataSpec":
     """The data with nothing held out."""
+    if engine.crew() is not None:
+        raise typer.BadParameter("not with --workers, which one process does", param_hint="--all")
     if resume:
         raise typer.BadParameter("not with --resume (start anew)", param_hint="--all")
     if data.cut != "per-user":

@@ -1,4 +1,4 @@
-"""Tasks and shards on a Ray cluster; the only module that imports Ray."""
+"""Tasks, shards and crews on a Ray cluster; with `ray_crew` the only module that imports Ray."""
 
 import logging
 import os
@@ -22,6 +22,7 @@ from ray.exceptions import (
 )
 
 from fairhorizon.engines.engine import AGAIN, ATTEMPTS, PAUSE, Maker, Shards, Work, lost_task
+from fairhorizon.engines.ray_crew import RayCrew
 from fairhorizon.engines.shards import CalledShards
 from fairhorizon.engines.surroundings import FarShard, Surroundings, finished_there
 from fairhorizon.engines.worker import THREADS, pickled
@@ -127,6 +128,10 @@ class OnRay:
             yield shards
         finally:
             shards.close()
+
+    def crew(self) -> RayCrew:
+        own = Surroundings.here(self.threads)
+        return RayCrew(self.workers, own, self._needs(0), self._begin, parcelled)
 
     def _needs(self, cpus: int) -> dict[str, Any]:
         return {"num_cpus": cpus, "runtime_env": {"env_vars": {THREADS: str(self.threads)}}}

@@ -9,6 +9,7 @@ from typing import Self, TypeVar
 
 from fairhorizon.engines.children import begin, starting_children
 from fairhorizon.engines.engine import AGAIN, ATTEMPTS, PAUSE, Maker, Shards, Work, lost_task
+from fairhorizon.engines.local_crew import LocalCrew
 from fairhorizon.engines.pipes import Pipes
 from fairhorizon.engines.shards import CalledShards
 from fairhorizon.engines.worker import finished
@@ -116,6 +117,9 @@ class Processes:
             yield shards
         finally:
             shards.close()
+
+    def crew(self) -> LocalCrew | None:
+        return None if self.jobs == 1 else LocalCrew(self.jobs, self.threads)
 
 
 HERE = Processes()  # one task after the other, in this process

@@ -170,10 +170,18 @@ def training_scenario(
 
 def random_cuts(items: UserItems, history: int, generator: torch.Generator) -> Tensor:
     """A random position in every user's log, after at least `history` items if there are more."""
+    return cuts_at(items, history, torch.rand(items.n_users, generator=generator))
+
+
+def cuts_at(items: UserItems, history: int, parts: Tensor) -> Tensor:
+    """A position in every user's log, after at least `history` items if there are more.
+
+    parts: (n_users,) below 1, how far along what comes after them.
+    """
     counts = items.indptr.diff()
     earliest = torch.minimum(torch.full_like(counts, history), (counts - 1).clamp(min=0))
     room = (counts - earliest).clamp(min=1)
-    return earliest + (torch.rand(len(counts), generator=generator) * room).long()
+    return earliest + (parts * room).long()
 
 
 def validation_scenario(split: Split, history: int, protocol: Protocol) -> Scenario:

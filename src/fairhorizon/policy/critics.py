@@ -4,6 +4,7 @@ import torch
 from torch import Tensor, nn
 
 from fairhorizon.optim.lbfgs import minimise
+from fairhorizon.optim.parts import Sum, alone
 
 
 class Critic(nn.Module):
@@ -30,22 +31,30 @@ class Critic(nn.Module):
         return values.squeeze(1)
 
     def fit(
-        self, states: Tensor, index: Tensor, targets: Tensor, remaining: Tensor, iterations: int
+        self,
+        states: Tensor,
+        index: Tensor,
+        targets: Tensor,
+        remaining: Tensor,
+        iterations: int,
+        total: Sum = alone,
     ) -> float:
         """Minimise the mean of (y_t - V(s_t))² by L-BFGS; the loss after it.
 
         states: (m, size) distinct states; index: (b, T) which of them each step is in;
-        targets y: (b, T); remaining: (T,) discounted steps still to come.
+        targets y: (b, T); remaining: (T,) discounted steps still to come; total: sums over all who
+        have some of the steps, where these are not all.
         """
+        steps = int(total([torch.tensor(index.numel())])[0])
         before = [parameter.detach().clone() for parameter in self.parameters()]
 
         def loss() -> Tensor:
             values: Tensor = self(states)[index] * remaining
-            return (targets - values).square().mean()
+            return (targets - values).square().sum() / steps
 
-        minimise(self.parameters(), loss, iterations=iterations)
+        minimise(self.parameters(), loss, iterations=iterations, total=total)
         with torch.no_grad():
-            final = float(loss())
+            final = float(total([loss()])[0])
             if not final < float("inf"):  # a diverged fit is worse than none
                 for parameter, old in zip(self.parameters(), before, strict=True):
                     parameter.copy_(old)

@@ -92,6 +92,8 @@ class FcpoConfig(MemberSettings):
     """Widths of the actor's two hidden layers."""
     critic_hidden: tuple[Positive, Positive] = (16, 16)
     """Widths of the two hidden layers of each critic."""
+    precision: Literal["single", "double"] = "single"
+    """Floating point numbers of the networks and of what they learn from: float32, or float64."""
     initial_std: Annotated[float, Field(gt=0), Search(0.1, 3, log=True)] = 0.05
     """Standard deviation of the actor's weights (W) before training; of a softmax policy, which
     samples none, how much they may differ between states."""
@@ -159,6 +161,11 @@ class FcpoConfig(MemberSettings):
             raise ValueError("a Gaussian policy counts all slots the same (set attention to even)")
         if self.policy == "gaussian" and self.explore > 0:
             raise ValueError("a Gaussian policy explores by the W it samples (set explore to 0)")
+        if self.precision == "double" and (self.warm_start or self.policy == "softmax"):
+            raise ValueError(
+                "double precision is for a Gaussian policy over embeddings, as in preset paper "
+                "(set precision to single)"
+            )
         if self.starts in ("unseen", "seen") and not self.warm_start:
             raise ValueError(f"starts={self.starts} is for a warm start (set starts to first)")
         return self
@@ -167,6 +174,11 @@ class FcpoConfig(MemberSettings):
     def serves_any_level(self) -> bool:
         """A trained model serves any alpha': the price of the level is found when it serves."""
         return bool(self.warm_start)
+
+    @property
+    def for_several(self) -> bool:
+        """Several workers can train it: a Gaussian policy over embeddings that learns on-policy."""
+        return self.policy == "gaussian" and not self.warm_start and self.buffer_rounds == 1
 
     @property
     def refits_rankers(self) -> bool:

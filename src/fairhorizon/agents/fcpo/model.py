@@ -81,6 +81,7 @@ class Fcpo(Recommender):
             aims_at_level=True,
             learns=self.config.rounds > 0,
             resume=True,
+            crew=self.config.for_several,
             limits=True,
             requests=self.config.policy == "softmax",
         )
@@ -173,8 +174,13 @@ class Fcpo(Recommender):
         problem = Problem(task.split, self.config, group, self.seed)
         file = None if task.checkpoint is None else task.checkpoint / CHECKPOINT
         if file is not None and task.resume:
-            return Session.resume(problem, file, fitted=task.fitted, listener=task.listener)
-        return Session.begin(problem, fitted=task.fitted, listener=task.listener, checkpoint=file)
+            session = Session.resume(problem, file, fitted=task.fitted, listener=task.listener)
+        else:
+            session = Session.begin(
+                problem, fitted=task.fitted, listener=task.listener, checkpoint=file
+            )
+        session.crew = task.crew
+        return session
 
     def resumable(self, folder: Path, changes: Given, seed: int | None) -> Self:
         config, own_seed = begun_with(folder / CHECKPOINT)

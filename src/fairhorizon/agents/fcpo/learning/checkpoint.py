@@ -6,7 +6,7 @@ import torch
 
 from fairhorizon.agents.fcpo.config import FcpoConfig
 from fairhorizon.agents.fcpo.experts.fitting import restored_panel
-from fairhorizon.agents.fcpo.learning.training import Training
+from fairhorizon.agents.fcpo.learning.training import Training, TrainingState
 from fairhorizon.agents.progress import RoundReport
 from fairhorizon.data.splits import Split
 from fairhorizon.errors import ModelError
@@ -18,25 +18,25 @@ KIND = "fcpo-checkpoint"
 
 def save_training(training: Training, path: Path) -> None:
     """Write a checkpoint; `load_training` continues from it bit for bit."""
-    tensors = {
-        **{f"actor.{name}": value for name, value in training.actor.state_dict().items()},
-        **{
-            f"critics.{name}": value
-            for name, value in training.learner.critics.state_dict().items()
-        },
-        **{f"best.{name}": value for name, value in training.best.items()},
-        **{f"buffer.{name}": value for name, value in training.learner.buffer.tensors().items()},
-        "sensitive": training.sensitive,
-        "generator": training.generator.get_state(),
+    state = training.state()
+    parts = {
+        "actor": training.actor.state_dict(),  # with what is never trained: the embeddings
+        "critics": state.critics,
+        "best": state.best,
+        "buffer": training.learner.buffer.tensors(),
     }
+    tensors = {
+        f"{part}.{name}": value for part, some in parts.items() for name, value in some.items()
+    }
+    tensors |= {"sensitive": training.sensitive, "generator": state.generator}
     description = {
         "config": training.config.model_dump(mode="json"),
         "seed": training.seed,
         "fingerprint": training.fingerprint,
         "pretraining_rmse": training.pretraining_rmse,
-        "reports": [report.stored() | {"seconds": report.seconds} for report in training.reports],
-        "best_validation": training.best_validation,
-        "evaluations_since_best": training.evaluations_since_best,
+        "reports": [report.stored() | {"seconds": report.seconds} for report in state.reports],
+        "best_validation": state.best_validation,
+        "evaluations_since_best": state.evaluations_since_best,
         "panel": None if training.panel is None else training.panel.description(),
     }
     if training.panel is not None:
@@ -84,12 +84,16 @@ def _restored(path: Path, split: Split, device: torch.device) -> Training:
     )
     actor = training.actor
     actor.load_state_dict(as_stored_now(below("actor.", tensors), actor))
-    training.learner.critics.load_state_dict(below("critics.", tensors))
-    best = as_stored_now(below("best.", tensors), actor)
-    training.best = {name: value.to(device) for name, value in best.items()}
-    training.generator.set_state(tensors["generator"])
+    training.restore(
+        TrainingState(
+            dict(actor.named_parameters()),
+            below("critics.", tensors),
+            as_stored_now(below("best.", tensors), actor),
+            tensors["generator"],
+            [RoundReport(**report) for report in description["reports"]],
+            description["best_validation"],
+            description["evaluations_since_best"],
+        )
+    )
     training.learner.buffer.restore(below("buffer.", tensors), device)
-    training.reports = [RoundReport(**report) for report in description["reports"]]
-    training.best_validation = description["best_validation"]
-    training.evaluations_since_best = description["evaluations_since_best"]
     return training

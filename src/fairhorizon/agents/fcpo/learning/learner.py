@@ -1,5 +1,6 @@
 """What FCPO learns and how: lines 14-23 of Algorithm 1, for trajectories of any origin."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
@@ -14,6 +15,7 @@ from fairhorizon.agents.fcpo.learning.advantages import (
 )
 from fairhorizon.agents.fcpo.learning.cpo import Update
 from fairhorizon.agents.fcpo.learning.replay import ReplayBuffer
+from fairhorizon.agents.fcpo.learning.team import ALONE, Team
 from fairhorizon.agents.fcpo.learning.trajectories import Trajectories
 from fairhorizon.agents.fcpo.learning.update import update_actor
 from fairhorizon.policy.actor import Actor
@@ -27,28 +29,40 @@ class LearningResult:
     """The result of learning from a batch of fresh trajectories."""
 
     update: Update
+    reward: float  # mean of the fresh trajectories, not discounted
     costs: Tensor  # (constraints,) mean discounted cost of the fresh trajectories
+
+
+@dataclass(frozen=True)
+class Means:
+    """Over trajectories, of all who learn together."""
+
+    reward: float  # of the fresh ones, not discounted
+    costs: Tensor  # (constraints,) of the fresh ones, discounted
+    advantages: list[Tensor]  # (T,) of the batch, for the reward and every cost
 
 
 class Learner:
     """The actor, a critic for the reward and one for each cost, and the replay buffer."""
 
-    def __init__(self, actor: Actor, config: FcpoConfig, constraints: int = 1) -> None:
-        self.actor, self.config = actor, config
+    def __init__(
+        self, actor: Actor, config: FcpoConfig, constraints: int = 1, team: Team = ALONE
+    ) -> None:
+        self.actor, self.config, self.team = actor, config, team
         self.costs = [COST, *(f"{COST}{number}" for number in range(1, constraints))]
         size = actor.encoder.output_size
         self.critics = nn.ModuleDict(
             {name: Critic(size, config.critic_hidden) for name in (REWARD, *self.costs)}
-        ).to(actor.encoder.item_vectors.device)
+        ).to(actor.encoder.item_vectors)
         self.buffer = ReplayBuffer(config.buffer_rounds)
 
     def learn(
         self, fresh: Trajectories, limits: Tensor, generator: torch.Generator
     ) -> LearningResult:
         """Lines 14-23, under a limit on the discounted cost of a trajectory per constraint."""
-        config = self.config
+        config, team = self.config, self.team
         self.buffer.add(fresh)
-        batch = self.buffer.sample(config.minibatch, generator)  # line 14
+        batch = self.buffer.sample(config.minibatch, generator, team)  # line 14
         with torch.no_grad():
             states = self.actor.encoder(batch.state_users, batch.state_queues)
         # Line 15: A and A_c, and the targets of the critics.
@@ -58,16 +72,22 @@ class Learner:
             self.estimate(name, states, batch.state_index, signal, gamma)
             for name, (signal, gamma) in zip((REWARD, *self.costs), signals, strict=True)
         ]
-        weights = discounts(config.gamma_c, fresh.costs.shape[1]).to(fresh.costs)
-        costs = torch.einsum("btm,t->bm", fresh.costs, weights).mean(0)
+        means = self._means(fresh, batch, estimates)
+        costs = means.costs
+        centred = [
+            # A constant per step changes no expectation of the gradient, only its variance.
+            estimate.advantages - mean
+            for estimate, mean in zip(estimates, means.advantages, strict=True)
+        ]
         update = update_actor(  # lines 16-21
             self.actor,
             batch,
-            estimates[0].advantages,
-            torch.stack([estimate.advantages for estimate in estimates[1:]], dim=2),
+            centred[0],
+            torch.stack(centred[1:], dim=2),
             costs - limits.to(costs),  # c = J_C - d
             config,
             generator,
+            team,
         )
         for estimate in estimates:  # lines 22-23
             estimate.critic.fit(
@@ -76,8 +96,29 @@ class Learner:
                 estimate.targets,
                 estimate.ahead,
                 config.critic_iterations,
+                team.sum,
             )
-        return LearningResult(update, costs)
+        return LearningResult(update, means.reward, costs)
+
+    def _means(
+        self, fresh: Trajectories, batch: Trajectories, estimates: Sequence["Estimate"]
+    ) -> "Means":
+        """Means over the trajectories of the whole team."""
+        weights = discounts(self.config.gamma_c, fresh.costs.shape[1]).to(fresh.costs)
+        n_fresh, n, reward, costs, *advantages = self.team.sum(
+            [
+                torch.tensor(len(fresh)),
+                torch.tensor(len(batch)),
+                fresh.rewards.sum(1).sum(),
+                torch.einsum("btm,t->bm", fresh.costs, weights).sum(0),
+                *(estimate.advantages.sum(0) for estimate in estimates),
+            ]
+        )
+        return Means(
+            float(reward / int(n_fresh)),
+            costs / int(n_fresh),
+            [by_step / int(n) for by_step in advantages],
+        )
 
     @torch.no_grad()
     def estimate(
@@ -92,8 +133,7 @@ class Learner:
         advantages = generalized_advantages(signal, values, gamma, self.config.gae_lambda)
         return Estimate(
             critic,
-            # A constant per step changes no expectation of the gradient, only its variance.
-            advantages - advantages.mean(0),
+            advantages,
             temporal_difference_targets(signal, values, gamma),
             ahead[:-1],
         )

@@ -7,8 +7,8 @@ callers: `Fcpo.fit`, the command line, the ablation, the demo.
 import os
 import signal
 import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Generator, Iterator
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
@@ -16,9 +16,11 @@ from types import FrameType
 import torch
 from torch import Tensor
 
+from fairhorizon.agents.crew import Crew, LostRankError
 from fairhorizon.agents.fcpo.config import FcpoConfig
 from fairhorizon.agents.fcpo.experts.fitting import Panels, first_panels, of_part
 from fairhorizon.agents.fcpo.learning.checkpoint import load_training, save_training
+from fairhorizon.agents.fcpo.learning.together import rounds_by
 from fairhorizon.agents.fcpo.learning.training import Trained, Training
 from fairhorizon.agents.lists.panel import Panel
 from fairhorizon.agents.progress import SILENT, Listener, RoundReport
@@ -53,6 +55,7 @@ class Session:
         self.training, self.fitted, self.listener = training, fitted, listener
         self.checkpoint = checkpoint  # the file; None: nothing is kept
         self.serving: Panel | None = None  # rankers of the whole log, where they are fitted already
+        self.crew: Crew | None = None  # processes that train together; None: this one alone
         self.stopped = False
 
     @classmethod
@@ -101,8 +104,11 @@ class Session:
 
     def run(self) -> Trained:
         """Train to the end, or until Ctrl-C where there is a checkpoint to resume from."""
-        with _patient_interrupt(self.checkpoint is not None) as interrupt:
-            for report in self.rounds():
+        with (
+            _patient_interrupt(self.checkpoint is not None) as interrupt,
+            closing(self.rounds()) as rounds,
+        ):
+            for report in rounds:
                 if interrupt.pressed or self.listener.stop:
                     self.stopped = True
                     break
@@ -111,11 +117,25 @@ class Session:
         self._save()
         return self.conclude()
 
-    def rounds(self) -> Iterator[RoundReport]:
+    def rounds(self) -> Generator[RoundReport]:
         """The rounds that are left, one at a time."""
-        for report in self.training.rounds():
-            self.listener.round(report)
-            yield report
+        try:
+            with closing(self._computed()) as reports:
+                for report in reports:
+                    self.listener.round(report)
+                    yield report
+        except LostRankError as lost:
+            # the training here is as it was after the last round that was finished
+            self._save()
+            raise LostRankError(f"{lost} ({self._kept()})") from None
+
+    def _computed(self) -> Generator[RoundReport]:
+        return self.training.rounds() if self.crew is None else rounds_by(self.crew, self.training)
+
+    def _kept(self) -> str:
+        if self.checkpoint is None:
+            return "nothing is kept, as no folder for checkpoints was named"
+        return f"{len(self.training.reports)} finished rounds are kept in {self.checkpoint}"
 
     def conclude(self) -> Trained:
         """The result so far; a training that is finished ends with rankers fitted on the whole log.

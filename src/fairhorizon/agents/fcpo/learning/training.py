@@ -2,7 +2,7 @@
 
 import copy
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Iterable, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -12,6 +12,7 @@ from fairhorizon.agents.fcpo.config import FcpoConfig, attention_of
 from fairhorizon.agents.fcpo.experts.start import NO_PRICE, start_from
 from fairhorizon.agents.fcpo.learning.episodes import Episodes, MenuEpisodes, ProposalEpisodes
 from fairhorizon.agents.fcpo.learning.learner import Learner
+from fairhorizon.agents.fcpo.learning.team import ALONE, Team
 from fairhorizon.agents.lists.items import PanelItems
 from fairhorizon.agents.lists.panel import Panel
 from fairhorizon.agents.lists.weighing import sharpened, weights_by_cross_entropy
@@ -43,15 +44,16 @@ class Training:
         seed: int,
         pretraining_rmse: float | None,
         panel: Panel | None = None,
+        team: Team = ALONE,
     ) -> None:
         self.split, self.config, self.seed, self.sensitive = split, config, seed, sensitive
         self.pretraining_rmse = pretraining_rmse
-        self.panel = panel
+        self.panel, self.team = panel, team
         self.fingerprint = split.train.fingerprint()
         items = UserItems.of(split.train)
         length = queue_length(config, panel)
         validation = validation_scenario(split, length, config.protocol)
-        self.can_validate = len(validation.positive.items) > 0
+        self.can_validate = team.count(len(validation.positive.items)) > 0
         slots = float(attention_of(config).sum())
         self.limit = cost_limit(config.limit_in_training, 1, config.gamma_c, config.horizon) * slots
         self.generator = torch.Generator().manual_seed(seed)
@@ -59,9 +61,9 @@ class Training:
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(seed)
             self.actor = build_actor(config, *vectors, panel).to(sensitive.device)
-            self.learner = Learner(self.actor, config)
+            self.learner = Learner(self.actor, config, team=team)
         kind = MenuEpisodes if config.policy == "softmax" else ProposalEpisodes
-        self.episodes: Episodes = kind(self.actor, config, items, validation, sensitive, seed)
+        self.episodes: Episodes = kind(self.actor, config, items, validation, sensitive, seed, team)
         self.reports: list[RoundReport] = []
         self.best: Tensors = {}
         self.best_validation = -1.0
@@ -108,7 +110,7 @@ class Training:
             )
         self.config = config
 
-    def rounds(self) -> Iterator[RoundReport]:
+    def rounds(self) -> Generator[RoundReport]:
         """Train to the end; between two rounds everything may be saved or dropped."""
         while not self.finished:
             yield self.round()
@@ -121,12 +123,13 @@ class Training:
             self._keep(self.episodes.validate())  # rounds have to be better than the warm start
         fresh = self.episodes.generate(self.generator)  # lines 6-13
         learned = self.learner.learn(fresh, torch.tensor([self.limit]), self.generator)
+        self.team.agree([*self.actor.parameters(), *self.learner.critics.parameters()])
         update = learned.update
         number = len(self.reports) + 1
         evaluate = number % config.evaluate_every == 0 and self.can_validate
         report = RoundReport(
             round=number,
-            reward=float(fresh.rewards.sum(1).mean()),
+            reward=learned.reward,
             cost=float(learned.costs[0]),
             limit=self.limit,
             kl=update.kl,
@@ -141,6 +144,28 @@ class Training:
         self._keep_best(report)
         return report
 
+    def state(self) -> "TrainingState":
+        """Everything that has changed since the training began; not what it reuses of episodes."""
+        return TrainingState(
+            _copies(self.actor.named_parameters()),
+            _copies(self.learner.critics.state_dict().items()),
+            self.best,
+            self.generator.get_state(),
+            list(self.reports),
+            self.best_validation,
+            self.evaluations_since_best,
+        )
+
+    def restore(self, state: "TrainingState") -> None:
+        """Go on from the state of another training that began alike."""
+        self.actor.load_state_dict(state.actor, strict=False)
+        self.learner.critics.load_state_dict(state.critics)
+        self.best = state.best
+        self.generator.set_state(state.generator)
+        self.reports = list(state.reports)
+        self.best_validation = state.best_validation
+        self.evaluations_since_best = state.evaluations_since_best
+
     def _keep_best(self, report: RoundReport) -> None:
         if report.validation is None:
             return
@@ -153,7 +178,7 @@ class Training:
 
     def _keep(self, validation: float) -> None:
         self.best_validation, self.evaluations_since_best = validation, 0
-        self.best = {name: p.detach().clone() for name, p in self.actor.named_parameters()}
+        self.best = _copies(self.actor.named_parameters())
 
     def best_actor(self) -> Actor:
         """A copy of the actor with the best parameters so far."""
@@ -161,6 +186,23 @@ class Training:
         if self.best:
             actor.load_state_dict(self.best, strict=False)
         return actor
+
+
+def _copies(parameters: Iterable[tuple[str, Tensor]]) -> Tensors:
+    return {name: value.detach().clone().cpu() for name, value in parameters}
+
+
+@dataclass(frozen=True)
+class TrainingState:
+    """A training between two rounds, apart from its data and settings."""
+
+    actor: Tensors  # parameters
+    critics: Tensors
+    best: Tensors  # parameters of the actor that is best on validation; none: no round is
+    generator: Tensor
+    reports: list[RoundReport]
+    best_validation: float
+    evaluations_since_best: int
 
 
 @dataclass(frozen=True)
@@ -197,4 +239,4 @@ def build_actor(
         actor = gaussian_actor(encoder, view, list_length=length, hidden=hidden, initial_std=std)
     if panel is not None:
         start_from(actor, panel, config.initial_std)
-    return actor
+    return actor.to(torch.float64 if config.precision == "double" else torch.float32)

@@ -25,9 +25,15 @@ class Trajectories:
     costs: Tensor  # (b, T, constraints)
     # of a policy over items, whose proposals are not sampled: in training, or in the long run
     menus: "MenuRecord | ShownRecord | None" = None
+    places: "Places | None" = None  # where a team has recorded them
 
     def __len__(self) -> int:
         return len(self.rewards)
+
+    @property
+    def in_team(self) -> "Places":
+        """Where they are in the order of the whole team; of one alone, where they are here."""
+        return self.places or Places.alone(len(self), len(self.state_users))
 
     def take(self, rows: Tensor) -> "Trajectories":
         """Some of the trajectories, with the states that they visit."""
@@ -42,6 +48,7 @@ class Trajectories:
             self.rewards[rows],
             self.costs[rows],
             None if self.menus is None else self.menus.take(rows, states),
+            None if self.places is None else self.places.take(rows, states),
         )
 
     @classmethod
@@ -53,13 +60,45 @@ class Trajectories:
         columns = {
             field.name: torch.cat([getattr(part, field.name) for part in parts])
             for field in fields(cls)
-            if field.name != "menus"
+            if field.name not in ("menus", "places")
         }
         columns["state_index"] = torch.cat(
             [part.state_index + offset for part, offset in zip(parts, offsets, strict=False)]
         )
         records: list[Any] = [part.menus for part in parts if part.menus is not None]
-        return cls(**columns, menus=type(records[0]).join(records) if records else None)
+        menus = type(records[0]).join(records) if records else None
+        return cls(**columns, menus=menus, places=Places.join([part.in_team for part in parts]))
+
+
+@dataclass(frozen=True)
+class Places:
+    """Where a member of a team has trajectories and states, in the order of one who has all.
+
+    Both ascend. Places that no member has anything at are allowed: a state that could have been.
+    """
+
+    rows: Tensor  # (b,) of the trajectories
+    n_rows: int
+    states: Tensor  # (m,) of the distinct states
+    n_states: int
+
+    @classmethod
+    def alone(cls, rows: int, states: int) -> "Places":
+        return cls(torch.arange(rows), rows, torch.arange(states), states)
+
+    def take(self, rows: Tensor, states: Tensor) -> "Places":
+        """Of some trajectories, and of the states that they visit."""
+        return Places(self.rows[rows.cpu()], self.n_rows, self.states[states.cpu()], self.n_states)
+
+    @classmethod
+    def join(cls, parts: "Sequence[Places]") -> "Places":
+        rows, states = [], []
+        n_rows = n_states = 0
+        for part in parts:
+            rows.append(part.rows + n_rows)
+            states.append(part.states + n_states)
+            n_rows, n_states = n_rows + part.n_rows, n_states + part.n_states
+        return cls(torch.cat(rows), n_rows, torch.cat(states), n_states)
 
 
 @dataclass(frozen=True)

@@ -14,6 +14,7 @@ from fairhorizon.agents.fcpo.learning.surrogates import (
     SoftmaxSurrogate,
     Surrogate,
 )
+from fairhorizon.agents.fcpo.learning.team import ALONE, Team
 from fairhorizon.agents.fcpo.learning.trajectories import ShownRecord, Trajectories
 from fairhorizon.optim.fisher import fisher_product
 from fairhorizon.policy.actor import Actor
@@ -49,6 +50,7 @@ def update_actor(
     cost_gaps: Tensor,  # (constraints,)
     config: FcpoConfig,
     generator: torch.Generator,
+    team: Team = ALONE,
 ) -> Update:
     """Lines 16-21 of Algorithm 1; surrogates and gaps are per trajectory, discounted."""
     policy = FlatActor(actor)
@@ -56,7 +58,7 @@ def update_actor(
     users, queues = batch.state_users, batch.state_queues
     with torch.no_grad():
         outputs = actor(users, queues)
-        surrogate = _surrogate(batch, outputs, reward_advantages, cost_advantages, config)
+        surrogate = _surrogate(batch, outputs, reward_advantages, cost_advantages, config, team)
     metric = surrogate.sample(config.fisher_states, generator)
     sampled = users[metric.states], queues[metric.states]
     fisher = fisher_product(
@@ -64,6 +66,7 @@ def update_actor(
         theta,
         metric.product,
         damping=config.cg_damping,
+        total=team.sum,
     )
     region = TrustRegion(
         config.kl_limit, config.cg_iterations, config.line_search_ratio, config.line_search_attempts
@@ -74,6 +77,7 @@ def update_actor(
         fisher,
         cost_gaps,
         region,
+        team.sum,
     )
     policy.adopt(update.theta)
     return update
@@ -85,14 +89,16 @@ def _surrogate(
     reward_advantages: Tensor,
     cost_advantages: Tensor,
     config: FcpoConfig,
+    team: Team,
 ) -> Surrogate:
     horizon = reward_advantages.shape[1]
     advantages = torch.cat([reward_advantages[None], cost_advantages.permute(2, 0, 1)])
     by_cost = discounts(config.gamma_c, horizon).expand(len(advantages) - 1, -1)
-    scale = torch.cat([discounts(config.gamma_r, horizon)[None], by_cost]) / len(batch)
+    scale = torch.cat([discounts(config.gamma_r, horizon)[None], by_cost])
+    scale /= team.count(len(batch))
     scale = scale.to(advantages)
     if batch.menus is None:
-        return GaussianSurrogate(batch, outputs, advantages, scale)
+        return GaussianSurrogate(batch, outputs, advantages, scale, team)
     if isinstance(batch.menus, ShownRecord):
         return ShownSurrogate(
             batch, batch.menus, outputs, advantages, scale, temperature=config.temperature

@@ -1,0 +1,102 @@
+"""What crews of all kinds have in common: what ranks send, and how they are watched."""
+
+import pickle
+import time
+import traceback
+from collections.abc import Generator, Iterator, Sequence
+from dataclasses import dataclass
+from enum import IntEnum
+from typing import Any
+from typing import Protocol as Interface
+
+from fairhorizon.agents.crew import LostRankError, Meeting, Member
+from fairhorizon.engines.worker import pickled
+from fairhorizon.errors import FairHorizonError
+
+HINDSIGHT = 2.0  # seconds: a rank that is lost takes the others along, and may be heard of last
+
+
+class Failure(IntEnum):
+    """Why a rank has failed, the likelier cause of what happened to the others last."""
+
+    OTHER = 0  # anything, such as that another one does not answer
+    OURS = 1  # an error that the user can correct
+    LOST = 2  # it was killed, or its machine is gone
+
+
+@dataclass(frozen=True)
+class RankRow:
+    """A result of rank 0."""
+
+    value: Any
+
+
+@dataclass(frozen=True)
+class RankDone:
+    """The last message of a rank that has done its work."""
+
+
+@dataclass(frozen=True)
+class RankFailed:
+    """The last message of a rank that has not."""
+
+    kind: Failure
+    text: str
+
+
+Message = RankRow | RankDone | RankFailed
+
+
+class Lines(Interface):
+    """The lines to the ranks of a crew."""
+
+    def receive(self, timeout: float | None) -> Sequence[tuple[int, Message]]:
+        """Messages with the ranks they are from; none only after so many seconds without any.
+
+        Every rank ends with `RankDone` or `RankFailed`, even if it was killed.
+        """
+
+
+def worked(parcel: bytes, meeting: Meeting) -> Iterator[bytes]:
+    """Inside a rank: the messages of a pickled member at its work."""
+    try:
+        member: Member[Any] = pickle.loads(parcel)
+        for row in member.rows(meeting):
+            if meeting.rank == 0:
+                yield pickled(RankRow(row))
+    except FairHorizonError as error:
+        yield pickled(RankFailed(Failure.OURS, str(error)))
+    except Exception as error:
+        place = traceback.extract_tb(error.__traceback__)[-1]
+        text = f"{type(error).__name__} in {place.name}: {error}"
+        yield pickled(RankFailed(Failure.OTHER, text))
+    else:
+        yield pickled(RankDone())
+
+
+def watched(lines: Lines, size: int) -> Generator[Any]:
+    """The results of rank 0, until all ranks are done; an error as soon as one has failed."""
+    working = size
+    while working:
+        for rank, message in lines.receive(None):
+            if isinstance(message, RankRow):
+                yield message.value
+            elif isinstance(message, RankFailed):
+                raise _cause(lines, rank, message, size)
+            else:
+                working -= 1
+
+
+def _cause(lines: Lines, rank: int, failed: RankFailed, size: int) -> FairHorizonError:
+    """Not its consequences: ranks that have lost another one fail too, and may be heard first."""
+    failures = {rank: failed}
+    until = time.monotonic() + HINDSIGHT
+    while failed.kind < Failure.LOST and len(failures) < size and time.monotonic() < until:
+        for number, message in lines.receive(until - time.monotonic()):
+            if isinstance(message, RankFailed):
+                failures[number] = message
+                if message.kind > failed.kind:
+                    rank, failed = number, message
+    if failed.kind is Failure.OURS:
+        return FairHorizonError(failed.text)
+    return LostRankError(f"rank {rank} of {size} {failed.text}")
