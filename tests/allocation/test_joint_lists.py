@@ -13,7 +13,7 @@ from scipy import sparse
 from scipy.optimize import linprog
 from torch import Tensor
 
-from fairhorizon.allocation.gini_price import marginal_values
+from fairhorizon.allocation.spread_lists import marginal_values
 from fairhorizon.allocation.group_budget import Candidates, Spent
 from fairhorizon.allocation.joint_lists import JointLists, joint_lists
 from fairhorizon.errors import ConfigError, ModelError
