@@ -76,6 +76,13 @@ class Retrain(StrEnum):
     NONE = "none"
 
 
+class EngineName(StrEnum):
+    """What runs many tasks."""
+
+    PROCESSES = "processes"  # of this machine
+    RAY = "ray"  # a Ray cluster, or Ray on this machine
+
+
 @dataclass(frozen=True)
 class MethodName:
     """The parts of a method's name, `fcpo:paper@0.4` or `ease+quota`; None: not written."""

@@ -109,11 +109,11 @@ def test_processes_end_with_the_one_that_started_them(tmp_path: Path) -> None:
     program = tmp_path / "work.py"
     program.write_text(
         "import time\n"
-        "from fairhorizon.engines.processes import each\n"
+        "from fairhorizon.engines.processes import Processes\n"
         "class Sleep:\n"
         "    def prepare(self): print('begun', flush=True)\n"
         "    def rows(self): time.sleep(600); yield {}\n"
-        "if __name__ == '__main__': list(each([Sleep(), Sleep()], 2))\n"
+        "if __name__ == '__main__': list(Processes(2).each([Sleep(), Sleep()]))\n"
     )
     command = [sys.executable, program]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=ENVIRONMENT) as process:

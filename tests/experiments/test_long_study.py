@@ -15,6 +15,7 @@ from polars.testing import assert_frame_equal
 
 from fairhorizon.agents.methods import Method
 from fairhorizon.data.sources import synthetic_market
+from fairhorizon.engines.processes import Processes
 from fairhorizon.environment.feedback import evaluation_scenario
 from fairhorizon.environment.response import ResponseModel
 from fairhorizon.environment.simulated import SimulationConfig
@@ -232,7 +233,7 @@ def test_processes_side_by_side_give_the_same_rows(long_study: LongStudy, tmp_pa
     parallel = make(tmp_path / "parallel")
     shutil.copytree(long_study.study.folder / "models", tmp_path / "parallel" / "models")
     ended: list[RunProgress] = []
-    parallel.run(chosen, [0], jobs=2, on_run=ended.append)
+    parallel.run(chosen, [0], engine=Processes(2), on_run=ended.append)
     assert {run.method for run in ended} == {"popularity", "ease+quota"}
     one, two = (study.steps(chosen, [0]).drop("seconds") for study in (long_study, parallel))
     assert_frame_equal(one, two, check_exact=True)

@@ -15,6 +15,7 @@ import torch
 from fairhorizon.agents.methods import Method, load_method
 from fairhorizon.agents.ranked.model import Ranked
 from fairhorizon.data.splits import split
+from fairhorizon.engines.processes import HERE, Processes
 from fairhorizon.errors import ConfigError, FairHorizonError
 from fairhorizon.evaluation.short_term import evaluate
 from fairhorizon.experiments.compare import significance, summary_rows
@@ -144,10 +145,10 @@ def test_an_interrupted_study_goes_on_where_it_stopped(study: Study) -> None:
 
 def test_processes_side_by_side_give_the_same_results(study: Study, tmp_path: Path) -> None:
     wanted = methods("bpr", "bpr+penalty@1", "popularity")
-    study.run(wanted, [0, 1], jobs=1)
+    study.run(wanted, [0, 1], engine=HERE)
     parallel = Study(tmp_path / "parallel", MARKET, ks=(5, 10), settings=SMALL)
     heard: list[StudyRow] = []
-    parallel.run(wanted, [0, 1], jobs=2, on_row=heard.append)
+    parallel.run(wanted, [0, 1], engine=Processes(2), on_row=heard.append)
     assert len(heard) == 6
     for method in wanted:
         for seed in (0, 1):
@@ -176,7 +177,7 @@ def test_damaged_files_are_made_again(study: Study, damage: bytes) -> None:
             assert path.read_bytes() == good
 
 
-def test_a_killed_training_is_told_of(study: Study) -> None:
+def test_a_killed_training_is_tried_again(study: Study) -> None:
     def kill() -> None:
         while len(workers := multiprocessing.active_children()) < 2:
             time.sleep(0.01)
@@ -185,9 +186,11 @@ def test_a_killed_training_is_told_of(study: Study) -> None:
 
     killer = threading.Thread(target=kill)
     killer.start()
-    with pytest.raises(FairHorizonError, match=r"was killed.*run the same command to continue"):
-        study.run(methods("bpr", "popularity"), [0, 1], jobs=2)
+    heard: list[StudyRow] = []
+    study.run(methods("bpr", "popularity"), [0, 1], engine=Processes(2), on_row=heard.append)
     killer.join()
+    found = sorted((row.method, row.seed) for row in heard)
+    assert found == [("bpr", 0), ("bpr", 1), ("popularity", 0), ("popularity", 1)]
 
 
 def test_what_cannot_be_run_is_refused_by_name(study: Study) -> None:

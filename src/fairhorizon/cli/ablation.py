@@ -83,6 +83,7 @@ def run(
     shared.warn_if_untested(study.dataset().split)
     with studies.result_lines(
         max(study.ks),
+        options.engine,
         total=len(variants) * len(options.seeds),
         shares=(options.data.group_name, ["share_before", "share_after"]),
     ) as lines:
@@ -91,7 +92,7 @@ def run(
             variants,
             level,
             options.seeds,
-            jobs=options.jobs,
+            engine=options.engine,
             on_ranker=lines.ranker,
             on_row=lambda row: lines.result(row.result),
         )

@@ -185,10 +185,10 @@ def run(
     ]
     study.check(at_levels)
     shared.warn_if_untested(study.dataset().split)
-    k, seeds, jobs = max(study.ks), options.seeds, options.jobs
+    k, seeds, engine = max(study.ks), options.seeds, options.engine
     group = (options.data.group_name, [f"popularity_rate@{k}"])
-    with studies.result_lines(k, shares=group) as lines:
-        run_levels(study, methods, limits, seeds, tries=tries, jobs=jobs, on_row=lines.result)
+    with studies.result_lines(k, engine, shares=group) as lines:
+        run_levels(study, methods, limits, seeds, tries=tries, engine=engine, on_row=lines.result)
 
 
 def run_without_limit(
@@ -202,5 +202,5 @@ def run_without_limit(
 
     k = max(study.ks)
     methods, seeds = unlimited_methods(found, rows, k), options.seeds
-    with studies.result_lines(k, total=len(methods) * len(seeds)) as lines:
-        study.run(methods, seeds, jobs=options.jobs, on_row=lines.result)
+    with studies.result_lines(k, options.engine, total=len(methods) * len(seeds)) as lines:
+        study.run(methods, seeds, engine=options.engine, on_row=lines.result)

@@ -111,12 +111,12 @@ def run(
     warn_of_rounds(long_study, chosen)
     try:
         with Progress() as progress:
-            news = News(progress, long_study, chosen, options.seeds)
+            news = News(progress, long_study, chosen, options.seeds, options.engine)
             long_study.run(
                 chosen,
                 options.seeds,
                 resume=resume,
-                jobs=options.jobs,
+                engine=options.engine,
                 on_model=news.of_model,
                 on_run=news.of_run,
                 meanwhile=news.meanwhile,

@@ -1,6 +1,8 @@
 """The progress of anything long: a bar on a terminal, plain lines elsewhere."""
 
+import time
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from rich.console import Console
 from rich.progress import BarColumn, TextColumn
@@ -8,6 +10,9 @@ from rich.progress import Progress as RichProgress
 from rich.table import Column
 
 from fairhorizon.agents.progress import Listener, RoundReport, StepDetails
+
+if TYPE_CHECKING:
+    from fairhorizon.engines.engine import TaskEngine
 
 STOPPED = 130  # exit code after Ctrl-C, by the convention of shells
 CONTINUE = "run the same command with --resume to continue"
@@ -41,6 +46,12 @@ def details_line(details: StepDetails) -> str:
 
 def _numbers(values: Sequence[float]) -> str:
     return ", ".join(f"{value:.4g}" for value in values)
+
+
+def time_and_tasks(begin: float, engine: "TaskEngine") -> str:
+    """The time since the beginning, and how far the tasks of all nodes are."""
+    tasks = f", {engine.progress}" if engine.progress else ""
+    return f"{time.monotonic() - begin:.0f} s so far{tasks}"
 
 
 class Progress(Listener):

@@ -4,9 +4,10 @@ import time
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from fairhorizon.cli.progress import Progress
+from fairhorizon.cli.progress import Progress, time_and_tasks
 
 if TYPE_CHECKING:
+    from fairhorizon.engines.engine import TaskEngine
     from fairhorizon.experiments.long_term import Contestant, LongStudy
     from fairhorizon.results.long_term import RunProgress
     from fairhorizon.results.studies import TrainingRow
@@ -24,9 +25,10 @@ class News:
         long_study: "LongStudy",
         chosen: "Sequence[Contestant]",
         seeds: Sequence[int],
+        engine: "TaskEngine",
     ) -> None:
         self.progress, self.long_study = progress, long_study
-        self.chosen, self.seeds = chosen, seeds
+        self.chosen, self.seeds, self.engine = chosen, seeds, engine
         self.runs, self.done = len(chosen) * len(seeds), 0
         self.begin = self.last = time.monotonic()
 
@@ -44,7 +46,7 @@ class News:
         text = "  ".join(f"{name} {percent(value)}" for name, value in shares.items())
         self.say(
             f"{self.done}/{self.runs}  {run.method} seed {run.seed}  {text}  "
-            f"({time.monotonic() - self.begin:.0f} s so far)"
+            f"({time_and_tasks(self.begin, self.engine)})"
         )
         for remark in run.remarks[:1]:
             more = len(run.remarks) - 1
@@ -57,7 +59,7 @@ class News:
             return
         done = self.long_study.steps_done(self.chosen, self.seeds)
         total = self.runs * self.long_study.settings.steps
-        words = f"{done}/{total} steps  ({time.monotonic() - self.begin:.0f} s)"
+        words = f"{done}/{total} steps  ({time_and_tasks(self.begin, self.engine)})"
         self.progress.line(words, done=done, total=total)
         self.last = time.monotonic()
 

@@ -2,7 +2,6 @@
 
 import inspect
 import json
-import os
 import sys
 import time
 from collections.abc import Callable, Collection, Iterator, Sequence
@@ -16,14 +15,16 @@ import typer
 from fairhorizon.cli import list_lengths
 from fairhorizon.cli import options as shared
 from fairhorizon.cli.declaring import declared
+from fairhorizon.cli.engine_options import takes_engine
 from fairhorizon.cli.folders import check_file, claimed
-from fairhorizon.cli.progress import Progress
+from fairhorizon.cli.progress import Progress, time_and_tasks
 from fairhorizon.cli.settings import parse_settings
 from fairhorizon.errors import ConfigError
 from fairhorizon.vocabulary import Mode, Protocol
 
 if TYPE_CHECKING:
     from fairhorizon.agents.methods import Method
+    from fairhorizon.engines.engine import TaskEngine
     from fairhorizon.experiments.datasets import DataSpec
     from fairhorizon.experiments.study import Study
     from fairhorizon.results.studies import OverSeeds, StudyRow, TrainingRow
@@ -43,12 +44,6 @@ def methods_option(default: Sequence[str]) -> Any:
 
 
 Seeds = Annotated[int, typer.Option("--seeds", min=1, help="Number of seeds: 0, 1, ...")]
-Jobs = Annotated[
-    int | None,
-    typer.Option(
-        "--jobs", min=1, help="Number of trainings in parallel.", show_default="all cores"
-    ),
-]
 SettingsFiles = Annotated[
     list[Path] | None,
     typer.Option(
@@ -78,7 +73,7 @@ class StudyOptions:
     protocol: Protocol
     mode: Mode
     settings: dict[str, Any]
-    jobs: int
+    engine: "TaskEngine"
     out: Path
     json_file: Path | None
     cache_dir: Path | None
@@ -116,12 +111,12 @@ def described_study(
     mode: shared.ModeOption = Mode.ONE_SHOT,
     settings_files: SettingsFiles = None,
     settings: Set = None,
-    jobs: Jobs = None,
     out: Path = Path(),
     json_file: shared.JsonFile = None,
     *,
     data: "DataSpec",
     cache_dir: Path | None,
+    engine: "TaskEngine",
 ) -> StudyOptions:
     """The study that the options of a command describe."""
     return StudyOptions(
@@ -131,7 +126,7 @@ def described_study(
         protocol=protocol,
         mode=mode,
         settings=gather_settings(settings_files or [], settings or []),
-        jobs=jobs or os.cpu_count() or 1,
+        engine=engine,
         out=out,
         json_file=json_file,
         cache_dir=cache_dir,
@@ -146,7 +141,7 @@ def takes_study(
     methods: Any = None,
     without: Collection[str] = (),
 ) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """Give a command the options of `described_study` and those of its data.
+    """Give a command the options of `described_study`, of its data and of its engine.
 
     It is called with `options`, the StudyOptions. `seeds` and `out` are defaults, `holds` names
     the contents of the folder, `methods` is the option of that name; `without` are left out.
@@ -162,14 +157,14 @@ def takes_study(
         for name, parameter in inspect.signature(described_study).parameters.items()
         if parameter.kind is not inspect.Parameter.KEYWORD_ONLY and name not in without
     ]
-    names = [*(parameter.name for parameter in added), "data", "cache_dir"]
+    names = [*(parameter.name for parameter in added), "data", "cache_dir", "engine"]
 
     def decorate(command: Callable[..., None]) -> Callable[..., None]:
         def called(**given: Any) -> None:
             values = {name: given.pop(name) for name in names}
             command(**given, options=described_study(**values))
 
-        described = declared(command, called, added, made=["options"])
+        described = takes_engine(declared(command, called, added, made=["options"]))
         return shared.takes_data(described, settings_by_method=True)
 
     return decorate
@@ -244,8 +239,9 @@ def run_study(options: StudyOptions, study: "Study", methods: "Sequence[Method]"
     """Compute missing results, a line for each; wrong settings are refused first."""
     study.check(methods)
     shared.warn_if_untested(study.dataset().split)
-    with result_lines(max(study.ks), total=len(methods) * len(options.seeds)) as lines:
-        study.run(methods, options.seeds, jobs=options.jobs, on_row=lines.result)
+    total, engine = len(methods) * len(options.seeds), options.engine
+    with result_lines(max(study.ks), engine, total=total) as lines:
+        study.run(methods, options.seeds, engine=engine, on_row=lines.result)
 
 
 class ResultLines:
@@ -255,9 +251,14 @@ class ResultLines:
     """
 
     def __init__(
-        self, progress: Progress, k: int, total: int | None, shares: GroupShares | None
+        self,
+        progress: Progress,
+        k: int,
+        engine: "TaskEngine",
+        total: int | None,
+        shares: GroupShares | None,
     ) -> None:
-        self.progress, self.k, self.shares = progress, k, shares
+        self.progress, self.k, self.engine, self.shares = progress, k, engine, shares
         self.total, self.of_total = total, "" if total is None else f"/{total}"
         self.done, self.begin = 0, time.monotonic()
 
@@ -266,7 +267,7 @@ class ResultLines:
         self.progress.line(
             f"{self.done}{self.of_total}  {row.method} seed {row.seed}  {self._shares(row)}"
             f"NDCG@{self.k} {_percent(row.metrics[f'ndcg@{self.k}'])}  "
-            f"fit {row.seconds['fit']:.0f} s  ({time.monotonic() - self.begin:.0f} s so far)",
+            f"fit {row.seconds['fit']:.0f} s  ({time_and_tasks(self.begin, self.engine)})",
             done=self.done,
             total=self.total,
         )
@@ -283,11 +284,15 @@ class ResultLines:
 
 @contextmanager
 def result_lines(
-    k: int, *, total: int | None = None, shares: GroupShares | None = None
+    k: int,
+    engine: "TaskEngine",
+    *,
+    total: int | None = None,
+    shares: GroupShares | None = None,
 ) -> Iterator[ResultLines]:
     """Print a line per result; `total`: the number of results, if it is known."""
     with Progress() as progress:
-        yield ResultLines(progress, k, total, shares)
+        yield ResultLines(progress, k, engine, total, shares)
 
 
 def _percent(value: float | None) -> str:

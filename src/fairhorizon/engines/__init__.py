@@ -1,1 +1,1 @@
-"""Engines that run many tasks: here in several processes."""
+"""Engines that run many tasks: processes of this machine, or a Ray cluster."""

@@ -13,7 +13,8 @@ from fairhorizon.agents.fcpo.learning.session import Session
 from fairhorizon.agents.fcpo.model import Fcpo
 from fairhorizon.agents.methods import Method
 from fairhorizon.agents.tasks import FitTask, Fitted, LogPart, Prerequisite
-from fairhorizon.engines.processes import each
+from fairhorizon.engines.engine import TaskEngine
+from fairhorizon.engines.processes import HERE
 from fairhorizon.errors import ConfigError
 from fairhorizon.evaluation.short_term import evaluate
 from fairhorizon.experiments.course import figures, follow
@@ -200,7 +201,7 @@ def run_ablation(
     level: float,
     seeds: Sequence[int],
     *,
-    jobs: int = 1,
+    engine: TaskEngine = HERE,
     on_ranker: Callable[[TrainingRow], object] = lambda _: None,
     on_row: Callable[[VariantRow], object] = lambda _: None,
 ) -> list[AblationRow]:
@@ -221,9 +222,10 @@ def run_ablation(
         for run in missing
         for task in run.rankers().values()
     }
-    for fitted in each([task for file, task in tasks.items() if not file.exists()], jobs):
+    rankers = [task for file, task in tasks.items() if not file.exists()]
+    for fitted in engine.each(rankers):
         on_ranker(fitted)
-    for row in each(missing, jobs):
+    for row in engine.each(missing):
         on_row(row)
     return summaries(runs)
 

@@ -9,7 +9,8 @@ from numpy.typing import NDArray
 from fairhorizon.agents.abilities import Levels
 from fairhorizon.agents.base import Recommender
 from fairhorizon.agents.methods import Method, longest_first, rankers_of
-from fairhorizon.engines.processes import Work, each
+from fairhorizon.engines.engine import TaskEngine, Work
+from fairhorizon.engines.processes import HERE
 from fairhorizon.evaluation.short_term import relevance
 from fairhorizon.experiments.dials import COUNTED, TRIES, Measure, best_setting, rate_of, tried
 from fairhorizon.experiments.level_limits import (
@@ -105,7 +106,7 @@ def run_levels(
     seeds: Sequence[int],
     *,
     tries: int = TRIES,
-    jobs: int = 1,
+    engine: TaskEngine = HERE,
     on_row: Callable[[StudyRow], object] = lambda _: None,
 ) -> None:
     """Make every result that is missing; `on_row` is called with each, those at hand included."""
@@ -117,7 +118,7 @@ def run_levels(
     for trained in sorted({method.trained for method in others}, key=longest_first):
         sharing = tuple(method for method in others if method.trained == trained)
         tasks += [LevelSearch(study, sharing, tuple(limits), seed, tries) for seed in seeds]
-    for row in each(tasks, jobs):
+    for row in engine.each(tasks):
         on_row(row)
 
 

@@ -11,7 +11,8 @@ import polars as pl
 from numpy.typing import NDArray
 
 from fairhorizon.agents.methods import AGENTS, Method, longest_first
-from fairhorizon.engines.processes import each
+from fairhorizon.engines.engine import TaskEngine
+from fairhorizon.engines.processes import HERE
 from fairhorizon.environment.simulated import SimulationConfig
 from fairhorizon.errors import ConfigError
 from fairhorizon.evaluation.long_term import LongRun, LongRunSettings
@@ -112,7 +113,7 @@ class LongStudy:
         seeds: Sequence[int],
         *,
         resume: bool = False,
-        jobs: int = 1,
+        engine: TaskEngine = HERE,
         on_model: Callable[[TrainingRow], object] = lambda _: None,
         on_run: Callable[[RunProgress], object] = lambda _: None,
         meanwhile: Callable[[], object] = lambda: None,
@@ -136,9 +137,9 @@ class LongStudy:
             if task not in missing:
                 on_run(task.record().stored_progress())
         for trainings in self._trainings(missing):
-            for model in each(trainings, jobs, goes_on=GOES_ON, meanwhile=meanwhile):
+            for model in engine.each(trainings, goes_on=GOES_ON, meanwhile=meanwhile):
                 on_model(model)
-        for progress in each(missing, jobs, goes_on=GOES_ON, meanwhile=meanwhile):
+        for progress in engine.each(missing, goes_on=GOES_ON, meanwhile=meanwhile):
             if progress.step == self.settings.steps:
                 on_run(progress)
             else:

@@ -18,7 +18,8 @@ from fairhorizon.agents.methods import AGENTS, Method, build, load_method, longe
 from fairhorizon.agents.progress import LimitNotKeptWarning
 from fairhorizon.agents.tasks import Fitted, LogPart
 from fairhorizon.data.splits import Split
-from fairhorizon.engines.processes import each
+from fairhorizon.engines.engine import TaskEngine
+from fairhorizon.engines.processes import HERE
 from fairhorizon.errors import ConfigError, FairHorizonError, ModelError
 from fairhorizon.evaluation.short_term import evaluate
 from fairhorizon.experiments.datasets import (
@@ -160,14 +161,14 @@ class Study:
         methods: Sequence[Method],
         seeds: Sequence[int],
         *,
-        jobs: int = 1,
+        engine: TaskEngine = HERE,
         on_row: Callable[[StudyRow], object] = lambda _: None,
     ) -> None:
         """Compute every missing result; `on_row` is called with each, stored ones included.
 
         An interrupted run keeps what is finished, and the next one continues from there.
         """
-        for row in each(self.tasks(methods, seeds, on_row), jobs):
+        for row in engine.each(self.tasks(methods, seeds, on_row)):
             on_row(row)
 
     def tasks(

@@ -1,0 +1,148 @@
+"""The contract of engines: the same rows and answers from processes and from Ray."""
+
+import os
+from collections.abc import Iterator
+from itertools import groupby
+from pathlib import Path
+
+import numpy as np
+import pytest
+from engine_tasks import Fails, LostAt, MakeNumbers, Squares, Surroundings
+
+from fairhorizon.engines.engine import TaskEngine
+from fairhorizon.engines.processes import Processes
+from fairhorizon.errors import ConfigError, FairHorizonError
+
+
+@pytest.fixture
+def engine() -> Iterator[TaskEngine]:
+    with Processes(jobs=2) as engine:
+        yield engine
+
+
+def test_all_rows_of_all_tasks_come_task_by_task(engine: TaskEngine) -> None:
+    rows = list(engine.each([Squares(n) for n in range(6)]))
+    assert sorted(rows) == [(n, number**2) for n in range(6) for number in range(n)]
+    order = [n for n, _ in rows]
+    assert [n for n, _ in groupby(order)] == list(dict.fromkeys(order))  # never mixed
+    assert list(engine.each([])) == []
+
+
+def test_a_worker_has_the_threads_and_the_folder_that_it_should(
+    engine: TaskEngine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    rows = list(engine.each([Surroundings(), Surroundings()]))
+    assert {row[:3] for row in rows} == {(1, "1", str(tmp_path))}
+    assert os.getpid() not in {row[3] for row in rows}
+
+
+@pytest.mark.parametrize("how", ["killed", "out of memory"])
+def test_a_task_that_lost_its_worker_is_tried_again_and_its_rows_come_once(
+    engine: TaskEngine, how: str, tmp_path: Path
+) -> None:
+    tasks = [LostAt(tmp_path, 1, how), Squares(3)]
+    rows = list(engine.each(tasks))
+    assert sorted(map(str, rows)) == ["(3, 0)", "(3, 1)", "(3, 4)", "first", "second"]
+    assert len(list(tmp_path.iterdir())) == 2
+
+
+def test_a_task_that_always_loses_its_worker_ends_with_a_remedy(
+    engine: TaskEngine, tmp_path: Path
+) -> None:
+    tasks = [LostAt(tmp_path, 100), Squares(2)]
+    expected = r"lost its worker 3 times.*memory.*\(write to the author; fewer jobs need less"
+    with pytest.raises(FairHorizonError, match=expected):
+        list(engine.each(tasks, goes_on="write to the author"))
+    assert len(list(tmp_path.iterdir())) == 3
+
+
+@pytest.mark.parametrize(
+    ("how", "kind", "message"),
+    [
+        ("ours", ConfigError, r"^this cannot work \(do that\)"),
+        ("unpicklable", FairHorizonError, r"^items\.csv: there is no column 'genre' \(give ano"),
+        ("a bug", ZeroDivisionError, "^a bug"),
+    ],
+)
+def test_an_error_in_a_task_is_raised_here(
+    engine: TaskEngine, how: str, kind: type[Exception], message: str
+) -> None:
+    with pytest.raises(kind, match=message) as raised:
+        list(engine.each([Fails(how), Fails(how)]))
+    assert "in rows" in "".join(raised.value.__notes__)
+    assert list(engine.each([Squares(2), Squares(1)])).count((2, 1)) == 1  # it goes on
+
+
+def test_shards_are_made_once_and_answer_in_order(engine: TaskEngine, tmp_path: Path) -> None:
+    makers = [MakeNumbers(first, first + 4, log=tmp_path / "log") for first in (0, 4, 8)]
+    weights = np.linspace(0, 1, 12)
+    with engine.shards(makers) as shards:
+        assert len(shards) == 3
+        for power in (1, 2):
+            expected = [
+                float(weights[f : f + 4] @ np.arange(f, f + 4.0) ** power) for f in (0, 4, 8)
+            ]
+            assert shards.call("total", weights, power=power) == expected
+        parts = shards.call_each("plus", [(10.0,), (20.0,), (30.0,)])
+        assert np.concatenate(parts).tolist() == [*range(10, 14), *range(24, 28), *range(38, 42)]
+        assert len(set(shards.call("process"))) == 3
+    assert sorted((tmp_path / "log").read_text().split()) == ["0", "4", "8"]
+
+
+def test_what_is_sent_and_received_is_counted(engine: TaskEngine) -> None:
+    with engine.shards([MakeNumbers(0, 1000), MakeNumbers(1000, 2000)]) as shards:
+        made = shards.messages
+        assert (made.calls, made.sent, made.received) == (0, 0, 0)
+        shards.call("total", np.ones(2000))
+        first = shards.messages.sent
+        assert 2 * 16_000 < first < 2 * 16_000 + 1000  # 2,000 numbers of 8 bytes to each
+        assert shards.messages.received < 1000
+        shards.call_each("plus", [(1.0,), (2.0,)])
+        assert shards.messages.sent - first < 500
+        assert 2 * 8000 < shards.messages.received < 2 * 8000 + 2000
+        assert shards.messages.calls == 2
+
+
+def test_a_lost_shard_is_made_anew_and_the_call_repeated(
+    engine: TaskEngine, tmp_path: Path
+) -> None:
+    makers = [
+        MakeNumbers(0, 4, log=tmp_path / "log"),
+        MakeNumbers(4, 8, log=tmp_path / "log", lose_at=tmp_path / "lost"),
+    ]
+    with engine.shards(makers) as shards:
+        assert shards.call("total", np.ones(8)) == [6.0, 22.0]
+        assert shards.call("total", np.ones(8)) == [6.0, 22.0]
+    assert sorted((tmp_path / "log").read_text().split()) == ["0", "4", "4"]
+
+
+def test_a_shard_that_is_always_lost_ends_with_a_remedy(engine: TaskEngine) -> None:
+    with (
+        engine.shards([MakeNumbers(0, 4), MakeNumbers(4, 8)]) as shards,
+        pytest.raises(FairHorizonError, match=r"shard 1 of 2 was lost 3 times.*\(more shards"),
+    ):
+        shards.call("lost")
+    with (
+        pytest.raises(FairHorizonError, match="shard 2 of 2 was lost 3 times"),
+        engine.shards([MakeNumbers(0, 4), MakeNumbers(4, 8, fails="lost")]),
+    ):
+        pass
+
+
+def test_an_error_of_a_shard_is_raised_here_and_the_next_call_is_answered(
+    engine: TaskEngine,
+) -> None:
+    with engine.shards([MakeNumbers(0, 4), MakeNumbers(4, 8)]) as shards:
+        with pytest.raises(ConfigError, match="this cannot work"):
+            shards.call("fail", "ours")
+        with pytest.raises(AttributeError, match="nothing"):
+            shards.call("nothing")
+        with pytest.raises(ValueError, match="for 3 shards, there are 2"):
+            shards.call_each("plus", [(1.0,)] * 3)
+        assert shards.call("total", np.ones(8)) == [6.0, 22.0]
+    with (
+        pytest.raises(ConfigError, match="this cannot"),
+        engine.shards([MakeNumbers(0, 1, fails="ours")]),
+    ):
+        pass
