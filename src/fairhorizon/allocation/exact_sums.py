@@ -1,7 +1,7 @@
 """Sums of floats that do not depend on the order of their terms.
 
-A float is a whole number of units of 2^-1126. Sums of these are whole numbers, so parts of a sum can
-be made in different places and added in any order; the result is rounded once, at the end.
+A float is a whole number of units of 2^-1126. Sums of these are whole numbers, so parts of a sum
+can be made in different places and added in any order; the result is rounded once, at the end.
 """
 
 import math

@@ -18,7 +18,7 @@ from fairhorizon.allocation.exact_sums import deviation, rounded
 from fairhorizon.allocation.group_budget import Spent
 from fairhorizon.allocation.sharded.bids import grant_places
 from fairhorizon.allocation.sharded.calls import UserShards
-from fairhorizon.allocation.sharded.showings import Change, Counts, together
+from fairhorizon.allocation.sharded.showings import Change, together
 from fairhorizon.metrics.fairness import gini
 
 PARTS, MOST_PARTS = 32, 192  # of the users, who choose in turn

@@ -6,7 +6,7 @@
 A rule on all showings that count alike is kept by giving the places for the group to the users who
 gain the most by them (group_budget.py). Rules that count by place, or in every list, also choose
 which places these are (placed_lists.py). The Gini limit is kept by a price on crowded items
-(gini_price.py). All users are one shard here; several shards make the same lists (sharded/joint.py).
+(gini_price.py). All users are one shard here; more of them make the same lists (sharded/joint.py).
 """
 
 from dataclasses import dataclass

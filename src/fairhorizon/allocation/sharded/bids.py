@@ -1,8 +1,8 @@
 """Places for the group go to the highest bids of all shards: their cut by histograms.
 
-A float has an image among the whole numbers of 64 bits that keeps the order. UserShards count their bids
-in bins of this image; the bin that holds the first bid to be refused is counted again in finer bins,
-until it holds one number only, or so few bids that they can be sent. So the cut is exact:
+A float has an image among the whole numbers of 64 bits that keeps the order, its key. Shards count
+their bids in bins of keys; the bin that holds the first bid to be refused is counted again in finer
+bins, until it holds one key only, or so few bids that they can be sent. So the cut is exact:
 
     calls <= 64 / log2(BINS) + 1,      answers of BINS * 8 bytes from every shard and call
 """
@@ -47,7 +47,7 @@ class Span:
 
 @dataclass(frozen=True)
 class Offered:
-    """What a shard offers: showings, those that are forced, and the bids for places of the group."""
+    """What a shard offers: showings, and the bids for places of the group."""
 
     shown: int
     forced: Span  # the places that fill lists

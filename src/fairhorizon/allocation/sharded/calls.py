@@ -22,7 +22,7 @@ class UserShards(Interface):
 
 
 class ShardsHere:
-    """UserShards in this process."""
+    """Shards in this process."""
 
     def __init__(self, shards: Sequence[object]) -> None:
         self.shards = shards

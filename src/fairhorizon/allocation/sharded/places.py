@@ -1,9 +1,9 @@
 """Which places the group has, under a rule that counts by place or in every list, over shards.
 
-A rule on every list is kept by each list alone. Under a rule on all showings a place uses the budget
-by its weight. The search for the best lists within the budget (place_budget.py) compares the lists of
-all users in many ways, so it has one place: shards send the best values of both sides, which decide
-everything, and are told which places the group has.
+A rule on every list is kept by each list alone. Under a rule on all showings a place uses the
+budget by its weight. The search for the best lists within the budget (place_budget.py) compares the
+lists of all users in many ways, so it is made by the coordinator: shards send the best values of
+both sides, which decide everything, and are told which places the group has.
 
     bytes = 2 L * 4 from every user, L / 8 + 8 to every user
 """

@@ -64,7 +64,8 @@ class UserShard:
         items = tables[0].items
         self.begun = items.new_empty((len(items), 0)) if begun is None else begun.to(items)
         self.spreading: SpreadLists | None = None
-        self.lists = items[:, :0]  # (b, width) that were made last
+        self.lists = self.trial = items[:, :0]  # (b, width) made last, and on trial
+        self.counts = self.change = np.zeros(len(sensitive), dtype=np.int64)  # of items shown
 
     def open(self, task: Task) -> Opened:
         """Begin with other lists."""
@@ -156,7 +157,7 @@ class UserShard:
         alike = self.places.rule.is_plain(self.places.length)
         kind = SpreadLists if alike else PlacedSpreadLists
         self.spreading = kind(self.candidates, self.sensitive, self.weights, self.columns)
-        self.first, self.counts = first, np.zeros(len(self.sensitive), dtype=np.int64)
+        self.first, self.counts = first, np.zeros_like(self.counts)
         self.change = counted(self.lists[self.lists >= 0], len(self.sensitive))
         return self.spreading.depth
 
