@@ -36,7 +36,7 @@ FLOOR_PLAN = (
 INSIDE = {
     "agents": (
         ("abilities", "progress", "retraining", "served", "server"),
-        ("tasks",),
+        ("tasks", "sharding"),
         ("base",),
         ("validation", "steps"),
         ("walk", "lists"),

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from fairhorizon.cli import limit_options, list_lengths
+from fairhorizon.cli import limit_options, list_lengths, shard_options
 from fairhorizon.cli import options as shared
 from fairhorizon.cli.config_option import takes_config
 from fairhorizon.cli.recommend import AlphaPrime, RunFolder
@@ -15,11 +15,13 @@ from fairhorizon.vocabulary import Mode, Protocol
 
 if TYPE_CHECKING:
     from fairhorizon.agents.base import Recommender
+    from fairhorizon.engines.engine import TaskEngine
     from fairhorizon.experiments.datasets import Dataset
     from fairhorizon.results.evaluation import EvaluationRow
 
 
 @takes_config
+@shard_options.takes_shards
 def evaluate(
     run: RunFolder,
     alpha_prime: AlphaPrime = None,
@@ -34,13 +36,17 @@ def evaluate(
     ] = None,
     seed: shared.ListSeed = None,
     cache_dir: shared.CacheDir = None,
+    *,
+    engine: "TaskEngine",
 ) -> None:
     """Print the metrics of a run and write them to its metrics.json.
 
     Limits that were given to the fit or here are measured too: how each was kept,
     and the share of its group counted in other ways.
     """
+    from fairhorizon.evaluation.short_term import check_fit
     from fairhorizon.evaluation.short_term import evaluate as measure
+    from fairhorizon.experiments.run_shards import ListsOfRun
     from fairhorizon.experiments.runs import Run
     from fairhorizon.files import write_copies
     from fairhorizon.report.lists import write_lists
@@ -55,6 +61,21 @@ def evaluate(
     model = limit_options.serving(folder, model, bound)
     ks = list_lengths.fitting(typed, dataset.log.n_items)
     shared.warn_if_untested(dataset.split)
+    check_fit(model, dataset.split)
+    made = shard_options.served(
+        ListsOfRun(
+            run,
+            max(ks),
+            protocol,
+            cache_dir,
+            None if bound else alpha_prime,
+            tuple(bound),
+            feedback=mode is Mode.INTERACTIVE,
+        ),
+        model,
+        dataset.log.n_users,
+        engine,
+    )
     result = measure(
         model,
         dataset.split,
@@ -63,6 +84,7 @@ def evaluate(
         mode=mode.value,
         sensitive=dataset.sensitive,
         seed=seed,
+        served=made,
     )
     for remark in model.remarks_:
         typer.echo(f"note: {remark}", err=True)

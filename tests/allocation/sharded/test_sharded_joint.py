@@ -1,5 +1,6 @@
 """Joint lists over shards of users are those of all users in one place, to the bit."""
 
+import itertools
 import math
 import pickle
 import warnings
@@ -50,7 +51,7 @@ class CountedShards:
 
 
 def instance(seed: int, users: int, *, columns: int = 7, items: int = 12) -> Candidates:
-    """Some rows have gaps; whole numbers bring many ties, and every third row is all gaps but one."""
+    """Rows have gaps, every third one many; whole numbers bring many ties."""
     rng = np.random.default_rng(seed)
     codes = np.stack([rng.permutation(items)[:columns] for _ in range(users)])
     codes[rng.random(codes.shape) < 0.15] = -1
@@ -62,7 +63,7 @@ def instance(seed: int, users: int, *, columns: int = 7, items: int = 12) -> Can
 def cut_up(candidates: Candidates, sensitive: Tensor, cuts: Sequence[int]) -> CountedShards:
     """Shards that end at these users; equal cuts make empty ones."""
     ends = [0, *sorted(cuts), len(candidates.items)]
-    rows = [slice(*both) for both in zip(ends, ends[1:], strict=False)]
+    rows = [slice(*both) for both in itertools.pairwise(ends)]
     parts = [Candidates(candidates.items[some], candidates.values[some]) for some in rows]
     return CountedShards([UserShard([part], sensitive) for part in parts])
 
