@@ -1,5 +1,6 @@
 """Lists under several limits on all showings: chances of all items, allocated together."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -33,24 +34,24 @@ class SeveralLimits:
     def served(self, scenario: Scenario, length: int) -> Served:
         """The lists of all users together."""
         terms = possible_terms(self.limits, length)
-        offers, chances = self._offers(scenario, length)
+        offers, chances = self.offers(scenario, length)
         made = lists_under(offers, terms)
         prices = dict(zip(map(str, self.limits), made.prices, strict=True))
-        return _valued(made.lists, offers, chances, prices)
+        return valued_lists(made.lists, offers, chances, prices)
 
     @torch.no_grad()
     def one_by_one(self, scenario: Scenario, length: int, guard: RulesGuard) -> Served:
         """One user at a time, in order of arrival."""
         possible_terms(self.limits, length)
-        offers, chances = self._offers(scenario, length)
+        offers, chances = self.offers(scenario, length)
         lists = guard.serve_all(offers, length)
-        return _valued(lists, offers, chances, guard.prices_by_name())
+        return valued_lists(lists, offers, chances, guard.prices_by_name())
 
     def guard(self) -> RulesGuard:
         """All limits hold after every list, for all that was shown so far."""
         return RulesGuard(rules_of(self.limits))
 
-    def _offers(self, scenario: Scenario, length: int) -> tuple[Candidates, Tensor]:
+    def offers(self, scenario: Scenario, length: int) -> tuple[Candidates, Tensor]:
         """All items, with the value of showing each, -inf where it may not be; and the chances.
 
         Every class of items has its own price, so none of them may be left out.
@@ -80,7 +81,10 @@ def possible_terms(limits: tuple[BoundLimit, ...], length: int) -> Terms:
     return terms
 
 
-def _valued(lists: Tensor, offers: Candidates, chances: Tensor, prices: dict[str, float]) -> Served:
+def valued_lists(
+    lists: Tensor, offers: Candidates, chances: Tensor, prices: Mapping[str, float]
+) -> Served:
+    """Lists with the values and chances of their items, among those of all items."""
     at, none = lists.clamp(min=0), lists < 0
     values, scores = (
         table.gather(1, at).double().masked_fill(none, torch.nan)

@@ -1,19 +1,23 @@
 """Whole lists under limits over shards of users: each has the menus of its own users."""
 
 import warnings
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import torch
 
 from fairhorizon.agents.lists.item_lists import NO_LIMIT, ItemLists, ValuedLists
 from fairhorizon.agents.lists.limited import served_lists
+from fairhorizon.agents.lists.several import SeveralLimits, possible_terms, valued_lists
 from fairhorizon.agents.lists.whole import WholeLists
 from fairhorizon.agents.served import Served
 from fairhorizon.agents.sharding import ShardWay, joined
 from fairhorizon.allocation.group_budget import Candidates
 from fairhorizon.allocation.joint_lists import JointLists
+from fairhorizon.allocation.several.joint import rules_over
 from fairhorizon.allocation.sharded.calls import UserShards
 from fairhorizon.allocation.sharded.joint import JointOver, JointPrices
+from fairhorizon.allocation.sharded.rules_shard import RulesShard
 from fairhorizon.allocation.sharded.user_shard import UserShard
 from fairhorizon.environment.feedback import Scenario
 from fairhorizon.exposure.kept_by_lists import are_joint
@@ -62,8 +66,39 @@ class WholeInShards:
         return joined(shards.ask("served", prices))
 
 
+class RulesListShard(RulesShard):
+    """All items of some users, with their values."""
+
+    @torch.no_grad()
+    def __init__(self, several: SeveralLimits, scenario: Scenario, length: int) -> None:
+        self.candidates, self.chances = several.offers(scenario, length)
+        super().__init__(self.candidates, possible_terms(several.limits, length))
+
+    def served(self, prices: Mapping[str, float]) -> Served:
+        """The lists that were made last."""
+        return valued_lists(self.lists, self.candidates, self.chances, prices)
+
+
+@dataclass(frozen=True)
+class SeveralInShards:
+    """The lists of `SeveralLimits`, to the bit."""
+
+    several: SeveralLimits
+
+    def shard(self, scenario: Scenario, length: int) -> RulesListShard:
+        return RulesListShard(self.several, scenario, length)
+
+    def serve(self, shards: UserShards, length: int) -> Served:
+        limits = self.several.limits
+        made = rules_over(shards, possible_terms(limits, length))
+        prices = dict(zip(map(str, limits), made.prices, strict=True))
+        return joined(shards.ask("served", prices))
+
+
 def whole_in_shards(whole: WholeLists) -> ShardWay | None:
     """How shards of users make these lists; None: in one place, step by step."""
+    if whole.several is not None:
+        return SeveralInShards(whole.several)
     return WholeInShards(whole) if are_joint(whole.limits) else None
 
 
