@@ -59,6 +59,7 @@ COMMANDS = (
 )
 # The service stands on production, which is a stack of its own.
 SERVICE_COMMANDS = ("serve", "load", "export", "backup", "forget", "keys", "ledger")
+ON_RAY = f"{PACKAGE}.engines.on_ray"
 SOURCES = sorted(ROOT.rglob("*.py"))
 
 
@@ -199,6 +200,31 @@ def test_the_service_is_no_deep_stack_of_imports(command):
 
 def test_the_service_imports_no_experiment():
     assert stations_used_by("service") & {"experiments", "evaluation", "engines"} == set()
+
+
+def test_ray_is_imported_by_one_module_and_that_by_whoever_is_asked_for_it():
+    """Ray is an extra that takes seconds to import."""
+    using = {
+        module_of(path): imported(path.read_text(encoding="utf-8"), module_of(path))
+        for path in SOURCES
+    }
+    of_ray = [module for module, names in using.items() if any(map(is_of_ray, names))]
+    assert of_ray == [ON_RAY]
+    importing = [m for m, names in using.items() if any(n.startswith(ON_RAY) for n in names)]
+    assert importing == [f"{PACKAGE}.engines.opening"]
+    tree = ast.parse((ROOT / "engines" / "opening.py").read_text(encoding="utf-8"))
+    at_top = [node for node in tree.body if isinstance(node, ast.Import | ast.ImportFrom)]
+    names = imported(ast.unparse(ast.Module(at_top, [])), f"{PACKAGE}.engines.opening")
+    assert not any(name.startswith(ON_RAY) for name in names)
+
+
+def is_of_ray(name: str) -> bool:
+    return name.split(".")[0] == "ray"
+
+
+@pytest.mark.parametrize(("name", "caught"), [("ray", True), ("ray.util", True), ("rays", False)])
+def test_an_import_of_ray_is_recognised(name, caught):
+    assert is_of_ray(*imported(f"def f():\n    import {name}", "x")) is caught
 
 
 def test_depth_counts_the_longest_chain():

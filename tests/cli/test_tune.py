@@ -11,7 +11,7 @@ import pytest
 from fairhorizon.cli.app import run
 from fairhorizon.evaluation.validation import validation_ndcg
 from fairhorizon.experiments.runs import Run
-from fairhorizon.experiments.tuning import Objective
+from fairhorizon.experiments.trials import Objective
 
 MARKET = "synthetic:users=40,items=60,interactions_per_user=15"
 TUNE = ["tune", "itemknn", "--data", MARKET, "--set", "neighbours=30"]

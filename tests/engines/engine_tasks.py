@@ -86,16 +86,17 @@ class Surroundings:
 class Waits:
     """Begins, and waits until a file is there."""
 
-    mark: Path
+    marks: Path  # a folder: a file in it for every attempt
     until: Path
+    name: str
 
     def prepare(self) -> None: ...
 
     def rows(self) -> Iterator[str]:
-        self.mark.touch()
+        (self.marks / f"{self.name}.{os.getpid()}").touch()
         while not self.until.exists():
             time.sleep(0.05)
-        yield self.mark.name
+        yield self.name
 
 
 class Numbers:
@@ -119,6 +120,12 @@ class Numbers:
 
     def lost(self) -> None:
         lose("killed")
+
+    def node(self) -> str:
+        """The name of the node, if it is one of Ray."""
+        import ray
+
+        return ray.get_runtime_context().get_node_id()
 
     def process(self) -> int:
         return os.getpid()

@@ -1,22 +1,33 @@
 """The contract of engines: the same rows and answers from processes and from Ray."""
 
+import json
 import os
 from collections.abc import Iterator
 from itertools import groupby
 from pathlib import Path
+from typing import Any
 
 import numpy as np
+import polars as pl
 import pytest
-from engine_tasks import Fails, LostAt, MakeNumbers, Squares, Surroundings
+from engine_cluster import NODE
+from engine_tasks import Fails, LostAt, MakeNumbers, Squares, Surroundings, Waits
 
+from fairhorizon.cli.app import run
 from fairhorizon.engines.engine import TaskEngine
+from fairhorizon.engines.opening import ray_engine
 from fairhorizon.engines.processes import Processes
 from fairhorizon.errors import ConfigError, FairHorizonError
 
 
-@pytest.fixture
-def engine() -> Iterator[TaskEngine]:
-    with Processes(jobs=2) as engine:
+@pytest.fixture(params=["processes", "ray"])
+def engine(request: pytest.FixtureRequest) -> Iterator[TaskEngine]:
+    if request.param == "ray":
+        request.getfixturevalue("cluster")
+        made = ray_engine(None, None, 1)
+    else:
+        made = Processes(jobs=2)
+    with made as engine:
         yield engine
 
 
@@ -146,3 +157,93 @@ def test_an_error_of_a_shard_is_raised_here_and_the_next_call_is_answered(
         engine.shards([MakeNumbers(0, 1, fails="ours")]),
     ):
         pass
+
+
+def kept(folder: Path) -> dict[str, Any]:
+    """What a study has in its folder, without times."""
+    found: dict[str, Any] = {}
+    for file in sorted(folder.rglob("*")):
+        name = str(file.relative_to(folder))
+        if file.parent.name == "rows" and file.suffix == ".json":
+            found[name] = {**json.loads(file.read_text()), "seconds": None}
+        elif file.parent.name == "steps" and file.suffix == ".parquet":
+            found[name] = pl.read_parquet(file).drop("seconds").rows()
+        elif file.suffix in (".npy", ".safetensors") or file.name == "best.json":
+            found[name] = file.read_bytes()
+    return found
+
+
+@pytest.mark.parametrize(
+    ("words", "files"),
+    [
+        (["compare", "--methods=mf,mf+quota@0.3", "--seeds=2", "--set=mf.max_epochs=3"], 4 + 4 + 2),
+        (["longterm", "--methods=popularity,ease+quota", "--seeds=1", "--steps=5"], 2 + 2),
+        (["tune", "itemknn", "--trials=4"], 1),
+    ],
+)
+def test_a_command_gives_the_same_on_every_engine_to_the_bit(
+    words: list[str], files: int, cluster: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert cluster.worker_nodes
+    common = [*words, "--data=synthetic:users=40,items=60,interactions_per_user=15", "--jobs=2"]
+    folders = [tmp_path / engine for engine in ("processes", "ray")]
+    for folder in folders:
+        assert run([*common, f"--engine={folder.name}", f"--out={folder}"]) == 0
+    first, second = map(kept, folders)
+    assert len(first) == files
+    assert first == second
+    said = capsys.readouterr().err
+    tasks = {"compare": "2/2", "longterm": "2/2", "tune": "2/2"}[words[0]]
+    assert said.count(f"{tasks} tasks on 2 nodes)") > 0
+
+
+def attempts(marks: Path) -> int:
+    return len(list(marks.iterdir()))
+
+
+def is_running(mark: Path) -> bool:
+    return Path(f"/proc/{mark.suffix[1:]}").exists()
+
+
+def test_a_lost_node_is_done_without(cluster: Any, tmp_path: Path) -> None:
+    """Its task and its shard go to the other one."""
+    marks, go = tmp_path / "marks", tmp_path / "go"
+    marks.mkdir()
+
+    def lose_a_node() -> None:
+        if attempts(marks) == 2 and cluster.worker_nodes:  # one on each node
+            assert engine.progress == "0/2 tasks on 2 nodes"
+            (node,) = cluster.worker_nodes
+            cluster.remove_node(node, allow_graceful=False)
+        if not cluster.worker_nodes and not all(map(is_running, marks.iterdir())):
+            go.touch()  # for the task of the other node, and for that which takes its place
+
+    try:
+        with ray_engine(None, None, 1) as engine:
+            makers = [MakeNumbers(0, 4), MakeNumbers(4, 8)]
+            with engine.shards(makers) as shards:
+                nodes = shards.call("node")
+                assert len(set(nodes)) == 2
+                tasks = [Waits(marks, go, name) for name in ("a", "b")]
+                assert sorted(engine.each(tasks, meanwhile=lose_a_node)) == ["a", "b"]
+                assert attempts(marks) == 3
+                assert shards.call("total", np.ones(8)) == [6.0, 22.0]
+                assert len(set(shards.call("node"))) == 1
+            assert engine.progress == "2/2 tasks on 1 node"
+    finally:
+        cluster.add_node(**NODE)
+
+
+def test_ray_ends_what_takes_too_much_memory_and_that_is_told(cluster: Any, tmp_path: Path) -> None:
+    always = {"RAY_memory_usage_threshold": "0.0001", "RAY_memory_monitor_refresh_ms": "100"}
+    node = cluster.add_node(**NODE, env_vars=always)
+    tasks = [Waits(tmp_path, tmp_path / "never", name) for name in ("a", "b", "c")]
+    try:
+        with (
+            ray_engine(None, None, 1) as engine,
+            pytest.raises(FairHorizonError, match="lost its worker 3 times, perhaps") as raised,
+        ):
+            list(engine.each(tasks))  # the other nodes have no place for the third
+        assert type(raised.value.__cause__).__name__ == "OutOfMemoryError"
+    finally:
+        cluster.remove_node(node)

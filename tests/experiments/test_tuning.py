@@ -1,10 +1,13 @@
 """The search for settings: its space, its trials, what it keeps."""
 
 import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
 import numpy as np
+import optuna
 import pytest
 import torch
 from optuna.distributions import CategoricalDistribution, FloatDistribution, IntDistribution
@@ -14,6 +17,8 @@ from fairhorizon.agents.methods import AGENTS, Method, MethodError, build
 from fairhorizon.agents.ranked.model import Ranked
 from fairhorizon.data.frames import from_arrays
 from fairhorizon.data.splits import Split, split
+from fairhorizon.engines.engine import Work
+from fairhorizon.engines.processes import Processes
 from fairhorizon.environment.feedback import validation_scenario
 from fairhorizon.errors import ConfigError, DataError
 from fairhorizon.evaluation.validation import validation_ndcg
@@ -25,7 +30,8 @@ from fairhorizon.experiments.search_space import (
     nested,
     search_space,
 )
-from fairhorizon.experiments.tuning import Objective, Tuning
+from fairhorizon.experiments.trials import Objective
+from fairhorizon.experiments.tuning import Tuning
 from fairhorizon.exposure.groups import popular_group
 from fairhorizon.histories import UserItems
 from fairhorizon.rankers import RANKERS
@@ -87,8 +93,18 @@ def dataset(market: Split) -> Dataset:
     return Dataset(log, market, popular_group(market.train.item_counts()))
 
 
+@dataclass(frozen=True)
+class Given:
+    """Data that are there already."""
+
+    given: Dataset
+
+    def dataset(self) -> Dataset:
+        return self.given
+
+
 def objective(dataset: Dataset, method: Method = HILL, **changes: Any) -> Objective:
-    return Objective(method, dataset, **changes)
+    return Objective(method, Given(dataset), **changes)
 
 
 def test_the_space_is_read_off_the_settings() -> None:
@@ -193,6 +209,44 @@ def test_a_search_in_pieces_is_that_in_one_go(dataset: Dataset, tmp_path: Path) 
     assert Tuning(objective(dataset), tmp_path / "pieces").trials == whole
     other = list(Tuning(objective(dataset, seed=1), tmp_path / "other").run(3))
     assert other[1].settings != whole[1].settings
+
+
+class Backwards(Processes):
+    """The last task is the first to end."""
+
+    def each(self, tasks: Sequence[Work[Any]], **options: Any) -> Iterator[Any]:
+        return super().each(tasks[::-1], **options)
+
+
+def test_one_at_a_time_is_what_optuna_asks_and_is_told(dataset: Dataset, tmp_path: Path) -> None:
+    goal = objective(dataset, given={"side": "left"})
+    space = search_space(goal.model({}), goal.given)
+    study = optuna.create_study(direction="maximize")
+    study.enqueue_trial(defaults(goal.model({}), space))
+    for number in range(14):  # the sampler begins to learn after 10
+        seed = int(np.random.SeedSequence([0, number]).generate_state(1)[0])
+        study.sampler = optuna.samplers.TPESampler(seed=seed)
+        proposal = study.ask(space)
+        study.tell(proposal, goal.value(nested(proposal.params)))
+    expected = [(trial.params, trial.value) for trial in study.trials]
+    found = Tuning(goal, tmp_path).run(14)
+    assert [(trial.settings, trial.value) for trial in found] == expected
+
+
+def test_a_batch_is_the_same_whoever_ends_first_and_in_pieces(
+    dataset: Dataset, tmp_path: Path
+) -> None:
+    whole = list(Tuning(objective(dataset), tmp_path / "whole").run(14, batch=3))
+    assert [trial.number for trial in whole] == list(range(1, 15))
+    backwards = Tuning(objective(dataset), tmp_path / "backwards")
+    assert list(backwards.run(14, Backwards(), batch=3)) == whole
+    for trials in (1, 5, 11, 14):  # stops in the middle of batches
+        list(Tuning(objective(dataset), tmp_path / "pieces").run(trials, batch=3))
+    assert Tuning(objective(dataset), tmp_path / "pieces").trials == whole
+    alone = list(Tuning(objective(dataset), tmp_path / "alone").run(14))
+    # before the sampler learns, a proposal depends on its number alone
+    assert [trial.settings for trial in alone[:10]] == [trial.settings for trial in whole[:10]]
+    assert [trial.settings for trial in alone[10:]] != [trial.settings for trial in whole[10:]]
 
 
 def test_a_trial_that_is_stopped_is_not_kept(

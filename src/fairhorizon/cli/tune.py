@@ -3,12 +3,14 @@
 import json
 import re
 import shlex
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from fairhorizon.cli import options as shared
+from fairhorizon.cli.engine_options import jobs_option, takes_engine
 from fairhorizon.cli.fit import METHOD, make
 from fairhorizon.cli.folders import check_file, claimed
 from fairhorizon.cli.progress import STOPPED, Progress
@@ -17,22 +19,40 @@ from fairhorizon.cli.typed import typed
 from fairhorizon.vocabulary import Preset, Protocol
 
 if TYPE_CHECKING:
+    from fairhorizon.engines.engine import TaskEngine
     from fairhorizon.experiments.datasets import DataSpec
     from fairhorizon.experiments.tuning import Trial, Tuning
 
 # options that `fit` does not have, or that its command gives in another form
-OF_TUNE = ("method", "trials", "protocol", "out", "json_file", "settings", "preset")
+OF_TUNE = (
+    "method",
+    "trials",
+    "protocol",
+    "out",
+    "json_file",
+    "settings",
+    "preset",
+    "jobs",
+    "engine_name",
+    "address",
+    "threads",
+)
 PRESET = (
     "Settings of FCPO to start from. Other default than fit: with fast or strong every trial "
     "fits rankers."
 )
 
 
+Jobs = jobs_option("trials", "1")
+
+
 @shared.takes_data
+@partial(takes_engine, jobs=Jobs, default=1)
 def tune(
     context: typer.Context,
     method: Annotated[str, typer.Argument(help=METHOD.partition(", or a ranker")[0] + ".")],
     data: "DataSpec",
+    engine: "TaskEngine",
     trials: Annotated[
         int, typer.Option(min=1, help="Total number of trials, earlier ones included.")
     ] = 30,
@@ -52,10 +72,13 @@ def tune(
     """Search for the settings with the best NDCG@20 on the validation items.
 
     The test items are not used. Writes study.db (of Optuna) and best.json. Ctrl-C
-    keeps the finished trials, and the same command continues from them.
+    keeps the finished trials, and the same command continues from them. With
+    --jobs so many trials are proposed together.
     """
     from fairhorizon.agents.methods import MethodError, validates
-    from fairhorizon.experiments.tuning import Objective, Tuning
+    from fairhorizon.experiments.datasets import DataPlace
+    from fairhorizon.experiments.trials import Objective
+    from fairhorizon.experiments.tuning import Tuning
     from fairhorizon.files import write_copies
     from fairhorizon.vocabulary import Protocol
 
@@ -66,13 +89,14 @@ def tune(
     folder = out or default_folder(method, data.source)
     check_file(json_file)
     with claimed(folder):
-        dataset = data.open(cache_dir, model.popular_share)
+        place = DataPlace(data, cache_dir, model.popular_share)
+        place.dataset()
         try:
-            objective = Objective(chosen, dataset, Protocol(protocol.value), seed, given, preset)
+            objective = Objective(chosen, place, Protocol(protocol.value), seed, given, preset)
         except MethodError as error:
             raise typer.BadParameter(str(error), param_hint="METHOD") from None
         tuning = Tuning(objective, folder)
-        search(tuning, trials)
+        search(tuning, trials, engine)
         best = tuning.best
         tuning.write_best()
     write_copies(tuning.result().to_json(), json_file)
@@ -80,12 +104,14 @@ def tune(
     typer.echo(fit_command(context, tuning))
 
 
-def search(tuning: "Tuning", trials: int) -> None:
-    """Run the trials; the best so far is always on disk."""
+def search(tuning: "Tuning", trials: int, engine: "TaskEngine") -> None:
+    """Run the trials, as many at a time as there are jobs; the best so far is always on disk."""
     with Progress() as progress:
         try:
-            for trial in tuning.run(trials):
-                progress.line(trial_line(trial, trials), done=trial.number, total=trials)
+            for trial in tuning.run(trials, engine, engine.workers):
+                tasks = f"  ({engine.progress})" if engine.progress else ""
+                line = trial_line(trial, trials) + tasks
+                progress.line(line, done=trial.number, total=trials)
                 if trial.value is not None:
                     tuning.write_best()
         except KeyboardInterrupt:

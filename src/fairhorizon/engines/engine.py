@@ -93,3 +93,11 @@ class TaskEngine(Interface):
 
     def shards(self, makers: Sequence[Maker]) -> AbstractContextManager[Shards]:
         """A worker for each maker, which has made its object there; ended with the context."""
+
+
+def lost_task(goes_on: str) -> str:
+    """What to say of a task that cannot be finished."""
+    return (
+        f"a training lost its worker {ATTEMPTS} times, perhaps for want of memory ({goes_on}; "
+        "fewer jobs need less)"
+    )

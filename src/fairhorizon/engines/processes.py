@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Self, TypeVar
 
 from fairhorizon.engines.children import begin, starting_children
-from fairhorizon.engines.engine import AGAIN, ATTEMPTS, PAUSE, Maker, Shards, Work
+from fairhorizon.engines.engine import AGAIN, ATTEMPTS, PAUSE, Maker, Shards, Work, lost_task
 from fairhorizon.engines.pipes import Pipes
 from fairhorizon.engines.shards import CalledShards
 from fairhorizon.engines.worker import finished
@@ -62,10 +62,7 @@ class Processes:
                 return
             except BrokenProcessPool as error:  # which of its processes was lost is not known
                 if attempt == ATTEMPTS:
-                    raise FairHorizonError(
-                        f"a training lost its worker {ATTEMPTS} times, perhaps for want of memory "
-                        f"({goes_on}; fewer jobs need less)"
-                    ) from error
+                    raise FairHorizonError(lost_task(goes_on)) from error
 
     def _each_once(
         self,

@@ -172,9 +172,21 @@ class Dataset:
 
 
 @lru_cache(maxsize=2)
-def opened(data: DataSpec, cache_dir: Path | None) -> Dataset:
+def opened(data: DataSpec, cache_dir: Path | None, popular_share: float = 0.2) -> Dataset:
     """The data, read once by every process."""
-    return data.open(cache_dir)
+    return data.open(cache_dir, popular_share)
+
+
+@dataclass(frozen=True)
+class DataPlace:
+    """Where every process reads the same data for itself."""
+
+    data: DataSpec
+    cache_dir: Path | None
+    popular_share: float
+
+    def dataset(self) -> Dataset:
+        return opened(self.data, self.cache_dir, self.popular_share)
 
 
 @lru_cache(maxsize=2)

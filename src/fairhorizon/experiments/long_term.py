@@ -82,8 +82,8 @@ class LongStudy:
         """What the limits are about."""
         return self.study.data, self.study.cache_dir, self.settings
 
-    def task(self, contestant: Contestant, seed: int, *, resume: bool = False) -> "LongTask":
-        return LongTask(self, contestant, seed, resume)
+    def task(self, contestant: Contestant, seed: int) -> "LongTask":
+        return LongTask(self, contestant, seed)
 
     def key(self, method: Method, seed: int) -> str:
         """The same for runs that cannot differ."""
@@ -125,7 +125,7 @@ class LongStudy:
         from there.
         """
         in_order = sorted(contestants, key=lambda one: longest_first(one.method))
-        tasks = [self.task(one, seed, resume=resume) for one in in_order for seed in seeds]
+        tasks = [self.task(one, seed) for one in in_order for seed in seeds]
         missing = [task for task in tasks if not task.is_finished()]
         begun = [task.record() for task in missing if task.record().is_begun()]
         if begun and not resume:
@@ -235,12 +235,11 @@ class LongStudy:
 
 @dataclass(frozen=True)
 class LongTask:
-    """One method, one seed, all steps."""
+    """One method, one seed, all steps; on from its checkpoint, where a run or a worker ended."""
 
     long_study: LongStudy
     contestant: Contestant
     seed: int
-    resume: bool
 
     def prepare(self) -> None:
         self.long_study.study.dataset()
@@ -258,7 +257,7 @@ class LongTask:
         record, settings = self.record(), self.long_study.settings
         record.sweep()
         run, remarks = self._begin()
-        if not (self.resume and record.restore(run)):
+        if not record.restore(run):
             record.look(run.exposure)
         while record.step < settings.steps:
             with warnings.catch_warnings(record=True) as notes:

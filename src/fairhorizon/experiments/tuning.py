@@ -1,12 +1,10 @@
 """A search for good settings: Optuna proposes, validation items decide, never the test items."""
 
-import hashlib
-import json
 import math
 import sqlite3
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import closing
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
@@ -14,71 +12,22 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from fairhorizon import __version__
-from fairhorizon.agents.base import Recommender
-from fairhorizon.agents.methods import Method, MethodError, build, presets_of
+from fairhorizon.engines.engine import TaskEngine
+from fairhorizon.engines.processes import HERE
 from fairhorizon.errors import ConfigError
-from fairhorizon.evaluation.validation import validation_ndcg
-from fairhorizon.experiments.datasets import Dataset
 from fairhorizon.experiments.search_space import defaults, merged, nested, search_space
+from fairhorizon.experiments.trials import Objective, TrialRow, TrialTask
 from fairhorizon.files import write_atomically, write_json
 from fairhorizon.results.evaluation import TuningResult
-from fairhorizon.settings import Given
-from fairhorizon.vocabulary import Protocol
 
 if TYPE_CHECKING:
     from optuna import Study
     from optuna.trial import FrozenTrial
+    from optuna.trial import Trial as OptunaTrial
 
 METRIC = "validation_ndcg@20"
 STUDY = "tune"  # its name in the file
 IDENTITY = "of"  # the attribute of the study that identifies what it searches
-
-
-@dataclass(frozen=True)
-class Objective:
-    """What is tuned on which data and how it is measured; `given` settings are not searched."""
-
-    method: Method
-    dataset: Dataset
-    protocol: Protocol = Protocol.STANDARD
-    seed: int = 0
-    given: Given = field(default_factory=dict)
-    preset: str = "paper"  # of FCPO, where the method names none
-
-    def __post_init__(self) -> None:
-        if self.method.reranker is not None:
-            raise MethodError(
-                f"{self.method}: a re-ranker is not trained (tune {self.method.base}, then fit "
-                f"{self.method} with the settings found)"
-            )
-
-    @property
-    def method_with_preset(self) -> Method:
-        """The method as it can be given to `fit`, whatever preset is the default there."""
-        if self.preset not in presets_of(self.method.base):
-            return self.method
-        return replace(self.method, preset=self.method.preset or self.preset)
-
-    def model(self, settings: Given) -> Recommender:
-        given = merged(self.given, settings)
-        return build(self.method_with_preset, given, self.seed)
-
-    def value(self, settings: Given) -> float:
-        """Validation NDCG@20 of the method fitted with the settings."""
-        model = self.model(settings)
-        model.fit(self.dataset.split, sensitive=self.dataset.sensitive)
-        return validation_ndcg(model, self.dataset.split, self.protocol)
-
-    def identity(self) -> dict[str, str]:
-        """What trials of the same search have in common."""
-        return {
-            "method": str(self.method),
-            "data": self.dataset.split.train.fingerprint(),
-            "groups": hashlib.sha256(self.dataset.sensitive.tobytes()).hexdigest()[:16],
-            "protocol": self.protocol.value,
-            "seed": str(self.seed),
-            "settings": json.dumps(self.model({}).all_settings(), sort_keys=True),
-        }
 
 
 @dataclass(frozen=True)
@@ -121,25 +70,46 @@ class Tuning:
             raise ConfigError(f"{self.folder}: no trial of {len(trials)} succeeded: {why}")
         return max(good, key=lambda trial: trial.value or -math.inf)
 
-    def run(self, trials: int) -> Iterator[Trial]:
+    def run(self, trials: int, engine: TaskEngine = HERE, batch: int = 1) -> Iterator[Trial]:
         """Run until there are so many trials in total; each is stored before it is returned.
 
-        A search that was stopped continues as if it had not been.
+        Trials are proposed `batch` at a time, from the results of the batches before, and told in
+        their order: which settings are tried depends on the seed and on `batch`, never on which
+        trial ends first. A search that was stopped continues as if it had not been.
         """
-        while len(self.study.trials) < trials:
-            number = len(self.study.trials)
+        while (known := len(self.study.trials)) < trials:
+            first = known - known % batch
+            asking, proposals = self._ask(range(first, min(first + batch, trials)))
+            tasks = [
+                TrialTask(self.objective, proposal.number, nested(proposal.params))
+                for proposal in proposals[known - first :]
+            ]
+            for row in _in_order(engine.each(tasks), known):
+                self._tell(asking, proposals[row.number - first], row)
+                yield _trial(self.study.trials[-1])
+
+    def _ask(self, numbers: range) -> "tuple[Study, list[OptunaTrial]]":
+        """A batch of proposals, all from what was known before its first."""
+        asking = self.optuna.create_study(direction="maximize")
+        asking.add_trials(self.study.trials[: numbers.start])
+        if numbers.start == 0:  # the defaults: no search ends with less
+            asking.enqueue_trial(defaults(self.objective.model({}), self.space))
+        proposals = []
+        for number in numbers:
             state = np.random.SeedSequence([self.objective.seed, number]).generate_state(1)
-            self.study.sampler = self.optuna.samplers.TPESampler(seed=int(state[0]))
-            if number == 0:  # the defaults: no search ends with less
-                self.study.enqueue_trial(defaults(self.objective.model({}), self.space))
-            proposal = self.study.ask(self.space)
-            try:
-                self.study.tell(proposal, self.objective.value(nested(proposal.params)))
-            except ConfigError as error:
-                proposal.set_user_attr("error", str(error))
-                self.study.tell(proposal, state=self.optuna.trial.TrialState.FAIL)
-            self._keep(self.study.trials[-1])
-            yield _trial(self.study.trials[-1])
+            asking.sampler = self.optuna.samplers.TPESampler(seed=int(state[0]))
+            proposals.append(asking.ask(self.space))
+        return asking, proposals
+
+    def _tell(self, asking: "Study", proposal: "OptunaTrial", row: TrialRow) -> None:
+        """Add a result to the study and to its file."""
+        if row.value is None:
+            proposal.set_user_attr("error", row.error)
+            told = asking.tell(proposal, state=self.optuna.trial.TrialState.FAIL)
+        else:
+            told = asking.tell(proposal, row.value)
+        self.study.add_trial(told)
+        self._keep(self.study.trials[-1])
 
     def settings(self, trial: Trial) -> dict[str, Any]:
         """The settings with which `fit` reproduces the trial."""
@@ -223,6 +193,16 @@ def import_optuna() -> ModuleType:
         raise ConfigError("tune needs Optuna (pip install 'fairhorizon[tune]')") from None
     optuna.logging.set_verbosity(optuna.logging.ERROR)
     return optuna
+
+
+def _in_order(rows: Iterable[TrialRow], number: int) -> Iterator[TrialRow]:
+    """The rows by their numbers, from this one on, each as soon as those before it are there."""
+    early: dict[int, TrialRow] = {}
+    for row in rows:
+        early[row.number] = row
+        while number in early:
+            yield early.pop(number)
+            number += 1
 
 
 def _trial(trial: "FrozenTrial") -> Trial:
