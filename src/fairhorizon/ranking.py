@@ -74,8 +74,12 @@ def discount(ranks: Tensor) -> Tensor:
 
 
 def standardised(scores: Tensor) -> Tensor:
-    """Mean 0 and spread 1 over the items, a row each; equal scores are all 0."""
-    centred = scores.float() - scores.float().mean(1, keepdim=True)
+    """Mean 0 and spread 1 over the items, a row each; equal scores are all 0.
+
+    Row by row in memory: sums across rows would be rounded by how many rows there are.
+    """
+    scores = scores.float().contiguous()
+    centred = scores - scores.mean(1, keepdim=True)
     spread = centred.square().mean(1, keepdim=True).sqrt()
     return centred / spread.where(spread > 0, 1.0)
 

@@ -142,11 +142,11 @@ def served_in_shards(
         return None
     makers = [RunShard(lists, number, shards) for number in range(shards)]
     with engine.shards(makers) as workers:
-        return ShardedLists(_served(way, workers, lists.length), shards, workers.messages)
+        return ShardedLists(serve_again(way, workers, lists.length), shards, workers.messages)
 
 
-def _served(way: ShardWay, shards: Shards, length: int) -> Served:
-    """Again from the beginning if a shard is lost, because its state is made of all calls."""
+def serve_again(way: ShardWay, shards: Shards, length: int) -> Served:
+    """The lists of all shards; all over again if one is lost, as its state is made of all calls."""
     for _ in range(ATTEMPTS - 1):
         try:
             return way.serve(NumberedCalls(shards), length)
