@@ -8,6 +8,8 @@ from torch import Tensor
 
 from fairhorizon.data.interactions import Interactions
 
+CELLS_AT_ONCE = 2**20  # cells of a queue that are filled together
+
 
 @dataclass(frozen=True)
 class UserItems:
@@ -53,6 +55,13 @@ class UserItems:
         items = self.items[self.indptr[users].repeat_interleave(counts) + within]
         return UserItems(pointers, items, self.n_items)
 
+    def numbered(self, numbers: Tensor) -> "UserItems":
+        """The same sets without items whose number (n_items,) is -1, the others by their number."""
+        kept = numbers[self.items] >= 0
+        users = torch.arange(self.n_users).repeat_interleave(self.indptr.diff())[kept]
+        counts = torch.bincount(users, minlength=self.n_users)
+        return UserItems(_pointers(counts), numbers[self.items[kept]], int(numbers.max()) + 1)
+
     def mask(self, users: Tensor) -> Tensor:
         """(len(users), n_items) bool: the items in each user's set."""
         counts = self.counts(users)
@@ -64,12 +73,17 @@ class UserItems:
 
     def last(self, n: int) -> Tensor:
         """(n_users, n) queue of the last n items, newest last, padded in front with n_items."""
+        queue = torch.full((self.n_users, n), self.n_items)
+        if not n or not len(self.items):
+            return queue
         back = torch.arange(n - 1, -1, -1)
-        positions = self.indptr[1:, None] - 1 - back
-        known = positions >= self.indptr[:-1, None]
-        if not len(self.items):
-            return torch.full(known.shape, self.n_items)
-        return torch.where(known, self.items[positions.clamp(min=0)], self.n_items)
+        rows = max(1, CELLS_AT_ONCE // n)  # the queue alone should be large, not what it is made by
+        starts, ends = self.indptr[:-1, None].split(rows), self.indptr[1:, None].split(rows)
+        for part, start, end in zip(queue.split(rows), starts, ends, strict=True):
+            positions = end - 1 - back
+            recent = self.items[positions.clamp(min=0)]
+            part.copy_(torch.where(positions >= start, recent, self.n_items))
+        return queue
 
 
 def _pointers(counts: Tensor) -> Tensor:

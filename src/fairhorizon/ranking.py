@@ -74,14 +74,20 @@ def discount(ranks: Tensor) -> Tensor:
 
 
 def standardised(scores: Tensor) -> Tensor:
-    """Mean 0 and spread 1 over the items, a row each; equal scores are all 0.
+    """Mean 0 and spread 1 over the items, a row each; equal scores are all 0."""
+    made = torch.empty_like(scores, dtype=torch.float32, memory_format=torch.contiguous_format)
+    for part, to in some_at_a_time(scores, made):
+        mean, spread = moments(part)
+        torch.sub(part, mean, out=to).div_(spread)
+    return made
 
-    Row by row in memory: sums across rows would be rounded by how many rows there are.
-    """
-    scores = scores.float().contiguous()
-    centred = scores - scores.mean(1, keepdim=True)
-    spread = centred.square().mean(1, keepdim=True).sqrt()
-    return centred / spread.where(spread > 0, 1.0)
+
+def moments(scores: Tensor) -> tuple[Tensor, Tensor]:
+    """(b, 1) mean and (b, 1) spread of each row of scores; the spread of equal ones counts as 1."""
+    scores = scores.float().contiguous()  # sums across rows are rounded by how many rows there are
+    mean = scores.mean(1, keepdim=True)
+    spread = (scores - mean).square_().mean(1, keepdim=True).sqrt_()
+    return mean, spread.where(spread > 0, 1.0)
 
 
 def users_at_once(n_items: int) -> int:

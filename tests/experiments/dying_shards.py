@@ -61,7 +61,7 @@ class DyingMaker:
 class JointWay:
     """Joint lists of these users."""
 
-    def shard(self, scenario: Scenario, length: int) -> object:
+    def shard(self, scenario: Scenario, length: int, users: int) -> object:
         raise NotImplementedError
 
     def serve(self, shards: UserShards, length: int) -> Served:

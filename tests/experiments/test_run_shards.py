@@ -8,7 +8,7 @@ from dying_shards import LENGTH, SENSITIVE, DyingMaker, JointWay, candidates
 
 from fairhorizon.allocation.joint_lists import joint_lists
 from fairhorizon.engines.processes import Processes
-from fairhorizon.experiments.run_shards import LostShardError, NumberedShard, serve_again
+from fairhorizon.experiments.run_shards import LostShardError, NumberedShard, serve_again, users_of
 from fairhorizon.exposure.place_rule import PlaceRule
 
 
@@ -29,3 +29,10 @@ def test_a_shard_that_was_made_anew_says_so() -> None:
     with pytest.raises(LostShardError):
         NumberedShard([5]).call(3, "count", (5,))
     assert shard.call(0, "count", (7,)) == 1  # begins anew
+
+
+def test_shards_are_whole_blocks_of_users_where_there_are_enough() -> None:
+    """2^22 / 100,000 items: 41 users are scored together; 10 blocks and a part of one."""
+    parts = [users_of(number, 3, 420, 100_000) for number in range(3)]
+    assert parts == [range(164), range(164, 328), range(328, 420)]
+    assert [users_of(number, 2, 50, 100_000) for number in range(2)] == [range(25), range(25, 50)]

@@ -15,6 +15,7 @@ from fairhorizon.histories import UserItems
 from fairhorizon.rankers import ease
 from fairhorizon.rankers.ease import Ease, EaseConfig, co_counts
 from fairhorizon.rankers.recency import longest_history, weighted_history
+from fairhorizon.rankers.stack.later_part import frequent_part
 
 
 def matrix(log: Interactions) -> NDArray[np.float64]:
@@ -103,12 +104,35 @@ def test_finds_all_that_is_held_out_where_worlds_do_not_mix() -> None:
     assert result.metrics["recall@2"] == result.metrics["ndcg@2"] == 1
 
 
-def test_a_catalogue_that_is_too_large_is_refused(
+def test_in_a_large_catalogue_only_frequent_items_are_weighed(
     market: Split, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """As if the log had no others, which score 0."""
     monkeypatch.setattr(ease, "MOST_ITEMS", 79)
-    with pytest.raises(ConfigError, match=r"80 items are more than 79 \(use itemknn or als"):
-        Ease().fit(market)
+    monkeypatch.setattr(ease, "FREQUENT", 30)
+    config = EaseConfig(popularity=0.2)
+    model = Ease(config).fit(market)
+    counts = market.train.item_counts()
+    frequent = np.sort(np.argsort(-counts, kind="stable")[:30])
+    assert model.item_weights_.shape == (30, 30)
+    assert (model.numbers_ >= 0).nonzero().squeeze(1).tolist() == frequent.tolist()
+    few = frequent_part(market, most_users=10**6, most_items=30, seed=0)
+    alone = Ease(config).fit(few)
+    np.testing.assert_allclose(model.item_weights_, alone.item_weights_, atol=1e-6)
+    users, pad = torch.arange(3), market.train.n_items
+    rare = int(np.argsort(counts, kind="stable")[0])
+    queue = torch.tensor([[int(frequent[3]), int(frequent[5])], [rare, rare], [pad, pad]])
+    scores = model.scores(users, queue)
+    own = alone.scores(users[:1], torch.tensor([[3, 5]]))
+    torch.testing.assert_close(scores[0, torch.from_numpy(frequent)], own[0])
+    others = np.setdiff1d(np.arange(pad), frequent)
+    assert not scores[0, torch.from_numpy(others)].any()
+    assert not scores[1:].any()
+    wanted = torch.tensor([rare, int(frequent[7])])
+    added = model.contributions(queue[0], wanted)
+    torch.testing.assert_close(added.sum(0), scores[0, wanted])
+    again = Ease.from_parts(model.tensors(), model.description())
+    assert torch.equal(again.scores(users, queue), scores)
 
 
 def test_too_little_regularisation_is_said() -> None:
@@ -124,6 +148,7 @@ def test_few_recent_items_are_looked_up_and_many_multiplied_to_the_same_scores()
     generator = torch.Generator().manual_seed(3)
     model = Ease(EaseConfig(half_life=2.0))
     model.item_weights_, model.longest_ = torch.randn(400, 400, generator=generator), 500
+    model.numbers_ = torch.arange(400)
     queue = torch.randint(400, (6, 45), generator=generator)
     queue[1, :43], queue[2], queue[3, 40] = 400, 400, queue[3, 44]
     weighted = weighted_history(queue[:, -40:], 400, 2.0)  # 20 half-lives
@@ -133,6 +158,7 @@ def test_few_recent_items_are_looked_up_and_many_multiplied_to_the_same_scores()
     assert torch.equal(scores[2], torch.zeros(400))
     every = Ease(EaseConfig(half_life=None))
     every.item_weights_, every.longest_ = model.item_weights_, 60
+    every.numbers_ = model.numbers_
     dense = weighted_history(queue, 400, None) @ model.item_weights_
     assert torch.allclose(every.scores(torch.arange(6), queue), dense, atol=1e-5)
     assert torch.allclose(every.scores(torch.arange(6), queue[:, -45:]), dense, atol=1e-5)

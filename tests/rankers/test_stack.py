@@ -1,9 +1,12 @@
 """The stack: settings that suit the log, weights that help, no worse than its best ranker."""
 
+import math
+
 import numpy as np
 import pytest
 import torch
 
+from fairhorizon import ranking
 from fairhorizon.data.frames import from_arrays
 from fairhorizon.data.sources import load
 from fairhorizon.data.splits import Split, earlier_part, split
@@ -15,7 +18,7 @@ from fairhorizon.rankers.itemknn import ItemKnn
 from fairhorizon.rankers.popularity import Popularity
 from fairhorizon.rankers.ridge import Ridge
 from fairhorizon.rankers.stack.choosing import chosen_settings
-from fairhorizon.rankers.stack.later_part import LaterPart, frequent_part
+from fairhorizon.rankers.stack.later_part import LaterBlock, LaterPart, frequent_part
 from fairhorizon.rankers.stack.model import Stack, StackConfig
 from fairhorizon.rankers.stack.questions import QUESTIONS
 from fairhorizon.rankers.stack.weighing import Shortlists, best_weights
@@ -36,22 +39,40 @@ def test_the_later_part_is_the_last_fifth_of_the_training_items_and_the_one_befo
     log = from_arrays(users, items)
     part = LaterPart.of_training(Split(log, log.take([]), log.take([])), STANDARD, seed=0)
     assert part.users.tolist() == [0, 1]
-    assert part.liked[0].nonzero().squeeze(1).tolist() == [7, 8, 9]
-    assert part.liked[1].nonzero().squeeze(1).tolist() == [3, 4]
-    assert part.blocked[0].nonzero().squeeze(1).tolist() == list(range(7))
+    (block,) = part.blocks()
+    assert block.liked[0].nonzero().squeeze(1).tolist() == [7, 8, 9]
+    assert block.liked[1].nonzero().squeeze(1).tolist() == [3, 4]
+    assert block.blocked[0].nonzero().squeeze(1).tolist() == list(range(7))
+    assert block.queue[1].tolist() == [10, 10, 10, 10, 0, 1, 2]
     everything = LaterPart.of_training(
         Split(log, log.take([]), log.take([])), Protocol.PAPER, seed=0
     )
-    assert not everything.blocked.any()
+    assert not next(everything.blocks()).blocked.any()
 
 
 def test_ndcg_is_that_of_the_metrics():
     part = part_of("synthetic:users=40,items=50,interactions_per_user=20")
-    scores = part.scores(Popularity().fit(part.split))
-    shown = scores.masked_fill(part.blocked, -torch.inf).topk(20).indices
-    hits = part.liked.gather(1, shown).numpy()
-    expected = ndcg(hits, part.liked.sum(1).numpy(), 20)
-    np.testing.assert_allclose(part.ndcg(scores), expected, atol=1e-6)
+    ranker = Popularity().fit(part.split)
+    (block,) = part.blocks()
+    shown = block.scores(ranker).masked_fill(block.blocked, -torch.inf).topk(20).indices
+    hits = block.liked.gather(1, shown).numpy()
+    expected = ndcg(hits, block.liked.sum(1).numpy(), 20)
+    np.testing.assert_allclose(part.ndcg(ranker), expected, atol=1e-6)
+
+
+def test_users_in_blocks_have_the_figures_of_all_at_once(monkeypatch: pytest.MonkeyPatch):
+    part = part_of("synthetic:users=40,items=50,interactions_per_user=20")
+    rankers = [Ease().fit(part.split), ItemKnn().fit(part.split)]
+    assert len(list(part.blocks())) == 1
+    alone = part.ndcg(rankers[0])
+    together = Shortlists.of_rankers(rankers, part)
+    monkeypatch.setattr(ranking, "SCORES_AT_ONCE", 7 * 50)
+    assert len(list(part.blocks())) == math.ceil(len(part.users) / 7)
+    torch.testing.assert_close(part.ndcg(rankers[0]), alone)
+    blocks = Shortlists.of_rankers(rankers, part)
+    torch.testing.assert_close(blocks.signals, together.signals)
+    assert torch.equal(blocks.liked, together.liked)
+    assert torch.equal(blocks.ideal, together.ideal)
 
 
 def test_users_with_short_histories_count_only_where_there_are_no_others():
@@ -109,7 +130,7 @@ def test_settings_are_the_best_of_those_tried():
     part = part_of("synthetic-trends:users=200,items=100,interactions_per_user=20")
 
     def value(config):
-        return float(part.ndcg(part.scores(Ridge(config).fit(part.split))).mean())
+        return float(part.ndcg(Ridge(config).fit(part.split)).mean())
 
     chosen = chosen_settings(Ridge(), part)
     assert value(chosen) >= max(
@@ -119,14 +140,9 @@ def test_settings_are_the_best_of_those_tried():
 
 
 def shortlists_of(signals: torch.Tensor, liked: torch.Tensor) -> Shortlists:
-    part = LaterPart(
-        split=None,  # type: ignore[arg-type]
-        users=torch.arange(len(liked)),
-        queue=torch.zeros(0),
-        blocked=torch.zeros_like(liked),
-        liked=liked,
-    )
-    return Shortlists.of(list(signals), part)
+    users = torch.arange(len(liked))
+    block = LaterBlock(users, torch.zeros(0), blocked=torch.zeros_like(liked), liked=liked)
+    return Shortlists.of(list(signals), block)
 
 
 def test_weights_find_the_sum_that_made_the_likes():
@@ -154,11 +170,12 @@ def test_without_a_gain_beyond_chance_the_best_ranker_stays_alone():
 
 def test_shortlists_give_the_lists_of_the_whole_catalogue():
     part = part_of("synthetic:users=60,items=150,interactions_per_user=30")
-    scores = [part.scores(ranker.fit(part.split)) for ranker in (Ease(), ItemKnn())]
-    shortlists = Shortlists.of(scores, part)
+    (block,) = part.blocks()
+    scores = [block.scores(ranker.fit(part.split)) for ranker in (Ease(), ItemKnn())]
+    shortlists = Shortlists.of(scores, block)
     for weights in ([1.0, 0.0], [0.0, 1.0]):
         total = sum(w * standardised(s) for w, s in zip(weights, scores, strict=True))
-        torch.testing.assert_close(shortlists.ndcg(torch.tensor(weights)), part.ndcg(total))
+        torch.testing.assert_close(shortlists.ndcg(torch.tensor(weights)), block.ndcg(total))
 
 
 def test_scores_are_the_weighted_sum_of_the_rankers():

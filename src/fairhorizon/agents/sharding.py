@@ -14,8 +14,8 @@ from fairhorizon.environment.feedback import Scenario
 class ShardWay(Interface):
     """A way of serving that shards of users share; the lists do not depend on their number."""
 
-    def shard(self, scenario: Scenario, length: int) -> object:
-        """What works for some users, in a process of its own; its methods are called by `serve`."""
+    def shard(self, scenario: Scenario, length: int, users: int) -> object:
+        """What works for some of so many users, where they are; `serve` calls its methods."""
 
     def serve(self, shards: UserShards, length: int) -> Served:
         """The lists of the users of all shards."""
@@ -27,7 +27,7 @@ class AloneInShards:
 
     served: Callable[[Scenario, int], Served]
 
-    def shard(self, scenario: Scenario, length: int) -> "LoneShard":
+    def shard(self, scenario: Scenario, length: int, users: int) -> "LoneShard":  # noqa: ARG002
         return LoneShard(self.served(scenario, length))
 
     def serve(self, shards: UserShards, length: int) -> Served:  # noqa: ARG002

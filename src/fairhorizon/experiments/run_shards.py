@@ -11,6 +11,7 @@ import torch
 from numpy.typing import NDArray
 
 from fairhorizon.agents.base import Recommender
+from fairhorizon.agents.lists.opening import BLOCKED_AT_ONCE
 from fairhorizon.agents.served import Served
 from fairhorizon.agents.sharding import ShardWay
 from fairhorizon.engines.engine import ATTEMPTS, Messages, Shards, TaskEngine
@@ -19,6 +20,7 @@ from fairhorizon.errors import FairHorizonError
 from fairhorizon.experiments.datasets import Dataset
 from fairhorizon.experiments.runs import Run
 from fairhorizon.exposure.bound import BoundLimit
+from fairhorizon.ranking import rows_at_once
 from fairhorizon.vocabulary import Protocol
 
 FEWEST_USERS = 16  # of a shard: products of matrices of a few rows are rounded in another way
@@ -69,10 +71,22 @@ class RunShard:
             model = self.lists.model()
             dataset = Run(self.lists.run).data().open(self.lists.cache_dir)
         scenario = self.lists.scenario(model, dataset)
-        rows = np.array_split(np.arange(scenario.n_users), self.shards)[self.number]
+        rows = users_of(self.number, self.shards, scenario.n_users, dataset.log.n_items)
         way = model.in_shards(feedback=self.lists.feedback)
         assert way is not None
-        return NumberedShard(way.shard(scenario.only(torch.from_numpy(rows)), self.lists.length))
+        own = scenario.only(torch.arange(rows.start, rows.stop))
+        return NumberedShard(way.shard(own, self.lists.length, scenario.n_users))
+
+
+def users_of(number: int, shards: int, n_users: int, n_items: int) -> range:
+    """The users of one of the shards: whole blocks of those that are scored together, if it can be.
+
+    Then every product of matrices has the same rows, and is rounded in the same way.
+    """
+    block = rows_at_once(n_items, BLOCKED_AT_ONCE)
+    starts = np.arange(0, n_users, block if block * shards <= n_users else 1)
+    bounds = [int(part[0]) for part in np.array_split(starts, shards)] + [n_users]
+    return range(bounds[number], bounds[number + 1])
 
 
 class LostShardError(FairHorizonError):

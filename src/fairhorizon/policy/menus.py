@@ -46,6 +46,9 @@ class SignalMenus:
     def take(self, states: Tensor) -> "SignalMenus":
         return SignalMenus(self.items[states], self.signals[states])
 
+    def to(self, device: torch.device) -> "SignalMenus":
+        return SignalMenus(self.items.to(device), self.signals.to(device))
+
     @classmethod
     def join(cls, parts: "Sequence[SignalMenus]") -> "SignalMenus":
         return cls(torch.cat([p.items for p in parts]), torch.cat([p.signals for p in parts]))
@@ -88,13 +91,18 @@ def best_of_groups(
 ) -> Tensor:
     """(b, C) the items that any of several scores (b, n_items) ranks among the `count` best of
     their group; -1 for blocked items and repeats."""
-    chosen = []
+    chosen = [torch.empty(len(blocked), 0, dtype=torch.int64, device=blocked.device)]
     for group in (sensitive.nonzero().squeeze(1), (~sensitive).nonzero().squeeze(1)):
-        closed = blocked[:, group]
+        closed = blocked.index_select(1, group)
         for values in scores:
-            open_values = values[:, group].masked_fill(closed, -torch.inf)
+            open_values = values.index_select(1, group).masked_fill_(closed, -torch.inf)
             best, at = open_values.topk(min(count, len(group)), dim=1, sorted=False)
-            chosen.append(group[at].masked_fill(best == -torch.inf, -1))
-    items = torch.cat(chosen, dim=1).sort(dim=1).values
+            chosen.append(group[at].masked_fill_(best == -torch.inf, -1))
+    return distinct(torch.cat(chosen, dim=1))
+
+
+def distinct(items: Tensor) -> Tensor:
+    """The items (b, C) in the order of their codes, -1 for repeats."""
+    items = items.sort(dim=1).values
     items[:, 1:].masked_fill_(items[:, 1:] == items[:, :-1], -1)
     return items

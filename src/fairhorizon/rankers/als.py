@@ -49,6 +49,7 @@ class Als(Ranker[AlsConfig]):
     """
 
     method = "als"
+    in_thread = True
     uses_weights = True
     config_class = AlsConfig
 
@@ -83,12 +84,17 @@ class Als(Ranker[AlsConfig]):
         )
         self.item_vectors_ = best["item_vectors"]
 
-    def scores(self, users: Tensor, queue: Tensor) -> Tensor:  # noqa: ARG002  # the queue is enough
+    def scores(self, users: Tensor, queue: Tensor) -> Tensor:
+        return self.user_vectors(users, queue) @ self.item_vectors_.T
+
+    def item_vectors(self) -> Tensor:
+        return self.item_vectors_
+
+    def user_vectors(self, users: Tensor, queue: Tensor) -> Tensor:  # noqa: ARG002
         known = queue < len(self.item_vectors_)
         indptr = torch.cat([known.new_zeros(1, dtype=torch.int64), known.sum(1).cumsum(0)])
         histories = UserItems(indptr, queue[known], len(self.item_vectors_))
-        vectors = least_squares(histories, self.item_vectors_, self.config.alpha, self.config.l2)
-        return vectors @ self.item_vectors_.T
+        return least_squares(histories, self.item_vectors_, self.config.alpha, self.config.l2)
 
     def tensors(self) -> dict[str, Tensor]:
         return {"item_vectors": self.item_vectors_, "longest": torch.tensor(self.longest_)}

@@ -132,6 +132,12 @@ class Bpr(Ranker[BprConfig]):
     def scores(self, users: Tensor, queue: Tensor) -> Tensor:  # noqa: ARG002  # no history
         return self.user_vectors_[users] @ self.item_vectors_.T
 
+    def item_vectors(self) -> Tensor:
+        return self.item_vectors_
+
+    def user_vectors(self, users: Tensor, queue: Tensor) -> Tensor:  # noqa: ARG002  # no history
+        return self.user_vectors_[users]
+
     def tensors(self) -> dict[str, Tensor]:
         return {"user_vectors": self.user_vectors_, "item_vectors": self.item_vectors_}
 

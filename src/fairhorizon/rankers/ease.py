@@ -12,6 +12,7 @@ from fairhorizon.errors import ConfigError
 from fairhorizon.histories import UserItems
 from fairhorizon.rankers.ranker import Ranker
 from fairhorizon.rankers.recency import (
+    frequent,
     items_to_look_at,
     longest_history,
     popularity_scale,
@@ -22,7 +23,8 @@ from fairhorizon.rankers.weights import strengths_by_user
 from fairhorizon.settings import Search, Settings
 from fairhorizon.vocabulary import OnEpoch
 
-MOST_ITEMS = 40_000  # two matrices of this size, held at once, take 12 GiB
+MOST_ITEMS = 20_000  # whose matrix can be inverted in minutes
+FREQUENT = 12_000  # items that are weighed in a larger catalogue
 
 
 class EaseConfig(Settings):
@@ -48,7 +50,8 @@ class Ease(Ranker[EaseConfig]):
     P = (X^T X + l2 I)^-1. Recency enters twice: w is the user's history, weighted by
     2^(-age / half_life), and in X^T X two items that a user took in succession count more than
     two with many in between, by 2^(-distance / training_half_life). With weights, X holds the
-    strength of each row in place of 1 (`rankers/weights.py`).
+    strength of each row in place of 1 (`rankers/weights.py`). In a catalogue of more than 20,000
+    items X has columns for the 12,000 most frequent ones: the others say nothing and score 0.
     """
 
     method = "ease"
@@ -56,7 +59,8 @@ class Ease(Ranker[EaseConfig]):
     uses_weights = True
     config_class = EaseConfig
 
-    item_weights_: Tensor  # B, (n_items, n_items)
+    item_weights_: Tensor  # B, (m, m) of the items that have a number
+    numbers_: Tensor  # (n_items,) the row of an item in B, -1 if it has none
     longest_: int
 
     @property
@@ -64,15 +68,13 @@ class Ease(Ranker[EaseConfig]):
         return items_to_look_at(self.config.half_life, self.longest_)
 
     def _learn(self, split: Split, on_epoch: OnEpoch | None) -> None:  # noqa: ARG002  # no epochs
-        n_items = split.train.n_items
-        if n_items > MOST_ITEMS:
-            raise ConfigError(
-                f"ease inverts a matrix of items by items, and {n_items} items are more than "
-                f"{MOST_ITEMS} (use itemknn or als, or remove rare items)"
-            )
         self.longest_ = longest_history(split)
-        histories = UserItems.of(split.train)
-        given = strengths_by_user(split.train)
+        histories, given = UserItems.of(split.train), strengths_by_user(split.train)
+        large = histories.n_items > MOST_ITEMS
+        self.numbers_ = frequent(histories, FREQUENT if large else MOST_ITEMS)
+        if given is not None:
+            given = given[self.numbers_[histories.items] >= 0]
+        histories = histories.numbered(self.numbers_)
         regularised = co_counts(histories, self.config.training_half_life, self.longest_, given)
         regularised.diagonal().add_(self.config.l2)
         factor, failed = torch.linalg.cholesky_ex(regularised)
@@ -83,34 +85,56 @@ class Ease(Ranker[EaseConfig]):
         del factor
         weights = inverse.div_(-inverse.diagonal().clone()).fill_diagonal_(0)
         if self.config.popularity:
-            weights /= popularity_scale(split, self.config.popularity)
+            scale = popularity_scale(split, self.config.popularity)
+            weights /= scale[self.numbers_ >= 0]
         self.item_weights_ = weights.contiguous()  # row-major, for lookups by row
 
     def scores(self, users: Tensor, queue: Tensor) -> Tensor:  # noqa: ARG002  # the queue is enough
-        recent = queue[:, -self.queue_length :]
-        n_items = len(self.item_weights_)
-        if recent.shape[1] > n_items // 8:  # not much fewer rows of B than all of them
-            return weighted_history(recent, n_items, self.config.half_life) @ self.item_weights_
-        known = recent < n_items
-        return embedding_bag(
-            recent.where(known, 0),
-            self.item_weights_,
-            per_sample_weights=weights_by_age(recent, self.config.half_life) * known,
-            mode="sum",
+        recent, n = self._rows(queue[:, -self.queue_length :]), len(self.item_weights_)
+        if recent.shape[1] > n // 8:  # not much fewer rows of B than all of them
+            scores = weighted_history(recent, n, self.config.half_life) @ self.item_weights_
+        else:
+            known = recent < n
+            scores = embedding_bag(
+                recent.where(known, 0),
+                self.item_weights_,
+                per_sample_weights=weights_by_age(recent, self.config.half_life) * known,
+                mode="sum",
+            )
+        if n == len(self.numbers_):
+            return scores
+        return scores.new_zeros(len(queue), len(self.numbers_)).index_copy_(
+            1, (self.numbers_ >= 0).nonzero().squeeze(1).to(queue.device), scores
         )
 
     def contributions(self, queue: Tensor, items: Tensor) -> Tensor:
-        recent = queue[None, -self.queue_length :]
-        known = recent < len(self.item_weights_)
+        n = len(self.item_weights_)
+        recent, columns = self._rows(queue[None, -self.queue_length :]), self.numbers_[items]
+        known = recent < n
         weights = (weights_by_age(recent, self.config.half_life) * known)[0]
-        added = weights[:, None] * self.item_weights_[recent[0].where(known[0], 0)][:, items]
+        added = weights[:, None] * self.item_weights_[recent[0].where(known[0], 0)]
+        added = added[:, columns].masked_fill(columns < 0, 0.0)
         return nn.functional.pad(added, (0, 0, len(queue) - len(added), 0))
 
+    def _rows(self, queue: Tensor) -> Tensor:
+        """The rows of B of the items of a queue; their number stands for an item that has none."""
+        n_items, n = len(self.numbers_), len(self.item_weights_)
+        if n == n_items:
+            return queue
+        numbers = nn.functional.pad(self.numbers_, (0, 1), value=-1).to(queue.device)[queue]
+        return numbers.where(numbers >= 0, n)
+
     def tensors(self) -> dict[str, Tensor]:
-        return {"item_weights": self.item_weights_, "longest": torch.tensor(self.longest_)}
+        return {
+            "item_weights": self.item_weights_,
+            "numbers": self.numbers_,
+            "longest": torch.tensor(self.longest_),
+        }
 
     def restore(self, tensors: dict[str, Tensor]) -> None:
         self.item_weights_, self.longest_ = tensors["item_weights"], int(tensors["longest"])
+        every_item = torch.arange(len(self.item_weights_))  # all had a row in version 0.1
+        self.numbers_ = tensors.get("numbers", every_item)
 
 
 def co_counts(

@@ -17,7 +17,8 @@ from fairhorizon.settings import Given, changed
 from fairhorizon.vocabulary import OnEpoch, Protocol
 
 Ready = Mapping[str, Ranker[Any]]  # fitted rankers, by method
-LARGE = 8192  # items; matrices of more take gigabytes, so there is one fit at a time
+LARGE = 8192  # items; matrices of more take gigabytes, so there are few fits at a time
+FEW = 2
 
 Job = TypeVar("Job")
 Result = TypeVar("Result")
@@ -63,7 +64,7 @@ def fit_all(jobs: Sequence[FitJob], on_epoch: OnEpoch | None = None) -> list[Ran
         lambda job: job.run(on_epoch),
         jobs,
         lambda job: job.draft.in_thread,
-        at_once=1 if large else cores(),
+        at_once=min(FEW, cores()) if large else cores(),
     )
     refusals = [result for result in results if isinstance(result, DataError)]
     if refusals and len(refusals) == len(jobs):

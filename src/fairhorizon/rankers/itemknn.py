@@ -4,6 +4,7 @@ from typing import Annotated
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from pydantic import Field
 from scipy.sparse import csr_array
 from torch import Tensor, nn
@@ -20,10 +21,12 @@ from fairhorizon.rankers.recency import (
     weights_by_age,
 )
 from fairhorizon.rankers.weights import strengths_by_user
+from fairhorizon.ranking import rows_at_once
 from fairhorizon.settings import Search, Settings
 from fairhorizon.vocabulary import OnEpoch
 
 CELLS = 2**24  # of a block of similarities, 64 MiB
+LISTED = 2**25  # neighbours of all items together: 400 MB
 DENSE_AT_MOST = 8192  # for more items, only the neighbours of the history are scored
 
 
@@ -31,7 +34,8 @@ class ItemKnnConfig(Settings):
     """Settings of item-kNN."""
 
     neighbours: Annotated[int, Search(20, 2000, log=True)] = Field(500, ge=1)
-    """Number of most similar items that are kept for every item."""
+    """Number of most similar items that are kept for every item; fewer in a large catalogue, so
+    that all items together have at most 2^25."""
     shrinkage: Annotated[float, Search(0, 100)] = Field(5.0, ge=0)
     """Number added to the denominator of the cosine, which lowers similarities that rest on few
     users."""
@@ -68,18 +72,16 @@ class ItemKnn(Ranker[ItemKnnConfig]):
 
     def _learn(self, split: Split, on_epoch: OnEpoch | None) -> None:  # noqa: ARG002  # no epochs
         taken = _taken(split.train)
+        by_item = taken.T.tocsr()
         # sum of x^2 by item; without weights, its count
-        counts = torch.from_numpy(taken.power(2).sum(0)).float()
+        counts = by_item.power(2).sum(1).astype(np.float32)
         n_items = len(counts)
-        k = min(self.config.neighbours, n_items)
+        k = min(self.config.neighbours, n_items, rows_at_once(n_items, LISTED))
         nearest = []
-        for items in torch.arange(n_items).split(max(1, CELLS // n_items)):
-            together = torch.from_numpy((taken[:, items.numpy()].T @ taken).toarray())
-            scale = (counts[items, None] * counts).sqrt() + self.config.shrinkage
-            # an item without users has no similar items
-            similarity = torch.where(together > 0, together / scale, 0.0)
-            similarity[torch.arange(len(items)), items] = 0  # no item is its own neighbour
-            nearest.append(similarity.topk(k, dim=1))
+        for items in torch.arange(n_items).split(rows_at_once(n_items, CELLS)):
+            together = by_item[items.numpy()] @ taken
+            similarity = similarities(together, items.numpy(), counts, self.config.shrinkage)
+            nearest.append(torch.from_numpy(similarity.toarray()).topk(k, dim=1))
         self.similarities_ = torch.cat([block.values for block in nearest])
         if self.config.popularity:
             self.similarities_ /= popularity_scale(split, self.config.popularity)[:, None]
@@ -153,6 +155,19 @@ class ItemKnn(Ranker[ItemKnnConfig]):
     def restore(self, tensors: dict[str, Tensor]) -> None:
         self.neighbours_, self.similarities_ = tensors["neighbours"], tensors["similarities"]
         self.longest_ = int(tensors["longest"])
+
+
+def similarities(
+    together: csr_array, items: NDArray[np.int64], counts: NDArray[np.float32], shrinkage: float
+) -> csr_array:
+    """s_ij = n_ij / (sqrt(n_i n_j) + shrinkage) of some items i, from n_ij (items, n_items).
+
+    Only pairs with a user in common are stored; no item is similar to itself.
+    """
+    rows = items.repeat(np.diff(together.indptr))
+    scale = np.sqrt(counts[rows] * counts[together.indices]) + np.float32(shrinkage)
+    similar = np.where(rows == together.indices, np.float32(0), together.data / scale)
+    return csr_array((similar, together.indices, together.indptr), together.shape)
 
 
 def _taken(log: Interactions) -> csr_array:

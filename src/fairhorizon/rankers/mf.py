@@ -12,7 +12,7 @@ from torch import Tensor
 from fairhorizon.data.interactions import Interactions
 from fairhorizon.data.splits import Split
 from fairhorizon.rankers.early_stopping import Validation, train_until_stale
-from fairhorizon.rankers.ranker import Ranker
+from fairhorizon.rankers.ranker import Ranker, with_one
 from fairhorizon.settings import Search, Settings
 from fairhorizon.vocabulary import OnEpoch, Protocol
 
@@ -190,6 +190,12 @@ class Mf(Ranker[MfConfig]):
     def scores(self, users: Tensor, queue: Tensor) -> Tensor:  # noqa: ARG002  # no history
         level = self.mean_ + self.user_biases_[users, None] + self.item_biases_
         return level + self.user_vectors_[users] @ self.item_vectors_.T
+
+    def item_vectors(self) -> Tensor:
+        return torch.cat([self.item_vectors_, self.item_biases_[:, None]], dim=1)
+
+    def user_vectors(self, users: Tensor, queue: Tensor) -> Tensor:  # noqa: ARG002  # no history
+        return with_one(self.user_vectors_[users])
 
     def tensors(self) -> dict[str, Tensor]:
         return {

@@ -13,12 +13,13 @@ from fairhorizon.data.splits import Split
 from fairhorizon.errors import DataError
 from fairhorizon.histories import UserItems
 from fairhorizon.rankers.early_stopping import Validation, train_until_stale
-from fairhorizon.rankers.ranker import Ranker
+from fairhorizon.rankers.ranker import Ranker, with_one
 from fairhorizon.rankers.schedule import Recipe, Schedule, planned_epochs
 from fairhorizon.rankers.sequences import (
     SequenceConfig,
     SequenceNetwork,
     catalogue_sampler,
+    last_states,
     next_item_scores,
     seeded,
     shuffled_batches,
@@ -57,6 +58,14 @@ class NextItemRanker(Ranker[Config]):
 
     def scores(self, users: Tensor, queue: Tensor) -> Tensor:  # noqa: ARG002  # the queue is enough
         return next_item_scores(self.network_, queue, self.config.history)
+
+    def item_vectors(self) -> Tensor:
+        network = self.network_
+        return torch.cat([network.items, network.bias[:, None]], dim=1).detach()
+
+    @torch.no_grad()
+    def user_vectors(self, users: Tensor, queue: Tensor) -> Tensor:  # noqa: ARG002
+        return with_one(last_states(self.network_, queue, self.config.history))
 
     def tensors(self) -> dict[str, Tensor]:
         return dict(self.network_.state_dict())

@@ -5,7 +5,7 @@ import warnings
 from abc import ABC, abstractmethod
 from typing import Any, ClassVar, Generic, Self, TypeVar
 
-from torch import Tensor
+from torch import Tensor, nn
 
 from fairhorizon.data.interactions import WeightsIgnoredWarning
 from fairhorizon.data.splits import Split
@@ -84,6 +84,17 @@ class Ranker(ABC, Generic[Config]):
         """`scores` of a few users, fast; sums may be rounded otherwise."""
         return self.scores(users, queue)
 
+    def item_vectors(self) -> Tensor | None:
+        """(n_items, d) whose products with those of users are the scores, up to a number per user.
+
+        None where scores are no such products.
+        """
+        return None
+
+    def user_vectors(self, users: Tensor, queue: Tensor) -> Tensor:  # noqa: ARG002
+        """(b, d) where there are `item_vectors`."""
+        raise TypeError(f"scores of {self.method} are no products of vectors")
+
     def contributions(self, queue: Tensor, items: Tensor) -> Tensor | None:  # noqa: ARG002
         """(N, m) what each item of a queue (N,) adds to the scores of items (m,).
 
@@ -116,6 +127,11 @@ class Ranker(ABC, Generic[Config]):
         ranker.fingerprint_ = description["fingerprint"]
         ranker.restore(tensors)
         return ranker
+
+
+def with_one(vectors: Tensor) -> Tensor:
+    """One more coordinate, whose product with a bias of the items is the bias."""
+    return nn.functional.pad(vectors, (0, 1), value=1.0)
 
 
 class _Epochs:

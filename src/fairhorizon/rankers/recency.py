@@ -1,4 +1,4 @@
-"""What item-to-item models share: histories with more weight on recent items, scales of scores."""
+"""What item-to-item models share: weights of recent items, frequent items, scales of scores."""
 
 import math
 
@@ -10,11 +10,21 @@ from fairhorizon.histories import UserItems
 
 HALF_LIVES = 20  # older items have less than 2^-20 < 1e-6 of the weight
 ROOM = 100  # for items added while the model is in use
+QUEUED = 2**26  # items in the queues of all users, at most: 512 MiB
 
 
 def longest_history(split: Split) -> int:
-    """The most items that a user has before the test, with room for more."""
-    return int(UserItems.of(split.train, split.validation).indptr.diff().max()) + ROOM
+    """The most items that a user has before the test, with room for more.
+
+    Of so many users that their queues would not fit into memory, the most recent items that do.
+    """
+    return most_items_read(UserItems.of(split.train, split.validation)) + ROOM
+
+
+def most_items_read(histories: UserItems) -> int:
+    """The length of the longest history; less where the queues of all users would be too large."""
+    longest, fits = int(histories.indptr.diff().max()), QUEUED // max(1, histories.n_users)
+    return min(longest, max(HALF_LIVES, fits))
 
 
 def items_to_look_at(half_life: float | None, longest: int) -> int:
@@ -40,6 +50,15 @@ def weighted_history(queue: Tensor, n_items: int, half_life: float | None) -> Te
     history = torch.zeros(len(queue), n_items + 1, device=queue.device)
     history.scatter_add_(1, queue, weights_by_age(queue, half_life).expand(len(queue), -1))
     return history[:, :-1]
+
+
+def frequent(histories: UserItems, most: int) -> Tensor:
+    """(n_items,) numbers from 0 for the `most` items with most users, by code; -1 for the rest."""
+    counts = torch.bincount(histories.items, minlength=histories.n_items)
+    chosen = counts.sort(descending=True, stable=True).indices[:most].sort().values
+    numbers = torch.full((histories.n_items,), -1)
+    numbers[chosen] = torch.arange(len(chosen))
+    return numbers
 
 
 def popularity_scale(split: Split, exponent: float) -> Tensor:

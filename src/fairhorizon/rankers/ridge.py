@@ -13,7 +13,7 @@ from fairhorizon.errors import ConfigError
 from fairhorizon.histories import UserItems
 from fairhorizon.rankers.lag_counts import LagCounts, Scales
 from fairhorizon.rankers.ranker import Ranker
-from fairhorizon.rankers.recency import longest_history
+from fairhorizon.rankers.recency import frequent, longest_history
 from fairhorizon.rankers.weights import strengths_by_user
 from fairhorizon.settings import Choice, Search, Settings
 from fairhorizon.vocabulary import OnEpoch
@@ -118,7 +118,14 @@ class Ridge(Ranker[RidgeConfig]):
         if places.shape[1] > len(self.coefficients_) // 8:  # not much fewer rows than all
             state = torch.zeros(len(queue), len(self.coefficients_), device=queue.device)
             return state.scatter_add_(1, places, values) @ self.coefficients_
-        return embedding_bag(places, self.coefficients_, per_sample_weights=values, mode="sum")
+        read = values > 0
+        return embedding_bag(
+            places[read],
+            self.coefficients_,
+            torch.nn.functional.pad(read.sum(1).cumsum(0)[:-1], (1, 0)),
+            per_sample_weights=values[read],
+            mode="sum",
+        )
 
     def contributions(self, queue: Tensor, items: Tensor) -> Tensor:
         width, n_items = len(self.coefficients_) // len(self.config.decays), len(self.features_)
@@ -146,15 +153,6 @@ class Ridge(Ranker[RidgeConfig]):
 def most_features(n_items: int, scales: int) -> int:
     """As many items as the solve can take in a minute or so, at most all."""
     return max(1, min(n_items, int(math.sqrt(WORK / n_items) / scales)))
-
-
-def frequent(histories: UserItems, most: int) -> Tensor:
-    """(n_items,) numbers from 0 for the `most` items with most users, by code; -1 for the rest."""
-    counts = torch.bincount(histories.items, minlength=histories.n_items)
-    chosen = counts.sort(descending=True, stable=True).indices[:most].sort().values
-    numbers = torch.full((histories.n_items,), -1)
-    numbers[chosen] = torch.arange(len(chosen))
-    return numbers
 
 
 def solved(counts: LagCounts, l2: float, popularity: float) -> Tensor:

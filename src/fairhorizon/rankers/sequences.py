@@ -196,6 +196,11 @@ def next_item_scores(network: SequenceNetwork, queue: Tensor, length: int) -> Te
 
     The state of an empty queue is zero: the scores are the bias.
     """
+    return network.logits(last_states(network, queue, length))
+
+
+def last_states(network: SequenceNetwork, queue: Tensor, length: int) -> Tensor:
+    """(b, dim) the state after a queue (b, N) that is padded in front with n_items."""
     queue = queue[:, -length:]
     width = queue.shape[1]
     counts = (queue < network.n_items).sum(1, keepdim=True)
@@ -205,7 +210,7 @@ def next_item_scores(network: SequenceNetwork, queue: Tensor, length: int) -> Te
         states = network.states(flush[rows])
         at = (counts[rows] - 1).clamp(min=0)[..., None].expand(-1, 1, states.shape[2])
         last.append(states.gather(1, at).squeeze(1) * (counts[rows] > 0))
-    return network.logits(torch.cat(last))
+    return torch.cat(last)
 
 
 @contextmanager

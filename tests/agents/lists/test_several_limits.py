@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from fairhorizon.agents.fcpo.model import Fcpo
+from fairhorizon.agents.lists import several
 from fairhorizon.agents.ranked.model import Ranked
 from fairhorizon.allocation.several.conflicts import LimitsConflictError
 from fairhorizon.allocation.several.guard import RulesGuard
@@ -83,3 +84,16 @@ def test_limits_that_conflict_are_explained_before_serving(
         model.recommend(scenario, length=LENGTH)
     with pytest.raises(LimitsConflictError, match=message):
         model.recommend_one_by_one(scenario, length=LENGTH)
+
+
+def test_of_many_users_the_best_items_of_every_class_are_kept(
+    strong_model: Fcpo, scenario: Scenario, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    limits = bound(80, *FOUR)
+    everything = strong_model.under(limits).served(scenario, length=LENGTH)
+    monkeypatch.setattr(several, "VALUES_KEPT", 0)
+    kept = strong_model.under(limits).served(scenario, length=LENGTH)
+    np.testing.assert_array_equal(kept.lists, everything.lists)
+    np.testing.assert_array_equal(kept.values, everything.values)
+    np.testing.assert_array_equal(kept.scores, everything.scores)
+    assert kept.prices == pytest.approx(everything.prices)

@@ -47,7 +47,9 @@ def same_over_shards(model: Recommender, market: Split, *, feedback: bool = Fals
     way = model.in_shards(feedback=feedback)
     assert way is not None
     parts = torch.arange(scenario.n_users).tensor_split([20, 37])
-    shards = ShardsHere([way.shard(scenario.only(rows), LENGTH) for rows in parts])
+    shards = ShardsHere(
+        [way.shard(scenario.only(rows), LENGTH, scenario.n_users) for rows in parts]
+    )
     several = way.serve(shards, LENGTH)
     assert_same(several, one)
 

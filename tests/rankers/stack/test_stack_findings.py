@@ -97,9 +97,7 @@ def test_figures_are_over_both_parts(market: Split) -> None:
     found = weighed_members([Popularity()], StackTask(market, Protocol.STANDARD, 0)).findings
     later = LaterPart.of_training(market, Protocol.STANDARD, seed=0)
     last = LaterPart.of(market, UserItems.of(market.validation), Protocol.STANDARD, seed=0)
-    values = torch.cat(
-        [part.ndcg(part.scores(Popularity().fit(part.split))) for part in (last, later)]
-    )
+    values = torch.cat([part.ndcg(Popularity().fit(part.split)) for part in (last, later)])
     assert found.members[0].ndcg == pytest.approx(float(values.mean()), rel=1e-6)
     assert found.panel == "rankers, by weight: popularity 1"
     assert found.accuracy.endswith(f"{values.mean():.4f}; together {values.mean():.4f}")

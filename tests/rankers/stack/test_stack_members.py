@@ -74,8 +74,7 @@ def test_the_sum_is_no_worse_than_the_best_ranker_on_what_it_was_chosen_on(
     whole = [type(draft)(draft.config).fit(parts) for draft in DRAFTS]
     earlier = [type(draft)(draft.config).fit(later.split) for draft in DRAFTS]
     shortlists = [
-        Shortlists.of([part.scores(ranker) for ranker in rankers], part)
-        for part, rankers in ((last, whole), (later, earlier))
+        Shortlists.of_rankers(rankers, part) for part, rankers in ((last, whole), (later, earlier))
     ]
 
     def ndcg(weights: Tensor) -> float:

@@ -77,6 +77,9 @@ class FcpoConfig(MemberSettings):
     part of the log; if not, settings are the defaults."""
     candidates: Positive = 40
     """Best items of each ranker and group that a softmax policy chooses from."""
+    retrieval: Literal["auto", "exact", "faiss"] = "auto"
+    """How the best items of a ranker are found: by the scores of all items (exact), by FAISS where
+    scores are products of vectors, or by FAISS above 50,000 items where it is installed (auto)."""
 
     # the networks
     pmf: MfConfig = MfConfig()

@@ -40,7 +40,7 @@ from fairhorizon.errors import ConfigError
 from fairhorizon.exposure.kept_by_lists import ListLimits, kept_by_requests, level_under
 from fairhorizon.exposure.step_limits import PopularityLimit
 from fairhorizon.rankers.ranker import Ranker
-from fairhorizon.rankers.stack.model import suitable
+from fairhorizon.rankers.stack.given import suitable
 from fairhorizon.rankers.stack.questions import QUESTIONS
 from fairhorizon.settings import Given, Settings, changed
 

@@ -15,11 +15,12 @@ import torch
 from torch import Tensor, nn
 
 from fairhorizon.agents.lists.panel import Panel
-from fairhorizon.policy.menus import SignalMenus, best_of_groups
+from fairhorizon.policy.menus import SignalMenus, best_of_groups, distinct
 from fairhorizon.rankers.ranker import Ranker
-from fairhorizon.ranking import standardised
+from fairhorizon.ranking import moments, rows_at_once, some_at_a_time, standardised
 
-SCORES_AT_ONCE = 2**24
+SCORES_AT_ONCE = 2**24  # of all users who are served together
+SCORES_FOR_MENUS = 2**21  # 8 MiB: memory that is used again, block after block
 
 
 class ExpertSignals:
@@ -112,7 +113,7 @@ class PanelItems:
     ) -> SignalMenus:
         """The items that some ranker puts among the best of their group."""
         count = max(self.candidates, at_least)
-        at_once = max(1, SCORES_AT_ONCE // len(sensitive))
+        at_once = rows_at_once(len(sensitive), SCORES_FOR_MENUS)
         rows = zip(users.split(at_once), queues.split(at_once), blocked.split(at_once), strict=True)
         return SignalMenus.join([self._menus(*some, sensitive, count) for some in rows])
 
@@ -127,6 +128,35 @@ class PanelItems:
     def _menus(
         self, users: Tensor, queues: Tensor, blocked: Tensor, sensitive: Tensor, count: int
     ) -> SignalMenus:
-        signals = self.look(users, queues, sensitive)
-        items = best_of_groups(signals.values, blocked, sensitive, count)
-        return signals.menus_of(items)
+        """Only scores on the menus are standardised: the order of the items is the same before."""
+        who, group, closed = (users.cpu(), queues.cpu()), sensitive.cpu(), blocked.cpu()
+        searches = [search for _, search in self.panel.ways()]
+        tables = [
+            ranker.scores(*who) if search is None else ranker.user_vectors(*who)
+            for ranker, search in self.panel.ways()
+        ]
+        found = [
+            search.best(table, closed, group, count)
+            for table, search in zip(tables, searches, strict=True)
+            if search is not None
+        ]
+        looked_up = torch.cat(found or [closed.new_zeros(len(users), 0, dtype=torch.int64)], dim=1)
+        price = -group.float() if self.priced else torch.zeros(len(group))
+        menus = []
+        for shut, known, *some in some_at_a_time(closed, looked_up, *tables):
+            scored = [t for t, search in zip(some, searches, strict=True) if search is None]
+            items = torch.cat([known, best_of_groups(scored, shut, group, count)], dim=1)
+            items = distinct(items) if known.shape[1] else items
+            at = items.clamp(min=0)
+            signals = [
+                _on_menus(table, at) if search is None else search.signals(table, at)
+                for table, search in zip(some, searches, strict=True)
+            ]
+            menus.append(SignalMenus(items, torch.stack([*signals, price[at]], dim=2)))
+        return SignalMenus.join(menus).to(sensitive.device)
+
+
+def _on_menus(scores: Tensor, at: Tensor) -> Tensor:
+    """(b, C) the standardised scores (b, n_items) of items."""
+    mean, spread = moments(scores)
+    return (scores.gather(1, at) - mean).div_(spread)

@@ -8,8 +8,10 @@ from torch import Tensor
 from fairhorizon.environment.feedback import Scenario
 from fairhorizon.policy.menus import Menus
 from fairhorizon.policy.views import ItemView
+from fairhorizon.ranking import rows_at_once
 
 USERS_AT_ONCE = 1024
+BLOCKED_AT_ONCE = 2**22  # cells: 4 MiB
 
 
 @dataclass(frozen=True)
@@ -28,7 +30,7 @@ def open_menus(
 ) -> Opening:
     """For some users of a scenario, in batches, because the table of blocked items is wide."""
     parts = []
-    for some in users.split(max(1, 2**26 // len(sensitive))):
+    for some in users.split(rows_at_once(len(sensitive), BLOCKED_AT_ONCE)):
         state = scenario.state(some, sensitive.device)
         parts.append(items.menus(state.users, state.queue, state.blocked, sensitive, at_least))
     return Opening(users, type(parts[0]).join(parts))

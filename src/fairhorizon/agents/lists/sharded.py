@@ -57,7 +57,7 @@ class WholeInShards:
 
     whole: WholeLists
 
-    def shard(self, scenario: Scenario, length: int) -> ListShard:
+    def shard(self, scenario: Scenario, length: int, users: int) -> ListShard:  # noqa: ARG002
         return ListShard(self.whole, scenario, length)
 
     def serve(self, shards: UserShards, length: int) -> Served:
@@ -70,9 +70,10 @@ class RulesListShard(RulesShard):
     """All items of some users, with their values."""
 
     @torch.no_grad()
-    def __init__(self, several: SeveralLimits, scenario: Scenario, length: int) -> None:
-        self.candidates, self.chances = several.offers(scenario, length)
-        super().__init__(self.candidates, possible_terms(several.limits, length))
+    def __init__(self, several: SeveralLimits, scenario: Scenario, length: int, users: int) -> None:
+        terms = possible_terms(several.limits, length)
+        self.candidates, self.chances = several.offers(scenario, length, terms, users)
+        super().__init__(self.candidates, terms)
 
     def served(self, prices: Mapping[str, float]) -> Served:
         """The lists that were made last."""
@@ -85,8 +86,8 @@ class SeveralInShards:
 
     several: SeveralLimits
 
-    def shard(self, scenario: Scenario, length: int) -> RulesListShard:
-        return RulesListShard(self.several, scenario, length)
+    def shard(self, scenario: Scenario, length: int, users: int) -> RulesListShard:
+        return RulesListShard(self.several, scenario, length, users)
 
     def serve(self, shards: UserShards, length: int) -> Served:
         limits = self.several.limits

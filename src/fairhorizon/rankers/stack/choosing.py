@@ -30,4 +30,4 @@ def chosen_settings(draft: Ranker[Any], part: LaterPart, given: Given = NOTHING_
 
 def _ndcg(draft: Ranker[Any], config: Settings, part: LaterPart) -> float:
     ranker = type(draft)(config, seed=draft.seed).fit(part.split)
-    return float(part.ndcg(part.scores(ranker)).mean())
+    return float(part.ndcg(ranker).mean())

@@ -1,20 +1,26 @@
 """Settings of single rankers that are given, and so are not chosen on the log."""
 
+from collections.abc import Mapping, Sequence
 from typing import Annotated, Any
 
 from pydantic import AfterValidator, Field, model_validator
 
-from fairhorizon.rankers.ease import Ease
+from fairhorizon.data.splits import Split
+from fairhorizon.rankers.als import Als
+from fairhorizon.rankers.ease import MOST_ITEMS, Ease
+from fairhorizon.rankers.fitting import draft_of
 from fairhorizon.rankers.gru4rec import Gru4Rec
 from fairhorizon.rankers.itemknn import ItemKnn
 from fairhorizon.rankers.popularity import Popularity
 from fairhorizon.rankers.ranker import Ranker
 from fairhorizon.rankers.ridge import Ridge
 from fairhorizon.settings import Given, Settings, SettingsError, changed
+from fairhorizon.vocabulary import Protocol
 
 MEMBERS: dict[str, type[Ranker[Any]]] = {
-    ranker.method: ranker for ranker in (Ridge, Ease, ItemKnn, Popularity, Gru4Rec)
+    ranker.method: ranker for ranker in (Ridge, Ease, ItemKnn, Popularity, Gru4Rec, Als)
 }
+FEW_EPOCHS: Given = {"max_epochs": 8}  # of ALS where it is one of many, in a large catalogue
 
 
 def _as_in_a_file(settings: dict[str, Any]) -> dict[str, Any]:
@@ -36,6 +42,8 @@ class MemberSettings(Settings):
     """Settings of itemknn that are given, as in itemknn.neighbours=100."""
     gru4rec: GivenSettings = Field(default_factory=dict)
     """Settings of gru4rec that are given, as in gru4rec.dim=32; the others are its defaults."""
+    als: GivenSettings = Field(default_factory=dict)
+    """Settings of als that are given, as in als.dim=128; the others are its defaults."""
 
     @property
     def given(self) -> Given:
@@ -50,3 +58,24 @@ class MemberSettings(Settings):
             except SettingsError as error:
                 raise ValueError(f"{name}: {error}") from None
         return self
+
+    def drafts(
+        self, kinds: Mapping[str, type[Ranker[Any]]], names: Sequence[str], split: Split, seed: int
+    ) -> list[Ranker[Any]]:
+        """The rankers of these names, not fitted yet, that suit the size of a catalogue."""
+        given, protocol = dict(self.given), getattr(self, "protocol", Protocol.STANDARD)
+        if "als" not in names:
+            given["als"] = {**FEW_EPOCHS, **given["als"]}
+        return [
+            draft_of(kinds[name], given.get(name, {}), protocol, seed)
+            for name in suitable(names, split)
+        ]
+
+
+def suitable(names: Sequence[str], split: Split) -> tuple[str, ...]:
+    """These rankers, and ALS where a catalogue is so large that EASE knows but a part of it.
+
+    Which of them are any good there is for their weights to say.
+    """
+    partial = split.train.n_items > MOST_ITEMS and "ease" in names and "als" not in names
+    return (*names, "als") if partial else tuple(names)

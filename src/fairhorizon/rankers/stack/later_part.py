@@ -3,6 +3,7 @@
 What counts is what is measured in the end: the NDCG of lists over all that users took next.
 """
 
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -15,12 +16,35 @@ from fairhorizon.data.interactions import Interactions
 from fairhorizon.data.splits import Split, earlier_part
 from fairhorizon.histories import UserItems
 from fairhorizon.rankers.ranker import Ranker
+from fairhorizon.rankers.recency import most_items_read
 from fairhorizon.ranking import discount, rows_at_once, top, users_at_once
 from fairhorizon.vocabulary import Protocol
 
 LENGTH = 20  # of the lists
 FEWEST_ITEMS = 3  # of a history; where there are longer ones, shorter ones are left out
-SCORES = 2**25  # of users times items, by whose lists is chosen: 128 MiB for a ranker
+SCORES = 2**25  # of users times items, by whose lists is chosen
+ENOUGH_USERS = 4096  # that many also where there are so many items that this is more scores
+
+
+@dataclass(frozen=True)
+class LaterBlock:
+    """Some users of a later part, with a table of all items for each."""
+
+    users: Tensor  # (b,)
+    queue: Tensor  # (b, N) the items before
+    blocked: Tensor  # (b, n_items) bool: may not be in a list
+    liked: Tensor  # (b, n_items) bool: taken after
+
+    @torch.no_grad()
+    def scores(self, ranker: Ranker[Any]) -> Tensor:
+        """(b, n_items)."""
+        return ranker.scores(self.users, self.queue)
+
+    def ndcg(self, scores: Tensor) -> Tensor:
+        """(b,) NDCG of every user's list by these scores."""
+        _, items = top(scores.masked_fill(self.blocked, -torch.inf), LENGTH)
+        gains = discount(torch.arange(1, items.shape[1] + 1))
+        return (self.liked.gather(1, items) * gains).sum(1) / ideal(self.liked)
 
 
 @dataclass(frozen=True)
@@ -29,9 +53,9 @@ class LaterPart:
 
     split: Split  # its training log is what was before
     users: Tensor  # (b,) who took something before and after
-    queue: Tensor  # (n_users, longest history) the items before
-    blocked: Tensor  # (b, n_items) bool: may not be in a list
-    liked: Tensor  # (b, n_items) bool: taken after
+    before: UserItems
+    later: UserItems
+    protocol: Protocol
 
     @classmethod
     def of(cls, split: Split, later: UserItems, protocol: Protocol, *, seed: int) -> "LaterPart":
@@ -40,14 +64,11 @@ class LaterPart:
         lengths = before.indptr.diff()
         some, enough = later.indptr.diff() > 0, lengths >= FEWEST_ITEMS
         users = (some & (enough if (some & enough).any() else lengths > 0)).nonzero().squeeze(1)
-        most_users = rows_at_once(before.n_items, SCORES)
+        most_users = max(ENOUGH_USERS, rows_at_once(before.n_items, SCORES))
         if len(users) > most_users:
             drawn = torch.randperm(len(users), generator=torch.Generator().manual_seed(seed))
             users = users[drawn[:most_users]].sort().values
-        known = before.mask(users)
-        blocked = known if protocol is Protocol.STANDARD else torch.zeros_like(known)
-        queue = before.last(int(lengths.max()))
-        return cls(split, users, queue, blocked, later.mask(users) & ~blocked)
+        return cls(split, users, before, later, protocol)
 
     @classmethod
     def of_training(cls, parts: Split, protocol: Protocol, *, seed: int) -> "LaterPart":
@@ -56,17 +77,18 @@ class LaterPart:
         later = UserItems.of(inner.validation, inner.test)
         return cls.of(inner, later, protocol, seed=seed)
 
-    @torch.no_grad()
-    def scores(self, ranker: Ranker[Any]) -> Tensor:
-        """(b, n_items)."""
-        at_once = users_at_once(self.liked.shape[1])
-        return torch.cat([ranker.scores(u, self.queue[u]) for u in self.users.split(at_once)])
+    def blocks(self) -> Iterator[LaterBlock]:
+        """All users, as many at a time as there is memory for their scores."""
+        longest = most_items_read(self.before)
+        for users in self.users.split(users_at_once(self.before.n_items)):
+            known = self.before.mask(users)
+            blocked = known if self.protocol is Protocol.STANDARD else torch.zeros_like(known)
+            queue = self.before.only(users).last(longest)
+            yield LaterBlock(users, queue, blocked, self.later.mask(users) & ~blocked)
 
-    def ndcg(self, scores: Tensor) -> Tensor:
-        """(b,) NDCG of every user's list by these scores."""
-        _, items = top(scores.masked_fill(self.blocked, -torch.inf), LENGTH)
-        gains = discount(torch.arange(1, items.shape[1] + 1))
-        return (self.liked.gather(1, items) * gains).sum(1) / ideal(self.liked)
+    def ndcg(self, ranker: Ranker[Any]) -> Tensor:
+        """(b,) NDCG of every user's list by a ranker."""
+        return torch.cat([block.ndcg(block.scores(ranker)) for block in self.blocks()])
 
 
 def ideal(liked: Tensor) -> Tensor:

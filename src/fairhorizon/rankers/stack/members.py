@@ -88,7 +88,7 @@ def weighed_members(drafts: Sequence[Ranker[Any]], task: StackTask) -> Members:
     whole, earlier = fits[: len(drafts)], fits[len(drafts) :] or fits[: len(drafts)]
     pairs = [(one, two) for one, two in zip(whole, earlier, strict=True) if one and two]
     shortlists = [
-        Shortlists.of([part.scores(pair[number]) for pair in pairs], part)
+        Shortlists.of_rankers([pair[number] for pair in pairs], part)
         for number, part in enumerate((last, later))
         if len(part.users)
     ]

@@ -1,6 +1,5 @@
 """Several rankers as one: each with the settings that suit the log, weighed by what they add."""
 
-from collections.abc import Sequence
 from typing import Annotated, Any, Literal, Self
 
 import torch
@@ -8,15 +7,13 @@ from pydantic import Field
 from torch import Tensor
 
 from fairhorizon.data.splits import Split
-from fairhorizon.rankers.fitting import FitJob, draft_of, fit_all
+from fairhorizon.rankers.fitting import FitJob, fit_all
 from fairhorizon.rankers.ranker import Ranker
 from fairhorizon.rankers.stack.given import MEMBERS, MemberSettings
 from fairhorizon.rankers.stack.members import StackTask, adapted, weighed_members
 from fairhorizon.ranking import standardised
 from fairhorizon.storage import below
 from fairhorizon.vocabulary import OnEpoch, Protocol
-
-LARGEST_FOR_EASE = 20_000  # items; beyond it, inverting their matrix takes longer than all the rest
 
 Name = Literal["ridge", "ease", "itemknn", "popularity", "gru4rec"]
 
@@ -45,7 +42,8 @@ class Stack(Ranker[StackConfig]):
     Settings and weights are chosen by the NDCG of lists over what users took later: settings on the
     last fifth of every user's training items; weights on these, with rankers fitted on what comes
     before, and on the validation items, with rankers fitted on the whole training log. A ranker
-    that adds nothing is left out.
+    that adds nothing is left out. In a catalogue of which EASE knows but the frequent items, ALS is
+    tried too.
     """
 
     method = "stack"
@@ -61,10 +59,7 @@ class Stack(Ranker[StackConfig]):
 
     def _learn(self, split: Split, on_epoch: OnEpoch | None) -> None:
         config = self.config
-        drafts = [
-            draft_of(MEMBERS[name], config.given.get(name, {}), config.protocol, self.seed)
-            for name in suitable(config.rankers, split)
-        ]
+        drafts = config.drafts(MEMBERS, config.rankers, split, self.seed)
         task = StackTask(split, config.protocol, self.seed, on_epoch=on_epoch)
         members = weighed_members(
             adapted(drafts, config.given, task) if config.adapt else drafts, task
@@ -121,9 +116,3 @@ class Stack(Ranker[StackConfig]):
             for stored in description["members"]
         )
         return stack
-
-
-def suitable(names: Sequence[str], split: Split) -> tuple[str, ...]:
-    """The rankers that can handle a catalogue of this size."""
-    large = split.train.n_items > LARGEST_FOR_EASE
-    return tuple(name for name in names if not (large and name == "ease"))

@@ -2,11 +2,13 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor
 
-from fairhorizon.rankers.stack.later_part import LENGTH, LaterPart, ideal
+from fairhorizon.rankers.ranker import Ranker
+from fairhorizon.rankers.stack.later_part import LENGTH, LaterBlock, LaterPart, ideal
 from fairhorizon.ranking import discount, standardised, top
 
 CANDIDATES = 3 * LENGTH  # best items of every ranker, from which lists are made
@@ -25,7 +27,20 @@ class Shortlists:
     ideal: Tensor  # (b,)
 
     @classmethod
-    def of(cls, scores: Sequence[Tensor], part: LaterPart) -> "Shortlists":
+    def of_rankers(cls, rankers: Sequence[Ranker[Any]], part: LaterPart) -> "Shortlists":
+        """Of all users of a later part, some at a time."""
+        blocks = [
+            cls.of([block.scores(ranker) for ranker in rankers], block) for block in part.blocks()
+        ]
+        return cls(
+            torch.cat([block.signals for block in blocks], dim=1),
+            torch.cat([block.liked for block in blocks]),
+            torch.cat([block.ideal for block in blocks]),
+        )
+
+    @classmethod
+    def of(cls, scores: Sequence[Tensor], part: LaterBlock) -> "Shortlists":
+        """From the scores (b, n_items) of every ranker."""
         signals = [standardised(values) for values in scores]
         best = [top(values.masked_fill(part.blocked, -torch.inf), CANDIDATES) for values in signals]
         items = torch.cat([at.masked_fill(value == -torch.inf, -1) for value, at in best], dim=1)

@@ -4,19 +4,22 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+import torch
 from torch import Tensor
 
 from fairhorizon.agents.fcpo.config import FcpoConfig
 from fairhorizon.agents.lists.panel import Panel
+from fairhorizon.agents.lists.retrieval import LARGE, SAMPLE, VectorSearch, is_installed, searched
 from fairhorizon.agents.progress import Listener
 from fairhorizon.agents.tasks import Fitted, LogPart
 from fairhorizon.data.splits import Split, earlier_part
+from fairhorizon.environment.feedback import validation_scenario
 from fairhorizon.errors import DataError
+from fairhorizon.exposure.groups import popular_group
 from fairhorizon.rankers import RANKERS
 from fairhorizon.rankers.fitting import FitJob, Ready, draft_of, fit_all
 from fairhorizon.rankers.ranker import Ranker
 from fairhorizon.rankers.stack.members import StackTask, adapted, weighed_members
-from fairhorizon.rankers.stack.model import suitable
 from fairhorizon.settings import SettingsError
 from fairhorizon.storage import below
 
@@ -37,18 +40,30 @@ class Panels:
     learning: Panel
     serving: Panel | None = None  # None: fitted when the training is over
 
+    def searched(self, split: Split, config: FcpoConfig, listener: Listener) -> "Panels":
+        """With candidates that are looked up, in a catalogue that is large enough for it."""
+        wanted = config.retrieval == "faiss" or split.train.n_items > LARGE
+        if config.retrieval == "exact" or not wanted:
+            return self
+        if not is_installed():
+            if config.retrieval == "faiss":
+                raise SettingsError("retrieval=faiss needs FAISS: pip install 'fairhorizon[scale]'")
+            listener.stage("every item is scored (pip install 'fairhorizon[scale]' for FAISS)")
+            return self
+        learning = _searched(self.learning, split, config, listener)
+        if self.serving is None or self.serving.rankers == self.learning.rankers:
+            return Panels(learning, self.serving and learning)
+        return Panels(learning, self.serving.with_searches(learning.searches))
+
 
 def first_panels(
     split: Split, config: FcpoConfig, seed: int, fitted: Fitted, listener: Listener
 ) -> Panels:
     """Fit the rankers of the settings; all weights are equal, or those that suit the log."""
-    kinds = {name: RANKERS[name] for name in suitable(config.warm_start, split)}
-    drafts = [
-        draft_of(kind, config.given.get(name, {}), config.protocol, seed)
-        for name, kind in kinds.items()
-    ]
+    drafts = config.drafts(RANKERS, config.warm_start, split, seed)
     if not config.adapt:
-        return _plain_panels(drafts, split, config, fitted, listener)
+        panels = _plain_panels(drafts, split, config, fitted, listener)
+        return panels.searched(split, config, listener)
     task = StackTask(
         split,
         config.protocol,
@@ -58,7 +73,27 @@ def first_panels(
         on_stage=listener.stage,
         on_epoch=listener.epoch,
     )
-    return _adapted_panels(drafts, task, config, listener)
+    panels = _adapted_panels(drafts, task, config, listener)
+    return panels.searched(split, config, listener)
+
+
+def _searched(panel: Panel, split: Split, config: FcpoConfig, listener: Listener) -> Panel:
+    """The panel with a search for every ranker that has vectors, and what each finds, said."""
+    scenario = validation_scenario(split, panel.queue_length, config.protocol)
+    users = torch.arange(scenario.n_users)[:: max(1, scenario.n_users // SAMPLE)][:SAMPLE]
+    state = scenario.state(users)
+    group = torch.from_numpy(popular_group(split.train.item_counts(), config.popular_share))
+    searches: list[VectorSearch | None] = []
+    for ranker in panel.rankers:
+        if ranker.item_vectors() is None:
+            searches.append(None)
+            continue
+        search, recall = searched(
+            ranker, state.users, state.queue, state.blocked, group, config.candidates
+        )
+        listener.stage(f"{ranker.method}: {recall}")
+        searches.append(search)
+    return replace(panel, searches=tuple(searches))
 
 
 def _plain_panels(
@@ -143,4 +178,8 @@ def restored_panel(tensors: dict[str, Tensor], description: dict[str, Any]) -> P
         own = below(f"expert.{number}.", tensors)
         rankers.append(RANKERS[stored["method"]].from_parts(own, stored))
     measured = (tuple(description.get(name, ())) for name in ("ndcg", "found"))
-    return Panel(tuple(rankers), tuple(description["weights"]), *measured)
+    searches = tuple(
+        None if probes is None else VectorSearch.of(ranker, probes)
+        for ranker, probes in zip(rankers, description.get("probes", ()), strict=False)
+    )
+    return Panel(tuple(rankers), tuple(description["weights"]), *measured, searches)
