@@ -127,7 +127,6 @@ def recommend(
     what was reached.
     """
     from fairhorizon.evaluation.short_term import check_fit
-    from fairhorizon.experiments.run_shards import ListsOfRun
     from fairhorizon.experiments.runs import Run
     from fairhorizon.vocabulary import Protocol
 
@@ -145,15 +144,8 @@ def recommend(
     model = limit_options.serving(folder, model, bound)
     k = list_lengths.fitting_length(k, dataset.log.n_items)
     now = as_of is AsOf.NOW or folder.is_of_whole_log
-    asked_for = ListsOfRun(
-        run,
-        k,
-        None if now else Protocol.STANDARD,
-        cache_dir,
-        None if bound else alpha_prime,
-        tuple(bound),
-        None if users is None else users.numpy(),
-    )
+    protocol, codes = None if now else Protocol.STANDARD, None if users is None else users.numpy()
+    asked_for = shard_options.lists_of(run, k, protocol, cache_dir, alpha_prime, bound, users=codes)
     scenario = asked_for.scenario(model, dataset)
     alone = one_by_one or at_price
     made = None if alone else shard_options.served(asked_for, model, scenario.n_users, engine)

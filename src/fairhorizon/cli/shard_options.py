@@ -1,6 +1,7 @@
 """Options of commands that make lists over shards of users."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import typer
@@ -12,6 +13,8 @@ if TYPE_CHECKING:
     from fairhorizon.agents.served import Served
     from fairhorizon.engines.engine import TaskEngine
     from fairhorizon.experiments.run_shards import ListsOfRun
+    from fairhorizon.exposure.bound import BoundLimit
+    from fairhorizon.vocabulary import Protocol
 
 JOBS = jobs_option("shards of users that are served", "1: in this process")
 
@@ -19,6 +22,22 @@ JOBS = jobs_option("shards of users that are served", "1: in this process")
 def takes_shards(command: Callable[..., Any]) -> Callable[..., Any]:
     """Give a command the options of an engine; --jobs is the number of shards, by default 1."""
     return takes_engine(command, jobs=JOBS, default=1)
+
+
+def lists_of(
+    run: Path,
+    k: int,
+    protocol: "Protocol | None",
+    cache_dir: Path | None,
+    level: float | None,
+    bound: "Sequence[BoundLimit]",
+    **more: Any,
+) -> "ListsOfRun":
+    """Which lists a command asks for; a level counts where there are no limits."""
+    from fairhorizon.experiments.run_shards import ListsOfRun
+
+    served_at = None if bound else level
+    return ListsOfRun(run, k, protocol, cache_dir, served_at, tuple(bound), **more)
 
 
 def served(

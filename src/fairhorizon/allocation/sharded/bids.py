@@ -28,7 +28,7 @@ SIGN = np.uint64(2**63)
 
 
 @dataclass(frozen=True)
-class Span:
+class KeyRange:
     """How many bids there are, and between which keys."""
 
     count: int
@@ -36,11 +36,11 @@ class Span:
     most: int = 0
 
     @classmethod
-    def of(cls, keys: Keys) -> "Span":
+    def of(cls, keys: Keys) -> "KeyRange":
         return cls(len(keys), int(keys.min()), int(keys.max())) if len(keys) else cls(0)
 
     @classmethod
-    def join(cls, parts: "Sequence[Span]") -> "Span":
+    def join(cls, parts: "Sequence[KeyRange]") -> "KeyRange":
         least, most = min(part.least for part in parts), max(part.most for part in parts)
         return cls(sum(part.count for part in parts), least, most)
 
@@ -50,8 +50,8 @@ class Offered:
     """What a shard offers: showings, and the bids for places of the group."""
 
     shown: int
-    forced: Span  # the places that fill lists
-    free: Span  # other places with a gain above 0
+    forced: KeyRange  # the places that fill lists
+    free: KeyRange  # other places with a gain above 0
 
 
 @dataclass(frozen=True)
@@ -63,7 +63,7 @@ class Bids:
 
     def offered(self) -> Offered:
         shown = int(self.sides.sizes.sum())
-        return Offered(shown, Span.of(self._forced_keys), Span.of(self._free_keys))
+        return Offered(shown, KeyRange.of(self._forced_keys), KeyRange.of(self._free_keys))
 
     def histogram(self, least: int, width: int, *, of_forced: bool) -> Counts:
         """(BINS,) how many keys are in each bin; the first begins at `least`."""
@@ -126,10 +126,10 @@ def grant_places(
     shards: UserShards, offered: Sequence[Offered], share: float, others: Spent
 ) -> float:
     """The price of a place, as of `allot`; the bids of the shards are granted."""
-    forced = Span.join([one.forced for one in offered])
+    forced = KeyRange.join([one.forced for one in offered])
     shown = sum(one.shown for one in offered)
     budget = Budget.of(share, others, shown=shown, forced=forced.count)
-    span = forced if budget.of_forced else Span.join([one.free for one in offered])
+    span = forced if budget.of_forced else KeyRange.join([one.free for one in offered])
     if span.count <= budget.places:
         shards.ask("grant", None, 0, budget.of_forced)
         return 0.0
@@ -138,7 +138,7 @@ def grant_places(
     return max(0.0, value_of(cut))
 
 
-def find_cut(shards: UserShards, span: Span, budget: Budget) -> tuple[int, list[int]]:
+def find_cut(shards: UserShards, span: KeyRange, budget: Budget) -> tuple[int, list[int]]:
     """The key of the first bid to be refused, and how many ties with it each shard is granted."""
     least, most, inside = span.least, span.most, span.count
     left = budget.places  # after those above `most`

@@ -19,7 +19,7 @@ from fairhorizon.allocation.sharded.bids import grant_places
 from fairhorizon.allocation.sharded.calls import UserShards
 from fairhorizon.allocation.sharded.places import place_over
 from fairhorizon.allocation.sharded.showings import Change, together
-from fairhorizon.allocation.sharded.user_shard import Opened, Task
+from fairhorizon.allocation.sharded.user_shard import ListTask, Opened
 from fairhorizon.exposure.place_rule import Floats, PlaceRule
 from fairhorizon.metrics.accuracy import discount
 from fairhorizon.metrics.fairness import gini
@@ -63,7 +63,7 @@ class JointOver:
         group = self.sensitive
         if rule.is_floor:
             group, settled = ~group, Spent(settled.shown, settled.shown - settled.of_group)
-        task = Task(
+        task = ListTask(
             table, rule.mirrored() if rule.is_floor else rule, rule.is_floor, position_weights
         )
         opened: list[Opened] = self.shards.ask("open", task)

@@ -27,7 +27,7 @@ from fairhorizon.exposure.place_rule import Floats, PlaceRule
 
 
 @dataclass(frozen=True)
-class Task:
+class ListTask:
     """The lists to be made."""
 
     table: int  # which of the candidates
@@ -67,7 +67,7 @@ class UserShard:
         self.lists = self.trial = items[:, :0]  # (b, width) made last, and on trial
         self.counts = self.change = np.zeros(len(sensitive), dtype=np.int64)  # of items shown
 
-    def open(self, task: Task) -> Opened:
+    def open(self, task: ListTask) -> Opened:
         """Begin with other lists."""
         self.candidates, self.spreading = self.tables[task.table], None
         items = self.candidates.items
