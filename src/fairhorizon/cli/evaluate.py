@@ -10,7 +10,7 @@ import typer
 from fairhorizon.cli import limit_options, list_lengths, shard_options
 from fairhorizon.cli import options as shared
 from fairhorizon.cli.config_option import takes_config
-from fairhorizon.cli.recommend import AlphaPrime, RunFolder
+from fairhorizon.cli.run_options import AlphaPrime, RunFolder
 from fairhorizon.vocabulary import Mode, Protocol
 
 if TYPE_CHECKING:

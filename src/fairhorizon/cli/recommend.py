@@ -9,6 +9,7 @@ import typer
 from fairhorizon.cli import limit_options, list_lengths, shard_options
 from fairhorizon.cli import options as shared
 from fairhorizon.cli.config_option import takes_config
+from fairhorizon.cli.run_options import AlphaPrime, RunFolder
 from fairhorizon.vocabulary import AsOf, ListFormat
 
 if TYPE_CHECKING:
@@ -21,22 +22,6 @@ if TYPE_CHECKING:
     from fairhorizon.environment.feedback import Scenario
 
 
-def a_share(level: float | None) -> float | None:
-    if level is None or 0 < level <= 1:
-        return level
-    raise typer.BadParameter(f"{level:g} is no share of what is shown (give one above 0, up to 1)")
-
-
-AlphaPrime = Annotated[
-    float | None,
-    typer.Option(
-        "--alpha-prime",
-        help="Serve at this limit: largest share of the limited group in the lists, at most 1.",
-        show_default="that of the fit",
-        callback=a_share,
-    ),
-]
-RunFolder = Annotated[Path, typer.Argument(help="Folder that fit has written.")]
 Out = Annotated[Path, typer.Option("--out", help="File to write: user, rank, item.")]
 FormatOption = Annotated[
     ListFormat | None,
