@@ -84,7 +84,8 @@ def standardised(scores: Tensor) -> Tensor:
 
 def moments(scores: Tensor) -> tuple[Tensor, Tensor]:
     """(b, 1) mean and (b, 1) spread of each row of scores; the spread of equal ones counts as 1."""
-    mean = scores.float().mean(1, keepdim=True)
+    scores = scores.float().contiguous()  # sums across rows are rounded by how many rows there are
+    mean = scores.mean(1, keepdim=True)
     spread = (scores - mean).square_().mean(1, keepdim=True).sqrt_()
     return mean, spread.where(spread > 0, 1.0)
 

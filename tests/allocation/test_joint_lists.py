@@ -13,9 +13,9 @@ from scipy import sparse
 from scipy.optimize import linprog
 from torch import Tensor
 
-from fairhorizon.allocation.gini_price import marginal_values
 from fairhorizon.allocation.group_budget import Candidates, Spent
 from fairhorizon.allocation.joint_lists import JointLists, joint_lists
+from fairhorizon.allocation.spread_lists import marginal_values
 from fairhorizon.errors import ConfigError, ModelError
 from fairhorizon.exposure.place_rule import PlaceRule
 from fairhorizon.metrics.fairness import gini

@@ -17,6 +17,7 @@ from fairhorizon.agents.crew import Crew
 from fairhorizon.agents.progress import SILENT, Listener
 from fairhorizon.agents.served import Served, ValuedItems
 from fairhorizon.agents.server import Server
+from fairhorizon.agents.sharding import ShardWay
 from fairhorizon.agents.tasks import NOTHING_FITTED, FitTask, Fitted, Prerequisite, ServingPlan
 from fairhorizon.allocation.several.guard import RequestGuard
 from fairhorizon.data.splits import Split
@@ -188,6 +189,10 @@ class Recommender(ABC):
         self, scenario: Scenario, *, length: int, feedback: bool = False, seed: int | None = None
     ) -> Served:
         """The same lists with the values and scores of their items and the prices of the limits."""
+
+    def in_shards(self, *, feedback: bool = False) -> ShardWay | None:  # noqa: ARG002
+        """How shards of users make the same lists; None: they are made in one place."""
+        return None
 
     def recommend_one_by_one(self, scenario: Scenario, *, length: int) -> NDArray[np.int64]:
         """Lists as requests come: after each the limit holds for all that was shown so far."""

@@ -32,6 +32,10 @@ class Served:
     scores: Floats | None = None
     prices: Mapping[str, float] = field(default_factory=lambda: NO_PRICES)
 
+    def __reduce__(self) -> tuple[object, ...]:
+        """For other processes: a mapping that cannot change cannot be pickled."""
+        return Served, (self.lists, self.values, self.scores, dict(self.prices))
+
     @classmethod
     def of(
         cls,

@@ -7,7 +7,8 @@ The best list with c items of the group has the best c of them and the best of t
 v. f_u is concave: f_u(c) = sum_j (w_j - w_(j+1)) T_j(c), where T_j(c), the sum of the j best
 values in the list, is the maximum of a concave function over an interval that slides with c. So
 it is exact to give the places for the group to the highest gains f_u(c) - f_u(c - 1) of all users
-until the budget is spent. The price is the first gain that is refused.
+until the budget is spent; of equal gains, the first. The price is the first gain that is refused
+(sharded/bids.py).
 """
 
 from collections.abc import Iterator
@@ -134,27 +135,26 @@ def plain_gains(sides: Sides) -> Tensor:
     return values[0].where(sides.forced, gains.to(values.device))
 
 
-def allot(sides: Sides, gains: Tensor, share: float, others: Spent) -> tuple[Tensor, float]:
-    """(b,) how many of the group each user is shown, and the price of a place.
+@dataclass(frozen=True)
+class Budget:
+    """How many places the bids for the group can have.
 
-    The limit is one on these users and the others together.
+    of_forced: even the places that fill the lists are too many, and they alone bid.
     """
-    forced = sides.forced
-    needed, sizes = int(forced.sum()), int(sides.sizes.sum())
-    free = whole_showings(share * (others.shown + sizes)) - int(others.of_group) - needed
-    if free >= 0:
-        wanted, certain = ~forced & (gains > 0), forced.sum(1)
-    else:  # even what fills the lists is too much
-        wanted, certain = forced, torch.zeros_like(sides.sizes)
-        free = _most_forced(share, others, sizes - needed, needed)
-    bids = gains[wanted]
-    if len(bids) <= free:
-        return certain + wanted.sum(1), 0.0
-    bids, order = bids.sort(descending=True, stable=True)  # equal ones: first come, first served
-    taken = torch.zeros_like(bids, dtype=torch.bool)
-    taken[order[:free]] = True
-    granted = torch.zeros_like(wanted).masked_scatter_(wanted, taken)
-    return certain + granted.sum(1), max(0.0, float(bids[free]))
+
+    places: int
+    of_forced: bool
+
+    @classmethod
+    def of(cls, share: float, others: Spent, *, shown: int, forced: int) -> "Budget":
+        """Of lists with so many showings, if so many of them have to be of the group.
+
+        The limit is one on these users and the others together.
+        """
+        free = whole_showings(share * (others.shown + shown)) - int(others.of_group) - forced
+        if free >= 0:
+            return cls(free, of_forced=False)
+        return cls(_most_forced(share, others, shown - forced, forced), of_forced=True)
 
 
 def _most_forced(share: float, others: Spent, of_rest: int, needed: int) -> int:

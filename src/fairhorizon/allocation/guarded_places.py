@@ -6,7 +6,7 @@ import numpy as np
 
 from fairhorizon.allocation.contenders import Contenders
 from fairhorizon.allocation.merges import Counts, Flags, Merges
-from fairhorizon.allocation.place_budget import within_budget
+from fairhorizon.allocation.place_budget import largest_value, within_budget
 from fairhorizon.allocation.placed_lists import each_by_itself
 from fairhorizon.exposure.place_rule import PlaceRule
 from fairhorizon.metrics.accuracy import discount
@@ -49,7 +49,7 @@ class PlacesOfRequests:
 
     def each_by_itself(self) -> tuple[Flags, Counts]:
         """(b, length) the places of the group, and the sizes of the lists."""
-        shown, _ = each_by_itself(self.merges)
+        shown, _ = each_by_itself(self.merges, largest_value(self.merges))
         return shown.of_group.T, shown.sizes
 
     def best(self, row: int, budget: float, price: float) -> Decision:

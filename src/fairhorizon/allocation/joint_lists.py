@@ -6,34 +6,20 @@
 A rule on all showings that count alike is kept by giving the places for the group to the users who
 gain the most by them (group_budget.py). Rules that count by place, or in every list, also choose
 which places these are (placed_lists.py). The Gini limit is kept by a price on crowded items
-(gini_price.py).
+(gini_price.py). All users are one shard here; more of them make the same lists (sharded/joint.py).
 """
 
-import warnings
-from collections.abc import Callable
 from dataclasses import dataclass
-from functools import partial
 
 import torch
 from torch import Tensor
 
-from fairhorizon.allocation.gini_price import Spreading, gini_of, showings
-from fairhorizon.allocation.group_budget import (
-    Candidates,
-    Sides,
-    Spent,
-    allot,
-    best_sides,
-    best_value_first,
-    offers,
-)
-from fairhorizon.allocation.placed_lists import Places, place
-from fairhorizon.allocation.placed_spreading import PlacedSpreading
+from fairhorizon.allocation.group_budget import Candidates, Spent
+from fairhorizon.allocation.sharded.calls import ShardsHere
+from fairhorizon.allocation.sharded.joint import NOTHING, JointOver
+from fairhorizon.allocation.sharded.user_shard import UserShard
 from fairhorizon.errors import ConfigError
 from fairhorizon.exposure.place_rule import Floats, PlaceRule
-from fairhorizon.ranking import discount
-
-NOTHING = Spent(0, 0)
 
 
 @dataclass(frozen=True)
@@ -73,81 +59,22 @@ def joint_lists(
     group. If the scope is every list, the price is the value that a list loses on average.
     """
     _check(candidates, sensitive, length, gini_limit)
-    weights = _weights(position_weights, length).to(candidates.items.device)
-    b, width = len(candidates.items), min(length, candidates.items.shape[1])
-    if 0 in (b, width, len(sensitive)):
-        return JointLists(candidates.items.new_full((b, length), -1), 0.0, 0.0)
-    if rule.is_floor:
-        rule, sensitive = rule.mirrored(), ~sensitive
-        settled = Spent(settled.shown, settled.shown - settled.of_group)
-    before = candidates.items.new_empty((b, 0)) if begun is None else begun.to(candidates.items)
-    whole = before.shape[1] + length
-    spent = _spent(settled, before, sensitive, rule.place_weights(whole))
-    if rule.is_plain(whole):
-        made = _alike(candidates, sensitive, rule.share, weights[:width], spent)
-    else:
-        in_group = (before >= 0) & sensitive[before.clamp(min=0)]
-        places = Places(rule, whole, weights[:width].cpu().numpy(), in_group.cpu().numpy())
-        made = _by_place(candidates, sensitive, places, spent)
-    lists, price, mu = made.lists, made.price, 0.0
-    if gini_limit is not None and gini_of(showings(lists, len(sensitive))) > gini_limit:
-        best = made.spreading().within(gini_limit, price)
-        lists, price, mu = best.lists, best.price, best.mu
-        if best.gini > gini_limit:
-            warnings.warn(
-                f"no lists with a Gini index of at most {gini_limit:g} were found; these have"
-                f" {best.gini:.4f} (raise the limit or give more candidates)",
-                stacklevel=2,
-            )
-    return JointLists(torch.nn.functional.pad(lists, (0, length - width), value=-1), price, mu)
-
-
-@dataclass(frozen=True)
-class _Allocated:
-    """Lists under the rule alone, and how they would be spread."""
-
-    lists: Tensor
-    price: float
-    spreading: Callable[[], Spreading]
-
-
-def _alike(
-    candidates: Candidates, sensitive: Tensor, share: float, weights: Tensor, spent: Spent
-) -> _Allocated:
-    """Under a limit on all showings, which count alike."""
-    sides, gains = offers(candidates, sensitive, weights)
-    of_group, price = allot(sides, gains, share, spent)
-    columns = sides.pick(sides.columns, of_group)
-    _, lists = best_value_first(candidates, columns, len(weights))
-    spreading = partial(Spreading, candidates, sensitive, share, weights, columns, spent)
-    return _Allocated(lists, price, spreading)
-
-
-def _by_place(
-    candidates: Candidates, sensitive: Tensor, places: Places, spent: Spent
-) -> _Allocated:
-    """Under a rule that says which places the group may have."""
-    sides = Sides.join(list(best_sides(candidates, sensitive, len(places.weights))))
-    placed = place(sides, places, spent)
-    columns = placed.pick(sides.columns)
-    lists = candidates.items.gather(1, columns.clamp(min=0)).masked_fill(columns < 0, -1)
-    spreading = partial(PlacedSpreading, candidates, sensitive, places, columns, spent)
-    return _Allocated(lists, placed.price, spreading)
-
-
-def _spent(settled: Spent, begun: Tensor, sensitive: Tensor, counted: Floats) -> Spent:
-    """With what the first places of these lists count."""
-    filled = (begun >= 0).double().cpu()
-    of_group = filled * sensitive[begun.clamp(min=0)].cpu()
-    shown, group = (
-        float((side.numpy() @ counted[: begun.shape[1]]).sum()) for side in (filled, of_group)
+    shard = UserShard([candidates], sensitive, begun)
+    prices = JointOver(ShardsHere([shard]), sensitive).make(
+        rule,
+        length,
+        gini_limit=gini_limit,
+        position_weights=_weights(position_weights, length),
+        settled=settled,
     )
-    return Spent(settled.shown + shown, settled.of_group + group)
+    short = length - shard.lists.shape[1]
+    lists = torch.nn.functional.pad(shard.lists, (0, short), value=-1)
+    return JointLists(lists, prices.price, prices.spread_price)
 
 
-def _weights(position_weights: Tensor | None, length: int) -> Tensor:
+def _weights(position_weights: Tensor | None, length: int) -> Floats | None:
     if position_weights is None:
-        return discount(torch.arange(1, length + 1, dtype=torch.float64))
+        return None
     weights = position_weights.double()
     if weights.shape != (length,) or not weights.isfinite().all():
         raise ConfigError(f"position_weights must be {length} finite numbers, one for each place")
@@ -156,7 +83,8 @@ def _weights(position_weights: Tensor | None, length: int) -> Tensor:
             "position_weights must not rise or be negative (lists show the best value first, so the"
             " first place is the most seen)"
         )
-    return weights
+    given: Floats = weights.cpu().numpy()
+    return given
 
 
 def _check(

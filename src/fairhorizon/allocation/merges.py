@@ -92,7 +92,7 @@ class Merges:
         )
 
     def blocks(self) -> Iterator["Merges"]:
-        for start in range(0, self.n_users, USERS_AT_ONCE):
+        for start in range(0, max(1, self.n_users), USERS_AT_ONCE):
             yield self.of(slice(start, start + USERS_AT_ONCE))
 
     def total(self, shown: Merged) -> float:
@@ -135,7 +135,7 @@ class Merges:
         caps = self.caps[k]
         if len(caps) == 1:
             states[caps[0] + 1 :] = -np.inf
-        elif caps.min() < k:
+        elif caps.min(initial=k) < k:
             states[np.arange(k + 1)[:, None] > caps] = -np.inf
 
     def _follow(self, tails: Tails) -> Merged:

@@ -132,6 +132,11 @@ def _fits(shown: Merged, budget: float) -> bool:
 
 def largest_value(merges: Merges) -> float:
     """The largest absolute value at any place; 1 if all are 0."""
+    return largest(merges) or 1.0
+
+
+def largest(merges: Merges) -> float:
+    """The same; 0 if all are 0."""
     values = np.stack([merges.group, merges.rest])
     values = values[values > -np.inf]
-    return float(np.abs(values).max(initial=0.0) * merges.weights.max(initial=0.0)) or 1.0
+    return float(np.abs(values).max(initial=0.0) * merges.weights.max(initial=0.0))

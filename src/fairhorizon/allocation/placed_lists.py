@@ -6,9 +6,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from fairhorizon.allocation.group_budget import Sides, Spent
+from fairhorizon.allocation.group_budget import Spent, known
 from fairhorizon.allocation.merges import Counts, Flags, Floats, Merged, Merges
-from fairhorizon.allocation.place_budget import largest_value, within_budget
+from fairhorizon.allocation.place_budget import within_budget
 from fairhorizon.exposure.place_rule import PlaceRule
 from fairhorizon.vocabulary import Scope
 
@@ -52,7 +52,14 @@ class Placed:
 
     of_group: Tensor  # (b, L) bool
     filled: Tensor  # (b, L) bool: the first ones of each list
-    price: float  # of a showing that counts 1; where each list is by itself, its mean loss of value
+
+    @classmethod
+    def of(cls, of_group: Flags, sizes: Counts, device: torch.device) -> "Placed":
+        """Lists of these lengths (b,), with these places (b, L) for the group."""
+        filled = np.arange(of_group.shape[1]) < sizes[:, None]
+        return cls(
+            torch.from_numpy(of_group.copy()).to(device), torch.from_numpy(filled).to(device)
+        )
 
     def pick(self, table: Tensor) -> Tensor:
         """(b, L) of a table (2, b, n): the next of the group or of the rest at every place."""
@@ -63,40 +70,41 @@ class Placed:
         return torch.where(self.of_group, group, rest).masked_fill(~self.filled, -1)
 
 
-def place(sides: Sides, places: Places, spent: Spent, *, exact: bool = True) -> Placed:
-    """The lists of the highest total value that keep the rule, given what is spent of it.
-
-    exact: as in `within_budget`, for rules on all lists together. Lists that each keep a rule by
-    themselves are always exact.
-    """
-    group, rest = (side.double().cpu().numpy().T.copy() for side in sides.values)
+def merges_of(values: Tensor, places: Places) -> Merges:
+    """All lists of the best values (2, b, L) of the group and of the rest, best first."""
+    sizes = known(values).sum((0, 2)).clamp(max=values.shape[2])
+    group, rest = (side.double().cpu().numpy().T.copy() for side in values)
     share, counted = places.rule.share, places.counted
-    merges = Merges(
+    return Merges(
         group=group,
         rest=rest,
         weights=places.weights,
         use=np.stack([counted * (1 - share), -share * counted]),
         caps=places.caps,
-        sizes=sides.sizes.cpu().numpy(),
+        sizes=sizes.cpu().numpy(),
     )
-    if places.rule.scope == Scope.ALL:
-        budget = share * spent.shown - spent.of_group
-        merged, price = within_budget(merges, budget, exact=exact)
-    else:
-        merged, price = each_by_itself(merges)
-    device = sides.values.device
-    of_group = torch.from_numpy(merged.of_group.T.copy()).to(device)
-    filled = np.arange(len(places.weights)) < merged.sizes[:, None]
-    return Placed(of_group, torch.from_numpy(filled).to(device), price)
 
 
-def each_by_itself(merges: Merges) -> tuple[Merged, float]:
-    """The longest lists within the caps, and of these the best; and what they lose on average."""
+def together(
+    merges: Merges, share: float, spent: Spent, *, exact: bool = True
+) -> tuple[Merged, float]:
+    """The lists of the highest total value that keep a rule on all showings, and its price.
+
+    spent: what was shown besides.  exact: as in `within_budget`.
+    """
+    return within_budget(merges, share * spent.shown - spent.of_group, exact=exact)
+
+
+def each_by_itself(merges: Merges, largest: float) -> tuple[Merged, Floats]:
+    """The longest lists within the caps, and of these the best; and (b,) what they lose.
+
+    largest: no value at any place is above it.
+    """
     shown = merges.best(0.0)
     unlimited = np.arange(len(merges.weights) + 1)[:, None]
-    loss = replace(merges, caps=unlimited).best(0.0).values - shown.values
+    losses = replace(merges, caps=unlimited).best(0.0).values - shown.values
     (short,) = (shown.sizes < merges.sizes).nonzero()
     if len(short):
-        bonus = 1 + 2 * largest_value(merges) * len(merges.weights)
+        bonus = 1 + 2 * largest * len(merges.weights)
         shown.put(short, replace(merges.of(short), may_end=True, bonus=bonus).best(0.0))
-    return shown, max(0.0, float(loss.mean()))
+    return shown, losses

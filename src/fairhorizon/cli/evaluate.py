@@ -7,19 +7,27 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from fairhorizon.cli import limit_options, list_lengths
+from fairhorizon.cli import limit_options, list_lengths, shard_options
 from fairhorizon.cli import options as shared
 from fairhorizon.cli.config_option import takes_config
-from fairhorizon.cli.recommend import AlphaPrime, RunFolder
+from fairhorizon.cli.run_options import AlphaPrime, RunFolder
 from fairhorizon.vocabulary import Mode, Protocol
 
 if TYPE_CHECKING:
     from fairhorizon.agents.base import Recommender
+    from fairhorizon.engines.engine import TaskEngine
+    from fairhorizon.evaluation.short_term import Result
     from fairhorizon.experiments.datasets import Dataset
+    from fairhorizon.exposure.bound import BoundLimit
+    from fairhorizon.exposure.measured import LimitReached
     from fairhorizon.results.evaluation import EvaluationRow
 
 
+Lists = Annotated[Path | None, typer.Option("--lists", help="Write the lists to this CSV file.")]
+
+
 @takes_config
+@shard_options.takes_shards
 def evaluate(
     run: RunFolder,
     alpha_prime: AlphaPrime = None,
@@ -29,18 +37,18 @@ def evaluate(
     mode: shared.ModeOption = Mode.ONE_SHOT,
     k: list_lengths.Lengths = None,
     json_file: shared.JsonFile = None,
-    lists: Annotated[
-        Path | None, typer.Option("--lists", help="Write the lists to this CSV file.")
-    ] = None,
+    lists: Lists = None,
     seed: shared.ListSeed = None,
     cache_dir: shared.CacheDir = None,
+    *,
+    engine: "TaskEngine",
 ) -> None:
     """Print the metrics of a run and write them to its metrics.json.
 
     Limits that were given to the fit or here are measured too: how each was kept,
     and the share of its group counted in other ways.
     """
-    from fairhorizon.evaluation.short_term import evaluate as measure
+    from fairhorizon.evaluation import short_term
     from fairhorizon.experiments.runs import Run
     from fairhorizon.files import write_copies
     from fairhorizon.report.lists import write_lists
@@ -55,7 +63,11 @@ def evaluate(
     model = limit_options.serving(folder, model, bound)
     ks = list_lengths.fitting(typed, dataset.log.n_items)
     shared.warn_if_untested(dataset.split)
-    result = measure(
+    short_term.check_fit(model, dataset.split)
+    lists_of = (run, max(ks), protocol, cache_dir, alpha_prime, bound)
+    asked_for = shard_options.lists_of(*lists_of, feedback=mode is Mode.INTERACTIVE)
+    made = shard_options.served(asked_for, model, dataset.log.n_users, engine)
+    result = short_term.evaluate(
         model,
         dataset.split,
         ks=ks,
@@ -63,11 +75,9 @@ def evaluate(
         mode=mode.value,
         sensitive=dataset.sensitive,
         seed=seed,
+        served=made,
     )
-    for remark in model.remarks_:
-        typer.echo(f"note: {remark}", err=True)
-    list_lengths.warn_if_shorter(result.lists, max(ks))
-    reached = limit_options.measured(bound, result.lists, result.prices)
+    reached = noted(model, result, bound, max(ks))
     if lists is not None:
         write_lists(lists, result.lists, dataset.log)
     share = expected_share(model, dataset, protocol)
@@ -75,6 +85,16 @@ def evaluate(
     write_copies(row.to_json(), json_file)
     print_tables(row, ks)
     write_copies(row.to_json(), folder.metrics_file)  # last: the run may be read-only
+
+
+def noted(
+    model: "Recommender", result: "Result", bound: "Sequence[BoundLimit]", length: int
+) -> "tuple[LimitReached, ...]":
+    """What the lists make of the limits; notes say what they should not be shown without."""
+    for remark in model.remarks_:
+        typer.echo(f"note: {remark}", err=True)
+    list_lengths.warn_if_shorter(result.lists, length)
+    return limit_options.measured(bound, result.lists, result.prices)
 
 
 def print_tables(row: "EvaluationRow", ks: Sequence[int]) -> None:

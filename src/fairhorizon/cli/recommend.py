@@ -6,9 +6,10 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from fairhorizon.cli import limit_options, list_lengths
+from fairhorizon.cli import limit_options, list_lengths, shard_options
 from fairhorizon.cli import options as shared
 from fairhorizon.cli.config_option import takes_config
+from fairhorizon.cli.run_options import AlphaPrime, RunFolder
 from fairhorizon.vocabulary import AsOf, ListFormat
 
 if TYPE_CHECKING:
@@ -17,25 +18,10 @@ if TYPE_CHECKING:
     from fairhorizon.agents.base import Recommender
     from fairhorizon.agents.served import Served
     from fairhorizon.data.interactions import Interactions
+    from fairhorizon.engines.engine import TaskEngine
     from fairhorizon.environment.feedback import Scenario
 
 
-def a_share(level: float | None) -> float | None:
-    if level is None or 0 < level <= 1:
-        return level
-    raise typer.BadParameter(f"{level:g} is no share of what is shown (give one above 0, up to 1)")
-
-
-AlphaPrime = Annotated[
-    float | None,
-    typer.Option(
-        "--alpha-prime",
-        help="Serve at this limit: largest share of the limited group in the lists, at most 1.",
-        show_default="that of the fit",
-        callback=a_share,
-    ),
-]
-RunFolder = Annotated[Path, typer.Argument(help="Folder that fit has written.")]
 Out = Annotated[Path, typer.Option("--out", help="File to write: user, rank, item.")]
 FormatOption = Annotated[
     ListFormat | None,
@@ -98,6 +84,7 @@ AsOfOption = Annotated[
 
 
 @takes_config
+@shard_options.takes_shards
 def recommend(
     run: RunFolder,
     out: Out,
@@ -114,6 +101,8 @@ def recommend(
     as_of: AsOfOption = None,
     seed: shared.ListSeed = None,
     cache_dir: shared.CacheDir = None,
+    *,
+    engine: "TaskEngine",
 ) -> None:
     """Write a list of K items for every user, with the original ids.
 
@@ -122,7 +111,6 @@ def recommend(
     the lists of the users named. A limit that could not be kept is reported with
     what was reached.
     """
-    from fairhorizon.environment.feedback import evaluation_scenario, serving_scenario
     from fairhorizon.evaluation.short_term import check_fit
     from fairhorizon.experiments.runs import Run
     from fairhorizon.vocabulary import Protocol
@@ -140,13 +128,14 @@ def recommend(
     bound = asked.bound(spec, dataset.split, cache_dir, model.popular_share)
     model = limit_options.serving(folder, model, bound)
     k = list_lengths.fitting_length(k, dataset.log.n_items)
-    if as_of is AsOf.NOW or folder.is_of_whole_log:
-        scenario = serving_scenario(dataset.log, model.queue_length)
-    else:
-        scenario = evaluation_scenario(dataset.split, model.queue_length, Protocol.STANDARD)
-    if users is not None:
-        scenario = scenario.only(users)
-    made = served(model, scenario, k, seed, one_by_one=one_by_one, at_price=at_price)
+    now = as_of is AsOf.NOW or folder.is_of_whole_log
+    protocol, codes = None if now else Protocol.STANDARD, None if users is None else users.numpy()
+    asked_for = shard_options.lists_of(run, k, protocol, cache_dir, alpha_prime, bound, users=codes)
+    scenario = asked_for.scenario(model, dataset)
+    alone = one_by_one or at_price
+    made = None if alone else shard_options.served(asked_for, model, scenario.n_users, engine)
+    if made is None:
+        made = served(model, scenario, k, seed, one_by_one=one_by_one, at_price=at_price)
     list_lengths.warn_if_shorter(made.lists, k)
     limit_options.measured(bound, made.lists, made.prices)
     write(out, made, dataset.log, users, written_as, with_scores=scores)

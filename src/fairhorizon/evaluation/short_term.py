@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
 from fairhorizon.agents.base import Recommender
+from fairhorizon.agents.served import Served
 from fairhorizon.data.interactions import Interactions
 from fairhorizon.data.splits import Split
 from fairhorizon.environment.feedback import evaluation_scenario
@@ -69,6 +70,7 @@ def evaluate(
     mode: Mode | str = Mode.ONE_SHOT,
     sensitive: NDArray[np.bool_] | None = None,
     seed: int | None = None,
+    served: Served | None = None,
 ) -> Result:
     """Recall, F1, NDCG and the fairness metrics of a model's lists, against the test items.
 
@@ -83,6 +85,7 @@ def evaluate(
     sensitive: (n_items,) bool, the group of the fairness metrics; without it, the top 20 % of items
         by training count.
     seed: of what is random in serving; without it, the seed of the model.
+    served: the lists, where they are made already, as the model makes them.
     """
     protocol, mode = Protocol(protocol), Mode(mode)
     check_fit(model, split)
@@ -92,8 +95,10 @@ def evaluate(
             "there are"
         )
     seed = model.seed if seed is None else seed
-    scenario = evaluation_scenario(split, model.queue_length, protocol)
-    served = model.served(scenario, length=max(ks), feedback=mode is Mode.INTERACTIVE, seed=seed)
+    if served is None:
+        scenario = evaluation_scenario(split, model.queue_length, protocol)
+        feedback = mode is Mode.INTERACTIVE
+        served = model.served(scenario, length=max(ks), feedback=feedback, seed=seed)
     lists = served.lists
     if sensitive is None:
         sensitive = popular_group(split.train.item_counts())

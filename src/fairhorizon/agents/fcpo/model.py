@@ -24,10 +24,12 @@ from fairhorizon.agents.fcpo.server import FcpoServer
 from fairhorizon.agents.fcpo.serving.calibration import serve_alone
 from fairhorizon.agents.lists.item_lists import ItemLists
 from fairhorizon.agents.lists.limited import by_steps, step_limits
+from fairhorizon.agents.lists.sharded import whole_in_shards
 from fairhorizon.agents.lists.under_control import serve_under_control
 from fairhorizon.agents.lists.whole import WholeLists
 from fairhorizon.agents.progress import SILENT, LimitNotKeptWarning, Listener, RoundReport
 from fairhorizon.agents.served import Served, ValuedItems
+from fairhorizon.agents.sharding import ShardWay
 from fairhorizon.agents.tasks import FitTask, LogPart, Prerequisite, ServingPlan
 from fairhorizon.agents.walk import serve
 from fairhorizon.allocation.several.guard import RequestGuard
@@ -48,9 +50,8 @@ CHECKPOINT = "checkpoint.safetensors"  # in the folder of a training
 class Fcpo(Recommender):
     """Fairness-Constrained Policy Optimization (Ge et al. 2021, Algorithm 1).
 
-    A softmax policy over items serves any level of the limit (serving/lists.py). A Gaussian policy
-    is learned for one limit, and its lists are sampled from it: its mean is another policy with
-    another exposure.
+    A softmax policy over items serves any level of the limit. A Gaussian policy is learned for one
+    limit, and its lists are sampled from it: its mean is another policy with another exposure.
     """
 
     kind = "fcpo"
@@ -231,6 +232,10 @@ class Fcpo(Recommender):
             shown = serve(actor, scenario, group, length=length, generator=draws, feedback=feedback)
         return Served.of(shown)
 
+    def in_shards(self, *, feedback: bool = False) -> ShardWay | None:
+        whole = self.config.policy == "softmax" and not feedback
+        return whole_in_shards(self._lists()) if whole else None
+
     def request_guard(self, length: int) -> RequestGuard:
         """After every list the limits hold for all that was shown so far (docs/guarantee.md).
 
@@ -263,9 +268,8 @@ class Fcpo(Recommender):
 
     def _check_alone(self, option: str, can: bool) -> None:
         if not can:
-            raise ConfigError(
-                f"{option} does not keep {', '.join(map(str, self.limits_))} (leave out {option})"
-            )
+            asked = ", ".join(map(str, self.limits_))
+            raise ConfigError(f"{option} does not keep {asked} (leave out {option})")
 
     def _lists(self) -> WholeLists:
         return WholeLists(self.policy_.lists(self.config), self.limits_, self.level_text())

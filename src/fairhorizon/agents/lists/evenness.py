@@ -1,5 +1,6 @@
 """How evenly lists spread exposure: like the most even of the accurate rankers behind them."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -27,7 +28,10 @@ class Evenness:
     ) -> float:
         """The Gini index for lists that would plainly be `plain`, under a rule on the group."""
         own = gini_of_lists(plain, len(sensitive))
-        least = self._least(menus, sensitive, length, rule)
+        return self.between(own, self._least(menus, sensitive, length, rule))
+
+    def between(self, own: float, least: float) -> float:
+        """The same from the Gini index of plain lists and the smallest of a single ranker."""
         if self.rankers is not None:  # chosen as accurate, which the plain lists are too
             least = min(own, least)
         return own - self.part * max(0.0, own - self.share * least)
@@ -35,11 +39,15 @@ class Evenness:
     def _least(self, menus: SignalMenus, sensitive: Tensor, length: int, rule: PlaceRule) -> float:
         """The smallest Gini index of the single rankers, each served under the same rule."""
         signals, least = menus.signals[..., :-1].cpu(), 1.0
-        for number in range(signals.shape[2]) if self.rankers is None else self.rankers:
+        for number in self.numbers(signals.shape[2]):
             alone = Candidates(menus.items.cpu(), signals[..., number])
             lists = joint_lists(alone, sensitive, length=length, rule=rule).lists
             least = min(least, gini_of_lists(lists, len(sensitive)))
         return least
+
+    def numbers(self, rankers: int) -> Sequence[int]:
+        """Which of so many rankers to look at."""
+        return range(rankers) if self.rankers is None else self.rankers
 
 
 def accurate(ndcg: tuple[float, ...]) -> tuple[int, ...] | None:

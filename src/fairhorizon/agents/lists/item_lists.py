@@ -49,7 +49,7 @@ class ItemLists:
     @torch.no_grad()
     def valued(self, scenario: Scenario, length: int) -> "ValuedLists":
         """The whole list of every user at once, with values and chances."""
-        menus, chances, offers = self._opened(scenario, length)
+        menus, chances, offers = self.opened(scenario, length)
         return ValuedLists.of(self._made(menus, offers, length), offers, chances)
 
     def from_menus(self, menus: Menus, users: Tensor, queues: Tensor, length: int) -> Tensor:
@@ -96,7 +96,7 @@ class ItemLists:
     @torch.no_grad()
     def one_by_one(self, scenario: Scenario, length: int, guard: ExposureGuard) -> "ValuedLists":
         """(n_users, length): one user at a time, in order of arrival."""
-        _, chances, offers = self._opened(scenario, length)
+        _, chances, offers = self.opened(scenario, length)
         lists = guard.serve_all(offers.items, offers.values, self.sensitive.cpu(), length)
         return ValuedLists.of(JointLists(lists, guard.price, 0.0), offers, chances)
 
@@ -110,7 +110,7 @@ class ItemLists:
         taken = self.histories[users.to(self.histories.device)]
         return self._offered(menus, self._chances(menus, users, queues), taken, length)
 
-    def _opened(self, scenario: Scenario, length: int) -> tuple[Menus, Tensor, Candidates]:
+    def opened(self, scenario: Scenario, length: int) -> tuple[Menus, Tensor, Candidates]:
         """Menus, chances and candidates of all users in their initial states."""
         rows = torch.arange(scenario.n_users)
         users = scenario.codes_of(rows)

@@ -1,5 +1,6 @@
 """Lists under several limits on all showings: chances of all items, allocated together."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -34,32 +35,36 @@ class SeveralLimits:
     def served(self, scenario: Scenario, length: int) -> Served:
         """The lists of all users together."""
         terms = possible_terms(self.limits, length)
-        offers, chances = self._offers(scenario, length, terms)
+        offers, chances = self.offers(scenario, length, terms, scenario.n_users)
         made = lists_under(offers, terms)
         prices = dict(zip(map(str, self.limits), made.prices, strict=True))
-        return _valued(made.lists, offers, chances, prices)
+        return valued_lists(made.lists, offers, chances, prices)
 
     @torch.no_grad()
     def one_by_one(self, scenario: Scenario, length: int, guard: RulesGuard) -> Served:
         """One user at a time, in order of arrival."""
         terms = possible_terms(self.limits, length)
-        offers, chances = self._offers(scenario, length, terms)
+        offers, chances = self.offers(scenario, length, terms, scenario.n_users)
         lists = guard.serve_all(offers, length)
-        return _valued(lists, offers, chances, guard.prices_by_name())
+        return valued_lists(lists, offers, chances, guard.prices_by_name())
 
     def guard(self) -> RulesGuard:
         """All limits hold after every list, for all that was shown so far."""
         return RulesGuard(rules_of(self.limits))
 
-    def _offers(self, scenario: Scenario, length: int, terms: Terms) -> tuple[Candidates, Tensor]:
+    def offers(
+        self, scenario: Scenario, length: int, terms: Terms, users: int
+    ) -> tuple[Candidates, Tensor]:
         """The value of showing each item, -inf where it may not be; and the chances.
+
+        users: how many there are in all, of whom these are some.
 
         Every class of items has its own price, so none of them may be left out; but no list needs
         more than `length` items of a class. Of many users times items, no others are kept.
         """
         kept: list[tuple[Tensor, ...]] = []
         n_items = len(self.lists.sensitive)
-        many = scenario.n_users * n_items > VALUES_KEPT
+        many = users * n_items > VALUES_KEPT
         for rows in torch.arange(scenario.n_users).split(rows_at_once(n_items, VALUES_AT_ONCE)):
             some = self.lists.values_of_all(scenario, rows, length)
             values = some.values.masked_fill(some.items < 0, -torch.inf)
@@ -97,6 +102,9 @@ def possible_terms(limits: tuple[BoundLimit, ...], length: int) -> Terms:
     return terms
 
 
-def _valued(lists: Tensor, offers: Candidates, chances: Tensor, prices: dict[str, float]) -> Served:
+def valued_lists(
+    lists: Tensor, offers: Candidates, chances: Tensor, prices: Mapping[str, float]
+) -> Served:
+    """Lists with the values and chances of their items, which are among the offers."""
     values, scores = (on_lists(lists, offers.items, table) for table in (offers.values, chances))
     return Served.of(lists, values=values, scores=scores, prices=prices)

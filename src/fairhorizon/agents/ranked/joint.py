@@ -7,10 +7,13 @@ from fairhorizon.agents.lists.evenness import Evenness
 from fairhorizon.agents.lists.item_lists import ItemLists
 from fairhorizon.agents.lists.limited import served_lists, step_limits, under_limits
 from fairhorizon.agents.lists.several import SeveralLimits
+from fairhorizon.agents.lists.sharded import whole_in_shards
 from fairhorizon.agents.lists.under_control import serve_under_control
+from fairhorizon.agents.lists.whole import WholeLists
 from fairhorizon.agents.ranked.control_server import ControlServer
 from fairhorizon.agents.ranked.fitted import FittedRanker, view_of
 from fairhorizon.agents.served import Served
+from fairhorizon.agents.sharding import ShardWay
 from fairhorizon.agents.tasks import ServingPlan
 from fairhorizon.environment.feedback import Scenario
 from fairhorizon.errors import ConfigError, ModelError
@@ -52,6 +55,12 @@ class AllocatedLists:
         if feedback and self.fitted.ranker.uses_history:
             return Served.of(lists.interactive(scenario, length))
         return served_lists(lists.valued(scenario, length), limits, self.fitted.level)
+
+    def in_shards(self, *, feedback: bool, seed: int) -> ShardWay | None:  # noqa: ARG002
+        if feedback:
+            return None
+        limits, level = self.fitted.limits, self.fitted.level
+        return whole_in_shards(WholeLists(self.item_lists(), limits, level))
 
     def item_lists(self) -> ItemLists:
         fitted, calibration = self.fitted, self.fitted.calibration
@@ -106,6 +115,9 @@ class ControlledLists:
         # those of the last place, in units of the standardised scores
         prices = dict(zip(texts, server.control.prices.values(), strict=True))
         return Served.of(shown, prices=prices)
+
+    def in_shards(self, *, feedback: bool, seed: int) -> None:
+        """Every place of all lists depends on the places before it."""
 
     def server(self, plan: ServingPlan) -> ControlServer:
         return ControlServer(

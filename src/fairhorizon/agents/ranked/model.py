@@ -19,6 +19,7 @@ from fairhorizon.agents.ranked.joint import AllocatedLists
 from fairhorizon.agents.ranked.ways import Way, way_of
 from fairhorizon.agents.served import Served, ValuedItems
 from fairhorizon.agents.server import Server
+from fairhorizon.agents.sharding import ShardWay
 from fairhorizon.agents.tasks import FitTask, ServingPlan
 from fairhorizon.data.splits import Split
 from fairhorizon.environment.feedback import Scenario
@@ -148,6 +149,9 @@ class Ranked(Recommender):
     ) -> Served:
         seed = self.seed if seed is None else seed
         return self._way().serve(scenario, length=length, feedback=feedback, seed=seed)
+
+    def in_shards(self, *, feedback: bool = False) -> ShardWay | None:
+        return self._way().in_shards(feedback=feedback, seed=self.seed)
 
     def item_values(self, scenario: Scenario, *, length: int) -> ValuedItems:
         if self.calibration_ is None:

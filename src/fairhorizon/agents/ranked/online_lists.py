@@ -59,6 +59,9 @@ class OnlineLists:
             reranker.settle(visit, ledger)
         return Served.of(torch.cat(parts))
 
+    def in_shards(self, *, feedback: bool, seed: int) -> None:
+        """Every batch of users depends on those before it."""
+
     def server(self, plan: ServingPlan) -> OnlineServer:
         return OnlineServer(
             self.fitted,

@@ -11,6 +11,7 @@ from fairhorizon.agents.ranked.online_lists import OnlineLists
 from fairhorizon.agents.ranked.user_lists import UserLists
 from fairhorizon.agents.served import Served
 from fairhorizon.agents.server import Server
+from fairhorizon.agents.sharding import ShardWay
 from fairhorizon.agents.tasks import ServingPlan
 from fairhorizon.environment.feedback import Scenario
 from fairhorizon.rerank.control import StepControl
@@ -24,6 +25,9 @@ class Way(Interface):
 
     def serve(self, scenario: Scenario, *, length: int, feedback: bool, seed: int) -> Served:
         """As `Recommender.served` describes it."""
+
+    def in_shards(self, *, feedback: bool, seed: int) -> ShardWay | None:
+        """As `Recommender.in_shards` describes it."""
 
     def server(self, plan: ServingPlan) -> Server:
         """The server of a long run."""

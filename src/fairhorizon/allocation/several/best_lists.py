@@ -14,7 +14,7 @@ import torch
 from numpy.typing import NDArray
 from scipy.optimize import linear_sum_assignment
 
-from fairhorizon.allocation.several.terms import Counts, Floats, Terms
+from fairhorizon.allocation.several.terms import SMALL, Counts, Floats, Terms
 
 NEVER = -1e30  # the value of a candidate that is not there; no charge is as high
 DEEP = (1, 2, 4)  # in lengths of a list, the best candidates that others are compared with
@@ -40,6 +40,12 @@ class Offers:
         return Offers(np.where(columns < 0, NEVER, values), classes)
 
     @property
+    def largest(self) -> float:
+        """The largest absolute value."""
+        known = self.values[self.values > NEVER]
+        return float(np.abs(known).max()) if len(known) else 0.0
+
+    @property
     def _same(self) -> bool:
         return len(self.classes) == 1
 
@@ -56,12 +62,20 @@ class Lists:
 class BestLists:
     """Makes the best lists at any prices."""
 
-    def __init__(self, offers: Offers, terms: Terms, weights: Floats) -> None:
-        known = offers.values[offers.values > NEVER]
-        largest = float(np.abs(known).max()) if len(known) else 0.0
+    def __init__(
+        self,
+        offers: Offers,
+        terms: Terms,
+        weights: Floats,
+        largest: float | None = None,
+        of_users: int | None = None,
+    ) -> None:
+        """largest, of_users: the largest value and the number of all users, if these are some."""
         self.terms, self.weights = terms, weights
-        self.largest = largest
-        self.bonus = 1 + 4 * largest * float(weights.sum())
+        self.largest = offers.largest if largest is None else largest
+        self.bonus = 1 + 4 * self.largest * float(weights.sum())
+        users = len(offers.values) if of_users is None else of_users
+        self.many = users * terms.length * len(terms.rules) > SMALL
         self.offers = offers
         self._forget()
 
@@ -77,7 +91,7 @@ class BestLists:
         """For some of the users."""
         some = object.__new__(BestLists)
         some.terms, some.weights = self.terms, self.weights
-        some.bonus, some.largest = self.bonus, self.largest
+        some.bonus, some.largest, some.many = self.bonus, self.largest, self.many
         some.offers = self.offers.of(rows)
         some._forget()
         return some
@@ -108,13 +122,14 @@ class BestLists:
         """What these lists are worth and use."""
         some = self.offers.at(at)
         values = np.where(at < 0, 0.0, some.values)
-        worth = values @ self.weights + self.bonus * (at >= 0).sum(1)
-        return Lists(at, worth, self.terms.use(np.where(at < 0, -1, some.classes)))
+        worth = (values * self.weights).sum(1) + self.bonus * (at >= 0).sum(1)
+        classes = np.where(at < 0, -1, some.classes)
+        return Lists(at, worth, self.terms.use(classes, many=self.many))
 
     def _look_near(self, prices: Floats, reach: Floats) -> None:
         """Keep the candidates that lists may have at prices around these."""
         low, high = self._covered
-        if len(high) and (low <= prices).all() and (prices <= high).all():
+        if not self.n_users or (len(high) and (low <= prices).all() and (prices <= high).all()):
             return
         self._covered = np.maximum(0.0, prices - WIDER * reach), prices + WIDER * reach
         least, most = self.terms.charge_range(*self._covered)

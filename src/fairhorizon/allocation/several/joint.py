@@ -11,18 +11,18 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-import torch
 from torch import Tensor
 
 from fairhorizon.allocation.group_budget import Candidates
-from fairhorizon.allocation.several.best_lists import NEVER, BestLists, Offers
+from fairhorizon.allocation.several.best_lists import BestLists
 from fairhorizon.allocation.several.one_list import best_of_each_class, one_list
 from fairhorizon.allocation.several.prices import PriceSearch, descended, search_prices
-from fairhorizon.allocation.several.terms import Counts, Floats, GroupRule, Terms
+from fairhorizon.allocation.several.terms import Floats, GroupRule, Terms
 from fairhorizon.allocation.several.whole_lists import whole_lists
-from fairhorizon.errors import ModelError
+from fairhorizon.allocation.sharded.calls import ShardsHere, UserShards
+from fairhorizon.allocation.sharded.priced_users import PricedUsers
+from fairhorizon.allocation.sharded.rules_shard import RulesShard
 from fairhorizon.metrics.shares import ROUNDING
-from fairhorizon.ranking import discount
 
 SAMPLES = (128, 768)  # users on whom first prices are found
 EXACT = 48  # users, up to which the prices are those of the linear program
@@ -32,14 +32,24 @@ CLOSE = 0.02  # of the largest value, for every rule: how near lists and prices 
 
 
 @dataclass(frozen=True)
-class ListsUnderRules:
-    """What each user is shown, and the price of each rule."""
+class PricesOfRules:
+    """The price of each rule on lists that shards have made, and how good the lists are."""
 
-    lists: Tensor  # (b, length) int64, -1 at the end where nothing may be shown
     prices: tuple[float, ...]  # of a showing that counts 1, in value; 0 where a rule does not bind
     value: float  # sum of w v
     bound: float  # no lists as long as these that keep the rules have a higher value
     kept: bool  # whether all rules are
+
+
+@dataclass(frozen=True)
+class ListsUnderRules:
+    """What each user is shown, and the rest as of `PricesOfRules`."""
+
+    lists: Tensor  # (b, length) int64, -1 at the end where nothing may be shown
+    prices: tuple[float, ...]
+    value: float
+    bound: float
+    kept: bool
 
 
 def lists_under_rules(
@@ -55,63 +65,60 @@ def lists_under(candidates: Candidates, terms: Terms) -> ListsUnderRules:
     candidates: as for `joint_lists`, or with a value of -inf for what may not be shown; the best
     `length` of every class have to be among them.
     """
-    if 0 in candidates.items.shape:
-        nothing = candidates.items.new_full((len(candidates.items), terms.length), -1)
-        return ListsUnderRules(nothing, (0.0,) * len(terms.rules), 0.0, 0.0, kept=True)
-    weights = discount(torch.arange(1, terms.length + 1, dtype=torch.float64)).numpy()
-    offers, unit = _offers(candidates, terms)
-    room = np.zeros(len(terms.rules))
-    if len(offers.values) == 1:
-        some, few = best_of_each_class(offers.values[0], offers.classes[0], terms)
-        best = BestLists(few, terms, weights)
-        alone = one_list(best, room, room, FIRST_REACH / 2)
-        made, prices, bound = alone.lists, alone.prices, alone.bound
-        columns = np.where(made.at < 0, -1, np.append(some, -1)[made.at])
-    else:
-        best = BestLists(offers, terms, weights)
-        found, columns = _solved(best, room)
-        made, prices, bound = best.lists(columns), found.prices, found.bound
-    filled = best.bonus * float((columns >= 0).sum())
-    at = torch.from_numpy(columns)
-    return ListsUnderRules(
-        lists=candidates.items.cpu().gather(1, at.clamp(min=0)).masked_fill(at < 0, -1),
-        prices=tuple((unit * prices).tolist()),
-        value=unit * (float(made.worth.sum()) - filled),
-        bound=unit * (bound - filled),
+    shard = RulesShard(candidates, terms)
+    made = rules_over(ShardsHere([shard]), terms)
+    return ListsUnderRules(shard.lists, made.prices, made.value, made.bound, made.kept)
+
+
+def rules_over(shards: UserShards, terms: Terms) -> PricesOfRules:
+    """The shards (`RulesShard`) make the lists of the highest total value that keep all rules."""
+    best, room = PricedUsers(shards, terms), np.zeros(len(terms.rules))
+    if 0 in (best.n_users, best.columns):
+        return PricesOfRules((0.0,) * len(room), 0.0, 0.0, kept=True)
+    if best.n_users == 1:
+        return _of_one(best, room)
+    found = _solved(best, room)
+    worth, use, shown = best.measured()
+    filled = best.bonus * float(shown)
+    return PricesOfRules(
+        prices=tuple((best.unit * found.prices).tolist()),
+        value=best.unit * (worth - filled),
+        bound=best.unit * (found.bound - filled),
+        kept=bool((use <= room + ROUNDING).all()),
+    )
+
+
+def _of_one(priced: PricedUsers, room: Floats) -> PricesOfRules:
+    """The same for one user."""
+    terms, offers = priced.terms, priced.gathered().offers
+    some, few = best_of_each_class(offers.values[0], offers.classes[0], terms)
+    best = BestLists(few, terms, priced.weights)
+    alone = one_list(best, room, room, FIRST_REACH / 2)
+    made = alone.lists
+    priced.settle(np.where(made.at < 0, -1, np.append(some, -1)[made.at]))
+    filled = best.bonus * float((made.at >= 0).sum())
+    return PricesOfRules(
+        prices=tuple((priced.unit * alone.prices).tolist()),
+        value=priced.unit * (float(made.worth.sum()) - filled),
+        bound=priced.unit * (alone.bound - filled),
         kept=bool((made.use.sum(0) <= room + ROUNDING).all()),
     )
 
 
-def _offers(candidates: Candidates, terms: Terms) -> tuple[Offers, float]:
-    """The candidates with values in units of a typical one in a list."""
-    items, values = candidates.items.cpu(), candidates.values.detach().float().cpu()
-    if not (values.isfinite() | values.isneginf() | (items < 0)).all():
-        raise ModelError(
-            "the value of a candidate is not a number: the model that scores has diverged (train it"
-            " anew)"
-        )
-    there = (items >= 0) & (values > -torch.inf)
-    best = values.where(there, 0.0).topk(min(terms.length, values.shape[1])).values
-    unit = float(best.double().mean()) or 1.0
-    table = (values / unit).where(there, NEVER).numpy()
-    same = bool((items == items[:1]).all())
-    return Offers(table, terms.of_item[(items[:1] if same else items).clamp(min=0).numpy()]), unit
-
-
-def _solved(best: BestLists, room: Floats) -> tuple[PriceSearch, Counts]:
+def _solved(best: PricedUsers, room: Floats) -> PriceSearch:
     """Prices and lists; where no lists are found that keep the rules, the best at the prices."""
     prices, reach, close = np.zeros(len(room)), FIRST_REACH, CLOSE * best.largest * len(room)
     if best.n_users > EXACT:
         for sample in SAMPLES:
             if best.n_users > 3 * sample:
-                rows = np.arange(0, best.n_users, best.n_users // sample)
-                part = room * len(rows) / best.n_users
-                prices = descended(best.of(rows), part, prices, reach).prices
+                step = best.n_users // sample
+                prices = descended(best, room / step, prices, reach, step=step).prices
                 reach = FIRST_REACH / 50
         found = descended(best, room, prices, reach)
-        if (at := whole_lists(best, room, found, close)) is not None:
-            return found, at
+        if whole_lists(best, room, found, close):
+            return found
         prices = found.prices
     found = search_prices(best, room, prices, reach, min(close, EXACTLY))
-    at = whole_lists(best, room, found, close)
-    return found, found.tried[-1].at if at is None else at
+    if not whole_lists(best, room, found, close):
+        best.exchange(found.tried)
+    return found

@@ -6,9 +6,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from fairhorizon.allocation.several.all_lists import all_lists
 from fairhorizon.allocation.several.best_lists import NEVER, BestLists, Lists, Offers
 from fairhorizon.allocation.several.terms import Counts, Floats, Terms
-from fairhorizon.allocation.several.whole_lists import all_lists
 from fairhorizon.metrics.shares import ROUNDING
 
 RAISES = 10  # of the prices, before an integer program looks for a list

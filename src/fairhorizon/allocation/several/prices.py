@@ -14,8 +14,8 @@ from dataclasses import dataclass, field
 import numpy as np
 from scipy.optimize import linprog, minimize
 
-from fairhorizon.allocation.several.best_lists import NEVER, BestLists, Lists
-from fairhorizon.allocation.several.terms import Counts, Floats
+from fairhorizon.allocation.several.terms import Floats
+from fairhorizon.allocation.sharded.priced_users import PricedUsers, Tried
 
 PARTS = 48  # of the users, each with planes of its own
 MOST_STEPS = 300
@@ -30,21 +30,20 @@ class PriceSearch:
 
     prices: Floats  # (m,)
     bound: float  # g at the prices: no lists that keep the rules are worth more
-    tried: list[Lists] = field(default_factory=list)  # those of the best prices are the last
+    tried: list[Tried] = field(default_factory=list)  # those of the best prices are the last
     reach: float = 0.0  # how far the last steps went
 
 
 def search_prices(
-    best: BestLists, room: Floats, start: Floats, reach: float, tolerance: float
+    best: PricedUsers, room: Floats, start: Floats, reach: float, tolerance: float
 ) -> PriceSearch:
     """Prices of the rules at which g is within the tolerance of its minimum.
 
     room: (m,) what lists may use of each rule.  start, reach: first prices, and how far to go.
     """
-    parts = np.array_split(np.arange(best.n_users), min(PARTS, best.n_users))
-    planes = _Planes(parts, room)
-    lists, merit = best.at_prices(start, np.full(len(room), reach))
-    found = PriceSearch(start, float(merit.sum() + start @ room), [lists], reach)
+    planes = _Planes(best, room)
+    lists = best.at_prices(start, np.full(len(room), reach), ())
+    found = PriceSearch(start, float(lists.merit + start @ room), [lists], reach)
     planes.add(lists)
     for _ in range(MOST_STEPS):
         prices, lowest = planes.lowest(found.prices, found.reach)
@@ -57,8 +56,8 @@ def search_prices(
             if promised <= SMALL * tolerance and found.reach > best.bonus:
                 break
             continue
-        lists, merit = best.at_prices(prices, np.full(len(room), found.reach))
-        value = float(merit.sum() + prices @ room)
+        lists = best.at_prices(prices, np.full(len(room), found.reach), found.tried)
+        value = float(lists.merit + prices @ room)
         planes.add(lists)
         if found.bound - value > 0.1 * promised:
             found.prices, found.bound = prices, value
@@ -72,23 +71,27 @@ def search_prices(
     return found
 
 
-def descended(best: BestLists, room: Floats, start: Floats, reach: float) -> PriceSearch:
-    """Prices near the minimum of g, for many users: by a quasi-Newton method."""
+def descended(
+    best: PricedUsers, room: Floats, start: Floats, reach: float, *, step: int = 1
+) -> PriceSearch:
+    """Prices near the minimum of g, for many users: by a quasi-Newton method.
+
+    step: of every such user only, to begin with.
+    """
     found = PriceSearch(start, np.inf, [], reach)
 
     def evaluated(prices: Floats) -> tuple[float, Floats]:
-        lists, merit = best.at_prices(prices, np.where(prices > 0, reach, 0.0))
-        value = float(merit.sum() + prices @ room)
+        lists = best.at_prices(prices, np.where(prices > 0, reach, 0.0), found.tried, step=step)
+        value = float(lists.merit + prices @ room)
         found.tried.append(lists)
         if value < found.bound:
             found.prices, found.bound = prices.copy(), value
         elif len(found.tried) > 1:  # those of the best prices stay the last
             found.tried[-2:] = found.tried[:-3:-1]
         del found.tried[:-KEPT]
-        return value - filled, room - lists.use.sum(0)
+        return value - filled, room - lists.use
 
-    there = (best.offers.values > NEVER).sum(1)
-    filled = best.bonus * float(np.minimum(there, best.terms.length).sum())  # of no interest
+    filled = best.bonus * best.filled / step  # of no interest
     bounds = [(0.0, None)] * len(room)
     options = {"maxfun": MOST_DESCENTS, "ftol": 1e-7}
     minimize(evaluated, start, jac=True, method="L-BFGS-B", bounds=bounds, options=options)
@@ -98,18 +101,21 @@ def descended(best: BestLists, room: Floats, start: Floats, reach: float) -> Pri
 class _Planes:
     """Planes below the merits of each part of the users: worth - prices . use."""
 
-    def __init__(self, parts: list[Counts], room: Floats) -> None:
-        self.parts, self.room = parts, room
+    def __init__(self, best: PricedUsers, room: Floats) -> None:
+        self.best, self.room = best, room
+        parts = np.array_split(np.arange(best.n_users), min(PARTS, best.n_users))
+        self.ends = np.cumsum([len(part) for part in parts]).tolist()
         self.worth: list[Floats] = []  # each (parts,)
         self.use: list[Floats] = []  # each (parts, m)
 
-    def add(self, lists: Lists) -> None:
-        self.worth.append(np.array([lists.worth[part].sum() for part in self.parts]))
-        self.use.append(np.stack([lists.use[part].sum(0) for part in self.parts]))
+    def add(self, lists: Tried) -> None:
+        worth, use = self.best.planes(lists, self.ends)
+        self.worth.append(worth)
+        self.use.append(use)
 
     def lowest(self, around: Floats, reach: float) -> tuple[Floats, float]:
         """The prices within reach where the planes are lowest, and how low that is."""
-        n, m = len(self.parts), len(self.room)
+        n, m = len(self.ends), len(self.room)
         worth = np.concatenate(self.worth)
         base = self.worth[0]  # of the worth, to keep the numbers of the program small
         rows = len(worth)

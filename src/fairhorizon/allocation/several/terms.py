@@ -101,13 +101,17 @@ class Terms:
         least, most = np.minimum(*ends) @ self.weights, np.maximum(*ends) @ self.weights
         return least.min(1, initial=np.inf), most.max(1, initial=-np.inf)
 
-    def use(self, classes: Counts) -> Floats:
-        """(b, m) what lists of classes (b, L), -1 for an empty place, use of each rule."""
-        if classes.size * len(self.rules) <= SMALL:
+    def use(self, classes: Counts, *, many: bool = False) -> Floats:
+        """(b, m) what lists of classes (b, L), -1 behind their end, use of each rule.
+
+        many: these are some of many lists; rounded as all of them would be.
+        """
+        if not len(classes) or (not many and classes.size * len(self.rules) <= SMALL):
             used: Floats = (self._excess_or_none[:, classes] * self.weights[:, None]).sum(2).T
             return used
         sign = np.where([one.rule.is_floor for one in self.rules], -1.0, 1.0)
-        filled = (classes >= 0).astype(np.float64)
+        sizes = (classes >= 0).sum(1)
+        filled = np.pad(self.weights.cumsum(1), ((0, 0), (1, 0)))[:, sizes].T  # (b, m)
         inside = np.zeros((len(classes), len(self.rules)))
         table = sparse.csr_array(self.members.T.astype(np.float64))  # (C, m)
         for places, weights in self.alike_places:
@@ -118,7 +122,8 @@ class Terms:
                 (np.ones(len(kinds)), kinds, rows), shape=(len(classes), self.n_classes)
             )
             inside += (counts @ table).toarray() * weights
-        return sign * (inside - self.shares * (filled @ self.weights.T))
+        of_many: Floats = sign * (inside - self.shares * filled)
+        return of_many
 
     @cached_property
     def _excess_or_none(self) -> Floats:

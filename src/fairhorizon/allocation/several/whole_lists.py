@@ -4,104 +4,74 @@ At the prices of the linear program, most users have one best list. A few are in
 some; an integer program over these lists, and those that lose the least, keeps every rule.
 """
 
-from collections.abc import Iterator, Sequence
-from typing import Any
+from collections.abc import Iterator
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy import sparse
 from scipy.optimize import LinearConstraint, milp
 
-from fairhorizon.allocation.several.best_lists import NEVER, BestLists, Lists
+from fairhorizon.allocation.several.all_lists import NODES, all_lists
 from fairhorizon.allocation.several.prices import PriceSearch
 from fairhorizon.allocation.several.terms import Counts, Floats
+from fairhorizon.allocation.sharded.priced_users import PricedUsers, Tried
 from fairhorizon.metrics.shares import ROUNDING
 
 # of users, candidates and places: up to so many, one program of all lists is fast, or can be tried
 FEW_CELLS, MOST_CELLS = 600, 40_000
-NODES = 200
 
 
-def whole_lists(best: BestLists, room: Floats, found: PriceSearch, gap: float) -> Counts | None:
-    """(b, L) lists that keep the rules, within the gap of the best; None: no such lists found."""
-    if (found.tried[-1].use.sum(0) <= room + ROUNDING).all():
-        slack = float(found.prices @ (room - found.tried[-1].use.sum(0)))
+def whole_lists(best: PricedUsers, room: Floats, found: PriceSearch, gap: float) -> bool:
+    """Settle on lists that keep the rules, within the gap of the best; whether they were found."""
+    if (found.tried[-1].use <= room + ROUNDING).all():
+        slack = float(found.prices @ (room - found.tried[-1].use))
         if slack <= gap:  # complementary slackness: these are best
-            return found.tried[-1].at
-    cells = best.offers.values.size * best.terms.length
+            best.exchange(found.tried)
+            return True
+    cells = best.n_users * best.columns * best.terms.length
     if cells <= FEW_CELLS:
-        return all_lists(best, room)
-    for more in _further(best, room, found):
-        at = _exchanged(best, room, found.prices, more, gap)
-        if at is not None:
-            return at
-    return all_lists(best, room) if cells <= MOST_CELLS else None
+        return _among_all(best, room)
+    if any(_exchanged(best, room, found.prices, more, gap) for more in _further(best, room, found)):
+        return True
+    return cells <= MOST_CELLS and _among_all(best, room)
 
 
-def _further(best: BestLists, room: Floats, found: PriceSearch) -> Iterator[list[Lists]]:
+def _among_all(best: PricedUsers, room: Floats) -> bool:
+    at = all_lists(best.gathered(), room)
+    if at is not None:
+        best.settle(at)
+    return at is not None
+
+
+def _further(best: PricedUsers, room: Floats, found: PriceSearch) -> Iterator[list[Tried]]:
     """More and more lists: those on the way to the prices, then those around the prices."""
     lists = list(found.tried)
     yield lists
     none = np.zeros_like(found.prices)
     prices = found.prices.copy()
     for step in (0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0):
-        beyond = lists[-1].use.sum(0) > room + ROUNDING
+        beyond = lists[-1].use > room + ROUNDING
         unit = step * max(1e-2, float(found.prices.max(initial=0.0)))
         for way in (prices + unit * beyond, np.maximum(0.0, prices - unit * beyond)):
-            lists.insert(0, best.at_prices(way, none)[0])
+            lists.insert(0, best.at_prices(way, none, lists))
         yield lists
 
 
 def _exchanged(
-    best: BestLists, room: Floats, prices: Floats, lists: list[Lists], gap: float
-) -> Counts | None:
-    """The last of the lists, some exchanged for others such that the rules are kept."""
-    base = lists[-1]
-    users, number, loss = _alternatives(lists, prices)
-    order = np.argsort(loss, kind="stable")
-    left = room - base.use.sum(0)
+    best: PricedUsers, room: Floats, prices: Floats, lists: list[Tried], gap: float
+) -> bool:
+    """Settle on the last of the lists, some exchanged for others such that the rules are kept."""
+    left = room - lists[-1].use
     most = 200 + 60 * len(room)
     while True:
-        some = order[:most]
-        of_user, of_list = users[some], number[some]
-        use = _picked([one.use for one in lists], of_list, of_user) - base.use[of_user]
-        worth = _picked([one.worth for one in lists], of_list, of_user) - base.worth[of_user]
-        chosen = _choose(of_user, worth, use, left, gap)
+        total, some = best.alternatives(lists, prices, most)
+        chosen = _choose(some.users, some.worth, some.use, left, gap)
         if chosen is not None:
-            at = base.at.copy()
-            new = _picked([one.at for one in lists], of_list[chosen], of_user[chosen])
-            at[of_user[chosen]] = new
-            if (best.lists(at).use.sum(0) <= room + ROUNDING).all():
-                return at
-        if most >= len(order):
-            return None
+            use = best.exchange(lists, some.at(chosen))
+            if (use <= room + ROUNDING).all():
+                return True
+        if most >= total:
+            return False
         most *= 4
-
-
-def _picked(tables: Sequence[NDArray[Any]], of_list: Counts, of_user: Counts) -> NDArray[Any]:
-    """The rows of these users in the tables of these lists."""
-    picked = np.empty((len(of_list), *tables[0].shape[1:]), dtype=tables[0].dtype)
-    for number in np.unique(of_list):
-        some = of_list == number
-        picked[some] = tables[number][of_user[some]]
-    return picked
-
-
-def _alternatives(lists: list[Lists], prices: Floats) -> tuple[Counts, Counts, Floats]:
-    """Users and numbers of the lists other than the last, and what they lose at the prices."""
-    base = lists[-1]
-    best = base.worth - base.use @ prices
-    users, numbers, losses = [], [], []
-    seen: set[tuple[int, bytes]] = set()
-    for number, other in enumerate(lists[:-1]):
-        for user in (other.at != base.at).any(1).nonzero()[0]:
-            key = (int(user), other.at[user].tobytes())
-            if key not in seen:
-                seen.add(key)
-                users.append(user)
-                numbers.append(number)
-                losses.append(best[user] - other.worth[user] + other.use[user] @ prices)
-    return np.array(users, np.int64), np.array(numbers, np.int64), np.array(losses)
 
 
 def _choose(users: Counts, worth: Floats, use: Floats, left: Floats, gap: float) -> Counts | None:
@@ -132,43 +102,3 @@ def _choose(users: Counts, worth: Floats, use: Floats, left: Floats, gap: float)
         return None
     chosen: Counts = (result.x[:-1] > 0.5).nonzero()[0]
     return chosen
-
-
-def all_lists(best: BestLists, room: Floats) -> Counts | None:
-    """By one integer program over every candidate at every place: for small problems."""
-    terms, offers, length = best.terms, best.offers, best.terms.length
-    users, items = (offers.values > NEVER).nonzero()
-    n = len(users)
-    cells = [(u, i, k) for k in range(length) for u, i in zip(users, items, strict=True)]
-    of_user, item, place = np.array(cells, dtype=np.int64).reshape(-1, 3).T
-    worth = best.weights[place] * offers.values[of_user, item] + best.bonus
-    kind = np.broadcast_to(offers.classes, offers.values.shape)[of_user, item]
-    use = terms.excess[:, kind] * terms.weights[:, place]
-    columns = np.arange(len(cells))
-    b = best.n_users
-    at_place = sparse.csc_array((np.ones(len(cells)), (of_user * length + place, columns)))
-    once = sparse.csc_array((np.ones(len(cells)), (np.tile(np.arange(n), length), columns)))
-    filled = sparse.csc_array(
-        (np.ones(len(cells)), (of_user * length + place, columns)), shape=(b * length, len(cells))
-    ).tocsr()
-    later = np.array([u * length + k for u in range(b) for k in range(1, length)], dtype=np.int64)
-    constraints = [
-        LinearConstraint(at_place, ub=1),
-        LinearConstraint(once, ub=1),
-        LinearConstraint(use, ub=room + ROUNDING),
-    ]
-    if len(later):
-        constraints.append(LinearConstraint(filled[later] - filled[later - 1], ub=0))
-    result = milp(
-        -worth,
-        integrality=np.ones(len(cells)),
-        bounds=(0, 1),
-        constraints=constraints,
-        options={"mip_rel_gap": 1e-6, "node_limit": 10 * NODES},
-    )
-    if result.x is None:
-        return None
-    at = np.full((b, length), -1, dtype=np.int64)
-    taken = result.x > 0.5
-    at[of_user[taken], place[taken]] = item[taken]
-    return at

@@ -1,0 +1,1 @@
+"""Lists of all users from shards of them: the same lists, by sums and histograms."""

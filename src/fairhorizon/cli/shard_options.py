@@ -1,0 +1,59 @@
+"""Options of commands that make lists over shards of users."""
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import typer
+
+from fairhorizon.cli.engine_options import jobs_option, takes_engine
+
+if TYPE_CHECKING:
+    from fairhorizon.agents.base import Recommender
+    from fairhorizon.agents.served import Served
+    from fairhorizon.engines.engine import TaskEngine
+    from fairhorizon.experiments.run_shards import ListsOfRun
+    from fairhorizon.exposure.bound import BoundLimit
+    from fairhorizon.vocabulary import Protocol
+
+JOBS = jobs_option("shards of users that are served", "1: in this process")
+
+
+def takes_shards(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Give a command the options of an engine; --jobs is the number of shards, by default 1."""
+    return takes_engine(command, jobs=JOBS, default=1)
+
+
+def lists_of(
+    run: Path,
+    k: int,
+    protocol: "Protocol | None",
+    cache_dir: Path | None,
+    level: float | None,
+    bound: "Sequence[BoundLimit]",
+    **more: Any,
+) -> "ListsOfRun":
+    """Which lists a command asks for; a level counts where there are no limits."""
+    from fairhorizon.experiments.run_shards import ListsOfRun
+
+    served_at = None if bound else level
+    return ListsOfRun(run, k, protocol, cache_dir, served_at, tuple(bound), **more)
+
+
+def served(
+    lists: "ListsOfRun", model: "Recommender", n_users: int, engine: "TaskEngine"
+) -> "Served | None":
+    """The lists, if shards of users make them; None: this process has to."""
+    if engine.workers == 1:
+        return None
+    from fairhorizon.experiments.run_shards import served_in_shards
+
+    made = served_in_shards(lists, model, n_users, engine)
+    if made is None:
+        typer.echo(
+            f"note: {model.method} makes these lists in one process (--jobs changes nothing)",
+            err=True,
+        )
+        return None
+    typer.echo(f"{made}", err=True)
+    return made.served
