@@ -45,6 +45,8 @@ Column = NDArray[Any] | pl.Series
 def as_column(values: ArrayLike | pl.Series) -> Column:
     """A polars text column as it is (fast), anything else as a numpy array."""
     if isinstance(values, pl.Series):
+        if isinstance(values.dtype, pl.Categorical | pl.Enum):
+            values = values.cast(pl.String)
         return values if values.dtype == pl.String else values.to_numpy()
     array = np.asarray(values)
     if array.dtype.kind == "U" and not isinstance(values, np.ndarray):
@@ -59,25 +61,49 @@ def encode(
 
     Ids are int64 when every one is an integer (text such as "007" is not), else text.
     """
+    ids, codes = encoded(values, column, origin)
+    return id_array(ids), codes
+
+
+def encoded(
+    values: Column, column: str, origin: Origin
+) -> tuple[pl.Series, NDArray[np.int64]]:  # ids (n_ids,), codes (n,)
+    """As `encode`, with ids as a polars column."""
     plain = _integers_or_text(values, column, origin)
-    if isinstance(plain, pl.Series):
-        distinct = plain.unique().sort()
-        positions = plain.cast(pl.Enum(distinct)).to_physical().to_numpy()
-        return np.array(distinct.to_list(), dtype=object), positions.astype(np.int64)
-    ids, codes = np.unique(plain, return_inverse=True)
-    return ids, codes.astype(np.int64)
+    ids = plain.unique().sort()
+    return ids, places(plain, ids)
 
 
-def _integers_or_text(values: Column, column: str, origin: Origin) -> NDArray[np.int64] | pl.Series:
+def places(ids: pl.Series, known: pl.Series) -> NDArray[np.int64]:
+    """(n,) the place of each id among known ones, which are sorted and of the same type."""
+    if known.dtype == pl.String:
+        found = ids.cast(pl.Enum(known)).to_physical().to_numpy()
+    else:
+        found = np.searchsorted(known.to_numpy(), ids.to_numpy())
+    return np.asarray(found, dtype=np.int64)
+
+
+def id_array(ids: pl.Series) -> NDArray[Any]:
+    """Ids as a log has them: int64, or objects that are text."""
+    return np.array(ids.to_list(), dtype=object) if ids.dtype == pl.String else ids.to_numpy()
+
+
+def _integers_or_text(values: Column, column: str, origin: Origin) -> pl.Series:
     if isinstance(values, np.ndarray):
         if values.dtype.kind == "f":
             values = _whole(values, column, origin)
         if values.dtype.kind in "iu" and np.all(values <= np.iinfo(np.int64).max):
-            return values.astype(np.int64)
+            return pl.Series(values.astype(np.int64, copy=False))
     text = to_text(values, column, origin)
-    parsed = text.cast(pl.Int64, strict=False)
-    same = parsed.null_count() == 0 and (parsed.cast(pl.String) == text).all()
-    return parsed.to_numpy() if same else text
+    numbers = None if _integers(text[:1]) is None else _integers(text)  # mostly the first tells
+    return text if numbers is None else numbers
+
+
+def _integers(text: pl.Series) -> pl.Series | None:
+    """The numbers that the text spells; None if one is spelt otherwise, such as "007"."""
+    numbers = text.cast(pl.Int64, strict=False)
+    same = numbers.null_count() == 0 and (numbers.cast(pl.String) == text).all()
+    return numbers if same else None
 
 
 def _whole(values: NDArray[Any], column: str, origin: Origin) -> NDArray[Any]:
@@ -154,8 +180,6 @@ def to_weights(values: Column, column: str, origin: Origin) -> NDArray[np.float6
         row = int(below.argmax())
         remedy = "weights are from 0 on; drop rows of goods that were returned"
         origin.fail(f"{column} {weights[row]:g} is negative", row, remedy)
-    if not weights.any():
-        origin.fail(f"{column} is 0 everywhere", remedy="name another column, or none")
     return weights
 
 

@@ -12,10 +12,7 @@ from fairhorizon.data.columns import (
     Column,
     Origin,
     as_column,
-    encode,
-    to_ratings,
-    to_times,
-    to_weights,
+    id_array,
 )
 from fairhorizon.data.interactions import (
     Interactions,
@@ -23,8 +20,9 @@ from fairhorizon.data.interactions import (
     NoTimestampsWarning,
     RepeatsWarning,
 )
-from fairhorizon.data.item_columns import ItemColumns, per_item
+from fairhorizon.data.item_columns import Cells, ItemColumns
 from fairhorizon.data.repeats import repeated_rows
+from fairhorizon.data.rows import Rows
 from fairhorizon.errors import ConfigError
 
 Repeats = Literal["first", "last"]
@@ -58,37 +56,47 @@ def from_arrays(
     raw = {key: as_column(values) for key, values in given.items() if values is not None}
     raw_attributes = {key: as_column(values) for key, values in (attributes or {}).items()}
     _check_lengths({**raw, **raw_attributes}, origin)
-    label = {key: labels.get(key, key) for key in given}
-    user_ids, user_codes = encode(raw["user"], label["user"], origin)
-    item_ids, item_codes = encode(raw["item"], label["item"], origin)
-    rated = timed = weighed = None
-    if "rating" in raw:
-        rated = _ratings(raw["rating"], label["rating"], origin)
-    if "timestamp" in raw:
-        timed = to_times(raw["timestamp"], label["timestamp"], origin)
-    if "weight" in raw:
-        weighed = to_weights(raw["weight"], label["weight"], origin)
-    pairs = user_codes * len(item_ids) + item_codes
-    keep = _kept_rows(pairs, timed, repeats)
-    described = {
-        key: per_item(values, item_codes, len(item_ids)) for key, values in raw_attributes.items()
-    }
-    for column, cells in described.items():
+    rows = Rows.of(raw, {key: labels.get(key, key) for key in given}, origin)
+    described = ItemColumns(raw_attributes, rows.items, len(rows.item_ids))
+    others = ItemColumns(further or {}, rows.items, len(rows.item_ids))
+    return log_of_rows(
+        rows, described, others, name=name, repeats=repeats, origin=origin, labels=labels
+    )
+
+
+def log_of_rows(
+    rows: Rows,
+    attributes: Mapping[str, Cells],
+    further: Mapping[str, Cells],
+    *,
+    name: str,
+    repeats: Repeats,
+    origin: Origin,
+    labels: Mapping[str, str],
+) -> Interactions:
+    """The log of rows, one per pair of user and item, with (n_items,) `attributes`."""
+    ratings, times, weights = _ratings(rows, origin), rows.times, rows.weights
+    if weights is not None and not weights.any():
+        column = labels.get("weight", "weight")
+        origin.fail(f"{column} is 0 everywhere", remedy="name another column, or none")
+    pairs = rows.users * np.int64(len(rows.item_ids)) + rows.items
+    keep = _kept_rows(pairs, times, repeats)
+    for column, cells in attributes.items():
         warn_of_missing_attribute(cells, column, origin)
     return Interactions(
-        users=user_codes[keep],
-        items=item_codes[keep],
-        user_ids=user_ids,
-        item_ids=item_ids,
-        ratings=None if rated is None else rated[keep],
-        timestamps=None if timed is None else timed[keep],
-        attributes=described,
+        users=rows.users[keep],
+        items=rows.items[keep],
+        user_ids=id_array(rows.user_ids),
+        item_ids=id_array(rows.item_ids),
+        ratings=None if ratings is None else ratings[keep],
+        timestamps=None if times is None else times[keep],
+        attributes=attributes,
         name=name,
-        weights=None if weighed is None else weighed[keep],
-        repeated=repeated_rows(user_codes, item_codes, weighed, timed, keep),
-        last_times=None if timed is None else _last_times(pairs, timed, keep),
-        further=ItemColumns(further or {}, item_codes, len(item_ids)),
-        columns={role: labels[role] for role in given if role in labels},
+        weights=None if weights is None else weights[keep],
+        repeated=repeated_rows(rows.users, rows.items, weights, times, keep),
+        last_times=None if times is None else _last_times(pairs, times, keep),
+        further=further,
+        columns=dict(labels),
         repeats=repeats,
     )
 
@@ -241,6 +249,9 @@ def _kept_rows(
     if repeats not in ("first", "last"):
         raise ConfigError(f"repeats must be 'first' or 'last', not {repeats!r}")
     order = np.arange(len(pairs)) if times is None else np.argsort(times, kind="stable")
+    distinct = np.sort(pairs)
+    if np.all(distinct[1:] != distinct[:-1]):
+        return order
     if repeats == "last":
         order = order[::-1]
     _, first = np.unique(pairs[order], return_index=True)
@@ -248,18 +259,19 @@ def _kept_rows(
     return kept[::-1] if repeats == "last" else kept
 
 
-def _ratings(values: Column, column: str, origin: Origin) -> NDArray[np.float64] | None:
-    """NaN where one is missing; None if all are."""
-    ratings = to_ratings(values, column, origin)
-    missing = int(np.isnan(ratings).sum())
+def _ratings(rows: Rows, origin: Origin) -> NDArray[np.float64] | None:
+    """NaN where one is missing; None if all are, or if there are none."""
+    if rows.ratings is None:
+        return None
+    missing = int(np.isnan(rows.ratings).sum())
     if missing:
         warnings.warn(
             f"{origin.file or 'the data'}: {counted(missing, 'rating is', 'ratings are')} missing "
-            f"of {len(ratings):,}: these rows count as interactions without a rating",
+            f"of {len(rows):,}: these rows count as interactions without a rating",
             MissingValuesWarning,
             stacklevel=3,
         )
-    return None if missing == len(ratings) else ratings
+    return None if missing == len(rows) else rows.ratings
 
 
 def warn_of_missing_attribute(cells: NDArray[Any], column: str, origin: Origin) -> None:

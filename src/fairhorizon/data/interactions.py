@@ -167,12 +167,12 @@ class Interactions:
             digest.update("\x1f".join(map(str, ids.tolist())).encode("utf-8", "surrogatepass"))
             digest.update(b"\x1e")
         for values in (self.users, self.items):
-            digest.update(values.astype("<i8").tobytes())
+            digest.update(np.ascontiguousarray(values, "<i8").data)
         for optional in (self.ratings, self.timestamps):
-            digest.update(b"-" if optional is None else optional.astype("<f8").tobytes())
+            digest.update(b"-" if optional is None else np.ascontiguousarray(optional, "<f8").data)
         totals = self.total_weights()
         if totals is not None:  # logs without are known by what they were before there were any
-            digest.update(totals.astype("<f8").tobytes())
+            digest.update(np.ascontiguousarray(totals, "<f8").data)
         return digest.hexdigest()[:16]
 
 

@@ -10,6 +10,7 @@ from typing import Any, Unpack
 import polars as pl
 
 from fairhorizon.data.downloads import NamedSet, fetch
+from fairhorizon.data.generated.large import large_log
 from fairhorizon.data.interactions import Interactions
 from fairhorizon.data.item_tables import COLUMNS, NamedColumns, attributes_of, named_items
 from fairhorizon.data.readers import ReaderOptions, read_interactions
@@ -47,6 +48,7 @@ GENERATORS: dict[str, Callable[..., SyntheticMarket]] = {
     "synthetic-baskets": baskets,
     "synthetic-trends": trends,
 }
+LARGE: dict[str, Callable[..., Interactions]] = {"synthetic-large": large_log}  # no truth beside it
 
 
 def cache_folder(cache_dir: str | Path | None = None) -> Path:
@@ -79,10 +81,12 @@ def load(
             return replace(log, name=source, attributes=described, further=further)
         if (market := market_of(source)) is not None:
             return replace(market.interactions, name=source)
+        if (kind := _kind(source)) in LARGE:
+            return replace(LARGE[kind](**_chosen(source, LARGE[kind])), name=source)
         if not Path(source).exists():
             raise DataError(
                 f"{source!r} is neither a file nor a named data set",
-                remedy=f"the named sets are {', '.join([*NAMED, *GENERATORS])}",
+                remedy=f"the named sets are {', '.join([*NAMED, *GENERATORS, *LARGE])}",
             )
     return read_interactions(source, **options)
 
@@ -111,12 +115,17 @@ def items_of(source: str, *, cache_dir: str | Path | None = None) -> pl.DataFram
 
 def is_named(source: str) -> bool:
     """Whether a `source` as in `load` is the name of a set, whatever files there are."""
-    return source in NAMED or source.partition(":")[0] in GENERATORS
+    return source in NAMED or is_synthetic(source)
+
+
+def is_synthetic(source: str) -> bool:
+    """Whether a `source` as in `load` is drawn by a generator."""
+    return _kind(source) in GENERATORS or _kind(source) in LARGE
 
 
 def market_of(source: str | Path) -> SyntheticMarket | None:
-    """The market of a `source` as in `load`; None unless it is the generator."""
-    if isinstance(source, str) and source.partition(":")[0] in GENERATORS:
+    """The market of a `source` as in `load`; None unless it is a generator with a truth."""
+    if isinstance(source, str) and _kind(source) in GENERATORS:
         return synthetic_market(source)
     return None
 
@@ -127,7 +136,16 @@ def synthetic_market(source: str = SYNTHETIC) -> SyntheticMarket:
     source: "synthetic", or the name of another generator, or "synthetic:key=value,..."; the keys
         are the parameters of the generator (see `fairhorizon.data.synthetic`).
     """
-    generator = GENERATORS[source.partition(":")[0]]
+    generator = GENERATORS[_kind(source)]
+    return generator(**_chosen(source, generator))
+
+
+def _kind(source: str) -> str:
+    return source.partition(":")[0]
+
+
+def _chosen(source: str, generator: Callable[..., object]) -> dict[str, Any]:
+    """The parameters of a generator that a source sets."""
     parameters = inspect.signature(generator).parameters
     defaults = {name: parameter.default for name, parameter in parameters.items()}
     chosen: dict[str, Any] = {}
@@ -141,4 +159,4 @@ def synthetic_market(source: str = SYNTHETIC) -> SyntheticMarket:
             chosen[key] = type(defaults[key])(value)
         except ValueError:
             raise ConfigError(f"{source}: {key} {value!r} is not a number") from None
-    return generator(**chosen)
+    return chosen

@@ -70,6 +70,7 @@ def large_log(
     interactions: int = 100_000,
     *,
     popularity_skew: float = 1.5,
+    text_ids: int = 0,
     seed: int = 0,
 ) -> Interactions:
     """A log of so many rows over a year, all pairs of user and item distinct.
@@ -79,7 +80,8 @@ def large_log(
     in: a user has four interests and moves from one to the next. Every item has a first user, who
     takes it whatever its popularity, so that all items have rows if users take enough of them.
     Activity is log-normal above a minimum. A user takes at most half of the items, so that a log of
-    few items may have fewer rows.
+    few items may have fewer rows. The id of a user or item is its code, or with `text_ids` 1 text
+    such as u0000017 and sku-000000000017.
     """
     if min(users, items, interactions) < 1 or not popularity_skew >= 0 or seed < 0:
         raise ConfigError(
@@ -101,11 +103,15 @@ def large_log(
     return Interactions(
         users=user[order],
         items=item[order],
-        user_ids=np.arange(users),
-        item_ids=np.arange(items),
+        user_ids=_texts("u{:07d}", users) if text_ids else np.arange(users),
+        item_ids=_texts("sku-{:012d}", items) if text_ids else np.arange(items),
         timestamps=time[order],
         name="synthetic-large",
     )
+
+
+def _texts(form: str, n: int) -> NDArray[np.object_]:
+    return np.array([form.format(code) for code in range(n)], dtype=object)
 
 
 def _activity(users: int, items: int, rows: int, rng: np.random.Generator) -> Codes:
@@ -143,7 +149,8 @@ def _block(
     _begin_with(place, here, sizes, firsts, users)
     time = _times(row_user, start, opens, len(here), rng)
     place, surplus = _distinct(row_user, place, recent, shelves, rng)
-    return tuple(np.delete(column, surplus) for column in (here[row_user], place, time))
+    kept = np.delete(np.arange(n), surplus)
+    return here[row_user[kept]], place[kept], time[kept]
 
 
 def _shelves_of_visits(
@@ -163,7 +170,7 @@ def _shelves_of_visits(
 
 
 def _begin_with(place: Codes, here: Codes, sizes: Codes, firsts: Codes, users: int) -> None:
-    """Users begin with the places that they are the first to take, in at most half of their rows."""
+    """Users begin with what they are the first to take, in at most half of their rows."""
     start = np.cumsum(sizes) - sizes
     for turn in range(-(-len(firsts) // users)):
         number = here + turn * users
@@ -176,8 +183,8 @@ def _distinct(
 ) -> tuple[Codes, Codes]:
     """Places, and rows to leave out because nothing free was found for them (hardly ever any).
 
-    Whoever would take an item again takes another by popularity, of its shelf, its genre or all; else
-    any.
+    Whoever would take an item again takes another by popularity, of its shelf, its genre or all
+    items; else any.
     """
     n_items = len(shelves.items)
     again = _repeats(user * n_items + place)
@@ -197,7 +204,8 @@ def _repeats(pairs: Codes) -> Codes:
     """Rows whose pair stands in an earlier row."""
     order = np.argsort(pairs, kind="stable")
     same = pairs[order[1:]] == pairs[order[:-1]]
-    return order[1:][same]
+    again: Codes = order[1:][same]
+    return again
 
 
 def _times(
@@ -212,4 +220,5 @@ def _times(
     leaving = arrival + (1 - arrival) * (0.5 + 0.5 * rng.random(users))
     share = arrival[user] + (leaving - arrival)[user] * passed / passed[last][user]
     place_in_user = np.arange(len(user)) - start  # no two rows of a user at one time
-    return START + (share * YEAR).astype(np.int64) + place_in_user
+    times: Codes = START + (share * YEAR).astype(np.int64) + place_in_user
+    return times
