@@ -28,14 +28,13 @@ def info(
     """Print the number of users, items and interactions, and what kind of log it is."""
     from rich.console import Console
 
-    from fairhorizon.data.kinds import coordinate_columns, kind_notes
+    from fairhorizon.data.kinds import kind_notes, with_coordinates
     from fairhorizon.data.sources import is_named, item_columns, load
     from fairhorizon.data.splits import statistics, tied_share, ties_note
     from fairhorizon.report.tables import statistics_table
     from fairhorizon.results.evaluation import DataStatistics
 
-    reading["attributes"] = coordinate_columns(source, reading)
-    log = load(source, cache_dir=cache_dir, **reading)
+    log = with_coordinates(load(source, cache_dir=cache_dir, **reading))
     Console().print(statistics_table(DataStatistics(log.name, **vars(statistics(log)))))
     if share := tied_share(log):
         typer.echo(f"{ties_note(share)}.")

@@ -1,6 +1,5 @@
 """A log from parallel columns or from a pandas or polars frame."""
 
-import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Literal
 
@@ -13,14 +12,15 @@ from fairhorizon.data.columns import (
     Origin,
     as_column,
     id_array,
+    refuse_zeros,
 )
-from fairhorizon.data.interactions import (
-    Interactions,
-    MissingValuesWarning,
-    NoTimestampsWarning,
-    RepeatsWarning,
-)
+from fairhorizon.data.interactions import Interactions
 from fairhorizon.data.item_columns import Cells, ItemColumns
+from fairhorizon.data.notices import (
+    check_log,
+    warn_of_missing_attribute,
+    warn_of_missing_ratings,
+)
 from fairhorizon.data.repeats import repeated_rows
 from fairhorizon.data.rows import Rows
 from fairhorizon.errors import ConfigError
@@ -75,10 +75,12 @@ def log_of_rows(
     labels: Mapping[str, str],
 ) -> Interactions:
     """The log of rows, one per pair of user and item, with (n_items,) `attributes`."""
-    ratings, times, weights = _ratings(rows, origin), rows.times, rows.weights
-    if weights is not None and not weights.any():
-        column = labels.get("weight", "weight")
-        origin.fail(f"{column} is 0 everywhere", remedy="name another column, or none")
+    ratings, times, weights = rows.ratings, rows.times, rows.weights
+    if ratings is not None:
+        warn_of_missing_ratings(ratings, origin)
+        ratings = None if np.isnan(ratings).all() else ratings
+    if weights is not None:
+        refuse_zeros(weights, labels.get("weight", "weight"), origin)
     pairs = rows.users * np.int64(len(rows.item_ids)) + rows.items
     keep = _kept_rows(pairs, times, repeats)
     for column, cells in attributes.items():
@@ -177,28 +179,33 @@ def from_frame(
     _require(known, needed, origin)
     labels = {"user": user, "item": item, "rating": rating, "timestamp": timestamp}
     labels["weight"] = weight
-    weights = np.ones(len(frame)) if counts_rows else _column(frame, weight) if weight else None
+    named = {role: column for role, column in labels.items() if column is not None}
+    columns = role_columns(frame, named)
+    others = [name for name in known if name not in (*named.values(), *attributes)]
     log = from_arrays(
-        _column(frame, user),
-        _column(frame, item),
-        ratings=None if rating is None else _column(frame, rating),
-        timestamps=None if timestamp is None else _column(frame, timestamp),
-        weights=weights,
+        columns["user"],
+        columns["item"],
+        ratings=columns.get("rating"),
+        timestamps=columns.get("timestamp"),
+        weights=columns.get("weight"),
         attributes={column: _column(frame, column) for column in attributes},
         name=name,
         repeats=repeats,
         origin=origin,
-        labels={key: label for key, label in labels.items() if label is not None},
-        further=_FurtherColumns(
-            frame, [name for name in known if name not in (*labels.values(), *attributes)]
-        ),
+        labels=named,
+        further=_FurtherColumns(frame, others),
     )
-    _check_users(log, user, origin)
-    if timestamp is None:
-        _warn_of_no_times(origin)
-    if weight is None:  # else they add up, and nothing is lost
-        _warn_of_repeats(len(frame) - len(log), len(log), repeats, origin)
+    check_log(log, len(frame), named, origin)
     return log
+
+
+def role_columns(frame: Any, labels: Mapping[str, str]) -> dict[str, Column]:
+    """The columns of a frame by role, called by `labels`; a weight may be `ROWS`: each weighs 1."""
+    found = {role: _column(frame, name) for role, name in labels.items() if role != "weight"}
+    if (weight := labels.get("weight")) is not None:
+        counts_rows = weight == ROWS and ROWS not in frame.columns
+        found["weight"] = np.ones(len(frame)) if counts_rows else _column(frame, weight)
+    return found
 
 
 def _require(known: Sequence[str], needed: Iterable[str | None], origin: Origin) -> None:
@@ -207,34 +214,6 @@ def _require(known: Sequence[str], needed: Iterable[str | None], origin: Origin)
             origin.fail(
                 f"there is no column {column!r}", remedy=f"the columns are {', '.join(known)}"
             )
-
-
-def _check_users(log: Interactions, column: str, origin: Origin) -> None:
-    if log.n_users == 1:
-        origin.fail(
-            f"all rows are of one user, {log.user_ids[0]!s}",
-            remedy=f"give the interactions of several users, or check the user column {column!r}",
-        )
-
-
-def _warn_of_no_times(origin: Origin) -> None:
-    warnings.warn(
-        f"{origin.file or 'the frame'} has no timestamps: its rows are assumed to be "
-        "in the order of time (name the column if there is one)",
-        NoTimestampsWarning,
-        stacklevel=3,
-    )
-
-
-def _warn_of_repeats(merged: int, kept: int, repeats: Repeats, origin: Origin) -> None:
-    if merged:
-        warnings.warn(
-            f"{origin.file or 'the frame'}: {counted(merged, 'row repeats', 'rows repeat')} the "
-            f"user and item of another: the {repeats} of each pair is kept, {kept:,} rows of "
-            f"{merged + kept:,}",
-            RepeatsWarning,
-            stacklevel=3,
-        )
 
 
 def _column(frame: Any, name: str) -> Column:
@@ -257,35 +236,3 @@ def _kept_rows(
     _, first = np.unique(pairs[order], return_index=True)
     kept = order[np.sort(first)]
     return kept[::-1] if repeats == "last" else kept
-
-
-def _ratings(rows: Rows, origin: Origin) -> NDArray[np.float64] | None:
-    """NaN where one is missing; None if all are, or if there are none."""
-    if rows.ratings is None:
-        return None
-    missing = int(np.isnan(rows.ratings).sum())
-    if missing:
-        warnings.warn(
-            f"{origin.file or 'the data'}: {counted(missing, 'rating is', 'ratings are')} missing "
-            f"of {len(rows):,}: these rows count as interactions without a rating",
-            MissingValuesWarning,
-            stacklevel=3,
-        )
-    return None if missing == len(rows) else rows.ratings
-
-
-def warn_of_missing_attribute(cells: NDArray[Any], column: str, origin: Origin) -> None:
-    """Say how many items have no value, if any; `cells` are text per item, (n_items,)."""
-    missing = int((cells == "").sum())
-    if missing:
-        warnings.warn(
-            f"{origin.file or 'the data'}: {counted(missing, 'item has', 'items have')} no "
-            f"{column} of {len(cells):,}: without one an item is in no group of {column}",
-            MissingValuesWarning,
-            stacklevel=3,
-        )
-
-
-def counted(number: int, one: str, many: str) -> str:
-    """As in "1 item has" or "1,200 items have"."""
-    return f"{number:,} {one if number == 1 else many}"

@@ -60,6 +60,14 @@ class Repeated:
         )
 
 
+@dataclass(frozen=True)
+class PartsRead:
+    """How a log came together from the files of a folder."""
+
+    read: int
+    kept: int  # files that were read before and had not changed
+
+
 @dataclass(frozen=True, eq=False)
 class Interactions:
     """A log: which user took which item when, in time order.
@@ -85,6 +93,7 @@ class Interactions:
     further: Mapping[str, NDArray[Any]] = field(default_factory=dict)  # as `attributes`, on request
     columns: Mapping[str, str] = field(default_factory=dict)  # role -> name: user, item, time, ...
     repeats: str = "first"  # which row of a repeated (user, item) pair was kept
+    parts: PartsRead | None = None  # of a log in a folder
 
     def __post_init__(self) -> None:
         for entry in fields(self):

@@ -14,9 +14,9 @@ from fairhorizon.data.columns import (
     encoded,
     places,
     to_ratings,
-    to_times,
     to_weights,
 )
+from fairhorizon.data.times import to_times
 
 Codes = NDArray[Any]  # (n,) integers; int64, or as short as they were stored
 

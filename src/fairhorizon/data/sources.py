@@ -13,6 +13,7 @@ from fairhorizon.data.downloads import NamedSet, fetch
 from fairhorizon.data.generated.large import large_log
 from fairhorizon.data.interactions import Interactions
 from fairhorizon.data.item_tables import COLUMNS, NamedColumns, attributes_of, named_items
+from fairhorizon.data.parts import read_folder
 from fairhorizon.data.readers import ReaderOptions, read_interactions
 from fairhorizon.data.synthetic import SyntheticMarket, baskets, sparse, synthetic, trends
 from fairhorizon.errors import ConfigError, DataError
@@ -65,9 +66,10 @@ def load(
 ) -> Interactions:
     """The log of a named set ("ml-100k", "ml-1m", "synthetic:users=200,seed=1") or of a file.
 
-    source: the name of the set, or the path of a file. A name comes first: a file that is called
-        like a set is "./ml-1m", or any `Path`.
-    cache_dir: where named sets are kept; None: FAIRHORIZON_CACHE, else ~/.cache/fairhorizon.
+    source: the name of the set, or the path of a file or of a folder of parts. A name comes first:
+        a file that is called like a set is "./ml-1m", or any `Path`.
+    cache_dir: where named sets are kept, and what was read of parts; None: FAIRHORIZON_CACHE, else
+        ~/.cache/fairhorizon.
     options: those of `read_interactions`, such as which column has the user. Named sets need none,
         and the synthetic ones ignore them. `attributes` of a MovieLens set are columns of its table
         of items, `title`, `year` and `genre`, which is downloaded when it is first asked for.
@@ -88,7 +90,14 @@ def load(
                 f"{source!r} is neither a file nor a named data set",
                 remedy=f"the named sets are {', '.join([*NAMED, *GENERATORS, *LARGE])}",
             )
+    if Path(source).is_dir():
+        return read_folder(source, store=_part_store(cache_dir), **options)
     return read_interactions(source, **options)
+
+
+def _part_store(cache_dir: str | Path | None) -> Path | None:
+    """Where what was read of parts is kept; nowhere if FAIRHORIZON_NO_CACHE is set."""
+    return None if os.environ.get("FAIRHORIZON_NO_CACHE") else cache_folder(cache_dir) / "parts"
 
 
 def item_columns(source: str) -> tuple[str, ...]:
