@@ -52,7 +52,8 @@ class PartStore:
         if self.folder is None:
             return None
         try:
-            with np.load(self._entry(part, what), allow_pickle=False) as stored:
+            with self._entry(part, what).open("rb") as file:
+                stored = np.load(file, allow_pickle=False)
                 arrays = {name: stored[name] for name in stored.files}
             stamp = Stamp.of(part)
             same = arrays.pop("stamp").tolist() == [stamp.size, stamp.changed]

@@ -29,6 +29,7 @@ BLUR = 0.7  # standard deviation, in interests, of how far a user has moved on
 LEAST_ROWS = 10  # of a user, or half of the mean if that is less
 SPREAD = 1.0  # of the activity of users: standard deviation of its logarithm
 TRIES = 6  # at an item the user has not taken, per way of drawing it
+ANY = 0  # the last way: any item, whatever its popularity
 
 
 @dataclass(frozen=True, eq=False)
@@ -118,7 +119,9 @@ def _activity(users: int, items: int, rows: int, rng: np.random.Generator) -> Co
     """(users,) rows of each user, `rows` in all unless somebody would take over half the items."""
     least = min(LEAST_ROWS, max(1, rows // (2 * users)))
     above = np.minimum(rng.lognormal(0, SPREAD, users), np.exp(4 * SPREAD))
-    total = np.floor(np.append(0, np.cumsum(above)) / above.sum() * max(0, rows - least * users))
+    left = max(0, rows - least * users)
+    total = np.floor(np.append(0, np.cumsum(above)) / above.sum() * left)
+    total[-1] = left
     sizes: Codes = least + np.diff(total).astype(np.int64)
     return np.minimum(sizes, max(1, items // 2))
 
@@ -188,10 +191,11 @@ def _distinct(
     """
     n_items = len(shelves.items)
     again = _repeats(user * n_items + place)
-    for length in np.repeat((shelves.shelf, shelves.genre, n_items, 0), TRIES).tolist():
+    ways = (shelves.shelf, shelves.genre, n_items, ANY)
+    for length in np.repeat(ways, (TRIES, TRIES, TRIES, 5 * TRIES)).tolist():
         if not len(again):
             break
-        if length:
+        if length != ANY:
             stretch = shelves.stretch(recent[again], length)
             place[again] = shelves.popular(*stretch, rng.random(len(again)))
         else:
