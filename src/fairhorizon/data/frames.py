@@ -83,6 +83,7 @@ def log_of_rows(
         refuse_zeros(weights, labels.get("weight", "weight"), origin)
     pairs = rows.users * np.int64(len(rows.item_ids)) + rows.items
     keep = _kept_rows(pairs, times, repeats)
+    timestamps = None if times is None else times[keep]
     for column, cells in attributes.items():
         warn_of_missing_attribute(cells, column, origin)
     return Interactions(
@@ -91,12 +92,12 @@ def log_of_rows(
         user_ids=id_array(rows.user_ids),
         item_ids=id_array(rows.item_ids),
         ratings=None if ratings is None else ratings[keep],
-        timestamps=None if times is None else times[keep],
+        timestamps=timestamps,
         attributes=attributes,
         name=name,
         weights=None if weights is None else weights[keep],
         repeated=repeated_rows(rows.users, rows.items, weights, times, keep),
-        last_times=None if times is None else _last_times(pairs, times, keep),
+        last_times=timestamps if len(keep) == len(pairs) else _last_times(pairs, times, keep),
         further=further,
         columns=dict(labels),
         repeats=repeats,
@@ -115,15 +116,16 @@ def _check_lengths(columns: Mapping[str, Column], origin: Origin) -> None:
 
 
 def _last_times(
-    pairs: NDArray[np.int64], times: NDArray[Any], keep: NDArray[np.int64]
-) -> NDArray[Any]:
+    pairs: NDArray[np.int64], times: NDArray[Any] | None, keep: NDArray[np.int64]
+) -> NDArray[Any] | None:
     """Of the kept rows, the latest time among all rows of the same pair of user and item."""
-    if len(keep) == len(pairs):
-        return times[keep]
+    if times is None:
+        return None
     distinct, rows = np.unique(pairs, return_inverse=True)
     latest = np.full(len(distinct), times.min())
     np.maximum.at(latest, rows, times)
-    return latest[rows[keep]]
+    kept: NDArray[Any] = latest[rows[keep]]
+    return kept
 
 
 class _FurtherColumns(Mapping[str, Column]):

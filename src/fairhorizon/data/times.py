@@ -46,12 +46,14 @@ def to_times(values: Column, column: str, origin: Origin) -> NDArray[Any]:
 
 def _of_texts(cells: pl.Series, column: str, origin: Origin) -> NDArray[np.float64]:
     """Seconds of ISO texts."""
-    clock = cells.str.slice(11).str.strip_suffix("Z").str.strip_suffix("+00:00")
+    clock = cells.str.slice(11, 8)
     clock = clock.zip_with(clock != "", pl.Series(["00:00:00"]))
     moments = (cells.str.slice(0, 10) + "T" + clock).str.to_datetime(
-        "%Y-%m-%dT%H:%M:%S%.f", time_unit="us", strict=False
+        "%Y-%m-%dT%H:%M:%S", time_unit="us", strict=False
     )
-    seconds = moments.to_physical().cast(pl.Float64).to_numpy() / 1e6  # NaN where it failed
+    fraction = cells.str.extract(r"\.(\d+)").fill_null("").str.pad_end(6, "0")
+    micros = moments.to_physical() + fraction.cast(pl.Int64, strict=False)
+    seconds = micros.cast(pl.Float64).to_numpy() / 1e6  # NaN where it failed
     odd = np.flatnonzero(np.isnan(seconds) | ~cells.str.contains(REGULAR).to_numpy())
     for row, cell in zip(odd.tolist(), cells.gather(odd).to_list(), strict=True):
         found = _seconds(cell)
