@@ -19,8 +19,11 @@ from fairhorizon.data.columns import (
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 AS_NUMBER = "seconds as a number, or an ISO date such as 2024-05-31 or 2024-05-31T12:00:00Z"
-# What is converted at once: dates, and moments in UTC; other ISO text is converted one by one.
-REGULAR = r"^[1-9]\d{3}-\d\d-\d\d(?:[T ]\d\d:\d\d:[0-5]\d(?:\.\d{3}|\.\d{6})?(?:Z|\+00:00)?)?$"
+# What is converted at once: dates, and moments in UTC, of years whose microseconds are exact in
+# float64. Other ISO text is converted one by one.
+YEAR = r"(?:1[7-9]|2[01])\d\d"
+CLOCK = r"[T ]\d\d:\d\d:[0-5]\d(?:\.\d{3}|\.\d{6})?(?:Z|\+00:00)?"
+REGULAR = rf"^{YEAR}-\d\d-\d\d(?:{CLOCK})?$"
 
 
 def to_times(values: Column, column: str, origin: Origin) -> NDArray[Any]:
