@@ -39,6 +39,13 @@ class ExampleKind(StrEnum):
     SESSIONS = "sessions"
 
 
+class LogFormat(StrEnum):
+    """The kinds of files that a log is written to."""
+
+    CSV = "csv"
+    PARQUET = "parquet"
+
+
 class Cut(StrEnum):
     """How a log is split."""
 

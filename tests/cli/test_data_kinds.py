@@ -115,3 +115,24 @@ def test_an_area_without_coordinates(folder: Path, capsys: pytest.CaptureFixture
     words = ["audit", "lists.csv", "--data=shop.csv", *SHOP, "--weight=quantity", "--k=1"]
     assert run([*words, "--limit=area:each<=0.5"]) == 1
     assert "no column 'area'; there are quantity, seller" in capsys.readouterr().err
+
+
+def test_a_large_log_is_written_in_parts_and_info_counts_them(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("FAIRHORIZON_CACHE", str(folder / "cache"))
+    source = "synthetic-large:users=50,items=300,interactions=1000,seed=2"
+    fairhorizon("data", "generate", source, "--out=log.csv")
+    assert "log.csv: 1,000 rows of 50 users and 300 items\n" in capsys.readouterr().out
+    fairhorizon("data", "generate", source, "--out=log", "--parts=3", "--format=csv")
+    assert [path.name for path in sorted((folder / "log").iterdir())] == [
+        *("part-0001.csv", "part-0002.csv", "part-0003.csv")
+    ]
+    capsys.readouterr()
+    fairhorizon("data", "info", "log")
+    assert "3 parts: 3 read, 0 from the cache.\n" in capsys.readouterr().out
+    fairhorizon("data", "info", "log")
+    assert "3 parts: 0 read, 3 from the cache.\n" in capsys.readouterr().out
+    fairhorizon("fit", "popularity", "--data=log", "--out=run")
+    assert run(["data", "generate", "ml-100k", "--out=log.csv"]) == 2
+    assert run(["data", "generate", source, "--out=folder"]) == 2

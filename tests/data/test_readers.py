@@ -9,6 +9,7 @@ import numpy as np
 import polars as pl
 import pytest
 
+from fairhorizon.data import tables
 from fairhorizon.data.frames import from_arrays
 from fairhorizon.data.interactions import (
     Interactions,
@@ -16,7 +17,7 @@ from fairhorizon.data.interactions import (
     NoTimestampsWarning,
     RepeatsWarning,
 )
-from fairhorizon.data.readers import read_interactions, read_item_attribute
+from fairhorizon.data.readers import columns_of, read_interactions, read_item_attribute
 from fairhorizon.errors import DataError
 
 ROWS = [("196", "242", 3.0, 30), ("186", "302", 4.0, 20), ("196", "51", 1.0, 10)]
@@ -296,3 +297,53 @@ def test_many_rows_keep_each_pair_once(tmp_path):
     with pytest.warns(RepeatsWarning, match=f"log.csv: {200_000 - kept:,} rows repeat"):
         log = read_interactions(tmp_path / "log.csv")
     assert len(log) == kept
+
+
+QUOTED = 'user,item,"title, long",time\n"a,1","x",plain,1\nb,"y ""z""","c, d",2\n'
+
+
+def test_quoted_cells_are_read_at_once_unless_a_line_is_no_row(tmp_path, monkeypatch):
+    """Row by row is the slow way, which knows all of quoting: both give the same cells."""
+    slow = []
+    one_by_one = tables._one_by_one
+    monkeypatch.setattr(tables, "_one_by_one", lambda *a: slow.append(a[1].name) or one_by_one(*a))
+    table = tables.read_table(write(tmp_path, "at-once.csv", QUOTED))
+    assert table.frame.columns == ["user", "item", "title, long", "time"]
+    assert table.frame.rows() == [("a,1", "x", "plain", "1"), ("b", 'y "z"', "c, d", "2")]
+    assert not slow
+    for name, line in (("break.csv", 'c,"line\nbreak",t,3\n'), ("inner.csv", 'c,5" nail,t,3\n')):
+        slowly = tables.read_table(write(tmp_path, name, QUOTED + line))
+        assert slowly.frame[:2].rows() == table.frame.rows()
+        assert slowly.frame[2].row(0)[1] in ("line\nbreak", '5" nail')
+    assert slow == ["break.csv", "inner.csv"]
+
+
+def test_a_fault_below_quoted_cells_is_in_its_line(tmp_path):
+    path = write(tmp_path, "log.csv", QUOTED + "c,z,t,soon\n")
+    with pytest.raises(DataError, match="line 4: time 'soon' is not a number"):
+        read_interactions(path)
+
+
+def test_columns_of_a_file_are_known_without_its_rows(tmp_path):
+    rows = "".join(f"{row % 90},{row},1\n" for row in range(20_000))
+    assert columns_of(write(tmp_path, "log.csv", "user,item,time\n" + rows)) == [
+        "user",
+        "item",
+        "time",
+    ]
+    pl.DataFrame({"user": [1], "seller": ["a"]}).write_parquet(tmp_path / "log.parquet")
+    assert columns_of(tmp_path / "log.parquet") == ["user", "seller"]
+
+
+def test_other_columns_of_a_parquet_file_are_read_when_they_are_asked_for(tmp_path):
+    path = tmp_path / "log.parquet"
+    pl.DataFrame(
+        {"user": [1, 2, 1], "item": [5, 5, 6], "time": [1, 2, 3], "seller": ["a", None, "b"]}
+    ).write_parquet(path)
+    log = read_interactions(path)
+    assert list(log.further) == ["seller"]
+    assert log.further["seller"].tolist() == ["a", "b"]
+    later = read_interactions(path)
+    path.write_bytes(b"PAR1")
+    with pytest.raises(DataError, match="is not a Parquet file or is damaged"):
+        later.further["seller"]

@@ -13,8 +13,8 @@ from fairhorizon.data.splits import (
     split,
     split_by_time,
     with_feedback,
-    write_split,
 )
+from fairhorizon.data.writing import write_split
 from fairhorizon.errors import ConfigError, DataError
 
 # a takes 1 (2 pieces), 2, again 1 (5), 3, 4, 5, again 2 (7), 6; b takes 1 (4), again 1 (6), 9

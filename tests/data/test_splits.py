@@ -17,8 +17,8 @@ from fairhorizon.data.splits import (
     split_by_time,
     statistics,
     with_feedback,
-    write_split,
 )
+from fairhorizon.data.writing import write_split
 from fairhorizon.errors import ConfigError, DataError
 
 PARTS = ("train", "validation", "test")

@@ -8,7 +8,7 @@ import typer
 from fairhorizon.cli import options as shared
 from fairhorizon.cli.config_option import takes_config
 from fairhorizon.cli.kind_options import AreaKm
-from fairhorizon.vocabulary import Cut, ExampleKind
+from fairhorizon.vocabulary import Cut, ExampleKind, LogFormat
 
 if TYPE_CHECKING:
     from fairhorizon.data.readers import ReaderOptions
@@ -28,14 +28,13 @@ def info(
     """Print the number of users, items and interactions, and what kind of log it is."""
     from rich.console import Console
 
-    from fairhorizon.data.kinds import coordinate_columns, kind_notes
+    from fairhorizon.data.kinds import kind_notes, with_coordinates
     from fairhorizon.data.sources import is_named, item_columns, load
     from fairhorizon.data.splits import statistics, tied_share, ties_note
     from fairhorizon.report.tables import statistics_table
     from fairhorizon.results.evaluation import DataStatistics
 
-    reading["attributes"] = coordinate_columns(source, reading)
-    log = load(source, cache_dir=cache_dir, **reading)
+    log = with_coordinates(load(source, cache_dir=cache_dir, **reading))
     Console().print(statistics_table(DataStatistics(log.name, **vars(statistics(log)))))
     if share := tied_share(log):
         typer.echo(f"{ties_note(share)}.")
@@ -58,7 +57,7 @@ def split(
     keep_ties: shared.KeepTies = False,
 ) -> None:
     """Write train.csv, validation.csv and test.csv with the original ids."""
-    from fairhorizon.data.splits import write_split
+    from fairhorizon.data.writing import write_split
 
     ties = shared.order_of_ties(shuffle_ties, keep_ties)
     spec = shared.data_spec(source, **reading, cut=cut.value, ties=ties)
@@ -87,3 +86,38 @@ def example(
     frame = EXAMPLES[kind.value](seed)
     write_atomically(out, lambda draft: frame.write_csv(draft))
     typer.echo(f"{out}: {len(frame):,} rows of {', '.join(frame.columns)}")
+
+
+@data_commands.command()
+def generate(
+    source: Annotated[
+        str, typer.Argument(help="A synthetic set, e.g. synthetic-large:users=1000,seed=1.")
+    ],
+    out: Annotated[
+        Path, typer.Option("--out", help="A .csv or .parquet file; with --parts, a new folder.")
+    ],
+    parts: Annotated[
+        int, typer.Option(min=0, help="Write so many parts in time order, as files of a folder.")
+    ] = 0,
+    kind: Annotated[LogFormat, typer.Option("--format", help="Of the parts.")] = LogFormat.PARQUET,
+) -> None:
+    """Write a synthetic log.
+
+    synthetic-large is drawn in time linear in its rows, for logs of millions:
+    synthetic-large:users=100000,items=100000,interactions=10000000,seed=1
+    """
+    from fairhorizon.data.sources import is_synthetic, load
+    from fairhorizon.data.writing import write_log, write_parts
+
+    if not is_synthetic(source):
+        raise typer.BadParameter(f"{source!r} is no synthetic set", param_hint="SOURCE")
+    if not parts and out.suffix.lower() not in (".csv", ".parquet"):
+        raise typer.BadParameter(
+            f"{out} ends in neither .csv nor .parquet (a folder needs --parts)", param_hint="--out"
+        )
+    log = load(source)
+    if parts:
+        write_parts(log, out, parts, kind.value)
+    else:
+        write_log(log, out)
+    typer.echo(f"{out}: {len(log):,} rows of {log.n_users:,} users and {log.n_items:,} items")

@@ -24,13 +24,17 @@ LARGEST_SEED = 2**32 - 1
 
 SOURCE = (
     "Name of a data set (ml-100k, ml-1m, synthetic, synthetic:users=200) or path of a file: CSV, "
-    "TSV, Parquet, u.data, ratings.dat, .inter, also packed by gzip or zip."
+    "TSV, Parquet, u.data, ratings.dat, .inter, also packed by gzip or zip, or a folder of them."
 )
 Data = Annotated[str, typer.Option("--data", help=SOURCE)]
 Source = Annotated[str, typer.Argument(help=SOURCE)]
 CacheDir = Annotated[
     Path | None,
-    typer.Option("--cache-dir", help="Folder of downloaded data sets.", show_default=False),
+    typer.Option(
+        "--cache-dir",
+        help="Folder of downloaded data sets and read parts.",
+        show_default=False,
+    ),
 ]
 UserColumn = Annotated[
     str | None,

@@ -2,7 +2,6 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from datetime import UTC, date, datetime, time
 from decimal import Decimal
 from pathlib import Path
 from typing import Any, NoReturn
@@ -13,9 +12,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from fairhorizon.errors import DataError
 
-EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 MISSING = "fill the cell or drop the row"
-AS_NUMBER = "seconds as a number, or an ISO date such as 2024-05-31 or 2024-05-31T12:00:00Z"
 
 
 @dataclass(frozen=True)
@@ -45,6 +42,8 @@ Column = NDArray[Any] | pl.Series
 def as_column(values: ArrayLike | pl.Series) -> Column:
     """A polars text column as it is (fast), anything else as a numpy array."""
     if isinstance(values, pl.Series):
+        if isinstance(values.dtype, pl.Categorical | pl.Enum):
+            values = values.cast(pl.String)
         return values if values.dtype == pl.String else values.to_numpy()
     array = np.asarray(values)
     if array.dtype.kind == "U" and not isinstance(values, np.ndarray):
@@ -59,25 +58,49 @@ def encode(
 
     Ids are int64 when every one is an integer (text such as "007" is not), else text.
     """
+    ids, codes = encoded(values, column, origin)
+    return id_array(ids), codes
+
+
+def encoded(
+    values: Column, column: str, origin: Origin
+) -> tuple[pl.Series, NDArray[np.int64]]:  # ids (n_ids,), codes (n,)
+    """As `encode`, with ids as a polars column."""
     plain = _integers_or_text(values, column, origin)
-    if isinstance(plain, pl.Series):
-        distinct = plain.unique().sort()
-        positions = plain.cast(pl.Enum(distinct)).to_physical().to_numpy()
-        return np.array(distinct.to_list(), dtype=object), positions.astype(np.int64)
-    ids, codes = np.unique(plain, return_inverse=True)
-    return ids, codes.astype(np.int64)
+    ids = plain.unique().sort()
+    return ids, places(plain, ids)
 
 
-def _integers_or_text(values: Column, column: str, origin: Origin) -> NDArray[np.int64] | pl.Series:
+def places(ids: pl.Series, known: pl.Series) -> NDArray[np.int64]:
+    """(n,) the place of each id among known ones, which are sorted and of the same type."""
+    if known.dtype == pl.String:
+        found = ids.cast(pl.Enum(known)).to_physical().to_numpy()
+    else:
+        found = np.searchsorted(known.to_numpy(), ids.to_numpy())
+    return np.asarray(found, dtype=np.int64)
+
+
+def id_array(ids: pl.Series) -> NDArray[Any]:
+    """Ids as a log has them: int64, or objects that are text."""
+    return np.array(ids.to_list(), dtype=object) if ids.dtype == pl.String else ids.to_numpy()
+
+
+def _integers_or_text(values: Column, column: str, origin: Origin) -> pl.Series:
     if isinstance(values, np.ndarray):
         if values.dtype.kind == "f":
             values = _whole(values, column, origin)
         if values.dtype.kind in "iu" and np.all(values <= np.iinfo(np.int64).max):
-            return values.astype(np.int64)
+            return pl.Series(values.astype(np.int64, copy=False))
     text = to_text(values, column, origin)
-    parsed = text.cast(pl.Int64, strict=False)
-    same = parsed.null_count() == 0 and (parsed.cast(pl.String) == text).all()
-    return parsed.to_numpy() if same else text
+    numbers = None if _integers(text[:1]) is None else _integers(text)  # mostly the first tells
+    return text if numbers is None else numbers
+
+
+def _integers(text: pl.Series) -> pl.Series | None:
+    """The numbers that the text spells; None if one is spelt otherwise, such as "007"."""
+    numbers = text.cast(pl.Int64, strict=False)
+    same = numbers.null_count() == 0 and (numbers.cast(pl.String) == text).all()
+    return numbers if same else None
 
 
 def _whole(values: NDArray[Any], column: str, origin: Origin) -> NDArray[Any]:
@@ -143,7 +166,7 @@ def _is_no_rating(cell: Any) -> bool:
 
 def to_numbers(values: Column, column: str, origin: Origin) -> NDArray[np.float64]:
     """Finite float64 numbers."""
-    return _to_numbers(values, column, origin, remedy="give a number").astype(np.float64)
+    return finite_numbers(values, column, origin, remedy="give a number").astype(np.float64)
 
 
 def to_weights(values: Column, column: str, origin: Origin) -> NDArray[np.float64]:
@@ -154,38 +177,22 @@ def to_weights(values: Column, column: str, origin: Origin) -> NDArray[np.float6
         row = int(below.argmax())
         remedy = "weights are from 0 on; drop rows of goods that were returned"
         origin.fail(f"{column} {weights[row]:g} is negative", row, remedy)
-    if not weights.any():
-        origin.fail(f"{column} is 0 everywhere", remedy="name another column, or none")
     return weights
 
 
-def to_times(values: Column, column: str, origin: Origin) -> NDArray[Any]:
-    """int64 if every time is a whole number, else float64; dates as seconds since 1970 UTC."""
-    if isinstance(values, pl.Series):
-        cells = to_text(values, column, origin)
-        if _number(cells[0].strip()) is None and _seconds(cells[0].strip()) is not None:
-            return _each(cells.to_list(), _seconds, column, origin, AS_NUMBER)
-    elif values.dtype.kind == "M":
-        missing = np.isnat(values)
-        if missing.any():
-            origin.fail(f"{column} is missing", int(missing.argmax()), MISSING)
-        micros: NDArray[np.float64] = values.astype("datetime64[us]").astype(np.float64)
-        return micros / 1e6
-    elif values.dtype.kind in "OU" and len(values):
-        if isinstance(values[0], str):
-            return to_times(to_text(values, column, origin), column, origin)
-        if isinstance(values[0], date):
-            return _each(values.tolist(), _seconds, column, origin, AS_NUMBER)
-    return _to_numbers(values, column, origin, remedy=AS_NUMBER)
+def refuse_zeros(weights: NDArray[np.float64], column: str, origin: Origin) -> None:
+    """Weights that are all 0 are those of a wrong column."""
+    if not weights.any():
+        origin.fail(f"{column} is 0 everywhere", remedy="name another column, or none")
 
 
-def _to_numbers(values: Column, column: str, origin: Origin, remedy: str) -> NDArray[Any]:
+def finite_numbers(values: Column, column: str, origin: Origin, remedy: str) -> NDArray[Any]:
     """int64 or finite float64."""
     if not isinstance(values, pl.Series) and values.dtype.kind in "iuf":
         _refuse_non_finite(values, column, origin)
         return values.astype(np.float64 if values.dtype.kind in "uf" else np.int64)
     if not isinstance(values, pl.Series) and not all(type(v) is str for v in values.tolist()):
-        return _each(values.tolist(), _number, column, origin, remedy)
+        return each_number(values.tolist(), number_of, column, origin, remedy)
     text = to_text(values, column, origin).str.strip_chars()
     whole = text.cast(pl.Int64, strict=False)
     if whole.null_count() == 0:
@@ -200,7 +207,7 @@ def _to_numbers(values: Column, column: str, origin: Origin, remedy: str) -> NDA
     return found
 
 
-def _each(
+def each_number(
     cells: list[Any],
     parse: Callable[[Any], float | None],
     column: str,
@@ -220,26 +227,12 @@ def _each(
     return found
 
 
-def _number(cell: Any) -> float | None:
+def number_of(cell: Any) -> float | None:
     """The value of a number or of its text; None if it is neither."""
     if not isinstance(cell, int | float | str | Decimal) or isinstance(cell, bool):
         return None
     try:
         return float(cell)
-    except (ValueError, OverflowError):
-        return None
-
-
-def _seconds(cell: Any) -> float | None:
-    """Seconds since 1970 of a date, a date-time or its ISO text; without time zone it is UTC."""
-    try:
-        moment = datetime.fromisoformat(cell.strip()) if isinstance(cell, str) else cell
-        if isinstance(moment, date) and not isinstance(moment, datetime):
-            moment = datetime.combine(moment, time())
-        if not isinstance(moment, datetime):
-            return None
-        aware = moment if moment.tzinfo else moment.replace(tzinfo=UTC)
-        return (aware - EPOCH).total_seconds()
     except (ValueError, OverflowError):
         return None
 

@@ -1,6 +1,5 @@
 """A log from parallel columns or from a pandas or polars frame."""
 
-import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Literal
 
@@ -12,19 +11,18 @@ from fairhorizon.data.columns import (
     Column,
     Origin,
     as_column,
-    encode,
-    to_ratings,
-    to_times,
-    to_weights,
+    id_array,
+    refuse_zeros,
 )
-from fairhorizon.data.interactions import (
-    Interactions,
-    MissingValuesWarning,
-    NoTimestampsWarning,
-    RepeatsWarning,
+from fairhorizon.data.interactions import Interactions
+from fairhorizon.data.item_columns import Cells, ItemColumns
+from fairhorizon.data.notices import (
+    check_log,
+    warn_of_missing_attribute,
+    warn_of_missing_ratings,
 )
-from fairhorizon.data.item_columns import ItemColumns, per_item
 from fairhorizon.data.repeats import repeated_rows
+from fairhorizon.data.rows import Rows
 from fairhorizon.errors import ConfigError
 
 Repeats = Literal["first", "last"]
@@ -58,37 +56,50 @@ def from_arrays(
     raw = {key: as_column(values) for key, values in given.items() if values is not None}
     raw_attributes = {key: as_column(values) for key, values in (attributes or {}).items()}
     _check_lengths({**raw, **raw_attributes}, origin)
-    label = {key: labels.get(key, key) for key in given}
-    user_ids, user_codes = encode(raw["user"], label["user"], origin)
-    item_ids, item_codes = encode(raw["item"], label["item"], origin)
-    rated = timed = weighed = None
-    if "rating" in raw:
-        rated = _ratings(raw["rating"], label["rating"], origin)
-    if "timestamp" in raw:
-        timed = to_times(raw["timestamp"], label["timestamp"], origin)
-    if "weight" in raw:
-        weighed = to_weights(raw["weight"], label["weight"], origin)
-    pairs = user_codes * len(item_ids) + item_codes
-    keep = _kept_rows(pairs, timed, repeats)
-    described = {
-        key: per_item(values, item_codes, len(item_ids)) for key, values in raw_attributes.items()
-    }
-    for column, cells in described.items():
+    rows = Rows.of(raw, {key: labels.get(key, key) for key in given}, origin)
+    described = ItemColumns(raw_attributes, rows.items, len(rows.item_ids))
+    others = ItemColumns(further or {}, rows.items, len(rows.item_ids))
+    return log_of_rows(
+        rows, described, others, name=name, repeats=repeats, origin=origin, labels=labels
+    )
+
+
+def log_of_rows(
+    rows: Rows,
+    attributes: Mapping[str, Cells],
+    further: Mapping[str, Cells],
+    *,
+    name: str,
+    repeats: Repeats,
+    origin: Origin,
+    labels: Mapping[str, str],
+) -> Interactions:
+    """The log of rows, one per pair of user and item, with (n_items,) `attributes`."""
+    ratings, times, weights = rows.ratings, rows.times, rows.weights
+    if ratings is not None:
+        warn_of_missing_ratings(ratings, origin)
+        ratings = None if np.isnan(ratings).all() else ratings
+    if weights is not None:
+        refuse_zeros(weights, labels.get("weight", "weight"), origin)
+    pairs = rows.users * np.int64(len(rows.item_ids)) + rows.items
+    keep = _kept_rows(pairs, times, repeats)
+    timestamps = None if times is None else times[keep]
+    for column, cells in attributes.items():
         warn_of_missing_attribute(cells, column, origin)
     return Interactions(
-        users=user_codes[keep],
-        items=item_codes[keep],
-        user_ids=user_ids,
-        item_ids=item_ids,
-        ratings=None if rated is None else rated[keep],
-        timestamps=None if timed is None else timed[keep],
-        attributes=described,
+        users=rows.users[keep],
+        items=rows.items[keep],
+        user_ids=id_array(rows.user_ids),
+        item_ids=id_array(rows.item_ids),
+        ratings=None if ratings is None else ratings[keep],
+        timestamps=timestamps,
+        attributes=attributes,
         name=name,
-        weights=None if weighed is None else weighed[keep],
-        repeated=repeated_rows(user_codes, item_codes, weighed, timed, keep),
-        last_times=None if timed is None else _last_times(pairs, timed, keep),
-        further=ItemColumns(further or {}, item_codes, len(item_ids)),
-        columns={role: labels[role] for role in given if role in labels},
+        weights=None if weights is None else weights[keep],
+        repeated=repeated_rows(rows.users, rows.items, weights, times, keep),
+        last_times=timestamps if len(keep) == len(pairs) else _last_times(pairs, times, keep),
+        further=further,
+        columns=dict(labels),
         repeats=repeats,
     )
 
@@ -105,15 +116,16 @@ def _check_lengths(columns: Mapping[str, Column], origin: Origin) -> None:
 
 
 def _last_times(
-    pairs: NDArray[np.int64], times: NDArray[Any], keep: NDArray[np.int64]
-) -> NDArray[Any]:
+    pairs: NDArray[np.int64], times: NDArray[Any] | None, keep: NDArray[np.int64]
+) -> NDArray[Any] | None:
     """Of the kept rows, the latest time among all rows of the same pair of user and item."""
-    if len(keep) == len(pairs):
-        return times[keep]
+    if times is None:
+        return None
     distinct, rows = np.unique(pairs, return_inverse=True)
     latest = np.full(len(distinct), times.min())
     np.maximum.at(latest, rows, times)
-    return latest[rows[keep]]
+    kept: NDArray[Any] = latest[rows[keep]]
+    return kept
 
 
 class _FurtherColumns(Mapping[str, Column]):
@@ -169,28 +181,33 @@ def from_frame(
     _require(known, needed, origin)
     labels = {"user": user, "item": item, "rating": rating, "timestamp": timestamp}
     labels["weight"] = weight
-    weights = np.ones(len(frame)) if counts_rows else _column(frame, weight) if weight else None
+    named = {role: column for role, column in labels.items() if column is not None}
+    columns = role_columns(frame, named)
+    others = [name for name in known if name not in (*named.values(), *attributes)]
     log = from_arrays(
-        _column(frame, user),
-        _column(frame, item),
-        ratings=None if rating is None else _column(frame, rating),
-        timestamps=None if timestamp is None else _column(frame, timestamp),
-        weights=weights,
+        columns["user"],
+        columns["item"],
+        ratings=columns.get("rating"),
+        timestamps=columns.get("timestamp"),
+        weights=columns.get("weight"),
         attributes={column: _column(frame, column) for column in attributes},
         name=name,
         repeats=repeats,
         origin=origin,
-        labels={key: label for key, label in labels.items() if label is not None},
-        further=_FurtherColumns(
-            frame, [name for name in known if name not in (*labels.values(), *attributes)]
-        ),
+        labels=named,
+        further=_FurtherColumns(frame, others),
     )
-    _check_users(log, user, origin)
-    if timestamp is None:
-        _warn_of_no_times(origin)
-    if weight is None:  # else they add up, and nothing is lost
-        _warn_of_repeats(len(frame) - len(log), len(log), repeats, origin)
+    check_log(log, len(frame), named, origin)
     return log
+
+
+def role_columns(frame: Any, labels: Mapping[str, str]) -> dict[str, Column]:
+    """The columns of a frame by role, called by `labels`; a weight may be `ROWS`: each weighs 1."""
+    found = {role: _column(frame, name) for role, name in labels.items() if role != "weight"}
+    if (weight := labels.get("weight")) is not None:
+        counts_rows = weight == ROWS and ROWS not in frame.columns
+        found["weight"] = np.ones(len(frame)) if counts_rows else _column(frame, weight)
+    return found
 
 
 def _require(known: Sequence[str], needed: Iterable[str | None], origin: Origin) -> None:
@@ -199,34 +216,6 @@ def _require(known: Sequence[str], needed: Iterable[str | None], origin: Origin)
             origin.fail(
                 f"there is no column {column!r}", remedy=f"the columns are {', '.join(known)}"
             )
-
-
-def _check_users(log: Interactions, column: str, origin: Origin) -> None:
-    if log.n_users == 1:
-        origin.fail(
-            f"all rows are of one user, {log.user_ids[0]!s}",
-            remedy=f"give the interactions of several users, or check the user column {column!r}",
-        )
-
-
-def _warn_of_no_times(origin: Origin) -> None:
-    warnings.warn(
-        f"{origin.file or 'the frame'} has no timestamps: its rows are assumed to be "
-        "in the order of time (name the column if there is one)",
-        NoTimestampsWarning,
-        stacklevel=3,
-    )
-
-
-def _warn_of_repeats(merged: int, kept: int, repeats: Repeats, origin: Origin) -> None:
-    if merged:
-        warnings.warn(
-            f"{origin.file or 'the frame'}: {counted(merged, 'row repeats', 'rows repeat')} the "
-            f"user and item of another: the {repeats} of each pair is kept, {kept:,} rows of "
-            f"{merged + kept:,}",
-            RepeatsWarning,
-            stacklevel=3,
-        )
 
 
 def _column(frame: Any, name: str) -> Column:
@@ -241,39 +230,11 @@ def _kept_rows(
     if repeats not in ("first", "last"):
         raise ConfigError(f"repeats must be 'first' or 'last', not {repeats!r}")
     order = np.arange(len(pairs)) if times is None else np.argsort(times, kind="stable")
+    distinct = np.sort(pairs)
+    if np.all(distinct[1:] != distinct[:-1]):
+        return order
     if repeats == "last":
         order = order[::-1]
     _, first = np.unique(pairs[order], return_index=True)
     kept = order[np.sort(first)]
     return kept[::-1] if repeats == "last" else kept
-
-
-def _ratings(values: Column, column: str, origin: Origin) -> NDArray[np.float64] | None:
-    """NaN where one is missing; None if all are."""
-    ratings = to_ratings(values, column, origin)
-    missing = int(np.isnan(ratings).sum())
-    if missing:
-        warnings.warn(
-            f"{origin.file or 'the data'}: {counted(missing, 'rating is', 'ratings are')} missing "
-            f"of {len(ratings):,}: these rows count as interactions without a rating",
-            MissingValuesWarning,
-            stacklevel=3,
-        )
-    return None if missing == len(ratings) else ratings
-
-
-def warn_of_missing_attribute(cells: NDArray[Any], column: str, origin: Origin) -> None:
-    """Say how many items have no value, if any; `cells` are text per item, (n_items,)."""
-    missing = int((cells == "").sum())
-    if missing:
-        warnings.warn(
-            f"{origin.file or 'the data'}: {counted(missing, 'item has', 'items have')} no "
-            f"{column} of {len(cells):,}: without one an item is in no group of {column}",
-            MissingValuesWarning,
-            stacklevel=3,
-        )
-
-
-def counted(number: int, one: str, many: str) -> str:
-    """As in "1 item has" or "1,200 items have"."""
-    return f"{number:,} {one if number == 1 else many}"

@@ -60,6 +60,14 @@ class Repeated:
         )
 
 
+@dataclass(frozen=True)
+class PartsRead:
+    """How a log came together from the files of a folder."""
+
+    read: int
+    kept: int  # files that were read before and had not changed
+
+
 @dataclass(frozen=True, eq=False)
 class Interactions:
     """A log: which user took which item when, in time order.
@@ -85,6 +93,7 @@ class Interactions:
     further: Mapping[str, NDArray[Any]] = field(default_factory=dict)  # as `attributes`, on request
     columns: Mapping[str, str] = field(default_factory=dict)  # role -> name: user, item, time, ...
     repeats: str = "first"  # which row of a repeated (user, item) pair was kept
+    parts: PartsRead | None = None  # of a log in a folder
 
     def __post_init__(self) -> None:
         for entry in fields(self):
@@ -167,12 +176,12 @@ class Interactions:
             digest.update("\x1f".join(map(str, ids.tolist())).encode("utf-8", "surrogatepass"))
             digest.update(b"\x1e")
         for values in (self.users, self.items):
-            digest.update(values.astype("<i8").tobytes())
+            digest.update(np.ascontiguousarray(values, "<i8").data)
         for optional in (self.ratings, self.timestamps):
-            digest.update(b"-" if optional is None else optional.astype("<f8").tobytes())
+            digest.update(b"-" if optional is None else np.ascontiguousarray(optional, "<f8").data)
         totals = self.total_weights()
         if totals is not None:  # logs without are known by what they were before there were any
-            digest.update(totals.astype("<f8").tobytes())
+            digest.update(np.ascontiguousarray(totals, "<f8").data)
         return digest.hexdigest()[:16]
 
 

@@ -1,6 +1,6 @@
 """The columns of a log or of a table of items, as attributes of items, read when asked for."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -109,17 +109,31 @@ def log_attribute(log: Interactions, column: str) -> Cells:
 
 def per_item(column: Column, items: NDArray[np.int64], n_items: int) -> Cells:
     """(n_items,) the value of each item in its first row that has one, as text; "" if none has."""
-    values = attribute_cells(column)
-    cells: list[Any] = [None] * n_items
-    numbers, first_rows = np.unique(items, return_index=True)
-    for item, row in zip(numbers.tolist(), first_rows.tolist(), strict=True):
-        cells[item] = values[row]
-    absent = [item for item, cell in enumerate(cells) if is_missing(cell)]
-    for row in np.flatnonzero(np.isin(items, absent)).tolist():
-        if is_missing(cells[items[row]]):
-            cells[items[row]] = values[row]
-    text = ["" if is_missing(cell) else str(cell) for cell in cells]
-    return np.array(text, dtype=object)
+    rows = np.flatnonzero(_is_there(column))
+    first = np.full(n_items, -1)
+    first[items[rows[::-1]]] = rows[::-1]  # of several rows the last that is set stays
+    known = np.flatnonzero(first >= 0)
+    cells = np.full(n_items, "", dtype=object)
+    cells[known] = [str(cell) for cell in _cells(column, first[known])]
+    return cells
+
+
+def _is_there(column: Column) -> NDArray[np.bool_]:
+    """(n,) which rows have a value."""
+    if isinstance(column, pl.Series):
+        return (column.is_not_null() & (column != "")).fill_null(value=False).to_numpy()
+    if column.dtype.kind == "O":
+        return np.array([not is_missing(cell) for cell in column.tolist()], dtype=np.bool_)
+    return np.asarray(column != "" if column.dtype.kind == "U" else column == column)
+
+
+def _cells(column: Column, rows: NDArray[np.int64]) -> Iterable[Any]:
+    """The values of some rows; integers as in `attribute_cells`."""
+    if isinstance(column, pl.Series):
+        return column.gather(rows).to_list()
+    if column.dtype.kind == "f" and np.isnan(column).any() and not np.nansum(column % 1):
+        return column[rows].astype(np.int64)
+    return column[rows]
 
 
 def attribute_cells(column: Column) -> NDArray[Any]:

@@ -1,20 +1,18 @@
 """What kind of log it is, in sentences: weights, repeats, sessions, coordinates."""
 
 from collections.abc import Callable
-from pathlib import Path
+from dataclasses import replace
 
 import numpy as np
 import polars as pl
 
-from fairhorizon.data.contents import UTF_8
-from fairhorizon.data.frames import counted
+from fairhorizon.data.columns import Origin
 from fairhorizon.data.generated.checkins import checkins
 from fairhorizon.data.generated.sessions import sessions
 from fairhorizon.data.generated.shop import shop
 from fairhorizon.data.interactions import Interactions
 from fairhorizon.data.locations import AREA_KM, Locations, coordinates_among
-from fairhorizon.data.readers import ReaderOptions, columns_of
-from fairhorizon.data.sources import is_named
+from fairhorizon.data.notices import counted, warn_of_missing_attribute
 
 EXAMPLES: dict[str, Callable[..., pl.DataFrame]] = {
     "shop": lambda seed: shop(seed=seed).frame,
@@ -23,13 +21,12 @@ EXAMPLES: dict[str, Callable[..., pl.DataFrame]] = {
 }
 
 
-def coordinate_columns(source: str, reading: ReaderOptions) -> tuple[str, ...]:
-    """The columns of latitude and longitude of a file, by their names; none of named sets."""
-    if is_named(source) or not Path(source).exists():
-        return ()
-    how = {name: reading.get(name) for name in ("header", "separator")}
-    columns = columns_of(source, encoding=reading.get("encoding", UTF_8), **how)
-    return coordinates_among(columns) or ()
+def with_coordinates(log: Interactions) -> Interactions:
+    """The log with latitude and longitude as attributes, if columns are called so."""
+    columns = coordinates_among(log.further) or ()
+    for column in columns:
+        warn_of_missing_attribute(log.further[column], column, Origin(log.name))
+    return replace(log, attributes={**log.attributes, **{c: log.further[c] for c in columns}})
 
 
 def kind_notes(
@@ -37,6 +34,9 @@ def kind_notes(
 ) -> list[str]:
     """Sentences about what there is; none of a plain log."""
     notes = []
+    if log.parts is not None:
+        parts = counted(log.parts.read + log.parts.kept, "part", "parts")
+        notes.append(f"{parts}: {log.parts.read:,} read, {log.parts.kept:,} from the cache.")
     if session is not None:
         notes.append(f"Users are sessions, of column {session}: the next one is a new user.")
     totals = log.total_weights()

@@ -38,9 +38,9 @@ def load(
     """A log of who took what when, from a frame, a file or a named set.
 
     source: a pandas or polars frame or an Arrow table with a row per interaction; the path of a
-        CSV, TSV, Parquet or MovieLens file, also packed; or a name: "ml-100k", "ml-1m",
-        "synthetic:users=200,seed=1". A name comes first: a file that is called like a set is
-        "./ml-1m", or any `Path`.
+        CSV, TSV, Parquet or MovieLens file, also packed, or of a folder of such files; or a name:
+        "ml-100k", "ml-1m", "synthetic:users=200,seed=1". A name comes first: a file that is called
+        like a set is "./ml-1m", or any `Path`.
     user, item, time, rating: the names of the columns, or their positions from 0; None: found by
         their usual names. Without times the rows count as being in time order, and a warning says
         so. Times are seconds, dates or ISO text.
@@ -52,7 +52,8 @@ def load(
     name: what results call the log; empty: that of the file or set.
     repeats: which row of a repeated (user, item) pair is kept, "first" or "last" in time order.
     header, separator, encoding: of a text file; None: detected.
-    cache_dir: where named sets are kept; None: FAIRHORIZON_CACHE, else ~/.cache/fairhorizon.
+    cache_dir: where named sets are kept, and what was read of the files of a folder; None:
+        FAIRHORIZON_CACHE, else ~/.cache/fairhorizon.
 
     Returns the log; `fit` takes it, and `split` divides it for a study.
     """

@@ -8,10 +8,12 @@ from typing import Any, TypedDict
 import numpy as np
 from numpy.typing import NDArray
 
-from fairhorizon.data.columns import encode, is_missing
+from fairhorizon.data.columns import Origin, encode, is_missing
 from fairhorizon.data.contents import UTF_8
-from fairhorizon.data.frames import ROWS, Repeats, from_frame, warn_of_missing_attribute
+from fairhorizon.data.frames import ROWS, Repeats, from_frame
 from fairhorizon.data.interactions import Interactions
+from fairhorizon.data.notices import warn_of_missing_attribute
+from fairhorizon.data.parquet import ParquetColumns
 from fairhorizon.data.tables import Table, read_table
 from fairhorizon.errors import ConfigError, DataError, NoColumnError
 
@@ -154,24 +156,57 @@ def read_interactions(
     mark. `weight` is the column that says how much, "rows" for how often. A `session` is read as a
     user: whoever comes next is a new one.
     """
-    attributes = tuple(attributes)
-    user = who_is_served(user, session)
-    given = (user, item, rating, timestamp, weight, *attributes)
-    names = [name for name in given if isinstance(name, str) and not name.isdecimal()]
-    table = read_table(path, names=names, header=header, separator=separator, encoding=encoding)
-    found = Columns(user, item, rating, timestamp).find(table)
+    options: ReaderOptions = {
+        **{"user": user, "item": item, "rating": rating, "timestamp": timestamp},
+        **{"weight": weight, "session": session, "attributes": attributes},
+        **{"header": header, "separator": separator, "encoding": encoding},
+    }
+    found = locate(path, options)
+    roles: dict[str, Any] = found.labels
     return from_frame(
-        table.frame,
-        user=str(found["user"]),
-        item=str(found["item"]),
-        rating=found["rating"],
-        timestamp=found["timestamp"],
-        weight=_weight(weight, table, found.values()),
-        attributes=[_given(attribute, table, found.values()) for attribute in attributes],
+        found.frame,
+        **roles,
+        attributes=found.attributes,
         name=Path(path).name,
         repeats=repeats,
-        origin=table.origin,
+        origin=found.origin,
     )
+
+
+@dataclass(frozen=True)
+class Located:
+    """The rows of a file, and which of its columns hold what."""
+
+    frame: Any  # polars, or the columns of a Parquet file, read when they are asked for
+    origin: Origin
+    labels: dict[str, str | None]  # role -> column; None: there is none
+    attributes: list[str]
+
+
+def locate(path: str | Path, options: ReaderOptions) -> Located:
+    """Open a file and find its columns; `options` as for `read_interactions`."""
+    attributes = tuple(options.get("attributes", ()))
+    columns = Columns(
+        who_is_served(options.get("user"), options.get("session")),
+        options.get("item"),
+        options.get("rating"),
+        options.get("timestamp"),
+    )
+    given = (*vars(columns).values(), options.get("weight"), *attributes)
+    names = [name for name in given if isinstance(name, str) and not name.isdecimal()]
+    how: dict[str, Any] = {
+        key: value for key, value in options.items() if key in ("header", "separator", "encoding")
+    }
+    lazy = ParquetColumns.of(Path(path))
+    if lazy is None:
+        table = read_table(path, names=names, **how)
+    else:
+        table = Table(lazy.nothing, Origin(path), header=True)
+    found = columns.find(table)
+    weight = _weight(options.get("weight"), table, found.values())
+    others = [_given(attribute, table, found.values()) for attribute in attributes]
+    found["weight"] = weight
+    return Located(table.frame if lazy is None else lazy, table.origin, found, others)
 
 
 def who_is_served(user: str | int | None, session: str | int | None) -> str | int | None:
@@ -234,7 +269,10 @@ def read_item_attribute(
 
 def columns_of(path: str | Path, *, encoding: str = UTF_8, **how: Any) -> list[str]:
     """The names of the columns of a file; none of a file without a header."""
-    table = read_table(path, encoding=encoding, **how)
+    lazy = ParquetColumns.of(Path(path))
+    if lazy is not None:
+        return lazy.columns
+    table = read_table(path, encoding=encoding, head=True, **how)
     return table.frame.columns if table.header else []
 
 

@@ -10,8 +10,10 @@ from typing import Any, Unpack
 import polars as pl
 
 from fairhorizon.data.downloads import NamedSet, fetch
+from fairhorizon.data.generated.large import large_log
 from fairhorizon.data.interactions import Interactions
 from fairhorizon.data.item_tables import COLUMNS, NamedColumns, attributes_of, named_items
+from fairhorizon.data.parts import read_folder
 from fairhorizon.data.readers import ReaderOptions, read_interactions
 from fairhorizon.data.synthetic import SyntheticMarket, baskets, sparse, synthetic, trends
 from fairhorizon.errors import ConfigError, DataError
@@ -47,6 +49,7 @@ GENERATORS: dict[str, Callable[..., SyntheticMarket]] = {
     "synthetic-baskets": baskets,
     "synthetic-trends": trends,
 }
+LARGE: dict[str, Callable[..., Interactions]] = {"synthetic-large": large_log}  # no truth beside it
 
 
 def cache_folder(cache_dir: str | Path | None = None) -> Path:
@@ -63,9 +66,10 @@ def load(
 ) -> Interactions:
     """The log of a named set ("ml-100k", "ml-1m", "synthetic:users=200,seed=1") or of a file.
 
-    source: the name of the set, or the path of a file. A name comes first: a file that is called
-        like a set is "./ml-1m", or any `Path`.
-    cache_dir: where named sets are kept; None: FAIRHORIZON_CACHE, else ~/.cache/fairhorizon.
+    source: the name of the set, or the path of a file or of a folder of parts. A name comes first:
+        a file that is called like a set is "./ml-1m", or any `Path`.
+    cache_dir: where named sets are kept, and what was read of parts; None: FAIRHORIZON_CACHE, else
+        ~/.cache/fairhorizon.
     options: those of `read_interactions`, such as which column has the user. Named sets need none,
         and the synthetic ones ignore them. `attributes` of a MovieLens set are columns of its table
         of items, `title`, `year` and `genre`, which is downloaded when it is first asked for.
@@ -79,12 +83,21 @@ def load(
             return replace(log, name=source, attributes=described, further=further)
         if (market := market_of(source)) is not None:
             return replace(market.interactions, name=source)
+        if (kind := _kind(source)) in LARGE:
+            return replace(LARGE[kind](**_chosen(source, LARGE[kind])), name=source)
         if not Path(source).exists():
             raise DataError(
                 f"{source!r} is neither a file nor a named data set",
-                remedy=f"the named sets are {', '.join([*NAMED, *GENERATORS])}",
+                remedy=f"the named sets are {', '.join([*NAMED, *GENERATORS, *LARGE])}",
             )
+    if Path(source).is_dir():
+        return read_folder(source, store=_part_store(cache_dir), **options)
     return read_interactions(source, **options)
+
+
+def _part_store(cache_dir: str | Path | None) -> Path | None:
+    """Where what was read of parts is kept; nowhere if FAIRHORIZON_NO_CACHE is set."""
+    return None if os.environ.get("FAIRHORIZON_NO_CACHE") else cache_folder(cache_dir) / "parts"
 
 
 def item_columns(source: str) -> tuple[str, ...]:
@@ -111,12 +124,17 @@ def items_of(source: str, *, cache_dir: str | Path | None = None) -> pl.DataFram
 
 def is_named(source: str) -> bool:
     """Whether a `source` as in `load` is the name of a set, whatever files there are."""
-    return source in NAMED or source.partition(":")[0] in GENERATORS
+    return source in NAMED or is_synthetic(source)
+
+
+def is_synthetic(source: str) -> bool:
+    """Whether a `source` as in `load` is drawn by a generator."""
+    return _kind(source) in GENERATORS or _kind(source) in LARGE
 
 
 def market_of(source: str | Path) -> SyntheticMarket | None:
-    """The market of a `source` as in `load`; None unless it is the generator."""
-    if isinstance(source, str) and source.partition(":")[0] in GENERATORS:
+    """The market of a `source` as in `load`; None unless it is a generator with a truth."""
+    if isinstance(source, str) and _kind(source) in GENERATORS:
         return synthetic_market(source)
     return None
 
@@ -127,7 +145,16 @@ def synthetic_market(source: str = SYNTHETIC) -> SyntheticMarket:
     source: "synthetic", or the name of another generator, or "synthetic:key=value,..."; the keys
         are the parameters of the generator (see `fairhorizon.data.synthetic`).
     """
-    generator = GENERATORS[source.partition(":")[0]]
+    generator = GENERATORS[_kind(source)]
+    return generator(**_chosen(source, generator))
+
+
+def _kind(source: str) -> str:
+    return source.partition(":")[0]
+
+
+def _chosen(source: str, generator: Callable[..., object]) -> dict[str, Any]:
+    """The parameters of a generator that a source sets."""
     parameters = inspect.signature(generator).parameters
     defaults = {name: parameter.default for name, parameter in parameters.items()}
     chosen: dict[str, Any] = {}
@@ -141,4 +168,4 @@ def synthetic_market(source: str = SYNTHETIC) -> SyntheticMarket:
             chosen[key] = type(defaults[key])(value)
         except ValueError:
             raise ConfigError(f"{source}: {key} {value!r} is not a number") from None
-    return generator(**chosen)
+    return chosen

@@ -5,13 +5,9 @@ baskets, times in days) their order in the file carries no meaning, but is often
 item, for example. A ranker could learn it, so a split shuffles them.
 """
 
-import csv
-import shutil
-import tempfile
 import warnings
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from pathlib import Path
 from typing import Literal
 
 import numpy as np
@@ -60,7 +56,7 @@ def tied_share(log: Interactions) -> float:
     """The share of rows that have the user and the time of another row; 0 without times."""
     if log.timestamps is None or not len(log):
         return 0.0
-    order = np.lexsort((log.timestamps, log.users))
+    order = np.argsort(log.users, kind="stable")  # the log is in time order
     users, times = log.users[order], log.timestamps[order]
     as_before = np.append(False, (users[1:] == users[:-1]) & (times[1:] == times[:-1]))
     as_next = np.append(as_before[1:], False)
@@ -240,43 +236,3 @@ def _share(name: str, value: float) -> Fraction:
     if not 0 <= value < 1:
         raise ConfigError(f"{name} must be at least 0 and below 1, not {value}")
     return Fraction(value).limit_denominator(10**6)
-
-
-def write_split(parts: Split, folder: str | Path) -> None:
-    """Write train.csv, validation.csv and test.csv with the original ids: all three or nothing."""
-    folder = Path(folder)
-    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
-        raise DataError("already exists", file=folder, remedy="name a new folder or empty it")
-    try:
-        folder.parent.mkdir(parents=True, exist_ok=True)
-        draft = Path(tempfile.mkdtemp(prefix=f".{folder.name}-", dir=folder.parent))
-    except OSError as error:
-        raise DataError(f"cannot be created: {error}", file=folder, remedy="name another") from None
-    try:
-        for part in ("train", "validation", "test"):
-            _write_csv(getattr(parts, part), draft / f"{part}.csv")
-        draft.chmod(0o755)
-        draft.replace(folder)
-    except OSError as error:
-        raise DataError(
-            f"cannot be written: {error}", file=folder, remedy="check the space left"
-        ) from None
-    finally:
-        shutil.rmtree(draft, ignore_errors=True)
-
-
-def _write_csv(log: Interactions, path: Path) -> None:
-    columns = {"user": log.user_ids[log.users], "item": log.item_ids[log.items]}
-    if log.ratings is not None:
-        columns["rating"] = log.ratings.astype(object)
-        columns["rating"][np.isnan(log.ratings)] = None  # an empty cell
-    if log.timestamps is not None:
-        columns["timestamp"] = log.timestamps
-    if (weights := log.total_weights()) is not None:
-        columns["weight"] = weights
-    columns |= {name: values[log.items] for name, values in log.attributes.items()}
-    with path.open("w", encoding="utf-8", newline="") as file:
-        csv.writer(file, lineterminator="\n").writerow(columns)
-        # Text is always quoted: ids may hold separators, quotes, line ends or look like numbers.
-        rows = csv.writer(file, lineterminator="\n", quoting=csv.QUOTE_NONNUMERIC)
-        rows.writerows(zip(*(values.tolist() for values in columns.values()), strict=True))

@@ -15,10 +15,12 @@ from numpy.typing import NDArray
 
 from fairhorizon.data.columns import Origin
 from fairhorizon.data.contents import UTF_8, decode, read_content
+from fairhorizon.data.parquet import SUFFIXES, parquet_frame
 from fairhorizon.errors import DataError
 
 SEPARATORS = ("\t", "::", ",", ";", "|")
 OF_SUFFIX = {".csv": ",", ".tsv": "\t", ".inter": "\t", ".item": "\t", ".data": "\t", ".dat": "::"}
+LONG, MANY = 100_000, 100  # characters of text of which the first so many lines are its head
 UNIT = "\x1f"  # ASCII unit separator, stands in for separators of several characters
 TYPED = re.compile(r"(.+):(?:token|float)(?:_seq)?")  # RecBole: user_id:token
 
@@ -40,17 +42,21 @@ def read_table(
     separator: str | None = None,
     encoding: str = UTF_8,
     option: str = "",
+    head: bool = False,
 ) -> Table:
     """Read any supported file, also inside gzip or zip.
 
     `names` are columns by which a header is recognised, `option` is the prefix of option names in
-    messages.
+    messages. Of `head` only some of the first rows are wanted.
     """
     path = Path(path)
     raw, suffix = read_content(path)
-    if suffix in (".parquet", ".pq"):
-        return _parquet(path, raw)
+    if suffix in SUFFIXES:
+        return Table(parquet_frame(path, raw), Origin(path), header=True)
     text = decode(raw, path, encoding, option=f"--{option}encoding").rstrip("\r\n")
+    del raw  # large logs need the place
+    if head:
+        text = _first_lines(text)
     if suffix in (".jsonl", ".ndjson"):
         return _json_lines(path, text)
     if not text.strip():
@@ -63,16 +69,10 @@ def read_table(
     return _text_table(text, path, chosen, quoted, header, names)
 
 
-def _parquet(path: Path, raw: bytes) -> Table:
-    try:
-        frame = pl.read_parquet(io.BytesIO(raw))
-    except (pl.exceptions.PolarsError, pl.exceptions.PanicException, OSError, ValueError):
-        raise DataError(
-            "is not a Parquet file or is damaged", file=path, remedy="write the file again"
-        ) from None
-    if frame.is_empty():
-        raise DataError("there are no rows", file=path, remedy="give rows of user and item")
-    return Table(frame, Origin(path), header=True)
+def _first_lines(text: str) -> str:
+    """Some lines, unless a quoted cell goes on after them."""
+    first = "\n".join(text[:LONG].split("\n")[:MANY]) if len(text) > LONG else text
+    return text if first.count('"') % 2 else first
 
 
 def _json_lines(path: Path, text: str) -> Table:
@@ -117,8 +117,8 @@ def _text_table(
     header: bool | None,
     names: Collection[str],
 ) -> Table:
-    plain = not quoted and "\r" not in text.replace("\r\n", "\n") and separator not in "\r\n "
-    bulk = _bulk(text, separator) if plain else None
+    plain = "\r" not in text.replace("\r\n", "\n") and separator not in '\r\n "'
+    bulk = _bulk(text, separator, quoted) if plain else None
     rows, lines = (bulk, None) if bulk is not None else _one_by_one(text, path, separator, quoted)
     columns = [(cell or "").strip() for cell in rows.row(0)]
     if header is None:
@@ -139,21 +139,41 @@ def _text_table(
     return Table(rows, Origin(path, first_line, lines), header)
 
 
-def _bulk(text: str, separator: str) -> pl.DataFrame | None:
-    """All rows at once if nothing is quoted and no row is short, long or blank; else None."""
-    width = text.split("\n", 1)[0].count(separator) + 1
+def _bulk(text: str, separator: str, quoted: bool) -> pl.DataFrame | None:
+    """All rows at once if every line is a row, none of them short, long or blank; else None."""
+    first, content = text.split("\n", 1)[0], text.encode()
     try:
+        width = len(first.split(separator))
+        if quoted:
+            width = len(next(csv.reader([first], delimiter=separator)))
+        if quoted and not _lines_are_rows(content, separator, width):
+            return None
         rows = pl.read_csv(
-            io.BytesIO(text.encode()),
+            io.BytesIO(content),
             has_header=False,
             separator=separator,
-            quote_char=None,
+            quote_char='"' if quoted else None,
             schema={str(position): pl.String for position in range(width)},
         )
-    except (pl.exceptions.PolarsError, pl.exceptions.PanicException, ValueError):
+    except (pl.exceptions.PolarsError, pl.exceptions.PanicException, csv.Error, ValueError):
         return None
     # A short row has no last cell, a blank line no cell at all.
-    return None if rows[:, -1].null_count() else rows
+    return None if not quoted and rows[:, -1].null_count() else rows
+
+
+def _lines_are_rows(content: bytes, separator: str, width: int) -> bool:
+    """Whether every line has so many cells, each without quotes or within a pair of them."""
+    lines = pl.read_csv(
+        io.BytesIO(content),
+        has_header=False,
+        separator=UNIT if separator != UNIT else "\x1e",  # in no line, else this fails
+        quote_char=None,
+        schema={"line": pl.String},
+    ).to_series()
+    split = f"\\x{{{ord(separator):x}}}"
+    cell = f'(?:[^"{split}]*|"(?:[^"]|"")*")'
+    row = f"^{cell}(?:{split}{cell}){{{width - 1}}}\\r?$"
+    return bool(lines.str.contains(row).fill_null(value=False).all())
 
 
 def _one_by_one(

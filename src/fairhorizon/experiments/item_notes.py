@@ -7,6 +7,7 @@ from typing import Any
 from numpy.typing import NDArray
 
 from fairhorizon.data.interactions import MissingValuesWarning
+from fairhorizon.data.parts import first_file
 from fairhorizon.data.readers import columns_of, title_among
 from fairhorizon.data.sources import is_named, item_columns
 from fairhorizon.errors import DataError, NoColumnError
@@ -69,5 +70,8 @@ def _columns(data: DataSpec, item_table: str | None) -> list[str]:
     if is_named(data.source):
         return list(item_columns(data.source))
     return columns_of(
-        data.source, header=data.header, separator=data.separator, encoding=data.encoding
+        first_file(data.source),
+        header=data.header,
+        separator=data.separator,
+        encoding=data.encoding,
     )

@@ -11,12 +11,14 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from fairhorizon.data.columns import Origin, to_times
+from fairhorizon.data.columns import Origin
 from fairhorizon.data.interactions import Interactions
+from fairhorizon.data.parts import first_file
 from fairhorizon.data.readers import Columns, ReaderOptions, read_item_attribute, who_is_served
 from fairhorizon.data.sources import is_named, load
 from fairhorizon.data.splits import split
 from fairhorizon.data.tables import Table, read_table
+from fairhorizon.data.times import to_times
 from fairhorizon.errors import DataError
 from fairhorizon.exposure.groups import (
     POPULAR_SHARE,
@@ -66,7 +68,7 @@ def propose(
     """Read a log as `load` does, and the table of its items if there is one."""
     table, found = None, {}
     if not is_named(source) and Path(source).exists():
-        table = _table(source, reading)
+        table = _table(str(first_file(source)), reading)
         found = _found(table, reading)
         if found.get("timestamp") is None and (time := _only_time(table, found)) is not None:
             found["timestamp"], reading = time, {**reading, "timestamp": time}

@@ -8,12 +8,13 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from fairhorizon.data.columns import Origin, as_column, encode, to_ratings, to_times, to_weights
+from fairhorizon.data.columns import Origin, as_column, encode, refuse_zeros, to_ratings, to_weights
 from fairhorizon.data.frames import ROWS, from_arrays
 from fairhorizon.data.interactions import Interactions
 from fairhorizon.data.item_columns import ItemTable
 from fairhorizon.data.loading import as_frame, load_items
 from fairhorizon.data.repeats import all_rows
+from fairhorizon.data.times import to_times
 from fairhorizon.errors import DataError
 
 
@@ -47,6 +48,7 @@ class ObservedRows:
             weights = np.ones(len(users))
             if "weight" in needed and len(users):
                 weights = to_weights(column(names["weight"]), names["weight"], origin)
+                refuse_zeros(weights, names["weight"], origin)
         if log.ratings is not None and names["rating"] in known:
             ratings = to_ratings(column(names["rating"]), names["rating"], origin).tolist()
         elif log.ratings is not None:

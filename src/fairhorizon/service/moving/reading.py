@@ -13,11 +13,12 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from fairhorizon.data.columns import as_column, encode, is_missing, to_ratings, to_times
+from fairhorizon.data.columns import as_column, encode, is_missing, to_ratings
 from fairhorizon.data.contents import UTF_8
 from fairhorizon.data.item_columns import attribute_cells
 from fairhorizon.data.readers import POSITIONS, find_columns, is_usual_name
 from fairhorizon.data.tables import Table, read_table
+from fairhorizon.data.times import to_times
 from fairhorizon.service.store.feedback import Event
 from fairhorizon.service.store.items import Item
 from fairhorizon.service.store.users import User
