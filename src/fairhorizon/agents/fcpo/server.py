@@ -65,7 +65,7 @@ class FcpoServer:
         if self.walk is None:
             self.walk = Walk(self.actor, state, exposure.sensitive)
         walk = self.walk
-        walk.signals.relabel(exposure.sensitive.to(state.blocked.device))
+        walk.signals.relabel(exposure.sensitive.to(state.users.device))
         if self.learns:
             showings = len(state.users) * self.config.list_length
             self.left.append([limit.budget(exposure, showings) for limit in self.limits])
@@ -172,11 +172,11 @@ class FcpoServer:
         self.state, self.walk, self.left = state, None, []
         self.policy = policy_at_work(self.actor, self.config, self.generator, learns=self.learns)
         if seen := below("signals.", tensors):
-            no_group = state.blocked.new_zeros(state.blocked.shape[1])  # until it serves
+            no_group = state.blocked.new_zeros(state.blocked_sets.shape[1])  # until it serves
             self.walk = Walk(self.actor, state, no_group)
             assert isinstance(self.walk.signals, ExpertSignals)
             self.walk.signals.values = [
-                seen[str(n)].to(state.blocked.device, copy=True) for n in range(len(seen))
+                seen[str(n)].to(state.users.device, copy=True) for n in range(len(seen))
             ]
 
     def _restore_actor(self, parameters: dict[str, Tensor]) -> None:

@@ -189,7 +189,7 @@ class _PlannedSteps:
         state = outcome.state
         users, queues = state.users[rows], state.queue[rows]
         menus = self.lists.chances.items.menus(
-            users, queues, state.blocked[rows], sensitive, self.length
+            users, queues, state.blocked_sets.mask(rows), sensitive, self.length
         )
         offers = self.lists.candidates(menus, users.cpu(), queues, self.length)
         self.items = self.items.index_copy(0, rows.cpu(), offers.items)

@@ -107,6 +107,6 @@ class ControlServer:
             self._signals.values = [tensors["signals.values"].clone()]
 
     def _look(self, state: State) -> ExpertSignals:
-        no_group = state.blocked.new_zeros(state.blocked.shape[1])  # the control knows the groups
+        no_group = state.blocked.new_zeros(state.blocked_sets.shape[1])  # the control knows the groups
         panel = Panel((self.ranker,), (1.0,))
         return ExpertSignals(panel, state.users, state.queue, no_group, priced=False)

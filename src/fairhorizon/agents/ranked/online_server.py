@@ -125,16 +125,16 @@ class OnlineServer:
         self.ranker = restored_ranker(refitted, first) if refitted else first
 
     def _score_everyone(self, state: State, sensitive: Tensor) -> None:
-        self._scores = torch.empty(state.blocked.shape)
+        self._scores = torch.empty(state.blocked_sets.shape)
         self._totals = torch.zeros(len(state.users), dtype=torch.float64)
         self._score(state, torch.arange(len(state.users)), sensitive)
 
     def _score(self, state: State, rows: Tensor, sensitive: Tensor) -> None:
         """Scores of these users by their present histories."""
-        for some in rows.split(users_at_once(state.blocked.shape[1])):
+        for some in rows.split(users_at_once(state.blocked_sets.shape[1])):
             scores = standardised(self.ranker.scores(state.users[some], state.queue[some]))
             self._scores[some] = scores
-            allowed = scores.masked_fill(state.blocked[some], -torch.inf)
+            allowed = scores.masked_fill(state.blocked_sets.mask(some), -torch.inf)
             self._totals[some] = self._relevance.totals(sides_of(allowed, sensitive, CANDIDATES))
 
     def _best(self, blocked: Tensor, sensitive: Tensor) -> Sides:

@@ -260,18 +260,18 @@ class RankedServer:
         return scores
 
     def _score_everyone(self, state: State) -> None:
-        self._scores = torch.empty(state.blocked.shape)
-        self._all_scores = torch.empty(state.blocked.shape) if state.returning else None
+        self._scores = torch.empty(state.blocked_sets.shape)
+        self._all_scores = torch.empty(state.blocked_sets.shape) if state.returning else None
         self._round = None
         self._score(state, torch.arange(len(state.users)))
 
     def _score(self, state: State, rows: Tensor) -> None:
         """Scores of these users by their present histories."""
-        for some in rows.split(users_at_once(state.blocked.shape[1])):
+        for some in rows.split(users_at_once(state.blocked_sets.shape[1])):
             scores = self.ranker.scores(state.users[some], state.queue[some])
             if self._all_scores is not None:
                 self._all_scores[some] = scores
-            self._scores[some] = scores.masked_fill(state.blocked[some], -torch.inf)
+            self._scores[some] = scores.masked_fill(state.blocked_sets.mask(some), -torch.inf)
         if self._round is not None:
             self._round.rescore(self._scores, rows)
 

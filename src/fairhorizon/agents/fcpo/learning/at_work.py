@@ -165,7 +165,7 @@ class SoftmaxAtWork:
             menus,
             costs[at],
             charges[:, at].transpose(0, 1),
-            (menus.items >= 0) & ~state.blocked.gather(1, at),
+            (menus.items >= 0) & ~state.blocked_sets.contains(menus.items),
             places.masked_fill(empty, -1),
             chances,
             lists,
@@ -179,7 +179,7 @@ class SoftmaxAtWork:
             self.on_menus = walk.signals.on_menus(everybody, state.blocked, self.candidates)
         elif self.moved is not None and self.moved.any():
             rows = self.moved.nonzero().squeeze(1)
-            fresh = walk.signals.on_menus(rows, state.blocked[rows], self.candidates)
+            fresh = walk.signals.on_menus(rows, state.blocked_sets.mask(rows), self.candidates)
             self.on_menus = self.on_menus.index_copy(0, rows, fresh)
         return self.on_menus
 
