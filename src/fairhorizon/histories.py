@@ -93,8 +93,11 @@ class ItemSets(Interface):
     def shape(self) -> tuple[int, int]:
         """Users and items."""
 
-    def contains(self, lists: Tensor) -> Tensor:
-        """(b, K) bool: whether each item of the lists (b, K) is in the user's set; -1 is not."""
+    def contains(self, lists: Tensor, rows: Tensor | None = None) -> Tensor:
+        """(b, K) bool: whether each item of the lists (b, K) is in the user's set; -1 is not.
+
+        The lists are of all users, or of those at some rows.
+        """
 
     def mask(self, rows: Tensor | None = None) -> Tensor:
         """(len(rows), n_items) bool: the sets of some users as a table; of all unless given.
@@ -151,8 +154,8 @@ class TableSets:
         users, items = self.table.shape
         return users, items
 
-    def contains(self, lists: Tensor) -> Tensor:
-        return self.table.gather(1, lists.clamp(min=0)) & (lists >= 0)
+    def contains(self, lists: Tensor, rows: Tensor | None = None) -> Tensor:
+        return self.mask(rows).gather(1, lists.clamp(min=0)) & (lists >= 0)
 
     def mask(self, rows: Tensor | None = None) -> Tensor:
         return self.table if rows is None else self.table[rows]
@@ -202,8 +205,8 @@ class SortedSets:
             keys = np.unique((rows * n_items + some.items).numpy())
         return cls(keys, (len(users), n_items), barred)
 
-    def contains(self, lists: Tensor) -> Tensor:
-        known = torch.from_numpy(self._holds(self._keys_of(lists))).to(lists.device)
+    def contains(self, lists: Tensor, rows: Tensor | None = None) -> Tensor:
+        known = torch.from_numpy(self._holds(self._keys_of(lists, rows))).to(lists.device)
         if self.barred is not None:
             known |= self.barred.to(lists.device)[lists.clamp(min=0)]
         return known & (lists >= 0)
@@ -245,9 +248,10 @@ class SortedSets:
         keys = stored if stored.dim() == 1 else stored.reshape(-1).nonzero().squeeze(1)
         return replace(self, keys=keys.cpu().numpy())
 
-    def _keys_of(self, lists: Tensor) -> NDArray[np.int64]:
+    def _keys_of(self, lists: Tensor, rows: Tensor | None = None) -> NDArray[np.int64]:
         items = lists.cpu().numpy()
-        keys: NDArray[np.int64] = np.arange(len(items))[:, None] * self.shape[1] + items
+        users = np.arange(len(items)) if rows is None else rows.cpu().numpy()
+        keys: NDArray[np.int64] = users[:, None] * self.shape[1] + items
         return keys
 
     def _holds(self, keys: NDArray[np.int64]) -> NDArray[np.bool_]:

@@ -30,6 +30,17 @@ class State:
         """(b, n_items) bool: the blocked items as a table, for batches that are small enough."""
         return self.blocked_sets.mask()
 
+    def blocked_for_good(self, rows: Tensor) -> Tensor:
+        """(len(rows), n_items) bool: what will never be shown to some users, or never again."""
+        table = self.blocked_sets.mask(rows)
+        if not self.returning:
+            return table
+        items = torch.cat(self.returning, dim=1)[rows]
+        users, places = (items >= 0).nonzero(as_tuple=True)
+        table = table.clone()
+        table[users, items[users, places]] = False
+        return table
+
 
 class Feedback(Interface):
     """The feedback of a batch of users to what they are shown, step by step."""
