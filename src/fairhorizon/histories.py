@@ -134,10 +134,8 @@ def item_sets(
     """
     if too_wide(len(users), n_items):
         return SortedSets.of(sets, users, n_items, barred)
-    if sets is None:
-        table = torch.zeros(len(users), n_items, dtype=torch.bool)
-    else:
-        table = sets.mask(users)
+    empty = (len(users), n_items)
+    table = torch.zeros(empty, dtype=torch.bool) if sets is None else sets.mask(users)
     if barred is not None:
         table |= barred
     return TableSets(table.to(device))

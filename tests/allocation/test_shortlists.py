@@ -9,8 +9,9 @@ from torch import Tensor
 
 from fairhorizon.allocation import shortlists
 from fairhorizon.allocation.item_classes import ItemClasses
+from fairhorizon.allocation.query import Query
 from fairhorizon.allocation.shortlisted import ShortlistedScores
-from fairhorizon.allocation.shortlists import Query, Shortlists
+from fairhorizon.allocation.shortlists import ClassShortlists
 from fairhorizon.allocation.slot_scores import TableScores
 from fairhorizon.histories import ItemSets, TableSets
 
@@ -24,7 +25,7 @@ class World:
         self.random = np.random.default_rng(seed)
         self.table = torch.zeros(USERS, ITEMS)
         self.rescored = 0
-        self.lists = Shortlists(self.score, USERS, ITEMS, kept)
+        self.lists = ClassShortlists(self.score, USERS, ITEMS, kept)
         self.blocked: ItemSets = TableSets(self.drawn(USERS, ITEMS) < 0.2)
         self.costs = np.zeros((2, ITEMS))
         self.change(torch.arange(USERS))
@@ -62,7 +63,10 @@ def test_the_control_is_told_the_same_as_by_the_table(seed: int, kept: int):
     world = World(seed, kept)
     for _ in range(6):
         world.move()
-        classes, taken = world.classes, torch.from_numpy(world.random.integers(-1, ITEMS, (USERS, 2)))
+        classes, taken = (
+            world.classes,
+            torch.from_numpy(world.random.integers(-1, ITEMS, (USERS, 2))),
+        )
         full = world.drawn(ITEMS) < 0.2
         users = world.random.choice(USERS, 9, replace=False)
         own = world.random.integers(0, len(classes.cheaper), 9)

@@ -4,11 +4,14 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
-from fairhorizon.allocation.class_program import Floats
 from fairhorizon.errors import ModelError
 from fairhorizon.ranking import first_highest, some_at_a_time
+
+Floats = NDArray[np.float64]
+Classes = NDArray[np.int64]
 
 
 @dataclass(frozen=True)

@@ -6,9 +6,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from fairhorizon.allocation.class_program import Classes, Floats
-from fairhorizon.allocation.item_classes import ItemClasses
-from fairhorizon.allocation.shortlists import SCORES_AT_ONCE, Query, Shortlists
+from fairhorizon.allocation.item_classes import Classes, Floats, ItemClasses
+from fairhorizon.allocation.query import Query
+from fairhorizon.allocation.shortlists import SCORES_AT_ONCE, ClassShortlists
 from fairhorizon.allocation.slot_scores import TableLeft
 from fairhorizon.errors import ModelError
 from fairhorizon.histories import ItemSets
@@ -19,7 +19,7 @@ from fairhorizon.ranking import rows_at_once
 class ShortlistedScores:
     """The scores of users in their present state."""
 
-    lists: Shortlists
+    lists: ClassShortlists
     blocked: ItemSets
 
     @property

@@ -19,8 +19,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from fairhorizon.allocation.item_classes import ItemClasses
-from fairhorizon.histories import ItemSets
+from fairhorizon.allocation.query import Query
 from fairhorizon.ranking import first_highest, rows_at_once, top
 
 KEPT = 64  # best items of each class
@@ -31,54 +30,7 @@ TIMES = 64  # at which classes are remembered; whoever was scored before is scor
 Scored = tuple[Tensor, Tensor]  # (b, C, count) scores and items, best first
 
 
-@dataclass(frozen=True)
-class Query:
-    """What may be on offer now."""
-
-    of_item: Tensor  # (n_items,) the class of each item
-    n_classes: int
-    blocked: ItemSets
-    closed: Tensor | None = None  # (n_items,) bool: not for anybody
-    taken: Tensor | None = None  # (b, k) items not for their user, -1 for none
-
-    @property
-    def n_items(self) -> int:
-        return len(self.of_item)
-
-    @classmethod
-    def of(
-        cls,
-        classes: ItemClasses,
-        blocked: ItemSets,
-        closed: Tensor | None = None,
-        taken: Tensor | None = None,
-    ) -> "Query":
-        return cls(classes.of_item, len(classes.cheaper), blocked, closed, taken)
-
-    def on_shortlists(self, rows: Tensor, items: Tensor, scores: Tensor) -> Tensor:
-        """Scores of items (b, W), -inf for those that are not on offer."""
-        out = (items < 0) | self.blocked.contains(items, rows)
-        at = items.clamp(min=0)
-        if self.closed is not None:
-            out |= self.closed[at]
-        if self.taken is not None:
-            for taken in self.taken[rows].unbind(1):
-                out |= items == taken[:, None]
-        return scores.masked_fill(out, -torch.inf)
-
-    def on_rows(self, rows: Tensor, scores: Tensor) -> Tensor:
-        """The same of all items (b, n_items)."""
-        scores = scores.masked_fill(self.blocked.mask(rows), -torch.inf)
-        if self.closed is not None:
-            scores.masked_fill_(self.closed, -torch.inf)
-        if self.taken is not None:
-            for taken in self.taken[rows].unbind(1):
-                there = (taken >= 0).nonzero().squeeze(1)
-                scores[there, taken[there]] = -torch.inf
-        return scores
-
-
-class Shortlists:
+class ClassShortlists:
     """The shortlists of all users.
 
     score: scores (len(rows), n_items) of the users at some rows in their present state; -inf for
@@ -89,6 +41,7 @@ class Shortlists:
         self, score: Callable[[Tensor], Tensor], users: int, items: int, kept: int = KEPT
     ) -> None:
         self.score, self.shape, self.kept = score, (users, items), kept
+        self.built = torch.full((users,), -1)  # under which classes; -1: not yet
         self.forget()
 
     def forget(self, rows: Tensor | None = None) -> None:
@@ -102,7 +55,7 @@ class Shortlists:
         self.floors = torch.zeros(users, 0)  # (b, C) by the classes of then
         # (b, C) of the items at the floor the last one that is kept: others have larger codes
         self.last = torch.zeros(users, 0, dtype=torch.int32)
-        self.built = torch.full((users,), -1)  # under which classes; -1: not yet
+        self.built = torch.full_like(self.built, -1)
         self.classes = torch.zeros(0, items, dtype=torch.int16)  # of the items, at several times
         self.highest = torch.full((items,), -torch.inf)  # for anybody
 

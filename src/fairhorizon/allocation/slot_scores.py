@@ -10,8 +10,13 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from fairhorizon.allocation.class_program import Classes, Floats
-from fairhorizon.allocation.item_classes import ItemClasses, best_of_classes, without
+from fairhorizon.allocation.item_classes import (
+    Classes,
+    Floats,
+    ItemClasses,
+    best_of_classes,
+    without,
+)
 from fairhorizon.ranking import first_highest
 
 CELLS = 2**22  # scores looked at together
