@@ -8,8 +8,7 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from fairhorizon.allocation import shortlists
-from fairhorizon.allocation.item_classes import ItemClasses
-from fairhorizon.allocation.query import Query
+from fairhorizon.allocation.item_classes import ItemClasses, Query
 from fairhorizon.allocation.shortlisted import ShortlistedScores
 from fairhorizon.allocation.shortlists import ClassShortlists
 from fairhorizon.allocation.slot_scores import TableScores

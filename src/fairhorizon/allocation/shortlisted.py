@@ -6,8 +6,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from fairhorizon.allocation.item_classes import Classes, Floats, ItemClasses
-from fairhorizon.allocation.query import Query
+from fairhorizon.allocation.item_classes import Classes, Floats, ItemClasses, Query
 from fairhorizon.allocation.shortlists import SCORES_AT_ONCE, ClassShortlists
 from fairhorizon.allocation.slot_scores import TableLeft
 from fairhorizon.errors import ModelError

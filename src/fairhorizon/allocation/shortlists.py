@@ -19,7 +19,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from fairhorizon.allocation.query import Query
+from fairhorizon.allocation.item_classes import Query
 from fairhorizon.ranking import first_highest, rows_at_once, top
 
 KEPT = 64  # best items of each class

@@ -6,7 +6,6 @@ the server. The record covers everything shown since the run began.
 
 import time
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Annotated, Any
 
 import torch
@@ -14,7 +13,7 @@ from pydantic import Field
 from torch import Tensor
 
 from fairhorizon.agents.server import Server
-from fairhorizon.environment.dynamics import Outcome, advance, offered_again
+from fairhorizon.environment.dynamics import Outcome, State, advance, offered_again
 from fairhorizon.environment.feedback import UserModel
 from fairhorizon.errors import ConfigError, ModelError
 from fairhorizon.evaluation.accumulated import Accuracy, values_of
@@ -239,12 +238,8 @@ class LongRun:
         state = parts["state"]
         self._check(state)
         device, blocked = self.state.users.device, self.state.blocked_sets
-        self.state = replace(
-            self.state,
-            queue=state["queue"].to(device),
-            blocked_sets=blocked.restored(state["blocked"]),
-            returning=(),
-        )
+        queue, blocked_now = state["queue"].to(device), blocked.restored(state["blocked"])
+        self.state = State(self.state.users, queue, blocked_now)
         if (after := self.settings.repeat_after) is not None:
             self._seen, recent = blocked.restored(state["seen"]), state["recent"].to(device)
             self.state = offered_again(self.state, after, recent, self.settings.list_length)
@@ -257,12 +252,9 @@ class LongRun:
 
     def _check(self, stored: dict[str, Tensor]) -> None:
         """That a stored state is of these users and items."""
-        users, items = self.state.blocked_sets.shape
-        shapes = {"queue": self.state.queue.shape, "blocked": (users, items)}
-        if stored["blocked"].dim() == 1:  # keys of users and items
-            del shapes["blocked"]
+        shapes = {"queue": self.state.queue.shape, "blocked": self.state.blocked_sets.shape}
         for name, shape in shapes.items():
-            if stored[name].shape != shape:
+            if stored[name].dim() > 1 and stored[name].shape != shape:  # keys have one dimension
                 raise ModelError(
                     f"the stored run has {name} of shape {tuple(stored[name].shape)}, this one "
                     f"{tuple(shape)}: it belongs to other data or another server (start anew)"

@@ -11,7 +11,7 @@ from fairhorizon.agents.ranked.relevance import Relevance, scale_of, scaled, sid
 from fairhorizon.agents.ranked.stored import ranker_tensors, restored_ranker
 from fairhorizon.agents.retraining import Retraining
 from fairhorizon.allocation.group_budget import Sides
-from fairhorizon.allocation.query import Query
+from fairhorizon.allocation.item_classes import Query
 from fairhorizon.allocation.shortlists import KEPT, ClassShortlists
 from fairhorizon.environment.dynamics import Outcome, State
 from fairhorizon.errors import ConfigError
@@ -172,8 +172,8 @@ class OnlineServer:
         """The best items of each group that each user may still be shown."""
         if self._lists is not None:
             query = Query((~sensitive).long(), 2, state.blocked_sets)
-            values, items = self._lists.best(query, self.list_length)
-            return Sides(items.transpose(0, 1), values.transpose(0, 1))
+            found, items = self._lists.best(query, self.list_length)
+            return Sides(items.transpose(0, 1), found.transpose(0, 1))
         blocked = state.blocked
         if self.list_length > 1:
             return sides_of(

@@ -1,4 +1,4 @@
-"""The scores of a ranker for all users of a long run: a table, or shortlists where it is too large."""
+"""The scores of a ranker for all users of a long run: a table, or shortlists in its place."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -7,7 +7,7 @@ from typing import Protocol as Interface
 import torch
 from torch import Tensor
 
-from fairhorizon.allocation.query import Query
+from fairhorizon.allocation.item_classes import Query
 from fairhorizon.allocation.shortlists import KEPT, ClassShortlists
 from fairhorizon.environment.dynamics import State
 from fairhorizon.histories import too_wide
@@ -51,10 +51,10 @@ def user_scores(ranker: Ranker[Any], state: State, stored: dict[str, Tensor]) ->
     """Of users in this state; computed, or as another run stored them."""
     if too_wide(*state.blocked_sets.shape):
         return _Shortlisted(ranker, state, below("shortlists.", stored))
-    return _Table(ranker, state, stored.get("scores"))
+    return _ScoreTable(ranker, state, stored.get("scores"))
 
 
-class _Table:
+class _ScoreTable:
     """All scores at once."""
 
     def __init__(self, ranker: Ranker[Any], state: State, stored: Tensor | None) -> None:

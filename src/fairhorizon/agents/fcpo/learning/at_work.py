@@ -11,7 +11,7 @@ from torch import Tensor
 from fairhorizon.agents.fcpo.config import FcpoConfig, attention_of
 from fairhorizon.agents.fcpo.learning.rollout import Recorder
 from fairhorizon.agents.fcpo.learning.trajectories import ShownRecord, Trajectories
-from fairhorizon.agents.lists.block_signals import BlockSignals
+from fairhorizon.agents.lists.block_signals import BlockSignals, WeightedShortlists
 from fairhorizon.agents.walk import Walk
 from fairhorizon.allocation.slot_scores import SlotScores, TableScores
 from fairhorizon.environment.dynamics import Outcome, State
@@ -20,7 +20,6 @@ from fairhorizon.histories import too_wide
 from fairhorizon.policy.actor import Actor
 from fairhorizon.policy.heads import SoftmaxHead
 from fairhorizon.policy.menus import Menus
-from fairhorizon.policy.shortlisted import WeightedShortlists
 from fairhorizon.policy.softmax import explored, propensities
 
 MOST_STEPS = 20  # that an update learns from: the menus of every step are kept until then
