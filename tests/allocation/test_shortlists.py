@@ -24,7 +24,8 @@ class World:
         self.random = np.random.default_rng(seed)
         self.table = torch.zeros(USERS, ITEMS)
         self.rescored = 0
-        self.lists = ClassShortlists(self.score, USERS, ITEMS, kept)
+        self.lists = ClassShortlists(self.score, USERS, ITEMS)
+        self.lists.kept = kept
         self.blocked: ItemSets = TableSets(self.drawn(USERS, ITEMS) < 0.2)
         self.costs = np.zeros((2, ITEMS))
         self.change(torch.arange(USERS))

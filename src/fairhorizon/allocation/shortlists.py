@@ -35,12 +35,13 @@ class ClassShortlists:
 
     score: scores (len(rows), n_items) of the users at some rows in their present state; -inf for
         what will never be shown to them (or never again).
+    at_least: how many items of each class are kept, if that is more than usual.
     """
 
     def __init__(
-        self, score: Callable[[Tensor], Tensor], users: int, items: int, kept: int = KEPT
+        self, score: Callable[[Tensor], Tensor], users: int, items: int, at_least: int = 0
     ) -> None:
-        self.score, self.shape, self.kept = score, (users, items), kept
+        self.score, self.shape, self.kept = score, (users, items), max(KEPT, at_least)
         self.built = torch.full((users,), -1)  # under which classes; -1: not yet
         self.forget()
 

@@ -12,7 +12,7 @@ from fairhorizon.agents.ranked.stored import ranker_tensors, restored_ranker
 from fairhorizon.agents.retraining import Retraining
 from fairhorizon.allocation.group_budget import Sides
 from fairhorizon.allocation.item_classes import Query
-from fairhorizon.allocation.shortlists import KEPT, ClassShortlists
+from fairhorizon.allocation.shortlists import ClassShortlists
 from fairhorizon.environment.dynamics import Outcome, State
 from fairhorizon.errors import ConfigError
 from fairhorizon.exposure.counts import Exposure
@@ -159,8 +159,8 @@ class OnlineServer:
             self._totals[some] = self._relevance.totals(sides_of(allowed, sensitive, CANDIDATES))
 
     def _shortlists(self, state: State) -> ClassShortlists:
-        kept = max(KEPT, 2 * self.list_length)
-        return ClassShortlists(self._open_scores, *state.blocked_sets.shape, kept)
+        at_least = 2 * self.list_length
+        return ClassShortlists(self._open_scores, *state.blocked_sets.shape, at_least)
 
     def _open_scores(self, rows: Tensor) -> Tensor:
         """Scores of what may be shown to some users, now or later."""

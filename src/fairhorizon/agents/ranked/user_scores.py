@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from fairhorizon.allocation.item_classes import Query
-from fairhorizon.allocation.shortlists import KEPT, ClassShortlists
+from fairhorizon.allocation.shortlists import ClassShortlists
 from fairhorizon.environment.dynamics import State
 from fairhorizon.histories import too_wide
 from fairhorizon.rankers.ranker import Ranker
@@ -117,7 +117,7 @@ class _Shortlisted:
     def __init__(self, ranker: Ranker[Any], state: State, stored: dict[str, Tensor]) -> None:
         self.ranker, self.state = ranker, state
         n_items = state.blocked_sets.shape[1]
-        self.lists = ClassShortlists(self._lasting, len(state.users), n_items, 2 * KEPT)
+        self.lists = ClassShortlists(self._lasting, len(state.users), n_items)
         self.lists.restore(stored)
         self.taken: list[Tensor] = []  # in this step
         self.one_class = torch.zeros(n_items, dtype=torch.int64)
