@@ -1,9 +1,11 @@
 """The items of every user in time order: the form of a log for models and environment."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Protocol as Interface
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from fairhorizon.data.interactions import Interactions
@@ -88,3 +90,185 @@ class UserItems:
 
 def _pointers(counts: Tensor) -> Tensor:
     return torch.cat([counts.new_zeros(1), counts.cumsum(0)])
+
+
+DENSE_CELLS = 2**28  # users x items: a table of 256 MiB of bool, 1 GiB of float32
+
+
+def too_wide(users: int, items: int) -> bool:
+    """Whether a table of users x items is too large to be held: then blocks of users are."""
+    return users * items > DENSE_CELLS
+
+
+class ItemSets(Interface):
+    """A set of items for each of a batch of users, which grows by what they are shown."""
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Users and items."""
+
+    def contains(self, lists: Tensor, rows: Tensor | None = None) -> Tensor:
+        """(b, K) bool: whether each item of the lists (b, K) is in the user's set; -1 is not.
+
+        The lists are of all users, or of those at some rows.
+        """
+
+    def mask(self, rows: Tensor | None = None) -> Tensor:
+        """(len(rows), n_items) bool: the sets of some users as a table; of all unless given.
+
+        It may be the table of the sets itself: do not write to it.
+        """
+
+    def counts(self) -> Tensor:
+        """(b,) sizes of the sets."""
+
+    def with_items(self, lists: Tensor) -> "ItemSets":
+        """The sets with the items of the lists (b, K), of which -1 is none."""
+
+    def without_items(self, lists: Tensor) -> "ItemSets":
+        """The sets without the items of the lists (b, K)."""
+
+    def stored(self) -> Tensor:
+        """To be stored with a run."""
+
+    def restored(self, stored: Tensor) -> "ItemSets":
+        """Sets of the same users from what either kind of sets stored."""
+
+
+def item_sets(
+    sets: UserItems | None,
+    users: Tensor,
+    n_items: int,
+    barred: Tensor | None = None,
+    device: torch.device | None = None,
+) -> ItemSets:
+    """The sets of some users, None for empty ones, with items `barred` (n_items,) for everybody.
+
+    A table, or keys where that would be too large.
+    """
+    if too_wide(len(users), n_items):
+        return SortedSets.of(sets, users, n_items, barred)
+    empty = (len(users), n_items)
+    table = torch.zeros(empty, dtype=torch.bool) if sets is None else sets.mask(users)
+    if barred is not None:
+        table |= barred
+    return TableSets(table.to(device))
+
+
+@dataclass(frozen=True)
+class TableSets:
+    """Sets as a table of all users and items."""
+
+    table: Tensor  # (b, n_items) bool
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        users, items = self.table.shape
+        return users, items
+
+    def contains(self, lists: Tensor, rows: Tensor | None = None) -> Tensor:
+        return self.mask(rows).gather(1, lists.clamp(min=0)) & (lists >= 0)
+
+    def mask(self, rows: Tensor | None = None) -> Tensor:
+        return self.table if rows is None else self.table[rows]
+
+    def counts(self) -> Tensor:
+        return self.table.sum(1)
+
+    def with_items(self, lists: Tensor) -> "TableSets":
+        return self._marked(lists, True)
+
+    def without_items(self, lists: Tensor) -> "TableSets":
+        return self._marked(lists, False)
+
+    def _marked(self, lists: Tensor, is_member: bool) -> "TableSets":
+        table = self.table.clone()
+        rows, slots = (lists >= 0).nonzero(as_tuple=True)  # an empty slot must not touch any item
+        table[rows, lists[rows, slots]] = is_member
+        return TableSets(table)
+
+    def stored(self) -> Tensor:
+        return self.table
+
+    def restored(self, stored: Tensor) -> "TableSets":
+        if stored.dim() == 1:
+            table = torch.zeros_like(self.table)
+            table.view(-1)[stored.to(table.device)] = True
+            return TableSets(table)
+        return TableSets(stored.to(self.table.device))
+
+
+@dataclass(frozen=True)
+class SortedSets:
+    """Sets as the sorted keys  row * n_items + item  of their members: 8 bytes each."""
+
+    keys: NDArray[np.int64]  # (n,)
+    shape: tuple[int, int]
+    barred: Tensor | None = None  # (n_items,) bool: in every set, without a key
+
+    @classmethod
+    def of(
+        cls, sets: UserItems | None, users: Tensor, n_items: int, barred: Tensor | None = None
+    ) -> "SortedSets":
+        keys = np.zeros(0, dtype=np.int64)
+        if sets is not None:
+            some = sets.only(users)
+            rows = torch.arange(len(users)).repeat_interleave(some.indptr.diff())
+            keys = np.unique((rows * n_items + some.items).numpy())
+        return cls(keys, (len(users), n_items), barred)
+
+    def contains(self, lists: Tensor, rows: Tensor | None = None) -> Tensor:
+        known = torch.from_numpy(self._holds(self._keys_of(lists, rows))).to(lists.device)
+        if self.barred is not None:
+            known |= self.barred.to(lists.device)[lists.clamp(min=0)]
+        return known & (lists >= 0)
+
+    def mask(self, rows: Tensor | None = None) -> Tensor:
+        wanted = np.arange(self.shape[0]) if rows is None else rows.cpu().numpy()
+        n_items = self.shape[1]
+        first, last = (np.searchsorted(self.keys, (wanted + k) * n_items) for k in (0, 1))
+        counts = last - first
+        within = np.arange(counts.sum()) - np.repeat(counts.cumsum() - counts, counts)
+        items = self.keys[np.repeat(first, counts) + within] % n_items
+        table = torch.zeros(len(wanted), n_items, dtype=torch.bool)
+        table[torch.from_numpy(np.repeat(np.arange(len(wanted)), counts)), items] = True
+        return table if self.barred is None else table | self.barred
+
+    def counts(self) -> Tensor:
+        ends = np.arange(self.shape[0] + 1) * self.shape[1]
+        counts = torch.from_numpy(np.diff(np.searchsorted(self.keys, ends)))
+        if self.barred is None:
+            return counts
+        kept_out = self.barred.numpy()[self.keys % self.shape[1]]  # counted once, below
+        twice = np.bincount(self.keys[kept_out] // self.shape[1], minlength=self.shape[0])
+        return counts - torch.from_numpy(twice) + int(self.barred.sum())
+
+    def with_items(self, lists: Tensor) -> "SortedSets":
+        keys = np.unique(self._keys_of(lists)[lists.cpu().numpy() >= 0])
+        fresh = keys[~self._holds(keys)]
+        return replace(self, keys=np.insert(self.keys, np.searchsorted(self.keys, fresh), fresh))
+
+    def without_items(self, lists: Tensor) -> "SortedSets":
+        keys = np.unique(self._keys_of(lists)[lists.cpu().numpy() >= 0])
+        gone = keys[self._holds(keys)]
+        return replace(self, keys=np.delete(self.keys, np.searchsorted(self.keys, gone)))
+
+    def stored(self) -> Tensor:
+        return torch.from_numpy(self.keys)
+
+    def restored(self, stored: Tensor) -> "SortedSets":
+        keys = stored if stored.dim() == 1 else stored.reshape(-1).nonzero().squeeze(1)
+        return replace(self, keys=keys.cpu().numpy())
+
+    def _keys_of(self, lists: Tensor, rows: Tensor | None = None) -> NDArray[np.int64]:
+        items = lists.cpu().numpy()
+        users = np.arange(len(items)) if rows is None else rows.cpu().numpy()
+        keys: NDArray[np.int64] = users[:, None] * self.shape[1] + items
+        return keys
+
+    def _holds(self, keys: NDArray[np.int64]) -> NDArray[np.bool_]:
+        if not len(self.keys):
+            return np.zeros(keys.shape, dtype=np.bool_)
+        at = np.searchsorted(self.keys, keys).clip(max=len(self.keys) - 1)
+        found: NDArray[np.bool_] = self.keys[at] == keys
+        return found

@@ -19,9 +19,17 @@ def top(scores: Tensor, most: int) -> tuple[Tensor, Tensor]:
         crowded = ((scores >= last).sum(1) > most) & (last.squeeze(1) > -torch.inf)
         rows = crowded.nonzero().squeeze(1)
         if len(rows):
-            ordered = scores[rows].sort(dim=1, descending=True, stable=True)
-            values[rows], items[rows] = ordered.values[:, :most], ordered.indices[:, :most]
+            items[rows] = _first_of_equals(scores[rows], last[rows], most)
+            values[rows] = scores[rows].gather(1, items[rows])
     return best_first(values, items)
+
+
+def _first_of_equals(scores: Tensor, last: Tensor, most: int) -> Tensor:
+    """(b, most) the items above the last score (b, 1), and the first of those that equal it."""
+    above, equal = ~(scores <= last), scores == last
+    left = most - above.sum(1, keepdim=True)
+    chosen = above | (equal & (equal.cumsum(1, dtype=torch.int32) <= left))
+    return chosen.nonzero()[:, 1].view(len(scores), most)
 
 
 def best_first(values: Tensor, items: Tensor) -> tuple[Tensor, Tensor]:

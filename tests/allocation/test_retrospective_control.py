@@ -12,6 +12,7 @@ from scipy.optimize import linprog
 
 from fairhorizon.allocation.class_offers import CLOSED, ClassOffers
 from fairhorizon.allocation.item_classes import ItemClasses
+from fairhorizon.allocation.slot_scores import TableScores
 from fairhorizon.allocation.step_control import OnlineControl
 from fairhorizon.exposure.bound import BoundLimit
 from fairhorizon.exposure.counts import Exposure
@@ -121,7 +122,7 @@ def test_the_users_who_lose_most_keep_an_item_with_little_room():
     classes = ItemClasses.of(np.zeros((0, 3)), scores.device)
     room = np.array([2, 9, 9])
     offers = ClassOffers.with_room(
-        scores, torch.zeros(3), classes, torch.zeros(4, 0, dtype=torch.int64), room
+        TableScores(scores), torch.zeros(3), classes, torch.zeros(4, 0, dtype=torch.int64), room
     )
     found = offers.allocate(np.arange(4), np.zeros((0, 1)), np.zeros(0), room)
     assert found.items.tolist() == [0, 1, 1, 0]  # losses without it: 4, 1, 2, 3
@@ -141,7 +142,7 @@ def test_room_costs_little_of_the_best_assignment(seed):
         room[0] += b - room.sum()
     classes = ItemClasses.of(np.zeros((0, n)), torch.device("cpu"))
     offers = ClassOffers.with_room(
-        torch.from_numpy(values).float(),
+        TableScores(torch.from_numpy(values).float()),
         torch.zeros(n),
         classes,
         torch.zeros(b, 0, dtype=torch.int64),

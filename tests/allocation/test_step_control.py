@@ -13,6 +13,7 @@ from scipy.optimize import linprog
 from fairhorizon.allocation.class_offers import ClassOffers
 from fairhorizon.allocation.class_program import allocate
 from fairhorizon.allocation.item_classes import ItemClasses
+from fairhorizon.allocation.slot_scores import TableScores
 from fairhorizon.allocation.step_control import OnlineControl
 from fairhorizon.errors import ConfigError, ModelError
 from fairhorizon.exposure.bound import BoundLimit
@@ -279,7 +280,7 @@ def test_items_that_are_full_are_the_last_resort(room: list[int], budget: int, i
     scores = torch.tensor([[9.0, 5, 1], [8.0, 5, 2]])
     classes = ItemClasses.of(np.array([[1.0, 0, 0]]), scores.device)
     taken, nothing = torch.empty(2, 0, dtype=torch.int64), torch.zeros(3)
-    offers = ClassOffers.with_room(scores, nothing, classes, taken, np.array(room))
+    offers = ClassOffers.with_room(TableScores(scores), nothing, classes, taken, np.array(room))
     rows, budgets = offers.rows_left(), np.array([float(budget)])
     fit = offers.allocate(rows, classes.patterns, budgets, np.array(room))
     assert fit.items.tolist() == items

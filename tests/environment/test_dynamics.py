@@ -6,6 +6,7 @@ import torch
 
 from fairhorizon.environment.dynamics import State, advance, alpha_prime, cost_limit, parity_alpha
 from fairhorizon.environment.feedback import LoggedFeedback
+from fairhorizon.histories import TableSets
 
 N_ITEMS = 8
 SENSITIVE = torch.tensor([True, True, False, False, False, False, True, False])  # 0, 1, 6
@@ -14,13 +15,13 @@ SENSITIVE = torch.tensor([True, True, False, False, False, False, True, False]) 
 def state(queue: list[int], blocked: tuple[int, ...] = ()) -> State:
     mask = torch.zeros(1, N_ITEMS, dtype=torch.bool)
     mask[0, list(blocked)] = True
-    return State(torch.tensor([3]), torch.tensor([queue]), mask)
+    return State(torch.tensor([3]), torch.tensor([queue]), TableSets(mask))
 
 
 def show(start: State, items: list[int], liked: tuple[int, ...]):
     positive = torch.zeros(1, N_ITEMS, dtype=torch.bool)
     positive[0, list(liked)] = True
-    return advance(start, torch.tensor([items]), LoggedFeedback(positive), SENSITIVE)
+    return advance(start, torch.tensor([items]), LoggedFeedback(TableSets(positive)), SENSITIVE)
 
 
 @pytest.mark.parametrize(
@@ -102,12 +103,12 @@ def test_a_random_batch_equals_the_slow_loop(list_length, history):
     positive = torch.from_numpy(rng.random((users, n_items)) < 0.5)
     blocked = torch.from_numpy(rng.random((users, n_items)) < 0.2)
     sensitive = torch.from_numpy(rng.random(n_items) < 0.4)
-    now = State(torch.arange(users), queue, blocked)
+    now = State(torch.arange(users), queue, TableSets(blocked))
     slow = [(queue[u].tolist(), set(blocked[u].nonzero().flatten().tolist())) for u in range(users)]
     guarded = set(sensitive.nonzero().flatten().tolist())
     for _ in range(steps):
         lists = torch.from_numpy(rng.integers(-1, n_items, (users, list_length)))
-        outcome = advance(now, lists, LoggedFeedback(positive), sensitive)
+        outcome = advance(now, lists, LoggedFeedback(TableSets(positive)), sensitive)
         now = outcome.state
         for u in range(users):
             liked = set(positive[u].nonzero().flatten().tolist())

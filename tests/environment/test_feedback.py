@@ -16,7 +16,7 @@ from fairhorizon.environment.feedback import (
     training_scenario,
     validation_scenario,
 )
-from fairhorizon.histories import UserItems
+from fairhorizon.histories import TableSets, UserItems
 from fairhorizon.vocabulary import Protocol
 
 N_USERS, N_ITEMS = 5, 12
@@ -149,7 +149,7 @@ def test_a_log_is_worth_one_for_what_is_liked():
 
 @given(st.lists(st.lists(st.booleans(), min_size=6, max_size=6), min_size=1, max_size=5))
 def test_best_is_the_sorted_relevance(likes):
-    audience = LoggedFeedback(torch.tensor(likes))
+    audience = LoggedFeedback(TableSets(torch.tensor(likes)))
     everything = audience.relevance(torch.arange(6).expand(len(likes), 6))
     assert torch.equal(audience.best(0, 6), everything.sort(dim=1, descending=True).values)
     assert torch.equal(audience.total(), everything.sum(1))

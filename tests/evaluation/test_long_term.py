@@ -15,7 +15,7 @@ from fairhorizon.evaluation.long_term import RATES, LongRun, LongRunSettings
 from fairhorizon.evaluation.short_term import relevance
 from fairhorizon.exposure.counts import Exposure
 from fairhorizon.exposure.groups import popular_group
-from fairhorizon.histories import UserItems
+from fairhorizon.histories import TableSets, UserItems
 from fairhorizon.metrics.accuracy import hit_matrix, mean_over_users, ndcg, recall
 from fairhorizon.metrics.fairness import coverage, exposure_counts, gini, popularity_rate
 from fairhorizon.vocabulary import Labels, Protocol
@@ -105,7 +105,7 @@ class Drifting:
     def begin(self, users, device=None):  # noqa: ARG002
         blocked = torch.zeros(self.chances[users].shape, dtype=torch.bool)
         queue = torch.full((len(users), 2), self.chances.shape[1])
-        return State(users, queue, blocked), self
+        return State(users, queue, TableSets(blocked)), self
 
     def answer(self, lists):
         return lists >= 0

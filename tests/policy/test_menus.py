@@ -4,6 +4,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from fairhorizon.histories import TableSets
 from fairhorizon.policy.actor import gaussian_actor
 from fairhorizon.policy.encoder import StateEncoder
 from fairhorizon.policy.menus import CatalogueMenus, SignalMenus, best_of_groups
@@ -51,7 +52,7 @@ def test_a_catalogue_may_have_other_groups_in_every_state():
     generator = torch.Generator().manual_seed(2)
     vectors, blocked = torch.randn(6, 3, generator=generator), torch.zeros(2, 6, dtype=torch.bool)
     signals = ItemVectors(vectors, torch.arange(6) < 2)
-    items = signals.on_menus(torch.arange(2), blocked, 1)
+    items = signals.on_menus(torch.arange(2), TableSets(blocked), 1)
     shown = torch.tensor([[3], [0]])
     before = signals.offer(items, shown)
     signals.relabel(torch.arange(6) > 2)

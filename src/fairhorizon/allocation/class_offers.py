@@ -16,12 +16,11 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from fairhorizon.allocation.class_program import Classes, Floats, allocate
-from fairhorizon.allocation.item_classes import ItemClasses, best_of_classes, without
+from fairhorizon.allocation.item_classes import ItemClasses
+from fairhorizon.allocation.slot_scores import LeftScores, SlotScores
 from fairhorizon.exposure.counts import Counts
-from fairhorizon.ranking import first_highest
 
 CLOSED = 1e4  # the price of an item without any room: more than scores differ by
-CELLS = 2**22  # scores looked at together
 
 
 @dataclass(frozen=True)
@@ -35,42 +34,38 @@ class Allocation:
 
 
 class ClassOffers:
-    """Each user's best item of each class; with `scores`, also what comes after it."""
+    """Each user's best item of each class; with `left`, also what comes after it."""
 
     def __init__(
-        self, values: Tensor, items: Tensor, classes: ItemClasses, scores: Tensor | None = None
+        self, values: Tensor, items: Tensor, classes: ItemClasses, left: LeftScores | None = None
     ) -> None:
         self.values: Floats = values.double().cpu().numpy()  # (b, C)
         self.items: Classes = items.cpu().numpy()
-        self.classes = classes
-        self.scores = scores  # (b, n_items)
+        self.classes, self.left = classes, left
         # (n_items,) who did not get one of these before is not offered it again
         self._full = torch.zeros_like(classes.of_item, dtype=torch.bool)
         self._last = np.zeros(self.values.shape, dtype=np.bool_)  # offers of what is full
 
     @classmethod
     def of(
-        cls, scores: Tensor, handicap: Tensor, classes: ItemClasses, taken: Tensor
+        cls, scores: SlotScores, handicap: Tensor, classes: ItemClasses, taken: Tensor
     ) -> "ClassOffers":
         """From the scores of a slot less a handicap (n_items,), without items taken (b, k)."""
-        return cls(*best_of_classes(scores, handicap, classes, taken), classes)
+        return cls(*scores.left(handicap, taken).best_of_classes(classes, None), classes)
 
     @classmethod
     def with_room(
-        cls, scores: Tensor, handicap: Tensor, classes: ItemClasses, taken: Tensor, room: Counts
+        cls,
+        scores: SlotScores,
+        handicap: Tensor,
+        classes: ItemClasses,
+        taken: Tensor,
+        room: Counts,
     ) -> "ClassOffers":
         """The same; items that have no room are offered where a class has no others."""
-        full = torch.from_numpy(room <= 0).to(scores.device)
-        left = scores.detach()
-        if handicap.any():
-            left = left - handicap
-        if taken.shape[1]:
-            left = without(left, taken)
-        all_classes = classes.each_in_question()
-        none_taken, no_handicap = taken[:, :0], torch.zeros_like(handicap)
-        open_scores = left.masked_fill(full, -torch.inf)
-        best = best_of_classes(open_scores, no_handicap, all_classes, none_taken)
-        offers = cls(*best, classes, left)
+        full = torch.from_numpy(room <= 0).to(handicap.device)
+        left = scores.left(handicap, taken)
+        offers = cls(*left.best_of_classes(classes, full), classes, left)
         offers._full = full
         users, own = np.nonzero(offers.values == -np.inf)
         offers._offer((users, own), *offers._last_resort(users, own), last=True)
@@ -145,17 +140,8 @@ class ClassOffers:
 
     def _best(self, users: Classes, own: Classes, closed: Tensor) -> tuple[Floats, Classes]:
         """Of some classes, each user's best item that is not closed (n_items,)."""
-        assert self.scores is not None
-        values, items = np.zeros(len(users)), np.zeros(len(users), dtype=np.int64)
-        for c in np.unique(own):
-            of, bar = np.flatnonzero(own == c), self.scores.new_zeros(self.classes.n_items)
-            bar[closed | (self.classes.of_item != c)] = -torch.inf
-            for at in np.array_split(of, 1 + len(of) * self.scores.shape[1] // CELLS):
-                rest = self.scores[torch.from_numpy(users[at]).to(bar.device)].add_(bar)
-                best = first_highest(rest)
-                values[at] = rest.gather(1, best[:, None])[:, 0].double().cpu().numpy()
-                items[at] = best.cpu().numpy()
-        return values, items
+        assert self.left is not None
+        return self.left.best(users, own, self.classes, closed)
 
 
 def _least_loss(items: Classes, loss: Floats, room: Counts) -> Classes:

@@ -1,14 +1,19 @@
-"""Classes of items that cost the same under every limit, and each user's best item of each."""
+"""Classes of items that cost the same under every limit, what is on offer, and each user's best
+item of each."""
 
 from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
-from fairhorizon.allocation.class_program import Floats
 from fairhorizon.errors import ModelError
+from fairhorizon.histories import ItemSets
 from fairhorizon.ranking import first_highest, some_at_a_time
+
+Floats = NDArray[np.float64]
+Classes = NDArray[np.int64]
 
 
 @dataclass(frozen=True)
@@ -39,6 +44,53 @@ class ItemClasses:
         """The same where a user may be refused the best item: then any class may be next."""
         others = ~torch.eye(len(self.cheaper), dtype=torch.bool, device=self.cheaper.device)
         return replace(self, cheaper=others)
+
+
+@dataclass(frozen=True)
+class Query:
+    """What may be on offer now."""
+
+    of_item: Tensor  # (n_items,) the class of each item
+    n_classes: int
+    blocked: ItemSets
+    closed: Tensor | None = None  # (n_items,) bool: not for anybody
+    taken: Tensor | None = None  # (b, k) items not for their user, -1 for none
+
+    @property
+    def n_items(self) -> int:
+        return len(self.of_item)
+
+    @classmethod
+    def of(
+        cls,
+        classes: ItemClasses,
+        blocked: ItemSets,
+        closed: Tensor | None = None,
+        taken: Tensor | None = None,
+    ) -> "Query":
+        return cls(classes.of_item, len(classes.cheaper), blocked, closed, taken)
+
+    def on_shortlists(self, rows: Tensor, items: Tensor, scores: Tensor) -> Tensor:
+        """Scores of items (b, W), -inf for those that are not on offer."""
+        out = (items < 0) | self.blocked.contains(items, rows)
+        at = items.clamp(min=0)
+        if self.closed is not None:
+            out |= self.closed[at]
+        if self.taken is not None:
+            for taken in self.taken[rows].unbind(1):
+                out |= items == taken[:, None]
+        return scores.masked_fill(out, -torch.inf)
+
+    def on_rows(self, rows: Tensor, scores: Tensor) -> Tensor:
+        """The same of all items (b, n_items)."""
+        scores = scores.masked_fill(self.blocked.mask(rows), -torch.inf)
+        if self.closed is not None:
+            scores.masked_fill_(self.closed, -torch.inf)
+        if self.taken is not None:
+            for taken in self.taken[rows].unbind(1):
+                there = (taken >= 0).nonzero().squeeze(1)
+                scores[there, taken[there]] = -torch.inf
+        return scores
 
 
 def best_of_classes(

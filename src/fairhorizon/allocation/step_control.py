@@ -18,6 +18,7 @@ from fairhorizon.allocation.class_offers import CLOSED, ClassOffers
 from fairhorizon.allocation.class_program import Floats
 from fairhorizon.allocation.item_classes import ItemClasses
 from fairhorizon.allocation.list_rules import ListRules
+from fairhorizon.allocation.slot_scores import SlotScores, TableScores
 from fairhorizon.errors import ConfigError, ModelError
 from fairhorizon.exposure.counts import Counts, Exposure
 from fairhorizon.exposure.step_limits import StepLimit
@@ -83,9 +84,12 @@ class OnlineControl:
         self._reserves = tensors["reserves"].cpu().numpy().copy()
 
     @torch.no_grad()
-    def choose(self, scores: Sequence[Tensor] | Tensor, exposure: Exposure) -> Tensor:
+    def choose(
+        self, scores: Sequence[Tensor] | Sequence[SlotScores] | Tensor, exposure: Exposure
+    ) -> Tensor:
         """(b, K) items for K slots of scores (b, n_items) each; -1 where all scores are -inf."""
-        slots = [scores] if isinstance(scores, Tensor) else list(scores)
+        given = [scores] if isinstance(scores, Tensor) else scores
+        slots = [TableScores(slot) if isinstance(slot, Tensor) else slot for slot in given]
         # what one step had too much of is kept back from then on, so that the limit holds again
         beyond = [constraint.overshoot(exposure) for constraint in self.constraints]
         self._reserves = np.maximum(self._reserves, beyond)
@@ -121,7 +125,7 @@ class _Step:
     def __init__(
         self,
         constraints: Sequence[StepLimit],
-        slots: Sequence[Tensor],
+        slots: Sequence[SlotScores],
         exposure: Exposure,
         reserves: Floats,
     ) -> None:
@@ -135,7 +139,7 @@ class _Step:
         self.exact, self.priced = varied & whole, varied & ~whole
         self.kept = [constraints[j] for j in self.exact.nonzero()[0]]
         self.reserves = reserves[self.exact]
-        self.classes = ItemClasses.of(self.costs[self.exact], slots[0].device)
+        self.classes = ItemClasses.of(self.costs[self.exact], slots[0].empty.device)
         self.begun = exposure.begun(len(slots[0])).numpy()  # (b, k) of lists that grow by steps
         places = self.begun.shape[1] + len(slots)
         weights = np.zeros((len(self.kept), places))  # under each limit
@@ -166,7 +170,7 @@ class _Step:
     def fill(self, prices: Floats) -> _StepTrial:
         """Slot after slot, each with its part of what is left of the budgets."""
         carried, n, slots = self._handicap(prices), len(self.slots[0]), len(self.slots)
-        lists = torch.full((n, slots), -1, device=self.slots[0].device)
+        lists = torch.full((n, slots), -1, device=self.slots[0].empty.device)
         found, charges = np.zeros((slots, len(self.kept))), np.tile(carried, (slots, 1))
         spent, shown = np.zeros(len(self.kept)), np.zeros(slots, dtype=np.int64)
         inside, room, begun = self.inside.copy(), self.room, self.begun.shape[1]
@@ -191,7 +195,7 @@ class _Step:
         return _StepTrial(lists, prices, self._debts(lists), charges)
 
     def _offers(self, k: int, carried: Floats, room: Counts | None, taken: Tensor) -> ClassOffers:
-        handicap = torch.from_numpy(carried).to(self.slots[k])
+        handicap = torch.from_numpy(carried).to(self.slots[k].empty)
         if room is None:
             return ClassOffers.of(self.slots[k], handicap, self.classes, taken)
         return ClassOffers.with_room(self.slots[k], handicap, self.classes, taken, room)
@@ -238,8 +242,8 @@ class _Step:
         return debts
 
 
-def _spread(scores: Tensor) -> float:
+def _spread(scores: SlotScores) -> float:
     """Standard deviation of the scores of evenly spaced users; 1 where all are the same."""
-    some = scores[:: max(1, len(scores) // SPREAD_USERS)]
+    some = scores.rows(torch.arange(0, len(scores), max(1, len(scores) // SPREAD_USERS)))
     known = some[some > -torch.inf].double()
     return float(known.std(correction=0)) or 1.0 if len(known) else 1.0

@@ -9,10 +9,12 @@ from typing import Protocol as Interface
 import torch
 from torch import Tensor
 
+from fairhorizon.histories import ItemSets
+
 
 @dataclass(frozen=True)
 class State:
-    """One row per user. `blocked`: history, by protocol, and shown items; not to be shown now.
+    """One row per user. Blocked are the history, by protocol, and shown items: not to be shown now.
 
     Where items are offered again, `returning[j]` (b, K) are those that may be shown again in j
     steps, -1 for none; those of `returning[0]` are open in this state. Else it is empty.
@@ -20,8 +22,24 @@ class State:
 
     users: Tensor  # (b,)
     queue: Tensor  # (b, N) item codes, newest last; n_items where the history is shorter
-    blocked: Tensor  # (b, n_items) bool
+    blocked_sets: ItemSets
     returning: tuple[Tensor, ...] = ()
+
+    @property
+    def blocked(self) -> Tensor:
+        """(b, n_items) bool: the blocked items as a table, for batches that are small enough."""
+        return self.blocked_sets.mask()
+
+    def blocked_for_good(self, rows: Tensor) -> Tensor:
+        """(len(rows), n_items) bool: what will never be shown to some users, or never again."""
+        table = self.blocked_sets.mask(rows)
+        if not self.returning:
+            return table
+        items = torch.cat(self.returning, dim=1)[rows]
+        users, places = (items >= 0).nonzero(as_tuple=True)
+        table = table.clone()
+        table[users, items[users, places]] = False
+        return table
 
 
 class Feedback(Interface):
@@ -46,35 +64,28 @@ def advance(
     lists: Tensor,
     feedback: Feedback,
     sensitive: Tensor,
-    spent: Tensor | None = None,
+    spent: ItemSets | None = None,
 ) -> Outcome:
     """Show `lists` (b, K), -1 for an empty slot, and observe the feedback of the users.
 
     A blocked item that is shown anyway earns no reward, but has its cost; so does every item of
-    `spent` (b, n_items), where that is given.
+    `spent`, where that is given.
     """
     shown = lists >= 0
     items = lists.clamp(min=0)
-    unrewarded = state.blocked if spent is None else spent
-    fresh = shown & ~unrewarded.gather(1, items) & ~_repeats(lists)
+    unrewarded = state.blocked_sets if spent is None else spent
+    fresh = shown & ~unrewarded.contains(lists) & ~_repeats(lists)
     hits = fresh & feedback.answer(lists)
-    blocked, returning = state.blocked.clone(), state.returning
-    mark(blocked, lists, True)
+    blocked, returning = state.blocked_sets.with_items(lists), state.returning
     if returning:
         returning = returning_after(state, lists)
-        mark(blocked, returning[0], False)
+        blocked = blocked.without_items(returning[0])
     return Outcome(
         State(state.users, push_liked(state.queue, items, hits), blocked, returning),
         hits,
         reward=hits.sum(1).float(),  # equation 8
         cost=(shown & sensitive[items]).sum(1).float(),  # equation 9
     )
-
-
-def mark(items: Tensor, lists: Tensor, is_member: bool) -> None:
-    """Put the items of the lists (b, K) into each user's set (b, n_items), or take them out."""
-    rows, slots = (lists >= 0).nonzero(as_tuple=True)  # an empty slot must not touch any item
-    items[rows, lists[rows, slots]] = is_member
 
 
 def offered_again(
@@ -96,7 +107,7 @@ def returning_after(state: State, lists: Tensor) -> tuple[Tensor, ...]:
     history, never.
     """
     earlier = state.returning[1:]
-    again = (lists >= 0) & state.blocked.gather(1, lists.clamp(min=0))
+    again = state.blocked_sets.contains(lists)
     if again.any():
         returns = torch.zeros_like(again)
         moved = []

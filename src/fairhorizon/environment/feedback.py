@@ -10,7 +10,7 @@ from torch import Tensor
 from fairhorizon.data.interactions import Interactions
 from fairhorizon.data.splits import Split
 from fairhorizon.environment.dynamics import Feedback, State
-from fairhorizon.histories import UserItems
+from fairhorizon.histories import ItemSets, UserItems, item_sets
 from fairhorizon.vocabulary import Protocol
 
 
@@ -66,21 +66,26 @@ class LoggedFeedback:
     An item was taken once, so it counts once, however often it is shown.
     """
 
-    positive: Tensor  # (b, n_items) bool
+    liked: ItemSets
+
+    @property
+    def positive(self) -> Tensor:
+        """(b, n_items) bool: the liked items as a table, for batches that are small enough."""
+        return self.liked.mask()
 
     @property
     def answers_anew(self) -> bool:
         return False
 
     def answer(self, lists: Tensor) -> Tensor:
-        return self.positive.gather(1, lists.clamp(min=0)) & (lists >= 0)
+        return self.liked.contains(lists)
 
     def relevance(self, lists: Tensor) -> Tensor:
         """1 for liked items, else 0."""
         return self.answer(lists).double()
 
     def best(self, first: int, last: int) -> Tensor:
-        ranks = torch.arange(first, last, device=self.positive.device)
+        ranks = torch.arange(first, last, device=self._counts.device)
         return (ranks < self._counts[:, None]).double()
 
     def total(self) -> Tensor:
@@ -97,7 +102,7 @@ class LoggedFeedback:
 
     @cached_property
     def _counts(self) -> Tensor:
-        return self.positive.sum(1)
+        return self.liked.counts()
 
 
 @dataclass(frozen=True)
@@ -122,20 +127,14 @@ class Scenario:
         seed: int | None = None,  # noqa: ARG002  # a log is not random
     ) -> tuple[State, LoggedFeedback]:
         """The users' initial state and their feedback."""
-        positive = self.positive.mask(users).to(device)
-        return self.state(users, device), LoggedFeedback(positive)
+        liked = item_sets(self.positive, users, self.positive.n_items, device=device)
+        return self.state(users, device), LoggedFeedback(liked)
 
     def state(self, users: Tensor, device: torch.device | None = None) -> State:
         """The users' initial state."""
-        if self.excluded is None:
-            blocked = torch.zeros(len(users), self.positive.n_items, dtype=torch.bool)
-        else:
-            blocked = self.excluded.mask(users)
-        if self.barred is not None:
-            blocked |= self.barred
-        return State(
-            self.codes_of(users).to(device), self.queue[users].to(device), blocked.to(device)
-        )
+        n_items = self.positive.n_items
+        blocked = item_sets(self.excluded, users, n_items, self.barred, device)
+        return State(self.codes_of(users).to(device), self.queue[users].to(device), blocked)
 
     def codes_of(self, rows: Tensor) -> Tensor:
         """(b,) the codes of the users of some rows; they are the rows where no codes are given."""

@@ -60,7 +60,7 @@ class RecommendationVectorEnv(VectorEnv[Observation, Lists, NDArray[Any]]):
         self.num_envs = len(self.users) if num_envs is None else num_envs
         _check(len(self.users) > 0, "there must be at least one user")
         example, _ = user_model.begin(torch.from_numpy(self.users[:1]))
-        n_items, history = example.blocked.shape[1], example.queue.shape[1]
+        n_items, history = example.blocked_sets.shape[1], example.queue.shape[1]
         _check(len(self.sensitive) == n_items, f"sensitive must have one entry for {n_items} items")
         for name, value in (
             ("list_length", list_length),

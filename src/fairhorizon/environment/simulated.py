@@ -16,6 +16,7 @@ from fairhorizon.environment.dynamics import State
 from fairhorizon.environment.feedback import Scenario, evaluation_scenario
 from fairhorizon.environment.response import ResponseModel
 from fairhorizon.errors import ConfigError
+from fairhorizon.histories import ItemSets
 from fairhorizon.settings import Settings
 from fairhorizon.vocabulary import Protocol
 
@@ -73,7 +74,7 @@ class SimulatedAudience:
     def __init__(
         self,
         response: ResponseModel,  # one row for each user of the batch
-        excluded: Tensor,  # (b, n_items) bool
+        excluded: ItemSets,
         spread: TasteSpread,
         config: SimulationConfig,
         generator: torch.Generator,
@@ -132,7 +133,7 @@ class SimulatedAudience:
         for rows in torch.arange(len(self.vectors)).split(max(1, CELLS // response.n_items)):
             logits = torch.addmm(response.item_bias, self.vectors[rows], response.item_vectors.T)
             chances = logits.add_(response.user_bias[rows, None]).sigmoid_()
-            chances.masked_fill_(self.excluded[rows], 0.0)
+            chances.masked_fill_(self.excluded.mask(rows).to(chances.device), 0.0)
             sums.append(chances.sum(1))
             best.append(_highest(chances, ranks))
         self._best, self._total = torch.cat(best), torch.cat(sums)
@@ -214,7 +215,7 @@ class SimulatedUsers:
                 response.user_bias[users].to(device),
                 response.item_bias.to(device),
             ),
-            state.blocked,
+            state.blocked_sets,
             TasteSpread(self.spread.mean.to(device), self.spread.root.to(device)),
             self.config,
             torch.Generator().manual_seed(self.seed if seed is None else seed),

@@ -4,6 +4,7 @@ import torch
 from torch import Tensor
 
 from fairhorizon.environment.feedback import Audience
+from fairhorizon.histories import ItemSets
 from fairhorizon.ranking import discount
 
 
@@ -51,10 +52,10 @@ class Accuracy:
         )
 
 
-def values_of(lists: Tensor, spent: Tensor, audience: Audience) -> Tensor:
-    """(b, K) relevance of the items shown; 0 for those in `spent` (b, n_items), and for an item
-    that stands earlier in the same list."""
-    worthless = spent.gather(1, lists.clamp(min=0))
+def values_of(lists: Tensor, spent: ItemSets, audience: Audience) -> Tensor:
+    """(b, K) relevance of the items shown; 0 for those in `spent`, and for an item that stands
+    earlier in the same list."""
+    worthless = spent.contains(lists)
     if lists.shape[1] > 1:
         same = lists[:, :, None] == lists[:, None, :]
         worthless |= torch.tril(same, diagonal=-1).any(dim=2)

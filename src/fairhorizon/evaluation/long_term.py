@@ -13,12 +13,13 @@ from pydantic import Field
 from torch import Tensor
 
 from fairhorizon.agents.server import Server
-from fairhorizon.environment.dynamics import Outcome, State, advance, mark, offered_again
+from fairhorizon.environment.dynamics import Outcome, State, advance, offered_again
 from fairhorizon.environment.feedback import UserModel
 from fairhorizon.errors import ConfigError, ModelError
 from fairhorizon.evaluation.accumulated import Accuracy, values_of
 from fairhorizon.exposure.counts import Churn, Exposure
 from fairhorizon.exposure.step_limits import StepLimit
+from fairhorizon.histories import ItemSets
 from fairhorizon.metrics.fairness import coverage, gini, most_shown_share
 from fairhorizon.metrics.shares import exceeds
 from fairhorizon.settings import Settings
@@ -131,10 +132,10 @@ class LongRun:
                 f"model has {known} (begin it with a history of {server.queue_length})"
             )
         # History and all that was shown; None where that is what is blocked: without repeats.
-        self._seen: Tensor | None = None
+        self._seen: ItemSets | None = None
         self._period: int | None = None  # places after which a value can count again
         if (after := self.settings.repeat_after) is not None:
-            self._seen, self.state = self.state.blocked.clone(), offered_again(self.state, after)
+            self._seen, self.state = self.state.blocked_sets, offered_again(self.state, after)
             if self.audience.answers_anew:
                 self._period = after * self.settings.list_length
         self._accuracy = Accuracy(users.n_users, self._period)
@@ -155,8 +156,9 @@ class LongRun:
         docs/long-run.md explains its keys; the server may add some, such as its price.
         """
         settings, exposure = self.settings, self.exposure
-        seen = self.state.blocked if self._seen is None else self._seen
-        spent = seen if self._period is None else self.state.blocked  # earns nothing if shown
+        blocked = self.state.blocked_sets
+        seen = blocked if self._seen is None else self._seen
+        spent = seen if self._period is None else blocked  # earns nothing if shown
         before = _counted(exposure)
         start = time.perf_counter()
         lists, outcome = self._serve(spent)
@@ -171,7 +173,7 @@ class LongRun:
         values = values_of(lists, spent, self.audience)
         new_values = values if spent is seen else values_of(lists, seen, self.audience)
         if self._seen is not None:
-            mark(self._seen, lists, True)
+            self._seen = self._seen.with_items(lists)
         first = self.steps * settings.list_length
         accuracy = self._accuracy.add(values, new_values, self.audience, first)
         self.steps += 1
@@ -209,9 +211,9 @@ class LongRun:
 
     def tensors(self) -> dict[str, Tensor]:
         """A copy of everything that the steps have changed, by flat names."""
-        state = {"queue": self.state.queue, "blocked": self.state.blocked}
+        state = {"queue": self.state.queue, "blocked": self.state.blocked_sets.stored()}
         if self._seen is not None:
-            state |= {"seen": self._seen, "recent": torch.cat(self.state.returning, dim=1)}
+            state |= {"seen": self._seen.stored(), "recent": torch.cat(self.state.returning, dim=1)}
         parts = {
             "state": state,
             "exposure": self.exposure.tensors(),
@@ -234,19 +236,12 @@ class LongRun:
             part, _, rest = name.partition(".")
             parts.setdefault(part, {})[rest] = tensor.clone()
         state = parts["state"]
-        for name, shape in (
-            ("queue", self.state.queue.shape),
-            ("blocked", self.state.blocked.shape),
-        ):
-            if state[name].shape != shape:
-                raise ModelError(
-                    f"the stored run has {name} of shape {tuple(state[name].shape)}, this one "
-                    f"{tuple(shape)}: it belongs to other data or another server (start anew)"
-                )
-        device = self.state.users.device
-        self.state = State(self.state.users, state["queue"].to(device), state["blocked"].to(device))
+        self._check(state)
+        device, blocked = self.state.users.device, self.state.blocked_sets
+        queue, blocked_now = state["queue"].to(device), blocked.restored(state["blocked"])
+        self.state = State(self.state.users, queue, blocked_now)
         if (after := self.settings.repeat_after) is not None:
-            self._seen, recent = state["seen"].to(device), state["recent"].to(device)
+            self._seen, recent = blocked.restored(state["seen"]), state["recent"].to(device)
             self.state = offered_again(self.state, after, recent, self.settings.list_length)
         self.exposure.restore(parts["exposure"])
         self.steps = int(parts["run"]["steps"])
@@ -255,7 +250,17 @@ class LongRun:
         self.audience.restore(parts.get("audience", {}))
         self.server.restore(parts.get("server", {}), self.state)
 
-    def _serve(self, spent: Tensor) -> tuple[Tensor, Outcome]:
+    def _check(self, stored: dict[str, Tensor]) -> None:
+        """That a stored state is of these users and items."""
+        shapes = {"queue": self.state.queue.shape, "blocked": self.state.blocked_sets.shape}
+        for name, shape in shapes.items():
+            if stored[name].dim() > 1 and stored[name].shape != shape:  # keys have one dimension
+                raise ModelError(
+                    f"the stored run has {name} of shape {tuple(stored[name].shape)}, this one "
+                    f"{tuple(shape)}: it belongs to other data or another server (start anew)"
+                )
+
+    def _serve(self, spent: ItemSets) -> tuple[Tensor, Outcome]:
         lists = self.server.serve(self.state, self.exposure)
         expected = (len(self.state.users), self.settings.list_length)
         if lists.shape != expected:

@@ -19,6 +19,7 @@ from fairhorizon.environment.dynamics import State, advance
 from fairhorizon.exposure.counts import Exposure
 from fairhorizon.exposure.groups import popular_group
 from fairhorizon.exposure.step_limits import PopularityLimit
+from fairhorizon.histories import TableSets
 from fairhorizon.metrics.fairness import gini
 from fairhorizon.policy.actor import gaussian_actor
 from fairhorizon.policy.encoder import StateEncoder
@@ -83,14 +84,14 @@ def moving_groups(
     state = State(
         torch.arange(users),
         torch.full((users, 1), len(NAMES)),
-        torch.zeros(users, len(NAMES), dtype=torch.bool),
+        TableSets(torch.zeros(users, len(NAMES), dtype=torch.bool)),
     )
     total = 0.0
     for step in range(1, steps + 1):
         lists = server.serve(state, exposure)
         outcome = advance(state, lists, visitors, exposure.sensitive)
         # returning visitors may be shown the same items again
-        outcome = replace(outcome, state=replace(outcome.state, blocked=state.blocked))
+        outcome = replace(outcome, state=replace(outcome.state, blocked_sets=state.blocked_sets))
         exposure.add(lists)
         server.observe(lists, outcome, exposure)
         exposure.relabel()

@@ -5,6 +5,8 @@ from typing import Protocol as Interface
 import torch
 from torch import Tensor
 
+from fairhorizon.errors import ConfigError
+from fairhorizon.histories import ItemSets, too_wide
 from fairhorizon.policy.menus import CatalogueMenus, Menus
 
 
@@ -20,7 +22,7 @@ class Signals(Interface):
     def relabel(self, sensitive: Tensor) -> None:
         """Update the groups."""
 
-    def on_menus(self, rows: Tensor, blocked: Tensor, count: int) -> Tensor:
+    def on_menus(self, rows: Tensor, blocked: ItemSets, count: int) -> Tensor:
         """(rows, C) items for the menus of the users at these rows, none of the `blocked`.
 
         The `count` best of either group, by what the signals know of an item; -1 where there are
@@ -55,10 +57,16 @@ class ItemVectors:
         if self.priced:
             self.vectors[:, -1] = -sensitive.to(self.vectors)
 
-    def on_menus(self, rows: Tensor, blocked: Tensor, count: int) -> Tensor:  # noqa: ARG002
+    def on_menus(self, rows: Tensor, blocked: ItemSets, count: int) -> Tensor:  # noqa: ARG002
         """All that are not blocked: they are scored together anyway."""
+        if too_wide(len(rows), len(self.vectors)):
+            raise ConfigError(
+                f"a softmax policy on embeddings has all items on its menus, and {len(rows)} users "
+                f"x {len(self.vectors)} items are too many to learn from (learn online with a "
+                "panel of rankers, as preset fast does, or serve fewer users)"
+            )
         items = torch.arange(len(self.vectors)).to(rows).expand(len(rows), -1)
-        return items.masked_fill(blocked, -1)
+        return items.masked_fill(blocked.mask(rows), -1)
 
     def offer(self, items: Tensor, shown: Tensor) -> CatalogueMenus:  # noqa: ARG002
         if not self.priced:

@@ -1,5 +1,6 @@
 """FCPO in the long run: limits at every step, learning from feedback, continuing a stored run."""
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -9,7 +10,7 @@ from fairhorizon.agents.fcpo.config import FcpoConfig
 from fairhorizon.agents.fcpo.model import Fcpo
 from fairhorizon.agents.fcpo.server import FcpoServer
 from fairhorizon.data.splits import Split
-from fairhorizon.environment.dynamics import State, advance
+from fairhorizon.environment.dynamics import advance
 from fairhorizon.environment.feedback import evaluation_scenario
 from fairhorizon.exposure.counts import Exposure
 from fairhorizon.exposure.step_limits import GroupFloor, PopularityLimit, StepLimit
@@ -42,7 +43,7 @@ class World:
 
     def copy_of(self, other: "World") -> "World":
         state = other.state
-        self.state = State(state.users.clone(), state.queue.clone(), state.blocked.clone())
+        self.state = replace(state, users=state.users.clone(), queue=state.queue.clone())
         for name, value in vars(other.exposure).items():
             setattr(self.exposure, name, value.copy() if hasattr(value, "copy") else value)
         return self

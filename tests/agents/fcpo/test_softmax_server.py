@@ -19,6 +19,7 @@ from fairhorizon.environment.feedback import evaluation_scenario
 from fairhorizon.errors import ModelError
 from fairhorizon.exposure.counts import Exposure
 from fairhorizon.exposure.step_limits import GroupFloor, PopularityLimit
+from fairhorizon.histories import TableSets
 from fairhorizon.policy.heads import GaussianHead, SoftmaxHead
 from fairhorizon.policy.softmax import rows_of
 from fairhorizon.settings import SettingsError, changed
@@ -218,7 +219,9 @@ def test_what_says_nothing_of_a_list_is_not_a_reward(strong_model: Fcpo, market:
     """A hit in an empty slot, which no user can have given."""
     server = strong_model.server([PopularityLimit(LIMIT)])
     state, liked, exposure = begin(strong_model, market)
-    state = replace(state, blocked=state.blocked.index_fill(0, torch.tensor([7]), True))
+    state = replace(
+        state, blocked_sets=TableSets(state.blocked.index_fill(0, torch.tensor([7]), True))
+    )
     lists = server.serve(state, exposure)
     assert lists[7].tolist() == [-1]
     outcome = advance(state, lists, Answers(liked), exposure.sensitive)

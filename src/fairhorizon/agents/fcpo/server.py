@@ -13,6 +13,7 @@ from fairhorizon.agents.fcpo.experts.start import NO_PRICE
 from fairhorizon.agents.fcpo.learning.advantages import discounts
 from fairhorizon.agents.fcpo.learning.at_work import policy_at_work
 from fairhorizon.agents.fcpo.learning.learner import Learner
+from fairhorizon.agents.lists.block_signals import BlockSignals
 from fairhorizon.agents.lists.items import ExpertSignals, PanelItems
 from fairhorizon.agents.retraining import Retraining
 from fairhorizon.agents.walk import Walk
@@ -65,7 +66,7 @@ class FcpoServer:
         if self.walk is None:
             self.walk = Walk(self.actor, state, exposure.sensitive)
         walk = self.walk
-        walk.signals.relabel(exposure.sensitive.to(state.blocked.device))
+        walk.signals.relabel(exposure.sensitive.to(state.users.device))
         if self.learns:
             showings = len(state.users) * self.config.list_length
             self.left.append([limit.budget(exposure, showings) for limit in self.limits])
@@ -145,6 +146,8 @@ class FcpoServer:
         if self.walk is not None and isinstance(self.walk.signals, ExpertSignals):
             # computed for other users at a time, they would differ in the last digits
             parts["signals"] = {str(n): values for n, values in enumerate(self.walk.signals.values)}
+        if self.walk is not None and isinstance(self.walk.signals, BlockSignals):
+            parts["shortlists"] = self.walk.signals.shortlists.tensors()
         if self.retraining is not None:
             parts["retraining"] = self.retraining.tensors()
             if isinstance(self.actor.items, PanelItems):
@@ -171,13 +174,23 @@ class FcpoServer:
                 self.actor.items = replace(items, panel=panel)
         self.state, self.walk, self.left = state, None, []
         self.policy = policy_at_work(self.actor, self.config, self.generator, learns=self.learns)
-        if seen := below("signals.", tensors):
-            no_group = state.blocked.new_zeros(state.blocked.shape[1])  # until it serves
-            self.walk = Walk(self.actor, state, no_group)
-            assert isinstance(self.walk.signals, ExpertSignals)
-            self.walk.signals.values = [
-                seen[str(n)].to(state.blocked.device, copy=True) for n in range(len(seen))
+        self._restore_signals(tensors, state)
+
+    def _restore_signals(self, tensors: dict[str, Tensor], state: State) -> None:
+        """Scores as they were stored; those of the other kind are computed again."""
+        seen, kept = below("signals.", tensors), below("shortlists.", tensors)
+        if not seen and not kept:
+            return
+        # until it serves, there is no group
+        no_group = torch.zeros(state.blocked_sets.shape[1], dtype=torch.bool).to(state.users.device)
+        self.walk = Walk(self.actor, state, no_group)
+        signals = self.walk.signals
+        if isinstance(signals, ExpertSignals) and seen:
+            signals.values = [
+                seen[str(n)].to(state.users.device, copy=True) for n in range(len(seen))
             ]
+        elif isinstance(signals, BlockSignals) and kept:
+            signals.shortlists.restore(kept, state)
 
     def _restore_actor(self, parameters: dict[str, Tensor]) -> None:
         """What was learned online; only of the same policy."""

@@ -187,10 +187,11 @@ class _PlannedSteps:
         if not len(rows):
             return
         state = outcome.state
-        users, queues = state.users[rows], state.queue[rows]
-        menus = self.lists.chances.items.menus(
-            users, queues, state.blocked[rows], sensitive, self.length
-        )
-        offers = self.lists.candidates(menus, users.cpu(), queues, self.length)
-        self.items = self.items.index_copy(0, rows.cpu(), offers.items)
-        self.values = self.values.index_copy(0, rows.cpu(), offers.values)
+        for some in rows.split(max(1, 2**26 // len(sensitive))):  # the table of blocked is wide
+            users, queues = state.users[some], state.queue[some]
+            menus = self.lists.chances.items.menus(
+                users, queues, state.blocked_sets.mask(some), sensitive, self.length
+            )
+            offers = self.lists.candidates(menus, users.cpu(), queues, self.length)
+            self.items = self.items.index_copy(0, some.cpu(), offers.items)
+            self.values = self.values.index_copy(0, some.cpu(), offers.values)

@@ -14,7 +14,9 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from fairhorizon.agents.lists.block_signals import BlockSignals
 from fairhorizon.agents.lists.panel import Panel
+from fairhorizon.histories import ItemSets, too_wide
 from fairhorizon.policy.menus import SignalMenus, best_of_groups, distinct
 from fairhorizon.rankers.ranker import Ranker
 from fairhorizon.ranking import moments, rows_at_once, some_at_a_time, standardised
@@ -64,9 +66,9 @@ class ExpertSignals:
     def _group_signal(self) -> Tensor:
         return -self.group if self.priced else torch.zeros_like(self.group)
 
-    def on_menus(self, rows: Tensor, blocked: Tensor, count: int) -> Tensor:
+    def on_menus(self, rows: Tensor, blocked: ItemSets, count: int) -> Tensor:
         values = [ranker[rows] for ranker in self.values]
-        items = best_of_groups(values, blocked, self.group > 0, count)
+        items = best_of_groups(values, blocked.mask(rows), self.group > 0, count)
         width = 2 * count * len(values)  # a group may have fewer items
         return nn.functional.pad(items, (0, width - items.shape[1]), value=-1)
 
@@ -104,7 +106,15 @@ class PanelItems:
     def remember(self, queues: Tensor) -> Tensor:
         return queues[:, -self.history :]
 
-    def look(self, users: Tensor, queues: Tensor, sensitive: Tensor) -> ExpertSignals:
+    def look(
+        self, users: Tensor, queues: Tensor, sensitive: Tensor
+    ) -> ExpertSignals | BlockSignals:
+        if too_wide(len(users), len(sensitive)):
+            return BlockSignals(self.signals, users, queues, sensitive, priced=self.priced)
+        return self.signals(users, queues, sensitive)
+
+    def signals(self, users: Tensor, queues: Tensor, sensitive: Tensor) -> ExpertSignals:
+        """The signals as tables, whatever their size."""
         return ExpertSignals(self.panel, users, queues, sensitive, priced=self.priced)
 
     @torch.no_grad()
@@ -122,7 +132,7 @@ class PanelItems:
         self, users: Tensor, queues: Tensor, blocked: Tensor, sensitive: Tensor
     ) -> SignalMenus:
         items = torch.arange(len(sensitive)).to(blocked.device).expand(blocked.shape)
-        signals = self.look(users, queues, sensitive)
+        signals = self.signals(users, queues, sensitive)
         return signals.menus_of(items.masked_fill(blocked, -1))
 
     def _menus(

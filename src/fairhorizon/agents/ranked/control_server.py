@@ -6,7 +6,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from fairhorizon.agents.lists.items import ExpertSignals
+from fairhorizon.agents.lists.block_signals import BlockSignals
+from fairhorizon.agents.lists.items import ExpertSignals, PanelItems
 from fairhorizon.agents.lists.panel import Panel
 from fairhorizon.agents.ranked.stored import ranker_tensors, restored_ranker
 from fairhorizon.agents.retraining import Retraining
@@ -39,7 +40,8 @@ class ControlServer:
         self.ranker = self._first_ranker = ranker
         self.limits, self.control = tuple(limits), OnlineControl(limits)
         self.list_length, self.retraining = list_length, retraining
-        self._signals: ExpertSignals | None = None  # of the users, once they are served
+        # of the users, once they are served: by the only ranker, whose weight is 1
+        self._signals: ExpertSignals | BlockSignals | None = None
 
     @property
     def queue_length(self) -> int:
@@ -53,6 +55,9 @@ class ControlServer:
     def serve(self, state: State, exposure: Exposure) -> Tensor:
         if self._signals is None:
             self._signals = self._look(state)
+        if isinstance(self._signals, BlockSignals):
+            slots = self._signals.slots([_weights(len(state.users))], state)
+            return self.control.choose(slots * self.list_length, exposure)
         (values,) = self._signals.values
         scores = values.masked_fill(state.blocked, -torch.inf)
         return self.control.choose([scores] * self.list_length, exposure)
@@ -81,7 +86,9 @@ class ControlServer:
 
     def tensors(self) -> dict[str, Tensor]:
         parts = {"control": self.control.tensors()}
-        if self._signals is not None:
+        if isinstance(self._signals, BlockSignals):
+            parts["shortlists"] = self._signals.shortlists.tensors()
+        elif self._signals is not None:
             # computed for other users at a time, they would differ in the last digits
             parts["signals"] = {"values": self._signals.values[0]}
         if self.retraining is not None:
@@ -101,12 +108,20 @@ class ControlServer:
         refitted = below("ranker.", tensors)
         first = self._first_ranker
         self.ranker = restored_ranker(refitted, first) if refitted else first
-        self._signals = None
-        if "signals.values" in tensors:
+        self._signals, kept = None, below("shortlists.", tensors)
+        if kept or "signals.values" in tensors:
             self._signals = self._look(state)
+        if isinstance(self._signals, BlockSignals) and kept:
+            self._signals.shortlists.restore(kept, state)
+        elif isinstance(self._signals, ExpertSignals) and not kept:
             self._signals.values = [tensors["signals.values"].clone()]
 
-    def _look(self, state: State) -> ExpertSignals:
-        no_group = state.blocked.new_zeros(state.blocked.shape[1])  # the control knows the groups
-        panel = Panel((self.ranker,), (1.0,))
-        return ExpertSignals(panel, state.users, state.queue, no_group, priced=False)
+    def _look(self, state: State) -> ExpertSignals | BlockSignals:
+        no_group = torch.zeros(state.blocked_sets.shape[1], dtype=torch.bool)  # the control knows
+        items = PanelItems(Panel((self.ranker,), (1.0,)), 0, 0, priced=False)
+        return items.look(state.users, state.queue, no_group.to(state.users.device))
+
+
+def _weights(users: int) -> Tensor:
+    """(b, 2) a row of W for each user: 1 for the ranker, and no price."""
+    return torch.tensor([1.0, 0.0]).expand(users, 2)

@@ -14,6 +14,7 @@ from fairhorizon.agents.steps import step_by_step
 from fairhorizon.agents.tasks import ServingPlan
 from fairhorizon.environment.dynamics import Outcome, State
 from fairhorizon.environment.feedback import Scenario
+from fairhorizon.histories import TableSets
 from fairhorizon.ranking import standardised, users_at_once
 from fairhorizon.rerank.online import GroupMenus, Ledger, OnlineReranker, Visit
 
@@ -125,5 +126,7 @@ class _OnlineSteps:
         rows = outcome.reward.nonzero().squeeze(1)
         if len(rows):
             state = outcome.state
-            some = State(state.users[rows], state.queue[rows], state.blocked[rows])
+            some = State(
+                state.users[rows], state.queue[rows], TableSets(state.blocked_sets.mask(rows))
+            )
             self.visit.renew(rows, scaled(self.way.menus(some, self.relevance), self.scale))

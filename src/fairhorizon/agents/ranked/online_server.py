@@ -11,9 +11,12 @@ from fairhorizon.agents.ranked.relevance import Relevance, scale_of, scaled, sid
 from fairhorizon.agents.ranked.stored import ranker_tensors, restored_ranker
 from fairhorizon.agents.retraining import Retraining
 from fairhorizon.allocation.group_budget import Sides
+from fairhorizon.allocation.item_classes import Query
+from fairhorizon.allocation.shortlists import ClassShortlists
 from fairhorizon.environment.dynamics import Outcome, State
 from fairhorizon.errors import ConfigError
 from fairhorizon.exposure.counts import Exposure
+from fairhorizon.histories import too_wide
 from fairhorizon.rankers.ranker import Ranker
 from fairhorizon.ranking import first_highest, some_at_a_time, standardised, users_at_once
 from fairhorizon.rerank.online import Ledger, OnlineReranker, Visit
@@ -47,7 +50,8 @@ class OnlineServer:
         self._ledger: Ledger = {}
         self._scale = 0.0  # of the first menus; 0 before them
         self._scores = torch.empty(0)  # (b, n_items) standardised; empty if to be computed
-        self._totals = torch.empty(0)  # (b,) of the softmax when the scores were computed
+        self._totals = torch.empty(0)  # (b,) of the softmax when they were; empty likewise
+        self._lists: ClassShortlists | None = None  # in place of scores that are too many
 
     @property
     def queue_length(self) -> int:
@@ -59,11 +63,12 @@ class OnlineServer:
 
     @torch.no_grad()
     def serve(self, state: State, exposure: Exposure) -> Tensor:
-        if not len(self._scores):
+        self._state = state
+        if not len(self._totals):
             self._score_everyone(state, exposure.sensitive)
         if not self._ledger:
             self._ledger = self.reranker.begin(len(state.users))
-        sides = self._best(state.blocked, exposure.sensitive)
+        sides = self._best(state, exposure.sensitive)
         menus = self._relevance.on_sides(sides, state.users, self._totals)
         self._scale = self._scale or scale_of(menus)
         menus = scaled(menus, self._scale)
@@ -82,6 +87,8 @@ class OnlineServer:
         rows = (outcome.reward > 0).nonzero().squeeze(1)
         if self.ranker.queue_length and len(rows):
             self._score(outcome.state, rows, exposure.sensitive)
+            if self._lists is not None:
+                self._lists.forget(rows)
 
     def update(self) -> None:
         """Fit the ranker again where a round is over."""
@@ -89,7 +96,7 @@ class OnlineServer:
             first = self._first_ranker  # the caller's is not changed
             fresh = type(first)(first.config, seed=first.seed)
             self.ranker = fresh.fit(self.retraining.extended())
-            self._scores = torch.empty(0)
+            self._scores, self._totals, self._lists = torch.empty(0), torch.empty(0), None
 
     def notes(self) -> dict[str, float]:
         return {}
@@ -98,7 +105,10 @@ class OnlineServer:
         parts = {"ledger": self._ledger}
         if self._ledger:
             parts["online"] = {"scale": torch.tensor(self._scale, dtype=torch.float64)}
-        if len(self._scores):
+        if self._lists is not None:
+            parts["scored"] = {"totals": self._totals}
+            parts["shortlists"] = self._lists.tensors()
+        elif len(self._totals):
             # computed for other users at a time, they would differ in the last digits
             parts["scored"] = {"scores": self._scores, "totals": self._totals}
         if self.retraining is not None:
@@ -111,13 +121,20 @@ class OnlineServer:
             for name, value in some.items()
         }
 
-    def restore(self, tensors: dict[str, Tensor], state: State) -> None:  # noqa: ARG002
+    def restore(self, tensors: dict[str, Tensor], state: State) -> None:
         tensors = {name: tensor.clone() for name, tensor in tensors.items()}
         self._ledger = below("ledger.", tensors)
         self._scale = float(tensors.get("online.scale", 0.0))
         scored = below("scored.", tensors)
         self._scores = scored.get("scores", torch.empty(0))
         self._totals = scored.get("totals", torch.empty(0))
+        self._lists = None
+        if not len(self._scores) and not too_wide(*state.blocked_sets.shape):
+            self._totals = torch.empty(0)  # of a run with shortlists: scored again
+        if too_wide(*state.blocked_sets.shape) and len(self._totals):
+            self._lists = self._shortlists(state)
+            self._lists.restore(below("shortlists.", tensors))
+            self._scores = torch.empty(0)
         if self.retraining is not None:
             self.retraining.restore(below("retraining.", tensors))
         refitted = below("ranker.", tensors)
@@ -125,20 +142,39 @@ class OnlineServer:
         self.ranker = restored_ranker(refitted, first) if refitted else first
 
     def _score_everyone(self, state: State, sensitive: Tensor) -> None:
-        self._scores = torch.empty(state.blocked.shape)
+        if too_wide(*state.blocked_sets.shape):
+            self._lists = self._shortlists(state)
+        else:
+            self._scores = torch.empty(state.blocked_sets.shape)
         self._totals = torch.zeros(len(state.users), dtype=torch.float64)
         self._score(state, torch.arange(len(state.users)), sensitive)
 
     def _score(self, state: State, rows: Tensor, sensitive: Tensor) -> None:
         """Scores of these users by their present histories."""
-        for some in rows.split(users_at_once(state.blocked.shape[1])):
+        for some in rows.split(users_at_once(state.blocked_sets.shape[1])):
             scores = standardised(self.ranker.scores(state.users[some], state.queue[some]))
-            self._scores[some] = scores
-            allowed = scores.masked_fill(state.blocked[some], -torch.inf)
+            if self._lists is None:
+                self._scores[some] = scores
+            allowed = scores.masked_fill(state.blocked_sets.mask(some), -torch.inf)
             self._totals[some] = self._relevance.totals(sides_of(allowed, sensitive, CANDIDATES))
 
-    def _best(self, blocked: Tensor, sensitive: Tensor) -> Sides:
+    def _shortlists(self, state: State) -> ClassShortlists:
+        at_least = 2 * self.list_length
+        return ClassShortlists(self._open_scores, *state.blocked_sets.shape, at_least)
+
+    def _open_scores(self, rows: Tensor) -> Tensor:
+        """Scores of what may be shown to some users, now or later."""
+        state = self._state
+        scores = standardised(self.ranker.scores(state.users[rows], state.queue[rows]))
+        return scores.masked_fill(state.blocked_for_good(rows), -torch.inf)
+
+    def _best(self, state: State, sensitive: Tensor) -> Sides:
         """The best items of each group that each user may still be shown."""
+        if self._lists is not None:
+            query = Query((~sensitive).long(), 2, state.blocked_sets)
+            found, items = self._lists.best(query, self.list_length)
+            return Sides(items.transpose(0, 1), found.transpose(0, 1))
+        blocked = state.blocked
         if self.list_length > 1:
             return sides_of(
                 self._scores.masked_fill(blocked, -torch.inf), sensitive, self.list_length

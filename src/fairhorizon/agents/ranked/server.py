@@ -8,13 +8,14 @@ import torch
 from torch import Generator, Tensor
 
 from fairhorizon.agents.ranked.stored import ranker_tensors, restored_ranker
+from fairhorizon.agents.ranked.user_scores import UserScores, user_scores
 from fairhorizon.agents.retraining import Retraining
 from fairhorizon.data.splits import Split
 from fairhorizon.environment.dynamics import Outcome, State
 from fairhorizon.errors import ConfigError
 from fairhorizon.exposure.counts import Exposure
 from fairhorizon.rankers.ranker import Ranker
-from fairhorizon.ranking import first_best, rows_at_once, top, users_at_once
+from fairhorizon.ranking import first_best, rows_at_once, top
 from fairhorizon.rerank.exposure import ExposureFairness
 from fairhorizon.rerank.reranker import UserReranker
 from fairhorizon.storage import below
@@ -27,7 +28,13 @@ class Round:
     """What a re-ranker fixed at the start of the round, and what is left of its allowance."""
 
     def __init__(
-        self, scores: Tensor, *, labels: Tensor, candidates: Tensor, handicap: Tensor, left: Tensor
+        self,
+        scores: UserScores,
+        *,
+        labels: Tensor,
+        candidates: Tensor,
+        handicap: Tensor,
+        left: Tensor,
     ) -> None:
         self.labels = labels  # (n_items,) bool, G0 at the start
         self.candidates = candidates  # (b, c) items, ascending
@@ -41,19 +48,20 @@ class Round:
     def begin(
         cls,
         reranker: UserReranker,
-        scores: Tensor,
+        scores: UserScores,
         labels: Tensor,
         *,
         items: int,
         among: int,
         generator: Generator,
+        also: Tensor | None = None,
     ) -> Self:
-        """A round of `items` per user, of the best `among` by score.
+        """A round of `items` per user, of the best `among` by score and what will return, `also`.
 
         In batches of users, because a handicap may be large.
         """
         candidates, handicaps = [], []
-        for some in scores.split(users_at_once(len(labels))):
+        for some in scores.blocks(also):
             best = top(some, among)[1].sort(dim=1).values
             handicap = reranker.handicap(some, labels, generator)
             candidates.append(best)
@@ -63,10 +71,10 @@ class Round:
             labels=labels,
             candidates=torch.cat(candidates),
             handicap=torch.cat(handicaps),
-            left=torch.full((len(scores),), reranker.allowance(items)),
+            left=torch.full((sum(map(len, candidates)),), reranker.allowance(items)),
         )
 
-    def next(self, scores: Tensor) -> Tensor:
+    def next(self, scores: UserScores) -> Tensor:
         """(b,) the best candidates within the allowance; without any, the best other items."""
         spent = self.left <= 0
         keys = self._keys
@@ -77,9 +85,9 @@ class Round:
         items = items.where(best >= 0, -1)
         for bar in (spent, torch.zeros_like(spent)):
             rows = (items < 0).nonzero().squeeze(1)
-            for some in rows.split(rows_at_once(scores.shape[1], SCORES_IN_CACHE)):
+            for some in rows.split(rows_at_once(len(self.labels), SCORES_IN_CACHE)):
                 bars = torch.where(bar[some, None], self._bar, 0.0)
-                items[some] = first_best(bars.add_(scores[some]))
+                items[some] = first_best(bars.add_(scores.some(some)))
         return items
 
     def take_off(self, items: Tensor) -> None:
@@ -87,13 +95,13 @@ class Round:
         self._keys.masked_fill_(self.candidates == items[:, None], -torch.inf)
         self.left = self.left - ((items >= 0) & self.labels[items]).long()
 
-    def rescore_all(self, scores: Tensor) -> None:
+    def rescore_all(self, scores: UserScores) -> None:
         """Update the scores of all users, of which those of blocked items are -inf."""
-        self._keys = scores.gather(1, self.candidates) - self.handicap  # -inf: may not be shown
+        self._keys = scores.of(self.candidates) - self.handicap  # -inf: may not be shown
 
-    def rescore(self, scores: Tensor, rows: Tensor) -> None:
+    def rescore(self, scores: UserScores, rows: Tensor) -> None:
         """Update the scores of these users."""
-        self._keys[rows] = scores[rows].gather(1, self.candidates[rows]) - self.handicap[rows]
+        self._keys[rows] = scores.of(self.candidates[rows], rows) - self.handicap[rows]
 
     def tensors(self) -> dict[str, Tensor]:
         return {name: getattr(self, name) for name in ("labels", "candidates", "handicap", "left")}
@@ -135,8 +143,7 @@ class RankedServer:
         self._generator = Generator().manual_seed(seed)
         self._rounds = 0  # begun
         self._to_show = 0  # items per user until the round is over
-        self._scores = torch.empty(0)  # (b, n_items), -inf where an item may not be shown
-        self._all_scores: Tensor | None = None  # of these items too, where they are shown again
+        self._scores: UserScores | None = None
         self._round: Round | None = None
 
     @property
@@ -146,20 +153,19 @@ class RankedServer:
     @torch.no_grad()
     def serve(self, state: State, exposure: Exposure) -> Tensor:
         """(b, K) items, which are not served again unless the state says that they return."""
-        if self._rounds and state.returning:
-            self._scores = self._with(self._scores, state.returning[0])
-            if self._round is not None:
+        if self._scores is not None:
+            self._scores.begin_step(state)
+            if state.returning and self._round is not None:
                 self._round.rescore_all(self._scores)
         if self._to_show == 0:
             self._begin_round(state, exposure)
         self._to_show -= self.list_length
-        rows = torch.arange(len(state.users))
-        lists = []
+        scores, lists = self._scores, []
+        assert scores is not None
         for _ in range(self.list_length):
             round_ = self._round
-            items = first_best(self._scores) if round_ is None else round_.next(self._scores)
-            shown = items >= 0
-            self._scores[rows[shown], items[shown]] = -torch.inf
+            items = scores.best() if round_ is None else round_.next(scores)
+            scores.take(items)
             if round_ is not None:
                 round_.take_off(items)
             lists.append(items)
@@ -170,8 +176,10 @@ class RankedServer:
         if self.retraining is not None:
             self.retraining.observe(lists, outcome)
         changed = outcome.reward.nonzero().squeeze(1)
-        if self.ranker.queue_length and len(changed):
-            self._score(outcome.state, changed)
+        if self.ranker.queue_length and len(changed) and self._scores is not None:
+            self._scores.renew(outcome.state, changed)
+            if self._round is not None:
+                self._round.rescore(self._scores, changed)
 
     def update(self) -> None:
         """Nothing: a ranker is fitted when a round begins."""
@@ -192,9 +200,8 @@ class RankedServer:
         if self.ranker is not self._first_ranker:
             stored = ranker_tensors(self.ranker)
             tensors |= {f"ranker.{name}": tensor for name, tensor in stored.items()}
-        if self.ranker.queue_length and self._rounds:
-            # computed in other batches, they would differ in the last digits
-            tensors["scores"] = self._scores if self._all_scores is None else self._all_scores
+        if self.ranker.queue_length and self._scores is not None:
+            tensors |= self._scores.tensors()
         if self._round is not None:
             parts = self._round.tensors()
             tensors |= {f"round.{name}": tensor for name, tensor in parts.items()}
@@ -212,68 +219,36 @@ class RankedServer:
         refitted = below("ranker.", tensors)
         if refitted:
             self.ranker = restored_ranker(refitted, self._first_ranker)
-        if "scores" in tensors:
-            self._scores = tensors["scores"]
-            if state.returning:
-                self._all_scores = self._scores
-                self._scores = self._all_scores.masked_fill(state.blocked, -torch.inf)
-        elif self._rounds:
-            self._score_everyone(state)
+        self._scores = user_scores(self.ranker, state, tensors) if self._rounds else None
         parts = below("round.", tensors)
-        self._round = Round(self._scores, **parts) if parts else None
+        self._round = Round(self._scores, **parts) if parts and self._scores else None
 
     def _begin_round(self, state: State, exposure: Exposure) -> None:
         if self._rounds and self.retraining is not None:
             with torch.enable_grad():
                 self.ranker = self._fresh().fit(self.retraining.extended())
         if not self._rounds or self.retraining is not None:
-            self._score_everyone(state)
+            self._scores, self._round = user_scores(self.ranker, state, {}), None
         self._rounds += 1
         self._to_show = self.round_length
         if self.reranker is None:
             return
+        assert self._scores is not None
         returning = state.returning[1 : self.round_length // self.list_length]
-        scores, among = self._scores, CANDIDATES * self.round_length
-        if returning:
-            later = torch.cat(returning, dim=1)
-            scores, among = self._with(scores.clone(), later), among + later.shape[1]
+        later = torch.cat(returning, dim=1) if returning else None
+        among = CANDIDATES * self.round_length + (0 if later is None else later.shape[1])
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")
             self._round = Round.begin(
                 _over(self.reranker, among),
-                scores,
+                self._scores,
                 exposure.sensitive.clone(),
                 items=self.round_length,
                 among=among,
                 generator=self._generator,
+                also=later,
             )
-        if returning:
-            self._round.rescore_all(self._scores)
         self.remarks += [str(warning.message) for warning in caught]
-
-    def _with(self, scores: Tensor, items: Tensor) -> Tensor:
-        """Scores that have those of these items (b, m) again, -1 for none; changed in place."""
-        assert self._all_scores is not None
-        rows, places = (items >= 0).nonzero(as_tuple=True)
-        at = rows, items[rows, places]
-        scores[at] = self._all_scores[at]
-        return scores
-
-    def _score_everyone(self, state: State) -> None:
-        self._scores = torch.empty(state.blocked.shape)
-        self._all_scores = torch.empty(state.blocked.shape) if state.returning else None
-        self._round = None
-        self._score(state, torch.arange(len(state.users)))
-
-    def _score(self, state: State, rows: Tensor) -> None:
-        """Scores of these users by their present histories."""
-        for some in rows.split(users_at_once(state.blocked.shape[1])):
-            scores = self.ranker.scores(state.users[some], state.queue[some])
-            if self._all_scores is not None:
-                self._all_scores[some] = scores
-            self._scores[some] = scores.masked_fill(state.blocked[some], -torch.inf)
-        if self._round is not None:
-            self._round.rescore(self._scores, rows)
 
     def _fresh(self) -> Ranker[Any]:
         """A ranker to fit; the caller's is not changed."""

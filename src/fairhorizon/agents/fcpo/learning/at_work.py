@@ -11,8 +11,12 @@ from torch import Tensor
 from fairhorizon.agents.fcpo.config import FcpoConfig, attention_of
 from fairhorizon.agents.fcpo.learning.rollout import Recorder
 from fairhorizon.agents.fcpo.learning.trajectories import ShownRecord, Trajectories
+from fairhorizon.agents.lists.block_signals import BlockSignals, WeightedShortlists
 from fairhorizon.agents.walk import Walk
+from fairhorizon.allocation.slot_scores import SlotScores, TableScores
 from fairhorizon.environment.dynamics import Outcome, State
+from fairhorizon.errors import ConfigError
+from fairhorizon.histories import too_wide
 from fairhorizon.policy.actor import Actor
 from fairhorizon.policy.draws import Draws
 from fairhorizon.policy.heads import SoftmaxHead
@@ -33,8 +37,8 @@ class PolicyAtWork(Interface):
     def steps(self) -> int:
         """Noted since the last trajectories."""
 
-    def scores(self, walk: Walk, state: State) -> list[Tensor]:
-        """(b, n_items) for each slot of the lists, -inf for blocked items."""
+    def scores(self, walk: Walk, state: State) -> Sequence[SlotScores]:
+        """For each slot of the lists, -inf for blocked items."""
 
     def choose(
         self, walk: Walk, state: State, lists: Tensor, charges: Tensor, costs: Sequence[Tensor]
@@ -63,7 +67,7 @@ class GaussianAtWork:
     def steps(self) -> int:
         return len(self.recorder.columns)
 
-    def scores(self, walk: Walk, state: State) -> list[Tensor]:
+    def scores(self, walk: Walk, state: State) -> Sequence[SlotScores]:
         self.begun_with = walk.index, walk.proposal
         self.sampled = walk.propose(Draws(self.generator))
         return _open_scores(walk, self.sampled, state)
@@ -130,19 +134,32 @@ class SoftmaxAtWork:
     def steps(self) -> int:
         return len(self.noted)
 
-    def scores(self, walk: Walk, state: State) -> list[Tensor]:
+    def scores(self, walk: Walk, state: State) -> Sequence[SlotScores]:
         self.logits = _open_scores(walk, walk.outputs, state)
         if not self.explore:
             return self.logits
-        return explored(self.logits, self.explore, self.generator)
+        noisy = explored(self._tables(state), self.explore, self.generator)
+        return [TableScores(slot) for slot in noisy]
+
+    def _tables(self, state: State) -> list[Tensor]:
+        """The logits (b, n_items) of each slot, which exploration and propensities are of."""
+        tables = [slot.table for slot in self.logits if isinstance(slot, TableScores)]
+        if len(tables) < len(self.logits):
+            users, items = state.blocked_sets.shape
+            raise ConfigError(
+                f"exploring draws a number for each of {users} users x {items} items, which are "
+                "too many (set explore to 0, or serve fewer users)"
+            )
+        return tables
 
     def choose(
         self, walk: Walk, state: State, lists: Tensor, charges: Tensor, costs: Sequence[Tensor]
     ) -> None:
-        charges = charges.to(self.logits[0])
+        charges = charges.to(self.logits[0].empty)
         self.propensities = torch.ones(lists.shape, device=lists.device)
         if self.explore:
-            values = [slot - charge for slot, charge in zip(self.logits, charges, strict=True)]
+            tables = self._tables(state)
+            values = [slot - charge for slot, charge in zip(tables, charges, strict=True)]
             self.propensities = propensities(values, lists, self.explore)
         if self.learns:
             table = torch.stack([cost.to(charges) for cost in costs], dim=1)  # (n_items, limits)
@@ -166,7 +183,7 @@ class SoftmaxAtWork:
             menus,
             costs[at],
             charges[:, at].transpose(0, 1),
-            (menus.items >= 0) & ~state.blocked.gather(1, at),
+            (menus.items >= 0) & ~state.blocked_sets.contains(menus.items),
             places.masked_fill(empty, -1),
             chances,
             lists,
@@ -177,10 +194,10 @@ class SoftmaxAtWork:
         """The items of the menus: chosen anew for users in a new state, and after an update."""
         if self.on_menus is None:
             everybody = torch.arange(len(state.users)).to(state.users)
-            self.on_menus = walk.signals.on_menus(everybody, state.blocked, self.candidates)
+            self.on_menus = walk.signals.on_menus(everybody, state.blocked_sets, self.candidates)
         elif self.moved is not None and self.moved.any():
             rows = self.moved.nonzero().squeeze(1)
-            fresh = walk.signals.on_menus(rows, state.blocked[rows], self.candidates)
+            fresh = walk.signals.on_menus(rows, state.blocked_sets, self.candidates)
             self.on_menus = self.on_menus.index_copy(0, rows, fresh)
         return self.on_menus
 
@@ -225,12 +242,17 @@ class SoftmaxAtWork:
         )
 
 
-def _open_scores(walk: Walk, proposals: Tensor, state: State) -> list[Tensor]:
-    """Scores by each row of W, -inf for blocked items."""
-    return [
-        scores.masked_fill_(state.blocked, -torch.inf)
-        for scores in walk.actor.scores(proposals, walk.signals)
-    ]
+def _open_scores(walk: Walk, proposals: Tensor, state: State) -> Sequence[SlotScores]:
+    """Scores by each row of W, -inf for blocked items: tables, or shortlists in their place."""
+    signals = walk.signals
+    if not too_wide(*state.blocked_sets.shape):
+        tables = walk.actor.scores(proposals, signals)
+        return [TableScores(slot.masked_fill_(state.blocked, -torch.inf)) for slot in tables]
+    rows = proposals.view(len(proposals), walk.actor.list_length, -1).unbind(1)
+    if isinstance(signals, BlockSignals):
+        return signals.slots(rows, state)
+    # vectors of items: a product, of one block of users at a time, in every step
+    return WeightedShortlists(lambda _, weights: signals.scores(weights)).slots(rows, state)
 
 
 def policy_at_work(

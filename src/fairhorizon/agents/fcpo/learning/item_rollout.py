@@ -119,7 +119,7 @@ class _ItemWalk:
             return
         state = outcome.state
         users, queue = state.users[rows], state.queue[rows]
-        menus = self.actor.items.menus(users, queue, state.blocked[rows], sensitive)
+        menus = self.actor.items.menus(users, queue, state.blocked_sets.mask(rows), sensitive)
         items = self.items.index_copy(0, rows, menus.items)
         self.liked.append(self.feedback.answer(items)[rows])
         self.items = items
