@@ -18,7 +18,9 @@ def purse(text: str, *, shown: int, used: int, left: int) -> Purse:
     bound = BoundLimit(limit, np.arange(10) < 3)
     rules = Rules((ServedLimit(1, limit, Window(), Counts.SERVED, 20 * UNIT, (bound,)),))
     units = (np.array([number * UNIT], dtype=np.int64) for number in (left, used, shown))
-    return Purse(rules, [1], ["always"], np.array([1]), *units, np.zeros(1))
+    return Purse(
+        rules, [1], ["always"], np.array([1]), *units, np.zeros(1, dtype=np.int64), np.zeros(1)
+    )
 
 
 @pytest.mark.parametrize("shown", [100, 24_000_000, 10**11])
