@@ -6,7 +6,7 @@ Rules are those of the service (service/budget): who may have how much is not wr
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from fairhorizon.service.budget.leasing import granted
+from fairhorizon.service.budget.leasing import granted, is_low
 from fairhorizon.service.budget.units import UNIT, part_of
 from fairhorizon.service.budget.windows import Window
 
@@ -51,15 +51,17 @@ class Account:
             raise FencedError
         self._turn(now)
         left, size = self.held[replica] - used, self.size(self.slack, len(self.held), lately)
-        grant = granted(
-            self.share,
-            self.slack,
-            charged=self.charged,
-            left=left,
-            size=size,
-            before=self.shown,
-            shown=self.shown + shown,
-        )
+        grant = 0
+        if used or is_low(left, size):
+            grant = granted(
+                self.share,
+                self.slack,
+                charged=self.charged,
+                left=left,
+                size=size,
+                before=self.shown,
+                shown=self.shown + shown,
+            )
         self.held[replica] = left + grant
         self.charged += grant
         self.shown += shown
@@ -93,8 +95,6 @@ class Truth:
     used: int = 0
     wanted: int = 0
     worst: float = 0.0  # units above the share after any list
-    lost: int = 0  # showings that were refused although the share itself had room for them
-    asked: int = 0  # showings of the group that lists wanted
     budget: int = 0  # that windows before had
     spent: int = 0  # of it
 
@@ -102,9 +102,6 @@ class Truth:
         """One list. It must not exceed share * shown + C."""
         if window != self.window:
             self._close(window)
-        room = (part_of(self.share, self.shown + length * UNIT) - self.used) // UNIT
-        self.lost += max(0, min(wanted, room) - given)
-        self.asked += wanted
         self.wanted += wanted * UNIT
         self.shown += length * UNIT
         self.used += given * UNIT

@@ -48,6 +48,7 @@ class Scenario:
     length: int = 10
     share: float = 0.4
     wanted: float = 0.45  # chance of a place to want the group: the limit binds
+    drift: float = 0.0  # of that chance: by so much less in the first half, and more in the second
     slack: int = 200
     window: str = "always"
     batch: int = 16
@@ -84,7 +85,8 @@ class Scenario:
             size = draws.poisson(sums[-1] * width)
             times = begin + width * np.sort(draws.random(size))
             whose = np.searchsorted(sums, sums[-1] * draws.random(size), side="right")
-            wanted = draws.binomial(self.length, self.wanted, size)
+            chance = self.wanted + self.drift * (1 if begin >= self.seconds / 2 else -1)
+            wanted = draws.binomial(self.length, chance, size)
             yield from zip(times.tolist(), whose.tolist(), wanted.tolist(), strict=True)
 
     def troubles(self, draws: np.random.Generator) -> Iterator[tuple[float, int, str]]:

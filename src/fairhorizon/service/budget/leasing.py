@@ -6,7 +6,7 @@ do. The guarantee rests on `granted` alone: it holds for leases of any size (doc
 
 from fairhorizon.service.budget.units import UNIT, allowed
 
-TIMES = 2  # a lease is this often what was used lately between two transactions
+TIMES = 3  # a lease is so many times what was used lately between two transactions
 KEPT = (9, 10)  # of what was used lately, from one transaction to the next
 
 
@@ -21,17 +21,17 @@ def used_lately(before: int, used: int) -> int:
 
 
 def lease_size(slack: int, replicas: int, lately: int) -> int:
-    """max(C / replicas, 2 * used lately), at least one showing.
+    """max(C / replicas, 3 * used lately), at least one showing.
 
     An equal part of the slack locks up none of the share; a replica that needs more than that has
-    to hold more, or its lists are refused what nobody else uses. Twice what was used, because a
-    lease that was used up says that more was wanted: it doubles until it is enough.
+    to hold more, or its lists are refused what nobody else uses. A multiple of what was used,
+    because a lease that was used up says that more was wanted: it grows until it is enough.
     """
     return max(UNIT, slack // max(1, replicas), TIMES * lately)
 
 
 def is_low(left: int, size: int) -> bool:
-    """Whether a lease is to be filled up: less than half of it is left."""
+    """Whether it is time to ask for more: less than half of a lease is left."""
     return 2 * left < size
 
 
@@ -49,6 +49,4 @@ def granted(
     missing = max(0, -left)
     if missing > allowed(share, before, slack) - charged:
         raise OverdrawnError
-    if not is_low(left, size):
-        return 0
     return max(missing, min(size - left, allowed(share, shown, slack) - charged))

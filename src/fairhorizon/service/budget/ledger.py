@@ -172,7 +172,7 @@ class Ledger:
     def _refill(
         self, purse: Purse, inside: Units, before: Units, prices: Sequence[float] | None = None
     ) -> None:
-        """Charge what was shown, fill up leases that are half empty, and write both.
+        """Charge what was shown, fill up leases that were used or are half empty, and write both.
 
         before: (m,) what was shown without these lists.
         """
