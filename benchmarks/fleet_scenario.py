@@ -7,9 +7,10 @@ from enum import StrEnum
 import numpy as np
 from numpy.typing import NDArray
 
+from scale_constants import LIST_MS, LOCK_MS
+
 Floats = NDArray[np.float64]
 BLOCK = 10.0  # seconds of traffic that are drawn at once
-DAY = 86_400.0
 
 
 class Recording(StrEnum):
@@ -54,8 +55,8 @@ class Scenario:
     batch: int = 16
     # times
     deciding_ms: float = 5.0  # of a batch
-    lock_ms: float = 2.5  # of a transaction under the lock
-    list_ms: float = 0.1  # of each list in it
+    lock_ms: float = LOCK_MS.value  # of a transaction under the lock
+    list_ms: float = LIST_MS.value  # of each list in it
     delay_ms: float = 0.5  # one way between a replica and the database, median
     delay_spread: float = 0.5  # deviation of its logarithm
     # what goes wrong

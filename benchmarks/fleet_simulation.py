@@ -132,18 +132,22 @@ class Fleet:
             replica.new_used = replica.new_shown = 0
 
     def _leave(self, now: float, replica: Replica) -> None:
-        """In good order: what waits is answered first."""
         replica.is_up = False
-        if replica.is_busy:
-            self.events.at(now + AGAIN, self._leave, replica)
+        self._finish(now, replica, replica.name)
+
+    def _finish(self, now: float, replica: Replica, name: int) -> None:
+        """Leave in good order: what waits is answered first."""
+        if replica.is_up or replica.name != name:
             return
-        self._reap(now, replica.name, replica.new_used, replica.new_shown)
+        if replica.is_busy:
+            self.events.at(now + AGAIN, self._finish, replica, name)
+            return
+        self._reap(now, name, replica.new_used, replica.new_shown)
         replica.stop(next(self.events.names))
 
     def _join(self, now: float, replica: Replica) -> None:
-        if replica.is_up:
-            return
-        end = self.events.transaction(now)
-        self.account.join(replica.name)
-        replica.see(self.account.settle(replica.name, 0, 0, 0, end))
+        if not replica.is_up and replica.name not in self.account.held:
+            end = self.events.transaction(now)
+            self.account.join(replica.name)
+            replica.see(self.account.settle(replica.name, 0, 0, 0, end))
         replica.is_up = True

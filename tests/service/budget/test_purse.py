@@ -10,6 +10,7 @@ from fairhorizon.service.budget.purse import Purse
 from fairhorizon.service.budget.units import UNIT
 from fairhorizon.service.budget.windows import Window
 from fairhorizon.service.vocabulary import Counts
+from fleet_events import Replica
 
 
 def purse(text: str, *, shown: int, used: int, left: int) -> Purse:
@@ -46,3 +47,11 @@ def test_a_list_is_weighed_by_place_and_spent() -> None:
     assert some.left.tolist() == [3 * UNIT - 1_061_607]
     assert some.used.tolist() == [2 * UNIT + 1_061_607]
     assert some.shown.tolist() == [10 * UNIT + 2_561_607]
+
+
+def test_a_simulated_replica_decides_within_the_same_room() -> None:
+    for left, used, shown in ((100, 35, 100), (3, 35, 100), (3, 60, 100), (7, 0, 0)):
+        (room,) = purse("popular<=0.4", shown=shown, used=used, left=left).room(10)
+        one = Replica(0, left=left * UNIT, used=used * UNIT, shown=shown * UNIT)
+        assert one.decide(400_000, 10, 10) == min(10, room)
+        assert one.left == (left - min(10, room)) * UNIT
