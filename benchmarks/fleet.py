@@ -138,7 +138,7 @@ def main() -> None:
     parser.add_argument("--replicas", type=int, help="in place of those of each scenario")
     parser.add_argument("--only", action="append", help="a scenario; may be given several times")
     parser.add_argument("--chart", type=Path, help="where to draw what was found")
-    options = parse(parser, seconds=20.0, seeds=1, replicas=30)
+    options = parse(parser, seconds=4.0, seeds=1, replicas=20)
     chosen = [
         one if options.replicas is None else replace(one, replicas=options.replicas, hot=0)
         for one in scenarios(options.seconds)

@@ -176,7 +176,8 @@ def serving(size: Size) -> str:
         ("joint prices over shards", "rounds x shards x bins x 8 bytes, for each limit",
          bytes_(histograms), "nothing", "histograms of gains; several limits by their dual"),
         ("evaluation", "blocks of users, with their candidates",
-         f"{bytes_(4 * size.candidates * 1e5)} for a block of 100,000 users", "nothing", "shards of users; sums are added up"),
+         f"{bytes_(4 * size.candidates * 1e5)} for a block of 100,000 users",
+         "nothing", "shards of users; sums are added up"),
     ]  # fmt: skip
     return table("part | formula | at this size | what limits it | what would be done", rows)
 
