@@ -1,7 +1,7 @@
 """A thousand replicas that lease one budget, simulated: what does the size of a lease change?
 
-    python benchmarks/fleet.py [--seconds 600] [--seeds 3] [--only SCENARIO ...] [--chart PNG]
-        [--small]
+    python benchmarks/fleet.py [--seconds 300] [--seeds 3] [--only SCENARIO ...] [--chart PNG]
+        [--processes 2] [--small]
 
 For every scenario (fleet_scenario.py) and size of a lease: the most that was shown above the share
 after any list (a run in which that is more than C fails), the part of the budget that was wanted
@@ -14,22 +14,18 @@ the best size of the grid.
 
 import argparse
 from collections.abc import Mapping, Sequence
+from concurrent.futures import ProcessPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 from statistics import mean
 
-from fairhorizon.service.budget.leasing import TIMES, lease_size
-from fairhorizon.service.budget.units import UNIT
-from fleet_account import SizeRule
 from fleet_chart import draw
+from fleet_runs import BEFORE, RULE, SIZE_RULES, SIZES, Found, Runs
 from fleet_scenario import Crowd, Recording, Scenario
-from fleet_simulation import Fleet, Outcome
+from fleet_simulation import Outcome
 from small import parse
 
-SIZES = (1, 3, 10, 30, 100, 1000, 10_000)
 SLACKS = (20, 200, 2000, 20_000)
-RULE, BEFORE = "rule", "C / n"
-Runs = Mapping[str, Sequence[Outcome]]  # by the size of leases; one run for each seed
 
 
 def scenarios(seconds: float) -> list[Scenario]:
@@ -55,36 +51,6 @@ def scenarios(seconds: float) -> list[Scenario]:
     ]
 
 
-def fixed(size: int) -> SizeRule:
-    return lambda *_: size * UNIT
-
-
-def equal_part(slack: int, replicas: int, _lately: int) -> int:
-    return max(UNIT, slack // max(1, replicas))
-
-
-SIZE_RULES: dict[str, SizeRule] = {
-    **{f"{size:,}": fixed(size) for size in SIZES},
-    BEFORE: equal_part,
-    RULE: lease_size,
-}
-
-
-def between_reports(scenario: Scenario) -> float:
-    """Seconds between two reports of lists that are recorded apart: sqrt(n s H / 3).
-
-    Leases and what is not yet reported are 3 T / H of a budget of H seconds, and reports keep the
-    database busy for n s / T: the sum is least at this T.
-    """
-    busy = scenario.replicas * scenario.lock_ms / 1000
-    return float((busy * scenario.seconds / TIMES) ** 0.5)
-
-
-def run(scenario: Scenario, size: SizeRule, seeds: int) -> list[Outcome]:
-    every = between_reports(scenario)
-    return [Fleet(scenario, size, seed, every=every).run() for seed in range(seeds)]
-
-
 def cost(runs: Sequence[Outcome]) -> float:
     """In percent of the budget and of the database's time."""
     return mean(100 * (one.unused + one.utilisation) for one in runs)
@@ -95,7 +61,7 @@ def _spread(values: Sequence[float], digits: int) -> str:
     return f"{middle:.{digits}f} ± {half:.{digits}f}"
 
 
-def table(runs: Runs) -> str:
+def table(runs: Found) -> str:
     lines = [
         "| lease | most over the share | unused, % | transactions a second | lock held, % "
         "| wait, ms | p99, ms | lease, mean |",
@@ -115,7 +81,7 @@ def table(runs: Runs) -> str:
     return "\n".join(lines)
 
 
-def regrets(found: Mapping[str, Runs]) -> str:
+def regrets(found: Mapping[str, Found]) -> str:
     lines = ["| scenario | best size | its cost | cost of the rule | regret | of C / n |"]
     lines.append("|---|---:|---:|---:|---:|---:|")
     for name, runs in found.items():
@@ -129,35 +95,39 @@ def regrets(found: Mapping[str, Runs]) -> str:
     return "\n".join(lines)
 
 
+def simulate(chosen: Sequence[Scenario], runs: Runs, *, with_slacks: bool) -> dict[str, Found]:
+    """Run and print everything but the regrets."""
+    found: dict[str, Found] = {}
+    for scenario in chosen:
+        found[scenario.name] = runs.of({size: (scenario, size) for size in SIZE_RULES})
+        print(f"\n{scenario.name}: {scenario.replicas:,} replicas, recorded {scenario.recording}")
+        print(table(found[scenario.name]), flush=True)
+    if with_slacks:
+        uneven = chosen[1]
+        print(f"\n{uneven.name}, leases by the rule, by slack C")
+        cases = {f"{slack:,}": (replace(uneven, slack=slack), RULE) for slack in SLACKS}
+        print(table(runs.of(cases)).replace("| lease |", "| C |", 1), flush=True)
+    return found
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawTextHelpFormatter
     )
-    parser.add_argument("--seconds", type=float, default=600.0, help="of traffic")
+    parser.add_argument("--seconds", type=float, default=300.0, help="of traffic")
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--replicas", type=int, help="in place of those of each scenario")
     parser.add_argument("--only", action="append", help="a scenario; may be given several times")
     parser.add_argument("--chart", type=Path, help="where to draw what was found")
+    parser.add_argument("--processes", type=int, default=2)
     options = parse(parser, seconds=4.0, seeds=1, replicas=20)
     chosen = [
         one if options.replicas is None else replace(one, replicas=options.replicas, hot=0)
         for one in scenarios(options.seconds)
         if not options.only or one.name in options.only
     ]
-    found: dict[str, Runs] = {}
-    for scenario in chosen:
-        found[scenario.name] = {
-            name: run(scenario, size, options.seeds) for name, size in SIZE_RULES.items()
-        }
-        print(f"\n{scenario.name}: {scenario.replicas:,} replicas, recorded {scenario.recording}")
-        print(table(found[scenario.name]), flush=True)
-    if not options.only:
-        print(f"\nby slack C, rule, {chosen[1].name}")
-        slacks = {
-            f"{slack:,}": run(replace(chosen[1], slack=slack), lease_size, options.seeds)
-            for slack in SLACKS
-        }
-        print(table(slacks).replace("| lease |", "| C |", 1))
+    with ProcessPoolExecutor(options.processes) as processes:
+        found = simulate(chosen, Runs(processes, options.seeds), with_slacks=not options.only)
     print("\nregret, in percent of the budget and of the database's time")
     print(regrets(found))
     if options.chart is not None:

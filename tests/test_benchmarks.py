@@ -11,8 +11,8 @@ BENCHMARKS = Path(__file__).parents[1] / "benchmarks"
 PARTS = {  # what benchmarks share; nothing to run
     *("paired", "result_tables", "small", "trainings", "local_postgres"),
     *("service_checks", "service_kills", "service_load", "service_traffic"),
-    *("fleet_account", "fleet_chart", "fleet_events", "fleet_recording", "fleet_scenario"),
-    *("fleet_simulation", "scale_constants"),
+    *("fleet_account", "fleet_chart", "fleet_events", "fleet_recording", "fleet_runs"),
+    *("fleet_scenario", "fleet_simulation", "scale_constants"),
 }
 CASES = {
     "bpr": r"ratio, median of the pairs +\d+\.\d\d$",

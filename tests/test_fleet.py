@@ -10,8 +10,9 @@ from hypothesis import strategies as st
 
 from fairhorizon.service.budget.leasing import lease_size
 from fairhorizon.service.budget.units import UNIT, allowed
-from fleet import BEFORE, SIZE_RULES, between_reports, fixed, regrets, scenarios
+from fleet import regrets, scenarios
 from fleet_account import Truth
+from fleet_runs import BEFORE, SIZE_RULES, between_reports, fixed
 from fleet_scenario import Crowd, Recording, Scenario
 from fleet_simulation import Fleet, Outcome
 

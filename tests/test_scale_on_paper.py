@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from fleet import between_reports as simulated_between_reports
+from fleet_runs import between_reports as simulated_between_reports
 from fleet_scenario import Scenario
 from scale_constants import CONSTANTS, LOCK_MS, Size
 from scale_on_paper import (
