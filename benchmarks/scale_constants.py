@@ -58,7 +58,7 @@ ROWS_READ = Constant(
     10e6 / 60,
     "rows a second",
     "a log is read and counted: the aim of 60 s for 10M rows, not a measurement",
-    "`fairhorizon data info` on 10M rows",
+    "data info, 10M rows",
     provisional=True,
 )
 FIT_SECONDS = Constant(
@@ -95,32 +95,32 @@ BARE_MS = Constant(
     4.9,
     "ms",
     "`model.recommend` of one user, 3,706 items (4.9 to 7.0 in four runs)",
-    f"`python benchmarks/service.py --postgresql`, {SERVICE}",
+    f"`python benchmarks/service.py` with `--postgresql`, {SERVICE}",
 )
 LISTS_PER_WORKER = Constant(
     184.0,
     "lists a second",
     "one worker on PostgreSQL (209 to 256 on SQLite), beside its load generator",
-    f"`python benchmarks/service.py --postgresql`, {SERVICE}",
+    f"`python benchmarks/service.py` with `--postgresql`, {SERVICE}",
 )
 EVENTS = Constant(
     5010.0,
     "events a second",
     "feedback into one PostgreSQL (13,311 to 15,539 on SQLite)",
-    f"`python benchmarks/service.py --postgresql`, {SERVICE}",
+    f"`python benchmarks/service.py` with `--postgresql`, {SERVICE}",
 )
 LOCK_MS = Constant(
     2.5,
     "ms",
     "a transaction under the lock (299 to 440 a second from four processes, PostgreSQL 15)",
-    f"{TRIAL}; `python benchmarks/lock_time.py --postgresql`",
+    f"{TRIAL}; `python benchmarks/lock_time.py` with `--postgresql`",
     provisional=True,
 )
 LIST_MS = Constant(
     0.1,
     "ms",
     "each list in it: assumed",
-    "`python benchmarks/lock_time.py --postgresql`",
+    "`python benchmarks/lock_time.py` with `--postgresql`",
     provisional=True,
 )
 LIST_BYTES = Constant(
