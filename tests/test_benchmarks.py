@@ -11,12 +11,15 @@ BENCHMARKS = Path(__file__).parents[1] / "benchmarks"
 PARTS = {  # what benchmarks share; nothing to run
     *("paired", "result_tables", "small", "trainings", "local_postgres"),
     *("service_checks", "service_kills", "service_load", "service_traffic"),
+    *("fleet_account", "fleet_chart", "fleet_events", "fleet_recording", "fleet_runs"),
+    *("fleet_scenario", "fleet_simulation", "scale_constants"),
 }
 CASES = {
     "bpr": r"ratio, median of the pairs +\d+\.\d\d$",
     "choose_settings": r"PMF of interactions, episodes start anywhere +validation NDCG@20 [-\d.]+$",
     "constraint": r"alpha' 0\.4 +0 +1 +\d\.\d{3} +1\.00$",
     "ease": r"fit and scores / bare inverse +\d+\.\d\d$",
+    "fleet": r"^lists simulated [\d,]+; after each of them at most C above the share$",
     "fuzz_api": r"^calls \d+  server errors 0$",
     "gru4rec": r"fit of gru4rec / fit of ease +\d+\.\d\d$",
     "kinds": r"at most +\d+\.\d+ %: fcpo \d+\.\d+, .* [+-]\d+\.\d\d % \+- \d+\.\d\d$",
@@ -26,8 +29,10 @@ CASES = {
     "results": r"^\| fcpo \| popularity \| .* \| +59 \|$",
     "ridge": r"fit of ridge / fit of ease +\d+\.\d\d$",
     "exposure": r"n = +20 .* x +objectives apart by \de-\d\d$",
+    "lock_time": r"^bytes of a recorded list +\d+$",
     "long_run": r"  60 users,  3 steps +\d+\.\d µs of CPU a user and step$",
     "long_run --whole": r"3 steps, an update every 10, preset fast$",
+    "scale_on_paper": r"^\| together \| [\d,]+ \| [\d,]+ \|$",
     "service": r"request / bare recommend, of the medians +\d+\.\d\d$",
     "service kills": r"^all good +1 of 1$",
     "service memory": r"^growth +-?\d+\.\d\d %$",

@@ -20,7 +20,7 @@ class ServiceSettings(Settings):
     "10000 showings"."""
     slack: Annotated[int, Field(ge=1)] = 200
     """C: by how many showings replicas together may exceed the share of a limit for a moment. Each
-    of them holds at most an equal part of it as its lease."""
+    of them holds a lease: an equal part of it, or what its lists need if that is more."""
     counts: Counts = Counts.SERVED
     """Which showings count under limits: served, or confirmed by `read` feedback."""
     confirm_within: Annotated[float, Field(gt=0)] = 3600

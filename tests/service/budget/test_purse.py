@@ -10,6 +10,7 @@ from fairhorizon.service.budget.purse import Purse
 from fairhorizon.service.budget.units import UNIT
 from fairhorizon.service.budget.windows import Window
 from fairhorizon.service.vocabulary import Counts
+from fleet_events import Replica
 
 
 def purse(text: str, *, shown: int, used: int, left: int) -> Purse:
@@ -18,7 +19,9 @@ def purse(text: str, *, shown: int, used: int, left: int) -> Purse:
     bound = BoundLimit(limit, np.arange(10) < 3)
     rules = Rules((ServedLimit(1, limit, Window(), Counts.SERVED, 20 * UNIT, (bound,)),))
     units = (np.array([number * UNIT], dtype=np.int64) for number in (left, used, shown))
-    return Purse(rules, [1], ["always"], np.array([1]), *units, np.zeros(1))
+    return Purse(
+        rules, [1], ["always"], np.array([1]), *units, np.zeros(1, dtype=np.int64), np.zeros(1)
+    )
 
 
 @pytest.mark.parametrize("shown", [100, 24_000_000, 10**11])
@@ -44,3 +47,11 @@ def test_a_list_is_weighed_by_place_and_spent() -> None:
     assert some.left.tolist() == [3 * UNIT - 1_061_607]
     assert some.used.tolist() == [2 * UNIT + 1_061_607]
     assert some.shown.tolist() == [10 * UNIT + 2_561_607]
+
+
+def test_a_simulated_replica_decides_within_the_same_room() -> None:
+    for left, used, shown in ((100, 35, 100), (3, 35, 100), (3, 60, 100), (7, 0, 0)):
+        (room,) = purse("popular<=0.4", shown=shown, used=used, left=left).room(10)
+        one = Replica(0, left=left * UNIT, used=used * UNIT, shown=shown * UNIT)
+        assert one.decide(400_000, 10, 10) == min(10, room)
+        assert one.left == (left - min(10, room)) * UNIT

@@ -15,9 +15,9 @@ import numpy as np
 import sqlalchemy as sa
 from sqlalchemy.engine import Connection
 
+from fairhorizon.service.budget.leasing import granted, is_low, lease_size, used_lately
 from fairhorizon.service.budget.limits import Rules, ServedLimit
 from fairhorizon.service.budget.purse import Purse, Units
-from fairhorizon.service.budget.units import UNIT, allowed
 from fairhorizon.service.store.database import INSERTS, Database
 from fairhorizon.service.store.schema import accounts, leases, replicas, windows
 from fairhorizon.service.vocabulary import Counts
@@ -38,22 +38,21 @@ CHARGE = (
 )
 
 
-class OverdrawnError(Exception):
-    """Lists show more of a group than can be charged now: they have to be decided anew."""
-
-
 class Ledger:
     """The accounts, as one replica sees and changes them."""
 
     def __init__(self, database: Database, connection: Connection, replica: str) -> None:
         self.database, self.connection, self.replica = database, connection, replica
 
-    def open(self, rules: Rules, now: float) -> Purse:
+    def open(self, rules: Rules, now: float, before: Purse | None = None) -> Purse:
         """The present windows of all limits with this replica's leases, filled up.
 
+        before: its last purse, which says what it used lately.
         Leases that it has elsewhere, of limits or windows that have ended, are given back.
         """
         purse = _empty(rules)
+        if before is not None and before.rules is rules:
+            purse.lately = before.lately.copy()
         for number in range(len(rules.limits)):
             self._enter(purse, number, now)
         self._give_back_all_but(purse.accounts.tolist())
@@ -173,19 +172,24 @@ class Ledger:
     def _refill(
         self, purse: Purse, inside: Units, before: Units, prices: Sequence[float] | None = None
     ) -> None:
-        """Charge what was shown, fill up leases that are half empty, and write both.
+        """Charge what was shown, fill up leases that were used or are half empty, and write both.
 
-        before: (m,) what was shown without these lists. What a lease does not cover, because a
-        window has just begun, has to be covered by this alone: the limit holds after each of the
-        lists, not only after all of them.
+        before: (m,) what was shown without these lists.
         """
         rules = purse.rules
         if not len(rules):
             return
-        size = self._lease_sizes(rules)
         after = purse.left - np.where(rules.hard, inside, 0)
-        low = rules.hard & (2 * after < size)
-        touched = np.flatnonzero(low | (inside > 0))
+        purse.lately = np.array(
+            [
+                used_lately(*pair)
+                for pair in zip(purse.lately.tolist(), inside.tolist(), strict=True)
+            ],
+            dtype=np.int64,
+        )
+        size = self._lease_sizes(purse)
+        low = [is_low(*pair) for pair in zip(after.tolist(), size, strict=True)]
+        touched = np.flatnonzero((rules.hard & low) | (inside > 0))
         if not len(touched):
             return
         ids = purse.accounts[touched].tolist()
@@ -198,11 +202,15 @@ class Ledger:
             used = account.used + (0 if confirmed else spent)
             charged = account.charged if limit.is_hard else account.charged + spent
             if limit.is_hard:
-                missing = max(0, -int(after[j]))
-                if missing > allowed(limit.share, int(before[j]), limit.slack) - charged:
-                    raise OverdrawnError
-                most = allowed(limit.share, int(purse.shown[j]), limit.slack) - charged
-                grant = max(missing, min(int(size[j] - after[j]), most)) if low[j] else 0
+                grant = granted(
+                    limit.share,
+                    limit.slack,
+                    charged=charged,
+                    left=int(after[j]),
+                    size=size[j],
+                    before=int(before[j]),
+                    shown=int(purse.shown[j]),
+                )
                 charged += grant
                 after[j] += grant
                 held.append(
@@ -226,11 +234,14 @@ class Ledger:
         if held:
             self.connection.execute(_hold(self.database.dialect), held)
 
-    def _lease_sizes(self, rules: Rules) -> Units:
-        """(m,) an equal part of the slack for every replica, at least one showing."""
+    def _lease_sizes(self, purse: Purse) -> list[int]:
+        """(m,) by the replicas there are and what this one used lately."""
         alive = self.connection.execute(ALIVE).scalar_one()
-        parts = [max(UNIT, one.slack // max(1, alive)) for one in rules.limits]
-        return np.array(parts, dtype=np.int64)[rules.owners]
+        limits, owners = purse.rules.limits, purse.rules.owners.tolist()
+        return [
+            lease_size(limits[owner].slack, alive, lately)
+            for owner, lately in zip(owners, purse.lately.tolist(), strict=True)
+        ]
 
     def _give_back(self, ids: Sequence[int]) -> None:
         give_back(
@@ -273,5 +284,5 @@ def _empty(rules: Rules) -> Purse:
     def zeros() -> Units:
         return np.zeros(len(rules), dtype=np.int64)
 
-    n = len(rules.limits)
-    return Purse(rules, [0] * n, [""] * n, zeros(), zeros(), zeros(), zeros(), np.zeros(len(rules)))
+    n, free = len(rules.limits), np.zeros(len(rules))
+    return Purse(rules, [0] * n, [""] * n, zeros(), zeros(), zeros(), zeros(), zeros(), free)

@@ -6,16 +6,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fairhorizon.service.budget.limits import Rules
-from fairhorizon.service.budget.units import UNIT
+from fairhorizon.service.budget.units import UNIT, part_of
 from fairhorizon.service.vocabulary import Counts
 
 Units = NDArray[np.int64]
-
-
-def _part(share: int, total: Units) -> Units:
-    """share * total // UNIT, whose product would not fit after some million showings."""
-    part: Units = share * (total // UNIT) + share * (total % UNIT) // UNIT
-    return part
 
 
 @dataclass(eq=False)
@@ -24,6 +18,7 @@ class Purse:
 
     left: (m,) units of the lease that may still be shown.
     used, shown: (m,) units of the group and of everything in its window, as last seen.
+    lately: (m,) units that were used between two transactions at most; old ones fade.
     """
 
     rules: Rules
@@ -33,6 +28,7 @@ class Purse:
     left: Units
     used: Units
     shown: Units
+    lately: Units
     prices: NDArray[np.float64]  # as last stored
 
     def copy(self) -> "Purse":
@@ -45,6 +41,7 @@ class Purse:
             self.left.copy(),
             self.used.copy(),
             self.shown.copy(),
+            self.lately.copy(),
             self.prices.copy(),
         )
 
@@ -61,7 +58,7 @@ class Purse:
             units = self.left[rows]
             if limit.counts is Counts.SERVED:
                 total = self.shown[rows] + sum(limit.weights(length))
-                units = np.minimum(units, _part(limit.share, total) - self.used[rows])
+                units = np.minimum(units, part_of(limit.share, total) - self.used[rows])
             room[rows] = np.maximum(0, units) / UNIT
         return room
 

@@ -1,6 +1,10 @@
 """Exposure in whole millionths of a showing: counts of replicas add up without any rounding."""
 
 from functools import lru_cache
+from typing import TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
 
 from fairhorizon.exposure.limit_rules import rule_of
 from fairhorizon.exposure.limits import Limit
@@ -23,9 +27,17 @@ def share_units(limit: Limit) -> int:
     return int(exact) + limit.is_floor
 
 
+Total = TypeVar("Total", int, NDArray[np.int64])
+
+
+def part_of(share: int, total: Total) -> Total:
+    """share * total // UNIT, whose product would not fit 64 bits after some million showings."""
+    return share * (total // UNIT) + share * (total % UNIT) // UNIT
+
+
 def allowed(share: int, shown: int, slack: int) -> int:
     """share * shown + C, rounded down: how much of a group may have been shown."""
-    return share * shown // UNIT + slack
+    return part_of(share, shown) + slack
 
 
 def showings(units: int) -> float:

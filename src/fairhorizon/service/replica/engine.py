@@ -12,7 +12,8 @@ import numpy as np
 from sqlalchemy.engine import Connection
 
 from fairhorizon.service.budget import reaping
-from fairhorizon.service.budget.ledger import Ledger, OverdrawnError
+from fairhorizon.service.budget.leasing import OverdrawnError
+from fairhorizon.service.budget.ledger import Ledger
 from fairhorizon.service.budget.purse import Purse
 from fairhorizon.service.crash_points import AFTER_CHARGE, crash_point
 from fairhorizon.service.replica.deciding import Decider
@@ -223,7 +224,7 @@ class Engine:
         """Leases for a world, inside a transaction with the lock; lists are of it from now on."""
         assert self._recorder is not None
         replica = self._recorder.replica
-        purse = Ledger(self.database, connection, replica).open(world.rules, now)
+        purse = Ledger(self.database, connection, replica).open(world.rules, now, self._purse)
         for trouble in world.troubles:
             LOG.warning("a limit is about nothing: %s", trouble)
         draws = np.random.default_rng([self.settings.seed, zlib.crc32(replica.encode())])
