@@ -123,7 +123,9 @@ def main() -> None:
             seconds[rows] = in_its_own_process(drawn(options, rows, folder), options.rounds)
         if len(seconds) == 2:
             few, many = seconds.values()
-            print(f"time with {options.interactions:,} rows / {options.against:,}: {many / few:.2f}")
+            print(
+                f"time with {options.interactions:,} rows / {options.against:,}: {many / few:.2f}"
+            )
 
 
 if __name__ == "__main__":
