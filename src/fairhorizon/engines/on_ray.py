@@ -8,7 +8,6 @@ import tempfile
 from collections import Counter, deque
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self, TypeVar
 
@@ -20,6 +19,7 @@ from ray.exceptions import (
     RayActorError,
     WorkerCrashedError,
 )
+from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from fairhorizon.engines.engine import AGAIN, ATTEMPTS, PAUSE, Maker, Shards, Work, lost_task
 from fairhorizon.engines.ray_crew import RayCrew
@@ -121,7 +121,7 @@ class OnRay:
         self._begin()
         # no CPU is kept for a shard: on a small cluster, or after the loss of a node, it would
         # never start
-        actor = ray.remote(max_restarts=0, scheduling_strategy="SPREAD", **self._needs(0))(FarShard)
+        actor = ray.remote(max_restarts=0, **self._needs(0))(FarShard)
         shards = CalledShards(makers, RayActors(actor, Surroundings.here(self.threads)))
         try:
             shards.make()
@@ -165,18 +165,20 @@ class OnRay:
             raise ConfigError(f"--threads {self.threads}: no node has so many CPUs (give fewer)")
 
 
-@dataclass(frozen=True)
 class RayActors:
-    """Starts an actor for each shard."""
+    """Starts an actor for each shard, on one node after the other."""
 
-    actor: Any
-    own: Surroundings
+    def __init__(self, actor: Any, own: Surroundings) -> None:
+        self.actor, self.own, self.started = actor, own, 0
 
     def parcel(self, message: bytes) -> Any:
         return parcelled(message)
 
     def start(self) -> "RayActor":
-        return RayActor(self.actor.remote(self.own))
+        nodes = [node["NodeID"] for node in _nodes()]
+        there = NodeAffinitySchedulingStrategy(nodes[self.started % len(nodes)], soft=True)
+        self.started += 1
+        return RayActor(self.actor.options(scheduling_strategy=there).remote(self.own))
 
 
 class RayActor:
@@ -213,10 +215,14 @@ def parcelled(message: bytes) -> Any:
     return ray.put(message) if len(message) > LARGE else message
 
 
+def _nodes() -> list[dict[str, Any]]:
+    """What Ray knows of the nodes that work and have CPUs, always in the same order."""
+    found = [node for node in ray.nodes() if node["Alive"] and node["Resources"].get("CPU")]
+    return sorted(found, key=lambda node: str(node["NodeID"]))
+
+
 def _cpus_of_nodes() -> list[int]:
-    """Of every node that works, where it has any."""
-    found = [int(node["Resources"].get("CPU", 0)) for node in ray.nodes() if node["Alive"]]
-    return [cpus for cpus in found if cpus]
+    return [int(node["Resources"]["CPU"]) for node in _nodes()]
 
 
 def _short_folder() -> Path:
