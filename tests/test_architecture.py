@@ -60,6 +60,7 @@ COMMANDS = (
 # The service stands on production, which is a stack of its own.
 SERVICE_COMMANDS = ("serve", "load", "export", "backup", "forget", "keys", "ledger")
 ON_RAY = f"{PACKAGE}.engines.on_ray"
+RAY_CREW = f"{PACKAGE}.engines.ray_crew"
 SOURCES = sorted(ROOT.rglob("*.py"))
 
 
@@ -202,16 +203,16 @@ def test_the_service_imports_no_experiment():
     assert stations_used_by("service") & {"experiments", "evaluation", "engines"} == set()
 
 
-def test_ray_is_imported_by_one_module_and_that_by_whoever_is_asked_for_it():
+def test_ray_is_imported_by_the_engine_on_it_and_that_by_whoever_is_asked_for_it():
     """Ray is an extra that takes seconds to import."""
     using = {
         module_of(path): imported(path.read_text(encoding="utf-8"), module_of(path))
         for path in SOURCES
     }
     of_ray = [module for module, names in using.items() if any(map(is_of_ray, names))]
-    assert of_ray == [ON_RAY]
-    importing = [m for m, names in using.items() if any(n.startswith(ON_RAY) for n in names)]
-    assert importing == [f"{PACKAGE}.engines.opening"]
+    assert of_ray == [ON_RAY, RAY_CREW]
+    for module, by in ((ON_RAY, f"{PACKAGE}.engines.opening"), (RAY_CREW, ON_RAY)):
+        assert [m for m, names in using.items() if any(n.startswith(module) for n in names)] == [by]
     tree = ast.parse((ROOT / "engines" / "opening.py").read_text(encoding="utf-8"))
     at_top = [node for node in tree.body if isinstance(node, ast.Import | ast.ImportFrom)]
     names = imported(ast.unparse(ast.Module(at_top, [])), f"{PACKAGE}.engines.opening")

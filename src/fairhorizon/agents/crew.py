@@ -28,7 +28,7 @@ class Meeting:
         return replace(self, rank=rank)
 
 
-class Member(Interface[R_co]):
+class CrewMember(Interface[R_co]):
     """The work of one rank; it is pickled to get there."""
 
     def rows(self, meeting: Meeting) -> Iterator[R_co]:
@@ -42,7 +42,7 @@ class Crew(Interface):
     def size(self) -> int:
         """How many members it runs."""
 
-    def rows(self, members: Sequence[Member[R]]) -> Generator[R]:
+    def rows(self, members: Sequence[CrewMember[R]]) -> Generator[R]:
         """The results of rank 0, as they come; all processes end with the iterator.
 
         A `LostRankError` if one of them ends before its work is done.

@@ -85,6 +85,7 @@ def fit(
     method: MethodName,
     data: "DataSpec",
     out: Out,
+    engine: "TaskEngine",
     alpha_prime: AlphaPrime = None,
     limit: limit_options.Limits = None,
     preset: PresetOption = Preset.FAST,
@@ -93,8 +94,6 @@ def fit(
     whole: All = False,
     resume: Resume = False,
     verbose: Verbose = False,
-    *,
-    engine: "TaskEngine",
     cache_dir: Path | None = None,
 ) -> None:
     """Train a method and write its run folder.
@@ -107,9 +106,7 @@ def fit(
     the policy with rankers of the earlier part, and serve with rankers of the
     whole log; a training that is stopped serves with those of the earlier part.
 
-    With --workers N, every CPO step is made of sums over all workers, so that N
-    changes nothing but the last digits. If a worker is lost, the rounds that were
-    finished are kept, and --resume continues, with any number of workers.
+    --resume also continues after a worker was lost, with any number of --workers.
 
     With these presets three lines say what was found: the kind of log, the
     rankers with their weights and changed settings, and the accuracy of each and

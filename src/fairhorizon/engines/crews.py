@@ -9,7 +9,7 @@ from enum import IntEnum
 from typing import Any
 from typing import Protocol as Interface
 
-from fairhorizon.agents.crew import LostRankError, Meeting, Member
+from fairhorizon.agents.crew import CrewMember, LostRankError, Meeting
 from fairhorizon.engines.worker import pickled
 from fairhorizon.errors import FairHorizonError
 
@@ -47,7 +47,7 @@ class RankFailed:
 Message = RankRow | RankDone | RankFailed
 
 
-class Lines(Interface):
+class RankLines(Interface):
     """The lines to the ranks of a crew."""
 
     def receive(self, timeout: float | None) -> Sequence[tuple[int, Message]]:
@@ -60,7 +60,7 @@ class Lines(Interface):
 def worked(parcel: bytes, meeting: Meeting) -> Iterator[bytes]:
     """Inside a rank: the messages of a pickled member at its work."""
     try:
-        member: Member[Any] = pickle.loads(parcel)
+        member: CrewMember[Any] = pickle.loads(parcel)
         for row in member.rows(meeting):
             if meeting.rank == 0:
                 yield pickled(RankRow(row))
@@ -74,7 +74,7 @@ def worked(parcel: bytes, meeting: Meeting) -> Iterator[bytes]:
         yield pickled(RankDone())
 
 
-def watched(lines: Lines, size: int) -> Generator[Any]:
+def watched(lines: RankLines, size: int) -> Generator[Any]:
     """The results of rank 0, until all ranks are done; an error as soon as one has failed."""
     working = size
     while working:
@@ -87,7 +87,7 @@ def watched(lines: Lines, size: int) -> Generator[Any]:
                 working -= 1
 
 
-def _cause(lines: Lines, rank: int, failed: RankFailed, size: int) -> FairHorizonError:
+def _cause(lines: RankLines, rank: int, failed: RankFailed, size: int) -> FairHorizonError:
     """Not its consequences: ranks that have lost another one fail too, and may be heard first."""
     failures = {rank: failed}
     until = time.monotonic() + HINDSIGHT

@@ -14,7 +14,7 @@ from typing import TypeVar
 import torch
 import torch.distributed as dist
 
-from fairhorizon.agents.crew import PATIENCE, Meeting, Member
+from fairhorizon.agents.crew import PATIENCE, CrewMember, Meeting
 from fairhorizon.engines.children import begin, starting_children
 from fairhorizon.engines.crews import (
     Failure,
@@ -39,7 +39,7 @@ class LocalCrew:
     threads: int = 1  # of each
     patience: float = PATIENCE  # seconds that a rank waits for the others
 
-    def rows(self, members: Sequence[Member[R]]) -> Generator[R]:
+    def rows(self, members: Sequence[CrewMember[R]]) -> Generator[R]:
         # The parent keeps the store: its port is free then, and no rank has to come first.
         store = dist.TCPStore(  # type: ignore[attr-defined]
             LOOPBACK,
@@ -49,7 +49,7 @@ class LocalCrew:
             timeout=timedelta(seconds=self.patience),
         )
         meeting = Meeting(0, self.size, LOOPBACK, store.port, patience=self.patience)
-        ranks = _Ranks()
+        ranks = _RankProcesses()
         try:
             ranks.start(self.size, self.threads)
             for rank, member in enumerate(members):
@@ -62,7 +62,7 @@ class LocalCrew:
         return f"cuda:{rank}" if torch.cuda.device_count() >= self.size else "cpu"
 
 
-class _Ranks:
+class _RankProcesses:
     """The processes and the lines to them."""
 
     def __init__(self) -> None:
@@ -83,7 +83,7 @@ class _Ranks:
                 self.lines.append(line)
                 self.working.add(rank)
 
-    def send(self, rank: int, member: Member[R], meeting: Meeting) -> None:
+    def send(self, rank: int, member: CrewMember[R], meeting: Meeting) -> None:
         with suppress(OSError):  # it is dead, as will be seen
             self.lines[rank].send_bytes(pickled((pickled(member), meeting)))
 

@@ -12,7 +12,7 @@ import ray
 import torch.distributed as dist
 from ray.exceptions import RayError
 
-from fairhorizon.agents.crew import PATIENCE, Meeting, Member
+from fairhorizon.agents.crew import PATIENCE, CrewMember, Meeting
 from fairhorizon.engines.crews import Failure, Message, RankFailed, RankRow, watched, worked
 from fairhorizon.engines.surroundings import Surroundings
 from fairhorizon.engines.worker import pickled
@@ -33,7 +33,7 @@ class RayCrew:
     parcel: Callable[[bytes], Any]  # a message as an argument
     patience: float = PATIENCE  # seconds that a rank waits for the others
 
-    def rows(self, members: Sequence[Member[R]]) -> Generator[R]:
+    def rows(self, members: Sequence[CrewMember[R]]) -> Generator[R]:
         self.begin()
         gpus: dict[str, Any] = (
             {"num_gpus": 1} if ray.cluster_resources().get("GPU", 0) >= self.size else {}
@@ -48,7 +48,9 @@ class RayCrew:
             for rank in ranks:
                 ray.kill(rank)
 
-    def _begun(self, ranks: Sequence[Any], members: Sequence[Member[R]], gpus: bool) -> list[Any]:
+    def _begun(
+        self, ranks: Sequence[Any], members: Sequence[CrewMember[R]], gpus: bool
+    ) -> list[Any]:
         """What each rank owes: its first message."""
         device, owed = "cuda:0" if gpus else "cpu", []
         # an answer that is not there yet is an argument too: nobody waits here, where all can fail

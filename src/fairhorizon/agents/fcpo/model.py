@@ -174,14 +174,14 @@ class Fcpo(Recommender):
         group = torch.from_numpy(task.group).to(default_device())
         problem = Problem(task.split, self.config, group, self.seed)
         file = None if task.checkpoint is None else task.checkpoint / CHECKPOINT
+        given: dict[str, Any] = {
+            "fitted": task.fitted,
+            "listener": task.listener,
+            "crew": task.crew,
+        }
         if file is not None and task.resume:
-            session = Session.resume(problem, file, fitted=task.fitted, listener=task.listener)
-        else:
-            session = Session.begin(
-                problem, fitted=task.fitted, listener=task.listener, checkpoint=file
-            )
-        session.crew = task.crew
-        return session
+            return Session.resume(problem, file, **given)
+        return Session.begin(problem, checkpoint=file, **given)
 
     def resumable(self, folder: Path, changes: Given, seed: int | None) -> Self:
         config, own_seed = begun_with(folder / CHECKPOINT)

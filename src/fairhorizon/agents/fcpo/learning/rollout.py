@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from fairhorizon.agents.fcpo.learning.team import ALONE, Batch, Team
-from fairhorizon.agents.fcpo.learning.trajectories import Places, Trajectories
+from fairhorizon.agents.fcpo.learning.trajectories import TeamPlaces, Trajectories
 from fairhorizon.agents.steps import step_by_step
 from fairhorizon.agents.walk import Walk
 from fairhorizon.environment.dynamics import Outcome, State
@@ -92,7 +92,7 @@ def rollout(
     return Trajectories.join([recorded(batch) for batch in batches])
 
 
-def _places(walk: Walk, batch: Batch) -> Places:
+def _places(walk: Walk, batch: Batch) -> TeamPlaces:
     """In the order in which one who has all rows of the batch would record the states."""
     entered = [step * batch.size + batch.rows[rows.cpu()] for step, rows in enumerate(walk.entered)]
-    return Places(batch.rows, batch.size, torch.cat(entered), len(entered) * batch.size)
+    return TeamPlaces(batch.rows, batch.size, torch.cat(entered), len(entered) * batch.size)

@@ -51,11 +51,12 @@ class Session:
         fitted: Fitted = NOTHING_FITTED,
         listener: Listener = SILENT,
         checkpoint: Path | None = None,
+        crew: Crew | None = None,
     ) -> None:
         self.training, self.fitted, self.listener = training, fitted, listener
         self.checkpoint = checkpoint  # the file; None: nothing is kept
         self.serving: Panel | None = None  # rankers of the whole log, where they are fitted already
-        self.crew: Crew | None = None  # processes that train together; None: this one alone
+        self.crew = crew  # processes that train together; None: this one alone
         self.stopped = False
 
     @classmethod
@@ -66,6 +67,7 @@ class Session:
         fitted: Fitted = NOTHING_FITTED,
         listener: Listener = SILENT,
         checkpoint: Path | None = None,
+        crew: Crew | None = None,
     ) -> "Session":
         """A training before its first round, from rankers or else from pretrained embeddings."""
         _check(problem)
@@ -75,7 +77,7 @@ class Session:
         else:
             panels = first_panels(split, config, problem.seed, fitted, listener)
             training, serving = _from_rankers(problem, panels), panels.serving
-        session = cls(training, fitted=fitted, listener=listener, checkpoint=checkpoint)
+        session = cls(training, fitted=fitted, listener=listener, checkpoint=checkpoint, crew=crew)
         session.serving = serving
         return session
 
@@ -87,6 +89,7 @@ class Session:
         *,
         fitted: Fitted = NOTHING_FITTED,
         listener: Listener = SILENT,
+        crew: Crew | None = None,
     ) -> "Session":
         """The training of a checkpoint; only how long to train may differ from what it began as."""
         training = load_training(checkpoint, problem.split, problem.sensitive.device)
@@ -100,7 +103,7 @@ class Session:
                 f"{checkpoint}: was trained with other groups (give the same --group-column, "
                 "--sensitive, --item-table and --set popular_share)"
             )
-        return cls(training, fitted=fitted, listener=listener, checkpoint=checkpoint)
+        return cls(training, fitted=fitted, listener=listener, checkpoint=checkpoint, crew=crew)
 
     def run(self) -> Trained:
         """Train to the end, or until Ctrl-C where there is a checkpoint to resume from."""

@@ -25,15 +25,15 @@ class Trajectories:
     costs: Tensor  # (b, T, constraints)
     # of a policy over items, whose proposals are not sampled: in training, or in the long run
     menus: "MenuRecord | ShownRecord | None" = None
-    places: "Places | None" = None  # where a team has recorded them
+    places: "TeamPlaces | None" = None  # where a team has recorded them
 
     def __len__(self) -> int:
         return len(self.rewards)
 
     @property
-    def in_team(self) -> "Places":
+    def in_team(self) -> "TeamPlaces":
         """Where they are in the order of the whole team; of one alone, where they are here."""
-        return self.places or Places.alone(len(self), len(self.state_users))
+        return self.places or TeamPlaces.alone(len(self), len(self.state_users))
 
     def take(self, rows: Tensor) -> "Trajectories":
         """Some of the trajectories, with the states that they visit."""
@@ -67,11 +67,11 @@ class Trajectories:
         )
         records: list[Any] = [part.menus for part in parts if part.menus is not None]
         menus = type(records[0]).join(records) if records else None
-        return cls(**columns, menus=menus, places=Places.join([part.in_team for part in parts]))
+        return cls(**columns, menus=menus, places=TeamPlaces.join([part.in_team for part in parts]))
 
 
 @dataclass(frozen=True)
-class Places:
+class TeamPlaces:
     """Where a member of a team has trajectories and states, in the order of one who has all.
 
     Both ascend. Places that no member has anything at are allowed: a state that could have been.
@@ -83,15 +83,17 @@ class Places:
     n_states: int
 
     @classmethod
-    def alone(cls, rows: int, states: int) -> "Places":
+    def alone(cls, rows: int, states: int) -> "TeamPlaces":
         return cls(torch.arange(rows), rows, torch.arange(states), states)
 
-    def take(self, rows: Tensor, states: Tensor) -> "Places":
+    def take(self, rows: Tensor, states: Tensor) -> "TeamPlaces":
         """Of some trajectories, and of the states that they visit."""
-        return Places(self.rows[rows.cpu()], self.n_rows, self.states[states.cpu()], self.n_states)
+        return TeamPlaces(
+            self.rows[rows.cpu()], self.n_rows, self.states[states.cpu()], self.n_states
+        )
 
     @classmethod
-    def join(cls, parts: "Sequence[Places]") -> "Places":
+    def join(cls, parts: "Sequence[TeamPlaces]") -> "TeamPlaces":
         rows, states = [], []
         n_rows = n_states = 0
         for part in parts:
