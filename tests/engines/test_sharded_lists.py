@@ -1,4 +1,4 @@
-"""Lists over shards of users on Ray are those of one process. Ray is started once, in conftest.py."""
+"""Lists over shards of users on Ray are those of one process. Ray is started in conftest.py."""
 
 from pathlib import Path
 from typing import Any
