@@ -157,7 +157,7 @@ def quick(words: list[str], studies: Path) -> list[str]:
         words += ["--data", MARKET]
     if command == "fit" and "--out" not in words:
         words += ["--out", f"runs/{len(list(Path('runs').glob('*')))}"]
-    if "--jobs" in known and command != "tune":
+    if "--jobs" in known and command not in ("tune", "recommend", "evaluate"):
         words += ["--out", str(studies)]  # models are trained once for all documents
         parts = [s for s in SHORT if command != "ablation" or s.startswith("fcpo.")]
         words += [word for setting in parts for word in ("--set", setting)]

@@ -16,7 +16,9 @@ def fairhorizon(*arguments: object) -> None:
 @pytest.fixture(scope="module")
 def fitted(tmp_path_factory: pytest.TempPathFactory) -> Path:
     out = tmp_path_factory.mktemp("runs") / "lists"
-    fairhorizon("fit", "ease+lists", DATA, "--alpha-prime=0.3", "--out", out)
+    fairhorizon(
+        "fit", "ease+lists", DATA, "--alpha-prime=0.3", "--set=lists.spread=null", "--out", out
+    )
     return out
 
 
