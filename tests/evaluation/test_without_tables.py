@@ -165,5 +165,5 @@ def test_interactive_lists_are_the_same(name: str, request: pytest.FixtureReques
 def test_what_needs_tables_says_so(small_memory: None):  # noqa: ARG001
     explore = build(Method.parse("fcpo"), FCPO | {"explore": 0.5}, 0)
     run = opened(explore.fit(SPLIT), after=None, clicks=False)
-    with pytest.raises(ConfigError, match="40 users x 60 items, which are too many .set explore"):
+    with pytest.raises(ConfigError, match=r"40 users x 60 items, which are too many .set explore"):
         run.step()
