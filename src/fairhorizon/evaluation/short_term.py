@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
+from weakref import WeakKeyDictionary
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,7 +13,7 @@ from fairhorizon.agents.base import Recommender
 from fairhorizon.agents.served import Served
 from fairhorizon.data.interactions import Interactions
 from fairhorizon.data.splits import Split
-from fairhorizon.environment.feedback import evaluation_scenario
+from fairhorizon.environment.feedback import Scenario, evaluation_scenario
 from fairhorizon.errors import ConfigError, ModelError
 from fairhorizon.evaluation.by_history import by_history
 from fairhorizon.exposure.groups import popular_group
@@ -20,6 +21,8 @@ from fairhorizon.metrics.summary import summarise
 from fairhorizon.results.evaluation import ByHistory, EvaluationRow
 from fairhorizon.results.spread import finite
 from fairhorizon.vocabulary import POPULAR, Mode, Protocol
+
+_SCENARIOS: WeakKeyDictionary[Split, dict[tuple[int, Protocol], Scenario]] = WeakKeyDictionary()
 
 
 @dataclass(frozen=True)
@@ -96,7 +99,7 @@ def evaluate(
         )
     seed = model.seed if seed is None else seed
     if served is None:
-        scenario = evaluation_scenario(split, model.queue_length, protocol)
+        scenario = _scenario(split, model.queue_length, protocol)
         feedback = mode is Mode.INTERACTIVE
         served = model.served(scenario, length=max(ks), feedback=feedback, seed=seed)
     lists = served.lists
@@ -110,6 +113,15 @@ def evaluate(
         *(split.name, model.method, protocol, mode, seed, alpha_prime),
         *(metrics, lists, apart, dict(served.prices)),
     )
+
+
+def _scenario(split: Split, history: int, protocol: Protocol) -> Scenario:
+    """The same object as long as there is the split: what models found out about it is kept."""
+    known = _SCENARIOS.setdefault(split, {})
+    if (history, protocol) not in known:
+        known.clear()  # the last one only: queues are large
+        known[history, protocol] = evaluation_scenario(split, history, protocol)
+    return known[history, protocol]
 
 
 def check_fit(model: Recommender, split: Split) -> None:

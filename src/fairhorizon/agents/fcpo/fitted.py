@@ -2,7 +2,7 @@
 
 import copy
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +24,7 @@ from fairhorizon.agents.fcpo.serving.weight_check import better_weights
 from fairhorizon.agents.lists.evenness import Evenness, accurate
 from fairhorizon.agents.lists.item_lists import NO_LIMIT, ItemLists
 from fairhorizon.agents.lists.items import PanelItems
+from fairhorizon.agents.lists.opening import LastMenus
 from fairhorizon.agents.lists.panel import Panel
 from fairhorizon.agents.progress import Listener, RoundReport
 from fairhorizon.allocation.price_table import PriceTable
@@ -54,6 +55,7 @@ class FittedPolicy:
     fingerprint: str  # of the training log
     spread_part: float = 1.0  # of the way to the Gini index that `spread` aims at
     settled: bool = False  # weights are the same in all states: no round made better ones
+    last_menus: LastMenus = field(default_factory=LastMenus, compare=False)
 
     @classmethod
     def of(cls, trained: Trained) -> "FittedPolicy":
@@ -144,6 +146,7 @@ class FittedPolicy:
             self.histories,
             PlaceRule(config.alpha_prime) if rule is None else rule,
             self._evenness(config),
+            last_menus=self.last_menus,
         )
 
     def _evenness(self, config: FcpoConfig) -> Evenness | None:

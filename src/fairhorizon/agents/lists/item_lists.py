@@ -7,14 +7,14 @@ level.
 """
 
 import warnings
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import torch
 from torch import Tensor
 
 from fairhorizon.agents.lists.chances import Chances
 from fairhorizon.agents.lists.evenness import Evenness
-from fairhorizon.agents.lists.opening import open_menus
+from fairhorizon.agents.lists.opening import LastMenus, open_menus
 from fairhorizon.agents.served import ValuedItems, on_lists
 from fairhorizon.agents.steps import step_by_step
 from fairhorizon.allocation.group_budget import Candidates
@@ -41,6 +41,7 @@ class ItemLists:
     rule: PlaceRule  # by default at most alpha' of all showings
     spread: Evenness | None  # None: as the values have it
     gini_limit: float | None = None  # of whole lists, beside what `spread` aims at
+    last_menus: LastMenus = field(default_factory=LastMenus, compare=False)
 
     def one_shot(self, scenario: Scenario, length: int) -> Tensor:
         """(n_users, length): the whole list of every user at once."""
@@ -114,7 +115,7 @@ class ItemLists:
         """Menus, chances and candidates of all users in their initial states."""
         rows = torch.arange(scenario.n_users)
         users = scenario.codes_of(rows)
-        menus = open_menus(self.chances.items, scenario, rows, self.sensitive, length).menus
+        menus = self.last_menus.of(self.chances.items, scenario, self.sensitive, length)
         chances = self._chances(menus, users, scenario.queue)
         taken = self.histories[users] if scenario.taken is None else scenario.taken
         return menus, chances, self._offered(menus, chances, taken, length)

@@ -1,6 +1,7 @@
 """The first menus of the users of a scenario, and which of their items the users like."""
 
 from dataclasses import dataclass
+from weakref import ref
 
 import torch
 from torch import Tensor
@@ -34,6 +35,34 @@ def open_menus(
         state = scenario.state(some, sensitive.device)
         parts.append(items.menus(state.users, state.queue, state.blocked, sensitive, at_least))
     return Opening(users, type(parts[0]).join(parts))
+
+
+class LastMenus:
+    """The menus of the last scenario whose lists were made, as long as somebody holds it.
+
+    Studies serve the same users at one level after the other, with the same menus at all of them.
+    """
+
+    def __init__(self) -> None:
+        self._known: tuple[ref[Scenario], ItemView, Tensor, int, Menus] | None = None
+
+    def of(self, items: ItemView, scenario: Scenario, sensitive: Tensor, length: int) -> Menus:
+        """The menus of all users of the scenario."""
+        if self._known is not None:
+            whose, view, group, count, menus = self._known
+            if whose() is scenario and view == items and group is sensitive and count == length:
+                return menus
+        users = torch.arange(scenario.n_users)
+        menus = open_menus(items, scenario, users, sensitive, length).menus
+        self._known = (ref(scenario, self._forget), items, sensitive, length, menus)
+        return menus
+
+    def _forget(self, whose: object) -> None:
+        if self._known is not None and self._known[0] is whose:
+            self._known = None
+
+    def __deepcopy__(self, memo: dict[int, object]) -> "LastMenus":
+        return LastMenus()
 
 
 def liked_items(opening: Opening, scenario: Scenario) -> Tensor:
