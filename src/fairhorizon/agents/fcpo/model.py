@@ -174,11 +174,7 @@ class Fcpo(Recommender):
         group = torch.from_numpy(task.group).to(default_device())
         problem = Problem(task.split, self.config, group, self.seed)
         file = None if task.checkpoint is None else task.checkpoint / CHECKPOINT
-        given: dict[str, Any] = {
-            "fitted": task.fitted,
-            "listener": task.listener,
-            "crew": task.crew,
-        }
+        given: Any = {"fitted": task.fitted, "listener": task.listener, "crew": task.crew}
         if file is not None and task.resume:
             return Session.resume(problem, file, **given)
         return Session.begin(problem, checkpoint=file, **given)
