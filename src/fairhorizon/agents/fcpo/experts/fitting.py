@@ -177,9 +177,9 @@ def restored_panel(tensors: dict[str, Tensor], description: dict[str, Any]) -> P
     for number, stored in enumerate(description["rankers"]):
         own = below(f"expert.{number}.", tensors)
         rankers.append(RANKERS[stored["method"]].from_parts(own, stored))
-    measured = (tuple(description.get(name, ())) for name in ("ndcg", "found"))
+    ndcg, found = (tuple(description.get(name, ())) for name in ("ndcg", "found"))
     searches = tuple(
         None if probes is None else VectorSearch.of(ranker, probes)
         for ranker, probes in zip(rankers, description.get("probes", ()), strict=False)
     )
-    return Panel(tuple(rankers), tuple(description["weights"]), *measured, searches)
+    return Panel(tuple(rankers), tuple(description["weights"]), ndcg, found, searches)
