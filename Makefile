@@ -43,6 +43,8 @@ bench: $(VENV)/.development
 	$(BIN)/python benchmarks/exposure.py
 	$(BIN)/python benchmarks/long_run.py
 	$(BIN)/python benchmarks/one_user.py
+	$(BIN)/python benchmarks/workers.py
+	$(BIN)/python benchmarks/reading.py
 	$(BIN)/python benchmarks/constraint.py
 
 # The studies behind README and docs/results, then their tables. Interrupted, it continues where it was.
