@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from fairhorizon.agents.abilities import Abilities
-from fairhorizon.agents.crew import Crew
+from fairhorizon.agents.crew import Crew, trained_alone
 from fairhorizon.agents.progress import SILENT, Listener
 from fairhorizon.agents.served import Served, ValuedItems
 from fairhorizon.agents.server import Server
@@ -124,15 +124,10 @@ class Recommender(ABC):
         crew: processes that train it together, for methods that several can train.
         """
         if crew is not None and not self.abilities.crew:
-            raise ConfigError(
-                f"{self.method} is trained by one process (leave out --workers and --engine; "
-                "several can train a Gaussian policy over embeddings with buffer_rounds 1, as "
-                "fcpo:paper does)"
-            )
+            raise ConfigError(trained_alone(self.method))
         if (checkpoint is not None or resume) and not self.abilities.resume:
-            raise ConfigError(
-                f"{self.method} keeps no checkpoints (leave out checkpoint and resume)"
-            )
+            text = f"{self.method} keeps no checkpoints (leave out checkpoint and resume)"
+            raise ConfigError(text)
         if resume and checkpoint is None:
             raise ConfigError("resume: from which checkpoint? (name its folder)")
         if sensitive is None:

@@ -51,3 +51,11 @@ class Crew(Interface):
 
 class LostRankError(FairHorizonError):
     """A process of a crew was killed, or has lost the others."""
+
+
+def trained_alone(method: str) -> str:
+    """What is said to somebody who wants several to train a method that one has to."""
+    return (
+        f"{method} is trained by one process (leave out --workers and --engine; several can train "
+        "a Gaussian policy over embeddings with buffer_rounds 1, as fcpo:paper does)"
+    )

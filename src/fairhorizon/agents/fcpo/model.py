@@ -64,8 +64,7 @@ class Fcpo(Recommender):
     validation_: float | None = None  # NDCG of the policy in training; not kept in files
 
     def __init__(self, config: FcpoConfig | None = None, *, seed: int = 0) -> None:
-        self.config = config or FcpoConfig()
-        self.seed = seed
+        self.config, self.seed = config or FcpoConfig(), seed
         check_names(self.config.warm_start)
 
     @classmethod
@@ -75,9 +74,8 @@ class Fcpo(Recommender):
 
     @property
     def abilities(self) -> Abilities:
-        any_level = self.config.serves_any_level
         return Abilities(
-            levels=Levels.SERVED if any_level else Levels.TRAINED,
+            levels=Levels.SERVED if self.config.serves_any_level else Levels.TRAINED,
             level_is_share=True,
             aims_at_level=True,
             learns=self.config.rounds > 0,
