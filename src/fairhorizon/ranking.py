@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import torch
 from torch import Tensor
 
-SCORES_AT_ONCE = 2**25  # of float32, 128 MiB
+SCORES_AT_ONCE = 2**22  # of float32, 16 MiB: memory that is used again, block after block
 IN_CACHE = 2**19  # of float32: 2 MiB, which stay in the cache
 
 

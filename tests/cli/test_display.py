@@ -15,6 +15,7 @@ from fairhorizon.agents.progress import RoundReport, StepDetails
 from fairhorizon.cli.app import app, run
 from fairhorizon.cli.progress import Progress
 from fairhorizon.cli.step_news import News
+from fairhorizon.engines.processes import HERE
 from fairhorizon.optim.dual import Case
 
 REPORT = RoundReport(7, 1.5, 2.25, 2.0, 0.0123, "recover", 0.5, 0.0625, rounds=10)
@@ -43,7 +44,7 @@ def test_the_bar_of_a_long_run_counts_its_steps() -> None:
 
     console = Console(file=io.StringIO(), force_terminal=True, width=120)
     with Progress(console=console) as progress:
-        news = News(progress, Study(), ["a", "b"], [0])  # type: ignore[arg-type,list-item]
+        news = News(progress, Study(), ["a", "b"], [0], HERE)  # type: ignore[arg-type,list-item]
         news.last = 0.0
         news.meanwhile()
         task = progress.bar.tasks[0]

@@ -130,7 +130,7 @@ def test_a_wrong_command_line_exits_with_2(
         ("data info columns.csv", ["no column looks like the user (the columns are 'wer', 'was'"]),
         ("data info columns.csv --user nobody", ["there is no column 'nobody' (the columns are"]),
         ("data info time.csv", ["time.csv line 3: timestamp 'soon' is not a number (seconds"]),
-        ("data info .", [".: is a folder, not a file (give a file inside it)"]),
+        ("data info .", ["binary.csv line 2: is not utf-8 text"]),  # a folder is a log in parts
         ("data info synthetic:users=x", ["synthetic:users=x: users 'x' is not a number"]),
         ("data info synthetic:size=1", ["unknown setting 'size' (there are users, items,"]),
         (f"data split {MARKET} --out a", ["a: already exists (name a new folder or empty it)"]),
