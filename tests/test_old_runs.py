@@ -26,7 +26,8 @@ MARKET = "synthetic:users=25,items=30,interactions_per_user=8"
 INTERRUPTED = {"fcpo-interrupted": "fcpo", "fcpo-paper-interrupted": "fcpo:paper"}
 NEW_SETTINGS: dict[str, Any] = {
     **{"explore": 0.0, "adapt": False, "spread_cost": 1.0},
-    **{"ridge": {}, "ease": {}, "itemknn": {}, "gru4rec": {}},
+    **{"ridge": {}, "ease": {}, "itemknn": {}, "gru4rec": {}, "als": {}},
+    **{"retrieval": "auto", "precision": "single"},
 }
 Lists = dict[str, list[int]]  # of every user, best first
 

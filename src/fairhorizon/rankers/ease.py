@@ -103,9 +103,9 @@ class Ease(Ranker[EaseConfig]):
             )
         if n == len(self.numbers_):
             return scores
-        return scores.new_zeros(len(queue), len(self.numbers_)).index_copy_(
-            1, (self.numbers_ >= 0).nonzero().squeeze(1).to(queue.device), scores
-        )
+        weighed = (self.numbers_ >= 0).nonzero().squeeze(1).to(queue.device)
+        every_item = scores.new_zeros(len(queue), len(self.numbers_))
+        return every_item.scatter_(1, weighed.expand_as(scores), scores)
 
     def contributions(self, queue: Tensor, items: Tensor) -> Tensor:
         n = len(self.item_weights_)
@@ -125,16 +125,13 @@ class Ease(Ranker[EaseConfig]):
         return numbers.where(numbers >= 0, n)
 
     def tensors(self) -> dict[str, Tensor]:
-        return {
-            "item_weights": self.item_weights_,
-            "numbers": self.numbers_,
-            "longest": torch.tensor(self.longest_),
-        }
+        stored = {"item_weights": self.item_weights_, "longest": torch.tensor(self.longest_)}
+        partial = len(self.item_weights_) < len(self.numbers_)
+        return stored | ({"numbers": self.numbers_} if partial else {})
 
     def restore(self, tensors: dict[str, Tensor]) -> None:
         self.item_weights_, self.longest_ = tensors["item_weights"], int(tensors["longest"])
-        every_item = torch.arange(len(self.item_weights_))  # all had a row in version 0.1
-        self.numbers_ = tensors.get("numbers", every_item)
+        self.numbers_ = tensors.get("numbers", torch.arange(len(self.item_weights_)))
 
 
 def co_counts(

@@ -169,4 +169,4 @@ class PanelItems:
 def _on_menus(scores: Tensor, at: Tensor) -> Tensor:
     """(b, C) the standardised scores (b, n_items) of items."""
     mean, spread = moments(scores)
-    return (scores.gather(1, at) - mean).div_(spread)
+    return (scores.gather(1, at).float() - mean).div_(spread)
