@@ -243,6 +243,8 @@ def test_the_separator_and_parquet_follow_from_the_name_inside(tmp_path):
         (gzip.compress(b""), "the file is empty"),
         (gzip.compress(b"user,item\n1,\xff\n"), "line 2: is not utf-8 text"),
     ],
+    # archives hold the time at which they were made: no names for tests of several processes
+    ids=["two", "seven", "none", "cut-zip", "cut-gzip", "nonsense", "empty", "binary"],
 )
 def test_faults_of_archives(tmp_path, content, message):
     path = write(tmp_path, "log.zip", content)
