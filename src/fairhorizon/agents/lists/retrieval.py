@@ -19,7 +19,7 @@ from torch import Tensor
 from fairhorizon.policy.menus import best_of_groups
 from fairhorizon.rankers.ranker import Ranker
 
-LARGE = 50_000  # items; below, scoring all of them is as fast
+LARGE = 50_000  # items; below, scoring all of them takes no longer
 ENOUGH = 0.99  # recall; where it is lower, that is said
 AIM = 0.995
 SAMPLE = 256  # users on whom recall is measured
