@@ -125,7 +125,8 @@ class LineChart:
         times = [first + n * step for n in range(int((self.period.end - first) // step) + 1)]
         form = "%d %b" if step >= DAY else "%H:%M"
         ticks = [(self.x(time), datetime.fromtimestamp(time, UTC).strftime(form)) for time in times]
-        return [(x, text) for x, text in ticks if LEFT + 8 <= x <= self.width - RIGHT - 8]
+        # a text is centred on its tick and has to stay inside
+        return [(x, text) for x, text in ticks if LEFT + 8 <= x <= self.width - RIGHT - 14]
 
     @property
     def rows(self) -> list[tuple[str, list[str]]]:
