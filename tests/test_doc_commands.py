@@ -10,6 +10,7 @@ import re
 import shlex
 from collections.abc import Iterator
 from functools import cache, partial
+from itertools import takewhile
 from pathlib import Path
 
 import pytest
@@ -176,8 +177,11 @@ def studies(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def run_program(words: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
     """A Python program: a benchmark, which other tests run, or the example of four items."""
     if words[0].startswith("benchmarks/"):
-        name = Path(words[0]).stem
-        assert " ".join([name, *words[1:]]) in BENCHMARKS
+        what = takewhile(lambda word: not word.startswith("-"), words[1:])
+        assert " ".join([Path(words[0]).stem, *what]) in BENCHMARKS
+        source = (ROOT / words[0]).read_text(encoding="utf-8")
+        for option in (word for word in words if word.startswith("--")):
+            assert f'"{option}"' in source
         return
     if words[0].startswith("examples/"):
         assert words[0] in EXAMPLES  # tests/examples has a test of each

@@ -60,7 +60,7 @@ def test_a_setting_that_a_ranker_cannot_take_is_refused_by_name(
     taken = changed(config(), {"ease": {"half_life": 5, "l2": 2}})
     assert taken.given == {
         **{"ease": {"half_life": 5, "l2": 2}},
-        **{"ridge": {}, "itemknn": {}, "gru4rec": {}},
+        **{"ridge": {}, "itemknn": {}, "gru4rec": {}, "als": {}},
     }
 
 
