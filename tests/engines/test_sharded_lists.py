@@ -28,3 +28,14 @@ def test_lists_on_ray_are_those_of_one_process(cluster: Any, tmp_path: Path) -> 
     assert max(one.prices.values()) > 0
     np.testing.assert_array_equal(made.served.lists, one.lists)
     assert dict(made.served.prices) == dict(one.prices)
+
+
+def test_an_audit_on_ray_says_the_same(cluster: Any, tmp_path: Path) -> None:  # noqa: ARG001
+    run_folder, lists = tmp_path / "run", tmp_path / "lists.csv"
+    assert run(["fit", "popularity+quota@0.4", MARKET, f"--out={run_folder}"]) == 0
+    assert run(["recommend", str(run_folder), f"--out={lists}"]) == 0
+    words = ["audit", str(lists), MARKET, "--k=3,7", "--limit=popular<=0.4", "--name=shop"]
+    for engine in ("processes", "ray"):
+        assert run([*words, f"--engine={engine}", f"--json={tmp_path / engine}"]) == 0
+    assert (tmp_path / "ray").read_text() == (tmp_path / "processes").read_text()
+    assert '"shop"' in (tmp_path / "ray").read_text()

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from contextlib import nullcontext
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -9,12 +10,13 @@ import typer
 
 from fairhorizon.cli import limit_options, list_lengths
 from fairhorizon.cli import options as shared
+from fairhorizon.cli.engine_options import takes_engine
 from fairhorizon.cli.folders import claimed
 from fairhorizon.cli.typed import typed_command
 
 if TYPE_CHECKING:
-    from fairhorizon.data.interactions import Interactions
-    from fairhorizon.data.recommendations import Recommendations
+    from fairhorizon.engines.engine import TaskEngine
+    from fairhorizon.experiments.audit_task import ListFile
     from fairhorizon.experiments.datasets import DataSpec
     from fairhorizon.results.audit import AuditResult
 
@@ -89,11 +91,13 @@ IgnoreUnknown = Annotated[
 ]
 
 
+@partial(takes_engine, without="jobs")
 @shared.takes_data
 def audit(
     context: typer.Context,
     lists: Lists,
     data: "DataSpec",
+    engine: "TaskEngine",
     k: list_lengths.Lengths = None,
     alpha_prime: AlphaPrime = 1.0,
     limit: limit_options.Limits = None,
@@ -125,7 +129,8 @@ def audit(
     without ranks it counts as a showing. Ranks are an order: a negative one is on
     top, and after a skipped one the next item takes its place.
     """
-    from fairhorizon.experiments.audit import audit as measure
+    from fairhorizon.experiments.audit_task import AuditTask
+    from fairhorizon.experiments.datasets import DataPlace
     from fairhorizon.experiments.item_notes import item_notes
 
     typed = list_lengths.parse_lengths(k)
@@ -134,41 +139,34 @@ def audit(
     if data.group_column is None:  # the table is for providers and titles
         data = data.model_copy(update={"item_table": None})
     with claimed(out) if out else nullcontext():
-        dataset = data.open(cache_dir, popular_share)
+        place = DataPlace(data, cache_dir, popular_share)
+        dataset = place.dataset()
         ks = list_lengths.fitting(typed, dataset.log.n_items)
         columns = (list_user, list_item, list_rank, list_time)
-        how = (list_header, list_separator, list_encoding, ignore_unknown)
-        shown = read_lists(lists, dataset.log, columns, *how)
-        limits = asked.bound(data, dataset.split, cache_dir, popular_share)
+        file = list_file(lists, columns, list_header, list_separator, list_encoding, ignore_unknown)
+        limits = tuple(asked.bound(data, dataset.split, cache_dir, popular_share))
         notes = item_notes(data, item_table, cache_dir, providers=providers, title=title)
-        result = measure(
-            dataset, shown, limits, ks=ks, alpha_prime=alpha_prime, name=name, notes=notes
-        )
+        task = AuditTask(place, file, limits, tuple(ks), alpha_prime, name, notes)
+        (result,) = engine.each([task])
         write(result, ks, json_file, out, typed_command(context))
     present(result, ks, out)
 
 
-def read_lists(
+def list_file(
     path: Path,
-    log: "Interactions",
     columns: Sequence[str | None],
     header: bool | None,
     separator: str | None,
     encoding: str,
     ignore_unknown: bool,
-) -> "Recommendations":
-    """The showings; columns of user, item, rank and time, as they were typed."""
-    from fairhorizon.data.recommendations import ListColumns, read_recommendations
+) -> "ListFile":
+    """The file of the showings; columns of user, item, rank and time, as they were typed."""
+    from fairhorizon.data.recommendations import ListColumns
+    from fairhorizon.experiments.audit_task import ListFile
 
-    return read_recommendations(
-        path,
-        log,
-        ListColumns(*map(shared.column, columns)),
-        header=header,
-        separator="\t" if separator == "\\t" else separator,
-        encoding=encoding,
-        ignore_unknown=ignore_unknown,
-    )
+    found = ListColumns(*map(shared.column, columns))
+    separator = "\t" if separator == "\\t" else separator
+    return ListFile(path, found, header, separator, encoding, ignore_unknown)
 
 
 def write(

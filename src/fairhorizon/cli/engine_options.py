@@ -72,13 +72,20 @@ def chosen_engine(
 
 
 def takes_engine(
-    command: Callable[..., Any], *, jobs: Any = None, default: int | None = None
+    command: Callable[..., Any],
+    *,
+    jobs: Any = None,
+    default: int | None = None,
+    without: str | None = None,
 ) -> Callable[..., Any]:
     """Give a command the options of `chosen_engine`; it is called with `engine`, entered.
 
     jobs, default: the option --jobs and its default, where they differ.
+    without: an option that would mean nothing; it has its default.
     """
     options = dict(inspect.signature(chosen_engine).parameters)
+    if without is not None:
+        del options[without]
     if jobs is not None:
         options["jobs"] = options["jobs"].replace(annotation=jobs, default=default)
 
