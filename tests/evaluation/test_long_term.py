@@ -8,7 +8,7 @@ import torch
 from pydantic import ValidationError
 from safetensors.torch import load, save
 
-from fairhorizon.environment.dynamics import State
+from fairhorizon.environment.dynamics import Feedback, State
 from fairhorizon.environment.feedback import Scenario, evaluation_scenario
 from fairhorizon.errors import ConfigError, ModelError
 from fairhorizon.evaluation.long_term import RATES, LongRun, LongRunSettings
@@ -24,6 +24,9 @@ COLUMNS = [
     "step",
     "ndcg",
     "recall",
+    "likes",
+    "showings",
+    "here",
     "gini",
     "limited_rate",
     "popularity_rate",
@@ -96,7 +99,7 @@ class Scripted(Careless):
         return self.steps.pop(0)
 
 
-class Drifting:
+class Drifting(Feedback):
     """Users with one probability to like any item, which changes after every step."""
 
     def __init__(self, chances, speed):

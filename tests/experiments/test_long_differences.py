@@ -7,9 +7,10 @@ import pytest
 
 from fairhorizon.agents.methods import Method
 from fairhorizon.evaluation.long_term import LongRunSettings
+from fairhorizon.experiments.contestant import Contestant
 from fairhorizon.experiments.datasets import DataSpec
 from fairhorizon.experiments.long_differences import long_differences
-from fairhorizon.experiments.long_term import Contestant, LongStudy
+from fairhorizon.experiments.long_term import LongStudy
 from fairhorizon.experiments.study import Study
 
 MARKET = DataSpec(source="synthetic:users=60,items=80,interactions_per_user=20")
@@ -65,6 +66,6 @@ def test_a_run_of_an_older_version_is_left_out(tmp_path: Path) -> None:
         counts = record.counts()
         assert counts is not None
         np.savez_compressed(record.counts_file, allow_pickle=False, **vars(counts))
-        assert record.ndcg_of_users() is None
+        assert record.of_users("ndcg") is None
         assert record.is_finished(12)
         assert [row.rival for row in long_study.result(chosen, [0]).differences] == expected

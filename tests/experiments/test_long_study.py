@@ -22,9 +22,10 @@ from fairhorizon.environment.simulated import SimulationConfig
 from fairhorizon.errors import ConfigError, DataError
 from fairhorizon.evaluation.long_term import LongRun, LongRunSettings
 from fairhorizon.experiments.asked_limits import AskedLimits
+from fairhorizon.experiments.contestant import Contestant
 from fairhorizon.experiments.datasets import DataSpec
 from fairhorizon.experiments.long_summary import limit_summaries, summary_rows
-from fairhorizon.experiments.long_term import Contestant, LongStudy
+from fairhorizon.experiments.long_term import LongStudy
 from fairhorizon.experiments.step_record import SCHEMA, Row
 from fairhorizon.experiments.study import Study
 from fairhorizon.exposure.bound import BoundLimit

@@ -15,7 +15,8 @@ from fairhorizon.cli.typed import typed_command
 from fairhorizon.vocabulary import Labels, Retrain, Users
 
 if TYPE_CHECKING:
-    from fairhorizon.experiments.long_term import Contestant, LongStudy
+    from fairhorizon.experiments.contestant import Contestant
+    from fairhorizon.experiments.long_term import LongStudy
 
 METHODS = (
     "fcpo",
@@ -71,7 +72,8 @@ def longterm(
     """
     from fairhorizon.evaluation.long_term import LongRunSettings
     from fairhorizon.experiments.asked_limits import AskedLimits
-    from fairhorizon.experiments.long_term import Contestant, LongStudy
+    from fairhorizon.experiments.contestant import Contestant
+    from fairhorizon.experiments.long_term import LongStudy
 
     own.refuse_old_forms(floors, gini_limit)
     main, further = own.parse_limits(limits, alpha_prime)

@@ -18,17 +18,21 @@ class State:
 
     Where items are offered again, `returning[j]` (b, K) are those that may be shown again in j
     steps, -1 for none; those of `returning[0]` are open in this state. Else it is empty.
+
+    Where users can leave, `here` says who is there: nothing is open for the others.
     """
 
     users: Tensor  # (b,)
     queue: Tensor  # (b, N) item codes, newest last; n_items where the history is shorter
     blocked_sets: ItemSets
     returning: tuple[Tensor, ...] = ()
+    here: Tensor | None = None  # (b,) bool; None: everybody
 
     @property
     def blocked(self) -> Tensor:
         """(b, n_items) bool: the blocked items as a table, for batches that are small enough."""
-        return self.blocked_sets.mask()
+        table = self.blocked_sets.mask()
+        return table if self.here is None else table | ~self.here[:, None]
 
     def blocked_for_good(self, rows: Tensor) -> Tensor:
         """(len(rows), n_items) bool: what will never be shown to some users, or never again."""
@@ -47,6 +51,15 @@ class Feedback(Interface):
 
     def answer(self, lists: Tensor) -> Tensor:
         """(b, K) bool: which items of the lists (b, K) get positive feedback; -1 gets none."""
+
+    def notice(self, lists: Tensor, hits: Tensor) -> None:  # noqa: ARG002  # most stay anyway
+        """What was shown, and which of it earned a reward: users may leave over it."""
+        return
+
+    @property
+    def here(self) -> Tensor | None:
+        """(b,) bool: who is there now; None: everybody, always."""
+        return None
 
 
 @dataclass(frozen=True)
@@ -76,12 +89,13 @@ def advance(
     unrewarded = state.blocked_sets if spent is None else spent
     fresh = shown & ~unrewarded.contains(lists) & ~_repeats(lists)
     hits = fresh & feedback.answer(lists)
+    feedback.notice(lists, hits)
     blocked, returning = state.blocked_sets.with_items(lists), state.returning
     if returning:
         returning = returning_after(state, lists)
         blocked = blocked.without_items(returning[0])
     return Outcome(
-        State(state.users, push_liked(state.queue, items, hits), blocked, returning),
+        State(state.users, push_liked(state.queue, items, hits), blocked, returning, feedback.here),
         hits,
         reward=hits.sum(1).float(),  # equation 8
         cost=(shown & sensitive[items]).sum(1).float(),  # equation 9

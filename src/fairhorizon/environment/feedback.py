@@ -34,7 +34,7 @@ class Audience(Feedback, Interface):
         """(b,) float64: total relevance of all items that could be shown, the base of recall."""
 
     def pass_time(self) -> None:
-        """Call after every step: preferences may drift."""
+        """Call after every step: preferences may drift, users who left may come back."""
 
     def tensors(self) -> dict[str, Tensor]:
         """Everything that changed since the start."""
@@ -67,6 +67,7 @@ class LoggedFeedback:
     """
 
     liked: ItemSets
+    here = None
 
     @property
     def positive(self) -> Tensor:
@@ -79,6 +80,9 @@ class LoggedFeedback:
 
     def answer(self, lists: Tensor) -> Tensor:
         return self.liked.contains(lists)
+
+    def notice(self, lists: Tensor, hits: Tensor) -> None:
+        """Users of a log stay."""
 
     def relevance(self, lists: Tensor) -> Tensor:
         """1 for liked items, else 0."""

@@ -1,8 +1,12 @@
-"""Simulated users: clicks are random with a probability for every item; tastes may drift."""
+"""Simulated users: clicks are random with a probability for every item.
+
+Tastes may drift, and users may lose patience and leave (moods.py).
+"""
 
 import math
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 import torch
@@ -14,6 +18,7 @@ from fairhorizon.data.splits import Split
 from fairhorizon.data.synthetic import SyntheticMarket
 from fairhorizon.environment.dynamics import State
 from fairhorizon.environment.feedback import Scenario, evaluation_scenario
+from fairhorizon.environment.moods import MoodConfig, Moods, Patience
 from fairhorizon.environment.response import ResponseModel
 from fairhorizon.errors import ConfigError
 from fairhorizon.histories import ItemSets
@@ -30,6 +35,12 @@ class SimulationConfig(Settings):
     """A user examines the k-th item of a list with probability k to the power of minus this."""
     drift: float = Field(0.0, ge=0, le=1)
     """How fast tastes change per step: 0 never, 1 new tastes at every step."""
+    moods: MoodConfig | None = None
+    """Of users who can leave; None: all of them stay."""
+
+    def stated(self) -> dict[str, Any]:
+        """In JSON, without what is not set: runs from before there was such a setting keep keys."""
+        return self.model_dump(mode="json", exclude_none=True)
 
 
 @dataclass(frozen=True, eq=False)
@@ -63,7 +74,8 @@ class SimulatedAudience:
     """The feedback of a batch of simulated users, step by step.
 
     `best` and `total` cover all items that could be shown at the start of the run: everything but
-    the history that the protocol excludes. Items shown since then still count.
+    the history that the protocol excludes. Items shown since then still count, and satiation takes
+    nothing off them.
     """
 
     answers_anew = True
@@ -78,9 +90,10 @@ class SimulatedAudience:
         spread: TasteSpread,
         config: SimulationConfig,
         generator: torch.Generator,
+        moods: Moods | None = None,
     ) -> None:
         self.response, self.excluded, self.spread = response, excluded, spread
-        self.config, self.generator = config, generator
+        self.config, self.generator, self.moods = config, generator, moods
         self.vectors = response.user_vectors
         self._forget()
 
@@ -95,7 +108,17 @@ class SimulatedAudience:
         items = lists.clamp(min=0)
         taste = (self.response.item_vectors[items] @ self.vectors[:, :, None]).squeeze(2)
         logits = taste + self.response.user_bias[:, None] + self.response.item_bias[items]
+        if self.moods is not None:
+            logits = logits - self.moods.appetite(lists)
         return torch.sigmoid(logits.double()) * (lists >= 0)
+
+    def notice(self, lists: Tensor, hits: Tensor) -> None:
+        if self.moods is not None:
+            self.moods.notice(lists, hits)
+
+    @property
+    def here(self) -> Tensor | None:
+        return None if self.moods is None else self.moods.here
 
     def best(self, first: int, last: int) -> Tensor:
         if self._best.shape[1] < min(last, self.response.n_items):
@@ -110,14 +133,19 @@ class SimulatedAudience:
         return self._total.double()
 
     def pass_time(self) -> None:
+        if self.moods is not None:
+            self.moods.pass_time()
         if self.config.drift:
             self.vectors = self.spread.move(self.vectors, self.config.drift, self.generator)
             self._forget()
 
     def tensors(self) -> dict[str, Tensor]:
-        return {"user_vectors": self.vectors, "generator": self.generator.get_state()}
+        moods = {} if self.moods is None else self.moods.tensors()
+        return {"user_vectors": self.vectors, "generator": self.generator.get_state(), **moods}
 
     def restore(self, tensors: dict[str, Tensor]) -> None:
+        if self.moods is not None:
+            self.moods.restore(tensors)
         self.vectors = tensors["user_vectors"].to(self.response.user_vectors)
         self.generator.set_state(tensors["generator"].cpu())
         self._forget()
@@ -161,8 +189,12 @@ class SimulatedUsers:
     start: Scenario  # only its queue and history are used, not its feedback
     config: SimulationConfig = field(default_factory=SimulationConfig)
     seed: int = 0
+    kinds: Tensor | None = None  # (n_items, kinds) parts of kinds in items, for moods
 
     def __post_init__(self) -> None:
+        moods = self.config.moods
+        if moods is not None and moods.needs_kinds and self.kinds is None:
+            raise ConfigError("satiation and boredom are with kinds of items (say which)")
         ours = (self.response.n_users, self.response.n_items)
         theirs = (self.start.n_users, self.start.positive.n_items)
         if ours != theirs:
@@ -180,6 +212,7 @@ class SimulatedUsers:
         protocol: Protocol,
         config: SimulationConfig | None = None,
         seed: int = 0,
+        kinds: Tensor | None = None,
     ) -> "SimulatedUsers":
         """Users of the split after training and validation, with feedback of a fitted model.
 
@@ -188,7 +221,7 @@ class SimulatedUsers:
         if isinstance(response, SyntheticMarket):
             response = ResponseModel.of_market(response)
         start = evaluation_scenario(split, history, protocol)
-        return cls(response, start, config or SimulationConfig(), seed)
+        return cls(response, start, config or SimulationConfig(), seed, kinds)
 
     @property
     def n_users(self) -> int:
@@ -208,6 +241,7 @@ class SimulatedUsers:
         one seed get the same random numbers and the same drift.
         """
         state, response = self.start.state(users, device), self.response
+        generator = torch.Generator().manual_seed(self.seed if seed is None else seed)
         audience = SimulatedAudience(
             ResponseModel(
                 response.user_vectors[users].to(device),
@@ -218,6 +252,16 @@ class SimulatedUsers:
             state.blocked_sets,
             TasteSpread(self.spread.mean.to(device), self.spread.root.to(device)),
             self.config,
-            torch.Generator().manual_seed(self.seed if seed is None else seed),
+            generator,
+            self._moods(users, device, generator),
         )
-        return state, audience
+        return replace(state, here=audience.here), audience
+
+    def _moods(
+        self, users: Tensor, device: torch.device | None, generator: torch.Generator
+    ) -> Moods | None:
+        if (config := self.config.moods) is None:
+            return None
+        drawn, kinds = config.drawn_patience(self.n_users), self.kinds
+        patience = Patience(drawn.most[users].to(device), drawn.left[users].to(device))
+        return Moods(config, patience, None if kinds is None else kinds.to(device), generator)

@@ -5,7 +5,8 @@ the server. The record covers everything shown since the run began.
 """
 
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Annotated, Any
 
 import torch
@@ -17,11 +18,12 @@ from fairhorizon.environment.dynamics import Outcome, State, advance, offered_ag
 from fairhorizon.environment.feedback import UserModel
 from fairhorizon.errors import ConfigError, ModelError
 from fairhorizon.evaluation.accumulated import Accuracy, values_of
+from fairhorizon.evaluation.limit_record import LimitRecord
+from fairhorizon.evaluation.staying import Staying
 from fairhorizon.exposure.counts import Churn, Exposure
 from fairhorizon.exposure.step_limits import StepLimit
 from fairhorizon.histories import ItemSets
 from fairhorizon.metrics.fairness import coverage, gini, most_shown_share
-from fairhorizon.metrics.shares import exceeds
 from fairhorizon.settings import Settings
 from fairhorizon.vocabulary import Labels
 
@@ -68,40 +70,6 @@ class LongRunSettings(Settings):
         return self.model_dump(mode="json", exclude_none=True)
 
 
-class LimitRecord:
-    """How the running popularity rate, under the labels of the limit, keeps to it."""
-
-    def __init__(self, alpha_prime: float, warm_up: int) -> None:
-        self.alpha_prime, self.warm_up = alpha_prime, warm_up
-        self.steps = 0  # since the warm-up
-        self.broken = 0  # steps with a rate above the limit
-        self.largest = 0.0  # overshoot
-
-    def record(self, step: int, rate: float) -> dict[str, float]:
-        """NaN, the rate when nothing was shown, breaks no limit."""
-        violation = max(0.0, rate - self.alpha_prime)
-        if step > self.warm_up:
-            self.steps += 1
-            self.broken += exceeds(rate, self.alpha_prime)
-            self.largest = max(self.largest, violation)
-        return {
-            "violation": violation,
-            "violation_share": self.broken / self.steps if self.steps else float("nan"),
-            "largest_overshoot": self.largest,
-        }
-
-    def tensors(self) -> dict[str, Tensor]:
-        return {
-            "steps": torch.tensor(self.steps),
-            "broken": torch.tensor(self.broken),
-            "largest": torch.tensor(self.largest, dtype=torch.float64),
-        }
-
-    def restore(self, tensors: dict[str, Tensor]) -> None:
-        self.steps, self.broken = int(tensors["steps"]), int(tensors["broken"])
-        self.largest = float(tensors["largest"])
-
-
 class LongRun:
     """A server and all users of a user model, step by step, while exposure moves the groups.
 
@@ -111,6 +79,7 @@ class LongRun:
     exposure: what was shown before; it is updated with every step.
     settings: without them 400 steps of one item, as in the paper.
     limits: further ones, whose excess is recorded whether or not the server keeps them.
+    user_groups: (n_users,) bool each; of users who can leave, who is there is recorded by group.
     """
 
     def __init__(
@@ -120,6 +89,7 @@ class LongRun:
         exposure: Exposure,
         settings: LongRunSettings | None = None,
         limits: Sequence[StepLimit] = (),
+        user_groups: Mapping[str, Tensor] | None = None,
     ) -> None:
         self.server, self.exposure, self.limits = server, exposure, tuple(limits)
         self.settings = settings or LongRunSettings()
@@ -139,6 +109,7 @@ class LongRun:
             if self.audience.answers_anew:
                 self._period = after * self.settings.list_length
         self._accuracy = Accuracy(users.n_users, self._period)
+        self._staying = Staying(users.n_users, user_groups)
         self._limit = LimitRecord(self.settings.alpha_prime, self.settings.warm_up)
 
     @property
@@ -149,6 +120,10 @@ class LongRun:
     def ndcg_of_users(self) -> Tensor:
         """(n_users,) NDCG of each user's accumulated list; NaN for users who like no item."""
         return self._accuracy.ndcg_of_users()
+
+    def likes_of_users(self) -> Tensor:
+        """(n_users,) how much each user has liked so far."""
+        return self._staying.likes.clone()
 
     def step(self) -> Row:
         """Serve every user once and return the record of the step, shares between 0 and 1.
@@ -178,6 +153,7 @@ class LongRun:
         accuracy = self._accuracy.add(values, new_values, self.audience, first)
         self.steps += 1
         self.audience.pass_time()
+        self.state = replace(self.state, here=self.audience.here)
         churn = Churn(0, 0.0)
         if self.steps % settings.relabel_every == 0:
             churn = exposure.relabel()
@@ -186,6 +162,7 @@ class LongRun:
         row: Row = {
             "step": self.steps,
             **accuracy,
+            **self._staying.add(lists, outcome.hits, outcome.state.here),
             "gini": gini(exposure.shown),
             "limited_rate": exposure.rate(settings.labels),
             **_popularity_rates(exposure, before),
@@ -219,6 +196,7 @@ class LongRun:
             "exposure": self.exposure.tensors(),
             "run": {"steps": torch.tensor(self.steps)},
             "accuracy": self._accuracy.tensors(),
+            "staying": self._staying.tensors(),
             "limit": self._limit.tensors(),
             "audience": self.audience.tensors(),
             "server": self.server.tensors(),
@@ -246,8 +224,10 @@ class LongRun:
         self.exposure.restore(parts["exposure"])
         self.steps = int(parts["run"]["steps"])
         self._accuracy.restore(parts["accuracy"])
+        self._staying.restore(parts["staying"])
         self._limit.restore(parts["limit"])
         self.audience.restore(parts.get("audience", {}))
+        self.state = replace(self.state, here=self.audience.here)
         self.server.restore(parts.get("server", {}), self.state)
 
     def _check(self, stored: dict[str, Tensor]) -> None:
@@ -262,6 +242,8 @@ class LongRun:
 
     def _serve(self, spent: ItemSets) -> tuple[Tensor, Outcome]:
         lists = self.server.serve(self.state, self.exposure)
+        if self.state.here is not None:  # whoever serves in rounds has lists for all
+            lists = lists.masked_fill(~self.state.here[:, None], -1)
         expected = (len(self.state.users), self.settings.list_length)
         if lists.shape != expected:
             raise ConfigError(

@@ -15,7 +15,7 @@ from torch import Tensor
 
 from fairhorizon.agents.fcpo.config import FcpoConfig
 from fairhorizon.agents.fcpo.server import FcpoServer
-from fairhorizon.environment.dynamics import State, advance
+from fairhorizon.environment.dynamics import Feedback, State, advance
 from fairhorizon.exposure.counts import Exposure
 from fairhorizon.exposure.groups import popular_group
 from fairhorizon.exposure.step_limits import PopularityLimit
@@ -44,7 +44,7 @@ class Shares:
         return cls(dict(zip(NAMES, shares, strict=True)), clicks / lists, gini(shown))
 
 
-class Visitors:
+class Visitors(Feedback):
     """Everybody clicks each item with the same chance, today as tomorrow."""
 
     def __init__(self, seed: int) -> None:

@@ -13,7 +13,17 @@ from fairhorizon.results.spread import Spread
 from fairhorizon.vocabulary import Scope
 
 AT_THE_END = (
-    *("ndcg", "recall", "gini", "limited_rate", "popularity_rate", "popularity_rate_initial"),
+    *(
+        "ndcg",
+        "recall",
+        "likes",
+        "showings",
+        "here",
+        "gini",
+        "limited_rate",
+        "popularity_rate",
+        "popularity_rate_initial",
+    ),
     *("popularity_rate_lagged", "popularity_rate_retrospective", "lorenz_share"),
     *("violation_share", "largest_overshoot", "coverage"),
 )

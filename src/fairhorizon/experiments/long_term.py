@@ -4,10 +4,11 @@ import warnings
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 import polars as pl
+import torch
 from numpy.typing import NDArray
 
 from fairhorizon.agents.methods import AGENTS, Method, longest_first
@@ -16,7 +17,9 @@ from fairhorizon.engines.processes import HERE
 from fairhorizon.environment.simulated import SimulationConfig
 from fairhorizon.errors import ConfigError
 from fairhorizon.evaluation.long_term import LongRun, LongRunSettings
+from fairhorizon.evaluation.staying import by_activity
 from fairhorizon.experiments.asked_limits import AskedLimits
+from fairhorizon.experiments.contestant import Contestant
 from fairhorizon.experiments.datasets import DataSpec
 from fairhorizon.experiments.long_differences import long_differences
 from fairhorizon.experiments.long_limits import long_limits
@@ -30,20 +33,6 @@ from fairhorizon.results.studies import TrainingRow
 from fairhorizon.vocabulary import Retrain
 
 GOES_ON = "run the same command with --resume to continue"
-
-
-@dataclass(frozen=True)
-class Contestant:
-    """A method under the name that it was asked for by."""
-
-    label: str
-    method: Method
-
-    @classmethod
-    def of(cls, method: Method, alpha_prime: float) -> Self:
-        """With its dial at alpha', if it has one for a share and nobody has turned it."""
-        untouched = method.abilities.level_is_share and method.level is None
-        return cls(str(method), method.limited_to(alpha_prime) if untouched else method)
 
 
 @dataclass(frozen=True)
@@ -146,7 +135,7 @@ class LongStudy:
                 meanwhile()
 
     def _simulation(self) -> dict[str, Any] | None:
-        return None if self.simulation is None else self.simulation.model_dump(mode="json")
+        return None if self.simulation is None else self.simulation.stated()
 
     def _trainings(self, tasks: "Sequence[LongTask]") -> list[list[ModelTask | ResponseFit]]:
         """Of the models that are not there, first those that others start from.
@@ -226,7 +215,7 @@ class LongStudy:
     ) -> dict[str, list[NDArray[np.float64]]]:
         """By method, of each seed; without methods that one of the runs does not have it of."""
         found = {
-            one.label: [self.task(one, seed).record().ndcg_of_users() for seed in seeds]
+            one.label: [self.task(one, seed).record().of_users("ndcg") for seed in seeds]
             for one in contestants
         }
         known = {label: [one for one in runs if one is not None] for label, runs in found.items()}
@@ -295,4 +284,6 @@ class LongTask:
         fixed = dataset.sensitive if study.data.group_column is not None else None
         grouping = None if fixed is None else lambda _: fixed.copy()
         exposure = Exposure(dataset.split.train.item_counts(), grouping, settings.lag)
-        return LongRun(server, users, exposure, settings, further), [*model.remarks_]
+        activity = by_activity(torch.from_numpy(dataset.split.train.user_counts()))
+        run = LongRun(server, users, exposure, settings, further, activity)
+        return run, [*model.remarks_]

@@ -37,6 +37,9 @@ SCHEMA: dict[str, type[pl.DataType]] = {
     "step": pl.Int64,
     "ndcg": pl.Float64,
     "recall": pl.Float64,
+    "likes": pl.Float64,  # per user who was there at the start
+    "showings": pl.Float64,
+    "here": pl.Float64,  # the share of users who are still there
     "gini": pl.Float64,
     "limited_rate": pl.Float64,  # under the labels that the limit counts by
     "popularity_rate": pl.Float64,  # of the moment
@@ -72,7 +75,7 @@ class StepRecord:
         self.checkpoint_file = folder / f"{self.name}.safetensors"
         self._rows: list[Row] = []
         self._counts: list[tuple[int, NDArray[np.int64], NDArray[np.bool_]]] = []
-        self._ndcg: NDArray[np.float64] | None = None  # of each user, at the end
+        self._of_users: dict[str, NDArray[Any]] = {}  # of each user, at the end
         self._written, self._stored = (0, time.monotonic()), (0, time.monotonic())
 
     @property
@@ -106,11 +109,11 @@ class StepRecord:
         except UNREADABLE:
             return None
 
-    def ndcg_of_users(self) -> NDArray[np.float64] | None:
-        """Each user's NDCG at the end; None before, or in a run of a version without it."""
+    def of_users(self, what: str) -> NDArray[np.float64] | None:
+        """Each user's ndcg or likes at the end; None before, or in a run of a version without."""
         try:
             with self.counts_file.open("rb") as content, np.load(content) as file:
-                return file["ndcg"].astype(np.float64) if "ndcg" in file else None
+                return file[what].astype(np.float64) if what in file else None
         except UNREADABLE:
             return None
 
@@ -186,7 +189,8 @@ class StepRecord:
     def finish(self, run: LongRun) -> None:
         """Write everything and delete the checkpoint, which is no longer needed."""
         self.look(run.exposure)
-        self._ndcg = run.ndcg_of_users().numpy()
+        likes = run.likes_of_users().numpy()
+        self._of_users = {"ndcg": run.ndcg_of_users().numpy(), "likes": likes}
         self._write()
         self.checkpoint_file.unlink(missing_ok=True)
 
@@ -197,9 +201,8 @@ class StepRecord:
     def _write(self) -> None:
         steps, counts, sensitive = (np.array(column) for column in zip(*self._counts, strict=True))
         moments = {"steps": steps, "counts": counts.astype(np.int32), "sensitive": sensitive}
-        if self._ndcg is not None:
-            moments["ndcg"] = self._ndcg
-        write_atomically(self.counts_file, lambda draft: _save_arrays(draft, moments))
+        arrays = moments | self._of_users
+        write_atomically(self.counts_file, lambda draft: _save_arrays(draft, arrays))
         frame = pl.DataFrame(self._rows, schema=SCHEMA)
         write_atomically(self.rows_file, lambda draft: frame.write_parquet(draft))
         self._written = self.step, time.monotonic()

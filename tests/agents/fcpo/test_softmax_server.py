@@ -14,7 +14,7 @@ from fairhorizon.agents.fcpo.learning.trajectories import ShownRecord
 from fairhorizon.agents.fcpo.model import Fcpo
 from fairhorizon.agents.fcpo.server import FcpoServer
 from fairhorizon.data.splits import Split
-from fairhorizon.environment.dynamics import State, advance
+from fairhorizon.environment.dynamics import Feedback, State, advance
 from fairhorizon.environment.feedback import evaluation_scenario
 from fairhorizon.errors import ModelError
 from fairhorizon.exposure.counts import Exposure
@@ -40,7 +40,7 @@ def exploring(model: Fcpo, temperature: float) -> Fcpo:
     return other
 
 
-class Answers:
+class Answers(Feedback):
     """Of users who like the items of a table; remembers what it was asked about."""
 
     def __init__(self, liked: Tensor) -> None:
