@@ -73,6 +73,7 @@ class Users(StrEnum):
 
     LOGGED = "logged"  # they like their test items
     SIMULATED = "simulated"  # they click by chance, any item
+    LEAVING = "leaving"  # the same, and they leave when their patience is at an end
 
 
 class Retrain(StrEnum):

@@ -59,6 +59,12 @@ def longterm(
     users: own.UsersOption = Users.LOGGED,
     drift: own.Drift = None,
     position_bias: own.PositionBias = None,
+    patience: own.Patience = None,
+    like_adds: own.LikeAdds = None,
+    returning: own.Returning = None,
+    satiation: own.Satiation = None,
+    by: own.By = None,
+    quit_rule: own.Quit = None,
     limits: own.Limits = None,
     look_ahead: own.LookAhead = True,
     floors: own.Floors = None,
@@ -94,7 +100,18 @@ def longterm(
         warm_up=warm_up,
         repeat_after=repeat_after,
     )
-    simulation = own.parse_users(users, drift, position_bias)
+    simulation = own.parse_users(
+        users,
+        {"drift": drift, "position_bias": position_bias},
+        {
+            "patience": patience,
+            "like_adds": like_adds,
+            "returning": returning,
+            "satiation": satiation,
+            "by": by,
+            "quits": quit_rule,
+        },
+    )
     with options.study([k]) as study:
         long_study = LongStudy(study, run_settings, simulation, asked, round_length, retrain)
         run(options, long_study, chosen, resume)
@@ -174,16 +191,20 @@ def finish(
     from rich.console import Console
 
     from fairhorizon.files import write_copies, written_together
+    from fairhorizon.report.grid import terminal
     from fairhorizon.report.limits import methods_table
     from fairhorizon.report.long_differences import differences_table
     from fairhorizon.report.long_term import closing_lines, write_long_term_report
     from fairhorizon.report.long_term_table import summary_table
+    from fairhorizon.report.staying import can_leave, staying_grid
 
     out, result = options.out, long_study.result(chosen, options.seeds)
     with written_together():
         write_copies(result.to_json(), options.json_file)
         write_long_term_report(out, result, command)
     Console().print(summary_table(result.steps, result.group))
+    if can_leave(result.steps):
+        Console().print(terminal(staying_grid(result.steps)))
     if result.differences:
         Console().print(differences_table(result.differences))
     Console().print(methods_table(result.limit_rows))

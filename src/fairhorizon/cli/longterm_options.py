@@ -1,7 +1,7 @@
 """The options of fairhorizon longterm, and what their values mean."""
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Annotated, Any
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import typer
 
@@ -11,10 +11,13 @@ from fairhorizon.vocabulary import Retrain, Users
 if TYPE_CHECKING:
     from fairhorizon.environment.simulated import SimulationConfig
     from fairhorizon.exposure.limits import Limit
+    from fairhorizon.settings import Settings
 
 LIMITS = "More limits, which FCPO and NAME+control keep together with the first one"
-DEFAULT_SHARE, DEFAULT_LAG = 0.4, 50
-SIMULATED = "Users with --users simulated"
+DEFAULT_SHARE, DEFAULT_LAG, DEFAULT_PATIENCE = 0.4, 50, 4.0
+S = TypeVar("S", bound="Settings")
+SIMULATED = "Users with --users simulated or leaving"
+LEAVING = "Users with --users leaving"
 
 Steps = Annotated[int, typer.Option(min=1, help="Number of lists per user.")]
 ListLength = Annotated[int, typer.Option("--k", min=1, help="Length of a list.")]
@@ -54,7 +57,10 @@ RetrainOption = Annotated[
 ]
 UsersOption = Annotated[
     Users,
-    typer.Option(help="logged: users like their test items. simulated: users may click any item."),
+    typer.Option(
+        help="logged: users like their test items. simulated: users may click any item. leaving: "
+        "the same, and they leave when their patience is at an end."
+    ),
 ]
 Resume = Annotated[bool, typer.Option("--resume", help="Continue interrupted runs.")]
 Limits = Annotated[
@@ -102,6 +108,65 @@ PositionBias = Annotated[
 ]
 
 
+Patience = Annotated[
+    float | None,
+    typer.Option(
+        min=2,
+        help="How many likes users can be patient for, in the mean; what a like adds is such that "
+        "half of them stay for 60 steps.",
+        show_default="4",
+        rich_help_panel=LEAVING,
+    ),
+]
+LikeAdds = Annotated[
+    float | None,
+    typer.Option(
+        help="How many other showings a like makes up for.",
+        show_default="calibrated",
+        rich_help_panel=LEAVING,
+    ),
+]
+Returning = Annotated[
+    float | None,
+    typer.Option(
+        min=0,
+        max=1,
+        help="Chance of coming back in a step, of those who left content; falls with what they did "
+        "not like.",
+        show_default="0",
+        rich_help_panel=LEAVING,
+    ),
+]
+Satiation = Annotated[
+    float | None,
+    typer.Option(
+        min=0,
+        help="What a showing takes off the log-odds of items of the same kind.",
+        show_default="0",
+        rich_help_panel=LEAVING,
+    ),
+]
+By = Annotated[
+    str | None,
+    typer.Option(
+        "--by",
+        metavar="COLUMN",
+        help="Column with the kinds of items, for --satiation and --quit.",
+        show_default="genre",
+        rich_help_panel=LEAVING,
+    ),
+]
+Quit = Annotated[
+    str | None,
+    typer.Option(
+        "--quit",
+        metavar="M/N",
+        help="Users quit when more than M of the last N items are of one kind.",
+        rich_help_panel=LEAVING,
+    ),
+]
+
+
 def with_list_length(settings: dict[str, Any], k: int) -> dict[str, Any]:
     """The settings, with agents trained for lists of the length they will serve."""
     own = {}
@@ -115,29 +180,67 @@ def with_list_length(settings: dict[str, Any], k: int) -> dict[str, Any]:
 
 
 def parse_users(
-    users: Users, drift: float | None, position_bias: float | None
+    users: Users, simulated: Mapping[str, float | None], leaving: Mapping[str, Any]
 ) -> "SimulationConfig | None":
-    """The settings of simulated users; None for users of a log."""
+    """The settings of simulated users; None for users of a log.
+
+    simulated, leaving: options as they were typed, None if they were not.
+    """
+    from fairhorizon.environment.moods import MoodConfig
+    from fairhorizon.environment.simulated import SimulationConfig
+
+    given, moods = (
+        {name: value for name, value in options.items() if value is not None}
+        for options in (simulated, leaving)
+    )
+    if given and users is Users.LOGGED:
+        raise ConfigError(
+            f"--{_dashed(given)}: only for simulated users (give --users simulated too)"
+        )
+    if moods and users is not Users.LEAVING:
+        raise ConfigError(
+            f"--{_dashed(moods)}: only for users who can leave (give --users leaving too)"
+        )
+    if users is Users.LOGGED:
+        return None
+    if users is Users.LEAVING:
+        if "quits" in moods:
+            moods["quits"] = parse_quit(str(moods["quits"]))
+        bored_only = "quits" in moods and "patience" not in moods
+        moods.setdefault("patience", None if bored_only else DEFAULT_PATIENCE)
+        given["moods"] = _validated(MoodConfig, moods)
+    return _validated(SimulationConfig, given)
+
+
+def _dashed(given: Mapping[str, object]) -> str:
+    """The option that the first of the settings is given by."""
+    return {"quits": "quit"}.get(first := next(iter(given)), first.replace("_", "-"))
+
+
+def _validated(kind: type[S], given: Mapping[str, Any]) -> S:
     from pydantic import ValidationError
 
-    from fairhorizon.environment.simulated import SimulationConfig
     from fairhorizon.settings import expected
 
-    given = {"drift": drift, "position_bias": position_bias}
-    given = {name: value for name, value in given.items() if value is not None}
-    if given and users is not Users.SIMULATED:
-        option = next(iter(given)).replace("_", "-")
-        raise ConfigError(f"--{option}: only for simulated users (give --users simulated too)")
-    if users is not Users.SIMULATED:
-        return None
     try:
-        return SimulationConfig.model_validate(given)
+        return kind.model_validate(given)
     except ValidationError as error:
         fault = error.errors()[0]
         option = str(fault["loc"][0]).replace("_", "-")
         raise typer.BadParameter(
             f"{fault['input']}: give {expected(fault)}", param_hint=f"--{option}"
         ) from None
+
+
+def parse_quit(text: str) -> dict[str, int]:
+    """The quit rule, as in 4/10."""
+    most, _, of = text.partition("/")
+    if not (most.isdecimal() and of.isdecimal() and 1 <= int(most) < int(of)):
+        raise typer.BadParameter(
+            f"{text!r} (give two whole numbers, the smaller first, as in 4/10)",
+            param_hint="--quit",
+        )
+    return {"most": int(most), "of": int(of)}
 
 
 def refuse_old_forms(floors: Sequence[str] | None, gini: float | None) -> None:

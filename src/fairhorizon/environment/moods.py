@@ -49,6 +49,8 @@ class MoodConfig(Settings):
     """What a showing takes off the log-odds of items of the same kind, at first."""
     recovery: float = Field(0.9, ge=0, lt=1)
     """Part of the satiation that is left after a step."""
+    by: str = "genre"
+    """Column of the items with their kinds, for satiation and boredom."""
     quits: QuitRule | None = None
     """When boredom makes a user quit; None: never."""
     seed: int = 0

@@ -1,14 +1,12 @@
 """Long runs of many methods and seeds, step by step while the groups move; none is run twice."""
 
-import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import polars as pl
-import torch
 from numpy.typing import NDArray
 
 from fairhorizon.agents.methods import AGENTS, Method, longest_first
@@ -16,18 +14,17 @@ from fairhorizon.engines.engine import TaskEngine
 from fairhorizon.engines.processes import HERE
 from fairhorizon.environment.simulated import SimulationConfig
 from fairhorizon.errors import ConfigError
-from fairhorizon.evaluation.long_term import LongRun, LongRunSettings
-from fairhorizon.evaluation.staying import by_activity
+from fairhorizon.evaluation.long_term import LongRunSettings
 from fairhorizon.experiments.asked_limits import AskedLimits
 from fairhorizon.experiments.contestant import Contestant
 from fairhorizon.experiments.datasets import DataSpec
 from fairhorizon.experiments.long_differences import long_differences
 from fairhorizon.experiments.long_limits import long_limits
 from fairhorizon.experiments.long_summary import limit_summaries, summary_rows
-from fairhorizon.experiments.step_record import EVERY, SCHEMA, StepRecord
+from fairhorizon.experiments.long_task import LongTask
+from fairhorizon.experiments.step_record import SCHEMA
 from fairhorizon.experiments.study import ModelTask, Study, Task
-from fairhorizon.experiments.users import ResponseFit, UserSource
-from fairhorizon.exposure.counts import Exposure
+from fairhorizon.experiments.users import UserSource, WorldFit
 from fairhorizon.results.long_term import CountsOverTime, LongTermResult, RunProgress
 from fairhorizon.results.studies import TrainingRow
 from fairhorizon.vocabulary import Retrain
@@ -71,7 +68,7 @@ class LongStudy:
         """What the limits are about."""
         return self.study.data, self.study.cache_dir, self.settings
 
-    def task(self, contestant: Contestant, seed: int) -> "LongTask":
+    def task(self, contestant: Contestant, seed: int) -> LongTask:
         return LongTask(self, contestant, seed)
 
     def key(self, method: Method, seed: int) -> str:
@@ -137,15 +134,13 @@ class LongStudy:
     def _simulation(self) -> dict[str, Any] | None:
         return None if self.simulation is None else self.simulation.stated()
 
-    def _trainings(self, tasks: "Sequence[LongTask]") -> list[list[ModelTask | ResponseFit]]:
+    def _trainings(self, tasks: Sequence[LongTask]) -> list[list[ModelTask | WorldFit]]:
         """Of the models that are not there, first those that others start from.
 
         Methods behind re-rankers share theirs.
         """
-        first: dict[Path, ModelTask | ResponseFit] = {}
-        second: dict[Path, ModelTask | ResponseFit] = {}
-        if tasks and self.simulation is not None:
-            first[self.study.folder] = ResponseFit(self.user_source())
+        first: dict[Path, ModelTask | WorldFit] = {}
+        second: dict[Path, ModelTask | WorldFit] = {}
         for task in tasks:
             file = self.study.model_file(task.contestant.method, task.seed)
             if not file.exists():
@@ -153,11 +148,13 @@ class LongStudy:
                 model = self.study.build(method, task.seed)
                 wave = second if model.prerequisites(self.study.dataset().split) else first
                 wave[file] = ModelTask(Task(self.study, (method,), task.seed))
-        return [list(first.values()), list(second.values())]
+        third: list[ModelTask | WorldFit] = []
+        if tasks and self.simulation is not None:
+            third.append(WorldFit(self.user_source(), self.simulation))
+        return [list(first.values()), list(second.values()), third]
 
     def user_source(self) -> UserSource:
-        study = self.study
-        return UserSource(study.data, study.cache_dir, study.folder / "models", study.protocol)
+        return UserSource(self.study, self.limits.item_table)
 
     def result(self, contestants: Sequence[Contestant], seeds: Sequence[int]) -> LongTermResult:
         """All that a report reads of the runs on disk."""
@@ -220,70 +217,3 @@ class LongStudy:
         }
         known = {label: [one for one in runs if one is not None] for label, runs in found.items()}
         return {label: runs for label, runs in known.items() if len(runs) == len(seeds)}
-
-
-@dataclass(frozen=True)
-class LongTask:
-    """One method, one seed, all steps; on from its checkpoint, where a run or a worker ended."""
-
-    long_study: LongStudy
-    contestant: Contestant
-    seed: int
-
-    def prepare(self) -> None:
-        self.long_study.study.dataset()
-
-    def record(self) -> StepRecord:
-        key = self.long_study.key(self.contestant.method, self.seed)
-        folder = self.long_study.study.folder / "steps"
-        return StepRecord(folder, self.contestant.label, self.seed, key)
-
-    def is_finished(self) -> bool:
-        return self.record().is_finished(self.long_study.settings.steps)
-
-    def rows(self) -> Iterator[RunProgress]:
-        """How far it is at every writing; at the last step with the remarks of all steps."""
-        record, settings = self.record(), self.long_study.settings
-        record.sweep()
-        run, remarks = self._begin()
-        if not record.restore(run):
-            record.look(run.exposure)
-        while record.step < settings.steps:
-            with warnings.catch_warnings(record=True) as notes:
-                warnings.simplefilter("always")
-                record.add(run.step())
-            remarks += [str(note.message) for note in notes]
-            if record.step == settings.steps:
-                break
-            if record.step % EVERY == 0:
-                record.look(run.exposure)
-            waiting = record.step % settings.update_every != 0  # to be learned from
-            if record.keep(None if waiting else run.tensors):
-                yield record.progress()
-        record.finish(run)
-        yield record.progress([*remarks, *run.server.remarks])
-
-    def _begin(self) -> tuple[LongRun, list[str]]:
-        """The run before its first step, and the remarks on its model."""
-        long_study, method = self.long_study, self.contestant.method
-        study, settings, dataset = long_study.study, long_study.settings, long_study.study.dataset()
-        model, _ = Task(study, (method,), self.seed).trained(dataset)
-        further = long_study.limits.steps(study.data, study.cache_dir, settings)
-        main = long_study.limits.main(model.alpha_prime, settings)
-        server = model.server(
-            [main, *further] if model.abilities.limits else [],
-            list_length=settings.list_length,
-            round_length=long_study.round_length,
-            retrain_on=dataset.split if long_study.retrains(method) else None,
-            learn=model.abilities.learns,
-            seed=self.seed,
-        )
-        users = long_study.user_source().users(
-            long_study.simulation, server.queue_length, self.seed
-        )
-        fixed = dataset.sensitive if study.data.group_column is not None else None
-        grouping = None if fixed is None else lambda _: fixed.copy()
-        exposure = Exposure(dataset.split.train.item_counts(), grouping, settings.lag)
-        activity = by_activity(torch.from_numpy(dataset.split.train.user_counts()))
-        run = LongRun(server, users, exposure, settings, further, activity)
-        return run, [*model.remarks_]

@@ -7,7 +7,7 @@ import polars as pl
 
 from fairhorizon.errors import DataError
 from fairhorizon.files import write_copies, write_text, written_together
-from fairhorizon.report import charts, churn, control, limits, marks, over_time, page
+from fairhorizon.report import charts, churn, control, limits, marks, over_time, page, staying
 from fairhorizon.report import long_term_table as table
 from fairhorizon.report.charts import Chart, save_png
 from fairhorizon.report.findings import listed, percent
@@ -61,7 +61,8 @@ def write_long_term_report(out: Path, result: LongTermResult, command: str) -> N
         further = f"\n{limits.methods_markdown(result.limit_rows, limits.LONG_NOTE)}{further}"
     moving = span.has_moving_groups
     by_labels = f"\n{table.labels_markdown(steps, result.lag)}" if moving else ""
-    parts = (table.summary_markdown(steps, span.group), compared, by_labels, further)
+    stays = f"\n{staying.staying_markdown(steps)}" if staying.can_leave(steps) else ""
+    parts = (table.summary_markdown(steps, span.group), stays, compared, by_labels, further)
     write_text(out / "longterm.md", "".join(parts))
     page.write_page(
         out / "index.html",
@@ -74,6 +75,7 @@ def write_long_term_report(out: Path, result: LongTermResult, command: str) -> N
         ),
         sections=[
             table.summary_section(steps, span.group),
+            *([staying.staying_section(steps)] if staying.can_leave(steps) else []),
             *([differences_section(result.differences)] if result.differences else []),
             *([table.labels_section(steps, result.lag)] if moving else []),
             *_limit_sections(result),

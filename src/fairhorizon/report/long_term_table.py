@@ -237,16 +237,16 @@ def _block(steps: pl.DataFrame, step: int, columns: Sequence[Column]) -> Grid:
     for method in methods_of(steps):
         own = reached.filter(pl.col("method") == method)
         if own.height:
-            lines.append([Cell(method), *(_cell(own[c.name], c) for c in columns)])
+            lines.append([Cell(method), *(number_cell(own[c.name], c) for c in columns)])
     better = {
         position: column.better for position, column in enumerate(columns, 1) if column.better
     }
     headings = ["Method", *(column.heading for column in columns)]
-    caption = f"After step {step}, {_seeds(reached)}"
+    caption = f"After step {step}, {seeds_of(reached)}"
     return Grid(headings, grid.placed(lines, better), len(columns), caption)
 
 
-def _cell(values: pl.Series, column: Column) -> Cell:
+def number_cell(values: pl.Series, column: Column) -> Cell:
     known = column.scale * values.cast(pl.Float64).fill_nan(None).drop_nulls()
     if known.is_empty():
         return grid.number(None)
@@ -254,7 +254,7 @@ def _cell(values: pl.Series, column: Column) -> Cell:
     return grid.number(float(known.to_numpy().mean()), column.decimals, spread=spread)
 
 
-def _seeds(rows: pl.DataFrame) -> str:
+def seeds_of(rows: pl.DataFrame) -> str:
     counts: Sequence[int] = sorted(rows.group_by("method").len()["len"].unique().to_list())
     several = f"{counts[0]} to {counts[-1]}" if len(counts) > 1 else f"{counts[0]}"
     return f"{several} seed{'' if several == '1' else 's'}"

@@ -65,6 +65,11 @@ class FcpoConfig(MemberSettings):
     explore: Annotated[float, Field(ge=0)] = 0.0
     """Temperature of the Gumbel noise that a softmax policy adds to its logits in the long run
     (not elsewhere), before the allocation; 0: none. `propensities` has the chance of every item."""
+    value: Literal["score", "long"] = "score"
+    """What the long run makes as much of as it can: the policy's scores, or the likes that a user
+    will give now and, discounted by gamma_r, later (long): for users who can leave."""
+    rehearsals: Annotated[int, Field(ge=0)] = 2
+    """Recorded runs among simulated users that value=long learns from before its own."""
     all_actions: bool = True
     """Whether a softmax policy is trained by exact expectations of immediate reward and cost over
     all items, not only of the sampled item. In the long run only costs are exact."""
@@ -206,6 +211,8 @@ PRESETS = {
     # what the two are before the first CPO round: whatever they gain by CPO is the difference
     "start": FcpoConfig(rounds=0),
     "strong-start": FcpoConfig(warm_start=WITH_GRU4REC, rounds=0),
+    # for users who can leave
+    "long": FcpoConfig(value="long", gamma_r=0.99),
     "paper": FcpoConfig(
         training_limit=None,
         spread=None,
@@ -227,7 +234,7 @@ PRESETS = {
         evaluate_every=10,
     ),
 }
-"""Settings of FCPO by name: fast (the default), strong, paper, and two without CPO rounds."""
+"""Settings of FCPO by name: fast (the default), strong, long, paper, and two without CPO."""
 
 # settings that make a preset what it is, and that are not changed with those of the others
 FIXED = {"start": ("rounds",), "strong-start": ("rounds",)}

@@ -20,6 +20,7 @@ from fairhorizon.agents.fcpo.learning.checkpoint import begun_with
 from fairhorizon.agents.fcpo.learning.chosen import chosen_round
 from fairhorizon.agents.fcpo.learning.session import Problem, Session
 from fairhorizon.agents.fcpo.learning.training import Trained, queue_length
+from fairhorizon.agents.fcpo.outlook.server import fcpo_server
 from fairhorizon.agents.fcpo.server import FcpoServer
 from fairhorizon.agents.fcpo.serving.calibration import serve_alone
 from fairhorizon.agents.lists.item_lists import ItemLists
@@ -270,15 +271,8 @@ class Fcpo(Recommender):
 
     def _server(self, plan: ServingPlan) -> FcpoServer:
         plan.check_list_length(self.method, self.config.list_length)
-        return FcpoServer(
-            self.policy_.actor,
-            self.config,
-            queue_length=self.queue_length,
-            limits=plan.limits,
-            learn=plan.learn,
-            seed=self.seed if plan.seed is None else plan.seed,
-            retraining=plan.retraining(),
-        )
+        seed = self.seed if plan.seed is None else plan.seed
+        return fcpo_server(self.policy_.actor, self.config, self.queue_length, plan, seed)
 
     def save(self, path: Path) -> None:
         self.policy_.save(path, self.kind, self.description())

@@ -17,6 +17,7 @@ from fairhorizon.agents.lists.block_signals import BlockSignals
 from fairhorizon.agents.lists.items import ExpertSignals, PanelItems
 from fairhorizon.agents.retraining import Retraining
 from fairhorizon.agents.walk import Walk
+from fairhorizon.allocation.slot_scores import SlotScores
 from fairhorizon.allocation.step_control import OnlineControl
 from fairhorizon.environment.dynamics import Outcome, State
 from fairhorizon.errors import ModelError
@@ -72,9 +73,18 @@ class FcpoServer:
             self.left.append([limit.budget(exposure, showings) for limit in self.limits])
         scores = self.policy.scores(walk, state)
         costs = [limit.costs(exposure) for limit in self.limits]
-        lists = self.control.choose(scores, exposure)
+        lists = self.control.choose(self._valued(scores, state, exposure), exposure)
         self.policy.choose(walk, state, lists, self.control.charges, costs)
         return lists
+
+    def _valued(
+        self,
+        scores: Sequence[SlotScores],
+        state: State,  # noqa: ARG002  # for those who look ahead
+        exposure: Exposure,  # noqa: ARG002
+    ) -> Sequence[SlotScores]:
+        """What the control makes as much of as it can: the scores of the policy."""
+        return scores
 
     @property
     def propensities(self) -> Tensor | None:

@@ -1,0 +1,85 @@
+"""FCPO at work among users who can leave: items by the likes that they bring, now and later."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from torch import Tensor
+
+from fairhorizon.agents.fcpo.config import FcpoConfig
+from fairhorizon.agents.fcpo.outlook.outlook import Outlook
+from fairhorizon.agents.fcpo.server import FcpoServer
+from fairhorizon.agents.tasks import ServingPlan
+from fairhorizon.allocation.slot_scores import SlotScores, TableScores
+from fairhorizon.environment.dynamics import Outcome, State
+from fairhorizon.errors import ConfigError
+from fairhorizon.exposure.counts import Exposure
+from fairhorizon.policy.actor import Actor
+from fairhorizon.storage import below
+
+
+class LongFcpoServer(FcpoServer):
+    """The policy orders items, the outlook says what they are worth to whom.
+
+    The control's price comes on top of that, so who gets the scarce showings is what was learned.
+    Online, it is the outlook that learns; the weights of the policy stay.
+    """
+
+    def __init__(self, actor: Actor, config: FcpoConfig, *, learn: bool, **plan: Any) -> None:
+        super().__init__(actor, config, learn=False, **plan)
+        if config.list_length != 1:
+            raise ConfigError("value=long is for lists of one item (set value to score)")
+        self.outlook = Outlook(config.gamma_r, seed=plan["seed"])
+        self.learns_online, self._is_begun = learn, False
+
+    def _valued(
+        self, scores: Sequence[SlotScores], state: State, exposure: Exposure
+    ) -> Sequence[SlotScores]:
+        if not self._is_begun:
+            self.outlook.begin(state.blocked_sets.counts())
+            self._is_begun = True
+        (slot,) = scores
+        if not isinstance(slot, TableScores):
+            users, items = state.blocked_sets.shape
+            raise ConfigError(
+                f"value=long keeps a table of {users} users x {items} items, which is too large "
+                "(set value to score, or serve fewer users)"
+            )
+        return [TableScores(self.outlook.values(slot.table, exposure.sensitive).to(slot.table))]
+
+    def observe(self, lists: Tensor, outcome: Outcome, exposure: Exposure) -> None:
+        super().observe(lists, outcome, exposure)
+        self.outlook.note(lists, outcome.hits, outcome.state.here)
+
+    def update(self) -> None:
+        super().update()
+        if self.learns_online:
+            self.outlook.learn()
+
+    def notes(self) -> dict[str, float]:
+        """Also what a like is worth beyond itself, in the mean over the users."""
+        return {**super().notes(), "worth of a like": 1 + float(self.outlook.gains().mean())}
+
+    def tensors(self) -> dict[str, Tensor]:
+        own = {f"outlook.{name}": value for name, value in self.outlook.tensors().items()}
+        return {**super().tensors(), **own}
+
+    def restore(self, tensors: dict[str, Tensor], state: State) -> None:
+        super().restore(tensors, state)
+        self.outlook.restore(below("outlook.", tensors))
+        self._is_begun = True
+
+
+def fcpo_server(
+    actor: Actor, config: FcpoConfig, queue_length: int, plan: ServingPlan, seed: int
+) -> FcpoServer:
+    """The server that the settings ask for."""
+    kind = LongFcpoServer if config.value == "long" else FcpoServer
+    return kind(
+        actor,
+        config,
+        queue_length=queue_length,
+        limits=plan.limits,
+        learn=plan.learn,
+        seed=seed,
+        retraining=plan.retraining(),
+    )
