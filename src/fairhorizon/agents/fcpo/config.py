@@ -68,7 +68,7 @@ class FcpoConfig(MemberSettings):
     value: Literal["score", "long"] = "score"
     """What the long run makes as much of as it can: the policy's scores, or the likes that a user
     will give now and, discounted by gamma_r, later (long): for users who can leave."""
-    rehearsals: Annotated[int, Field(ge=0)] = 2
+    rehearsals: Annotated[int, Field(ge=0)] = 4
     """Recorded runs among simulated users that value=long learns from before its own."""
     all_actions: bool = True
     """Whether a softmax policy is trained by exact expectations of immediate reward and cost over

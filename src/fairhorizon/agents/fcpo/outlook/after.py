@@ -15,7 +15,7 @@ from fairhorizon.agents.fcpo.outlook.standing import MOODS
 from fairhorizon.policy.critics import Critic
 
 ITERATIONS = 60  # of L-BFGS
-HIDDEN = (24, 24)
+HIDDEN = (12, 12)
 
 
 class AfterAnswers(nn.Module):
