@@ -4,7 +4,8 @@ An observation is a user and the queue of recently liked items (n_items stands f
 action a list of K items. The reward is equation 8; `info["cost"]` is equation 9 and
 `info["available"]` the mask of items that may still be shown. Showing another one earns nothing.
 
-Any user model can be used. Simulated users drift and are reset with every episode.
+Any user model can be used. Simulated users drift and are reset with every episode. Where users can
+leave, the episode of one who does is terminated.
 """
 
 from typing import Any, NotRequired, TypedDict, Unpack
@@ -37,6 +38,9 @@ class EpisodeOptions(TypedDict):
 class RecommendationVectorEnv(VectorEnv[Observation, Lists, NDArray[Any]]):
     """`num_envs` users at once, each for an episode of `horizon` steps; all end together.
 
+    Users who leave before stay terminated until then: they are shown nothing and earn nothing. Such
+    environments do not reset themselves. Call `reset` when all have ended.
+
     Episodes take the users in the order given, round and round; a reset with a seed shuffles that
     order first and seeds random feedback. By Gymnasium's next-step autoreset, the step
     after the last begins new episodes.
@@ -52,7 +56,6 @@ class RecommendationVectorEnv(VectorEnv[Observation, Lists, NDArray[Any]]):
         users: ArrayLike | None = None,
         num_envs: int | None = None,
     ) -> None:
-        self.metadata = {"autoreset_mode": AutoresetMode.NEXT_STEP}
         self.user_model = user_model
         self.sensitive = torch.as_tensor(sensitive, dtype=torch.bool)
         self.horizon = horizon
@@ -61,6 +64,9 @@ class RecommendationVectorEnv(VectorEnv[Observation, Lists, NDArray[Any]]):
         _check(len(self.users) > 0, "there must be at least one user")
         example, _ = user_model.begin(torch.from_numpy(self.users[:1]))
         n_items, history = example.blocked_sets.shape[1], example.queue.shape[1]
+        can_leave = example.here is not None
+        mode = AutoresetMode.DISABLED if can_leave else AutoresetMode.NEXT_STEP
+        self.metadata = {"autoreset_mode": mode}
         _check(len(self.sensitive) == n_items, f"sensitive must have one entry for {n_items} items")
         for name, value in (
             ("list_length", list_length),
@@ -91,6 +97,7 @@ class RecommendationVectorEnv(VectorEnv[Observation, Lists, NDArray[Any]]):
         users = torch.from_numpy(self._order[places])
         chance = int(self.np_random.integers(2**63))  # other feedback in every episode
         self._state, self._audience = self.user_model.begin(users, seed=chance)
+        self._gone = torch.zeros(self.num_envs, dtype=torch.bool)
         self._elapsed = 0
         return _observation(self._state), _info(self._state, np.zeros(self.num_envs))
 
@@ -99,20 +106,23 @@ class RecommendationVectorEnv(VectorEnv[Observation, Lists, NDArray[Any]]):
     ) -> tuple[Observation, NDArray[Any], NDArray[Any], NDArray[Any], Info]:
         if self._state is None:
             raise gymnasium.error.ResetNeeded("call reset() before the first step()")
-        never = np.zeros(self.num_envs, dtype=np.bool_)
         if self._elapsed == self.horizon:
+            never = np.zeros(self.num_envs, dtype=np.bool_)
             observation, info = self.reset()
             return observation, np.zeros(self.num_envs), never, never.copy(), info
         lists = torch.tensor(np.asarray(actions), dtype=torch.int64)  # (num_envs, K)
+        lists = lists.masked_fill(self._gone[:, None], -1)
         outcome = advance(self._state, lists, self._audience, self.sensitive)
         self._audience.pass_time()
         self._state = outcome.state
+        if outcome.state.here is not None:  # whoever comes back begins another episode elsewhere
+            self._gone = self._gone | ~outcome.state.here
         self._elapsed += 1
         return (
             _observation(outcome.state),
             outcome.reward.double().numpy(),
-            never,
-            np.full(self.num_envs, self._elapsed == self.horizon),
+            self._gone.numpy().copy(),
+            np.full(self.num_envs, self._elapsed == self.horizon) & ~self._gone.numpy(),
             _info(outcome.state, outcome.cost.double().numpy()),
         )
 

@@ -26,8 +26,8 @@ Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 
 TYPES = 8  # classes of users by how much they like
-DRAWS = 4000  # of users of each type, for expectations
-HALVINGS = 40
+DRAWS = 1000  # of users of each type, for expectations
+HALVINGS = 16
 POPULAR, OTHER = 0, 1  # the two items
 
 

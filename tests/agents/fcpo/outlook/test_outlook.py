@@ -1,0 +1,121 @@
+"""Chances, what comes after answers, and the value of an item: by hand, and by known truths."""
+
+import pytest
+import torch
+
+from fairhorizon.agents.fcpo.outlook.after import AfterAnswers
+from fairhorizon.agents.fcpo.outlook.chances import LEAST_SLOPE, LikeChances, Shown
+from fairhorizon.agents.fcpo.outlook.outlook import Outlook
+from fairhorizon.agents.fcpo.outlook.standing import LAST, MOODS, USER_FEATURES, Standing
+
+
+def test_standing_by_hand() -> None:
+    standing = Standing(torch.tensor([0, 6]))
+    for items, liked in (([3, 4], [True, False]), ([5, -1], [False, False]), ([6, 7], [False, 1])):
+        standing.see(torch.tensor(items)[:, None], torch.tensor(liked)[:, None].bool())
+    assert standing.answers[:, LAST - 3 :].tolist() == [[1, -1, -1], [0, -1, 1]]
+    assert standing.since.tolist() == [2, 0]
+    assert standing.stay.tolist() == [3, 2]
+    assert standing.likes.tolist() == [1, 1]
+    assert standing.faded[0].tolist() == pytest.approx([0.64, 0.81, 0.9216])
+    assert standing.faded[1].tolist() == [1, 1, 1]
+    assert standing.rates[0].tolist() == pytest.approx([1.15 / 4, (1 + 0.15 * 6) / 9])
+    assert standing.moods().shape == (2, MOODS)
+    assert standing.of_users()[1, :2].tolist() == pytest.approx([1, torch.tensor(7.0).log().item()])
+
+
+def shown_by(weights: list[float], n: int = 60_000, seed: int = 0) -> Shown:
+    """Answers drawn from a logistic model."""
+    generator = torch.Generator().manual_seed(seed)
+    x = torch.randn(n, len(weights), generator=generator)
+    x[:, 0] = 1.0
+    chance = torch.sigmoid(x @ torch.tensor(weights))
+    liked = torch.rand(n, generator=generator) < chance
+    return Shown(x[:, :USER_FEATURES], x[:, USER_FEATURES:], liked)
+
+
+def test_chances_are_those_that_answers_were_drawn_by() -> None:
+    truth = [-1.5, 0.4, 0.8, 0.0, -0.2, 0.6, 0.5, -0.3]
+    chances = LikeChances()
+    chances.fit(shown_by(truth))
+    assert (chances.weights - torch.tensor(truth)).abs().max() < 0.05
+    users, score = torch.ones(1, USER_FEATURES), torch.tensor([[2.0, -torch.inf]])
+    found = chances.of(users, score, torch.tensor([1.0, 0.0]), torch.zeros(1, 1))
+    weights = chances.weights
+    logit = weights[:USER_FEATURES].sum() + 2 * weights[USER_FEATURES] + weights[USER_FEATURES + 1]
+    assert found[0].tolist() == pytest.approx([torch.sigmoid(logit).item(), 0.0], rel=1e-5)
+
+
+def test_an_item_that_is_preferred_is_never_less_likely() -> None:
+    chances = LikeChances()
+    chances.fit(shown_by([-1.0, 0.3, 0.0, 0.0, 0.0, -0.7, 0.2, 0.0], n=5000))
+    assert chances.weights[USER_FEATURES] == pytest.approx(LEAST_SLOPE)
+    assert chances.weights[0] == pytest.approx(-1.0, abs=0.2)
+
+
+def test_means_after_answers_are_learned() -> None:
+    """2 after a like, 0.5 after none where the first number of the state is 1, else 1.5."""
+    generator = torch.Generator().manual_seed(1)
+    states = torch.zeros(4000, MOODS + 1)
+    states[:, 0] = torch.randint(2, (4000,), generator=generator)
+    liked = torch.rand(4000, generator=generator) < 0.4
+    means = torch.where(liked, 2.0, 1.5 - states[:, 0])
+    noise = torch.randn(4000, generator=generator)
+    after = AfterAnswers(seed=0)
+    after.fit(states, liked, means + noise)
+    found = after(states[states[:, 0].argsort()][[0, -1]])
+    expected = torch.tensor([[1.5, 2.0], [0.5, 2.0]])
+    assert (found - expected).abs().max() < 0.1
+
+
+def outlook_of(answers: list[list[int]], gamma: float) -> Outlook:
+    """A user a row, a step a column: 1 a like, 0 none, -1 gone before, -2 none and gone over it."""
+    outlook = Outlook(gamma, seed=0)
+    table = torch.tensor(answers)
+    outlook.begin(torch.zeros(len(table)))
+    for column in table.T:
+        scores = torch.zeros(len(table), 1).masked_fill((column == -1)[:, None], -torch.inf)
+        outlook.values(scores, torch.tensor([False]))
+        lists = torch.where(column == -1, -1, 0)[:, None]
+        outlook.note(lists, (column == 1)[:, None], column >= 0)
+    return outlook
+
+
+def test_likes_to_come_count_those_who_left_with_nothing() -> None:
+    outlook = outlook_of([[0, 1, 1], [1, -2, -1]], gamma=0.5)
+    (run,) = outlook.runs
+    to_come = outlook._to_come(run, torch.zeros(2, MOODS + 1))
+    # the first: 1 + 0.5 * 1 after the first answer, then 1, then nothing; the second: then none
+    assert [row.tolist() for row in to_come] == [[1.5, 0.0], [1.0, 0.0], [0.0, 0.0]]
+
+
+def test_a_value_is_the_chance_times_what_a_like_is_worth() -> None:
+    outlook = outlook_of([[1, 0, 1, 0], [0, 0, -2, -1], [1, 1, 0, 1]] * 20, gamma=0.9)
+    scores = torch.tensor([[0.5, -torch.inf], [1.0, 2.0], [-torch.inf, -torch.inf]] * 20)
+    group = torch.tensor([True, False])
+    assert torch.equal(outlook.values(scores, group), scores)  # nothing is learned yet
+    outlook.learn()
+    values = outlook.values(scores, group)
+    chances = outlook.chances.of(
+        outlook.standing.of_users(), scores, group.float(), torch.zeros(1, 1)
+    )
+    none, like = outlook.after(outlook._states()).unbind(1)
+    worth = 1 + 0.9 * (like - none).clamp(min=0)
+    open_items = scores > -torch.inf
+    assert torch.allclose(values[open_items], (chances * worth[:, None])[open_items])
+    assert (values[~open_items] == -torch.inf).all()
+    assert worth.max() > 1
+    outlook.gamma = 0.0
+    assert torch.allclose(outlook.values(scores, group)[open_items], chances[open_items])
+
+
+def test_what_was_learned_is_the_same_after_a_file() -> None:
+    outlook = outlook_of([[1, 0, 1, 0], [0, 0, -2, -1], [1, 1, 0, 1]] * 10, gamma=0.9)
+    outlook.learn()
+    other = Outlook(0.9, seed=5)
+    other.restore({name: value.clone() for name, value in outlook.tensors().items()})
+    scores, group = torch.randn(30, 7), torch.zeros(7)
+    assert torch.equal(outlook.values(scores, group), other.values(scores, group))
+    outlook.learn()
+    other.learn()
+    assert torch.allclose(outlook.values(scores, group), other.values(scores, group), rtol=1e-4)
