@@ -29,6 +29,7 @@ CASES = {
     "results": r"^\| fcpo \| popularity \| .* \| +59 \|$",
     "ridge": r"fit of ridge / fit of ease +\d+\.\d\d$",
     "exposure": r"n = +20 .* x +objectives apart by \de-\d\d$",
+    "leaving": r"^3 +0\.20 +[+-]\d+\.\d % .* +-?\d+ %$",
     "lock_time": r"^bytes of a recorded list +\d+$",
     "long_run": r"  60 users,  3 steps +\d+\.\d µs of CPU a user and step$",
     "long_run --whole": r"3 steps, an update every 10, preset fast$",

@@ -2,17 +2,15 @@
 
 import numpy as np
 import pytest
-import torch
 
-from fairhorizon.agents.fcpo.outlook.outlook import Outlook
 from fairhorizon.environment.tabular import (
-    Moment,
     SeeingAnswers,
     TabularWorld,
     myopic,
     play,
     seeing_patience,
 )
+from leaving import OutlookPlayer
 
 SEEDS = (100, 101)
 
@@ -71,40 +69,10 @@ def test_who_sees_answers_is_between() -> None:
     assert 1.08 * base < answers < best
 
 
-class Learner:
-    """An outlook that plays, and notes what comes of it."""
-
-    def __init__(self, world: TabularWorld, gamma: float) -> None:
-        self.world, self.outlook = world, Outlook(gamma, seed=0)
-
-    def play(self, seed: int) -> float:
-        generator = np.random.default_rng(seed)
-        kind = self.world.types_of(self.world.likings(generator, self.world.users))
-        self.outlook.begin(torch.from_numpy(kind))
-        return play(self.world, self.values, seed, self.tell)[0]
-
-    def values(self, moment: Moment) -> np.ndarray:
-        scores = torch.full((self.world.users, 2), -torch.inf)
-        for item, chance in enumerate((moment.p, moment.q)):
-            scores[moment.rows, item] = torch.logit(torch.from_numpy(chance), eps=1e-6).float()
-        found = self.outlook.values(scores, torch.tensor([True, False])).numpy()[moment.rows]
-        return found[:, 0] - found[:, 1]
-
-    def tell(
-        self, moment: Moment, popular: np.ndarray, liked: np.ndarray, stays: np.ndarray
-    ) -> None:
-        everybody = (self.world.users, 1)
-        lists = torch.full(everybody, -1)
-        lists[moment.rows, 0] = torch.from_numpy(np.where(popular, 0, 1))
-        hits, here = torch.zeros(everybody).bool(), torch.zeros(self.world.users).bool()
-        hits[moment.rows, 0], here[moment.rows] = torch.from_numpy(liked), torch.from_numpy(stays)
-        self.outlook.note(lists, hits, here)
-
-
 def test_most_of_the_gain_is_learned_from_answers() -> None:
     """In a world where half of the users leave within a few steps; docs/leaving.md has more."""
     world = TabularWorld(users=1500, steps=40, most=(4,), share=0.2)
-    learner = Learner(world, gamma=0.99)
+    learner = OutlookPlayer(world, gamma=0.99)
     for seed in range(2):
         learner.play(seed)
         learner.outlook.learn()

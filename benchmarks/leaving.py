@@ -1,0 +1,103 @@
+"""How much of what a horizon can bring is learned: the tabular world of users who leave.
+
+    python benchmarks/leaving.py [--users 4000] [--steps 60] [--rehearsals 6] [--seeds 3] [--small]
+
+Likes per user above the myopic allocation, which keeps the same limit at every step: of the optimum
+that sees patience, of the best that sees answers only, and of what an outlook learned from answers.
+"""
+
+import argparse
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from fairhorizon.agents.fcpo.outlook.outlook import Outlook
+from fairhorizon.environment.tabular import (
+    Moment,
+    SeeingAnswers,
+    TabularWorld,
+    myopic,
+    play,
+    seeing_patience,
+)
+from small import parse
+
+Bools = NDArray[np.bool_]
+GAMMA = 0.99
+FIRST = 100  # seed of the runs that count; rehearsals have 0, 1, ...
+WORLDS = [(most, share) for most in ((3,), (4,), (6,), (3, 4, 6)) for share in (0.2, 0.4)]
+
+
+class OutlookPlayer:
+    """An outlook that plays, and notes what comes of it."""
+
+    def __init__(self, world: TabularWorld, gamma: float) -> None:
+        self.world, self.outlook = world, Outlook(gamma, seed=0)
+
+    def play(self, seed: int) -> float:
+        """Likes per user. What is known of users beforehand is their type."""
+        likings = self.world.likings(np.random.default_rng(seed), self.world.users)
+        self.outlook.begin(torch.from_numpy(self.world.types_of(likings)))
+        return play(self.world, self.values, seed, self.tell)[0]
+
+    def values(self, moment: Moment) -> NDArray[np.float64]:
+        scores = torch.full((self.world.users, 2), -torch.inf)
+        for item, chance in enumerate((moment.p, moment.q)):
+            scores[moment.rows, item] = torch.logit(torch.from_numpy(chance), eps=1e-6).float()
+        found = self.outlook.values(scores, torch.tensor([True, False])).numpy()[moment.rows]
+        return (found[:, 0] - found[:, 1]).astype(np.float64)
+
+    def tell(self, moment: Moment, popular: Bools, liked: Bools, stays: Bools) -> None:
+        lists = torch.full((self.world.users, 1), -1)
+        lists[moment.rows, 0] = torch.from_numpy(np.where(popular, 0, 1))
+        hits, here = torch.zeros(2, self.world.users, dtype=torch.bool)
+        hits[moment.rows], here[moment.rows] = torch.from_numpy(liked), torch.from_numpy(stays)
+        self.outlook.note(lists, hits[:, None], here)
+
+
+def gains(world: TabularWorld, rehearsals: int, seeds: range) -> list[float]:
+    """In percent of the likes of the myopic allocation."""
+    learner = OutlookPlayer(world, GAMMA)
+    for seed in range(rehearsals):
+        learner.play(seed)
+        learner.outlook.learn()
+    likes = np.zeros((4, len(seeds)))
+    for n, seed in enumerate(seeds):
+        answers = SeeingAnswers(world)
+        likes[:, n] = (
+            play(world, myopic, seed)[0],
+            play(world, seeing_patience(world), seed)[0],
+            play(world, answers.values, seed, answers.tell)[0],
+            learner.play(seed),
+        )
+    base, *others = likes.mean(1)
+    return [100 * (float(one) / float(base) - 1) for one in others]
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--users", type=int, default=4000)
+    parser.add_argument("--steps", type=int, default=60)
+    parser.add_argument("--rehearsals", type=int, default=6)
+    parser.add_argument("--seeds", type=int, default=3)
+    parser.add_argument("--worlds", type=int, default=len(WORLDS))
+    options = parse(parser, users=200, steps=5, rehearsals=1, seeds=1, worlds=1)
+    torch.set_num_threads(1)
+    print("M        limit   sees patience   sees answers   learned   of patience   of answers")
+    for most, share in WORLDS[: options.worlds]:
+        world = TabularWorld(options.users, options.steps, most, share)
+        seeds = range(FIRST, FIRST + options.seeds)
+        patience, answers, learned = gains(world, options.rehearsals, seeds)
+        parts = (100 * learned / patience, 100 * learned / answers)
+        print(
+            f"{'/'.join(map(str, most)):8s} {share:5.2f}  {patience:+12.1f} %  {answers:+12.1f} %  "
+            f"{learned:+6.1f} %  {parts[0]:9.0f} %  {parts[1]:9.0f} %",
+            flush=True,
+        )
+
+
+if __name__ == "__main__":
+    main()
