@@ -33,7 +33,7 @@ ALL_STEPS = {name: getattr(gini_price, name) for name in ("PARTS", "TRIALS")}
 gini_price.PARTS, gini_price.TRIALS = 8, 3
 
 # No test may fail because the machine is busy.
-settings.register_profile("patient", deadline=None)
+settings.register_profile("patient", deadline=None, max_examples=40)
 settings.load_profile("patient")
 
 
