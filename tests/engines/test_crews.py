@@ -21,6 +21,7 @@ from fairhorizon.agents.fcpo.model import Fcpo
 from fairhorizon.agents.progress import Listener, RoundReport
 from fairhorizon.cli.app import run
 from fairhorizon.data.splits import Split
+from fairhorizon.engines.crews import Failure, Message, RankFailed, RankRow, watched
 from fairhorizon.engines.local_crew import LocalCrew
 from fairhorizon.engines.processes import HERE, Processes
 from fairhorizon.errors import ConfigError
@@ -111,8 +112,10 @@ def test_a_killed_rank_ends_the_run_and_what_was_done_is_kept(
 
 
 def children(parent: int) -> list[int]:
-    """Processes that the parent has started by `spawn`."""
-    return [pid for pid, of, text in running() if of == parent and "spawn_main" in text]
+    """Processes of the parent, forked from the one that has imported what they need."""
+    there = [(pid, of) for pid, of, text in running() if "multiprocessing.forkserver" in text]
+    (server,) = (pid for pid, of in there if of == parent)
+    return [pid for pid, of in there if of == server]
 
 
 def running() -> list[tuple[int, int, str]]:
@@ -126,6 +129,22 @@ def running() -> list[tuple[int, int, str]]:
 def test_sums_and_errors_of_a_crew() -> None:
     check(LocalCrew(2, patience=60).rows([Once("complain"), Once("complain")]))
     assert not multiprocessing.active_children()
+
+
+class HeardAtOnce:
+    """Two ranks whose last messages have come when somebody looks."""
+
+    def receive(self, timeout: float | None) -> list[tuple[int, Message]]:
+        assert timeout is None  # what has come is all that there is
+        consequence = RankFailed(Failure.OTHER, "lost its peer")
+        return [(0, RankRow(7)), (0, consequence), (1, RankFailed(Failure.LOST, "was killed"))]
+
+
+def test_of_ranks_that_fail_at_once_the_lost_one_is_named() -> None:
+    rows = watched(HeardAtOnce(), 2)
+    assert next(rows) == 7
+    with pytest.raises(LostRankError, match="^rank 1 of 2 was killed$"):
+        next(rows)
 
 
 class NoCrew:

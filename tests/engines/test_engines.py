@@ -325,7 +325,13 @@ def test_processes_are_kept_for_as_long_as_the_engine_is_entered() -> None:
 def test_lists_on_ray_are_those_of_one_process(tmp_path: Path) -> None:
     from fairhorizon.engines.on_ray import OnRay
 
-    fit = ["fit", "ease+lists", TINY, "--alpha-prime=0.3", "--set=lists.spread=null"]
+    fit = [
+        "fit",
+        "ease+lists",
+        "--data=synthetic:users=50,items=60,interactions_per_user=15",
+        "--alpha-prime=0.3",
+        "--set=lists.spread=null",
+    ]
     assert run([*fit, "--out", str(tmp_path / "run")]) == 0
     lists = ListsOfRun(tmp_path / "run", 5, Protocol.STANDARD)
     model, dataset = lists.model(), Run(tmp_path / "run").data().open()

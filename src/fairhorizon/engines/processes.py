@@ -1,13 +1,12 @@
 """Tasks and shards in processes of this machine, with a clean stop by Ctrl-C."""
 
-import multiprocessing
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Self, TypeVar
 
-from fairhorizon.engines.children import begin, starting_children
+from fairhorizon.engines.children import Beginning, starting, starting_children
 from fairhorizon.engines.engine import AGAIN, ATTEMPTS, PAUSE, Maker, Shards, Work, lost_task
 from fairhorizon.engines.pipes import Pipes
 from fairhorizon.engines.shards import CalledShards
@@ -89,8 +88,8 @@ class Processes:
     @contextmanager
     def _pool(self) -> Iterator[ProcessPoolExecutor]:
         if self._kept is None:
-            context, own = multiprocessing.get_context("spawn"), (self.threads,)
-            self._kept = ProcessPoolExecutor(self.jobs, context, initializer=begin, initargs=own)
+            first = Beginning.here(self.threads).begin
+            self._kept = ProcessPoolExecutor(self.jobs, starting(self.threads), initializer=first)
         try:
             yield self._kept
         except BaseException:
