@@ -14,7 +14,7 @@ import pytest
 import torch.distributed as dist
 from crew_tasks import Once, check, lists, parameters
 
-from fairhorizon.agents.crew import Crew, Meeting
+from fairhorizon.agents.crew import Crew, LostRankError, Meeting
 from fairhorizon.agents.fcpo.config import FcpoConfig
 from fairhorizon.agents.fcpo.learning.ranks import Ranks
 from fairhorizon.agents.fcpo.model import Fcpo
@@ -143,7 +143,7 @@ class HeardAtOnce:
 def test_of_ranks_that_fail_at_once_the_lost_one_is_named() -> None:
     rows = watched(HeardAtOnce(), 2)
     assert next(rows) == 7
-    with pytest.raises(LostRankError, match="^rank 1 of 2 was killed$"):
+    with pytest.raises(LostRankError, match=r"^rank 1 of 2 was killed$"):
         next(rows)
 
 
