@@ -9,15 +9,17 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from multiprocessing import resource_tracker
-from multiprocessing.context import BaseContext
-from typing import Self
+from typing import TYPE_CHECKING, Self
 
 from fairhorizon.engines.worker import THREADS, set_threads
+
+if TYPE_CHECKING:
+    from multiprocessing.context import ForkServerContext, SpawnContext
 
 IMPORTED = ["fairhorizon.engines.imported"]  # before processes are forked
 
 
-def starting(threads: int) -> BaseContext:
+def starting(threads: int) -> "ForkServerContext | SpawnContext":
     """How processes are started, for as many threads each.
 
     On Linux they are forked from one that has imported torch, which each would otherwise do for

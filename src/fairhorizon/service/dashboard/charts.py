@@ -143,8 +143,8 @@ class LineChart:
         form = "%d %b" if step >= DAY else "%H:%M"
         ticks = [(self.x(time), datetime.fromtimestamp(time, UTC).strftime(form)) for time in times]
         # a text is centred on its tick and has to stay inside
-        most = self.width - max((text_width(text) for _, text in ticks), default=0.0) / 2
-        return [(x, text) for x, text in ticks if self.left + 8 <= x <= most]
+        last = self.width - max((text_width(text) for _, text in ticks), default=0.0) / 2
+        return [(x, text) for x, text in ticks if self.left + 8 <= x <= last]
 
     @property
     def rows(self) -> list[tuple[str, list[str]]]:
