@@ -43,7 +43,7 @@ WITHOUT_RECENCY = {
     "itemknn": {"half_life": None},
     "ridge": {"decays": (1.0,)},
 }
-QUICK: dict[str, Any] = {"rounds": 1, "warm_start": ("ease", "itemknn"), "adapt": False}
+QUICK: dict[str, Any] = {"rounds": 1, "warm_start": ("ease", "itemknn")}
 SMALL = ":users=40,items=50"
 
 
