@@ -190,7 +190,7 @@ def main() -> None:
     parser.add_argument("--calls", type=int, default=10_000)
     parser.add_argument("--database", default="sqlite")
     parser.add_argument("--seed", type=int, default=0)
-    options = parse(parser, calls=300)
+    options = parse(parser, calls=60)
     with tempfile.TemporaryDirectory(prefix="fairhorizon-fuzz-") as folder:
         run = Path(folder) / "run"
         fh.fit(MARKET, "ease+lists", limits=["popular<=0.4"]).save(run)

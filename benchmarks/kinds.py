@@ -43,7 +43,8 @@ WITHOUT_RECENCY = {
     "itemknn": {"half_life": None},
     "ridge": {"decays": (1.0,)},
 }
-SMALL = ":users=60,items=60"
+QUICK: dict[str, Any] = {"rounds": 1, "warm_start": ("ease", "itemknn")}
+SMALL = ":users=40,items=50"
 
 
 @dataclass(frozen=True)
@@ -88,14 +89,14 @@ def rivals(
                 unfair = setting
 
 
-def compare(source: str, config: FcpoConfig) -> None:
+def compare(source: str, config: FcpoConfig, n_rankers: int = BEST_RANKERS) -> None:
     parts = split(load(source))
     group = popular_group(parts.train.item_counts())
     fcpo = Fcpo(config, seed=0).fit(parts)
     rate = served(fcpo, parts, group).rate
     fitted = {name: Ranked(ranker).fit(parts) for name, ranker in rankers()}
     alone = {name: served(model, parts, group).mean for name, model in fitted.items()}
-    best_rankers = sorted(fitted, key=lambda name: -alone[name])[:BEST_RANKERS]
+    best_rankers = sorted(fitted, key=lambda name: -alone[name])[:n_rankers]
     assert fcpo.policy_.panel is not None
     print(f"{source}: {fcpo.policy_.panel.found[1]}")
     for part in PARTS_OF_THE_RATE:
@@ -123,11 +124,12 @@ def main() -> None:
     parser.add_argument("--seeds", default="21,22,23")
     options = parse(parser, kinds="trends", seeds="0")
     torch.set_num_threads(1)
-    config = FcpoConfig(**({"rounds": 1} if options.small else {}))
+    config = FcpoConfig(**(QUICK if options.small else {}))
+    n_rankers = 1 if options.small else BEST_RANKERS
     sizes = f"{SMALL}," if options.small else ":"
     for seed in options.seeds.split(","):
         for kind in options.kinds.split(","):
-            compare(f"synthetic-{kind}{sizes}seed={seed}", config)
+            compare(f"synthetic-{kind}{sizes}seed={seed}", config, n_rankers)
 
 
 if __name__ == "__main__":

@@ -31,16 +31,18 @@ class Postgres:
     folder: Path
     port: int
     owner: int | None  # the user that it runs as, if that is another one
+    durable: bool = True  # what is committed survives a power cut
 
     @classmethod
-    def make(cls) -> "Postgres":
+    def make(cls, *, durable: bool = True) -> "Postgres":
         """Below the system's folder for temporary files, which every user may enter."""
         folder = Path(tempfile.mkdtemp(prefix="fairhorizon-postgres-"))
         owner = pwd.getpwnam("postgres").pw_uid if os.getuid() == 0 else None
         if owner is not None:
             os.chown(folder, owner, -1)
-        server = cls(folder, free_port(), owner)
-        server.call("initdb", "-D", str(folder), "-U", "fairhorizon", "-A", "trust", "-E", "UTF8")
+        server = cls(folder, free_port(), owner, durable)
+        options = ("-U", "fairhorizon", "-A", "trust", "-E", "UTF8", "--no-sync")
+        server.call("initdb", "-D", str(folder), *options)
         return server
 
     def remove(self) -> None:
@@ -77,6 +79,8 @@ class Postgres:
 
     def start(self) -> None:
         options = f"-p {self.port} -k {self.folder} -h 127.0.0.1"
+        if not self.durable:
+            options += " -c fsync=off -c synchronous_commit=off -c full_page_writes=off"
         log = str(self.folder / "log")
         self.call("pg_ctl", "-D", str(self.folder), "-o", options, "-l", log, "-w", "start")
 
@@ -86,11 +90,12 @@ class Postgres:
     def url(self, name: str = "postgres") -> str:
         return f"postgresql://fairhorizon@127.0.0.1:{self.port}/{name}"
 
-    def new_database(self, name: str) -> str:
+    def new_database(self, name: str, like: str = "template1") -> str:
+        """like: a database that nobody is connected to, of which it is a copy."""
         engine = sa.create_engine(
             self.url().replace("postgresql:", "postgresql+psycopg:"), isolation_level="AUTOCOMMIT"
         )
         with engine.connect() as connection:
-            connection.execute(sa.text(f'CREATE DATABASE "{name}"'))
+            connection.execute(sa.text(f'CREATE DATABASE "{name}" TEMPLATE "{like}"'))
         engine.dispose()
         return self.url(name)

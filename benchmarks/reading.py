@@ -3,7 +3,7 @@
     python benchmarks/reading.py [--rows 10000000] [--users 100000] [--items 100000] [--text-ids]
 
 Draws two logs, of a tenth of the rows and of all of them, and writes each as CSV, as Parquet and as
-a folder of ten CSV parts. Each is then read by a process of its own: the folder when nothing is in
+a folder of CSV parts. Each is then read by a process of its own: the folder when nothing is in
 the cache, when all parts but the last are, and when all are. CPU seconds, because they depend less
 on what else the machine does; peak memory above that of the same command on a tiny log, per row.
 """
@@ -22,7 +22,6 @@ from fairhorizon.data.sources import load
 from fairhorizon.data.writing import write_log, write_parts
 from small import parse
 
-PARTS = 10
 INFO = """
 import sys
 from pathlib import Path
@@ -71,9 +70,9 @@ def measured(folder: Path, rows: int, options: argparse.Namespace) -> dict[str, 
     folder.mkdir()
     write_log(log, folder / "log.csv")
     write_log(log, folder / "log.parquet")
-    write_parts(log, folder / "parts", PARTS, "csv")
+    write_parts(log, folder / "parts", options.parts, "csv")
     del log
-    cache, last = folder / "cache", folder / "parts" / f"part-{PARTS:04d}.csv"
+    cache, last = folder / "cache", folder / "parts" / f"part-{options.parts:04d}.csv"
     costs = {name: info(folder / f"log.{name}", cache) for name in ("csv", "parquet")}
     last.rename(folder / last.name)
     costs["parts, none kept"] = info(folder / "parts", cache)
@@ -90,8 +89,9 @@ def main() -> None:
     parser.add_argument("--rows", type=int, default=10_000_000)
     parser.add_argument("--users", type=int, default=100_000)
     parser.add_argument("--items", type=int, default=100_000)
+    parser.add_argument("--parts", type=int, default=10, help="files of the folder")
     parser.add_argument("--text-ids", action="store_true", help="ids that are no numbers")
-    options = parse(parser, rows=20_000, users=300, items=400)
+    options = parse(parser, rows=2000, users=60, items=80, parts=2)
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         start = info("synthetic-sparse:users=20,items=20", folder / "cache")

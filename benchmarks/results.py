@@ -26,6 +26,7 @@ from pathlib import Path
 from typing import Any
 
 from fairhorizon import __version__
+from fairhorizon.cli import app as command_line
 from fairhorizon.files import write_json, write_text
 from result_tables import filled, tables_of
 from small import MARKET, parse
@@ -117,7 +118,7 @@ SMALL_PLANS = [
         "long-small",
         "longterm",
         MARKET,
-        f"--steps 6 --warm-up 2 {QUICK}",
+        f"--steps 4 --warm-up 2 {QUICK}",
         "fcpo,ease+control,popularity",
         seeds=2,
     ),
@@ -136,17 +137,34 @@ DECIMALS = 6  # more would differ from machine to machine
 
 
 def run(plan: Plan, work: Path, jobs: int) -> Path:
-    """Run what is missing of a study; its JSON file."""
+    """Run what is missing of a study, with one job in this process; its JSON file."""
     out = work / plan.name
     words = [*plan.words(), "--jobs", str(jobs), "--out", str(out)]
     words += ["--resume"] if plan.command == "longterm" else []
     began = time.monotonic()
     try:
-        subprocess.run([sys.executable, "-m", "fairhorizon", *words], check=True)
+        called(words, here=jobs == 1)
     finally:
         spent = seconds_spent(out) + time.monotonic() - began
         write_json(out / "seconds.json", spent)
     return out / f"{plan.command}.json"
+
+
+def called(words: list[str], *, here: bool) -> None:
+    """A command of the command line."""
+    if here:
+        code = command_line.run(words)
+    else:
+        code = subprocess.run([sys.executable, "-m", "fairhorizon", *words]).returncode
+    if code:
+        raise StudyError(code)
+
+
+class StudyError(Exception):
+    """A study has ended with this code."""
+
+    def __init__(self, code: int) -> None:
+        super().__init__(f"ended with code {code}")
 
 
 def seconds_spent(out: Path) -> float:
@@ -222,9 +240,9 @@ def make(plans: Sequence[Plan], work: Path, folder: Path, jobs: int) -> list[str
         print(f"== {plan.name}", flush=True)
         try:
             found = run(plan, work, jobs)
-        except subprocess.CalledProcessError as error:
+        except StudyError as error:
             failed.append(plan.name)
-            print(f"{plan.name} ended with code {error.returncode}", flush=True)
+            print(f"{plan.name} {error}", flush=True)
             continue
         store(plan, found, folder / f"{plan.name}.json")
         for figure, image in plan.figures:

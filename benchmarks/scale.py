@@ -20,6 +20,7 @@ from pathlib import Path
 
 import fairhorizon as fh
 from fairhorizon.agents.progress import Listener, RoundReport
+from fairhorizon.data.writing import write_log
 from small import parse
 
 LEVELS = (0.85, 0.65, 0.37)
@@ -50,12 +51,11 @@ class Phases(Listener):
         self.rounds = report.round
 
 
-def measure(data: str, rounds: int | None) -> None:
+def measure(data: str, settings: dict[str, object]) -> None:
     """Everything for one log, in this process."""
     phases = Phases()
     parts = fh.split(fh.load(data))
     phases.end(f"reading and splitting {len(parts.train):,} training rows")
-    settings = {} if rounds is None else {"rounds": rounds}
     model = fh.Fcpo(fh.FcpoConfig.preset("fast", **settings), seed=0)
     model.fit(parts, listener=phases)
     phases.end(f"fit of fcpo, {phases.rounds} rounds of CPO")
@@ -70,10 +70,9 @@ def measure(data: str, rounds: int | None) -> None:
     print(json.dumps({"seconds": round(phases.seconds, 1), "peak_gib": round(peak, 2)}))
 
 
-def in_its_own_process(data: str, rounds: int | None) -> float:
+def in_its_own_process(data: str, settings: dict[str, object]) -> float:
     """Seconds of wall time."""
-    command = [sys.executable, __file__, "--measure", data]
-    command += [] if rounds is None else ["--rounds", str(rounds)]
+    command = [sys.executable, __file__, "--measure", data, "--settings", json.dumps(settings)]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as child:
         assert child.stdout is not None
         for line in child.stdout:
@@ -89,8 +88,7 @@ def drawn(options: argparse.Namespace, interactions: int, folder: Path) -> str:
     file = folder / f"log-{name}.parquet"
     if not file.exists():
         sizes = f"users={options.users},items={options.items},interactions={interactions}"
-        command = ["data", "generate", f"synthetic-large:{sizes},seed=1", "--out", str(file)]
-        subprocess.run([sys.executable, "-m", "fairhorizon", *command], check=True)
+        write_log(fh.load(f"synthetic-large:{sizes},seed=1"), file)
     return str(file)
 
 
@@ -105,22 +103,23 @@ def main() -> None:
     parser.add_argument("--data")
     parser.add_argument("--folder", type=Path)
     parser.add_argument("--measure", help=argparse.SUPPRESS)
-    parser.add_argument("--rounds", type=int, help="of CPO, at most; else those of the preset")
-    options = parse(parser, users=300, items=200, interactions=6000, against=3000, rounds=1)
+    parser.add_argument("--settings", type=json.loads, default={}, help="of fcpo, as JSON")
+    small = {"rounds": 1, "warm_start": ["ease"], "adapt": False, "spread": None}
+    options = parse(parser, users=60, items=80, interactions=1200, against=600, settings=small)
     if options.small:
         options.data = None
     if options.measure is not None:
-        measure(options.measure, options.rounds)
+        measure(options.measure, options.settings)
         return
     if options.data is not None:
-        in_its_own_process(options.data, options.rounds)
+        in_its_own_process(options.data, options.settings)
         return
     with tempfile.TemporaryDirectory() as temporary:
         folder = options.folder or Path(temporary)
         seconds = {}
         for rows in filter(None, (options.against, options.interactions)):
             print(f"{options.users:,} users, {options.items:,} items, {rows:,} interactions")
-            seconds[rows] = in_its_own_process(drawn(options, rows, folder), options.rounds)
+            seconds[rows] = in_its_own_process(drawn(options, rows, folder), options.settings)
         if len(seconds) == 2:
             few, many = seconds.values()
             print(

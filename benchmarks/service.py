@@ -8,10 +8,10 @@ request to a bare call of `model.recommend`, measured in turns. Load generator a
 machine; users are distinct, no answer is cached, every list is recorded.
 kills: kill -9 at named points and at random under load (worker, server, database).
 restarts: seconds until it is ready again after a kill.
-replicas: four servers on one database, with label epochs that change and a model that is swapped.
+replicas: servers on one database, with label epochs that change and a model that is swapped.
 memory: of the worker, over many requests after a warm-up.
 
---run: a folder of a model of the whole log; without it one is fitted (preset fast), and kept there.
+--run: a folder of a model of the whole log; without it fcpo:fast is fitted, and kept there.
 --postgresql: a server of its own on a temporary folder in place of SQLite.
 """
 
@@ -68,11 +68,11 @@ class Place:
         shutil.rmtree(self.folder, ignore_errors=True)
 
 
-def fitted(data: str, folder: Path | None, place: Place, settings: dict[str, object]) -> Path:
+def fitted(data: str, method: str, folder: Path | None, place: Place) -> Path:
     """A folder with a model of the whole log."""
     folder = folder or place.folder / "run"
     if not (folder / "run.json").exists():
-        fh.fit(data, "fcpo:fast", limits=[LIMIT], settings=settings).save(folder)
+        fh.fit(data, method, limits=[LIMIT]).save(folder)
     return folder
 
 
@@ -167,7 +167,7 @@ def replicas(run: Path, place: Place, options: argparse.Namespace) -> None:
     shutil.copytree(run, other, ignore=shutil.ignore_patterns("service.db*"))
     url, users = place.new(), [str(one) for one in fh.open_model(run).users]
     config = place.config(relabel=options.seconds / 10, **SERVED)
-    servers = [Server(run, url, options=config) for _ in range(4)]
+    servers = [Server(run, url, options=config) for _ in range(options.servers)]
     for server in servers:
         server.start()
     traffic = Traffic([one.port for one in servers], users, clients=8).start()
@@ -241,7 +241,7 @@ def restarts(run: Path, place: Place, options: argparse.Namespace) -> None:
     """Seconds until it is ready again after kill -9 of its only worker, and of all of it."""
     with served(Server(run, place.new())) as server:
         for _ in range(options.restarts):
-            time.sleep(APART)
+            time.sleep(options.apart)
             begun = time.perf_counter()
             server.kill(*server.worker_pids())
             time.sleep(0.05)  # until the socket is closed
@@ -281,15 +281,17 @@ def main() -> None:
     parser.add_argument("--points", type=int, default=len(POINTS))
     parser.add_argument("--restarts", type=int, default=3, help="restarts: of each kind")
     parser.add_argument("--seconds", type=float, default=180.0, help="replicas: how long")
+    parser.add_argument("--servers", type=int, default=4, help="replicas: how many")
     parser.add_argument("--warm-up", type=int, default=10_000)
-    small = {"requests": 60, "batches": 3, "kills": 0, "points": 1, "restarts": 1, "seconds": 3.0}
-    options = parse(parser, **small, warm_up=60, settings={"rounds": 1})
+    parser.add_argument("--method", default="fcpo:fast", help="that is fitted without --run")
+    parser.add_argument("--apart", type=float, default=APART, help="seconds between two restarts")
+    small = {"requests": 20, "batches": 1, "kills": 0, "points": 1, "restarts": 1, "seconds": 1.5}
+    options = parse(parser, **small, servers=2, warm_up=20, method="ease+lists", apart=0.0)
     if options.requests is None:
         options.requests = 100_000 if options.part == "memory" else 3000
     place = Place(options.postgresql)
     try:
-        settings = getattr(options, "settings", {})
-        run = fitted(options.data, options.run, place, settings)
+        run = fitted(options.data, options.method, options.run, place)
         PARTS[options.part](run, place, options)
     finally:
         place.remove()

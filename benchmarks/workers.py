@@ -44,7 +44,8 @@ def main() -> None:
     parser.add_argument("--data", default="ml-1m")
     parser.add_argument("--rounds", type=int, default=4, help="that count, of each repeat")
     parser.add_argument("--repeats", type=int, default=3)
-    options = parse(parser, rounds=1, repeats=1)
+    small = {"horizon": 5, "fisher_states": 32, "gru_hidden": 8}
+    options = parse(parser, rounds=1, repeats=1, settings=small)
     threads = torch.get_num_threads()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # about ties
@@ -55,6 +56,7 @@ def main() -> None:
         rounds=options.rounds + 1,
         evaluate_every=options.rounds + 2,
         pmf=MfConfig(max_epochs=2),  # what is learned has no part in how long it takes
+        **getattr(options, "settings", {}),
     )
     training = Fcpo(config).session(FitTask.of(parts)).training
     first = training.state()

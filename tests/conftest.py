@@ -2,6 +2,7 @@
 
 import os
 import signal
+from collections.abc import Iterator
 
 import pytest
 import torch
@@ -9,6 +10,7 @@ from hypothesis import settings
 
 from fairhorizon.agents.fcpo.config import FcpoConfig
 from fairhorizon.agents.fcpo.model import Fcpo
+from fairhorizon.allocation import gini_price
 from fairhorizon.data.splits import Split, split
 from fairhorizon.data.synthetic import synthetic
 from fairhorizon.rankers.mf import MfConfig
@@ -25,9 +27,23 @@ os.environ["OMP_NUM_THREADS"] = "1"  # in processes that tests start
 # Pictures are drawn as always, but coarse: most tests only see that they are there.
 charts.SHARPNESS = 0.5
 
+# Lists are spread over the catalogue as always, but in few steps: that takes most of the time on
+# small markets. Tests of how well it is done ask for all of them (`all_steps_of_spreading`).
+ALL_STEPS = {name: getattr(gini_price, name) for name in ("PARTS", "TRIALS")}
+gini_price.PARTS, gini_price.TRIALS = 8, 3
+
 # No test may fail because the machine is busy.
-settings.register_profile("patient", deadline=None)
+settings.register_profile("patient", deadline=None, max_examples=40)
 settings.load_profile("patient")
+
+
+@pytest.fixture(scope="module")
+def all_steps_of_spreading() -> Iterator[None]:
+    """Lists are spread as a user's are; for a whole module, and what it fits."""
+    with pytest.MonkeyPatch.context() as patch:
+        for name, value in ALL_STEPS.items():
+            patch.setattr(gini_price, name, value)
+        yield
 
 
 @pytest.fixture(scope="session")

@@ -33,7 +33,7 @@ CASES = {
     "lock_time": r"^bytes of a recorded list +\d+$",
     "long_run": r"  60 users,  3 steps +\d+\.\d µs of CPU a user and step$",
     "long_run --whole": r"3 steps, an update every 10, preset fast$",
-    "scale": r"^time with 6,000 rows / 3,000: \d+\.\d\d$",
+    "scale": r"^time with 1,200 rows / 600: \d+\.\d\d$",
     "scale_on_paper": r"^\| together \| [\d,]+ \| [\d,]+ \|$",
     "service": r"request / bare recommend, of the medians +\d+\.\d\d$",
     "service kills": r"^all good +1 of 1$",

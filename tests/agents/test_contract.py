@@ -55,8 +55,9 @@ Lists = NDArray[np.int64]
 
 EPISODES = {"rounds": 3, "horizon": 4, "fisher_states": 16, "evaluate_every": 1}
 NETWORKS = {"actor_hidden": (6, 6), "critic_hidden": (6, 6)}
-FAST = {"candidates": 10, "history": 8, "kl_limit": 0.2}
-STRONG = {**FAST, "warm_start": ("ease", "itemknn"), "adapt": False}
+RANKERS = {"warm_start": ("ease", "itemknn")}
+FAST = {"candidates": 10, "history": 8, "kl_limit": 0.2, **RANKERS}
+STRONG = {**FAST, "adapt": False}
 VECTORS = {"dim": 4, "max_epochs": 20, "learning_rate": 0.1, "l2": 0.001}
 # weights of scores that follow the history more than chance, after so few rounds
 PAPER = {"pmf": VECTORS, "gru_hidden": 16, "gru_layers": 1, "initial_std": 0.002}

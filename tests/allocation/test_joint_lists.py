@@ -20,6 +20,7 @@ from fairhorizon.errors import ConfigError, ModelError
 from fairhorizon.exposure.place_rule import PlaceRule
 from fairhorizon.metrics.fairness import gini
 
+pytestmark = pytest.mark.usefixtures("all_steps_of_spreading")
 ROUNDING = 1e-9
 
 

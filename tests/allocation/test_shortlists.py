@@ -57,7 +57,7 @@ class World:
         return ShortlistedScores(self.lists, self.blocked), TableScores(table)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=20, deadline=None)
 @given(st.integers(0, 2**31), st.integers(1, 6))
 def test_the_control_is_told_the_same_as_by_the_table(seed: int, kept: int):
     world = World(seed, kept)
@@ -85,7 +85,7 @@ def test_the_control_is_told_the_same_as_by_the_table(seed: int, kept: int):
         world.change(torch.from_numpy(world.random.choice(USERS, 2, replace=False)))
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=10, deadline=None)
 @given(st.integers(0, 2**31), st.integers(1, 3))
 def test_the_best_few_of_each_class_are_those_of_the_table(seed: int, count: int):
     world = World(seed, 5)

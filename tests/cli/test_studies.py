@@ -252,8 +252,8 @@ def test_ctrl_c_ends_every_process(tmp_path: Path) -> None:
     )
     assert process.stderr is not None
     # BPR, which never ends, is begun first: stop while it is at work in both processes
-    while len(workers := _children(process.pid)) < 3 and process.poll() is None:
-        time.sleep(0.05)  # two workers and multiprocessing's own watchman
+    while len(workers := _descendants(process.pid)) < 4 and process.poll() is None:
+        time.sleep(0.05)  # two workers, whom they are forked from, and multiprocessing's watchman
     process.send_signal(signal.SIGINT)
     try:
         _, rest = process.communicate(timeout=60)
@@ -268,10 +268,13 @@ def test_ctrl_c_ends_every_process(tmp_path: Path) -> None:
         time.sleep(0.05)
 
 
-def _children(parent: int) -> list[str]:
-    """Processes that the parent has started and not ended."""
-    children = Path(f"/proc/{parent}/task/{parent}/children")
-    return children.read_text().split() if children.exists() else []
+def _descendants(parent: int | str) -> list[str]:
+    """Processes that the parent has started and not ended, and those that these have started."""
+    try:
+        children = Path(f"/proc/{parent}/task/{parent}/children").read_text().split()
+    except OSError:
+        return []  # it has ended
+    return [*children, *(one for child in children for one in _descendants(child))]
 
 
 @pytest.mark.parametrize(

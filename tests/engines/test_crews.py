@@ -6,16 +6,13 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-import torch
 import torch.distributed as dist
-from torch import Tensor
+from crew_tasks import Once, check, lists, parameters
 
 from fairhorizon.agents.crew import Crew, LostRankError, Meeting
 from fairhorizon.agents.fcpo.config import FcpoConfig
@@ -24,12 +21,10 @@ from fairhorizon.agents.fcpo.model import Fcpo
 from fairhorizon.agents.progress import Listener, RoundReport
 from fairhorizon.cli.app import run
 from fairhorizon.data.splits import Split
+from fairhorizon.engines.crews import Failure, Message, RankFailed, RankRow, watched
 from fairhorizon.engines.local_crew import LocalCrew
-from fairhorizon.engines.opening import ray_engine
 from fairhorizon.engines.processes import HERE, Processes
-from fairhorizon.environment.feedback import evaluation_scenario
-from fairhorizon.errors import ConfigError, FairHorizonError
-from fairhorizon.vocabulary import Protocol
+from fairhorizon.errors import ConfigError
 
 
 class Watcher(Listener):
@@ -42,45 +37,6 @@ class Watcher(Listener):
         self.reports.append(report)
         if report.round == self.last:
             os.kill(os.getpid(), signal.SIGINT)
-
-
-WRONG = "the setting is wrong"
-
-
-@dataclass(frozen=True)
-class Once:
-    """Sums and agrees with the others; then rank 1 does something that rank 0 waits for in vain."""
-
-    at_last: str
-
-    def rows(self, meeting: Meeting) -> Iterator[list[float]]:
-        with Ranks(meeting) as ranks:
-            mine = [torch.tensor([1.0, meeting.rank]), torch.tensor(meeting.rank**2)]
-            vector, number = ranks.sum(mine)
-            yield [*vector.tolist(), number.item()]
-            own = [torch.full((2,), meeting.rank + 0.5), torch.tensor(meeting.rank + 7)]
-            ranks.agree(own)
-            yield [*own[0].tolist(), own[1].item()]
-            if meeting.rank == 1 and self.at_last == "complain":
-                raise ConfigError(f"{WRONG} (set another)")
-            if meeting.rank == 1:
-                os.kill(os.getpid(), signal.SIGKILL)
-            ranks.sum(mine)
-
-
-def parameters(model: Fcpo) -> Tensor:
-    return torch.cat([p.detach().flatten() for p in model.policy_.actor.parameters()])
-
-
-def lists(model: Fcpo, market: Split) -> Any:
-    scenario = evaluation_scenario(market, model.queue_length, Protocol.STANDARD)
-    return model.recommend(scenario, length=8)
-
-
-@pytest.fixture(scope="module")
-def double(small: FcpoConfig) -> FcpoConfig:
-    changes = {"precision": "double", "rounds": 7, "evaluate_every": 1, "patience": 9}
-    return FcpoConfig.model_validate({**small.model_dump(), **changes})
 
 
 def test_two_are_interrupted_and_four_go_on(
@@ -156,8 +112,10 @@ def test_a_killed_rank_ends_the_run_and_what_was_done_is_kept(
 
 
 def children(parent: int) -> list[int]:
-    """Processes that the parent has started by `spawn`."""
-    return [pid for pid, of, text in running() if of == parent and "spawn_main" in text]
+    """Processes of the parent, forked from the one that has imported what they need."""
+    there = [(pid, of) for pid, of, text in running() if "multiprocessing.forkserver" in text]
+    (server,) = (pid for pid, of in there if of == parent)
+    return [pid for pid, of in there if of == server]
 
 
 def running() -> list[tuple[int, int, str]]:
@@ -173,28 +131,20 @@ def test_sums_and_errors_of_a_crew() -> None:
     assert not multiprocessing.active_children()
 
 
-def check(
-    rows: Iterator[list[float]], kind: type[Exception] = FairHorizonError, text: str = WRONG
-) -> None:
-    """The sums of two ranks, what rank 0 had, and then the error of rank 1."""
-    assert next(rows) == [2.0, 1.0, 1]  # 1 + 1, 0 + 1, 0² + 1²
-    assert next(rows) == [0.5, 0.5, 7]
-    with pytest.raises(kind, match=text):
+class HeardAtOnce:
+    """Two ranks whose last messages have come when somebody looks."""
+
+    def receive(self, timeout: float | None) -> list[tuple[int, Message]]:
+        assert timeout is None  # what has come is all that there is
+        consequence = RankFailed(Failure.OTHER, "lost its peer")
+        return [(0, RankRow(7)), (0, consequence), (1, RankFailed(Failure.LOST, "was killed"))]
+
+
+def test_of_ranks_that_fail_at_once_the_lost_one_is_named() -> None:
+    rows = watched(HeardAtOnce(), 2)
+    assert next(rows) == 7
+    with pytest.raises(LostRankError, match=r"^rank 1 of 2 was killed$"):
         next(rows)
-
-
-@pytest.mark.usefixtures("cluster")
-def test_actors_of_ray_are_a_crew_too(market: Split, double: FcpoConfig) -> None:
-    config = FcpoConfig.model_validate({**double.model_dump(), "rounds": 2})
-    alone = Fcpo(config, seed=1).fit(market)
-    with ray_engine(None, 2, 1) as engine:
-        crew = engine.crew()
-        assert crew is not None
-        model = Fcpo(config, seed=1).fit(market, crew=crew)
-        assert (parameters(model) - parameters(alone)).abs().max() < 1e-6
-        assert np.array_equal(lists(model, market), lists(alone, market))
-        rows = crew.rows([Once("die"), Once("die")])
-        check(rows, LostRankError, "rank 1 of 2 was lost with its process or its node")
 
 
 class NoCrew:

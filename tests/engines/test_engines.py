@@ -1,4 +1,7 @@
-"""The contract of engines: the same rows and answers from processes and from Ray."""
+"""The contract of engines: the same rows and answers from processes and from Ray.
+
+All tests that need the Ray cluster are here: it is started once for a file.
+"""
 
 import json
 import os
@@ -15,10 +18,15 @@ from typing import Any
 import numpy as np
 import polars as pl
 import pytest
+from crew_tasks import Once, check, lists, parameters
 from engine_cluster import NODE
 from engine_tasks import Fails, LostAt, MakeNumbers, Squares, Surroundings, Waits
 
+from fairhorizon.agents.crew import LostRankError
+from fairhorizon.agents.fcpo.config import FcpoConfig
+from fairhorizon.agents.fcpo.model import Fcpo
 from fairhorizon.cli.app import run
+from fairhorizon.data.splits import Split
 from fairhorizon.engines.engine import TaskEngine
 from fairhorizon.engines.opening import ray_engine
 from fairhorizon.engines.processes import Processes
@@ -26,6 +34,11 @@ from fairhorizon.engines.surroundings import FarShard, finished_there
 from fairhorizon.engines.surroundings import Surroundings as Here
 from fairhorizon.engines.worker import pickled
 from fairhorizon.errors import ConfigError, FairHorizonError
+from fairhorizon.experiments.run_shards import ListsOfRun, served_in_shards
+from fairhorizon.experiments.runs import Run
+from fairhorizon.vocabulary import Protocol
+
+TINY = "--data=synthetic:users=25,items=30,interactions_per_user=8"
 
 
 @pytest.fixture(params=["processes", "ray"])
@@ -94,6 +107,7 @@ def test_an_error_in_a_task_is_raised_here(
 
 
 def test_shards_are_made_once_and_answer_in_order(engine: TaskEngine, tmp_path: Path) -> None:
+    """What is sent and received is counted; after an error the next call is answered."""
     makers = [MakeNumbers(first, first + 4, log=tmp_path / "log") for first in (0, 4, 8)]
     weights = np.linspace(0, 1, 12)
     with engine.shards(makers) as shards:
@@ -106,21 +120,31 @@ def test_shards_are_made_once_and_answer_in_order(engine: TaskEngine, tmp_path: 
         parts = shards.call_each("plus", [(10.0,), (20.0,), (30.0,)])
         assert np.concatenate(parts).tolist() == [*range(10, 14), *range(24, 28), *range(38, 42)]
         assert len(set(shards.call("process"))) == 3
+        before = replace(shards.messages)
+        shards.call("total", np.ones(2000))
+        counted = shards.messages
+        first = counted.sent - before.sent
+        assert 3 * 16_000 < first < 3 * 16_000 + 1500  # 2,000 numbers of 8 bytes to each
+        assert counted.received - before.received < 1500
+        before = replace(counted)
+        shards.call_each("echo", [(np.ones(1000),), (np.ones(500),), (np.ones(500),)])
+        assert 16_000 < counted.sent - before.sent < 16_000 + 1500
+        assert 16_000 < counted.received - before.received < 16_000 + 3000
+        assert counted.calls == before.calls + 1
+        with pytest.raises(ConfigError, match="this cannot work"):
+            shards.call("fail", "ours")
+        with pytest.raises(AttributeError, match="nothing"):
+            shards.call("nothing")
+        with pytest.raises(ValueError, match="for 2 shards, there are 3"):
+            shards.call_each("plus", [(1.0,)] * 2)
+        assert shards.call("total", np.ones(12)) == [6.0, 22.0, 38.0]
     assert sorted((tmp_path / "log").read_text().split()) == ["0", "4", "8"]
 
 
-def test_what_is_sent_and_received_is_counted(engine: TaskEngine) -> None:
-    with engine.shards([MakeNumbers(0, 1000), MakeNumbers(1000, 2000)]) as shards:
+def test_messages_are_counted_from_the_first_call() -> None:
+    with Processes(jobs=1).shards([MakeNumbers(0, 2)]) as shards:
         made = shards.messages
         assert (made.calls, made.sent, made.received) == (0, 0, 0)
-        shards.call("total", np.ones(2000))
-        first = shards.messages.sent
-        assert 2 * 16_000 < first < 2 * 16_000 + 1000  # 2,000 numbers of 8 bytes to each
-        assert shards.messages.received < 1000
-        shards.call_each("plus", [(1.0,), (2.0,)])
-        assert shards.messages.sent - first < 500
-        assert 2 * 8000 < shards.messages.received < 2 * 8000 + 2000
-        assert shards.messages.calls == 2
 
 
 def test_a_lost_shard_is_made_anew_and_the_call_repeated(
@@ -138,28 +162,21 @@ def test_a_lost_shard_is_made_anew_and_the_call_repeated(
 
 def test_a_shard_that_is_always_lost_ends_with_a_remedy(engine: TaskEngine) -> None:
     with (
-        engine.shards([MakeNumbers(0, 4), MakeNumbers(4, 8)]) as shards,
-        pytest.raises(FairHorizonError, match=r"shard 1 of 2 was lost 3 times.*\(more shards"),
+        engine.shards([MakeNumbers(0, 4)]) as shards,
+        pytest.raises(FairHorizonError, match=r"shard 1 of 1 was lost 3 times.*\(more shards"),
     ):
         shards.call("lost")
+
+
+def test_a_shard_that_is_lost_before_it_is_made_is_named() -> None:
     with (
         pytest.raises(FairHorizonError, match="shard 2 of 2 was lost 3 times"),
-        engine.shards([MakeNumbers(0, 4), MakeNumbers(4, 8, fails="lost")]),
+        Processes(jobs=2).shards([MakeNumbers(0, 4), MakeNumbers(4, 8, fails="lost")]),
     ):
         pass
 
 
-def test_an_error_of_a_shard_is_raised_here_and_the_next_call_is_answered(
-    engine: TaskEngine,
-) -> None:
-    with engine.shards([MakeNumbers(0, 4), MakeNumbers(4, 8)]) as shards:
-        with pytest.raises(ConfigError, match="this cannot work"):
-            shards.call("fail", "ours")
-        with pytest.raises(AttributeError, match="nothing"):
-            shards.call("nothing")
-        with pytest.raises(ValueError, match="for 3 shards, there are 2"):
-            shards.call_each("plus", [(1.0,)] * 3)
-        assert shards.call("total", np.ones(8)) == [6.0, 22.0]
+def test_an_error_in_the_making_of_a_shard_is_raised_here(engine: TaskEngine) -> None:
     with (
         pytest.raises(ConfigError, match="this cannot"),
         engine.shards([MakeNumbers(0, 1, fails="ours")]),
@@ -218,8 +235,8 @@ def kept(folder: Path) -> dict[str, Any]:
 @pytest.mark.parametrize(
     ("words", "files"),
     [
-        (["compare", "--methods=mf,mf+quota@0.3", "--seeds=2", "--set=mf.max_epochs=3"], 4 + 4 + 2),
-        (["longterm", "--methods=popularity,ease+quota", "--seeds=1", "--steps=5"], 2 + 2),
+        (["compare", "--methods=mf,mf+quota@0.3", "--seeds=2", "--set=mf.max_epochs=1"], 4 + 4 + 2),
+        (["longterm", "--methods=popularity,ease+quota", "--seeds=1", "--steps=3"], 2 + 2),
         (["tune", "itemknn", "--trials=4"], 1),
     ],
 )
@@ -227,7 +244,7 @@ def test_a_command_gives_the_same_on_every_engine_to_the_bit(
     words: list[str], files: int, cluster: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert cluster.worker_nodes
-    common = [*words, "--data=synthetic:users=40,items=60,interactions_per_user=15"]
+    common = [*words, TINY]
     folders = [tmp_path / engine for engine in ("processes", "ray")]
     here = "1" if words[0] != "tune" else "2"  # one or several are the same, but not for a search
     for folder, jobs in zip(folders, (here, "2"), strict=True):
@@ -302,3 +319,53 @@ def test_processes_are_kept_for_as_long_as_the_engine_is_entered() -> None:
     assert not any(Path(f"/proc/{number}").exists() for number in first | second)
     for number in {row[3] for row in engine.each(tasks)}:  # alone, a call ends its own
         assert not Path(f"/proc/{number}").exists()
+
+
+@pytest.mark.usefixtures("cluster")
+def test_lists_on_ray_are_those_of_one_process(tmp_path: Path) -> None:
+    from fairhorizon.engines.on_ray import OnRay
+
+    fit = [
+        "fit",
+        "ease+lists",
+        "--data=synthetic:users=50,items=60,interactions_per_user=15",
+        "--alpha-prime=0.3",
+        "--set=lists.spread=null",
+    ]
+    assert run([*fit, "--out", str(tmp_path / "run")]) == 0
+    lists = ListsOfRun(tmp_path / "run", 5, Protocol.STANDARD)
+    model, dataset = lists.model(), Run(tmp_path / "run").data().open()
+    one = model.served(lists.scenario(model, dataset), length=5)
+    with OnRay(jobs=2) as engine:
+        made = served_in_shards(lists, model, dataset.log.n_users, engine)
+    assert made is not None
+    assert made.shards == 2
+    assert max(one.prices.values()) > 0
+    np.testing.assert_array_equal(made.served.lists, one.lists)
+    assert dict(made.served.prices) == dict(one.prices)
+
+
+@pytest.mark.usefixtures("cluster")
+def test_an_audit_on_ray_says_the_same(tmp_path: Path) -> None:
+    run_folder, lists = tmp_path / "run", tmp_path / "lists.csv"
+    assert run(["fit", "popularity+quota@0.4", TINY, f"--out={run_folder}"]) == 0
+    assert run(["recommend", str(run_folder), f"--out={lists}"]) == 0
+    words = ["audit", str(lists), TINY, "--k=3,7", "--limit=popular<=0.4", "--name=shop"]
+    for engine in ("processes", "ray"):
+        assert run([*words, f"--engine={engine}", f"--json={tmp_path / engine}"]) == 0
+    assert (tmp_path / "ray").read_text() == (tmp_path / "processes").read_text()
+    assert '"shop"' in (tmp_path / "ray").read_text()
+
+
+@pytest.mark.usefixtures("cluster")
+def test_actors_of_ray_are_a_crew_too(market: Split, double: FcpoConfig) -> None:
+    config = FcpoConfig.model_validate({**double.model_dump(), "rounds": 2})
+    alone = Fcpo(config, seed=1).fit(market)
+    with ray_engine(None, 2, 1) as engine:
+        crew = engine.crew()
+        assert crew is not None
+        model = Fcpo(config, seed=1).fit(market, crew=crew)
+        assert (parameters(model) - parameters(alone)).abs().max() < 1e-6
+        assert np.array_equal(lists(model, market), lists(alone, market))
+        rows = crew.rows([Once("die"), Once("die")])
+        check(rows, LostRankError, "rank 1 of 2 was lost with its process or its node")

@@ -1,6 +1,8 @@
 """A small shop that is served, on SQLite and on a real PostgreSQL."""
 
 import os
+import shutil
+import sqlite3
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -13,7 +15,9 @@ from fairhorizon.data.synthetic import synthetic
 from fairhorizon.service.replica.engine import Engine
 from fairhorizon.service.setting_up import set_up
 from fairhorizon.service.settings import ServiceSettings
+from fairhorizon.service.store import database as databases
 from fairhorizon.service.store.database import Database
+from fairhorizon.service.store.migrating import migrate
 from local_postgres import HAS_POSTGRESQL, Postgres
 
 DAY = 86_400
@@ -25,19 +29,71 @@ def postgres() -> Iterator[Postgres]:
         if os.environ.get("CI"):
             pytest.fail("in CI there has to be a PostgreSQL")
         pytest.skip("no PostgreSQL on this machine (Debian: apt-get install postgresql)")
-    server = Postgres.make()
+    server = Postgres.make(durable=False)  # processes end here, the machine goes on
     server.start()
     yield server
     server.remove()
 
 
+@pytest.fixture(scope="session", autouse=True)
+def _sqlite_does_not_wait_for_the_disk() -> Iterator[None]:
+    """Processes end here, the machine goes on: what is written need not reach the disk."""
+    prepared = databases._prepare_sqlite
+
+    def quick(connection: sqlite3.Connection, record: object) -> None:
+        prepared(connection, record)
+        connection.execute("PRAGMA synchronous=OFF")
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(databases, "_prepare_sqlite", quick)
+        yield
+
+
 @pytest.fixture(params=["sqlite", "postgresql"])
-def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
-    """The address of a new, empty database."""
-    if request.param == "sqlite":
+def dialect(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
+
+
+@pytest.fixture
+def bare_url(dialect: str, request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    """The address of a new database without any table."""
+    if dialect == "sqlite":
         return str(tmp_path / "service.db")
     server: Postgres = request.getfixturevalue("postgres")
     return server.new_database(f"test{time.time_ns()}")
+
+
+@pytest.fixture(scope="session")
+def migrated_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A file of SQLite with all tables, to be copied."""
+    file = tmp_path_factory.mktemp("migrated") / "service.db"
+    _migrate(str(file))
+    return file
+
+
+@pytest.fixture(scope="session")
+def migrated_name(postgres: Postgres) -> str:
+    """A database of PostgreSQL with all tables, to be copied."""
+    _migrate(postgres.new_database("migrated"))
+    return "migrated"
+
+
+def _migrate(url: str) -> None:
+    database = Database(url)
+    migrate(database)
+    database.close()
+
+
+@pytest.fixture
+def url(dialect: str, request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    """The address of a new database, whose tables are empty."""
+    if dialect == "sqlite":
+        file = tmp_path / "service.db"
+        shutil.copyfile(request.getfixturevalue("migrated_file"), file)
+        return str(file)
+    server: Postgres = request.getfixturevalue("postgres")
+    like = request.getfixturevalue("migrated_name")
+    return server.new_database(f"test{time.time_ns()}", like)
 
 
 @pytest.fixture

@@ -1,15 +1,17 @@
 """Processes that end at the worst moment: nothing answered is lost, no budget is exceeded."""
 
-import subprocess
-import sys
+import signal
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
 import sqlalchemy as sa
 from asking import ask
+from crashing_replica import replica_until
 
+from fairhorizon.engines.children import starting
 from fairhorizon.service import crash_points
 from fairhorizon.service.replica.engine import Engine
 from fairhorizon.service.setting_up import set_up
@@ -20,37 +22,21 @@ from service_checks import accounts_agree, excesses, missing_events, missing_lis
 from service_load import Server
 from service_traffic import Traffic
 
-# A replica without HTTP: prints the id of every list that it would answer.
-REPLICA = """
-import sys
-import time
-from fairhorizon.service.replica.engine import Engine
-from fairhorizon.service.replica.requests import ListRequest
-from fairhorizon.service.setting_up import relabel
-from fairhorizon.service.settings import ServiceSettings
-from fairhorizon.service.store.database import Database
-
-engine = Engine(Database(sys.argv[1]), ServiceSettings(slack=20))
-engine.prepare()
-engine.start()
-for number in range(5):
-    made = engine.submit(ListRequest(f"c{number}", 10)).result()
-    print(made.id, flush=True)
-relabel(engine.database)
-"""
-
 
 def crashed(url: str, point: str) -> set[str]:
     """The lists that a replica has answered before it ended at a point."""
-    done = subprocess.run(
-        [sys.executable, "-c", REPLICA, url],
-        env={"OMP_NUM_THREADS": "1", "PATH": "", crash_points.VARIABLE: point},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == -9, done.stderr
-    return set(done.stdout.split())
+    context = starting(1)
+    here, there = context.Pipe(duplex=False)
+    replica = context.Process(target=replica_until, args=(url, point, there))
+    replica.start()
+    there.close()  # so that the pipe ends with the process
+    answered = set()
+    with suppress(EOFError):
+        while True:
+            answered.add(here.recv())
+    replica.join()
+    assert replica.exitcode == -signal.SIGKILL
+    return answered
 
 
 def one(database: Database, query: sa.Select[tuple[object]]) -> object:

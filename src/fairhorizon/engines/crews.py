@@ -78,25 +78,29 @@ def watched(lines: RankLines, size: int) -> Generator[Any]:
     """The results of rank 0, until all ranks are done; an error as soon as one has failed."""
     working = size
     while working:
-        for rank, message in lines.receive(None):
+        received = lines.receive(None)
+        for _, message in received:
             if isinstance(message, RankRow):
                 yield message.value
-            elif isinstance(message, RankFailed):
-                raise _cause(lines, rank, message, size)
-            else:
-                working -= 1
+        if failures := _failures(received):
+            raise _cause(lines, failures, size)
+        working -= sum(isinstance(message, RankDone) for _, message in received)
 
 
-def _cause(lines: RankLines, rank: int, failed: RankFailed, size: int) -> FairHorizonError:
+def _failures(received: Sequence[tuple[int, Message]]) -> dict[int, RankFailed]:
+    return {rank: message for rank, message in received if isinstance(message, RankFailed)}
+
+
+def _cause(lines: RankLines, failures: dict[int, RankFailed], size: int) -> FairHorizonError:
     """Not its consequences: ranks that have lost another one fail too, and may be heard first."""
-    failures = {rank: failed}
     until = time.monotonic() + HINDSIGHT
-    while failed.kind < Failure.LOST and len(failures) < size and time.monotonic() < until:
-        for number, message in lines.receive(until - time.monotonic()):
-            if isinstance(message, RankFailed):
-                failures[number] = message
-                if message.kind > failed.kind:
-                    rank, failed = number, message
+    while (
+        max(one.kind for one in failures.values()) < Failure.LOST
+        and len(failures) < size
+        and time.monotonic() < until
+    ):
+        failures |= _failures(lines.receive(until - time.monotonic()))
+    rank, failed = max(failures.items(), key=lambda one: one[1].kind)  # of the like, the first
     if failed.kind is Failure.OURS:
         return FairHorizonError(failed.text)
     return LostRankError(f"rank {rank} of {size} {failed.text}")

@@ -7,7 +7,6 @@ from collections.abc import Generator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import timedelta
-from multiprocessing import resource_tracker
 from multiprocessing.connection import Connection, wait
 from typing import TypeVar
 
@@ -15,7 +14,7 @@ import torch
 import torch.distributed as dist
 
 from fairhorizon.agents.crew import PATIENCE, CrewMember, Meeting
-from fairhorizon.engines.children import begin, starting_children
+from fairhorizon.engines.children import Beginning, starting, starting_children
 from fairhorizon.engines.crews import (
     Failure,
     Message,
@@ -71,12 +70,12 @@ class _RankProcesses:
         self.working: set[int] = set()
 
     def start(self, size: int, threads: int) -> None:
-        context = multiprocessing.get_context("spawn")
-        resource_tracker.ensure_running()  # where it is started later, it lets Ctrl-C through again
+        context = starting(threads)
         with starting_children(threads):
             for rank in range(size):
                 line, far_end = context.Pipe()
-                process = context.Process(target=_work, args=(far_end, threads), daemon=True)
+                own = (far_end, Beginning.here(threads))
+                process = context.Process(target=_work, args=own, daemon=True)
                 process.start()
                 far_end.close()  # so that the line ends with the process
                 self.processes.append(process)
@@ -119,9 +118,9 @@ def _ready(lines: dict[Connection, int], timeout: float | None) -> list[Connecti
     return [line for line in wait(list(lines), timeout) if isinstance(line, Connection)]
 
 
-def _work(line: Connection, threads: int) -> None:
+def _work(line: Connection, beginning: Beginning) -> None:
     """What a process does: the member that it is sent."""
-    begin(threads)
+    beginning.begin()
     parcel, meeting = pickle.loads(line.recv_bytes())
     for message in worked(parcel, meeting):
         line.send_bytes(message)

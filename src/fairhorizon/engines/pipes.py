@@ -1,11 +1,10 @@
 """Shards in processes of this machine, called over pipes."""
 
-import multiprocessing
 from contextlib import suppress
 from dataclasses import dataclass
 from multiprocessing.connection import Connection
 
-from fairhorizon.engines.children import begin, starting_children
+from fairhorizon.engines.children import Beginning, starting, starting_children
 from fairhorizon.engines.worker import Shard
 
 
@@ -27,9 +26,10 @@ class Child:
     """A process with a shard."""
 
     def __init__(self, threads: int) -> None:
-        context = multiprocessing.get_context("spawn")
+        context = starting(threads)
         self.pipe, far_end = context.Pipe()
-        self.process = context.Process(target=_serve, args=(far_end, threads), daemon=True)
+        own = (far_end, Beginning.here(threads))
+        self.process = context.Process(target=_serve, args=own, daemon=True)
         self.process.start()
         far_end.close()  # so that the pipe ends with the child
 
@@ -49,9 +49,9 @@ class Child:
         self.process.join()
 
 
-def _serve(pipe: Connection, threads: int) -> None:
+def _serve(pipe: Connection, beginning: Beginning) -> None:
     """Make the object of the first message and answer all others."""
-    begin(threads)
+    beginning.begin()
     shard = Shard()
     with suppress(EOFError, OSError):  # nobody asks any more
         while True:

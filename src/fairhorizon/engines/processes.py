@@ -1,19 +1,20 @@
 """Tasks and shards in processes of this machine, with a clean stop by Ctrl-C."""
 
-import multiprocessing
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
-from typing import Self, TypeVar
+from typing import TYPE_CHECKING, Self, TypeVar
 
-from fairhorizon.engines.children import begin, starting_children
+from fairhorizon.engines.children import Beginning, starting, starting_children
 from fairhorizon.engines.engine import AGAIN, ATTEMPTS, PAUSE, Maker, Shards, Work, lost_task
-from fairhorizon.engines.local_crew import LocalCrew
 from fairhorizon.engines.pipes import Pipes
 from fairhorizon.engines.shards import CalledShards
 from fairhorizon.engines.worker import finished
 from fairhorizon.errors import FairHorizonError
+
+if TYPE_CHECKING:
+    from fairhorizon.engines.local_crew import LocalCrew
 
 R = TypeVar("R")
 
@@ -87,8 +88,8 @@ class Processes:
     @contextmanager
     def _pool(self) -> Iterator[ProcessPoolExecutor]:
         if self._kept is None:
-            context, own = multiprocessing.get_context("spawn"), (self.threads,)
-            self._kept = ProcessPoolExecutor(self.jobs, context, initializer=begin, initargs=own)
+            first = Beginning.here(self.threads).begin
+            self._kept = ProcessPoolExecutor(self.jobs, starting(self.threads), initializer=first)
         try:
             yield self._kept
         except BaseException:
@@ -118,8 +119,12 @@ class Processes:
         finally:
             shards.close()
 
-    def crew(self) -> LocalCrew | None:
-        return None if self.jobs == 1 else LocalCrew(self.jobs, self.threads)
+    def crew(self) -> "LocalCrew | None":
+        if self.jobs == 1:
+            return None
+        from fairhorizon.engines.local_crew import LocalCrew  # imports torch, which tasks may not
+
+        return LocalCrew(self.jobs, self.threads)
 
 
 HERE = Processes()  # one task after the other, in this process

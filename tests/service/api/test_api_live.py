@@ -12,6 +12,7 @@ from api_client import recorded, wait_for
 from live_server import LiveServer, command
 from prometheus_client.parser import text_string_to_metric_families
 
+from fairhorizon.cli.app import run
 from fairhorizon.service.setting_up import prepare
 from fairhorizon.service.store import keys
 from fairhorizon.service.store.database import Database
@@ -111,7 +112,8 @@ def test_sizes_ids_and_secrets_of_a_real_server(url: str, shop_run: Path, begin:
     assert not any(url in text for text in texts)  # nor where the database is
 
 
-def test_others_reach_it_only_with_keys(url: str, shop_run: Path, begin: Begin) -> None:
+def test_others_reach_it_only_with_keys(tmp_path: Path, shop_run: Path, begin: Begin) -> None:
+    url = str(tmp_path / "shop.db")
     arguments = ("--run", str(shop_run), "--database", url, "--host", "0.0.0.0")
     refused = command("serve", *arguments)
     assert refused.returncode == 1
@@ -186,7 +188,9 @@ def test_after_an_end_at_any_moment_it_goes_on(url: str, shop_run: Path, begin: 
     assert charged - spent <= limit["Slack"]  # the lease of the first was taken back
 
 
-def test_tls(tmp_path: Path, shop_run: Path, begin: Begin) -> None:
+def test_tls(
+    tmp_path: Path, shop_run: Path, begin: Begin, capsys: pytest.CaptureFixture[str]
+) -> None:
     certificate, private = tmp_path / "certificate.pem", tmp_path / "key.pem"
     making = "openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -days 1"
     whose = ("-subj", "/CN=localhost", "-addext", "subjectAltName=DNS:localhost")
@@ -202,6 +206,5 @@ def test_tls(tmp_path: Path, shop_run: Path, begin: Begin) -> None:
     assert len(server.call("GET", "/api/recommend/c1").json()) == 10
     with pytest.raises(httpx.TransportError):
         httpx.get(f"http://localhost:{server.port}/api/health/live")
-    alone = command("serve", "--run", str(shop_run), "--tls-certificate", str(certificate))
-    assert alone.returncode == 2
-    assert "a certificate and its key go together" in alone.stderr
+    assert run(["serve", "--run", str(shop_run), "--tls-certificate", str(certificate)]) == 2
+    assert "a certificate and its key go together" in capsys.readouterr().err

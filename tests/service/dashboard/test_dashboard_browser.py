@@ -8,16 +8,36 @@ import sys
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from importlib.resources import files
 from pathlib import Path
 
 import httpx
 import pytest
-from playwright.sync_api import Browser, ConsoleMessage, Page, expect, sync_playwright
+from playwright.sync_api import (
+    Browser,
+    ConsoleMessage,
+    Page,
+    ViewportSize,
+    expect,
+    sync_playwright,
+)
 
+from fairhorizon.service import dashboard
+from fairhorizon.service.dashboard.charts import (
+    WIDTH,
+    Curve,
+    LineChart,
+    milliseconds,
+    percent,
+    plain,
+)
+from fairhorizon.service.dashboard.overview import NARROW
+from fairhorizon.service.dashboard.rendering import environment
 from fairhorizon.service.setting_up import prepare
 from fairhorizon.service.store import keys
 from fairhorizon.service.store.database import Database
 from fairhorizon.service.vocabulary import Role
+from fairhorizon.service.watching.periods import Period
 from local_postgres import free_port
 
 CHROMIUM = shutil.which("chromium")
@@ -207,6 +227,30 @@ def test_charts_are_drawn_inside_their_frames(visit: Visit) -> None:
         assert one["lines"] == ("share" in one["name"])
     shares = charts["popular: share of showings"]
     assert all(y > 12 for points in shares["points"] for _, y in points)  # kept below its line
+
+
+@pytest.mark.parametrize("window", [DESK, PHONE])
+def test_texts_of_charts_are_inside_at_any_time_and_for_any_values(
+    browser: Browser, window: ViewportSize
+) -> None:
+    """However long the numbers are, and wherever the first and the last hour fall."""
+    drawn = []
+    for write in (plain, percent, milliseconds):
+        for power in range(-6, 7):
+            begin = 1.7e9 + 977 * (power + 6)  # another time of day each
+            period = Period(begin, begin + 4 * 3600, 3600)
+            points = [(begin, 1.1 * 10.0**power), (begin + 3600, 0.3 * 10.0**power)]
+            curve = Curve("c", points, "#000")
+            name = f"{write.__name__} {power}"
+            drawn += [LineChart(name, (curve,), period, write, width=w) for w in (NARROW, WIDTH)]
+    macro = environment().get_template("parts.html.j2").module.chart  # type: ignore[attr-defined]
+    style = files(dashboard).joinpath("style", "style.css").read_text(encoding="utf-8")
+    page = browser.new_page(viewport=window)
+    page.set_content(f"<style>{style}</style>" + "".join(map(macro, drawn)))
+    charts = page.evaluate(SEEN)
+    assert len(charts) == len(drawn)
+    assert {one["name"]: one["outside"] for one in charts if one["outside"]} == {}
+    page.close()
 
 
 def test_a_limit_is_changed_through_the_form(visit: Visit) -> None:

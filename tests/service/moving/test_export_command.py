@@ -260,13 +260,15 @@ def test_a_failure_leaves_no_file(
 
 
 def test_a_database_without_tables_or_that_is_not_there_is_refused(
-    database: Database, url: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    bare_url: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     out = tmp_path / "out"
+    database = Database(bare_url)
     with database.reading():  # SQLite makes its file
         pass
+    database.close()
     for address, message in (
-        (url, "has no tables of the service (check --database"),
+        (bare_url, "has no tables of the service (check --database"),
         (str(tmp_path / "typo.db"), "there is no such file (check --database)"),
     ):
         assert run(["export", "--database", address, "--out", str(out)]) == 1

@@ -9,19 +9,24 @@ from alembic.autogenerate import compare_metadata
 from alembic.migration import MigrationContext
 
 from fairhorizon.errors import ModelError
-from fairhorizon.service.setting_up import prepare
 from fairhorizon.service.store.database import Database
-from fairhorizon.service.store.migrating import migrate
+from fairhorizon.service.store.migrating import migrate, prepare
 from fairhorizon.service.store.schema import metadata
 
 PROGRAM = """
 import sys
-from fairhorizon.service.setting_up import prepare
 from fairhorizon.service.store.database import Database
+from fairhorizon.service.store.migrating import prepare
 print("loaded", flush=True)
 sys.stdin.readline()
 prepare(Database(sys.argv[1]))
 """
+
+
+@pytest.fixture
+def url(bare_url: str) -> str:
+    """Here a new database has no tables."""
+    return bare_url
 
 
 def differences(database: Database) -> list[object]:

@@ -9,11 +9,16 @@ from functools import cached_property
 from fairhorizon.service.watching.periods import DAY, Period
 
 WIDTH, HEIGHT = 460, 190
-LEFT, RIGHT, TOP, BOTTOM = 48, 12, 12, 24
+LEFT, RIGHT, TOP, BOTTOM = 48, 12, 12, 24  # the left one is wider where values are long texts
+GAP = 6  # between the text of a value and the frame
+FONT = 14  # the largest that texts are drawn in, on phones
 MOST_TICKS = 5  # of values
 TICK_WIDTH = 64  # of a time
 MOST_ROWS = 24  # of the table of numbers
 NICE = (1, 2, 2.5, 5, 10)
+# How wide characters are in a wide font, in its size; digits and all others: the last.
+NARROW_CHARACTERS, WIDE_CHARACTERS = dict.fromkeys("., ", 0.33), dict.fromkeys("%m+", 1.0)
+CHARACTER = 0.65
 TIME_STEPS = (60, 300, 600, 900, 1800, 3600, 7200, 14_400, 21_600, 43_200)
 
 
@@ -30,6 +35,12 @@ def plain(value: float) -> str:
 
 def milliseconds(value: float) -> str:
     return f"{plain(value)} ms"
+
+
+def text_width(text: str) -> float:
+    """Of a text in the largest font, at the most."""
+    widths = NARROW_CHARACTERS | WIDE_CHARACTERS
+    return FONT * sum(widths.get(character, CHARACTER) for character in text)
 
 
 def clock(time: float, *, with_day: bool = False) -> str:
@@ -68,7 +79,13 @@ class LineChart:
 
     @property
     def frame(self) -> dict[str, int]:
-        return {"left": LEFT, "right": self.width - RIGHT, "top": TOP, "bottom": HEIGHT - BOTTOM}
+        right, bottom = self.width - RIGHT, HEIGHT - BOTTOM
+        return {"left": self.left, "right": right, "top": TOP, "bottom": bottom}
+
+    @cached_property
+    def left(self) -> int:
+        """Where the frame begins: the texts of all values are left of it, and inside the box."""
+        return max(LEFT, GAP + max(math.ceil(text_width(text)) for _, text in self.value_ticks))
 
     @property
     def is_empty(self) -> bool:
@@ -92,7 +109,7 @@ class LineChart:
         inside = min(
             max((time - self.period.begin) / (self.period.end - self.period.begin), 0.0), 1.0
         )
-        return round(LEFT + inside * (self.width - LEFT - RIGHT), 1)
+        return round(self.left + inside * (self.width - self.left - RIGHT), 1)
 
     def y(self, value: float) -> float:
         inside = min(max(value / self.top, 0.0), 1.0)
@@ -126,7 +143,8 @@ class LineChart:
         form = "%d %b" if step >= DAY else "%H:%M"
         ticks = [(self.x(time), datetime.fromtimestamp(time, UTC).strftime(form)) for time in times]
         # a text is centred on its tick and has to stay inside
-        return [(x, text) for x, text in ticks if LEFT + 8 <= x <= self.width - RIGHT - 14]
+        last = self.width - max((text_width(text) for _, text in ticks), default=0.0) / 2
+        return [(x, text) for x, text in ticks if self.left + 8 <= x <= last]
 
     @property
     def rows(self) -> list[tuple[str, list[str]]]:

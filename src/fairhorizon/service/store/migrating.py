@@ -1,5 +1,6 @@
 """Bringing a database to the tables of this version, by any number of replicas at once."""
 
+from functools import cache
 from pathlib import Path
 
 import sqlalchemy as sa
@@ -26,7 +27,14 @@ def migrate(database: Database) -> None:
     with database.writing() as connection:
         if database.dialect == POSTGRESQL:
             connection.execute(sa.text("SELECT pg_advisory_xact_lock(:key)"), {"key": LOCK})
-        _check_known(connection, str(database))
+        present = MigrationContext.configure(connection).get_current_revision()
+        newest, *earlier = _revisions()
+        if present == newest:
+            return
+        if present is not None and present not in earlier:
+            raise ModelError(
+                f"{database}: its tables are of a later version ({present}) (install that version)"
+            )
         command.upgrade(_config(connection), "head")
 
 
@@ -36,13 +44,10 @@ def prepare(database: Database) -> None:
     service_state.begin(database)
 
 
-def _check_known(connection: Connection, name: str) -> None:
-    present = MigrationContext.configure(connection).get_current_revision()
-    known = {script.revision for script in ScriptDirectory(str(SCRIPTS)).walk_revisions()}
-    if present is not None and present not in known:
-        raise ModelError(
-            f"{name}: its tables are of a later version ({present}) (install that version)"
-        )
+@cache
+def _revisions() -> tuple[str, ...]:
+    """All that this version knows, the newest first; read once, as the scripts are compiled."""
+    return tuple(script.revision for script in ScriptDirectory(str(SCRIPTS)).walk_revisions())
 
 
 def _config(connection: Connection) -> Config:
