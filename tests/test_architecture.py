@@ -49,6 +49,7 @@ INSIDE = {
         ("serving",),
         ("learning",),
         ("fitted", "server"),
+        ("outlook",),
         ("model",),
     ),
 }

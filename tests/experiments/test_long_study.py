@@ -478,7 +478,7 @@ def test_the_answers_of_simulated_users_are_fitted_once(shop: DataSpec, tmp_path
     trained: list[TrainingRow] = []
     long_study.run(contestants("popularity"), [0, 1], on_model=trained.append)
     assert [row.name for row in trained] == [
-        *("simulated users", "popularity seed 0", "popularity seed 1")
+        *("popularity seed 0", "popularity seed 1", "simulated users")
     ]
     (file,) = (tmp_path / "out" / "models").glob("response-*.safetensors")
     before = file.stat().st_mtime_ns

@@ -12,9 +12,10 @@ from fairhorizon.cli import studies
 from fairhorizon.cli.progress import CONTINUE, Progress
 from fairhorizon.cli.step_news import News
 from fairhorizon.cli.typed import typed_command
-from fairhorizon.vocabulary import Labels, Retrain, Users
+from fairhorizon.vocabulary import Labels, Retrain
 
 if TYPE_CHECKING:
+    from fairhorizon.environment.simulated import SimulationConfig
     from fairhorizon.experiments.contestant import Contestant
     from fairhorizon.experiments.long_term import LongStudy
 
@@ -44,9 +45,11 @@ METHODS = (
     methods=studies.methods_option(METHODS),
     without=("mode",),
 )
+@own.takes_users
 def longterm(
     context: typer.Context,
     options: studies.StudyOptions,
+    simulation: "SimulationConfig | None",
     steps: own.Steps = 400,
     k: own.ListLength = 1,
     repeat_after: own.RepeatAfter = None,
@@ -56,15 +59,6 @@ def longterm(
     update_every: own.UpdateEvery = 10,
     round_length: own.RoundLength = 100,
     retrain: own.RetrainOption = Retrain.RERANKERS,
-    users: own.UsersOption = Users.LOGGED,
-    drift: own.Drift = None,
-    position_bias: own.PositionBias = None,
-    patience: own.Patience = None,
-    like_adds: own.LikeAdds = None,
-    returning: own.Returning = None,
-    satiation: own.Satiation = None,
-    by: own.By = None,
-    quit_rule: own.Quit = None,
     limits: own.Limits = None,
     look_ahead: own.LookAhead = True,
     floors: own.Floors = None,
@@ -99,18 +93,6 @@ def longterm(
         lag=max([main.lag, *(limit.lag for limit in further)]) or own.DEFAULT_LAG,
         warm_up=warm_up,
         repeat_after=repeat_after,
-    )
-    simulation = own.parse_users(
-        users,
-        {"drift": drift, "position_bias": position_bias},
-        {
-            "patience": patience,
-            "like_adds": like_adds,
-            "returning": returning,
-            "satiation": satiation,
-            "by": by,
-            "quits": quit_rule,
-        },
     )
     with options.study([k]) as study:
         long_study = LongStudy(study, run_settings, simulation, asked, round_length, retrain)

@@ -1,10 +1,12 @@
 """The options of fairhorizon longterm, and what their values mean."""
 
-from collections.abc import Mapping, Sequence
+import inspect
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import typer
 
+from fairhorizon.cli.declaring import declared
 from fairhorizon.errors import ConfigError
 from fairhorizon.vocabulary import Retrain, Users
 
@@ -177,6 +179,34 @@ def with_list_length(settings: dict[str, Any], k: int) -> dict[str, Any]:
                 f"{agent}.list_length={own[agent]['list_length']} and lists of {k} (give --k alone)"
             )
     return settings | own
+
+
+def chosen_users(
+    users: UsersOption = Users.LOGGED,
+    drift: Drift = None,
+    position_bias: PositionBias = None,
+    patience: Patience = None,
+    like_adds: LikeAdds = None,
+    returning: Returning = None,
+    satiation: Satiation = None,
+    by: By = None,
+    quit_rule: Quit = None,
+) -> "SimulationConfig | None":
+    """The users that the options describe."""
+    moods: dict[str, Any] = {"patience": patience, "like_adds": like_adds, "returning": returning}
+    moods |= {"satiation": satiation, "by": by, "quits": quit_rule}
+    return parse_users(users, {"drift": drift, "position_bias": position_bias}, moods)
+
+
+def takes_users(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Give a command the options of `chosen_users`; it is called with `simulation`."""
+    options = inspect.signature(chosen_users).parameters
+
+    def called(**given: Any) -> Any:
+        simulation = chosen_users(**{name: given.pop(name) for name in options})
+        return command(**given, simulation=simulation)
+
+    return declared(command, called, list(options.values()), made=["simulation"])
 
 
 def parse_users(

@@ -27,7 +27,8 @@ NOTE = (
 
 def can_leave(steps: pl.DataFrame) -> bool:
     """Whether somebody has left in any of the runs."""
-    return bool((steps["here"].fill_null(1.0) < 1).any())
+    known = steps["here"].fill_null(1.0) if "here" in steps.columns else pl.Series([1.0])
+    return bool((known < 1).any())
 
 
 def staying_section(steps: pl.DataFrame) -> Section:

@@ -6,11 +6,11 @@ import torch
 from fairhorizon.agents.fcpo.outlook.after import AfterAnswers
 from fairhorizon.agents.fcpo.outlook.chances import LEAST_SLOPE, LikeChances, Shown
 from fairhorizon.agents.fcpo.outlook.outlook import Outlook
-from fairhorizon.agents.fcpo.outlook.standing import LAST, MOODS, USER_FEATURES, Standing
+from fairhorizon.agents.fcpo.outlook.standing import LAST, MOODS, USER_FEATURES, AnswersSoFar
 
 
 def test_standing_by_hand() -> None:
-    standing = Standing(torch.tensor([0, 6]))
+    standing = AnswersSoFar(torch.tensor([0, 6]))
     for items, liked in (([3, 4], [True, False]), ([5, -1], [False, False]), ([6, 7], [False, 1])):
         standing.see(torch.tensor(items)[:, None], torch.tensor(liked)[:, None].bool())
     assert standing.answers[:, LAST - 3 :].tolist() == [[1, -1, -1], [0, -1, 1]]

@@ -14,14 +14,14 @@ from torch import Tensor
 
 from fairhorizon.agents.fcpo.outlook.after import AfterAnswers
 from fairhorizon.agents.fcpo.outlook.chances import LikeChances, Shown
-from fairhorizon.agents.fcpo.outlook.standing import MOODS, Standing
+from fairhorizon.agents.fcpo.outlook.standing import MOODS, AnswersSoFar
 
 SWEEPS = 2  # the first takes the last step for the end of the world, the second goes on from it
 FORGETTING = 0.9  # of showings of a kind, per step
 
 
 @dataclass(frozen=True)
-class StepRecord:
+class AnsweredStep:
     """One step of all users: what was known before it, and what came of it."""
 
     of_users: Tensor  # (b, USER_FEATURES)
@@ -32,7 +32,7 @@ class StepRecord:
     stays: Tensor  # (b,) bool: still there after it
 
 
-FIELDS = tuple(StepRecord.__dataclass_fields__)
+FIELDS = tuple(AnsweredStep.__dataclass_fields__)
 
 
 class Outlook:
@@ -44,11 +44,11 @@ class Outlook:
     def __init__(self, gamma: float, *, kinds: Tensor | None = None, seed: int = 0) -> None:
         self.gamma, self.kinds = gamma, kinds
         self.chances, self.after = LikeChances(), AfterAnswers(seed)
-        self.runs: list[list[StepRecord]] = []  # earlier ones, and the present one
+        self.runs: list[list[AnsweredStep]] = []  # earlier ones, and the present one
 
     def begin(self, history: Tensor) -> None:
         """A new run, of users who had taken so many items (b,) before."""
-        self.standing = Standing(history.cpu())
+        self.standing = AnswersSoFar(history.cpu())
         n_kinds = 0 if self.kinds is None else self.kinds.shape[1]
         self.lately = torch.zeros(len(history), n_kinds)
         self.runs.append([])
@@ -91,7 +91,7 @@ class Outlook:
         items = [self.scores[rows, at].masked_fill(~shown, 0.0), self.in_group[at], sated]
         stays = torch.ones_like(shown) if here is None else here.cpu()
         self.runs[-1].append(
-            StepRecord(
+            AnsweredStep(
                 self._of_users,
                 torch.stack(items, dim=1),
                 self._states(),
@@ -126,7 +126,7 @@ class Outlook:
             ]
             self.after.fit(*(torch.cat(part) for part in zip(*parts, strict=True)))
 
-    def _with_types(self, run: list[StepRecord]) -> list[Tensor]:
+    def _with_types(self, run: list[AnsweredStep]) -> list[Tensor]:
         """The states, with types by the present chances where none were known when recorded."""
         states = []
         for step in run:
@@ -137,7 +137,7 @@ class Outlook:
             states.append(own)
         return states
 
-    def _to_come(self, run: list[StepRecord], last: Tensor) -> list[Tensor]:
+    def _to_come(self, run: list[AnsweredStep], last: Tensor) -> list[Tensor]:
         """(b,) of each step: discounted likes after its answer, 0 for those who left over it.
 
         At the end of the record, those who are there go on as their last state lets expect.
@@ -171,7 +171,7 @@ class Outlook:
         after = {k.removeprefix("after."): v for k, v in tensors.items() if k.startswith("after.")}
         self.after.load_state_dict(after)
         self.chances.weights = tensors["chances"].clone()
-        self.standing = Standing(torch.zeros(len(tensors["lately"])))
+        self.standing = AnswersSoFar(torch.zeros(len(tensors["lately"])))
         prefix = "standing."
         self.standing.restore(
             {k.removeprefix(prefix): v for k, v in tensors.items() if k.startswith(prefix)}
@@ -181,4 +181,4 @@ class Outlook:
         while f"run{len(self.runs)}.shown" in tensors:
             n = len(self.runs)
             columns = [tensors[f"run{n}.{name}"].unbind() for name in FIELDS]
-            self.runs.append([StepRecord(*step) for step in zip(*columns, strict=True)])
+            self.runs.append([AnsweredStep(*step) for step in zip(*columns, strict=True)])

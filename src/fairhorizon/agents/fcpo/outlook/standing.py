@@ -11,7 +11,7 @@ USER_FEATURES = 5
 MOODS = LAST + len(FADING) + len(BELIEVED) + 3
 
 
-class Standing:
+class AnswersSoFar:
     """The answers of a batch of users, in numbers; a list counts as its places, one by one.
 
     history: (b,) how many items each user had taken before.
