@@ -12,6 +12,7 @@ from fairhorizon.cli import studies
 from fairhorizon.cli.progress import CONTINUE, Progress
 from fairhorizon.cli.step_news import News
 from fairhorizon.cli.typed import typed_command
+from fairhorizon.cli.user_options import takes_users
 from fairhorizon.vocabulary import Labels, Retrain
 
 if TYPE_CHECKING:
@@ -45,7 +46,7 @@ METHODS = (
     methods=studies.methods_option(METHODS),
     without=("mode",),
 )
-@own.takes_users
+@takes_users
 def longterm(
     context: typer.Context,
     options: studies.StudyOptions,
