@@ -62,19 +62,22 @@ def test_patience_by_hand() -> None:
 def test_the_more_a_like_adds_the_more_stay_and_half_is_found() -> None:
     generator = torch.Generator().manual_seed(2)
     liked = torch.rand(60, 500, generator=generator) < 0.15
-    most = Patience.drawn(4, 500, generator).most
-    shares = [share_staying(liked, most, adds) for adds in (1, 3, 6, 9, 20)]
+    shown, most = torch.ones(60, 500), Patience.drawn(4, 500, generator).most
+    shares = [share_staying(liked, shown, most, adds) for adds in (1, 3, 6, 9, 20)]
     assert shares == sorted(shares)
-    found = calibrated_like_adds(liked, most)
-    assert share_staying(liked, most, found) >= 0.5
-    assert share_staying(liked, most, 0.995 * found) < 0.5
+    found = calibrated_like_adds(liked, shown, most)
+    assert share_staying(liked, shown, most, found) >= 0.5
+    assert share_staying(liked, shown, most, 0.995 * found) < 0.5
 
 
 def test_share_staying_by_hand() -> None:
     """M = 2 begins with 2: gone after two showings in a row that nobody liked."""
     liked = torch.tensor([[1, 0, 0], [0, 1, 0], [0, 0, 1]])
-    assert share_staying(liked, torch.full((3,), 2.0), 1.0) == pytest.approx(1 / 3)
-    assert share_staying(liked, torch.full((3,), 2.0), 1.01) == 1.0
+    shown, most = torch.ones(3, 3), torch.full((3,), 2.0)
+    assert share_staying(liked, shown, most, 1.0) == pytest.approx(1 / 3)
+    assert share_staying(liked, shown, most, 1.01) == 1.0
+    shown[0, 2] = 0  # nothing was shown, nothing is lost
+    assert share_staying(liked, shown, most, 1.0) == pytest.approx(2 / 3)
 
 
 def test_satiation_takes_off_the_log_odds_and_wears_off() -> None:

@@ -91,26 +91,29 @@ def start_of(most: Tensor) -> Tensor:
     return (most / 2).floor() + 1
 
 
-def share_staying(liked: Tensor, most: Tensor, like_adds: float) -> float:
-    """The share of users who would still be there after these answers to single items, (T, b)."""
+def share_staying(liked: Tensor, shown: Tensor, most: Tensor, like_adds: float) -> float:
+    """The share of users who would still be there after T steps.
+
+    liked, shown: (T, b) how much each user was shown in a step, and how much of it was liked.
+    """
     patience, here = Patience(most, start_of(most)), torch.ones_like(most, dtype=torch.bool)
-    for answers in liked.double():
-        patience.answer(answers, 1 - answers, like_adds)
+    for likes, showings in zip(liked.double(), shown.double(), strict=True):
+        patience.answer(likes, showings - likes, like_adds)
         here &= patience.left > 0
     return float(here.double().mean())
 
 
-def calibrated_like_adds(liked: Tensor, most: Tensor, share: float = 0.5) -> float:
+def calibrated_like_adds(liked: Tensor, shown: Tensor, most: Tensor, share: float = 0.5) -> float:
     """The least number of showings that a like has to make up for so that this share stays.
 
-    liked: (T, b) answers of users who were served whatever their mood, an item a step.
+    liked, shown: (T, b) of users who were served whatever their mood.
     """
     low, high = 0.0, 1.0
-    while share_staying(liked, most, high) < share:
+    while share_staying(liked, shown, most, high) < share:
         low, high = high, 2 * high
     while high - low > 1e-3 * high:
         middle = (low + high) / 2
-        if share_staying(liked, most, middle) < share:
+        if share_staying(liked, shown, most, middle) < share:
             low = middle
         else:
             high = middle

@@ -125,6 +125,10 @@ class LongRun:
         """(n_users,) how much each user has liked so far."""
         return self._staying.likes.clone()
 
+    def showings_of_users(self) -> Tensor:
+        """(n_users,) how much each user has been shown so far."""
+        return self._staying.showings.clone()
+
     def step(self) -> Row:
         """Serve every user once and return the record of the step, shares between 0 and 1.
 

@@ -96,12 +96,13 @@ class UserSource:
         users = self.users(steady, server.queue_length, seed=0)
         settings = LongRunSettings(steps=CALIBRATED_AFTER)
         run = LongRun(server, users, Exposure(dataset.split.train.item_counts()), settings)
-        likes = [run.likes_of_users()]
+        counts = [(run.likes_of_users(), run.showings_of_users())]
         while not run.finished:
             run.step()
-            likes.append(run.likes_of_users())
+            counts.append((run.likes_of_users(), run.showings_of_users()))
+        liked, shown = (torch.stack(part).diff(dim=0) for part in zip(*counts, strict=True))
         most = moods.drawn_patience(users.n_users).most
-        return calibrated_like_adds(torch.stack(likes).diff(dim=0), most, STILL_THERE)
+        return calibrated_like_adds(liked, shown, most, STILL_THERE)
 
     def kinds(self, moods: MoodConfig | None) -> Tensor | None:
         """(n_items, kinds) the part that each value of the column has in an item."""

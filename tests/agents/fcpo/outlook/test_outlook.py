@@ -112,10 +112,10 @@ def test_a_value_is_the_chance_times_what_a_like_is_worth() -> None:
 def test_what_was_learned_is_the_same_after_a_file() -> None:
     outlook = outlook_of([[1, 0, 1, 0], [0, 0, -2, -1], [1, 1, 0, 1]] * 10, gamma=0.9)
     outlook.learn()
-    other = Outlook(0.9, seed=5)
+    other = Outlook(0.9, seed=0)
     other.restore({name: value.clone() for name, value in outlook.tensors().items()})
     scores, group = torch.randn(30, 7), torch.zeros(7)
     assert torch.equal(outlook.values(scores, group), other.values(scores, group))
     outlook.learn()
     other.learn()
-    assert torch.allclose(outlook.values(scores, group), other.values(scores, group), rtol=1e-4)
+    assert torch.equal(outlook.values(scores, group), other.values(scores, group))

@@ -42,7 +42,7 @@ class Outlook:
     """
 
     def __init__(self, gamma: float, *, kinds: Tensor | None = None, seed: int = 0) -> None:
-        self.gamma, self.kinds = gamma, kinds
+        self.gamma, self.kinds, self.seed = gamma, kinds, seed
         self.chances, self.after = LikeChances(), AfterAnswers(seed)
         self.runs: list[list[AnsweredStep]] = []  # earlier ones, and the present one
 
@@ -106,7 +106,7 @@ class Outlook:
             self.lately = FORGETTING * self.lately + of_kinds.sum(1)
 
     def learn(self) -> None:
-        """Chances and values anew, from all runs recorded so far."""
+        """Chances and values anew, from all runs recorded so far and from nothing else."""
         runs = [run for run in self.runs if run]
         steps = [step for run in runs for step in run]
         if not steps or not any(bool(step.liked.any()) for step in steps):
@@ -116,6 +116,7 @@ class Outlook:
         if not self.gamma:
             return
         states = [self._with_types(run) for run in runs]
+        self.after = AfterAnswers(self.seed)
         for _ in range(SWEEPS):
             parts = [
                 (own[t][step.shown], step.liked[step.shown], to_come[step.shown])
@@ -165,7 +166,8 @@ class Outlook:
         learned = {f"after.{k}": v for k, v in self.after.state_dict().items()}
         standing = {f"standing.{k}": v for k, v in self.standing.tensors().items()}
         own = {"chances": self.chances.weights, "lately": self.lately}
-        return {**records, **learned, **standing, **own}
+        parts = {**records, **learned, **standing, **own}
+        return {name: tensor.detach().clone() for name, tensor in parts.items()}
 
     def restore(self, tensors: dict[str, Tensor]) -> None:
         after = {k.removeprefix("after."): v for k, v in tensors.items() if k.startswith("after.")}
@@ -181,4 +183,6 @@ class Outlook:
         while f"run{len(self.runs)}.shown" in tensors:
             n = len(self.runs)
             columns = [tensors[f"run{n}.{name}"].unbind() for name in FIELDS]
-            self.runs.append([AnsweredStep(*step) for step in zip(*columns, strict=True)])
+            # copies: products of numbers that begin elsewhere in memory are rounded in another way
+            steps = ([part.clone() for part in step] for step in zip(*columns, strict=True))
+            self.runs.append([AnsweredStep(*step) for step in steps])

@@ -1,0 +1,125 @@
+"""Studies of users who leave: calibration, rehearsals, and a run that goes on."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import polars as pl
+import pytest
+import torch
+from polars.testing import assert_frame_equal
+
+from fairhorizon.agents.methods import Method
+from fairhorizon.environment.moods import MoodConfig
+from fairhorizon.environment.simulated import SimulationConfig
+from fairhorizon.evaluation.long_term import LongRunSettings
+from fairhorizon.evaluation.staying import by_activity
+from fairhorizon.experiments.contestant import Contestant
+from fairhorizon.experiments.datasets import DataSpec
+from fairhorizon.experiments.long_term import LongStudy
+from fairhorizon.experiments.study import Study
+from fairhorizon.experiments.users import UserSource
+from fairhorizon.report.staying import can_leave, staying_grid
+from fairhorizon.vocabulary import Retrain
+
+MARKET = DataSpec(source="synthetic:users=80,items=60,interactions_per_user=20")
+SMALL: dict[str, Any] = {
+    "fcpo": {
+        **{"rounds": 1, "horizon": 5, "history": 3, "fisher_states": 16, "adapt": False},
+        **{"warm_start": ["ease"], "actor_hidden": [4, 4], "critic_hidden": [4, 4]},
+        **{"rehearsals": 1, "list_length": 1},
+    },
+}
+MOODS = MoodConfig(patience=3, like_adds=2)
+
+
+def make(folder: Path, steps: int = 12) -> LongStudy:
+    study = Study(folder, MARKET, ks=(1,), settings=SMALL)
+    settings = LongRunSettings(steps=steps, update_every=4, alpha_prime=0.3, warm_up=0)
+    return LongStudy(study, settings, SimulationConfig(moods=MOODS), retrain=Retrain.NONE)
+
+
+def contestants(*names: str) -> list[Contestant]:
+    return [Contestant.of(Method.parse(name), 0.3) for name in names]
+
+
+def stop_after(calls: int) -> Any:
+    left = iter(range(calls))
+
+    def press() -> None:
+        if next(left, None) is None:
+            raise KeyboardInterrupt
+
+    return press
+
+
+def test_likes_and_who_is_there_are_in_record_and_table(tmp_path: Path) -> None:
+    long_study, chosen = make(tmp_path / "a"), contestants("ease", "ease+control")
+    long_study.run(chosen, [0])
+    steps = long_study.result(chosen, [0]).steps
+    for method in ("ease", "ease+control"):
+        own = steps.filter(pl.col("method") == method)
+        here, likes = own["here"].to_numpy(), own["likes"].to_numpy()
+        assert (np.diff(here) <= 0).all()  # nobody comes back
+        assert 0 < here[-1] < 1
+        assert (np.diff(likes) >= 0).all()
+        shown = np.diff(own["showings"].to_numpy(), prepend=0)
+        assert shown == pytest.approx([1, *here[:-1]])  # who is there is shown an item
+        notes = json.loads(own["notes"][-1])
+        thirds = [notes[f"here of {name}"] for name in ("light", "medium", "heavy")]
+        assert np.average(thirds, weights=[27, 27, 26]) == pytest.approx(here[-1])
+    assert can_leave(steps)
+    grid = staying_grid(steps)
+    assert grid.headings == [
+        *("Method", "Likes", "Showings", "Still there", "Light", "Medium", "Heavy"),
+    ]
+    record = long_study.task(chosen[0], 0).record()
+    found = record.of_users("likes")
+    assert found is not None
+    assert found.mean() == pytest.approx(steps.filter(pl.col("method") == "ease")["likes"][-1])
+
+
+def test_activity_has_three_equal_parts() -> None:
+    groups = by_activity(torch.tensor([9, 1, 5, 5, 2, 8]))
+    assert {name: inside.nonzero().flatten().tolist() for name, inside in groups.items()} == {
+        "light": [1, 4],
+        "medium": [2, 3],
+        "heavy": [0, 5],
+    }
+
+
+def test_a_policy_with_a_horizon_rehearses_and_goes_on_where_it_was(tmp_path: Path) -> None:
+    chosen = contestants("fcpo:long")
+    whole, stopped = make(tmp_path / "a", steps=24), make(tmp_path / "b", steps=24)
+    whole.run(chosen, [0])
+    with pytest.raises(KeyboardInterrupt):
+        stopped.run(chosen, [0], meanwhile=stop_after(0))
+    stopped.run(chosen, [0], resume=True)
+    steps = [one.steps(chosen, [0]).drop("seconds", "notes") for one in (whole, stopped)]
+    assert_frame_equal(*steps, check_exact=True)
+    (file,) = (tmp_path / "a" / "models").glob("outlook-*.safetensors")
+    assert file.stat().st_size > 0
+    notes = json.loads(whole.steps(chosen, [0])["notes"][-1])
+    assert notes["worth of a like"] > 1
+    assert steps[0]["limited_rate"][-1] <= 0.3 + 1e-9
+
+
+def test_what_a_like_adds_keeps_half_of_the_users_for_sixty_steps(tmp_path: Path) -> None:
+    market = DataSpec(source="synthetic:users=80,items=150,interactions_per_user=20")
+    study = Study(tmp_path, market, ks=(1,))
+    source = UserSource(study)
+    simulation = SimulationConfig(moods=MoodConfig(patience=3))
+    settled = source.settled(simulation)
+    assert settled.moods is not None
+    assert settled.moods.like_adds is not None
+    (file,) = (tmp_path / "models").glob("patience-*.json")
+    before = file.stat().st_mtime_ns
+    assert source.settled(simulation) == settled
+    assert file.stat().st_mtime_ns == before
+    settings = LongRunSettings(steps=60, alpha_prime=1.0, warm_up=0)
+    long_study = LongStudy(study, settings, simulation, retrain=Retrain.NONE)
+    chosen = contestants("stack")
+    long_study.run(chosen, [0])
+    last = long_study.steps(chosen, [0])["here"][-1]
+    assert 0.33 < last < 0.67  # three standard errors: answers are drawn anew
