@@ -27,7 +27,7 @@ INTERRUPTED = {"fcpo-interrupted": "fcpo", "fcpo-paper-interrupted": "fcpo:paper
 NEW_SETTINGS: dict[str, Any] = {
     **{"explore": 0.0, "adapt": False, "spread_cost": 1.0},
     **{"ridge": {}, "ease": {}, "itemknn": {}, "gru4rec": {}, "als": {}},
-    **{"retrieval": "auto", "precision": "single"},
+    **{"retrieval": "auto", "precision": "single", "value": "score", "rehearsals": 4},
 }
 Lists = dict[str, list[int]]  # of every user, best first
 

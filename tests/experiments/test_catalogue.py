@@ -26,7 +26,8 @@ def test_every_method_is_listed_once_by_kind() -> None:
     assert kinds[Kind.RANKER] == list(RANKERS)
     assert kinds[Kind.RERANKER] == list(RERANKERS)
     assert kinds[Kind.AGENT] == list(AGENTS)
-    presets = [*(f"fcpo:{name}" for name in ("fast", "strong", "start", "strong-start", "paper"))]
+    known = ("fast", "strong", "start", "strong-start", "long", "paper")
+    presets = [f"fcpo:{name}" for name in known]
     assert kinds[Kind.PRESET] == [f"fcpo:{name}" for name in PRESETS] == presets
     assert len(NAMES) == len(set(NAMES)) == 11 + 8 + 2 + 5
 
@@ -144,7 +145,7 @@ def test_the_example_sets_what_matters() -> None:
     [
         ("bogus", "there is no method 'bogus' (there are popularity, mf, "),
         ("bogus", "control, pmmf, fairco, tfrom, fcpo, lird, fcpo:fast, fcpo:strong, fcpo:start, "),
-        ("bogus", "fcpo:start, fcpo:strong-start, fcpo:paper)"),
+        ("bogus", "fcpo:start, fcpo:strong-start, fcpo:long, fcpo:paper)"),
         ("ease+bogus", "(there are quota, penalty, foe, lists, control, pmmf, fairco, tfrom)"),
         ("fcpo:bogus", "no such preset (there are fcpo:fast, fcpo:strong, fcpo:start, "),
         ("fcpo+quota", "only a ranker can be re-ranked"),

@@ -35,6 +35,7 @@ PRESET_SUMMARIES = {
     "fcpo:strong": "FCPO with gru4rec, a neural network, among its rankers; serves any limit.",
     "fcpo:start": "fcpo:fast without CPO rounds: the same rankers, weights and allocation.",
     "fcpo:strong-start": "fcpo:strong without CPO rounds, to compare with it.",
+    "fcpo:long": "FCPO that looks ahead in the long run, for users who can leave.",
     "fcpo:paper": "FCPO as in the paper: from random weights, one training for every limit.",
 }
 
