@@ -29,7 +29,7 @@ def test_every_method_is_listed_once_by_kind() -> None:
     known = ("fast", "strong", "start", "strong-start", "long", "paper")
     presets = [f"fcpo:{name}" for name in known]
     assert kinds[Kind.PRESET] == [f"fcpo:{name}" for name in PRESETS] == presets
-    assert len(NAMES) == len(set(NAMES)) == 11 + 8 + 2 + 5
+    assert len(NAMES) == len(set(NAMES)) == 11 + 8 + 2 + 6
 
 
 def test_a_level_is_for_rerankers_and_fcpo() -> None:

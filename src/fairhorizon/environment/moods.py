@@ -27,9 +27,9 @@ class QuitRule(Settings):
     """
 
     most: int = Field(ge=1)
-    """Items of one kind that a user stands,"""
+    """Largest number of items of one kind that a user stands."""
     of: int = Field(ge=2)
-    """among so many last ones."""
+    """Number of last items that are looked at."""
 
     @model_validator(mode="after")
     def _can_happen(self) -> "QuitRule":
