@@ -6,12 +6,12 @@ from pathlib import Path
 
 from fairhorizon.allocation.shortlists import KEPT, ON_LISTS_AT_ONCE, SCORES_AT_ONCE
 
-USERS, ITEMS = 3_400, 20_000
+USERS, ITEMS = 4_500, 20_000
 HISTORY, STEPS, CLASSES = 10, 3, 2  # of the script
 
 
 def test_a_long_run_and_interactive_lists_keep_to_the_formula():
-    """A table of scores would be 272 MB, and a run of the small way holds two or three of them."""
+    """A table of scores would be 360 MB, and a run of the small way holds two or three of them."""
     assert USERS * ITEMS > 2**26  # the size above which the script works in blocks
     script = Path(__file__).with_name("large_run.py")
     command = [sys.executable, str(script), str(USERS), str(ITEMS)]
