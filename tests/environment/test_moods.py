@@ -113,6 +113,14 @@ def test_a_user_quits_after_too_many_of_a_kind() -> None:
     assert moods.here.tolist() == [False, False]
 
 
+def test_an_item_of_no_kind_bores_nobody() -> None:
+    kinds = torch.tensor([[0.0, 0.0], [1.0, 0.0]])
+    moods = moods_of(MoodConfig(quits=QuitRule(most=1, of=3)), [4.0, 4.0], kinds)
+    for _ in range(3):
+        moods.notice(torch.tensor([[0], [1]]), torch.zeros(2, 1, dtype=torch.bool))
+    assert moods.here.tolist() == [True, False]
+
+
 def test_the_content_come_back_as_new_ones_and_the_others_do_not() -> None:
     moods = moods_of(MoodConfig(patience=2, like_adds=1, returning=1.0), [2.0, 2.0])
     lists = torch.tensor([[0], [1]])

@@ -198,8 +198,9 @@ class Moods:
     def _most_of_a_kind(self) -> Tensor:
         """(b,) how many of the recent items are of the kind that most of them are of."""
         assert self.kinds is not None
-        main = self.kinds.argmax(1)[self.recent.clamp(min=0)]
-        counts = one_hot(main, self.kinds.shape[1]) * (self.recent >= 0)[:, :, None]
+        items = self.recent.clamp(min=0)
+        main, has_kind = self.kinds.argmax(1)[items], self.kinds.any(1)[items] & (self.recent >= 0)
+        counts = one_hot(main, self.kinds.shape[1]) * has_kind[:, :, None]
         return counts.sum(1).amax(1)
 
     def tensors(self) -> dict[str, Tensor]:
