@@ -44,6 +44,7 @@ INSIDE = {
         ("methods",),
     ),
     "agents.fcpo": (
+        ("looking_ahead",),
         ("config",),
         ("experts",),
         ("serving",),

@@ -6,6 +6,7 @@ import torch
 from pydantic import Field, model_validator
 from torch import Tensor
 
+from fairhorizon.agents.fcpo.looking_ahead import LookingAhead
 from fairhorizon.rankers.mf import MfConfig
 from fairhorizon.rankers.stack.given import MemberSettings
 from fairhorizon.ranking import discount
@@ -70,6 +71,8 @@ class FcpoConfig(MemberSettings):
     will give now and, discounted by gamma_r, later (long): for users who can leave."""
     rehearsals: Annotated[int, Field(ge=0)] = 4
     """Recorded runs among simulated users that value=long learns from before its own."""
+    looking_ahead: LookingAhead = LookingAhead()
+    """How value=long learns what a like is worth."""
     all_actions: bool = True
     """Whether a softmax policy is trained by exact expectations of immediate reward and cost over
     all items, not only of the sampled item. In the long run only costs are exact."""

@@ -1,12 +1,21 @@
-"""Chances, what comes after answers, and the value of an item: by hand, and by known truths."""
+"""Standing, chances and the value of an item: by hand, and by known truths."""
+
+import math
 
 import pytest
 import torch
 
-from fairhorizon.agents.fcpo.outlook.after import AfterAnswers
+from fairhorizon.agents.fcpo.looking_ahead import LookingAhead
 from fairhorizon.agents.fcpo.outlook.chances import LEAST_SLOPE, LikeChances, Shown
 from fairhorizon.agents.fcpo.outlook.outlook import Outlook
-from fairhorizon.agents.fcpo.outlook.standing import LAST, MOODS, USER_FEATURES, AnswersSoFar
+from fairhorizon.agents.fcpo.outlook.record import has_both_offers, spent
+from fairhorizon.agents.fcpo.outlook.standing import (
+    LAST,
+    MOODS,
+    TYPE_COLUMNS,
+    USER_FEATURES,
+    AnswersSoFar,
+)
 
 
 def test_standing_by_hand() -> None:
@@ -53,24 +62,11 @@ def test_an_item_that_is_preferred_is_never_less_likely() -> None:
     assert chances.weights[0] == pytest.approx(-1.0, abs=0.2)
 
 
-def test_means_after_answers_are_learned() -> None:
-    """2 after a like, 0.5 after none where the first number of the state is 1, else 1.5."""
-    generator = torch.Generator().manual_seed(1)
-    states = torch.zeros(4000, MOODS + 1)
-    states[:, 0] = torch.randint(2, (4000,), generator=generator)
-    liked = torch.rand(4000, generator=generator) < 0.4
-    means = torch.where(liked, 2.0, 1.5 - states[:, 0])
-    noise = torch.randn(4000, generator=generator)
-    after = AfterAnswers(seed=0)
-    after.fit(states, liked, means + noise)
-    found = after(states[states[:, 0].argsort()][[0, -1]])
-    expected = torch.tensor([[1.5, 2.0], [0.5, 2.0]])
-    assert (found - expected).abs().max() < 0.1
-
-
-def outlook_of(answers: list[list[int]], gamma: float) -> Outlook:
+def outlook_of(
+    answers: list[list[int]], gamma: float, settings: LookingAhead | None = None
+) -> Outlook:
     """A user a row, a step a column: 1 a like, 0 none, -1 gone before, -2 none and gone over it."""
-    outlook = Outlook(gamma, seed=0)
+    outlook = Outlook(gamma, settings=settings, seed=0)
     table = torch.tensor(answers)
     outlook.begin(torch.zeros(len(table)))
     for column in table.T:
@@ -81,32 +77,50 @@ def outlook_of(answers: list[list[int]], gamma: float) -> Outlook:
     return outlook
 
 
-def test_likes_to_come_count_those_who_left_with_nothing() -> None:
-    outlook = outlook_of([[0, 1, 1], [1, -2, -1]], gamma=0.5)
-    (run,) = outlook.runs
-    to_come = outlook._to_come(run, torch.zeros(2, MOODS + 1))
-    # the first: 1 + 0.5 * 1 after the first answer, then 1, then nothing; the second: then none
-    assert [row.tolist() for row in to_come] == [[1.5, 0.0], [1.0, 0.0], [0.0, 0.0]]
-
-
 def test_a_value_is_the_chance_times_what_a_like_is_worth() -> None:
     outlook = outlook_of([[1, 0, 1, 0], [0, 0, -2, -1], [1, 1, 0, 1]] * 20, gamma=0.9)
     scores = torch.tensor([[0.5, -torch.inf], [1.0, 2.0], [-torch.inf, -torch.inf]] * 20)
     group = torch.tensor([True, False])
     assert torch.equal(outlook.values(scores, group), scores)  # nothing is learned yet
     outlook.learn()
+    with torch.no_grad():
+        outlook.actor.body[-1].bias.fill_(math.log(3.0))
     values = outlook.values(scores, group)
     chances = outlook.chances.of(
         outlook.standing.of_users(), scores, group.float(), torch.zeros(1, 1)
     )
-    none, like = outlook.after(outlook._states()).unbind(1)
-    worth = 1 + 0.9 * (like - none).clamp(min=0)
     open_items = scores > -torch.inf
+    worth = outlook.worth()
     assert torch.allclose(values[open_items], (chances * worth[:, None])[open_items])
     assert (values[~open_items] == -torch.inf).all()
-    assert worth.max() > 1
+    assert torch.equal(outlook.gains(), worth - 1)
+    assert worth.min() > 1
     outlook.gamma = 0.0
     assert torch.allclose(outlook.values(scores, group)[open_items], chances[open_items])
+
+
+def test_without_a_type_the_state_does_not_tell_how_much_a_user_likes() -> None:
+    outlook = outlook_of([[1, 0], [1, 1]], gamma=0.9, settings=LookingAhead(user_type=False))
+    states = outlook._states()
+    assert states[:, [*TYPE_COLUMNS, MOODS]].eq(0).all()
+    assert states[0, LAST - 2 : LAST].tolist() == [1, -1]  # answers are still there
+
+
+def test_offers_are_the_best_of_both_sides_after_charges() -> None:
+    outlook = outlook_of([[1, 0, 1], [0, 1, 1]] * 10, gamma=0.9)
+    outlook.learn()
+    scores, group = torch.tensor([[2.0, 1.0, 0.0, 1.5]] * 20), torch.tensor([1, 1, 0, 0])
+    outlook.values(scores, group.bool())
+    charges = torch.tensor([50.0, 0.25, 0.0, 0.0])  # of the first item nothing is left
+    lists, here = torch.full((20, 1), 3), torch.ones(20, dtype=torch.bool)
+    outlook.note(lists, torch.zeros(20, 1, dtype=torch.bool), here, charges)
+    step = outlook.runs[-1][-1]
+    assert step.offers[0].tolist() == [[1.0, 1.0, 0.0], [1.5, 0.0, 0.0]]
+    assert step.charges[0].tolist() == [0.25, 0.0]
+    assert has_both_offers(step).all()
+    first = outlook.runs[-1][0]  # before anything was learned charges were not in likes
+    assert not has_both_offers(first).any()
+    assert spent(step, 0.3).tolist() == pytest.approx([-0.3] * 20)
 
 
 def test_what_was_learned_is_the_same_after_a_file() -> None:

@@ -1,13 +1,14 @@
 """The policy update on a batch of trajectories: from advantages to a CPO step on the actor."""
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.func import functional_call
 from torch.nn.utils import parameters_to_vector, vector_to_parameters
 
 from fairhorizon.agents.fcpo.config import FcpoConfig, attention_of
 from fairhorizon.agents.fcpo.learning.advantages import discounts
 from fairhorizon.agents.fcpo.learning.cpo import TrustRegion, Update, constrained_step
+from fairhorizon.agents.fcpo.learning.fisher_metric import FisherMetric
 from fairhorizon.agents.fcpo.learning.shown_surrogate import ShownSurrogate
 from fairhorizon.agents.fcpo.learning.surrogates import (
     GaussianSurrogate,
@@ -21,9 +22,9 @@ from fairhorizon.policy.actor import Actor
 
 
 class FlatActor:
-    """The actor as a function of one flat parameter vector theta."""
+    """An actor as a function of one flat parameter vector theta."""
 
-    def __init__(self, actor: Actor) -> None:
+    def __init__(self, actor: nn.Module) -> None:
         self.actor = actor
         self.shapes = {name: value.shape for name, value in actor.named_parameters()}
 
@@ -34,11 +35,11 @@ class FlatActor:
     def adopt(self, theta: Tensor) -> None:
         vector_to_parameters(theta, self.actor.parameters())
 
-    def __call__(self, theta: Tensor, users: Tensor, queues: Tensor) -> Tensor:
+    def __call__(self, theta: Tensor, *states: Tensor) -> Tensor:
         pieces = theta.split([shape.numel() for shape in self.shapes.values()])
         named = zip(self.shapes.items(), pieces, strict=True)
         parameters = {name: piece.view(shape) for (name, shape), piece in named}
-        outputs: Tensor = functional_call(self.actor, parameters, (users, queues))
+        outputs: Tensor = functional_call(self.actor, parameters, states)
         return outputs
 
 
@@ -53,27 +54,43 @@ def update_actor(
     team: Team = ALONE,
 ) -> Update:
     """Lines 16-21 of Algorithm 1; surrogates and gaps are per trajectory, discounted."""
-    policy = FlatActor(actor)
-    theta = policy.theta
     users, queues = batch.state_users, batch.state_queues
     with torch.no_grad():
         outputs = actor(users, queues)
         surrogate = _surrogate(batch, outputs, reward_advantages, cost_advantages, config, team)
+    region = TrustRegion(
+        config.kl_limit, config.cg_iterations, config.line_search_ratio, config.line_search_attempts
+    )
     metric = surrogate.sample(config.fisher_states, generator)
-    sampled = users[metric.states], queues[metric.states]
+    return take_step(
+        actor, (users, queues), surrogate, metric, cost_gaps, region, config.cg_damping, team
+    )
+
+
+def take_step(
+    actor: nn.Module,
+    states: tuple[Tensor, ...],
+    surrogate: Surrogate,
+    metric: FisherMetric,
+    cost_gaps: Tensor,
+    region: TrustRegion,
+    damping: float,
+    team: Team = ALONE,
+) -> Update:
+    """A CPO step on an actor whose outputs are a function of the states of a batch."""
+    policy = FlatActor(actor)
+    theta = policy.theta
+    sampled = tuple(part[metric.states] for part in states)
     fisher = fisher_product(
         lambda candidate: policy(candidate, *sampled),
         theta,
         metric.product,
-        damping=config.cg_damping,
+        damping=damping,
         total=team.sum,
-    )
-    region = TrustRegion(
-        config.kl_limit, config.cg_iterations, config.line_search_ratio, config.line_search_attempts
     )
     update = constrained_step(
         theta,
-        lambda candidate: surrogate.evaluate(policy(candidate, users, queues)),
+        lambda candidate: surrogate.evaluate(policy(candidate, *states)),
         fisher,
         cost_gaps,
         region,

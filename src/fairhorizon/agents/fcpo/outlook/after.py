@@ -1,49 +1,88 @@
-"""What is to come after an answer: discounted likes, 0 for those who leave over it.
+"""What is to come after an answer: 0 for those who leave over it.
 
     W_1(s) = E[(1 - left) V(s') | s, like],    W_0(s) = E[(1 - left) V(s') | s, none]
-    V(s) = p (1 + gamma W_1(s)) + (1 - p) gamma W_0(s)
+    V(s) = r(s) + gamma (p W_1(s) + (1 - p) W_0(s)),    p the chance of a like in s
 
-Both are regressions on recorded answers, with those who left among them: a mean over those who
-stayed would say that a disappointment does no harm. The state has an estimate of how much the user
-likes in general; without it a like would mostly tell who likes a lot and stays anyway.
+Of two signals: likes, where r(s) = p, and what showings cost of the limit. Regressions on recorded
+answers, with those who left among them: a mean over those who stayed would say that a
+disappointment does no harm. The state has an estimate of how much the user likes in general;
+without it a like would mostly tell who likes a lot and stays anyway.
+
+What a step is learned from is partly what came and partly what the critics expect of the next state
+(TD(lambda)), whose chances of a like are known better than one answer tells them.
 """
+
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor, nn
 
-from fairhorizon.agents.fcpo.outlook.standing import MOODS
 from fairhorizon.policy.critics import Critic
 
-ITERATIONS = 60  # of L-BFGS
-HIDDEN = (12, 12)
+FIRST, LATER = 60, 30  # iterations of L-BFGS, in the first sweep and in those after it
+SWEEPS = 3  # the first learns from what came alone
+MOST_ROWS = 300_000  # answers that a critic is fitted to, drawn at random if there are more
+
+
+@dataclass(frozen=True)
+class Course:
+    """A signal over the T steps of a run, and what it is learned from."""
+
+    states: Tensor  # (T, b, size)
+    chances: Tensor  # (T, b) of a like of what is shown
+    signal: Tensor  # (T, b) what came
+    expected: Tensor  # (T, b) what was to be expected of the same, given the state
+    shown: Tensor  # (T, b) bool
+    liked: Tensor  # (T, b) bool
+    stays: Tensor  # (T, b) bool
+    ended: bool  # nothing is counted after it; else those who are there go on
 
 
 class AfterAnswers(nn.Module):
-    """W_0 and W_1: a critic each, of the mood and the chance of a like."""
+    """W_0 and W_1 of one signal: a critic each."""
 
     mean: Tensor
     spread: Tensor
     scale: Tensor
 
-    def __init__(self, seed: int) -> None:
+    def __init__(self, state_size: int, hidden: tuple[int, int], seed: int) -> None:
         super().__init__()
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(seed)
-            self.critics = nn.ModuleList(Critic(MOODS + 1, HIDDEN) for _ in range(2))
-        self.register_buffer("mean", torch.zeros(MOODS + 1))
-        self.register_buffer("spread", torch.ones(MOODS + 1))
+            self.critics = nn.ModuleList(Critic(state_size, hidden) for _ in range(2))
+        self.register_buffer("mean", torch.zeros(state_size))
+        self.register_buffer("spread", torch.ones(state_size))
         self.register_buffer("scale", torch.tensor(0.0))  # 0: nothing was learned yet
+
+    @property
+    def is_fitted(self) -> bool:
+        return bool(self.scale)
 
     @torch.no_grad()
     def forward(self, states: Tensor) -> Tensor:
-        """(n, 2) likes to come after none and after a like."""
-        known = (states - self.mean) / self.spread
+        """(..., 2) what is to come after none and after a like."""
+        known = ((states - self.mean) / self.spread).flatten(0, -2)
         values = torch.stack([critic(known) for critic in self.critics], dim=1)
-        return (values * self.scale).clamp(min=0)
+        return (values * self.scale).view(*states.shape[:-1], 2)
 
-    def fit(self, states: Tensor, liked: Tensor, to_come: Tensor) -> None:
-        """Least squares; to_come: (n,) what each user liked later, discounted."""
-        if not float(self.scale):
+    def learn(self, runs: list[Course], gamma: float, lam: float, *, leavers: bool = True) -> None:
+        """From scratch; leavers: whether those who leave count, with nothing to come."""
+        for sweep in range(SWEEPS):
+            parts = []
+            for run in runs:
+                after = returns_after(run, self._values(run, gamma), gamma, lam if sweep else 1.0)
+                own = run.shown if leavers else run.shown & run.stays
+                parts.append((run.states[own], run.liked[own], after[own]))
+            rows = [torch.cat(part) for part in zip(*parts, strict=True)]
+            if len(rows[0]) > MOST_ROWS:
+                draw = torch.Generator().manual_seed(sweep)
+                some = torch.randperm(len(rows[0]), generator=draw)[:MOST_ROWS]
+                rows = [part[some] for part in rows]
+            self.fit(*rows, iterations=LATER if sweep else FIRST)
+
+    def fit(self, states: Tensor, liked: Tensor, to_come: Tensor, iterations: int = FIRST) -> None:
+        """Least squares; to_come: (n,) what came after each answer."""
+        if not self.is_fitted:
             self.mean.copy_(states.mean(0))
             self.spread.copy_(states.std(0).clamp(min=1e-3))
             self.scale.copy_(to_come.square().mean().sqrt().clamp(min=1e-3))
@@ -54,4 +93,27 @@ class AfterAnswers(nn.Module):
             if own.any():
                 rows = torch.arange(int(own.sum()))[:, None]
                 targets = (to_come[own] / self.scale)[:, None]
-                critic.fit(known[own], rows, targets, torch.ones(1), ITERATIONS)
+                critic.fit(known[own], rows, targets, torch.ones(1), iterations)
+
+    def _values(self, run: Course, gamma: float) -> Tensor:
+        """(T, b) V of the states; 0 where nobody was shown anything, and before the first fit."""
+        if not self.is_fitted:
+            return torch.zeros_like(run.chances)
+        none, like = self(run.states).unbind(-1)
+        return (run.expected + gamma * (none + run.chances * (like - none))) * run.shown
+
+
+def returns_after(run: Course, values: Tensor, gamma: float, lam: float) -> Tensor:
+    """(T, b) of each answer: (1 - left) (lam G + (1 - lam) V) of the step after it.
+
+    G is the discounted signal from that step on, in which values stand for what was not waited for.
+    In a run that goes on, those who are there expect what they expected in their last state.
+    """
+    after = torch.zeros_like(values)
+    following = torch.zeros_like(values[-1]) if run.ended else values[-1]  # of the step after
+    for t in reversed(range(len(values))):
+        after[t] = following * run.stays[t]
+        came = run.signal[t] + gamma * after[t]
+        mixed = lam * came + (1 - lam) * values[t]
+        following = torch.where(run.shown[t], mixed, following)
+    return after

@@ -1,188 +1,293 @@
 """The value of showing an item to a user who can leave: the likes that it brings, now and later.
 
-    value(u, i) = P(u likes i) (1 + gamma (W_1(s_u) - W_0(s_u)))
+    value(u, i) = worth(s_u) P(u likes i) + what is to come by the kind of i
 
-up to what no choice of an item changes. The control takes one price off the value of items in the
-limited group. In likes of the moment that is price / (1 + gamma (W_1 - W_0)): the group is cheap
-for those whom a like keeps, and dear for those who would stay anyway.
+worth(s) is learned by CPO (rounds.py) from recorded runs: by critics of the likes to come after a
+like and after none, and of what they will cost of the limit (after.py). The control takes one price
+off the value of items in the limited group. In likes of the moment that is price / worth(s): the
+group is cheap for those whom a like keeps, and dear for those who would stay anyway.
 """
-
-from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
-from fairhorizon.agents.fcpo.outlook.after import AfterAnswers
+from fairhorizon.agents.fcpo.looking_ahead import LookingAhead
+from fairhorizon.agents.fcpo.outlook.actor import MoodActor
+from fairhorizon.agents.fcpo.outlook.after import AfterAnswers, Course
 from fairhorizon.agents.fcpo.outlook.chances import LikeChances, Shown
-from fairhorizon.agents.fcpo.outlook.standing import MOODS, AnswersSoFar
+from fairhorizon.agents.fcpo.outlook.kinds import KIND_FEATURES, KindsSoFar
+from fairhorizon.agents.fcpo.outlook.record import (
+    GROUP,
+    AnsweredStep,
+    Run,
+    has_both_offers,
+    restored,
+    spent,
+    stored,
+)
+from fairhorizon.agents.fcpo.outlook.rounds import OfferedSteps, improve
+from fairhorizon.agents.fcpo.outlook.standing import MOODS, TYPE_COLUMNS, AnswersSoFar
+from fairhorizon.storage import below
 
-SWEEPS = 2  # the first takes the last step for the end of the world, the second goes on from it
-FORGETTING = 0.9  # of showings of a kind, per step
-
-
-@dataclass(frozen=True)
-class AnsweredStep:
-    """One step of all users: what was known before it, and what came of it."""
-
-    of_users: Tensor  # (b, USER_FEATURES)
-    of_items: Tensor  # (b, 3) of the first item shown
-    states: Tensor  # (b, MOODS + 1)
-    shown: Tensor  # (b,) bool
-    liked: Tensor  # (b,) bool
-    stays: Tensor  # (b,) bool: still there after it
-
-
-FIELDS = tuple(AnsweredStep.__dataclass_fields__)
+STATES = MOODS + 1  # the mood, and the chance that the best item open is liked
 
 
 class Outlook:
     """Learns from recorded runs, and while it serves. Never sees patience, nor who a user is.
 
+    gamma: discount of likes to come; 0: likes of the moment.
+    share: of the limit, on showings of the group.
     kinds: (n_items, kinds) the part that each kind has in an item, where they are known.
     """
 
-    def __init__(self, gamma: float, *, kinds: Tensor | None = None, seed: int = 0) -> None:
-        self.gamma, self.kinds, self.seed = gamma, kinds, seed
-        self.chances, self.after = LikeChances(), AfterAnswers(seed)
-        self.runs: list[list[AnsweredStep]] = []  # earlier ones, and the present one
+    def __init__(
+        self,
+        gamma: float,
+        *,
+        settings: LookingAhead | None = None,
+        share: float = 1.0,
+        kinds: Tensor | None = None,
+        seed: int = 0,
+    ) -> None:
+        self.gamma, self.settings = gamma, settings or LookingAhead()
+        self.share, self.kinds, self.seed = share, kinds, seed
+        self.generator = torch.Generator().manual_seed(seed)
+        self.chances = LikeChances()
+        self.likes, self.costs = self._critics(), self._critics()
+        self.actor = MoodActor(STATES, self.settings.hidden, seed)
+        self.runs: list[Run] = []  # earlier ones, and the present one
+
+    def _critics(self) -> AfterAnswers:
+        return AfterAnswers(STATES + KIND_FEATURES, self.settings.critic_hidden, self.seed)
 
     def begin(self, history: Tensor) -> None:
         """A new run, of users who had taken so many items (b,) before."""
         self.standing = AnswersSoFar(history.cpu())
-        n_kinds = 0 if self.kinds is None else self.kinds.shape[1]
-        self.lately = torch.zeros(len(history), n_kinds)
+        self.shown_kinds = KindsSoFar(self.kinds, len(history))
         self.runs.append([])
 
     @torch.no_grad()
     def values(self, scores: Tensor, in_group: Tensor) -> Tensor:
         """(b, n_items) of scores (b, n_items), -inf for what is not open; the scores themselves
         before anything was learned."""
-        self._look(scores, in_group)
-        if not self.chances.is_fitted:
-            return scores
-        chances = self.chances.of(self._of_users, self.scores, self.in_group, self.sated)
-        self._types = chances.amax(1)
-        worth = (1 + self.gains())[:, None]
-        return torch.where(self.scores > -torch.inf, chances * worth, self.scores)
+        self.scores, self.in_group = scores.cpu(), in_group.cpu().float()
+        self._of_users, self.sated = self.standing.of_users(), self.shown_kinds.sated()
+        self._types = torch.zeros(len(scores))
+        values = self.scores
+        if self.chances.is_fitted:
+            chances = self.chances.of(self._of_users, self.scores, self.in_group, self.sated)
+            self._types = chances.amax(1)
+            values = chances * self.worth()[:, None]
+            if self.shown_kinds.are_known and self.likes.is_fitted:
+                values = values + self._by_kind(chances)
+            values = torch.where(self.scores > -torch.inf, values, self.scores)
+        self._values = values
+        return values
+
+    def worth(self) -> Tensor:
+        """(b,) what a like of each user is worth now, in likes."""
+        if not self.gamma or not self.actor.spread.any():
+            return torch.ones(len(self._types))
+        with torch.no_grad():
+            worth: Tensor = self.actor(self._states()).squeeze(1)
+        return worth
 
     def gains(self) -> Tensor:
-        """(b,) gamma (W_1 - W_0), at least 0: what a like is worth beyond itself."""
-        if not self.gamma or not float(self.after.scale):
-            return torch.zeros(len(self._types))
-        to_come: Tensor = self.after(self._states())
-        return self.gamma * (to_come[:, 1] - to_come[:, 0]).clamp(min=0)
+        """(b,) what a like is worth beyond itself."""
+        return self.worth() - 1
 
-    def _look(self, scores: Tensor, in_group: Tensor) -> None:
-        self.scores, self.in_group = scores.cpu(), in_group.cpu().float()
-        self._of_users = self.standing.of_users()
-        self.sated = torch.zeros(1, 1) if self.kinds is None else self.lately @ self.kinds.T
-        self._types = torch.zeros(len(scores))
+    def _by_kind(self, chances: Tensor) -> Tensor:
+        """(b, n_items) how what is to come differs from that after a kind not shown lately."""
+        of_kinds = self.shown_kinds.features()  # (b, kinds, KIND_FEATURES)
+        states = self._states()[:, None].expand(-1, of_kinds.shape[1], -1)
+        none, like = self.likes(torch.cat([states, of_kinds], dim=2)).unbind(2)
+        fresh = torch.cat([states[:, :1], torch.zeros_like(of_kinds[:, :1])], dim=2)
+        fresh_none, fresh_like = self.likes(fresh).unbind(2)
+        main = self.shown_kinds.main
+        none, like = (none - fresh_none)[:, main], (like - fresh_like)[:, main]
+        return self.gamma * torch.addcmul(none, chances, like - none)
 
     def _states(self) -> Tensor:
-        """(b, MOODS + 1): the mood, and the chance that the best item open is liked."""
-        return torch.cat([self.standing.moods(), self._types[:, None]], dim=1)
+        return self._known(torch.cat([self.standing.moods(), self._types[:, None]], dim=1))
 
-    def note(self, lists: Tensor, hits: Tensor, here: Tensor | None) -> None:
-        """Record the answers to the lists (b, K) that were made by the last values."""
+    def _known(self, states: Tensor) -> Tensor:
+        """Without what tells how much users like, where the settings say so."""
+        if self.settings.user_type:
+            return states
+        states = states.clone()
+        states[..., [*TYPE_COLUMNS, MOODS]] = 0.0
+        return states
+
+    def note(
+        self, lists: Tensor, hits: Tensor, here: Tensor | None, charges: Tensor | None = None
+    ) -> None:
+        """Record the answers to the lists (b, K) that were made by the last values.
+
+        charges: (n_items,) what prices took off the values.
+        """
         lists, hits = lists.cpu(), hits.cpu()
         shown, at = lists[:, 0] >= 0, lists[:, 0].clamp(min=0)
-        rows = torch.arange(len(at))
-        sated = self.sated.expand(self.scores.shape)[rows, at]
-        items = [self.scores[rows, at].masked_fill(~shown, 0.0), self.in_group[at], sated]
+        charged = torch.zeros(len(self.in_group)) if charges is None else charges.cpu().float()
+        offers = _best_of_both(self._values - charged, self.in_group)
+        if not self.chances.is_fitted:  # they were not in likes
+            charged = torch.full_like(charged, torch.nan)
         stays = torch.ones_like(shown) if here is None else here.cpu()
         self.runs[-1].append(
             AnsweredStep(
                 self._of_users,
-                torch.stack(items, dim=1),
-                self._states(),
+                self._of_items(at[:, None])[:, 0].masked_fill(~shown[:, None], 0.0),
+                torch.cat([self.standing.moods(), self._types[:, None]], dim=1),
+                self.shown_kinds.of_items(at[:, None])[:, 0],
+                self._of_items(offers),
+                self.shown_kinds.of_items(offers),
+                charged[offers],
                 shown,
                 hits[:, 0],
                 stays,
             )
         )
         self.standing.see(lists, hits)
-        if self.kinds is not None:
-            of_kinds = self.kinds[lists.clamp(min=0)] * (lists >= 0)[:, :, None]
-            self.lately = FORGETTING * self.lately + of_kinds.sum(1)
+        self.shown_kinds.see(lists)
 
-    def learn(self) -> None:
-        """Chances and values anew, from all runs recorded so far and from nothing else."""
+    def _of_items(self, items: Tensor) -> Tensor:
+        """(b, C, 3) of items (b, C): score, in the group, showings of the kind lately."""
+        sated = self.sated.expand(self.scores.shape)
+        parts = [self.scores.gather(1, items), self.in_group[items], sated.gather(1, items)]
+        return torch.stack(parts, dim=2)
+
+    def learn(self, *, ended: bool = True) -> None:
+        """Chances, critics and the policy, from the runs recorded so far.
+
+        ended: whether the last of them has ended; else its users go on.
+        """
         runs = [run for run in self.runs if run]
         steps = [step for run in runs for step in run]
         if not steps or not any(bool(step.liked.any()) for step in steps):
             return
-        shown = [torch.cat([getattr(s, name)[s.shown] for s in steps]) for name in FIELDS]
-        self.chances.fit(Shown(shown[0], shown[1], shown[4]))
+        columns = [
+            torch.cat([getattr(step, name)[step.shown] for step in steps])
+            for name in ("of_users", "of_items", "liked")
+        ]
+        self.chances.fit(Shown(*columns))
         if not self.gamma:
             return
         states = [self._with_types(run) for run in runs]
-        self.after = AfterAnswers(self.seed)
-        for _ in range(SWEEPS):
-            parts = [
-                (own[t][step.shown], step.liked[step.shown], to_come[step.shown])
+        self.actor.look_at(torch.cat([own.flatten(0, 1) for own in states]))
+        self.likes, self.costs = self._critics(), self._critics()
+        for critics, of_limit in ((self.likes, False), (self.costs, True)):
+            courses = [
+                self._course(run, own, of_limit, ended or run is not runs[-1])
                 for run, own in zip(runs, states, strict=True)
-                for t, (step, to_come) in enumerate(
-                    zip(run, self._to_come(run, own[-1]), strict=True)
-                )
             ]
-            self.after.fit(*(torch.cat(part) for part in zip(*parts, strict=True)))
+            lam, leavers = self.settings.gae_lambda, self.settings.leavers
+            critics.learn(courses, self.gamma, lam, leavers=leavers)
+        latest = list(zip(runs, states, strict=True))[-self.settings.latest_runs :]
+        offered = self._offered(latest)
+        if offered is not None:
+            improve(self.actor, offered, self.share, self.settings, self.generator)
 
-    def _with_types(self, run: list[AnsweredStep]) -> list[Tensor]:
-        """The states, with types by the present chances where none were known when recorded."""
-        states = []
-        for step in run:
-            own = step.states.clone()
+    def _with_types(self, run: Run) -> Tensor:
+        """(T, b, STATES) with types by the present chances where none were known."""
+        states = torch.stack([step.states for step in run])
+        for step, own in zip(run, states, strict=True):
             if not own[:, MOODS].any():
                 score, group, lately = step.of_items.T[:, :, None]
                 own[:, MOODS:] = self.chances.of(step.of_users, score, group, lately)
-            states.append(own)
-        return states
+        return self._known(states)
 
-    def _to_come(self, run: list[AnsweredStep], last: Tensor) -> list[Tensor]:
-        """(b,) of each step: discounted likes after its answer, 0 for those who left over it.
+    def _course(self, run: Run, states: Tensor, of_limit: bool, ended: bool) -> Course:
+        """What critics learn from: likes, or what showings cost of the limit."""
+        shown, liked, stays, kinds = (
+            torch.stack([getattr(step, name) for step in run])
+            for name in ("shown", "liked", "stays", "of_kinds")
+        )
+        chances = torch.stack([self._chance(step, step.of_items[:, None])[:, 0] for step in run])
+        signal, expected = (liked * shown).float(), chances * shown
+        if of_limit:
+            signal = expected = torch.stack([spent(step, self.share) for step in run])
+        states = torch.cat([states, kinds], dim=2)
+        return Course(states, chances, signal, expected, shown, liked, stays, ended)
 
-        At the end of the record, those who are there go on as their last state lets expect.
-        """
-        later = torch.zeros(len(last))
-        if float(self.after.scale):
-            none, like = self.after(last).unbind(1)
-            chance = last[:, MOODS]
-            later = chance * (1 + self.gamma * like) + (1 - chance) * self.gamma * none
-        to_come = []
-        for step in reversed(run):
-            after = later * step.stays
-            to_come.append(after)
-            later = torch.where(step.shown, step.liked + self.gamma * after, later)
-        return to_come[::-1]
+    def _chance(self, step: AnsweredStep, of_items: Tensor) -> Tensor:
+        """(b, C) of a like, by the present estimate, of items (b, C, 3) of a recorded step."""
+        score, group, lately = of_items.unbind(2)
+        return self.chances.of(step.of_users, score, group, lately)
+
+    @torch.no_grad()
+    def _offered(self, runs: list[tuple[Run, Tensor]]) -> OfferedSteps | None:
+        """The recorded steps with two offers; None: there are none."""
+        parts: list[list[Tensor]] = []
+        for run, states in runs:
+            for t, (step, own) in enumerate(zip(run, states, strict=True)):
+                rows = (has_both_offers(step) & step.shown).nonzero().squeeze(1)
+                chances = self._chance(step, step.offers)[rows]
+                to_come, cost_to_come, by_kind = self._to_come(
+                    own[rows], step.offer_kinds[rows], chances
+                )
+                in_group = torch.zeros_like(chances)
+                in_group[:, GROUP] = 1.0
+                discounts = torch.full((len(rows),), self.gamma**t)
+                parts.append(
+                    [
+                        own[rows],
+                        chances,
+                        by_kind - step.charges[rows],
+                        torch.stack([chances + to_come, in_group + cost_to_come], dim=2),
+                        discounts,
+                        spent(step, self.share)[rows],
+                    ]
+                )
+        states, chances, added, advantages, weights, costs = (
+            torch.cat(part) for part in zip(*parts, strict=True)
+        )
+        if not len(states):
+            return None
+        return OfferedSteps(states, chances, added, advantages.permute(2, 0, 1), weights, costs)
+
+    def _to_come(
+        self, states: Tensor, of_kinds: Tensor, chances: Tensor
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        """(n, 2) each, of offers: likes and costs to come, and how the kind changes the likes."""
+        per_offer = states[:, None].expand(-1, 2, -1)
+        known = torch.cat([per_offer, of_kinds], dim=2)
+        fresh = torch.cat([per_offer, torch.zeros_like(of_kinds)], dim=2)
+
+        def discounted(critics: AfterAnswers, at: Tensor) -> Tensor:
+            none, like = critics(at).unbind(2)
+            return self.gamma * torch.addcmul(none, chances, like - none)
+
+        likes, costs = discounted(self.likes, known), discounted(self.costs, known)
+        return likes, costs, likes - discounted(self.likes, fresh)
 
     def tensors(self) -> dict[str, Tensor]:
         """What was learned, the records, and the standing of the users of the present run."""
-        records = {
-            f"run{n}.{name}": torch.stack([getattr(step, name) for step in run])
-            for n, run in enumerate(self.runs)
-            for name in FIELDS
-            if run
+        parts = {
+            "likes": self.likes.state_dict(),
+            "costs": self.costs.state_dict(),
+            "actor": self.actor.state_dict(),
+            "standing": self.standing.tensors(),
+            "kinds": self.shown_kinds.tensors(),
         }
-        learned = {f"after.{k}": v for k, v in self.after.state_dict().items()}
-        standing = {f"standing.{k}": v for k, v in self.standing.tensors().items()}
-        own = {"chances": self.chances.weights, "lately": self.lately}
-        parts = {**records, **learned, **standing, **own}
-        return {name: tensor.detach().clone() for name, tensor in parts.items()}
+        named = {f"{part}.{k}": v for part, some in parts.items() for k, v in some.items()}
+        own = {"chances": self.chances.weights, "generator": self.generator.get_state()}
+        everything = {**stored(self.runs), **named, **own}
+        return {name: tensor.detach().clone() for name, tensor in everything.items()}
 
     def restore(self, tensors: dict[str, Tensor]) -> None:
-        after = {k.removeprefix("after."): v for k, v in tensors.items() if k.startswith("after.")}
-        self.after.load_state_dict(after)
+        for name in ("likes", "costs", "actor"):
+            getattr(self, name).load_state_dict(below(f"{name}.", tensors))
         self.chances.weights = tensors["chances"].clone()
-        self.standing = AnswersSoFar(torch.zeros(len(tensors["lately"])))
-        prefix = "standing."
-        self.standing.restore(
-            {k.removeprefix(prefix): v for k, v in tensors.items() if k.startswith(prefix)}
-        )
-        self.lately = tensors["lately"].clone()
-        self.runs = []
-        while f"run{len(self.runs)}.shown" in tensors:
-            n = len(self.runs)
-            columns = [tensors[f"run{n}.{name}"].unbind() for name in FIELDS]
-            # copies: products of numbers that begin elsewhere in memory are rounded in another way
-            steps = ([part.clone() for part in step] for step in zip(*columns, strict=True))
-            self.runs.append([AnsweredStep(*step) for step in steps])
+        self.generator.set_state(tensors["generator"])
+        users = len(tensors["kinds.lately"])
+        self.standing = AnswersSoFar(torch.zeros(users))
+        self.standing.restore(below("standing.", tensors))
+        self.shown_kinds = KindsSoFar(self.kinds, users)
+        self.shown_kinds.restore(below("kinds.", tensors))
+        self.runs = restored(tensors)
+
+
+def _best_of_both(values: Tensor, in_group: Tensor) -> Tensor:
+    """(b, 2) the best item of the group, and of the rest."""
+    inside = in_group.bool()
+    sides = (values.masked_fill(side, -torch.inf).argmax(1) for side in (~inside, inside))
+    return torch.stack(list(sides), dim=1)

@@ -28,8 +28,13 @@ class LongFcpoServer(FcpoServer):
         super().__init__(actor, config, learn=False, **plan)
         if config.list_length != 1:
             raise ConfigError("value=long is for lists of one item (set value to score)")
-        self.outlook = Outlook(config.gamma_r, seed=plan["seed"])
-        self.learns_online, self._is_begun = learn, False
+        self.outlook = Outlook(
+            config.gamma_r,
+            settings=config.looking_ahead,
+            share=self.limits[0].limit_per_showing if self.limits else 1.0,
+            seed=plan["seed"],
+        )
+        self.learns_online, self._is_begun = learn and config.looking_ahead.online, False
 
     def _valued(
         self, scores: Sequence[SlotScores], state: State, exposure: Exposure
@@ -48,16 +53,16 @@ class LongFcpoServer(FcpoServer):
 
     def observe(self, lists: Tensor, outcome: Outcome, exposure: Exposure) -> None:
         super().observe(lists, outcome, exposure)
-        self.outlook.note(lists, outcome.hits, outcome.state.here)
+        self.outlook.note(lists, outcome.hits, outcome.state.here, self.control.charges[0])
 
     def update(self) -> None:
         super().update()
         if self.learns_online:
-            self.outlook.learn()
+            self.outlook.learn(ended=False)
 
     def notes(self) -> dict[str, float]:
         """Also what a like is worth beyond itself, in the mean over the users."""
-        return {**super().notes(), "worth of a like": 1 + float(self.outlook.gains().mean())}
+        return {**super().notes(), "worth of a like": float(self.outlook.worth().mean())}
 
     def tensors(self) -> dict[str, Tensor]:
         own = {f"outlook.{name}": value for name, value in self.outlook.tensors().items()}

@@ -1,0 +1,40 @@
+"""The settings of a policy that looks ahead, among users who can leave."""
+
+from typing import Annotated
+
+from pydantic import Field
+
+from fairhorizon.settings import Settings
+
+Positive = Annotated[int, Field(ge=1)]
+
+
+class LookingAhead(Settings):
+    """How FCPO learns what a like is worth in a state (value=long)."""
+
+    rounds: Annotated[int, Field(ge=0)] = 10
+    """Rounds of CPO after every recorded run, and at every update online; 0: a like is worth the
+    same in every state."""
+    temperature: Annotated[float, Field(gt=0)] = 0.05
+    """Temperature of the policy that CPO improves, in likes; serving does not use it."""
+    kl_limit: Annotated[float, Field(gt=0)] = 0.05
+    """Largest mean KL divergence between the policies before and after a round (delta)."""
+    hidden: tuple[Positive, Positive] = (16, 16)
+    """Widths of the two hidden layers of the actor."""
+    critic_hidden: tuple[Positive, Positive] = (12, 12)
+    """Widths of the two hidden layers of each critic."""
+    gae_lambda: Annotated[float, Field(ge=0, le=1)] = 0.8
+    """Part of what was observed, against what the critics expect, in what a step is learned from;
+    1: likes as they came until the user left or the record ended."""
+    latest_runs: Positive = 2
+    """Recorded runs that rounds of CPO learn from, the latest ones; critics learn from all."""
+    online: bool = True
+    """Whether it goes on learning while it serves."""
+    user_type: bool = True
+    """Whether the state says how much a user likes in general; for ablations."""
+    leavers: bool = True
+    """Whether those who left count with nothing to come; if not, they do not count. For
+    ablations."""
+    critic: bool = True
+    """Whether critics say what is to come; if not, what came after an item that was shown counts
+    for it alone. For ablations."""

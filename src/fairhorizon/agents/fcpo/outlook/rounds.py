@@ -1,0 +1,99 @@
+"""Rounds of CPO on recorded steps: who should get the scarce showings of the limited group.
+
+In a step the policy chooses between two offers, the best item of the group and the best of the
+rest, by  softmax((worth(s) p + kind - charge) / temperature).  p is the chance of a like, `kind`
+what is to come by the kind of the item, and the charge what the control took off by its price,
+which is part of the environment. What both offers bring is known by the critics, so that surrogates
+are sums over both:
+
+    A(s, i)   = p + gamma (p W_1 + (1 - p) W_0)
+    A_c(s, i) = 1[i in G0] + gamma (p C_1 + (1 - p) C_0)
+
+and no offer has to be weighed by the chance that it had of being shown.
+"""
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from fairhorizon.agents.fcpo.learning.cpo import Predicted, TrustRegion, Update
+from fairhorizon.agents.fcpo.learning.fisher_metric import SoftmaxFisher
+from fairhorizon.agents.fcpo.learning.update import take_step
+from fairhorizon.agents.fcpo.looking_ahead import LookingAhead
+from fairhorizon.agents.fcpo.outlook.actor import MoodActor
+from fairhorizon.policy.menus import SignalMenus
+from fairhorizon.policy.softmax import ItemPolicy, rows_of
+
+MOST_STEPS = 40_000  # recorded steps that a round learns from, drawn at random if there are more
+FISHER_STATES = 2_000
+DAMPING = 1e-3
+ITERATIONS, RATIO, ATTEMPTS = 10, 0.7, 10  # of conjugate gradients, and of the line search
+TOLERANCE = 0.0125  # of the cost, as a share of what the limit allows: room for steps that bend
+
+
+@dataclass(frozen=True)
+class OfferedSteps:
+    """Recorded steps with two offers each, in which the group could be shown or not."""
+
+    states: Tensor  # (n, size)
+    chances: Tensor  # (n, 2) of a like
+    added: Tensor  # (n, 2) what is added to the value of an offer: by its kind, less the charge
+    advantages: Tensor  # (2, n, 2) in likes, and in what is spent of the limit
+    weights: Tensor  # (n,) discounts
+    spent: Tensor  # (n,) what was spent of the limit
+
+    def some(self, generator: torch.Generator) -> "OfferedSteps":
+        """At most MOST_STEPS of them."""
+        rows = torch.randperm(len(self.states), generator=generator)[:MOST_STEPS]
+        parts = (self.states, self.chances, self.added, self.advantages[:, rows])
+        first = (part[rows] for part in parts[:3])
+        return OfferedSteps(*first, parts[3], self.weights[rows], self.spent[rows])
+
+
+class OfferSurrogate:
+    """Predicted changes per showing, discounted, by the present policy's choices of offers."""
+
+    def __init__(self, steps: OfferedSteps, outputs: Tensor, temperature: float) -> None:
+        self.steps, self.temperature = steps, temperature
+        items = torch.arange(2).expand(len(steps.states), 2)
+        self.menus = SignalMenus(items, steps.chances[:, :, None])
+        self.scale = steps.weights / len(steps.states)
+        self.present = self._policy(outputs)
+
+    def _policy(self, outputs: Tensor) -> ItemPolicy:
+        logits = self.menus.logits(rows_of(outputs, 1)) + self.steps.added[:, None]
+        return ItemPolicy.of(logits / self.temperature, torch.ones_like(logits, dtype=torch.bool))
+
+    def evaluate(self, outputs: Tensor) -> Predicted:
+        new = self._policy(outputs)
+        moved = (new.probs - self.present.probs).squeeze(1)
+        reward, cost = ((moved * self.steps.advantages).sum(2) @ self.scale).unbind()
+        return Predicted(reward, cost[None], new.kl_from(self.present).mean())
+
+    def sample(self, size: int, generator: torch.Generator) -> SoftmaxFisher:
+        some = torch.randperm(len(self.steps.states), generator=generator)[:size]
+        return SoftmaxFisher(some, self.menus.take(some), self.present.take(some), self.temperature)
+
+
+def improve(
+    actor: MoodActor,
+    steps: OfferedSteps,
+    share: float,
+    settings: LookingAhead,
+    generator: torch.Generator,
+) -> list[Update]:
+    """Rounds of CPO on the actor; share: of the limit."""
+    steps = steps.some(generator)
+    region = TrustRegion(settings.kl_limit, ITERATIONS, RATIO, ATTEMPTS)
+    scale = steps.weights / len(steps.weights)
+    gap = steps.spent @ scale - TOLERANCE * share * scale.sum()
+    updates = []
+    for _ in range(settings.rounds):
+        with torch.no_grad():
+            surrogate = OfferSurrogate(steps, actor(steps.states), settings.temperature)
+        metric = surrogate.sample(FISHER_STATES, generator)
+        update = take_step(actor, (steps.states,), surrogate, metric, gap[None], region, DAMPING)
+        gap = gap + update.cost_changes[0]  # what the next step starts from, as predicted
+        updates.append(update)
+    return updates

@@ -1,0 +1,64 @@
+"""Rounds of CPO on recorded offers: predictions by hand, and a world with a known answer."""
+
+import math
+
+import pytest
+import torch
+
+from fairhorizon.agents.fcpo.looking_ahead import LookingAhead
+from fairhorizon.agents.fcpo.outlook.actor import MoodActor
+from fairhorizon.agents.fcpo.outlook.rounds import TOLERANCE, OfferedSteps, OfferSurrogate, improve
+
+
+def steps_of(worth: torch.Tensor, states: torch.Tensor, share: float) -> OfferedSteps:
+    """Offers with chances 0.5 (group) and 0.3; a like is worth so much (n,), and the price of the
+    group is that of the moment."""
+    n = len(states)
+    chances = torch.tensor([[0.5, 0.3]]).expand(n, 2)
+    advantages = torch.stack([chances * worth[:, None], torch.tensor([[1.0, 0.0]]).expand(n, 2)])
+    charges = torch.tensor([[0.2, 0.0]]).expand(n, 2)
+    in_group = (torch.arange(n) % round(1 / share) == 0).float()
+    return OfferedSteps(states, chances, -charges, advantages, torch.ones(n), in_group - share)
+
+
+def test_predictions_by_hand() -> None:
+    states = torch.zeros(2, 1)
+    steps = steps_of(torch.tensor([1.0, 4.0]), states, share=0.5)
+    surrogate = OfferSurrogate(steps, torch.ones(2, 1), temperature=0.1)
+    # worth 1: both offers are at 0.3, chances one half each
+    assert surrogate.present.probs.flatten().tolist() == pytest.approx([0.5] * 4)
+    found = surrogate.evaluate(torch.tensor([[1.0], [2.0]]))
+    # worth 2: 1.0 - 0.2 = 0.8 against 0.6, so the group has 1 / (1 + exp(-0.2 / 0.1))
+    chance = 1 / (1 + math.exp(-2))
+    moved = chance - 0.5
+    assert float(found.reward) == pytest.approx(moved * 4 * (0.5 - 0.3) / 2, rel=1e-5)
+    assert float(found.costs[0]) == pytest.approx(moved / 2, rel=1e-5)
+    kl = chance * math.log(2 * chance) + (1 - chance) * math.log(2 * (1 - chance))
+    assert float(found.kl) == pytest.approx(kl / 2, rel=1e-4)
+
+
+def test_scarce_showings_go_where_a_like_is_worth_more() -> None:
+    """Two kinds of states, equally often; in one a like is worth 4 times as much."""
+    states = torch.tensor([[-1.0], [1.0]]).repeat(500, 1)
+    steps = steps_of(torch.where(states[:, 0] > 0, 4.0, 1.0), states, share=0.5)
+    actor = MoodActor(1, (8, 8), seed=0)
+    actor.look_at(states)
+    assert actor(states[:2]).flatten().tolist() == [1.0, 1.0]
+    settings = LookingAhead(rounds=20)
+    updates = improve(actor, steps, 0.5, settings, torch.Generator().manual_seed(0))
+    low, high = actor(states[:2]).flatten().tolist()
+    assert low < 0.8
+    assert high > 1.2
+    # a showing moved from the one to the other brings 0.2 (4 - 1), and half of them can be moved
+    assert 0.05 < sum(update.reward_change for update in updates) < 0.25 * 0.2 * 3
+    assert sum(update.cost_changes[0] for update in updates) <= TOLERANCE * 0.5 + 1e-6
+    assert all(update.kl <= settings.kl_limit for update in updates)
+
+
+def test_without_rounds_a_like_is_worth_one_everywhere() -> None:
+    states = torch.tensor([[-1.0], [1.0]]).repeat(50, 1)
+    steps = steps_of(torch.where(states[:, 0] > 0, 4.0, 1.0), states, share=0.5)
+    actor = MoodActor(1, (8, 8), seed=0)
+    actor.look_at(states)
+    assert improve(actor, steps, 0.5, LookingAhead(rounds=0), torch.Generator()) == []
+    assert actor(states).eq(1).all()
