@@ -80,6 +80,7 @@ class LongRun:
     settings: without them 400 steps of one item, as in the paper.
     limits: further ones, whose excess is recorded whether or not the server keeps them.
     user_groups: (n_users,) bool each; of users who can leave, who is there is recorded by group.
+    choosing: (n_users,) bool, users whose likes and presence are for choosing settings only.
     """
 
     def __init__(
@@ -90,6 +91,7 @@ class LongRun:
         settings: LongRunSettings | None = None,
         limits: Sequence[StepLimit] = (),
         user_groups: Mapping[str, Tensor] | None = None,
+        choosing: Tensor | None = None,
     ) -> None:
         self.server, self.exposure, self.limits = server, exposure, tuple(limits)
         self.settings = settings or LongRunSettings()
@@ -109,7 +111,7 @@ class LongRun:
             if self.audience.answers_anew:
                 self._period = after * self.settings.list_length
         self._accuracy = Accuracy(users.n_users, self._period)
-        self._staying = Staying(users.n_users, user_groups)
+        self._staying = Staying(users.n_users, user_groups, choosing)
         self._limit = LimitRecord(self.settings.alpha_prime, self.settings.warm_up)
 
     @property

@@ -11,7 +11,7 @@ from fairhorizon.agents.base import Recommender
 from fairhorizon.agents.fcpo.outlook.outlook import Outlook
 from fairhorizon.agents.fcpo.outlook.server import LongFcpoServer
 from fairhorizon.evaluation.long_term import LongRun
-from fairhorizon.evaluation.staying import by_activity
+from fairhorizon.evaluation.staying import by_activity, choosing_users
 from fairhorizon.experiments import rehearsals
 from fairhorizon.experiments.contestant import Contestant
 from fairhorizon.experiments.step_record import EVERY, StepRecord
@@ -92,7 +92,9 @@ class LongTask:
         grouping = None if fixed is None else lambda _: fixed.copy()
         exposure = Exposure(dataset.split.train.item_counts(), grouping, settings.lag)
         activity = by_activity(torch.from_numpy(dataset.split.train.user_counts()))
-        return LongRun(server, users, exposure, settings, further, activity)
+        can_leave = long_study.simulation is not None and long_study.simulation.moods is not None
+        choosing = choosing_users(users.n_users) if can_leave else None
+        return LongRun(server, users, exposure, settings, further, activity, choosing)
 
     def _rehearse(self, model: Recommender, server: LongFcpoServer) -> None:
         """Let the server learn from recorded runs; users of a log would be the test itself."""
