@@ -1,6 +1,7 @@
 """Rounds of CPO on recorded offers: predictions by hand, and a world with a known answer."""
 
 import math
+from dataclasses import replace
 
 import pytest
 import torch
@@ -17,6 +18,7 @@ def steps_of(worth: torch.Tensor, states: torch.Tensor, share: float) -> Offered
     chances = torch.tensor([[0.5, 0.3]]).expand(n, 2)
     advantages = torch.stack([chances * worth[:, None], torch.tensor([[1.0, 0.0]]).expand(n, 2)])
     charges = torch.tensor([[0.2, 0.0]]).expand(n, 2)
+    advantages = torch.stack([advantages, advantages])  # both halves agree
     in_group = (torch.arange(n) % round(1 / share) == 0).float()
     return OfferedSteps(states, chances, -charges, advantages, torch.ones(n), in_group - share)
 
@@ -24,7 +26,7 @@ def steps_of(worth: torch.Tensor, states: torch.Tensor, share: float) -> Offered
 def test_predictions_by_hand() -> None:
     states = torch.zeros(2, 1)
     steps = steps_of(torch.tensor([1.0, 4.0]), states, share=0.5)
-    surrogate = OfferSurrogate(steps, torch.ones(2, 1), temperature=0.1)
+    surrogate = OfferSurrogate(steps, 0, torch.ones(2, 1), temperature=0.1)
     # worth 1: both offers are at 0.3, chances one half each
     assert surrogate.present.probs.flatten().tolist() == pytest.approx([0.5] * 4)
     found = surrogate.evaluate(torch.tensor([[1.0], [2.0]]))
@@ -62,3 +64,17 @@ def test_without_rounds_a_like_is_worth_one_everywhere() -> None:
     actor.look_at(states)
     assert improve(actor, steps, 0.5, LookingAhead(rounds=0), torch.Generator()) == []
     assert actor(states).eq(1).all()
+
+
+def test_what_the_other_half_does_not_confirm_is_taken_back() -> None:
+    states = torch.tensor([[-1.0], [1.0]]).repeat(500, 1)
+    steps = steps_of(torch.where(states[:, 0] > 0, 4.0, 1.0), states, share=0.5)
+    opposite = steps_of(torch.where(states[:, 0] > 0, 1.0, 4.0), states, share=0.5)
+    halves = torch.stack([steps.advantages[0], opposite.advantages[0]])
+    actor = MoodActor(1, (8, 8), seed=0)
+    actor.look_at(states)
+    before = [parameter.detach().clone() for parameter in actor.parameters()]
+    divided = replace(steps, advantages=halves)
+    assert improve(actor, divided, 0.5, LookingAhead(), torch.Generator().manual_seed(0)) == []
+    for now, then in zip(actor.parameters(), before, strict=True):
+        assert torch.equal(now, then)

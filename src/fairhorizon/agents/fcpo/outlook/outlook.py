@@ -9,7 +9,7 @@ group is cheap for those whom a like keeps, and dear for those who would stay an
 """
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from fairhorizon.agents.fcpo.looking_ahead import LookingAhead
 from fairhorizon.agents.fcpo.outlook.actor import MoodActor
@@ -25,7 +25,7 @@ from fairhorizon.agents.fcpo.outlook.record import (
     spent,
     stored,
 )
-from fairhorizon.agents.fcpo.outlook.rounds import OfferedSteps, improve
+from fairhorizon.agents.fcpo.outlook.rounds import HALVES, OfferedSteps, improve
 from fairhorizon.agents.fcpo.outlook.standing import MOODS, TYPE_COLUMNS, AnswersSoFar
 from fairhorizon.storage import below
 
@@ -53,12 +53,15 @@ class Outlook:
         self.share, self.kinds, self.seed = share, kinds, seed
         self.generator = torch.Generator().manual_seed(seed)
         self.chances = LikeChances()
-        self.likes, self.costs = self._critics(), self._critics()
+        self.likes, self.costs = self._critics(), self._critics()  # of each half of the users
         self.actor = MoodActor(STATES, self.settings.hidden, seed)
         self.runs: list[Run] = []  # earlier ones, and the present one
 
-    def _critics(self) -> AfterAnswers:
-        return AfterAnswers(STATES + KIND_FEATURES, self.settings.critic_hidden, self.seed)
+    def _critics(self) -> nn.ModuleList:
+        hidden = self.settings.critic_hidden
+        return nn.ModuleList(
+            AfterAnswers(STATES + KIND_FEATURES, hidden, self.seed) for _ in range(HALVES)
+        )
 
     def begin(self, history: Tensor) -> None:
         """A new run, of users who had taken so many items (b,) before."""
@@ -78,7 +81,7 @@ class Outlook:
             chances = self.chances.of(self._of_users, self.scores, self.in_group, self.sated)
             self._types = chances.amax(1)
             values = chances * self.worth()[:, None]
-            if self.shown_kinds.are_known and self.likes.is_fitted:
+            if self.shown_kinds.are_known and self.gamma and self.actor.spread.any():
                 values = values + self._by_kind(chances)
             values = torch.where(self.scores > -torch.inf, values, self.scores)
         self._values = values
@@ -100,11 +103,10 @@ class Outlook:
         """(b, n_items) how what is to come differs from that after a kind not shown lately."""
         of_kinds = self.shown_kinds.features()  # (b, kinds, KIND_FEATURES)
         states = self._states()[:, None].expand(-1, of_kinds.shape[1], -1)
-        none, like = self.likes(torch.cat([states, of_kinds], dim=2)).unbind(2)
+        known = torch.cat([states, of_kinds], dim=2)
         fresh = torch.cat([states[:, :1], torch.zeros_like(of_kinds[:, :1])], dim=2)
-        fresh_none, fresh_like = self.likes(fresh).unbind(2)
-        main = self.shown_kinds.main
-        none, like = (none - fresh_none)[:, main], (like - fresh_like)[:, main]
+        changes = torch.stack([critics(known) - critics(fresh) for critics in self.likes])
+        none, like = changes.mean(0)[:, self.shown_kinds.main].unbind(2)
         return self.gamma * torch.addcmul(none, chances, like - none)
 
     def _states(self) -> Tensor:
@@ -174,13 +176,16 @@ class Outlook:
         states = [self._with_types(run) for run in runs]
         self.actor.look_at(torch.cat([own.flatten(0, 1) for own in states]))
         self.likes, self.costs = self._critics(), self._critics()
-        for critics, of_limit in ((self.likes, False), (self.costs, True)):
+        lam, leavers = self.settings.gae_lambda, self.settings.leavers
+        for both, of_limit in ((self.likes, False), (self.costs, True)):
             courses = [
                 self._course(run, own, of_limit, ended or run is not runs[-1])
                 for run, own in zip(runs, states, strict=True)
             ]
-            lam, leavers = self.settings.gae_lambda, self.settings.leavers
-            critics.learn(courses, self.gamma, lam, leavers=leavers)
+            for half, critics in enumerate(both):
+                assert isinstance(critics, AfterAnswers)
+                own_users = [course.of_half(half, HALVES) for course in courses]
+                critics.learn(own_users, self.gamma, lam, leavers=leavers)
         latest = list(zip(runs, states, strict=True))[-self.settings.latest_runs :]
         offered = self._offered(latest)
         if offered is not None:
@@ -221,43 +226,36 @@ class Outlook:
             for t, (step, own) in enumerate(zip(run, states, strict=True)):
                 rows = (has_both_offers(step) & step.shown).nonzero().squeeze(1)
                 chances = self._chance(step, step.offers)[rows]
-                to_come, cost_to_come, by_kind = self._to_come(
-                    own[rows], step.offer_kinds[rows], chances
-                )
-                in_group = torch.zeros_like(chances)
-                in_group[:, GROUP] = 1.0
+                advantages, by_kind = self._advantages(own[rows], step.offer_kinds[rows], chances)
                 discounts = torch.full((len(rows),), self.gamma**t)
-                parts.append(
-                    [
-                        own[rows],
-                        chances,
-                        by_kind - step.charges[rows],
-                        torch.stack([chances + to_come, in_group + cost_to_come], dim=2),
-                        discounts,
-                        spent(step, self.share)[rows],
-                    ]
-                )
+                added, costs = by_kind - step.charges[rows], spent(step, self.share)[rows]
+                parts.append([own[rows], chances, added, advantages, discounts, costs])
         states, chances, added, advantages, weights, costs = (
             torch.cat(part) for part in zip(*parts, strict=True)
         )
         if not len(states):
             return None
-        return OfferedSteps(states, chances, added, advantages.permute(2, 0, 1), weights, costs)
+        return OfferedSteps(states, chances, added, advantages.movedim(0, 2), weights, costs)
 
-    def _to_come(
+    def _advantages(
         self, states: Tensor, of_kinds: Tensor, chances: Tensor
-    ) -> tuple[Tensor, Tensor, Tensor]:
-        """(n, 2) each, of offers: likes and costs to come, and how the kind changes the likes."""
+    ) -> tuple[Tensor, Tensor]:
+        """Of offers (n, 2): (n, halves, 2, 2) in likes and costs; (n, 2) what their kinds add."""
         per_offer = states[:, None].expand(-1, 2, -1)
         known = torch.cat([per_offer, of_kinds], dim=2)
         fresh = torch.cat([per_offer, torch.zeros_like(of_kinds)], dim=2)
 
-        def discounted(critics: AfterAnswers, at: Tensor) -> Tensor:
-            none, like = critics(at).unbind(2)
-            return self.gamma * torch.addcmul(none, chances, like - none)
+        def to_come(both: nn.ModuleList, at: Tensor) -> Tensor:
+            """(n, halves, 2)"""
+            none, like = torch.stack([critics(at) for critics in both], dim=1).unbind(3)
+            return self.gamma * torch.addcmul(none, chances[:, None], like - none)
 
-        likes, costs = discounted(self.likes, known), discounted(self.costs, known)
-        return likes, costs, likes - discounted(self.likes, fresh)
+        in_group = torch.zeros_like(chances)
+        in_group[:, GROUP] = 1.0
+        likes, costs = to_come(self.likes, known), to_come(self.costs, known)
+        by_kind = (likes - to_come(self.likes, fresh)).mean(1)
+        advantages = torch.stack([likes + chances[:, None], costs + in_group[:, None]], dim=2)
+        return advantages, by_kind
 
     def tensors(self) -> dict[str, Tensor]:
         """What was learned, the records, and the standing of the users of the present run."""

@@ -10,6 +10,11 @@ are sums over both:
     A_c(s, i) = 1[i in G0] + gamma (p C_1 + (1 - p) C_0)
 
 and no offer has to be weighed by the chance that it had of being shown.
+
+Critics are noisy where likes are rare, and a policy can be improved by noise as well. So there are
+two of each, learned from the two halves of the users. A round improves the policy by the one, and
+is taken back unless it is an improvement by the other, which knows nothing of the noise of the
+first. Rounds end when neither half has an improvement that the other confirms.
 """
 
 from dataclasses import dataclass
@@ -19,12 +24,13 @@ from torch import Tensor
 
 from fairhorizon.agents.fcpo.learning.cpo import Predicted, TrustRegion, Update
 from fairhorizon.agents.fcpo.learning.fisher_metric import SoftmaxFisher
-from fairhorizon.agents.fcpo.learning.update import take_step
+from fairhorizon.agents.fcpo.learning.update import FlatActor, take_step
 from fairhorizon.agents.fcpo.looking_ahead import LookingAhead
 from fairhorizon.agents.fcpo.outlook.actor import MoodActor
 from fairhorizon.policy.menus import SignalMenus
 from fairhorizon.policy.softmax import ItemPolicy, rows_of
 
+HALVES = 2  # of the users, with critics of their own
 MOST_STEPS = 40_000  # recorded steps that a round learns from, drawn at random if there are more
 FISHER_STATES = 2_000
 DAMPING = 1e-3
@@ -39,23 +45,25 @@ class OfferedSteps:
     states: Tensor  # (n, size)
     chances: Tensor  # (n, 2) of a like
     added: Tensor  # (n, 2) what is added to the value of an offer: by its kind, less the charge
-    advantages: Tensor  # (2, n, 2) in likes, and in what is spent of the limit
+    advantages: Tensor  # (halves, 2, n, 2) in likes, and in what is spent of the limit
     weights: Tensor  # (n,) discounts
     spent: Tensor  # (n,) what was spent of the limit
 
     def some(self, generator: torch.Generator) -> "OfferedSteps":
         """At most MOST_STEPS of them."""
         rows = torch.randperm(len(self.states), generator=generator)[:MOST_STEPS]
-        parts = (self.states, self.chances, self.added, self.advantages[:, rows])
-        first = (part[rows] for part in parts[:3])
-        return OfferedSteps(*first, parts[3], self.weights[rows], self.spent[rows])
+        first = (part[rows] for part in (self.states, self.chances, self.added))
+        advantages = self.advantages[:, :, rows]
+        return OfferedSteps(*first, advantages, self.weights[rows], self.spent[rows])
 
 
 class OfferSurrogate:
     """Predicted changes per showing, discounted, by the present policy's choices of offers."""
 
-    def __init__(self, steps: OfferedSteps, outputs: Tensor, temperature: float) -> None:
+    def __init__(self, steps: OfferedSteps, half: int, outputs: Tensor, temperature: float) -> None:
+        """half: by whose critics."""
         self.steps, self.temperature = steps, temperature
+        self.advantages = steps.advantages[half]
         items = torch.arange(2).expand(len(steps.states), 2)
         self.menus = SignalMenus(items, steps.chances[:, :, None])
         self.scale = steps.weights / len(steps.states)
@@ -68,7 +76,7 @@ class OfferSurrogate:
     def evaluate(self, outputs: Tensor) -> Predicted:
         new = self._policy(outputs)
         moved = (new.probs - self.present.probs).squeeze(1)
-        reward, cost = ((moved * self.steps.advantages).sum(2) @ self.scale).unbind()
+        reward, cost = ((moved * self.advantages).sum(2) @ self.scale).unbind()
         return Predicted(reward, cost[None], new.kl_from(self.present).mean())
 
     def sample(self, size: int, generator: torch.Generator) -> SoftmaxFisher:
@@ -83,17 +91,33 @@ def improve(
     settings: LookingAhead,
     generator: torch.Generator,
 ) -> list[Update]:
-    """Rounds of CPO on the actor; share: of the limit."""
+    """Rounds of CPO on the actor, those that were taken; share: of the limit."""
     steps = steps.some(generator)
     region = TrustRegion(settings.kl_limit, ITERATIONS, RATIO, ATTEMPTS)
     scale = steps.weights / len(steps.weights)
     gap = steps.spent @ scale - TOLERANCE * share * scale.sum()
-    updates = []
-    for _ in range(settings.rounds):
-        with torch.no_grad():
-            surrogate = OfferSurrogate(steps, actor(steps.states), settings.temperature)
+    updates: list[Update] = []
+    policy, unconfirmed = FlatActor(actor), 0
+    for number in range(settings.rounds):
+        half, other = number % HALVES, (number + 1) % HALVES
+        before, outputs = policy.theta, _outputs(actor, steps)
+        surrogate = OfferSurrogate(steps, half, outputs, settings.temperature)
         metric = surrogate.sample(FISHER_STATES, generator)
         update = take_step(actor, (steps.states,), surrogate, metric, gap[None], region, DAMPING)
-        gap = gap + update.cost_changes[0]  # what the next step starts from, as predicted
-        updates.append(update)
+        check = OfferSurrogate(steps, other, outputs, settings.temperature)
+        if update.fraction and check.evaluate(_outputs(actor, steps)).reward > 0:
+            gap = gap + update.cost_changes[0]  # what the next step starts from, as predicted
+            updates.append(update)
+            unconfirmed = 0
+            continue
+        policy.adopt(before)
+        unconfirmed += 1
+        if unconfirmed == HALVES:
+            break
     return updates
+
+
+@torch.no_grad()
+def _outputs(actor: MoodActor, steps: OfferedSteps) -> Tensor:
+    outputs: Tensor = actor(steps.states)
+    return outputs
