@@ -51,6 +51,7 @@ def longterm(
     context: typer.Context,
     options: studies.StudyOptions,
     simulation: "SimulationConfig | None",
+    by: str | None,
     steps: own.Steps = 400,
     k: own.ListLength = 1,
     repeat_after: own.RepeatAfter = None,
@@ -71,6 +72,7 @@ def longterm(
     A row per method, seed and step is written to --out/steps during the run.
     Models already in --out, for example from compare, are not trained again.
     """
+    from fairhorizon.environment.moods import KINDS
     from fairhorizon.evaluation.long_term import LongRunSettings
     from fairhorizon.experiments.asked_limits import AskedLimits
     from fairhorizon.experiments.contestant import Contestant
@@ -81,7 +83,7 @@ def longterm(
     chosen = [Contestant.of(method, main.share) for method in options.chosen(METHODS)]
     data = options.data
     asked = AskedLimits(tuple(further), data.item_table, look_ahead)
-    if data.group_column is None and further:  # the table is for the limits alone
+    if data.group_column is None and (further or by):  # the table is for limits or kinds alone
         data = data.model_copy(update={"item_table": None})
     options = replace(options, data=data, settings=own.with_list_length(options.settings, k))
     run_settings = LongRunSettings(
@@ -96,7 +98,9 @@ def longterm(
         repeat_after=repeat_after,
     )
     with options.study([k]) as study:
-        long_study = LongStudy(study, run_settings, simulation, asked, round_length, retrain)
+        long_study = LongStudy(
+            study, run_settings, simulation, asked, round_length, retrain, by or KINDS
+        )
         run(options, long_study, chosen, resume)
         finish(options, long_study, chosen, typed_command(context))
 
