@@ -13,6 +13,7 @@ from fairhorizon.cli.progress import CONTINUE, Progress
 from fairhorizon.cli.step_news import News
 from fairhorizon.cli.typed import typed_command
 from fairhorizon.cli.user_options import takes_users
+from fairhorizon.errors import ConfigError
 from fairhorizon.vocabulary import Labels, Retrain
 
 if TYPE_CHECKING:
@@ -101,8 +102,20 @@ def longterm(
         long_study = LongStudy(
             study, run_settings, simulation, asked, round_length, retrain, by or KINDS
         )
+        check_by(long_study, chosen, by)
         run(options, long_study, chosen, resume)
         finish(options, long_study, chosen, typed_command(context))
+
+
+def check_by(long_study: "LongStudy", chosen: "Sequence[Contestant]", by: str | None) -> None:
+    """Refuse kinds that neither users nor methods look at."""
+    leaving = long_study.simulation is not None and long_study.simulation.moods is not None
+    models = (long_study.study.build(one.method, seed=0) for one in chosen)
+    if by is not None and not leaving and not any(model.abilities.kinds for model in models):
+        raise ConfigError(
+            "--by: nothing looks at kinds of items (give --users leaving, or --set control.mmr=0.3 "
+            "for NAME+control)"
+        )
 
 
 def run(
