@@ -63,8 +63,9 @@ class ControlServer:
             return self.control.choose(slots * self.list_length, exposure)
         (values,) = self._signals.values
         scores = values.masked_fill(state.blocked, -torch.inf)
-        slot = scores if self.variety is None else self.variety.scores(scores)
-        return self.control.choose([slot] * self.list_length, exposure)
+        if self.variety is not None:
+            return self.control.choose([self.variety.scores(scores)] * self.list_length, exposure)
+        return self.control.choose([scores] * self.list_length, exposure)
 
     @torch.no_grad()
     def observe(self, lists: Tensor, outcome: Outcome, exposure: Exposure) -> None:  # noqa: ARG002

@@ -32,6 +32,9 @@ class Variety:
         for items without a kind, which no rule is about.
     """
 
+    lately: Tensor  # (b, kinds) the parts in what was shown, faded
+    recent: Tensor  # (b, window - 1) items, newest last: with the next one a whole window
+
     def __init__(self, rules: StepControl, kinds: Tensor) -> None:
         self.rules, self.kinds = rules, kinds.float()
         self.main, self.has_kind = kinds.argmax(1), kinds.any(1)
@@ -68,8 +71,7 @@ class Variety:
 
     def _begin(self, users: int) -> None:
         device = self.kinds.device
-        self.lately = torch.zeros(users, self.kinds.shape[1], device=device)  # faded, by kind
-        # items, newest last: with the next one they are a whole window
+        self.lately = torch.zeros(users, self.kinds.shape[1], device=device)
         self.recent = torch.full((users, self.rules.window - 1), -1, device=device)
 
     def _of_kinds(self, lists: Tensor) -> Tensor:
