@@ -120,6 +120,21 @@ def test_from_a_comparison_to_the_page(tmp_path: Path, capsys: pytest.CaptureFix
         (["--methods=fcpo", "--set=fcpo.list_length=2"], 1, ["fcpo.list_length=2 and lists of 1"]),
         (["--methods=mf", "--set=mf.dims=3"], 1, ["mf: there is no dims"]),
         (["--methods=mf", "--json=."], 1, [".: Is a directory"]),
+        (
+            ["--methods=ease+control", "--set=control.mmr=0.5"],
+            1,
+            ["ease+control: mmr and kind_quota are about kinds", "no column 'genre'", "--by"],
+        ),
+        (
+            ["--methods=ease+control", "--by=genre"],
+            1,
+            ["--by: nothing looks at kinds of items (give --users leaving, or --set control.mmr="],
+        ),
+        (
+            ["--methods=ease+control", "--set=control.kind_quota=12"],
+            1,
+            ["kind_quota=12 of a window of 10 closes nothing (give less than window)"],
+        ),
         (["--methods=fcpo", "--group-column=kind"], 1, ["go together (give both)"]),
         (["--methods=fcpo", "--item-table=a.csv"], 1, ["a.csv: which column has the groups?"]),
     ],
@@ -175,6 +190,25 @@ def test_limits_of_groups_in_an_item_table(
     said = capsys.readouterr().err
     assert "kind=A<=0.2, kind=A>=0.3: no 80 items that a user may be shown keep" in said
     assert [path.name for path in tmp_path.iterdir()] == ["items.csv"]
+
+
+def test_rules_about_kinds_of_an_item_table(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Each setting is a run of its own, beside the others in the same folder."""
+    monkeypatch.chdir(tmp_path)
+    rows = [f"{item},{'AB'[item % 2]}" for item in range(80)]
+    Path("items.csv").write_text("item,kind\n" + "\n".join(rows))
+    command = [*LONGTERM, "--methods=ease+control", "--seeds=1", "--steps=5", "--by=kind"]
+    rules = (["--set=control.mmr=0.2"], ["--set=control.kind_quota=1", "--set=control.window=2"])
+    for rule in rules:
+        assert run([*command, *rule, "--item-table=items.csv", "--out=out"]) == 0
+    files = list(Path("out/steps").glob("*.parquet"))
+    assert len({pl.read_parquet(file)["ndcg"][-1] for file in files}) == 2 == len(files)
+    assert len(list(Path("out/models").glob("ease-*.safetensors"))) == 1
+    capsys.readouterr()
+    assert run([*command, *rules[0], "--by=size", "--item-table=items.csv", "--out=out"]) == 1
+    assert "no column 'size'; there are kind" in capsys.readouterr().err
 
 
 def test_what_is_not_measured_and_how_further_limits_were_kept_is_said(

@@ -10,11 +10,14 @@ import pytest
 import torch
 from polars.testing import assert_frame_equal
 
+from fairhorizon import histories
 from fairhorizon.agents.methods import Method
 from fairhorizon.environment.moods import MoodConfig
 from fairhorizon.environment.simulated import SimulationConfig
+from fairhorizon.errors import ConfigError
 from fairhorizon.evaluation.long_term import LongRunSettings
 from fairhorizon.evaluation.staying import by_activity, choosing_users
+from fairhorizon.experiments.asked_limits import AskedLimits
 from fairhorizon.experiments.contestant import Contestant
 from fairhorizon.experiments.datasets import DataSpec
 from fairhorizon.experiments.long_term import LongStudy
@@ -114,6 +117,49 @@ def test_a_policy_with_a_horizon_rehearses_and_goes_on_where_it_was(tmp_path: Pa
     notes = json.loads(whole.steps(chosen, [0])["notes"][-1])
     assert notes["worth of a like"] > 1
     assert steps[0]["limited_rate"][-1] <= 0.3 + 1e-9
+
+
+@pytest.mark.parametrize(
+    "rule", [{"mmr": 0.8}, {"kind_quota": 1, "window": 3}], ids=["mmr", "quota"]
+)
+def test_a_rule_about_kinds_goes_on_where_it_was(tmp_path: Path, rule: dict[str, Any]) -> None:
+    """Of users who are sated by the same kinds; without the rule they are shown other items."""
+    table = tmp_path / "items.csv"
+    table.write_text("item,kind\n" + "\n".join(f"{item},{'ABC'[item % 3]}" for item in range(60)))
+    simulation = SimulationConfig(moods=MOODS.model_copy(update={"satiation": 1.0, "by": "kind"}))
+
+    def begun(folder: str, settings: dict[str, Any]) -> LongStudy:
+        study = Study(tmp_path / folder, MARKET, ks=(1,), settings={"control": settings})
+        run = LongRunSettings(steps=24, update_every=4, alpha_prime=0.3, warm_up=0)
+        asked = AskedLimits(item_table=str(table))
+        return LongStudy(study, run, simulation, asked, retrain=Retrain.NONE, by="kind")
+
+    chosen = contestants("ease+control")
+    whole, stopped, plain = begun("a", rule), begun("b", rule), begun("c", {})
+    for one in (whole, plain):
+        one.check(chosen)
+        one.run(chosen, [0])
+    with pytest.raises(KeyboardInterrupt):
+        stopped.run(chosen, [0], meanwhile=stop_after(0))
+    stopped.run(chosen, [0], resume=True)
+    steps = [one.steps(chosen, [0]).drop("seconds", "run") for one in (whole, stopped, plain)]
+    assert_frame_equal(*steps[:2], check_exact=True)
+    assert steps[0]["ndcg"][-1] != steps[2]["ndcg"][-1]
+    assert steps[0]["limited_rate"][-1] <= 0.3 + 1e-9
+
+
+def test_rules_about_kinds_are_refused_where_users_are_scored_in_blocks(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    table = tmp_path / "items.csv"
+    table.write_text("item,kind\n" + "\n".join(f"{item},A" for item in range(60)))
+    study = Study(tmp_path, MARKET, ks=(1,), settings={"control": {"mmr": 1.0}})
+    asked = AskedLimits(item_table=str(table))
+    long_study = LongStudy(study, LongRunSettings(steps=2), limits=asked, by="kind")
+    long_study.check(contestants("ease+control"))
+    monkeypatch.setattr(histories, "DENSE_CELLS", 80 * 60 - 1)
+    with pytest.raises(ConfigError, match=r"ease\+control: .* 80 users times 60 items"):
+        long_study.check(contestants("ease+control"))
 
 
 def test_what_a_like_adds_keeps_half_of_the_users_for_sixty_steps(tmp_path: Path) -> None:

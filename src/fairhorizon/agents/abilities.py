@@ -27,3 +27,4 @@ class Abilities:
     requests: bool = False  # serves users one by one under a limit on all of them
     long_run: bool = True  # has a server
     rounds: bool = False  # its level is for a whole round of a long run
+    kinds: bool = False  # its server needs to know the kinds of items

@@ -23,7 +23,7 @@ from fairhorizon.allocation.several.guard import RequestGuard
 from fairhorizon.data.splits import Split
 from fairhorizon.environment.dynamics import State
 from fairhorizon.environment.feedback import Scenario
-from fairhorizon.errors import ConfigError, ModelError
+from fairhorizon.errors import ConfigError
 from fairhorizon.exposure.bound import BoundLimit
 from fairhorizon.exposure.groups import POPULAR_SHARE, popular_group
 from fairhorizon.exposure.kept_by_lists import ListLimits, check_kept, own_share
@@ -261,6 +261,7 @@ class Recommender(ABC):
         retrain_on: Split | None = None,
         learn: bool = True,
         seed: int | None = None,
+        kinds: Tensor | None = None,
     ) -> Server:
         """The model at work in a long run; the model itself stays as it is.
 
@@ -269,13 +270,11 @@ class Recommender(ABC):
         round_length: items per user, for what works in rounds.
         retrain_on: the log to refit on between rounds, extended by everything liked since.
         learn: whether to learn online, where the method can.
+        kinds: (n_items, kinds) the part of each kind in an item, for rules about kinds.
         """
-        plan = ServingPlan(limits, list_length, round_length, retrain_on, learn, seed)
-        if retrain_on is not None and self.fingerprint_ != retrain_on.train.fingerprint():
-            raise ModelError(
-                f"{self.method} was fitted on other data than {retrain_on.name or 'this split'} "
-                "and cannot be retrained on it (fit it again)"
-            )
+        plan = ServingPlan(limits, list_length, round_length, retrain_on, learn, seed, kinds)
+        if retrain_on is not None:
+            plan.check_log(self.method, self.fingerprint_)
         return self._server(plan)
 
     @abstractmethod

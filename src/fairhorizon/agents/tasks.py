@@ -9,12 +9,13 @@ from typing import Any, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import NDArray
+from torch import Tensor
 
 from fairhorizon.agents.crew import Crew
 from fairhorizon.agents.progress import SILENT, Listener
 from fairhorizon.agents.retraining import Retraining
 from fairhorizon.data.splits import Split
-from fairhorizon.errors import ConfigError, DataError
+from fairhorizon.errors import ConfigError, DataError, ModelError
 from fairhorizon.exposure.groups import popular_group
 from fairhorizon.exposure.step_limits import StepLimit
 from fairhorizon.rankers.ranker import Ranker
@@ -75,6 +76,16 @@ class ServingPlan:
     retrain_on: Split | None = None
     learn: bool = True
     seed: int | None = None  # None: that of the fit
+    kinds: Tensor | None = None  # (n_items, kinds) the part that each kind has in an item
+
+    def check_log(self, method: str, fingerprint: str) -> None:
+        """Refuse to refit a method to another log than that of its fit."""
+        log = self.retrain_on
+        if log is not None and fingerprint != log.train.fingerprint():
+            raise ModelError(
+                f"{method} was fitted on other data than {log.name or 'this split'} and cannot be "
+                "retrained on it (fit it again)"
+            )
 
     def check_list_length(self, method: str, own: int) -> None:
         """For agents that are trained for lists of one length."""

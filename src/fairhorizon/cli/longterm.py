@@ -13,6 +13,7 @@ from fairhorizon.cli.progress import CONTINUE, Progress
 from fairhorizon.cli.step_news import News
 from fairhorizon.cli.typed import typed_command
 from fairhorizon.cli.user_options import takes_users
+from fairhorizon.errors import ConfigError
 from fairhorizon.vocabulary import Labels, Retrain
 
 if TYPE_CHECKING:
@@ -51,6 +52,7 @@ def longterm(
     context: typer.Context,
     options: studies.StudyOptions,
     simulation: "SimulationConfig | None",
+    by: str | None,
     steps: own.Steps = 400,
     k: own.ListLength = 1,
     repeat_after: own.RepeatAfter = None,
@@ -71,6 +73,7 @@ def longterm(
     A row per method, seed and step is written to --out/steps during the run.
     Models already in --out, for example from compare, are not trained again.
     """
+    from fairhorizon.environment.moods import KINDS
     from fairhorizon.evaluation.long_term import LongRunSettings
     from fairhorizon.experiments.asked_limits import AskedLimits
     from fairhorizon.experiments.contestant import Contestant
@@ -81,7 +84,7 @@ def longterm(
     chosen = [Contestant.of(method, main.share) for method in options.chosen(METHODS)]
     data = options.data
     asked = AskedLimits(tuple(further), data.item_table, look_ahead)
-    if data.group_column is None and further:  # the table is for the limits alone
+    if data.group_column is None and (further or by):  # the table is for limits or kinds alone
         data = data.model_copy(update={"item_table": None})
     options = replace(options, data=data, settings=own.with_list_length(options.settings, k))
     run_settings = LongRunSettings(
@@ -96,9 +99,23 @@ def longterm(
         repeat_after=repeat_after,
     )
     with options.study([k]) as study:
-        long_study = LongStudy(study, run_settings, simulation, asked, round_length, retrain)
+        long_study = LongStudy(
+            study, run_settings, simulation, asked, round_length, retrain, by or KINDS
+        )
+        check_by(long_study, chosen, by)
         run(options, long_study, chosen, resume)
         finish(options, long_study, chosen, typed_command(context))
+
+
+def check_by(long_study: "LongStudy", chosen: "Sequence[Contestant]", by: str | None) -> None:
+    """Refuse kinds that neither users nor methods look at."""
+    leaving = long_study.simulation is not None and long_study.simulation.moods is not None
+    models = (long_study.study.build(one.method, seed=0) for one in chosen)
+    if by is not None and not leaving and not any(model.abilities.kinds for model in models):
+        raise ConfigError(
+            "--by: nothing looks at kinds of items (give --users leaving, or --set control.mmr=0.3 "
+            "for NAME+control)"
+        )
 
 
 def run(

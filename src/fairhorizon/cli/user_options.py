@@ -87,9 +87,9 @@ By = Annotated[
     typer.Option(
         "--by",
         metavar="COLUMN",
-        help="Column with the kinds of items, for --satiation and --quit.",
+        help="Column with the kinds of items, for --satiation, --quit, and the settings mmr and "
+        "kind_quota of NAME+control.",
         show_default="genre",
-        rich_help_panel=LEAVING,
     ),
 ]
 Quit = Annotated[
@@ -116,17 +116,19 @@ def chosen_users(
 ) -> "SimulationConfig | None":
     """The users that the options describe."""
     moods: dict[str, Any] = {"patience": patience, "like_adds": like_adds, "returning": returning}
-    moods |= {"satiation": satiation, "by": by, "quits": quit_rule}
+    moods |= {"satiation": satiation, "quits": quit_rule}
+    if users is Users.LEAVING:  # others have rules about kinds too
+        moods["by"] = by
     return parse_users(users, {"drift": drift, "position_bias": position_bias}, moods)
 
 
 def takes_users(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Give a command the options of `chosen_users`; it is called with `simulation`."""
+    """Give a command the options of `chosen_users`; it is called with `simulation` and `by`."""
     options = inspect.signature(chosen_users).parameters
 
     def called(**given: Any) -> Any:
-        simulation = chosen_users(**{name: given.pop(name) for name in options})
-        return command(**given, simulation=simulation)
+        chosen = {name: given.pop(name) for name in options}
+        return command(**given, simulation=chosen_users(**chosen), by=chosen["by"])
 
     return declared(command, called, list(options.values()), made=["simulation"])
 

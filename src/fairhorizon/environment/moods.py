@@ -18,6 +18,7 @@ from fairhorizon.settings import Settings
 
 SPREAD = 0.5  # patience differs between users: M is drawn from M (1 - SPREAD) to M (1 + SPREAD)
 LEAST = 2.0  # likes that everybody can be patient for
+KINDS = "genre"  # the column with the kinds of items, if none is named
 
 
 class QuitRule(Settings):
@@ -51,7 +52,7 @@ class MoodConfig(Settings):
     """What a showing takes off the log-odds of items of the same kind, at first."""
     recovery: float = Field(0.9, ge=0, lt=1)
     """Part of the satiation that is left after a step."""
-    by: str = "genre"
+    by: str = KINDS
     """Column of the items with their kinds, for satiation and boredom."""
     quits: QuitRule | None = None
     """When boredom makes a user quit; None: never."""

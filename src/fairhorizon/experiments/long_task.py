@@ -86,6 +86,7 @@ class LongTask:
             retrain_on=dataset.split if long_study.retrains(method) else None,
             learn=learn and model.abilities.learns,
             seed=self.seed,
+            kinds=long_study.kinds_for(model),
         )
         users = long_study.user_source().users(long_study.simulation, server.queue_length, seed)
         fixed = dataset.sensitive if study.data.group_column is not None else None

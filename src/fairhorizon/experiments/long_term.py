@@ -1,5 +1,6 @@
 """Long runs of many methods and seeds, step by step while the groups move; none is run twice."""
 
+import hashlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -8,12 +9,16 @@ from typing import Any
 import numpy as np
 import polars as pl
 from numpy.typing import NDArray
+from torch import Tensor
 
+from fairhorizon.agents.base import Recommender
 from fairhorizon.agents.methods import AGENTS, Method, longest_first
+from fairhorizon.agents.ranked.variety import too_large
 from fairhorizon.engines.engine import TaskEngine
 from fairhorizon.engines.processes import HERE
+from fairhorizon.environment.moods import KINDS
 from fairhorizon.environment.simulated import SimulationConfig
-from fairhorizon.errors import ConfigError
+from fairhorizon.errors import ConfigError, NoColumnError
 from fairhorizon.evaluation.long_term import LongRunSettings
 from fairhorizon.experiments.asked_limits import AskedLimits
 from fairhorizon.experiments.contestant import Contestant
@@ -25,6 +30,7 @@ from fairhorizon.experiments.long_task import LongTask
 from fairhorizon.experiments.step_record import SCHEMA
 from fairhorizon.experiments.study import ModelTask, Study, Task
 from fairhorizon.experiments.users import UserSource, WorldFit
+from fairhorizon.histories import too_wide
 from fairhorizon.results.long_term import CountsOverTime, LongTermResult, RunProgress
 from fairhorizon.results.studies import TrainingRow
 from fairhorizon.vocabulary import Retrain
@@ -45,6 +51,7 @@ class LongStudy:
     limits: AskedLimits = field(default_factory=AskedLimits)
     round_length: int = 100  # items per user, of what works in rounds
     retrain: Retrain = Retrain.RERANKERS
+    by: str = KINDS  # column of the items with their kinds, for rules about them
 
     def check(self, contestants: Sequence[Contestant]) -> None:
         """Refuse what no run could do with."""
@@ -63,6 +70,27 @@ class LongStudy:
                 f"{self.limits}: none of the methods can keep it (add fcpo or ease+control)"
             )
         self.limits.check(*self._limited())
+        self._check_kinds(methods)
+
+    def _check_kinds(self, methods: Sequence[Method]) -> None:
+        """Refuse rules about kinds of items where there are none, or too many scores."""
+        for model in (self.study.build(method, seed=0) for method in methods):
+            try:
+                kinds = self.kinds_for(model)
+            except NoColumnError as error:
+                known = f"; there are {', '.join(error.columns)}" if error.columns else ""
+                raise ConfigError(
+                    f"{model.method}: mmr and kind_quota are about kinds of items, and there is no "
+                    f"column {self.by!r}{known} (name one with --by, of the log or of an "
+                    "--item-table)"
+                ) from None
+            shape = (self.study.dataset().split.train.n_users, 0 if kinds is None else len(kinds))
+            if too_wide(*shape):
+                raise ConfigError(f"{model.method}: {too_large(*shape)}")
+
+    def kinds_for(self, model: Recommender) -> Tensor | None:
+        """(n_items, kinds) for a method that has a rule about them."""
+        return self.user_source().kinds_by(self.by) if model.abilities.kinds else None
 
     def _limited(self) -> tuple[DataSpec, Path | None, LongRunSettings]:
         """What the limits are about."""
@@ -78,10 +106,13 @@ class LongStudy:
             own = []  # they know no rounds
         if method.abilities.limits or self.limits:  # whose excess is recorded for all methods
             own.append(self.limits.fingerprint(*self._limited()))
+        model = self.study.build(method, seed)
+        if (kinds := self.kinds_for(model)) is not None:
+            own.append(hashlib.sha256(kinds.numpy().tobytes()).hexdigest()[:16])
         return self.study.key(
             "long run",
             str(method),
-            self.study.build(method, seed).all_settings(),
+            model.all_settings(),
             self.study.protocol,
             self.settings.stated(),
             self._simulation(),

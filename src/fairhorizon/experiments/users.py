@@ -105,11 +105,15 @@ class UserSource:
         return calibrated_like_adds(liked, shown, most, STILL_THERE)
 
     def kinds(self, moods: MoodConfig | None) -> Tensor | None:
-        """(n_items, kinds) the part that each value of the column has in an item."""
+        """What users are sated or bored by; None if by nothing."""
         if moods is None or not moods.needs_kinds:
             return None
+        return self.kinds_by(moods.by)
+
+    def kinds_by(self, column: str) -> Tensor:
+        """(n_items, kinds) the part that each value of a column has in an item."""
         study = self.study
-        cells = item_attribute(study.data, self.item_table, moods.by, study.cache_dir)
+        cells = item_attribute(study.data, self.item_table, column, study.cache_dir)
         names = {name: n for n, name in enumerate(attribute_values(cells))}
         kinds = np.zeros((len(cells), len(names)), dtype=np.float32)
         for item, values in enumerate(values_of_items(cells)):

@@ -1,5 +1,9 @@
 """Step control: in every step all users together are served within what is left of the limits."""
 
+from typing import Annotated, Any, Self
+
+from pydantic import Field, model_validator
+
 from fairhorizon.exposure.kept_by_lists import ListLimits
 from fairhorizon.rerank.reranker import JointReranker
 
@@ -8,9 +12,42 @@ class StepControl(JointReranker):
     """Step control, as FCPO serves in the long run: limits hold after every step.
 
     Of all lists of a step within the budgets of the limits, those with the highest sum of
-    standardised scores are shown.
+    standardised scores are shown. In a long run rules of variety can change the scores: `mmr` or
+    `kind_quota`, by the kinds of items.
     """
 
     method = "control"
     keeps_limits = True
     kept_in_lists = ListLimits.STEPS
+
+    mmr: Annotated[float, Field(ge=0)] = 0.0
+    """What the standardised score of an item loses for a showing of its very kind to the user in
+    the step before; 0: nothing."""
+    forgetting: Annotated[float, Field(ge=0, lt=1)] = 0.9
+    """Part of a showing that `mmr` still counts one step later."""
+    kind_quota: Annotated[int, Field(ge=1)] | None = None
+    """How many of `window` showings in a row to a user may have the same main kind, as far as
+    something else may be shown; none: all."""
+    window: Annotated[int, Field(ge=2)] = 10
+    """Number of showings in a row that `kind_quota` is about."""
+
+    @model_validator(mode="after")
+    def _closes_something(self) -> Self:
+        if self.kind_quota is not None and self.kind_quota >= self.window:
+            raise ValueError(
+                f"kind_quota={self.kind_quota} of a window of {self.window} closes nothing (give "
+                "less than window)"
+            )
+        return self
+
+    @property
+    def needs_kinds(self) -> bool:
+        return self.mmr > 0 or self.kind_quota is not None
+
+    def stated(self) -> dict[str, Any]:
+        idle = set[str]()
+        if self.mmr == 0:
+            idle |= {"mmr", "forgetting"}
+        if self.kind_quota is None:
+            idle |= {"kind_quota", "window"}
+        return self.model_dump(mode="json", exclude=idle)

@@ -1,7 +1,7 @@
 """The interfaces of re-rankers, which make lists of a ranker's scores that show a group less."""
 
 from abc import ABC, abstractmethod
-from typing import Annotated, ClassVar, Self
+from typing import Annotated, Any, ClassVar, Self
 
 import torch
 from pydantic import Field
@@ -27,6 +27,15 @@ class Reranker(Settings, ABC):
     def share_limit(self, sensitive: Tensor) -> float:  # noqa: ARG002  # for those that have one
         """alpha': the intended largest share of sensitive items in all showings."""
         return 1.0
+
+    @property
+    def needs_kinds(self) -> bool:
+        """Whether it serves by kinds of items, in a long run."""
+        return False
+
+    def stated(self) -> dict[str, Any]:
+        """Its settings in JSON; those that do nothing may be left out."""
+        return self.model_dump(mode="json")
 
 
 class UserReranker(Reranker):

@@ -10,6 +10,7 @@ from fairhorizon.agents.lists.block_signals import BlockSignals
 from fairhorizon.agents.lists.items import ExpertSignals, PanelItems
 from fairhorizon.agents.lists.panel import Panel
 from fairhorizon.agents.ranked.stored import ranker_tensors, restored_ranker
+from fairhorizon.agents.ranked.variety import Variety, too_large
 from fairhorizon.agents.retraining import Retraining
 from fairhorizon.allocation.step_control import OnlineControl
 from fairhorizon.environment.dynamics import Outcome, State
@@ -24,7 +25,8 @@ class ControlServer:
     """Serves by the standardised scores of a ranker, at the prices that keep the limits.
 
     What users like changes the scores of a ranker that reads histories at once. With `retraining`
-    the ranker is fitted again at the first update after every round.
+    the ranker is fitted again at the first update after every round. With `variety` the scores
+    depend on the kinds of items that a user was shown lately.
     """
 
     def __init__(
@@ -34,12 +36,13 @@ class ControlServer:
         *,
         list_length: int = 1,
         retraining: Retraining | None = None,
+        variety: Variety | None = None,
     ) -> None:
         if list_length < 1:
             raise ConfigError(f"list_length {list_length} must be at least 1")
         self.ranker = self._first_ranker = ranker
         self.limits, self.control = tuple(limits), OnlineControl(limits)
-        self.list_length, self.retraining = list_length, retraining
+        self.list_length, self.retraining, self.variety = list_length, retraining, variety
         # of the users, once they are served: by the only ranker, whose weight is 1
         self._signals: ExpertSignals | BlockSignals | None = None
 
@@ -60,6 +63,8 @@ class ControlServer:
             return self.control.choose(slots * self.list_length, exposure)
         (values,) = self._signals.values
         scores = values.masked_fill(state.blocked, -torch.inf)
+        if self.variety is not None:
+            return self.control.choose([self.variety.scores(scores)] * self.list_length, exposure)
         return self.control.choose([scores] * self.list_length, exposure)
 
     @torch.no_grad()
@@ -67,6 +72,8 @@ class ControlServer:
         assert self._signals is not None
         if self.retraining is not None:
             self.retraining.observe(lists, outcome)
+        if self.variety is not None:
+            self.variety.observe(lists)
         rows = (outcome.reward > 0).nonzero().squeeze(1)
         if self.ranker.queue_length and len(rows):
             state = outcome.state
@@ -93,6 +100,8 @@ class ControlServer:
             parts["signals"] = {"values": self._signals.values[0]}
         if self.retraining is not None:
             parts["retraining"] = self.retraining.tensors()
+        if self.variety is not None:
+            parts["variety"] = self.variety.tensors()
         if self.ranker is not self._first_ranker:
             parts["ranker"] = ranker_tensors(self.ranker)
         return {
@@ -105,6 +114,8 @@ class ControlServer:
         self.control.restore(below("control.", tensors))
         if self.retraining is not None:
             self.retraining.restore(below("retraining.", tensors))
+        if self.variety is not None:
+            self.variety.restore(below("variety.", tensors))
         refitted = below("ranker.", tensors)
         first = self._first_ranker
         self.ranker = restored_ranker(refitted, first) if refitted else first
@@ -119,7 +130,10 @@ class ControlServer:
     def _look(self, state: State) -> ExpertSignals | BlockSignals:
         no_group = torch.zeros(state.blocked_sets.shape[1], dtype=torch.bool)  # the control knows
         items = PanelItems(Panel((self.ranker,), (1.0,)), 0, 0, priced=False)
-        return items.look(state.users, state.queue, no_group.to(state.users.device))
+        signals = items.look(state.users, state.queue, no_group.to(state.users.device))
+        if isinstance(signals, BlockSignals) and self.variety is not None:
+            raise ConfigError(too_large(*state.blocked_sets.shape))
+        return signals
 
 
 def _weights(users: int) -> Tensor:

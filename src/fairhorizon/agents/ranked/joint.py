@@ -12,6 +12,7 @@ from fairhorizon.agents.lists.under_control import serve_under_control
 from fairhorizon.agents.lists.whole import WholeLists
 from fairhorizon.agents.ranked.control_server import ControlServer
 from fairhorizon.agents.ranked.fitted import FittedRanker, view_of
+from fairhorizon.agents.ranked.variety import variety_of
 from fairhorizon.agents.served import Served
 from fairhorizon.agents.sharding import ShardWay
 from fairhorizon.agents.tasks import ServingPlan
@@ -106,6 +107,11 @@ class ControlledLists:
         feedback: bool,
         seed: int,  # noqa: ARG002  # nothing is drawn
     ) -> Served:
+        if self.reranker.needs_kinds:
+            raise ConfigError(
+                f"{self._name}: mmr and kind_quota are rules of a long run (leave them out, or use "
+                "longterm)"
+            )
         limits = step_limits(self.fitted.limits) or [PopularityLimit(self.reranker.share)]
         server = ControlServer(self.fitted.ranker, limits)
         shown = serve_under_control(
@@ -125,7 +131,12 @@ class ControlledLists:
             plan.limits,
             list_length=1 if plan.list_length is None else plan.list_length,
             retraining=plan.retraining(),
+            variety=variety_of(self.reranker, plan.kinds, self._name),
         )
+
+    @property
+    def _name(self) -> str:
+        return f"{self.fitted.ranker.method}+{self.reranker.method}"
 
     def expected_exposure(self, scenario: Scenario) -> None:
         """Nothing is drawn."""

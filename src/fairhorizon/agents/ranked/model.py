@@ -73,6 +73,7 @@ class Ranked(Recommender):
             limits=self.reranker is not None and self.reranker.keeps_limits,
             long_run=self.reranker is None or self.reranker.in_long_run,
             rounds=isinstance(self.reranker, UserReranker),
+            kinds=self.reranker is not None and self.reranker.needs_kinds,
         )
 
     @property
@@ -88,7 +89,7 @@ class Ranked(Recommender):
     def all_settings(self) -> dict[str, Any]:
         settings = self.settings.model_dump(mode="json")
         if self.reranker is not None:
-            settings[self.reranker.method] = self.reranker.model_dump(mode="json")
+            settings[self.reranker.method] = self.reranker.stated()
         return settings
 
     @property
@@ -187,7 +188,7 @@ class Ranked(Recommender):
         if self.reranker is not None:
             reranker = {
                 "method": self.reranker.method,
-                "config": self.reranker.model_dump(mode="json"),
+                "config": self.reranker.stated(),
             }
         ranker = self.ranker.description()
         return {
