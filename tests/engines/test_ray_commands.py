@@ -3,7 +3,6 @@
 import os
 import shutil
 import signal
-import socket
 import subprocess
 import sys
 import tempfile
@@ -14,7 +13,6 @@ from pathlib import Path
 import pytest
 
 from fairhorizon.cli.app import run
-from fairhorizon.engines.opening import ray_engine
 
 MARKET = "--data=synthetic:users=60,items=80,interactions_per_user=20"
 
@@ -45,19 +43,6 @@ def test_an_address_is_one_of_ray(command: str, capsys: pytest.CaptureFixture[st
     method = ["ease"] if command == "tune" else []
     assert run([command, *method, MARKET, "--address=auto"]) == 2
     assert "--address: is for --engine ray (give both)" in capsys.readouterr().err
-
-
-def test_an_address_where_nobody_listens_is_refused_at_once() -> None:
-    ray_engine(None, None, 1)  # imports Ray as a command does
-    from fairhorizon.engines.on_ray import knock
-
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        port = server.getsockname()[1]
-        knock(f"127.0.0.1:{port}")
-        knock(f"ray://127.0.0.1:{port}")
-    with pytest.raises(ConnectionRefusedError):
-        knock(f"127.0.0.1:{port}")
-    knock("auto")  # which Ray looks up by itself
 
 
 @pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="reads /proc")

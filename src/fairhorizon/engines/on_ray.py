@@ -3,7 +3,6 @@
 import logging
 import os
 import shutil
-import socket
 import tempfile
 from collections import Counter, deque
 from collections.abc import Callable, Iterator, Sequence
@@ -21,6 +20,7 @@ from ray.exceptions import (
 )
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
+from fairhorizon.engines.addresses import connect_to
 from fairhorizon.engines.engine import AGAIN, ATTEMPTS, PAUSE, Maker, Shards, Work, lost_task
 from fairhorizon.engines.ray_crew import RayCrew
 from fairhorizon.engines.shards import CalledShards
@@ -153,14 +153,8 @@ class OnRay:
                 **quiet,
             )
             return
-        try:
-            knock(self.address)
-            ray.init(self.address, **quiet)
-        except (OSError, ValueError, RuntimeError) as error:
-            raise ConfigError(
-                f"--address {self.address}: {' '.join(str(error).split())} (start a cluster with "
-                "`ray start --head`, or leave out --address)"
-            ) from error
+        address = self.address
+        connect_to(address, lambda: ray.init(address, **quiet))
         if self.threads > max(_cpus_of_nodes(), default=0):
             raise ConfigError(f"--threads {self.threads}: no node has so many CPUs (give fewer)")
 
@@ -201,13 +195,6 @@ class RayActor:
     def end(self) -> None:
         if ray.is_initialized():  # else it ended with it
             ray.kill(self.handle)
-
-
-def knock(address: str) -> None:
-    """Raise an OSError where nobody listens: Ray itself would try for minutes."""
-    host, colon, port = address.removeprefix("ray://").rpartition(":")
-    if colon and port.isdecimal():
-        socket.create_connection((host.strip("[]"), int(port)), timeout=10).close()
 
 
 def parcelled(message: bytes) -> Any:
