@@ -3,6 +3,7 @@
 import os
 import shutil
 import tempfile
+import warnings
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -32,7 +33,9 @@ def cluster() -> Iterator[Any]:
         patched.setenv("GRPC_ENABLE_FORK_SUPPORT", "false")
         try:
             head = {"include_dashboard": False, "ray_client_server_port": CLIENT_PORT}
-            cluster.add_node(**NODE, **head)
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore", ResourceWarning)  # Ray leaves a log file open
+                cluster.add_node(**NODE, **head)
             cluster.add_node(**NODE)
             ray.init(cluster.address, log_to_driver=False, logging_level="ERROR")
             yield cluster

@@ -1,10 +1,11 @@
 """Addresses of Ray clusters: what is seen before Ray is asked, and what is said where it fails."""
 
 import socket
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 
-from fairhorizon.engines.engine import ATTEMPTS
-from fairhorizon.errors import ConfigError
+from fairhorizon.engines.engine import AGAIN, ATTEMPTS
+from fairhorizon.errors import ConfigError, FairHorizonError
 
 CLIENT = "ray://"  # of a machine that is not part of the cluster
 TRACEBACK = "Traceback (most recent call last)"
@@ -47,6 +48,15 @@ def persistently(connect: Callable[[], object]) -> None:
             continue
         return
     connect()
+
+
+@contextmanager
+def connected(goes_on: str = AGAIN) -> Iterator[None]:
+    """Ask the cluster for something here; of a client, the connection can be lost."""
+    try:
+        yield
+    except ConnectionError as error:
+        raise FairHorizonError(f"the connection to the cluster was lost ({goes_on})") from error
 
 
 def _essence(error: Exception) -> str:
