@@ -4,7 +4,7 @@
 
 One thread. Vectors of items lie around centres, those of users around the same ones; both are
 drawn (seed 0). The two are measured in turns, one user at a time, so that a noisy machine slows
-both alike: CPU time, medians over all users. Printed for twice and ten times fewer items too, as
+both alike: CPU time, medians over all users. Printed for a half and a tenth of the items too, as
 docs/scale.md takes the time of the index to grow with the square root of its items.
 """
 
