@@ -45,7 +45,7 @@ class Size:
 
 @dataclass(frozen=True)
 class Constant:
-    """Something that was measured. provisional: to be measured again at 100,000 items."""
+    """Something that was measured. provisional: why not is in docs/scale.md."""
 
     value: float
     unit: str
@@ -55,23 +55,25 @@ class Constant:
 
 
 ROWS_READ = Constant(
-    10e6 / 60,
+    10e6 / 11.8,
     "rows a second",
-    "a log is read and counted: the aim of 60 s for 10M rows, not a measurement",
-    "data info, 10M rows",
-    provisional=True,
+    "CSV is read and counted by one thread (10M rows: 11.8 s of CPU; Parquet 7.3 s), one run",
+    "`python benchmarks/reading.py` with `POLARS_MAX_THREADS=1`",
 )
 FIT_SECONDS = Constant(
-    177 / 1e6,
+    161.9 / 1e6,
     "s an interaction",
-    "fit of a sequence model, all epochs (GRU4Rec on MovieLens-1M: 177 s)",
-    SPEED,
-    provisional=True,
+    "fit of a sequence model, all 10 epochs (GRU4Rec on MovieLens-1M: 162 s of CPU), seed 0",
+    "`python benchmarks/gru4rec.py`",
 )
 EASE_SECONDS = Constant(
-    160.0, "s", "fit of EASE with 20,000 items", f"{TRIAL} (log of 68,500 items)", provisional=True
+    14.8,
+    "s",
+    "fit of EASE with 10,000 items (CPU; 4.0 s with 5,000), one run of each",
+    "`python benchmarks/ease.py` with `--repeats 1` and `--data "
+    "synthetic-large:users=20000,items=10000,interactions=1000000,seed=1`",
 )
-EASE_ITEMS = 20_000
+EASE_ITEMS = 10_000
 RIDGE_SECONDS = Constant(
     18.9,
     "s",
@@ -80,9 +82,17 @@ RIDGE_SECONDS = Constant(
 )
 RIDGE_ITEMS = 3_706
 FAISS_MS = Constant(
-    0.8, "ms", "best 200 of 100,000 x 64 vectors by FAISS IVF", TRIAL, provisional=True
+    0.34,
+    "ms",
+    "best 200 of 100,000 x 64 drawn vectors by FAISS IVF (CPU; 0.29 to 0.40 in four runs)",
+    "`python benchmarks/retrieval.py`",
 )
-EXACT_MS = Constant(20.0, "ms", "the same, exact", TRIAL, provisional=True)
+EXACT_MS = Constant(
+    3.0,
+    "ms",
+    "the same, exact (CPU; 2.4 to 3.7; 8.1 to 10.1 times the index of the same run)",
+    "`python benchmarks/retrieval.py`",
+)
 FAISS_ITEMS = 100_000
 JOINT_MS = Constant(
     1000 * 8.1 / 6040,

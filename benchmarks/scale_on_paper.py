@@ -107,7 +107,7 @@ def fitting(size: Size) -> str:
     summed = 8 * measured.ACTOR.value * (1 + size.limits) * vectors_of
     rows = [
         ("reading logs", "rows / rows a second; 24 bytes a row",
-         f"{seconds(read)} of one machine; {bytes_(24 * size.interactions)}",
+         f"{seconds(read)} of one core; {bytes_(24 * size.interactions)}",
          "one reader", "parts by user, read side by side; new parts only"),
         ("counts, histories", "8 (items + interactions) bytes",
          bytes_(8 * (size.items + size.interactions)), "memory",
@@ -194,7 +194,7 @@ def costs(size: Size) -> str:
         ),
         "fit of one sampled model a day": size.interactions * measured.FIT_SECONDS.value / HOUR,
         "joint lists of everybody once a day": size.users * measured.JOINT_MS.value / 1000 / HOUR,
-        "reading the whole log once a day": 2 * size.interactions / measured.ROWS_READ.value / HOUR,
+        "reading the whole log once a day": size.interactions / measured.ROWS_READ.value / HOUR,
     }
     found["together"] = sum(found.values())
     rows = [(name, f"{hours:,.0f}", f"{hours * size.price:,.0f}") for name, hours in found.items()]

@@ -3,12 +3,13 @@
 import os
 import shutil
 import tempfile
+import warnings
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-from engine_cluster import NODE
+from engine_cluster import CLIENT_PORT, NODE
 
 from fairhorizon.agents.fcpo.config import FcpoConfig
 from fairhorizon.engines.opening import ray_engine
@@ -28,8 +29,13 @@ def cluster() -> Iterator[Any]:
     with pytest.MonkeyPatch.context() as patched:
         patched.setenv("PYTHONPATH", tasks)
         patched.setenv("RAY_TMPDIR", str(folder))
+        # else one of many clients finds no server (github.com/ray-project/ray/issues/63202)
+        patched.setenv("GRPC_ENABLE_FORK_SUPPORT", "false")
         try:
-            cluster.add_node(**NODE, include_dashboard=False)
+            head = {"include_dashboard": False, "ray_client_server_port": CLIENT_PORT}
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore", ResourceWarning)  # Ray leaves a log file open
+                cluster.add_node(**NODE, **head)
             cluster.add_node(**NODE)
             ray.init(cluster.address, log_to_driver=False, logging_level="ERROR")
             yield cluster

@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 import torch.distributed as dist
 from crew_tasks import Once, check, lists, parameters
+from engine_processes import MARKET, fit_words
 
 from fairhorizon.agents.crew import Crew, LostRankError, Meeting
 from fairhorizon.agents.fcpo.config import FcpoConfig
@@ -63,19 +64,6 @@ def test_two_are_interrupted_and_four_go_on(
     for ours, alone in zip(model.history_, whole.history_, strict=True):
         assert ours.case == alone.case
         assert ours.validation == pytest.approx(alone.validation, abs=1e-12)
-
-
-MARKET = "synthetic:users=60,items=80,interactions_per_user=20"
-SETTINGS = (
-    *("rounds=200", "patience=999", "evaluate_every=1", "checkpoint_every=1000"),
-    *("horizon=5", "fisher_states=32", "pmf.max_epochs=2", "pmf.dim=8", "gru_hidden=8"),
-    *("precision=double", "actor_hidden=[8,8]", "critic_hidden=[8,8]"),
-)
-
-
-def fit_words(out: Path, *others: str) -> list[str]:
-    settings = [f"--set={setting}" for setting in SETTINGS]
-    return ["fit", "fcpo:paper@0.4", "--data", MARKET, "--out", str(out), *settings, *others]
 
 
 def test_a_killed_rank_ends_the_run_and_what_was_done_is_kept(

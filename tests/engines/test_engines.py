@@ -7,7 +7,10 @@ import json
 import os
 import pickle
 import re
+import signal
 import socket
+import subprocess
+import sys
 import time
 from collections.abc import Iterator
 from dataclasses import replace
@@ -19,7 +22,8 @@ import numpy as np
 import polars as pl
 import pytest
 from crew_tasks import Once, check, lists, parameters
-from engine_cluster import NODE
+from engine_cluster import CLIENT_PORT, NODE
+from engine_processes import descendants, fit_words, wait_for_the_end_of
 from engine_tasks import Fails, LostAt, MakeNumbers, Squares, Surroundings, Waits
 
 from fairhorizon.agents.crew import LostRankError
@@ -369,3 +373,60 @@ def test_actors_of_ray_are_a_crew_too(market: Split, double: FcpoConfig) -> None
         assert np.array_equal(lists(model, market), lists(alone, market))
         rows = crew.rows([Once("die"), Once("die")])
         check(rows, LostRankError, "rank 1 of 2 was lost with its process or its node")
+
+
+CLIENT = """
+import json, sys
+from fairhorizon.cli.app import run
+sys.exit(max(run(words) for words in json.loads(sys.argv[1])))
+"""
+AT_CLIENT = ("--engine=ray", f"--address=ray://127.0.0.1:{CLIENT_PORT}")
+
+
+@pytest.mark.usefixtures("cluster")
+def test_a_client_of_the_cluster_gets_the_same(tmp_path: Path) -> None:
+    """From a process that is no part of it: a study, and lists by shards."""
+    here, client = tmp_path / "here", tmp_path / "client"
+    data = "--data=synthetic:users=50,items=60,interactions_per_user=15"
+
+    def commands(folder: Path) -> list[list[str]]:
+        folder.mkdir()
+        study = ["compare", "--methods=popularity", "--seeds=2", TINY, f"--out={folder / 'study'}"]
+        lists = ["recommend", str(tmp_path / "model"), f"--out={folder / 'lists.csv'}"]
+        return [study, lists]
+
+    fit = ["fit", "ease+lists", data, "--alpha-prime=0.3", "--set=lists.spread=null"]
+    assert run([*fit, f"--out={tmp_path / 'model'}"]) == 0
+    assert [run(words) for words in commands(here)] == [0, 0]
+    words = json.dumps([[*words, "--jobs=2", *AT_CLIENT] for words in commands(client)])
+    command = [sys.executable, "-c", CLIENT, words]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert "2/2 tasks on 2 nodes" in done.stderr
+    assert "2 shards of users" in done.stderr
+    assert kept(here / "study") == kept(client / "study") != {}
+    assert (here / "lists.csv").read_text() == (client / "lists.csv").read_text()
+
+
+@pytest.mark.usefixtures("cluster")
+def test_ctrl_c_of_a_client_keeps_a_checkpoint_and_leaves_no_actor(tmp_path: Path) -> None:
+    words = fit_words(tmp_path / "client", "--workers=2", *AT_CLIENT)
+    command = [sys.executable, "-m", "fairhorizon", *words]
+    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as process:
+        assert process.stderr is not None
+        for line in process.stderr:
+            if line.strip().startswith("2/200"):
+                break
+        ranks = [one for one, name in descendants(os.getpid()).items() if "FarRank" in name]
+        process.send_signal(signal.SIGINT)
+        said = process.stderr.read().splitlines()
+    assert process.returncode == 130
+    assert said[-2:] == ["run the same command with --resume to continue", "stopped"]
+    assert len(ranks) == 2
+    wait_for_the_end_of(ranks)
+
+    done = max([2, *(int(line.split("/")[0]) for line in said if "/200  " in line)])
+    assert (tmp_path / "client" / "checkpoint.safetensors").exists()
+    assert run(fit_words(tmp_path / "here", f"--set=rounds={done}")) == 0
+    models = [Fcpo.load(tmp_path / name / "model.safetensors") for name in ("client", "here")]
+    assert (parameters(models[0]) - parameters(models[1])).abs().max() < 1e-6

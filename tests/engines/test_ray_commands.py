@@ -3,18 +3,18 @@
 import os
 import shutil
 import signal
-import socket
 import subprocess
 import sys
 import tempfile
 import time
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+from engine_processes import descendants, fit_words, wait_for_the_end_of
 
 from fairhorizon.cli.app import run
-from fairhorizon.engines.opening import ray_engine
 
 MARKET = "--data=synthetic:users=60,items=80,interactions_per_user=20"
 
@@ -47,29 +47,14 @@ def test_an_address_is_one_of_ray(command: str, capsys: pytest.CaptureFixture[st
     assert "--address: is for --engine ray (give both)" in capsys.readouterr().err
 
 
-def test_an_address_where_nobody_listens_is_refused_at_once() -> None:
-    ray_engine(None, None, 1)  # imports Ray as a command does
-    from fairhorizon.engines.on_ray import knock
-
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        port = server.getsockname()[1]
-        knock(f"127.0.0.1:{port}")
-        knock(f"ray://127.0.0.1:{port}")
-    with pytest.raises(ConnectionRefusedError):
-        knock(f"127.0.0.1:{port}")
-    knock("auto")  # which Ray looks up by itself
+needs_proc = pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="reads /proc")
 
 
-@pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="reads /proc")
-def test_ctrl_c_ends_ray_too(tmp_path: Path, short: Path) -> None:
-    """As in a terminal, where the signal goes to all processes of the command."""
-    command = [
-        *(sys.executable, "-m", "fairhorizon", "compare", MARKET, "--engine=ray", "--jobs=1"),
-        *("--methods=bpr", "--seeds=1", f"--out={tmp_path / 'out'}"),
-        *("--set=bpr.max_epochs=1000000", "--set=bpr.patience=1000000"),
-    ]
+@contextmanager
+def command(short: Path, *words: str) -> Iterator[subprocess.Popen[str]]:
+    """As in a terminal, where a signal goes to all processes of a command."""
     process = subprocess.Popen(
-        command,
+        [sys.executable, "-m", "fairhorizon", *words],
         stderr=subprocess.PIPE,
         stdout=subprocess.PIPE,
         text=True,
@@ -77,37 +62,56 @@ def test_ctrl_c_ends_ray_too(tmp_path: Path, short: Path) -> None:
         env={**os.environ, "OMP_NUM_THREADS": "1", "TMPDIR": str(short)},
     )
     try:
-        while not any("finished_there" in name for name in _descendants(process.pid).values()):
-            assert process.poll() is None, process.communicate()
-            time.sleep(0.1)
-        started = _descendants(process.pid)
-        os.killpg(process.pid, signal.SIGINT)
-        said, rest = process.communicate(timeout=90)
+        yield process
     finally:
         process.kill()  # should it go on
+
+
+@needs_proc
+def test_ctrl_c_ends_ray_too(tmp_path: Path, short: Path) -> None:
+    words = [
+        *("compare", MARKET, "--engine=ray", "--jobs=1"),
+        *("--methods=bpr", "--seeds=1", f"--out={tmp_path / 'out'}"),
+        *("--set=bpr.max_epochs=1000000", "--set=bpr.patience=1000000"),
+    ]
+    with command(short, *words) as process:
+        while not any("finished_there" in name for name in descendants(process.pid).values()):
+            assert process.poll() is None, process.communicate()
+            time.sleep(0.1)
+        started = descendants(process.pid)
+        os.killpg(process.pid, signal.SIGINT)
+        said, rest = process.communicate(timeout=90)
     assert process.returncode == 130
     assert (said, rest.splitlines()[-1]) == ("", "stopped")
     assert "Traceback" not in rest
     assert len(started) > 3  # of Ray: its table, its node, its worker
-    deadline = time.monotonic() + 30
-    while any(Path(f"/proc/{number}").exists() for number in started):
-        assert time.monotonic() < deadline, "a process goes on"
-        time.sleep(0.1)
+    wait_for_the_end_of(started)
     assert list(short.iterdir()) == []
 
 
-def _descendants(ancestor: int) -> dict[int, str]:
-    """What the processes are doing that it has started, and those that these have started."""
-    parents, names = {}, {}
-    for folder in Path("/proc").iterdir():
-        if folder.name.isdecimal():
-            try:
-                after = (folder / "stat").read_text().rpartition(")")[2].split()
-                names[int(folder.name)] = (folder / "cmdline").read_text()
-            except OSError:
-                continue  # it has ended
-            parents[int(folder.name)] = int(after[1])
-    found = {ancestor}
-    while more := {one for one, parent in parents.items() if parent in found} - found:
-        found |= more
-    return {one: names[one] for one in found - {ancestor}}
+@needs_proc
+def test_ctrl_c_of_a_training_on_ray_keeps_a_checkpoint(
+    tmp_path: Path, short: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """It stops after the round, nothing of Ray is left, and one process goes on without Ray."""
+    words = fit_words(tmp_path / "run")
+    with command(short, *words, "--workers=2", "--engine=ray") as process:
+        assert process.stderr is not None
+        for line in process.stderr:
+            if line.strip().startswith("2/200"):
+                break
+        started = descendants(process.pid)
+        os.killpg(process.pid, signal.SIGINT)
+        _, rest = process.communicate(timeout=90)
+    assert process.returncode == 130
+    said = rest.splitlines()
+    assert said[-2:] == ["run the same command with --resume to continue", "stopped"]
+    assert "Traceback" not in rest
+    assert sum("FarRank" in name for name in started.values()) == 2
+    wait_for_the_end_of(started)
+    assert list(short.glob("fh-*")) == []  # torch leaves a folder of its own
+
+    done = max([2, *(int(line.split("/")[0]) for line in said if "/200  " in line)])
+    assert run([*words, "--resume", f"--set=rounds={done + 1}"]) == 0
+    rounds = [line for line in capsys.readouterr().err.splitlines() if "  reward " in line]
+    assert [line.split()[0] for line in rounds] == [f"{done + 1}/{done + 1}"]

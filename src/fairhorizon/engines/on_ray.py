@@ -3,7 +3,6 @@
 import logging
 import os
 import shutil
-import socket
 import tempfile
 from collections import Counter, deque
 from collections.abc import Callable, Iterator, Sequence
@@ -21,6 +20,7 @@ from ray.exceptions import (
 )
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
+from fairhorizon.engines.addresses import connect_to, connected
 from fairhorizon.engines.engine import AGAIN, ATTEMPTS, PAUSE, Maker, Shards, Work, lost_task
 from fairhorizon.engines.ray_crew import RayCrew
 from fairhorizon.engines.shards import CalledShards
@@ -75,7 +75,8 @@ class OnRay:
     def progress(self) -> str:
         if not ray.is_initialized():
             return ""
-        nodes = len(_cpus_of_nodes())
+        with connected():
+            nodes = len(_cpus_of_nodes())
         return f"{self._done}/{self._total} tasks on {nodes} node{'s'[: nodes != 1]}"
 
     def each(
@@ -95,13 +96,16 @@ class OnRay:
         running: dict[Any, int] = {}
         try:
             while left or running:
-                while left and len(running) < (self.jobs or len(tasks)):
-                    number = left.popleft()
-                    running[run.remote(parcels[number], own)] = number
-                for reference in ray.wait(list(running), timeout=PAUSE)[0]:
+                with connected(goes_on):
+                    while left and len(running) < (self.jobs or len(tasks)):
+                        number = left.popleft()
+                        running[run.remote(parcels[number], own)] = number
+                    ready = ray.wait(list(running), timeout=PAUSE)[0]
+                for reference in ready:
                     number = running.pop(reference)
                     try:
-                        answer = ray.get(reference)
+                        with connected(goes_on):
+                            answer = ray.get(reference)
                     except LOST as error:
                         losses[number] += 1
                         if losses[number] == ATTEMPTS:
@@ -153,14 +157,8 @@ class OnRay:
                 **quiet,
             )
             return
-        try:
-            knock(self.address)
-            ray.init(self.address, **quiet)
-        except (OSError, ValueError, RuntimeError) as error:
-            raise ConfigError(
-                f"--address {self.address}: {' '.join(str(error).split())} (start a cluster with "
-                "`ray start --head`, or leave out --address)"
-            ) from error
+        address = self.address
+        connect_to(address, lambda: ray.init(address, **quiet))
         if self.threads > max(_cpus_of_nodes(), default=0):
             raise ConfigError(f"--threads {self.threads}: no node has so many CPUs (give fewer)")
 
@@ -189,11 +187,13 @@ class RayActor:
         self.owed: Any = None
 
     def send(self, parcel: Any) -> None:
-        self.owed = self.handle.answer.remote(parcel)
+        with connected():
+            self.owed = self.handle.answer.remote(parcel)
 
     def receive(self) -> bytes | None:
         try:
-            answer: bytes = ray.get(self.owed)
+            with connected():
+                answer: bytes = ray.get(self.owed)
         except LOST:
             return None
         return answer
@@ -201,13 +201,6 @@ class RayActor:
     def end(self) -> None:
         if ray.is_initialized():  # else it ended with it
             ray.kill(self.handle)
-
-
-def knock(address: str) -> None:
-    """Raise an OSError where nobody listens: Ray itself would try for minutes."""
-    host, colon, port = address.removeprefix("ray://").rpartition(":")
-    if colon and port.isdecimal():
-        socket.create_connection((host.strip("[]"), int(port)), timeout=10).close()
 
 
 def parcelled(message: bytes) -> Any:

@@ -19,6 +19,7 @@ from fairhorizon.engines.worker import pickled
 from fairhorizon.errors import ConfigError
 
 R = TypeVar("R")
+CUT_OFF = "was lost with the connection to the cluster"
 GONE = "was lost with its process or its node, perhaps for want of memory"
 
 
@@ -45,8 +46,9 @@ class RayCrew:
         try:
             yield from watched(_Calls(ranks, self._begun(ranks, members, bool(gpus))), self.size)
         finally:
-            for rank in ranks:
-                ray.kill(rank)
+            if ray.is_initialized():  # else they ended with it
+                for rank in ranks:
+                    ray.kill(rank)
 
     def _begun(
         self, ranks: Sequence[Any], members: Sequence[CrewMember[R]], gpus: bool
@@ -103,8 +105,12 @@ class _Calls:
         self.owed = {reference: rank for rank, reference in enumerate(owed)}
 
     def receive(self, timeout: float | None) -> Sequence[tuple[int, Message]]:
-        ready, _ = ray.wait(list(self.owed), timeout=timeout)
-        received = []
+        try:
+            ready, _ = ray.wait(list(self.owed), timeout=timeout)
+        except ConnectionError:  # of a client, which then has none of them
+            lost = RankFailed(Failure.LOST, CUT_OFF)
+            return [(rank, lost) for rank in self.owed.values()]
+        received: list[tuple[int, Message]] = []
         for reference in ready:
             rank = self.owed.pop(reference)
             message = _message(reference)
