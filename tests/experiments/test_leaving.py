@@ -1,6 +1,7 @@
 """Studies of users who leave: calibration, rehearsals, and a run that goes on."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -180,3 +181,29 @@ def test_what_a_like_adds_keeps_half_of_the_users_for_sixty_steps(tmp_path: Path
     long_study.run(chosen, [0])
     last = long_study.steps(chosen, [0])["here"][-1]
     assert 0.33 < last < 0.67  # three standard errors: answers are drawn anew
+
+
+def test_exploration_is_noise_on_values_with_propensities(tmp_path: Path) -> None:
+    long_study = make(tmp_path)
+    noisy = {"fcpo": {**SMALL["fcpo"], "explore": 0.2}}
+    noisy_study = replace(long_study, study=replace(long_study.study, settings=noisy))
+    chosen = contestants("fcpo:long")
+    noisy_study.run(chosen, [0])
+    notes = [json.loads(text) for text in noisy_study.steps(chosen, [0])["notes"]]
+    means = [note["mean propensity"] for note in notes]
+    assert all(1 / 60 < mean < 0.9 for mean in means)
+    assert noisy_study.steps(chosen, [0])["limited_rate"][-1] <= 0.3 + 1e-9
+
+
+@pytest.mark.parametrize("name", ["user_type", "leavers", "critic", "online"])
+def test_what_is_left_out_in_an_ablation_makes_a_difference(tmp_path: Path, name: str) -> None:
+    plain = make(tmp_path / "plain")
+    without = {"fcpo": {**SMALL["fcpo"], "looking_ahead": {name: False}, "rehearsals": 2}}
+    given = {"fcpo": {**SMALL["fcpo"], "rehearsals": 2}}
+    lists = []
+    for folder, settings in (("a", given), ("b", without)):
+        study = replace(plain.study, folder=tmp_path / folder, settings=settings)
+        long_study, chosen = replace(plain, study=study), contestants("fcpo:long")
+        long_study.run(chosen, [0])
+        lists.append(long_study.steps(chosen, [0])["notes"].to_list())
+    assert lists[0] != lists[1]

@@ -13,19 +13,12 @@ from torch import Tensor, nn
 
 from fairhorizon.agents.fcpo.looking_ahead import LookingAhead
 from fairhorizon.agents.fcpo.outlook.actor import MoodActor
-from fairhorizon.agents.fcpo.outlook.after import AfterAnswers, Course
+from fairhorizon.agents.fcpo.outlook.after import AfterAnswers
 from fairhorizon.agents.fcpo.outlook.chances import LikeChances, Shown
 from fairhorizon.agents.fcpo.outlook.kinds import KIND_FEATURES, KindsSoFar
-from fairhorizon.agents.fcpo.outlook.record import (
-    GROUP,
-    AnsweredStep,
-    Run,
-    has_both_offers,
-    restored,
-    spent,
-    stored,
-)
-from fairhorizon.agents.fcpo.outlook.rounds import HALVES, OfferedSteps, improve
+from fairhorizon.agents.fcpo.outlook.lookback import Lookback, typed_states
+from fairhorizon.agents.fcpo.outlook.record import AnsweredStep, Run, restored, stored
+from fairhorizon.agents.fcpo.outlook.rounds import HALVES, improve
 from fairhorizon.agents.fcpo.outlook.standing import MOODS, TYPE_COLUMNS, AnswersSoFar
 from fairhorizon.storage import below
 
@@ -173,89 +166,21 @@ class Outlook:
         self.chances.fit(Shown(*columns))
         if not self.gamma:
             return
-        states = [self._with_types(run) for run in runs]
+        states = [self._known(typed_states(run, self.chances)) for run in runs]
+        back = Lookback(runs, states, self.chances, self.gamma, self.share, ended)
         self.actor.look_at(torch.cat([own.flatten(0, 1) for own in states]))
         self.likes, self.costs = self._critics(), self._critics()
         lam, leavers = self.settings.gae_lambda, self.settings.leavers
         for both, of_limit in ((self.likes, False), (self.costs, True)):
-            courses = [
-                self._course(run, own, of_limit, ended or run is not runs[-1])
-                for run, own in zip(runs, states, strict=True)
-            ]
+            courses = back.courses(of_limit=of_limit)
             for half, critics in enumerate(both):
                 assert isinstance(critics, AfterAnswers)
                 own_users = [course.of_half(half, HALVES) for course in courses]
                 critics.learn(own_users, self.gamma, lam, leavers=leavers)
-        latest = list(zip(runs, states, strict=True))[-self.settings.latest_runs :]
-        offered = self._offered(latest)
+        latest = back.latest(self.settings.latest_runs)
+        offered = latest.offered(self.likes, self.costs, critic=self.settings.critic)
         if offered is not None:
             improve(self.actor, offered, self.share, self.settings, self.generator)
-
-    def _with_types(self, run: Run) -> Tensor:
-        """(T, b, STATES) with types by the present chances where none were known."""
-        states = torch.stack([step.states for step in run])
-        for step, own in zip(run, states, strict=True):
-            if not own[:, MOODS].any():
-                score, group, lately = step.of_items.T[:, :, None]
-                own[:, MOODS:] = self.chances.of(step.of_users, score, group, lately)
-        return self._known(states)
-
-    def _course(self, run: Run, states: Tensor, of_limit: bool, ended: bool) -> Course:
-        """What critics learn from: likes, or what showings cost of the limit."""
-        shown, liked, stays, kinds = (
-            torch.stack([getattr(step, name) for step in run])
-            for name in ("shown", "liked", "stays", "of_kinds")
-        )
-        chances = torch.stack([self._chance(step, step.of_items[:, None])[:, 0] for step in run])
-        signal, expected = (liked * shown).float(), chances * shown
-        if of_limit:
-            signal = expected = torch.stack([spent(step, self.share) for step in run])
-        states = torch.cat([states, kinds], dim=2)
-        return Course(states, chances, signal, expected, shown, liked, stays, ended)
-
-    def _chance(self, step: AnsweredStep, of_items: Tensor) -> Tensor:
-        """(b, C) of a like, by the present estimate, of items (b, C, 3) of a recorded step."""
-        score, group, lately = of_items.unbind(2)
-        return self.chances.of(step.of_users, score, group, lately)
-
-    @torch.no_grad()
-    def _offered(self, runs: list[tuple[Run, Tensor]]) -> OfferedSteps | None:
-        """The recorded steps with two offers; None: there are none."""
-        parts: list[list[Tensor]] = []
-        for run, states in runs:
-            for t, (step, own) in enumerate(zip(run, states, strict=True)):
-                rows = (has_both_offers(step) & step.shown).nonzero().squeeze(1)
-                chances = self._chance(step, step.offers)[rows]
-                advantages, by_kind = self._advantages(own[rows], step.offer_kinds[rows], chances)
-                discounts = torch.full((len(rows),), self.gamma**t)
-                added, costs = by_kind - step.charges[rows], spent(step, self.share)[rows]
-                parts.append([own[rows], chances, added, advantages, discounts, costs])
-        states, chances, added, advantages, weights, costs = (
-            torch.cat(part) for part in zip(*parts, strict=True)
-        )
-        if not len(states):
-            return None
-        return OfferedSteps(states, chances, added, advantages.movedim(0, 2), weights, costs)
-
-    def _advantages(
-        self, states: Tensor, of_kinds: Tensor, chances: Tensor
-    ) -> tuple[Tensor, Tensor]:
-        """Of offers (n, 2): (n, halves, 2, 2) in likes and costs; (n, 2) what their kinds add."""
-        per_offer = states[:, None].expand(-1, 2, -1)
-        known = torch.cat([per_offer, of_kinds], dim=2)
-        fresh = torch.cat([per_offer, torch.zeros_like(of_kinds)], dim=2)
-
-        def to_come(both: nn.ModuleList, at: Tensor) -> Tensor:
-            """(n, halves, 2)"""
-            none, like = torch.stack([critics(at) for critics in both], dim=1).unbind(3)
-            return self.gamma * torch.addcmul(none, chances[:, None], like - none)
-
-        in_group = torch.zeros_like(chances)
-        in_group[:, GROUP] = 1.0
-        likes, costs = to_come(self.likes, known), to_come(self.costs, known)
-        by_kind = (likes - to_come(self.likes, fresh)).mean(1)
-        advantages = torch.stack([likes + chances[:, None], costs + in_group[:, None]], dim=2)
-        return advantages, by_kind
 
     def tensors(self) -> dict[str, Tensor]:
         """What was learned, the records, and the standing of the users of the present run."""

@@ -14,6 +14,7 @@ from fairhorizon.environment.dynamics import Outcome, State
 from fairhorizon.errors import ConfigError
 from fairhorizon.exposure.counts import Exposure
 from fairhorizon.policy.actor import Actor
+from fairhorizon.policy.softmax import explored, propensities
 from fairhorizon.storage import below
 
 
@@ -25,7 +26,9 @@ class LongFcpoServer(FcpoServer):
     """
 
     def __init__(self, actor: Actor, config: FcpoConfig, *, learn: bool, **plan: Any) -> None:
-        super().__init__(actor, config, learn=False, **plan)
+        quiet = config.model_copy(update={"explore": 0.0})  # noise is added to values instead
+        super().__init__(actor, quiet, learn=False, **plan)
+        self.explore = config.explore
         if config.list_length != 1:
             raise ConfigError("value=long is for lists of one item (set value to score)")
         self.outlook = Outlook(
@@ -49,10 +52,23 @@ class LongFcpoServer(FcpoServer):
                 f"value=long keeps a table of {users} users x {items} items, which is too large "
                 "(set value to score, or serve fewer users)"
             )
-        return [TableScores(self.outlook.values(slot.table, exposure.sensitive).to(slot.table))]
+        values = self.outlook.values(slot.table, exposure.sensitive).to(slot.table)
+        self._before_noise = values
+        if self.explore:
+            (values,) = explored([values], self.explore, self.generator)
+        return [TableScores(values)]
+
+    @property
+    def propensities(self) -> Tensor | None:
+        """(b, 1) the chance of each item shown, given the prices of the step."""
+        if not self.explore:
+            return super().propensities
+        charges = self.control.charges.to(self._before_noise)
+        return propensities([self._before_noise - charges[0]], self._lists, self.explore)
 
     def observe(self, lists: Tensor, outcome: Outcome, exposure: Exposure) -> None:
         super().observe(lists, outcome, exposure)
+        self._lists = lists
         self.outlook.note(lists, outcome.hits, outcome.state.here, self.control.charges[0])
 
     def update(self) -> None:
@@ -61,8 +77,13 @@ class LongFcpoServer(FcpoServer):
             self.outlook.learn(ended=False)
 
     def notes(self) -> dict[str, float]:
-        """Also what a like is worth beyond itself, in the mean over the users."""
-        return {**super().notes(), "worth of a like": float(self.outlook.worth().mean())}
+        """Also what a like is worth, in the mean over the users, and where it explores the mean
+        propensity of what was shown."""
+        notes = {**super().notes(), "worth of a like": float(self.outlook.worth().mean())}
+        shown = self._lists >= 0
+        if self.explore and self.propensities is not None and shown.any():
+            notes["mean propensity"] = float(self.propensities[shown].mean())
+        return notes
 
     def tensors(self) -> dict[str, Tensor]:
         own = {f"outlook.{name}": value for name, value in self.outlook.tensors().items()}

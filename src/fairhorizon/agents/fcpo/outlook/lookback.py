@@ -1,0 +1,145 @@
+"""Recorded runs as critics and rounds of CPO learn from them."""
+
+from dataclasses import dataclass, replace
+
+import torch
+from torch import Tensor, nn
+
+from fairhorizon.agents.fcpo.outlook.after import Course, returns_after
+from fairhorizon.agents.fcpo.outlook.chances import LikeChances
+from fairhorizon.agents.fcpo.outlook.record import (
+    GROUP,
+    REST,
+    AnsweredStep,
+    Run,
+    has_both_offers,
+    spent,
+)
+from fairhorizon.agents.fcpo.outlook.rounds import HALVES, OfferedSteps
+from fairhorizon.agents.fcpo.outlook.standing import MOODS
+
+
+@dataclass(frozen=True)
+class Lookback:
+    """Runs, looked at with the present chances of a like."""
+
+    runs: list[Run]
+    states: list[Tensor]  # (T, b, size) of each
+    chances: LikeChances
+    gamma: float
+    share: float  # of the limit
+    ended: bool  # the last run; the others have
+
+    def latest(self, count: int) -> "Lookback":
+        """The last runs alone."""
+        return replace(self, runs=self.runs[-count:], states=self.states[-count:])
+
+    def courses(self, *, of_limit: bool) -> list[Course]:
+        """What critics learn from: likes, or what showings cost of the limit."""
+        return [self._course(n, of_limit=of_limit) for n in range(len(self.runs))]
+
+    def _course(self, number: int, *, of_limit: bool) -> Course:
+        run, ended = self.runs[number], self.ended or number < len(self.runs) - 1
+        shown, liked, stays, kinds = (
+            torch.stack([getattr(step, name) for step in run])
+            for name in ("shown", "liked", "stays", "of_kinds")
+        )
+        chances = torch.stack([self._chance(step, step.of_items[:, None])[:, 0] for step in run])
+        signal, expected = (liked * shown).float(), chances * shown
+        if of_limit:
+            signal = expected = torch.stack([spent(step, self.share) for step in run])
+        states = torch.cat([self.states[number], kinds], dim=2)
+        return Course(states, chances, signal, expected, shown, liked, stays, ended)
+
+    def _chance(self, step: AnsweredStep, of_items: Tensor) -> Tensor:
+        """(b, C) of a like, by the present estimate, of items (b, C, 3) of a recorded step."""
+        score, group, lately = of_items.unbind(2)
+        return self.chances.of(step.of_users, score, group, lately)
+
+    @torch.no_grad()
+    def offered(
+        self, likes: nn.ModuleList, costs: nn.ModuleList, *, critic: bool = True
+    ) -> OfferedSteps | None:
+        """The recorded steps with two offers, what they bring by the critics; None: there are none.
+
+        Without a critic, what came after an offer that was shown counts for it, and nothing for
+        the other.
+        """
+        parts: list[list[Tensor]] = []
+        for number, run in enumerate(self.runs):
+            came = None if critic else self._came(number)
+            for t, (step, own) in enumerate(zip(run, self.states[number], strict=True)):
+                rows = (has_both_offers(step) & step.shown).nonzero().squeeze(1)
+                chances, spending = self._chance(step, step.offers)[rows], spent(step, self.share)
+                known = Offers(own[rows], step.offer_kinds[rows], chances, self.gamma)
+                advantages = known.advantages(likes, costs)
+                if came is not None:
+                    advantages = of_what_came(step, came[:, t])[rows]
+                added = known.by_kind(likes) - step.charges[rows]
+                weights = torch.full((len(rows),), self.gamma**t)
+                parts.append([own[rows], chances, added, advantages, weights, spending[rows]])
+        joined = [torch.cat(part) for part in zip(*parts, strict=True)]
+        if not len(joined[0]):
+            return None
+        joined[3] = joined[3].movedim(0, 2)
+        return OfferedSteps(*joined)
+
+    def _came(self, number: int) -> Tensor:
+        """(2, T, b) likes and costs from every step on, less the mean over users in that step."""
+        totals = []
+        for of_limit in (False, True):
+            course = self._course(number, of_limit=of_limit)
+            after = returns_after(course, torch.zeros_like(course.signal), self.gamma, 1.0)
+            total = course.signal + self.gamma * after
+            shown = course.shown.sum(1).clamp(min=1)
+            mean = (total * course.shown).sum(1) / shown
+            totals.append((total - mean[:, None]) * course.shown)
+        return torch.stack(totals)
+
+
+@dataclass(frozen=True)
+class Offers:
+    """Two offers in each of n states."""
+
+    states: Tensor  # (n, size)
+    of_kinds: Tensor  # (n, 2, KIND_FEATURES)
+    chances: Tensor  # (n, 2)
+    gamma: float
+
+    def advantages(self, likes: nn.ModuleList, costs: nn.ModuleList) -> Tensor:
+        """(n, halves, 2, 2) in likes and in costs."""
+        in_group = torch.zeros_like(self.chances)
+        in_group[:, GROUP] = 1.0
+        now = torch.stack([self.chances, in_group], dim=1)
+        later = [self._to_come(both, self.of_kinds) for both in (likes, costs)]
+        return now[:, None] + torch.stack(later, dim=2)
+
+    def by_kind(self, likes: nn.ModuleList) -> Tensor:
+        """(n, 2) what is to come by the kinds of the offers, against kinds not shown lately."""
+        fresh = self._to_come(likes, torch.zeros_like(self.of_kinds))
+        return (self._to_come(likes, self.of_kinds) - fresh).mean(1)
+
+    def _to_come(self, both: nn.ModuleList, of_kinds: Tensor) -> Tensor:
+        """(n, halves, 2) discounted, by the critics of either half."""
+        at = torch.cat([self.states[:, None].expand(-1, 2, -1), of_kinds], dim=2)
+        none, like = torch.stack([critics(at) for critics in both], dim=1).unbind(3)
+        return self.gamma * torch.addcmul(none, self.chances[:, None], like - none)
+
+
+def typed_states(run: Run, chances: LikeChances) -> Tensor:
+    """(T, b, MOODS + 1) with types by the present chances where none were known."""
+    states = torch.stack([step.states for step in run])
+    for step, own in zip(run, states, strict=True):
+        if not own[:, MOODS].any():
+            score, group, lately = step.of_items.T[:, :, None]
+            own[:, MOODS:] = chances.of(step.of_users, score, group, lately)
+    return states
+
+
+def of_what_came(step: AnsweredStep, came: Tensor) -> Tensor:
+    """(b, halves, 2, 2) of offers: what came (2, b) after the one that was shown."""
+    in_group = step.of_items[:, 1] > 0
+    advantages = torch.zeros(len(in_group), 2, 2)
+    for side, was_shown in ((GROUP, in_group), (REST, ~in_group)):
+        advantages[:, :, side] = (came * was_shown).T
+    return advantages[:, None].expand(-1, HALVES, -1, -1)
