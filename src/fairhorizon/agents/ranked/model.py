@@ -73,6 +73,7 @@ class Ranked(Recommender):
             limits=self.reranker is not None and self.reranker.keeps_limits,
             long_run=self.reranker is None or self.reranker.in_long_run,
             rounds=isinstance(self.reranker, UserReranker),
+            worth=isinstance(self.reranker, ListAllocation),
         )
 
     @property

@@ -1,0 +1,115 @@
+"""What was learned from a record of answers, and the standing of its users at the end of it.
+
+    worth(u) = (1 + gamma (W_1(s_u) - W_0(s_u))) / its mean over the users of the record
+
+The mean changes no list, as it is the same for everybody; with it, values and prices stay in the
+units that they have without worth.
+"""
+
+import copy
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Self
+
+import torch
+from torch import Tensor
+
+from fairhorizon.agents.fcpo.outlook.outlook import Outlook
+from fairhorizon.agents.fcpo.outlook.standing import AnswersSoFar
+from fairhorizon.storage import as_bytes, below, load_model, of_bytes, save_model, understood
+
+KIND = "outlook"
+LEARNED, STANDING, USERS = "learned.", "standing.", "users"
+OF_USERS = ("run", STANDING, "lately")  # tensors of an outlook that belong to users
+SIDES = torch.tensor([0.0, 1.0])  # whether a column is of the group
+LEAST = 1e-6  # chance
+
+
+@dataclass(frozen=True, eq=False)
+class LearnedOutlook:
+    """The worth of a like by state, and the states of the users of a record at its end."""
+
+    gamma: float
+    learned: Mapping[str, Tensor]  # of an `Outlook`
+    standing: Mapping[str, Tensor]  # (n, ...) of an `AnswersSoFar`
+    users: tuple[str, ...]  # (n,) ids
+    until: float  # the end of the record
+    usual: float = 1.0  # what a like is worth on average
+
+    @cached_property
+    def rows(self) -> dict[str, int]:
+        """Where users stand, by id."""
+        return {one: row for row, one in enumerate(self.users)}
+
+    def standing_of(self, users: Sequence[object], taken: Tensor) -> AnswersSoFar:
+        """The standing of users at the end of the record; of the others that of newcomers.
+
+        taken: (b,) how many items each has taken.
+        """
+        found = AnswersSoFar(taken)
+        at = [self.rows.get(str(one), -1) for one in users]
+        known = torch.tensor([row >= 0 for row in at], dtype=torch.bool)
+        stored = torch.tensor([row for row in at if row >= 0], dtype=torch.int64)
+        for name, own in found.tensors().items():
+            own[known] = self.standing[name][stored]
+        return found
+
+    @torch.no_grad()
+    def worth(self, standing: AnswersSoFar, best: Tensor) -> Tensor:
+        """(b,) float32: what a like of each user is worth, 1 on average over the record.
+
+        best: (b, 2) of `best_open`.
+        """
+        outlook = copy.copy(self._restored)  # other threads may ask at the same time
+        outlook.runs = []
+        outlook.begin(torch.zeros(len(best)))
+        outlook.standing = standing
+        outlook.values(best, SIDES)
+        return (1 + outlook.gains()) / self.usual
+
+    @cached_property
+    def _restored(self) -> Outlook:
+        outlook = Outlook(self.gamma)
+        outlook.begin(torch.zeros(1))
+        outlook.restore({**outlook.tensors(), **self.learned})
+        return outlook
+
+    def save(self, path: Path) -> None:
+        """Write the file that `load` reads."""
+        tensors = {LEARNED + name: value for name, value in self.learned.items()}
+        tensors |= {STANDING + name: value for name, value in self.standing.items()}
+        tensors[USERS] = as_bytes({USERS: list(self.users)})
+        numbers = {"gamma": self.gamma, "until": self.until, "usual": self.usual}
+        save_model(path, KIND, tensors, numbers)
+
+    @classmethod
+    def load(cls, path: Path) -> Self:
+        with understood(path):
+            tensors, numbers = load_model(path, KIND)
+            users = tuple(of_bytes(tensors[USERS])[USERS])
+            parts = below(LEARNED, tensors), below(STANDING, tensors)
+            return cls(numbers["gamma"], *parts, users, numbers["until"], numbers["usual"])
+
+
+def learned_part(outlook: Outlook) -> dict[str, Tensor]:
+    """What an outlook knows of likes in general, and nothing of any user."""
+    tensors = outlook.tensors()
+    return {name: value for name, value in tensors.items() if not name.startswith(OF_USERS)}
+
+
+def log_odds(chances: Tensor) -> Tensor:
+    """Of chances; a score whose slope and level the answers calibrate."""
+    return torch.logit(chances.float(), eps=LEAST)
+
+
+def best_open(items: Tensor, chances: Tensor, sensitive: Tensor) -> Tensor:
+    """(b, 2) log-odds of the best item outside the group and in it; -inf where there is none.
+
+    items: (b, n) codes, -1 for what is not open.  chances: (b, n).
+    """
+    inside, shut = sensitive.cpu()[items.clamp(min=0)], items < 0
+    scores = log_odds(chances.cpu()).masked_fill(shut, -torch.inf)
+    sides = [scores.masked_fill(inside != side, -torch.inf).amax(1) for side in (False, True)]
+    return torch.stack(sides, dim=1)
