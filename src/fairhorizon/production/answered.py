@@ -16,10 +16,20 @@ AWAY = 14.0  # days
 
 @dataclass(frozen=True)
 class GivenAnswers:
-    """A record of answers, and the days at its end in which who left was shown nothing."""
+    """A record of answers, and the days at its end in which who left was shown nothing.
+
+    log: that the method is fitted on.
+    """
 
     record: AnswerRecord
+    log: Interactions
     away: float = AWAY
+
+    def __str__(self) -> str:
+        left = int(self.record.left(self.away).sum())
+        return (
+            f"{len(self.record):,} answers of {len(self.record.ids):,} users, of whom {left:,} left"
+        )
 
     @classmethod
     def read(cls, source: Any, away: float, draft: Recommender, log: Interactions) -> Self:
@@ -32,8 +42,8 @@ class GivenAnswers:
             raise ConfigError(f"away for {away:g} days (give a number above 0)")
         record = load_answers(source, log)
         record.check(away)
-        return cls(record, away)
+        return cls(record, log, away)
 
-    def learned(self, model: Recommender, log: Interactions) -> LearnedOutlook:
+    def learned(self, model: Recommender) -> LearnedOutlook:
         """What a like is worth, with the chances of a model that was fitted on the log."""
-        return learn_from_answers(model, log, self.record, away=self.away, seed=model.seed)
+        return learn_from_answers(model, self.log, self.record, away=self.away, seed=model.seed)

@@ -87,14 +87,12 @@ def fit(
     group = _fitted_for(draft, asked, catalogue)
     given = None if answers is None else GivenAnswers.read(answers, away, draft, ordered)
     recommender = fit_whole(draft, ordered, group=group, listener=listener)
-    outlook = None if given is None else given.learned(recommender, ordered)
+    outlook = None if given is None else given.learned(recommender)
     stored = StoredModel(recommender, str(chosen), asked, ties, area_km, outlook)
     return Model(stored, log=log, table=table)
 
 
-def _fitted_for(
-    draft: Recommender, limits: Sequence[Limit], catalogue: Catalogue
-) -> Group | None:
+def _fitted_for(draft: Recommender, limits: Sequence[Limit], catalogue: Catalogue) -> Group | None:
     """The group that a method is fitted for, if it can keep the limits; None: the popular items."""
     bound = bound_to(limits, catalogue, draft.popular_share)
     group = group_in(catalogue, limits, draft.popular_share)[: catalogue.n_fitted]

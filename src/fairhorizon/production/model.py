@@ -100,6 +100,11 @@ class Model:
         ids: list[Any] = state.catalogue.ids[: state.n_items].tolist()
         return ids
 
+    @property
+    def outlook(self) -> LearnedOutlook | None:
+        """What it learned from answers; None: it was fitted without them."""
+        return self._outlook
+
     def recommend(
         self,
         users: Iterable[Any] | None = None,

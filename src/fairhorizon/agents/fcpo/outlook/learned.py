@@ -43,13 +43,14 @@ class LearnedOutlook:
         """Where users stand, by id."""
         return {one: row for row, one in enumerate(self.users)}
 
-    def standing_of(self, users: Sequence[object], taken: Tensor) -> AnswersSoFar:
+    def standing_of(self, users: Sequence[object | None], taken: Tensor) -> AnswersSoFar:
         """The standing of users at the end of the record; of the others that of newcomers.
 
+        users: their ids; None: somebody without one.
         taken: (b,) how many items each has taken.
         """
         found = AnswersSoFar(taken)
-        at = [self.rows.get(str(one), -1) for one in users]
+        at = [-1 if one is None else self.rows.get(str(one), -1) for one in users]
         known = torch.tensor([row >= 0 for row in at], dtype=torch.bool)
         stored = torch.tensor([row for row in at if row >= 0], dtype=torch.int64)
         for name, own in found.tensors().items():
