@@ -43,12 +43,14 @@ class AnswerRecord:
     @property
     def begun(self) -> NDArray[np.float64]:
         """(b,) when each user was shown something for the first time."""
-        return self.times[np.cumsum(self.counts) - self.counts]
+        first: NDArray[np.float64] = self.times[np.cumsum(self.counts) - self.counts]
+        return first
 
     @property
     def ended(self) -> NDArray[np.float64]:
         """(b,) when each user was shown something for the last time."""
-        return self.times[np.cumsum(self.counts) - 1]
+        last: NDArray[np.float64] = self.times[np.cumsum(self.counts) - 1]
+        return last
 
     @property
     def until(self) -> float:
@@ -132,4 +134,5 @@ def _flags(table: Table) -> NDArray[np.bool_]:
     if wrong.any():
         row = int(wrong.argmax())
         table.origin.fail(f"{LIKED} {numbers[row]:g} is neither 0 nor 1", row, "give 1 for a like")
-    return numbers == 1.0
+    liked: NDArray[np.bool_] = numbers == 1.0
+    return liked

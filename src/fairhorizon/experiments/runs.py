@@ -9,12 +9,11 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from fairhorizon import __version__
 from fairhorizon.agents.base import Recommender
-from fairhorizon.agents.fcpo.outlook.learned import LearnedOutlook
+from fairhorizon.agents.fcpo.outlook.learned import OUTLOOK, LearnedOutlook
 from fairhorizon.agents.methods import load_method
 from fairhorizon.errors import ConfigError, ModelError
 from fairhorizon.experiments.datasets import DataSpec
 from fairhorizon.files import write_json, written_together
-from fairhorizon.production.folder import OUTLOOK
 from fairhorizon.settings import faults
 from fairhorizon.storage import understood
 

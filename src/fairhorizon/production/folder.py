@@ -11,7 +11,7 @@ import polars as pl
 
 from fairhorizon import __version__
 from fairhorizon.agents.base import Recommender
-from fairhorizon.agents.fcpo.outlook.learned import LearnedOutlook
+from fairhorizon.agents.fcpo.outlook.learned import OUTLOOK, LearnedOutlook
 from fairhorizon.agents.methods import load_method
 from fairhorizon.data.frames import from_arrays
 from fairhorizon.data.interactions import Interactions
@@ -27,7 +27,7 @@ from fairhorizon.production.observed import ObservedRows, joined, names_of
 from fairhorizon.storage import understood
 
 MODEL, CARD, LOG, ITEMS = "model.safetensors", "run.json", "log.parquet", "items.parquet"
-OBSERVED, OUTLOOK = "observed.parquet", "outlook.safetensors"
+OBSERVED = "observed.parquet"
 UNCUT = "none"  # how the data of such a run is split: not at all
 READING = (  # of a source
     *("user", "item", "rating", "weight", "session"),

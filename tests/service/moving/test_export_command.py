@@ -59,7 +59,7 @@ def test_every_showing_is_there_with_what_became_of_it(
     engine = replicas(explore=0.5)
     made = [ask(engine, f"c{number}", 6) for number in range(14)]
     events_on(engine, made)
-    shown, impressions, done = exported(engine, tmp_path / "out")
+    shown, impressions, done, _ = exported(engine, tmp_path / "out")
 
     assert shown.columns == [
         *("user", "rank", "item", "score", "value", "list", "time", "model", "epoch", "source"),
@@ -98,7 +98,7 @@ def test_every_showing_is_there_with_what_became_of_it(
 def test_lists_of_a_caller_have_no_model(replicas: Replicas, tmp_path: Path) -> None:
     engine = replicas()
     ask(engine, "c1", 2, candidates={"a1": 1.0, "a2": 3.0, "a4": 2.0})
-    shown, impressions, done = exported(engine, tmp_path / "out")
+    shown, impressions, done, _ = exported(engine, tmp_path / "out")
     assert shown["source"].to_list() == ["rank", "rank"]
     assert shown["model"].to_list() == [None, None]
     assert shown["propensity"].to_list() == [None, None]
@@ -114,7 +114,7 @@ def test_who_was_forgotten_is_left_out_but_showings_stay(
     events_on(engine, made)
     with engine.database.writing() as connection:
         users.forget(engine.database, connection, "c2")
-    shown, impressions, done = exported(engine, tmp_path / "out")
+    shown, impressions, done, _ = exported(engine, tmp_path / "out")
     assert shown["list"].unique(maintain_order=True).to_list() == [made[0].id, made[2].id]
     assert set(done["user"]) == {"c1", "c3"}
     assert impressions["list"].to_list() == [one.id for one in made for _ in one.items]
@@ -138,12 +138,12 @@ def test_from_to_and_types_choose_rows(replicas: Replicas, tmp_path: Path) -> No
             then = feedback.update().where(feedback.c.user_id == one.user)
             connection.execute(then.values(time=1_704_067_200.0 + DAY * number + 5))
     options = ["--from", "2024-01-02", "--to", "2024-01-04T00:00:00+00:00", "--type", "take"]
-    shown, impressions, done = exported(engine, tmp_path / "out", *options, "--type", "like")
+    shown, impressions, done, _ = exported(engine, tmp_path / "out", *options, "--type", "like")
     assert set(shown["user"]) == set(impressions["user"]) == set(done["user"]) == {"c1", "c2"}
     assert shown["time"].unique().sort().to_list() == [1_704_153_600.0, 1_704_240_000.0]
     assert set(done["type"]) == {"take", "like"}
     assert len(done) == 6
-    _, impressions, done = exported(engine, tmp_path / "out", "--from", "2024-01-06")
+    _, impressions, done, _ = exported(engine, tmp_path / "out", "--from", "2024-01-06")
     assert impressions["user"].to_list() == ["c5"] * 5
     assert done["type"].to_list().count("read") == 2
     nothing = exported(engine, tmp_path / "out", "--to", "2023-12-31")
@@ -217,7 +217,7 @@ def test_fit_reads_the_feedback(replicas: Replicas, tmp_path: Path, method: str)
     ]
     take(engine.database, events, read=("read",))
     take(engine.database, [Event("read", "c0", "a1", time=NOON)], read=("read",))
-    *_, done = exported(engine, tmp_path / "out", "--type", "take")
+    *_, done, _ = exported(engine, tmp_path / "out", "--type", "take")
     assert len(done) == 160
     file, model = tmp_path / "out/feedback.parquet", tmp_path / "run"
     assert run(["fit", method, "--data", str(file), "--out", str(model)]) == 0

@@ -111,8 +111,8 @@ class Decider:
             scenario = batch.scenario(state.people, state.n_items, state.free.queue_length)
             made = state.free.item_values(scenario, length=n)
             worth = self._worth(scenario, made, [one.user for one in some], users)
-            values = made.values if worth is None else made.values * worth[:, None]
-            values = values.masked_fill(made.items < 0, NEVER).float().numpy()
+            weighed = made.values if worth is None else made.values * worth[:, None]
+            values = weighed.masked_fill(made.items < 0, NEVER).float().numpy()
             chances = made.chances.float().numpy()
             for row, (one, who) in enumerate(zip(some, asking, strict=True)):
                 values[row, who.refused] = NEVER

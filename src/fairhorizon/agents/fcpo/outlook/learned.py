@@ -20,7 +20,7 @@ from fairhorizon.agents.fcpo.outlook.outlook import Outlook
 from fairhorizon.agents.fcpo.outlook.standing import AnswersSoFar
 from fairhorizon.storage import as_bytes, below, load_model, of_bytes, save_model, understood
 
-KIND = "outlook"
+KIND, OUTLOOK = "outlook", "outlook.safetensors"  # and its file in a run folder
 LEARNED, STANDING, USERS = "learned.", "standing.", "users"
 OF_USERS = ("run", STANDING, "lately")  # tensors of an outlook that belong to users
 SIDES = torch.tensor([0.0, 1.0])  # whether a column is of the group
