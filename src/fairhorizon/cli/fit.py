@@ -161,7 +161,7 @@ def store(
     outlook = None
     if answers is not None and model.finished_:
         outlook = answers.learned(model)
-        typer.echo(f"{answers}: a like is worth {outlook.usual:.2f} on average", err=True)
+        typer.echo(f"{answers}: a like is worth {outlook.usual.mean:.2f} on average", err=True)
     status = "finished" if model.finished_ else "interrupted"
     Run(out).write(model, data, status, StoredLimits(asked.texts(), asked.item_table), outlook)
 

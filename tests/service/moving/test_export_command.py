@@ -59,7 +59,12 @@ def test_every_showing_is_there_with_what_became_of_it(
     engine = replicas(explore=0.5)
     made = [ask(engine, f"c{number}", 6) for number in range(14)]
     events_on(engine, made)
-    shown, impressions, done, _ = exported(engine, tmp_path / "out")
+    shown, impressions, done, answers = exported(engine, tmp_path / "out")
+
+    assert answers.columns == ["user", "item", "time", "liked", "propensity"]
+    for name in ("user", "item", "time", "propensity"):
+        assert answers[name].equals(shown[name])
+    assert answers["liked"].to_list() == [0, 1, 0, 0, 0, 0] * 14  # the third names no list
 
     assert shown.columns == [
         *("user", "rank", "item", "score", "value", "list", "time", "model", "epoch", "source"),
@@ -147,8 +152,20 @@ def test_from_to_and_types_choose_rows(replicas: Replicas, tmp_path: Path) -> No
     assert impressions["user"].to_list() == ["c5"] * 5
     assert done["type"].to_list().count("read") == 2
     nothing = exported(engine, tmp_path / "out", "--to", "2023-12-31")
-    assert [one.height for one in nothing] == [0, 0, 0]
+    assert [one.height for one in nothing] == [0, 0, 0, 0]
     assert nothing[0].schema == shown.schema
+
+
+def test_what_was_refused_was_not_liked(replicas: Replicas, tmp_path: Path) -> None:
+    engine = replicas()
+    made = ask(engine, "c1", 3)
+    kinds = zip(("hide", "take", "wow"), made.items, strict=True)
+    events = [Event(kind, "c1", item, list_id=made.id) for kind, item in kinds]
+    take(engine.database, events, read=("read",))
+    *_, answers = exported(engine, tmp_path / "out")
+    assert answers["liked"].to_list() == [0, 1, 1]
+    *_, answers = exported(engine, tmp_path / "out", "--negative", "wow", "--read", "take")
+    assert answers["liked"].to_list() == [1, 0, 0]
 
 
 @pytest.mark.parametrize(

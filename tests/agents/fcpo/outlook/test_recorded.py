@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from fairhorizon.agents.fcpo.outlook.learned import LearnedOutlook, best_open, learned_part
+from fairhorizon.agents.fcpo.outlook.learned import LearnedOutlook, UsualWorth, best_open
 from fairhorizon.agents.fcpo.outlook.outlook import Outlook
 from fairhorizon.agents.fcpo.outlook.recorded import Replayed, before_record, learned_from
 from fairhorizon.agents.fcpo.outlook.standing import MOODS, AnswersSoFar
@@ -110,7 +110,7 @@ def test_the_worth_of_a_like_is_that_of_the_world(most: int) -> None:
     a = CHANCE / (1 - CHANCE * GAMMA * (1 + (1 - CHANCE) * GAMMA))
     v_like, v_none = a * (1 + (1 - CHANCE) * GAMMA), a
     parts = [impatient(1500, most, seed=1), impatient(500, most, seed=2)]
-    learned = learned_part(learned_from(parts, gamma=GAMMA))
+    learned, usual = learned_from(parts, gamma=GAMMA)
     assert {name.partition(".")[0] for name in learned} >= {"after", "chances"}
     outlook = LearnedOutlook(GAMMA, learned, {}, (), 0.0)
     standing = AnswersSoFar(torch.zeros(2))
@@ -119,20 +119,25 @@ def test_the_worth_of_a_like_is_that_of_the_world(most: int) -> None:
     after_like, after_none = outlook.worth(standing, torch.zeros(2, 2)).tolist()
     assert after_like == pytest.approx(1 + GAMMA * (v_like - v_none), rel=0.2)
     assert after_none == pytest.approx(1 + GAMMA * v_like, rel=0.2)
+    assert 1 <= usual.least < after_like < usual.mean < after_none < usual.most
+    relative = LearnedOutlook(GAMMA, learned, {}, (), 0.0, UsualWorth(2.0, 1.0, after_like))
+    assert relative.worth(standing, torch.zeros(2, 2)).tolist() == pytest.approx(
+        [after_like / 2] * 2  # the second is above all that there was
+    )
 
 
 def test_a_file_keeps_what_was_learned_and_where_users_stand(tmp_path: Path) -> None:
     part = impatient(50, 10, seed=3)
-    learned = learned_part(learned_from([part], gamma=GAMMA))
+    learned, usual = learned_from([part], gamma=GAMMA)
     users = tuple(f"x{n}" for n in range(50))
-    outlook = LearnedOutlook(GAMMA, learned, part.standing().tensors(), users, 7.5, usual=2.0)
+    outlook = LearnedOutlook(GAMMA, learned, part.standing().tensors(), users, 7.5, usual)
     outlook.save(tmp_path / "outlook.safetensors")
     again = LearnedOutlook.load(tmp_path / "outlook.safetensors")
-    assert (again.gamma, again.users, again.until, again.usual) == (GAMMA, users, 7.5, 2.0)
+    assert (again.gamma, again.users, again.until, again.usual) == (GAMMA, users, 7.5, usual)
     asked, taken, best = ["x7", None, "nobody", "x0"], torch.tensor([9, 3, 3, 9]), torch.zeros(4, 2)
     standing = again.standing_of(asked, taken)
-    assert standing.stay.tolist()[1:3] == [0, 0]  # newcomers, with what they have taken
-    assert standing.history.tolist()[1:3] == pytest.approx([np.log(4)] * 2)
+    assert standing.stay.tolist()[1:3] == [0, 0]  # newcomers,
+    assert standing.history.tolist()[1:3] == [0, 0]  # who have taken no more than others had
     assert standing.stay[0] == part.shown[7].sum()
     assert standing.likes[3] == part.liked[0].sum()
     worth = outlook.worth(outlook.standing_of(asked, taken), best)

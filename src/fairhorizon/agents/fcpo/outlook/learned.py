@@ -1,9 +1,10 @@
 """What was learned from a record of answers, and the standing of its users at the end of it.
 
-    worth(u) = (1 + gamma (W_1(s_u) - W_0(s_u))) / its mean over the users of the record
+    worth(u) = (1 + gamma (W_1(s_u) - W_0(s_u))) / its mean over the showings of the record
 
 The mean changes no list, as it is the same for everybody; with it, values and prices stay in the
-units that they have without worth.
+units that they have without worth. No user is worth more or less than any was in the record: beyond
+its states, critics say anything.
 """
 
 import copy
@@ -27,6 +28,26 @@ SIDES = torch.tensor([0.0, 1.0])  # whether a column is of the group
 LEAST = 1e-6  # chance
 
 
+@dataclass(frozen=True)
+class UsualWorth:
+    """What a like was worth at the showings of a record: on average, at least and at most."""
+
+    mean: float
+    least: float
+    most: float
+
+    @classmethod
+    def of(cls, worth: Tensor) -> Self:
+        return cls(float(worth.double().mean()), float(worth.min()), float(worth.max()))
+
+    def relative(self, worth: Tensor) -> Tensor:
+        """Worth within these bounds, in units of the mean."""
+        return worth.clamp(self.least, self.most) / self.mean
+
+
+ANY_WORTH = UsualWorth(1.0, 1.0, float("inf"))
+
+
 @dataclass(frozen=True, eq=False)
 class LearnedOutlook:
     """The worth of a like by state, and the states of the users of a record at its end."""
@@ -36,7 +57,7 @@ class LearnedOutlook:
     standing: Mapping[str, Tensor]  # (n, ...) of an `AnswersSoFar`
     users: tuple[str, ...]  # (n,) ids
     until: float  # the end of the record
-    usual: float = 1.0  # what a like is worth on average
+    usual: UsualWorth = ANY_WORTH
 
     @cached_property
     def rows(self) -> dict[str, int]:
@@ -47,9 +68,10 @@ class LearnedOutlook:
         """The standing of users at the end of the record; of the others that of newcomers.
 
         users: their ids; None: somebody without one.
-        taken: (b,) how many items each has taken.
+        taken: (b,) how many items each has taken; those of the record at its beginning count there.
         """
         found = AnswersSoFar(taken)
+        found.history = found.history.clamp(*self.standing["history"].aminmax())
         at = [-1 if one is None else self.rows.get(str(one), -1) for one in users]
         known = torch.tensor([row >= 0 for row in at], dtype=torch.bool)
         stored = torch.tensor([row for row in at if row >= 0], dtype=torch.int64)
@@ -68,21 +90,18 @@ class LearnedOutlook:
         outlook.begin(torch.zeros(len(best)))
         outlook.standing = standing
         outlook.values(best, SIDES)
-        return (1 + outlook.gains()) / self.usual
+        return self.usual.relative(1 + outlook.gains())
 
     @cached_property
     def _restored(self) -> Outlook:
-        outlook = Outlook(self.gamma)
-        outlook.begin(torch.zeros(1))
-        outlook.restore({**outlook.tensors(), **self.learned})
-        return outlook
+        return restored(self.gamma, self.learned)
 
     def save(self, path: Path) -> None:
         """Write the file that `load` reads."""
         tensors = {LEARNED + name: value for name, value in self.learned.items()}
         tensors |= {STANDING + name: value for name, value in self.standing.items()}
         tensors[USERS] = as_bytes({USERS: list(self.users)})
-        numbers = {"gamma": self.gamma, "until": self.until, "usual": self.usual}
+        numbers = {"gamma": self.gamma, "until": self.until, "usual": vars(self.usual)}
         save_model(path, KIND, tensors, numbers)
 
     @classmethod
@@ -91,13 +110,22 @@ class LearnedOutlook:
             tensors, numbers = load_model(path, KIND)
             users = tuple(of_bytes(tensors[USERS])[USERS])
             parts = below(LEARNED, tensors), below(STANDING, tensors)
-            return cls(numbers["gamma"], *parts, users, numbers["until"], numbers["usual"])
+            usual = UsualWorth(**numbers["usual"])
+            return cls(numbers["gamma"], *parts, users, numbers["until"], usual)
 
 
 def learned_part(outlook: Outlook) -> dict[str, Tensor]:
     """What an outlook knows of likes in general, and nothing of any user."""
     tensors = outlook.tensors()
     return {name: value for name, value in tensors.items() if not name.startswith(OF_USERS)}
+
+
+def restored(gamma: float, learned: Mapping[str, Tensor], seed: int = 0) -> Outlook:
+    """An outlook that knows this, before anybody is served."""
+    outlook = Outlook(gamma, seed=seed)
+    outlook.begin(torch.zeros(1))
+    outlook.restore({**outlook.tensors(), **learned})
+    return outlook
 
 
 def log_odds(chances: Tensor) -> Tensor:

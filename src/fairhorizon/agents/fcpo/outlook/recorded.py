@@ -14,9 +14,11 @@ from torch import Tensor
 from fairhorizon.agents.base import Recommender
 from fairhorizon.agents.fcpo.outlook.learned import (
     LearnedOutlook,
+    UsualWorth,
     best_open,
     learned_part,
     log_odds,
+    restored,
 )
 from fairhorizon.agents.fcpo.outlook.outlook import Outlook
 from fairhorizon.agents.fcpo.outlook.standing import AnswersSoFar
@@ -49,22 +51,29 @@ class Replayed:
         """(b, T) the column of what was shown, among `COLUMNS`; -1 for nothing."""
         return torch.where(self.shown, 2 + self.in_group.long(), -1)
 
-    def run(self, outlook: Outlook) -> None:
-        """Let an outlook see one showing after the other, and in the end the last state."""
+    def run(self, outlook: Outlook) -> Tensor:
+        """Let an outlook see one showing after the other, and in the end the last state.
+
+        Returns (n,) what it takes a like to be worth at each showing.
+        """
         outlook.begin(self.history)
-        lists, counts = self.lists, self.shown.sum(1)
+        lists, counts, worth = self.lists, self.shown.sum(1), []
         for step in range(self.shown.shape[1]):
             here = ~self.left | (step + 1 < counts)
-            self._note(outlook, lists[:, step], self.scores[:, step], self.liked[:, step], here)
+            one = lists[:, step], self.scores[:, step], self.liked[:, step]
+            worth.append(self._note(outlook, *one, here)[self.shown[:, step]])
         nothing = torch.full((len(counts),), -1)
         self._note(outlook, nothing, torch.zeros(len(counts)), nothing > 0, ~self.left)
+        return torch.cat(worth)
 
     def _note(
         self, outlook: Outlook, lists: Tensor, scores: Tensor, liked: Tensor, here: Tensor
-    ) -> None:
+    ) -> Tensor:
         sides = [scores.masked_fill(lists != column, -torch.inf) for column in (2, 3)]
         outlook.values(torch.cat([self.best, torch.stack(sides, dim=1)], dim=1), COLUMNS)
+        worth = 1 + outlook.gains()
         outlook.note(lists[:, None], liked[:, None], here)
+        return worth
 
     def standing(self) -> AnswersSoFar:
         """Where the users stand at the end."""
@@ -73,22 +82,24 @@ class Replayed:
         return standing
 
 
-def learned_from(parts: list[Replayed], *, gamma: float = GAMMA, seed: int = 0) -> Outlook:
-    """The worth of likes, learned from all users together.
+def learned_from(
+    parts: list[Replayed], *, gamma: float = GAMMA, seed: int = 0
+) -> tuple[dict[str, Tensor], UsualWorth]:
+    """What a like is worth by state, learned from all users together, and at their showings.
 
     Chances come first: the state has that of the best item.
     """
-    chances, outlook = Outlook(0.0, seed=seed), Outlook(gamma, seed=seed)
+    chances = Outlook(0.0, seed=seed)
     for part in parts:
         part.run(chances)
     chances.learn()
-    outlook.begin(torch.zeros(1))
-    known = {"chances": chances.tensors()["chances"]}
-    outlook.restore({**outlook.tensors(), **known})
+    outlook = restored(gamma, {"chances": chances.tensors()["chances"]}, seed)
     for part in parts:
         part.run(outlook)
     outlook.learn()
-    return outlook
+    learned = learned_part(outlook)
+    worth = [part.run(restored(gamma, learned)) for part in parts]
+    return learned, UsualWorth.of(torch.cat(worth))
 
 
 def learn_from_answers(
@@ -109,19 +120,11 @@ def learn_from_answers(
     states = before_record(log, record, model.queue_length)
     blocks = list(_blocks(torch.from_numpy(record.counts), len(model.sensitive_)))
     parts = [replayed(model, states.only(rows), record, rows, left[rows]) for rows in blocks]
-    outlook = learned_from(parts, gamma=gamma, seed=seed)
+    learned, usual = learned_from(parts, gamma=gamma, seed=seed)
     ends = [part.standing().tensors() for part in parts]
     users = tuple(record.ids[row] for row in torch.cat(blocks).tolist())
     standing = {name: torch.cat([end[name] for end in ends]) for name in ends[0]}
-    found = LearnedOutlook(gamma, learned_part(outlook), standing, users, record.until)
-    worth = found.worth(found.standing_of(users, torch.zeros(len(users))), _best(parts))
-    return LearnedOutlook(
-        gamma, found.learned, standing, users, record.until, float(worth.double().mean())
-    )
-
-
-def _best(parts: list[Replayed]) -> Tensor:
-    return torch.cat([part.best for part in parts])
+    return LearnedOutlook(gamma, learned, standing, users, record.until, usual)
 
 
 def _blocks(counts: Tensor, n_items: int) -> Iterator[Tensor]:
