@@ -66,8 +66,8 @@ def fit(
     settings: of the method, by name, as in {"rounds": 50, "ease": {"l2": 500}}.
     seed: the same seed gives the same lists.
     ties: the order of a user's interactions at one time, as in `split`.
-    answers: a frame or the path of a file with a row per showing: user, item, time, and liked, 1 or
-        0. From it the model learns what a like is worth, for `value="long"`.
+    answers: a frame or the path of a file with a row per showing: user, item, time and liked (1
+        or 0). From it the model learns what a like is worth, for `value="long"`.
     away: days at the end of the answers in which somebody who left was shown nothing.
     listener: receives the progress; `PrintedProgress()` prints it.
 

@@ -9,6 +9,7 @@ import pytest
 import sqlalchemy as sa
 from asking import ask
 
+from fairhorizon.agents.fcpo.outlook.learned import LearnedOutlook
 from fairhorizon.cli.app import run
 from fairhorizon.data.synthetic import synthetic
 from fairhorizon.service.events import take
@@ -242,6 +243,46 @@ def test_fit_reads_the_feedback(replicas: Replicas, tmp_path: Path, method: str)
     served = pl.read_csv(tmp_path / "l.csv")
     assert set(served["user"]) == {f"c{number}" for number in range(20)}
     assert set(served["item"]) <= set(done["item"])
+
+
+def test_fit_learns_from_the_answers(replicas: Replicas, tmp_path: Path) -> None:
+    """Everybody takes half of what they see, but for c10 to c19, who come on the first day only."""
+    engine = replicas()
+    days = [(day, number) for day in range(6) for number in range(10 if day else 20)]
+    made, events = [], []
+    for day, number in days:
+        made.append(ask(engine, f"c{number}", 4))
+        own = [
+            Event("take", f"c{number}", item, 1.0, NOON + DAY * day, list_id=made[-1].id)
+            for item in made[-1].items[: 2 if number < 10 else 1]
+        ]
+        take(engine.database, own, read=("read",))
+        events += own
+    with engine.database.writing() as connection:
+        for (day, _), one in zip(days, made, strict=True):
+            then = lists.update().where(lists.c.id == one.id)
+            connection.execute(then.values(served_at=NOON + DAY * day))
+    *_, answers = exported(engine, tmp_path / "out", "--type", "take")
+    assert answers["liked"].sum() == len(events)
+    out, model = tmp_path / "out", tmp_path / "run"
+    command = [
+        "fit",
+        "ease+lists@0.4",
+        "--data",
+        str(out / "feedback.parquet"),
+        "--out",
+        str(model),
+    ]
+    options = ["--answers", str(out / "answers.parquet"), "--away", "3"]
+    assert run([*command, *options, "--all"]) == 0
+    outlook = LearnedOutlook.load(model / "outlook.safetensors")
+    assert set(outlook.users) == {f"c{number}" for number in range(20)}
+    stay = outlook.standing["stay"][[outlook.rows["c3"], outlook.rows["c13"]]]
+    assert stay.tolist() == [24, 4]
+    assert outlook.until == pytest.approx(NOON + 5 * DAY, abs=1)
+    served = tmp_path / "l.csv"
+    assert run(["recommend", str(model), "--k", "3", "--value", "long", "--out", str(served)]) == 0
+    assert len(pl.read_csv(served)) == 60
 
 
 def test_the_files_are_of_one_state_of_the_database(replicas: Replicas) -> None:
