@@ -143,6 +143,10 @@ def test_a_file_keeps_what_was_learned_and_where_users_stand(tmp_path: Path) -> 
     worth = outlook.worth(outlook.standing_of(asked, taken), best)
     assert torch.equal(again.worth(standing, best), worth)
     assert worth[1] == worth[2]
+    wrong = {**learned, "chances": learned["chances"][:2]}
+    LearnedOutlook(GAMMA, wrong, outlook.standing, users, 7.5, usual).save(tmp_path / "wrong")
+    with pytest.raises(ModelError, match=r"holds something unexpected.*fit it again"):
+        LearnedOutlook.load(tmp_path / "wrong")
     with pytest.raises(ModelError, match="no such model file"):
         LearnedOutlook.load(tmp_path / "none.safetensors")
 

@@ -106,12 +106,15 @@ class LearnedOutlook:
 
     @classmethod
     def load(cls, path: Path) -> Self:
+        """What `save` wrote, tried once: a file of another version is refused here."""
         with understood(path):
             tensors, numbers = load_model(path, KIND)
             users = tuple(of_bytes(tensors[USERS])[USERS])
             parts = below(LEARNED, tensors), below(STANDING, tensors)
             usual = UsualWorth(**numbers["usual"])
-            return cls(numbers["gamma"], *parts, users, numbers["until"], usual)
+            found = cls(numbers["gamma"], *parts, users, numbers["until"], usual)
+            found.worth(found.standing_of(users[:1], torch.zeros(1)), torch.zeros(1, 2))
+            return found
 
 
 def learned_part(outlook: Outlook) -> dict[str, Tensor]:
