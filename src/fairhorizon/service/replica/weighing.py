@@ -7,6 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from fairhorizon.agents.fcpo.outlook.at_once import see_at_once
 from fairhorizon.agents.fcpo.outlook.learned import LearnedOutlook
 from fairhorizon.agents.fcpo.outlook.standing import AnswersSoFar
 from fairhorizon.service.store.shown import MOST_SHOWN
@@ -51,8 +52,8 @@ def standing_now(
     """
     standing = outlook.standing_of(users, taken)
     width = max(map(len, answers), default=0)
-    lists = torch.tensor([[0] * len(own) + [-1] * (width - len(own)) for own in answers])
-    hits = torch.tensor([own + [False] * (width - len(own)) for own in answers], dtype=torch.bool)
     if width:
-        standing.see(lists, hits)
+        shown = torch.tensor([len(own) for own in answers])[:, None] > torch.arange(width)
+        liked = torch.tensor([own + [False] * (width - len(own)) for own in answers])
+        see_at_once(standing, shown, liked)
     return standing

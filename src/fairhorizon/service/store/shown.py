@@ -8,7 +8,7 @@ from sqlalchemy.engine import Connection
 
 from fairhorizon.service.store.schema import lists
 
-MOST_SHOWN = 32  # newest showings of a user that a list looks at
+MOST_SHOWN = 64  # newest showings of a user that a list looks at
 OF_USER = (
     sa.select(lists.c.id, lists.c["items"], lists.c.served_at)
     .where(lists.c.user_id == sa.bindparam("user"))

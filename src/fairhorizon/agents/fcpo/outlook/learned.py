@@ -71,7 +71,7 @@ class LearnedOutlook:
         taken: (b,) how many items each has taken; those of the record at its beginning count there.
         """
         found = AnswersSoFar(taken)
-        found.history = found.history.clamp(*self.standing["history"].aminmax())
+        found.history = found.history.clamp(*self._histories)
         at = [-1 if one is None else self.rows.get(str(one), -1) for one in users]
         known = torch.tensor([row >= 0 for row in at], dtype=torch.bool)
         stored = torch.tensor([row for row in at if row >= 0], dtype=torch.int64)
@@ -91,6 +91,12 @@ class LearnedOutlook:
         outlook.standing = standing
         outlook.values(best, SIDES)
         return self.usual.relative(1 + outlook.gains())
+
+    @cached_property
+    def _histories(self) -> tuple[float, float]:
+        """The shortest and the longest of the record, as a standing has them."""
+        shortest, longest = self.standing["history"].aminmax()
+        return float(shortest), float(longest)
 
     @cached_property
     def _restored(self) -> Outlook:
