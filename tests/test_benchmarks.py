@@ -26,6 +26,7 @@ CASES = {
     "one_user": r"call / bare scores, of the medians +\d+\.\d\d$",
     "presets": r"fast - before at 37 %: [+-]\d+\.\d\d \+- \d+\.\d\d$",
     "reading": r"^parts, all kept +\d+\.\d s +\d+\.\d s +\d+ MB +\d+ +-?\d+\.\d$",
+    "recorded": r"^3 +0\.20 +[+-]\d+\.\d % .* ± +\d+\.\d % +-?\d+ %$",
     "results": r"^\| fcpo \| popularity \| .* \| +59 \|$",
     "retrieval": r"^all products / index +\d+\.\d\d$",
     "ridge": r"fit of ridge / fit of ease +\d+\.\d\d$",

@@ -60,6 +60,7 @@ NOT_RUN = {
             "fairhorizon serve",
             "fairhorizon serve --run runs/shop",
             "fairhorizon serve --run runs/now",
+            "fairhorizon serve --run runs/next --value long",
             "fairhorizon serve --run runs/shop --database postgresql://shop@db/shop --workers 4 "
             "--config fairhorizon.toml",
         ),
@@ -70,6 +71,10 @@ NOT_RUN = {
             "fairhorizon audit export/lists.parquet --data export/feedback.parquet "
             "--ignore-unknown --limit 'popular<=0.4'",
             "fairhorizon fit fcpo --data export/feedback.parquet --all --out runs/next",
+            "fairhorizon export --database shop.db --type take --out export",
+            "fairhorizon fit fcpo --data export/feedback.parquet --answers export/answers.parquet "
+            "--away 14 --all --out runs/next",
+            "fairhorizon recommend runs/next --value long --k 10 --out tonight.csv",
             "fairhorizon restore shop.zip --database postgresql://shop@db/shop",
             "fairhorizon keys end 3f1c5a77e0b2 --database shop.db",
         ),

@@ -68,6 +68,13 @@ class ListFormat(StrEnum):
     JSONL = "jsonl"  # a JSON object per line
 
 
+class ListValue(StrEnum):
+    """What lists make as much of as they can."""
+
+    NDCG = "ndcg"  # of the moment
+    LONG = "long"  # the same, weighed by what a like is worth for later
+
+
 class Users(StrEnum):
     """Who answers in a long run."""
 

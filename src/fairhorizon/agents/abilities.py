@@ -25,6 +25,7 @@ class Abilities:
     crew: bool = False  # several processes can train it together
     limits: bool = False  # keeps several limits at once in the long run
     requests: bool = False  # serves users one by one under a limit on all of them
+    worth: bool = False  # its lists are made of values, which the worth of a user can multiply
     long_run: bool = True  # has a server
     rounds: bool = False  # its level is for a whole round of a long run
     kinds: bool = False  # its server needs to know the kinds of items

@@ -14,7 +14,8 @@ from fairhorizon.errors import ConfigError
 Out = Annotated[
     Path,
     typer.Option(
-        "--out", help="Folder for lists.parquet, impressions.parquet and feedback.parquet."
+        "--out",
+        help="Folder for lists.parquet, impressions.parquet, feedback.parquet and answers.parquet.",
     ),
 ]
 From = Annotated[
@@ -41,6 +42,14 @@ ReadTypes = Annotated[
         show_default="read",
     ),
 ]
+NegativeTypes = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--negative",
+        help="Type of feedback that says that an item was not liked. Repeatable.",
+        show_default="dislike, hide, report",
+    ),
+]
 
 
 def export(
@@ -50,13 +59,15 @@ def export(
     end: To = None,
     types: Types = None,
     read: ReadTypes = None,
+    negative: NegativeTypes = None,
 ) -> None:
     """Write what was shown and what users did, as one state of the database.
 
     lists.parquet is for `fairhorizon audit`, feedback.parquet for `fairhorizon
     fit` (with --type: a log for a fit has what users took). impressions.parquet
     has every showing, also those to users who were forgotten, and says which
-    were confirmed and answered.
+    were confirmed and answered. answers.parquet has the showings to users by
+    name and whether they were liked, for `fairhorizon fit --answers`.
     """
     with needs_service("export"):
         from fairhorizon.service.moving.exporting import Wanted
@@ -68,8 +79,9 @@ def export(
     if first is not None and last is not None and first >= last:
         raise ConfigError(f"--from {begin} --to {end}: there is no time between them (swap them)")
     seen = tuple(read or ServiceSettings().read)
+    disliked = tuple(negative or ServiceSettings().negative)
     with existing(database) as source, claimed(out):
-        found = write(source, out, Wanted(first, last, tuple(types or ()), seen))
+        found = write(source, out, Wanted(first, last, tuple(types or ()), seen, disliked))
     for name, rows in found.rows.items():
         typer.echo(f"{out / name}: {rows:,} rows")
     if len(found.types) > 1:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from fairhorizon.cli import engine_options, limit_options
+from fairhorizon.cli import answer_options, engine_options, limit_options
 from fairhorizon.cli import options as shared
 from fairhorizon.cli.folders import claimed, is_used
 from fairhorizon.cli.progress import CONTINUE, STOPPED, Progress
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from fairhorizon.agents.progress import Listener
     from fairhorizon.engines.engine import TaskEngine
     from fairhorizon.experiments.datasets import Dataset, DataSpec
+    from fairhorizon.production.answered import GivenAnswers
 
 METHOD = (
     "fcpo, lird, a ranker (popularity, mf, bpr, ncf, itemknn, ease, als, gru4rec, sasrec), or a "
@@ -93,19 +94,19 @@ def fit(
     seed: shared.FitSeed = None,
     whole: All = False,
     resume: Resume = False,
+    answers: answer_options.Answers = None,
+    away: answer_options.Away = None,
     verbose: Verbose = False,
     cache_dir: Path | None = None,
 ) -> None:
     """Train a method and write its run folder.
 
-    recommend and evaluate keep these limits unless others are given.
-
-    Ctrl-C stops FCPO after the current round, and --resume continues; other
-    methods write nothing when they are interrupted. The presets fast and strong
+    recommend and evaluate keep these limits unless others are given. Ctrl-C
+    stops FCPO after the current round, and --resume continues; other methods
+    write nothing when they are interrupted. The presets fast and strong
     choose settings and weights of their rankers on later parts of the log, train
     the policy with rankers of the earlier part, and serve with rankers of the
     whole log; a training that is stopped serves with those of the earlier part.
-
     --resume also continues after a worker was lost, with any number of --workers.
 
     With these presets three lines say what was found: the kind of log, the
@@ -118,7 +119,7 @@ def fit(
     cost is lowered); the fraction of the step that the line search accepted;
     sometimes the validation NDCG. See docs/training.md.
     """
-    from fairhorizon.experiments.runs import Run, StoredLimits
+    from fairhorizon.experiments.runs import Run
 
     given = parse_settings(settings or [])
     data = uncut(data, resume, engine) if whole else data
@@ -131,16 +132,38 @@ def fit(
         refuse_used(out, "continue with --resume, or " if keeps_checkpoints else "")
     with claimed(out), Progress(verbose=verbose) as progress:
         if resume:
-            own = {} if chosen.level is None else {model.level_setting: chosen.level}
-            model = model.resumable(out, {**given, **own}, seed)
+            model = model.resumable(out, {**given, **own_level(model, chosen)}, seed)
             data = Run(out).with_its_ties(data)
         dataset = data.open(cache_dir, model.popular_share)
         asked.check(model, data, dataset, cache_dir)
+        record = answer_options.read(answers, away, model, dataset.log)
         kept = {"checkpoint": out if keeps_checkpoints else None, "resume": resume}
         model = fitted(model, data, dataset, progress, {**kept, "crew": engine.crew()})
-        status = "finished" if model.finished_ else "interrupted"
-        Run(out).write(model, data, status, StoredLimits(asked.texts(), asked.item_table))
+        store(out, model, data, asked, record)
     present(model, out, dataset.log.name)
+
+
+def own_level(model: "Recommender", method: "Method") -> dict[str, Any]:
+    """The level in the name of a method, as a setting."""
+    return {} if method.level is None else {model.level_setting: method.level}
+
+
+def store(
+    out: Path,
+    model: "Recommender",
+    data: "DataSpec",
+    asked: limit_options.GivenLimits,
+    answers: "GivenAnswers | None",
+) -> None:
+    """Write the run, with what a finished model learns from answers."""
+    from fairhorizon.experiments.runs import Run, StoredLimits
+
+    outlook = None
+    if answers is not None and model.finished_:
+        outlook = answers.learned(model)
+        typer.echo(f"{answers}: a like is worth {outlook.usual.mean:.2f} on average", err=True)
+    status = "finished" if model.finished_ else "interrupted"
+    Run(out).write(model, data, status, StoredLimits(asked.texts(), asked.item_table), outlook)
 
 
 def uncut(data: "DataSpec", resume: bool, engine: "TaskEngine") -> "DataSpec":

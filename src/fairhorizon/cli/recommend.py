@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from fairhorizon.cli import limit_options, list_lengths, shard_options
+from fairhorizon.cli import answer_options, limit_options, list_lengths, shard_options
 from fairhorizon.cli import options as shared
 from fairhorizon.cli.config_option import takes_config
 from fairhorizon.cli.run_options import AlphaPrime, RunFolder
-from fairhorizon.vocabulary import AsOf, ListFormat
+from fairhorizon.vocabulary import AsOf, ListFormat, ListValue
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -98,6 +98,7 @@ def recommend(
     scores: Scores = False,
     one_by_one: OneByOne = False,
     at_price: AtPrice = False,
+    value: answer_options.Value = ListValue.NDCG,
     as_of: AsOfOption = None,
     seed: shared.ListSeed = None,
     cache_dir: shared.CacheDir = None,
@@ -115,8 +116,7 @@ def recommend(
     from fairhorizon.experiments.runs import Run
     from fairhorizon.vocabulary import Protocol
 
-    if one_by_one and at_price:
-        raise typer.BadParameter("not with --one-by-one (give one)", param_hint="--at-price")
+    check_at_price(at_price, one_by_one, value)
     folder = Run(run)
     if as_of is AsOf.TRAINING:
         folder.check_testable("leave out --as-of training, or fit without --all")
@@ -131,7 +131,7 @@ def recommend(
     now = as_of is AsOf.NOW or folder.is_of_whole_log
     protocol, codes = None if now else Protocol.STANDARD, None if users is None else users.numpy()
     asked_for = shard_options.lists_of(run, k, protocol, cache_dir, alpha_prime, bound, users=codes)
-    scenario = asked_for.scenario(model, dataset)
+    asked_for, scenario = answer_options.valued(asked_for, model, dataset, value)
     alone = one_by_one or at_price
     made = None if alone else shard_options.served(asked_for, model, scenario.n_users, engine)
     if made is None:
@@ -140,6 +140,15 @@ def recommend(
     limit_options.measured(bound, made.lists, made.prices)
     write(out, made, dataset.log, users, written_as, with_scores=scores)
     typer.echo(f"{out}: {(made.lists >= 0).sum():,} items for {len(made.lists):,} users")
+
+
+def check_at_price(at_price: bool, one_by_one: bool, value: ListValue) -> None:
+    """Refuse --at-price beside what its prices are not for."""
+    if at_price and one_by_one:
+        raise typer.BadParameter("not with --one-by-one (give one)", param_hint="--at-price")
+    if at_price and value is not ListValue.NDCG:
+        fault = f"its prices are not for --value {value} (give one)"
+        raise typer.BadParameter(fault, param_hint="--at-price")
 
 
 def chosen_users(

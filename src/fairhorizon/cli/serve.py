@@ -8,6 +8,7 @@ import typer
 from fairhorizon.cli.database_option import VARIABLE
 from fairhorizon.cli.service_extra import needs_service
 from fairhorizon.errors import ConfigError
+from fairhorizon.vocabulary import ListValue
 
 if TYPE_CHECKING:
     from fairhorizon.service.settings import ServiceSettings
@@ -57,6 +58,16 @@ Config = Annotated[
         help="Take limits and the table [service] from this file, such as fairhorizon.toml.",
     ),
 ]
+Value = Annotated[
+    ListValue | None,
+    typer.Option(
+        "--value",
+        help="What lists make as much of as they can. ndcg: what users like now. long: every "
+        "user's values count by what a like of theirs is worth for later; for a model that was "
+        "fitted with --answers.",
+        show_default="that of the table [service], else ndcg",
+    ),
+]
 Certificate = Annotated[
     Path | None, typer.Option("--tls-certificate", metavar="FILE", help="Certificate, for HTTPS.")
 ]
@@ -74,6 +85,7 @@ def serve(
     workers: Workers = 1,
     limit: Limits = None,
     config: Config = None,
+    value: Value = None,
     tls_certificate: Certificate = None,
     tls_key: CertificateKey = None,
 ) -> None:
@@ -88,6 +100,8 @@ def serve(
     if (tls_certificate is None) != (tls_key is None):
         raise typer.BadParameter("a certificate and its key go together", param_hint="--tls-key")
     settings, limits = _configured(config)
+    if value is not None:
+        settings = settings.model_copy(update={"value": value})
     serve_until_stopped(
         _url(database, database_file, run),
         settings,

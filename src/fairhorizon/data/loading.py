@@ -97,7 +97,7 @@ def load_items(source: Any, *, item: str | int | None = None) -> ItemTable:
         table = read_table(source, names=names)
         file: str | Path | None = source
     else:
-        table, file = Table(_in_polars(as_frame(source)), Origin(), header=True), None
+        table, file = Table(in_polars(as_frame(source)), Origin(), header=True), None
     if item is not None and isinstance(item, str) and item not in table.frame.columns:
         item = None
     if item is None and not table.header:
@@ -121,7 +121,7 @@ def as_frame(source: Any) -> Any:
         ) from None
 
 
-def _in_polars(frame: Any) -> pl.DataFrame:
+def in_polars(frame: Any) -> pl.DataFrame:
     """A pandas frame column by column; what is missing there is null here."""
     if isinstance(frame, pl.DataFrame):
         return frame

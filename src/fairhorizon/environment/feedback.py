@@ -119,6 +119,7 @@ class Scenario:
     codes: Tensor | None = None  # (n_users,) of the users; None: they are 0 to n_users - 1
     taken: Tensor | None = None  # (n_users,) how many items each has taken; None: as in training
     barred: Tensor | None = None  # (n_items,) bool: never recommended to anybody
+    worth: Tensor | None = None  # (n_users,) by which values are multiplied; None: 1 for everybody
 
     @property
     def n_users(self) -> int:
@@ -154,6 +155,7 @@ class Scenario:
             excluded=excluded,
             codes=self.codes_of(rows),
             taken=None if self.taken is None else self.taken[rows],
+            worth=None if self.worth is None else self.worth[rows],
         )
 
 

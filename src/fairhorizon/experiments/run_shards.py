@@ -2,13 +2,14 @@
 
 import warnings
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from torch import Tensor
 
 from fairhorizon.agents.base import Recommender
 from fairhorizon.agents.lists.opening import BLOCKED_AT_ONCE
@@ -33,6 +34,7 @@ class ListsOfRun:
     level: alpha' to serve at, where there are no limits; None: that of the fit.
     protocol: of the states after the training items; None: after everything in the log.
     users: (n,) codes of those who are served; None: everybody.
+    worth: (n,) by which the values of each of them are multiplied; None: 1.
     """
 
     run: Path
@@ -43,6 +45,7 @@ class ListsOfRun:
     limits: tuple[BoundLimit, ...] = ()
     users: NDArray[np.int64] | None = None
     feedback: bool = False
+    worth: Tensor | None = None
 
     def model(self) -> Recommender:
         model = Run(self.run).model(self.level)
@@ -54,7 +57,9 @@ class ListsOfRun:
             scenario = serving_scenario(dataset.log, model.queue_length)
         else:
             scenario = evaluation_scenario(dataset.split, model.queue_length, self.protocol)
-        return scenario if self.users is None else scenario.only(torch.from_numpy(self.users))
+        if self.users is not None:
+            scenario = scenario.only(torch.from_numpy(self.users))
+        return replace(scenario, worth=self.worth)
 
 
 @dataclass(frozen=True)

@@ -9,6 +9,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from fairhorizon import __version__
 from fairhorizon.agents.base import Recommender
+from fairhorizon.agents.fcpo.outlook.learned import OUTLOOK, LearnedOutlook
 from fairhorizon.agents.methods import load_method
 from fairhorizon.errors import ConfigError, ModelError
 from fairhorizon.experiments.datasets import DataSpec
@@ -50,6 +51,10 @@ class Run:
         return self.folder / "model.safetensors"
 
     @property
+    def outlook_file(self) -> Path:
+        return self.folder / OUTLOOK
+
+    @property
     def checkpoint_file(self) -> Path:
         return self.folder / "checkpoint.safetensors"
 
@@ -67,8 +72,9 @@ class Run:
         data: DataSpec,
         status: str,
         limits: StoredLimits = StoredLimits(),  # noqa: B008  # it is frozen
+        outlook: LearnedOutlook | None = None,
     ) -> None:
-        """The model, and the card that makes the folder a run."""
+        """The model, what it learned from answers, and the card that makes the folder a run."""
         card = {
             "fairhorizon": __version__,
             "status": status,
@@ -79,7 +85,18 @@ class Run:
             card |= {"limits": list(limits.limits), "item_table": limits.item_table}
         with written_together():
             model.save(self.model_file)
+            if outlook is not None:
+                outlook.save(self.outlook_file)
             write_json(self.card_file, card)
+
+    def outlook(self) -> LearnedOutlook:
+        """What was learned from answers."""
+        if not self.outlook_file.exists():
+            raise ModelError(
+                f"{self.folder}: has learned from no answers what a like is worth (fit it with "
+                "--answers FILE, or leave out --value long)"
+            )
+        return LearnedOutlook.load(self.outlook_file)
 
     def card(self) -> dict[str, Any]:
         try:

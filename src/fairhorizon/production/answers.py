@@ -9,7 +9,10 @@ import polars as pl
 import torch
 from numpy.typing import NDArray
 
+from fairhorizon.agents.fcpo.outlook.learned import LearnedOutlook
+from fairhorizon.agents.fcpo.outlook.weighing import with_worth
 from fairhorizon.agents.served import Served
+from fairhorizon.environment.feedback import Scenario
 from fairhorizon.errors import ConfigError, DataError
 from fairhorizon.exposure.bound import BoundLimit
 from fairhorizon.exposure.measured import limit_reached
@@ -85,12 +88,24 @@ def length_of(k: int) -> int:
     return k
 
 
+def scenario_of(
+    state: ServingState, requests: Requests, outlook: LearnedOutlook | None
+) -> Scenario:
+    """What is asked for; with an outlook, users count by what a like of theirs is worth."""
+    scenario = requests.scenario(state.people, state.n_items, state.serving.queue_length)
+    if outlook is None:
+        return scenario
+    return with_worth(state.serving, scenario, outlook, [one.id for one in requests.persons])
+
+
 @torch.inference_mode()
-def serve(state: ServingState, requests: Requests, length: int) -> Served:
+def serve(
+    state: ServingState, requests: Requests, length: int, outlook: LearnedOutlook | None = None
+) -> Served:
     """Lists under the limits, for nobody an empty one."""
     if not requests.persons:
         return Served(np.empty((0, length), dtype=np.int64))
-    scenario = requests.scenario(state.people, state.n_items, state.serving.queue_length)
+    scenario = scenario_of(state, requests, outlook)
     return state.serving.served(scenario, length=min(length, state.n_items))
 
 

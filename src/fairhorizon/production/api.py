@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from fairhorizon.agents.base import Recommender
 from fairhorizon.agents.methods import Method, build
 from fairhorizon.agents.progress import SILENT, Listener
 from fairhorizon.data.interactions import Interactions
@@ -14,8 +15,16 @@ from fairhorizon.data.splits import Ties, with_ties
 from fairhorizon.errors import ModelError
 from fairhorizon.exposure.kept_by_lists import check_kept
 from fairhorizon.exposure.limits import Limit
+from fairhorizon.production.answered import AWAY, GivenAnswers
 from fairhorizon.production.catalogue import Catalogue
-from fairhorizon.production.fitting import at_level, fit_whole, group_of, own_limit, with_level
+from fairhorizon.production.fitting import (
+    Group,
+    at_level,
+    fit_whole,
+    group_of,
+    own_limit,
+    with_level,
+)
 from fairhorizon.production.folder import StoredModel, read_model, read_observed
 from fairhorizon.production.model import Model
 from fairhorizon.production.state import bound_to, check_table, group_in, in_order
@@ -34,6 +43,8 @@ def fit(
     settings: Given = NOTHING,
     seed: int = 0,
     ties: Ties = "auto",
+    answers: Any = None,
+    away: float = AWAY,
     listener: Listener = SILENT,
 ) -> Model:
     """Fit a method on the whole log, to serve people with.
@@ -55,6 +66,9 @@ def fit(
     settings: of the method, by name, as in {"rounds": 50, "ease": {"l2": 500}}.
     seed: the same seed gives the same lists.
     ties: the order of a user's interactions at one time, as in `split`.
+    answers: a frame or the path of a file with a row per showing: user, item, time and liked (1
+        or 0). From it the model learns what a like is worth, for `value="long"`.
+    away: days at the end of the answers in which somebody who left was shown nothing.
     listener: receives the progress; `PrintedProgress()` prints it.
 
     Returns the model: `recommend`, `explain`, `observe`, `refresh`, `server`, `save`.
@@ -70,14 +84,21 @@ def fit(
     catalogue = Catalogue.of(ordered, table, area_km=area_km)
     chosen = at_level(named, asked)
     draft = build(chosen, settings, seed)
-    bound = bound_to(asked, catalogue, draft.popular_share)
-    group = group_in(catalogue, asked, draft.popular_share)[: catalogue.n_fitted]
+    group = _fitted_for(draft, asked, catalogue)
+    given = None if answers is None else GivenAnswers.read(answers, away, draft, ordered)
+    recommender = fit_whole(draft, ordered, group=group, listener=listener)
+    outlook = None if given is None else given.learned(recommender)
+    stored = StoredModel(recommender, str(chosen), asked, ties, area_km, outlook)
+    return Model(stored, log=log, table=table)
+
+
+def _fitted_for(draft: Recommender, limits: Sequence[Limit], catalogue: Catalogue) -> Group | None:
+    """The group that a method is fitted for, if it can keep the limits; None: the popular items."""
+    bound = bound_to(limits, catalogue, draft.popular_share)
+    group = group_in(catalogue, limits, draft.popular_share)[: catalogue.n_fitted]
     fitted = [type(one)(one.limit, one.members[: len(group)]) for one in bound]
     check_kept(draft.method, draft.kept_in_lists, fitted, group)
-    of_limit = group_of(own_limit(asked), fitted)
-    recommender = fit_whole(draft, ordered, group=of_limit, listener=listener)
-    stored = StoredModel(recommender, str(chosen), asked, ties, area_km)
-    return Model(stored, log=log, table=table)
+    return group_of(own_limit(limits), fitted)
 
 
 def open_model(folder: str | Path) -> Model:

@@ -11,7 +11,9 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from fairhorizon.agents.base import Recommender
+from fairhorizon.agents.fcpo.outlook.learned import LearnedOutlook
 from fairhorizon.environment.feedback import Scenario
+from fairhorizon.production.answers import scenario_of
 from fairhorizon.production.people import Person
 from fairhorizon.production.requests import RepeatRule, Requests
 from fairhorizon.production.state import ServingState
@@ -34,16 +36,22 @@ class Explanation:
         its score, with their shares), parts (the share of each ranker), rank_without_limits (null
         of what came in because of the limits).
     prices: what each limit subtracts from the value of an item of its group, by its text.
+    worth: by what all values of this user were multiplied, where a like counts for later: 1 is that
+        of an average user; None: it was not looked at.
     """
 
     user: Any
     frame: pl.DataFrame
     prices: Mapping[str, float]
+    worth: float | None = None
 
     @property
     def text(self) -> str:
         """The explanation in words, a line per item."""
-        return "\n".join([*(self._line(row) for row in self.frame.to_dicts()), *self._limits()])
+        lines = [self._line(row) for row in self.frame.to_dicts()]
+        if self.worth is not None:
+            lines.append(f"a like of this user counts {self.worth:.3g} times, by what follows it")
+        return "\n".join([*lines, *self._limits()])
 
     def __str__(self) -> str:
         return self.text
@@ -74,10 +82,11 @@ class Explanation:
         ]
 
 
-def explained(state: ServingState, person: Person, length: int) -> Explanation:
+def explained(
+    state: ServingState, person: Person, length: int, outlook: LearnedOutlook | None = None
+) -> Explanation:
     """The list of one person under the limits, compared with the list without them."""
-    requests = Requests([person], None, RepeatRule())
-    scenario = requests.scenario(state.people, state.n_items, state.serving.queue_length)
+    scenario = scenario_of(state, Requests([person], None, RepeatRule()), outlook)
     length = min(length, state.n_items)
     served = state.serving.served(scenario, length=length)
     plain = without_limits(state.free).served(scenario, length=length).lists[0]
@@ -104,7 +113,8 @@ def explained(state: ServingState, person: Person, length: int) -> Explanation:
             ),
         }
     )
-    return Explanation(person.id, frame, served.prices)
+    worth = None if scenario.worth is None else float(scenario.worth)
+    return Explanation(person.id, frame, served.prices, worth)
 
 
 def without_limits(model: Recommender) -> Recommender:

@@ -11,6 +11,7 @@ import polars as pl
 
 from fairhorizon import __version__
 from fairhorizon.agents.base import Recommender
+from fairhorizon.agents.fcpo.outlook.learned import OUTLOOK, LearnedOutlook
 from fairhorizon.agents.methods import load_method
 from fairhorizon.data.frames import from_arrays
 from fairhorizon.data.interactions import Interactions
@@ -43,6 +44,7 @@ class StoredModel:
     limits: tuple[Limit, ...]
     ties: Ties
     area_km: float = AREA_KM
+    outlook: LearnedOutlook | None = None  # None: no record of answers was given
 
 
 def write_model(
@@ -84,7 +86,11 @@ def write_model(
         if observed or (folder / OBSERVED).exists():
             rows = joined(list(observed)) if observed else ObservedRows([], [], None, None)
             _write(folder / OBSERVED, _frame_of_rows(rows))
+        if stored.outlook is not None:
+            stored.outlook.save(folder / OUTLOOK)
         write_json(folder / CARD, card)
+    if stored.outlook is None:
+        (folder / OUTLOOK).unlink(missing_ok=True)  # of the model that was here before
 
 
 def read_model(folder: Path) -> tuple[StoredModel, Interactions, ItemTable | None]:
@@ -109,8 +115,15 @@ def read_model(folder: Path) -> tuple[StoredModel, Interactions, ItemTable | Non
         recommender = load_method(folder / MODEL)
         asked = card.get("asked", card["method"])
         area_km = data.get("area_km", AREA_KM)
-    stored = StoredModel(recommender, asked, limits, data.get("ties", "auto"), area_km)
+    outlook = read_outlook(folder)
+    stored = StoredModel(recommender, asked, limits, data.get("ties", "auto"), area_km, outlook)
     return stored, log, table
+
+
+def read_outlook(folder: Path) -> LearnedOutlook | None:
+    """What was learned from a record of answers; None: there was none."""
+    file = folder / OUTLOOK
+    return LearnedOutlook.load(file) if file.exists() else None
 
 
 def read_observed(folder: Path, log: Interactions) -> pl.DataFrame | None:

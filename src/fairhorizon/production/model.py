@@ -8,11 +8,13 @@ from typing import Any
 
 import polars as pl
 
+from fairhorizon.agents.fcpo.outlook.learned import LearnedOutlook
 from fairhorizon.agents.progress import SILENT, Listener
 from fairhorizon.allocation.several.guard import RequestGuard
 from fairhorizon.data.interactions import Interactions
 from fairhorizon.data.item_columns import ItemTable, merged_tables
 from fairhorizon.data.splits import uncut
+from fairhorizon.errors import ConfigError
 from fairhorizon.production.answers import (
     Histories,
     barred,
@@ -30,6 +32,7 @@ from fairhorizon.production.people import People
 from fairhorizon.production.requests import RepeatRule, Requests
 from fairhorizon.production.server import ModelServer
 from fairhorizon.production.state import ServingState, group_in, in_order
+from fairhorizon.vocabulary import ListValue
 
 
 class Model:
@@ -50,6 +53,7 @@ class Model:
         """ordered: the log with its ties in order, where somebody has put them so already."""
         self._log, self._table, self._ties = log, table, stored.ties
         self._limits, self._method, self._area_km = stored.limits, stored.method, stored.area_km
+        self._outlook = stored.outlook
         self._rows: list[ObservedRows] = []  # observed since the fit
         self._changing = threading.Lock()
         people = People(in_order(log, stored.ties) if ordered is None else ordered)
@@ -96,6 +100,11 @@ class Model:
         ids: list[Any] = state.catalogue.ids[: state.n_items].tolist()
         return ids
 
+    @property
+    def outlook(self) -> LearnedOutlook | None:
+        """What it learned from answers; None: it was fitted without them."""
+        return self._outlook
+
     def recommend(
         self,
         users: Iterable[Any] | None = None,
@@ -105,6 +114,7 @@ class Model:
         exclude: Iterable[Any] | None = None,
         candidates: Iterable[Any] | None = None,
         repeats: str | None = None,
+        value: str = ListValue.NDCG,
     ) -> pl.DataFrame:
         """Lists of at most `k` items; together they keep the limits of the model.
 
@@ -118,6 +128,10 @@ class Model:
             and a warning says so.
         repeats: whether somebody may be shown what they took: "no" (the default), "yes", or "after
             7 days" since they took it last, counted back from the newest time in the log.
+        value: what the lists make as much of as they can under the limits. "ndcg": what users like
+            now. "long": every user's values count by what a like of theirs is worth for later, so
+            that what is scarce goes to those whom a like keeps; for a model that was fitted with
+            answers.
 
         Returns a frame with a row per place: user, rank (from 1), item, score (the chance that the
         user takes the item next, where the method calibrates it, else the score of its ranker) and
@@ -127,18 +141,37 @@ class Model:
         state = self._state
         shut = barred(state, exclude, candidates)
         requests = Requests(persons_of(state, users, histories), shut, RepeatRule.parse(repeats))
-        served = serve(state, requests, length_of(k))
+        served = serve(state, requests, length_of(k), self.outlook_for(value))
         warn_if_broken(state, served)
         return frame_of(state, requests.persons, served)
 
+    def outlook_for(self, value: str) -> LearnedOutlook | None:
+        """What a like is worth, where it is asked for; a ConfigError if the model does not know."""
+        if value == ListValue.NDCG:
+            return None
+        if value != ListValue.LONG:
+            raise ConfigError(f'value={value!r} (give "ndcg" or "long")')
+        if self._outlook is None:
+            raise ConfigError(
+                "value=long: the model has learned from no answers (fit it with a record of them: "
+                "fairhorizon fit ... --answers FILE, fh.fit(..., answers=...))"
+            )
+        return self._outlook
+
     def explain(
-        self, user: Any = None, k: int = 10, *, history: Sequence[Any] | None = None
+        self,
+        user: Any = None,
+        k: int = 10,
+        *,
+        history: Sequence[Any] | None = None,
+        value: str = ListValue.NDCG,
     ) -> Explanation:
         """Why somebody is shown these items, what the limits changed, and at what price.
 
         user: the id of a user.
         k: the length of the list, which is that of `recommend([user], k)`.
         history: for somebody who is not in the log, the items that they took, oldest first.
+        value: as in `recommend`.
 
         Returns an explanation: `frame` has a row per item, `text` says it in words.
         """
@@ -147,7 +180,7 @@ class Model:
             (person,) = persons_of(state, [user], None)
         else:
             (person,) = persons_of(state, None, {"" if user is None else user: history})
-        return explained(state, person, length_of(k))
+        return explained(state, person, length_of(k), self.outlook_for(value))
 
     def observe(self, rows: Any) -> "Model":
         """New interactions: histories change at once, the model itself with the next `refresh`.
@@ -189,15 +222,18 @@ class Model:
             self._log, self._rows = log, []
         return self
 
-    def server(self, guard: RequestGuard | None = None) -> ModelServer:
+    def server(
+        self, guard: RequestGuard | None = None, *, value: str = ListValue.NDCG
+    ) -> ModelServer:
         """Serves one request after the other; the limits hold over all of them, at any moment.
 
         guard: what has counted showings before, such as one of `RequestGuard.load`; None: nothing
             was shown yet.
+        value: as in `recommend`.
 
         Returns a server with `recommend`, which also sees what the model observes later.
         """
-        return ModelServer(self, guard)
+        return ModelServer(self, guard, value=value)
 
     def save(self, folder: str | Path) -> None:
         """Write the model to a run folder, for `open_model` and `fairhorizon recommend`.
@@ -206,6 +242,6 @@ class Model:
         """
         with self._changing:
             recommender = self._state.recommender
-            asked = (self._method, self._limits, self._ties, self._area_km)
+            asked = (self._method, self._limits, self._ties, self._area_km, self._outlook)
             stored = StoredModel(recommender, *asked)
             write_model(Path(folder), stored, self._log, self._table, self._rows)

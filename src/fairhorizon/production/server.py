@@ -10,8 +10,9 @@ import torch
 from fairhorizon.agents.base import Recommender
 from fairhorizon.allocation.several.guard import RequestGuard
 from fairhorizon.errors import ConfigError
-from fairhorizon.production.answers import barred, frame_of, length_of, persons_of
+from fairhorizon.production.answers import barred, frame_of, length_of, persons_of, scenario_of
 from fairhorizon.production.requests import RepeatRule, Requests
+from fairhorizon.vocabulary import ListValue
 
 if TYPE_CHECKING:
     from fairhorizon.production.model import Model
@@ -24,13 +25,20 @@ class ModelServer:
     several threads.
     """
 
-    def __init__(self, model: "Model", guard: RequestGuard | None = None) -> None:
+    def __init__(
+        self,
+        model: "Model",
+        guard: RequestGuard | None = None,
+        *,
+        value: str = ListValue.NDCG,
+    ) -> None:
         recommender = model._state.recommender
         if not recommender.abilities.requests:
             raise ConfigError(
                 f"{recommender.method} does not serve one request after the other (use fcpo)"
             )
-        self._model, self._guard, self._making = model, guard, Lock()
+        model.outlook_for(value)  # refuses what the model has not learned
+        self._model, self._guard, self._making, self._value = model, guard, Lock(), value
 
     @property
     def guard(self) -> RequestGuard | None:
@@ -64,9 +72,9 @@ class ModelServer:
         shut = barred(state, exclude, candidates)
         requests = Requests(asked, shut, RepeatRule.parse(repeats))
         length = min(length_of(k), state.n_items)
-        scenario = requests.scenario(state.people, state.n_items, state.serving.queue_length)
         guard = self._guarding(state.serving, length)
         with torch.inference_mode():
+            scenario = scenario_of(state, requests, self._model.outlook_for(self._value))
             served = state.serving.served_one_by_one(scenario, length, guard)
         return frame_of(state, asked, served)
 

@@ -41,7 +41,7 @@ class Keeper:
         )
         self._next_sign = 0.0
         self._ended = threading.Event()
-        self._jobs = Jobs(self.database, self._ended)
+        self._jobs = Jobs(self.database, self._ended, self.settings.value)
         self._threads = [
             threading.Thread(target=work, name=name, daemon=True)
             for name, work in (("keeper", self._keep), ("jobs", self._work))

@@ -22,6 +22,7 @@ from fairhorizon.service.store.database import Database
 from fairhorizon.service.store.items import Item
 from fairhorizon.service.store.limits import AskedLimit
 from fairhorizon.service.store.migrating import prepare
+from fairhorizon.vocabulary import ListValue
 
 LOG = logging.getLogger("fairhorizon.service")
 
@@ -59,10 +60,22 @@ def set_up(
                 f"model {state.model_id} goes on being served; {run} is model {number} "
                 f"(POST /v1/models/{number}/promote)"
             )
+    check_value(database, settings)
     if state.epoch == 0:
         relabel(database)
     notes += _ask(database, settings, asked)
     return notes
+
+
+def check_value(database: Database, settings: ServiceSettings) -> None:
+    """Refuse a value of lists that the model which is served has not learned."""
+    if settings.value is ListValue.NDCG:
+        return
+    with database.reading() as connection:
+        number = service_state.read(database, connection).model_id
+        folder = None if number is None else models.get(connection, number).folder
+    if folder is not None:
+        loaded(folder).outlook_for(settings.value)
 
 
 def _number_of(database: Database, folder: str) -> int:

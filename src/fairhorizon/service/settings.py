@@ -6,6 +6,7 @@ from pydantic import Field
 
 from fairhorizon.service.vocabulary import LONGEST_LIST, Counts
 from fairhorizon.settings import Settings
+from fairhorizon.vocabulary import ListValue
 
 FeedbackTypes = tuple[Annotated[str, Field(min_length=1, max_length=64)], ...]
 
@@ -35,6 +36,10 @@ class ServiceSettings(Settings):
     the probability of every showing is recorded."""
     seed: Annotated[int, Field(ge=0)] = 0
     """Seed of the exploration."""
+    value: ListValue = ListValue.NDCG
+    """What lists make as much of as they can: ndcg, what users like now; long, every user's values
+    count by what a like of theirs is worth for later, learned by a model that was fitted with
+    --answers."""
     relabel: Annotated[float, Field(ge=0)] = 86_400
     """Seconds between two epochs of labels: who is popular is decided anew, by the training log and
     all showings. 0: never by itself."""

@@ -14,6 +14,7 @@ from fairhorizon.service.setting_up import register, relabel
 from fairhorizon.service.store import jobs, models, replicas
 from fairhorizon.service.store.database import Database, DatabaseAwayError
 from fairhorizon.service.vocabulary import JobState
+from fairhorizon.vocabulary import ListValue
 
 REGISTER, PROMOTE, RELABEL = "register", "promote", "relabel"
 WAIT_FOR_REPLICAS = 60.0  # seconds, to load a model that is to be promoted
@@ -32,6 +33,7 @@ class Jobs:
 
     database: Database
     ended: threading.Event  # set when the replica stops: what is not done is left to another
+    value: ListValue = ListValue.NDCG  # by which a model has to make lists
 
     def work(self, replica: str) -> bool:
         """Do the next job; whether there was one."""
@@ -64,6 +66,7 @@ class Jobs:
     def _register(self, arguments: dict[str, Any], report: Report) -> str:
         report(0.1, "loading the model")
         model = loaded(arguments["folder"])
+        model.outlook_for(self.value)  # refuses what cannot be served
         with self.database.writing() as connection:
             number = register(self.database, connection, arguments["folder"], model)
         return f"model {number} (POST /v1/models/{number}/promote)"
@@ -73,7 +76,7 @@ class Jobs:
         number = int(arguments["model"])
         with self.database.reading() as connection:
             row = models.get(connection, number)
-        loaded(row.folder)  # refuses what cannot be served
+        loaded(row.folder).outlook_for(self.value)  # refuses what cannot be served
         until = time.monotonic() + WAIT_FOR_REPLICAS
         while time.monotonic() < until:
             with self.database.reading() as connection:

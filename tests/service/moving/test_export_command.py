@@ -9,6 +9,7 @@ import pytest
 import sqlalchemy as sa
 from asking import ask
 
+from fairhorizon.agents.fcpo.outlook.learned import LearnedOutlook
 from fairhorizon.cli.app import run
 from fairhorizon.data.synthetic import synthetic
 from fairhorizon.service.events import take
@@ -22,7 +23,7 @@ from fairhorizon.service.store.database import Database
 from fairhorizon.service.store.feedback import Event
 from fairhorizon.service.store.schema import feedback, lists
 
-FILES = ("lists.parquet", "impressions.parquet", "feedback.parquet")
+FILES = ("lists.parquet", "impressions.parquet", "feedback.parquet", "answers.parquet")
 DAY = 86_400
 NOON = 1_700_000_000.0
 
@@ -59,7 +60,12 @@ def test_every_showing_is_there_with_what_became_of_it(
     engine = replicas(explore=0.5)
     made = [ask(engine, f"c{number}", 6) for number in range(14)]
     events_on(engine, made)
-    shown, impressions, done = exported(engine, tmp_path / "out")
+    shown, impressions, done, answers = exported(engine, tmp_path / "out")
+
+    assert answers.columns == ["user", "item", "time", "liked", "propensity"]
+    for name in ("user", "item", "time", "propensity"):
+        assert answers[name].equals(shown[name])
+    assert answers["liked"].to_list() == [0, 1, 0, 0, 0, 0] * 14  # the third names no list
 
     assert shown.columns == [
         *("user", "rank", "item", "score", "value", "list", "time", "model", "epoch", "source"),
@@ -98,7 +104,7 @@ def test_every_showing_is_there_with_what_became_of_it(
 def test_lists_of_a_caller_have_no_model(replicas: Replicas, tmp_path: Path) -> None:
     engine = replicas()
     ask(engine, "c1", 2, candidates={"a1": 1.0, "a2": 3.0, "a4": 2.0})
-    shown, impressions, done = exported(engine, tmp_path / "out")
+    shown, impressions, done, _ = exported(engine, tmp_path / "out")
     assert shown["source"].to_list() == ["rank", "rank"]
     assert shown["model"].to_list() == [None, None]
     assert shown["propensity"].to_list() == [None, None]
@@ -114,7 +120,7 @@ def test_who_was_forgotten_is_left_out_but_showings_stay(
     events_on(engine, made)
     with engine.database.writing() as connection:
         users.forget(engine.database, connection, "c2")
-    shown, impressions, done = exported(engine, tmp_path / "out")
+    shown, impressions, done, _ = exported(engine, tmp_path / "out")
     assert shown["list"].unique(maintain_order=True).to_list() == [made[0].id, made[2].id]
     assert set(done["user"]) == {"c1", "c3"}
     assert impressions["list"].to_list() == [one.id for one in made for _ in one.items]
@@ -138,17 +144,29 @@ def test_from_to_and_types_choose_rows(replicas: Replicas, tmp_path: Path) -> No
             then = feedback.update().where(feedback.c.user_id == one.user)
             connection.execute(then.values(time=1_704_067_200.0 + DAY * number + 5))
     options = ["--from", "2024-01-02", "--to", "2024-01-04T00:00:00+00:00", "--type", "take"]
-    shown, impressions, done = exported(engine, tmp_path / "out", *options, "--type", "like")
+    shown, impressions, done, _ = exported(engine, tmp_path / "out", *options, "--type", "like")
     assert set(shown["user"]) == set(impressions["user"]) == set(done["user"]) == {"c1", "c2"}
     assert shown["time"].unique().sort().to_list() == [1_704_153_600.0, 1_704_240_000.0]
     assert set(done["type"]) == {"take", "like"}
     assert len(done) == 6
-    _, impressions, done = exported(engine, tmp_path / "out", "--from", "2024-01-06")
+    _, impressions, done, _ = exported(engine, tmp_path / "out", "--from", "2024-01-06")
     assert impressions["user"].to_list() == ["c5"] * 5
     assert done["type"].to_list().count("read") == 2
     nothing = exported(engine, tmp_path / "out", "--to", "2023-12-31")
-    assert [one.height for one in nothing] == [0, 0, 0]
+    assert [one.height for one in nothing] == [0, 0, 0, 0]
     assert nothing[0].schema == shown.schema
+
+
+def test_what_was_refused_was_not_liked(replicas: Replicas, tmp_path: Path) -> None:
+    engine = replicas()
+    made = ask(engine, "c1", 3)
+    kinds = zip(("hide", "take", "wow"), made.items, strict=True)
+    events = [Event(kind, "c1", item, list_id=made.id) for kind, item in kinds]
+    take(engine.database, events, read=("read",))
+    *_, answers = exported(engine, tmp_path / "out")
+    assert answers["liked"].to_list() == [0, 1, 1]
+    *_, answers = exported(engine, tmp_path / "out", "--negative", "wow", "--read", "take")
+    assert answers["liked"].to_list() == [1, 0, 0]
 
 
 @pytest.mark.parametrize(
@@ -217,7 +235,7 @@ def test_fit_reads_the_feedback(replicas: Replicas, tmp_path: Path, method: str)
     ]
     take(engine.database, events, read=("read",))
     take(engine.database, [Event("read", "c0", "a1", time=NOON)], read=("read",))
-    *_, done = exported(engine, tmp_path / "out", "--type", "take")
+    *_, done, _ = exported(engine, tmp_path / "out", "--type", "take")
     assert len(done) == 160
     file, model = tmp_path / "out/feedback.parquet", tmp_path / "run"
     assert run(["fit", method, "--data", str(file), "--out", str(model)]) == 0
@@ -225,6 +243,46 @@ def test_fit_reads_the_feedback(replicas: Replicas, tmp_path: Path, method: str)
     served = pl.read_csv(tmp_path / "l.csv")
     assert set(served["user"]) == {f"c{number}" for number in range(20)}
     assert set(served["item"]) <= set(done["item"])
+
+
+def test_fit_learns_from_the_answers(replicas: Replicas, tmp_path: Path) -> None:
+    """Everybody takes half of what they see, but for c10 to c19, who come on the first day only."""
+    engine = replicas()
+    days = [(day, number) for day in range(6) for number in range(10 if day else 20)]
+    made, events = [], []
+    for day, number in days:
+        made.append(ask(engine, f"c{number}", 4))
+        own = [
+            Event("take", f"c{number}", item, 1.0, NOON + DAY * day, list_id=made[-1].id)
+            for item in made[-1].items[: 2 if number < 10 else 1]
+        ]
+        take(engine.database, own, read=("read",))
+        events += own
+    with engine.database.writing() as connection:
+        for (day, _), one in zip(days, made, strict=True):
+            then = lists.update().where(lists.c.id == one.id)
+            connection.execute(then.values(served_at=NOON + DAY * day))
+    *_, answers = exported(engine, tmp_path / "out", "--type", "take")
+    assert answers["liked"].sum() == len(events)
+    out, model = tmp_path / "out", tmp_path / "run"
+    command = [
+        "fit",
+        "ease+lists@0.4",
+        "--data",
+        str(out / "feedback.parquet"),
+        "--out",
+        str(model),
+    ]
+    options = ["--answers", str(out / "answers.parquet"), "--away", "3"]
+    assert run([*command, *options, "--all"]) == 0
+    outlook = LearnedOutlook.load(model / "outlook.safetensors")
+    assert set(outlook.users) == {f"c{number}" for number in range(20)}
+    stay = outlook.standing["stay"][[outlook.rows["c3"], outlook.rows["c13"]]]
+    assert stay.tolist() == [24, 4]
+    assert outlook.until == pytest.approx(NOON + 5 * DAY, abs=1)
+    served = tmp_path / "l.csv"
+    assert run(["recommend", str(model), "--k", "3", "--value", "long", "--out", str(served)]) == 0
+    assert len(pl.read_csv(served)) == 60
 
 
 def test_the_files_are_of_one_state_of_the_database(replicas: Replicas) -> None:

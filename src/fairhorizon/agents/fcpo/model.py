@@ -84,6 +84,7 @@ class Fcpo(Recommender):
             crew=self.config.for_several,
             limits=True,
             requests=self.config.policy == "softmax",
+            worth=self.config.policy == "softmax" and not by_steps(self.limits_, feedback=False),
         )
 
     @property

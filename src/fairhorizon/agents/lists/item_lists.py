@@ -118,7 +118,7 @@ class ItemLists:
         menus = self.last_menus.of(self.chances.items, scenario, self.sensitive, length)
         chances = self._chances(menus, users, scenario.queue)
         taken = self.histories[users] if scenario.taken is None else scenario.taken
-        return menus, chances, self._offered(menus, chances, taken, length)
+        return menus, chances, self._offered(menus, chances, taken, length, scenario.worth)
 
     def values_of_all(self, scenario: Scenario, rows: Tensor, length: int) -> ValuedItems:
         """All items, with chances and values, for the users in some rows of the scenario."""
@@ -129,16 +129,27 @@ class ItemLists:
         chances = self._chances(menus, state.users, state.queue)
         users = scenario.codes_of(rows)
         taken = self.histories[users] if scenario.taken is None else scenario.taken[rows]
-        offers = self._offered(menus, chances, taken, length)
+        worth = None if scenario.worth is None else scenario.worth[rows]
+        offers = self._offered(menus, chances, taken, length, worth)
         return ValuedItems(offers.items, offers.values, chances.cpu())
 
     def _chances(self, menus: Menus, users: Tensor, queues: Tensor) -> Tensor:
         device = self.sensitive.device
         return self.chances.of(menus, users.to(device), queues.to(device))
 
-    def _offered(self, menus: Menus, chances: Tensor, taken: Tensor, length: int) -> Candidates:
+    def _offered(
+        self,
+        menus: Menus,
+        chances: Tensor,
+        taken: Tensor,
+        length: int,
+        worth: Tensor | None = None,
+    ) -> Candidates:
         likes = (taken.to(self.sensitive.device) / (LATER - 1)).clamp(min=1.0)
-        return Candidates(menus.items.cpu(), item_values(chances, likes, length).cpu())
+        values = item_values(chances, likes, length).cpu()
+        if worth is not None:
+            values = values * worth.to(values)[:, None]
+        return Candidates(menus.items.cpu(), values)
 
 
 @dataclass(frozen=True)

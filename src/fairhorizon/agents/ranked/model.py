@@ -74,6 +74,7 @@ class Ranked(Recommender):
             long_run=self.reranker is None or self.reranker.in_long_run,
             rounds=isinstance(self.reranker, UserReranker),
             kinds=self.reranker is not None and self.reranker.needs_kinds,
+            worth=isinstance(self.reranker, ListAllocation),
         )
 
     @property

@@ -1,6 +1,6 @@
 """What was shown and what users did, as files that `audit` and `fit` read.
 
-Everything is read in one transaction, so that the three files are of one state. Lists and feedback
+Everything is read in one transaction, so that the four files are of one state. Lists and feedback
 come in blocks; what belongs to the lists of a block, the database sorts in their order and hands
 out alongside. So memory holds a block and never the whole history.
 """
@@ -23,6 +23,7 @@ from fairhorizon.service.store.database import Database
 from fairhorizon.service.store.schema import confirmations, feedback, lists
 
 LISTS, IMPRESSIONS, FEEDBACK = "lists.parquet", "impressions.parquet", "feedback.parquet"
+ANSWERS = "answers.parquet"
 LISTS_AT_ONCE = BLOCK // 10  # a list has some ten places
 TICK = 1e-6  # seconds between two lists that were recorded together
 
@@ -50,6 +51,13 @@ ANSWERED: dict[str, Any] = {
     "answered_at": pl.Float64,  # for the first time
     "answer": pl.String,  # type of that feedback
 }
+LIKED: dict[str, Any] = {
+    "user": pl.String,
+    "item": pl.String,
+    "time": pl.Float64,
+    "liked": pl.Int8,  # 1 or 0
+    "propensity": pl.Float64,
+}
 DONE: dict[str, Any] = {
     "user": pl.String,
     "item": pl.String,
@@ -68,12 +76,14 @@ class Wanted:
     begin, end: seconds since 1970; of lists when they were served, of feedback when it happened.
     types: of the feedback in its own file; none: all.
     read: types that only say that an item was seen.
+    negative: types that say that it was not liked.
     """
 
     begin: float | None = None
     end: float | None = None  # not in it any more
     types: tuple[str, ...] = ()
     read: tuple[str, ...] = ()
+    negative: tuple[str, ...] = ()
 
     def within(self, time: sa.ColumnElement[float]) -> list[sa.ColumnElement[bool]]:
         after = [] if self.begin is None else [time >= self.begin]
@@ -89,13 +99,13 @@ class Exported:
 
 
 def export(database: Database, folder: Path, wanted: Wanted) -> Exported:
-    """Write the three files, all of them or none."""
+    """Write the four files, all of them or none."""
     found = Exported()
     with tempfile.TemporaryDirectory(dir=folder, prefix=".export-") as room:
-        schemas = {LISTS: SHOWN, IMPRESSIONS: ANSWERED, FEEDBACK: DONE}
+        schemas = {LISTS: SHOWN, IMPRESSIONS: ANSWERED, FEEDBACK: DONE, ANSWERS: LIKED}
         parts = {name: ParquetParts(Path(room) / name, each) for name, each in schemas.items()}
         with snapshot(database) as connection:
-            _showings(connection, wanted, parts[LISTS], parts[IMPRESSIONS])
+            _showings(connection, wanted, parts)
             _events(connection, wanted, parts[FEEDBACK], found.types)
         with written_together():
             for name, one in parts.items():
@@ -104,9 +114,7 @@ def export(database: Database, folder: Path, wanted: Wanted) -> Exported:
     return found
 
 
-def _showings(
-    connection: Connection, wanted: Wanted, shown: ParquetParts, answered: ParquetParts
-) -> None:
+def _showings(connection: Connection, wanted: Wanted, parts: dict[str, ParquetParts]) -> None:
     chosen = wanted.within(lists.c.served_at)
     worth = lists.c["values"].label("worth")
     query = sa.select(lists, worth).where(*chosen).order_by(lists.c.number)
@@ -116,16 +124,19 @@ def _showings(
     for block in in_blocks(connection, query, LISTS_AT_ONCE):
         showings: list[Sequence[Any]] = []
         impressions: list[Sequence[Any]] = []
+        liked: list[Sequence[Any]] = []
         for row in block:
             # lists that were recorded together have one time; `audit` tells lists apart by it
             last = max(row.served_at, last + TICK)
             seen = {one.place for one in confirmed.of(row.number)}
-            first = _first_answers(answers.of(row.number))
+            given = answers.of(row.number)
             if row.user_id is not None:
                 showings += _list_rows(row, last)
-            impressions += _impression_rows(row, last, seen, first)
-        shown.add(showings)
-        answered.add(impressions)
+                liked += _answer_rows(row, last, given, wanted.negative)
+            impressions += _impression_rows(row, last, seen, _first_answers(given))
+        parts[LISTS].add(showings)
+        parts[IMPRESSIONS].add(impressions)
+        parts[ANSWERS].add(liked)
 
 
 def _list_rows(row: Any, time: float) -> Iterator[Sequence[Any]]:
@@ -148,6 +159,16 @@ def _impression_rows(
             *(row.user_id, row.id, place + 1, item, time),
             *(place in seen, answer is not None, *what),
         )
+
+
+def _answer_rows(
+    row: Any, time: float, given: Sequence[Any], negative: Sequence[str]
+) -> Iterator[Sequence[Any]]:
+    """What was liked is what a replica takes for it too (replica/weighing.py)."""
+    liked = {one.item_id for one in given if one.type not in negative}
+    chances = row.propensities or [None] * len(row.items)
+    for item, chance in zip(row.items, chances, strict=True):
+        yield row.user_id, item, time, int(item in liked), chance
 
 
 def _confirmed(chosen: Sequence[sa.ColumnElement[bool]]) -> sa.Select[Any]:

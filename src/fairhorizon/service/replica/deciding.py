@@ -1,23 +1,29 @@
 """From requests to lists: values of the model or of the caller, prices, and a hard cap."""
 
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from torch import Tensor
 
+from fairhorizon.agents.fcpo.outlook.learned import best_open
+from fairhorizon.agents.served import ValuedItems
 from fairhorizon.allocation.several.best_lists import NEVER
 from fairhorizon.allocation.several.leased import LeasedList, LeasedLists
+from fairhorizon.environment.feedback import Scenario
 from fairhorizon.production.requests import RepeatRule, Requests
 from fairhorizon.service.budget.purse import Purse
 from fairhorizon.service.replica.exploring import explored
 from fairhorizon.service.replica.recording import Codes, Decided
 from fairhorizon.service.replica.requests import ListRequest, NoModelError, UnknownItemsError
+from fairhorizon.service.replica.weighing import UsersSoFar, standing_now
 from fairhorizon.service.replica.world import World
 from fairhorizon.service.settings import ServiceSettings
 from fairhorizon.service.vocabulary import Source
+from fairhorizon.vocabulary import ListValue
 
 MOST_NAMED = 3  # unknown items that a message names
 
@@ -67,11 +73,11 @@ class Decider:
     def decide(
         self,
         requests: Sequence[ListRequest],
-        events: Mapping[str, Sequence[Any]],
+        users: UsersSoFar,
         purse: Purse,
     ) -> list[Decided | Exception]:
         """A list for each request, or why there is none; what they use is spent from the purse."""
-        valued = self._valued([one for one in requests if one.candidates is None], events)
+        valued = self._valued([one for one in requests if one.candidates is None], users)
         decided: list[Decided | Exception] = []
         for one in requests:
             try:
@@ -85,7 +91,7 @@ class Decider:
 
     @torch.inference_mode()
     def _valued(
-        self, requests: Sequence[ListRequest], events: Mapping[str, Sequence[Any]]
+        self, requests: Sequence[ListRequest], users: UsersSoFar
     ) -> dict[int, tuple[NDArray[np.float32], NDArray[np.float32]]]:
         """(n_items,) values and chances for each request, all those of one length at once."""
         state = self.world.state
@@ -96,19 +102,37 @@ class Decider:
             some = [one for one in requests if one.n == n]
             negative = self.settings.negative
             asking = [
-                self.world.person(one.user, events.get(one.user, ()), negative) for one in some
+                self.world.person(one.user, users.events.get(one.user, ()), negative)
+                for one in some
             ]
             batch = Requests(
                 [one.person for one in asking], self.world.catalogue.shut, RepeatRule()
             )
             scenario = batch.scenario(state.people, state.n_items, state.free.queue_length)
             made = state.free.item_values(scenario, length=n)
-            values = made.values.masked_fill(made.items < 0, NEVER).float().numpy()
+            worth = self._worth(scenario, made, [one.user for one in some], users)
+            weighed = made.values if worth is None else made.values * worth[:, None]
+            values = weighed.masked_fill(made.items < 0, NEVER).float().numpy()
             chances = made.chances.float().numpy()
             for row, (one, who) in enumerate(zip(some, asking, strict=True)):
                 values[row, who.refused] = NEVER
                 found[id(one)] = (values[row], chances[row])
         return found
+
+    def _worth(
+        self, scenario: Scenario, made: ValuedItems, asking: Sequence[str], users: UsersSoFar
+    ) -> Tensor | None:
+        """(b,) what a like of those who ask is worth; None: nobody looks at it."""
+        outlook, state = self.world.outlook, self.world.state
+        if self.settings.value is not ListValue.LONG or outlook is None:
+            return None
+        assert state is not None
+        assert scenario.taken is not None
+        negative = self.settings.negative
+        answers = [users.answers(one, outlook.until, negative) for one in asking]
+        known = [None if one in self.world.forgotten else one for one in asking]
+        standing = standing_now(outlook, known, scenario.taken, answers)
+        return outlook.worth(standing, best_open(made.items, made.chances, state.free.sensitive_))
 
     def _recommended(
         self,

@@ -4,9 +4,8 @@ import logging
 import queue
 import threading
 import zlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from concurrent.futures import Future
-from typing import Any
 
 import numpy as np
 from sqlalchemy.engine import Connection
@@ -19,11 +18,13 @@ from fairhorizon.service.crash_points import AFTER_CHARGE, crash_point
 from fairhorizon.service.replica.deciding import Decider
 from fairhorizon.service.replica.recording import Decided, FencedError, ListRecorder, StaleError
 from fairhorizon.service.replica.requests import ListRequest
+from fairhorizon.service.replica.weighing import UsersSoFar
 from fairhorizon.service.replica.world import World, WorldLoader
 from fairhorizon.service.settings import ServiceSettings
-from fairhorizon.service.store import feedback, replicas
+from fairhorizon.service.store import feedback, replicas, shown
 from fairhorizon.service.store import state as service_state
 from fairhorizon.service.store.database import Database, DatabaseAwayError
+from fairhorizon.vocabulary import ListValue
 
 TRIES = 4  # of a batch whose world changes while it is decided
 NOTHING = ""  # what wakes the thread without a request
@@ -137,15 +138,17 @@ class Engine:
     def _recorded(self, requests: Sequence[ListRequest]) -> list[Decided | Exception]:
         """Lists that are recorded; whatever changes in between, they are decided anew."""
         with self.database.reading() as connection:
-            users = sorted({one.user for one in requests})
-            events = feedback.of_users(connection, users, self.settings.read)
+            asking = sorted({one.user for one in requests})
+            events = feedback.of_users(connection, asking, self.settings.read)
+            long = self.settings.value is ListValue.LONG
+            users = UsersSoFar(events, shown.of_users(connection, asking) if long else {})
         for _ in range(TRIES):
             if self._purse is None:
                 self._begin()
             assert self._purse is not None
             assert self._decider is not None
             assert self._recorder is not None
-            answers = self._decider.decide(requests, events, self._purse.copy())
+            answers = self._decider.decide(requests, users, self._purse.copy())
             made = [one for one in answers if isinstance(one, Decided)]
             if not made and self._is_present():
                 return answers
@@ -164,7 +167,7 @@ class Engine:
                 self._purse = None
             else:
                 return answers
-        return self._under_lock(requests, events)
+        return self._under_lock(requests, users)
 
     def _is_present(self) -> bool:
         """Whether nothing has changed since what lists are made of was loaded."""
@@ -173,7 +176,7 @@ class Engine:
         return self._world is not None and self._world.generation == generation
 
     def _under_lock(
-        self, requests: Sequence[ListRequest], events: Mapping[str, Sequence[Any]]
+        self, requests: Sequence[ListRequest], users: UsersSoFar
     ) -> list[Decided | Exception]:
         """As above where everything changes all the time: nobody else can while it is decided."""
         assert self._recorder is not None
@@ -182,7 +185,7 @@ class Engine:
             world = self._loader.load(connection)
             purse = self._take(connection, world, state.now)
             assert self._decider is not None
-            answers = self._decider.decide(requests, events, purse.copy())
+            answers = self._decider.decide(requests, users, purse.copy())
             made = [one for one in answers if isinstance(one, Decided)]
             if made:
                 prices = self._decider.prices
@@ -227,6 +230,9 @@ class Engine:
         purse = Ledger(self.database, connection, replica).open(world.rules, now, self._purse)
         for trouble in world.troubles:
             LOG.warning("a limit is about nothing: %s", trouble)
+        long = self.settings.value is ListValue.LONG
+        if long and world.state is not None and world.outlook is None:
+            LOG.warning("value=long: model %s has learned from no answers", world.model_id)
         draws = np.random.default_rng([self.settings.seed, zlib.crc32(replica.encode())])
         self._decider = Decider(world, purse.prices, self.settings, draws, self._decider)
         self._world = world

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sqlalchemy.engine import Connection
 
+from fairhorizon.agents.fcpo.outlook.learned import LearnedOutlook
 from fairhorizon.data.item_columns import ItemTable
 from fairhorizon.errors import FairHorizonError
 from fairhorizon.exposure.binding import bind
@@ -47,6 +48,7 @@ class World:
     rules: Rules
     forgotten: Forgotten
     troubles: tuple[str, ...] = ()  # limits that are about nothing
+    outlook: LearnedOutlook | None = None  # what the model has learned from answers
 
     def person(self, user: str, events: Sequence[Any], negative: Sequence[str]) -> "Asking":
         """Somebody as the model and later events know them; events oldest first."""
@@ -176,6 +178,7 @@ class WorldLoader:
             flat(served),
             forgotten_users(connection),
             tuple(binder.troubles),
+            None if model is None else model.outlook,
         )
 
     def _opened(self, state: ServingState) -> ServingState:

@@ -93,6 +93,7 @@ _RANKED = (
         feedback.c.user_id,
         feedback.c.type,
         feedback.c.item_id,
+        feedback.c.list_id,
         sa.func.row_number()
         .over(partition_by=feedback.c.user_id, order_by=_NEWEST_FIRST)
         .label("age"),
@@ -109,7 +110,7 @@ OF_USERS = sa.select(_RANKED).where(_RANKED.c.age <= MOST_OF_USER).order_by(_RAN
 def of_users(
     connection: Connection, users: Sequence[str], read: Sequence[str]
 ) -> dict[str, list[Any]]:
-    """What some users took or refused, oldest first: rows of type and item_id."""
+    """What some users took or refused, oldest first: rows of type, item_id and list_id."""
     found: dict[str, list[Any]] = {}
     for row in connection.execute(OF_USERS, {"users": users, "read": read}):
         found.setdefault(row.user_id, []).append(row)

@@ -1,0 +1,60 @@
+"""The standing of those who ask a replica: lists and feedback of the database, by hand."""
+
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+import torch
+
+from fairhorizon.agents.fcpo.outlook.learned import LearnedOutlook
+from fairhorizon.agents.fcpo.outlook.standing import AnswersSoFar
+from fairhorizon.service.replica.weighing import UsersSoFar, standing_now
+from fairhorizon.service.store.shown import MOST_SHOWN
+
+
+def event(kind: str, item: str, list_id: str | None) -> SimpleNamespace:
+    return SimpleNamespace(type=kind, item_id=item, list_id=list_id)
+
+
+def shown(name: str, items: list[str], at: float) -> SimpleNamespace:
+    return SimpleNamespace(id=name, items=items, served_at=at)
+
+
+def test_a_like_names_its_list_and_is_not_negative() -> None:
+    users = UsersSoFar(
+        {"u": [event("take", "a", "l1"), event("hide", "c", "l2"), event("take", "d", None)]},
+        {
+            "u": [
+                shown("l0", ["a"], 1.0),
+                shown("l1", ["a", "b"], 2.0),
+                shown("l2", ["c", "d"], 3.0),
+            ]
+        },
+    )
+    assert users.answers("u", 0.0, ["hide"]) == [False, True, False, False, False]
+    assert users.answers("u", 0.0, []) == [False, True, False, True, False]
+    assert users.answers("u", 1.0, ["hide"]) == [True, False, False, False]  # after the record
+    assert users.answers("v", 0.0, ["hide"]) == []
+
+
+def test_no_more_than_the_newest_showings_are_looked_at() -> None:
+    lists = [shown(f"l{n}", ["a", "b"], float(n)) for n in range(MOST_SHOWN)]
+    users = UsersSoFar({"u": [event("take", "b", f"l{MOST_SHOWN - 1}")]}, {"u": lists})
+    assert users.answers("u", -1.0, []) == [False] * (MOST_SHOWN - 1) + [True]
+
+
+def test_standing_goes_on_from_the_end_of_the_record() -> None:
+    at_end = AnswersSoFar(torch.tensor([5, 2]))
+    at_end.see(torch.zeros(2, 2).long(), torch.tensor([[True, True], [False, True]]))
+    outlook = LearnedOutlook(0.9, {}, at_end.tensors(), ("u", "v"), 0.0)
+    answers = [[False, False, True], [True], []]
+    standing = standing_now(outlook, ["u", "new", None], torch.tensor([9, 3, 900]), answers)
+    assert standing.stay.tolist() == [5, 1, 0]
+    assert standing.likes.tolist() == [3, 1, 0]
+    assert standing.since.tolist() == [0, 0, 0]
+    assert standing.answers[0].tolist() == [0, 0, 0, 1, 1, -1, -1, 1]
+    assert standing.answers[1].tolist() == [0] * 7 + [1]
+    # histories of the record are from 2 to 5: others count as the nearest
+    assert standing.history.tolist() == pytest.approx(np.log([6, 4, 6]))
+    nobody = standing_now(outlook, ["u"], torch.tensor([9]), [[]])
+    assert torch.equal(nobody.moods(), outlook.standing_of(["u"], torch.tensor([9])).moods())
