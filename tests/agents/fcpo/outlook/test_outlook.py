@@ -7,6 +7,7 @@ import torch
 
 from fairhorizon.agents.fcpo.looking_ahead import LookingAhead
 from fairhorizon.agents.fcpo.outlook.chances import LEAST_SLOPE, LikeChances, Shown
+from fairhorizon.agents.fcpo.outlook.kinds import KIND_FEATURES
 from fairhorizon.agents.fcpo.outlook.outlook import Outlook
 from fairhorizon.agents.fcpo.outlook.record import has_both_offers, spent
 from fairhorizon.agents.fcpo.outlook.standing import (
@@ -93,8 +94,10 @@ def test_a_value_is_the_chance_times_what_a_like_is_worth() -> None:
     worth = outlook.worth()
     assert torch.allclose(values[open_items], (chances * worth[:, None])[open_items])
     assert (values[~open_items] == -torch.inf).all()
-    assert torch.equal(outlook.gains(), worth - 1)
     assert worth.min() > 1
+    states = torch.cat([outlook._states(), torch.zeros(60, KIND_FEATURES)], dim=1)
+    none, like = sum(critics(states) / 2 for critics in outlook.likes).unbind(1)
+    assert torch.allclose(outlook.gains(), 0.9 * (like - none).clamp(min=0))
     outlook.gamma = 0.0
     assert torch.allclose(outlook.values(scores, group)[open_items], chances[open_items])
 

@@ -11,7 +11,7 @@ from fairhorizon.agents.fcpo.outlook.actor import MoodActor
 from fairhorizon.agents.fcpo.outlook.rounds import TOLERANCE, OfferedSteps, OfferSurrogate, improve
 
 
-def steps_of(worth: torch.Tensor, states: torch.Tensor, share: float) -> OfferedSteps:
+def steps_of(worth: torch.Tensor, states: torch.Tensor) -> OfferedSteps:
     """Offers with chances 0.5 (group) and 0.3; a like is worth so much (n,), and the price of the
     group is that of the moment."""
     n = len(states)
@@ -19,13 +19,12 @@ def steps_of(worth: torch.Tensor, states: torch.Tensor, share: float) -> Offered
     advantages = torch.stack([chances * worth[:, None], torch.tensor([[1.0, 0.0]]).expand(n, 2)])
     charges = torch.tensor([[0.2, 0.0]]).expand(n, 2)
     advantages = torch.stack([advantages, advantages])  # both halves agree
-    in_group = (torch.arange(n) % round(1 / share) == 0).float()
-    return OfferedSteps(states, chances, -charges, advantages, torch.ones(n), in_group - share)
+    return OfferedSteps(states, chances, -charges, advantages, torch.ones(n))
 
 
 def test_predictions_by_hand() -> None:
     states = torch.zeros(2, 1)
-    steps = steps_of(torch.tensor([1.0, 4.0]), states, share=0.5)
+    steps = steps_of(torch.tensor([1.0, 4.0]), states)
     surrogate = OfferSurrogate(steps, 0, torch.ones(2, 1), temperature=0.1)
     # worth 1: both offers are at 0.3, chances one half each
     assert surrogate.present.probs.flatten().tolist() == pytest.approx([0.5] * 4)
@@ -42,7 +41,7 @@ def test_predictions_by_hand() -> None:
 def test_scarce_showings_go_where_a_like_is_worth_more() -> None:
     """Two kinds of states, equally often; in one a like is worth 4 times as much."""
     states = torch.tensor([[-1.0], [1.0]]).repeat(500, 1)
-    steps = steps_of(torch.where(states[:, 0] > 0, 4.0, 1.0), states, share=0.5)
+    steps = steps_of(torch.where(states[:, 0] > 0, 4.0, 1.0), states)
     actor = MoodActor(1, (8, 8), seed=0)
     actor.look_at(states)
     assert actor(states[:2]).flatten().tolist() == [1.0, 1.0]
@@ -51,6 +50,7 @@ def test_scarce_showings_go_where_a_like_is_worth_more() -> None:
     low, high = actor(states[:2]).flatten().tolist()
     assert low < 0.8
     assert high > 1.2
+    assert low + high == pytest.approx(2)  # 1 on average
     # a showing moved from the one to the other brings 0.2 (4 - 1), and half of them can be moved
     assert 0.05 < sum(update.reward_change for update in updates) < 0.25 * 0.2 * 3
     assert sum(update.cost_changes[0] for update in updates) <= TOLERANCE * 0.5 + 1e-6
@@ -59,7 +59,7 @@ def test_scarce_showings_go_where_a_like_is_worth_more() -> None:
 
 def test_without_rounds_a_like_is_worth_one_everywhere() -> None:
     states = torch.tensor([[-1.0], [1.0]]).repeat(50, 1)
-    steps = steps_of(torch.where(states[:, 0] > 0, 4.0, 1.0), states, share=0.5)
+    steps = steps_of(torch.where(states[:, 0] > 0, 4.0, 1.0), states)
     actor = MoodActor(1, (8, 8), seed=0)
     actor.look_at(states)
     assert improve(actor, steps, 0.5, LookingAhead(rounds=0), torch.Generator()) == []
@@ -68,8 +68,8 @@ def test_without_rounds_a_like_is_worth_one_everywhere() -> None:
 
 def test_what_the_other_half_does_not_confirm_is_taken_back() -> None:
     states = torch.tensor([[-1.0], [1.0]]).repeat(500, 1)
-    steps = steps_of(torch.where(states[:, 0] > 0, 4.0, 1.0), states, share=0.5)
-    opposite = steps_of(torch.where(states[:, 0] > 0, 1.0, 4.0), states, share=0.5)
+    steps = steps_of(torch.where(states[:, 0] > 0, 4.0, 1.0), states)
+    opposite = steps_of(torch.where(states[:, 0] > 0, 1.0, 4.0), states)
     halves = torch.stack([steps.advantages[0], opposite.advantages[0]])
     actor = MoodActor(1, (8, 8), seed=0)
     actor.look_at(states)

@@ -4,7 +4,8 @@
 
 At first every like is worth 1, and the allocation under the limit is that of the moment. The price
 of the limited group is one for all users; in likes of the moment it is price / worth(s), so it is a
-function of the state: low for those whom a like keeps.
+function of the state: low for those whom a like keeps. A factor of all worths would be one of the
+price as well, and change nothing: worth is 1 on average.
 """
 
 import torch
@@ -46,3 +47,10 @@ class MoodActor(nn.Module):
         if not self.spread.any():
             self.mean.copy_(states.mean(0))
             self.spread.copy_(states.std(0).clamp(min=1e-3))
+
+    @torch.no_grad()
+    def level(self, states: Tensor) -> None:
+        """Make the worth 1 on average over these states."""
+        head = self.body[-1]
+        assert isinstance(head, nn.Linear)
+        head.bias -= self(states).mean().log()

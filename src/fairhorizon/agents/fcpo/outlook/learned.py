@@ -17,13 +17,14 @@ from typing import Self
 import torch
 from torch import Tensor
 
+from fairhorizon.agents.fcpo.looking_ahead import LookingAhead
 from fairhorizon.agents.fcpo.outlook.outlook import Outlook
 from fairhorizon.agents.fcpo.outlook.standing import AnswersSoFar
 from fairhorizon.storage import as_bytes, below, load_model, of_bytes, save_model, understood
 
 KIND, OUTLOOK = "outlook", "outlook.safetensors"  # and its file in a run folder
 LEARNED, STANDING, USERS = "learned.", "standing.", "users"
-OF_USERS = ("run", STANDING, "lately")  # tensors of an outlook that belong to users
+OF_USERS = ("run", STANDING, "kinds.")  # tensors of an outlook that belong to users
 SIDES = torch.tensor([0.0, 1.0])  # whether a column is of the group
 LEAST = 1e-6  # chance
 
@@ -131,7 +132,7 @@ def learned_part(outlook: Outlook) -> dict[str, Tensor]:
 
 def restored(gamma: float, learned: Mapping[str, Tensor], seed: int = 0) -> Outlook:
     """An outlook that knows this, before anybody is served."""
-    outlook = Outlook(gamma, seed=seed)
+    outlook = Outlook(gamma, settings=LookingAhead(rounds=0), seed=seed)  # no offers are recorded
     outlook.begin(torch.zeros(1))
     outlook.restore({**outlook.tensors(), **learned})
     return outlook

@@ -70,14 +70,14 @@ class Lookback:
             came = None if critic else self._came(number)
             for t, (step, own) in enumerate(zip(run, self.states[number], strict=True)):
                 rows = (has_both_offers(step) & step.shown).nonzero().squeeze(1)
-                chances, spending = self._chance(step, step.offers)[rows], spent(step, self.share)
+                chances = self._chance(step, step.offers)[rows]
                 known = Offers(own[rows], step.offer_kinds[rows], chances, self.gamma)
                 advantages = known.advantages(likes, costs)
                 if came is not None:
                     advantages = of_what_came(step, came[:, t])[rows]
                 added = known.by_kind(likes) - step.charges[rows]
                 weights = torch.full((len(rows),), self.gamma**t)
-                parts.append([own[rows], chances, added, advantages, weights, spending[rows]])
+                parts.append([own[rows], chances, added, advantages, weights])
         joined = [torch.cat(part) for part in zip(*parts, strict=True)]
         if not len(joined[0]):
             return None

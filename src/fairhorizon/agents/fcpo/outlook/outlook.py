@@ -88,9 +88,17 @@ class Outlook:
             worth: Tensor = self.actor(self._states()).squeeze(1)
         return worth
 
+    @torch.no_grad()
     def gains(self) -> Tensor:
-        """(b,) what a like is worth beyond itself."""
-        return self.worth() - 1
+        """(b,) gamma (W_1 - W_0), at least 0: what a like is worth beyond itself by the critics.
+
+        A step of policy improvement; what a record without offers lets one learn.
+        """
+        if not self.gamma or not self.actor.spread.any():
+            return torch.zeros(len(self._types))
+        fresh = torch.cat([self._states(), torch.zeros(len(self._types), KIND_FEATURES)], dim=1)
+        none, like = torch.stack([critics(fresh) for critics in self.likes]).mean(0).unbind(1)
+        return self.gamma * (like - none).clamp(min=0)
 
     def _by_kind(self, chances: Tensor) -> Tensor:
         """(b, n_items) how what is to come differs from that after a kind not shown lately."""

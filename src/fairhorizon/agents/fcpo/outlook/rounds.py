@@ -35,7 +35,7 @@ MOST_STEPS = 40_000  # recorded steps that a round learns from, drawn at random 
 FISHER_STATES = 2_000
 DAMPING = 1e-3
 ITERATIONS, RATIO, ATTEMPTS = 10, 0.7, 10  # of conjugate gradients, and of the line search
-TOLERANCE = 0.0125  # of the cost, as a share of what the limit allows: room for steps that bend
+TOLERANCE = 0.0125  # part of what the limit allows that the rounds may add to what is spent
 
 
 @dataclass(frozen=True)
@@ -47,14 +47,13 @@ class OfferedSteps:
     added: Tensor  # (n, 2) what is added to the value of an offer: by its kind, less the charge
     advantages: Tensor  # (halves, 2, n, 2) in likes, and in what is spent of the limit
     weights: Tensor  # (n,) discounts
-    spent: Tensor  # (n,) what was spent of the limit
 
     def some(self, generator: torch.Generator) -> "OfferedSteps":
         """At most MOST_STEPS of them."""
         rows = torch.randperm(len(self.states), generator=generator)[:MOST_STEPS]
         first = (part[rows] for part in (self.states, self.chances, self.added))
         advantages = self.advantages[:, :, rows]
-        return OfferedSteps(*first, advantages, self.weights[rows], self.spent[rows])
+        return OfferedSteps(*first, advantages, self.weights[rows])
 
 
 class OfferSurrogate:
@@ -91,11 +90,15 @@ def improve(
     settings: LookingAhead,
     generator: torch.Generator,
 ) -> list[Update]:
-    """Rounds of CPO on the actor, those that were taken; share: of the limit."""
+    """Rounds of CPO on the actor, those that were taken; share: of the limit.
+
+    The control spends what the limit allows, by its own count, so d is what was spent, and a little
+    room for steps that bend.
+    """
     steps = steps.some(generator)
     region = TrustRegion(settings.kl_limit, ITERATIONS, RATIO, ATTEMPTS)
     scale = steps.weights / len(steps.weights)
-    gap = steps.spent @ scale - TOLERANCE * share * scale.sum()
+    gap = -TOLERANCE * share * scale.sum()
     updates: list[Update] = []
     policy, unconfirmed = FlatActor(actor), 0
     for number in range(settings.rounds):
@@ -114,6 +117,7 @@ def improve(
         unconfirmed += 1
         if unconfirmed == HALVES:
             break
+    actor.level(steps.states)
     return updates
 
 
