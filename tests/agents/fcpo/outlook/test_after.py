@@ -3,16 +3,18 @@
 import pytest
 import torch
 
-from fairhorizon.agents.fcpo.outlook.after import AfterAnswers, Course, returns_after
+from fairhorizon.agents.fcpo.outlook.after import AfterAnswers, AnswerCourse, returns_after
 
 
-def course(*, ended: bool = True) -> Course:
+def course(*, ended: bool = True) -> AnswerCourse:
     """Two users, three steps: none, like, like; and like, none and gone over it."""
     shown = torch.tensor([[1, 1], [1, 1], [1, 0]]).bool()
     liked = torch.tensor([[0, 1], [1, 0], [1, 0]]).bool()
     stays = torch.tensor([[1, 1], [1, 0], [1, 0]]).bool()
     chances = torch.full((3, 2), 0.5) * shown
-    return Course(torch.zeros(3, 2, 1), chances, liked.float(), chances, shown, liked, stays, ended)
+    return AnswerCourse(
+        torch.zeros(3, 2, 1), chances, liked.float(), chances, shown, liked, stays, ended
+    )
 
 
 def test_what_came_counts_those_who_left_with_nothing() -> None:
@@ -58,7 +60,7 @@ def test_critics_learn_a_chain_with_a_known_value(lam: float) -> None:
     liked = torch.rand(T, b, generator=generator) < 0.5
     here = torch.cat([torch.ones(1, b, dtype=torch.bool), liked.cumprod(0)[:-1].bool()])
     liked, chances = liked & here, torch.full((T, b), 0.5)
-    run = Course(
+    run = AnswerCourse(
         torch.zeros(T, b, 1), chances, liked.float(), chances * here, here, liked, liked, True
     )
     after = AfterAnswers(1, (4, 4), seed=0)

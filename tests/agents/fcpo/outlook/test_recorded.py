@@ -6,10 +6,12 @@ import numpy as np
 import pytest
 import torch
 
+from fairhorizon.agents.fcpo.outlook.after import returns_after
 from fairhorizon.agents.fcpo.outlook.learned import LearnedOutlook, UsualWorth, best_open
+from fairhorizon.agents.fcpo.outlook.lookback import Lookback, typed_states
 from fairhorizon.agents.fcpo.outlook.outlook import Outlook
 from fairhorizon.agents.fcpo.outlook.recorded import Replayed, before_record, learned_from
-from fairhorizon.agents.fcpo.outlook.standing import MOODS, AnswersSoFar
+from fairhorizon.agents.fcpo.outlook.standing import MOODS, USER_FEATURES, AnswersSoFar
 from fairhorizon.data.answers import AnswerRecord
 from fairhorizon.data.frames import from_arrays
 from fairhorizon.data.interactions import Interactions
@@ -74,10 +76,15 @@ def test_the_last_state_has_all_answers_and_who_left_has_nothing_to_come() -> No
         *([True, True, True], [True, True, False], [True, False, False], [False] * 3)
     ]
     assert [step.stays.tolist() for step in run[:2]] == [[True] * 3, [True, False, True]]
-    to_come = outlook._to_come(run, torch.zeros(3, MOODS + 1))
-    # of the first: nothing then 1, discounted; then 1, then nothing more is known
-    assert to_come[0].tolist() == pytest.approx([0.9, 0.0, 0.0])
-    assert to_come[1].tolist() == pytest.approx([1.0, 0.0, 0.0])
+    outlook.chances.weights = torch.zeros(USER_FEATURES + 3)
+    states = [typed_states(run, outlook.chances)]
+    (course,) = Lookback([run], states, outlook.chances, GAMMA, 1.0, 1).courses(of_limit=False)
+    values = torch.zeros(4, 3)
+    values[-1] = 2.0  # of those who go on
+    to_come = returns_after(course, values, GAMMA, 1.0)
+    # of the first: nothing then 1, discounted, then 2; the second left; the third goes on
+    assert to_come[0].tolist() == pytest.approx([0.9 * (1 + 0.9 * 2), 0.0, 2.0])
+    assert to_come[1].tolist() == pytest.approx([1 + 0.9 * 2, 0.0, 2.0])
     at_end = AnswersSoFar(torch.zeros(3))
     at_end.see(torch.tensor([[0, 0, 0], [0, 0, -1], [0, -1, -1]]), part.liked)
     for name, own in part.standing().tensors().items():
@@ -111,7 +118,7 @@ def test_the_worth_of_a_like_is_that_of_the_world(most: int) -> None:
     v_like, v_none = a * (1 + (1 - CHANCE) * GAMMA), a
     parts = [impatient(1500, most, seed=1), impatient(500, most, seed=2)]
     learned, usual = learned_from(parts, gamma=GAMMA)
-    assert {name.partition(".")[0] for name in learned} >= {"after", "chances"}
+    assert {name.partition(".")[0] for name in learned} >= {"likes", "chances"}
     outlook = LearnedOutlook(GAMMA, learned, {}, (), 0.0)
     standing = AnswersSoFar(torch.zeros(2))
     table = torch.tensor([[0, 1, 1, 1], [1, 1, 1, 0]]) > 0  # equal but for the order

@@ -25,11 +25,11 @@ MOST_ROWS = 300_000  # answers that a critic is fitted to, drawn at random if th
 
 
 @dataclass(frozen=True)
-class Course:
+class AnswerCourse:
     """A signal over the T steps of a run, and what it is learned from."""
 
     states: Tensor  # (T, b, size)
-    chances: Tensor  # (T, b) of a like of what is shown
+    chances: Tensor  # (T, b) of a like of what is shown, or could be
     signal: Tensor  # (T, b) what came
     expected: Tensor  # (T, b) what was to be expected of the same, given the state
     shown: Tensor  # (T, b) bool
@@ -37,13 +37,13 @@ class Course:
     stays: Tensor  # (T, b) bool
     ended: bool  # nothing is counted after it; else those who are there go on
 
-    def of_half(self, half: int, halves: int) -> "Course":
+    def of_half(self, half: int, halves: int) -> "AnswerCourse":
         """Every so manyth user, beginning with that one."""
         parts = (getattr(self, name)[:, half::halves] for name in PER_STEP)
-        return Course(*parts, self.ended)
+        return AnswerCourse(*parts, self.ended)
 
 
-PER_STEP = tuple(field.name for field in fields(Course))[:-1]
+PER_STEP = tuple(field.name for field in fields(AnswerCourse))[:-1]
 
 
 class AfterAnswers(nn.Module):
@@ -73,7 +73,9 @@ class AfterAnswers(nn.Module):
         values = torch.stack([critic(known) for critic in self.critics], dim=1)
         return (values * self.scale).view(*states.shape[:-1], 2)
 
-    def learn(self, runs: list[Course], gamma: float, lam: float, *, leavers: bool = True) -> None:
+    def learn(
+        self, runs: list[AnswerCourse], gamma: float, lam: float, *, leavers: bool = True
+    ) -> None:
         """From scratch; leavers: whether those who leave count, with nothing to come."""
         for sweep in range(SWEEPS):
             parts = []
@@ -103,15 +105,15 @@ class AfterAnswers(nn.Module):
                 targets = (to_come[own] / self.scale)[:, None]
                 critic.fit(known[own], rows, targets, torch.ones(1), iterations)
 
-    def _values(self, run: Course, gamma: float) -> Tensor:
-        """(T, b) V of the states; 0 where nobody was shown anything, and before the first fit."""
+    def _values(self, run: AnswerCourse, gamma: float) -> Tensor:
+        """(T, b) V of the states; 0 before the first fit."""
         if not self.is_fitted:
             return torch.zeros_like(run.chances)
         none, like = self(run.states).unbind(-1)
-        return (run.expected + gamma * (none + run.chances * (like - none))) * run.shown
+        return run.expected + gamma * torch.addcmul(none, run.chances, like - none)
 
 
-def returns_after(run: Course, values: Tensor, gamma: float, lam: float) -> Tensor:
+def returns_after(run: AnswerCourse, values: Tensor, gamma: float, lam: float) -> Tensor:
     """(T, b) of each answer: (1 - left) (lam G + (1 - lam) V) of the step after it.
 
     G is the discounted signal from that step on, in which values stand for what was not waited for.

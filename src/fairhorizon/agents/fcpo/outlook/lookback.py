@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor, nn
 
-from fairhorizon.agents.fcpo.outlook.after import Course, returns_after
+from fairhorizon.agents.fcpo.outlook.after import AnswerCourse, returns_after
 from fairhorizon.agents.fcpo.outlook.chances import LikeChances
 from fairhorizon.agents.fcpo.outlook.record import (
     GROUP,
@@ -28,28 +28,30 @@ class Lookback:
     chances: LikeChances
     gamma: float
     share: float  # of the limit
-    ended: bool  # the last run; the others have
+    going_on: int  # so many runs, the last ones, have not ended
 
     def latest(self, count: int) -> "Lookback":
         """The last runs alone."""
         return replace(self, runs=self.runs[-count:], states=self.states[-count:])
 
-    def courses(self, *, of_limit: bool) -> list[Course]:
+    def courses(self, *, of_limit: bool) -> list[AnswerCourse]:
         """What critics learn from: likes, or what showings cost of the limit."""
         return [self._course(n, of_limit=of_limit) for n in range(len(self.runs))]
 
-    def _course(self, number: int, *, of_limit: bool) -> Course:
-        run, ended = self.runs[number], self.ended or number < len(self.runs) - 1
+    def _course(self, number: int, *, of_limit: bool) -> AnswerCourse:
+        run, states = self.runs[number], self.states[number]
+        ended = number < len(self.runs) - self.going_on
         shown, liked, stays, kinds = (
             torch.stack([getattr(step, name) for step in run])
             for name in ("shown", "liked", "stays", "of_kinds")
         )
         chances = torch.stack([self._chance(step, step.of_items[:, None])[:, 0] for step in run])
-        signal, expected = (liked * shown).float(), chances * shown
+        chances = torch.where(shown, chances, states[:, :, MOODS])  # of what could be shown
+        signal, expected = (liked * shown).float(), chances
         if of_limit:
             signal = expected = torch.stack([spent(step, self.share) for step in run])
-        states = torch.cat([self.states[number], kinds], dim=2)
-        return Course(states, chances, signal, expected, shown, liked, stays, ended)
+        known = torch.cat([states, kinds], dim=2)
+        return AnswerCourse(known, chances, signal, expected, shown, liked, stays, ended)
 
     def _chance(self, step: AnsweredStep, of_items: Tensor) -> Tensor:
         """(b, C) of a like, by the present estimate, of items (b, C, 3) of a recorded step."""
@@ -71,7 +73,7 @@ class Lookback:
             for t, (step, own) in enumerate(zip(run, self.states[number], strict=True)):
                 rows = (has_both_offers(step) & step.shown).nonzero().squeeze(1)
                 chances = self._chance(step, step.offers)[rows]
-                known = Offers(own[rows], step.offer_kinds[rows], chances, self.gamma)
+                known = TwoOffers(own[rows], step.offer_kinds[rows], chances, self.gamma)
                 advantages = known.advantages(likes, costs)
                 if came is not None:
                     advantages = of_what_came(step, came[:, t])[rows]
@@ -98,7 +100,7 @@ class Lookback:
 
 
 @dataclass(frozen=True)
-class Offers:
+class TwoOffers:
     """Two offers in each of n states."""
 
     states: Tensor  # (n, size)

@@ -158,10 +158,10 @@ class Outlook:
         parts = [self.scores.gather(1, items), self.in_group[items], sated.gather(1, items)]
         return torch.stack(parts, dim=2)
 
-    def learn(self, *, ended: bool = True) -> None:
+    def learn(self, *, going_on: int = 0) -> None:
         """Chances, critics and the policy, from the runs recorded so far.
 
-        ended: whether the last of them has ended; else its users go on.
+        going_on: how many of them, the last ones, have not ended: their users go on.
         """
         runs = [run for run in self.runs if run]
         steps = [step for run in runs for step in run]
@@ -175,7 +175,7 @@ class Outlook:
         if not self.gamma:
             return
         states = [self._known(typed_states(run, self.chances)) for run in runs]
-        back = Lookback(runs, states, self.chances, self.gamma, self.share, ended)
+        back = Lookback(runs, states, self.chances, self.gamma, self.share, going_on)
         self.actor.look_at(torch.cat([own.flatten(0, 1) for own in states]))
         self.likes, self.costs = self._critics(), self._critics()
         lam, leavers = self.settings.gae_lambda, self.settings.leavers

@@ -96,7 +96,7 @@ def learned_from(
     outlook = restored(gamma, {"chances": chances.tensors()["chances"]}, seed)
     for part in parts:
         part.run(outlook)
-    outlook.learn()
+    outlook.learn(going_on=len(parts))  # who is there at the end of a record goes on
     learned = learned_part(outlook)
     worth = [part.run(restored(gamma, learned)) for part in parts]
     return learned, UsualWorth.of(torch.cat(worth))

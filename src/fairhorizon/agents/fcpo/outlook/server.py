@@ -74,7 +74,7 @@ class LongFcpoServer(FcpoServer):
     def update(self) -> None:
         super().update()
         if self.learns_online:
-            self.outlook.learn(ended=False)
+            self.outlook.learn(going_on=1)
 
     def notes(self) -> dict[str, float]:
         """Also what a like is worth, in the mean over the users, and where it explores the mean
