@@ -7,7 +7,7 @@ rows are done at every step, earn nothing, and `PresentRollouts` keeps them from
 nobody is there any more, or after the last step, all rows begin anew, with other answers.
 """
 
-from collections.abc import Generator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from typing import Any
 
 import numpy as np
@@ -18,6 +18,7 @@ from stable_baselines3.common.buffers import RolloutBuffer, RolloutBufferSamples
 from stable_baselines3.common.vec_env import VecEnv
 from torch import Tensor
 
+from fairhorizon.allocation.step_control import OnlineControl
 from fairhorizon.environment.feedback import UserModel
 from fairhorizon.environment.gym import RecommendationVectorEnv
 from fairhorizon.exposure.counts import Counts, Exposure
@@ -32,13 +33,22 @@ class StaysVecEnv(VecEnv):
     """An action is a row of weights, `View` says of what; the reward is a like.
 
     counts: of the training log, from which the popular group begins.
-    penalty: what a showing of the group takes off the reward, in likes; may be changed.
+    control: makes one for each run that keeps the limit in it; None: nothing does.
+
+    `penalty`, which may be changed, is what a showing of the group takes off the reward, in likes.
     """
 
     def __init__(
-        self, users: UserModel, counts: Counts, view: View, *, seed: int, penalty: float = 0.0
+        self,
+        users: UserModel,
+        counts: Counts,
+        view: View,
+        *,
+        seed: int,
+        control: Callable[[], OnlineControl] | None = None,
     ) -> None:
-        self.view, self.penalty, self._counts = view, penalty, counts
+        self.view, self.penalty, self._counts = view, 0.0, counts
+        self._make_control = control
         self.exposure = Exposure(counts)
         self.gym = RecommendationVectorEnv(
             users, self.exposure.sensitive, list_length=1, horizon=view.horizon
@@ -47,7 +57,6 @@ class StaysVecEnv(VecEnv):
         weights = Box(-MOST, MOST, (view.n_weights,), np.float32)
         super().__init__(self.gym.num_envs, known, weights)
         self.showings = 0  # to users who were there, since the first run
-        self.rates: list[float] = []  # of the limited group, at the end of every run
         self._first_seed: int | None = seed
         self._actions: Floats | None = None
 
@@ -56,6 +65,7 @@ class StaysVecEnv(VecEnv):
         self._first_seed = None  # other answers in every run
         self.exposure = Exposure(self._counts)
         self.gym.sensitive = self.exposure.sensitive
+        self._control = None if self._make_control is None else self._make_control()
         self._available = torch.from_numpy(info["available"])
         users, queues = (torch.from_numpy(observation[name]) for name in ("user", "queue"))
         taken = (~self._available).sum(1)
@@ -69,7 +79,7 @@ class StaysVecEnv(VecEnv):
         assert self._actions is not None, "call step_async before step_wait"
         view, was_here = self.view, self.view.here
         weights = torch.from_numpy(np.asarray(self._actions, dtype=np.float32))
-        lists = view.choose(weights, self._available, self.exposure)
+        lists = view.choose(weights, self._available, self.exposure, self._control)
         observation, likes, gone, cut, info = self.gym.step(lists.numpy())
         here = torch.from_numpy(~gone)
         queues, hits = torch.from_numpy(observation["queue"]), torch.from_numpy(likes > 0)

@@ -1,19 +1,18 @@
 """PPO of Stable-Baselines3 among users who leave: its training, and the server of a long run."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import torch
 from stable_baselines3 import PPO
 from torch import Tensor
 
-from fairhorizon.allocation.slot_scores import TableScores
 from fairhorizon.allocation.step_control import OnlineControl
 from fairhorizon.environment.dynamics import Outcome, State
 from fairhorizon.exposure.counts import Exposure
 from fairhorizon.vocabulary import Labels
 from quit_env import PresentRollouts, StaysVecEnv
-from quit_view import View, group_signals
+from quit_view import View
 
 EPOCHS = 10  # over the showings of a rollout
 HIDDEN = (64, 64)
@@ -98,13 +97,7 @@ class WeightsServer:
             self._is_begun = True
         available = ~state.blocked
         actions = self._actions(available, exposure)
-        if self.control is None:
-            return self.view.choose(actions, available, exposure)
-        table, of_items = torch.full(available.shape, -torch.inf), group_signals(exposure)
-        for rows in self.view.rows_here():
-            scores = self.view.scores(rows, actions[rows], of_items)
-            table[rows] = scores.masked_fill_(~available[rows], -torch.inf)
-        return self.control.choose([TableScores(table)], exposure)
+        return self.view.choose(actions, available, exposure, self.control)
 
     def _actions(self, available: Tensor, exposure: Exposure) -> Tensor:
         shape = (len(available), self.view.n_weights)

@@ -11,6 +11,8 @@ from torch import Tensor
 
 from fairhorizon.agents.lists.items import ExpertSignals
 from fairhorizon.agents.lists.panel import Panel
+from fairhorizon.allocation.slot_scores import TableScores
+from fairhorizon.allocation.step_control import OnlineControl
 from fairhorizon.exposure.counts import Exposure
 from fairhorizon.ranking import first_best
 from fairhorizon.vocabulary import Labels
@@ -81,13 +83,28 @@ class View:
         known = torch.cat([*parts, like_rate[:, None], best, self.lately, most], dim=1)
         return known * self.here[:, None]
 
-    def choose(self, actions: Tensor, available: Tensor, exposure: Exposure) -> Tensor:
-        """(b, 1) the open item with the highest weighted sum; -1 for who left or has none."""
+    def choose(
+        self,
+        actions: Tensor,
+        available: Tensor,
+        exposure: Exposure,
+        control: OnlineControl | None = None,
+    ) -> Tensor:
+        """(b, 1) the open item with the highest weighted sum; -1 for who left or has none.
+
+        A control takes the price of its limit off the sums, and gives the group to whom it is
+        worth most.
+        """
         items, of_items = torch.full((len(actions), 1), -1), group_signals(exposure)
+        table = actions.new_full(available.shape if control is not None else (0, 0), -torch.inf)
         for rows in self.rows_here():
             scores = self.scores(rows, actions[rows], of_items)
-            items[rows, 0] = first_best(scores.masked_fill_(~available[rows], -torch.inf))
-        return items
+            scores.masked_fill_(~available[rows], -torch.inf)
+            if control is None:
+                items[rows, 0] = first_best(scores)
+            else:
+                table[rows] = scores
+        return items if control is None else control.choose([TableScores(table)], exposure)
 
     def scores(self, rows: Tensor, actions: Tensor, of_items: Tensor) -> Tensor:
         """(len(rows), n_items) weighted sums of some users; of_items: from `group_signals`."""
@@ -150,6 +167,7 @@ class View:
         return best
 
     def rows_here(self) -> tuple[Tensor, ...]:
+        """Users who are there, some at a time."""
         rows = self.here.nonzero().squeeze(1)
         return rows.split(max(1, CELLS // len(self.kinds)))
 
