@@ -35,8 +35,12 @@ class StaysVecEnv(VecEnv):
     counts: of the training log, from which the popular group begins.
     control: makes one for each run that keeps the limit in it; None: nothing does.
 
-    `penalty`, which may be changed, is what a showing of the group takes off the reward, in likes.
+    `penalty`, which may be changed, is the multiplier of the limit, in likes: a showing of the group
+    loses penalty (1 - limit), another one gains penalty limit. A limit on a share has to be taken so:
+    a price on the group alone would make it best that users leave.
     """
+
+    render_mode = None
 
     def __init__(
         self,
@@ -86,7 +90,8 @@ class StaysVecEnv(VecEnv):
         self._count(lists)
         view.note(lists[:, 0], hits, queues, here)
         self._available = torch.from_numpy(info["available"])
-        rewards = (likes - self.penalty * info["cost"]).astype(np.float32)
+        over = info["cost"] - view.limit * (lists[:, 0] >= 0).numpy()
+        rewards = (likes - self.penalty * over).astype(np.float32)
         done, known = (gone | cut), self._known()
         infos: Infos = [{} for _ in range(self.num_envs)]
         for row in np.flatnonzero(done & was_here.numpy()):

@@ -22,13 +22,13 @@ HIDDEN = (64, 64)
 class PpoSettings:
     """What is searched; all else is as Stable-Baselines3 has it."""
 
-    learning_rate: float = 1e-3
+    learning_rate: float = 3e-4
     gamma: float = 0.99
     entropy: float = 0.0
-    trace: float = 0.95  # lambda of generalised advantages
+    trace: float = 0.98  # lambda of generalised advantages
     noise: float = -1.0  # logarithm of the standard deviation of a weight, at the start
     steps: int = 10  # of a rollout, for all users
-    penalty: float = 0.0  # likes that a showing of the group costs, at the start
+    penalty: float = 0.0  # multiplier of the limit at the start, in likes
     ascent: float = 0.0  # by how much it rises after a rollout, per unit of share over the limit
 
     def __str__(self) -> str:
@@ -42,8 +42,8 @@ class PpoSettings:
 def trained(env: StaysVecEnv, settings: PpoSettings, budget: int, seed: int) -> PPO:
     """A policy that has learned from at least so many showings, and less than a rollout more.
 
-    The penalty of the group is the multiplier of a Lagrangian: it rises while the group has more
-    than its share, and falls while it has less.
+    The multiplier of the limit rises while the group has more than its share, and falls while it
+    has less.
     """
     model = PPO(
         "MlpPolicy",
@@ -63,7 +63,7 @@ def trained(env: StaysVecEnv, settings: PpoSettings, budget: int, seed: int) -> 
     env.penalty = settings.penalty
     while env.showings < budget:
         model.learn(env.num_envs * settings.steps, reset_num_timesteps=False)
-        rate = env.exposure.rate(Labels.MOMENT)  # NaN if a run has just begun
+        rate = env.exposure.rate(Labels.RETROSPECTIVE)  # NaN if a run has just begun
         if rate == rate:
             over = rate - env.view.limit
             env.penalty = max(0.0, env.penalty + settings.ascent * over)

@@ -18,10 +18,20 @@ FREE, PENALTY, CONTROL = "free", "penalty", "under the control"
 
 Candidates = Mapping[str, Sequence[PpoSettings]]
 PLAIN = PpoSettings()
+OTHERS = (
+    replace(PLAIN, learning_rate=1e-4),
+    replace(PLAIN, gamma=0.95),
+    replace(PLAIN, entropy=0.01),
+)
 CANDIDATES: Candidates = {
-    FREE: (PLAIN,),
-    PENALTY: (replace(PLAIN, penalty=0.1, ascent=0.1),),
-    CONTROL: (PLAIN,),
+    FREE: (PLAIN, *OTHERS),
+    PENALTY: (
+        replace(PLAIN, penalty=0.2),
+        replace(PLAIN, penalty=0.4),
+        replace(PLAIN, penalty=0.1, ascent=0.05),
+        replace(PLAIN, penalty=0.3, ascent=0.05),
+    ),
+    CONTROL: (PLAIN, *OTHERS),
 }
 QUICK_CANDIDATES: Candidates = {way: some[:1] for way, some in CANDIDATES.items()}
 

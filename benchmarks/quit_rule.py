@@ -111,7 +111,7 @@ def compare(options: argparse.Namespace, folder: Path) -> None:
         if options.small:
             items = small_table(folder, options.data)
             world = replace(world, item_table=items, settings=QUICK)
-        print(f"\n{options.data}, {options.steps} steps, popular at most {100 * limit:g} %")
+        print(f"\n{options.data}, {options.steps} steps, popular at most {100 * limit:g} %", flush=True)
         began, found = time.perf_counter(), []
         candidates = QUICK_CANDIDATES if options.small else CANDIDATES
         for name, one in rows(world, range(options.seeds), candidates, options.more):

@@ -20,7 +20,7 @@ from fairhorizon.vocabulary import Labels
 LAST = 8  # answers that are remembered one by one
 FADING = (0.8, 0.95)  # parts of earlier likes that still count after a showing
 FORGETTING = 0.9  # part of earlier showings of a kind that still counts, as for fcpo:long
-SCALES = (3.0, 3.0, 4.0)  # of a weight on the group, on being near it, and on kinds lately
+SCALES = (3.0, 3.0, 20.0)  # of a weight on the group, on being near it, and on kinds lately
 NUMBERS = 8  # of an observation beside answers, likes that fade and kinds
 CELLS = 2**20  # users times items at once: they should stay in the cache
 
