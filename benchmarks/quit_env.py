@@ -35,9 +35,9 @@ class StaysVecEnv(VecEnv):
     counts: of the training log, from which the popular group begins.
     control: makes one for each run that keeps the limit in it; None: nothing does.
 
-    `penalty`, which may be changed, is the multiplier of the limit, in likes: a showing of the group
-    loses penalty (1 - limit), another one gains penalty limit. A limit on a share has to be taken so:
-    a price on the group alone would make it best that users leave.
+    `penalty`, which may be changed, is the multiplier of the limit, in likes: a showing of the
+    group loses penalty (1 - limit), another one gains penalty limit. A limit on a share has to be
+    taken so: with a price on the group alone it would be best that users leave.
     """
 
     render_mode = None
@@ -136,9 +136,7 @@ class PresentRollouts(RolloutBuffer):
     Who waits is done at every step, so nothing of it enters the returns of others.
     """
 
-    def get(
-        self, batch_size: int | None = None
-    ) -> Generator[RolloutBufferSamples, None, None]:
+    def get(self, batch_size: int | None = None) -> Generator[RolloutBufferSamples, None, None]:
         if not self.generator_ready:
             names = ("observations", "actions", "values", "log_probs", "advantages", "returns")
             for name in names:

@@ -20,7 +20,7 @@ HIDDEN = (64, 64)
 
 @dataclass(frozen=True)
 class PpoSettings:
-    """What is searched; all else is as Stable-Baselines3 has it."""
+    """Settings of a training; what is not here is as Stable-Baselines3 has it."""
 
     learning_rate: float = 3e-4
     gamma: float = 0.99
@@ -34,8 +34,7 @@ class PpoSettings:
     def __str__(self) -> str:
         return (
             f"learning rate {self.learning_rate:g}, gamma {self.gamma:g}, entropy "
-            f"{self.entropy:g}, trace {self.trace:g}, noise {self.noise:g}, steps {self.steps}, penalty "
-            f"{self.penalty:g}, ascent {self.ascent:g}"
+            f"{self.entropy:g}, penalty {self.penalty:g}, ascent {self.ascent:g}"
         )
 
 

@@ -18,20 +18,19 @@ FREE, PENALTY, CONTROL = "free", "penalty", "under the control"
 
 Candidates = Mapping[str, Sequence[PpoSettings]]
 PLAIN = PpoSettings()
-OTHERS = (
-    replace(PLAIN, learning_rate=1e-4),
-    replace(PLAIN, gamma=0.95),
-    replace(PLAIN, entropy=0.01),
-)
 CANDIDATES: Candidates = {
-    FREE: (PLAIN, *OTHERS),
+    FREE: (
+        PLAIN,
+        replace(PLAIN, learning_rate=1e-4),
+        replace(PLAIN, gamma=0.95),
+        replace(PLAIN, entropy=0.01),
+    ),
     PENALTY: (
         replace(PLAIN, penalty=0.2),
         replace(PLAIN, penalty=0.4),
-        replace(PLAIN, penalty=0.1, ascent=0.05),
-        replace(PLAIN, penalty=0.3, ascent=0.05),
+        replace(PLAIN, penalty=0.2, ascent=0.05),
     ),
-    CONTROL: (PLAIN, *OTHERS),
+    CONTROL: (),  # those of the free one
 }
 QUICK_CANDIDATES: Candidates = {way: some[:1] for way, some in CANDIDATES.items()}
 
@@ -52,9 +51,7 @@ class Rival:
         """Of the mean weights, after the training."""
         view, control = self.view(), self._control(way)
         users = self.world.users(view.panel, self.seed)
-        env = StaysVecEnv(
-            users, self.world.counts, view, seed=ANSWERS + self.seed, control=control
-        )
+        env = StaysVecEnv(users, self.world.counts, view, seed=ANSWERS + self.seed, control=control)
         policy = trained(env, settings, self.budget, self.seed)
         last = None if control is None else control()
         return self._served(WeightsServer(self.view(), policy, last))
@@ -79,13 +76,20 @@ class Rival:
 
 def chosen(rival: Rival, candidates: Candidates) -> dict[str, PpoSettings]:
     """The best settings of every way: by likes, with a penalty first by how near the limit is."""
-    best = {}
+    best: dict[str, PpoSettings] = {}
     for way, some in candidates.items():
+        if not some:
+            best[way] = best[FREE]
+            continue
         found = {}
         for settings in some:
             found[settings] = one = rival.run(way, settings)
-            print(f"  {way}, {settings}: {one.likes:.2f} likes, popular {100 * one.popular:.1f} %")
+            print(
+                f"  {way}, {settings}: {one.likes:.2f} likes, popular {100 * one.popular:.1f} %",
+                flush=True,
+            )
         limit = rival.world.limit if way == PENALTY else 1.0
         over = {own: max(0.0, one.popular - limit - NEAR) for own, one in found.items()}
         best[way] = min(found, key=lambda own: (over[own], -found[own].likes))
+        print(f"  {way}: {best[way]} is chosen", flush=True)
     return best

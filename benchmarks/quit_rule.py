@@ -78,7 +78,7 @@ def rows(world: World, seeds: range, candidates: Candidates, more: int) -> Itera
 
 def table(found: Sequence[Row]) -> Iterator[str]:
     """Mean and standard deviation over the seeds."""
-    yield "| | likes per user | showings per user | likes per showing | popular, % | steps over, % |"
+    yield "| | likes per user | showings | likes per showing | popular, % | steps over, % |"
     yield "|---|---:|---:|---:|---:|---:|"
     for name in dict.fromkeys(name for name, _ in found):
         runs = [one for other, one in found if other == name]
@@ -111,13 +111,16 @@ def compare(options: argparse.Namespace, folder: Path) -> None:
         if options.small:
             items = small_table(folder, options.data)
             world = replace(world, item_table=items, settings=QUICK)
-        print(f"\n{options.data}, {options.steps} steps, popular at most {100 * limit:g} %", flush=True)
+        print(
+            f"\n{options.data}, {options.steps} steps, popular at most {100 * limit:g} %",
+            flush=True,
+        )
         began, found = time.perf_counter(), []
         candidates = QUICK_CANDIDATES if options.small else CANDIDATES
         for name, one in rows(world, range(options.seeds), candidates, options.more):
             found.append((name, one))
-            seconds = time.perf_counter() - began
-            print(f"  {seconds:6.0f} s  {name}: {one.likes:.2f} likes, {one.showings:.1f} showings")
+            told = f"{name}: {one.likes:.2f} likes, {one.showings:.1f} showings"
+            print(f"  {time.perf_counter() - began:6.0f} s  {told}", flush=True)
         print("", *table(found), sep="\n", flush=True)
 
 

@@ -2,8 +2,9 @@
 
 An action is a weight for each signal of an item: the standardised scores of the rankers that
 `fcpo:long` weighs too, whether the item is in the limited group, how near it is to it, and how much
-of its kinds the user was shown lately. The open item with the highest weighted sum is shown. Actions are deviations from
-the weights that the panel of rankers begins with: action 0 is the panel as it was fitted.
+of its kinds the user was shown lately. The open item with the highest weighted sum is shown.
+Actions are deviations from the weights that the panel of rankers begins with: action 0 is the panel
+as it was fitted.
 """
 
 import torch

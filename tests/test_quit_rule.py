@@ -55,8 +55,8 @@ def test_the_item_with_the_highest_weighted_sum_is_shown() -> None:
         counts, open_items = env.exposure.counts.copy(), (~state.blocked).numpy()
         actions = rng.normal(size=(USERS, 5)).astype(np.float32)
         before = env.exposure.shown.copy()
-        z = [ranker.scores(state.users, state.queue).double() for ranker in PANEL.rankers]
-        z = [(one - one.mean(1, keepdim=True)) / one.std(1, correction=0, keepdim=True) for one in z]
+        raw = [ranker.scores(state.users, state.queue).double() for ranker in PANEL.rankers]
+        z = [(s - s.mean(1, keepdim=True)) / s.std(1, correction=0, keepdim=True) for s in raw]
         expected = []
         least = counts[group.numpy()].min()
         for user in range(USERS):
