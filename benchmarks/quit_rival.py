@@ -1,15 +1,17 @@
 """PPO as a rival of `fcpo:long`: its ways to treat the limit, and how its settings are chosen."""
 
+import json
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 
 import torch
 
 from fairhorizon.allocation.step_control import OnlineControl
+from fairhorizon.files import write_json
 from quit_env import StaysVecEnv
 from quit_ppo import PpoSettings, WeightsServer, trained
 from quit_view import View
-from quit_world import Figures, World
+from quit_world import LONG, Figures, World
 
 CHOOSING = 100  # seed of the runs that settings are chosen by
 ANSWERS = 10_000  # seeds of trainings are so far from those of runs
@@ -43,12 +45,30 @@ class Rival:
     seed: int
     budget: int  # showings to learn from
 
+    @property
+    def rankers(self) -> int:
+        """The seed of the rankers."""
+        return 0 if self.seed == CHOOSING else self.seed
+
     def view(self) -> View:
-        world, rankers = self.world, 0 if self.seed == CHOOSING else self.seed
-        return View(world.panel(rankers), world.kinds, world.limit, world.steps)
+        world = self.world
+        return View(world.panel(self.rankers), world.kinds, world.limit, world.steps)
 
     def run(self, way: str, settings: PpoSettings) -> Figures:
-        """Of the mean weights, after the training."""
+        """Of the mean weights, after the training; kept, and not made twice."""
+        study, world = self.world.study.study, self.world
+        rankers = study.model_file(LONG, self.rankers).name
+        own = (way, asdict(settings), self.seed, self.budget)
+        key = study.key("PPO", *own, world.limit, world.steps, world.rule.model_dump(), rankers)
+        file = world.folder / "ppo" / f"{key}.json"
+        try:
+            return Figures(**json.loads(file.read_text(encoding="utf-8")))
+        except FileNotFoundError:
+            found = self._made(way, settings)
+        write_json(file, asdict(found))
+        return found
+
+    def _made(self, way: str, settings: PpoSettings) -> Figures:
         view, control = self.view(), self._control(way)
         users = self.world.users(view.panel, self.seed)
         env = StaysVecEnv(users, self.world.counts, view, seed=ANSWERS + self.seed, control=control)

@@ -81,15 +81,18 @@ def table(found: Sequence[Row]) -> Iterator[str]:
     yield "| | likes per user | showings | likes per showing | popular, % | steps over, % |"
     yield "|---|---:|---:|---:|---:|---:|"
     for name in dict.fromkeys(name for name, _ in found):
-        runs = [one for other, one in found if other == name]
-        cells = [
-            spread([one.likes for one in runs], 2),
-            spread([one.showings for one in runs], 1),
-            spread([one.per_step for one in runs], 3),
-            spread([100 * one.popular for one in runs], 1),
-            spread([100 * one.over for one in runs], 0),
-        ]
-        yield f"| {name} | {' | '.join(cells)} |"
+        yield f"| {name} | {cells([one for other, one in found if other == name])} |"
+
+
+def cells(runs: Sequence[Figures]) -> str:
+    columns = [
+        spread([one.likes for one in runs], 2),
+        spread([one.showings for one in runs], 1),
+        spread([one.per_step for one in runs], 3),
+        spread([100 * one.popular for one in runs], 1),
+        spread([100 * one.over for one in runs], 0),
+    ]
+    return " | ".join(columns)
 
 
 def spread(values: Sequence[float], digits: int) -> str:
@@ -119,8 +122,7 @@ def compare(options: argparse.Namespace, folder: Path) -> None:
         candidates = QUICK_CANDIDATES if options.small else CANDIDATES
         for name, one in rows(world, range(options.seeds), candidates, options.more):
             found.append((name, one))
-            told = f"{name}: {one.likes:.2f} likes, {one.showings:.1f} showings"
-            print(f"  {time.perf_counter() - began:6.0f} s  {told}", flush=True)
+            print(f"  {time.perf_counter() - began:6.0f} s  {name} | {cells([one])}", flush=True)
         print("", *table(found), sep="\n", flush=True)
 
 
