@@ -13,6 +13,7 @@ PARTS = {  # what benchmarks share; nothing to run
     *("service_checks", "service_kills", "service_load", "service_traffic"),
     *("fleet_account", "fleet_chart", "fleet_events", "fleet_recording", "fleet_runs"),
     *("fleet_scenario", "fleet_simulation", "scale_constants"),
+    *("quit_env", "quit_ppo", "quit_rival", "quit_view", "quit_world"),
 }
 CASES = {
     "bpr": r"ratio, median of the pairs +\d+\.\d\d$",
@@ -25,6 +26,7 @@ CASES = {
     "kinds": r"at most +\d+\.\d+ %: fcpo \d+\.\d+, .* [+-]\d+\.\d\d % \+- \d+\.\d\d$",
     "one_user": r"call / bare scores, of the medians +\d+\.\d\d$",
     "presets": r"fast - before at 37 %: [+-]\d+\.\d\d \+- \d+\.\d\d$",
+    "quit_rule": r"^\| PPO, under the control \| \d+\.\d\d \| \d+\.\d \| \d\.\d{3} \| .* \|$",
     "reading": r"^parts, all kept +\d+\.\d s +\d+\.\d s +\d+ MB +\d+ +-?\d+\.\d$",
     "recorded": r"^3 +0\.20 +[+-]\d+\.\d % .* ± +\d+\.\d % +-?\d+ %$",
     "results": r"^\| fcpo \| popularity \| .* \| +59 \|$",

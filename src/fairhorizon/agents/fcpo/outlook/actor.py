@@ -12,11 +12,15 @@ import torch
 from torch import Tensor, nn
 
 
+BOUND = 2.0  # of the logarithm: who never gets a showing anyway could be worth less and less
+
+
 class MoodActor(nn.Module):
     """worth(s), as an exponential: it is positive, and CPO learns by which factor it differs."""
 
     mean: Tensor
     spread: Tensor
+    usual: Tensor
 
     def __init__(self, state_size: int, hidden: tuple[int, int], seed: int) -> None:
         super().__init__()
@@ -34,12 +38,13 @@ class MoodActor(nn.Module):
         nn.init.zeros_(head.bias)
         self.register_buffer("mean", torch.zeros(state_size))
         self.register_buffer("spread", torch.zeros(state_size))  # 0: no state was seen yet
+        self.register_buffer("usual", torch.tensor(1.0))  # worth before it is divided by this
 
     def forward(self, states: Tensor) -> Tensor:
         """(n, 1) the worth of a like."""
         known = (states - self.mean) / self.spread.clamp(min=1e-3)
-        worth: Tensor = self.body(known).exp()
-        return worth
+        logarithm = BOUND * torch.tanh(self.body(known) / BOUND)
+        return logarithm.exp() / self.usual
 
     @torch.no_grad()
     def look_at(self, states: Tensor) -> None:
@@ -51,6 +56,4 @@ class MoodActor(nn.Module):
     @torch.no_grad()
     def level(self, states: Tensor) -> None:
         """Make the worth 1 on average over these states."""
-        head = self.body[-1]
-        assert isinstance(head, nn.Linear)
-        head.bias -= self(states).mean().log()
+        self.usual *= self(states).mean()
