@@ -10,6 +10,7 @@ import torch
 from fairhorizon.agents.base import Recommender
 from fairhorizon.agents.fcpo.outlook.outlook import Outlook
 from fairhorizon.agents.fcpo.outlook.server import LongFcpoServer
+from fairhorizon.environment.simulated import SimulationConfig
 from fairhorizon.evaluation.long_term import LongRun
 from fairhorizon.evaluation.staying import by_activity, choosing_users
 from fairhorizon.experiments import rehearsals
@@ -68,12 +69,19 @@ class LongTask:
         """The run before its first step, and the remarks on its model."""
         study, dataset = self.long_study.study, self.long_study.study.dataset()
         model, _ = Task(study, (self.contestant.method,), self.seed).trained(dataset)
-        run = self._run(model, self.seed)
+        run = self._run(model, self.seed, self.long_study.simulation)
         if isinstance(run.server, LongFcpoServer):
             self._rehearse(model, run.server)
         return run, [*model.remarks_]
 
-    def _run(self, model: Recommender, seed: int, *, learn: bool = True) -> LongRun:
+    def _run(
+        self,
+        model: Recommender,
+        seed: int,
+        simulation: SimulationConfig | None,
+        *,
+        learn: bool = True,
+    ) -> LongRun:
         """A run of the model before its first step; the seed is of users and server."""
         long_study, method = self.long_study, self.contestant.method
         study, settings, dataset = long_study.study, long_study.settings, long_study.study.dataset()
@@ -88,12 +96,12 @@ class LongTask:
             seed=self.seed,
             kinds=long_study.kinds_for(model),
         )
-        users = long_study.user_source().users(long_study.simulation, server.queue_length, seed)
+        users = long_study.user_source().users(simulation, server.queue_length, seed)
         fixed = dataset.sensitive if study.data.group_column is not None else None
         grouping = None if fixed is None else lambda _: fixed.copy()
         exposure = Exposure(dataset.split.train.item_counts(), grouping, settings.lag)
         activity = by_activity(torch.from_numpy(dataset.split.train.user_counts()))
-        can_leave = long_study.simulation is not None and long_study.simulation.moods is not None
+        can_leave = simulation is not None and simulation.moods is not None
         choosing = choosing_users(users.n_users) if can_leave else None
         return LongRun(server, users, exposure, settings, further, activity, choosing)
 
@@ -102,10 +110,12 @@ class LongTask:
         long_study, outlook = self.long_study, server.outlook
         if long_study.simulation is None:
             return
-        outlook.kinds = long_study.user_source().kinds(long_study.simulation.moods)
+        patience = server.config.looking_ahead.rehearsal_patience
+        simulation = long_study.simulation.with_patience(patience)
+        outlook.kinds = long_study.user_source().kinds(simulation.moods)
 
         def begin(seed: int, outlook: Outlook) -> LongRun:
-            run = self._run(model, seed, learn=False)
+            run = self._run(model, seed, simulation, learn=False)
             assert isinstance(run.server, LongFcpoServer)
             run.server.outlook = outlook
             return run

@@ -28,6 +28,9 @@ class LookingAhead(Settings):
     1: likes as they came until the user left or the record ended."""
     latest_runs: Positive = 2
     """Recorded runs that rounds of CPO learn from, the latest ones; critics learn from all."""
+    rehearsal_patience: Annotated[float | None, Field(ge=2)] = None
+    """Patience of the users of rehearsals, where a policy is to be trained in another world than
+    the one it serves in; None: that of the users it serves."""
     online: bool = True
     """Whether it goes on learning while it serves."""
     user_type: bool = True

@@ -11,7 +11,6 @@ price as well, and change nothing: worth is 1 on average.
 import torch
 from torch import Tensor, nn
 
-
 BOUND = 2.0  # of the logarithm: who never gets a showing anyway could be worth less and less
 
 
