@@ -15,7 +15,7 @@ class LookingAhead(Settings):
     rounds: Annotated[int, Field(ge=0)] = 10
     """Rounds of CPO after every recorded run, and at every update online; 0: a like is worth the
     same in every state."""
-    temperature: Annotated[float, Field(gt=0)] = 0.05
+    temperature: Annotated[float, Field(gt=0)] = 0.03
     """Temperature of the policy that CPO improves, in likes; serving does not use it."""
     kl_limit: Annotated[float, Field(gt=0)] = 0.05
     """Largest mean KL divergence between the policies before and after a round (delta)."""
