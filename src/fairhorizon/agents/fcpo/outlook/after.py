@@ -12,7 +12,7 @@ What a step is learned from is partly what came and partly what the critics expe
 (TD(lambda)), whose chances of a like are known better than one answer tells them.
 """
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 
 import torch
 from torch import Tensor, nn
@@ -39,8 +39,8 @@ class AnswerCourse:
 
     def of_half(self, half: int, halves: int) -> "AnswerCourse":
         """Every so manyth user, beginning with that one."""
-        parts = (getattr(self, name)[:, half::halves] for name in PER_STEP)
-        return AnswerCourse(*parts, self.ended)
+        some = {name: getattr(self, name)[:, half::halves] for name in PER_STEP}
+        return replace(self, **some)
 
 
 PER_STEP = tuple(field.name for field in fields(AnswerCourse))[:-1]
@@ -88,7 +88,8 @@ class AfterAnswers(nn.Module):
                 draw = torch.Generator().manual_seed(sweep)
                 some = torch.randperm(len(rows[0]), generator=draw)[:MOST_ROWS]
                 rows = [part[some] for part in rows]
-            self.fit(*rows, iterations=LATER if sweep else FIRST)
+            states, liked, to_come = rows
+            self.fit(states, liked, to_come, LATER if sweep else FIRST)
 
     def fit(self, states: Tensor, liked: Tensor, to_come: Tensor, iterations: int = FIRST) -> None:
         """Least squares; to_come: (n,) what came after each answer."""

@@ -51,9 +51,13 @@ class OfferedSteps:
     def some(self, generator: torch.Generator) -> "OfferedSteps":
         """At most MOST_STEPS of them."""
         rows = torch.randperm(len(self.states), generator=generator)[:MOST_STEPS]
-        first = (part[rows] for part in (self.states, self.chances, self.added))
-        advantages = self.advantages[:, :, rows]
-        return OfferedSteps(*first, advantages, self.weights[rows])
+        return OfferedSteps(
+            self.states[rows],
+            self.chances[rows],
+            self.added[rows],
+            self.advantages[:, :, rows],
+            self.weights[rows],
+        )
 
 
 class OfferSurrogate:
