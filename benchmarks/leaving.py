@@ -36,11 +36,21 @@ class OutlookPlayer:
         self.world, self.price = world, 0.0
         self.outlook = Outlook(gamma, share=world.share, seed=0)
 
+    def rehearse(self, count: int) -> None:
+        """Learn from so many runs, each by what was learned in those before."""
+        for seed in range(count):
+            self.play(seed)
+            self.outlook.learn()
+
     def play(self, seed: int) -> float:
-        """Likes per user. What is known of users beforehand is their type."""
+        """Likes per user."""
+        self.begin(seed)
+        return play(self.world, self.values, seed, self.tell)[0]
+
+    def begin(self, seed: int) -> None:
+        """A run. What is known of users beforehand is their type."""
         likings = self.world.likings(np.random.default_rng(seed), self.world.users)
         self.outlook.begin(torch.from_numpy(self.world.types_of(likings)))
-        return play(self.world, self.values, seed, self.tell)[0]
 
     def values(self, moment: Moment) -> NDArray[np.float64]:
         scores = torch.full((self.world.users, 2), -torch.inf)
@@ -63,9 +73,7 @@ class OutlookPlayer:
 def gains(world: TabularWorld, rehearsals: int, seeds: range) -> list[float]:
     """In percent of the likes of the myopic allocation."""
     learner = OutlookPlayer(world, GAMMA)
-    for seed in range(rehearsals):
-        learner.play(seed)
-        learner.outlook.learn()
+    learner.rehearse(rehearsals)
     likes = np.zeros((4, len(seeds)))
     for n, seed in enumerate(seeds):
         answers = SeeingAnswers(world)

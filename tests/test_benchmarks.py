@@ -34,6 +34,7 @@ CASES = {
     "ridge": r"fit of ridge / fit of ease +\d+\.\d\d$",
     "exposure": r"n = +20 .* x +objectives apart by \de-\d\d$",
     "leaving": r"^3 +0\.20 +[+-]\d+\.\d % .* +-?\d+ %$",
+    "leaving_chart": r"^looking ahead \(fcpo\) +popular by patience( \d\.\d{3}){4} +still there \d",
     "lock_time": r"^bytes of a recorded list +\d+$",
     "long_run": r"  60 users,  3 steps +\d+\.\d µs of CPU a user and step$",
     "long_run --whole": r"3 steps, an update every 10, preset fast$",
