@@ -19,6 +19,7 @@ import fairhorizon as fh
 from fairhorizon.service.replica.engine import Engine
 from fairhorizon.service.replica.recording import Decided
 from fairhorizon.service.replica.requests import ListRequest
+from fairhorizon.service.replica.weighing import UsersSoFar
 from fairhorizon.service.setting_up import set_up
 from fairhorizon.service.settings import ServiceSettings
 from fairhorizon.service.store.database import Database
@@ -35,7 +36,7 @@ def record(engine: Engine, users: list[str], batch: int, first: int) -> float:
     assert decider is not None
     assert recorder is not None
     asked = [ListRequest(users[(first + number) % len(users)], 10) for number in range(batch)]
-    answers = decider.decide(asked, {}, purse.copy())
+    answers = decider.decide(asked, UsersSoFar(), purse.copy())
     made = [one for one in answers if isinstance(one, Decided)]
     begun = time.perf_counter()
     engine._purse = recorder.record(

@@ -16,6 +16,7 @@ from fairhorizon.environment.feedback import UserModel
 from fairhorizon.environment.moods import MoodConfig, QuitRule
 from fairhorizon.environment.simulated import SimulationConfig
 from fairhorizon.evaluation.long_term import LongRun, LongRunSettings
+from fairhorizon.evaluation.staying import choosing_users
 from fairhorizon.experiments.asked_limits import AskedLimits
 from fairhorizon.experiments.contestant import Contestant
 from fairhorizon.experiments.datasets import DataSpec
@@ -109,7 +110,9 @@ class World:
 
     def served_by(self, server: Server, users: UserModel) -> Figures:
         """Of a run by a server that the command line does not know."""
-        run = LongRun(server, users, Exposure(self.counts), self.study.settings)
+        choosing = choosing_users(users.n_users)  # they count in no figure of the others either
+        settings, exposure = self.study.settings, Exposure(self.counts)
+        run = LongRun(server, users, exposure, settings, choosing=choosing)
         row: Mapping[str, float] = {}
         while not run.finished:
             row = run.step()

@@ -102,7 +102,7 @@ def by_newton(menus: SignalMenus, liked: torch.Tensor) -> NDArray[np.float64]:
 def test_the_weights_are_those_of_newton(seed: int):
     menus, liked = random_menus(seed)
     weights = weights_of(menus, liked)
-    assert weights == pytest.approx(by_newton(menus, liked), abs=2e-4)
+    assert weights == pytest.approx(by_newton(menus, liked), abs=1e-3)  # of weights around 1
     assert len(weights) == 3  # none for the group
     assert weights[0] > 1
     assert max(weights[1:]) < 1
