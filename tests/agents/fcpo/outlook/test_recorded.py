@@ -124,8 +124,8 @@ def test_the_worth_of_a_like_is_that_of_the_world(most: int) -> None:
     table = torch.tensor([[0, 1, 1, 1], [1, 1, 1, 0]]) > 0  # equal but for the order
     standing.see(torch.zeros_like(table).long(), table)
     after_like, after_none = outlook.worth(standing, torch.zeros(2, 2)).tolist()
-    assert after_like == pytest.approx(1 + GAMMA * (v_like - v_none), rel=0.2)
-    assert after_none == pytest.approx(1 + GAMMA * v_like, rel=0.2)
+    assert after_like == pytest.approx(1 + GAMMA * (v_like - v_none), rel=0.3)
+    assert after_none == pytest.approx(1 + GAMMA * v_like, rel=0.3)
     assert 1 <= usual.least < after_like < usual.mean < after_none < usual.most
     relative = LearnedOutlook(GAMMA, learned, {}, (), 0.0, UsualWorth(2.0, 1.0, after_like))
     assert relative.worth(standing, torch.zeros(2, 2)).tolist() == pytest.approx(
