@@ -108,8 +108,8 @@ NOT_RUN = {
         "starts Ray, or needs a cluster; tests/engines has one",
     ),
     "fairhorizon longterm --data ml-100k --users leaving --satiation 0.3 --by genre "
-    "--methods fcpo:long,stack+control --set control.mmr=1 --steps 60 --alpha-prime 0.2 --warm-up 0 "
-    "--retrain none --round 10 --seeds 3 --out sated": "the market has no genres; "
+    "--methods fcpo:long,stack+control --set control.mmr=1 --steps 60 --alpha-prime 0.2 "
+    "--warm-up 0 --retrain none --round 10 --seeds 3 --out sated": "the market has no genres; "
     "tests/cli/test_longterm.py has an item table with kinds",
     "fairhorizon --install-completion": "changes the start-up files of the shell",
 }
