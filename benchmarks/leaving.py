@@ -12,6 +12,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from fairhorizon.agents.fcpo.looking_ahead import LookingAhead
 from fairhorizon.agents.fcpo.outlook.outlook import Outlook
 from fairhorizon.environment.tabular import (
     Moment,
@@ -34,7 +35,8 @@ class OutlookPlayer:
 
     def __init__(self, world: TabularWorld, gamma: float) -> None:
         self.world, self.price = world, 0.0
-        self.outlook = Outlook(gamma, share=world.share, seed=0)
+        settings = LookingAhead(presence=0.0)  # likes alone count in this world
+        self.outlook = Outlook(gamma, settings=settings, share=world.share, seed=0)
 
     def rehearse(self, count: int) -> None:
         """Learn from so many runs, each by what was learned in those before."""

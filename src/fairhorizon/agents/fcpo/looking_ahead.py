@@ -31,6 +31,9 @@ class LookingAhead(Settings):
     rehearsal_patience: Annotated[float | None, Field(ge=2)] = None
     """Patience of the users of rehearsals, where a policy is to be trained in another world than
     the one it serves in; None: that of the users it serves."""
+    presence: Annotated[float, Field(ge=0)] = 0.3
+    """What it is worth that a user is still there to be shown something, in likes per step; 0:
+    likes alone count."""
     online: bool = True
     """Whether it goes on learning while it serves."""
     user_type: bool = True

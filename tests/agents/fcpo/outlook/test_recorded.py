@@ -78,13 +78,18 @@ def test_the_last_state_has_all_answers_and_who_left_has_nothing_to_come() -> No
     assert [step.stays.tolist() for step in run[:2]] == [[True] * 3, [True, False, True]]
     outlook.chances.weights = torch.zeros(USER_FEATURES + 3)
     states = [typed_states(run, outlook.chances)]
-    (course,) = Lookback([run], states, outlook.chances, GAMMA, 1.0, 1).courses(of_limit=False)
+    (course,) = Lookback([run], states, outlook.chances, GAMMA, 1.0, 0.0, 1).courses(of_limit=False)
     values = torch.zeros(4, 3)
     values[-1] = 2.0  # of those who go on
     to_come = returns_after(course, values, GAMMA, 1.0)
     # of the first: nothing then 1, discounted, then 2; the second left; the third goes on
     assert to_come[0].tolist() == pytest.approx([0.9 * (1 + 0.9 * 2), 0.0, 2.0])
     assert to_come[1].tolist() == pytest.approx([1 + 0.9 * 2, 0.0, 2.0])
+    back = Lookback([run], states, outlook.chances, GAMMA, 1.0, 0.25, 1)
+    (present,) = back.courses(of_limit=False)
+    # a quarter of a like for every showing, and where there was none, for one that could be
+    assert present.signal.tolist() == [[1.25, 0.25, 1.25], [0.25, 0.25, 0], [1.25, 0, 0], [0] * 3]
+    assert present.expected.eq(0.75).all()
     at_end = AnswersSoFar(torch.zeros(3))
     at_end.see(torch.tensor([[0, 0, 0], [0, 0, -1], [0, -1, -1]]), part.liked)
     for name, own in part.standing().tensors().items():

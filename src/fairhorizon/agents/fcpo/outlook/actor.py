@@ -5,7 +5,7 @@
 At first every like is worth 1, and the allocation under the limit is that of the moment. The price
 of the limited group is one for all users; in likes of the moment it is price / worth(s), so it is a
 function of the state: low for those whom a like keeps. A factor of all worths would be one of the
-price as well, and change nothing: worth is 1 on average.
+price as well, and change nothing: who uses them makes their mean 1 over the users of a step.
 """
 
 import torch
@@ -19,7 +19,6 @@ class MoodActor(nn.Module):
 
     mean: Tensor
     spread: Tensor
-    usual: Tensor
 
     def __init__(self, state_size: int, hidden: tuple[int, int], seed: int) -> None:
         super().__init__()
@@ -37,13 +36,12 @@ class MoodActor(nn.Module):
         nn.init.zeros_(head.bias)
         self.register_buffer("mean", torch.zeros(state_size))
         self.register_buffer("spread", torch.zeros(state_size))  # 0: no state was seen yet
-        self.register_buffer("usual", torch.tensor(1.0))  # worth before it is divided by this
 
     def forward(self, states: Tensor) -> Tensor:
         """(n, 1) the worth of a like."""
         known = (states - self.mean) / self.spread.clamp(min=1e-3)
         logarithm = BOUND * torch.tanh(self.body(known) / BOUND)
-        return logarithm.exp() / self.usual
+        return logarithm.exp()
 
     @torch.no_grad()
     def look_at(self, states: Tensor) -> None:
@@ -51,8 +49,3 @@ class MoodActor(nn.Module):
         if not self.spread.any():
             self.mean.copy_(states.mean(0))
             self.spread.copy_(states.std(0).clamp(min=1e-3))
-
-    @torch.no_grad()
-    def level(self, states: Tensor) -> None:
-        """Make the worth 1 on average over these states."""
-        self.usual *= self(states).mean()

@@ -17,6 +17,7 @@ from dataclasses import dataclass, fields, replace
 import torch
 from torch import Tensor, nn
 
+from fairhorizon.agents.fcpo.outlook.kinds import KIND_FEATURES
 from fairhorizon.policy.critics import Critic
 
 FIRST, LATER = 60, 30  # iterations of L-BFGS, in the first sweep and in those after it
@@ -112,6 +113,33 @@ class AfterAnswers(nn.Module):
             return torch.zeros_like(run.chances)
         none, like = self(run.states).unbind(-1)
         return run.expected + gamma * torch.addcmul(none, run.chances, like - none)
+
+
+@torch.no_grad()
+def gains(both: nn.ModuleList, states: Tensor, gamma: float) -> Tensor:
+    """(n,) gamma (W_1 - W_0), at least 0, in states (n, size): what a like is worth beyond itself,
+    by critics of both halves, after a kind that was not shown lately."""
+    fresh = torch.cat([states, states.new_zeros(len(states), KIND_FEATURES)], dim=1)
+    none, like = torch.stack([critics(fresh) for critics in both]).mean(0).unbind(1)
+    return gamma * (like - none).clamp(min=0)
+
+
+def usual_worth(gained: Tensor) -> float:
+    """What a like is worth in the mean over users, itself and beyond."""
+    return 1 + float(gained.mean()) if len(gained) else 1.0
+
+
+def by_kind(both: nn.ModuleList, states: Tensor, of_kinds: Tensor) -> Tensor:
+    """(..., 2) what is to come after an item of a kind, less that after a kind not shown lately.
+
+    Only as far as the critics of all halves of the users agree: the least that any of them says,
+    and nothing where some say more and others less. Noise of a half is not believed.
+    """
+    known, fresh = (torch.cat([states, of], -1) for of in (of_kinds, torch.zeros_like(of_kinds)))
+    changes = torch.stack([critics(known) - critics(fresh) for critics in both])
+    least: Tensor = changes.abs().amin(0)
+    agreed = changes.sign().mean(0)
+    return least * agreed * (agreed.abs() == 1)
 
 
 def returns_after(run: AnswerCourse, values: Tensor, gamma: float, lam: float) -> Tensor:

@@ -132,7 +132,9 @@ def learned_part(outlook: Outlook) -> dict[str, Tensor]:
 
 def restored(gamma: float, learned: Mapping[str, Tensor], seed: int = 0) -> Outlook:
     """An outlook that knows this, before anybody is served."""
-    outlook = Outlook(gamma, settings=LookingAhead(rounds=0), seed=seed)  # no offers are recorded
+    # no offers are recorded, and likes alone count
+    settings = LookingAhead(rounds=0, presence=0.0)
+    outlook = Outlook(gamma, settings=settings, seed=seed)
     outlook.begin(torch.zeros(1))
     outlook.restore({**outlook.tensors(), **learned})
     return outlook

@@ -5,7 +5,13 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor, nn
 
-from fairhorizon.agents.fcpo.outlook.after import AnswerCourse, returns_after
+from fairhorizon.agents.fcpo.outlook.after import (
+    AnswerCourse,
+    by_kind,
+    gains,
+    returns_after,
+    usual_worth,
+)
 from fairhorizon.agents.fcpo.outlook.chances import LikeChances
 from fairhorizon.agents.fcpo.outlook.record import (
     GROUP,
@@ -28,6 +34,7 @@ class Lookback:
     chances: LikeChances
     gamma: float
     share: float  # of the limit
+    presence: float  # what it is worth that a user is there to be shown something, in likes
     going_on: int  # so many runs, the last ones, have not ended
 
     def latest(self, count: int) -> "Lookback":
@@ -47,7 +54,7 @@ class Lookback:
         )
         chances = torch.stack([self._chance(step, step.of_items[:, None])[:, 0] for step in run])
         chances = torch.where(shown, chances, states[:, :, MOODS])  # of what could be shown
-        signal, expected = (liked * shown).float(), chances
+        signal, expected = (liked + self.presence) * shown, chances + self.presence
         if of_limit:
             signal = expected = torch.stack([spent(step, self.share) for step in run])
         known = torch.cat([states, kinds], dim=2)
@@ -77,13 +84,23 @@ class Lookback:
                 advantages = known.advantages(likes, costs)
                 if came is not None:
                     advantages = of_what_came(step, came[:, t])[rows]
-                added = known.by_kind(likes) - step.charges[rows]
-                weights = torch.full((len(rows),), self.gamma**t)
-                parts.append([own[rows], chances, added, advantages, weights])
+                usual = usual_worth(gains(likes, own[rows], self.gamma))
+                parts.append(
+                    [
+                        own[rows],
+                        chances,
+                        known.by_kind(likes) / usual,
+                        step.of_items[rows, 1],
+                        torch.full((len(rows),), len(parts)),
+                        torch.full((len(rows),), usual),
+                        advantages,
+                        torch.full((len(rows),), self.gamma**t),
+                    ]
+                )
         joined = [torch.cat(part) for part in zip(*parts, strict=True)]
         if not len(joined[0]):
             return None
-        joined[3] = joined[3].movedim(0, 2)
+        joined[6] = joined[6].movedim(0, 2)  # advantages
         return OfferedSteps(*joined)
 
     def _came(self, number: int) -> Tensor:
@@ -118,8 +135,9 @@ class TwoOffers:
 
     def by_kind(self, likes: nn.ModuleList) -> Tensor:
         """(n, 2) what is to come by the kinds of the offers, against kinds not shown lately."""
-        fresh = self._to_come(likes, torch.zeros_like(self.of_kinds))
-        return (self._to_come(likes, self.of_kinds) - fresh).mean(1)
+        states = self.states[:, None].expand(-1, 2, -1)
+        none, like = by_kind(likes, states, self.of_kinds).unbind(2)
+        return self.gamma * torch.addcmul(none, self.chances, like - none)
 
     def _to_come(self, both: nn.ModuleList, of_kinds: Tensor) -> Tensor:
         """(n, halves, 2) discounted, by the critics of either half."""

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from fairhorizon.agents.fcpo.looking_ahead import LookingAhead
 from fairhorizon.agents.fcpo.outlook.actor import MoodActor
-from fairhorizon.agents.fcpo.outlook.after import AfterAnswers
+from fairhorizon.agents.fcpo.outlook.after import AfterAnswers, by_kind, gains, usual_worth
 from fairhorizon.agents.fcpo.outlook.chances import LikeChances, Shown
 from fairhorizon.agents.fcpo.outlook.kinds import KIND_FEATURES, KindsSoFar
 from fairhorizon.agents.fcpo.outlook.lookback import Lookback, typed_states
@@ -60,6 +60,7 @@ class Outlook:
         """A new run, of users who had taken so many items (b,) before."""
         self.standing = AnswersSoFar(history.cpu())
         self.shown_kinds = KindsSoFar(self.kinds, len(history))
+        self.here = torch.ones(len(history), dtype=torch.bool)
         self.runs.append([])
 
     @torch.no_grad()
@@ -81,34 +82,31 @@ class Outlook:
         return values
 
     def worth(self) -> Tensor:
-        """(b,) what a like of each user is worth now, in likes."""
+        """(b,) what a like of each user is worth now, 1 in the mean over those who are here."""
         if not self.gamma or not self.actor.spread.any():
             return torch.ones(len(self._types))
         with torch.no_grad():
             worth: Tensor = self.actor(self._states()).squeeze(1)
-        return worth
+        return worth / worth[self.here].mean() if self.here.any() else worth
 
-    @torch.no_grad()
     def gains(self) -> Tensor:
-        """(b,) gamma (W_1 - W_0), at least 0: what a like is worth beyond itself by the critics.
+        """(b,) what a like is worth beyond itself by the critics.
 
         A step of policy improvement; what a record without offers lets one learn.
         """
         if not self.gamma or not self.actor.spread.any():
             return torch.zeros(len(self._types))
-        fresh = torch.cat([self._states(), torch.zeros(len(self._types), KIND_FEATURES)], dim=1)
-        none, like = torch.stack([critics(fresh) for critics in self.likes]).mean(0).unbind(1)
-        return self.gamma * (like - none).clamp(min=0)
+        return gains(self.likes, self._states(), self.gamma)
 
     def _by_kind(self, chances: Tensor) -> Tensor:
-        """(b, n_items) how what is to come differs from that after a kind not shown lately."""
+        """(b, n_items) how what is to come differs from that after a kind not shown lately, in
+        likes of usual worth."""
         of_kinds = self.shown_kinds.features()  # (b, kinds, KIND_FEATURES)
         states = self._states()[:, None].expand(-1, of_kinds.shape[1], -1)
-        known = torch.cat([states, of_kinds], dim=2)
-        fresh = torch.cat([states[:, :1], torch.zeros_like(of_kinds[:, :1])], dim=2)
-        changes = torch.stack([critics(known) - critics(fresh) for critics in self.likes])
-        none, like = changes.mean(0)[:, self.shown_kinds.main].unbind(2)
-        return self.gamma * torch.addcmul(none, chances, like - none)
+        changes = by_kind(self.likes, states, of_kinds)
+        none, like = changes[:, self.shown_kinds.main].unbind(2)
+        to_come = self.gamma * torch.addcmul(none, chances, like - none)
+        return to_come / usual_worth(self.gains()[self.here])
 
     def _states(self) -> Tensor:
         return self._known(torch.cat([self.standing.moods(), self._types[:, None]], dim=1))
@@ -132,9 +130,7 @@ class Outlook:
         shown, at = lists[:, 0] >= 0, lists[:, 0].clamp(min=0)
         charged = torch.zeros(len(self.in_group)) if charges is None else charges.cpu().float()
         offers = _best_of_both(self._values - charged, self.in_group)
-        if not self.chances.is_fitted:  # they were not in likes
-            charged = torch.full_like(charged, torch.nan)
-        stays = torch.ones_like(shown) if here is None else here.cpu()
+        self.here = torch.ones_like(shown) if here is None else here.cpu()
         self.runs[-1].append(
             AnsweredStep(
                 self._of_users,
@@ -143,10 +139,9 @@ class Outlook:
                 self.shown_kinds.of_items(at[:, None])[:, 0],
                 self._of_items(offers),
                 self.shown_kinds.of_items(offers),
-                charged[offers],
                 shown,
                 hits[:, 0],
-                stays,
+                self.here,
             )
         )
         self.standing.see(lists, hits)
@@ -175,7 +170,8 @@ class Outlook:
         if not self.gamma:
             return
         states = [self._known(typed_states(run, self.chances)) for run in runs]
-        back = Lookback(runs, states, self.chances, self.gamma, self.share, going_on)
+        presence = self.settings.presence
+        back = Lookback(runs, states, self.chances, self.gamma, self.share, presence, going_on)
         self.actor.look_at(torch.cat([own.flatten(0, 1) for own in states]))
         self.likes, self.costs = self._critics(), self._critics()
         lam, leavers = self.settings.gae_lambda, self.settings.leavers
@@ -200,7 +196,11 @@ class Outlook:
             "kinds": self.shown_kinds.tensors(),
         }
         named = {f"{part}.{k}": v for part, some in parts.items() for k, v in some.items()}
-        own = {"chances": self.chances.weights, "generator": self.generator.get_state()}
+        own = {
+            "chances": self.chances.weights,
+            "generator": self.generator.get_state(),
+            "here": self.here,
+        }
         everything = {**stored(self.runs), **named, **own}
         return {name: tensor.detach().clone() for name, tensor in everything.items()}
 
@@ -209,7 +209,8 @@ class Outlook:
             getattr(self, name).load_state_dict(below(f"{name}.", tensors))
         self.chances.weights = tensors["chances"].clone()
         self.generator.set_state(tensors["generator"])
-        users = len(tensors["kinds.lately"])
+        self.here = tensors["here"].clone()
+        users = len(self.here)
         self.standing = AnswersSoFar(torch.zeros(users))
         self.standing.restore(below("standing.", tensors))
         self.shown_kinds = KindsSoFar(self.kinds, users)

@@ -18,7 +18,6 @@ class AnsweredStep:
     of_kinds: Tensor  # (b, KIND_FEATURES) of the first item shown
     offers: Tensor  # (b, 2, 3) of_items of the two offers; a score of -inf: there is none
     offer_kinds: Tensor  # (b, 2, KIND_FEATURES)
-    charges: Tensor  # (b, 2) what the control took off the values of the offers, in likes
     shown: Tensor  # (b,) bool
     liked: Tensor  # (b,) bool
     stays: Tensor  # (b,) bool: still there after it
@@ -56,7 +55,7 @@ def spent(step: AnsweredStep, share: float) -> Tensor:
 
 
 def has_both_offers(step: AnsweredStep) -> Tensor:
-    """(b,) whether there was an item of either side, at known charges."""
+    """(b,) whether there was an item of either side."""
     score, in_group, _ = step.offers.unbind(2)
     sides = (in_group[:, GROUP] > 0) & (in_group[:, REST] == 0)
-    return sides & (score > -torch.inf).all(1) & step.charges.isfinite().all(1)
+    return sides & (score > -torch.inf).all(1)
