@@ -1,6 +1,6 @@
 """How much of what a horizon can bring is learned: the tabular world of users who leave.
 
-    python benchmarks/leaving.py [--users 4000] [--steps 60] [--rehearsals 6] [--seeds 3] [--small]
+    python benchmarks/leaving.py [--users 4000] [--steps 60] [--rehearsals 4] [--seeds 3] [--small]
 
 Likes per user above the myopic allocation, which keeps the same limit at every step: of the optimum
 that sees patience, of the best that sees answers only, and of what an outlook learned from answers.
@@ -95,7 +95,7 @@ def main() -> None:
     )
     parser.add_argument("--users", type=int, default=4000)
     parser.add_argument("--steps", type=int, default=60)
-    parser.add_argument("--rehearsals", type=int, default=6)
+    parser.add_argument("--rehearsals", type=int, default=4)
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--worlds", type=int, default=len(WORLDS))
     options = parse(parser, users=200, steps=5, rehearsals=1, seeds=1, worlds=1)

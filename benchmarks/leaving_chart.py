@@ -1,6 +1,6 @@
 """Who gets the scarce showings, and who stays because of it: the tabular world in one figure.
 
-    python benchmarks/leaving_chart.py [--out docs/images/leaving.png] [--rehearsals 6] [--small]
+    python benchmarks/leaving_chart.py [--out docs/images/leaving.png] [--rehearsals 4] [--small]
 
 Patience of at most 4 likes, at most 20 % popular showings, seed 100. The policy is trained as in
 leaving.py. It never sees patience; the figure does.
@@ -106,7 +106,7 @@ def main() -> None:
     parser.add_argument("--out", type=Path, default=Path("docs/images/leaving.png"))
     parser.add_argument("--users", type=int, default=4000)
     parser.add_argument("--steps", type=int, default=60)
-    parser.add_argument("--rehearsals", type=int, default=6)
+    parser.add_argument("--rehearsals", type=int, default=4)
     options = parse(parser, users=200, steps=5, rehearsals=1, out=None)
     torch.set_num_threads(1)
     world = TabularWorld(options.users, options.steps, (MOST,), SHARE)
