@@ -34,7 +34,7 @@ class OutlookPlayer:
     """An outlook that plays, and notes what comes of it."""
 
     def __init__(self, world: TabularWorld, gamma: float) -> None:
-        self.world, self.price = world, 0.0
+        self.world = world
         settings = LookingAhead(presence=0.0)  # likes alone count in this world
         self.outlook = Outlook(gamma, settings=settings, share=world.share, seed=0)
 
@@ -60,8 +60,6 @@ class OutlookPlayer:
             scores[moment.rows, item] = torch.logit(torch.from_numpy(chance), eps=1e-6).float()
         found = self.outlook.values(scores, torch.tensor([True, False])).numpy()[moment.rows]
         gains: NDArray[np.float64] = (found[:, 0] - found[:, 1]).astype(np.float64)
-        places = int(self.world.share * len(gains))
-        self.price = float(np.partition(gains, -places)[-places]) if places else 0.0
         return gains
 
     def tell(self, moment: Moment, popular: Bools, liked: Bools, stays: Bools) -> None:
@@ -69,7 +67,7 @@ class OutlookPlayer:
         lists[moment.rows, 0] = torch.from_numpy(np.where(popular, 0, 1))
         hits, here = torch.zeros(2, self.world.users, dtype=torch.bool)
         hits[moment.rows], here[moment.rows] = torch.from_numpy(liked), torch.from_numpy(stays)
-        self.outlook.note(lists, hits[:, None], here, torch.tensor([self.price, 0.0]))
+        self.outlook.note(lists, hits[:, None], here)
 
 
 def gains(world: TabularWorld, rehearsals: int, seeds: range) -> list[float]:

@@ -162,7 +162,7 @@ def improve(
         update = take_step(actor, (steps.states,), surrogate, metric, gap[None], region, DAMPING)
         check = OfferSurrogate(steps, other, outputs, settings.temperature)
         found = float(check.evaluate(_outputs(actor, steps)).reward)
-        if update.fraction and found > CONFIRMED * update.reward_change:
+        if update.fraction and found > CONFIRMED * abs(update.reward_change):
             gap = gap + update.cost_changes[0]  # what the next step starts from, as predicted
             updates.append(update)
             unconfirmed = 0
