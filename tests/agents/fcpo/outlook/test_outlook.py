@@ -136,3 +136,19 @@ def test_what_was_learned_is_the_same_after_a_file() -> None:
     outlook.learn()
     other.learn()
     assert torch.equal(outlook.values(scores, group), other.values(scores, group))
+
+
+def test_it_learns_again_when_a_hundredth_of_the_answers_is_new() -> None:
+    outlook = outlook_of([[1, 0]] * 49 + [[1, 1]], gamma=0.0)
+    assert outlook.has_news  # nothing was learned from the 100 answers
+    outlook.learn()
+    assert outlook.learned_from == 100
+    for showings in (1, 1):  # 1 of 101 answers is too little, 2 of 102 are enough
+        assert not outlook.has_news
+        outlook.values(torch.zeros(50, 1), torch.tensor([False]))
+        lists = torch.where(torch.arange(50) < showings, 0, -1)[:, None]
+        outlook.note(lists, torch.zeros(50, 1, dtype=torch.bool), outlook.here)
+    assert outlook.has_news
+    other = Outlook(0.0, seed=0)
+    other.restore(outlook.tensors())
+    assert (other.learned_from, other.has_news) == (100, True)

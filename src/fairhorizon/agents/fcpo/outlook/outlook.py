@@ -23,6 +23,7 @@ from fairhorizon.agents.fcpo.outlook.standing import MOODS, TYPE_COLUMNS, Answer
 from fairhorizon.storage import below
 
 STATES = MOODS + 1  # the mood, and the chance that the best item open is liked
+NEWS = 0.01  # part of the answers that has to be new, for what they teach to be worth its time
 
 
 class Outlook:
@@ -49,6 +50,7 @@ class Outlook:
         self.likes, self.costs = self._critics(), self._critics()  # of each half of the users
         self.actor = MoodActor(STATES, self.settings.hidden, seed)
         self.runs: list[Run] = []  # earlier ones, and the present one
+        self.learned_from = 0  # answers
 
     def _critics(self) -> nn.ModuleList:
         hidden = self.settings.critic_hidden
@@ -153,6 +155,15 @@ class Outlook:
         parts = [self.scores.gather(1, items), self.in_group[items], sated.gather(1, items)]
         return torch.stack(parts, dim=2)
 
+    @property
+    def has_news(self) -> bool:
+        """Whether enough was answered since the last learning to learn again.
+
+        When nearly everybody has left, a step brings a handful of answers to those of all runs.
+        """
+        answers = _answers(self.runs)
+        return answers - self.learned_from >= NEWS * answers
+
     def learn(self, *, going_on: int = 0) -> None:
         """Chances, critics and the policy, from the runs recorded so far.
 
@@ -167,6 +178,7 @@ class Outlook:
             for name in ("of_users", "of_items", "liked")
         ]
         self.chances.fit(Shown(*columns))
+        self.learned_from = _answers(runs)
         if not self.gamma:
             return
         states = [self._known(typed_states(run, self.chances)) for run in runs]
@@ -200,6 +212,7 @@ class Outlook:
             "chances": self.chances.weights,
             "generator": self.generator.get_state(),
             "here": self.here,
+            "learned_from": torch.tensor(self.learned_from),
         }
         everything = {**stored(self.runs), **named, **own}
         return {name: tensor.detach().clone() for name, tensor in everything.items()}
@@ -210,12 +223,17 @@ class Outlook:
         self.chances.weights = tensors["chances"].clone()
         self.generator.set_state(tensors["generator"])
         self.here = tensors["here"].clone()
+        self.learned_from = int(tensors.get("learned_from", 0))  # 0: of an earlier version
         users = len(self.here)
         self.standing = AnswersSoFar(torch.zeros(users))
         self.standing.restore(below("standing.", tensors))
         self.shown_kinds = KindsSoFar(self.kinds, users)
         self.shown_kinds.restore(below("kinds.", tensors))
         self.runs = restored(tensors)
+
+
+def _answers(runs: list[Run]) -> int:
+    return sum(int(step.shown.sum()) for run in runs for step in run)
 
 
 def _best_of_both(values: Tensor, in_group: Tensor) -> Tensor:

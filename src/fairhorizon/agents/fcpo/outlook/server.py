@@ -73,7 +73,7 @@ class LongFcpoServer(FcpoServer):
 
     def update(self) -> None:
         super().update()
-        if self.learns_online:
+        if self.learns_online and self.outlook.has_news:
             self.outlook.learn(going_on=1)
 
     def notes(self) -> dict[str, float]:
