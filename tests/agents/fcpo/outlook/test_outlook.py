@@ -143,10 +143,10 @@ def test_it_learns_again_when_a_hundredth_of_the_answers_is_new() -> None:
     assert outlook.has_news  # nothing was learned from the 100 answers
     outlook.learn()
     assert outlook.learned_from == 100
-    for showings in (1, 1):  # 1 of 101 answers is too little, 2 of 102 are enough
+    lists = torch.where(torch.arange(50) < 1, 0, -1)[:, None]  # a showing to one user
+    for _ in range(2):  # 1 of 101 answers is too little, 2 of 102 are enough
         assert not outlook.has_news
         outlook.values(torch.zeros(50, 1), torch.tensor([False]))
-        lists = torch.where(torch.arange(50) < showings, 0, -1)[:, None]
         outlook.note(lists, torch.zeros(50, 1, dtype=torch.bool), outlook.here)
     assert outlook.has_news
     other = Outlook(0.0, seed=0)
