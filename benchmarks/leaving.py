@@ -35,7 +35,8 @@ class OutlookPlayer:
 
     def __init__(self, world: TabularWorld, gamma: float) -> None:
         self.world = world
-        settings = LookingAhead(presence=0.0)  # likes alone count in this world
+        # likes alone count in this world, and there are enough for critics to be fitted closely
+        settings = LookingAhead(presence=0.0, critic_iterations=250, leap=True)
         self.outlook = Outlook(gamma, settings=settings, share=world.share, seed=0)
 
     def rehearse(self, count: int) -> None:

@@ -23,6 +23,11 @@ class LookingAhead(Settings):
     """Widths of the two hidden layers of the actor."""
     critic_hidden: tuple[Positive, Positive] = (12, 12)
     """Widths of the two hidden layers of each critic."""
+    critic_iterations: Annotated[int, Field(ge=2)] = 60
+    """Iterations of L-BFGS that fit a critic to what came, and half as many for what it expects."""
+    leap: bool = False
+    """Whether the actor is fitted to what critics say of a like before the rounds of CPO, where
+    those of other users confirm that it is better."""
     gae_lambda: Annotated[float, Field(ge=0, le=1)] = 0.8
     """Part of what was observed, against what the critics expect, in what a step is learned from;
     1: likes as they came until the user left or the record ended."""

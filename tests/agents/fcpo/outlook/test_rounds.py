@@ -5,32 +5,14 @@ from dataclasses import replace
 
 import pytest
 import torch
+from offered import steps_of
 
 from fairhorizon.agents.fcpo.looking_ahead import LookingAhead
 from fairhorizon.agents.fcpo.outlook.actor import MoodActor
 from fairhorizon.agents.fcpo.outlook.lookback import of_what_came
+from fairhorizon.agents.fcpo.outlook.offers import OfferSurrogate
 from fairhorizon.agents.fcpo.outlook.record import AnsweredStep
-from fairhorizon.agents.fcpo.outlook.rounds import TOLERANCE, OfferedSteps, OfferSurrogate, improve
-
-
-def steps_of(worth: torch.Tensor, states: torch.Tensor) -> OfferedSteps:
-    """Offers with chances 0.5 (group) and 0.3; a like is worth so much (n,), and the price of the
-    group is that of the moment."""
-    n = len(states)
-    chances = torch.tensor([[0.5, 0.3]]).expand(n, 2)
-    advantages = torch.stack([chances * worth[:, None], torch.tensor([[1.0, 0.0]]).expand(n, 2)])
-    advantages = torch.stack([advantages, advantages])  # both halves agree
-    shown, moments = torch.arange(n) % 2 == 0, torch.zeros(n, dtype=torch.long)
-    return OfferedSteps(
-        states,
-        chances,
-        torch.zeros(n, 2),
-        shown.float(),
-        moments,
-        torch.ones(n),
-        advantages,
-        torch.ones(n),
-    )
+from fairhorizon.agents.fcpo.outlook.rounds import TOLERANCE, improve
 
 
 def test_predictions_by_hand() -> None:

@@ -11,6 +11,8 @@ price as well, and change nothing: who uses them makes their mean 1 over the use
 import torch
 from torch import Tensor, nn
 
+from fairhorizon.optim.lbfgs import minimise
+
 BOUND = 2.0  # of the logarithm: who never gets a showing anyway could be worth less and less
 
 
@@ -39,9 +41,26 @@ class MoodActor(nn.Module):
 
     def forward(self, states: Tensor) -> Tensor:
         """(n, 1) the worth of a like."""
+        return self._logarithm(states).exp()
+
+    def _logarithm(self, states: Tensor) -> Tensor:
         known = (states - self.mean) / self.spread.clamp(min=1e-3)
-        logarithm = BOUND * torch.tanh(self.body(known) / BOUND)
-        return logarithm.exp()
+        bounded: Tensor = BOUND * torch.tanh(self.body(known) / BOUND)
+        return bounded
+
+    @torch.no_grad()
+    def worths(self, states: Tensor) -> Tensor:
+        """(n, 1) the same as numbers, without a graph behind them."""
+        outputs: Tensor = self(states)
+        return outputs
+
+    def fit(self, states: Tensor, logarithms: Tensor, iterations: int) -> None:
+        """Least squares on logarithms (n,) of the worth, by L-BFGS from where it is."""
+        minimise(
+            self.parameters(),
+            lambda: (self._logarithm(states).squeeze(1) - logarithms).square().mean(),
+            iterations=iterations,
+        )
 
     @torch.no_grad()
     def look_at(self, states: Tensor) -> None:

@@ -20,8 +20,8 @@ from torch import Tensor, nn
 from fairhorizon.agents.fcpo.outlook.kinds import KIND_FEATURES
 from fairhorizon.policy.critics import Critic
 
-FIRST, LATER = 60, 30  # iterations of L-BFGS, in the first sweep and in those after it
-SWEEPS = 3  # the first learns from what came alone
+SWEEPS = 3  # the first learns from what came alone; those after it begin where it ended
+ITERATIONS = 60  # of L-BFGS in the first sweep, half as many in those after it
 MOST_ROWS = 300_000  # answers that a critic is fitted to, drawn at random if there are more
 
 
@@ -54,8 +54,11 @@ class AfterAnswers(nn.Module):
     spread: Tensor
     scale: Tensor
 
-    def __init__(self, state_size: int, hidden: tuple[int, int], seed: int) -> None:
+    def __init__(
+        self, state_size: int, hidden: tuple[int, int], seed: int, iterations: int = ITERATIONS
+    ) -> None:
         super().__init__()
+        self.iterations = iterations
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(seed)
             self.critics = nn.ModuleList(Critic(state_size, hidden) for _ in range(2))
@@ -90,9 +93,11 @@ class AfterAnswers(nn.Module):
                 some = torch.randperm(len(rows[0]), generator=draw)[:MOST_ROWS]
                 rows = [part[some] for part in rows]
             states, liked, to_come = rows
-            self.fit(states, liked, to_come, LATER if sweep else FIRST)
+            self.fit(states, liked, to_come, self.iterations // (2 if sweep else 1))
 
-    def fit(self, states: Tensor, liked: Tensor, to_come: Tensor, iterations: int = FIRST) -> None:
+    def fit(
+        self, states: Tensor, liked: Tensor, to_come: Tensor, iterations: int = ITERATIONS
+    ) -> None:
         """Least squares; to_come: (n,) what came after each answer."""
         if not self.is_fitted:
             self.mean.copy_(states.mean(0))
@@ -119,9 +124,21 @@ class AfterAnswers(nn.Module):
 def gains(both: nn.ModuleList, states: Tensor, gamma: float) -> Tensor:
     """(n,) gamma (W_1 - W_0), at least 0, in states (n, size): what a like is worth beyond itself,
     by critics of both halves, after a kind that was not shown lately."""
-    fresh = torch.cat([states, states.new_zeros(len(states), KIND_FEATURES)], dim=1)
-    none, like = torch.stack([critics(fresh) for critics in both]).mean(0).unbind(1)
+    none, like = _of_no_kind(both, states).mean(0).unbind(1)
     return gamma * (like - none).clamp(min=0)
+
+
+@torch.no_grad()
+def more_after_a_like(both: nn.ModuleList, states: Tensor, gamma: float) -> Tensor:
+    """(halves, n) gamma (W_1 - W_0) in states (n, size), by the critics of each half."""
+    none, like = _of_no_kind(both, states).unbind(2)
+    return gamma * (like - none)
+
+
+def _of_no_kind(both: nn.ModuleList, states: Tensor) -> Tensor:
+    """(halves, n, 2) what is to come, after a kind that was not shown lately."""
+    fresh = torch.cat([states, states.new_zeros(len(states), KIND_FEATURES)], dim=1)
+    return torch.stack([critics(fresh) for critics in both])
 
 
 def usual_worth(gained: Tensor) -> float:

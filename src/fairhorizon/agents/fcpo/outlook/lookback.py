@@ -9,10 +9,12 @@ from fairhorizon.agents.fcpo.outlook.after import (
     AnswerCourse,
     by_kind,
     gains,
+    more_after_a_like,
     returns_after,
     usual_worth,
 )
 from fairhorizon.agents.fcpo.outlook.chances import LikeChances
+from fairhorizon.agents.fcpo.outlook.offers import HALVES, OfferedSteps
 from fairhorizon.agents.fcpo.outlook.record import (
     GROUP,
     REST,
@@ -21,7 +23,6 @@ from fairhorizon.agents.fcpo.outlook.record import (
     has_both_offers,
     spent,
 )
-from fairhorizon.agents.fcpo.outlook.rounds import HALVES, OfferedSteps
 from fairhorizon.agents.fcpo.outlook.standing import MOODS
 
 
@@ -85,6 +86,7 @@ class Lookback:
                 if came is not None:
                     advantages = of_what_came(step, came[:, t])[rows]
                 usual = usual_worth(gains(likes, own[rows], self.gamma))
+                more = [more_after_a_like(both, own[rows], self.gamma) for both in (likes, costs)]
                 parts.append(
                     [
                         own[rows],
@@ -95,12 +97,14 @@ class Lookback:
                         torch.full((len(rows),), usual),
                         advantages,
                         torch.full((len(rows),), self.gamma**t),
+                        torch.stack(more, dim=2).movedim(1, 0),
                     ]
                 )
         joined = [torch.cat(part) for part in zip(*parts, strict=True)]
         if not len(joined[0]):
             return None
         joined[6] = joined[6].movedim(0, 2)  # advantages
+        joined[8] = joined[8].movedim(0, 2)  # after a like
         return OfferedSteps(*joined)
 
     def _came(self, number: int) -> Tensor:

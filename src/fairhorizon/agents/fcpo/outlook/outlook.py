@@ -17,8 +17,9 @@ from fairhorizon.agents.fcpo.outlook.after import AfterAnswers, by_kind, gains, 
 from fairhorizon.agents.fcpo.outlook.chances import LikeChances, Shown
 from fairhorizon.agents.fcpo.outlook.kinds import KIND_FEATURES, KindsSoFar
 from fairhorizon.agents.fcpo.outlook.lookback import Lookback, typed_states
+from fairhorizon.agents.fcpo.outlook.offers import HALVES
 from fairhorizon.agents.fcpo.outlook.record import AnsweredStep, Run, restored, stored
-from fairhorizon.agents.fcpo.outlook.rounds import HALVES, improve
+from fairhorizon.agents.fcpo.outlook.rounds import improve
 from fairhorizon.agents.fcpo.outlook.standing import MOODS, TYPE_COLUMNS, AnswersSoFar
 from fairhorizon.storage import below
 
@@ -53,9 +54,10 @@ class Outlook:
         self.learned_from = 0  # answers
 
     def _critics(self) -> nn.ModuleList:
-        hidden = self.settings.critic_hidden
+        hidden, iterations = self.settings.critic_hidden, self.settings.critic_iterations
         return nn.ModuleList(
-            AfterAnswers(STATES + KIND_FEATURES, hidden, self.seed) for _ in range(HALVES)
+            AfterAnswers(STATES + KIND_FEATURES, hidden, self.seed, iterations)
+            for _ in range(HALVES)
         )
 
     def begin(self, history: Tensor) -> None:
