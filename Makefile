@@ -15,15 +15,15 @@ serve-demo: $(VENV)/.service
 	  --limit 'popular<=0.4' --limit 'genre=Documentary>=0.03' --out demo/service
 	$(BIN)/python examples/serve_demo.py --run demo/service
 
-# Two processes, each with whole files: half the time on two cores.
+# Three processes, each with whole files: on two cores, while one waits for a server, two work.
 test: $(VENV)/.development
-	$(BIN)/python -m pytest -n 2 --dist loadfile
+	$(BIN)/python -m pytest -n 3 --dist loadfile
 
 check: $(VENV)/.development
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
-	$(BIN)/python -m pytest -n 2 --dist loadfile
+	$(BIN)/python -m pytest -n 3 --dist loadfile
 
 # The site, in site/: a broken link or an undocumented public name fails.
 docs: $(VENV)/.documents

@@ -28,15 +28,17 @@ Bools = NDArray[np.bool_]
 GAMMA = 0.99
 FIRST = 100  # seed of the runs that count; rehearsals have 0, 1, ...
 WORLDS = [(most, share) for most in ((3,), (4,), (6,), (3, 4, 6)) for share in (0.2, 0.4)]
+# likes alone count in this world, and there are enough of them to fit closely
+SETTINGS = LookingAhead(presence=0.0, hidden=(32, 32), critic_iterations=250, leap=True)
 
 
 class OutlookPlayer:
     """An outlook that plays, and notes what comes of it."""
 
-    def __init__(self, world: TabularWorld, gamma: float) -> None:
+    def __init__(
+        self, world: TabularWorld, gamma: float, settings: LookingAhead = SETTINGS
+    ) -> None:
         self.world = world
-        # likes alone count in this world, and there are enough for critics to be fitted closely
-        settings = LookingAhead(presence=0.0, critic_iterations=250, leap=True)
         self.outlook = Outlook(gamma, settings=settings, share=world.share, seed=0)
 
     def rehearse(self, count: int) -> None:

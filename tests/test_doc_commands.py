@@ -36,6 +36,7 @@ SHORT = (
         "fcpo.adapt=false",
         "fcpo.pmf.max_epochs=1",
         "fcpo.users_per_round=10",
+        "fcpo.rehearsals=1",
     ),
 )
 WARM_START = 'warm_start=["ease","itemknn"]'  # GRU4Rec takes seconds, and is in other commands

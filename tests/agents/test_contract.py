@@ -58,6 +58,7 @@ NETWORKS = {"actor_hidden": (6, 6), "critic_hidden": (6, 6)}
 RANKERS = {"warm_start": ("ease", "itemknn")}
 FAST = {"candidates": 10, "history": 8, "kl_limit": 0.2, **RANKERS}
 STRONG = {**FAST, "adapt": False}
+LONG = {"looking_ahead": {"hidden": (4, 4), "critic_hidden": (4, 4), "critic_iterations": 8}}
 VECTORS = {"dim": 4, "max_epochs": 20, "learning_rate": 0.1, "l2": 0.001}
 # weights of scores that follow the history more than chance, after so few rounds
 PAPER = {"pmf": VECTORS, "gru_hidden": 16, "gru_layers": 1, "initial_std": 0.002}
@@ -80,7 +81,7 @@ SUBJECTS: dict[str, tuple[str, Mapping[str, Any]]] = {
     "fcpo:fast": ("fcpo:fast@0.4", {**EPISODES, **NETWORKS, **FAST}),
     "fcpo:strong": ("fcpo:strong@0.4", {**EPISODES, **NETWORKS, **STRONG}),
     "fcpo:start": ("fcpo:start@0.4", {**NETWORKS, **FAST}),
-    "fcpo:long": ("fcpo:long@0.4", {**EPISODES, **NETWORKS, **STRONG}),
+    "fcpo:long": ("fcpo:long@0.4", {**EPISODES, **NETWORKS, **STRONG, **LONG}),
     "fcpo:strong-start": ("fcpo:strong-start@0.4", {**NETWORKS, **STRONG}),
     "fcpo:paper": ("fcpo:paper@0.4", {**EPISODES, **NETWORKS, **PAPER}),
     "fcpo, Gaussian over rankers": ("fcpo@0.4", {**EPISODES, **NETWORKS, **STRONG, **GAUSSIAN}),
