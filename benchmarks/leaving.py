@@ -29,7 +29,7 @@ GAMMA = 0.99
 FIRST = 100  # seed of the runs that count; rehearsals have 0, 1, ...
 WORLDS = [(most, share) for most in ((3,), (4,), (6,), (3, 4, 6)) for share in (0.2, 0.4)]
 # likes alone count in this world, and there are enough of them to fit closely
-SETTINGS = LookingAhead(presence=0.0, hidden=(32, 32), critic_iterations=250, leap=True)
+SETTINGS = LookingAhead(presence=0.0, critic_iterations=250, leap=True)
 
 
 class OutlookPlayer:
