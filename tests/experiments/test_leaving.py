@@ -35,7 +35,9 @@ SMALL: dict[str, Any] = {
         **{"rounds": 1, "horizon": 5, "history": 3, "fisher_states": 16, "adapt": False},
         **{"warm_start": ["ease"], "actor_hidden": [4, 4], "critic_hidden": [4, 4]},
         **{"rehearsals": 1, "list_length": 1},
-        "looking_ahead": {"hidden": [4, 4], "critic_hidden": [4, 4], "rounds": 3},
+        "looking_ahead": {
+            **{"hidden": [4, 4], "critic_hidden": [4, 4], "critic_iterations": 8, "rounds": 3}
+        },
     },
 }
 MOODS = MoodConfig(patience=3, like_adds=2)
