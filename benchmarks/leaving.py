@@ -1,9 +1,11 @@
 """How much of what a horizon can bring is learned: the tabular world of users who leave.
 
-    python benchmarks/leaving.py [--users 4000] [--steps 60] [--rehearsals 4] [--seeds 3] [--small]
+    python benchmarks/leaving.py [--users 4000] [--steps 60] [--rehearsals 4] [--seeds 3]
+        [--plain] [--width 16] [--small]
 
 Likes per user above the myopic allocation, which keeps the same limit at every step: of the optimum
 that sees patience, of the best that sees answers only, and of what an outlook learned from answers.
+--plain: without a leap, and with critics as `fcpo:long` has them. --width: of the actor's layers.
 """
 
 import argparse
@@ -73,9 +75,11 @@ class OutlookPlayer:
         self.outlook.note(lists, hits[:, None], here)
 
 
-def gains(world: TabularWorld, rehearsals: int, seeds: range) -> list[float]:
+def gains(
+    world: TabularWorld, settings: LookingAhead, rehearsals: int, seeds: range
+) -> list[float]:
     """In percent of the likes of the myopic allocation."""
-    learner = OutlookPlayer(world, GAMMA)
+    learner = OutlookPlayer(world, GAMMA, settings)
     learner.rehearse(rehearsals)
     likes = np.zeros((4, len(seeds)))
     for n, seed in enumerate(seeds):
@@ -99,13 +103,17 @@ def main() -> None:
     parser.add_argument("--rehearsals", type=int, default=4)
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--worlds", type=int, default=len(WORLDS))
+    parser.add_argument("--plain", action="store_true")
+    parser.add_argument("--width", type=int, default=SETTINGS.hidden[0])
     options = parse(parser, users=200, steps=5, rehearsals=1, seeds=1, worlds=1)
     torch.set_num_threads(1)
+    settings = LookingAhead(presence=SETTINGS.presence) if options.plain else SETTINGS
+    settings = settings.model_copy(update={"hidden": (options.width, options.width)})
     print("M        limit   sees patience   sees answers   learned   of patience   of answers")
     for most, share in WORLDS[: options.worlds]:
         world = TabularWorld(options.users, options.steps, most, share)
         seeds = range(FIRST, FIRST + options.seeds)
-        patience, answers, learned = gains(world, options.rehearsals, seeds)
+        patience, answers, learned = gains(world, settings, options.rehearsals, seeds)
         parts = (100 * learned / patience, 100 * learned / answers)
         print(
             f"{'/'.join(map(str, most)):8s} {share:5.2f}  {patience:+12.1f} %  {answers:+12.1f} %  "
