@@ -10,7 +10,7 @@ from hypothesis import settings
 
 from fairhorizon.agents.fcpo.config import FcpoConfig
 from fairhorizon.agents.fcpo.model import Fcpo
-from fairhorizon.allocation import gini_price
+from fairhorizon.allocation import spreading
 from fairhorizon.data.splits import Split, split
 from fairhorizon.data.synthetic import synthetic
 from fairhorizon.rankers.mf import MfConfig
@@ -29,8 +29,8 @@ charts.SHARPNESS = 0.5
 
 # Lists are spread over the catalogue as always, but in few steps: that takes most of the time on
 # small markets. Tests of how well it is done ask for all of them (`all_steps_of_spreading`).
-ALL_STEPS = {name: getattr(gini_price, name) for name in ("PARTS", "TRIALS")}
-gini_price.PARTS, gini_price.TRIALS = 8, 3
+ALL_STEPS = {name: getattr(spreading, name) for name in ("PARTS", "TRIALS")}
+spreading.PARTS, spreading.TRIALS = 8, 3
 
 # No test may fail because the machine is busy.
 settings.register_profile("patient", deadline=None, max_examples=40)
@@ -42,7 +42,7 @@ def all_steps_of_spreading() -> Iterator[None]:
     """Lists are spread as a user's are; for a whole module, and what it fits."""
     with pytest.MonkeyPatch.context() as patch:
         for name, value in ALL_STEPS.items():
-            patch.setattr(gini_price, name, value)
+            patch.setattr(spreading, name, value)
         yield
 
 

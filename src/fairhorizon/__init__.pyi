@@ -11,7 +11,7 @@ from .agents.progress import PrintedProgress as PrintedProgress
 from .agents.ranked.model import Ranked as Ranked
 from .agents.ranked.server import RankedServer as RankedServer
 from .agents.served import Served as Served
-from .allocation.request_guard import ExposureGuard as ExposureGuard
+from .allocation.guard import ExposureGuard as ExposureGuard
 from .data.interactions import Interactions as Interactions
 from .data.loading import load as load
 from .data.locations import items_near as items_near

@@ -38,7 +38,7 @@ from fairhorizon.engines.surroundings import FarShard, finished_there
 from fairhorizon.engines.surroundings import Surroundings as Here
 from fairhorizon.engines.worker import pickled
 from fairhorizon.errors import ConfigError, FairHorizonError
-from fairhorizon.experiments.run_shards import ListsOfRun, served_in_shards
+from fairhorizon.experiments.run_blocks import ListsOfRun, served_in_blocks
 from fairhorizon.experiments.runs import Run
 from fairhorizon.vocabulary import Protocol
 
@@ -341,7 +341,7 @@ def test_lists_on_ray_are_those_of_one_process(tmp_path: Path) -> None:
     model, dataset = lists.model(), Run(tmp_path / "run").data().open()
     one = model.served(lists.scenario(model, dataset), length=5)
     with OnRay(jobs=2) as engine:
-        made = served_in_shards(lists, model, dataset.log.n_users, engine)
+        made = served_in_blocks(lists, model, dataset.log.n_users, engine)
     assert made is not None
     assert made.shards == 2
     assert max(one.prices.values()) > 0

@@ -15,7 +15,7 @@ from fairhorizon.allocation.sharded.calls import UserShards
 from fairhorizon.allocation.sharded.joint import JointOver
 from fairhorizon.allocation.sharded.user_shard import UserShard
 from fairhorizon.environment.feedback import Scenario
-from fairhorizon.experiments.run_shards import NumberedShard
+from fairhorizon.experiments.run_blocks import NumberedShard
 from fairhorizon.exposure.place_rule import PlaceRule
 
 USERS, LENGTH = 40, 4

@@ -8,7 +8,7 @@ from dying_shards import LENGTH, SENSITIVE, DyingMaker, JointWay, candidates
 
 from fairhorizon.allocation.joint_lists import joint_lists
 from fairhorizon.engines.processes import Processes
-from fairhorizon.experiments.run_shards import LostShardError, NumberedShard, serve_again, users_of
+from fairhorizon.experiments.run_blocks import LostShardError, NumberedShard, serve_again, users_of
 from fairhorizon.exposure.place_rule import PlaceRule
 
 

@@ -13,13 +13,13 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from fairhorizon.agents.abilities import Abilities
+from fairhorizon.agents.blocks import BlockServing
 from fairhorizon.agents.crew import Crew, trained_alone
 from fairhorizon.agents.progress import SILENT, Listener
 from fairhorizon.agents.served import Served, ValuedItems
 from fairhorizon.agents.server import Server
-from fairhorizon.agents.sharding import ShardWay
 from fairhorizon.agents.tasks import NOTHING_FITTED, FitTask, Fitted, Prerequisite, ServingPlan
-from fairhorizon.allocation.several.guard import RequestGuard
+from fairhorizon.allocation.guard import ExposureGuard
 from fairhorizon.data.splits import Split
 from fairhorizon.environment.dynamics import State
 from fairhorizon.environment.feedback import Scenario
@@ -185,19 +185,19 @@ class Recommender(ABC):
     ) -> Served:
         """The same lists with the values and scores of their items and the prices of the limits."""
 
-    def in_shards(self, *, feedback: bool = False) -> ShardWay | None:  # noqa: ARG002
-        """How shards of users make the same lists; None: they are made in one place."""
+    def in_blocks(self, *, feedback: bool = False) -> BlockServing | None:  # noqa: ARG002
+        """How blocks of users are served together; None: all users are one block."""
         return None
 
     def recommend_one_by_one(self, scenario: Scenario, *, length: int) -> NDArray[np.int64]:
         """Lists as requests come: after each the limit holds for all that was shown so far."""
         return self.served_one_by_one(scenario, length, self.request_guard(length)).lists
 
-    def request_guard(self, length: int) -> RequestGuard:  # noqa: ARG002
+    def request_guard(self, length: int) -> ExposureGuard:  # noqa: ARG002
         """What keeps its limits over requests, before the first; a price is for one length."""
         raise self._serves_alone("--one-by-one")
 
-    def served_one_by_one(self, scenario: Scenario, length: int, guard: RequestGuard) -> Served:  # noqa: ARG002
+    def served_one_by_one(self, scenario: Scenario, length: int, guard: ExposureGuard) -> Served:  # noqa: ARG002
         """Lists as requests come, counted by a guard of `request_guard`."""
         raise self._serves_alone("--one-by-one")
 

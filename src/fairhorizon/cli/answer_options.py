@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from fairhorizon.data.interactions import Interactions
     from fairhorizon.environment.feedback import Scenario
     from fairhorizon.experiments.datasets import Dataset
-    from fairhorizon.experiments.run_shards import ListsOfRun
+    from fairhorizon.experiments.run_blocks import ListsOfRun
     from fairhorizon.production.answered import GivenAnswers
 
 Answers = Annotated[

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from fairhorizon.cli import limit_options, list_lengths, shard_options
+from fairhorizon.cli import limit_options, list_lengths, block_options
 from fairhorizon.cli import options as shared
 from fairhorizon.cli.config_option import takes_config
 from fairhorizon.cli.run_options import AlphaPrime, RunFolder
@@ -27,7 +27,7 @@ Lists = Annotated[Path | None, typer.Option("--lists", help="Write the lists to 
 
 
 @takes_config
-@shard_options.takes_shards
+@block_options.takes_shards
 def evaluate(
     run: RunFolder,
     alpha_prime: AlphaPrime = None,
@@ -65,8 +65,8 @@ def evaluate(
     shared.warn_if_untested(dataset.split)
     short_term.check_fit(model, dataset.split)
     lists_of = (run, max(ks), protocol, cache_dir, alpha_prime, bound)
-    asked_for = shard_options.lists_of(*lists_of, feedback=mode is Mode.INTERACTIVE)
-    made = shard_options.served(asked_for, model, dataset.log.n_users, engine)
+    asked_for = block_options.lists_of(*lists_of, feedback=mode is Mode.INTERACTIVE)
+    made = block_options.served(asked_for, model, dataset.log.n_users, engine)
     result = short_term.evaluate(
         model,
         dataset.split,

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from fairhorizon.cli import answer_options, limit_options, list_lengths, shard_options
+from fairhorizon.cli import answer_options, limit_options, list_lengths, block_options
 from fairhorizon.cli import options as shared
 from fairhorizon.cli.config_option import takes_config
 from fairhorizon.cli.run_options import AlphaPrime, RunFolder
@@ -84,7 +84,7 @@ AsOfOption = Annotated[
 
 
 @takes_config
-@shard_options.takes_shards
+@block_options.takes_shards
 def recommend(
     run: RunFolder,
     out: Out,
@@ -130,10 +130,10 @@ def recommend(
     k = list_lengths.fitting_length(k, dataset.log.n_items)
     now = as_of is AsOf.NOW or folder.is_of_whole_log
     protocol, codes = None if now else Protocol.STANDARD, None if users is None else users.numpy()
-    asked_for = shard_options.lists_of(run, k, protocol, cache_dir, alpha_prime, bound, users=codes)
+    asked_for = block_options.lists_of(run, k, protocol, cache_dir, alpha_prime, bound, users=codes)
     asked_for, scenario = answer_options.valued(asked_for, model, dataset, value)
     alone = one_by_one or at_price
-    made = None if alone else shard_options.served(asked_for, model, scenario.n_users, engine)
+    made = None if alone else block_options.served(asked_for, model, scenario.n_users, engine)
     if made is None:
         made = served(model, scenario, k, seed, one_by_one=one_by_one, at_price=at_price)
     list_lengths.warn_if_shorter(made.lists, k)

@@ -10,7 +10,7 @@ import polars as pl
 
 from fairhorizon.agents.fcpo.outlook.learned import LearnedOutlook
 from fairhorizon.agents.progress import SILENT, Listener
-from fairhorizon.allocation.several.guard import RequestGuard
+from fairhorizon.allocation.guard import ExposureGuard
 from fairhorizon.data.interactions import Interactions
 from fairhorizon.data.item_columns import ItemTable, merged_tables
 from fairhorizon.data.splits import uncut
@@ -223,11 +223,11 @@ class Model:
         return self
 
     def server(
-        self, guard: RequestGuard | None = None, *, value: str = ListValue.NDCG
+        self, guard: ExposureGuard | None = None, *, value: str = ListValue.NDCG
     ) -> ModelServer:
         """Serves one request after the other; the limits hold over all of them, at any moment.
 
-        guard: what has counted showings before, such as one of `RequestGuard.load`; None: nothing
+        guard: what has counted showings before, such as one of `ExposureGuard.load`; None: nothing
             was shown yet.
         value: as in `recommend`.
 

@@ -8,7 +8,7 @@ import polars as pl
 import torch
 
 from fairhorizon.agents.base import Recommender
-from fairhorizon.allocation.several.guard import RequestGuard
+from fairhorizon.allocation.guard import ExposureGuard
 from fairhorizon.errors import ConfigError
 from fairhorizon.production.answers import barred, frame_of, length_of, persons_of, scenario_of
 from fairhorizon.production.requests import RepeatRule, Requests
@@ -28,7 +28,7 @@ class ModelServer:
     def __init__(
         self,
         model: "Model",
-        guard: RequestGuard | None = None,
+        guard: ExposureGuard | None = None,
         *,
         value: str = ListValue.NDCG,
     ) -> None:
@@ -41,7 +41,7 @@ class ModelServer:
         self._model, self._guard, self._making, self._value = model, guard, Lock(), value
 
     @property
-    def guard(self) -> RequestGuard | None:
+    def guard(self) -> ExposureGuard | None:
         """What counts the showings and keeps the limits; None before the first request."""
         return self._guard
 
@@ -78,7 +78,7 @@ class ModelServer:
             served = state.serving.served_one_by_one(scenario, length, guard)
         return frame_of(state, asked, served)
 
-    def _guarding(self, recommender: Recommender, length: int) -> RequestGuard:
+    def _guarding(self, recommender: Recommender, length: int) -> ExposureGuard:
         """The one guard of this server; its first price is for lists of the first length."""
         with self._making:
             if self._guard is None:

@@ -12,7 +12,7 @@ import json, resource, sys
 import numpy as np
 import torch
 from fairhorizon.agents.ranked.model import Ranked
-from fairhorizon.allocation import gini_price
+from fairhorizon.allocation import spreading
 from fairhorizon.data.frames import from_arrays
 from fairhorizon.data.splits import split
 from fairhorizon.environment.feedback import evaluation_scenario
@@ -22,7 +22,7 @@ from fairhorizon.rerank.lists import ListAllocation
 from fairhorizon.vocabulary import Protocol
 
 torch.set_num_threads(1)
-gini_price.TRIALS = gini_price.SWEEPS = 1  # more of them take time and no memory
+spreading.TRIALS = spreading.SWEEPS = 1  # more of them take time and no memory
 rng = np.random.default_rng(0)
 users = np.repeat(np.arange({USERS}), 12)
 items = (rng.random(len(users)) ** 2 * {ITEMS}).astype(np.int64)

@@ -21,8 +21,7 @@ from fairhorizon.agents.fcpo.serving.actor_chances import ActorChances
 from fairhorizon.agents.fcpo.serving.affordable import affordable_part
 from fairhorizon.agents.fcpo.serving.calibration import calibrate
 from fairhorizon.agents.fcpo.serving.weight_check import better_weights
-from fairhorizon.agents.lists.evenness import Evenness, accurate
-from fairhorizon.agents.lists.item_lists import NO_LIMIT, ItemLists
+from fairhorizon.agents.lists.item_lists import NO_LIMIT, Evenness, ItemLists, accurate
 from fairhorizon.agents.lists.items import PanelItems
 from fairhorizon.agents.lists.opening import LastMenus
 from fairhorizon.agents.lists.panel import Panel

@@ -13,6 +13,7 @@ from torch import Tensor
 
 from fairhorizon.agents.abilities import Abilities, Levels
 from fairhorizon.agents.base import Recommender
+from fairhorizon.agents.blocks import BlockServing
 from fairhorizon.agents.fcpo.config import FIXED, PRESETS, FcpoConfig
 from fairhorizon.agents.fcpo.experts.fitting import check_names
 from fairhorizon.agents.fcpo.fitted import FittedPolicy, default_device
@@ -23,17 +24,13 @@ from fairhorizon.agents.fcpo.learning.training import Trained, queue_length
 from fairhorizon.agents.fcpo.outlook.server import fcpo_server
 from fairhorizon.agents.fcpo.server import FcpoServer
 from fairhorizon.agents.fcpo.serving.calibration import serve_alone
-from fairhorizon.agents.lists.item_lists import ItemLists
-from fairhorizon.agents.lists.limited import by_steps, step_limits
-from fairhorizon.agents.lists.sharded import whole_in_shards
+from fairhorizon.agents.lists.item_lists import ItemLists, by_steps, step_limits
 from fairhorizon.agents.lists.under_control import serve_under_control
-from fairhorizon.agents.lists.whole import WholeLists
 from fairhorizon.agents.progress import SILENT, LimitNotKeptWarning, Listener, RoundReport
 from fairhorizon.agents.served import Served, ValuedItems
-from fairhorizon.agents.sharding import ShardWay
 from fairhorizon.agents.tasks import FitTask, LogPart, Prerequisite, ServingPlan
 from fairhorizon.agents.walk import serve
-from fairhorizon.allocation.several.guard import RequestGuard
+from fairhorizon.allocation.guard import ExposureGuard
 from fairhorizon.data.splits import Split, earlier_part
 from fairhorizon.environment.dynamics import State
 from fairhorizon.environment.feedback import Scenario
@@ -228,30 +225,31 @@ class Fcpo(Recommender):
             shown = serve(actor, scenario, group, length=length, generator=draws, feedback=feedback)
         return Served.of(shown)
 
-    def in_shards(self, *, feedback: bool = False) -> ShardWay | None:
+    def in_blocks(self, *, feedback: bool = False) -> BlockServing | None:
         whole = self.config.policy == "softmax" and not feedback
-        return whole_in_shards(self._lists()) if whole else None
+        return self._lists() if whole and not by_steps(self.limits_, feedback=False) else None
 
-    def request_guard(self, length: int) -> RequestGuard:
+    def request_guard(self, length: int) -> ExposureGuard:
         """After every list the limits hold for all that was shown so far (docs/guarantee.md).
 
         One price begins with that of the price table; under a floor or another group at 0.
         """
         self._check_alone("--one-by-one", kept_by_requests(self.limits_))
-        return self._lists().guard(lambda lists: self._first_price(lists, length))
+        lists = self._lists()
+        return lists.guard(0.0 if lists.is_several else self._first_price(lists, length))
 
     def _first_price(self, lists: ItemLists, length: int) -> float:
         if lists.rule.is_floor or not torch.equal(lists.sensitive, self.sensitive_):
             return 0.0  # the table is about a limit on the model's own group
         return self.policy_.price_table().price(lists.rule.share, length)
 
-    def served_one_by_one(self, scenario: Scenario, length: int, guard: RequestGuard) -> Served:
+    def served_one_by_one(self, scenario: Scenario, length: int, guard: ExposureGuard) -> Served:
         return self._lists().one_by_one(scenario, length, guard)
 
     def item_values(self, scenario: Scenario, *, length: int) -> ValuedItems:
         if self.config.policy != "softmax":
             return super().item_values(scenario, length=length)
-        return self._lists().plain.values_of_all(scenario, torch.arange(scenario.n_users), length)
+        return self._lists().values_of_all(scenario, torch.arange(scenario.n_users), length)
 
     def recommend_at_price(self, scenario: Scenario, *, length: int) -> NDArray[np.int64]:
         """Every user's list by itself, at the price that kept the limit on the validation items.
@@ -260,15 +258,15 @@ class Fcpo(Recommender):
         """
         self._check_alone("--at-price", not self.limits_)
         price = self.policy_.price_table().price(self.alpha_prime, length)
-        return Served.of(serve_alone(self._lists().plain, scenario, price, length)).lists
+        return Served.of(serve_alone(self._lists(), scenario, price, length)).lists
 
     def _check_alone(self, option: str, can: bool) -> None:
         if not can:
             asked = ", ".join(map(str, self.limits_))
             raise ConfigError(f"{option} does not keep {asked} (leave out {option})")
 
-    def _lists(self) -> WholeLists:
-        return WholeLists(self.policy_.lists(self.config), self.limits_, self.level_text())
+    def _lists(self) -> ItemLists:
+        return self.policy_.lists(self.config).under(self.limits_, self.level_text())
 
     def _server(self, plan: ServingPlan) -> FcpoServer:
         plan.check_list_length(self.method, self.config.list_length)

@@ -3,18 +3,12 @@
 from dataclasses import dataclass
 
 from fairhorizon.agents.lists.chances import WeightedChances
-from fairhorizon.agents.lists.evenness import Evenness
-from fairhorizon.agents.lists.item_lists import ItemLists
-from fairhorizon.agents.lists.limited import served_lists, step_limits, under_limits
-from fairhorizon.agents.lists.several import SeveralLimits
-from fairhorizon.agents.lists.sharded import whole_in_shards
+from fairhorizon.agents.lists.item_lists import Evenness, ItemLists, step_limits
 from fairhorizon.agents.lists.under_control import serve_under_control
-from fairhorizon.agents.lists.whole import WholeLists
 from fairhorizon.agents.ranked.control_server import ControlServer
 from fairhorizon.agents.ranked.fitted import FittedRanker, view_of
 from fairhorizon.agents.ranked.variety import variety_of
 from fairhorizon.agents.served import Served
-from fairhorizon.agents.sharding import ShardWay
 from fairhorizon.agents.tasks import ServingPlan
 from fairhorizon.environment.feedback import Scenario
 from fairhorizon.errors import ConfigError, ModelError
@@ -45,23 +39,18 @@ class AllocatedLists:
                 f"{self.fitted.ranker.method}+{self.reranker.method} limits the Gini index of "
                 "whole lists only (leave out --mode interactive, or use fcpo)"
             )
-        if are_several(limits):
-            if feedback:
-                raise ConfigError(
-                    f"{self.fitted.ranker.method}+{self.reranker.method} keeps several limits in "
-                    "whole lists only (leave out --mode interactive, or use fcpo)"
-                )
-            return SeveralLimits(lists, limits).served(scenario, length)
+        if feedback and are_several(limits):
+            raise ConfigError(
+                f"{self.fitted.ranker.method}+{self.reranker.method} keeps several limits in "
+                "whole lists only (leave out --mode interactive, or use fcpo)"
+            )
         # without anything to learn from answers there is no reason to plan step by step
         if feedback and self.fitted.ranker.uses_history:
             return Served.of(lists.interactive(scenario, length))
-        return served_lists(lists.valued(scenario, length), limits, self.fitted.level)
+        return lists.served(scenario, length)
 
-    def in_shards(self, *, feedback: bool, seed: int) -> ShardWay | None:  # noqa: ARG002
-        if feedback:
-            return None
-        limits, level = self.fitted.limits, self.fitted.level
-        return whole_in_shards(WholeLists(self.item_lists(), limits, level))
+    def in_blocks(self, *, feedback: bool, seed: int) -> ItemLists | None:  # noqa: ARG002
+        return None if feedback else self.item_lists()
 
     def item_lists(self) -> ItemLists:
         fitted, calibration = self.fitted, self.fitted.calibration
@@ -79,7 +68,7 @@ class AllocatedLists:
             self.reranker.place_rule,
             None if self.reranker.spread is None else Evenness(self.reranker.spread),
         )
-        return lists if are_several(fitted.limits) else under_limits(lists, fitted.limits)
+        return lists.under(fitted.limits, fitted.level)
 
     def server(self, plan: ServingPlan) -> ControlServer:  # noqa: ARG002
         name = self.fitted.ranker.method
@@ -122,7 +111,7 @@ class ControlledLists:
         prices = dict(zip(texts, server.control.prices.values(), strict=True))
         return Served.of(shown, prices=prices)
 
-    def in_shards(self, *, feedback: bool, seed: int) -> None:
+    def in_blocks(self, *, feedback: bool, seed: int) -> None:
         """Every place of all lists depends on the places before it."""
 
     def server(self, plan: ServingPlan) -> ControlServer:

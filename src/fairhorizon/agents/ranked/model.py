@@ -13,13 +13,13 @@ from torch import Tensor
 
 from fairhorizon.agents.abilities import Abilities, Levels
 from fairhorizon.agents.base import Recommender
+from fairhorizon.agents.blocks import BlockServing
 from fairhorizon.agents.progress import SILENT, Listener
 from fairhorizon.agents.ranked.fitted import Calibration, FittedRanker
 from fairhorizon.agents.ranked.joint import AllocatedLists
 from fairhorizon.agents.ranked.ways import Way, way_of
 from fairhorizon.agents.served import Served, ValuedItems
 from fairhorizon.agents.server import Server
-from fairhorizon.agents.sharding import ShardWay
 from fairhorizon.agents.tasks import FitTask, ServingPlan
 from fairhorizon.data.splits import Split
 from fairhorizon.environment.feedback import Scenario
@@ -152,8 +152,8 @@ class Ranked(Recommender):
         seed = self.seed if seed is None else seed
         return self._way().serve(scenario, length=length, feedback=feedback, seed=seed)
 
-    def in_shards(self, *, feedback: bool = False) -> ShardWay | None:
-        return self._way().in_shards(feedback=feedback, seed=self.seed)
+    def in_blocks(self, *, feedback: bool = False) -> BlockServing | None:
+        return self._way().in_blocks(feedback=feedback, seed=self.seed)
 
     def item_values(self, scenario: Scenario, *, length: int) -> ValuedItems:
         if self.calibration_ is None:

@@ -60,7 +60,7 @@ class OnlineLists:
             reranker.settle(visit, ledger)
         return Served.of(torch.cat(parts))
 
-    def in_shards(self, *, feedback: bool, seed: int) -> None:
+    def in_blocks(self, *, feedback: bool, seed: int) -> None:
         """Every batch of users depends on those before it."""
 
     def server(self, plan: ServingPlan) -> OnlineServer:

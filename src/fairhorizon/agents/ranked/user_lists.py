@@ -7,10 +7,10 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from fairhorizon.agents.blocks import EachAlone
 from fairhorizon.agents.ranked.fitted import FittedRanker
 from fairhorizon.agents.ranked.server import RankedServer
 from fairhorizon.agents.served import Served
-from fairhorizon.agents.sharding import AloneInShards
 from fairhorizon.agents.steps import step_by_step
 from fairhorizon.agents.tasks import ServingPlan
 from fairhorizon.environment.dynamics import Outcome, State
@@ -38,14 +38,14 @@ class UserLists:
         lists, scores = (torch.cat(some) for some in zip(*parts, strict=True))
         return Served.of(lists, scores=scores)
 
-    def in_shards(self, *, feedback: bool, seed: int) -> AloneInShards | None:
+    def in_blocks(self, *, feedback: bool, seed: int) -> EachAlone | None:
         if isinstance(self.reranker, ExposureFairness):
             return None  # one stream of random numbers for all users
 
         def served(scenario: Scenario, length: int) -> Served:
             return self.serve(scenario, length=length, feedback=feedback, seed=seed)
 
-        return AloneInShards(served)
+        return EachAlone(served)
 
     def server(self, plan: ServingPlan) -> RankedServer:
         return RankedServer(

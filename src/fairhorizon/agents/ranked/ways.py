@@ -5,13 +5,13 @@ from typing import Protocol as Interface
 import numpy as np
 from numpy.typing import NDArray
 
+from fairhorizon.agents.blocks import BlockServing
 from fairhorizon.agents.ranked.fitted import FittedRanker
 from fairhorizon.agents.ranked.joint import AllocatedLists, ControlledLists
 from fairhorizon.agents.ranked.online_lists import OnlineLists
 from fairhorizon.agents.ranked.user_lists import UserLists
 from fairhorizon.agents.served import Served
 from fairhorizon.agents.server import Server
-from fairhorizon.agents.sharding import ShardWay
 from fairhorizon.agents.tasks import ServingPlan
 from fairhorizon.environment.feedback import Scenario
 from fairhorizon.rerank.control import StepControl
@@ -26,8 +26,8 @@ class Way(Interface):
     def serve(self, scenario: Scenario, *, length: int, feedback: bool, seed: int) -> Served:
         """As `Recommender.served` describes it."""
 
-    def in_shards(self, *, feedback: bool, seed: int) -> ShardWay | None:
-        """As `Recommender.in_shards` describes it."""
+    def in_blocks(self, *, feedback: bool, seed: int) -> BlockServing | None:
+        """As `Recommender.in_blocks` describes it."""
 
     def server(self, plan: ServingPlan) -> Server:
         """The server of a long run."""

@@ -7,7 +7,7 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from fairhorizon.allocation.several.terms import GroupRule
+from fairhorizon.allocation.limit_matrix import GroupRule
 from fairhorizon.errors import ConfigError
 from fairhorizon.exposure.bound import BoundLimit
 from fairhorizon.exposure.limit_rules import rule_of

@@ -1,10 +1,12 @@
 """What one replica may still show: its leases, and what it last saw of the accounts."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
+from fairhorizon.metrics.shares import ROUNDING
 from fairhorizon.service.budget.limits import Rules
 from fairhorizon.service.budget.units import UNIT, part_of
 from fairhorizon.service.vocabulary import Counts
@@ -45,27 +47,25 @@ class Purse:
             self.prices.copy(),
         )
 
-    def room(self, length: int) -> NDArray[np.float64]:
-        """(m,) showings of each group that the next list may have.
+    def caps(self, length: int) -> Sequence[NDArray[np.float64]]:
+        """(m,) showings of each group that a list of this length may have, as far as possible.
 
         Within the lease, and as far as was seen within the share itself: the slack is for what
-        other replicas show at the same time. What awaits confirmation keeps to the lease alone.
+        other replicas show at the same time. Where no full list fits into the shares, showings are
+        rounded up, and where that is not enough, the lease alone is the cap: it is a part of
+        share * showings + C. What awaits confirmation keeps to the lease alone.
         """
-        room = np.full(len(self.rules), np.inf)
+        lease = np.full(len(self.rules), np.inf)
+        share = np.full(len(self.rules), np.inf)
         for limit, rows in zip(self.rules.limits, self.rules.slices(), strict=True):
             if not limit.is_hard:
                 continue
-            units = self.left[rows]
+            lease[rows] = np.maximum(0, self.left[rows]) / UNIT
             if limit.counts is Counts.SERVED:
                 total = self.shown[rows] + sum(limit.weights(length))
-                units = np.minimum(units, part_of(limit.share, total) - self.used[rows])
-            room[rows] = np.maximum(0, units) / UNIT
-        return room
-
-    def within(self, codes: Units, length: int) -> bool:
-        """Whether a list of these items keeps the room that its own length leaves."""
-        inside, _ = self.weigh(codes)
-        return bool((inside / UNIT <= self.room(length) + 1e-9).all())
+                share[rows] = (part_of(limit.share, total) - self.used[rows]) / UNIT
+        within = np.minimum(lease, np.maximum(0.0, share))
+        return within, np.minimum(lease, np.maximum(0.0, np.ceil(share - ROUNDING))), lease
 
     def weigh(self, codes: Units) -> tuple[Units, Units]:
         """(m,) units that a list of these items uses of each group, and (limits,) in all."""

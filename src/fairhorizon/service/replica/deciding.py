@@ -11,8 +11,8 @@ from torch import Tensor
 
 from fairhorizon.agents.fcpo.outlook.learned import best_open
 from fairhorizon.agents.served import ValuedItems
-from fairhorizon.allocation.several.best_lists import NEVER
-from fairhorizon.allocation.several.leased import LeasedList, LeasedLists
+from fairhorizon.allocation.candidates import NEVER
+from fairhorizon.allocation.guard import ExposureGuard
 from fairhorizon.environment.feedback import Scenario
 from fairhorizon.production.requests import RepeatRule, Requests
 from fairhorizon.service.budget.purse import Purse
@@ -40,14 +40,14 @@ class Decider:
         before: "Decider | None" = None,
     ) -> None:
         self.world, self.settings, self.draws = world, settings, draws
-        self.lists: dict[Source, LeasedLists]
+        self.lists: dict[Source, ExposureGuard]
         if before is not None and before.world.rules is world.rules:
             self.lists = before.lists
             return
         rules = world.rules.group_rules
         self.lists = {
-            Source.RECOMMEND: LeasedLists(rules, prices.copy()),
-            Source.RANK: LeasedLists(rules, np.zeros(len(rules))),
+            Source.RECOMMEND: ExposureGuard(rules, price=prices),
+            Source.RANK: ExposureGuard(rules),
         }
         if before is not None:
             self._take_over(before)
@@ -58,8 +58,8 @@ class Decider:
         for source, lists in self.lists.items():
             old = before.lists[source]
             known = dict(zip(map(str, old.rules), old.prices.tolist(), strict=True))
-            lists.online.spread, lists.online.requests = old.online.spread, old.online.requests
-            lists.online.prices = np.array(
+            lists.spread, lists.requests = old.spread, old.requests
+            lists.prices = np.array(
                 [known.get(name, now) for name, now in zip(names, lists.prices, strict=True)],
                 dtype=np.float64,
             )
@@ -185,11 +185,7 @@ class Decider:
     ) -> tuple[Codes, list[float] | None]:
         """The items of a list, counted, and their probabilities where lists are explored."""
         lists, length = self.lists[request.source], min(request.n, len(values))
-        chosen = lists.decide(values, purse.room(length), length, codes) if length else _NOTHING
-        while len(chosen.items) < length and not purse.within(chosen.items, len(chosen.items)):
-            # a shorter list adds less to what was shown, so it may have less of the group
-            length = len(chosen.items)
-            chosen = lists.decide(values, purse.room(length), length, codes)
+        chosen = lists.decide(values, codes, purse.caps, length)
         items, chances = chosen.items, None
         if self.settings.explore:
             drawn = explored(chosen, self.settings.explore, self.draws)
@@ -220,6 +216,3 @@ class Decider:
             request.begun,
             {str(rules[j]): float(prices[j]) for j in np.flatnonzero(prices > 0).tolist()},
         )
-
-
-_NOTHING = LeasedList(*(np.empty(0, dtype=np.int64) for _ in range(4)))

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from fairhorizon.allocation.several.leased import LeasedList
+from fairhorizon.allocation.guard import GuardedList
 
 OTHERS = 20  # items that a place may go to instead
 
@@ -28,7 +28,7 @@ class Explored:
     propensities: list[float]
 
 
-def explored(chosen: LeasedList, explore: float, draws: np.random.Generator) -> Explored:
+def explored(chosen: GuardedList, explore: float, draws: np.random.Generator) -> Explored:
     """Draw what is shown in place of a list that was chosen."""
     items, n = chosen.items.copy(), len(chosen.items)
     pools = [chosen.spares[chosen.spare_classes == kind][:OTHERS] for kind in chosen.classes]

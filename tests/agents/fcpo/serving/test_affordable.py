@@ -12,7 +12,7 @@ from fairhorizon.agents.lists.evenness import Evenness
 from fairhorizon.agents.lists.item_lists import NO_LIMIT, ItemLists
 from fairhorizon.agents.lists.opening import Opening, open_menus
 from fairhorizon.agents.validation import listed_ndcg
-from fairhorizon.allocation import gini_price
+from fairhorizon.allocation import spreading
 from fairhorizon.data.splits import Split
 from fairhorizon.environment.feedback import Scenario, validation_scenario
 from fairhorizon.exposure.place_rule import PlaceRule
@@ -62,7 +62,7 @@ class Case:
 @pytest.fixture(autouse=True)
 def few_trials(monkeypatch: pytest.MonkeyPatch) -> None:
     """Lists come less near to their aim, but sooner."""
-    monkeypatch.setattr(gini_price, "TRIALS", 4)
+    monkeypatch.setattr(spreading, "TRIALS", 4)
 
 
 @pytest.fixture(scope="module")

@@ -4,8 +4,7 @@ from dataclasses import replace
 
 import torch
 
-from fairhorizon.agents.lists.evenness import Evenness
-from fairhorizon.agents.lists.item_lists import NO_LIMIT, ItemLists
+from fairhorizon.agents.lists.item_lists import NO_LIMIT, Evenness, ItemLists
 from fairhorizon.agents.lists.opening import Opening
 from fairhorizon.agents.validation import listed_ndcg
 from fairhorizon.environment.feedback import Scenario

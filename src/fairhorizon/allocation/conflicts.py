@@ -16,8 +16,8 @@ import numpy as np
 from scipy import sparse
 from scipy.optimize import linprog
 
-from fairhorizon.allocation.several.best_lists import NEVER, Offers
-from fairhorizon.allocation.several.terms import Counts, Flags, Floats, GroupRule, Terms
+from fairhorizon.allocation.candidates import Candidates
+from fairhorizon.allocation.limit_matrix import Counts, Flags, Floats, GroupRule, LimitMatrix
 from fairhorizon.errors import ConfigError
 
 NOTHING = 1e-7  # of a share
@@ -58,31 +58,27 @@ class Supply:
     capacity: Counts  # (C,) at most so many showings of each class: an item once a list
 
     @classmethod
-    def of(cls, offers: Offers, terms: Terms) -> "Supply":
-        there = offers.values > NEVER
-        sizes = np.minimum(there.sum(1), terms.length)
-        classes = np.broadcast_to(offers.classes, there.shape)
-        capacity = np.zeros(terms.n_classes, dtype=np.int64)
-        for kind in range(terms.n_classes):
-            if len(offers.classes) == 1:
-                found = there[:, offers.classes[0] == kind].sum(1)
-            else:
-                found = (there & (classes == kind)).sum(1)
-            capacity[kind] = np.minimum(found, terms.length).sum()
-        places = (sizes[:, None] > np.arange(terms.length)).sum(0)
-        return cls(places, capacity)
+    def from_candidates(cls, candidates: Candidates, limits: LimitMatrix) -> "Supply":
+        there = candidates.there
+        kinds = np.broadcast_to(limits.of_item[candidates.items], there.shape)
+        users = np.broadcast_to(np.arange(len(there))[:, None], there.shape)
+        found = np.zeros((len(there), limits.n_classes), dtype=np.int64)
+        np.add.at(found, (users[there], kinds[there]), 1)
+        sizes = np.minimum(there.sum(1), limits.length)
+        places = (sizes[:, None] > np.arange(limits.length)).sum(0)
+        return cls(places, np.minimum(found, limits.length).sum(0))
 
 
-def check_together(terms: Terms, supply: Supply) -> None:
+def check_together(limits: LimitMatrix, supply: Supply) -> None:
     """Refuse limits that no lists can keep."""
-    if found := conflicts(terms, supply):
+    if found := conflicts(limits, supply):
         raise LimitsConflictError(found)
 
 
-def conflicts(terms: Terms, supply: Supply) -> list[Conflict]:
+def conflicts(limits: LimitMatrix, supply: Supply) -> list[Conflict]:
     """Disjoint sets of limits that cannot be kept together; none if all can be."""
-    program, found = _Program(terms, supply), []
-    left = np.ones(len(terms.rules), dtype=np.bool_)
+    program, found = _Program(limits, supply), []
+    left = np.ones(len(limits.rules), dtype=np.bool_)
     while (given := program.given(left)) is not None and given.sum() > NOTHING:
         together = program.marginal(left)
         for number in together.nonzero()[0]:
@@ -92,7 +88,7 @@ def conflicts(terms: Terms, supply: Supply) -> list[Conflict]:
                 together = without
         numbers = together.nonzero()[0]
         shares = [program.share_alone(int(number), together) for number in numbers]
-        found.append(Conflict(tuple(terms.rules[n] for n in numbers), tuple(shares)))
+        found.append(Conflict(tuple(limits.rules[n] for n in numbers), tuple(shares)))
         left &= ~together
     return found
 
@@ -100,15 +96,15 @@ def conflicts(terms: Terms, supply: Supply) -> list[Conflict]:
 class _Program:
     """The linear program above, over classes and places that count alike."""
 
-    def __init__(self, terms: Terms, supply: Supply) -> None:
-        self.terms = terms
-        alike = terms.alike_places
+    def __init__(self, limits: LimitMatrix, supply: Supply) -> None:
+        self.limits = limits
+        alike = limits.alike_places
         lists = np.array([supply.places[places].sum() for places, _ in alike], dtype=np.float64)
         weights = np.stack([weights for _, weights in alike], axis=1)  # (m, Q)
         total = max(1.0, lists.sum())
-        m, n_classes, kinds = len(terms.rules), terms.n_classes, len(alike)
+        m, n_classes, kinds = len(limits.rules), limits.n_classes, len(alike)
         self.counted = np.maximum(weights @ lists, NOTHING) / total
-        use = terms.excess[:, :, None] * weights[:, None, :]
+        use = limits.excess[:, :, None] * weights[:, None, :]
         self.use = use.reshape(m, n_classes * kinds) / self.counted[:, None]  # in shares
         self.fill = sparse.csr_array(np.tile(np.eye(kinds), (1, n_classes)))
         self.filled = lists / total
@@ -147,7 +143,7 @@ class _Program:
         """The share at which this limit alone would let all of these be kept."""
         cost = np.full(len(together), 1e4)
         cost[number] = 1.0
-        limit = self.terms.rules[number].rule
+        limit = self.limits.rules[number].rule
         given = float(self._solve(together, cost)[0][number])
         return limit.share + (-given if limit.is_floor else given)
 

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from fairhorizon.agents.base import Recommender
     from fairhorizon.agents.served import Served
     from fairhorizon.engines.engine import TaskEngine
-    from fairhorizon.experiments.run_shards import ListsOfRun
+    from fairhorizon.experiments.run_blocks import ListsOfRun
     from fairhorizon.exposure.bound import BoundLimit
     from fairhorizon.vocabulary import Protocol
 
@@ -34,7 +34,7 @@ def lists_of(
     **more: Any,
 ) -> "ListsOfRun":
     """Which lists a command asks for; a level counts where there are no limits."""
-    from fairhorizon.experiments.run_shards import ListsOfRun
+    from fairhorizon.experiments.run_blocks import ListsOfRun
 
     served_at = None if bound else level
     return ListsOfRun(run, k, protocol, cache_dir, served_at, tuple(bound), **more)
@@ -46,9 +46,9 @@ def served(
     """The lists, if shards of users make them; None: this process has to."""
     if engine.workers == 1:
         return None
-    from fairhorizon.experiments.run_shards import served_in_shards
+    from fairhorizon.experiments.run_blocks import served_in_blocks
 
-    made = served_in_shards(lists, model, n_users, engine)
+    made = served_in_blocks(lists, model, n_users, engine)
     if made is None:
         typer.echo(
             f"note: {model.method} makes these lists in one process (--jobs changes nothing)",

@@ -1,0 +1,167 @@
+"""The items that users may be shown, with what showing each is worth, and the best among them."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fairhorizon.allocation.limit_matrix import Counts, Flags, Floats, LimitMatrix
+from fairhorizon.errors import ModelError
+
+# The value of an item that may not be shown. Finite, so that sums with it stay numbers.
+NEVER = -1e30
+
+Values = NDArray[np.floating[Any]]
+
+
+@dataclass(frozen=True)
+class Candidates:
+    """The items that each user may be shown.
+
+    items: (b, n) item codes, different within a row, or (1, n) where they are the same for all.
+    values: (b, n) of showing the item to its user; NEVER where it may not be shown.
+    """
+
+    items: Counts
+    values: Values
+
+    @classmethod
+    def checked(cls, items: Counts, values: Values) -> "Candidates":
+        """From items that are -1, or values that are -inf, where there is nothing to show."""
+        there = np.broadcast_to(items >= 0, values.shape)
+        if np.isnan(values[there]).any() or np.isposinf(values[there]).any():
+            raise ModelError(
+                "the value of a candidate is not a finite number: the model that scores has"
+                " diverged (train it again)"
+            )
+        shown = there & (values > NEVER)
+        if not shown.all():
+            values = np.where(shown, values, values.dtype.type(NEVER))
+        return cls(np.maximum(items, 0), values)
+
+    @property
+    def n_users(self) -> int:
+        return len(self.values)
+
+    @property
+    def there(self) -> Flags:
+        """(b, n) whether a candidate may be shown."""
+        shown: Flags = self.values > NEVER
+        return shown
+
+    @property
+    def codes(self) -> Counts:
+        """(b, n) the items, -1 where there is none."""
+        return np.where(self.there, self.items, -1)
+
+    @property
+    def same_items(self) -> bool:
+        """Whether all users have the same candidates."""
+        return len(self.items) == 1
+
+    def take_users(self, rows: Counts | slice) -> "Candidates":
+        return Candidates(self.items if self.same_items else self.items[rows], self.values[rows])
+
+    def take(self, columns: Counts) -> "Candidates":
+        """Those in the columns (b, n') of each user, -1 for none."""
+        at = columns.clip(0)
+        values = np.take_along_axis(self.values, at, axis=1).astype(np.float64)
+        items = self.items[0][at] if self.same_items else np.take_along_axis(self.items, at, 1)
+        return Candidates(items, np.where(columns < 0, NEVER, values))
+
+    def lists(self, columns: Counts) -> Counts:
+        """(b, L) the items in some columns, -1 for none."""
+        at = columns.clip(0)
+        items = self.items[0][at] if self.same_items else np.take_along_axis(self.items, at, 1)
+        return np.where(columns < 0, -1, items)
+
+    @property
+    def largest(self) -> float:
+        """The largest absolute value."""
+        known = self.values[self.values > NEVER]
+        return float(np.abs(known).max()) if len(known) else 0.0
+
+
+def best_columns(values: Values, most: int) -> Counts:
+    """(b, most) the columns of the highest values of each row, best first; of equals the first."""
+    n = values.shape[1]
+    if most >= n:
+        return np.argsort(-values, axis=1, kind="stable")
+    if most < 1:
+        return np.zeros((len(values), 0), dtype=np.int64)
+    some = np.sort(np.argpartition(values, n - most, axis=1)[:, n - most :], axis=1)
+    own = np.take_along_axis(values, some, axis=1)
+    least = own.min(1, keepdims=True)
+    # A partition cuts ties with the last one anywhere: of such rows, the first columns are taken.
+    crowded = ((values >= least).sum(1) > most) & (least[:, 0] > NEVER)
+    for row in crowded.nonzero()[0]:
+        some[row] = np.sort(np.argsort(-values[row], kind="stable")[:most])
+        own[row] = values[row, some[row]]
+    order = np.argsort(-own, axis=1, kind="stable")
+    return np.take_along_axis(some, order, axis=1)
+
+
+def best_of_each_class(values: Values, kinds: Counts, limits: LimitMatrix) -> Counts:
+    """The columns of the best `length` candidates of every class, best first, of one user.
+
+    values: (n,), NEVER for what may not be shown.  kinds: (n,) the class of each.
+    No list needs any other candidate, whatever the prices are.
+    """
+    (there,) = (values > NEVER).nonzero()
+    if limits.n_classes == 1:
+        alone: Counts = there[best_columns(values[there][None], limits.length)[0]]
+        return alone
+    if limits.n_classes <= 32:
+        own, of = values[there], kinds[there]
+        parts = [
+            some[best_columns(own[some][None], limits.length)[0]]
+            for some in ((of == kind).nonzero()[0] for kind in range(limits.n_classes))
+        ]
+        there = there[np.concatenate(parts)]
+        order = np.lexsort((there, -values[there]))
+        best: Counts = there[order]
+        return best
+    order = there[np.lexsort((there, -values[there], kinds[there]))]
+    begin = np.searchsorted(kinds[order], np.arange(limits.n_classes))
+    some = order[np.arange(len(order)) - begin[kinds[order]] < limits.length]
+    return some[np.lexsort((some, -values[some]))]
+
+
+def undominated(
+    values: Values, kinds: Counts, least: Floats, most: Floats, weights: Floats
+) -> Counts:
+    """(b, n') the columns of candidates that may be in a best list, best value first; -1: none.
+
+    kinds: (b, n) or (1, n) classes.  least, most: (C,) between which the charges of classes are.
+    A candidate is in no best list if as many others as a list has places have a higher value v, and
+    also a higher w_L v - charge, w_L being the weight of the last place: at any place, each of them
+    would do better. Others are looked for among the best by either only, so some more may stay.
+    """
+    length, n = len(weights), values.shape[1]
+    keep = values > NEVER
+    if n > length:
+        last = weights[-1]
+        at_worst = last * values - most.astype(values.dtype)[kinds]
+        at_best = last * values - least.astype(values.dtype)[kinds]
+        for by, other, own_by, own in (
+            (values, at_worst, values, at_best),
+            (at_worst, values, at_best, values),
+        ):
+            deepest = min(4 * length, n)
+            first = best_columns(by, deepest)
+            ranked = np.take_along_axis(by, first, axis=1)
+            others = np.take_along_axis(other, first, axis=1)
+            for count in (length, 2 * length, 4 * length):
+                if count > deepest:
+                    break
+                edge = ranked[:, count - 1, None]
+                bar = np.partition(others[:, :count], count - length, axis=1)[:, count - length]
+                keep &= (own_by >= edge) | (own >= bar[:, None])
+    counts = keep.sum(1)
+    columns = np.full((len(keep), max(1, int(counts.max(initial=1)))), -1, dtype=np.int64)
+    rows, at = keep.nonzero()
+    columns[rows, np.arange(len(rows)) - np.repeat(np.cumsum(counts) - counts, counts)] = at
+    own_values = np.where(columns < 0, NEVER, np.take_along_axis(values, columns.clip(0), axis=1))
+    order = np.argsort(-own_values, axis=1, kind="stable")
+    return np.take_along_axis(columns, order, axis=1)

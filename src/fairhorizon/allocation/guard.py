@@ -1,0 +1,408 @@
+"""Limits on exposure that hold after every single request, whatever comes next.
+
+A list is the best one at a price for each limit. The prices follow the demand of the lists (an
+online dual), so that the room goes to the requests that gain the most by it; hard caps give the
+guarantee. docs/guarantee.md has the proofs:
+
+    showings of a limited group  <=  share * all showings            wherever a full list fits
+    showings of a limited group  <=  share * all showings + slack    at every moment
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from threading import Lock
+from typing import Any, Literal, TypeVar
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from torch import Tensor
+
+from fairhorizon.allocation.candidates import NEVER, Candidates, Values
+from fairhorizon.allocation.limit_matrix import Counts, Flags, Floats, GroupRule, LimitMatrix
+from fairhorizon.allocation.one_limit import OneLimit, Sides
+from fairhorizon.allocation.one_list import Request, group_requests, request_of
+from fairhorizon.errors import ConfigError, DataError, ModelError
+from fairhorizon.exposure.place_rule import PlaceRule
+from fairhorizon.files import write_text
+from fairhorizon.metrics.accuracy import discount
+from fairhorizon.metrics.shares import ROUNDING
+from fairhorizon.vocabulary import Scope
+
+LARGEST = 1e300  # value or price; sums and differences of these are still finite
+MEMORY = 1000  # requests that the spread of values is averaged over
+STEP = 0.1  # how fast prices move, without a unit
+MOST_LENGTHS = 8  # of lists, whose limit matrices are kept
+
+Array = TypeVar("Array", Tensor, NDArray[Any])
+# From the length of a list to caps (m,) on what each limited group counts in it: the first that a
+# full list fits into is taken, else the last.
+Caps = Callable[[int], Sequence[Floats]]
+
+
+@dataclass(frozen=True, eq=False)
+class GuardedList:
+    """A list, and where else its places could have gone."""
+
+    items: Counts  # best first
+    classes: Counts  # of each item: items of one class are in the same groups
+    spares: Counts  # candidates that are not in the list, best first
+    spare_classes: Counts
+
+
+class StoredGuard(BaseModel):
+    """What a guard is at one moment, between two requests."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
+
+    kind: Literal["exposure-guard"] = "exposure-guard"
+    version: Literal[2] = 2
+    rule: PlaceRule | None  # of one limit, whose group comes with each request
+    rules: tuple[str, ...]
+    step: float = Field(ge=0, le=LARGEST, allow_inf_nan=False)
+    slack: float | None = Field(ge=0, allow_inf_nan=False)
+    prices: tuple[float, ...]
+    spread: float = Field(ge=0, allow_inf_nan=False)
+    requests: int = Field(ge=0)
+    shown: tuple[float, ...]
+    inside: tuple[float, ...]
+
+
+class ExposureGuard:
+    """Serves one request after the other; after each, every limit holds for all showings so far.
+
+    rules: the share of one limit, or a rule that is a floor, counts by place or holds in every
+        list; or several rules with their groups of items.
+    price: initial price of a showing of a limited group, in units of the values; one for each of
+        several rules.
+    step: how fast prices move, without a unit: at a share of 0, a list wholly of the group raises
+        the price by `step` spreads of the values.
+    slack: how much more than its share a group may have been shown where no full list fits into
+        the share; None: what all places of a list count. 0: never, and lists are shorter.
+    shown, sensitive: showings so far, and those of the group among them, weighed as the rule does.
+        If these start above the share, nothing of the group is shown until the share is kept.
+
+    All methods may be called from several threads. Candidates are prepared in parallel; a request
+    is decided and counted under a lock, before the next one is decided.
+    """
+
+    def __init__(
+        self,
+        rules: PlaceRule | float | Sequence[GroupRule],
+        *,
+        price: float | Sequence[float] | Floats = 0.0,
+        step: float = STEP,
+        slack: float | None = None,
+        shown: float = 0,
+        sensitive: float = 0,
+    ) -> None:
+        if isinstance(rules, Sequence):
+            self.groups: Flags | None = np.stack([one.members for one in rules])
+            self.rules = tuple(rules)
+        else:
+            rule = rules if isinstance(rules, PlaceRule) else PlaceRule(float(rules))
+            self.groups, self.rules = None, (GroupRule(rule, np.zeros(0, dtype=np.bool_)),)
+        prices = np.broadcast_to(np.asarray(price, dtype=np.float64), len(self.rules)).copy()
+        for name, number in (("price", prices.min(initial=0)), ("price", prices.max(initial=0))):
+            _check_level(name, float(number))
+        _check_level("step", step)
+        if not 0 <= sensitive <= shown:
+            raise ConfigError(
+                f"{sensitive} showings of the group among {shown} in all"
+                " (give both as counted so far)"
+            )
+        self.prices, self.step, self.slack = prices, float(step), slack
+        self.spread, self.requests = 0.0, 0  # of the values, a running mean over requests
+        self._shown = np.full(len(self.rules), float(shown))
+        self._inside = np.full(len(self.rules), float(sensitive))
+        self._floors = np.array([one.rule.is_floor for one in self.rules], dtype=np.bool_)
+        self._matrices: dict[int, LimitMatrix] = {}
+        self._make_locks()
+
+    def _make_locks(self) -> None:
+        self._deciding = Lock()  # held from reading the counts to writing them
+        self._saving = Lock()  # so that an older state never replaces a newer one in a file
+
+    def __getstate__(self) -> dict[str, Any]:
+        """For copies and other processes: the state of one moment, without the locks."""
+        with self._deciding:
+            state = {k: v for k, v in vars(self).items() if k not in ("_deciding", "_saving")}
+            return state | {"prices": self.prices.copy(), "_shown": self._shown.copy()}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        vars(self).update(state)
+        self._make_locks()
+
+    @property
+    def share(self) -> float:
+        """Of the first limit: the largest share of its group; of a floor, the smallest."""
+        return self.rules[0].rule.share
+
+    @property
+    def price(self) -> float:
+        """Of the first limit."""
+        return float(self.prices[0])
+
+    @property
+    def shown(self) -> float:
+        """Showings so far, as the first limit weighs them."""
+        return _count(float(self._shown[0]))
+
+    @property
+    def sensitive(self) -> float:
+        """Those of its group among them."""
+        return _count(float(self._inside[0]))
+
+    @property
+    def excess(self) -> Floats:
+        """(m,) showings of each group beyond its share; of a floor, those that are missing."""
+        shares = np.array([one.rule.share for one in self.rules])
+        beyond = self._inside - shares * self._shown
+        missing: Floats = np.where(self._floors, -beyond, beyond)
+        return missing
+
+    def prices_by_name(self) -> dict[str, float]:
+        """The present price of each limit."""
+        return dict(zip(map(str, self.rules), self.prices.tolist(), strict=True))
+
+    def serve(self, items: Array, values: Array, group: Array, length: int) -> Array:
+        """(length,) the list for one request, best value first; -1 where nothing may be shown.
+
+        items (C,) different candidates, values (C,) of showing each, group (C,) bool their labels
+        at this moment. A value of -inf or an item of -1 is never shown.
+        """
+        lists = self._serve_rows(items[None], values[None], np.asarray(group)[None], length)
+        one: Array = lists[0]
+        return one
+
+    def serve_all(
+        self, items: Array, values: Array, sensitive: Array | None = None, length: int = 10
+    ) -> Array:
+        """(b, length) lists for the rows of items (b, C) and values (b, C), one after the other.
+
+        sensitive (n_items,) bool holds for all of them; None: the groups of the rules. The same
+        lists as from `serve`, faster. Requests of other threads may come in between.
+        """
+        group = None if sensitive is None else np.asarray(sensitive)[np.asarray(items)]
+        return self._serve_rows(items, values, group, length)
+
+    def decide(self, values: Values, codes: Counts | None, caps: Caps, length: int) -> GuardedList:
+        """The list of one request under caps that somebody else counts.
+
+        values: (n,) of showing each item, NEVER for those that may not be shown.
+        codes: (n,) the items that values are about; None: all items, in order.
+        caps: by the length of the list.
+        """
+        named = np.arange(len(values)) if codes is None else codes
+        if not self.rules:
+            kinds, best = np.zeros(len(values), dtype=np.int64), np.argsort(-values, kind="stable")
+            best = best[values[best] > NEVER]
+            at, spare = best[:length], best[length : 2 * length]
+        else:
+            limits = self._matrix(length)
+            kinds = limits.of_item if codes is None else limits.of_item[codes]
+            request = request_of(values, kinds, limits)
+            at = self._decided(request, caps, limits)
+            left = values > NEVER
+            left[at] = False
+            (spare,) = left.nonzero()
+            spare = spare[np.argsort(-values[spare], kind="stable")]
+        return GuardedList(named[at], kinds[at], named[spare], kinds[spare])
+
+    def save(self, path: str | Path) -> None:
+        """Write everything that `load` needs; the file is replaced as a whole or not at all.
+
+        It holds the state between two requests, whatever other threads serve at the same time.
+        """
+        with self._saving:
+            write_text(Path(path), self._snapshot().model_dump_json(indent=2) + "\n")
+
+    @classmethod
+    def load(cls, path: str | Path) -> "ExposureGuard":
+        """The guard of one limit that was saved here; it continues as if it had never stopped."""
+        state = _read(Path(path))
+        if state.rule is None:
+            raise ModelError(
+                f"{path}: a guard of rules with their own groups, {', '.join(state.rules)} (make a"
+                " guard of these rules and call its restore)"
+            )
+        return cls(state.rule).restore(path)
+
+    def restore(self, path: str | Path) -> "ExposureGuard":
+        """Continue from a file that a guard of the same rules has written."""
+        state = _read(Path(path))
+        if list(state.rules) != [_text(one) for one in self.rules]:
+            raise ModelError(
+                f"{path}: the guard of other rules, {', '.join(state.rules)} (give the same)"
+            )
+        with self._deciding:
+            self.prices, self.step = np.array(state.prices), state.step
+            self.slack, self.spread, self.requests = state.slack, state.spread, state.requests
+            self._shown, self._inside = np.array(state.shown), np.array(state.inside)
+        return self
+
+    def _snapshot(self) -> StoredGuard:
+        with self._deciding:
+            return StoredGuard(
+                rule=self.rules[0].rule if self.groups is None else None,
+                rules=tuple(_text(one) for one in self.rules),
+                step=self.step,
+                slack=self.slack,
+                prices=tuple(self.prices.tolist()),
+                spread=self.spread,
+                requests=self.requests,
+                shown=tuple(self._shown.tolist()),
+                inside=tuple(self._inside.tolist()),
+            )
+
+    def _serve_rows(self, items: Array, values: Array, group: Flags | None, length: int) -> Array:
+        if length < 0:
+            raise ConfigError(f"a list of {length} items (take 0 or more)")
+        codes, worth = np.asarray(items), np.asarray(values)
+        worth = np.where((codes >= 0) & (worth != -np.inf), worth, NEVER)
+        if not (np.abs(worth[worth > NEVER]) <= LARGEST).all() or np.isnan(worth).any():
+            raise DataError(
+                "the value of a candidate is nan or more than 1e300",
+                remedy="give finite values, and -inf to what may not be shown",
+            )
+        shown = np.full((len(codes), length), -1, dtype=np.int64)
+        if length and codes.shape[1]:
+            if self.rules[0].rule.scope is not Scope.ALL:
+                shown = self._each_list(codes, worth, group, length)
+            else:
+                for row, at in enumerate(self._lists(codes, worth, group, length)):
+                    shown[row, : len(at)] = codes[row, at]
+        if isinstance(items, Tensor):
+            return torch.from_numpy(shown).to(items)
+        return shown
+
+    def _lists(
+        self, codes: Counts, values: Floats, group: Flags | None, length: int
+    ) -> "list[Counts]":
+        """Columns of the lists of some requests, one after the other, counted."""
+        limits = self._matrix(length)
+        capped = None if group is None else group ^ bool(self._floors[0])
+        requests: Sequence[Request]
+        if len(self.rules) == 1 and limits.counts_alike:
+            flags = limits.members[0][limits.of_item[codes]] if capped is None else capped
+            requests = group_requests(values, flags, length)
+        else:
+            # Without groups of the rules there are two classes: outside the group, and the group.
+            kinds = limits.of_item[codes] if capped is None else capped.astype(np.int64)
+            requests = [request_of(values[u], kinds[u], limits) for u in range(len(codes))]
+        found = []
+        for request in requests:
+            with self._deciding:  # two requests that saw the same counts could use the room twice
+                at = self._decided(request, self._caps(limits), limits)
+                self._add(request.counted(at), limits.weights[:, : len(at)].sum(1))
+            found.append(at)
+        return found
+
+    def _decided(self, request: Request, caps: Caps, limits: LimitMatrix) -> Counts:
+        """The columns of a list, and the prices that follow its demand."""
+        size, prices = request.size, self.prices
+        if not size:
+            return np.zeros(0, dtype=np.int64)
+        excess = request.wanted(prices) / np.maximum(limits.full_list, ROUNDING) - limits.shares
+        at = np.zeros(0, dtype=np.int64)
+        for cap in caps(size):
+            at = max(at, request.list(prices, np.maximum(cap, 0.0)), key=len)
+            if len(at) == size:
+                break
+        # A shorter list adds less to what was shown, so it may have less of the group.
+        while 0 < len(at) < size:
+            size = len(at)
+            cap = np.maximum(caps(size)[-1], 0.0)
+            at = request.list(prices, cap, size)
+        self._follow(request.spread, excess * size / limits.length)
+        return at
+
+    def _follow(self, spread: float, excess: Floats) -> None:
+        """A subgradient step by what the list at the present prices would use.
+
+        excess: (m,) over the share, as a part of a list. What a cap refuses belongs to it: a price
+        moved by what is shown would hardly move while the cap binds.
+        """
+        if not np.isnan(spread):
+            self.requests += 1
+            self.spread += (spread - self.spread) / min(self.requests, MEMORY)
+        move = min(self.step * self.spread, LARGEST) * excess
+        self.prices = np.clip(self.prices + move, 0.0, LARGEST)
+
+    def _caps(self, limits: LimitMatrix) -> Caps:
+        """Within the share; rounded up to the next whole showing; within share and slack."""
+        slack = limits.full_list if self.slack is None else np.full(len(limits), self.slack)
+        used = np.where(self._floors, self._shown - self._inside, self._inside)
+
+        def by_length(size: int) -> Sequence[Floats]:
+            share = limits.shares * (self._shown + limits.weights[:, :size].sum(1)) - used
+            if not slack.any():
+                return (share,)
+            return share, np.minimum(np.ceil(share - ROUNDING), share + slack), share + slack
+
+        return by_length
+
+    def _add(self, capped: Floats, shown: Floats) -> None:
+        self._shown = self._shown + shown
+        self._inside = self._inside + np.where(self._floors, shown - capped, capped)
+
+    def _each_list(self, codes: Counts, values: Floats, group: Flags | None, length: int) -> Counts:
+        """Lists that each keep a rule on every list; all showings are counted alike."""
+        rule = self.rules[0].rule
+        flags = self.rules[0].members[codes] if group is None else group
+        cap = rule.mirrored() if rule.is_floor else rule
+        weights = discount(np.arange(1, length + 1))
+        limit = OneLimit(cap, weights, length, np.zeros((len(codes), 0), dtype=np.bool_))
+        sides = Sides.from_flags(Candidates(codes, values), flags ^ rule.is_floor, length)
+        at = limit.place(sides, 0.0)[0].columns(sides)
+        filled = at >= 0
+        inside = filled & np.take_along_axis(flags, at.clip(0), axis=1)
+        with self._deciding:
+            self._shown = self._shown + filled.sum()
+            self._inside = self._inside + inside.sum()
+        return np.where(filled, np.take_along_axis(codes, at.clip(0), axis=1), -1)
+
+    def _matrix(self, length: int) -> LimitMatrix:
+        if length not in self._matrices:
+            if len(self._matrices) >= MOST_LENGTHS:
+                self._matrices.clear()
+            rules = self.rules
+            if self.groups is None:  # the group comes with each request: class 1 is limited
+                limited = np.array([False, True]) ^ bool(self._floors[0])
+                rules = (GroupRule(rules[0].rule, limited),)
+            self._matrices[length] = LimitMatrix.from_rules(rules, length)
+        return self._matrices[length]
+
+
+def _text(rule: GroupRule) -> str:
+    return str(rule) if rule.name else repr(rule.rule)
+
+
+def _check_level(name: str, number: float) -> None:
+    if not 0 <= number <= LARGEST:
+        raise ConfigError(f"a {name} of {number} (take a number, 0 or above)")
+
+
+def _read(path: Path) -> StoredGuard:
+    """The content of a file; a ModelError if it is missing, truncated or something else."""
+    try:
+        content = path.read_bytes()
+    except OSError as error:
+        raise ModelError(
+            f"{path}: cannot be read: {error.strerror} (guard.save writes it)"
+        ) from error
+    try:
+        return StoredGuard.model_validate_json(content)
+    except ValidationError as error:
+        first = error.errors()[0]
+        where = ".".join(map(str, first["loc"]))
+        raise ModelError(
+            f"{path}: not the file of a guard: {where}: {first['msg']} (guard.save writes it)"
+        ) from None
+
+
+def _count(showings: float) -> float:
+    """A whole number where it is one, so that it prints as one."""
+    return int(showings) if showings == int(showings) else float(showings)

@@ -1,0 +1,147 @@
+"""Limits on exposure as a matrix: what a showing of each class of items uses of each limit.
+
+    sum over showings of  g[j, k] (1[item in group j] - share j)  <=  room[j]      for every limit j
+
+k: the place of the showing;  g[j, k]: what place k counts under limit j.  A floor of a group is a
+cap on everything else, so that there are only caps here. Items that are in the same groups are a
+class: they use the same of every limit. A place that stays empty counts nothing.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import sparse
+
+from fairhorizon.errors import ConfigError
+from fairhorizon.exposure.place_rule import PlaceRule
+from fairhorizon.vocabulary import Scope
+
+Floats = NDArray[np.float64]
+Counts = NDArray[np.int64]
+Flags = NDArray[np.bool_]
+
+# Up to this many cells (limits x lists x places), use is summed densely; beyond, by class counts.
+DENSE_CELLS = 2**16
+
+
+@dataclass(frozen=True)
+class GroupRule:
+    """A limit on the showings of a group of items."""
+
+    rule: PlaceRule
+    members: Flags  # (n_items,)
+    name: str = ""  # how a message calls it
+
+    def __str__(self) -> str:
+        return self.name or f"a group {'>=' if self.rule.is_floor else '<='}{self.rule.share:g}"
+
+
+@dataclass(frozen=True)
+class LimitMatrix:
+    """Several limits on all showings, for lists of one length."""
+
+    rules: tuple[GroupRule, ...]  # as they were given, floors as floors
+    length: int
+    of_item: Counts  # (n_items,) the class of each item
+    members: Flags  # (m, C) whether a class counts under a cap
+    shares: Floats  # (m,) of the caps
+    weights: Floats  # (m, L) what a showing at each place counts
+
+    @classmethod
+    def from_rules(cls, rules: Sequence[GroupRule], length: int) -> "LimitMatrix":
+        """The limits on lists of `length` items; limits on every single list have no place here."""
+        for one in rules:
+            if one.rule.scope is not Scope.ALL:
+                raise ConfigError(
+                    f"{one.name or 'a rule'} is on every list: several limits together are on all"
+                    " showings (leave out its scope)"
+                )
+        capped = np.stack([one.members ^ one.rule.is_floor for one in rules])  # (m, n_items)
+        # Columns as single values, because these sort much faster than columns of flags.
+        packed = np.ascontiguousarray(np.packbits(capped, axis=0).T)
+        keys = packed.view(np.dtype((np.void, packed.shape[1]))).ravel()
+        _, examples, of_item = np.unique(keys, return_index=True, return_inverse=True)
+        return cls(
+            tuple(rules),
+            length,
+            of_item.ravel().astype(np.int64),
+            capped[:, examples],
+            np.array([1 - r.rule.share if r.rule.is_floor else r.rule.share for r in rules]),
+            np.stack([one.rule.place_weights(length) for one in rules]),
+        )
+
+    def __len__(self) -> int:
+        return len(self.shares)
+
+    @property
+    def n_classes(self) -> int:
+        return int(self.members.shape[1])
+
+    @cached_property
+    def items_of_class(self) -> list[Counts]:
+        """The items of each class, in order."""
+        order = np.argsort(self.of_item, kind="stable")
+        ends = np.cumsum(np.bincount(self.of_item, minlength=self.n_classes))
+        return np.split(order, ends[:-1])
+
+    @cached_property
+    def excess(self) -> Floats:
+        """(m, C) what a showing that counts 1 uses of each limit; negative where it earns room."""
+        used: Floats = self.members - self.shares[:, None]
+        return used
+
+    @cached_property
+    def counts_alike(self) -> bool:
+        """Whether every place counts 1 under every limit: then lists are best in order of value."""
+        return bool((self.weights == 1).all())
+
+    @cached_property
+    def full_list(self) -> Floats:
+        """(m,) what all places of a list count."""
+        total: Floats = self.weights.sum(1)
+        return total
+
+    def charges(self, prices: Floats) -> Floats:
+        """(C, L) what the prices (m,) take off the value of a class at each place."""
+        if self.counts_alike:
+            return np.repeat((prices @ self.excess)[:, None], self.length, axis=1)
+        return (self.excess * prices[:, None]).T @ self.weights
+
+    def charge_range(self, low: Floats, high: Floats) -> tuple[Floats, Floats]:
+        """(C,) the lowest and highest charge at any place, for prices between low and high (m,).
+
+        Less what all classes are charged alike.
+        """
+        least = (self.members * low[:, None]).T @ self.weights
+        most = (self.members * high[:, None]).T @ self.weights
+        return least.min(1, initial=np.inf), most.max(1, initial=-np.inf)
+
+    def use(self, classes: Counts) -> Floats:
+        """(b, m) what lists of classes (b, L), -1 behind their end, use of each limit."""
+        if classes.size * len(self) <= DENSE_CELLS:
+            padded = np.pad(self.excess, ((0, 0), (0, 1)))  # class -1: an empty place
+            used: Floats = (padded[:, classes] * self.weights[:, None]).sum(2).T
+            return used
+        filled = np.pad(self.weights.cumsum(1), ((0, 0), (1, 0)))[:, (classes >= 0).sum(1)].T
+        inside = np.zeros((len(classes), len(self)))
+        table = sparse.csr_array(self.members.T.astype(np.float64))  # (C, m)
+        for places, weights in self.alike_places:
+            some = classes[:, places]
+            rows = np.concatenate([[0], np.cumsum((some >= 0).sum(1))])
+            kinds = some[some >= 0]
+            counts = sparse.csr_array(
+                (np.ones(len(kinds)), kinds, rows), shape=(len(classes), self.n_classes)
+            )
+            inside += (counts @ table).toarray() * weights
+        in_total: Floats = inside - self.shares * filled
+        return in_total
+
+    @cached_property
+    def alike_places(self) -> list[tuple[Counts, Floats]]:
+        """Places that count the same under every limit, and what they count (m,)."""
+        kinds, of_place = np.unique(self.weights, axis=1, return_inverse=True)
+        of_place = of_place.ravel()
+        return [((of_place == kind).nonzero()[0], kinds[:, kind]) for kind in range(kinds.shape[1])]

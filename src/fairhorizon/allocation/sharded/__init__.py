@@ -1,1 +1,0 @@
-"""Lists of all users from shards of them: the same lists, by sums and histograms."""

@@ -1,0 +1,81 @@
+"""The engine against the lists that the seven engines before it made (baseline.json)."""
+
+import warnings
+
+import numpy as np
+import pytest
+from baseline import Instance, Results, load, measured
+
+from fairhorizon.allocation.candidates import Candidates
+from fairhorizon.allocation.engine import allocate, group_lists
+from fairhorizon.allocation.limit_matrix import GroupRule, LimitMatrix
+from fairhorizon.exposure.place_rule import PlaceRule, PlaceWeights
+from fairhorizon.vocabulary import Scope
+
+INSTANCES = load()
+
+
+def rule_of(limit) -> PlaceRule:
+    weights = limit.weights if isinstance(limit.weights, tuple) else PlaceWeights(limit.weights)
+    return PlaceRule(limit.share, limit.is_floor, Scope(limit.scope), weights, limit.first)
+
+
+def lists_of(instance: Instance):
+    """The lists of the engine, and their prices."""
+    candidates = Candidates.checked(instance.items, instance.values)
+    if len(instance.limits) > 1:
+        rules = [GroupRule(rule_of(one), one.members, one.name) for one in instance.limits]
+        made = allocate(candidates, LimitMatrix.from_rules(rules, instance.length))
+        return made.lists, tuple(made.prices)
+    (limit,) = instance.limits
+    rule, (shown, inside) = rule_of(limit), instance.settled
+    share, used = (1 - rule.share, shown - inside) if rule.is_floor else (rule.share, inside)
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message="no lists with a Gini index")
+        found = group_lists(
+            candidates,
+            limit.members,
+            rule=rule,
+            length=instance.length,
+            gini_limit=instance.gini_limit,
+            weights=instance.position_weights,
+            begun=instance.begun,
+            room=share * shown - used,
+        )
+    return found.lists, (found.prices.price,)
+
+
+def is_plain(instance: Instance) -> bool:
+    """One limit on all showings, which count alike: there the engine is exact."""
+    (first, *more) = instance.limits
+    whole = instance.begun.shape[1] + instance.length
+    return not more and rule_of(first).is_plain(whole) and instance.gini_limit is None
+
+
+@pytest.fixture(scope="module")
+def made() -> dict[str, tuple[Results, tuple[float, ...]]]:
+    """What the engine makes of all instances."""
+    found = {one.name: (one, lists_of(one)) for one in INSTANCES}
+    return {name: (measured(one, lists), prices) for name, (one, (lists, prices)) in found.items()}
+
+
+@pytest.mark.parametrize("instance", INSTANCES, ids=lambda one: one.name)
+def test_an_instance_is_as_good_as_before(instance, made):
+    """Limits that were kept are kept; at most 1 % of value is lost, nothing under one limit."""
+    before, (now, prices) = instance.results, made[instance.name]
+    assert now.kept or not before.kept
+    assert now.shown >= before.shown
+    if instance.gini_limit is not None:
+        assert now.gini <= max(instance.gini_limit, before.gini + 2e-3)
+    if is_plain(instance):
+        assert now.value == pytest.approx(before.value, rel=1e-6)
+        assert now.shares == pytest.approx(before.shares)
+        assert prices == pytest.approx(before.prices, rel=1e-5, abs=1e-7)
+    assert now.value >= before.value - 0.01 * abs(before.value)
+
+
+def test_in_total_no_value_is_lost(made):
+    """At most 0.1 %."""
+    before = np.array([one.results.value for one in INSTANCES])
+    now = np.array([made[one.name][0].value for one in INSTANCES])
+    assert now.sum() >= 0.999 * before.sum()
