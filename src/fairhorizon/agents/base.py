@@ -201,10 +201,6 @@ class Recommender(ABC):
         """Lists as requests come, counted by a guard of `request_guard`."""
         raise self._serves_alone("--one-by-one")
 
-    def recommend_at_price(self, scenario: Scenario, *, length: int) -> NDArray[np.int64]:  # noqa: ARG002
-        """Every user's list by itself, at the price that kept the limit on the validation items."""
-        raise self._serves_alone("--at-price")
-
     def _serves_alone(self, option: str) -> ConfigError:
         return ConfigError(f"{self.method} serves every user alone (leave out {option})")
 

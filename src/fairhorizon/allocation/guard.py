@@ -31,7 +31,7 @@ from fairhorizon.metrics.accuracy import discount
 from fairhorizon.metrics.shares import ROUNDING
 from fairhorizon.vocabulary import Scope
 
-LARGEST = 1e300  # value or price; sums and differences of these are still finite
+LARGEST = 1e29  # value or price: what is never shown has a value of NEVER, -1e30
 MEMORY = 1000  # requests that the spread of values is averaged over
 STEP = 0.1  # how fast prices move, without a unit
 MOST_LENGTHS = 8  # of lists, whose limit matrices are kept
@@ -196,6 +196,9 @@ class ExposureGuard:
         caps: by the length of the list.
         """
         named = np.arange(len(values)) if codes is None else codes
+        if not length:
+            none = named[:0]
+            return GuardedList(none, none, none, none)
         if not self.rules:
             kinds, best = np.zeros(len(values), dtype=np.int64), np.argsort(-values, kind="stable")
             best = best[values[best] > NEVER]
@@ -260,11 +263,11 @@ class ExposureGuard:
     def _serve_rows(self, items: Array, values: Array, group: Flags | None, length: int) -> Array:
         if length < 0:
             raise ConfigError(f"a list of {length} items (take 0 or more)")
-        codes, worth = np.asarray(items), np.asarray(values)
+        codes, worth = np.asarray(items), np.asarray(values, dtype=np.float64)
         worth = np.where((codes >= 0) & (worth != -np.inf), worth, NEVER)
-        if not (np.abs(worth[worth > NEVER]) <= LARGEST).all() or np.isnan(worth).any():
+        if np.isnan(worth).any() or (np.abs(worth[worth > NEVER]) > LARGEST).any():
             raise DataError(
-                "the value of a candidate is nan or more than 1e300",
+                "the value of a candidate is nan or more than 1e29",
                 remedy="give finite values, and -inf to what may not be shown",
             )
         shown = np.full((len(codes), length), -1, dtype=np.int64)

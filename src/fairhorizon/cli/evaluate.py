@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from fairhorizon.cli import limit_options, list_lengths, block_options
+from fairhorizon.cli import block_options, limit_options, list_lengths
 from fairhorizon.cli import options as shared
 from fairhorizon.cli.config_option import takes_config
 from fairhorizon.cli.run_options import AlphaPrime, RunFolder

@@ -19,14 +19,13 @@ from fairhorizon.agents.fcpo.learning.episodes import MenuEpisodes
 from fairhorizon.agents.fcpo.learning.training import Trained, Training, build_actor, queue_length
 from fairhorizon.agents.fcpo.serving.actor_chances import ActorChances
 from fairhorizon.agents.fcpo.serving.affordable import affordable_part
-from fairhorizon.agents.fcpo.serving.calibration import calibrate
+from fairhorizon.agents.fcpo.serving.calibration import PriceTable, calibrate
 from fairhorizon.agents.fcpo.serving.weight_check import better_weights
 from fairhorizon.agents.lists.item_lists import NO_LIMIT, Evenness, ItemLists, accurate
 from fairhorizon.agents.lists.items import PanelItems
 from fairhorizon.agents.lists.opening import LastMenus
 from fairhorizon.agents.lists.panel import Panel
 from fairhorizon.agents.progress import Listener, RoundReport
-from fairhorizon.allocation.price_table import PriceTable
 from fairhorizon.data.splits import Split
 from fairhorizon.environment.dynamics import State
 from fairhorizon.environment.feedback import validation_scenario

@@ -23,7 +23,6 @@ from fairhorizon.agents.fcpo.learning.session import Problem, Session
 from fairhorizon.agents.fcpo.learning.training import Trained, queue_length
 from fairhorizon.agents.fcpo.outlook.server import fcpo_server
 from fairhorizon.agents.fcpo.server import FcpoServer
-from fairhorizon.agents.fcpo.serving.calibration import serve_alone
 from fairhorizon.agents.lists.item_lists import ItemLists, by_steps, step_limits
 from fairhorizon.agents.lists.under_control import serve_under_control
 from fairhorizon.agents.progress import SILENT, LimitNotKeptWarning, Listener, RoundReport
@@ -250,15 +249,6 @@ class Fcpo(Recommender):
         if self.config.policy != "softmax":
             return super().item_values(scenario, length=length)
         return self._lists().values_of_all(scenario, torch.arange(scenario.n_users), length)
-
-    def recommend_at_price(self, scenario: Scenario, *, length: int) -> NDArray[np.int64]:
-        """Every user's list by itself, at the price that kept the limit on the validation items.
-
-        The limit holds as nearly as users are like those of the validation; nothing guarantees it.
-        """
-        self._check_alone("--at-price", not self.limits_)
-        price = self.policy_.price_table().price(self.alpha_prime, length)
-        return Served.of(serve_alone(self._lists(), scenario, price, length)).lists
 
     def _check_alone(self, option: str, can: bool) -> None:
         if not can:
