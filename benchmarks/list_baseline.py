@@ -117,18 +117,20 @@ def market_rule(seed: int, scope: Scope) -> PlaceRule:
 def overlapping(
     seed: int, users: int, n_items: int, width: int, length: int, limits: int, *, by_place: bool
 ) -> Case:
-    """Limits and floors on groups that overlap, near what the groups have in the catalogue."""
+    """Limits and floors on groups that overlap, away from what these have without any limit."""
     rng = np.random.default_rng(seed)
     items = np.stack([rng.permutation(n_items)[:width] for _ in range(users)])
     worth = rng.exponential(size=n_items)
     values = rounded(rng.exponential(size=items.shape) * (0.3 + worth[items]))
+    best = np.argsort(-values, axis=1, kind="stable")[:, :length]
+    plain = np.take_along_axis(items, best, axis=1)
     table = Table(f"overlapping {seed} {users}x{width}", items, values, {})
     rules: list[tuple[str, PlaceRule]] = []
     for number in range(limits):
         members = rng.random(n_items) < rng.uniform(0.15, 0.6)
         is_floor = number % 2 == 1
-        away = -rng.uniform(0, 0.2) if is_floor else rng.uniform(-0.1, 0.2)
-        share = round(float(np.clip(members.mean() + away, 0, 1)), 2)
+        part = rng.uniform(1.02, 1.2) if is_floor else rng.uniform(0.75, 0.98)
+        share = round(float(min(0.95, part * members[plain].mean())), 3)
         weights = PlaceWeights.LOG if by_place and number % 2 == 0 else PlaceWeights.NONE
         first = 2 if by_place and number == 3 else None
         table.groups[f"g{number}"] = members
@@ -213,7 +215,7 @@ def middle_cases() -> Iterator[Case]:
     }
     for name, rule in rules.items():
         yield Case(f"one: {name}, 200 users", table, length, [("group", rule)])
-    for limit, rule in ((0.45, PlaceRule(0.3)), (0.4, PlaceRule(0.4, weights=PlaceWeights.LOG))):
+    for limit, rule in ((0.14, PlaceRule(0.3)), (0.09, PlaceRule(0.4, weights=PlaceWeights.LOG))):
         name = f"one: Gini {limit:g}, 200 users"
         yield Case(name, table, length, [("group", rule)], gini_limit=limit)
 

@@ -4,7 +4,6 @@ import math
 
 import numpy as np
 import pytest
-
 from baseline import FILE, Instance, StoredLimit, load, measured, packed, times, unpacked
 
 SMALL = [one for one in load() if len(one.items) <= 40]
@@ -89,7 +88,8 @@ def test_the_stored_lists_have_the_stored_results(instance: Instance) -> None:
     assert len(stored.prices) == len(instance.limits)
     assert min(stored.prices) >= 0
     if stored.bound is not None:
-        assert stored.value <= stored.bound + 1e-5
+        # values and bounds of the engine itself were exact to about 1e-7 of their size
+        assert stored.value <= stored.bound * (1 + 1e-6)
     if instance.gini_limit is not None:
         assert stored.gini <= instance.gini_limit
 
