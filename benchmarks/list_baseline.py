@@ -414,7 +414,7 @@ def main() -> None:
         return
     stored = {
         "commit": COMMIT,
-        "command": "python benchmarks/list_baseline.py --out tests/allocation/baseline.json",
+        "command": "python benchmarks/list_baseline.py --out tests/allocation/baseline.json --times FILE",
         "encoding": "see tests/allocation/baseline.py",
         "times": None if options.times is None else json.loads(options.times.read_text("utf-8")),
         "tables": {name: stored_table(table) for name, table in tables.items()},
