@@ -37,6 +37,8 @@ sys.path.insert(0, str(ROOT / "tests" / "allocation"))
 from baseline import Instance, Results, StoredLimit, measured, packed  # noqa: E402
 
 COMMIT = "ea0e658"
+OUT = "tests/allocation/baseline.json"
+COMMAND = f"python benchmarks/list_baseline.py --out {OUT} --times FILE"
 USERS, LENGTH = 500, 10
 GENRES = ("Documentary", "Comedy", "Drama")
 Members = NDArray[np.bool_]
@@ -414,7 +416,7 @@ def main() -> None:
         return
     stored = {
         "commit": COMMIT,
-        "command": "python benchmarks/list_baseline.py --out tests/allocation/baseline.json --times FILE",
+        "command": COMMAND,
         "encoding": "see tests/allocation/baseline.py",
         "times": None if options.times is None else json.loads(options.times.read_text("utf-8")),
         "tables": {name: stored_table(table) for name, table in tables.items()},
