@@ -24,6 +24,7 @@ CASES = {
     "fuzz_api": r"^calls \d+  server errors 0$",
     "gru4rec": r"fit of gru4rec / fit of ease +\d+\.\d\d$",
     "kinds": r"at most +\d+\.\d+ %: fcpo \d+\.\d+, .* [+-]\d+\.\d\d % \+- \d+\.\d\d$",
+    "list_speed": r"^everybody, by place .* ratio +\d+\.\d\d$",
     "one_user": r"call / bare scores, of the medians +\d+\.\d\d$",
     "presets": r"fast - before at 37 %: [+-]\d+\.\d\d \+- \d+\.\d\d$",
     "quit_rule": r"^\| PPO, under the control \| \d+\.\d\d \| \d+\.\d \| \d\.\d{3} \| .* \|$",

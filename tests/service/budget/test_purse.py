@@ -24,17 +24,29 @@ def purse(text: str, *, shown: int, used: int, left: int) -> Purse:
     )
 
 
+def caps_of(text: str = "popular<=0.4", *, shown: int, used: int, left: int) -> list[float]:
+    """What a list of ten may have of the group: preferably, rounded up, and at most."""
+    caps = purse(text, shown=shown, used=used, left=left).caps(10)
+    return [float(cap[0]) for cap in caps]
+
+
 @pytest.mark.parametrize("shown", [100, 24_000_000, 10**11])
 def test_the_room_is_what_the_share_and_the_lease_leave(shown: int) -> None:
     used = shown * 4 // 10 - 5
     # 0.4 of ten more showings is 4, and 5 were left
-    assert purse("popular<=0.4", shown=shown, used=used, left=100).room(10).tolist() == [9.0]
-    assert purse("popular<=0.4", shown=shown, used=used, left=3).room(10).tolist() == [3.0]
-    assert purse("popular<=0.4", shown=shown, used=used + 20, left=3).room(10).tolist() == [0.0]
+    assert caps_of(shown=shown, used=used, left=100) == [9.0, 9.0, 100.0]
+    assert caps_of(shown=shown, used=used, left=3) == [3.0, 3.0, 3.0]
+    # the share is used up: a full list that needs the group may still have what is leased
+    assert caps_of(shown=shown, used=used + 20, left=3) == [0.0, 0.0, 3.0]
+
+
+def test_showings_are_rounded_up_before_the_lease_is_used() -> None:
+    """0.04 of ten showings is 0.4 of an item."""
+    assert caps_of("popular<=0.04", shown=0, used=0, left=5) == [0.4, 1.0, 5.0]
 
 
 def test_a_floor_has_no_cap() -> None:
-    assert purse("popular>=0.4", shown=100, used=0, left=0).room(10).tolist() == [np.inf]
+    assert caps_of("popular>=0.4", shown=100, used=0, left=0) == [np.inf] * 3
 
 
 def test_a_list_is_weighed_by_place_and_spent() -> None:
@@ -51,7 +63,7 @@ def test_a_list_is_weighed_by_place_and_spent() -> None:
 
 def test_a_simulated_replica_decides_within_the_same_room() -> None:
     for left, used, shown in ((100, 35, 100), (3, 35, 100), (3, 60, 100), (7, 0, 0)):
-        (room,) = purse("popular<=0.4", shown=shown, used=used, left=left).room(10)
+        room, _, _ = caps_of(shown=shown, used=used, left=left)
         one = Replica(0, left=left * UNIT, used=used * UNIT, shown=shown * UNIT)
         assert one.decide(400_000, 10, 10) == min(10, room)
         assert one.left == (left - min(10, room)) * UNIT
