@@ -1,10 +1,10 @@
 """Which class of items each user is shown, so that a step keeps its budgets at the least loss.
 
-    maximise sum_u v[u, c_u]   subject to   sum_u a[j, c_u] <= B_j    for every constraint j
+    maximise sum_u v[u, c_u]   subject to   sum_u a[j, c_u] <= B_j    for every limit j
 
-a: (m, C) costs of the classes; a class is all items with the same cost under every constraint
+a: (m, C) costs of the classes; a class is all items with the same cost under every limit
 v: (b, C) the score of each user's best item of each class; -inf where there is none
-B: (m,) budgets of this step.  The price of a constraint is its multiplier: how much the total score
+B: (m,) budgets of this step.  The price of a limit is its multiplier: how much the total score
 rises for one more unit of its budget, 0 where the budget does not bind.
 """
 
@@ -25,7 +25,7 @@ NEARLY = 1e-9  # of the largest loss: a class that costs a user this much more i
 SAMPLE = 256  # users on whom first prices are found
 
 
-def allocate(values: Floats, costs: Floats, budgets: Floats) -> tuple[Classes, Floats]:
+def assign_classes(values: Floats, costs: Floats, budgets: Floats) -> tuple[Classes, Floats]:
     """(b,) the class that each user is shown, and (m,) the prices of the budgets.
 
     values (b, C) as v above, with a finite number in every row; costs (m, C) are whole numbers.
