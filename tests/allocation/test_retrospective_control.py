@@ -10,7 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.optimize import linprog
 
-from fairhorizon.allocation.steps import CLOSED, ItemClasses, Offers, OnlineControl
+from fairhorizon.allocation.assignment import CLOSED, ItemClasses, SlotOffers
+from fairhorizon.allocation.steps import OnlineControl
 from fairhorizon.exposure.bound import BoundLimit
 from fairhorizon.exposure.counts import Exposure
 from fairhorizon.exposure.groups import PopularItems, popular_group
@@ -118,7 +119,7 @@ def test_the_users_who_lose_most_keep_an_item_with_little_room():
     scores = torch.tensor([[5.0, 1.0, 0.0], [5, 4, 0], [5, 3, 0], [5, 0, 2]])
     classes = ItemClasses.from_costs(np.zeros((0, 3)), scores.device)
     room = np.array([2, 9, 9])
-    found = Offers(scores, classes, remaining=room).assign(np.arange(4), np.zeros(0))
+    found = SlotOffers(scores, classes, remaining=room).assign(np.arange(4), np.zeros(0))
     assert found.items.tolist() == [0, 1, 1, 0]  # losses without it: 4, 1, 2, 3
     assert found.item_prices.tolist() == [2, 0, 0]  # the largest loss of a user who was refused
 
@@ -135,7 +136,7 @@ def test_room_costs_little_of_the_best_assignment(seed):
     if room.sum() < b:
         room[0] += b - room.sum()
     classes = ItemClasses.from_costs(np.zeros((0, n)), torch.device("cpu"))
-    offers = Offers(torch.from_numpy(values).float(), classes, remaining=room)
+    offers = SlotOffers(torch.from_numpy(values).float(), classes, remaining=room)
     items = offers.assign(np.arange(b), np.zeros(0)).items
     once = np.kron(np.eye(b), np.ones(n))
     most = np.kron(np.ones(b), np.eye(n))

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from scipy import sparse
 from scipy.optimize import linprog
 
-from fairhorizon.allocation.assignment import assign_classes
-from fairhorizon.allocation.steps import ItemClasses, Offers, OnlineControl
+from fairhorizon.allocation.assignment import ItemClasses, SlotOffers, assign_classes
+from fairhorizon.allocation.steps import OnlineControl
 from fairhorizon.errors import ConfigError, ModelError
 from fairhorizon.exposure.bound import BoundLimit
 from fairhorizon.exposure.counts import Exposure
@@ -276,7 +276,7 @@ def test_items_that_are_full_are_the_last_resort(room: list[int], budget: int, i
     """Item 0 is of the group, the others are not."""
     scores = torch.tensor([[9.0, 5, 1], [8.0, 5, 2]])
     classes = ItemClasses.from_costs(np.array([[1.0, 0, 0]]), scores.device)
-    offers = Offers(scores, classes, remaining=np.array(room))
+    offers = SlotOffers(scores, classes, remaining=np.array(room))
     shown = offers.assign(offers.rows_left(), np.array([float(budget)]))
     assert shown.items.tolist() == items
 

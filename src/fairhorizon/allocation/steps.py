@@ -3,8 +3,8 @@
 A step serves all users at once, slot after slot of their lists. At a slot,
 
 1. every limit whose costs are -1, 0 or 1 has a budget: what all showings of the slot may cost;
-2. each user is offered the best item of every class (`Offers`); a class is all items that cost the
-   same under these limits, and limits on every list withdraw the offers of some classes;
+2. each user is offered the best item of every class, which is all items that cost the same under
+   these limits; limits on every list withdraw the offers of some classes;
 3. each user is shown one of the offers, so that the budgets are kept and the total score is the
    highest possible (assignment.py); no item is shown more often than it has remaining.
 
@@ -18,23 +18,25 @@ from dataclasses import dataclass
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
-from fairhorizon.allocation.assignment import Classes, Floats, assign_classes
+from fairhorizon.allocation.assignment import (
+    CLOSED,
+    Bools,
+    Classes,
+    Floats,
+    ItemClasses,
+    SlotOffers,
+)
 from fairhorizon.errors import ConfigError, ModelError
 from fairhorizon.exposure.counts import Counts, Exposure
 from fairhorizon.exposure.step_limits import StepLimit
-from fairhorizon.ranking import first_highest, rows_at_once, some_at_a_time
 from fairhorizon.vocabulary import Scope
 
 SPREAD_USERS = 64  # on whose scores the spread is estimated
 LARGEST_MARGIN = 0.1  # of the showings of a step: more would not make contradictions go away
 LOWERED = 0.9  # part of the last price that a step tries first
-CLOSED = 1e4  # the price of an item that has nothing remaining: more than scores differ by
-CELLS = 2**22  # scores looked at together
 
-Bools = NDArray[np.bool_]
 TakenOff = Callable[[Tensor], Tensor]  # from the prefix (b, k) of each list to (b, n_items)
 
 
@@ -128,7 +130,7 @@ class OnlineControl:
 
 
 @dataclass(frozen=True)
-class _Trial:
+class _StepTrial:
     """The lists of a step at some prices."""
 
     lists: Tensor  # (b, K)
@@ -194,7 +196,7 @@ class _Step:
         bounds = [room for room in rooms if room is not None]
         return np.minimum.reduce(bounds) if bounds else None
 
-    def fill(self, prices: Floats) -> _Trial:
+    def fill(self, prices: Floats) -> _StepTrial:
         """Slot after slot, each with its part of what is left of the budgets."""
         n_users, n_slots, m = len(self.slots[0]), len(self.slots), len(self.exact)
         carried = self._carried_charges(prices)
@@ -221,14 +223,16 @@ class _Step:
                 remaining = np.maximum(0, remaining - used)
         prices = prices.copy()
         prices[self.exact] = found.mean(0)
-        return _Trial(lists, prices, self._excess(lists), charges)
+        return _StepTrial(lists, prices, self._excess(lists), charges)
 
-    def _offers(self, k: int, taken: Tensor, carried: Floats, remaining: Counts | None) -> "Offers":
+    def _offers(
+        self, k: int, taken: Tensor, carried: Floats, remaining: Counts | None
+    ) -> SlotOffers:
         scores = self.slots[k]
         charges = torch.from_numpy(carried).to(scores) if carried.any() else None
         if self.taken_off is not None:
             scores = scores - self.taken_off(taken)
-        return Offers(scores, self.classes, taken=taken, charges=charges, remaining=remaining)
+        return SlotOffers(scores, self.classes, taken=taken, charges=charges, remaining=remaining)
 
     def _barred(self, group_counts: Counts, place: int) -> Bools | None:
         """(b, C): classes that limits on every list do not allow next; None: all are allowed.
@@ -293,225 +297,3 @@ def _score_spread(scores: Tensor) -> float:
     some = scores[:: max(1, len(scores) // SPREAD_USERS)]
     known = some[some > -torch.inf].double()
     return float(known.std(correction=0)) or 1.0 if len(known) else 1.0
-
-
-@dataclass(frozen=True)
-class ItemClasses:
-    """Classes of items; a class is all items with the same costs under every limit."""
-
-    costs: Floats  # (m, C) of the classes
-    of_item: Tensor  # (n_items,) the class of each item
-    cheaper: Tensor  # (C, C) bool: the second is cheaper than the first under some limit
-
-    @classmethod
-    def from_costs(cls, costs: Floats, device: torch.device) -> "ItemClasses":
-        """By costs (m, n_items) that are -1, 0 or 1."""
-        # a number in base 3, because that sorts fast
-        codes = 3 ** np.arange(len(costs)) @ (costs.astype(np.int64) + 1)
-        _, examples, of_item = np.unique(codes, return_index=True, return_inverse=True)
-        own: Floats = costs[:, examples]
-        cheaper = (own[:, None, :] < own[:, :, None]).any(0)
-        return cls(own, torch.from_numpy(of_item).to(device), torch.from_numpy(cheaper).to(device))
-
-
-@dataclass(frozen=True)
-class Assignment:
-    """What each user is shown at a slot."""
-
-    choice: Classes  # (b,) the class
-    items: Classes  # (b,)
-    prices: Floats  # (m,) of the budgets
-    item_prices: Floats  # (n_items,) the largest loss of a user who was refused the item
-
-
-class Offers:
-    """Each user's best item of each class at one slot, and who is shown which of them.
-
-    scores: (b, n_items), -inf for what may not be shown.
-    taken: (b, k) items that the lists have already, -1 for none.
-    charges: (n_items,) to be taken off the scores.
-    remaining: (n_items,) how often each item may be shown; None: without a bound.
-
-    A limit under retrospective labels lets an item be shown in a step only so often that it does
-    not enter the group. Where more users choose an item than it has remaining, those keep it whose
-    next best item is the furthest behind; the others choose again, among the items that are not
-    full. So this ends after a few rounds. Where all items of a class are full, one of them is the
-    last resort: it may enter the group, while an item of another class might break a budget at
-    once.
-    """
-
-    def __init__(
-        self,
-        scores: Tensor,
-        classes: ItemClasses,
-        *,
-        taken: Tensor | None = None,
-        charges: Tensor | None = None,
-        remaining: Counts | None = None,
-    ) -> None:
-        self.classes, self.remaining = classes, remaining
-        if remaining is None:
-            # A class that is nowhere cheaper than that of the best item is never needed.
-            self._set(*best_of_classes(scores, classes, classes.cheaper, taken, charges))
-            return
-        # Users may be refused their best item: then any class may be next, and what follows the
-        # best of a class is asked for, so the scores as they are now are kept.
-        if charges is not None:
-            scores = scores - charges
-        if taken is not None and taken.shape[1]:
-            scores = _without(scores, taken)
-        self._scores = scores
-        self._full = torch.from_numpy(remaining <= 0).to(scores.device)
-        others = ~torch.eye(len(classes.cheaper), dtype=torch.bool, device=scores.device)
-        self._set(*best_of_classes(scores.masked_fill(self._full, -torch.inf), classes, others))
-        users, own = np.nonzero(self.values == -np.inf)
-        self._is_last_resort = np.zeros(self.values.shape, dtype=np.bool_)
-        self._replace(users, own, *self._last_resort(users, own), is_last_resort=True)
-
-    def _set(self, values: Tensor, items: Tensor) -> None:
-        self.values: Floats = values.double().cpu().numpy()  # (b, C), -inf for no offer
-        self.items: Classes = items.cpu().numpy()  # (b, C)
-
-    def withdraw(self, barred: Bools | None) -> None:
-        """Take back the offers of some classes (b, C), but not all of a user's."""
-        if barred is not None:
-            left = np.where(barred, -np.inf, self.values)
-            self.values = np.where(left.max(1, keepdims=True) > -np.inf, left, self.values)
-
-    def rows_left(self) -> Classes:
-        """The users who have something left to be shown."""
-        rows: Classes = np.flatnonzero(self.values.max(1) > -np.inf)
-        return rows
-
-    def assign(self, rows: Classes, budgets: Floats) -> Assignment:
-        """The offers that these users are shown, within the budgets (m,) and what is remaining."""
-        costs = self.classes.costs
-        item_prices: Floats = np.zeros(len(self.classes.of_item))
-        while True:
-            choice, prices = assign_classes(self.values[rows], costs, budgets)
-            items = self.items[rows, choice]
-            shown = Assignment(choice, items, prices, item_prices)
-            if self.remaining is None:
-                return shown
-            counted = ~self._is_last_resort[rows, choice]
-            crowded = np.bincount(items[counted], minlength=len(item_prices)) > self.remaining
-            # whoever did not get one of these before is not offered it again
-            self._full |= torch.from_numpy(crowded).to(self._full)
-            some = np.flatnonzero(crowded[items] & counted)
-            users, own = rows[some], choice[some]
-            values, following, is_last_resort = self._next_best(users, own)
-            loss = self._loss(users, own, values, prices @ costs)
-            refused = _refused(items[some], loss, self.remaining)
-            if not len(refused):
-                return shown
-            np.maximum.at(item_prices, items[some[refused]], loss[refused])
-            self._replace(
-                users[refused],
-                own[refused],
-                values[refused],
-                following[refused],
-                is_last_resort=is_last_resort[refused],
-            )
-
-    def _replace(
-        self,
-        users: Classes,
-        own: Classes,
-        values: Floats,
-        items: Classes,
-        *,
-        is_last_resort: Bools | bool,
-    ) -> None:
-        """Offer other items of these classes to some users."""
-        at = users, own
-        self.values[at], self.items[at], self._is_last_resort[at] = values, items, is_last_resort
-
-    def _loss(self, users: Classes, own: Classes, following: Floats, charges: Floats) -> Floats:
-        """(b,) by how much the next best offer is behind, all less the charge of its class."""
-        net, at = self.values[users] - charges, np.arange(len(users))
-        present = net[at, own]
-        net[at, own] = following - charges[own]
-        loss: Floats = present - net.max(1, initial=-np.inf)
-        return loss
-
-    def _next_best(self, users: Classes, own: Classes) -> tuple[Floats, Classes, Bools]:
-        """What comes after the best item of these classes, which is full; and if that is full."""
-        values, items = self._best(users, own, self._full)
-        none_left = values == -np.inf
-        values[none_left], items[none_left] = self._last_resort(users[none_left], own[none_left])
-        return values, items, none_left
-
-    def _last_resort(self, users: Classes, own: Classes) -> tuple[Floats, Classes]:
-        """The best item of these classes, full or not, far behind all others; -inf for nothing."""
-        values, items = self._best(users, own, torch.zeros_like(self._full))
-        return values - CLOSED, items
-
-    def _best(self, users: Classes, own: Classes, closed: Tensor) -> tuple[Floats, Classes]:
-        """Of one class each, some users' best item that is not closed (n_items,)."""
-        scores, of_item = self._scores, self.classes.of_item
-        values, items = np.zeros(len(users)), np.zeros(len(users), dtype=np.int64)
-        for c in np.unique(own):
-            of_class, bar = np.flatnonzero(own == c), scores.new_zeros(len(of_item))
-            bar[closed | (of_item != c)] = -torch.inf
-            size = rows_at_once(len(of_item), CELLS)
-            for at in np.split(of_class, range(size, len(of_class), size)):
-                rest = scores[torch.from_numpy(users[at]).to(bar.device)].add_(bar)
-                best = first_highest(rest)
-                values[at] = rest.gather(1, best[:, None])[:, 0].double().cpu().numpy()
-                items[at] = best.cpu().numpy()
-        return values, items
-
-
-def _refused(items: Classes, loss: Floats, remaining: Counts) -> Classes:
-    """Of the users of each item, all but the `remaining` with the largest loss."""
-    order = np.lexsort((-loss, items))
-    ordered = items[order]
-    rank = np.arange(len(items)) - np.searchsorted(ordered, ordered)
-    beyond = order[rank >= remaining[ordered]]
-    refused: Classes = beyond[np.isfinite(loss[beyond])]
-    return refused
-
-
-def best_of_classes(
-    scores: Tensor,
-    classes: ItemClasses,
-    needed: Tensor,
-    taken: Tensor | None = None,
-    charges: Tensor | None = None,
-) -> tuple[Tensor, Tensor]:
-    """(b, C) the highest score of each class of items, less its charge (n_items,), and its item.
-
-    Only of the class of the best item of all and of those that are `needed` (C, C) where the best
-    item is of the first; others are left at -inf. Items `taken` (b, k) are excluded.
-    """
-    of_item, n_classes = classes.of_item, len(needed)
-    values = scores.new_full((len(scores), n_classes), -torch.inf)
-    items = of_item.new_zeros(values.shape)
-    others = of_item != torch.arange(n_classes).to(of_item)[:, None]  # (C, n_items)
-    outside = scores.new_zeros(others.shape).masked_fill_(others, -torch.inf)
-    taken = items[:, :0] if taken is None else taken
-    for part, part_values, part_items, part_taken in some_at_a_time(scores, values, items, taken):
-        if charges is not None:
-            part = part - charges
-        if taken.shape[1]:
-            part = _without(part, part_taken)
-        best = first_highest(part)[:, None]
-        kind = of_item[best]
-        part_values.scatter_(1, kind, part.gather(1, best))  # views: this fills `values`
-        part_items.scatter_(1, kind, best)
-        for c in range(n_classes):
-            some = needed[kind[:, 0], c].nonzero().squeeze(1)
-            if len(some):
-                of_class = part.index_select(0, some).add_(outside[c])
-                best = first_highest(of_class)[:, None]
-                part_values[:, c].index_copy_(0, some, of_class.gather(1, best).squeeze(1))
-                part_items[:, c].index_copy_(0, some, best.squeeze(1))
-    if values.isnan().any():
-        raise ModelError("a score is not a number: the model that scores has diverged")
-    return values, items
-
-
-def _without(scores: Tensor, taken: Tensor) -> Tensor:
-    """-inf for the items `taken`, of which -1 is none."""
-    ceiling = scores.new_full(taken.shape, torch.inf).masked_fill_(taken >= 0, -torch.inf)
-    return scores.scatter_reduce(1, taken.clamp(min=0), ceiling, "amin")
