@@ -18,7 +18,7 @@ from stable_baselines3.common.buffers import RolloutBuffer, RolloutBufferSamples
 from stable_baselines3.common.vec_env import VecEnv
 from torch import Tensor
 
-from fairhorizon.allocation.step_control import OnlineControl
+from fairhorizon.allocation.steps import OnlineControl
 from fairhorizon.environment.feedback import UserModel
 from fairhorizon.environment.gym import RecommendationVectorEnv
 from fairhorizon.exposure.counts import Counts, Exposure

@@ -7,7 +7,7 @@ import torch
 from stable_baselines3 import PPO
 from torch import Tensor
 
-from fairhorizon.allocation.step_control import OnlineControl
+from fairhorizon.allocation.steps import OnlineControl
 from fairhorizon.environment.dynamics import Outcome, State
 from fairhorizon.exposure.counts import Exposure
 from fairhorizon.vocabulary import Labels

@@ -6,7 +6,7 @@ from dataclasses import asdict, dataclass, replace
 
 import torch
 
-from fairhorizon.allocation.step_control import OnlineControl
+from fairhorizon.allocation.steps import OnlineControl
 from fairhorizon.files import write_json
 from quit_env import StaysVecEnv
 from quit_ppo import PpoSettings, WeightsServer, trained

@@ -12,8 +12,7 @@ from torch import Tensor
 
 from fairhorizon.agents.lists.items import ExpertSignals
 from fairhorizon.agents.lists.panel import Panel
-from fairhorizon.allocation.slot_scores import TableScores
-from fairhorizon.allocation.step_control import OnlineControl
+from fairhorizon.allocation.steps import OnlineControl
 from fairhorizon.exposure.counts import Exposure
 from fairhorizon.ranking import first_best
 from fairhorizon.vocabulary import Labels
@@ -105,7 +104,7 @@ class View:
                 items[rows, 0] = first_best(scores)
             else:
                 table[rows] = scores
-        return items if control is None else control.choose([TableScores(table)], exposure)
+        return items if control is None else control.choose(table, exposure)
 
     def scores(self, rows: Tensor, actions: Tensor, of_items: Tensor) -> Tensor:
         """(len(rows), n_items) weighted sums of some users; of_items: from `group_signals`."""

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fairhorizon.data.interactions import Interactions
-from fairhorizon.histories import UserItems
+from fairhorizon.histories import SortedSets, TableSets, UserItems
 
 N_USERS, N_ITEMS = 5, 12
 
@@ -75,3 +75,24 @@ def test_only_some_users_in_their_order(pairs, users):
     found = [some.items[a:b].tolist() for a, b in pairwise(bounds)]
     assert found == [expected[user] for user in users]
     assert some.n_items == N_ITEMS
+
+
+@given(rows, st.lists(st.integers(0, N_USERS - 1), max_size=7), st.data())
+def test_sets_by_sorted_keys_are_those_of_a_table(pairs, users, data):
+    """Whatever is added and taken out, -1 for nothing, with items that are in every set."""
+    sets, some = UserItems.of(log_of(pairs)), torch.tensor(users, dtype=torch.int64)
+    barred = torch.zeros(N_ITEMS, dtype=torch.bool)
+    barred[data.draw(st.integers(0, N_ITEMS - 1))] = data.draw(st.booleans())
+    items = st.lists(st.integers(-1, N_ITEMS - 1), min_size=3, max_size=3)
+    drawn = st.lists(items, min_size=len(users), max_size=len(users))
+    lists = [torch.tensor(data.draw(drawn), dtype=torch.int64).view(-1, 3) for _ in range(3)]
+    gone = lists[1].masked_fill(barred[lists[1].clamp(min=0)], -1)
+    table = TableSets(sets.mask(some) | barred).with_items(lists[0]).without_items(gone)
+    keys = SortedSets.of(sets, some, N_ITEMS, barred).with_items(lists[0]).without_items(gone)
+    assert keys.shape == table.shape
+    assert torch.equal(keys.mask(), table.mask())
+    assert torch.equal(keys.counts(), table.counts())
+    assert torch.equal(keys.contains(lists[2]), table.contains(lists[2]))
+    backwards = torch.arange(len(users)).flip(0)
+    assert torch.equal(keys.mask(backwards), table.mask(backwards))
+    assert torch.equal(keys.contains(lists[2], backwards), table.contains(lists[2], backwards))

@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from fairhorizon.data.interactions import Interactions
+from fairhorizon.errors import ConfigError
 
 CELLS_AT_ONCE = 2**20  # cells of a queue that are filled together
 
@@ -96,8 +97,18 @@ DENSE_CELLS = 2**28  # users x items: a table of 256 MiB of bool, 1 GiB of float
 
 
 def too_wide(users: int, items: int) -> bool:
-    """Whether a table of users x items is too large to be held: then blocks of users are."""
+    """Whether a table of users x items is too large to be held."""
     return users * items > DENSE_CELLS
+
+
+def check_table(users: int, items: int, what: str = "a long run") -> None:
+    """Refuse what serves all users together and keeps tables of users x items."""
+    if too_wide(users, items):
+        raise ConfigError(
+            f"{what} keeps tables of users x items: {users:,} users x {items:,} items are "
+            f"{users * items:,} cells, and at most {DENSE_CELLS:,} are possible (take fewer users, "
+            "as in a sample of the log, or a smaller catalogue)"
+        )
 
 
 class ItemSets(Interface):
@@ -127,12 +138,6 @@ class ItemSets(Interface):
 
     def without_items(self, lists: Tensor) -> "ItemSets":
         """The sets without the items of the lists (b, K)."""
-
-    def stored(self) -> Tensor:
-        """To be stored with a run."""
-
-    def restored(self, stored: Tensor) -> "ItemSets":
-        """Sets of the same users from what either kind of sets stored."""
 
 
 def item_sets(
@@ -186,16 +191,6 @@ class TableSets:
         rows, slots = (lists >= 0).nonzero(as_tuple=True)  # an empty slot must not touch any item
         table[rows, lists[rows, slots]] = is_member
         return TableSets(table)
-
-    def stored(self) -> Tensor:
-        return self.table
-
-    def restored(self, stored: Tensor) -> "TableSets":
-        if stored.dim() == 1:
-            table = torch.zeros_like(self.table)
-            table.view(-1)[stored.to(table.device)] = True
-            return TableSets(table)
-        return TableSets(stored.to(self.table.device))
 
 
 @dataclass(frozen=True)
@@ -252,13 +247,6 @@ class SortedSets:
         keys = np.unique(self._keys_of(lists)[lists.cpu().numpy() >= 0])
         gone = keys[self._holds(keys)]
         return replace(self, keys=np.delete(self.keys, np.searchsorted(self.keys, gone)))
-
-    def stored(self) -> Tensor:
-        return torch.from_numpy(self.keys)
-
-    def restored(self, stored: Tensor) -> "SortedSets":
-        keys = stored if stored.dim() == 1 else stored.reshape(-1).nonzero().squeeze(1)
-        return replace(self, keys=keys.cpu().numpy())
 
     def _keys_of(self, lists: Tensor, rows: Tensor | None = None) -> NDArray[np.int64]:
         items = lists.cpu().numpy()

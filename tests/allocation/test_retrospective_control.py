@@ -10,10 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.optimize import linprog
 
-from fairhorizon.allocation.class_offers import CLOSED, ClassOffers
-from fairhorizon.allocation.item_classes import ItemClasses
-from fairhorizon.allocation.slot_scores import TableScores
-from fairhorizon.allocation.step_control import OnlineControl
+from fairhorizon.allocation.assignment import CLOSED, ItemClasses, SlotOffers
+from fairhorizon.allocation.steps import OnlineControl
 from fairhorizon.exposure.bound import BoundLimit
 from fairhorizon.exposure.counts import Exposure
 from fairhorizon.exposure.groups import PopularItems, popular_group
@@ -119,12 +117,9 @@ def test_it_is_held_from_the_first_step_without_a_warm_up(seed):
 def test_the_users_who_lose_most_keep_an_item_with_little_room():
     """One class; item 0 has room for two of four users, who all like it best."""
     scores = torch.tensor([[5.0, 1.0, 0.0], [5, 4, 0], [5, 3, 0], [5, 0, 2]])
-    classes = ItemClasses.of(np.zeros((0, 3)), scores.device)
+    classes = ItemClasses.from_costs(np.zeros((0, 3)), scores.device)
     room = np.array([2, 9, 9])
-    offers = ClassOffers.with_room(
-        TableScores(scores), torch.zeros(3), classes, torch.zeros(4, 0, dtype=torch.int64), room
-    )
-    found = offers.allocate(np.arange(4), np.zeros((0, 1)), np.zeros(0), room)
+    found = SlotOffers(scores, classes, remaining=room).assign(np.arange(4), np.zeros(0))
     assert found.items.tolist() == [0, 1, 1, 0]  # losses without it: 4, 1, 2, 3
     assert found.item_prices.tolist() == [2, 0, 0]  # the largest loss of a user who was refused
 
@@ -140,15 +135,9 @@ def test_room_costs_little_of_the_best_assignment(seed):
     room = random.integers(1, 4, n)
     if room.sum() < b:
         room[0] += b - room.sum()
-    classes = ItemClasses.of(np.zeros((0, n)), torch.device("cpu"))
-    offers = ClassOffers.with_room(
-        TableScores(torch.from_numpy(values).float()),
-        torch.zeros(n),
-        classes,
-        torch.zeros(b, 0, dtype=torch.int64),
-        room,
-    )
-    items = offers.allocate(np.arange(b), np.zeros((0, 1)), np.zeros(0), room).items
+    classes = ItemClasses.from_costs(np.zeros((0, n)), torch.device("cpu"))
+    offers = SlotOffers(torch.from_numpy(values).float(), classes, remaining=room)
+    items = offers.assign(np.arange(b), np.zeros(0)).items
     once = np.kron(np.eye(b), np.ones(n))
     most = np.kron(np.ones(b), np.eye(n))
     best = -linprog(-values.ravel(), A_ub=most, b_ub=room, A_eq=once, b_eq=np.ones(b)).fun

@@ -10,11 +10,8 @@ from hypothesis import strategies as st
 from scipy import sparse
 from scipy.optimize import linprog
 
-from fairhorizon.allocation.class_offers import ClassOffers
-from fairhorizon.allocation.class_program import allocate
-from fairhorizon.allocation.item_classes import ItemClasses
-from fairhorizon.allocation.slot_scores import TableScores
-from fairhorizon.allocation.step_control import OnlineControl
+from fairhorizon.allocation.assignment import ItemClasses, SlotOffers, assign_classes
+from fairhorizon.allocation.steps import OnlineControl
 from fairhorizon.errors import ConfigError, ModelError
 from fairhorizon.exposure.bound import BoundLimit
 from fairhorizon.exposure.counts import Exposure
@@ -73,7 +70,7 @@ def tables(b: int, n_classes: int):
 def test_one_budget_is_kept_at_the_least_loss(values, costs, budget):
     """Against all ways to choose; who has one class alone gets it, and comes first."""
     costs, budgets = np.array([costs], dtype=float), np.array([budget])
-    choice, (price,) = allocate(values, costs, budgets)
+    choice, (price,) = assign_classes(values, costs, budgets)
     excess, best = exhaustive(values, costs, budgets)
     assert max(0, costs[0, choice].sum() - np.floor(budget + 1e-9)) == excess
     assert values[np.arange(5), choice].sum() == best
@@ -87,7 +84,7 @@ def test_the_price_is_the_gain_of_the_first_who_is_refused(cheap):
     gains = np.array([0.5, 3.0, -1.0, 2.0, 1.0])
     values = np.stack([np.zeros(5), gains], axis=1)
     for budget, price, dear in [(0, 3, []), (1, 2, [1]), (2.9, 1, [1, 3]), (4, 0, [0, 1, 3, 4])]:
-        choice, prices = allocate(values, costs, np.array([budget + 5 * cheap]))
+        choice, prices = assign_classes(values, costs, np.array([budget + 5 * cheap]))
         assert prices == [price]
         assert choice.nonzero()[0].tolist() == dear
         assert (gains > price).nonzero()[0].tolist() == dear
@@ -98,7 +95,7 @@ def test_the_price_is_the_gain_of_the_first_who_is_refused(cheap):
 def test_several_budgets_are_kept_where_they_can_be(values, limit, floor):
     """Against all ways to choose: the least excess; of two budgets, two users may be off."""
     budgets = np.array([limit, floor], dtype=float)
-    choice, _ = allocate(values, LIMIT_AND_FLOOR, budgets)
+    choice, _ = assign_classes(values, LIMIT_AND_FLOOR, budgets)
     excess, best = exhaustive(values, LIMIT_AND_FLOOR, budgets)
     assert (LIMIT_AND_FLOOR[:, choice].sum(1) - budgets).clip(0).sum() == excess
     score = values[np.arange(5), choice].sum()
@@ -124,7 +121,7 @@ def test_several_prices_are_those_of_the_linear_program(m, b, seed):
         b_eq=np.ones(b),
         method="highs-ds",
     ).fun
-    choice, prices = allocate(values, costs, budgets)
+    choice, prices = assign_classes(values, costs, budgets)
     assert (prices >= 0).all()
     assert (prices > 0).any()
     assert (values - prices @ costs).max(1).sum() + prices @ budgets == pytest.approx(optimum)
@@ -137,7 +134,7 @@ def test_budgets_that_contradict_each_other_are_missed_by_the_least():
     """All of the group at most 2 times and at least 5 times: 3 short, however it is done."""
     values = np.random.default_rng(0).normal(size=(30, 2))
     costs = np.array([[0.0, 1.0], [0.0, -1.0]])
-    choice, _ = allocate(values, costs, np.array([2.0, -5.0]))
+    choice, _ = assign_classes(values, costs, np.array([2.0, -5.0]))
     assert 2 <= choice.sum() <= 5
 
 
@@ -161,7 +158,7 @@ def test_who_has_nothing_else_left_comes_first_and_may_break_the_limit():
     assert control.prices == {"popularity": 8}
 
 
-def test_no_constraint_is_the_best_item():
+def test_without_limits_the_best_item_is_shown():
     scores = torch.randn(700, 900, generator=torch.Generator().manual_seed(0))
     lists = OnlineControl([]).choose(scores, exposure_with(Labels([False] * 900)))
     assert torch.equal(lists[:, 0], scores.argmax(1))
@@ -278,12 +275,10 @@ def test_lists_by_place_by_hand(text: str, lists: list[list[int]], grows: bool):
 def test_items_that_are_full_are_the_last_resort(room: list[int], budget: int, items: list[int]):
     """Item 0 is of the group, the others are not."""
     scores = torch.tensor([[9.0, 5, 1], [8.0, 5, 2]])
-    classes = ItemClasses.of(np.array([[1.0, 0, 0]]), scores.device)
-    taken, nothing = torch.empty(2, 0, dtype=torch.int64), torch.zeros(3)
-    offers = ClassOffers.with_room(TableScores(scores), nothing, classes, taken, np.array(room))
-    rows, budgets = offers.rows_left(), np.array([float(budget)])
-    fit = offers.allocate(rows, classes.patterns, budgets, np.array(room))
-    assert fit.items.tolist() == items
+    classes = ItemClasses.from_costs(np.array([[1.0, 0, 0]]), scores.device)
+    offers = SlotOffers(scores, classes, remaining=np.array(room))
+    shown = offers.assign(offers.rows_left(), np.array([float(budget)]))
+    assert shown.items.tolist() == items
 
 
 def exposure_of_one() -> Exposure:
@@ -332,13 +327,13 @@ def test_the_limit_is_kept_while_users_leave():
     assert shares[-1] == pytest.approx(0.4, abs=1e-3)
 
 
-def steps_broken_after_a_flip(constraint, *, flip_at: int, steps: int) -> int:
+def steps_broken_after_a_flip(limit, *, flip_at: int, steps: int) -> int:
     """100 users, 200 items, 50 labels flipped: steps until a step keeps to 0.4 of G0 again."""
     labels = Labels(np.arange(200) < 40)
     exposure = exposure_with(labels)
     scores = torch.randn(100, 200, generator=torch.Generator().manual_seed(1))
     scores += torch.linspace(3, -3, 200)
-    control = OnlineControl([constraint(exposure)])
+    control = OnlineControl([limit(exposure)])
     broken = []
     for step in range(steps):
         if step == flip_at:
@@ -369,9 +364,9 @@ def test_a_limit_and_a_floor_hold_together_at_every_step():
     members = torch.arange(50) % 5 == 0
     scores[:, members] -= 1
     limits = [PopularityLimit(0.4), GroupFloor("acme", members, 0.3)]
-    for constraints, kept in ((limits, True), ([], False)):
+    for kept_limits, kept in ((limits, True), ([], False)):
         exposure = Exposure(np.arange(50)[::-1].copy())
-        control, churn = OnlineControl(constraints), 0
+        control, churn = OnlineControl(kept_limits), 0
         for _ in range(60):
             drift = 0.1 * torch.randn(scores.shape, generator=generator)
             exposure.add(control.choose(scores + drift, exposure))
@@ -438,24 +433,24 @@ def test_three_kinds_at_once():
     scores = torch.randn(80, 60, generator=torch.Generator().manual_seed(2))
     scores += torch.linspace(2, -2, 60)
     members = torch.arange(60) % 4 == 3
-    constraints = [
+    limits = [
         PopularityLimit(0.3),
         GroupFloor("acme", members, 0.3),
         GiniLimit(0.5, warm_up=15),
     ]
-    control, exposure = OnlineControl(constraints), Exposure(np.arange(60)[::-1].copy())
+    control, exposure = OnlineControl(limits), Exposure(np.arange(60)[::-1].copy())
     for step in range(1, 41):
         exposure.add(control.choose(scores, exposure))
         exposure.relabel()
-        assert max(limit.excess(exposure) for limit in constraints[:2]) <= 1e-9
-        assert step < 15 or constraints[2].excess(exposure) <= 1e-9
+        assert max(limit.excess(exposure) for limit in limits[:2]) <= 1e-9
+        assert step < 15 or limits[2].excess(exposure) <= 1e-9
 
 
 def test_a_restored_control_goes_on_as_the_saved_one():
     scores = torch.randn(50, 40, generator=torch.Generator().manual_seed(4))
     scores += torch.linspace(2, -2, 40)
-    constraints = [GiniLimit(0.4), PopularityLimit(0.3)]
-    control, other = OnlineControl(constraints), OnlineControl(constraints)
+    limits = [GiniLimit(0.4), PopularityLimit(0.3)]
+    control, other = OnlineControl(limits), OnlineControl(limits)
     exposure = Exposure(np.zeros(40, dtype=np.int64))
     for _ in range(7):
         exposure.add(control.choose(scores, exposure))
@@ -469,9 +464,9 @@ def test_a_restored_control_goes_on_as_the_saved_one():
 
 
 def test_mistakes():
-    with pytest.raises(ConfigError, match="two constraints are called 'popularity'"):
+    with pytest.raises(ConfigError, match="two limits are called 'popularity'"):
         OnlineControl([PopularityLimit(0.4), PopularityLimit(0.3)])
-    with pytest.raises(ModelError, match="prices of 1 constraints cannot be restored"):
+    with pytest.raises(ModelError, match="prices of 1 limits cannot be restored"):
         OnlineControl([]).restore(OnlineControl([PopularityLimit(0.4)]).tensors())
     with pytest.raises(ModelError, match="not a number"):
         OnlineControl([]).choose(torch.tensor([[0.0, torch.nan]]), exposure_with(Labels([0, 1])))

@@ -13,6 +13,7 @@ from typing import Any
 import polars as pl
 import pytest
 
+from fairhorizon import histories
 from fairhorizon.cli.app import run
 
 MARKET = "--data=synthetic:users=60,items=80,interactions_per_user=20"
@@ -153,6 +154,18 @@ def test_mistakes_are_refused_before_any_work(
     assert message.startswith("error: ")
     for part in parts:
         assert part in message
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_more_users_times_items_than_a_table_holds_are_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(histories, "DENSE_CELLS", 1000)
+    assert run([*LONGTERM, "--methods=ease+control"]) == 1
+    message = capsys.readouterr().err
+    assert "users x 80 items are" in message
+    assert "cells, and at most 1,000 are possible (take fewer users" in message
     assert list(tmp_path.iterdir()) == []
 
 

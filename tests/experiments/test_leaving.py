@@ -12,12 +12,10 @@ import pytest
 import torch
 from polars.testing import assert_frame_equal
 
-from fairhorizon import histories
 from fairhorizon.agents.fcpo.outlook.actor import BOUND
 from fairhorizon.agents.methods import Method
 from fairhorizon.environment.moods import MoodConfig
 from fairhorizon.environment.simulated import SimulationConfig
-from fairhorizon.errors import ConfigError
 from fairhorizon.evaluation.long_term import LongRunSettings
 from fairhorizon.evaluation.staying import by_activity, choosing_users
 from fairhorizon.experiments.asked_limits import AskedLimits
@@ -152,20 +150,6 @@ def test_a_rule_about_kinds_goes_on_where_it_was(tmp_path: Path, rule: dict[str,
     assert_frame_equal(*steps[:2], check_exact=True)
     assert steps[0]["ndcg"][-1] != steps[2]["ndcg"][-1]
     assert steps[0]["limited_rate"][-1] <= 0.3 + 1e-9
-
-
-def test_rules_about_kinds_are_refused_where_users_are_scored_in_blocks(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    table = tmp_path / "items.csv"
-    table.write_text("item,kind\n" + "\n".join(f"{item},A" for item in range(60)))
-    study = Study(tmp_path, MARKET, ks=(1,), settings={"control": {"mmr": 1.0}})
-    asked = AskedLimits(item_table=str(table))
-    long_study = LongStudy(study, LongRunSettings(steps=2), limits=asked, by="kind")
-    long_study.check(contestants("ease+control"))
-    monkeypatch.setattr(histories, "DENSE_CELLS", 80 * 60 - 1)
-    with pytest.raises(ConfigError, match=r"ease\+control: .* 80 users times 60 items"):
-        long_study.check(contestants("ease+control"))
 
 
 def test_what_a_like_adds_keeps_half_of_the_users_for_sixty_steps(tmp_path: Path) -> None:

@@ -34,17 +34,6 @@ class State:
         table = self.blocked_sets.mask()
         return table if self.here is None else table | ~self.here[:, None]
 
-    def blocked_for_good(self, rows: Tensor) -> Tensor:
-        """(len(rows), n_items) bool: what will never be shown to some users, or never again."""
-        table = self.blocked_sets.mask(rows)
-        if not self.returning:
-            return table
-        items = torch.cat(self.returning, dim=1)[rows]
-        users, places = (items >= 0).nonzero(as_tuple=True)
-        table = table.clone()
-        table[users, items[users, places]] = False
-        return table
-
 
 class Feedback(Interface):
     """The feedback of a batch of users to what they are shown, step by step."""

@@ -22,7 +22,7 @@ from fairhorizon.evaluation.limit_record import LimitRecord
 from fairhorizon.evaluation.staying import Staying
 from fairhorizon.exposure.counts import Churn, Exposure
 from fairhorizon.exposure.step_limits import StepLimit
-from fairhorizon.histories import ItemSets
+from fairhorizon.histories import ItemSets, TableSets, check_table
 from fairhorizon.metrics.fairness import coverage, gini, most_shown_share
 from fairhorizon.settings import Settings
 from fairhorizon.vocabulary import Labels
@@ -96,6 +96,7 @@ class LongRun:
         self.server, self.exposure, self.limits = server, exposure, tuple(limits)
         self.settings = settings or LongRunSettings()
         self.state, self.audience = users.begin(torch.arange(users.n_users))
+        check_table(*self.state.blocked_sets.shape)
         self.steps = 0  # taken
         known = self.state.queue.shape[1]
         if known < server.queue_length:
@@ -194,9 +195,9 @@ class LongRun:
 
     def tensors(self) -> dict[str, Tensor]:
         """A copy of everything that the steps have changed, by flat names."""
-        state = {"queue": self.state.queue, "blocked": self.state.blocked_sets.stored()}
+        state = {"queue": self.state.queue, "blocked": self.state.blocked_sets.mask()}
         if self._seen is not None:
-            state |= {"seen": self._seen.stored(), "recent": torch.cat(self.state.returning, dim=1)}
+            state |= {"seen": self._seen.mask(), "recent": torch.cat(self.state.returning, dim=1)}
         parts = {
             "state": state,
             "exposure": self.exposure.tensors(),
@@ -221,11 +222,11 @@ class LongRun:
             parts.setdefault(part, {})[rest] = tensor.clone()
         state = parts["state"]
         self._check(state)
-        device, blocked = self.state.users.device, self.state.blocked_sets
-        queue, blocked_now = state["queue"].to(device), blocked.restored(state["blocked"])
-        self.state = State(self.state.users, queue, blocked_now)
+        device = self.state.users.device
+        queue, blocked = state["queue"].to(device), TableSets(state["blocked"].to(device))
+        self.state = State(self.state.users, queue, blocked)
         if (after := self.settings.repeat_after) is not None:
-            self._seen, recent = blocked.restored(state["seen"]), state["recent"].to(device)
+            self._seen, recent = TableSets(state["seen"].to(device)), state["recent"].to(device)
             self.state = offered_again(self.state, after, recent, self.settings.list_length)
         self.exposure.restore(parts["exposure"])
         self.steps = int(parts["run"]["steps"])
@@ -240,7 +241,7 @@ class LongRun:
         """That a stored state is of these users and items."""
         shapes = {"queue": self.state.queue.shape, "blocked": self.state.blocked_sets.shape}
         for name, shape in shapes.items():
-            if stored[name].dim() > 1 and stored[name].shape != shape:  # keys have one dimension
+            if stored[name].shape != shape:
                 raise ModelError(
                     f"the stored run has {name} of shape {tuple(stored[name].shape)}, this one "
                     f"{tuple(shape)}: it belongs to other data or another server (start anew)"

@@ -13,7 +13,6 @@ from torch import Tensor
 
 from fairhorizon.agents.base import Recommender
 from fairhorizon.agents.methods import AGENTS, Method, longest_first
-from fairhorizon.agents.ranked.variety import too_large
 from fairhorizon.engines.engine import TaskEngine
 from fairhorizon.engines.processes import HERE
 from fairhorizon.environment.moods import KINDS
@@ -30,7 +29,7 @@ from fairhorizon.experiments.long_task import LongTask
 from fairhorizon.experiments.step_record import SCHEMA
 from fairhorizon.experiments.study import ModelTask, Study, Task
 from fairhorizon.experiments.users import UserSource, WorldFit
-from fairhorizon.histories import too_wide
+from fairhorizon.histories import check_table
 from fairhorizon.results.long_term import CountsOverTime, LongTermResult, RunProgress
 from fairhorizon.results.studies import TrainingRow
 from fairhorizon.vocabulary import Retrain
@@ -60,6 +59,7 @@ class LongStudy:
         for one in (method for method in methods if not method.abilities.long_run):
             raise ConfigError(f"{one.name} serves in no long run (use {one.base}+control)")
         split, length = self.study.dataset().split, self.settings.list_length
+        check_table(split.train.n_users, split.train.n_items)
         if length > split.train.n_items:
             raise ConfigError(
                 f"lists of {length}: there are only {split.train.n_items} items (give at most "
@@ -73,10 +73,10 @@ class LongStudy:
         self._check_kinds(methods)
 
     def _check_kinds(self, methods: Sequence[Method]) -> None:
-        """Refuse rules about kinds of items where there are none, or too many scores."""
+        """Refuse rules about kinds of items where there are none."""
         for model in (self.study.build(method, seed=0) for method in methods):
             try:
-                kinds = self.kinds_for(model)
+                self.kinds_for(model)
             except NoColumnError as error:
                 known = f"; there are {', '.join(error.columns)}" if error.columns else ""
                 raise ConfigError(
@@ -84,9 +84,6 @@ class LongStudy:
                     f"column {self.by!r}{known} (name one with --by, of the log or of an "
                     "--item-table)"
                 ) from None
-            shape = (self.study.dataset().split.train.n_users, 0 if kinds is None else len(kinds))
-            if too_wide(*shape):
-                raise ConfigError(f"{model.method}: {too_large(*shape)}")
 
     def kinds_for(self, model: Recommender) -> Tensor | None:
         """(n_items, kinds) for a method that has a rule about them."""

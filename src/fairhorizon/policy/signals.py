@@ -5,8 +5,7 @@ from typing import Protocol as Interface
 import torch
 from torch import Tensor
 
-from fairhorizon.errors import ConfigError
-from fairhorizon.histories import ItemSets, too_wide
+from fairhorizon.histories import ItemSets
 from fairhorizon.policy.menus import CatalogueMenus, Menus
 
 
@@ -59,12 +58,6 @@ class ItemVectors:
 
     def on_menus(self, rows: Tensor, blocked: ItemSets, count: int) -> Tensor:  # noqa: ARG002
         """All that are not blocked: they are scored together anyway."""
-        if too_wide(len(rows), len(self.vectors)):
-            raise ConfigError(
-                f"a softmax policy on embeddings has all items on its menus, and {len(rows)} users "
-                f"x {len(self.vectors)} items are too many to learn from (learn online with a "
-                "panel of rankers, as preset fast does, or serve fewer users)"
-            )
         items = torch.arange(len(self.vectors)).to(rows).expand(len(rows), -1)
         return items.masked_fill(blocked.mask(rows), -1)
 

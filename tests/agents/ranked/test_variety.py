@@ -6,11 +6,9 @@ import torch
 from safetensors.torch import load, save
 from torch import Tensor
 
-from fairhorizon import histories
-from fairhorizon.agents.ranked.control_server import ControlServer
 from fairhorizon.agents.ranked.model import Ranked
 from fairhorizon.agents.ranked.variety import Variety
-from fairhorizon.allocation.step_control import OnlineControl
+from fairhorizon.allocation.steps import OnlineControl
 from fairhorizon.data.splits import Split
 from fairhorizon.data.synthetic import synthetic
 from fairhorizon.environment.feedback import evaluation_scenario
@@ -33,10 +31,11 @@ SCORES = torch.tensor([[5, 4, 3, 2.5, 2.2, 0]])
 def shown(rules: StepControl, list_length: int = 1, steps: int = 6) -> list[int]:
     """What one user is shown, who answers nothing."""
     variety, table = Variety(rules, SOME_KINDS), SCORES.clone()
+    variety.begin(1)
     control, exposure = OnlineControl([]), Exposure(np.ones(6, dtype=np.int64))
     items: list[int] = []
     for _ in range(steps):
-        lists = control.choose([variety.scores(table)] * list_length, exposure)
+        lists = control.choose([table] * list_length, exposure, variety.handicap)
         variety.observe(lists)
         items += lists[0].tolist()
         table[0, lists[0][lists[0] >= 0]] = -torch.inf
@@ -57,7 +56,7 @@ def test_mmr_takes_off_what_was_shown_lately_and_fades(mmr: float, expected: lis
 
 def test_the_handicap_of_mmr_by_hand() -> None:
     variety = Variety(StepControl(mmr=0.4, forgetting=0.5), SOME_KINDS)
-    variety.scores(SCORES)
+    variety.begin(1)
     for item in (0, 4, -1):  # the last step shows nothing, and time passes
         variety.observe(torch.tensor([[item]]))
     lately = torch.tensor([0.25 + 0.5 * 0.5, 0.5 * 0.5])
@@ -96,9 +95,9 @@ def test_who_is_shown_nothing_keeps_the_window() -> None:
     table = SCORES.repeat(2, 1)
     table[1] = -torch.inf  # this user has left
     control, exposure = OnlineControl([]), Exposure(np.ones(6, dtype=np.int64))
-    variety.scores(table)
+    variety.begin(2)
     variety.observe(torch.tensor([[0], [3]]))
-    lists = control.choose([variety.scores(table)], exposure)
+    lists = control.choose(table, exposure, variety.handicap)
     assert lists.tolist() == [[3], [-1]]
     variety.observe(lists)
     assert variety.recent.tolist() == [[3], [3]]
@@ -191,9 +190,7 @@ def test_without_a_rule_settings_are_those_of_before() -> None:
     assert quota.stated() == {"share": 0.1, "kind_quota": 3, "window": 10}
 
 
-def test_what_a_rule_cannot_do_is_said_with_a_remedy(
-    model: Ranked, market: Split, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_a_rule_cannot_do_is_said_with_a_remedy(model: Ranked, market: Split) -> None:
     served = model.reranked(StepControl(mmr=1))
     assert served.abilities.kinds
     assert not model.reranked(StepControl()).abilities.kinds
@@ -204,9 +201,3 @@ def test_what_a_rule_cannot_do_is_said_with_a_remedy(
         served.recommend(scenario, length=3)
     with pytest.raises(ValueError, match="kind_quota=5 of a window of 5 closes nothing"):
         StepControl(kind_quota=5, window=5)
-    server = served.server([], kinds=kinds_of(market))
-    assert isinstance(server, ControlServer)
-    state, _ = scenario.begin(torch.arange(scenario.n_users))
-    monkeypatch.setattr(histories, "DENSE_CELLS", 0)
-    with pytest.raises(ConfigError, match=r"60 users times 80 items are too many \(leave"):
-        server.serve(state, Exposure(market.train.item_counts()))

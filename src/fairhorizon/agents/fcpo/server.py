@@ -13,16 +13,15 @@ from fairhorizon.agents.fcpo.experts.start import NO_PRICE
 from fairhorizon.agents.fcpo.learning.advantages import discounts
 from fairhorizon.agents.fcpo.learning.at_work import policy_at_work
 from fairhorizon.agents.fcpo.learning.learner import Learner
-from fairhorizon.agents.lists.block_signals import BlockSignals
 from fairhorizon.agents.lists.items import ExpertSignals, PanelItems
 from fairhorizon.agents.retraining import Retraining
 from fairhorizon.agents.walk import Walk
-from fairhorizon.allocation.slot_scores import SlotScores
-from fairhorizon.allocation.step_control import OnlineControl
+from fairhorizon.allocation.steps import OnlineControl
 from fairhorizon.environment.dynamics import Outcome, State
 from fairhorizon.errors import ModelError
 from fairhorizon.exposure.counts import Exposure
 from fairhorizon.exposure.step_limits import StepLimit
+from fairhorizon.histories import check_table
 from fairhorizon.policy.actor import Actor
 from fairhorizon.storage import as_bytes, below, of_bytes
 
@@ -65,6 +64,7 @@ class FcpoServer:
     @torch.no_grad()
     def serve(self, state: State, exposure: Exposure) -> Tensor:
         if self.walk is None:
+            check_table(*state.blocked_sets.shape, "serving step by step under limits")
             self.walk = Walk(self.actor, state, exposure.sensitive)
         walk = self.walk
         walk.signals.relabel(exposure.sensitive.to(state.users.device))
@@ -79,10 +79,10 @@ class FcpoServer:
 
     def _valued(
         self,
-        scores: Sequence[SlotScores],
+        scores: Sequence[Tensor],
         state: State,  # noqa: ARG002  # for those who look ahead
         exposure: Exposure,  # noqa: ARG002
-    ) -> Sequence[SlotScores]:
+    ) -> Sequence[Tensor]:
         """What the control makes as much of as it can: the scores of the policy."""
         return scores
 
@@ -156,8 +156,6 @@ class FcpoServer:
         if self.walk is not None and isinstance(self.walk.signals, ExpertSignals):
             # computed for other users at a time, they would differ in the last digits
             parts["signals"] = {str(n): values for n, values in enumerate(self.walk.signals.values)}
-        if self.walk is not None and isinstance(self.walk.signals, BlockSignals):
-            parts["shortlists"] = self.walk.signals.shortlists.tensors()
         if self.retraining is not None:
             parts["retraining"] = self.retraining.tensors()
             if isinstance(self.actor.items, PanelItems):
@@ -187,20 +185,15 @@ class FcpoServer:
         self._restore_signals(tensors, state)
 
     def _restore_signals(self, tensors: dict[str, Tensor], state: State) -> None:
-        """Scores as they were stored; those of the other kind are computed again."""
-        seen, kept = below("signals.", tensors), below("shortlists.", tensors)
-        if not seen and not kept:
+        """Scores as they were stored."""
+        if not (seen := below("signals.", tensors)):
             return
         # until it serves, there is no group
         no_group = torch.zeros(state.blocked_sets.shape[1], dtype=torch.bool).to(state.users.device)
         self.walk = Walk(self.actor, state, no_group)
         signals = self.walk.signals
-        if isinstance(signals, ExpertSignals) and seen:
-            signals.values = [
-                seen[str(n)].to(state.users.device, copy=True) for n in range(len(seen))
-            ]
-        elif isinstance(signals, BlockSignals) and kept:
-            signals.shortlists.restore(kept, state)
+        assert isinstance(signals, ExpertSignals)  # others are not stored
+        signals.values = [seen[str(n)].to(state.users.device, copy=True) for n in range(len(seen))]
 
     def _restore_actor(self, parameters: dict[str, Tensor]) -> None:
         """What was learned online; only of the same policy."""

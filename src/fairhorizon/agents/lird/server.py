@@ -11,9 +11,7 @@ from fairhorizon.agents.retraining import Retraining
 from fairhorizon.data.splits import Split
 from fairhorizon.environment.dynamics import Outcome, State
 from fairhorizon.exposure.counts import Exposure
-from fairhorizon.histories import too_wide
 from fairhorizon.policy.actor import Proposal
-from fairhorizon.ranking import users_at_once
 from fairhorizon.storage import below
 
 
@@ -39,13 +37,7 @@ class LirdServer:
     def serve(self, state: State, exposure: Exposure) -> Tensor:  # noqa: ARG002  # no groups
         if self._proposals is None:
             self._proposals = self._propose(state.users, state.queue)
-        blocked = state.blocked_sets
-        if not too_wide(*blocked.shape):
-            return self.actor.choose(self._proposals, state.blocked)
-        blocks = torch.arange(len(state.users)).split(users_at_once(blocked.shape[1]))
-        return torch.cat(
-            [self.actor.choose(self._proposals[rows], blocked.mask(rows)) for rows in blocks]
-        )
+        return self.actor.choose(self._proposals, state.blocked)
 
     @torch.no_grad()
     def observe(self, lists: Tensor, outcome: Outcome, exposure: Exposure) -> None:  # noqa: ARG002

@@ -14,9 +14,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from fairhorizon.agents.lists.block_signals import BlockSignals
 from fairhorizon.agents.lists.panel import Panel
-from fairhorizon.histories import ItemSets, too_wide
+from fairhorizon.histories import ItemSets
 from fairhorizon.policy.menus import SignalMenus, best_of_groups, distinct
 from fairhorizon.rankers.ranker import Ranker
 from fairhorizon.ranking import moments, rows_at_once, some_at_a_time, standardised
@@ -106,15 +105,7 @@ class PanelItems:
     def remember(self, queues: Tensor) -> Tensor:
         return queues[:, -self.history :]
 
-    def look(
-        self, users: Tensor, queues: Tensor, sensitive: Tensor
-    ) -> ExpertSignals | BlockSignals:
-        if too_wide(len(users), len(sensitive)):
-            return BlockSignals(self.signals, users, queues, sensitive, priced=self.priced)
-        return self.signals(users, queues, sensitive)
-
-    def signals(self, users: Tensor, queues: Tensor, sensitive: Tensor) -> ExpertSignals:
-        """The signals as tables, whatever their size."""
+    def look(self, users: Tensor, queues: Tensor, sensitive: Tensor) -> ExpertSignals:
         return ExpertSignals(self.panel, users, queues, sensitive, priced=self.priced)
 
     @torch.no_grad()
@@ -132,7 +123,7 @@ class PanelItems:
         self, users: Tensor, queues: Tensor, blocked: Tensor, sensitive: Tensor
     ) -> SignalMenus:
         items = torch.arange(len(sensitive)).to(blocked.device).expand(blocked.shape)
-        signals = self.signals(users, queues, sensitive)
+        signals = self.look(users, queues, sensitive)
         return signals.menus_of(items.masked_fill(blocked, -1))
 
     def _menus(

@@ -6,17 +6,17 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from fairhorizon.agents.lists.block_signals import BlockSignals
 from fairhorizon.agents.lists.items import ExpertSignals, PanelItems
 from fairhorizon.agents.lists.panel import Panel
 from fairhorizon.agents.ranked.stored import ranker_tensors, restored_ranker
-from fairhorizon.agents.ranked.variety import Variety, too_large
+from fairhorizon.agents.ranked.variety import Variety
 from fairhorizon.agents.retraining import Retraining
-from fairhorizon.allocation.step_control import OnlineControl
+from fairhorizon.allocation.steps import OnlineControl
 from fairhorizon.environment.dynamics import Outcome, State
 from fairhorizon.errors import ConfigError
 from fairhorizon.exposure.counts import Exposure
 from fairhorizon.exposure.step_limits import StepLimit
+from fairhorizon.histories import check_table
 from fairhorizon.rankers.ranker import Ranker
 from fairhorizon.storage import below
 
@@ -44,7 +44,7 @@ class ControlServer:
         self.limits, self.control = tuple(limits), OnlineControl(limits)
         self.list_length, self.retraining, self.variety = list_length, retraining, variety
         # of the users, once they are served: by the only ranker, whose weight is 1
-        self._signals: ExpertSignals | BlockSignals | None = None
+        self._signals: ExpertSignals | None = None
 
     @property
     def queue_length(self) -> int:
@@ -58,14 +58,12 @@ class ControlServer:
     def serve(self, state: State, exposure: Exposure) -> Tensor:
         if self._signals is None:
             self._signals = self._look(state)
-        if isinstance(self._signals, BlockSignals):
-            slots = self._signals.slots([_weights(len(state.users))], state)
-            return self.control.choose(slots * self.list_length, exposure)
         (values,) = self._signals.values
-        scores = values.masked_fill(state.blocked, -torch.inf)
-        if self.variety is not None:
-            return self.control.choose([self.variety.scores(scores)] * self.list_length, exposure)
-        return self.control.choose([scores] * self.list_length, exposure)
+        slots = [values.masked_fill(state.blocked, -torch.inf)] * self.list_length
+        if self.variety is None:
+            return self.control.choose(slots, exposure)
+        self.variety.begin(len(state.users))
+        return self.control.choose(slots, exposure, self.variety.handicap)
 
     @torch.no_grad()
     def observe(self, lists: Tensor, outcome: Outcome, exposure: Exposure) -> None:  # noqa: ARG002
@@ -93,9 +91,7 @@ class ControlServer:
 
     def tensors(self) -> dict[str, Tensor]:
         parts = {"control": self.control.tensors()}
-        if isinstance(self._signals, BlockSignals):
-            parts["shortlists"] = self._signals.shortlists.tensors()
-        elif self._signals is not None:
+        if self._signals is not None:
             # computed for other users at a time, they would differ in the last digits
             parts["signals"] = {"values": self._signals.values[0]}
         if self.retraining is not None:
@@ -119,23 +115,13 @@ class ControlServer:
         refitted = below("ranker.", tensors)
         first = self._first_ranker
         self.ranker = restored_ranker(refitted, first) if refitted else first
-        self._signals, kept = None, below("shortlists.", tensors)
-        if kept or "signals.values" in tensors:
+        self._signals = None
+        if "signals.values" in tensors:
             self._signals = self._look(state)
-        if isinstance(self._signals, BlockSignals) and kept:
-            self._signals.shortlists.restore(kept, state)
-        elif isinstance(self._signals, ExpertSignals) and not kept:
             self._signals.values = [tensors["signals.values"].clone()]
 
-    def _look(self, state: State) -> ExpertSignals | BlockSignals:
+    def _look(self, state: State) -> ExpertSignals:
+        check_table(*state.blocked_sets.shape, "serving step by step under limits")
         no_group = torch.zeros(state.blocked_sets.shape[1], dtype=torch.bool)  # the control knows
         items = PanelItems(Panel((self.ranker,), (1.0,)), 0, 0, priced=False)
-        signals = items.look(state.users, state.queue, no_group.to(state.users.device))
-        if isinstance(signals, BlockSignals) and self.variety is not None:
-            raise ConfigError(too_large(*state.blocked_sets.shape))
-        return signals
-
-
-def _weights(users: int) -> Tensor:
-    """(b, 2) a row of W for each user: 1 for the ranker, and no price."""
-    return torch.tensor([1.0, 0.0]).expand(users, 2)
+        return items.look(state.users, state.queue, no_group.to(state.users.device))

@@ -11,12 +11,9 @@ from fairhorizon.agents.ranked.relevance import Relevance, scale_of, scaled, sid
 from fairhorizon.agents.ranked.stored import ranker_tensors, restored_ranker
 from fairhorizon.agents.retraining import Retraining
 from fairhorizon.allocation.group_budget import Sides
-from fairhorizon.allocation.item_classes import Query
-from fairhorizon.allocation.shortlists import ClassShortlists
 from fairhorizon.environment.dynamics import Outcome, State
 from fairhorizon.errors import ConfigError
 from fairhorizon.exposure.counts import Exposure
-from fairhorizon.histories import too_wide
 from fairhorizon.rankers.ranker import Ranker
 from fairhorizon.ranking import first_highest, some_at_a_time, standardised, users_at_once
 from fairhorizon.rerank.online import Ledger, OnlineReranker, Visit
@@ -51,7 +48,6 @@ class OnlineServer:
         self._scale = 0.0  # of the first menus; 0 before them
         self._scores = torch.empty(0)  # (b, n_items) standardised; empty if to be computed
         self._totals = torch.empty(0)  # (b,) of the softmax when they were; empty likewise
-        self._lists: ClassShortlists | None = None  # in place of scores that are too many
 
     @property
     def queue_length(self) -> int:
@@ -63,7 +59,6 @@ class OnlineServer:
 
     @torch.no_grad()
     def serve(self, state: State, exposure: Exposure) -> Tensor:
-        self._state = state
         if not len(self._totals):
             self._score_everyone(state, exposure.sensitive)
         if not self._ledger:
@@ -87,8 +82,6 @@ class OnlineServer:
         rows = (outcome.reward > 0).nonzero().squeeze(1)
         if self.ranker.queue_length and len(rows):
             self._score(outcome.state, rows, exposure.sensitive)
-            if self._lists is not None:
-                self._lists.forget(rows)
 
     def update(self) -> None:
         """Fit the ranker again where a round is over."""
@@ -96,7 +89,7 @@ class OnlineServer:
             first = self._first_ranker  # the caller's is not changed
             fresh = type(first)(first.config, seed=first.seed)
             self.ranker = fresh.fit(self.retraining.extended())
-            self._scores, self._totals, self._lists = torch.empty(0), torch.empty(0), None
+            self._scores, self._totals = torch.empty(0), torch.empty(0)
 
     def notes(self) -> dict[str, float]:
         return {}
@@ -105,10 +98,7 @@ class OnlineServer:
         parts = {"ledger": self._ledger}
         if self._ledger:
             parts["online"] = {"scale": torch.tensor(self._scale, dtype=torch.float64)}
-        if self._lists is not None:
-            parts["scored"] = {"totals": self._totals}
-            parts["shortlists"] = self._lists.tensors()
-        elif len(self._totals):
+        if len(self._totals):
             # computed for other users at a time, they would differ in the last digits
             parts["scored"] = {"scores": self._scores, "totals": self._totals}
         if self.retraining is not None:
@@ -121,20 +111,13 @@ class OnlineServer:
             for name, value in some.items()
         }
 
-    def restore(self, tensors: dict[str, Tensor], state: State) -> None:
+    def restore(self, tensors: dict[str, Tensor], state: State) -> None:  # noqa: ARG002
         tensors = {name: tensor.clone() for name, tensor in tensors.items()}
         self._ledger = below("ledger.", tensors)
         self._scale = float(tensors.get("online.scale", 0.0))
         scored = below("scored.", tensors)
         self._scores = scored.get("scores", torch.empty(0))
         self._totals = scored.get("totals", torch.empty(0))
-        self._lists = None
-        if not len(self._scores) and not too_wide(*state.blocked_sets.shape):
-            self._totals = torch.empty(0)  # of a run with shortlists: scored again
-        if too_wide(*state.blocked_sets.shape) and len(self._totals):
-            self._lists = self._shortlists(state)
-            self._lists.restore(below("shortlists.", tensors))
-            self._scores = torch.empty(0)
         if self.retraining is not None:
             self.retraining.restore(below("retraining.", tensors))
         refitted = below("ranker.", tensors)
@@ -142,10 +125,7 @@ class OnlineServer:
         self.ranker = restored_ranker(refitted, first) if refitted else first
 
     def _score_everyone(self, state: State, sensitive: Tensor) -> None:
-        if too_wide(*state.blocked_sets.shape):
-            self._lists = self._shortlists(state)
-        else:
-            self._scores = torch.empty(state.blocked_sets.shape)
+        self._scores = torch.empty(state.blocked_sets.shape)
         self._totals = torch.zeros(len(state.users), dtype=torch.float64)
         self._score(state, torch.arange(len(state.users)), sensitive)
 
@@ -153,27 +133,12 @@ class OnlineServer:
         """Scores of these users by their present histories."""
         for some in rows.split(users_at_once(state.blocked_sets.shape[1])):
             scores = standardised(self.ranker.scores(state.users[some], state.queue[some]))
-            if self._lists is None:
-                self._scores[some] = scores
+            self._scores[some] = scores
             allowed = scores.masked_fill(state.blocked_sets.mask(some), -torch.inf)
             self._totals[some] = self._relevance.totals(sides_of(allowed, sensitive, CANDIDATES))
 
-    def _shortlists(self, state: State) -> ClassShortlists:
-        at_least = 2 * self.list_length
-        return ClassShortlists(self._open_scores, *state.blocked_sets.shape, at_least)
-
-    def _open_scores(self, rows: Tensor) -> Tensor:
-        """Scores of what may be shown to some users, now or later."""
-        state = self._state
-        scores = standardised(self.ranker.scores(state.users[rows], state.queue[rows]))
-        return scores.masked_fill(state.blocked_for_good(rows), -torch.inf)
-
     def _best(self, state: State, sensitive: Tensor) -> Sides:
         """The best items of each group that each user may still be shown."""
-        if self._lists is not None:
-            query = Query((~sensitive).long(), 2, state.blocked_sets)
-            found, items = self._lists.best(query, self.list_length)
-            return Sides(items.transpose(0, 1), found.transpose(0, 1))
         blocked = state.blocked
         if self.list_length > 1:
             return sides_of(

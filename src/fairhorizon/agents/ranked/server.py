@@ -8,7 +8,7 @@ import torch
 from torch import Generator, Tensor
 
 from fairhorizon.agents.ranked.stored import ranker_tensors, restored_ranker
-from fairhorizon.agents.ranked.user_scores import UserScores, user_scores
+from fairhorizon.agents.ranked.user_scores import UserScores
 from fairhorizon.agents.retraining import Retraining
 from fairhorizon.data.splits import Split
 from fairhorizon.environment.dynamics import Outcome, State
@@ -219,7 +219,9 @@ class RankedServer:
         refitted = below("ranker.", tensors)
         if refitted:
             self.ranker = restored_ranker(refitted, self._first_ranker)
-        self._scores = user_scores(self.ranker, state, tensors) if self._rounds else None
+        self._scores = None
+        if self._rounds:
+            self._scores = UserScores(self.ranker, state, tensors.get("scores"))
         parts = below("round.", tensors)
         self._round = Round(self._scores, **parts) if parts and self._scores else None
 
@@ -228,7 +230,7 @@ class RankedServer:
             with torch.enable_grad():
                 self.ranker = self._fresh().fit(self.retraining.extended())
         if not self._rounds or self.retraining is not None:
-            self._scores, self._round = user_scores(self.ranker, state, {}), None
+            self._scores, self._round = UserScores(self.ranker, state), None
         self._rounds += 1
         self._to_show = self.round_length
         if self.reranker is None:

@@ -10,12 +10,9 @@ The paper takes the most similar item; the sum counts how often a kind came up. 
 rule has the form of satiation (environment/moods.py), so that no better form is left to a rival.
 """
 
-from dataclasses import dataclass
-
 import torch
 from torch import Tensor
 
-from fairhorizon.allocation.slot_scores import TableLeft
 from fairhorizon.environment.dynamics import push_liked
 from fairhorizon.errors import ConfigError
 from fairhorizon.rerank.control import StepControl
@@ -40,11 +37,10 @@ class Variety:
         self.main, self.has_kind = kinds.argmax(1), kinds.any(1)
         self._begin(0)
 
-    def scores(self, table: Tensor) -> "VariedScores":
-        """The scores (b, n_items) of all users under the rules."""
-        if len(self.lately) != len(table):
-            self._begin(len(table))
-        return VariedScores(table, self)
+    def begin(self, users: int) -> None:
+        """Nothing was shown yet, unless so many users are known already."""
+        if len(self.lately) != users:
+            self._begin(users)
 
     def observe(self, lists: Tensor) -> None:
         """These lists (b, K) were shown, -1 for none; a step is over."""
@@ -52,7 +48,7 @@ class Variety:
         self.recent = push_liked(self.recent, lists, lists >= 0)
 
     def handicap(self, taken: Tensor) -> Tensor:
-        """(b, n_items) what the rules take off; taken (b, k): of the list that is begun."""
+        """(b, n_items) what the rules take off the scores; taken (b, k): the lists so far."""
         handicap = torch.zeros(len(taken), len(self.kinds), device=taken.device)
         if self.rules.mmr > 0:
             alike = (self.lately + self._of_kinds(taken)) @ self.kinds.T
@@ -85,27 +81,6 @@ class Variety:
         return counts.scatter_add_(1, self.main[at], ((items >= 0) & self.has_kind[at]).float())
 
 
-@dataclass(frozen=True)
-class VariedScores:
-    """A table of scores under the rules, for each slot of a list after the slots before it."""
-
-    table: Tensor  # (b, n_items)
-    variety: Variety
-
-    @property
-    def empty(self) -> Tensor:
-        return self.table[:0, :0]
-
-    def __len__(self) -> int:
-        return len(self.table)
-
-    def rows(self, users: Tensor) -> Tensor:
-        return self.table[users]  # their spread is a unit, which no rule should change
-
-    def left(self, handicap: Tensor, taken: Tensor) -> TableLeft:
-        return TableLeft(self.table - self.variety.handicap(taken), handicap, taken)
-
-
 def variety_of(rules: StepControl, kinds: Tensor | None, method: str) -> Variety | None:
     """Of a server; None where the control has no such rule."""
     if not rules.needs_kinds:
@@ -116,11 +91,3 @@ def variety_of(rules: StepControl, kinds: Tensor | None, method: str) -> Variety
             "(give `kinds`, or leave them out)"
         )
     return Variety(rules, kinds)
-
-
-def too_large(users: int, items: int) -> str:
-    """What is said where users are scored in blocks, of which shortlists alone are kept."""
-    return (
-        f"mmr and kind_quota need the scores of all users at once, and {users} users times {items} "
-        "items are too many (leave them out, or take fewer users)"
-    )

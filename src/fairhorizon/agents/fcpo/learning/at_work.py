@@ -11,12 +11,8 @@ from torch import Tensor
 from fairhorizon.agents.fcpo.config import FcpoConfig, attention_of
 from fairhorizon.agents.fcpo.learning.rollout import Recorder
 from fairhorizon.agents.fcpo.learning.trajectories import ShownRecord, Trajectories
-from fairhorizon.agents.lists.block_signals import BlockSignals, WeightedShortlists
 from fairhorizon.agents.walk import Walk
-from fairhorizon.allocation.slot_scores import SlotScores, TableScores
 from fairhorizon.environment.dynamics import Outcome, State
-from fairhorizon.errors import ConfigError
-from fairhorizon.histories import too_wide
 from fairhorizon.policy.actor import Actor
 from fairhorizon.policy.draws import Draws
 from fairhorizon.policy.heads import SoftmaxHead
@@ -37,8 +33,8 @@ class PolicyAtWork(Interface):
     def steps(self) -> int:
         """Noted since the last trajectories."""
 
-    def scores(self, walk: Walk, state: State) -> Sequence[SlotScores]:
-        """For each slot of the lists, -inf for blocked items."""
+    def scores(self, walk: Walk, state: State) -> Sequence[Tensor]:
+        """(b, n_items) for each slot of the lists, -inf for blocked items."""
 
     def choose(
         self, walk: Walk, state: State, lists: Tensor, charges: Tensor, costs: Sequence[Tensor]
@@ -67,7 +63,7 @@ class GaussianAtWork:
     def steps(self) -> int:
         return len(self.recorder.columns)
 
-    def scores(self, walk: Walk, state: State) -> Sequence[SlotScores]:
+    def scores(self, walk: Walk, state: State) -> Sequence[Tensor]:
         self.begun_with = walk.index, walk.proposal
         self.sampled = walk.propose(Draws(self.generator))
         return _open_scores(walk, self.sampled, state)
@@ -134,32 +130,19 @@ class SoftmaxAtWork:
     def steps(self) -> int:
         return len(self.noted)
 
-    def scores(self, walk: Walk, state: State) -> Sequence[SlotScores]:
+    def scores(self, walk: Walk, state: State) -> Sequence[Tensor]:
         self.logits = _open_scores(walk, walk.outputs, state)
         if not self.explore:
             return self.logits
-        noisy = explored(self._tables(state), self.explore, self.generator)
-        return [TableScores(slot) for slot in noisy]
-
-    def _tables(self, state: State) -> list[Tensor]:
-        """The logits (b, n_items) of each slot, which exploration and propensities are of."""
-        tables = [slot.table for slot in self.logits if isinstance(slot, TableScores)]
-        if len(tables) < len(self.logits):
-            users, items = state.blocked_sets.shape
-            raise ConfigError(
-                f"exploring draws a number for each of {users} users x {items} items, which are "
-                "too many (set explore to 0, or serve fewer users)"
-            )
-        return tables
+        return explored(self.logits, self.explore, self.generator)
 
     def choose(
         self, walk: Walk, state: State, lists: Tensor, charges: Tensor, costs: Sequence[Tensor]
     ) -> None:
-        charges = charges.to(self.logits[0].empty)
+        charges = charges.to(self.logits[0])
         self.propensities = torch.ones(lists.shape, device=lists.device)
         if self.explore:
-            tables = self._tables(state)
-            values = [slot - charge for slot, charge in zip(tables, charges, strict=True)]
+            values = [slot - charge for slot, charge in zip(self.logits, charges, strict=True)]
             self.propensities = propensities(values, lists, self.explore)
         if self.learns:
             table = torch.stack([cost.to(charges) for cost in costs], dim=1)  # (n_items, limits)
@@ -242,17 +225,10 @@ class SoftmaxAtWork:
         )
 
 
-def _open_scores(walk: Walk, proposals: Tensor, state: State) -> Sequence[SlotScores]:
-    """Scores by each row of W, -inf for blocked items: tables, or shortlists in their place."""
-    signals = walk.signals
-    if not too_wide(*state.blocked_sets.shape):
-        tables = walk.actor.scores(proposals, signals)
-        return [TableScores(slot.masked_fill_(state.blocked, -torch.inf)) for slot in tables]
-    rows = proposals.view(len(proposals), walk.actor.list_length, -1).unbind(1)
-    if isinstance(signals, BlockSignals):
-        return signals.slots(rows, state)
-    # vectors of items: a product, of one block of users at a time, in every step
-    return WeightedShortlists(lambda _, weights: signals.scores(weights)).slots(rows, state)
+def _open_scores(walk: Walk, proposals: Tensor, state: State) -> Sequence[Tensor]:
+    """(b, n_items) scores by each row of W, -inf for blocked items."""
+    slots = walk.actor.scores(proposals, walk.signals)
+    return [slot.masked_fill_(state.blocked, -torch.inf) for slot in slots]
 
 
 def policy_at_work(

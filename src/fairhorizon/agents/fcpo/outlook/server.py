@@ -9,7 +9,6 @@ from fairhorizon.agents.fcpo.config import FcpoConfig
 from fairhorizon.agents.fcpo.outlook.outlook import Outlook
 from fairhorizon.agents.fcpo.server import FcpoServer
 from fairhorizon.agents.tasks import ServingPlan
-from fairhorizon.allocation.slot_scores import SlotScores, TableScores
 from fairhorizon.environment.dynamics import Outcome, State
 from fairhorizon.errors import ConfigError
 from fairhorizon.exposure.counts import Exposure
@@ -40,23 +39,17 @@ class LongFcpoServer(FcpoServer):
         self.learns_online, self._is_begun = learn and config.looking_ahead.online, False
 
     def _valued(
-        self, scores: Sequence[SlotScores], state: State, exposure: Exposure
-    ) -> Sequence[SlotScores]:
+        self, scores: Sequence[Tensor], state: State, exposure: Exposure
+    ) -> Sequence[Tensor]:
         if not self._is_begun:
             self.outlook.begin(state.blocked_sets.counts())
             self._is_begun = True
         (slot,) = scores
-        if not isinstance(slot, TableScores):
-            users, items = state.blocked_sets.shape
-            raise ConfigError(
-                f"value=long keeps a table of {users} users x {items} items, which is too large "
-                "(set value to score, or serve fewer users)"
-            )
-        values = self.outlook.values(slot.table, exposure.sensitive).to(slot.table)
+        values = self.outlook.values(slot, exposure.sensitive).to(slot)
         self._before_noise = values
         if self.explore:
             (values,) = explored([values], self.explore, self.generator)
-        return [TableScores(values)]
+        return [values]
 
     @property
     def propensities(self) -> Tensor | None:
