@@ -20,7 +20,6 @@ from scipy import sparse
 from scipy.optimize import linprog
 from torch import Tensor
 
-from fairhorizon.allocation.exchange import exchange_gains
 from fairhorizon.errors import ModelError
 from fairhorizon.exposure.counts import Counts
 from fairhorizon.metrics.shares import whole_showings
@@ -295,8 +294,8 @@ def _by_order(values: Floats, costs: Floats, budget: float) -> tuple[Classes, Fl
     infinitely and come first; where they alone are too many, nobody else is shown the other class.
     """
     cheap, expensive = costs
-    lists_of_one = np.ones(len(values), dtype=np.int64)
-    gains = exchange_gains(values[:, 1:], values[:, :1], lists_of_one)[:, 0]
+    gains = np.full(len(values), -np.inf)
+    np.subtract(values[:, 1], values[:, 0], out=gains, where=values[:, 1] > -np.inf)
     order = np.argsort(-gains, kind="stable")
     places = int((budget - cheap * len(gains)) // (expensive - cheap))
     places = min(max(places, int((gains == np.inf).sum())), int((gains > 0).sum()))

@@ -7,10 +7,15 @@ import torch
 from torch import Tensor
 
 from fairhorizon.agents.ranked.fitted import CANDIDATES, FittedRanker
-from fairhorizon.agents.ranked.relevance import Relevance, scale_of, scaled, sides_of
+from fairhorizon.agents.ranked.relevance import (
+    BestOfGroups,
+    Relevance,
+    best_of_groups,
+    scale_of,
+    scaled,
+)
 from fairhorizon.agents.ranked.stored import ranker_tensors, restored_ranker
 from fairhorizon.agents.retraining import Retraining
-from fairhorizon.allocation.group_budget import Sides
 from fairhorizon.environment.dynamics import Outcome, State
 from fairhorizon.errors import ConfigError
 from fairhorizon.exposure.counts import Exposure
@@ -135,13 +140,15 @@ class OnlineServer:
             scores = standardised(self.ranker.scores(state.users[some], state.queue[some]))
             self._scores[some] = scores
             allowed = scores.masked_fill(state.blocked_sets.mask(some), -torch.inf)
-            self._totals[some] = self._relevance.totals(sides_of(allowed, sensitive, CANDIDATES))
+            self._totals[some] = self._relevance.totals(
+                best_of_groups(allowed, sensitive, CANDIDATES)
+            )
 
-    def _best(self, state: State, sensitive: Tensor) -> Sides:
+    def _best(self, state: State, sensitive: Tensor) -> BestOfGroups:
         """The best items of each group that each user may still be shown."""
         blocked = state.blocked
         if self.list_length > 1:
-            return sides_of(
+            return best_of_groups(
                 self._scores.masked_fill(blocked, -torch.inf), sensitive, self.list_length
             )
         bars = [torch.where(out, -torch.inf, 0.0) for out in (~sensitive, sensitive)]
@@ -153,4 +160,4 @@ class OnlineServer:
             columns.append(torch.stack(best))
             pairs = zip(sides, best, strict=True)
             values.append(torch.stack([side.gather(1, at) for side, at in pairs]))
-        return Sides(torch.cat(columns, 1), torch.cat(values, 1))
+        return BestOfGroups(torch.cat(columns, 1), torch.cat(values, 1))

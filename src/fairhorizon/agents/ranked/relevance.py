@@ -6,14 +6,21 @@ import torch
 from torch import Tensor
 
 from fairhorizon.agents.ranked.fitted import CANDIDATES, FittedRanker
-from fairhorizon.allocation.group_budget import Sides
 from fairhorizon.allocation.item_value import item_values
 from fairhorizon.data.splits import LATER
 from fairhorizon.errors import ModelError
-from fairhorizon.ranking import some_at_a_time
+from fairhorizon.ranking import some_at_a_time, top
 from fairhorizon.rerank.online import GroupMenus
 
 SCORES_AT_ONCE = 2**20  # of float32, 4 MiB
+
+
+@dataclass(frozen=True)
+class BestOfGroups:
+    """Each user's best items of the limited group (first) and of the rest, best first."""
+
+    columns: Tensor  # (2, b, n) item codes
+    values: Tensor  # (2, b, n) scores; -inf where there is none
 
 
 @dataclass(frozen=True)
@@ -40,15 +47,15 @@ class Relevance:
     def menus(self, scores: Tensor, users: Tensor, sensitive: Tensor, most: int) -> GroupMenus:
         """From standardised scores (b, n_items), -inf where an item may not be shown."""
         count = max(most, CANDIDATES)
-        sides = sides_of(scores, sensitive, count)
+        sides = best_of_groups(scores, sensitive, count)
         menus = self.on_sides(sides, users, self.totals(sides))
         return GroupMenus(*(tensor[:, :, :most] for tensor in vars(menus).values()))
 
-    def totals(self, sides: Sides) -> Tensor:
+    def totals(self, sides: BestOfGroups) -> Tensor:
         """(b,) log of the sum in the softmax over the best items of both groups."""
         return (self.sharpness * sides.values.double()).logsumexp(2).logsumexp(0)
 
-    def on_sides(self, sides: Sides, users: Tensor, totals: Tensor) -> GroupMenus:
+    def on_sides(self, sides: BestOfGroups, users: Tensor, totals: Tensor) -> GroupMenus:
         """Menus of the items of the sides, with the totals of an earlier time."""
         scores = sides.values
         there = scores > -torch.inf
@@ -60,13 +67,20 @@ class Relevance:
         return GroupMenus(items, scores, values.masked_fill(~there, -torch.inf))
 
 
-def sides_of(scores: Tensor, sensitive: Tensor, most: int) -> Sides:
+def best_of_groups(scores: Tensor, sensitive: Tensor, most: int) -> BestOfGroups:
     """The best items of each group, padded to `most`."""
     chunks = some_at_a_time(scores, cells=SCORES_AT_ONCE)
-    sides = Sides.join([Sides.of(some, sensitive.expand_as(some), most) for (some,) in chunks])
-    missing = (0, most - sides.values.shape[2])
+    columns, values = [], []
+    for (some,) in chunks:
+        both = [top(some.masked_fill(out, -torch.inf), most) for out in (~sensitive, sensitive)]
+        values.append(torch.stack([found for found, _ in both]))
+        columns.append(torch.stack([at for _, at in both]))
+    missing = (0, most - values[0].shape[2])
     pad = torch.nn.functional.pad
-    return Sides(pad(sides.columns, missing), pad(sides.values, missing, value=-torch.inf))
+    return BestOfGroups(
+        pad(torch.cat(columns, dim=1), missing),
+        pad(torch.cat(values, dim=1), missing, value=-torch.inf),
+    )
 
 
 def scale_of(menus: GroupMenus) -> float:
