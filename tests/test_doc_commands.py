@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 import typer
 
-from fairhorizon.allocation import gini_price
+from fairhorizon.allocation import spreading
 from fairhorizon.cli.app import app, run
 from fairhorizon.experiments import four_items
 from fairhorizon.rankers import RANKERS
@@ -215,7 +215,7 @@ def test_the_snippets_of_a_document_run(
     document: str, studies: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(gini_price, "TRIALS", 2)  # of prices for lists that are spread
+    monkeypatch.setattr(spreading, "TRIALS", 2)  # of prices for lists that are spread
     commands = commands_in(CASES[document])
     named = {word for command in commands for word in shlex.split(command)}
     if "RUN" in named and "runs/a" not in named:

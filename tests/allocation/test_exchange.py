@@ -1,10 +1,9 @@
 """The gain of a place for a group, against lists that are made with and without it."""
 
 import numpy as np
+from fairhorizon.allocation.exchange import exchange_gains
 from hypothesis import given
 from hypothesis import strategies as st
-
-from fairhorizon.allocation.exchange import exchange_gains
 
 INF = np.inf
 

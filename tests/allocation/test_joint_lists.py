@@ -7,15 +7,15 @@ from dataclasses import dataclass
 import numpy as np
 import pytest
 import torch
+from fairhorizon.allocation.group_budget import Candidates, Spent
+from fairhorizon.allocation.joint_lists import JointLists, joint_lists
+from fairhorizon.allocation.spread_lists import marginal_values
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import sparse
 from scipy.optimize import linprog
 from torch import Tensor
 
-from fairhorizon.allocation.group_budget import Candidates, Spent
-from fairhorizon.allocation.joint_lists import JointLists, joint_lists
-from fairhorizon.allocation.spread_lists import marginal_values
 from fairhorizon.errors import ConfigError, ModelError
 from fairhorizon.exposure.place_rule import PlaceRule
 from fairhorizon.metrics.fairness import gini

@@ -6,15 +6,15 @@ from dataclasses import dataclass
 import numpy as np
 import pytest
 import torch
+from fairhorizon.allocation.group_budget import Candidates, Spent, offers
+from fairhorizon.allocation.joint_lists import NOTHING, JointLists, joint_lists
+from fairhorizon.allocation.merges import Merges
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import sparse
 from scipy.optimize import LinearConstraint, milp
 from torch import Tensor
 
-from fairhorizon.allocation.group_budget import Candidates, Spent, offers
-from fairhorizon.allocation.joint_lists import NOTHING, JointLists, joint_lists
-from fairhorizon.allocation.merges import Merges
 from fairhorizon.errors import ConfigError
 from fairhorizon.exposure.place_rule import PlaceRule, PlaceWeights
 from fairhorizon.metrics.fairness import gini

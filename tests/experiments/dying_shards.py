@@ -7,13 +7,13 @@ from pathlib import Path
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
-
-from fairhorizon.agents.served import Served
 from fairhorizon.allocation.group_budget import Candidates
 from fairhorizon.allocation.sharded.calls import UserShards
 from fairhorizon.allocation.sharded.joint import JointOver
 from fairhorizon.allocation.sharded.user_shard import UserShard
+from numpy.typing import NDArray
+
+from fairhorizon.agents.served import Served
 from fairhorizon.environment.feedback import Scenario
 from fairhorizon.experiments.run_blocks import NumberedShard
 from fairhorizon.exposure.place_rule import PlaceRule

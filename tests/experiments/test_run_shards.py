@@ -5,8 +5,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 from dying_shards import LENGTH, SENSITIVE, DyingMaker, JointWay, candidates
-
 from fairhorizon.allocation.joint_lists import joint_lists
+
 from fairhorizon.engines.processes import Processes
 from fairhorizon.experiments.run_blocks import LostShardError, NumberedShard, serve_again, users_of
 from fairhorizon.exposure.place_rule import PlaceRule

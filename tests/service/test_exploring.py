@@ -5,10 +5,10 @@ from collections import Counter
 import numpy as np
 import pytest
 
-from fairhorizon.allocation.several.leased import LeasedList
+from fairhorizon.allocation.guard import GuardedList
 from fairhorizon.service.replica.exploring import explored
 
-CHOSEN = LeasedList(
+CHOSEN = GuardedList(
     items=np.array([10, 11]),
     classes=np.array([0, 1]),
     spares=np.array([20, 21, 22]),
@@ -43,7 +43,7 @@ def test_the_classes_of_places_stay() -> None:
 
 
 def test_an_empty_list_stays_empty() -> None:
-    nothing = LeasedList(*(np.empty(0, dtype=np.int64) for _ in range(4)))
+    nothing = GuardedList(*(np.empty(0, dtype=np.int64) for _ in range(4)))
     one = explored(nothing, 1.0, np.random.default_rng(0))
     assert one.items.tolist() == []
     assert one.propensities == []

@@ -4,10 +4,10 @@ from dataclasses import replace
 
 import pytest
 import torch
+from fairhorizon.agents.lists.evenness import Evenness, accurate, gini_of_lists
 
 from fairhorizon.agents.fcpo.model import Fcpo
 from fairhorizon.agents.fcpo.serving.actor_chances import ActorChances
-from fairhorizon.agents.lists.evenness import Evenness, accurate, gini_of_lists
 from fairhorizon.agents.lists.item_lists import NO_LIMIT, ItemLists
 from fairhorizon.data.splits import Split
 from fairhorizon.environment.feedback import Scenario, evaluation_scenario

@@ -2,10 +2,10 @@
 
 import numpy as np
 import pytest
+from fairhorizon.agents.lists.limited import by_steps
 from numpy.typing import NDArray
 
 from fairhorizon.agents.fcpo.model import Fcpo
-from fairhorizon.agents.lists.limited import by_steps
 from fairhorizon.data.splits import Split
 from fairhorizon.environment.feedback import Scenario, evaluation_scenario
 from fairhorizon.errors import ConfigError

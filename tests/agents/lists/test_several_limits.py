@@ -2,12 +2,12 @@
 
 import numpy as np
 import pytest
+from fairhorizon.allocation.several.conflicts import LimitsConflictError
+from fairhorizon.allocation.several.guard import RulesGuard
 
 from fairhorizon.agents.fcpo.model import Fcpo
 from fairhorizon.agents.lists import several
 from fairhorizon.agents.ranked.model import Ranked
-from fairhorizon.allocation.several.conflicts import LimitsConflictError
-from fairhorizon.allocation.several.guard import RulesGuard
 from fairhorizon.data.splits import Split
 from fairhorizon.environment.feedback import Scenario, evaluation_scenario
 from fairhorizon.errors import ConfigError

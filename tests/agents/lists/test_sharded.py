@@ -5,13 +5,13 @@ from collections.abc import Sequence
 import numpy as np
 import pytest
 import torch
+from fairhorizon.allocation.sharded.calls import ShardsHere
 
 from fairhorizon.agents.base import Recommender
 from fairhorizon.agents.fcpo.model import Fcpo
 from fairhorizon.agents.methods import Method, build
 from fairhorizon.agents.served import Served
 from fairhorizon.allocation import gini_price
-from fairhorizon.allocation.sharded.calls import ShardsHere
 from fairhorizon.data.splits import Split
 from fairhorizon.environment.feedback import evaluation_scenario
 from fairhorizon.exposure.bound import BoundLimit

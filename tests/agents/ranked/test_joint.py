@@ -18,8 +18,8 @@ from fairhorizon.agents.methods import Method, build, load_method
 from fairhorizon.agents.ranked.fitted import LEAST, UNKNOWN, sharpness
 from fairhorizon.agents.ranked.model import Ranked
 from fairhorizon.agents.server import Server
-from fairhorizon.allocation.group_budget import Candidates
-from fairhorizon.allocation.joint_lists import joint_lists
+from fairhorizon.allocation.candidates import Candidates
+from fairhorizon.allocation.engine import group_lists
 from fairhorizon.data.splits import Split
 from fairhorizon.environment.feedback import Scenario, evaluation_scenario, validation_scenario
 from fairhorizon.errors import ConfigError, ModelError
@@ -100,7 +100,7 @@ def by_hand(model: Ranked, market: Split, scenario: Scenario, sharp: float) -> C
         ideal = np.interp(likes, np.arange(LENGTH + 1), np.concatenate([[0], gains.cumsum()]))
         values[user, on_menu] = (1 - (1 - chances) ** likes) / ideal
         items[user, on_menu] = on_menu
-    return Candidates(torch.from_numpy(items), torch.from_numpy(values))
+    return Candidates.checked(items, values)
 
 
 @pytest.mark.parametrize("share", [0.2, 0.37, 1.0])
@@ -109,9 +109,10 @@ def test_without_spread_lists_are_the_allocation_of_values_by_hand(
 ):
     assert model.sharpness_ is not None
     offers = by_hand(model, market, scenario, model.sharpness_)
-    expected = joint_lists(offers, model.sensitive_, length=LENGTH, rule=PlaceRule(share)).lists
+    group = model.sensitive_.numpy()
+    expected = group_lists(offers, group, length=LENGTH, rule=PlaceRule(share)).lists
     served = model.reranked(ListAllocation(share=share, spread=None))
-    np.testing.assert_array_equal(served.recommend(scenario, length=LENGTH), expected.numpy())
+    np.testing.assert_array_equal(served.recommend(scenario, length=LENGTH), expected)
 
 
 def test_lists_are_spread_relative_to_the_ranker_at_the_same_level(
@@ -122,10 +123,11 @@ def test_lists_are_spread_relative_to_the_ranker_at_the_same_level(
     items = torch.arange(80).expand(scores.shape).masked_fill(state.blocked, -1)
     z = (scores - scores.mean(1, keepdim=True)) / scores.std(1, keepdim=True, correction=0)
     rule = PlaceRule(0.4)
-    alone = joint_lists(Candidates(items, z), model.sensitive_, length=LENGTH, rule=rule).lists
+    offers = Candidates.checked(items.numpy(), z.numpy())
+    alone = group_lists(offers, model.sensitive_.numpy(), length=LENGTH, rule=rule).lists
     served = model.reranked(ListAllocation(share=0.4, spread=0.9))
     lists = served.recommend(scenario, length=LENGTH)
-    assert gini_of(lists) <= 0.9 * gini_of(alone.numpy()) + 1e-9
+    assert gini_of(lists) <= 0.9 * gini_of(alone) + 1e-9
     assert not exceeds(share_of(lists, model), 0.4)
     loose = model.reranked(ListAllocation(share=0.4, spread=None))
     assert gini_of(loose.recommend(scenario, length=LENGTH)) > gini_of(lists)
@@ -332,8 +334,8 @@ def test_what_it_cannot_do_is_said_with_a_remedy(model: Ranked, scenario: Scenar
     with pytest.raises(ConfigError, match=r"serves in no long run \(use ease\+control\)"):
         allocated.server()
     for served in (allocated, controlled):
-        with pytest.raises(ConfigError, match=r"serves all users together \(leave out --at-price"):
-            served.recommend_at_price(scenario, length=LENGTH)
+        with pytest.raises(ConfigError, match=r"serves all users together \(leave out --one-by"):
+            served.recommend_one_by_one(scenario, length=LENGTH)
     with pytest.raises(ConfigError, match="list_length 0 must be at least 1"):
         controlled.server(list_length=0)
     with pytest.raises(ConfigError, match="is no share of what is shown"):

@@ -4,9 +4,9 @@ import itertools
 
 import numpy as np
 import pytest
-
 from fairhorizon.allocation.several.best_lists import NEVER, BestLists, Offers, undominated
 from fairhorizon.allocation.several.terms import GroupRule, Terms
+
 from fairhorizon.exposure.place_rule import PlaceRule, PlaceWeights
 
 WEIGHTS = 1 / np.log2(np.arange(2, 5))  # lists of 3

@@ -2,7 +2,6 @@
 
 import numpy as np
 import pytest
-
 from fairhorizon.allocation.several.conflicts import (
     LimitsConflictError,
     Supply,
@@ -10,6 +9,7 @@ from fairhorizon.allocation.several.conflicts import (
     conflicts,
 )
 from fairhorizon.allocation.several.terms import GroupRule, Terms
+
 from fairhorizon.exposure.place_rule import PlaceRule, PlaceWeights
 
 ITEMS = np.arange(30)

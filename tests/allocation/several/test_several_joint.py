@@ -3,13 +3,13 @@
 import numpy as np
 import pytest
 import torch
-from scipy import sparse
-from scipy.optimize import LinearConstraint, milp
-
 from fairhorizon.allocation.group_budget import Candidates
 from fairhorizon.allocation.joint_lists import joint_lists
 from fairhorizon.allocation.several.joint import lists_under_rules
 from fairhorizon.allocation.several.terms import GroupRule
+from scipy import sparse
+from scipy.optimize import LinearConstraint, milp
+
 from fairhorizon.errors import ConfigError, ModelError
 from fairhorizon.exposure.place_rule import PlaceRule, PlaceWeights
 from fairhorizon.vocabulary import Scope

@@ -8,8 +8,7 @@ import torch
 from fairhorizon.agents.fcpo.model import Fcpo
 from fairhorizon.agents.fcpo.serving.actor_chances import ActorChances
 from fairhorizon.agents.fcpo.serving.affordable import PARTS, affordable_part
-from fairhorizon.agents.lists.evenness import Evenness
-from fairhorizon.agents.lists.item_lists import NO_LIMIT, ItemLists
+from fairhorizon.agents.lists.item_lists import NO_LIMIT, Evenness, ItemLists
 from fairhorizon.agents.lists.opening import Opening, open_menus
 from fairhorizon.agents.validation import listed_ndcg
 from fairhorizon.allocation import spreading

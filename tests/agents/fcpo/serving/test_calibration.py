@@ -1,92 +1,34 @@
-"""The price of a level for users served alone: by hand, by brute force, on unseen states."""
+"""First prices of requests by level: by hand, and against lists that are made together."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
-from hypothesis import given
-from hypothesis import strategies as st
-from torch import Tensor
 
 from fairhorizon.agents.fcpo.config import FcpoConfig
 from fairhorizon.agents.fcpo.model import Fcpo
-from fairhorizon.agents.fcpo.serving.calibration import calibrate
-from fairhorizon.allocation.group_budget import Candidates
-from fairhorizon.allocation.price_table import PriceTable, lists_at_price, margins, prices_at
-from fairhorizon.allocation.request_guard import ExposureGuard
+from fairhorizon.agents.fcpo.serving.calibration import PriceTable, calibrate, prices_at
+from fairhorizon.allocation.guard import ExposureGuard
 from fairhorizon.data.splits import Split, split
 from fairhorizon.data.synthetic import synthetic
 from fairhorizon.environment.feedback import Scenario, evaluation_scenario, validation_scenario
 from fairhorizon.errors import ConfigError
+from fairhorizon.exposure.place_rule import PlaceRule
 from fairhorizon.vocabulary import Protocol
-
-INF = torch.inf
-GROUP = torch.tensor([True, True, True, False, False, False])
-# two users, items 0 to 2 are the group; the second has one other and two of the group
-BY_HAND = Candidates(
-    torch.tensor([[0, 1, 2, 3, 4, 5], [0, 1, -1, 3, -1, -1]]),
-    torch.tensor([[0.9, 0.5, 0.1, 0.6, 0.4, 0.2], [0.5, 0.2, 9.0, 0.3, 9.0, 9.0]]).double(),
-)
-
-
-def close(found: Tensor, expected: object) -> bool:
-    return torch.allclose(found, torch.tensor(expected, dtype=torch.float64))
-
-
-def test_margins_by_hand() -> None:
-    assert close(margins(BY_HAND, GROUP, 3), [[0.7, 0.1, -0.5], [INF, INF, -INF]])
-    # a list of two: 0.9 for the second best other, 0.5 for the best; the second user has only one
-    assert close(margins(BY_HAND, GROUP, 2), [[0.5, -0.1], [INF, -0.1]])
-    # longer lists than there are items leave everything in
-    assert close(margins(BY_HAND, GROUP, 8)[:, :3], [[INF, INF, INF], [INF, INF, -INF]])
 
 
 def test_prices_by_hand() -> None:
-    # of six showings two fill a list at any price, one has a value 0.7 above another item, one 0.1
-    levels = torch.tensor([0, 2 / 6, 0.49, 3 / 6, 4 / 6, 1], dtype=torch.float64)
-    found = prices_at(levels, margins(BY_HAND, GROUP, 3), 6)
-    assert close(found, [0.7, 0.7, 0.7, 0.1, 0.0, 0.0])
-    for price, share in ((0.7, 2), (0.1, 3), (0.0, 4)):
-        lists = lists_at_price(BY_HAND, GROUP, price=price, length=3)
-        assert int(GROUP[lists].sum()) == share
-    assert lists.tolist() == [[0, 3, 1], [0, 3, 1]]  # in the order of value, not of value - price
-    assert lists_at_price(BY_HAND, GROUP, price=0.7, length=4).tolist() == [
-        [0, 3, 4, 5],
-        [0, 3, 1, -1],
-    ]
-    assert lists_at_price(BY_HAND, GROUP, price=0.0, length=8)[1].tolist() == [0, 3, 1] + [-1] * 5
+    """Of six showings two fill a list at any price, one gains 0.7 by the group, one 0.1."""
+    gains = np.array([0.7, 0.1, -0.5, np.inf, np.inf, -np.inf])
+    levels = np.array([0, 2 / 6, 0.49, 3 / 6, 4 / 6, 1])
+    assert prices_at(levels, gains, 6).tolist() == [0.7, 0.7, 0.7, 0.1, 0.0, 0.0]
 
 
 def test_without_a_group_or_without_others_no_price_is_needed() -> None:
-    levels = torch.tensor([0.0, 0.5, 1.0], dtype=torch.float64)
-    for group in (torch.zeros(6, dtype=torch.bool), torch.ones(6, dtype=torch.bool)):
-        assert close(prices_at(levels, margins(BY_HAND, group, 3), 6), [0.0, 0.0, 0.0])
-
-
-@given(st.integers(0, 2**32), st.integers(1, 6), st.floats(0, 1))
-def test_lists_at_the_price_have_the_share(seed: int, length: int, level: float) -> None:
-    draw = np.random.default_rng(seed)
-    users, n_items = 7, 12
-    items = np.tile(np.arange(n_items), (users, 1))
-    items[draw.random(items.shape) < 0.3] = -1
-    values = draw.normal(size=items.shape)
-    group = torch.tensor(draw.random(n_items) < 0.5)
-    offers = Candidates(torch.tensor(items), torch.tensor(values))
-    shown = int(np.minimum((items >= 0).sum(1), length).sum())
-    found = margins(offers, group, length)
-    price = float(prices_at(torch.tensor([level], dtype=torch.float64), found, shown))
-    lists = lists_at_price(offers, group, price=price + 1e-12, length=length)
-
-    label = group.numpy()
-    for row in range(users):  # the definition, one user after the other
-        open_items = [i for i in range(n_items) if items[row, i] >= 0]
-        open_items.sort(key=lambda i: -(values[row, i] - (price + 1e-12) * label[i]))
-        best = sorted(open_items[:length], key=lambda i: -values[row, i])
-        assert lists[row].tolist() == best + [-1] * (length - len(best))
-    of_group = int(label[lists[lists >= 0]].sum())
-    forced, wanted = int((found == INF).sum()), int((found > 0).sum())
-    assert of_group == min(wanted, max(forced, int(level * shown + 1e-9)))
+    for gains in (np.full(6, -np.inf), np.full(6, np.inf)):
+        assert prices_at(np.array([0.0, 0.5, 1.0]), gains, 6).tolist() == [0.0, 0.0, 0.0]
 
 
 def test_between_lengths_and_levels_prices_are_interpolated() -> None:
@@ -123,29 +65,19 @@ def rate(model: Fcpo, lists: np.ndarray) -> float:
     return float(model.sensitive_.numpy()[lists[lists >= 0]].mean())
 
 
-@pytest.mark.parametrize("length", [5, 12, 20])
-def test_users_served_alone_come_near_to_every_level(
-    model: Fcpo, states: Scenario, length: int
+def test_on_its_own_states_the_price_is_that_of_lists_made_together(
+    model: Fcpo, shop: Split
 ) -> None:
-    free = rate(model, model.at(1.0).recommend_at_price(states, length=length))
-    rates = []
-    for level in np.arange(0.1, 1.0, 0.1):
-        lists = model.at(float(level)).recommend_at_price(states, length=length)
-        rates.append(rate(model, lists))
-        assert rates[-1] == pytest.approx(level, abs=0.02)
-    assert rates == sorted(rates)
-    assert free > 0.95
-
-
-def test_on_its_own_states_the_dial_is_exact(model: Fcpo, shop: Split) -> None:
     own = validation_scenario(shop, model.queue_length, Protocol.STANDARD)
+    assert model.policy_.prices is not None
     for length in (5, 20):
         for level in (0.1, 0.25, 0.4):
-            lists = model.at(level).recommend_at_price(own, length=length)
-            assert rate(model, lists) == pytest.approx(level, abs=1.5 / lists.size)
+            lists = replace(model._lists(), rule=PlaceRule(level), spread=None)
+            (price,) = lists.served(own, length).prices.values()
+            assert model.policy_.prices.price(level, length) == pytest.approx(price, rel=1e-6)
 
 
-def test_the_dial_never_rises_and_ends_at_nothing(model: Fcpo) -> None:
+def test_the_table_never_rises_and_ends_at_nothing(model: Fcpo) -> None:
     table = model.policy_.prices
     assert table is not None
     assert (table.prices.diff(dim=1) <= 0).all()
@@ -153,11 +85,9 @@ def test_the_dial_never_rises_and_ends_at_nothing(model: Fcpo) -> None:
     assert (table.prices[:, 0] > 0).all()
 
 
-def test_the_dial_is_kept_in_the_file(model: Fcpo, states: Scenario, tmp_path: Path) -> None:
+def test_the_table_is_kept_in_the_file(model: Fcpo, tmp_path: Path) -> None:
     model.save(tmp_path / "model")
     again = Fcpo.load(tmp_path / "model").at(0.3)
-    lists = model.at(0.3).recommend_at_price(states, length=10)
-    assert np.array_equal(again.recommend_at_price(states, length=10), lists)
     again.save(tmp_path / "again")
     loaded = Fcpo.load(tmp_path / "again")
     assert loaded.alpha_prime == 0.3
@@ -166,7 +96,7 @@ def test_the_dial_is_kept_in_the_file(model: Fcpo, states: Scenario, tmp_path: P
     assert torch.equal(loaded.policy_.prices.prices, model.policy_.prices.prices)
 
 
-def test_requests_one_by_one_begin_with_the_price_of_the_dial(
+def test_requests_one_by_one_begin_with_the_price_of_the_table(
     model: Fcpo, states: Scenario
 ) -> None:
     at = model.at(0.3)
@@ -187,7 +117,7 @@ def test_of_many_users_a_fixed_sample_is_taken(
     model: Fcpo, states: Scenario, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("fairhorizon.agents.fcpo.serving.calibration.MOST_USERS", 200)
-    lists = model._lists().plain
+    lists = model._lists()
     first, again, other = (calibrate(lists, states, seed) for seed in (3, 3, 4))
     assert torch.equal(first.prices, again.prices)
     assert not torch.equal(first.prices, other.prices)
@@ -201,31 +131,14 @@ def test_a_catalogue_smaller_than_a_list() -> None:
     model = Fcpo(config).fit(few)
     assert model.policy_.prices is not None
     assert model.policy_.prices.lengths.tolist() == [1, 2, 3, 5, 7, 10]
-    scenario = evaluation_scenario(few, model.queue_length, Protocol.STANDARD)
-    lists = model.recommend_at_price(scenario, length=12)
-    known = few.train.user_counts() + few.validation.user_counts()
-    assert (lists >= 0).sum(1).tolist() == (12 - known).tolist()
 
 
-def test_where_lists_cannot_be_filled_a_level_is_of_what_is_shown() -> None:
-    few = split(synthetic(80, 40, 16, seed=5).interactions)
-    config = FcpoConfig(warm_start=("ease", "popularity"), rounds=0)
-    model = Fcpo(config, seed=2).fit(few, sensitive=np.arange(40) < 20)
-    own = validation_scenario(few, model.queue_length, Protocol.STANDARD)
-    for level in (0.3, 0.4, 0.5):
-        lists = model.at(level).recommend_at_price(own, length=20)
-        shown = int((lists >= 0).sum())
-        assert shown < 0.98 * lists.size
-        assert rate(model, lists) == pytest.approx(level, abs=1.5 / shown)
-
-
-def test_a_policy_that_samples_has_no_dial(market: Split, small: FcpoConfig) -> None:
+def test_a_policy_that_samples_has_no_table(market: Split, small: FcpoConfig) -> None:
     model = Fcpo(small.model_copy(update={"rounds": 0})).fit(market)
     scenario = evaluation_scenario(market, small.history, Protocol.STANDARD)
     assert model.policy_.prices is None
-    for serve in (model.recommend_at_price, model.recommend_one_by_one):
-        with pytest.raises(ConfigError, match=r"serves no single requests \(fit preset fast\)"):
-            serve(scenario, length=5)
+    with pytest.raises(ConfigError, match=r"serves no single requests \(fit preset fast\)"):
+        model.recommend_one_by_one(scenario, length=5)
     with pytest.raises(ConfigError, match=r"trained for alpha' 1 and serves no other \(fit it"):
         model.at(0.4)
 

@@ -9,12 +9,11 @@ from torch import Tensor
 
 from fairhorizon.agents.fcpo.model import Fcpo
 from fairhorizon.agents.fcpo.serving.actor_chances import ActorChances
-from fairhorizon.agents.lists.evenness import Evenness
-from fairhorizon.agents.lists.item_lists import ItemLists
+from fairhorizon.agents.lists.item_lists import Evenness, ItemLists
 from fairhorizon.agents.lists.opening import open_menus
-from fairhorizon.allocation.group_budget import Candidates
-from fairhorizon.allocation.joint_lists import joint_lists
-from fairhorizon.allocation.request_guard import ExposureGuard
+from fairhorizon.allocation.candidates import Candidates
+from fairhorizon.allocation.engine import group_lists
+from fairhorizon.allocation.guard import ExposureGuard
 from fairhorizon.data.splits import Split
 from fairhorizon.environment.dynamics import advance
 from fairhorizon.environment.feedback import Scenario, evaluation_scenario
@@ -47,6 +46,11 @@ def share_of(lists: Tensor, sensitive: Tensor) -> float:
     return int(sensitive[shown].sum()) / len(shown)
 
 
+def at_once(lists: ItemLists, scenario: Scenario, length: int = LENGTH) -> Tensor:
+    """The lists of all users, made together."""
+    return torch.from_numpy(lists.served(scenario, length).lists)
+
+
 def gini_of(lists: Tensor) -> float:
     return gini(np.bincount(lists[lists >= 0].numpy(), minlength=80))
 
@@ -62,7 +66,7 @@ def total_worth(shown: Tensor, offers: Candidates) -> float:
     """DCG of the values of the lists."""
     total = 0.0
     for row, items in enumerate(shown.tolist()):
-        values = dict(zip(offers.items[row].tolist(), offers.values[row].tolist(), strict=True))
+        values = dict(zip(offers.codes[row].tolist(), offers.values[row].tolist(), strict=True))
         total += sum(values[item] / math.log2(k + 2) for k, item in enumerate(items) if item >= 0)
     return total
 
@@ -89,14 +93,14 @@ def test_an_item_is_worth_its_chance_to_be_liked_over_the_ideal(
         gains = [1 / math.log2(k + 2) for k in range(LENGTH)]
         best = sum(gains[:whole]) + (min(likes, LENGTH) - whole) * gains[min(whole, LENGTH - 1)]
         by_hand = (1 - (1 - chances) ** likes) / best
-        found = dict(zip(offers.items[user].tolist(), offers.values[user].tolist(), strict=True))
+        found = dict(zip(offers.codes[user].tolist(), offers.values[user].tolist(), strict=True))
         assert [found[item] for item in names] == pytest.approx(by_hand.tolist(), rel=1e-4)
 
 
 @pytest.mark.parametrize("share", LEVELS)
 def test_lists_at_once_keep_the_share(strong_model: Fcpo, scenario: Scenario, share: float):
     lists = lists_of(strong_model, share)
-    shown = lists.one_shot(scenario, LENGTH)
+    shown = at_once(lists, scenario)
     assert shown.shape == (60, LENGTH)
     assert (shown >= 0).all()
     assert share_of(shown, lists.sensitive) <= share + 1e-9
@@ -108,7 +112,7 @@ def test_lists_at_once_keep_the_share(strong_model: Fcpo, scenario: Scenario, sh
 
 def test_a_higher_level_is_worth_more(strong_model: Fcpo, scenario: Scenario):
     offers = offers_of(lists_of(strong_model, 1.0), scenario)
-    shown = [lists_of(strong_model, share).one_shot(scenario, LENGTH) for share in LEVELS]
+    shown = [at_once(lists_of(strong_model, share), scenario) for share in LEVELS]
     shares = [share_of(lists, strong_model.sensitive_) for lists in shown]
     totals = [total_worth(lists, offers) for lists in shown]
     assert shares == sorted(shares)
@@ -116,7 +120,7 @@ def test_a_higher_level_is_worth_more(strong_model: Fcpo, scenario: Scenario):
     assert shares[0] == pytest.approx(0.05)
     assert shares[-1] > 0.6
     # without a limit every user gets the best items
-    best = offers.values.masked_fill(offers.items < 0, -1).topk(LENGTH).values.double()
+    best = torch.from_numpy(offers.values).topk(LENGTH).values.double()
     assert totals[-1] == pytest.approx(
         float((best @ (1 / torch.arange(2, 10).log2()).double()).sum())
     )
@@ -134,13 +138,13 @@ def test_spread_lists_are_no_more_unequal_than_the_rankers(
     assert isinstance(menus, SignalMenus)
     of_rankers = []
     for signal in range(2):
-        alone = Candidates(menus.items, menus.signals[..., signal])
-        rule = PlaceRule(share)
-        served = joint_lists(alone, strong_model.sensitive_, length=LENGTH, rule=rule).lists
-        of_rankers.append(gini_of(served))
+        alone = Candidates.checked(menus.items.numpy(), menus.signals[..., signal].numpy())
+        group, rule = strong_model.sensitive_.numpy(), PlaceRule(share)
+        served = group_lists(alone, group, length=LENGTH, rule=rule).lists
+        of_rankers.append(gini_of(torch.from_numpy(served)))
     limit = 0.97 * min(of_rankers)
-    plain = lists_of(strong_model, share).one_shot(scenario, LENGTH)
-    spread = lists_of(strong_model, share, 0.97).one_shot(scenario, LENGTH)
+    plain = at_once(lists_of(strong_model, share), scenario)
+    spread = at_once(lists_of(strong_model, share, 0.97), scenario)
     assert gini_of(spread) <= limit
     assert share_of(spread, strong_model.sensitive_) <= share + 1e-9
     offers = offers_of(lists_of(strong_model, share), scenario)
@@ -164,10 +168,10 @@ def test_without_feedback_item_after_item_is_worth_as_much_as_all_at_once(
     """The rest of the best plan is the best plan for the rest."""
     lists, quiet = lists_of(strong_model, share), silent(scenario)
     offers = offers_of(lists, scenario)
-    stepwise, at_once = lists.interactive(quiet, LENGTH), lists.one_shot(quiet, LENGTH)
-    assert total_worth(stepwise, offers) == pytest.approx(total_worth(at_once, offers), rel=1e-5)
+    stepwise, whole = lists.interactive(quiet, LENGTH), at_once(lists, quiet)
+    assert total_worth(stepwise, offers) == pytest.approx(total_worth(whole, offers), rel=1e-5)
     if share == 1:
-        assert torch.equal(stepwise, at_once)
+        assert torch.equal(stepwise, whole)
 
 
 @pytest.mark.parametrize("share", LEVELS)
@@ -208,7 +212,7 @@ def test_what_is_liked_counts_for_the_next_item(strong_model: Fcpo, scenario: Sc
             )
             menus.items[moved], menus.signals[moved] = fresh.items, fresh.signals
     assert hits > 60
-    changed = (shown != lists_of(strong_model, 1.0).one_shot(scenario, LENGTH)).any(1)
+    changed = (shown != at_once(lists_of(strong_model, 1.0), scenario)).any(1)
     assert changed.sum() > 20
 
 
@@ -218,13 +222,13 @@ def test_one_by_one_the_share_holds_after_every_user(
 ):
     lists = lists_of(strong_model, share)
     guard = ExposureGuard(share)
-    shown = lists.one_by_one(scenario, LENGTH, guard).made.lists
+    shown = torch.from_numpy(lists.one_by_one(scenario, LENGTH, guard).lists)
     of_group = (lists.sensitive[shown.clamp(min=0)] & (shown >= 0)).sum(1).cumsum(0)
     so_far = (shown >= 0).sum(1).cumsum(0)
     assert (of_group <= share * so_far + 1e-9).all()
     assert (guard.shown, guard.sensitive) == (int(so_far[-1]), int(of_group[-1]))
     assert of_group[-1] > 0.8 * share * so_far[-1]  # the budget is not left unused
-    again = lists.one_by_one(scenario, LENGTH, ExposureGuard(share)).made.lists
+    again = torch.from_numpy(lists.one_by_one(scenario, LENGTH, ExposureGuard(share)).lists)
     assert torch.equal(again, shown)
 
 
@@ -238,6 +242,6 @@ def test_with_feedback_the_share_holds_where_lists_cannot_be_filled():
     actor = softmax_actor(encoder, list_length=1, hidden=(4, 4))
     lists = ItemLists(ActorChances(actor), sensitive, torch.tensor([30, 30]), PlaceRule(0.1), None)
     scenario = Scenario(torch.full((2, 3), n), nothing, taken)
-    for shown in (lists.one_shot(scenario, 20), lists.interactive(scenario, 20)):
+    for shown in (at_once(lists, scenario, 20), lists.interactive(scenario, 20)):
         assert (shown >= 0).sum(1).tolist() == [20, 2]
         assert sensitive[shown[shown >= 0]].sum() == 2

@@ -26,7 +26,7 @@ FIRST = (1.0, 1.0)  # weights before the training; without `adapt` they do not m
 def weighed(model: Fcpo, weights: tuple[float, ...]) -> ItemLists:
     actor = copy.deepcopy(model.policy_.actor)
     actor.settle_on([*weights, NO_PRICE])
-    lists = model._lists().plain
+    lists = model._lists()
     return replace(lists, chances=ActorChances(actor))
 
 
