@@ -1,4 +1,4 @@
-"""Options of commands that make lists over shards of users."""
+"""Options of commands that make lists over blocks of users."""
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -16,11 +16,11 @@ if TYPE_CHECKING:
     from fairhorizon.exposure.bound import BoundLimit
     from fairhorizon.vocabulary import Protocol
 
-JOBS = jobs_option("shards of users that are served", "1: in this process")
+JOBS = jobs_option("blocks of users that are served", "1: in this process")
 
 
-def takes_shards(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Give a command the options of an engine; --jobs is the number of shards, by default 1."""
+def takes_blocks(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Give a command the options of an engine; --jobs is the number of blocks, by default 1."""
     return takes_engine(command, jobs=JOBS, default=1)
 
 
@@ -43,7 +43,7 @@ def lists_of(
 def served(
     lists: "ListsOfRun", model: "Recommender", n_users: int, engine: "TaskEngine"
 ) -> "Served | None":
-    """The lists, if shards of users make them; None: this process has to."""
+    """The lists, if blocks of users make them; None: this process has to."""
     if engine.workers == 1:
         return None
     from fairhorizon.experiments.run_blocks import served_in_blocks

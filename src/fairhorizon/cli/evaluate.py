@@ -27,7 +27,7 @@ Lists = Annotated[Path | None, typer.Option("--lists", help="Write the lists to 
 
 
 @takes_config
-@block_options.takes_shards
+@block_options.takes_blocks
 def evaluate(
     run: RunFolder,
     alpha_prime: AlphaPrime = None,

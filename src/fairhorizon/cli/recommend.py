@@ -84,7 +84,7 @@ AsOfOption = Annotated[
 
 
 @takes_config
-@block_options.takes_shards
+@block_options.takes_blocks
 def recommend(
     run: RunFolder,
     out: Out,

@@ -110,18 +110,41 @@ def serve(
 
 
 def warn_if_broken(state: ServingState, served: Served) -> None:
-    """A warning for every limit that these lists do not keep."""
+    """A warning for every limit that these lists do not keep; one for all that are rounded."""
+    rounded = []
     for bound in state.bound:
         if clearly_kept(bound, served.lists):
             continue
         reached = limit_reached(bound, served.lists)
-        if not reached.kept:
-            warnings.warn(
-                f"{bound}: not kept by these {len(served.lists):,} lists, which reach "
-                f"{reached.reached:.4g} (loosen the limit, or allow more candidates)",
-                LimitsNotKeptWarning,
-                stacklevel=3,
-            )
+        if reached.kept:
+            continue
+        if kept_in_whole_showings(bound, served.lists):
+            rounded.append(bound)
+            continue
+        warnings.warn(
+            f"{bound}: not kept by these {len(served.lists):,} lists, which reach "
+            f"{reached.reached:.4g} (loosen the limit, or allow more candidates)",
+            LimitsNotKeptWarning,
+            stacklevel=3,
+        )
+    if rounded:
+        shown = int((served.lists >= 0).sum())
+        others = f" and {len(rounded) - 1} more" if len(rounded) > 1 else ""
+        warnings.warn(
+            f"{rounded[0]}{others}: kept in whole showings, as a share of these {shown:,} showings "
+            "is a fraction of an item (ask for more users at once to keep it exactly)",
+            LimitsNotKeptWarning,
+            stacklevel=3,
+        )
+
+
+def kept_in_whole_showings(bound: BoundLimit, lists: NDArray[np.int64]) -> bool:
+    """Whether a limit on all showings is exceeded by less than one of them."""
+    if not bound.limit.is_plain:
+        return False
+    shown = lists[lists >= 0]
+    beyond = float(bound.members[shown].sum()) - bound.limit.share * len(shown)
+    return abs(beyond) < 1
 
 
 def clearly_kept(bound: BoundLimit, lists: NDArray[np.int64]) -> bool:
