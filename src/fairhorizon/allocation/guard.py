@@ -99,7 +99,7 @@ class ExposureGuard:
         sensitive: float = 0,
     ) -> None:
         if isinstance(rules, Sequence):
-            self.groups: Flags | None = np.stack([one.members for one in rules])
+            self.groups: Flags | None = np.array([one.members for one in rules], dtype=np.bool_)
             self.rules = tuple(rules)
         else:
             rule = rules if isinstance(rules, PlaceRule) else PlaceRule(float(rules))

@@ -56,11 +56,13 @@ def test_a_showing_goes_to_whom_it_is_worth_more(
         None,
         worth=None if worth is None else torch.tensor(worth),
     )
-    made = lists.valued(scenario, 1)
-    assert made.made.lists.tolist() == shown
-    assert made.made.price == pytest.approx(price)
+    made = lists.served(scenario, 1)
+    assert made.lists.tolist() == shown
+    assert list(made.prices.values()) == [pytest.approx(price)]
+    assert made.values is not None
+    assert made.scores is not None
     assert made.values.tolist() == [pytest.approx(row) for row in values]
-    assert made.chances.tolist() == [
+    assert made.scores.tolist() == [
         pytest.approx([chances.table[user, row[0]].item()]) for user, row in enumerate(shown)
     ]
 
