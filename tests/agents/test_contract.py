@@ -427,9 +427,8 @@ def a_limit_is_kept_at_every_step(subject: Subject, _: Path) -> None:
 def requests_keep_the_limit_after_every_list(subject: Subject, _: Path) -> None:
     model = subject.model
     if not model.abilities.requests:
-        for serve in (model.recommend_one_by_one, model.recommend_at_price):
-            with pytest.raises(ConfigError, match=REMEDY):
-                serve(subject.scenario, length=LENGTH)
+        with pytest.raises(ConfigError, match=REMEDY):
+            model.recommend_one_by_one(subject.scenario, length=LENGTH)
         return
     lists = model.recommend_one_by_one(subject.scenario, length=LENGTH)
     assert_valid(lists, subject.scenario.excluded)
@@ -437,8 +436,6 @@ def requests_keep_the_limit_after_every_list(subject: Subject, _: Path) -> None:
     in_group = (model.sensitive_.numpy()[lists] & (lists >= 0)).sum(1).cumsum()
     assert shown[-1] == N_USERS * LENGTH
     assert not any(exceeds(rate, model.alpha_prime) for rate in in_group / shown)
-    alone = model.recommend_at_price(subject.scenario, length=LENGTH)
-    assert_valid(alone, subject.scenario.excluded)
 
 
 def prerequisites_are_not_fitted_again(subject: Subject, _: Path) -> None:

@@ -431,5 +431,5 @@ def test_two_levels_are_refused(
     table = f"--item-table={shop / 'items.csv'}"
     assert run(["recommend", str(runs / "fcpo"), table, out]) == 1
     assert "which limits has it the columns of? (give --limit too)" in capsys.readouterr().err
-    assert run(["recommend", str(runs / "fcpo"), "--at-price", "--limit=gini<=0.5", out]) == 1
-    assert "--at-price does not keep gini<=0.5 (leave out --at-price)" in capsys.readouterr().err
+    assert run(["recommend", str(runs / "fcpo"), "--one-by-one", "--limit=gini<=0.5", out]) == 1
+    assert "--one-by-one does not keep gini<=0.5 (leave out --one" in capsys.readouterr().err

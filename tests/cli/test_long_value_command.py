@@ -103,7 +103,6 @@ def test_fit_says_what_it_has_learned_from(
     ("command", "message"),
     [
         ("recommend {0}/without --value long --out {1}/x.csv", "has learned from no answers what"),
-        ("recommend {0}/with --value long --at-price --out {1}/x.csv", "not for --value long"),
         ("recommend {0}/with --value later --out {1}/x.csv", "'ndcg', 'long'"),
         ("fit ease+lists --data {0}/log.csv --away 3 --out {1}/r", "it is about --answers"),
         ("fit ease --data {0}/log.csv --answers {0}/answers.csv --out {1}/r", "of values"),

@@ -90,12 +90,11 @@ def test_limits_are_kept_over_the_lists_that_are_written(
         assert not any(item in lists.get(user, ()) for user, item in pairs)
 
 
-@pytest.mark.parametrize("option", ["--one-by-one", "--at-price"])
-def test_some_users_by_themselves(option: str, shop: Path, tmp_path: Path) -> None:
+def test_some_users_by_themselves(shop: Path, tmp_path: Path) -> None:
     everybody, some = tmp_path / "all.csv", tmp_path / "some.csv"
-    fairhorizon(f"recommend {shop / 'fcpo'} --k {K} {option} --out {everybody}")
-    fairhorizon(f"recommend {shop / 'fcpo'} --k {K} {option} --user u0 --user u1 --out {some}")
-    # the first two arrive first, and a price is the same for everybody
+    fairhorizon(f"recommend {shop / 'fcpo'} --k {K} --one-by-one --out {everybody}")
+    fairhorizon(f"recommend {shop / 'fcpo'} --k {K} --one-by-one --user u0 --user u1 --out {some}")
+    # the first two arrive first
     assert lists_of(some) == {user: lists_of(everybody)[user] for user in ("u0", "u1")}
 
 

@@ -98,18 +98,6 @@ def test_one_by_one_the_level_holds_after_every_list(
     assert of_group >= 0.25 * shown
 
 
-def test_at_the_price_users_are_served_alone(fitted: Path, tmp_path: Path) -> None:
-    group, rates = popular(fitted), []
-    for level in (0.2, 0.4, 0.6):
-        out = tmp_path / f"{level}.csv"
-        how = ("--alpha-prime", level, "--at-price", "--k", 10)
-        fairhorizon("recommend", fitted, *how, "--out", out)
-        shown = [item for items in lists_of(out).values() for item in items]
-        rates.append(sum(item in group for item in shown) / len(shown))
-        assert rates[-1] == pytest.approx(level, abs=0.04)  # 50 users, 500 items shown
-    assert rates == sorted(rates)
-
-
 def test_a_quota_is_a_share_that_can_be_set_too(others: Path, tmp_path: Path) -> None:
     group, run_folder = popular(others / "ease+quota"), others / "ease+quota"
     for level, allowed in ((None, 5), (0.2, 2)):
@@ -125,15 +113,12 @@ def test_a_quota_is_a_share_that_can_be_set_too(others: Path, tmp_path: Path) ->
     [
         ("paper", "--alpha-prime 0.5", 1, "trained for alpha' 0.3 and serves no other (fit it ag"),
         ("paper", "--one-by-one", 1, "serves no single requests (fit preset fast)"),
-        ("paper", "--at-price", 1, "serves no single requests (fit preset fast)"),
         ("ease", "--alpha-prime 0.5", 1, "ease has no limit to set to 0.5 (fit fcpo, which serve"),
         ("popularity+penalty", "--alpha-prime 0.5", 1, "popularity+penalty has no limit to set"),
         ("ease", "--one-by-one", 1, "ease serves every user alone (leave out --one-by-one)"),
-        ("ease", "--at-price", 1, "ease serves every user alone (leave out --at-price)"),
         ("paper", "--alpha-prime 0", 2, "'--alpha-prime': 0 is no share of what is shown (give o"),
         ("paper", "--alpha-prime 1.5", 2, "'--alpha-prime': 1.5 is no share of what is shown"),
         ("paper", "--alpha-prime nan", 2, "'--alpha-prime': nan is no share of what is shown"),
-        ("paper", "--one-by-one --at-price", 2, "--at-price: not with --one-by-one (give one)"),
     ],
 )
 def test_what_a_model_cannot_is_refused(

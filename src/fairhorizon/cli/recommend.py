@@ -65,14 +65,6 @@ OneByOne = Annotated[
         "shown so far.",
     ),
 ]
-AtPrice = Annotated[
-    bool,
-    typer.Option(
-        "--at-price",
-        help="Serve every user independently, at the price that kept the limit on the "
-        "validation items.",
-    ),
-]
 AsOfOption = Annotated[
     AsOf | None,
     typer.Option(
@@ -97,7 +89,6 @@ def recommend(
     written_as: FormatOption = None,
     scores: Scores = False,
     one_by_one: OneByOne = False,
-    at_price: AtPrice = False,
     value: answer_options.Value = ListValue.NDCG,
     as_of: AsOfOption = None,
     seed: shared.ListSeed = None,
@@ -108,7 +99,7 @@ def recommend(
     """Write a list of K items for every user, with the original ids.
 
     FCPO makes the lists of all users together, so that together they keep the
-    limits; --one-by-one and --at-price do not. With --user or --users these are
+    limits; --one-by-one does not. With --user or --users these are
     the lists of the users named. A limit that could not be kept is reported with
     what was reached.
     """
@@ -116,7 +107,6 @@ def recommend(
     from fairhorizon.experiments.runs import Run
     from fairhorizon.vocabulary import Protocol
 
-    check_at_price(at_price, one_by_one, value)
     folder = Run(run)
     if as_of is AsOf.TRAINING:
         folder.check_testable("leave out --as-of training, or fit without --all")
@@ -132,23 +122,13 @@ def recommend(
     protocol, codes = None if now else Protocol.STANDARD, None if users is None else users.numpy()
     asked_for = block_options.lists_of(run, k, protocol, cache_dir, alpha_prime, bound, users=codes)
     asked_for, scenario = answer_options.valued(asked_for, model, dataset, value)
-    alone = one_by_one or at_price
-    made = None if alone else block_options.served(asked_for, model, scenario.n_users, engine)
+    made = None if one_by_one else block_options.served(asked_for, model, scenario.n_users, engine)
     if made is None:
-        made = served(model, scenario, k, seed, one_by_one=one_by_one, at_price=at_price)
+        made = served(model, scenario, k, seed, one_by_one=one_by_one)
     list_lengths.warn_if_shorter(made.lists, k)
     limit_options.measured(bound, made.lists, made.prices)
     write(out, made, dataset.log, users, written_as, with_scores=scores)
     typer.echo(f"{out}: {(made.lists >= 0).sum():,} items for {len(made.lists):,} users")
-
-
-def check_at_price(at_price: bool, one_by_one: bool, value: ListValue) -> None:
-    """Refuse --at-price beside what its prices are not for."""
-    if at_price and one_by_one:
-        raise typer.BadParameter("not with --one-by-one (give one)", param_hint="--at-price")
-    if at_price and value is not ListValue.NDCG:
-        fault = f"its prices are not for --value {value} (give one)"
-        raise typer.BadParameter(fault, param_hint="--at-price")
 
 
 def chosen_users(
@@ -172,15 +152,10 @@ def served(
     seed: int | None,
     *,
     one_by_one: bool,
-    at_price: bool,
 ) -> "Served":
     """The lists, with what is known of their items."""
-    from fairhorizon.agents.served import Served
-
     if one_by_one:
         return model.served_one_by_one(scenario, k, model.request_guard(k))
-    if at_price:
-        return Served(model.recommend_at_price(scenario, length=k))
     return model.served(scenario, length=k, seed=seed)
 
 
