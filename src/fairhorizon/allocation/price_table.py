@@ -37,13 +37,12 @@ class PriceTable:
         return float(np.interp(np.log(max(length, 1)), logarithms, at_level))
 
     def tensors(self) -> dict[str, Tensor]:
-        """As they are stored; "dial" is what model files of the first version call the table."""
         parts = {"lengths": self.lengths, "levels": self.levels, "prices": self.prices}
-        return {f"dial.{name}": tensor for name, tensor in parts.items()}
+        return {f"price_table.{name}": tensor for name, tensor in parts.items()}
 
     @classmethod
     def from_tensors(cls, tensors: dict[str, Tensor]) -> "PriceTable":
-        return cls(*(tensors[f"dial.{name}"] for name in ("lengths", "levels", "prices")))
+        return cls(*(tensors[f"price_table.{name}"] for name in ("lengths", "levels", "prices")))
 
 
 def prices_at(levels: Tensor, margins: Tensor, shown: int) -> Tensor:
