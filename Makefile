@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
 
-.PHONY: demo serve-demo test check docs faults bench results results-full clean
+.PHONY: demo serve-demo test check docs bench results results-full clean
 
 demo: $(VENV)/.runtime
 	$(BIN)/fairhorizon demo --out demo
@@ -29,11 +29,6 @@ check: $(VENV)/.development
 docs: $(VENV)/.documents
 	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict --quiet
 	@echo "site/index.html: open it in a browser; with search: $(BIN)/python -m http.server -d site"
-
-# Plants faults in copies of the source, one after the other, and sees that the tests catch each:
-# about 12 minutes on two cores.
-faults: $(VENV)/.development
-	$(BIN)/python tests/faults/run.py
 
 bench: $(VENV)/.development
 	@echo "bpr, ease, exposure, speed, long_run: 1 to 4 minutes each; constraint: about 15 minutes"

@@ -34,7 +34,7 @@ from schemathesis.core.failures import FailureGroup
 from schemathesis.generation import GenerationMode
 
 import fairhorizon as fh
-from fairhorizon.service.api.app import build_app
+from fairhorizon.service.app import build_app
 from fairhorizon.service.service import Service
 from fairhorizon.service.setting_up import set_up
 from fairhorizon.service.settings import ServiceSettings

@@ -3,7 +3,7 @@
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
@@ -44,6 +44,13 @@ class Settings(BaseModel):
     model_config = ConfigDict(
         frozen=True, extra="forbid", allow_inf_nan=False, use_attribute_docstrings=True
     )
+
+    @classmethod
+    def from_file(cls, content: Given) -> Self:
+        """The settings that a model file holds: all of them, as defaults change with versions."""
+        if missing := sorted(cls.model_fields.keys() - content.keys()):
+            raise ValueError(f"{', '.join(missing)} of the settings is missing")
+        return cls.model_validate(content)
 
 
 @dataclass(frozen=True)

@@ -106,5 +106,7 @@ def understood(file: Path) -> Iterator[None]:
         raise ModelError(
             f"{file}: holds something unexpected: {faults(error)} (fit it again)"
         ) from error
-    except (KeyError, TypeError, ValueError, RuntimeError) as error:
+    except KeyError as error:
+        raise ModelError(f"{file}: {error} is missing or unknown (fit it again)") from error
+    except (TypeError, ValueError, RuntimeError) as error:
         raise ModelError(f"{file}: holds something unexpected: {error} (fit it again)") from error

@@ -64,8 +64,6 @@ def longterm(
     retrain: own.RetrainOption = Retrain.RERANKERS,
     limits: own.Limits = None,
     look_ahead: own.LookAhead = True,
-    floors: own.Floors = None,
-    gini_limit: own.GiniLimit = None,
     resume: own.Resume = False,
 ) -> None:
     """Serve every user step by step, while exposure changes which items are popular.
@@ -79,7 +77,6 @@ def longterm(
     from fairhorizon.experiments.contestant import Contestant
     from fairhorizon.experiments.long_term import LongStudy
 
-    own.refuse_old_forms(floors, gini_limit)
     main, further = own.parse_limits(limits, alpha_prime)
     chosen = [Contestant.of(method, main.share) for method in options.chosen(METHODS)]
     data = options.data

@@ -70,14 +70,6 @@ LookAhead = Annotated[
         rich_help_panel=LIMITS,
     ),
 ]
-Floors = Annotated[
-    list[str] | None,
-    typer.Option("--floor", hidden=True, help="Of earlier versions, now --limit."),
-]
-GiniLimit = Annotated[
-    float | None,
-    typer.Option("--gini-limit", hidden=True, help="Of earlier versions, now --limit."),
-]
 
 
 def with_list_length(settings: dict[str, Any], k: int) -> dict[str, Any]:
@@ -90,16 +82,6 @@ def with_list_length(settings: dict[str, Any], k: int) -> dict[str, Any]:
                 f"{agent}.list_length={own[agent]['list_length']} and lists of {k} (give --k alone)"
             )
     return settings | own
-
-
-def refuse_old_forms(floors: Sequence[str] | None, gini: float | None) -> None:
-    """Floors and the limit on the Gini index had options of their own."""
-    if gini is not None:
-        raise typer.BadParameter(f'is now --limit "gini<={gini:g}"', param_hint="--gini-limit")
-    if floors:
-        group, _, share = floors[0].rpartition(":")
-        form = f"{group}>={share}" if group else "COLUMN=VALUE>=SHARE"
-        raise typer.BadParameter(f'is now --limit "{form}"', param_hint="--floor")
 
 
 def parse_limits(

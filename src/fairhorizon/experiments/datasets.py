@@ -14,9 +14,6 @@ from numpy.typing import NDArray
 from pydantic import (
     Field,
     NonNegativeInt,
-    SerializerFunctionWrapHandler,
-    model_serializer,
-    model_validator,
 )
 
 from fairhorizon import __version__
@@ -30,8 +27,6 @@ from fairhorizon.errors import ConfigError, DataError, NoColumnError
 from fairhorizon.exposure.groups import attribute_group, popular_group
 from fairhorizon.settings import Settings
 from fairhorizon.vocabulary import POPULAR
-
-ADDED = ("weight", "session", "area_km")  # fields that descriptions of before do not have
 
 
 class DataSpec(Settings):
@@ -73,27 +68,6 @@ class DataSpec(Settings):
     """Column whose values are the groups of items; None: groups by popularity."""
     sensitive_values: tuple[str, ...] = ()
     """Values of the group column whose exposure is limited."""
-
-    @model_validator(mode="before")
-    @classmethod
-    def _of_before(cls, given: Any) -> Any:
-        """Runs were stored with `shuffle_ties`, a seed or None, which a cut in time ignored."""
-        if not isinstance(given, dict) or "shuffle_ties" not in given or "ties" in given:
-            return given
-        fields = dict(given)
-        seed = fields.pop("shuffle_ties")
-        return fields | {"ties": "keep" if seed is None or fields.get("cut") == "time" else seed}
-
-    @model_serializer(mode="wrap")
-    def _as_before(self, plain: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        """What logs of other kinds need is written only where it is used, as cards know it."""
-        content: dict[str, Any] = plain(self)
-        added = {name: type(self).model_fields[name].default for name in ADDED}
-        return {
-            name: value
-            for name, value in content.items()
-            if name not in added or value != added[name]
-        }
 
     @property
     def group_name(self) -> str:

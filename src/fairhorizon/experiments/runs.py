@@ -28,8 +28,8 @@ class Card(BaseModel):
     method: str
     seed: int = Field(ge=0)
     data: dict[str, Any]
-    limits: list[str] = []
-    item_table: str | None = None
+    limits: list[str]
+    item_table: str | None
 
 
 @dataclass(frozen=True)
@@ -79,10 +79,10 @@ class Run:
             "fairhorizon": __version__,
             "status": status,
             "data": data.model_dump(mode="json"),
+            "limits": list(limits.limits),
+            "item_table": limits.item_table,
             **model.description(),
         }
-        if limits.limits:
-            card |= {"limits": list(limits.limits), "item_table": limits.item_table}
         with written_together():
             model.save(self.model_file)
             if outlook is not None:
@@ -145,17 +145,13 @@ class Run:
             )
 
     def limits(self) -> StoredLimits:
-        """Those that were given to the fit; none in a run of an earlier version."""
+        """Those that were given to the fit."""
         card = self.card()
-        table = card.get("item_table")
-        limits = tuple(card.get("limits", ()))
-        return StoredLimits(limits, None if table is None else self._within(table))
+        table = card["item_table"]
+        return StoredLimits(tuple(card["limits"]), None if table is None else self._within(table))
 
     def with_its_ties(self, data: DataSpec) -> DataSpec:
-        """The data with ties in the order of this run, unless an order is given.
-
-        A run of an earlier version kept the order of the file.
-        """
+        """The data with ties in the order of this run, unless an order is given."""
         if data.ties != "auto" or not self.card_file.exists():
             return data
         return data.model_copy(update={"ties": self.data().ties})

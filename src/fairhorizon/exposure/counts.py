@@ -178,8 +178,8 @@ class Exposure:
         """Continue from `tensors` of another exposure of the same items and lag."""
         if missing := sorted(self.tensors().keys() - tensors.keys()):
             raise ModelError(
-                f"the stored exposure has no {missing[0]}: it is of an earlier version and "
-                "cannot be continued (start the run anew, without --resume)"
+                f"the stored exposure has no {missing[0]}: it cannot be "
+                "continued (start the run anew, without --resume)"
             )
         self.counts[:], self.shown[:] = tensors["counts"].numpy(), tensors["shown"].numpy()
         self.sensitive, self.initial = tensors["sensitive"], tensors["initial"]

@@ -61,8 +61,8 @@ def write_model(
         "item": "item",
         "rating": None if log.ratings is None else "rating",
         "timestamp": None if log.timestamps is None else "time",
-        **({} if log.weights is None else {"weight": "weight"}),
-        **({} if stored.area_km == AREA_KM else {"area_km": stored.area_km}),
+        "weight": None if log.weights is None else "weight",
+        "area_km": stored.area_km,
         "cut": UNCUT,
         "ties": stored.ties,
     }
@@ -102,21 +102,21 @@ def read_model(folder: Path) -> tuple[StoredModel, Interactions, ItemTable | Non
         raise ModelError(f"{folder}: no model here: {error} (fh.fit, then save)") from None
     with understood(file):
         data = card["data"]
-        if data.get("cut") != UNCUT:
+        if data["cut"] != UNCUT:
             raise ModelError(
                 f"{folder}: was fitted on a part of its log, to be tested on the rest (fit it with "
                 "--all, or by fh.fit)"
             )
-        limits = tuple(Limit.parse(text) for text in card.get("limits", ()))
+        limits = tuple(Limit.parse(text) for text in card["limits"])
         log = _read_log(folder, card)
         table = None
-        if card.get("item_table") is not None:
+        if card["item_table"] is not None:
             table = load_items(folder / card["item_table"])
         recommender = load_method(folder / MODEL)
         asked = card.get("asked", card["method"])
-        area_km = data.get("area_km", AREA_KM)
+        area_km = data["area_km"]
     outlook = read_outlook(folder)
-    stored = StoredModel(recommender, asked, limits, data.get("ties", "auto"), area_km, outlook)
+    stored = StoredModel(recommender, asked, limits, data["ties"], area_km, outlook)
     return stored, log, table
 
 

@@ -122,7 +122,7 @@ class Ranker(ABC, Generic[Config]):
     @classmethod
     def from_parts(cls, tensors: dict[str, Tensor], description: dict[str, Any]) -> Self:
         """The ranker that was described and stored."""
-        config = cls.config_class.model_validate(description["config"])
+        config = cls.config_class.from_file(description["config"])
         ranker = cls(config, seed=description["seed"])  # type: ignore[arg-type]
         ranker.fingerprint_ = description["fingerprint"]
         ranker.restore(tensors)

@@ -2,7 +2,7 @@
 
 from typing import Annotated, Any, Self
 
-from pydantic import Field, SerializerFunctionWrapHandler, model_serializer, model_validator
+from pydantic import Field, model_validator
 from torch import Tensor
 
 from fairhorizon.exposure.kept_by_lists import ListLimits
@@ -38,14 +38,6 @@ class ListAllocation(JointReranker):
         if isinstance(rule, PlaceRule) and "share" not in given:
             return {**given, "share": rule.share}
         return given
-
-    @model_serializer(mode="wrap")
-    def _without_no_rule(self, stored: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        """As settings were stored before there were rules."""
-        settings: dict[str, Any] = stored(self)
-        if self.rule is None:
-            settings.pop("rule")
-        return settings
 
     @property
     def place_rule(self) -> PlaceRule:

@@ -42,9 +42,7 @@ class AuditCounts:
         return self.users - self.users_without_list
 
     def to_json(self) -> dict[str, Any]:
-        content = asdict(self) | {"from_history_share": self.from_history_share}
-        # programs read this key since the first version
-        return {"users_judged" if key == "users_measured" else key: content[key] for key in content}
+        return asdict(self) | {"from_history_share": self.from_history_share}
 
 
 @dataclass(frozen=True)

@@ -54,8 +54,8 @@ class StudyRow:
                 settings=dict(content["settings"]),
                 seconds=dict(content["seconds"]),
                 notes=tuple(content["notes"]),
-                keeps_limit=content.get("keeps_limit"),  # rows of before have no such key
-                prices=dict(content.get("prices", {})),
+                keeps_limit=content["keeps_limit"],
+                prices=dict(content["prices"]),
             )
         except (KeyError, TypeError) as error:
             raise ValueError(f"not a row of a study: {error}") from error

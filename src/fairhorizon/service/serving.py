@@ -69,7 +69,7 @@ def serve(
     ):
         filling = first.submit(_prepared, url, settings, run, limits, address)
         os.environ[METRICS_FOLDER] = folder
-        import fairhorizon.service.api.app  # noqa: F401  # it reads the variable
+        import fairhorizon.service.app  # noqa: F401  # it reads the variable
 
         prepared = filling.result()
         first.shutdown()
@@ -125,7 +125,7 @@ def _check_safe(database: Database, address: Address) -> None:
 
 def application(url: str, settings: ServiceSettings, is_local: bool) -> Any:
     """The application of one worker."""
-    from fairhorizon.service.api.app import build_app
+    from fairhorizon.service.app import build_app
     from fairhorizon.service.service import Service
 
     sys.setswitchinterval(0.001)  # answers need not wait for the thread that makes lists

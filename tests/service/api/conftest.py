@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from api_client import Open, TestClient, send
 
-from fairhorizon.service.api.app import build_app
+from fairhorizon.service.app import build_app
 from fairhorizon.service.service import Service
 from fairhorizon.service.setting_up import set_up
 from fairhorizon.service.settings import ServiceSettings

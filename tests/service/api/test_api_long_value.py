@@ -19,7 +19,7 @@ from fairhorizon.data.synthetic import synthetic
 from fairhorizon.errors import ConfigError
 from fairhorizon.production.people import Person
 from fairhorizon.production.requests import RepeatRule, Requests
-from fairhorizon.service.api.app import build_app
+from fairhorizon.service.app import build_app
 from fairhorizon.service.service import Service
 from fairhorizon.service.setting_up import set_up
 from fairhorizon.service.settings import ServiceSettings

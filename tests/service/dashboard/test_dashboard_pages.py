@@ -10,7 +10,7 @@ from asking import ask
 from page_reading import Element, read
 from recorded_lists import Shown, fill, record
 
-from fairhorizon.service.api.app import build_app
+from fairhorizon.service.app import build_app
 from fairhorizon.service.events import take
 from fairhorizon.service.rollup import roll_up
 from fairhorizon.service.service import Service

@@ -10,7 +10,7 @@ from page_reading import read
 
 from fairhorizon import __version__
 from fairhorizon.service.api import access
-from fairhorizon.service.api.app import build_app
+from fairhorizon.service.app import build_app
 from fairhorizon.service.dashboard.sessions import SESSION, VISIT, Signer
 from fairhorizon.service.service import Service
 from fairhorizon.service.setting_up import prepare

@@ -6,7 +6,7 @@ import pytest
 from asgi_client import AsgiClient
 from recorded_lists import ENDED, POPULAR, SELLERS, T, fill
 
-from fairhorizon.service.api.app import build_app
+from fairhorizon.service.app import build_app
 from fairhorizon.service.service import Service
 from fairhorizon.service.settings import ServiceSettings
 from fairhorizon.service.store import keys

@@ -1,6 +1,6 @@
 """The settings of FCPO. The defaults are the preset `fast`; `paper` is the paper's own."""
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 import torch
 from pydantic import Field, model_validator
@@ -155,11 +155,6 @@ class FcpoConfig(MemberSettings):
     def preset(cls, name: str, **changes: object) -> "FcpoConfig":
         """The settings of a preset, some of them changed."""
         return cls.model_validate({**PRESETS[name].model_dump(), **changes})
-
-    @classmethod
-    def stored(cls, settings: dict[str, Any]) -> "FcpoConfig":
-        """The settings of a file; in version 0.1 nothing was chosen on the log."""
-        return cls.model_validate({"adapt": False, "spread_cost": 1.0} | settings)
 
     @model_validator(mode="after")
     def _fits_together(self) -> "FcpoConfig":

@@ -34,7 +34,6 @@ from fairhorizon.exposure.place_rule import PlaceRule
 from fairhorizon.policy.actor import Actor
 from fairhorizon.policy.history import numbers_of_items, numbers_of_users
 from fairhorizon.policy.softmax import rows_of
-from fairhorizon.policy.stored import as_stored_now
 from fairhorizon.rankers.ranker import Ranker
 from fairhorizon.storage import below, load_model, save_model
 
@@ -217,12 +216,12 @@ class FittedPolicy:
     ) -> tuple["FittedPolicy", FcpoConfig, int]:
         """The policy of a file, its settings and its seed."""
         tensors, description = load_model(path, kind)
-        config = FcpoConfig.stored(description["config"])
+        config = FcpoConfig.from_file(description["config"])
         weights, stored = below("actor.", tensors), description["panel"]
         panel = None if stored is None else restored_panel(tensors, stored)
         vectors = weights["encoder.user_vectors"], weights["encoder.item_vectors"][:-1]
         actor = build_actor(config, *vectors, panel).to(device)
-        actor.load_state_dict(as_stored_now(weights, actor))
+        actor.load_state_dict(weights)
         policy = cls(
             actor,
             tensors["sensitive"].to(device),
@@ -232,8 +231,8 @@ class FittedPolicy:
             [RoundReport(**report) for report in description["rounds"]],
             description["pretraining_rmse"],
             description["fingerprint"],
-            description.get("spread_part", 1.0),
-            description.get("settled", False),
+            description["spread_part"],
+            description["settled"],
         )
         return policy, config, description["seed"]
 

@@ -152,7 +152,7 @@ class Lird(Recommender):
     @classmethod
     def load(cls, path: Path) -> Self:
         tensors, description = load_model(path, cls.kind)
-        model = cls(LirdConfig.model_validate(description["config"]), seed=description["seed"])
+        model = cls(LirdConfig.from_file(description["config"]), seed=description["seed"])
         model.sensitive_ = tensors.pop("sensitive")
         weights = {name.removeprefix("actor."): value for name, value in tensors.items()}
         vectors = weights["encoder.user_vectors"], weights["encoder.item_vectors"][:-1]

@@ -43,10 +43,7 @@ class Calibration:
         }
 
     @classmethod
-    def from_tensors(cls, tensors: dict[str, Tensor]) -> "Calibration | None":
-        """None of a file of version 0.1, which stored none."""
-        if "sharpness" not in tensors:
-            return None
+    def from_tensors(cls, tensors: dict[str, Tensor]) -> "Calibration":
         return cls(float(tensors["sharpness"]), tensors["histories"])
 
 
@@ -56,7 +53,7 @@ class FittedRanker:
 
     ranker: Ranker[Any]
     sensitive: Tensor  # (n_items,) bool, the group whose exposure is limited
-    calibration: Calibration | None
+    calibration: Calibration
     seed: int
     limits: tuple[BoundLimit, ...] = ()  # of the lists, in place of the level of a re-ranker
     level: str = ""  # of a re-ranker, as the text of a limit

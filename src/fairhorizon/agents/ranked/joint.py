@@ -11,7 +11,7 @@ from fairhorizon.agents.ranked.variety import variety_of
 from fairhorizon.agents.served import Served
 from fairhorizon.agents.tasks import ServingPlan
 from fairhorizon.environment.feedback import Scenario
-from fairhorizon.errors import ConfigError, ModelError
+from fairhorizon.errors import ConfigError
 from fairhorizon.exposure.kept_by_lists import are_several, of_gini
 from fairhorizon.exposure.step_limits import PopularityLimit
 from fairhorizon.rerank.control import StepControl
@@ -54,11 +54,6 @@ class AllocatedLists:
 
     def item_lists(self) -> ItemLists:
         fitted, calibration = self.fitted, self.fitted.calibration
-        if calibration is None:
-            raise ModelError(
-                f"{fitted.ranker.method}+{self.reranker.method}: the model is from a version that "
-                "did not calibrate scores (fit it again)"
-            )
         lists = ItemLists(
             WeightedChances(
                 view_of(fitted.ranker, self.reranker.candidates), (calibration.sharpness,)

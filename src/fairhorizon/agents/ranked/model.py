@@ -39,7 +39,7 @@ class Ranked(Recommender):
 
     kind = "ranked"
 
-    calibration_: Calibration | None = None  # None of a file of a version that had none
+    calibration_: Calibration
 
     def __init__(self, ranker: Ranker[Any], reranker: Reranker | None = None) -> None:
         self._ranker, self.reranker, self.seed = ranker, reranker, ranker.seed
@@ -50,9 +50,9 @@ class Ranked(Recommender):
         return self._ranker
 
     @property
-    def sharpness_(self) -> float | None:
+    def sharpness_(self) -> float:
         """The weight of the standardised score in the chance that a user takes an item next."""
-        return None if self.calibration_ is None else self.calibration_.sharpness
+        return self.calibration_.sharpness
 
     @property
     def method(self) -> str:
@@ -114,9 +114,8 @@ class Ranked(Recommender):
         model = copy.copy(self)
         model._ranker = self.ranker.refitted(split, on_epoch=listener.epoch)
         model.sensitive_, model.fingerprint_ = torch.tensor(sensitive), model.ranker.fingerprint_
-        if self.calibration_ is not None:
-            taken = torch.from_numpy(split.train.user_counts())
-            model.calibration_ = replace(self.calibration_, histories=taken)
+        taken = torch.from_numpy(split.train.user_counts())
+        model.calibration_ = replace(self.calibration_, histories=taken)
         return model
 
     def over(self, rankers: Sequence[Ranker[Any]], sensitive: Tensor) -> Self:
@@ -156,8 +155,6 @@ class Ranked(Recommender):
         return self._way().in_blocks(feedback=feedback, seed=self.seed)
 
     def item_values(self, scenario: Scenario, *, length: int) -> ValuedItems:
-        if self.calibration_ is None:
-            return super().item_values(scenario, length=length)
         lists = AllocatedLists(replace(self._fitted(), limits=()), ListAllocation()).item_lists()
         return lists.values_of_all(scenario, torch.arange(scenario.n_users), length)
 
@@ -203,8 +200,7 @@ class Ranked(Recommender):
     def save(self, path: Path) -> None:
         tensors = {f"ranker.{name}": value for name, value in self.ranker.tensors().items()}
         tensors["sensitive"] = self.sensitive_
-        if self.calibration_ is not None:
-            tensors |= self.calibration_.tensors()
+        tensors |= self.calibration_.tensors()
         save_model(path, self.kind, tensors, self.description())
 
     @classmethod

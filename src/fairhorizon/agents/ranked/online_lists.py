@@ -36,7 +36,7 @@ class OnlineLists:
         seed: int,  # noqa: ARG002  # nothing is drawn
     ) -> Served:
         reranker = self.reranker
-        relevance = Relevance.of(self.fitted, reranker.method, length)
+        relevance = Relevance.of(self.fitted, length)
         opening = self._opening(scenario, relevance)
         scale = scale_of(opening)
         opening = scaled(opening, scale)

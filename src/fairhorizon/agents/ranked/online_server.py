@@ -48,7 +48,7 @@ class OnlineServer:
         self._first_ranker = fitted.ranker
         self.reranker, self.list_length, self.retraining = reranker, list_length, retraining
         # the lists of a round make one long list, whose NDCG counts
-        self._relevance = Relevance.of(fitted, reranker.method, max(round_length, list_length))
+        self._relevance = Relevance.of(fitted, max(round_length, list_length))
         self._ledger: Ledger = {}
         self._scale = 0.0  # of the first menus; 0 before them
         self._scores = torch.empty(0)  # (b, n_items) standardised; empty if to be computed

@@ -8,7 +8,6 @@ from torch import Tensor
 from fairhorizon.agents.ranked.fitted import CANDIDATES, FittedRanker
 from fairhorizon.allocation.item_value import item_values
 from fairhorizon.data.splits import LATER
-from fairhorizon.errors import ModelError
 from fairhorizon.ranking import some_at_a_time, top
 from fairhorizon.rerank.online import GroupMenus
 
@@ -36,12 +35,7 @@ class Relevance:
     length: int  # of the lists whose NDCG is meant
 
     @classmethod
-    def of(cls, fitted: FittedRanker, method: str, length: int) -> "Relevance":
-        if fitted.calibration is None:
-            raise ModelError(
-                f"{fitted.ranker.method}+{method}: the model is from a version that did not "
-                "calibrate scores (fit it again)"
-            )
+    def of(cls, fitted: FittedRanker, length: int) -> "Relevance":
         return cls(fitted.calibration.sharpness, fitted.calibration.histories, length)
 
     def menus(self, scores: Tensor, users: Tensor, sensitive: Tensor, most: int) -> GroupMenus:

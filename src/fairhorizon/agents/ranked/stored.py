@@ -18,9 +18,7 @@ def ranker_tensors(ranker: Ranker[Any]) -> dict[str, Tensor]:
 
 
 def restored_ranker(tensors: dict[str, Tensor], like: Ranker[Any]) -> Ranker[Any]:
-    """The ranker of `ranker_tensors`; `like` has its class, and its settings in old files."""
+    """The ranker of `ranker_tensors`; `like` has its class."""
     values = {name: value.clone() for name, value in tensors.items() if name != DESCRIPTION}
-    description = like.description()
-    if DESCRIPTION in tensors:
-        description = json.loads(bytes(tensors[DESCRIPTION].tolist()))
+    description = json.loads(bytes(tensors[DESCRIPTION].tolist()))
     return type(like).from_parts(values, description)

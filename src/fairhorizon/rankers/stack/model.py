@@ -85,9 +85,8 @@ class Stack(Ranker[StackConfig]):
     def _sum(self, users: Tensor, queue: Tensor, *, few: bool) -> Tensor:
         total = torch.zeros(())
         for member, weight in zip(self.members_, self.weights_, strict=True):
-            if weight > 0:  # a file of before may hold rankers without weight
-                scores = member.few_scores if few else member.scores
-                total = total + weight * standardised(scores(users, queue))
+            scores = member.few_scores if few else member.scores
+            total = total + weight * standardised(scores(users, queue))
         return total
 
     def tensors(self) -> dict[str, Tensor]:

@@ -10,7 +10,6 @@ from fairhorizon.agents.fcpo.learning.training import Training, TrainingState
 from fairhorizon.agents.progress import RoundReport
 from fairhorizon.data.splits import Split
 from fairhorizon.errors import ModelError
-from fairhorizon.policy.stored import as_stored_now
 from fairhorizon.storage import below, load_model, save_model, understood
 
 KIND = "fcpo-checkpoint"
@@ -58,15 +57,14 @@ def begun_with(path: Path) -> tuple[FcpoConfig, int]:
         raise ModelError(f"{path}: there is no checkpoint (leave out --resume to start again)")
     with understood(path):
         _, description = load_model(path, KIND)
-        return FcpoConfig.stored(description["config"]), int(description["seed"])
+        return FcpoConfig.from_file(description["config"]), int(description["seed"])
 
 
 def _restored(path: Path, split: Split, device: torch.device) -> Training:
     tensors, description = load_model(path, KIND)
     if description["fingerprint"] != split.train.fingerprint():
         raise ModelError(
-            f"{path}: was trained on other data (resume with the same --data and split, and with "
-            "--keep-ties if an earlier version began it)"
+            f"{path}: was trained on other data (resume with the same --data and split)"
         )
     vectors = (
         tensors["actor.encoder.user_vectors"],
@@ -75,7 +73,7 @@ def _restored(path: Path, split: Split, device: torch.device) -> Training:
     stored = description["panel"]
     training = Training(
         split,
-        FcpoConfig.stored(description["config"]),
+        FcpoConfig.from_file(description["config"]),
         vectors=vectors,
         sensitive=tensors["sensitive"].to(device),
         seed=description["seed"],
@@ -83,12 +81,12 @@ def _restored(path: Path, split: Split, device: torch.device) -> Training:
         panel=None if stored is None else restored_panel(tensors, stored),
     )
     actor = training.actor
-    actor.load_state_dict(as_stored_now(below("actor.", tensors), actor))
+    actor.load_state_dict(below("actor.", tensors))
     training.restore(
         TrainingState(
             dict(actor.named_parameters()),
             below("critics.", tensors),
-            as_stored_now(below("best.", tensors), actor),
+            below("best.", tensors),
             tensors["generator"],
             [RoundReport(**report) for report in description["reports"]],
             description["best_validation"],

@@ -225,7 +225,7 @@ class Outlook:
         self.chances.weights = tensors["chances"].clone()
         self.generator.set_state(tensors["generator"])
         self.here = tensors["here"].clone()
-        self.learned_from = int(tensors.get("learned_from", 0))  # 0: of an earlier version
+        self.learned_from = int(tensors["learned_from"])
         users = len(self.here)
         self.standing = AnswersSoFar(torch.zeros(users))
         self.standing.restore(below("standing.", tensors))
