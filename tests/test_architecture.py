@@ -32,6 +32,15 @@ FLOOR_PLAN = (
 )
 # The same inside the largest packages.
 INSIDE = {
+    "allocation": (
+        ("item_value", "limit_matrix", "assignment"),
+        ("candidates", "steps"),
+        ("best_lists", "conflicts"),
+        ("margin", "prices"),
+        ("one_limit",),
+        ("one_list", "spreading"),
+        ("engine", "guard"),
+    ),
     "agents.fcpo": (
         ("looking_ahead",),
         ("config",),
