@@ -35,7 +35,7 @@ FLOOR_PLAN = (
 # The same inside the largest rooms.
 INSIDE = {
     "agents": (
-        ("abilities", "crew", "progress", "retraining", "served", "server"),
+        ("abilities", "progress", "retraining", "served", "server"),
         ("tasks", "sharding"),
         ("base",),
         ("validation", "steps"),
@@ -62,7 +62,6 @@ COMMANDS = (
 # The service stands on production, which is a stack of its own.
 SERVICE_COMMANDS = ("serve", "load", "export", "backup", "forget", "keys", "ledger")
 ON_RAY = f"{PACKAGE}.engines.on_ray"
-RAY_CREW = f"{PACKAGE}.engines.ray_crew"
 SOURCES = sorted(ROOT.rglob("*.py"))
 
 
@@ -212,9 +211,9 @@ def test_ray_is_imported_by_the_engine_on_it_and_that_by_whoever_is_asked_for_it
         for path in SOURCES
     }
     of_ray = [module for module, names in using.items() if any(map(is_of_ray, names))]
-    assert of_ray == [ON_RAY, RAY_CREW]
-    for module, by in ((ON_RAY, f"{PACKAGE}.engines.opening"), (RAY_CREW, ON_RAY)):
-        assert [m for m, names in using.items() if any(n.startswith(module) for n in names)] == [by]
+    assert of_ray == [ON_RAY]
+    asking = [m for m, names in using.items() if any(n.startswith(ON_RAY) for n in names)]
+    assert asking == [f"{PACKAGE}.engines.opening"]
     tree = ast.parse((ROOT / "engines" / "opening.py").read_text(encoding="utf-8"))
     at_top = [node for node in tree.body if isinstance(node, ast.Import | ast.ImportFrom)]
     names = imported(ast.unparse(ast.Module(at_top, [])), f"{PACKAGE}.engines.opening")

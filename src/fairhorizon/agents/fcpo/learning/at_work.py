@@ -18,7 +18,6 @@ from fairhorizon.environment.dynamics import Outcome, State
 from fairhorizon.errors import ConfigError
 from fairhorizon.histories import too_wide
 from fairhorizon.policy.actor import Actor
-from fairhorizon.policy.draws import Draws
 from fairhorizon.policy.heads import SoftmaxHead
 from fairhorizon.policy.menus import Menus
 from fairhorizon.policy.softmax import explored, propensities
@@ -69,7 +68,7 @@ class GaussianAtWork:
 
     def scores(self, walk: Walk, state: State) -> Sequence[SlotScores]:
         self.begun_with = walk.index, walk.proposal
-        self.sampled = walk.propose(Draws(self.generator))
+        self.sampled = walk.propose(self.generator)
         return _open_scores(walk, self.sampled, state)
 
     def choose(
