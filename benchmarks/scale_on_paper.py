@@ -127,7 +127,7 @@ def fitting(size: Size) -> str:
          "vectors in shards, only rows that were used are sent"),
         ("rounds of CPO", "8 x parameters x (1 + limits) x (1 + products) bytes a round and worker",
          f"{bytes_(summed)}; of {size.workers} workers {bytes_(size.workers * summed)}",
-         "nothing: the actor is small", "users in shards ([training](training.md))"),
+         "nothing: the actor is small", "users in shards, whose sums are added"),
     ]  # fmt: skip
     return table("part | formula | at this size | what limits it | what would be done", rows)
 

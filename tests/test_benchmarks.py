@@ -48,7 +48,6 @@ CASES = {
     "service replicas": r"^kept after every list yes$",
     "several_limits": r"ten limits / one limit +\d+\.\d\d$",
     "speed": r"policy update / forward and backward pass +\d+\.\d\d$",
-    "workers": r"^2 workers, 1 thread each .* \d+\.\d\d x as fast as 1 worker, 1 thread$",
     "phases": r"lists at alpha' 0\.37 +\d\.\d\d s +\d+\.\d\d x$",
 }
 

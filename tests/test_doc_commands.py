@@ -95,14 +95,6 @@ NOT_RUN = {
     ),
     **dict.fromkeys(
         (
-            "fairhorizon fit fcpo:paper --data ml-1m --alpha-prime 0.4 --workers 2 --out runs/two",
-            "fairhorizon fit fcpo:paper --data ml-1m --alpha-prime 0.4 --workers 8 --engine ray "
-            "--address auto --out runs/eight",
-        ),
-        "starts processes, or needs a cluster; tests/engines/test_crews.py does",
-    ),
-    **dict.fromkeys(
-        (
             "fairhorizon compare --data ml-100k --seeds 5 --engine ray",
             "fairhorizon levels --data ml-100k --engine ray --address auto --out /shared/levels",
         ),

@@ -11,7 +11,6 @@ from typing import Any
 import pytest
 from engine_cluster import CLIENT_PORT, NODE
 
-from fairhorizon.agents.fcpo.config import FcpoConfig
 from fairhorizon.engines.opening import ray_engine
 
 
@@ -43,10 +42,3 @@ def cluster() -> Iterator[Any]:
             ray.shutdown()
             cluster.shutdown()
             shutil.rmtree(folder, ignore_errors=True)
-
-
-@pytest.fixture(scope="session")
-def double(small: FcpoConfig) -> FcpoConfig:
-    """In 64 bits, so that sums in another order differ by nothing that shows."""
-    changes = {"precision": "double", "rounds": 7, "evaluate_every": 1, "patience": 9}
-    return FcpoConfig.model_validate({**small.model_dump(), **changes})

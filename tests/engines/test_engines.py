@@ -7,7 +7,6 @@ import json
 import os
 import pickle
 import re
-import signal
 import socket
 import subprocess
 import sys
@@ -21,16 +20,10 @@ from typing import Any
 import numpy as np
 import polars as pl
 import pytest
-from crew_tasks import Once, check, lists, parameters
 from engine_cluster import CLIENT_PORT, NODE
-from engine_processes import descendants, fit_words, wait_for_the_end_of
 from engine_tasks import Fails, LostAt, MakeNumbers, Squares, Surroundings, Waits
 
-from fairhorizon.agents.crew import LostRankError
-from fairhorizon.agents.fcpo.config import FcpoConfig
-from fairhorizon.agents.fcpo.model import Fcpo
 from fairhorizon.cli.app import run
-from fairhorizon.data.splits import Split
 from fairhorizon.engines.engine import TaskEngine
 from fairhorizon.engines.opening import ray_engine
 from fairhorizon.engines.processes import Processes
@@ -361,20 +354,6 @@ def test_an_audit_on_ray_says_the_same(tmp_path: Path) -> None:
     assert '"shop"' in (tmp_path / "ray").read_text()
 
 
-@pytest.mark.usefixtures("cluster")
-def test_actors_of_ray_are_a_crew_too(market: Split, double: FcpoConfig) -> None:
-    config = FcpoConfig.model_validate({**double.model_dump(), "rounds": 2})
-    alone = Fcpo(config, seed=1).fit(market)
-    with ray_engine(None, 2, 1) as engine:
-        crew = engine.crew()
-        assert crew is not None
-        model = Fcpo(config, seed=1).fit(market, crew=crew)
-        assert (parameters(model) - parameters(alone)).abs().max() < 1e-6
-        assert np.array_equal(lists(model, market), lists(alone, market))
-        rows = crew.rows([Once("die"), Once("die")])
-        check(rows, LostRankError, "rank 1 of 2 was lost with its process or its node")
-
-
 CLIENT = """
 import json, sys
 from fairhorizon.cli.app import run
@@ -406,27 +385,3 @@ def test_a_client_of_the_cluster_gets_the_same(tmp_path: Path) -> None:
     assert "2 shards of users" in done.stderr
     assert kept(here / "study") == kept(client / "study") != {}
     assert (here / "lists.csv").read_text() == (client / "lists.csv").read_text()
-
-
-@pytest.mark.usefixtures("cluster")
-def test_ctrl_c_of_a_client_keeps_a_checkpoint_and_leaves_no_actor(tmp_path: Path) -> None:
-    words = fit_words(tmp_path / "client", "--workers=2", *AT_CLIENT)
-    command = [sys.executable, "-m", "fairhorizon", *words]
-    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as process:
-        assert process.stderr is not None
-        for line in process.stderr:
-            if line.strip().startswith("2/200"):
-                break
-        ranks = [one for one, name in descendants(os.getpid()).items() if "FarRank" in name]
-        process.send_signal(signal.SIGINT)
-        said = process.stderr.read().splitlines()
-    assert process.returncode == 130
-    assert said[-2:] == ["run the same command with --resume to continue", "stopped"]
-    assert len(ranks) == 2
-    wait_for_the_end_of(ranks)
-
-    done = max([2, *(int(line.split("/")[0]) for line in said if "/200  " in line)])
-    assert (tmp_path / "client" / "checkpoint.safetensors").exists()
-    assert run(fit_words(tmp_path / "here", f"--set=rounds={done}")) == 0
-    models = [Fcpo.load(tmp_path / name / "model.safetensors") for name in ("client", "here")]
-    assert (parameters(models[0]) - parameters(models[1])).abs().max() < 1e-6

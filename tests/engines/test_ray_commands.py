@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from engine_processes import descendants, fit_words, wait_for_the_end_of
+from engine_processes import descendants, wait_for_the_end_of
 
 from fairhorizon.cli.app import run
 
@@ -87,31 +87,3 @@ def test_ctrl_c_ends_ray_too(tmp_path: Path, short: Path) -> None:
     assert len(started) > 3  # of Ray: its table, its node, its worker
     wait_for_the_end_of(started)
     assert list(short.iterdir()) == []
-
-
-@needs_proc
-def test_ctrl_c_of_a_training_on_ray_keeps_a_checkpoint(
-    tmp_path: Path, short: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """It stops after the round, nothing of Ray is left, and one process goes on without Ray."""
-    words = fit_words(tmp_path / "run")
-    with command(short, *words, "--workers=2", "--engine=ray") as process:
-        assert process.stderr is not None
-        for line in process.stderr:
-            if line.strip().startswith("2/200"):
-                break
-        started = descendants(process.pid)
-        os.killpg(process.pid, signal.SIGINT)
-        _, rest = process.communicate(timeout=90)
-    assert process.returncode == 130
-    said = rest.splitlines()
-    assert said[-2:] == ["run the same command with --resume to continue", "stopped"]
-    assert "Traceback" not in rest
-    assert sum("FarRank" in name for name in started.values()) == 2
-    wait_for_the_end_of(started)
-    assert list(short.glob("fh-*")) == []  # torch leaves a folder of its own
-
-    done = max([2, *(int(line.split("/")[0]) for line in said if "/200  " in line)])
-    assert run([*words, "--resume", f"--set=rounds={done + 1}"]) == 0
-    rounds = [line for line in capsys.readouterr().err.splitlines() if "  reward " in line]
-    assert [line.split()[0] for line in rounds] == [f"{done + 1}/{done + 1}"]

@@ -7,7 +7,6 @@ import torch
 from torch.distributions import Independent, Normal, kl_divergence
 
 from fairhorizon.policy.actor import Actor, Proposal, gaussian_actor, softmax_actor
-from fairhorizon.policy.draws import Draws
 from fairhorizon.policy.encoder import StateEncoder
 
 # torch 2.13 scripts functions of its own when it first takes a forward derivative.
@@ -34,7 +33,7 @@ def test_outputs_are_means_then_log_deviations():
 
 def test_log_prob_and_divergence_equal_torch():
     new, old = proposal(0), proposal(1)
-    sample = new.sample(Draws(torch.Generator().manual_seed(2)))
+    sample = new.sample(torch.Generator().manual_seed(2))
     torch.testing.assert_close(new.log_prob(sample), by_torch(new).log_prob(sample))
     torch.testing.assert_close(new.kl_from(old), kl_divergence(by_torch(new), by_torch(old)))
     assert new.kl_from(old).min() > 0.1
@@ -43,12 +42,12 @@ def test_log_prob_and_divergence_equal_torch():
 
 def test_samples_have_the_mean_and_deviation_they_should():
     wide = Proposal(torch.tensor([[1.0, -2.0]]).repeat(40000, 1), torch.tensor([[-1.0, 0.5]]))
-    sample = wide.sample(Draws(torch.Generator().manual_seed(0)))
+    sample = wide.sample(torch.Generator().manual_seed(0))
     deviations = torch.tensor([math.exp(-1), math.exp(0.5)])
     # five standard errors of a mean and of a standard deviation
     assert ((sample.mean(0) - torch.tensor([1.0, -2.0])).abs() < 5 * deviations / 200).all()
     assert ((sample.std(0) - deviations).abs() < 5 * deviations / 200 / math.sqrt(2)).all()
-    again = wide.sample(Draws(torch.Generator().manual_seed(0)))
+    again = wide.sample(torch.Generator().manual_seed(0))
     assert torch.equal(sample, again)
 
 

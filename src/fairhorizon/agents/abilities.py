@@ -22,7 +22,6 @@ class Abilities:
     learns: bool = True  # False: a policy as it is before its training, for comparison
     feedback: bool = True  # what users like changes what they are shown next
     resume: bool = False  # its training keeps checkpoints and can be resumed
-    crew: bool = False  # several processes can train it together
     limits: bool = False  # keeps several limits at once in the long run
     requests: bool = False  # serves users one by one under a limit on all of them
     worth: bool = False  # its lists are made of values, which the worth of a user can multiply

@@ -14,7 +14,6 @@ from torch import Tensor
 
 from fairhorizon.agents.abilities import Abilities
 from fairhorizon.agents.blocks import BlockServing
-from fairhorizon.agents.crew import Crew, trained_alone
 from fairhorizon.agents.progress import SILENT, Listener
 from fairhorizon.agents.served import Served, ValuedItems
 from fairhorizon.agents.server import Server
@@ -110,7 +109,6 @@ class Recommender(ABC):
         listener: Listener = SILENT,
         checkpoint: str | Path | None = None,
         resume: bool = False,
-        crew: Crew | None = None,
     ) -> Self:
         """Fit to the training log; a second fit starts from scratch.
 
@@ -121,10 +119,7 @@ class Recommender(ABC):
         checkpoint: a folder to keep checkpoints in, for methods that can be resumed. Ctrl-C then
             ends the fit after the present round, with `finished_` False.
         resume: continue from the checkpoint in that folder.
-        crew: processes that train it together, for methods that several can train.
         """
-        if crew is not None and not self.abilities.crew:
-            raise ConfigError(trained_alone(self.method))
         if (checkpoint is not None or resume) and not self.abilities.resume:
             text = f"{self.method} keeps no checkpoints (leave out checkpoint and resume)"
             raise ConfigError(text)
@@ -134,7 +129,7 @@ class Recommender(ABC):
             sensitive = popular_group(split.train.item_counts(), self.popular_share)
         folder = None if checkpoint is None else Path(checkpoint)
         self.finished_ = True
-        self._fit(FitTask(split, sensitive, fitted, listener, folder, resume, crew))
+        self._fit(FitTask(split, sensitive, fitted, listener, folder, resume))
         return self
 
     def refitted(

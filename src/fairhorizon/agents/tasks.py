@@ -11,7 +11,6 @@ import numpy as np
 from numpy.typing import NDArray
 from torch import Tensor
 
-from fairhorizon.agents.crew import Crew
 from fairhorizon.agents.progress import SILENT, Listener
 from fairhorizon.agents.retraining import Retraining
 from fairhorizon.data.splits import Split
@@ -49,7 +48,6 @@ class FitTask:
     listener: Listener = SILENT
     checkpoint: Path | None = None  # a folder
     resume: bool = False
-    crew: Crew | None = None  # None: this process alone
 
     def __post_init__(self) -> None:
         if not len(self.split.train):

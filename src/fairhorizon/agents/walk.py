@@ -8,7 +8,6 @@ from fairhorizon.agents.validation import listed_ndcg
 from fairhorizon.environment.dynamics import Feedback, Outcome, State
 from fairhorizon.environment.feedback import Scenario
 from fairhorizon.policy.actor import Actor, Proposal
-from fairhorizon.policy.draws import Draws
 from fairhorizon.ranking import users_at_once
 
 
@@ -26,8 +25,6 @@ class Walk:
         queues = self.actor.items.remember(state.queue)
         self.users, self.queues = [state.users], [queues]  # distinct states so far
         self.n_states = len(queues)
-        # rows that entered a new state: at the start, and after every step
-        self.entered = [torch.arange(len(queues))]
         self.index = torch.arange(len(state.users)).to(state.users)  # present state of each row
         self.outputs = self.actor(state.users, queues)  # in the present states
 
@@ -36,10 +33,10 @@ class Walk:
         """The distribution of W, of an actor with a Gaussian head."""
         return Proposal.of(self.outputs)
 
-    def propose(self, draws: Draws | None) -> Tensor:
-        """Line 8 of Algorithm 1: W is sampled, or the mean without draws.  (b, K signals)."""
+    def propose(self, generator: torch.Generator | None) -> Tensor:
+        """Line 8 of Algorithm 1: W is sampled, or the mean without a generator.  (b, K signals)."""
         proposal = self.proposal
-        return proposal.mean if draws is None else proposal.sample(draws)
+        return proposal.mean if generator is None else proposal.sample(generator)
 
     def choose(self, proposals: Tensor, blocked: Tensor) -> Tensor:
         """Line 9: the lists (b, K) of proposals."""
@@ -49,7 +46,6 @@ class Walk:
     def follow(self, outcome: Outcome) -> None:
         """Line 11: rows with a changed queue enter a new state."""
         rows = (outcome.reward > 0).nonzero().squeeze(1)
-        self.entered.append(rows)
         if not len(rows):
             return
         users, queues = outcome.state.users[rows], outcome.state.queue[rows]
@@ -63,13 +59,13 @@ class Walk:
 
 
 class ProposalSteps:
-    """Serves by the proposals of a walk: sampled, or their means without draws."""
+    """Serves by the proposals of a walk: sampled, or their means without a generator."""
 
-    def __init__(self, walk: Walk, draws: Draws | None, *, feedback: bool) -> None:
-        self.walk, self.draws, self.feedback = walk, draws, feedback
+    def __init__(self, walk: Walk, generator: torch.Generator | None, *, feedback: bool) -> None:
+        self.walk, self.generator, self.feedback = walk, generator, feedback
 
     def choose(self, state: State) -> Tensor:
-        return self.walk.choose(self.walk.propose(self.draws), state.blocked)
+        return self.walk.choose(self.walk.propose(self.generator), state.blocked)
 
     def follow(self, lists: Tensor, outcome: Outcome) -> None:  # noqa: ARG002
         if self.feedback:
@@ -86,34 +82,14 @@ def serve(
     feedback: bool,
 ) -> Tensor:
     """(n_users, length) items shown; without `feedback` the policy sees the first state only."""
-    draws = None if generator is None else Draws(generator)
-    chunks = torch.arange(scenario.n_users).split(users_at_once(len(sensitive)))
-    return torch.cat(
-        [
-            serve_some(
-                actor, scenario, some, sensitive, length=length, draws=draws, feedback=feedback
-            )
-            for some in chunks
-        ]
-    )
-
-
-def serve_some(
-    actor: Actor,
-    scenario: Scenario,
-    users: Tensor,
-    sensitive: Tensor,
-    *,
-    length: int,
-    draws: Draws | None,
-    feedback: bool,
-) -> Tensor:
-    """(b, length) items shown to some users of the scenario, as `serve` does to all of them."""
 
     def begin(state: State, _: Feedback) -> ProposalSteps:
-        return ProposalSteps(Walk(actor, state, sensitive), draws, feedback=feedback)
+        return ProposalSteps(Walk(actor, state, sensitive), generator, feedback=feedback)
 
-    return step_by_step(scenario, users, sensitive, begin, length=length)[0]
+    chunks = torch.arange(scenario.n_users).split(users_at_once(len(sensitive)))
+    return torch.cat(
+        [step_by_step(scenario, some, sensitive, begin, length=length)[0] for some in chunks]
+    )
 
 
 def served_ndcg(

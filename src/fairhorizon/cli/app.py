@@ -2,7 +2,6 @@
 
 import logging
 import os
-import shlex
 import sys
 import warnings
 from collections.abc import Sequence
@@ -10,7 +9,6 @@ from collections.abc import Sequence
 import typer
 
 from fairhorizon import __version__
-from fairhorizon.agents.crew import LostRankError
 from fairhorizon.cli.ablation import ablation
 from fairhorizon.cli.audit import audit
 from fairhorizon.cli.backup import backup, restore
@@ -89,8 +87,6 @@ def run(arguments: Sequence[str]) -> int:
         code = app(arguments or ["--help"], prog_name=NAME, standalone_mode=False) or 0
     except typer.TyperException as error:
         return complain(_usage(error), error.exit_code)
-    except LostRankError as error:
-        return complain(f"{error}; {_continued(arguments)}", 1)
     except FairHorizonError as error:
         return complain(str(error), 1)
     except OSError as error:
@@ -103,11 +99,6 @@ def run(arguments: Sequence[str]) -> int:
 def complain(message: str, code: int) -> int:
     print(f"error: {' '.join(message.split())}", file=sys.stderr)
     return code
-
-
-def _continued(arguments: Sequence[str]) -> str:
-    again = [*arguments] if "--resume" in arguments else [*arguments, "--resume"]
-    return f"continue with: {shlex.join([NAME, *again])}"
 
 
 def _usage(error: typer.TyperException) -> str:

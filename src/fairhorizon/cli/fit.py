@@ -1,12 +1,11 @@
 """fairhorizon fit: train a method on a log."""
 
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from fairhorizon.cli import answer_options, engine_options, limit_options
+from fairhorizon.cli import answer_options, limit_options
 from fairhorizon.cli import options as shared
 from fairhorizon.cli.folders import claimed, is_used
 from fairhorizon.cli.progress import CONTINUE, STOPPED, Progress
@@ -18,7 +17,6 @@ if TYPE_CHECKING:
     from fairhorizon.agents.base import Recommender
     from fairhorizon.agents.methods import Method
     from fairhorizon.agents.progress import Listener
-    from fairhorizon.engines.engine import TaskEngine
     from fairhorizon.experiments.datasets import Dataset, DataSpec
     from fairhorizon.production.answered import GivenAnswers
 
@@ -62,16 +60,6 @@ All = Annotated[
     ),
 ]
 Resume = Annotated[bool, typer.Option("--resume", help="Continue from the checkpoint.")]
-Workers = Annotated[
-    int | None,
-    typer.Option(
-        "--workers",
-        min=1,
-        rich_help_panel=engine_options.ENGINE,
-        help="Processes that train FCPO together, each with a part of the users and one thread. "
-        "For preset paper.",
-    ),
-]
 Verbose = Annotated[
     bool,
     typer.Option(
@@ -81,12 +69,10 @@ Verbose = Annotated[
 
 
 @shared.takes_data
-@partial(engine_options.takes_engine, jobs=Workers, default=1)
 def fit(
     method: MethodName,
     data: "DataSpec",
     out: Out,
-    engine: "TaskEngine",
     alpha_prime: AlphaPrime = None,
     limit: limit_options.Limits = None,
     preset: PresetOption = Preset.FAST,
@@ -107,7 +93,6 @@ def fit(
     choose settings and weights of their rankers on later parts of the log, train
     the policy with rankers of the earlier part, and serve with rankers of the
     whole log; a training that is stopped serves with those of the earlier part.
-    --resume also continues after a worker was lost, with any number of --workers.
 
     With these presets three lines say what was found: the kind of log, the
     rankers with their weights and changed settings, and the accuracy of each and
@@ -122,7 +107,7 @@ def fit(
     from fairhorizon.experiments.runs import Run
 
     given = parse_settings(settings or [])
-    data = uncut(data, resume, engine) if whole else data
+    data = uncut(data, resume) if whole else data
     data, asked = limit_options.apart(data, limit, Run(out) if resume else None)
     level = limit_options.level_of(asked.limits, alpha_prime, data)
     chosen, model = make(method, given, level, preset, seed or 0)
@@ -138,7 +123,7 @@ def fit(
         asked.check(model, data, dataset, cache_dir)
         record = answer_options.read(answers, away, model, dataset.log)
         kept = {"checkpoint": out if keeps_checkpoints else None, "resume": resume}
-        model = fitted(model, data, dataset, progress, {**kept, "crew": engine.crew()})
+        model = fitted(model, data, dataset, progress, kept)
         store(out, model, data, asked, record)
     present(model, out, dataset.log.name)
 
@@ -166,10 +151,8 @@ def store(
     Run(out).write(model, data, status, StoredLimits(asked.texts(), asked.item_table), outlook)
 
 
-def uncut(data: "DataSpec", resume: bool, engine: "TaskEngine") -> "DataSpec":
+def uncut(data: "DataSpec", resume: bool) -> "DataSpec":
     """The data with nothing held out."""
-    if engine.crew() is not None:
-        raise typer.BadParameter("not with --workers, which one process does", param_hint="--all")
     if resume:
         raise typer.BadParameter("not with --resume (start anew)", param_hint="--all")
     if data.cut != "per-user":

@@ -7,8 +7,6 @@ from types import TracebackType
 from typing import Any, Self, TypeVar
 from typing import Protocol as Interface
 
-from fairhorizon.agents.crew import Crew
-
 R = TypeVar("R")
 R_co = TypeVar("R_co", covariant=True)
 Maker = Callable[[], object]  # picklable: a frozen dataclass with __call__, functools.partial
@@ -95,9 +93,6 @@ class TaskEngine(Interface):
 
     def shards(self, makers: Sequence[Maker]) -> AbstractContextManager[Shards]:
         """A worker for each maker, which has made its object there; ended with the context."""
-
-    def crew(self) -> Crew | None:
-        """All workers, to work together on one thing; None: this process does it alone."""
 
 
 def lost_task(goes_on: str) -> str:

@@ -1,4 +1,4 @@
-"""Tasks, shards and crews on a Ray cluster; with `ray_crew` the only module that imports Ray."""
+"""Tasks and shards on a Ray cluster. The only module that imports Ray."""
 
 import logging
 import os
@@ -22,7 +22,6 @@ from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from fairhorizon.engines.addresses import connect_to, connected
 from fairhorizon.engines.engine import AGAIN, ATTEMPTS, PAUSE, Maker, Shards, Work, lost_task
-from fairhorizon.engines.ray_crew import RayCrew
 from fairhorizon.engines.shards import CalledShards
 from fairhorizon.engines.surroundings import FarShard, Surroundings, finished_there
 from fairhorizon.engines.worker import THREADS, pickled
@@ -132,10 +131,6 @@ class OnRay:
             yield shards
         finally:
             shards.close()
-
-    def crew(self) -> RayCrew:
-        own = Surroundings.here(self.threads)
-        return RayCrew(self.workers, own, self._needs(0), self._begin, parcelled)
 
     def _needs(self, cpus: int) -> dict[str, Any]:
         return {"num_cpus": cpus, "runtime_env": {"env_vars": {THREADS: str(self.threads)}}}

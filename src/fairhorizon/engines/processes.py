@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Self, TypeVar
+from typing import Self, TypeVar
 
 from fairhorizon.engines.children import Beginning, starting, starting_children
 from fairhorizon.engines.engine import AGAIN, ATTEMPTS, PAUSE, Maker, Shards, Work, lost_task
@@ -12,9 +12,6 @@ from fairhorizon.engines.pipes import Pipes
 from fairhorizon.engines.shards import CalledShards
 from fairhorizon.engines.worker import finished
 from fairhorizon.errors import FairHorizonError
-
-if TYPE_CHECKING:
-    from fairhorizon.engines.local_crew import LocalCrew
 
 R = TypeVar("R")
 
@@ -118,13 +115,6 @@ class Processes:
             yield shards
         finally:
             shards.close()
-
-    def crew(self) -> "LocalCrew | None":
-        if self.jobs == 1:
-            return None
-        from fairhorizon.engines.local_crew import LocalCrew  # imports torch, which tasks may not
-
-        return LocalCrew(self.jobs, self.threads)
 
 
 HERE = Processes()  # one task after the other, in this process

@@ -5,8 +5,6 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-from fairhorizon.optim.parts import Sum, alone
-
 
 def fisher_product(
     outputs: Callable[[Tensor], Tensor],
@@ -14,14 +12,12 @@ def fisher_product(
     metric: Callable[[Tensor], Tensor],
     *,
     damping: float,
-    total: Sum = alone,
 ) -> Callable[[Tensor], Tensor]:
     """The function v -> (Jᵀ M J + damping I) v at theta.
 
     `outputs` maps the flat parameters to those of the distributions, J is its Jacobian, `metric`
     multiplies by M, the Fisher matrix of the distributions in their own parameters. For a Gaussian
-    that is diag(1/sigma², 2) in (mean, log sigma). Where others have outputs of further states, the
-    whole of Jᵀ M J is the sum of everybody's, which `total` makes.
+    that is diag(1/sigma², 2) in (mean, log sigma).
 
     u -> Jᵀu is linear, and its transpose is v -> Jv: both graphs are built once and reused by
     every product, so that no product computes the outputs again (forward mode would).
@@ -34,7 +30,6 @@ def fisher_product(
     def product(v: Tensor) -> Tensor:
         (pushed,) = torch.autograd.grad(pulled, u, v, retain_graph=True)  # Jv
         (back,) = torch.autograd.grad(z, leaf, metric(pushed), retain_graph=True)
-        (whole,) = total([back])
-        return whole + damping * v
+        return back + damping * v
 
     return product

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
-from fairhorizon.policy.draws import Draws
 from fairhorizon.policy.encoder import StateEncoder
 from fairhorizon.policy.heads import GaussianHead, SoftmaxHead
 from fairhorizon.policy.history import HistoryEncoder
@@ -32,8 +31,10 @@ class Proposal:
     def __getitem__(self, rows: Tensor) -> "Proposal":
         return Proposal(self.mean[rows], self.log_std[rows])
 
-    def sample(self, draws: Draws) -> Tensor:
-        return torch.addcmul(self.mean, draws.normal(self.mean), self.log_std.exp())
+    def sample(self, generator: torch.Generator) -> Tensor:
+        # drawn on the CPU, so that a seed gives the same numbers on every device
+        noise = torch.randn(self.mean.shape, generator=generator).to(self.mean)
+        return torch.addcmul(self.mean, noise, self.log_std.exp())
 
     def log_prob(self, sample: Tensor, rows: Tensor | None = None) -> Tensor:
         """Of each sample under its row; `rows` maps samples to rows if they differ."""

@@ -4,7 +4,6 @@ import torch
 from torch import Tensor, nn
 
 from fairhorizon.optim.lbfgs import minimise
-from fairhorizon.optim.parts import Sum, alone
 
 
 class Critic(nn.Module):
@@ -37,24 +36,21 @@ class Critic(nn.Module):
         targets: Tensor,
         remaining: Tensor,
         iterations: int,
-        total: Sum = alone,
     ) -> float:
         """Minimise the mean of (y_t - V(s_t))² by L-BFGS; the loss after it.
 
         states: (m, size) distinct states; index: (b, T) which of them each step is in;
-        targets y: (b, T); remaining: (T,) discounted steps still to come; total: sums over all who
-        have some of the steps, where these are not all.
+        targets y: (b, T); remaining: (T,) discounted steps still to come.
         """
-        steps = int(total([torch.tensor(index.numel())])[0])
         before = [parameter.detach().clone() for parameter in self.parameters()]
 
         def loss() -> Tensor:
             values: Tensor = self(states)[index] * remaining
-            return (targets - values).square().sum() / steps
+            return (targets - values).square().sum() / index.numel()
 
-        minimise(self.parameters(), loss, iterations=iterations, total=total)
+        minimise(self.parameters(), loss, iterations=iterations)
         with torch.no_grad():
-            final = float(total([loss()])[0])
+            final = float(loss())
             if not final < float("inf"):  # a diverged fit is worse than none
                 for parameter, old in zip(self.parameters(), before, strict=True):
                     parameter.copy_(old)

@@ -29,7 +29,6 @@ from fairhorizon.environment.feedback import evaluation_scenario
 from fairhorizon.errors import DataError
 from fairhorizon.histories import UserItems
 from fairhorizon.policy.actor import Proposal
-from fairhorizon.policy.draws import Draws
 from fairhorizon.policy.encoder import StateEncoder
 from fairhorizon.rankers.mf import MfConfig
 from fairhorizon.vocabulary import Protocol
@@ -165,7 +164,7 @@ def test_the_noise_is_a_share_of_the_proposals_own_size() -> None:
         proposal.log_std.exp(), 0.3 * sizes[:, None].expand_as(proposal.mean)
     )
     still = Proposal.of(list_actor(noise=0.0)(torch.arange(3), torch.full((3, HISTORY), 1)))
-    assert torch.equal(still.sample(Draws(generator())), still.mean)
+    assert torch.equal(still.sample(generator()), still.mean)
 
 
 def test_a_step_of_the_critic_lowers_the_error_and_one_of_the_actor_raises_the_value() -> None:

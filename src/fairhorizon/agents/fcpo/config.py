@@ -179,11 +179,6 @@ class FcpoConfig(MemberSettings):
         return bool(self.warm_start)
 
     @property
-    def for_several(self) -> bool:
-        """Several workers can train it: a Gaussian policy over embeddings that learns on-policy."""
-        return self.policy == "gaussian" and not self.warm_start and self.buffer_rounds == 1
-
-    @property
     def refits_rankers(self) -> bool:
         """Rankers are fitted on the earlier part of the log first, and in the end on all of it."""
         return self.starts == "unseen"

@@ -77,7 +77,6 @@ class Fcpo(Recommender):
             aims_at_level=True,
             learns=self.config.rounds > 0,
             resume=True,
-            crew=self.config.for_several,
             limits=True,
             requests=self.config.policy == "softmax",
             worth=self.config.policy == "softmax" and not by_steps(self.limits_, feedback=False),
@@ -170,7 +169,7 @@ class Fcpo(Recommender):
         group = torch.from_numpy(task.group).to(default_device())
         problem = Problem(task.split, self.config, group, self.seed)
         file = None if task.checkpoint is None else task.checkpoint / CHECKPOINT
-        given: Any = {"fitted": task.fitted, "listener": task.listener, "crew": task.crew}
+        given: Any = {"fitted": task.fitted, "listener": task.listener}
         if file is not None and task.resume:
             return Session.resume(problem, file, **given)
         return Session.begin(problem, checkpoint=file, **given)

@@ -29,7 +29,6 @@ from fairhorizon.environment.feedback import (
 )
 from fairhorizon.histories import UserItems
 from fairhorizon.policy.actor import Proposal
-from fairhorizon.policy.draws import Draws
 from fairhorizon.policy.encoder import StateEncoder
 from fairhorizon.rankers.early_stopping import CUTOFF, train_until_stale
 from fairhorizon.rankers.mf import Mf
@@ -210,7 +209,7 @@ class LirdTraining:
         state, feedback = self._scenario().begin(users)
         steps = []
         for _ in range(config.horizon):
-            proposals = Proposal.of(self.ddpg.actor(users, state.queue)).sample(Draws(generator))
+            proposals = Proposal.of(self.ddpg.actor(users, state.queue)).sample(generator)
             lists = self.ddpg.actor.choose(proposals, state.blocked)
             logged = torch.rand(len(users), 1, generator=generator) < config.logged
             lists = torch.where(logged, self.logged.after(state.queue[:, -1], generator), lists)

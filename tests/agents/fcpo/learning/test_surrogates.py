@@ -12,7 +12,6 @@ from fairhorizon.agents.fcpo.config import FcpoConfig, attention_of
 from fairhorizon.agents.fcpo.learning.surrogates import GaussianSurrogate, SoftmaxSurrogate
 from fairhorizon.agents.fcpo.learning.trajectories import MenuRecord, Trajectories
 from fairhorizon.policy.actor import Proposal
-from fairhorizon.policy.draws import Draws
 from fairhorizon.policy.menus import SignalMenus
 from fairhorizon.policy.softmax import draw
 
@@ -311,8 +310,8 @@ def gaussian_batch() -> tuple[Trajectories, Tensor]:
     """Trajectories of an earlier policy, and the outputs of the present one."""
     earlier, present = 0.3 * numbers(20, M, 6), 0.3 * numbers(21, M, 6)
     index = torch.tensor([[0, 0], [1, 3], [2, 2]])
-    draws = Draws(torch.Generator().manual_seed(3))
-    proposals = Proposal.of(earlier)[index.flatten()].sample(draws)
+    generator = torch.Generator().manual_seed(3)
+    proposals = Proposal.of(earlier)[index.flatten()].sample(generator)
     log_probs = Proposal.of(earlier).log_prob(proposals, index.flatten())
     batch = Trajectories(
         torch.arange(M),

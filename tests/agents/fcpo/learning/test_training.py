@@ -17,6 +17,7 @@ from fairhorizon.data.splits import Split, split
 from fairhorizon.data.synthetic import synthetic
 from fairhorizon.environment.feedback import evaluation_scenario
 from fairhorizon.errors import ConfigError, ModelError
+from fairhorizon.rankers.mf import MfConfig
 from fairhorizon.vocabulary import Protocol
 
 CPU = torch.device("cpu")
@@ -28,6 +29,19 @@ def timeless(reports: list[RoundReport]) -> list[RoundReport]:
 
 def weights(training: Training) -> torch.Tensor:
     return torch.nn.utils.parameters_to_vector(training.actor.parameters()).detach()
+
+
+def test_a_round_draws_a_proposal_a_step_and_one_order_of_states() -> None:
+    """Nothing else takes from the generator, so that the same seed keeps giving the same model."""
+    data = split(synthetic(37, 50, 16, seed=5).interactions)
+    config = FcpoConfig.preset("paper", rounds=1, pmf=MfConfig(dim=4, max_epochs=1), horizon=2)
+    training = Fcpo(config).session(FitTask.of(data)).training
+    training.round()
+    expected = torch.Generator().manual_seed(0)
+    for _ in range(2):
+        torch.randn(37, 4, generator=expected)
+    torch.randperm(len(training.learner.buffer.rounds[0].state_users), generator=expected)
+    assert torch.equal(training.generator.get_state(), expected.get_state())
 
 
 @pytest.mark.parametrize("buffer_rounds", [1, 3])

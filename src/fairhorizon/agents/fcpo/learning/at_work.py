@@ -14,7 +14,6 @@ from fairhorizon.agents.fcpo.learning.trajectories import ShownRecord, Trajector
 from fairhorizon.agents.walk import Walk
 from fairhorizon.environment.dynamics import Outcome, State
 from fairhorizon.policy.actor import Actor
-from fairhorizon.policy.draws import Draws
 from fairhorizon.policy.heads import SoftmaxHead
 from fairhorizon.policy.menus import Menus
 from fairhorizon.policy.softmax import explored, propensities
@@ -65,7 +64,7 @@ class GaussianAtWork:
 
     def scores(self, walk: Walk, state: State) -> Sequence[Tensor]:
         self.begun_with = walk.index, walk.proposal
-        self.sampled = walk.propose(Draws(self.generator))
+        self.sampled = walk.propose(self.generator)
         return _open_scores(walk, self.sampled, state)
 
     def choose(

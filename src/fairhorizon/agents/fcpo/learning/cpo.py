@@ -12,7 +12,6 @@ from fairhorizon.optim.conjugate_gradient import conjugate_gradient
 from fairhorizon.optim.dual import Case, solve_dual
 from fairhorizon.optim.dual_several import Combination, solve_several
 from fairhorizon.optim.line_search import backtrack
-from fairhorizon.optim.parts import Sum, alone
 
 
 class Predicted(NamedTuple):
@@ -50,14 +49,12 @@ def constrained_step(
     fisher: Callable[[Tensor], Tensor],
     gaps: Tensor,
     region: TrustRegion,
-    total: Sum = alone,
 ) -> Update:
     """Improve the reward without breaking a cost limit, within the trust region.
 
     `gaps` holds c = J_C - d of every constraint (equation 4), in the units of the surrogate costs.
-    Where `surrogate` predicts only a part, `total` sums all parts; `fisher` is the whole matrix.
     """
-    g, b = gradients(surrogate, theta, total)
+    g, b = gradients(surrogate, theta)
     if len(gaps) != len(b):
         raise ValueError(f"{len(gaps)} gaps were given for {len(b)} surrogate costs")
     reward_direction = conjugate_gradient(fisher, g, iterations=region.iterations)
@@ -79,7 +76,7 @@ def constrained_step(
         While a limit is broken, a step may lose reward.
         """
         with torch.no_grad():
-            predicted = Predicted(*total(surrogate(candidate)))
+            predicted = surrogate(candidate)
         predictions.append(predicted)
         in_region = float(predicted.kl) <= region.delta
         improves = bool((gaps > 0).any()) or float(predicted.reward) >= 0
@@ -135,15 +132,12 @@ def keeps_limits(changes: Tensor, gaps: Tensor) -> bool:
     return bool(kept.all()) and float(left.square().sum()) <= len(left)
 
 
-def gradients(
-    surrogate: Callable[[Tensor], Predicted], theta: Tensor, total: Sum = alone
-) -> tuple[Tensor, Tensor]:
+def gradients(surrogate: Callable[[Tensor], Predicted], theta: Tensor) -> tuple[Tensor, Tensor]:
     """g and b (constraints, parameters), the gradients of reward and costs, in one forward pass."""
     leaf = theta.detach().requires_grad_()
     predicted = surrogate(leaf)
-    rows = [
+    g, *b = [
         torch.autograd.grad(value, leaf, retain_graph=True)[0]
         for value in (predicted.reward, *predicted.costs)
     ]
-    g, *b = total(rows)
     return g, torch.stack(b)

@@ -3,7 +3,6 @@
 from dataclasses import dataclass
 from typing import Protocol as Interface
 
-import numpy as np
 import torch
 from torch import Tensor
 
@@ -11,18 +10,16 @@ from fairhorizon.agents.fcpo.config import FcpoConfig, attention_of
 from fairhorizon.agents.fcpo.experts.later_part import where_unseen_begins
 from fairhorizon.agents.fcpo.learning.item_rollout import rollout_items
 from fairhorizon.agents.fcpo.learning.rollout import rollout
-from fairhorizon.agents.fcpo.learning.team import ALONE, Team
 from fairhorizon.agents.fcpo.learning.trajectories import Trajectories
 from fairhorizon.agents.fcpo.serving.actor_chances import ActorChances
 from fairhorizon.agents.lists.item_lists import ItemLists
 from fairhorizon.agents.lists.opening import Opening, liked_items, open_menus, some_users
-from fairhorizon.agents.validation import listed_ndcg, ndcg_by_user
-from fairhorizon.agents.walk import serve_some
+from fairhorizon.agents.validation import listed_ndcg
+from fairhorizon.agents.walk import served_ndcg
 from fairhorizon.environment.feedback import Scenario, cuts_at, training_scenario
 from fairhorizon.exposure.place_rule import PlaceRule
 from fairhorizon.histories import UserItems
 from fairhorizon.policy.actor import Actor
-from fairhorizon.ranking import users_at_once
 
 MOST_USERS = 8192  # with stored menus
 
@@ -38,18 +35,14 @@ class Episodes(Interface):
 
 
 def scenario_of(
-    items: UserItems,
-    config: FcpoConfig,
-    queue_length: int,
-    generator: torch.Generator,
-    team: Team = ALONE,
+    items: UserItems, config: FcpoConfig, queue_length: int, generator: torch.Generator
 ) -> Scenario:
     """The states in which the episodes of a round begin."""
     if config.starts in ("unseen", "seen"):
         cuts = where_unseen_begins(items)
     elif config.starts == "anywhere":
-        parts = torch.rand(team.count(items.n_users), generator=generator)
-        cuts = cuts_at(items, config.history, parts[team.own(torch.arange(len(parts)))])
+        parts = torch.rand(items.n_users, generator=generator)
+        cuts = cuts_at(items, config.history, parts)
     else:
         cuts = torch.full((items.n_users,), config.history)
     return training_scenario(items, queue_length, config.protocol, cuts)
@@ -65,7 +58,6 @@ class _Learning:
     validation: Scenario
     sensitive: Tensor
     seed: int
-    team: Team = ALONE
 
     def __post_init__(self) -> None:
         """Nothing more to prepare."""
@@ -74,19 +66,16 @@ class _Learning:
 class ProposalEpisodes(_Learning):
     """Episodes of a policy that samples W."""
 
-    def __post_init__(self) -> None:
-        self.n_users = self.team.count(self.items.n_users)
-
     def generate(self, generator: torch.Generator) -> Trajectories:
         config, items = self.config, self.items
-        users = torch.arange(self.n_users)
+        users = torch.arange(items.n_users)
         parts = []
         for _ in range(config.episodes_per_user):
             if len(users) > config.users_per_round:
-                drawn = torch.randperm(self.n_users, generator=generator)
+                drawn = torch.randperm(items.n_users, generator=generator)
                 users = drawn[: config.users_per_round]
             length = self.validation.queue.shape[1]
-            scenario = scenario_of(items, config, length, generator, self.team)
+            scenario = scenario_of(items, config, length, generator)
             parts.append(
                 rollout(
                     self.actor,
@@ -95,30 +84,18 @@ class ProposalEpisodes(_Learning):
                     self.sensitive,
                     steps=config.horizon,
                     generator=generator,
-                    team=self.team,
                 )
             )
         return Trajectories.join(parts)
 
     def validate(self) -> float:
-        n_items, generator = len(self.sensitive), torch.Generator().manual_seed(self.seed)
-        ndcg = [np.zeros(0)]
-        everybody = torch.arange(self.n_users)
-        for batch in self.team.batches(everybody, users_at_once(n_items), generator):
-            lists = serve_some(
-                self.actor,
-                self.validation,
-                batch.users,
-                self.sensitive,
-                length=min(self.config.validation_length, n_items),
-                draws=batch.draws,
-                feedback=False,
-            )
-            ndcg.append(ndcg_by_user(lists, batch.users, self.validation))
-        by_user = np.concatenate(ndcg)
-        known = by_user[~np.isnan(by_user)]
-        (total,) = self.team.sum([torch.tensor([known.sum(), len(known)], dtype=torch.float64)])
-        return float(total[0] / total[1])
+        return served_ndcg(
+            self.actor,
+            self.validation,
+            self.sensitive,
+            length=self.config.validation_length,
+            generator=torch.Generator().manual_seed(self.seed),
+        )
 
 
 class MenuEpisodes(_Learning):

@@ -1,6 +1,5 @@
 """What FCPO learns and how: lines 14-23 of Algorithm 1, for trajectories of any origin."""
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
@@ -15,7 +14,6 @@ from fairhorizon.agents.fcpo.learning.advantages import (
 )
 from fairhorizon.agents.fcpo.learning.cpo import Update
 from fairhorizon.agents.fcpo.learning.replay import ReplayBuffer
-from fairhorizon.agents.fcpo.learning.team import ALONE, Team
 from fairhorizon.agents.fcpo.learning.trajectories import Trajectories
 from fairhorizon.agents.fcpo.learning.update import update_actor
 from fairhorizon.policy.actor import Actor
@@ -33,22 +31,11 @@ class LearningResult:
     costs: Tensor  # (constraints,) mean discounted cost of the fresh trajectories
 
 
-@dataclass(frozen=True)
-class Means:
-    """Over trajectories, of all who learn together."""
-
-    reward: float  # of the fresh ones, not discounted
-    costs: Tensor  # (constraints,) of the fresh ones, discounted
-    advantages: list[Tensor]  # (T,) of the batch, for the reward and every cost
-
-
 class Learner:
     """The actor, a critic for the reward and one for each cost, and the replay buffer."""
 
-    def __init__(
-        self, actor: Actor, config: FcpoConfig, constraints: int = 1, team: Team = ALONE
-    ) -> None:
-        self.actor, self.config, self.team = actor, config, team
+    def __init__(self, actor: Actor, config: FcpoConfig, constraints: int = 1) -> None:
+        self.actor, self.config = actor, config
         self.costs = [COST, *(f"{COST}{number}" for number in range(1, constraints))]
         size = actor.encoder.output_size
         self.critics = nn.ModuleDict(
@@ -60,9 +47,9 @@ class Learner:
         self, fresh: Trajectories, limits: Tensor, generator: torch.Generator
     ) -> LearningResult:
         """Lines 14-23, under a limit on the discounted cost of a trajectory per constraint."""
-        config, team = self.config, self.team
+        config = self.config
         self.buffer.add(fresh)
-        batch = self.buffer.sample(config.minibatch, generator, team)  # line 14
+        batch = self.buffer.sample(config.minibatch, generator)  # line 14
         with torch.no_grad():
             states = self.actor.encoder(batch.state_users, batch.state_queues)
         # Line 15: A and A_c, and the targets of the critics.
@@ -72,13 +59,13 @@ class Learner:
             self.estimate(name, states, batch.state_index, signal, gamma)
             for name, (signal, gamma) in zip((REWARD, *self.costs), signals, strict=True)
         ]
-        means = self._means(fresh, batch, estimates)
-        costs = means.costs
         centred = [
             # A constant per step changes no expectation of the gradient, only its variance.
-            estimate.advantages - mean
-            for estimate, mean in zip(estimates, means.advantages, strict=True)
+            estimate.advantages - estimate.advantages.sum(0) / len(batch)
+            for estimate in estimates
         ]
+        weights = discounts(config.gamma_c, fresh.costs.shape[1]).to(fresh.costs)
+        costs = torch.einsum("btm,t->bm", fresh.costs, weights).sum(0) / len(fresh)
         update = update_actor(  # lines 16-21
             self.actor,
             batch,
@@ -87,7 +74,6 @@ class Learner:
             costs - limits.to(costs),  # c = J_C - d
             config,
             generator,
-            team,
         )
         for estimate in estimates:  # lines 22-23
             estimate.critic.fit(
@@ -96,29 +82,9 @@ class Learner:
                 estimate.targets,
                 estimate.ahead,
                 config.critic_iterations,
-                team.sum,
             )
-        return LearningResult(update, means.reward, costs)
-
-    def _means(
-        self, fresh: Trajectories, batch: Trajectories, estimates: Sequence["Estimate"]
-    ) -> "Means":
-        """Means over the trajectories of the whole team."""
-        weights = discounts(self.config.gamma_c, fresh.costs.shape[1]).to(fresh.costs)
-        n_fresh, n, reward, costs, *advantages = self.team.sum(
-            [
-                torch.tensor(len(fresh)),
-                torch.tensor(len(batch)),
-                fresh.rewards.sum(1).sum(),
-                torch.einsum("btm,t->bm", fresh.costs, weights).sum(0),
-                *(estimate.advantages.sum(0) for estimate in estimates),
-            ]
-        )
-        return Means(
-            float(reward / int(n_fresh)),
-            costs / int(n_fresh),
-            [by_step / int(n) for by_step in advantages],
-        )
+        reward = float(fresh.rewards.sum(1).sum() / len(fresh))
+        return LearningResult(update, reward, costs)
 
     @torch.no_grad()
     def estimate(

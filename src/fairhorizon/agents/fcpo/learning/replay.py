@@ -6,7 +6,6 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from fairhorizon.agents.fcpo.learning.team import ALONE, Team
 from fairhorizon.agents.fcpo.learning.trajectories import Trajectories
 from fairhorizon.storage import below
 
@@ -20,13 +19,12 @@ class ReplayBuffer:
     def add(self, trajectories: Trajectories) -> None:
         self.rounds.append(trajectories)
 
-    def sample(self, size: int, generator: torch.Generator, team: Team = ALONE) -> Trajectories:
-        """Line 14: a minibatch of at most `size` trajectories of the team, without replacement."""
+    def sample(self, size: int, generator: torch.Generator) -> Trajectories:
+        """Line 14: a minibatch of at most `size` trajectories, without replacement."""
         everything = Trajectories.join(list(self.rounds))
-        if size >= team.count(len(everything)):
+        if size >= len(everything):
             return everything
-        places = everything.in_team
-        return everything.take(team.draw(size, places.rows, places.n_rows, generator))
+        return everything.take(torch.randperm(len(everything), generator=generator)[:size])
 
     def tensors(self) -> dict[str, Tensor]:
         """What later rounds sample from; on-policy training reuses nothing."""

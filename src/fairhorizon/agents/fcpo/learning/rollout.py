@@ -1,18 +1,14 @@
 """Trajectory generation: lines 6-13 of the paper's Algorithm 1, for all users at once."""
 
-from dataclasses import replace
-
 import torch
 from torch import Tensor
 
-from fairhorizon.agents.fcpo.learning.team import ALONE, Batch, Team
-from fairhorizon.agents.fcpo.learning.trajectories import TeamPlaces, Trajectories
+from fairhorizon.agents.fcpo.learning.trajectories import Trajectories
 from fairhorizon.agents.steps import step_by_step
 from fairhorizon.agents.walk import Walk
 from fairhorizon.environment.dynamics import Outcome, State
 from fairhorizon.environment.feedback import Scenario
 from fairhorizon.policy.actor import Actor, Proposal
-from fairhorizon.policy.draws import Draws
 from fairhorizon.ranking import users_at_once
 
 
@@ -48,13 +44,13 @@ class Recorder:
 class _RecordedSteps:
     """Steps of a walk by sampled proposals; records all that learning needs."""
 
-    def __init__(self, walk: Walk, draws: Draws) -> None:
-        self.walk, self.draws, self.recorder = walk, draws, Recorder()
+    def __init__(self, walk: Walk, generator: torch.Generator) -> None:
+        self.walk, self.generator, self.recorder = walk, generator, Recorder()
 
     def choose(self, state: State) -> Tensor:
         walk = self.walk
         self.begun_with = walk.index, walk.proposal
-        self.sampled = walk.propose(self.draws)
+        self.sampled = walk.propose(self.generator)
         return walk.choose(self.sampled, state.blocked)
 
     def follow(self, lists: Tensor, outcome: Outcome) -> None:
@@ -73,26 +69,18 @@ def rollout(
     *,
     steps: int,
     generator: torch.Generator,
-    team: Team = ALONE,
 ) -> Trajectories:
-    """One trajectory of `steps` lists for each of the users, of a team for each of one's own."""
+    """One trajectory of `steps` lists for each of the users."""
 
-    def recorded(batch: Batch) -> Trajectories:
+    def recorded(some: Tensor) -> Trajectories:
         _, taken = step_by_step(
             scenario,
-            batch.users,
+            some,
             sensitive,
-            lambda state, _: _RecordedSteps(Walk(actor, state, sensitive), batch.draws),
+            lambda state, _: _RecordedSteps(Walk(actor, state, sensitive), generator),
             length=steps * actor.list_length,
         )
-        trajectories = taken.recorder.trajectories(taken.walk)
-        return replace(trajectories, places=_places(taken.walk, batch))
+        return taken.recorder.trajectories(taken.walk)
 
-    batches = team.batches(users, users_at_once(len(sensitive)), generator)
-    return Trajectories.join([recorded(batch) for batch in batches])
-
-
-def _places(walk: Walk, batch: Batch) -> TeamPlaces:
-    """In the order in which one who has all rows of the batch would record the states."""
-    entered = [step * batch.size + batch.rows[rows.cpu()] for step, rows in enumerate(walk.entered)]
-    return TeamPlaces(batch.rows, batch.size, torch.cat(entered), len(entered) * batch.size)
+    chunks = users.split(users_at_once(len(sensitive)))
+    return Trajectories.join([recorded(some) for some in chunks])

@@ -1,7 +1,7 @@
 """The life of a training: begin or resume, train round by round, conclude.
 
 Checkpoints, interruption, the refit of the rankers and progress are handled here, once for all
-callers: `Fcpo.fit`, the command line, the ablation, the demo.
+callers: `Fcpo.fit`, the command line, the demo.
 """
 
 import os
@@ -16,11 +16,9 @@ from types import FrameType
 import torch
 from torch import Tensor
 
-from fairhorizon.agents.crew import Crew, LostRankError
 from fairhorizon.agents.fcpo.config import FcpoConfig
 from fairhorizon.agents.fcpo.experts.fitting import Panels, first_panels, of_part
 from fairhorizon.agents.fcpo.learning.checkpoint import load_training, save_training
-from fairhorizon.agents.fcpo.learning.together import rounds_by
 from fairhorizon.agents.fcpo.learning.training import Trained, Training
 from fairhorizon.agents.lists.panel import Panel
 from fairhorizon.agents.progress import SILENT, Listener, RoundReport
@@ -51,12 +49,10 @@ class Session:
         fitted: Fitted = NOTHING_FITTED,
         listener: Listener = SILENT,
         checkpoint: Path | None = None,
-        crew: Crew | None = None,
     ) -> None:
         self.training, self.fitted, self.listener = training, fitted, listener
         self.checkpoint = checkpoint  # the file; None: nothing is kept
         self.serving: Panel | None = None  # rankers of the whole log, where they are fitted already
-        self.crew = crew  # processes that train together; None: this one alone
         self.stopped = False
 
     @classmethod
@@ -67,7 +63,6 @@ class Session:
         fitted: Fitted = NOTHING_FITTED,
         listener: Listener = SILENT,
         checkpoint: Path | None = None,
-        crew: Crew | None = None,
     ) -> "Session":
         """A training before its first round, from rankers or else from pretrained embeddings."""
         _check(problem)
@@ -77,7 +72,7 @@ class Session:
         else:
             panels = first_panels(split, config, problem.seed, fitted, listener)
             training, serving = _from_rankers(problem, panels), panels.serving
-        session = cls(training, fitted=fitted, listener=listener, checkpoint=checkpoint, crew=crew)
+        session = cls(training, fitted=fitted, listener=listener, checkpoint=checkpoint)
         session.serving = serving
         return session
 
@@ -89,7 +84,6 @@ class Session:
         *,
         fitted: Fitted = NOTHING_FITTED,
         listener: Listener = SILENT,
-        crew: Crew | None = None,
     ) -> "Session":
         """The training of a checkpoint; only how long to train may differ from what it began as."""
         training = load_training(checkpoint, problem.split, problem.sensitive.device)
@@ -103,7 +97,7 @@ class Session:
                 f"{checkpoint}: was trained with other groups (give the same --group-column, "
                 "--sensitive, --item-table and --set popular_share)"
             )
-        return cls(training, fitted=fitted, listener=listener, checkpoint=checkpoint, crew=crew)
+        return cls(training, fitted=fitted, listener=listener, checkpoint=checkpoint)
 
     def run(self) -> Trained:
         """Train to the end, or until Ctrl-C where there is a checkpoint to resume from."""
@@ -122,23 +116,9 @@ class Session:
 
     def rounds(self) -> Generator[RoundReport]:
         """The rounds that are left, one at a time."""
-        try:
-            with closing(self._computed()) as reports:
-                for report in reports:
-                    self.listener.round(report)
-                    yield report
-        except LostRankError as lost:
-            # the training here is as it was after the last round that was finished
-            self._save()
-            raise LostRankError(f"{lost} ({self._kept()})") from None
-
-    def _computed(self) -> Generator[RoundReport]:
-        return self.training.rounds() if self.crew is None else rounds_by(self.crew, self.training)
-
-    def _kept(self) -> str:
-        if self.checkpoint is None:
-            return "nothing is kept, as no folder for checkpoints was named"
-        return f"{len(self.training.reports)} finished rounds are kept in {self.checkpoint}"
+        for report in self.training.rounds():
+            self.listener.round(report)
+            yield report
 
     def conclude(self) -> Trained:
         """The result so far; a training that is finished ends with rankers fitted on the whole log.

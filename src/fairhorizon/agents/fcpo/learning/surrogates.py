@@ -12,7 +12,6 @@ from torch import Tensor
 
 from fairhorizon.agents.fcpo.learning.cpo import Predicted
 from fairhorizon.agents.fcpo.learning.fisher_metric import FisherMetric, SoftmaxFisher
-from fairhorizon.agents.fcpo.learning.team import ALONE, Team
 from fairhorizon.agents.fcpo.learning.trajectories import MenuRecord, Trajectories
 from fairhorizon.policy.actor import Proposal
 from fairhorizon.policy.softmax import allowed_by_slot, policy_at
@@ -22,29 +21,19 @@ class Surrogate(Interface):
     """The present policy on a batch, as the baseline of candidate policies."""
 
     def evaluate(self, outputs: Tensor) -> Predicted:
-        """For an actor with these outputs in the states of the batch; in a team, one's part."""
+        """For an actor with these outputs in the states of the batch."""
 
     def sample(self, size: int, generator: torch.Generator) -> "FisherMetric":
-        """The Fisher matrix on a sample of at most `size` states, or one's part of both."""
+        """The Fisher matrix on a sample of at most `size` states."""
 
 
 class GaussianSurrogate:
     """W was sampled: a step is weighted by the probability ratio of its W."""
 
     def __init__(
-        self,
-        batch: Trajectories,
-        outputs: Tensor,
-        advantages: Tensor,
-        scale: Tensor,
-        team: Team = ALONE,
+        self, batch: Trajectories, outputs: Tensor, advantages: Tensor, scale: Tensor
     ) -> None:
-        """advantages: (signals of reward and costs, b, T); scale: (same, T) discounts / b.
-
-        b in the scale counts the trajectories of the whole team: what it evaluates is one's part.
-        """
-        self.team, self.places = team, batch.in_team
-        self.n_steps = team.count(batch.state_index.numel())
+        """advantages: (signals of reward and costs, b, T); scale: (same, T) discounts / b."""
         self.present = Proposal.of(outputs)
         self.steps = batch.state_index.flatten()
         self.proposals = batch.proposals.flatten(0, 1)
@@ -58,16 +47,13 @@ class GaussianSurrogate:
         new = Proposal.of(outputs)
         change = torch.expm1(new.log_prob(self.proposals, self.steps) - self.log_probs)
         reward, *costs = self.weights @ change
-        kl = new.kl_from(self.present) @ self.visits / self.n_steps
+        kl = new.kl_from(self.present) @ self.visits / len(self.steps)
         return Predicted(reward, torch.stack(costs), kl)
 
     def sample(self, size: int, generator: torch.Generator) -> "FisherMetric":
-        places = self.places
-        drawn = self.team.draw(size, places.states, places.n_states, generator)
-        states = drawn.to(self.steps)
-        (visits,) = self.team.sum([self.visits[states].sum()])
-        shares = self.visits[states] / visits
-        return _GaussianFisher(states, self.present[states], shares)
+        states = torch.randperm(len(self.visits), generator=generator)[:size].to(self.steps)
+        visits = self.visits[states]
+        return _GaussianFisher(states, self.present[states], visits / visits.sum())
 
 
 @dataclass(frozen=True)

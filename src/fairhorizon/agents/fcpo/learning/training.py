@@ -12,7 +12,6 @@ from fairhorizon.agents.fcpo.config import FcpoConfig, attention_of
 from fairhorizon.agents.fcpo.experts.start import NO_PRICE, start_from
 from fairhorizon.agents.fcpo.learning.episodes import Episodes, MenuEpisodes, ProposalEpisodes
 from fairhorizon.agents.fcpo.learning.learner import Learner
-from fairhorizon.agents.fcpo.learning.team import ALONE, Team
 from fairhorizon.agents.lists.items import PanelItems
 from fairhorizon.agents.lists.panel import Panel
 from fairhorizon.agents.lists.weighing import sharpened, weights_by_cross_entropy
@@ -44,16 +43,14 @@ class Training:
         seed: int,
         pretraining_rmse: float | None,
         panel: Panel | None = None,
-        team: Team = ALONE,
     ) -> None:
         self.split, self.config, self.seed, self.sensitive = split, config, seed, sensitive
-        self.pretraining_rmse = pretraining_rmse
-        self.panel, self.team = panel, team
+        self.pretraining_rmse, self.panel = pretraining_rmse, panel
         self.fingerprint = split.train.fingerprint()
         items = UserItems.of(split.train)
         length = queue_length(config, panel)
         validation = validation_scenario(split, length, config.protocol)
-        self.can_validate = team.count(len(validation.positive.items)) > 0
+        self.can_validate = len(validation.positive.items) > 0
         slots = float(attention_of(config).sum())
         self.limit = cost_limit(config.limit_in_training, 1, config.gamma_c, config.horizon) * slots
         self.generator = torch.Generator().manual_seed(seed)
@@ -61,9 +58,9 @@ class Training:
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(seed)
             self.actor = build_actor(config, *vectors, panel).to(sensitive.device)
-            self.learner = Learner(self.actor, config, team=team)
+            self.learner = Learner(self.actor, config)
         kind = MenuEpisodes if config.policy == "softmax" else ProposalEpisodes
-        self.episodes: Episodes = kind(self.actor, config, items, validation, sensitive, seed, team)
+        self.episodes: Episodes = kind(self.actor, config, items, validation, sensitive, seed)
         self.reports: list[RoundReport] = []
         self.best: Tensors = {}
         self.best_validation = -1.0
@@ -123,7 +120,6 @@ class Training:
             self._keep(self.episodes.validate())  # rounds have to be better than the warm start
         fresh = self.episodes.generate(self.generator)  # lines 6-13
         learned = self.learner.learn(fresh, torch.tensor([self.limit]), self.generator)
-        self.team.agree([*self.actor.parameters(), *self.learner.critics.parameters()])
         update = learned.update
         number = len(self.reports) + 1
         evaluate = number % config.evaluate_every == 0 and self.can_validate

@@ -25,15 +25,9 @@ class Trajectories:
     costs: Tensor  # (b, T, constraints)
     # of a policy over items, whose proposals are not sampled: in training, or in the long run
     menus: "MenuRecord | ShownRecord | None" = None
-    places: "TeamPlaces | None" = None  # where a team has recorded them
 
     def __len__(self) -> int:
         return len(self.rewards)
-
-    @property
-    def in_team(self) -> "TeamPlaces":
-        """Where they are in the order of the whole team; of one alone, where they are here."""
-        return self.places or TeamPlaces.alone(len(self), len(self.state_users))
 
     def take(self, rows: Tensor) -> "Trajectories":
         """Some of the trajectories, with the states that they visit."""
@@ -48,7 +42,6 @@ class Trajectories:
             self.rewards[rows],
             self.costs[rows],
             None if self.menus is None else self.menus.take(rows, states),
-            None if self.places is None else self.places.take(rows, states),
         )
 
     @classmethod
@@ -60,47 +53,14 @@ class Trajectories:
         columns = {
             field.name: torch.cat([getattr(part, field.name) for part in parts])
             for field in fields(cls)
-            if field.name not in ("menus", "places")
+            if field.name != "menus"
         }
         columns["state_index"] = torch.cat(
             [part.state_index + offset for part, offset in zip(parts, offsets, strict=False)]
         )
         records: list[Any] = [part.menus for part in parts if part.menus is not None]
         menus = type(records[0]).join(records) if records else None
-        return cls(**columns, menus=menus, places=TeamPlaces.join([part.in_team for part in parts]))
-
-
-@dataclass(frozen=True)
-class TeamPlaces:
-    """Where a member of a team has trajectories and states, in the order of one who has all.
-
-    Both ascend. Places that no member has anything at are allowed: a state that could have been.
-    """
-
-    rows: Tensor  # (b,) of the trajectories
-    n_rows: int
-    states: Tensor  # (m,) of the distinct states
-    n_states: int
-
-    @classmethod
-    def alone(cls, rows: int, states: int) -> "TeamPlaces":
-        return cls(torch.arange(rows), rows, torch.arange(states), states)
-
-    def take(self, rows: Tensor, states: Tensor) -> "TeamPlaces":
-        """Of some trajectories, and of the states that they visit."""
-        return TeamPlaces(
-            self.rows[rows.cpu()], self.n_rows, self.states[states.cpu()], self.n_states
-        )
-
-    @classmethod
-    def join(cls, parts: "Sequence[TeamPlaces]") -> "TeamPlaces":
-        rows, states = [], []
-        n_rows = n_states = 0
-        for part in parts:
-            rows.append(part.rows + n_rows)
-            states.append(part.states + n_states)
-            n_rows, n_states = n_rows + part.n_rows, n_states + part.n_states
-        return cls(torch.cat(rows), n_rows, torch.cat(states), n_states)
+        return cls(**columns, menus=menus)
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,6 @@ from fairhorizon.agents.fcpo.learning.surrogates import (
     SoftmaxSurrogate,
     Surrogate,
 )
-from fairhorizon.agents.fcpo.learning.team import ALONE, Team
 from fairhorizon.agents.fcpo.learning.trajectories import ShownRecord, Trajectories
 from fairhorizon.optim.fisher import fisher_product
 from fairhorizon.policy.actor import Actor
@@ -51,19 +50,18 @@ def update_actor(
     cost_gaps: Tensor,  # (constraints,)
     config: FcpoConfig,
     generator: torch.Generator,
-    team: Team = ALONE,
 ) -> Update:
     """Lines 16-21 of Algorithm 1; surrogates and gaps are per trajectory, discounted."""
     users, queues = batch.state_users, batch.state_queues
     with torch.no_grad():
         outputs = actor(users, queues)
-        surrogate = _surrogate(batch, outputs, reward_advantages, cost_advantages, config, team)
+        surrogate = _surrogate(batch, outputs, reward_advantages, cost_advantages, config)
     region = TrustRegion(
         config.kl_limit, config.cg_iterations, config.line_search_ratio, config.line_search_attempts
     )
     metric = surrogate.sample(config.fisher_states, generator)
     return take_step(
-        actor, (users, queues), surrogate, metric, cost_gaps, region, config.cg_damping, team
+        actor, (users, queues), surrogate, metric, cost_gaps, region, config.cg_damping
     )
 
 
@@ -75,7 +73,6 @@ def take_step(
     cost_gaps: Tensor,
     region: TrustRegion,
     damping: float,
-    team: Team = ALONE,
 ) -> Update:
     """A CPO step on an actor whose outputs are a function of the states of a batch."""
     policy = FlatActor(actor)
@@ -86,7 +83,6 @@ def take_step(
         theta,
         metric.product,
         damping=damping,
-        total=team.sum,
     )
     update = constrained_step(
         theta,
@@ -94,7 +90,6 @@ def take_step(
         fisher,
         cost_gaps,
         region,
-        team.sum,
     )
     policy.adopt(update.theta)
     return update
@@ -106,16 +101,15 @@ def _surrogate(
     reward_advantages: Tensor,
     cost_advantages: Tensor,
     config: FcpoConfig,
-    team: Team,
 ) -> Surrogate:
     horizon = reward_advantages.shape[1]
     advantages = torch.cat([reward_advantages[None], cost_advantages.permute(2, 0, 1)])
     by_cost = discounts(config.gamma_c, horizon).expand(len(advantages) - 1, -1)
     scale = torch.cat([discounts(config.gamma_r, horizon)[None], by_cost])
-    scale /= team.count(len(batch))
+    scale /= len(batch)
     scale = scale.to(advantages)
     if batch.menus is None:
-        return GaussianSurrogate(batch, outputs, advantages, scale, team)
+        return GaussianSurrogate(batch, outputs, advantages, scale)
     if isinstance(batch.menus, ShownRecord):
         return ShownSurrogate(
             batch, batch.menus, outputs, advantages, scale, temperature=config.temperature
