@@ -9,10 +9,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from fairhorizon.allocation.request_guard import ExposureGuard
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fairhorizon.allocation.request_guard import ExposureGuard
 from fairhorizon.errors import ModelError
 from fairhorizon.exposure.place_rule import PlaceRule, PlaceWeights
 from fairhorizon.vocabulary import Scope

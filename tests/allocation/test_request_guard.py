@@ -11,11 +11,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from fairhorizon.allocation.request_guard import ExposureGuard
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fairhorizon.allocation import request_guard
-from fairhorizon.allocation.request_guard import ExposureGuard
 from fairhorizon.errors import ConfigError, DataError, ModelError
 from fairhorizon.ranking import IN_CACHE
 from fairhorizon.storage import load_model, save_model

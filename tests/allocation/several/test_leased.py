@@ -2,10 +2,10 @@
 
 import numpy as np
 import pytest
-
 from fairhorizon.allocation.several.best_lists import NEVER
 from fairhorizon.allocation.several.leased import LeasedLists
 from fairhorizon.allocation.several.terms import GroupRule
+
 from fairhorizon.exposure.place_rule import PlaceRule, PlaceWeights
 
 VALUES = np.array([9.0, 8.0, 7.0, 6.0, 5.0, 4.0])

@@ -11,19 +11,19 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
-from hypothesis import strategies as st
-from torch import Tensor
-
-from fairhorizon.allocation import gini_price
 from fairhorizon.allocation.exact_sums import deviation, exact_sum, rounded
-from fairhorizon.allocation.group_budget import Candidates
 from fairhorizon.allocation.joint_lists import joint_lists
 from fairhorizon.allocation.sharded import bids
 from fairhorizon.allocation.sharded.bids import keys_of, value_of
 from fairhorizon.allocation.sharded.calls import ShardsHere
 from fairhorizon.allocation.sharded.joint import JointOver, JointPrices
 from fairhorizon.allocation.sharded.user_shard import UserShard
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch import Tensor
+
+from fairhorizon.allocation import gini_price
+from fairhorizon.allocation.group_budget import Candidates
 from fairhorizon.exposure.place_rule import PlaceRule, PlaceWeights
 from fairhorizon.vocabulary import Scope
 

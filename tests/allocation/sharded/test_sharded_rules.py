@@ -5,13 +5,13 @@ import itertools
 import numpy as np
 import pytest
 import torch
-
-from fairhorizon.allocation.group_budget import Candidates
 from fairhorizon.allocation.several import joint, whole_lists
 from fairhorizon.allocation.several.joint import lists_under, rules_over
 from fairhorizon.allocation.several.terms import GroupRule, Terms
 from fairhorizon.allocation.sharded.calls import ShardsHere
 from fairhorizon.allocation.sharded.rules_shard import RulesShard
+
+from fairhorizon.allocation.group_budget import Candidates
 from fairhorizon.exposure.place_rule import PlaceRule, PlaceWeights
 
 LENGTH = 5
