@@ -1,4 +1,4 @@
-"""Lists under one limit by place, in every list or prefix: integer programs, brute force, by hand."""
+"""Lists under one limit by place, in every list or prefix: solvers, brute force, by hand."""
 
 import itertools
 

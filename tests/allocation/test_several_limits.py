@@ -193,7 +193,7 @@ def test_a_user_with_nothing_else_left_has_a_shorter_list():
 
 def test_a_rule_on_every_list_is_refused():
     rule = GroupRule(PlaceRule(0.5, scope=Scope.LIST), np.ones(3, bool), "g<=0.5;scope=list")
-    with pytest.raises(ConfigError, match="g<=0.5;scope=list .* leave out its scope"):
+    with pytest.raises(ConfigError, match=r"g<=0\.5;scope=list .*leave out its scope"):
         LimitMatrix.from_rules([rule], 2)
 
 
