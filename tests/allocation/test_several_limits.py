@@ -180,15 +180,16 @@ def test_one_list_is_nearly_the_best_by_an_integer_program(seed):
         assert 0.93 * exact <= made.value <= exact + 1e-5
 
 
-def test_a_user_with_nothing_else_left_has_a_shorter_list():
-    # The first user has only items of the limited group: of 4 showings one may be of it.
+def test_a_user_with_nothing_else_left_has_what_rounding_up_allows():
+    # The first user has only items of the limited group: of 5 showings 1.25 may be of it, so 2.
     items = np.array([[0, 1, -1], [2, 3, 4]])
     values = np.array([[5.0, 4.0, 0.0], [1.0, 1.0, 1.0]], dtype="f4")
     group = np.arange(5) < 2
     rules = [GroupRule(PlaceRule(0.25), group), GroupRule(PlaceRule(0.9), ~group)]
     made = solve(items, values, rules, 3)
-    assert made.lists.tolist() == [[0, -1, -1], [2, 3, 4]]
+    assert made.lists.tolist() == [[0, 1, -1], [2, 3, 4]]
     assert made.kept
+    assert made.rounded
 
 
 def test_a_rule_on_every_list_is_refused():
