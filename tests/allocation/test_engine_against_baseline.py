@@ -12,6 +12,7 @@ from fairhorizon.allocation.limit_matrix import GroupRule, LimitMatrix
 from fairhorizon.exposure.place_rule import PlaceRule, PlaceWeights
 from fairhorizon.vocabulary import Scope
 
+pytestmark = pytest.mark.usefixtures("all_steps_of_spreading")
 INSTANCES = load()
 
 

@@ -16,9 +16,12 @@ from typing import Any, TypeVar
 from typing import Protocol as Interface
 
 import numpy as np
+from scipy import sparse
+from scipy.optimize import linprog
 
 from fairhorizon.allocation.best_lists import BestLists, Lists
 from fairhorizon.allocation.candidates import NEVER, Candidates
+from fairhorizon.allocation.conflicts import Supply
 from fairhorizon.allocation.limit_matrix import Counts, Flags, Floats, LimitMatrix
 from fairhorizon.allocation.margin import all_lists, choose_alternatives
 from fairhorizon.allocation.one_limit import Merge, OneLimit, Sides
@@ -29,7 +32,7 @@ from fairhorizon.errors import ConfigError
 from fairhorizon.exposure.place_rule import PlaceRule
 from fairhorizon.metrics.accuracy import discount
 from fairhorizon.metrics.fairness import gini
-from fairhorizon.metrics.shares import ROUNDING, rounded_up
+from fairhorizon.metrics.shares import ROUNDING, rounded_up, whole_showings
 from fairhorizon.vocabulary import Scope
 
 SAMPLES = (128, 768)  # users on whom first prices are found
@@ -104,6 +107,7 @@ class BlockSize:
     best_values: float  # the sum of the best values of all users, as many as a list has places
     places: int  # that lists can fill
     showings: Floats  # (m,) what these count under each limit
+    open_to: Counts  # (C,) places that each class of items could fill
 
 
 @dataclass(frozen=True)
@@ -142,11 +146,13 @@ class SeveralLimitsBlock:
         values = self.candidates.values
         most = min(self.limits.length, values.shape[1])
         if not most or not len(values):
-            return BlockSize(len(values), 0.0, 0, np.zeros(len(self.limits)))
+            none = np.zeros(self.limits.n_classes, dtype=np.int64)
+            return BlockSize(len(values), 0.0, 0, np.zeros(len(self.limits)), none)
         top = np.partition(values, values.shape[1] - most, axis=1)[:, values.shape[1] - most :]
         total = float(np.where(top > NEVER, top, 0.0).sum(dtype=np.float64))
         counted = np.pad(self.limits.weights.cumsum(1), ((0, 0), (1, 0)))[:, self.fillable].sum(1)
-        return BlockSize(len(values), total, int(self.fillable.sum()), counted)
+        capacity = Supply.from_candidates(self.candidates, self.limits).capacity
+        return BlockSize(len(values), total, int(self.fillable.sum()), counted, capacity)
 
     def use(self, prices: Floats, reach: float, every: int) -> Used:
         """Of the best lists at the prices (m,) of every `every`-th user."""
@@ -331,17 +337,38 @@ def allocate_over(blocks: Blocks, limits: LimitMatrix, room: Floats | None = Non
     if not places:
         blocks.map(SeveralLimitsBlock.show_nothing)
         return Totals(none, none, 0.0, 0.0, kept=True)
-    made, filled = _within(blocks, sizes, limits, room)
     if users > EXACT:
-        return made
+        return _within(blocks, sizes, limits, room)[0]
     shares = limits.shares * np.sum([one.showings for one in sizes], axis=0)
     up = np.maximum(0.0, np.array([rounded_up(share) for share in shares]) - shares)
-    for more in (up, up + limits.full_list):
-        if made.kept and filled == places:
-            break
-        made, filled = _within(blocks, sizes, limits, room + more)
-        made = replace(made, rounded=True)
-    return made
+    open_to = np.sum([one.open_to for one in sizes], axis=0)
+    rooms = [room, room + up, room + up + limits.full_list]
+    for number, more in enumerate(rooms):
+        last = number == len(rooms) - 1
+        # A search for lists that are not there takes long, so it is not begun.
+        if not last and _most_showings(limits, shares + more, open_to) < places:
+            continue
+        made, filled = _within(blocks, sizes, limits, more)
+        if last or (made.kept and filled == places):
+            return replace(made, rounded=number > 0)
+    raise AssertionError("the last room is always taken")
+
+
+def _most_showings(limits: LimitMatrix, caps: Floats, open_to: Counts) -> int:
+    """How many showings all lists can have at most, by a linear program over classes.
+
+    caps: (m,) on what the groups count.  open_to: (C,) how many places each class could fill.
+    """
+    if not limits.counts_alike:
+        return int(open_to.sum())
+    program = linprog(
+        -np.ones(limits.n_classes),
+        A_ub=sparse.csr_array(limits.members.astype(np.float64)),
+        # showings are whole
+        b_ub=np.maximum(0.0, np.floor(caps + ROUNDING)),
+        bounds=np.stack([np.zeros(limits.n_classes), open_to], axis=1),
+    )
+    return whole_showings(-program.fun)
 
 
 def _within(

@@ -10,6 +10,7 @@ lowest, not too far from the best prices so far (the box step method, Marsten, H
 Blankenship 1975).
 """
 
+import time
 from collections.abc import Callable
 
 import numpy as np
@@ -20,6 +21,7 @@ from fairhorizon.allocation.limit_matrix import Floats
 
 PARTS = 48  # of the users, each with planes of its own
 MOST_STEPS = 120
+SECONDS = 1.5  # after which a search ends with the best prices so far
 MOST_DESCENTS = 60
 SMALL = 1e-9  # relative
 
@@ -65,7 +67,10 @@ def lowest_dual(
     lists, merits = best.at_prices(start, reach)
     planes.add(lists)
     prices, bound, tried = start, float(merits.sum() + start @ room), [lists]
+    started = time.monotonic()
     for _ in range(MOST_STEPS):
+        if time.monotonic() - started > SECONDS:
+            break
         next_prices, lowest = planes.lowest(prices, reach)
         promised = bound - lowest
         inside = np.abs(next_prices - prices).max(initial=0.0) < reach * (1 - 1e-6)

@@ -2,14 +2,14 @@
 
 import numpy as np
 import pytest
-from fairhorizon.allocation.several.conflicts import (
+
+from fairhorizon.allocation.conflicts import (
     LimitsConflictError,
     Supply,
     check_together,
     conflicts,
 )
-from fairhorizon.allocation.several.terms import GroupRule, Terms
-
+from fairhorizon.allocation.limit_matrix import GroupRule, LimitMatrix
 from fairhorizon.exposure.place_rule import PlaceRule, PlaceWeights
 
 ITEMS = np.arange(30)
@@ -25,9 +25,9 @@ def at_most(share, members, name):
 
 
 def found(*rules):
-    terms = Terms.of(rules, 10)
-    capacity = np.minimum(np.bincount(terms.of_item), 10) * 50  # 50 lists of 10, all items open
-    return conflicts(terms, Supply(np.full(10, 50), capacity))
+    limits = LimitMatrix.from_rules(rules, 10)
+    capacity = np.minimum(np.bincount(limits.of_item), 10) * 50  # 50 lists of 10, all items open
+    return conflicts(limits, Supply(np.full(10, 50), capacity))
 
 
 def test_two_floors_that_add_up_to_more_than_all():
@@ -74,8 +74,8 @@ def test_two_conflicts_are_both_named():
 
 
 def test_limits_that_can_be_kept_are_let_through():
-    terms = Terms.of([at_least(0.5, A, "a>=0.5"), at_least(0.5, B, "b>=0.5")], 10)
-    check_together(terms, Supply(np.full(10, 50), np.full(terms.n_classes, 500)))
-    over = Terms.of([at_least(0.5, A, "a>=0.5"), at_least(0.51, B, "b>=0.51")], 10)
+    limits = LimitMatrix.from_rules([at_least(0.5, A, "a>=0.5"), at_least(0.5, B, "b>=0.5")], 10)
+    check_together(limits, Supply(np.full(10, 50), np.full(limits.n_classes, 500)))
+    over = LimitMatrix.from_rules([at_least(0.5, A, "a>=0.5"), at_least(0.51, B, "b>=0.51")], 10)
     with pytest.raises(LimitsConflictError, match=r"a>=0.5 and b>=0.51 cannot be kept together"):
         check_together(over, Supply(np.full(10, 50), np.full(over.n_classes, 500)))
