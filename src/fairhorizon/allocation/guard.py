@@ -8,6 +8,7 @@ guarantee. docs/guarantee.md has the proofs:
     showings of a limited group  <=  share * all showings + slack    at every moment
 """
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,17 +19,18 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from scipy import sparse
 from torch import Tensor
 
 from fairhorizon.allocation.candidates import NEVER, Candidates, Values
 from fairhorizon.allocation.limit_matrix import Counts, Flags, Floats, GroupRule, LimitMatrix
 from fairhorizon.allocation.one_limit import OneLimit, Sides
-from fairhorizon.allocation.one_list import Request, group_requests, request_of
+from fairhorizon.allocation.one_list import GroupRequests, SeveralLimitsRequest
 from fairhorizon.errors import ConfigError, DataError, ModelError
 from fairhorizon.exposure.place_rule import PlaceRule
 from fairhorizon.files import write_text
 from fairhorizon.metrics.accuracy import discount
-from fairhorizon.metrics.shares import ROUNDING
+from fairhorizon.metrics.shares import ROUNDING, whole_showings
 from fairhorizon.vocabulary import Scope
 
 LARGEST = 1e29  # value or price: what is never shown has a value of NEVER, -1e30
@@ -40,6 +42,7 @@ Array = TypeVar("Array", Tensor, NDArray[Any])
 # From the length of a list to caps (m,) on what each limited group counts in it: the first that a
 # full list fits into is taken, else the last.
 Caps = Callable[[int], Sequence[Floats]]
+OneCap = Callable[[int], Sequence[float]]  # of a single limit
 
 
 @dataclass(frozen=True, eq=False)
@@ -118,7 +121,7 @@ class ExposureGuard:
         self._shown = np.full(len(self.rules), float(shown))
         self._inside = np.full(len(self.rules), float(sensitive))
         self._floors = np.array([one.rule.is_floor for one in self.rules], dtype=np.bool_)
-        self._matrices: dict[int, LimitMatrix] = {}
+        self._matrices: dict[int, tuple[LimitMatrix, sparse.csr_array]] = {}
         self._make_locks()
 
     def _make_locks(self) -> None:
@@ -204,10 +207,9 @@ class ExposureGuard:
             best = best[values[best] > NEVER]
             at, spare = best[:length], best[length : 2 * length]
         else:
-            limits = self._matrix(length)
+            limits, _ = self._matrix(length)
             kinds = limits.of_item if codes is None else limits.of_item[codes]
-            request = request_of(values, kinds, limits)
-            at = self._decided(request, caps, limits)
+            at = self._decide_one(values, kinds, caps, limits)
             left = values > NEVER
             left[at] = False
             (spare,) = left.nonzero()
@@ -275,40 +277,80 @@ class ExposureGuard:
             if self.rules[0].rule.scope is not Scope.ALL:
                 shown = self._each_list(codes, worth, group, length)
             else:
-                for row, at in enumerate(self._lists(codes, worth, group, length)):
-                    shown[row, : len(at)] = codes[row, at]
+                at = self._lists(codes, worth, group, length)
+                shown = np.where(at < 0, -1, np.take_along_axis(codes, at.clip(0), axis=1))
         if isinstance(items, Tensor):
             return torch.from_numpy(shown).to(items)
         return shown
 
-    def _lists(
-        self, codes: Counts, values: Floats, group: Flags | None, length: int
-    ) -> "list[Counts]":
-        """Columns of the lists of some requests, one after the other, counted."""
-        limits = self._matrix(length)
+    def _lists(self, codes: Counts, values: Floats, group: Flags | None, length: int) -> Counts:
+        """(b, length) columns of the lists of some requests, one after the other, counted."""
+        limits, groups = self._matrix(length)
         capped = None if group is None else group ^ bool(self._floors[0])
-        requests: Sequence[Request]
-        if len(self.rules) == 1 and limits.counts_alike:
+        if self._is_plain(limits):
             flags = limits.members[0][limits.of_item[codes]] if capped is None else capped
-            requests = group_requests(values, flags, length)
-        else:
-            # Without groups of the rules there are two classes: outside the group, and the group.
-            kinds = limits.of_item[codes] if capped is None else capped.astype(np.int64)
-            requests = [request_of(values[u], kinds[u], limits) for u in range(len(codes))]
-        found = []
-        for request in requests:
-            with self._deciding:  # two requests that saw the same counts could use the room twice
+            requests, of_group = GroupRequests(values, flags, length), []
+            for row in range(len(codes)):
+                # Two requests that saw the same counts could use the room twice.
+                with self._deciding:
+                    size, inside = self._places(requests, row, self._one_cap(length), limits)
+                    self._add(np.array([inside]), np.array([size]))
+                of_group.append(inside)
+            return requests.lists(np.array(of_group, dtype=np.int64))
+        # Without groups of the rules there are two classes: outside the group, and the group.
+        kinds = limits.of_item[codes] if capped is None else capped.astype(np.int64)
+        lists = np.full((len(codes), length), -1, dtype=np.int64)
+        for row in range(len(codes)):
+            request = SeveralLimitsRequest(values[row], kinds[row], limits, groups)
+            with self._deciding:
                 at = self._decided(request, self._caps(limits), limits)
                 self._add(request.counted(at), limits.weights[:, : len(at)].sum(1))
-            found.append(at)
-        return found
+            lists[row, : len(at)] = at
+        return lists
 
-    def _decided(self, request: Request, caps: Caps, limits: LimitMatrix) -> Counts:
+    def _is_plain(self, limits: LimitMatrix) -> bool:
+        return len(self.rules) == 1 and limits.counts_alike
+
+    def _decide_one(self, values: Values, kinds: Counts, caps: Caps, limits: LimitMatrix) -> Counts:
+        """The columns of one list under caps of others; nothing is counted."""
+        if not self._is_plain(limits):
+            request = SeveralLimitsRequest(values, kinds, limits, self._matrix(limits.length)[1])
+            with self._deciding:
+                return self._decided(request, caps, limits)
+        requests = GroupRequests(values[None], limits.members[0][kinds][None], limits.length)
+        with self._deciding:
+            size, inside = self._places(
+                requests, 0, lambda size: [float(cap[0]) for cap in caps(size)], limits
+            )
+        return requests.lists(np.array([inside]))[0, :size]
+
+    def _places(
+        self, requests: GroupRequests, row: int, caps: OneCap, limits: LimitMatrix
+    ) -> tuple[int, int]:
+        """The length of a list under one limit and how many of it are of the group; the price
+        follows its demand."""
+        size, price = requests.sizes[row], float(self.prices[0])
+        if not size:
+            return 0, 0
+        share, wanted, inside = float(limits.shares[0]), requests.wanted(row, price), 0
+        for cap in caps(size):
+            inside = max(0, min(wanted, whole_showings(min(cap, size))))
+            if requests.size_with(row, inside) == size:
+                break
+        # A shorter list adds less to what was shown, so it may have less of the group.
+        filled = size
+        while (shorter := requests.size_with(row, inside)) < filled:
+            filled = shorter
+            inside = max(0, min(inside, whole_showings(min(caps(filled)[-1], filled))))
+        self._follow(requests.spreads[row], np.array([(wanted - share * size) / limits.length]))
+        return filled, inside
+
+    def _decided(self, request: SeveralLimitsRequest, caps: Caps, limits: LimitMatrix) -> Counts:
         """The columns of a list, and the prices that follow its demand."""
         size, prices = request.size, self.prices
         if not size:
             return np.zeros(0, dtype=np.int64)
-        excess = request.wanted(prices) / np.maximum(limits.full_list, ROUNDING) - limits.shares
+        demand = request.wanted(prices) - limits.shares * limits.weights[:, :size].sum(1)
         at = np.zeros(0, dtype=np.int64)
         for cap in caps(size):
             at = max(at, request.list(prices, np.maximum(cap, 0.0)), key=len)
@@ -317,9 +359,8 @@ class ExposureGuard:
         # A shorter list adds less to what was shown, so it may have less of the group.
         while 0 < len(at) < size:
             size = len(at)
-            cap = np.maximum(caps(size)[-1], 0.0)
-            at = request.list(prices, cap, size)
-        self._follow(request.spread, excess * size / limits.length)
+            at = request.list(prices, np.maximum(caps(size)[-1], 0.0), size)
+        self._follow(request.spread, demand / np.maximum(limits.full_list, ROUNDING))
         return at
 
     def _follow(self, spread: float, excess: Floats) -> None:
@@ -347,6 +388,19 @@ class ExposureGuard:
 
         return by_length
 
+    def _one_cap(self, length: int) -> OneCap:
+        """The same for one limit on showings that count alike, in plain numbers."""
+        rule, shown, inside = self.rules[0].rule, float(self._shown[0]), float(self._inside[0])
+        share = 1 - rule.share if rule.is_floor else rule.share
+        used = shown - inside if rule.is_floor else inside
+        slack = length if self.slack is None else self.slack
+
+        def by_length(size: int) -> Sequence[float]:
+            room = share * (shown + size) - used
+            return room, min(math.ceil(room - ROUNDING), room + slack), room + slack
+
+        return by_length
+
     def _add(self, capped: Floats, shown: Floats) -> None:
         self._shown = self._shown + shown
         self._inside = self._inside + np.where(self._floors, shown - capped, capped)
@@ -367,7 +421,8 @@ class ExposureGuard:
             self._inside = self._inside + inside.sum()
         return np.where(filled, np.take_along_axis(codes, at.clip(0), axis=1), -1)
 
-    def _matrix(self, length: int) -> LimitMatrix:
+    def _matrix(self, length: int) -> tuple[LimitMatrix, sparse.csr_array]:
+        """The limits on lists of a length, and the groups (C, m) of each class of items."""
         if length not in self._matrices:
             if len(self._matrices) >= MOST_LENGTHS:
                 self._matrices.clear()
@@ -375,7 +430,10 @@ class ExposureGuard:
             if self.groups is None:  # the group comes with each request: class 1 is limited
                 limited = np.array([False, True]) ^ bool(self._floors[0])
                 rules = (GroupRule(rules[0].rule, limited),)
-            self._matrices[length] = LimitMatrix.from_rules(rules, length)
+            made = LimitMatrix.from_rules(rules, length)
+            groups = sparse.csr_array(made.members.T.astype(np.float64))
+            self._matrices[length] = made, groups
+            return made, groups
         return self._matrices[length]
 
 

@@ -7,154 +7,127 @@ an integer program, with a bound on its time, is asked only where groups overlap
 too early.
 """
 
-from dataclasses import dataclass
+from bisect import bisect_left
 from functools import cached_property
-from typing import Protocol as Interface
 
 import numpy as np
+from scipy import sparse
+from scipy.optimize import LinearConstraint, milp
 
 from fairhorizon.allocation.best_lists import BestLists, assigned
 from fairhorizon.allocation.candidates import Candidates, Values, best_of_each_class
 from fairhorizon.allocation.limit_matrix import Counts, Flags, Floats, LimitMatrix
-from fairhorizon.allocation.margin import all_lists
 from fairhorizon.allocation.one_limit import OneLimit, Sides, in_order_of_value
 from fairhorizon.exposure.place_rule import PlaceRule
 from fairhorizon.metrics.accuracy import discount
-from fairhorizon.metrics.shares import ROUNDING, whole_showings
+from fairhorizon.metrics.shares import ROUNDING
 
 EXCHANGES = 30  # of single items, at most
+SECONDS = 0.2  # that the search for a longer list may take
 
 
-class Request(Interface):
-    """The candidates of one user under limits; lists are columns of the values it was made of."""
+class GroupRequests:
+    """Requests of some users under one limit on all showings, which count alike.
 
-    @property
-    def size(self) -> int:
-        """The length of the longest list."""
-
-    @property
-    def spread(self) -> float:
-        """The standard deviation of the best values; nan for fewer than two."""
-
-    def wanted(self, prices: Floats) -> Floats:
-        """(m,) what the groups count in the best list at the prices (m,)."""
-
-    def list(self, prices: Floats, cap: Floats, most: int | None = None) -> Counts:
-        """The best list of at most `most` items at the prices, within the caps (m,) on what the
-        groups count in it; it is as long as it can be."""
-
-    def counted(self, at: Counts) -> Floats:
-        """(m,) what the groups count in a list."""
-
-
-def request_of(values: Values, kinds: Counts, limits: LimitMatrix) -> Request:
-    """The request of one user.
-
-    values: (n,) of showing each candidate, NEVER for what may not be shown.
-    kinds: (n,) the class of each.
+    They are prepared together. What each list needs is then one number, how many of its items are
+    of the group; the lists themselves are put in order at the end, all at once.
     """
-    if len(limits) == 1 and limits.counts_alike:
-        return group_requests(values[None], limits.members[0][kinds][None], limits.length)[0]
-    return SeveralLimitsRequest(values, kinds, limits)
 
+    def __init__(self, values: Values, group: Flags, length: int) -> None:
+        """values: (b, n) of the candidates, NEVER for none.  group: (b, n) whether limited."""
+        columns = np.broadcast_to(np.arange(values.shape[1]), values.shape)
+        self.sides = Sides.from_flags(Candidates(columns, values), group, length)
+        weights = discount(np.arange(1, length + 1))
+        limit = OneLimit(PlaceRule(1.0), weights, length, np.zeros((0, 0), dtype=np.bool_))
+        # Negated they rise, as a search by halves expects. Plain numbers are faster one by one.
+        self._losses: list[list[float]] = (-limit.gains(self.sides)).tolist()
+        self.sizes: list[int] = self.sides.sizes.tolist()
+        self._others: list[int] = self.sides.available[1].tolist()
+        self.spreads: list[float] = _spreads(self.sides).tolist()
 
-@dataclass(frozen=True)
-class OneLimitRequest:
-    """A request under one limit on all showings, which count alike."""
-
-    sides: Sides  # of this user alone, the group first
-    gains: Floats  # (L,) of one more place for the group
-
-    @property
-    def size(self) -> int:
-        return int(self.sides.sizes[0])
-
-    @cached_property
-    def spread(self) -> float:
-        known = self.sides.values[self.sides.values > -np.inf]
-        return float(known.std()) if len(known) > 1 else np.nan
-
-    def wanted(self, prices: Floats) -> Floats:
-        return np.array([self._wanted(float(prices[0]), self.sides, self.gains)], dtype=np.float64)
-
-    def _wanted(self, price: float, sides: Sides, gains: Floats) -> int:
+    def wanted(self, row: int, price: float) -> int:
         """How many of the best list are of the group: as long as one more gains more than it costs,
         and where there is nothing else."""
-        return int((sides.forced[0] | (gains > max(price, 0.0))).sum())
+        forced = max(0, self.sizes[row] - self._others[row])
+        return bisect_left(self._losses[row], -price, lo=forced)
 
-    def list(self, prices: Floats, cap: Floats, most: int | None = None) -> Counts:
-        sides, gains = self.sides, self.gains
-        if most is not None and most < self.size:
-            sides = Sides(sides.columns[..., :most], sides.values[..., :most])
-            gains = _plain(most).gains(sides)[0]
-        allowed = max(0, whole_showings(min(float(cap[0]), self.size)))
-        of_group = min(self._wanted(float(prices[0]), sides, gains), allowed)
-        placed = in_order_of_value(sides, np.array([of_group]))
-        return placed.columns(sides)[0, : int(placed.sizes[0])]
+    def size_with(self, row: int, of_group: int) -> int:
+        """The length of a list with so many of the group."""
+        return of_group + min(self._others[row], self.sizes[row] - of_group)
 
-    def counted(self, at: Counts) -> Floats:
-        (own,) = self.sides.values[0] > -np.inf
-        return np.array([np.isin(at, self.sides.columns[0, 0, own]).sum()], dtype=np.float64)
+    def lists(self, of_group: Counts) -> Counts:
+        """(b, length) columns of the lists with (b,) so many of the group, -1 behind their end."""
+        return in_order_of_value(self.sides, of_group).columns(self.sides)
 
 
-def group_requests(values: Values, group: Flags, length: int) -> list[OneLimitRequest]:
-    """The requests of some users with candidates of these values (b, n), and which of them are of
-    the limited group (b, n): prepared together."""
-    columns = np.broadcast_to(np.arange(values.shape[1]), values.shape)
-    sides = Sides.from_flags(Candidates(columns, values), group, length)
-    gains = _plain(length).gains(sides)
-    return [
-        OneLimitRequest(sides.of_users(slice(row, row + 1)), gains[row])
-        for row in range(len(values))
-    ]
+def _spreads(sides: Sides) -> Floats:
+    """(b,) the standard deviation of the best values of both sides; nan for fewer than two."""
+    values = np.concatenate(list(sides.values), axis=1)
+    there = values > -np.inf
+    count = there.sum(1)
+    known = np.where(there, values, 0.0)
+    mean = known.sum(1) / np.maximum(count, 1)
+    squares = (np.where(there, values - mean[:, None], 0.0) ** 2).sum(1)
+    return np.where(count > 1, np.sqrt(squares / np.maximum(count, 1)), np.nan)
 
 
-def _plain(length: int) -> OneLimit:
-    """A limit on all showings, which count alike; only the weights of its places matter here."""
-    weights = discount(np.arange(1, length + 1))
-    return OneLimit(PlaceRule(1.0), weights, length, np.zeros((0, 0), dtype=np.bool_))
+def request_of(values: Values, kinds: Counts, limits: LimitMatrix) -> "SeveralLimitsRequest":
+    """The request of one user, where no other request has the same limits."""
+    groups = sparse.csr_array(limits.members.T.astype(np.float64))
+    return SeveralLimitsRequest(values, kinds, limits, groups)
 
 
 class SeveralLimitsRequest:
     """A request under several limits, or under one that counts by place."""
 
-    def __init__(self, values: Values, kinds: Counts, limits: LimitMatrix) -> None:
+    def __init__(
+        self, values: Values, kinds: Counts, limits: LimitMatrix, groups: sparse.csr_array
+    ) -> None:
+        """values: (n,) of showing each candidate, NEVER for what may not be shown.  kinds: (n,)
+        the class of each.  groups: (C, m) of each class, sparse as an item is in few of many."""
         self.columns = best_of_each_class(values, kinds, limits)  # best value first
         self.values = values[self.columns].astype(np.float64)
         self.kinds, self.limits = kinds[self.columns], limits
-        self.members = limits.members[:, self.kinds]  # (m, n)
+        self._groups_of_class = groups
         self.weights = discount(np.arange(1, limits.length + 1))
 
     @property
     def size(self) -> int:
+        """The length of the longest list."""
         return min(self.limits.length, len(self.values))
 
     @cached_property
     def spread(self) -> float:
+        """The standard deviation of the best values; nan for fewer than two."""
         best = self.values[: 2 * self.limits.length]
         return float(best.std()) if len(best) > 1 else np.nan
 
     def wanted(self, prices: Floats) -> Floats:
+        """(m,) what the groups count in the best list at the prices (m,)."""
         return self._counted(self._best(self._net(prices), self.size))
 
     def list(self, prices: Floats, cap: Floats, most: int | None = None) -> Counts:
+        """The best list of at most `most` items at the prices (m,), within the caps (m,) on what
+        the groups count in it; it is as long as it can be."""
         size = self.size if most is None else min(most, self.size)
         net = self._net(prices)
         at = self._best(net, size)
         if (self._counted(at) > cap + ROUNDING).any():
             at = self._greedy(net, cap, size)
             if len(at) < size:
-                at = max(at, self._by_program(cap, size), key=len)
+                at = max(at, self._by_program(net, cap, size), key=len)
             at = self._improved(net, at, cap)
         return self.columns[at]
 
     def counted(self, at: Counts) -> Floats:
+        """(m,) what the groups count in a list of these columns."""
         place_of = np.full(self.columns.max(initial=-1) + 1, -1)
         place_of[self.columns] = np.arange(len(self.columns))
         return self._counted(place_of[at])
 
     def _counted(self, at: Counts) -> Floats:
-        total: Floats = (self.members[:, at] * self.limits.weights[:, : len(at)]).sum(1)
+        members = self.limits.members[:, self.kinds[at]]
+        total: Floats = (members * self.limits.weights[:, : len(at)]).sum(1)
         return total
 
     def _net(self, prices: Floats) -> Floats:
@@ -169,7 +142,7 @@ class SeveralLimitsRequest:
         if not size:
             return np.zeros(0, dtype=np.int64)
         # Lifted above 0, so that no place is rather left empty.
-        return assigned(net[:size] - net.min() + 1.0)[0]
+        return self._in_order(assigned(net[:size] - net.min() + 1.0)[0])
 
     def _greedy(self, net: Floats, cap: Floats, size: int) -> Counts:
         """Place after place the item of the highest net worth whose groups all have room."""
@@ -183,36 +156,63 @@ class SeveralLimitsRequest:
             item = int(np.where(open_items, net[k], -np.inf).argmax())
             chosen.append(item)
             free[item] = False
-            left = left - self.members[:, item] * self.limits.weights[:, k]
+            left = left - self._use(item, k)
         return self._in_order(np.array(chosen, dtype=np.int64))
+
+    def _use(self, item: int, place: int) -> Floats:
+        """(m,) what an item counts at a place."""
+        used: Floats = self.limits.members[:, self.kinds[item]] * self.limits.weights[:, place]
+        return used
 
     def _full(self, left: Floats, place: int) -> Flags:
         """(n,) whether an item is in a group that has no room for it at a place."""
-        full = self.limits.weights[:, place] > left
-        return np.asarray(self.members[full].any(axis=0), dtype=np.bool_)
+        full = (self.limits.weights[:, place] > left).astype(np.float64)
+        closed: Flags = (self._groups_of_class @ full > 0)[self.kinds]
+        return closed
 
     def _in_order(self, at: Counts) -> Counts:
         """In the order of value, where all places count alike."""
         return np.sort(at) if self.limits.counts_alike else at
 
-    def _by_program(self, cap: Floats, size: int) -> Counts:
+    def _by_program(self, net: Floats, cap: Floats, size: int) -> Counts:
         """The longest list within the caps, by an integer program; empty if none is found."""
-        # Caps are on what the groups themselves count, so no share of the list is taken off.
-        limits = LimitMatrix(
-            rules=self.limits.rules,
-            length=size,
-            of_item=self.kinds,
-            members=self.limits.members,
-            shares=np.zeros(len(self.limits)),
-            weights=self.limits.weights[:, :size],
-        )
-        codes = np.arange(len(self.values))[None]
-        bonus = BestLists.bonus_above(float(np.abs(self.values).max(initial=0.0)), size)
-        best = BestLists(Candidates(codes, self.values[None]), limits, bonus)
-        found = all_lists(best, np.minimum(cap, self.limits.full_list))
-        if found is None:
+        weights = self.limits.weights[:, :size]
+        # Where places count alike they are one place for `size` items.
+        if self.limits.counts_alike:
+            weights, net, seats = weights[:, :1], net[:1], np.array([size])
+        else:
+            net, seats = net[:size], np.ones(size, dtype=np.int64)
+        left = cap + ROUNDING
+        fits = np.stack([~self._full(left, k) for k in range(len(seats))])  # (places, n)
+        if fits.any(0).sum() < size and self.limits.counts_alike:
             return np.zeros(0, dtype=np.int64)
-        at: Counts = found[0][found[0] >= 0]
+        place, item = fits.nonzero()
+        if not len(item):
+            return np.zeros(0, dtype=np.int64)
+        known = net[place, item]
+        worth = known + BestLists.bonus_above(float(np.abs(known).max()), size)
+        one = np.ones(len(item))
+        columns = np.arange(len(item))
+        at_place = sparse.csr_array((one, (place, columns)), shape=(len(seats), len(item)))
+        once = sparse.csr_array((one, (item, columns)), shape=(len(self.values), len(item)))
+        use = self.limits.members[:, self.kinds[item]] * weights[:, place]
+        constraints = [
+            LinearConstraint(at_place, ub=seats),
+            LinearConstraint(once, ub=1),
+            LinearConstraint(sparse.csr_array(use), ub=left),
+        ]
+        if len(seats) > 1:  # no empty place before a filled one
+            constraints.append(LinearConstraint(at_place[1:] - at_place[:-1], ub=0))
+        options = {"mip_rel_gap": 1e-6, "time_limit": SECONDS}
+        # Worth is scaled to 1, the size that the tolerances of the solver are made for.
+        scaled = -worth / worth.max()
+        found = milp(
+            scaled, integrality=one, bounds=(0, 1), constraints=constraints, options=options
+        )
+        if found.x is None:
+            return np.zeros(0, dtype=np.int64)
+        taken = found.x > 0.5
+        at = self._in_order(item[taken][np.argsort(place[taken], kind="stable")])
         return at if (self._counted(at) <= cap + ROUNDING).all() else at[:0]
 
     def _improved(self, net: Floats, at: Counts, cap: Floats) -> Counts:
@@ -225,7 +225,7 @@ class SeveralLimitsRequest:
             gain[:, at] = -np.inf
             for k in range(size):
                 # What leaves a place gives its own room back.
-                back = left + self.members[:, at[k]] * self.limits.weights[:, k]
+                back = left + self._use(at[k], k)
                 gain[k, self._full(back, k)] = -np.inf
             place, item = np.unravel_index(int(gain.argmax()), gain.shape)
             if gain[place, item] <= ROUNDING:
