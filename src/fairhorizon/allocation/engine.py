@@ -22,7 +22,7 @@ from scipy.optimize import linprog
 from fairhorizon.allocation.best_lists import BestLists, Lists
 from fairhorizon.allocation.candidates import NEVER, Candidates
 from fairhorizon.allocation.conflicts import Supply
-from fairhorizon.allocation.limit_matrix import Counts, Flags, Floats, LimitMatrix
+from fairhorizon.allocation.limit_matrix import Counts, Flags, Floats, GroupRule, LimitMatrix
 from fairhorizon.allocation.margin import all_lists, choose_alternatives
 from fairhorizon.allocation.one_limit import Merge, OneLimit, Sides
 from fairhorizon.allocation.one_list import request_of
@@ -107,7 +107,7 @@ class BlockSize:
     best_values: float  # the sum of the best values of all users, as many as a list has places
     places: int  # that lists can fill
     showings: Floats  # (m,) what these count under each limit
-    open_to: Counts  # (C,) places that each class of items could fill
+    open_to: Counts  # (C,) places that each class of items could fill, where there are few users
 
 
 @dataclass(frozen=True)
@@ -151,7 +151,9 @@ class SeveralLimitsBlock:
         top = np.partition(values, values.shape[1] - most, axis=1)[:, values.shape[1] - most :]
         total = float(np.where(top > NEVER, top, 0.0).sum(dtype=np.float64))
         counted = np.pad(self.limits.weights.cumsum(1), ((0, 0), (1, 0)))[:, self.fillable].sum(1)
-        capacity = Supply.from_candidates(self.candidates, self.limits).capacity
+        capacity = np.zeros(self.limits.n_classes, dtype=np.int64)
+        if len(values) <= EXACT:  # of many users, nobody asks for it
+            capacity = Supply.from_candidates(self.candidates, self.limits).capacity
         return BlockSize(len(values), total, int(self.fillable.sum()), counted, capacity)
 
     def use(self, prices: Floats, reach: float, every: int) -> Used:
@@ -490,10 +492,33 @@ class OneLimitBlock:
     def place(self, room: float) -> GroupUse:
         """Make the lists of the highest total value within the room."""
         self.room = room
+        if len(self.sides.sizes) == 1 and self._weighs_places:
+            return self._place_one(room)
         placed, price = self.limit.place(self.sides, room)
         self.columns = placed.columns(self.sides)
         self.made = self.candidates.lists(self.columns)
         return GroupUse(float(self.limit.use(placed).sum()), price, len(self.made))
+
+    @property
+    def _weighs_places(self) -> bool:
+        """Whether the limit is on all showings, which count by place."""
+        return not (self.limit.is_plain or self.limit.in_every_list or self.begun.shape[1])
+
+    def _place_one(self, room: float) -> GroupUse:
+        """The list of one user, as a request gets it: there is nobody to share the room with."""
+        assert self.task is not None
+        rule = GroupRule(self.limit.rule, np.array([False, True]))
+        limits = LimitMatrix.from_rules([rule], self.task.length)
+        flags = np.broadcast_to(self.capped[self.candidates.items], self.candidates.values.shape)
+        request = request_of(self.candidates.values[0], flags[0].astype(np.int64), limits)
+        counted = limits.weights[:, : request.size].sum(1)
+        cap = np.maximum(0.0, room + limits.shares * counted)
+        at = request.list(np.zeros(1), cap)
+        self.columns = np.full((1, self.task.length), -1, dtype=np.int64)
+        self.columns[0, : len(at)] = at
+        self.made = self.candidates.lists(self.columns)
+        use = float((request.counted(at) - limits.shares * limits.weights[:, : len(at)].sum(1))[0])
+        return GroupUse(use, 0.0, 1)
 
     def lists(self) -> Counts:
         """(b, length) the lists that were made last."""
@@ -549,8 +574,12 @@ def place_over(blocks: Blocks, task: GroupTask, room: float = 0.0) -> float:
     # Between the two prices are ties, which go to the first blocks while there is room.
     more, rest = at_low - at_high, max(0.0, left - at_high.sum())
     given = np.clip(rest - (more.cumsum() - more), 0.0, more)
-    short = min(0.0, left - at_high.sum()) / len(blocks)  # not all lists can be full
-    made = blocks.map_each(block.place, [(own + short,) for own in at_high + given])
+    rooms = at_high + given
+    if at_high.sum() > left + ROUNDING:
+        # Not all lists can be full: blocks give up places by how much they use.
+        using = np.maximum(at_high, 0.0)
+        rooms = at_high - (at_high.sum() - left) * using / using.sum()
+    blocks.map_each(block.place, [(own,) for own in rooms])
     return high if at_low.sum() > left + ROUNDING else 0.0
 
 

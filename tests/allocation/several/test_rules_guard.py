@@ -5,11 +5,11 @@ import copy
 import numpy as np
 import pytest
 import torch
+from fairhorizon.allocation.group_budget import Candidates
 from fairhorizon.allocation.several.guard import RulesGuard
 from fairhorizon.allocation.several.joint import lists_under_rules
 from fairhorizon.allocation.several.terms import GroupRule
 
-from fairhorizon.allocation.group_budget import Candidates
 from fairhorizon.errors import ModelError
 from fairhorizon.exposure.place_rule import PlaceRule, PlaceWeights
 

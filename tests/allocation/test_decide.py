@@ -2,18 +2,30 @@
 
 import numpy as np
 import pytest
-from fairhorizon.allocation.several.best_lists import NEVER
-from fairhorizon.allocation.several.leased import LeasedLists
-from fairhorizon.allocation.several.terms import GroupRule
 
+from fairhorizon.allocation.candidates import NEVER
+from fairhorizon.allocation.guard import ExposureGuard, GuardedList
+from fairhorizon.allocation.limit_matrix import GroupRule
 from fairhorizon.exposure.place_rule import PlaceRule, PlaceWeights
 
 VALUES = np.array([9.0, 8.0, 7.0, 6.0, 5.0, 4.0])
 EVEN = np.arange(6) % 2 == 0  # items 0, 2 and 4
 
 
-def lists(*rules: GroupRule, step: float = 0.0) -> LeasedLists:
-    return LeasedLists(rules, np.zeros(len(rules)), step=step)
+class Leased:
+    """A guard whose lists have one cap, whatever their length is."""
+
+    def __init__(self, guard: ExposureGuard) -> None:
+        self.guard = guard
+
+    def decide(
+        self, values: np.ndarray, room: np.ndarray, length: int, codes: np.ndarray | None = None
+    ) -> GuardedList:
+        return self.guard.decide(values, codes, lambda _: (room,), length)
+
+
+def lists(*rules: GroupRule, step: float = 0.0) -> Leased:
+    return Leased(ExposureGuard(rules, step=step))
 
 
 def test_without_a_price_the_best_items_within_the_room_are_shown() -> None:
@@ -44,7 +56,7 @@ def test_a_price_rises_while_lists_want_more_than_the_share() -> None:
     some.decide(VALUES, np.array([np.inf]), 4)
     spread = VALUES.std()  # of the eight best, which are all six
     # two of the four best are in the group: 0.5 of a list where 0.25 is asked for
-    assert some.prices == pytest.approx([0.1 * spread * 0.25])
+    assert some.guard.prices == pytest.approx([0.1 * spread * 0.25])
 
 
 def test_a_floor_has_no_cap_and_its_price_brings_it_about() -> None:
