@@ -13,12 +13,12 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from threading import Lock
-from typing import Any, Literal, TypeVar
+from typing import Any, Literal, Self, TypeVar
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 from scipy import sparse
 from torch import Tensor
 
@@ -58,19 +58,29 @@ class GuardedList:
 class StoredGuard(BaseModel):
     """What a guard is at one moment, between two requests."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True, allow_inf_nan=False)
 
     kind: Literal["exposure-guard"] = "exposure-guard"
     version: Literal[2] = 2
     rule: PlaceRule | None  # of one limit, whose group comes with each request
     rules: tuple[str, ...]
-    step: float = Field(ge=0, le=LARGEST, allow_inf_nan=False)
-    slack: float | None = Field(ge=0, allow_inf_nan=False)
+    step: float = Field(ge=0, le=LARGEST)
+    slack: float | None = Field(ge=0)
     prices: tuple[float, ...]
-    spread: float = Field(ge=0, allow_inf_nan=False)
+    spread: float = Field(ge=0)
     requests: int = Field(ge=0)
     shown: tuple[float, ...]
     inside: tuple[float, ...]
+
+    @model_validator(mode="after")
+    def _groups_are_parts(self) -> Self:
+        sizes = {len(part) for part in (self.rules, self.prices, self.shown, self.inside)}
+        if len(sizes) > 1:
+            raise ValueError("prices and counts are not those of as many rules")
+        for inside, shown in zip(self.inside, self.shown, strict=True):
+            if not 0 <= inside <= shown + ROUNDING:
+                raise ValueError(f"{inside:g} showings of the group among {shown:g} in all")
+        return self
 
 
 class ExposureGuard:
@@ -108,9 +118,10 @@ class ExposureGuard:
             rule = rules if isinstance(rules, PlaceRule) else PlaceRule(float(rules))
             self.groups, self.rules = None, (GroupRule(rule, np.zeros(0, dtype=np.bool_)),)
         prices = np.broadcast_to(np.asarray(price, dtype=np.float64), len(self.rules)).copy()
-        for name, number in (("price", prices.min(initial=0)), ("price", prices.max(initial=0))):
-            _check_level(name, float(number))
-        _check_level("step", step)
+        slacks = [] if slack is None else [slack]
+        for name, numbers in (("price", prices), ("step", [step]), ("slack", slacks)):
+            for number in numbers:
+                _check_level(name, float(number))
         if not 0 <= sensitive <= shown:
             raise ConfigError(
                 f"{sensitive} showings of the group among {shown} in all"
@@ -456,12 +467,15 @@ def _read(path: Path) -> StoredGuard:
         ) from error
     try:
         return StoredGuard.model_validate_json(content)
+    except ConfigError as error:
+        raise ModelError(f"{path}: not the file of a guard: {error}") from error
     except ValidationError as error:
         first = error.errors()[0]
-        where = ".".join(map(str, first["loc"]))
+        where = "".join(f"{part}: " for part in first["loc"][:1])
         raise ModelError(
-            f"{path}: not the file of a guard: {where}: {first['msg']} (guard.save writes it)"
-        ) from None
+            f"{path}: truncated, or not the file of a guard: {where}{first['msg']}"
+            " (give a file that guard.save has written)"
+        ) from error
 
 
 def _count(showings: float) -> float:
