@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
 
-.PHONY: demo serve-demo test check docs bench results results-full clean
+.PHONY: demo serve-demo test test-fast check docs bench results results-full clean
 
 demo: $(VENV)/.runtime
 	$(BIN)/fairhorizon demo --out demo
@@ -18,6 +18,10 @@ serve-demo: $(VENV)/.service
 # Three processes, each with whole files: on two cores, while one waits for a server, two work.
 test: $(VENV)/.development
 	$(BIN)/python -m pytest -n 3 --dist loadfile
+
+# What to work by: everything but the tests marked slow, below 3 minutes on two cores.
+test-fast: $(VENV)/.development
+	$(BIN)/python -m pytest -n 2 --dist loadfile -m "not slow"
 
 check: $(VENV)/.development
 	$(BIN)/ruff check .

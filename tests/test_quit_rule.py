@@ -196,7 +196,7 @@ def test_near_the_group_by_hand() -> None:
     assert torch.allclose(group_signals(exposure), torch.tensor(expected))
 
 
-@pytest.mark.learning
+@pytest.mark.slow
 def test_ppo_learns_to_keep_users() -> None:
     """Users stay longer than with the weights that it begins with; the same for the same seed."""
     settings = replace(PpoSettings(), steps=STEPS, learning_rate=1e-3)

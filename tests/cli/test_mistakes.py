@@ -241,9 +241,18 @@ def test_a_foreign_card_is_refused(
     assert message.endswith("(fit it again)")
 
 
-@pytest.mark.parametrize("change", ["tensor missing", "tensor of another shape", "setting", "key"])
-def test_a_whole_file_with_unexpected_content_is_refused(
-    change: str, place: Path, capsys: pytest.CaptureFixture[str]
+@pytest.mark.parametrize(
+    ("change", "fault"),
+    [
+        ("tensor missing", "'sensitive' is missing or unknown"),
+        ("key missing", "'seed' is missing or unknown"),
+        ("setting missing", "holds something unexpected: horizon of the settings is missing"),
+        ("setting", "holds something unexpected: there is no from_the_future"),
+        ("tensor of another shape", "holds something unexpected: "),
+    ],
+)
+def test_a_whole_file_with_other_content_than_this_version_writes_is_refused(
+    change: str, fault: str, place: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     for file, kind, command in (
         ("model.safetensors", "fcpo", "evaluate a"),
@@ -257,12 +266,14 @@ def test_a_whole_file_with_unexpected_content_is_refused(
             tensors[name] = torch.zeros(3, 3)
         elif change == "setting":
             description["config"]["from_the_future"] = 1
+        elif change == "setting missing":
+            del description["config"]["horizon"]
         else:
             del description["seed"]
         save_model(place / "a" / file, kind, tensors, description)
         code, message = mistake(command, capsys)
         assert code == 1
-        assert message.startswith(f"a/{file}: holds something unexpected: ")
+        assert message.startswith(f"a/{file}: {fault}")
         assert message.endswith("(fit it again)")
 
 

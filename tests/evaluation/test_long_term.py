@@ -375,10 +375,10 @@ def test_a_stored_run_remembers_who_left():
         for exposure in (run.exposure, resumed.exposure):
             assert exposure.lasting(np.array([2])).tolist() == [lasting]
             assert exposure.lasting(np.array([1])).tolist() == [0]
-    older = run.tensors()
-    del older["exposure.at_place"]  # stored before showings were counted by place
-    with pytest.raises(ModelError, match=r"has no at_place: it is of an earlier version .*anew"):
-        begin(script).restore(older)
+    partial = run.tensors()
+    del partial["exposure.at_place"]
+    with pytest.raises(ModelError, match=r"has no at_place: it cannot be continued .*anew"):
+        begin(script).restore(partial)
 
 
 def test_what_is_stored_does_not_change_with_the_run(market):

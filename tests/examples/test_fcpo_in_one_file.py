@@ -27,7 +27,7 @@ def served(args: one.Args) -> tuple[float, float]:
     return rewards, costs
 
 
-@pytest.mark.learning
+@pytest.mark.slow
 def test_it_keeps_the_limit_and_learns_what_each_user_likes() -> None:
     reward, cost = served(LIMITED)
     assert one.cost_limit(LIMITED) == pytest.approx(6.0)  # 30 % of 10 lists of 2
@@ -38,7 +38,7 @@ def test_it_keeps_the_limit_and_learns_what_each_user_likes() -> None:
     assert reward > 0.8 * 11.8 > 6 * 0.8 + 14 * 0.1625
 
 
-@pytest.mark.learning
+@pytest.mark.slow
 def test_without_a_limit_popular_items_take_over() -> None:
     reward, cost = served(UNLIMITED)
     assert one.best_reward(UNLIMITED) == pytest.approx(16.0)

@@ -18,7 +18,7 @@ def test_it_is_a_notebook() -> None:
     assert kinds.count("markdown") >= 6
 
 
-@pytest.mark.learning
+@pytest.mark.slow
 def test_it_runs_and_the_rules_are_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     names = runpy.run_path(str(NOTEBOOK))

@@ -9,7 +9,7 @@ from fairhorizon.data.splits import Split, split
 from fairhorizon.data.synthetic import synthetic
 from fairhorizon.rankers.mf import MfConfig
 
-pytestmark = pytest.mark.learning
+pytestmark = pytest.mark.slow
 
 
 @pytest.fixture(scope="module")

@@ -13,7 +13,7 @@ def test_between_fixed_groups_one_item_takes_all_of_its_group():
     assert shares["C"] < 0.005
 
 
-@pytest.mark.learning
+@pytest.mark.slow
 @pytest.mark.parametrize("alpha_prime", [0.4, 0.3])
 def test_with_moving_groups_its_exposure_is_held(alpha_prime: float):
     """D is soon popular: popular items have alpha' of the showings, D nearly all of that.

@@ -321,7 +321,6 @@ def test_a_run_that_explores_is_continued_bit_for_bit(strong_model: Fcpo, market
 
 
 def test_a_run_of_another_policy_is_not_continued(strong_model: Fcpo, market: Split):
-    """As version 0.1 stored for this preset: with a Gaussian head."""
     server = strong_model.server([PopularityLimit(LIMIT)])
     start = begin(strong_model, market)
     course(server, start, 4)

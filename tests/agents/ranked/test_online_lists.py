@@ -8,7 +8,7 @@ from safetensors.torch import load, save
 from fairhorizon.agents.methods import Method, build_reranker
 from fairhorizon.agents.ranked.model import Ranked
 from fairhorizon.environment.feedback import evaluation_scenario
-from fairhorizon.errors import ConfigError, ModelError
+from fairhorizon.errors import ConfigError
 from fairhorizon.evaluation.long_term import LongRun, LongRunSettings
 from fairhorizon.exposure.counts import Exposure
 from fairhorizon.metrics.accuracy import discount
@@ -134,7 +134,3 @@ def test_lists_of_several_items_in_the_long_run(market, model):
 def test_what_cannot_be(model, users):
     with pytest.raises(ConfigError, match=r"serves all users together \(leave out --one-by-one"):
         behind(model, "pmmf", 0.3).recommend_one_by_one(users, length=5)
-    old = behind(model, "pmmf", 0.3)
-    old.calibration_ = None
-    with pytest.raises(ModelError, match=r"ease\+pmmf: .* did not calibrate scores \(fit it again"):
-        old.recommend(users, length=5)

@@ -15,7 +15,7 @@ from fairhorizon.agents.abilities import Abilities, Levels
 from fairhorizon.agents.base import Recommender
 from fairhorizon.agents.blocks import BlockServing
 from fairhorizon.agents.progress import SILENT, Listener
-from fairhorizon.agents.ranked.fitted import Calibration, FittedRanker
+from fairhorizon.agents.ranked.fitted import UNKNOWN, Calibration, FittedRanker
 from fairhorizon.agents.ranked.joint import AllocatedLists
 from fairhorizon.agents.ranked.ways import Way, way_of
 from fairhorizon.agents.served import Served, ValuedItems
@@ -39,11 +39,10 @@ class Ranked(Recommender):
 
     kind = "ranked"
 
-    calibration_: Calibration
-
     def __init__(self, ranker: Ranker[Any], reranker: Reranker | None = None) -> None:
         self._ranker, self.reranker, self.seed = ranker, reranker, ranker.seed
         self.sensitive_ = torch.zeros(0, dtype=torch.bool)  # no group before the fit
+        self.calibration_ = Calibration(UNKNOWN, torch.zeros(0, dtype=torch.int64))
 
     @property
     def ranker(self) -> Ranker[Any]:

@@ -12,6 +12,8 @@ from fairhorizon.agents.progress import LimitNotKeptWarning, RoundReport
 from fairhorizon.cli.app import run
 from fairhorizon.data.splits import Split
 
+pytestmark = pytest.mark.slow
+
 MARKET = "synthetic:users=60,items=80,interactions_per_user=20"
 TINY = ("pmf.max_epochs=1", "gru_hidden=4", "rounds=1", "evaluate_every=1", "users_per_round=20")
 PAPER = FcpoConfig.preset("paper", alpha_prime=0.4)  # tolerance 5 %: 42 % counts as kept

@@ -20,6 +20,8 @@ from fairhorizon.errors import ConfigError, ModelError
 from fairhorizon.rankers.mf import MfConfig
 from fairhorizon.vocabulary import Protocol
 
+pytestmark = pytest.mark.slow
+
 CPU = torch.device("cpu")
 
 

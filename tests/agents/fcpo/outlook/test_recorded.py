@@ -17,6 +17,8 @@ from fairhorizon.data.frames import from_arrays
 from fairhorizon.data.interactions import Interactions
 from fairhorizon.errors import ModelError
 
+pytestmark = pytest.mark.slow
+
 GAMMA, CHANCE = 0.9, 0.5
 
 

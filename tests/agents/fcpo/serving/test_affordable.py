@@ -18,6 +18,8 @@ from fairhorizon.exposure.place_rule import PlaceRule
 from fairhorizon.histories import UserItems
 from fairhorizon.vocabulary import Protocol
 
+pytestmark = pytest.mark.slow
+
 LENGTH, LIMIT = 6, PlaceRule(0.3)
 EVEN = Evenness(0.6)
 

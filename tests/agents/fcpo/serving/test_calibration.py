@@ -18,6 +18,8 @@ from fairhorizon.errors import ConfigError
 from fairhorizon.exposure.place_rule import PlaceRule
 from fairhorizon.vocabulary import Protocol
 
+pytestmark = pytest.mark.slow
+
 
 def test_prices_by_hand() -> None:
     """Of six showings two fill a list at any price, one gains 0.7 by the group, one 0.1."""
