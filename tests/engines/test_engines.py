@@ -33,6 +33,7 @@ from fairhorizon.engines.worker import pickled
 from fairhorizon.errors import ConfigError, FairHorizonError
 from fairhorizon.experiments.run_blocks import ListsOfRun, served_in_blocks
 from fairhorizon.experiments.runs import Run
+from fairhorizon.exposure.groups import popular_group
 from fairhorizon.vocabulary import Protocol
 
 TINY = "--data=synthetic:users=25,items=30,interactions_per_user=8"
@@ -320,6 +321,7 @@ def test_processes_are_kept_for_as_long_as_the_engine_is_entered() -> None:
 
 @pytest.mark.usefixtures("cluster")
 def test_lists_on_ray_are_those_of_one_process(tmp_path: Path) -> None:
+    """Under one plain limit without spread, where nothing but a price ties the users."""
     from fairhorizon.engines.on_ray import OnRay
 
     fit = [
@@ -336,10 +338,26 @@ def test_lists_on_ray_are_those_of_one_process(tmp_path: Path) -> None:
     with OnRay(jobs=2) as engine:
         made = served_in_blocks(lists, model, dataset.log.n_users, engine)
     assert made is not None
-    assert made.shards == 2
+    assert made.blocks == 2
     assert max(one.prices.values()) > 0
     np.testing.assert_array_equal(made.served.lists, one.lists)
-    assert dict(made.served.prices) == dict(one.prices)
+    assert made.served.prices == pytest.approx(dict(one.prices), abs=1e-6)
+
+
+def test_lists_that_are_spread_by_two_workers_keep_the_limit(tmp_path: Path) -> None:
+    """What each user is shown may differ from the lists of one process; the limit holds."""
+    data = "--data=synthetic:users=50,items=60,interactions_per_user=15"
+    fit = ["fit", "ease+lists", data, "--alpha-prime=0.3", f"--out={tmp_path / 'run'}"]
+    assert run(fit) == 0
+    lists = ListsOfRun(tmp_path / "run", 5, Protocol.STANDARD)
+    model, dataset = lists.model(), Run(tmp_path / "run").data().open()
+    with Processes(2) as engine:
+        made = served_in_blocks(lists, model, dataset.log.n_users, engine)
+    assert made is not None
+    assert made.blocks == 2
+    popular = popular_group(dataset.split.train.item_counts())
+    assert (made.served.lists >= 0).all()
+    assert popular[made.served.lists].mean() <= 0.3
 
 
 @pytest.mark.usefixtures("cluster")
@@ -364,7 +382,7 @@ AT_CLIENT = ("--engine=ray", f"--address=ray://127.0.0.1:{CLIENT_PORT}")
 
 @pytest.mark.usefixtures("cluster")
 def test_a_client_of_the_cluster_gets_the_same(tmp_path: Path) -> None:
-    """From a process that is no part of it: a study, and lists by shards."""
+    """From a process that is no part of it: a study, and lists by blocks of users."""
     here, client = tmp_path / "here", tmp_path / "client"
     data = "--data=synthetic:users=50,items=60,interactions_per_user=15"
 
@@ -382,6 +400,6 @@ def test_a_client_of_the_cluster_gets_the_same(tmp_path: Path) -> None:
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     assert "2/2 tasks on 2 nodes" in done.stderr
-    assert "2 shards of users" in done.stderr
+    assert "2 blocks of users" in done.stderr
     assert kept(here / "study") == kept(client / "study") != {}
     assert (here / "lists.csv").read_text() == (client / "lists.csv").read_text()

@@ -2,10 +2,10 @@
 
 import numpy as np
 import pytest
-from fairhorizon.agents.lists.limited import by_steps
 from numpy.typing import NDArray
 
 from fairhorizon.agents.fcpo.model import Fcpo
+from fairhorizon.agents.lists.item_lists import by_steps
 from fairhorizon.data.splits import Split
 from fairhorizon.environment.feedback import Scenario, evaluation_scenario
 from fairhorizon.errors import ConfigError
@@ -89,8 +89,6 @@ def test_users_who_are_served_alone(strong_model: Fcpo, scenario: Scenario) -> N
     alone = strong_model.under(bound(strong_model, "new<=0.1"))
     shown = alone.recommend_one_by_one(scenario, length=LENGTH)
     assert limit_reached(alone.limits_[0], shown).kept
-    with pytest.raises(ConfigError, match=r"--at-price does not keep new<=0\.1 \(leave out"):
-        alone.recommend_at_price(scenario, length=LENGTH)
     several = strong_model.under(bound(strong_model, "new<=0.1", "gini<=0.2"))
     with pytest.raises(ConfigError, match=r"--one-by-one does not keep new<=0\.1, gini<=0\.2"):
         several.recommend_one_by_one(scenario, length=LENGTH)

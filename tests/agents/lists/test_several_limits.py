@@ -2,12 +2,12 @@
 
 import numpy as np
 import pytest
-from fairhorizon.allocation.several.conflicts import LimitsConflictError
-from fairhorizon.allocation.several.guard import RulesGuard
 
 from fairhorizon.agents.fcpo.model import Fcpo
-from fairhorizon.agents.lists import several
+from fairhorizon.agents.lists import item_lists
 from fairhorizon.agents.ranked.model import Ranked
+from fairhorizon.allocation.conflicts import LimitsConflictError
+from fairhorizon.allocation.guard import ExposureGuard
 from fairhorizon.data.splits import Split
 from fairhorizon.environment.feedback import Scenario, evaluation_scenario
 from fairhorizon.errors import ConfigError
@@ -61,11 +61,13 @@ def test_lists_of_a_ranker_keep_them_too(market: Split) -> None:
 
 
 def test_requests_keep_all_limits_after_every_list(strong_model: Fcpo, scenario: Scenario) -> None:
+    """A full list of six fits into each of these shares."""
     limits = bound(80, "n=2<=0.4", "n=3>=0.35", "n=5>=0.25")
     model = strong_model.under(limits)
     guard = model.request_guard(LENGTH)
-    assert isinstance(guard, RulesGuard)
+    assert isinstance(guard, ExposureGuard)
     served = model.served_one_by_one(scenario, LENGTH, guard)
+    assert (served.lists >= 0).all()
     for user in range(1, len(served.lists) + 1):
         assert all(limit_reached(one, served.lists[:user]).kept for one in limits), user
     assert served.prices == guard.prices_by_name()
@@ -91,7 +93,7 @@ def test_of_many_users_the_best_items_of_every_class_are_kept(
 ) -> None:
     limits = bound(80, *FOUR)
     everything = strong_model.under(limits).served(scenario, length=LENGTH)
-    monkeypatch.setattr(several, "VALUES_KEPT", 0)
+    monkeypatch.setattr(item_lists, "VALUES_KEPT", 0)
     kept = strong_model.under(limits).served(scenario, length=LENGTH)
     np.testing.assert_array_equal(kept.lists, everything.lists)
     np.testing.assert_array_equal(kept.values, everything.values)
