@@ -157,6 +157,7 @@ def test_a_planted_violation_is_caught(module, source, caught):
     assert bool(violations(source, f"{PACKAGE}.{module}")) is caught
 
 
+@pytest.mark.slow
 def test_ray_is_imported_in_one_place_and_only_when_asked_for():
     """Ray is an extra that takes seconds to import."""
     trees = {module_of(path): ast.parse(path.read_text(encoding="utf-8")) for path in SOURCES}

@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+pytestmark = pytest.mark.slow
+
 BENCHMARKS = Path(__file__).parents[1] / "benchmarks"
 PARTS = {  # what benchmarks share; nothing to run
     *("paired", "result_tables", "small", "trainings", "local_postgres"),

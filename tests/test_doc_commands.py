@@ -22,6 +22,8 @@ from fairhorizon.experiments import four_items
 from fairhorizon.rankers import RANKERS
 from test_benchmarks import CASES as BENCHMARKS
 
+pytestmark = pytest.mark.slow
+
 ROOT = Path(__file__).parents[1]
 DOCUMENTS = sorted([ROOT / "README.md", *(ROOT / "docs").rglob("*.md")])
 MARKET = "synthetic:users=25,items=30,interactions_per_user=8"
@@ -162,8 +164,7 @@ def quick(words: list[str], studies: Path) -> list[str]:
         words += ["--out", f"runs/{len(list(Path('runs').glob('*')))}"]
     if "--jobs" in known and command not in ("tune", "recommend", "evaluate"):
         words += ["--out", str(studies)]  # models are trained once for all documents
-        parts = [s for s in SHORT if command != "ablation" or s.startswith("fcpo.")]
-        words += [word for setting in parts for word in ("--set", setting)]
+        words += [word for setting in SHORT for word in ("--set", setting)]
         if "fcpo:strong" in words or command == "levels":  # not also of preset paper
             words += ["--set", f"fcpo.{WARM_START}"]
     elif command == "fit" and words[1] == "fcpo":

@@ -166,6 +166,7 @@ def test_what_the_readme_says_of_its_table() -> None:
     assert rival["stack+quota"]["high"] < 0 < rival["fcpo:start"]["low"]
 
 
+@pytest.mark.slow
 def test_the_example_of_the_readme_runs(capsys: pytest.CaptureFixture[str]) -> None:
     (example,) = examples(README)
     assert len(lines(example)) <= 10

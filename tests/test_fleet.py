@@ -16,6 +16,8 @@ from fleet_runs import BEFORE, SIZE_RULES, between_reports, fixed
 from fleet_scenario import Crowd, Recording, Scenario
 from fleet_simulation import Fleet, Outcome
 
+pytestmark = pytest.mark.slow
+
 NO_TIME = {"deciding_ms": 0.0, "delay_ms": 0.0, "lock_ms": 0.0, "list_ms": 0.0}
 ALONE = Scenario(replicas=1, seconds=10.0, lists_per_second=10.0, slack=5, wanted=1.0, **NO_TIME)
 

@@ -87,6 +87,7 @@ def test_lists(method: str, golden: dict[str, Any], tmp_path: Path) -> None:
         assert sum(same) / len(same) > 0.8
 
 
+@pytest.mark.slow
 def test_long_run(golden: dict[str, Any], tmp_path: Path) -> None:
     now, then = long_run(tmp_path), golden["long run"]
     if rounding() == golden["rounding"]:

@@ -12,6 +12,8 @@ import yaml
 
 import fairhorizon
 
+pytestmark = pytest.mark.slow
+
 ROOT = Path(__file__).parents[1]
 UNREAD = re.compile(r"^(?:- |\d+\. |\|)", re.MULTILINE)  # lists and tables
 

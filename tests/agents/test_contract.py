@@ -63,7 +63,7 @@ VECTORS = {"dim": 4, "max_epochs": 20, "learning_rate": 0.1, "l2": 0.001}
 # weights of scores that follow the history more than chance, after so few rounds
 PAPER = {"pmf": VECTORS, "gru_hidden": 16, "gru_layers": 1, "initial_std": 0.002}
 LIRD = {"rounds": 2, "updates": 4, "batch": 64, "horizon": 4, "pmf": {"dim": 4, "max_epochs": 2}}
-GAUSSIAN = {"policy": "gaussian", "spread": None, "all_actions": False}
+GAUSSIAN = {"policy": "gaussian", "spread": None}
 FROM_VECTORS = {
     "warm_start": (),
     "starts": "first",
@@ -492,6 +492,7 @@ def subjects() -> dict[str, Subject]:
     return {label: Subject.named(*given) for label, given in SUBJECTS.items()}
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("default:for .* users no ranking of:UserWarning")
 @pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.__name__)
 @pytest.mark.parametrize("label", SUBJECTS)
@@ -656,6 +657,7 @@ def test_a_new_agent_is_a_class_and_a_line(
     rule(Subject.named("usual:eager@0.4", {"boost": 70.0}), tmp_path)
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("usual")
 def test_all_commands_know_a_new_agent(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     data = f"--data=synthetic:users={N_USERS},items={N_ITEMS},interactions_per_user=10"

@@ -46,6 +46,7 @@ def merit(best, user, items, prices):
     return total
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("by_place", [False, True])
 def test_no_list_has_more_merit(by_place):
     for seed in range(12):

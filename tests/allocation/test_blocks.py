@@ -32,6 +32,7 @@ def parts(own: Market, cuts: list[int]) -> list[slice]:
     return [slice(*both) for both in itertools.pairwise([0, *cuts, len(own.items)])]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("cuts", CUTS)
 @pytest.mark.parametrize("weights", [PlaceWeights.NONE, PlaceWeights.LOG])
 def test_one_limit(cuts, weights):

@@ -60,6 +60,7 @@ def made() -> dict[str, tuple[Results, tuple[float, ...]]]:
     return {name: (measured(one, lists), prices) for name, (one, (lists, prices)) in found.items()}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("instance", INSTANCES, ids=lambda one: one.name)
 def test_an_instance_is_as_good_as_before(instance, made):
     """Limits that were kept are kept; at most 1 % of value is lost, nothing under one limit."""

@@ -19,6 +19,7 @@ LOG = PlaceWeights.LOG
 seeds, scopes = st.integers(0, 10_000), st.sampled_from(list(Scope))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("part", range(4))
 def test_no_lists_within_a_weighed_limit_are_longer_or_worth_more(part: int):
     """Markets against the integer optimum; showings alike among them."""
@@ -172,6 +173,7 @@ def test_a_rule_is_kept_whatever_comes(seed: int, other: int, scope: Scope):
     market.assert_keeps(rule, market.solve(rule).lists)
 
 
+@pytest.mark.slow
 @settings(max_examples=60)
 @given(seeds, seeds, scopes)
 def test_lists_that_are_filled_place_by_place_keep_the_rule_and_lose_nothing(

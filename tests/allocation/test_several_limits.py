@@ -77,6 +77,7 @@ def shares(rules, lists, length):
     return np.array(beyond)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("block", range(4))
 def test_every_set_of_limits_that_can_be_kept_is_kept_near_the_bound(block):
     for seed in range(22 * block, 22 * (block + 1)):
@@ -213,6 +214,7 @@ def sellers(n_sellers, each, n_items=1400):
     return [GroupRule(PlaceRule(each), owner == one, f"s{one}") for one in range(n_sellers)]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("each", [0.05, 0.002])
 @pytest.mark.parametrize("length", [1, 5, 10, 20])
 def test_few_users_get_full_lists_with_showings_rounded_up(each, length):

@@ -18,6 +18,7 @@ def owners() -> np.ndarray:
     return np.concatenate([np.arange(SELLERS), draws])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("share", [0.05, 0.002])
 @pytest.mark.parametrize("length", [1, 5, 10, 20])
 def test_lists_are_full_and_no_seller_exceeds_its_share_by_more_than_a_list(share, length):

@@ -17,6 +17,7 @@ pytestmark = pytest.mark.usefixtures("all_steps_of_spreading")
 seeds = st.integers(0, 10_000)
 
 
+@pytest.mark.slow
 @settings(max_examples=40)
 @given(seeds, seeds, st.sampled_from(list(Scope)), st.floats(0, 1))
 def test_a_gini_limit_never_breaks_a_rule(seed: int, other: int, scope: Scope, limit: float):
@@ -71,6 +72,7 @@ def test_those_move_to_other_items_who_lose_the_least():
         assert found.prices.spread_price > 0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("share", [0.3, 1.0])
 def test_a_gini_limit_that_can_be_reached_is_kept_at_a_small_loss(share: float):
     """The least that is possible is 0.1 where the group, 0.4 of the catalogue, may have a share of
@@ -91,6 +93,7 @@ def test_a_gini_limit_that_can_be_reached_is_kept_at_a_small_loss(share: float):
     assert same.prices.spread_price == 0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "rule", [PlaceRule(0.3, weights=PlaceWeights.LOG), PlaceRule(0.3, scope=Scope.PREFIX)]
 )

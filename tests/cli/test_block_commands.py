@@ -22,6 +22,7 @@ def fitted(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return out
 
 
+@pytest.mark.slow
 def test_lists_and_metrics_are_the_same(
     fitted: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:

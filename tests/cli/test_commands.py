@@ -192,6 +192,7 @@ def test_as_of_now_nobody_is_shown_what_the_log_holds(
     assert capsys.readouterr().out == f"{out}: 150 items for 30 users\n"
 
 
+@pytest.mark.slow
 def test_the_same_seed_gives_the_same_bytes(
     options: list[str], fitted: Path, tmp_path: Path
 ) -> None:
@@ -207,6 +208,7 @@ def test_the_same_seed_gives_the_same_bytes(
     assert (tmp_path / "a.csv").read_bytes() == (tmp_path / "again.csv").read_bytes()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("stop", [1, 3])
 def test_an_interrupted_fit_is_usable_and_goes_on_as_if_never_stopped(
     options: list[str],
@@ -242,6 +244,7 @@ def test_an_interrupted_fit_is_usable_and_goes_on_as_if_never_stopped(
     assert (out / "model.safetensors").read_bytes() == (fitted / "model.safetensors").read_bytes()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "name", [["fcpo"], ["fcpo", "--preset=strong"], ["fcpo:strong"], ["fcpo:fast"]]
 )
@@ -263,6 +266,7 @@ def test_a_policy_over_rankers_keeps_the_limit_without_a_round(
             assert metrics[f"popularity_rate@{k}"] == pytest.approx(allowed / (30 * k))
 
 
+@pytest.mark.slow
 def test_groups_come_from_a_column_of_the_log_or_of_an_item_table(
     options: list[str], parts: dict[str, list[dict[str, str]]], tmp_path: Path
 ) -> None:

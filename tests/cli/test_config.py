@@ -33,7 +33,7 @@ spread = 0.9
 """
 COMMANDS = (
     *("fit", "evaluate", "recommend", "audit", "compare", "levels", "frontier", "longterm"),
-    *("ablation", "efficiency", "tune", "demo"),
+    *("efficiency", "tune", "demo"),
 )
 
 

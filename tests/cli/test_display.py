@@ -133,6 +133,7 @@ def test_data_info_prints_the_statistics(
     assert cells == ["log.tsv", "2", "2", "1.50", "1.50", "3", "75.000%"]
 
 
+@pytest.mark.slow
 def test_the_demo_writes_its_page(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     out = tmp_path / "new" / "demo"
     market = "synthetic:users=40,items=50,interactions_per_user=10"

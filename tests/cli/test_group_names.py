@@ -122,17 +122,6 @@ def test_levels(shop: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert json.loads(Path("lv/levels.json").read_text())["group"] == NAME
 
 
-def test_ablation(shop: str, capsys: pytest.CaptureFixture[str]) -> None:
-    command = ("ablation", shop, *GROUP, *FCPO, "--variants=fast,no-rounds", "--k=3")
-    said = printed(capsys, *command, "--seeds=1", "--jobs=1", "--out=parts")
-    assert re.search(rf"fast seed 0  {NAME} \S+ to \S+  NDCG@3", said)
-    assert f"Served with at most 40 % items with {NAME}, lists of 3: " in said
-    tables = written("parts/ablation.md")
-    assert tables.count(f"| {NAME} |") == 2  # of what is served, and of the training
-    assert f"{NAME}: share of what is shown, in percent." in tables
-    assert json.loads(Path("parts/ablation.json").read_text())["group"] == NAME
-
-
 def test_popular_items_are_called_so(shop: str, capsys: pytest.CaptureFixture[str]) -> None:
     command = ["longterm", shop, "--methods=ease", "--steps=4", "--warm-up=1", "--jobs=1"]
     assert run([*command, "--seeds=1"]) == 0

@@ -24,6 +24,7 @@ def content(file: Path) -> dict[str, Any]:
     return loaded
 
 
+@pytest.mark.slow
 def test_levels_prints_writes_and_keeps(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     out, file = tmp_path / "new" / "levels", tmp_path / "rows.json"
     command = [
@@ -81,6 +82,7 @@ def test_levels_prints_writes_and_keeps(tmp_path: Path, capsys: pytest.CaptureFi
     assert {path: path.stat().st_mtime_ns for path in out.glob("[mr]o*/*")} == results
 
 
+@pytest.mark.slow
 def test_levels_under_limits_by_place_and_on_a_column(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -89,6 +89,7 @@ def popular(folder: Path) -> set[str]:
     return set(dataset.log.item_ids[dataset.sensitive].astype(str))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["fcpo", "ease+control"])
 def test_several_limits_hold_at_once(
     name: str, runs: Path, shop: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
@@ -134,6 +135,7 @@ def test_several_limits_hold_at_once(
     assert [one | {"price": None} for one in found] == row["limits"]  # a file has no prices
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["fcpo", "ease+lists", "ease+control"])
 @pytest.mark.parametrize(
     "text",
@@ -339,6 +341,7 @@ def test_limits_that_conflict_are_refused_with_what_each_would_have_to_give(
     assert not out.exists()
 
 
+@pytest.mark.slow
 def test_an_audit_has_the_verdict_first(
     shop: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

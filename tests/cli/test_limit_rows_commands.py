@@ -39,6 +39,7 @@ def rows_of(command: str, content: dict[str, Any]) -> list[dict[str, Any]]:
     return list(content["rows"][0]["limits"] if command == "audit" else content["limit_rows"])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("command", "limits", "options", "methods"),
     [

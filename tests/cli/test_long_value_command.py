@@ -52,6 +52,7 @@ def lists(folder: Path, options: str, name: str = "with") -> pl.DataFrame:
     return pl.read_csv(out)
 
 
+@pytest.mark.slow
 def test_answers_change_nothing_but_what_is_asked_for(folder: Path) -> None:
     assert (folder / "with" / "outlook.safetensors").exists()
     assert not (folder / "without" / "outlook.safetensors").exists()
@@ -65,6 +66,7 @@ def test_answers_change_nothing_but_what_is_asked_for(folder: Path) -> None:
     assert [some["item"].is_in(popular.tolist()).sum() for some in (plain, long)] == [most, most]
 
 
+@pytest.mark.slow
 def test_blocks_one_by_one_and_some_users(folder: Path) -> None:
     blocks, together = lists(folder, "--value long --jobs 2"), lists(folder, "--value long")
     assert len(blocks) == len(together) == 4 * USERS
@@ -86,6 +88,7 @@ def test_blocks_one_by_one_and_some_users(folder: Path) -> None:
     assert len(set(same["user"])) == 2
 
 
+@pytest.mark.slow
 def test_a_run_that_can_be_tested_learns_too(folder: Path) -> None:
     assert not lists(folder, "--value long", "split").equals(lists(folder, "", "split"))
 

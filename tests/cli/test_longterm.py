@@ -34,6 +34,7 @@ def content(file: Path) -> dict[str, Any]:
     return loaded
 
 
+@pytest.mark.slow
 def test_from_a_comparison_to_the_page(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     out, file = tmp_path / "new" / "long", tmp_path / "rows.json"
     fairhorizon("compare", MARKET, *SMALL, "--methods=mf", "--seeds=2", "--jobs=1", "--out", out)
@@ -166,6 +167,7 @@ def test_more_users_times_items_than_a_table_holds_are_refused(
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.slow
 def test_items_are_offered_again(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """80 items: 45 lists of 2 are more, 40 lists are not; with repeats after 41 steps some are."""
     command = [*LONGTERM, "--methods=popularity", "--seeds=1", "--steps=45", "--k=2"]
@@ -202,6 +204,7 @@ def test_limits_of_groups_in_an_item_table(
     assert [path.name for path in tmp_path.iterdir()] == ["items.csv"]
 
 
+@pytest.mark.slow
 def test_rules_about_kinds_of_an_item_table(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -249,6 +252,7 @@ def test_what_is_not_measured_and_how_further_limits_were_kept_is_said(
     assert f"{shown[1]} %" in Path("longterm/longterm.md").read_text(encoding="utf-8")
 
 
+@pytest.mark.slow
 def test_ctrl_c_keeps_what_there_is_and_resume_goes_on(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -287,6 +291,7 @@ def test_ctrl_c_keeps_what_there_is_and_resume_goes_on(
     assert (out / "index.html").exists()
 
 
+@pytest.mark.slow
 def test_a_round_that_is_never_finished_is_said_once(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

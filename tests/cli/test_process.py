@@ -71,6 +71,7 @@ def test_the_shell_completes_commands_and_options() -> None:
         assert done.stdout.split() == expected
 
 
+@pytest.mark.slow
 def test_ctrl_c_in_the_pretraining_leaves_nothing(tmp_path: Path) -> None:
     long = ("--set=pmf.max_epochs=100000", "--set=pmf.patience=100000")
     process = start("fit", "fcpo:paper", MARKET, *SMALL, *long, "--out", tmp_path / "new" / "run")
@@ -81,6 +82,7 @@ def test_ctrl_c_in_the_pretraining_leaves_nothing(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.slow
 def test_ctrl_c_in_the_rounds_leaves_a_run_and_kill_a_checkpoint(tmp_path: Path) -> None:
     fit = ["fit", "fcpo:paper", MARKET, *SMALL, "--set=pmf.max_epochs=3", "--out"]
     whole, stopped, killed = (tmp_path / name for name in ("whole", "stopped", "killed"))
@@ -105,6 +107,7 @@ def test_ctrl_c_in_the_rounds_leaves_a_run_and_kill_a_checkpoint(tmp_path: Path)
         assert (folder / "model.safetensors").read_bytes() == expected
 
 
+@pytest.mark.slow
 def test_processes_end_with_the_one_that_started_them(tmp_path: Path) -> None:
     program = tmp_path / "work.py"
     program.write_text(

@@ -160,6 +160,7 @@ def stopped(out: Path, stop: int | None, monkeypatch: pytest.MonkeyPatch) -> Non
         assert run([*FIT, f"--out={out}"]) == 130
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("stop", [1, 3, None])
 def test_a_stopped_training_of_preset_strong_goes_on_bit_for_bit(
     stop: int | None,

@@ -59,6 +59,7 @@ def test_users_without_training_items_and_a_log_without_test_items(
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "method", [["fcpo:paper"], ["fcpo", '--set=warm_start=["ease","itemknn"]']]
 )
@@ -79,6 +80,7 @@ def cycle_of(n_items: int, path: Path) -> Path:
     return path
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("n_items", "ks"), [(4, [4]), (8, [5]), (12, [5, 10])])
 def test_without_k_lists_are_as_long_as_the_catalogue_allows(
     n_items: int, ks: list[int], tmp_path: Path, capsys: pytest.CaptureFixture[str]

@@ -57,6 +57,7 @@ def test_ties_are_in_the_order_asked_for_and_only_a_choice_of_ours_is_noted(
     assert Run(place / "run").data().ties == stored
 
 
+@pytest.mark.slow
 def test_a_study_says_it_once(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     market = "synthetic-baskets:users=30,items=40,baskets_per_user=5"
     words = f"compare --data {market} --methods popularity,itemknn --seeds 1 --jobs 2 --k 3"

@@ -52,6 +52,7 @@ def test_the_command_it_prints_gives_the_validation_it_found(
     assert (row["method"], row["protocol"], row["mode"]) == ("itemknn", protocol, "one-shot")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("method", "preset"),
     [

@@ -26,6 +26,7 @@ def log():
     return load(f"synthetic-large:users=50000,items=50000,interactions={ROWS},text_ids=1")
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(sys.platform != "linux", reason="needs /proc")
 @pytest.mark.parametrize("name", ["log.csv", "log.parquet"])
 def test_a_million_rows_of_text_ids_stay_within_the_formula(log, name, tmp_path):

@@ -107,6 +107,7 @@ def test_info_names_the_columns(tiny: Path, capsys: pytest.CaptureFixture[str]) 
     assert "Columns of its items: title, year, genre.\n" in capsys.readouterr().out
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("default::fairhorizon.data.interactions.MissingValuesWarning")
 def test_without_the_table_an_audit_has_no_titles(
     tiny: Path,

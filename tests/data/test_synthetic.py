@@ -117,6 +117,7 @@ def test_baskets_have_repeated_purchases_that_the_log_merges():
     assert counts.mean() < 0.8 * 25 * 8
 
 
+@pytest.mark.slow
 def test_trends_come_and_go():
     """Attention halves every 45 days, so an item has nearly all of its rows within 7 half-lives
     of its first, and what is popular in one half-year is not in another."""

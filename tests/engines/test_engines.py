@@ -36,6 +36,8 @@ from fairhorizon.experiments.runs import Run
 from fairhorizon.exposure.groups import popular_group
 from fairhorizon.vocabulary import Protocol
 
+pytestmark = pytest.mark.slow
+
 TINY = "--data=synthetic:users=25,items=30,interactions_per_user=8"
 
 

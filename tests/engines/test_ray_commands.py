@@ -16,6 +16,8 @@ from engine_processes import descendants, wait_for_the_end_of
 
 from fairhorizon.cli.app import run
 
+pytestmark = pytest.mark.slow
+
 MARKET = "--data=synthetic:users=60,items=80,interactions_per_user=20"
 
 

@@ -51,6 +51,7 @@ def test_two_steps_by_hand() -> None:
     assert 1.1 < worth[0, 0, 1] < worth[-1, 0, 1] < 2.0
 
 
+@pytest.mark.slow
 def test_the_optimum_is_what_was_found_for_the_prototype() -> None:
     """Findings for M = 3 and 4 at a share of 0.2: 18.0 and 14.5 % above the myopic allocation."""
     for most, gain in ((3, 0.180), (4, 0.145)):
@@ -61,6 +62,7 @@ def test_the_optimum_is_what_was_found_for_the_prototype() -> None:
         assert best <= 1.02 * world.solution.likes  # which keeps the limit in expectation only
 
 
+@pytest.mark.slow
 def test_who_sees_answers_is_between() -> None:
     one = TabularWorld(users=1500, steps=30, most=(3,), share=0.2)
     assert likes(one, answers_only) == likes(one, seeing_patience)
@@ -70,6 +72,7 @@ def test_who_sees_answers_is_between() -> None:
     assert 1.08 * base < answers < best
 
 
+@pytest.mark.slow
 def test_most_of_the_gain_is_learned_from_answers() -> None:
     """In a world where half of the users leave within a few steps; docs/leaving.md has more."""
     world = TabularWorld(users=1500, steps=40, most=(4,), share=0.2)

@@ -306,6 +306,7 @@ def served(model, after, *, clicks, protocol=Protocol.STANDARD):
     return Watched(server, users, Exposure(SPLIT.train.item_counts()), settings)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("clicks", [False, True], ids=["logged", "simulated"])
 @pytest.mark.parametrize("after", [1, 5])
 def test_no_server_shows_an_item_twice_within_the_steps(model, after, clicks):
@@ -333,6 +334,7 @@ def test_no_server_shows_an_item_twice_within_the_steps(model, after, clicks):
         assert sum(row["reward"] for row in rows) * 40 <= totals.sum()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("taken", [3, 9])
 def test_a_stored_run_with_repeats_goes_on_as_if_nothing_had_happened(model, taken):
     whole = served(model, 5, clicks=True)

@@ -9,6 +9,7 @@ import pytest
 NOTEBOOK = Path(__file__).parents[2] / "examples" / "from_log_to_fair_lists.py"
 
 
+@pytest.mark.slow
 def test_it_is_a_notebook() -> None:
     notebook = jupytext.read(NOTEBOOK)
     kinds = [cell.cell_type for cell in notebook.cells]

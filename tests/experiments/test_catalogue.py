@@ -84,7 +84,7 @@ def test_the_settings_of_a_ranker_by_hand() -> None:
         ("fcpo:strong", "rounds", "30", "whole number, at least 0", None),
         ("fcpo:paper", "rounds", "100", "whole number, at least 0", None),
         ("fcpo:paper", "spread", "null", "number above 0, at most 1, or null (None)", None),
-        ("fcpo:paper", "starts", "first", "first, anywhere, unseen, seen", "first, anywhere"),
+        ("fcpo:paper", "starts", "first", "first, anywhere, unseen", "first, anywhere"),
         # the range of tune includes the preset's own value
         ("fcpo:strong", "initial_std", "0.05", "number above 0", "0.05 to 3, log scale"),
         ("fcpo:paper", "initial_std", "1.0", "number above 0", "0.1 to 3, log scale"),

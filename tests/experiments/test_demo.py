@@ -33,6 +33,7 @@ def result(dataset: Dataset) -> DemoResult:
     return demonstrate(dataset, rounds=2, seed=1, ks=KS, listener=STAGES)
 
 
+@pytest.mark.slow
 def test_every_method_is_fitted_once(result: DemoResult) -> None:
     assert len(result.rows) == 11
     fits = [text.split("fitting ")[1] for text in STAGES.texts if ": fitting " in text]
@@ -40,6 +41,7 @@ def test_every_method_is_fitted_once(result: DemoResult) -> None:
     assert of_demo == ["popularity", "ease", "fcpo:fast", "fcpo:paper"]
 
 
+@pytest.mark.slow
 def test_rows_are_of_their_method_at_their_level(dataset: Dataset, result: DemoResult) -> None:
     limited = ("popularity+quota", "ease+quota", "fcpo")
     expected = {("popularity", 1.0), ("fcpo:paper", PAPER_LEVEL)}

@@ -107,6 +107,7 @@ def test_activity_has_three_equal_parts() -> None:
     }
 
 
+@pytest.mark.slow
 def test_a_policy_with_a_horizon_rehearses_and_goes_on_where_it_was(tmp_path: Path) -> None:
     chosen = contestants("fcpo:long")
     whole, stopped = make(tmp_path / "a", steps=24), make(tmp_path / "b", steps=24)
@@ -172,6 +173,7 @@ def test_what_a_like_adds_keeps_half_of_the_users_for_sixty_steps(tmp_path: Path
     assert 0.33 < last < 0.67  # three standard errors: answers are drawn anew
 
 
+@pytest.mark.slow
 def test_exploration_is_noise_on_values_with_propensities(tmp_path: Path) -> None:
     long_study = make(tmp_path)
     noisy = {"fcpo": {**SMALL["fcpo"], "explore": 0.2}}

@@ -349,6 +349,7 @@ def test_all_levels_come_from_one_model_and_nothing_is_made_twice(study: Study) 
     assert sorted(row.method for row in again) == sorted(row.method for row in heard)
 
 
+@pytest.mark.slow
 def test_limits_by_place_are_served_by_the_joint_lists_and_measured_of_all(study: Study) -> None:
     """Weighed by place and per list, beside a plain level."""
     texts = ("popular<=0.5", "popular<=0.5;weights=log", "popular<=0.5;scope=list")

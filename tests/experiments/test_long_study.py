@@ -145,6 +145,7 @@ def test_a_run_is_that_of_the_library_by_hand(long_study: LongStudy) -> None:
     ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "update_every", "writings", "rows", "kept"),
     [
@@ -228,6 +229,7 @@ def test_neither_models_nor_runs_are_made_twice(long_study: LongStudy) -> None:
     assert {name: after[name] for name in kept} == kept
 
 
+@pytest.mark.slow
 def test_processes_side_by_side_give_the_same_rows(long_study: LongStudy, tmp_path: Path) -> None:
     chosen = contestants("popularity", "ease+quota")
     long_study.run(chosen, [0])
@@ -353,6 +355,7 @@ def test_repeats_let_a_small_group_have_a_larger_share(shop: DataSpec, tmp_path:
                 long_study.check(contestants("fcpo"))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("labels", [Labels.MOMENT, Labels.RETROSPECTIVE])
 def test_several_limits_hold_together_in_a_run_of_fcpo(labels: Labels, tmp_path: Path) -> None:
     """With half of the showings for 20 items, the 16 most shown have 40 % at least: they become

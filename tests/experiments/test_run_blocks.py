@@ -11,6 +11,7 @@ from fairhorizon.engines.processes import Processes
 from fairhorizon.experiments.run_blocks import LostBlockError, NumberedBlock, serve_again
 
 
+@pytest.mark.slow
 def test_a_block_that_is_killed_in_the_middle_changes_nothing(tmp_path: Path) -> None:
     mark = tmp_path / "killed"
     with Processes(2) as engine, engine.shards([DyingMaker(half, mark) for half in (0, 1)]) as two:

@@ -143,6 +143,7 @@ def test_an_interrupted_study_goes_on_where_it_stopped(study: Study) -> None:
     assert all(study.row(method, 0) for method in wanted)
 
 
+@pytest.mark.slow
 def test_processes_side_by_side_give_the_same_results(study: Study, tmp_path: Path) -> None:
     wanted = methods("bpr", "bpr+penalty@1", "popularity")
     study.run(wanted, [0, 1], engine=HERE)
@@ -177,6 +178,7 @@ def test_damaged_files_are_made_again(study: Study, damage: bytes) -> None:
             assert path.read_bytes() == good
 
 
+@pytest.mark.slow
 def test_a_killed_training_is_tried_again(study: Study) -> None:
     def kill() -> None:
         while len(workers := multiprocessing.active_children()) < 2:

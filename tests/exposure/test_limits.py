@@ -159,6 +159,7 @@ def limits(draw: st.DrawFn) -> Limit:
     return Limit(group, share, draw(st.booleans()), first, labels, lag, scope, weighing, weights)
 
 
+@pytest.mark.slow
 @given(limits())
 @example(Limit(GroupOf('"', ('"', "a,b")), 0.1))
 @example(Limit(GroupOf("popular", ("=",)), 1 / 3))

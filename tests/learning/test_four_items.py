@@ -5,6 +5,7 @@ import pytest
 from fairhorizon.experiments.four_items import fixed_parity, moving_groups
 
 
+@pytest.mark.slow
 def test_between_fixed_groups_one_item_takes_all_of_its_group():
     """D has half of all showings, which is every list; C, of the same group, has none."""
     shares = fixed_parity(steps=100).of

@@ -86,6 +86,7 @@ def least_gap_left(rng, normals, a):
     return slsqp(rng, lambda z: gap_left(normals, a, z), jac, normals[kept], a[kept])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("m", [2, 3, 4])
 def test_a_general_solver_finds_nothing_better(m):
     rng, seen = np.random.default_rng(m), Counter()

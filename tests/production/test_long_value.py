@@ -50,6 +50,7 @@ def worth(model: fh.Model, user: str) -> float:
     return model.explain(user, 3, value="long").worth
 
 
+@pytest.mark.slow
 def test_without_the_value_everything_is_as_before(model, long_model):
     assert long_model.recommend(k=5).equals(model.recommend(k=5))
     assert long_model.explain("c1", 5).text == model.explain("c1", 5).text
@@ -57,6 +58,7 @@ def test_without_the_value_everything_is_as_before(model, long_model):
     assert model.outlook is None
 
 
+@pytest.mark.slow
 def test_lists_keep_the_limit_and_values_are_multiplied_by_worth(shop, long_model):
     log = shop.log()
     popular = set(log.item_ids[popular_group(log.item_counts())].tolist())
@@ -124,6 +126,7 @@ def test_the_folder_keeps_it_and_a_refresh_too(long_model, model, tmp_path: Path
         fh.open_model(tmp_path / "run").recommend(k=4, value="long")
 
 
+@pytest.mark.slow
 def test_small_blocks_of_users_stand_where_large_ones_do(shop, long_model, answers, monkeypatch):
     monkeypatch.setattr(recorded, "CELLS_AT_ONCE", 60)
     log, model = long_model.state.people.log, long_model.state.recommender

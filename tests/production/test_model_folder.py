@@ -62,6 +62,7 @@ def test_fit_all(tmp_path, capsys, method):
     assert "leave out --as-of training" in capsys.readouterr().err
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("in_log", [True, False])
 def test_fit_all_of_a_file(shop, tmp_path, monkeypatch, in_log):
     """With weights and limits on a column of the log or of a table, at a relative path."""

@@ -1,10 +1,12 @@
 """The network of GRU4Rec, by hand."""
 
+import pytest
 import torch
 
 from fairhorizon.rankers.gru4rec import Gru4RecConfig, GruNetwork
 
 
+@pytest.mark.slow
 def test_the_state_is_that_of_the_recurrence():
     torch.manual_seed(0)
     network = GruNetwork(5, Gru4RecConfig(dim=3)).eval()

@@ -29,10 +29,13 @@ BROWSER = next(
     None,
 )
 # in CI a missing browser is a failure: what is skipped there is never run
-pytestmark = pytest.mark.skipif(
-    BROWSER is None and not os.environ.get("CI"),
-    reason="no chromium, google-chrome or chrome on the PATH",
-)
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(
+        BROWSER is None and not os.environ.get("CI"),
+        reason="no chromium, google-chrome or chrome on the PATH",
+    ),
+]
 WIDTH, HEIGHT = 1100, 5000
 GROUND = {"light": "rgb(246, 247, 249)", "dark": "rgb(17, 20, 24)"}
 RANKERS = ("ease", "sasrec", "gru4rec", "bpr", "als", "mf")

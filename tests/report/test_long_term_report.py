@@ -285,6 +285,7 @@ def test_the_chart_of_ranks_has_the_boundary_and_the_items(counts):
     assert churn.ranks_chart({}, LOOKS, SPAN) is None
 
 
+@pytest.mark.slow
 def test_every_chart_is_valid_by_the_schema_of_vega_lite(steps, counts):
     for chart in drawings(LongTermResult(steps, {("fcpo", 0): counts}, 0.4, 2), SPAN):
         check_schema(chart)

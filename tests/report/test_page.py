@@ -172,6 +172,7 @@ def test_the_page_holds_the_charts_with_their_data_as_columns(html):
     assert exposure["layer"][0]["data"]["values"]["series"]["words"][1:] == ["skewed", NASTY]
 
 
+@pytest.mark.slow
 def test_every_chart_is_valid_by_the_schema_of_vega_lite(sections):
     for section in sections:
         for chart in section.parts:

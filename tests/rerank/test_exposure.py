@@ -62,6 +62,7 @@ def solved(reranker, scores, group):
     return problem, solve_exposure(problem.u, problem.f, problem.c, at_most=at_most)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("form", ["equal", "at-most"])
 @pytest.mark.parametrize("constraint", CONSTRAINTS)
 def test_the_sort_is_the_linear_program(constraint, form):

@@ -22,6 +22,8 @@ from service_checks import accounts_agree, excesses, missing_events, missing_lis
 from service_load import Server
 from service_traffic import Traffic
 
+pytestmark = pytest.mark.slow
+
 
 def crashed(url: str, point: str) -> set[str]:
     """The lists that a replica has answered before it ended at a point."""

@@ -4,6 +4,7 @@ import threading
 from collections.abc import Callable
 
 import numpy as np
+import pytest
 import sqlalchemy as sa
 from asking import ask
 
@@ -41,6 +42,7 @@ def test_who_hangs_up_gets_no_list_and_the_others_do(replicas: Callable[..., Eng
     assert users == ["c2"]
 
 
+@pytest.mark.slow
 def test_lists_are_made_while_everything_changes_all_the_time(
     replicas: Callable[..., Engine],
 ) -> None:

@@ -20,6 +20,8 @@ from fairhorizon.service.store.schema import limits as limit_table
 from fairhorizon.service.store.schema import replicas as replica_table
 from service_checks import accounts_agree, excesses
 
+pytestmark = pytest.mark.slow
+
 Make = Callable[..., Engine]
 
 

@@ -4,7 +4,11 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from local_postgres import free_port
+
+pytestmark = pytest.mark.slow
 
 DEMO = Path(__file__).parents[2] / "examples" / "serve_demo.py"
 

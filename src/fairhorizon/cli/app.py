@@ -9,7 +9,6 @@ from collections.abc import Sequence
 import typer
 
 from fairhorizon import __version__
-from fairhorizon.cli.ablation import ablation
 from fairhorizon.cli.audit import audit
 from fairhorizon.cli.backup import backup, restore
 from fairhorizon.cli.compare import compare
@@ -44,7 +43,7 @@ app = typer.Typer(
 app.add_typer(data_commands, name="data")
 for command in (init, fit, evaluate, recommend, compare, frontier, levels, longterm):
     app.command()(command)
-for command in (ablation, efficiency, demo, audit, tune, methods, serve):
+for command in (efficiency, demo, audit, tune, methods, serve):
     app.command()(command)
 for command in (load, export, backup, restore, forget, ledger):
     app.command()(command)

@@ -1,4 +1,4 @@
-"""Results of the short-term studies: compare, frontier, levels, efficiency and ablation."""
+"""Results of the short-term studies: compare, frontier, levels and efficiency."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
@@ -207,87 +207,6 @@ class EfficiencyRow:
             **_content(self, keys),
             "metrics": {"seconds": _content(self.seconds)},
             "seconds": self.seconds.mean,
-        }
-
-
-@dataclass(frozen=True)
-class Course:
-    """The policy in training episodes: before the first round, after it, ... after the last."""
-
-    limit: float  # on the share
-    share: tuple[float, ...]  # of sensitive items
-    reward: tuple[float, ...]  # of an episode
-    validation: tuple[float | None, ...]  # None: not evaluated in that round
-    rounds_to_limit: int | None  # None: never
-    kept: int  # rounds after which the policy that serves was found
-
-    def to_json(self) -> dict[str, Any]:
-        return _content(self)
-
-    @classmethod
-    def from_json(cls, content: Mapping[str, Any]) -> Self:
-        return cls(
-            limit=content["limit"],
-            share=tuple(content["share"]),
-            reward=tuple(content["reward"]),
-            validation=tuple(content["validation"]),
-            rounds_to_limit=content["rounds_to_limit"],
-            kept=content["kept"],
-        )
-
-
-@dataclass(frozen=True)
-class VariantRow:
-    """One variant of an ablation under one seed, as stored on disk."""
-
-    result: StudyRow
-    course: Course
-
-    def to_json(self) -> dict[str, Any]:
-        content = self.result.to_json()
-        last = {key: content.pop(key) for key in ("settings", "seconds", "notes")}
-        return {**content, "course": self.course.to_json(), **last}
-
-    @classmethod
-    def from_json(cls, content: Mapping[str, Any]) -> Self:
-        """A ValueError where something is missing."""
-        try:
-            course = Course.from_json(content["course"])
-        except (KeyError, TypeError) as error:
-            raise ValueError(f"not a row of an ablation: {error}") from error
-        return cls(StudyRow.from_json(content), course)
-
-
-@dataclass(frozen=True)
-class AblationRow:
-    """A variant under all seeds."""
-
-    summary: SummaryRow
-    meaning: str
-    difference: Spread | None  # of NDCG to the full method, seed by seed; None: not known
-    courses: tuple[Course, ...]  # by seed
-
-    @property
-    def limit(self) -> float:
-        return self.courses[0].limit
-
-    @property
-    def rounds_to_limit(self) -> list[int | None]:
-        return [course.rounds_to_limit for course in self.courses]
-
-    @property
-    def kept(self) -> list[int]:
-        return [course.kept for course in self.courses]
-
-    def to_json(self) -> dict[str, Any]:
-        return {
-            **self.summary.to_json(),
-            "meaning": self.meaning,
-            "limit": self.limit,
-            "difference": None if self.difference is None else _content(self.difference),
-            "rounds_to_limit": self.rounds_to_limit,
-            "kept": self.kept,
-            "courses": [course.to_json() for course in self.courses],
         }
 
 

@@ -90,6 +90,7 @@ class StopAfter(Listener):
         self.stop = report.round == self.last
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("stop", [1, 3])
 def test_a_training_that_was_interrupted_leads_to_the_same_model(
     stop: int, parts: Split, config: FcpoConfig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -190,8 +190,8 @@ def test_rankers_that_are_fitted_are_taken_as_they_are(market: Split, small_stro
     assert session.training.panel.rankers[0] is early
     model.adopt(session.conclude())
     assert model.policy_.panel.rankers[0] is whole
-    seen = config.model_copy(update={"starts": "seen"})
-    training = Fcpo(seen, seed=1).session(FitTask.of(market, fitted=fitted)).training
+    anywhere = config.model_copy(update={"starts": "anywhere"})
+    training = Fcpo(anywhere, seed=1).session(FitTask.of(market, fitted=fitted)).training
     assert training.panel.rankers[0] is whole
 
 

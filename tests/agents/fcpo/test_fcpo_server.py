@@ -78,6 +78,7 @@ def parameters(server: FcpoServer) -> torch.Tensor:
     return torch.nn.utils.parameters_to_vector(server.actor.parameters()).detach()
 
 
+@pytest.mark.slow
 def test_the_limit_holds_at_every_step_while_labels_move(model: Fcpo, market: Split):
     world, server = World(model, market), model.server([PopularityLimit(LIMIT)])
     changed = 0

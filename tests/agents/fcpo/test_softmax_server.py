@@ -119,6 +119,7 @@ def test_a_temperature_has_no_part_in_serving(strong_model: Fcpo, market: Split)
         assert all(torch.equal(ours, theirs) for ours, theirs in zip(*lists, strict=True))
 
 
+@pytest.mark.slow
 def test_items_are_shown_as_often_as_their_propensities_say(strong_model: Fcpo, market: Split):
     draws = 1500
     model = exploring(strong_model, 0.7)

@@ -93,6 +93,7 @@ ASKED = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("texts", ASKED, ids=" ".join)
 @pytest.mark.parametrize("cuts", CUTS)
 def test_lists_of_a_policy_under_limits(

@@ -4,6 +4,8 @@ import json
 import subprocess
 import sys
 
+import pytest
+
 USERS = ITEMS = 20_000
 CANDIDATES, LENGTH, RANKERS = 40, 20, 1
 
@@ -48,6 +50,7 @@ def formula(queue: int) -> float:
     return menus + values + 16 * USERS * queue + 2**28
 
 
+@pytest.mark.slow
 def test_lists_for_everybody_take_no_table_of_users_times_items() -> None:
     run = subprocess.run(
         [sys.executable, "-W", "ignore", "-c", CHILD], capture_output=True, text=True, check=True

@@ -156,6 +156,7 @@ class Stages(Listener):
         self.texts.append(text)
 
 
+@pytest.mark.slow
 def test_a_model_says_what_it_finds_and_serves_the_same_after_loading(parts, tmp_path) -> None:
     config = FcpoConfig(
         warm_start=("ease", "als"), adapt=False, rounds=1, users_per_round=40, retrieval="faiss"

@@ -179,7 +179,7 @@ def test_a_ranker_worse_than_chance_is_not_turned_round(market: Split):
 def fcpo(market: Split, small_strong: FcpoConfig, model: Ranked) -> Fcpo:
     """FCPO over EASE alone, with the weight that is the sharpness of the ranker."""
     changes = {
-        **{"warm_start": ("ease",), "rounds": 0, "candidates": 40, "check_weights": False},
+        **{"warm_start": ("ease",), "rounds": 0, "candidates": 40},
         "spread_cost": 1.0,  # all the way, as `lists` does
     }
     policy = Fcpo(small_strong.model_copy(update=changes), seed=0).fit(market)

@@ -82,6 +82,7 @@ def test_other_targets(model, users, name):
     assert (merit.recommend(users, length=5) >= 0).all()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("retrain", [False, True])
 @pytest.mark.parametrize("name", NAMES)
 def test_a_long_run_keeps_near_the_share_and_resumes(market, model, name, retrain):

@@ -11,6 +11,8 @@ from fairhorizon.service.store import keys
 from fairhorizon.service.store.database import Database
 from fairhorizon.service.vocabulary import Role
 
+pytestmark = pytest.mark.slow
+
 MakeKey = Callable[[Role], str]
 
 # The least role that each route needs. A new route has to be entered here.

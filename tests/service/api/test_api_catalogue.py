@@ -2,7 +2,10 @@
 
 from typing import Any
 
+import pytest
 from api_client import TestClient, get, send
+
+pytestmark = pytest.mark.slow
 
 ARTICLES = [f"a{number}" for number in range(63)]  # what the model of the shop brings
 COAT: dict[str, Any] = {

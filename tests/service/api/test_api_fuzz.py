@@ -2,7 +2,11 @@
 
 from pathlib import Path
 
+import pytest
+
 from fuzz_api import fuzzed, served
+
+pytestmark = pytest.mark.slow
 
 KNOWN = {"user": "c1", "item": "a1", "limit": 1, "model": 1, "job": 1, "type": "like"}
 

@@ -41,6 +41,7 @@ def own_postgres(postgres: Postgres) -> Iterator[Postgres]:  # noqa: ARG001  # s
     server.remove()
 
 
+@pytest.mark.slow
 def test_it_is_ready_again_by_itself_when_the_database_is_back(
     own_postgres: Postgres, shop_run: Path
 ) -> None:

@@ -2,7 +2,10 @@
 
 from urllib.parse import quote
 
+import pytest
 from api_client import TestClient, get, recorded, send
+
+pytestmark = pytest.mark.slow
 
 IDS = [
     "<script>alert(1)</script>",

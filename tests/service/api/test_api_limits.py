@@ -6,6 +6,8 @@ from typing import Any
 import pytest
 from api_client import Open, TestClient, get, recorded, send
 
+pytestmark = pytest.mark.slow
+
 SMALL = {f"a{number}" for number in range(0, 63, 3)}  # items of small sellers
 
 

@@ -8,6 +8,8 @@ import fairhorizon as fh
 from fairhorizon.data.synthetic import synthetic
 from fairhorizon.production.model import Model
 
+pytestmark = pytest.mark.slow
+
 ARTICLES = 63
 
 

@@ -19,6 +19,8 @@ from fairhorizon.service.store.database import Database
 from fairhorizon.service.store.schema import replicas
 from fairhorizon.service.vocabulary import LARGEST_BODY, Role
 
+pytestmark = pytest.mark.slow
+
 Begin = Callable[..., LiveServer]
 JSON = {"content-type": "application/json"}
 EVENT = {"FeedbackType": "like", "UserId": "c1", "ItemId": "a1"}

@@ -25,6 +25,8 @@ from fairhorizon.service.setting_up import set_up
 from fairhorizon.service.settings import ServiceSettings
 from fairhorizon.service.store.database import Database
 
+pytestmark = pytest.mark.slow
+
 DAY, USERS = 86_400, 40
 
 

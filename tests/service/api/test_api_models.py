@@ -12,6 +12,8 @@ from fairhorizon.data.synthetic import synthetic
 from fairhorizon.service.store import labels
 from fairhorizon.service.store.database import Database
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture(scope="module")
 def other_run(tmp_path_factory: pytest.TempPathFactory) -> Path:

@@ -2,9 +2,12 @@
 
 from typing import Any
 
+import pytest
 from api_client import Open, TestClient, get, recorded, send
 
 from fairhorizon.service.settings import ServiceSettings
+
+pytestmark = pytest.mark.slow
 
 SMALL = {f"a{number}" for number in range(0, 63, 3)}  # items of small sellers
 SCORES = {f"a{number}": float(100 - number) for number in range(20)}

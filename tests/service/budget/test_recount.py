@@ -20,6 +20,8 @@ from fairhorizon.service.store.feedback import Event
 from fairhorizon.service.store.schema import accounts, lists, unconfirmed, windows
 from fairhorizon.service.vocabulary import Counts
 
+pytestmark = pytest.mark.slow
+
 LIMITS = (  # beside popular<=0.3, which the run brings
     ("seller=small>=0.2", "always", "served"),
     ("kind:each<=0.5", "day", "confirmed"),

@@ -23,6 +23,8 @@ from fairhorizon.service.store.items import Item
 from fairhorizon.service.store.users import User
 from fairhorizon.service.vocabulary import Role
 
+pytestmark = pytest.mark.slow
+
 HOUR = 3600
 NASTY = (
     "<script>alert(1)</script>",

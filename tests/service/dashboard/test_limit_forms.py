@@ -77,6 +77,7 @@ def test_a_limit_is_ended(client: AsgiClient) -> None:
     assert "No limit is in force." in page_of(client).text
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("typed", "said"),
     [

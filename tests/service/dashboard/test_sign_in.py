@@ -20,6 +20,8 @@ from fairhorizon.service.store import state as service_state
 from fairhorizon.service.store.database import Database
 from fairhorizon.service.vocabulary import Role
 
+pytestmark = pytest.mark.slow
+
 PAGES = ("/", "/dashboard/limits", "/dashboard/find?id=a", "/dashboard/item/a", "/dashboard/user/u")
 
 

@@ -39,6 +39,8 @@ from fairhorizon.service.store.schema import (
 from fairhorizon.service.store.users import User
 from fairhorizon.service.vocabulary import Role
 
+pytestmark = pytest.mark.slow
+
 Replicas = Callable[..., Engine]
 Rows = dict[str, list[tuple[object, ...]]]
 

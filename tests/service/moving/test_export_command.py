@@ -23,6 +23,8 @@ from fairhorizon.service.store.database import Database
 from fairhorizon.service.store.feedback import Event
 from fairhorizon.service.store.schema import feedback, lists
 
+pytestmark = pytest.mark.slow
+
 FILES = ("lists.parquet", "impressions.parquet", "feedback.parquet", "answers.parquet")
 DAY = 86_400
 NOON = 1_700_000_000.0

@@ -83,6 +83,7 @@ def test_a_second_time_nothing_changes(database: Database) -> None:
     assert differences(database) == []
 
 
+@pytest.mark.slow
 def test_four_processes_at_once_all_succeed(database: Database, url: str) -> None:
     pipe = subprocess.PIPE
     begun = [

@@ -220,6 +220,7 @@ def test_a_limit_about_nothing(replicas: Callable[..., Engine]) -> None:
     assert (ended.subject, ended.state) == ("kind=k0<=0.5", AlertState.ENDED)
 
 
+@pytest.mark.slow
 def test_alerts_are_logged_and_sent(database: Database, caplog: pytest.LogCaptureFixture) -> None:
     prepare(database)
     (popular,) = limit(database, "popular<=0.4", ["popular"])
@@ -248,6 +249,7 @@ def test_alerts_are_logged_and_sent(database: Database, caplog: pytest.LogCaptur
     ]
 
 
+@pytest.mark.slow
 def test_a_service_at_work_looks_by_itself(database: Database) -> None:
     prepare(database)
     (popular,) = limit(database, "popular<=0.4", ["popular"])

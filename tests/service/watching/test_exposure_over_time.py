@@ -38,6 +38,7 @@ def asked(client: AsgiClient, begin: int = T, end: int = T + 7260, step: int | N
     return answer.json()
 
 
+@pytest.mark.slow
 def test_shares_step_by_step(client: AsgiClient) -> None:
     found = asked(client)
     assert (found["From"], found["To"], found["Step"]) == (iso(T), iso(T + 7260), HOUR)
@@ -122,6 +123,7 @@ def test_another_column_names_providers(database: Database) -> None:
     assert (found["ProviderColumn"], found["Providers"]) == ("brand", [])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("step", [60, 90, 120, 300, 1740, 3600, 86_400])
 def test_sums_do_not_depend_on_the_step(client: AsgiClient, step: int) -> None:
     found = asked(client, T - 120, T + 7300, step)

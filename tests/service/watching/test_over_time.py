@@ -82,6 +82,7 @@ def test_the_very_first_step_is_told_at_once(database: Database) -> None:
     assert points == [TrafficPoint(T, 0.1, 5.0, 5.0)]
 
 
+@pytest.mark.slow
 def test_a_busy_minute_is_counted_by_the_newest_lists(database: Database) -> None:
     prepare(database)
     record(database, [Shown(T + n / 100, ["a"], [[]], []) for n in range(NEWEST + 500)])

@@ -48,11 +48,11 @@ class FcpoConfig(MemberSettings):
     gamma_c: Share = 1.0
     """Discount of the cost per step."""
     starts: Annotated[
-        Literal["first", "anywhere", "unseen", "seen"],
-        Choice(("first", "anywhere", "unseen", "seen")),
+        Literal["first", "anywhere", "unseen"],
+        Choice(("first", "anywhere", "unseen")),
     ] = "unseen"
     """Where training episodes begin in a user's log: after the first items, anywhere, or at the
-    later part, which the rankers of the warm start have not seen (unseen) or have seen (seen)."""
+    later part, which the rankers of the warm start have not seen (unseen)."""
     protocol: Protocol = Protocol.STANDARD
     """Which items training and validation may show; "paper" includes the history."""
 
@@ -73,9 +73,6 @@ class FcpoConfig(MemberSettings):
     """Recorded runs among simulated users that value=long learns from before its own."""
     looking_ahead: LookingAhead = LookingAhead()
     """How value=long learns what a like is worth."""
-    all_actions: bool = True
-    """Whether a softmax policy is trained by exact expectations of immediate reward and cost over
-    all items, not only of the sampled item. In the long run only costs are exact."""
     group_price: bool = True
     """Whether the actor sees the group of an item and learns a price for it."""
     warm_start: tuple[str, ...] = ("ridge", "ease", "itemknn", "popularity")
@@ -137,9 +134,6 @@ class FcpoConfig(MemberSettings):
     """L-BFGS iterations of each critic in a round."""
 
     # evaluation, checkpoints and stopping
-    check_weights: bool = True
-    """Whether validation checks the policy after the rankers were fitted again, and replaces its
-    weights if others are better."""
     evaluate_every: Positive = 2
     """Rounds between two evaluations on the validation items."""
     patience: Positive = 3
@@ -169,8 +163,8 @@ class FcpoConfig(MemberSettings):
                 "double precision is for a Gaussian policy over embeddings, as in preset paper "
                 "(set precision to single)"
             )
-        if self.starts in ("unseen", "seen") and not self.warm_start:
-            raise ValueError(f"starts={self.starts} is for a warm start (set starts to first)")
+        if self.starts == "unseen" and not self.warm_start:
+            raise ValueError("starts=unseen is for a warm start (set starts to first)")
         return self
 
     @property
@@ -212,7 +206,6 @@ PRESETS = {
         history=5,
         starts="first",
         policy="gaussian",
-        all_actions=False,
         group_price=False,
         warm_start=(),
         adapt=False,

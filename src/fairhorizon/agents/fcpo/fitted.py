@@ -126,7 +126,7 @@ class FittedPolicy:
         """Settle on weights that hold for the rankers as they are now, and price the levels."""
         config, split, seed = (getattr(trained.training, n) for n in ("config", "split", "seed"))
         states = validation_scenario(split, queue_length(config, self.panel), config.protocol)
-        if config.check_weights and isinstance(self.actor.items, PanelItems):
+        if isinstance(self.actor.items, PanelItems):
             first = self.actor.items.panel.weights
             weights = better_weights(self.lists(config), states, config, first, seed)
             if weights is not None:

@@ -41,11 +41,3 @@ class LookingAhead(Settings):
     likes alone count."""
     online: bool = True
     """Whether it goes on learning while it serves."""
-    user_type: bool = True
-    """Whether the state says how much a user likes in general; for ablations."""
-    leavers: bool = True
-    """Whether those who left count with nothing to come; if not, they do not count. For
-    ablations."""
-    critic: bool = True
-    """Whether critics say what is to come; if not, what came after an item that was shown counts
-    for it alone. For ablations."""

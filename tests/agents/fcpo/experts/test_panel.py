@@ -29,7 +29,7 @@ from fairhorizon.vocabulary import Protocol
 
 def plain(market: Split, *names: str, seed: int = 0, fitted: Fitted = NOTHING_FITTED) -> Panel:
     """Rankers with their default settings, fitted on the whole log."""
-    config = FcpoConfig(warm_start=names, adapt=False, starts="seen")
+    config = FcpoConfig(warm_start=names, adapt=False, starts="anywhere")
     return first_panels(market, config, seed, fitted, SILENT).learning
 
 

@@ -35,7 +35,7 @@ def log_of(market: Split, user: int) -> list[int]:
     return market.train.items[market.train.users == user].tolist()
 
 
-@pytest.mark.parametrize("starts", ["first", "unseen", "seen", "anywhere"])
+@pytest.mark.parametrize("starts", ["first", "unseen", "anywhere"])
 def test_episodes_begin_where_the_settings_say(
     market: Split, small_strong: FcpoConfig, starts: str
 ):

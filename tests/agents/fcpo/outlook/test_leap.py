@@ -53,12 +53,11 @@ def test_it_is_taken_back_where_the_other_half_says_the_opposite() -> None:
     assert ratio_after(replace(steps, **divided)) == 1.0
 
 
-def test_it_is_asked_for_and_needs_critics() -> None:
+def test_it_is_asked_for() -> None:
     steps = steps_of(WORTH, STATES)
     for settings, expected in (
         (LookingAhead(rounds=0), 1.0),
         (LookingAhead(rounds=0, leap=True), DEAR / CHEAP),
-        (LookingAhead(rounds=0, leap=True, critic=False), 1.0),
     ):
         actor = actor_for(STATES)
         assert improve(actor, steps, 0.5, settings, torch.Generator().manual_seed(0)) == []

@@ -11,7 +11,6 @@ from fairhorizon.agents.fcpo.outlook.record import has_both_offers, spent
 from fairhorizon.agents.fcpo.outlook.standing import (
     LAST,
     MOODS,
-    TYPE_COLUMNS,
     USER_FEATURES,
     AnswersSoFar,
 )
@@ -103,13 +102,6 @@ def test_a_value_is_the_chance_times_what_a_like_is_worth() -> None:
     assert torch.allclose(outlook.values(scores, group)[open_items], chances[open_items])
 
 
-def test_without_a_type_the_state_does_not_tell_how_much_a_user_likes() -> None:
-    outlook = outlook_of([[1, 0], [1, 1]], gamma=0.9, settings=LookingAhead(user_type=False))
-    states = outlook._states()
-    assert states[:, [*TYPE_COLUMNS, MOODS]].eq(0).all()
-    assert states[0, LAST - 2 : LAST].tolist() == [1, -1]  # answers are still there
-
-
 def test_offers_are_the_best_of_both_sides_after_charges() -> None:
     outlook = outlook_of([[1, 0, 1], [0, 1, 1]] * 10, gamma=0.9)
     outlook.learn()
@@ -126,6 +118,7 @@ def test_offers_are_the_best_of_both_sides_after_charges() -> None:
     assert spent(step, 0.3).tolist() == pytest.approx([-0.3] * 20)
 
 
+@pytest.mark.slow
 def test_what_was_learned_is_the_same_after_a_file() -> None:
     outlook = outlook_of([[1, 0, 1, 0], [0, 0, -2, -1], [1, 1, 0, 1]] * 10, gamma=0.9)
     outlook.learn()

@@ -60,6 +60,7 @@ def assert_keeps(rule: PlaceRule, lists: np.ndarray, sensitive: torch.Tensor) ->
         assert group[:, :k].sum(1).max() <= math.ceil(rule.share * k)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("rule", RULES)
 @pytest.mark.parametrize("feedback", [False, True])
 def test_fcpo_serves_under_a_rule(
@@ -97,6 +98,7 @@ def test_a_level_takes_the_place_of_rules(strong_model: Fcpo):
     assert placed.at(0.2).limits_ == ()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("rule", RULES)
 def test_a_ranker_serves_under_a_rule(market: Split, rule: PlaceRule, tmp_path: Path):
     model = Ranked(Ease()).fit(market).reranked(ListAllocation(rule=rule))

@@ -38,7 +38,7 @@ def scenario_of(
     items: UserItems, config: FcpoConfig, queue_length: int, generator: torch.Generator
 ) -> Scenario:
     """The states in which the episodes of a round begin."""
-    if config.starts in ("unseen", "seen"):
+    if config.starts == "unseen":
         cuts = where_unseen_begins(items)
     elif config.starts == "anywhere":
         parts = torch.rand(items.n_users, generator=generator)

@@ -69,8 +69,8 @@ class _GaussianFisher:
 class SoftmaxSurrogate:
     """Items were sampled from menus; immediate reward and cost are known for all their items.
 
-    With `all_actions` the immediate part is the exact expectation over the menu, slot by slot, and
-    only later rewards and costs are estimated from the sample; else both are.
+    So the immediate part is the exact expectation over the menu, slot by slot, and only later
+    rewards and costs are estimated from the sample.
     """
 
     def __init__(
@@ -83,7 +83,6 @@ class SoftmaxSurrogate:
         *,
         temperature: float,
         attention: Tensor,
-        all_actions: bool,
     ) -> None:
         self.record, self.temperature = record, temperature
         self.steps = batch.state_index.flatten()
@@ -92,25 +91,18 @@ class SoftmaxSurrogate:
         self.present = policy_at(record.menus, outputs, self.steps, self.allowed, temperature)
         self.log_probs = self.present.log_prob(self.chosen)
         self.scale = scale.repeat(1, len(batch))  # (signals, b T), steps of a trajectory together
-        self.all_actions = all_actions
-        if all_actions:
-            # immediate gain of each item by slot; it is removed from the sampled part
-            gains = torch.stack([record.liked, record.sensitive]).float()[:, self.steps]
-            self.gains = gains[:, :, None, :] * attention[:, None]  # (2, b T, K, C)
-            expected = (self.present.probs * self.gains).sum((2, 3))
-            signals = torch.stack([batch.rewards, batch.costs[:, :, 0]]).flatten(1)
-            advantages = advantages.flatten(1) - (signals - expected)
-        self.weights = advantages.flatten(1) * self.scale
+        # immediate gain of each item by slot; it is removed from the sampled part
+        gains = torch.stack([record.liked, record.sensitive]).float()[:, self.steps]
+        self.gains = gains[:, :, None, :] * attention[:, None]  # (2, b T, K, C)
+        expected = (self.present.probs * self.gains).sum((2, 3))
+        signals = torch.stack([batch.rewards, batch.costs[:, :, 0]]).flatten(1)
+        self.weights = (advantages.flatten(1) - (signals - expected)) * self.scale
 
     def evaluate(self, outputs: Tensor) -> Predicted:
         new = policy_at(self.record.menus, outputs, self.steps, self.allowed, self.temperature)
         change = torch.expm1(new.log_prob(self.chosen) - self.log_probs)
-        totals = self.weights @ change
-        if self.all_actions:
-            moved = new.probs - self.present.probs
-            at_once = torch.einsum("bkc,sbkc->sb", moved, self.gains)
-            totals = totals + (self.scale * at_once).sum(1)
-        reward, *costs = totals
+        at_once = torch.einsum("bkc,sbkc->sb", new.probs - self.present.probs, self.gains)
+        reward, *costs = self.weights @ change + (self.scale * at_once).sum(1)
         return Predicted(reward, torch.stack(costs), new.kl_from(self.present).mean())
 
     def sample(self, size: int, generator: torch.Generator) -> "FisherMetric":

@@ -122,5 +122,4 @@ def _surrogate(
         scale,
         temperature=config.temperature,
         attention=attention_of(config).to(advantages),
-        all_actions=config.all_actions,
     )

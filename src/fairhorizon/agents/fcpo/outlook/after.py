@@ -77,15 +77,13 @@ class AfterAnswers(nn.Module):
         values = torch.stack([critic(known) for critic in self.critics], dim=1)
         return (values * self.scale).view(*states.shape[:-1], 2)
 
-    def learn(
-        self, runs: list[AnswerCourse], gamma: float, lam: float, *, leavers: bool = True
-    ) -> None:
-        """From scratch; leavers: whether those who leave count, with nothing to come."""
+    def learn(self, runs: list[AnswerCourse], gamma: float, lam: float) -> None:
+        """From scratch; those who leave count, with nothing to come."""
         for sweep in range(SWEEPS):
             parts = []
             for run in runs:
                 after = returns_after(run, self._values(run, gamma), gamma, lam if sweep else 1.0)
-                own = run.shown if leavers else run.shown & run.stays
+                own = run.shown
                 parts.append((run.states[own], run.liked[own], after[own]))
             rows = [torch.cat(part) for part in zip(*parts, strict=True)]
             if len(rows[0]) > MOST_ROWS:

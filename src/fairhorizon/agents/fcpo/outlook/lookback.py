@@ -10,14 +10,12 @@ from fairhorizon.agents.fcpo.outlook.after import (
     by_kind,
     gains,
     more_after_a_like,
-    returns_after,
     usual_worth,
 )
 from fairhorizon.agents.fcpo.outlook.chances import LikeChances
-from fairhorizon.agents.fcpo.outlook.offers import HALVES, OfferedSteps
+from fairhorizon.agents.fcpo.outlook.offers import OfferedSteps
 from fairhorizon.agents.fcpo.outlook.record import (
     GROUP,
-    REST,
     AnsweredStep,
     Run,
     has_both_offers,
@@ -67,24 +65,15 @@ class Lookback:
         return self.chances.of(step.of_users, score, group, lately)
 
     @torch.no_grad()
-    def offered(
-        self, likes: nn.ModuleList, costs: nn.ModuleList, *, critic: bool = True
-    ) -> OfferedSteps | None:
-        """The recorded steps with two offers, what they bring by the critics; None: there are none.
-
-        Without a critic, what came after an offer that was shown counts for it, and nothing for
-        the other.
-        """
+    def offered(self, likes: nn.ModuleList, costs: nn.ModuleList) -> OfferedSteps | None:
+        """The recorded steps with two offers, valued by the critics; None: there are none."""
         parts: list[list[Tensor]] = []
         for number, run in enumerate(self.runs):
-            came = None if critic else self._came(number)
             for t, (step, own) in enumerate(zip(run, self.states[number], strict=True)):
                 rows = (has_both_offers(step) & step.shown).nonzero().squeeze(1)
                 chances = self._chance(step, step.offers)[rows]
                 known = TwoOffers(own[rows], step.offer_kinds[rows], chances, self.gamma)
                 advantages = known.advantages(likes, costs)
-                if came is not None:
-                    advantages = of_what_came(step, came[:, t])[rows]
                 usual = usual_worth(gains(likes, own[rows], self.gamma))
                 more = [more_after_a_like(both, own[rows], self.gamma) for both in (likes, costs)]
                 parts.append(
@@ -106,18 +95,6 @@ class Lookback:
         joined[6] = joined[6].movedim(0, 2)  # advantages
         joined[8] = joined[8].movedim(0, 2)  # after a like
         return OfferedSteps(*joined)
-
-    def _came(self, number: int) -> Tensor:
-        """(2, T, b) likes and costs from every step on, less the mean over users in that step."""
-        totals = []
-        for of_limit in (False, True):
-            course = self._course(number, of_limit=of_limit)
-            after = returns_after(course, torch.zeros_like(course.signal), self.gamma, 1.0)
-            total = course.signal + self.gamma * after
-            shown = course.shown.sum(1).clamp(min=1)
-            mean = (total * course.shown).sum(1) / shown
-            totals.append((total - mean[:, None]) * course.shown)
-        return torch.stack(totals)
 
 
 @dataclass(frozen=True)
@@ -158,12 +135,3 @@ def typed_states(run: Run, chances: LikeChances) -> Tensor:
             score, group, lately = step.of_items.T[:, :, None]
             own[:, MOODS:] = chances.of(step.of_users, score, group, lately)
     return states
-
-
-def of_what_came(step: AnsweredStep, came: Tensor) -> Tensor:
-    """(b, halves, 2, 2) of offers: what came (2, b) after the one that was shown."""
-    in_group = step.of_items[:, 1] > 0
-    advantages = torch.zeros(len(in_group), 2, 2)
-    for side, was_shown in ((GROUP, in_group), (REST, ~in_group)):
-        advantages[:, :, side] = (came * was_shown).T
-    return advantages[:, None].expand(-1, HALVES, -1, -1)

@@ -20,7 +20,7 @@ from fairhorizon.agents.fcpo.outlook.lookback import Lookback, typed_states
 from fairhorizon.agents.fcpo.outlook.offers import HALVES
 from fairhorizon.agents.fcpo.outlook.record import AnsweredStep, Run, restored, stored
 from fairhorizon.agents.fcpo.outlook.rounds import improve
-from fairhorizon.agents.fcpo.outlook.standing import MOODS, TYPE_COLUMNS, AnswersSoFar
+from fairhorizon.agents.fcpo.outlook.standing import MOODS, AnswersSoFar
 from fairhorizon.storage import below
 
 STATES = MOODS + 1  # the mood, and the chance that the best item open is liked
@@ -113,15 +113,7 @@ class Outlook:
         return to_come / usual_worth(self.gains()[self.here])
 
     def _states(self) -> Tensor:
-        return self._known(torch.cat([self.standing.moods(), self._types[:, None]], dim=1))
-
-    def _known(self, states: Tensor) -> Tensor:
-        """Without what tells how much users like, where the settings say so."""
-        if self.settings.user_type:
-            return states
-        states = states.clone()
-        states[..., [*TYPE_COLUMNS, MOODS]] = 0.0
-        return states
+        return torch.cat([self.standing.moods(), self._types[:, None]], dim=1)
 
     def note(
         self, lists: Tensor, hits: Tensor, here: Tensor | None, charges: Tensor | None = None
@@ -183,20 +175,18 @@ class Outlook:
         self.learned_from = _answers(runs)
         if not self.gamma:
             return
-        states = [self._known(typed_states(run, self.chances)) for run in runs]
+        states = [typed_states(run, self.chances) for run in runs]
         presence = self.settings.presence
         back = Lookback(runs, states, self.chances, self.gamma, self.share, presence, going_on)
         self.actor.look_at(torch.cat([own.flatten(0, 1) for own in states]))
         self.likes, self.costs = self._critics(), self._critics()
-        lam, leavers = self.settings.gae_lambda, self.settings.leavers
         for both, of_limit in ((self.likes, False), (self.costs, True)):
             courses = back.courses(of_limit=of_limit)
             for half, critics in enumerate(both):
                 assert isinstance(critics, AfterAnswers)
                 own_users = [course.of_half(half, HALVES) for course in courses]
-                critics.learn(own_users, self.gamma, lam, leavers=leavers)
-        latest = back.latest(self.settings.latest_runs)
-        offered = latest.offered(self.likes, self.costs, critic=self.settings.critic)
+                critics.learn(own_users, self.gamma, self.settings.gae_lambda)
+        offered = back.latest(self.settings.latest_runs).offered(self.likes, self.costs)
         if offered is not None:
             improve(self.actor, offered, self.share, self.settings, self.generator)
 

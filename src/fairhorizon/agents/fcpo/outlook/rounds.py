@@ -37,7 +37,7 @@ def improve(
     region = TrustRegion(settings.kl_limit, ITERATIONS, RATIO, ATTEMPTS)
     scale = steps.weights / len(steps.weights)
     gap = -TOLERANCE * share * scale.sum()
-    if settings.leap and settings.critic:
+    if settings.leap:
         leap(actor, steps, settings.temperature)
     updates: list[Update] = []
     policy, unconfirmed = FlatActor(actor), 0

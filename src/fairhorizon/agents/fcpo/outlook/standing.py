@@ -9,8 +9,6 @@ PRIOR = 0.15  # share of likes that a newcomer is expected to give,
 BELIEVED = (1.0, 6.0)  # as if seen in so many showings: a quick and a slow estimate
 USER_FEATURES = 5
 MOODS = LAST + len(FADING) + len(BELIEVED) + 3
-# columns of `moods` that tell how much a user likes in general: the rates and the history
-TYPE_COLUMNS = (*range(LAST + len(FADING), LAST + len(FADING) + len(BELIEVED)), MOODS - 1)
 
 
 class AnswersSoFar:
