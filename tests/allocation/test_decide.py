@@ -72,7 +72,7 @@ def test_a_floor_has_no_cap_and_its_price_brings_it_about() -> None:
 def test_without_rules_the_best_are_shown_and_the_next_best_are_spare() -> None:
     made = lists().decide(VALUES, np.zeros(0), 2)
     assert made.items.tolist() == [0, 1]
-    assert made.spares.tolist() == [2, 3]
+    assert made.spares(0, 2).tolist() == [2, 3]
 
 
 def test_candidates_of_others_keep_their_codes() -> None:

@@ -9,10 +9,10 @@ from fairhorizon.allocation.guard import GuardedList
 from fairhorizon.service.replica.exploring import explored
 
 CHOSEN = GuardedList(
-    items=np.array([10, 11]),
-    classes=np.array([0, 1]),
-    spares=np.array([20, 21, 22]),
-    spare_classes=np.array([0, 1, 0]),
+    at=np.array([0, 1]),
+    codes=np.array([10, 11, 20, 21, 22]),
+    values=np.array([5.0, 4.0, 3.0, 2.0, 1.0]),
+    kinds=np.array([0, 1, 0, 1, 0]),
 )
 
 

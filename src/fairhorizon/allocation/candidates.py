@@ -102,6 +102,17 @@ def best_columns(values: Values, most: int) -> Counts:
     return np.take_along_axis(some, order, axis=1)
 
 
+def highest(values: Values, most: int) -> Counts:
+    """The places of the highest of (n,) values, best first; of equals the first."""
+    falling = -values
+    if len(values) <= most:
+        return falling.argsort(kind="stable")
+    # With those that tie with the last one.
+    (some,) = (falling <= np.partition(falling, most - 1)[most - 1]).nonzero()
+    best: Counts = some[falling[some].argsort(kind="stable")[:most]]
+    return best
+
+
 def best_of_each_class(values: Values, kinds: Counts, limits: LimitMatrix) -> Counts:
     """The columns of the best `length` candidates of every class, best first, of one user.
 
@@ -110,12 +121,12 @@ def best_of_each_class(values: Values, kinds: Counts, limits: LimitMatrix) -> Co
     """
     (there,) = (values > NEVER).nonzero()
     if limits.n_classes == 1:
-        alone: Counts = there[best_columns(values[there][None], limits.length)[0]]
+        alone: Counts = there[highest(values[there], limits.length)]
         return alone
     if limits.n_classes <= 32:
         own, of = values[there], kinds[there]
         parts = [
-            some[best_columns(own[some][None], limits.length)[0]]
+            some[highest(own[some], limits.length)]
             for some in ((of == kind).nonzero()[0] for kind in range(limits.n_classes))
         ]
         there = there[np.concatenate(parts)]

@@ -22,10 +22,10 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_valida
 from scipy import sparse
 from torch import Tensor
 
-from fairhorizon.allocation.candidates import NEVER, Candidates, Values
+from fairhorizon.allocation.candidates import NEVER, Candidates, Values, highest
 from fairhorizon.allocation.limit_matrix import Counts, Flags, Floats, GroupRule, LimitMatrix
 from fairhorizon.allocation.one_limit import OneLimit, Sides
-from fairhorizon.allocation.one_list import GroupRequests, SeveralLimitsRequest
+from fairhorizon.allocation.one_list import GroupRequest, SeveralLimitsRequest
 from fairhorizon.errors import ConfigError, DataError, ModelError
 from fairhorizon.exposure.place_rule import PlaceRule
 from fairhorizon.files import write_text
@@ -47,12 +47,33 @@ OneCap = Callable[[int], Sequence[float]]  # of a single limit
 
 @dataclass(frozen=True, eq=False)
 class GuardedList:
-    """A list, and where else its places could have gone."""
+    """A list, and where else its places could have gone.
 
-    items: Counts  # best first
-    classes: Counts  # of each item: items of one class are in the same groups
-    spares: Counts  # candidates that are not in the list, best first
-    spare_classes: Counts
+    Items of one class are in the same groups.
+    """
+
+    at: Counts  # the places of the list among the candidates, best first
+    codes: Counts | None  # of the candidates; None: all items, in order
+    values: Values  # of the candidates
+    kinds: Counts  # their classes
+
+    @property
+    def items(self) -> Counts:
+        return self._named(self.at)
+
+    @property
+    def classes(self) -> Counts:
+        return self.kinds[self.at]
+
+    def spares(self, kind: int, most: int) -> Counts:
+        """The best candidates of a class that are not in the list."""
+        left = (self.kinds == kind) & (self.values > NEVER)
+        left[self.at] = False
+        (own,) = left.nonzero()
+        return self._named(own[highest(self.values[own], most)])
+
+    def _named(self, at: Counts) -> Counts:
+        return at if self.codes is None else self.codes[at]
 
 
 class StoredGuard(BaseModel):
@@ -209,23 +230,14 @@ class ExposureGuard:
         codes: (n,) the items that values are about; None: all items, in order.
         caps: by the length of the list.
         """
-        named = np.arange(len(values)) if codes is None else codes
-        if not length:
-            none = named[:0]
-            return GuardedList(none, none, none, none)
-        if not self.rules:
-            kinds, best = np.zeros(len(values), dtype=np.int64), np.argsort(-values, kind="stable")
-            best = best[values[best] > NEVER]
-            at, spare = best[:length], best[length : 2 * length]
-        else:
-            limits, _ = self._matrix(length)
-            kinds = limits.of_item if codes is None else limits.of_item[codes]
-            at = self._decide_one(values, kinds, caps, limits)
-            left = values > NEVER
-            left[at] = False
-            (spare,) = left.nonzero()
-            spare = spare[np.argsort(-values[spare], kind="stable")]
-        return GuardedList(named[at], kinds[at], named[spare], kinds[spare])
+        if not self.rules or not length:
+            best = highest(values, length)
+            one_class = np.zeros(len(values), dtype=np.int64)
+            return GuardedList(best[values[best] > NEVER], codes, values, one_class)
+        limits, _ = self._matrix(length)
+        kinds = limits.of_item if codes is None else limits.of_item[codes]
+        at = self._decide_one(values, kinds, caps, limits)
+        return GuardedList(at, codes, values, kinds)
 
     def save(self, path: str | Path) -> None:
         """Write everything that `load` needs; the file is replaced as a whole or not at all.
@@ -297,20 +309,20 @@ class ExposureGuard:
     def _lists(self, codes: Counts, values: Floats, group: Flags | None, length: int) -> Counts:
         """(b, length) columns of the lists of some requests, one after the other, counted."""
         limits, groups = self._matrix(length)
+        lists = np.full((len(codes), length), -1, dtype=np.int64)
         capped = None if group is None else group ^ bool(self._floors[0])
         if self._is_plain(limits):
             flags = limits.members[0][limits.of_item[codes]] if capped is None else capped
-            requests, of_group = GroupRequests(values, flags, length), []
             for row in range(len(codes)):
+                plain = GroupRequest(values[row], flags[row], length)
                 # Two requests that saw the same counts could use the room twice.
                 with self._deciding:
-                    size, inside = self._places(requests, row, self._one_cap(length), limits)
+                    size, inside = self._places(plain, self._one_cap(length), limits)
                     self._add(np.array([inside]), np.array([size]))
-                of_group.append(inside)
-            return requests.lists(np.array(of_group, dtype=np.int64))
+                lists[row, :size] = plain.list(inside)
+            return lists
         # Without groups of the rules there are two classes: outside the group, and the group.
         kinds = limits.of_item[codes] if capped is None else capped.astype(np.int64)
-        lists = np.full((len(codes), length), -1, dtype=np.int64)
         for row in range(len(codes)):
             request = SeveralLimitsRequest(values[row], kinds[row], limits, groups)
             with self._deciding:
@@ -328,32 +340,30 @@ class ExposureGuard:
             request = SeveralLimitsRequest(values, kinds, limits, self._matrix(limits.length)[1])
             with self._deciding:
                 return self._decided(request, caps, limits)
-        requests = GroupRequests(values[None], limits.members[0][kinds][None], limits.length)
+        plain = GroupRequest(values, limits.members[0][kinds], limits.length)
         with self._deciding:
-            size, inside = self._places(
-                requests, 0, lambda size: [float(cap[0]) for cap in caps(size)], limits
+            _, inside = self._places(
+                plain, lambda size: [float(cap[0]) for cap in caps(size)], limits
             )
-        return requests.lists(np.array([inside]))[0, :size]
+        return plain.list(inside)
 
-    def _places(
-        self, requests: GroupRequests, row: int, caps: OneCap, limits: LimitMatrix
-    ) -> tuple[int, int]:
+    def _places(self, request: GroupRequest, caps: OneCap, limits: LimitMatrix) -> tuple[int, int]:
         """The length of a list under one limit and how many of it are of the group; the price
         follows its demand."""
-        size, price = requests.sizes[row], float(self.prices[0])
+        size, price = request.size, float(self.prices[0])
         if not size:
             return 0, 0
-        share, wanted, inside = float(limits.shares[0]), requests.wanted(row, price), 0
+        share, wanted, inside = float(limits.shares[0]), request.wanted(price), 0
         for cap in caps(size):
             inside = max(0, min(wanted, whole_showings(min(cap, size))))
-            if requests.size_with(row, inside) == size:
+            if request.size_with(inside) == size:
                 break
         # A shorter list adds less to what was shown, so it may have less of the group.
         filled = size
-        while (shorter := requests.size_with(row, inside)) < filled:
+        while (shorter := request.size_with(inside)) < filled:
             filled = shorter
             inside = max(0, min(inside, whole_showings(min(caps(filled)[-1], filled))))
-        self._follow(requests.spreads[row], np.array([(wanted - share * size) / limits.length]))
+        self._follow(request.spread, np.array([(wanted - share * size) / limits.length]))
         return filled, inside
 
     def _decided(self, request: SeveralLimitsRequest, caps: Caps, limits: LimitMatrix) -> Counts:

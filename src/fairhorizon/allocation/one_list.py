@@ -7,6 +7,8 @@ an integer program, with a bound on its time, is asked only where groups overlap
 too early.
 """
 
+import math
+import operator
 from bisect import bisect_left
 from functools import cached_property
 
@@ -15,10 +17,8 @@ from scipy import sparse
 from scipy.optimize import LinearConstraint, milp
 
 from fairhorizon.allocation.best_lists import BestLists, assigned
-from fairhorizon.allocation.candidates import Candidates, Values, best_of_each_class
+from fairhorizon.allocation.candidates import NEVER, Values, best_of_each_class, highest
 from fairhorizon.allocation.limit_matrix import Counts, Flags, Floats, LimitMatrix
-from fairhorizon.allocation.one_limit import OneLimit, Sides, in_order_of_value
-from fairhorizon.exposure.place_rule import PlaceRule
 from fairhorizon.metrics.accuracy import discount
 from fairhorizon.metrics.shares import ROUNDING
 
@@ -26,49 +26,62 @@ EXCHANGES = 30  # of single items, at most
 SECONDS = 0.2  # that the search for a longer list may take
 
 
-class GroupRequests:
-    """Requests of some users under one limit on all showings, which count alike.
+class GroupRequest:
+    """A request under one limit on all showings, which count alike.
 
-    They are prepared together. What each list needs is then one number, how many of its items are
-    of the group; the lists themselves are put in order at the end, all at once.
+    A list is the best c of the group and the best of the rest, and its total is concave in c. There
+    are few numbers, and plain ones are faster than arrays.
     """
 
     def __init__(self, values: Values, group: Flags, length: int) -> None:
-        """values: (b, n) of the candidates, NEVER for none.  group: (b, n) whether limited."""
-        columns = np.broadcast_to(np.arange(values.shape[1]), values.shape)
-        self.sides = Sides.from_flags(Candidates(columns, values), group, length)
-        weights = discount(np.arange(1, length + 1))
-        limit = OneLimit(PlaceRule(1.0), weights, length, np.zeros((0, 0), dtype=np.bool_))
-        # Negated they rise, as a search by halves expects. Plain numbers are faster one by one.
-        self._losses: list[list[float]] = (-limit.gains(self.sides)).tolist()
-        self.sizes: list[int] = self.sides.sizes.tolist()
-        self._others: list[int] = self.sides.available[1].tolist()
-        self.spreads: list[float] = _spreads(self.sides).tolist()
+        """values: (n,) of the candidates, NEVER for none.  group: (n,) whether limited."""
+        there = values > NEVER
+        self._columns: list[list[int]] = []  # of the best of the group and of the rest, best first
+        self._values: list[list[float]] = []
+        for side in (there & group, there & ~group):
+            (own,) = side.nonzero()
+            best = own[highest(values[own], length)]
+            self._columns.append(best.tolist())
+            self._values.append(values[best].tolist())
+        self.available, self._others = map(len, self._columns)
+        self.size = min(length, self.available + self._others)
+        self._weights: list[float] = discount(np.arange(1, length + 1)).tolist()
 
-    def wanted(self, row: int, price: float) -> int:
+    @property
+    def spread(self) -> float:
+        """The standard deviation of the best values of both sides; nan for fewer than two."""
+        values = [*self._values[0], *self._values[1]]
+        if len(values) < 2:
+            return math.nan
+        mean = sum(values) / len(values)
+        return math.sqrt(sum((value - mean) ** 2 for value in values) / len(values))
+
+    def wanted(self, price: float) -> int:
         """How many of the best list are of the group: as long as one more gains more than it costs,
         and where there is nothing else."""
-        forced = max(0, self.sizes[row] - self._others[row])
-        return bisect_left(self._losses[row], -price, lo=forced)
+        forced, most = max(0, self.size - self._others), min(self.size, self.available)
+        # Negated, gains rise as a search by halves expects.
+        return bisect_left(range(most), -price, lo=min(forced, most), key=self._loss)
 
-    def size_with(self, row: int, of_group: int) -> int:
+    def _loss(self, of_group: int) -> float:
+        return self._total(of_group) - self._total(of_group + 1)
+
+    def _total(self, of_group: int) -> float:
+        group, rest = self._values
+        values = sorted(group[:of_group] + rest[: self.size - of_group], reverse=True)
+        return math.fsum(map(operator.mul, self._weights, values))
+
+    def size_with(self, of_group: int) -> int:
         """The length of a list with so many of the group."""
-        return of_group + min(self._others[row], self.sizes[row] - of_group)
+        return of_group + min(self._others, self.size - of_group)
 
-    def lists(self, of_group: Counts) -> Counts:
-        """(b, length) columns of the lists with (b,) so many of the group, -1 behind their end."""
-        return in_order_of_value(self.sides, of_group).columns(self.sides)
-
-
-def _spreads(sides: Sides) -> Floats:
-    """(b,) the standard deviation of the best values of both sides; nan for fewer than two."""
-    values = np.concatenate(list(sides.values), axis=1)
-    there = values > -np.inf
-    count = there.sum(1)
-    known = np.where(there, values, 0.0)
-    mean = known.sum(1) / np.maximum(count, 1)
-    squares = (np.where(there, values - mean[:, None], 0.0) ** 2).sum(1)
-    return np.where(count > 1, np.sqrt(squares / np.maximum(count, 1)), np.nan)
+    def list(self, of_group: int) -> Counts:
+        """The columns of the list with so many of the group, best value first."""
+        of_rest = min(self._others, self.size - of_group)
+        values = self._values[0][:of_group] + self._values[1][:of_rest]
+        columns = self._columns[0][:of_group] + self._columns[1][:of_rest]
+        order = sorted(range(len(values)), key=values.__getitem__, reverse=True)
+        return np.array([columns[place] for place in order], dtype=np.int64)
 
 
 def request_of(values: Values, kinds: Counts, limits: LimitMatrix) -> "SeveralLimitsRequest":

@@ -31,7 +31,7 @@ class Explored:
 def explored(chosen: GuardedList, explore: float, draws: np.random.Generator) -> Explored:
     """Draw what is shown in place of a list that was chosen."""
     items, n = chosen.items.copy(), len(chosen.items)
-    pools = [chosen.spares[chosen.spare_classes == kind][:OTHERS] for kind in chosen.classes]
+    pools = [chosen.spares(kind, OTHERS) for kind in chosen.classes]
     chances = [1 - explore * len(pool) / (n * (len(pool) + 1)) for pool in pools]
     if n and draws.random() < explore:
         place = int(draws.integers(n))

@@ -9,9 +9,7 @@ from offered import steps_of
 
 from fairhorizon.agents.fcpo.looking_ahead import LookingAhead
 from fairhorizon.agents.fcpo.outlook.actor import MoodActor
-from fairhorizon.agents.fcpo.outlook.lookback import of_what_came
 from fairhorizon.agents.fcpo.outlook.offers import OfferSurrogate
-from fairhorizon.agents.fcpo.outlook.record import AnsweredStep
 from fairhorizon.agents.fcpo.outlook.rounds import TOLERANCE, improve
 
 
@@ -109,15 +107,3 @@ def test_what_the_other_half_does_not_confirm_is_taken_back() -> None:
     assert improve(actor, divided, 0.5, LookingAhead(), torch.Generator().manual_seed(0)) == []
     for now, then in zip(actor.parameters(), before, strict=True):
         assert torch.equal(now, then)
-
-
-def test_without_a_critic_what_came_counts_for_what_was_shown() -> None:
-    none = torch.zeros(2, 2)
-    step = AnsweredStep(
-        none, torch.tensor([[0.0, 1.0, 0.0], [0.0, 0.0, 0.0]]), none, none, none, none,
-        *torch.ones(3, 2, dtype=torch.bool),
-    )  # fmt: skip
-    found = of_what_came(step, torch.tensor([[3.0, 4.0], [-1.0, 0.5]]))
-    assert found.shape == (2, 2, 2, 2)  # users, halves, likes and costs, group and rest
-    assert found[0, 0].tolist() == [[3.0, 0.0], [-1.0, 0.0]]  # the first was shown the group
-    assert found[1, 1].tolist() == [[0.0, 4.0], [0.0, 0.5]]
