@@ -198,7 +198,7 @@ def test_lists_that_are_filled_place_by_place_keep_the_rule_and_lose_nothing(
     best = market.solve(rule).lists
     if (best >= 0).all():
         market.assert_keeps(rule, begun)
-        # By place, what is left of the room is settled to 0.1 % of the total, not to the last digit.
+        # By place, the last of the room is settled to 0.1 % of the total only.
         close = 1e-5 if rule.is_plain(market.length) else 1e-3 * market.total(best)
         assert market.merit(begun) == pytest.approx(market.merit(best), abs=close)
 
