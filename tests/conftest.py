@@ -33,7 +33,8 @@ ALL_STEPS = {name: getattr(spreading, name) for name in ("PARTS", "TRIALS")}
 spreading.PARTS, spreading.TRIALS = 8, 3
 
 # No test may fail because the machine is busy.
-settings.register_profile("patient", deadline=None, max_examples=40)
+# The same examples in every run: what fails here fails everywhere.
+settings.register_profile("patient", deadline=None, max_examples=40, derandomize=True)
 settings.load_profile("patient")
 
 

@@ -97,8 +97,7 @@ def test_any_bytes_give_a_log_or_a_data_error(tmp_path, content, name, header, s
         assert np.all(np.diff(log.timestamps) >= 0)
 
 
-# The same examples every time: some damage makes Polars ask for too much memory and abort.
-@settings(one_folder, derandomize=True, database=None)
+@one_folder
 @given(st.integers(0, 10**6), st.binary(min_size=1, max_size=4), st.booleans())
 def test_damaged_parquet_gives_a_log_or_a_data_error(tmp_path, where, damage, cut):
     frame = pl.DataFrame({"user": [1, 2], "item": ["a", "b"], "timestamp": [1.0, 2.0]})
