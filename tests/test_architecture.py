@@ -33,10 +33,10 @@ FLOOR_PLAN = (
 # The same inside the largest packages.
 INSIDE = {
     "allocation": (
-        ("item_value", "limit_matrix", "assignment"),
+        ("limit_matrix", "assignment"),
         ("candidates", "steps"),
         ("best_lists", "conflicts"),
-        ("margin", "prices"),
+        ("prices",),
         ("one_limit",),
         ("one_list", "spreading"),
         ("engine", "guard"),

@@ -19,7 +19,7 @@ class Served:
 
     lists: (n_users, K) item codes, -1 where nothing is left that may be shown.
     values: (n_users, K) the value of each showing, in units of the user's NDCG
-        (`allocation/item_value.py`); None of a method that has none. NaN where there is no item.
+        (`agents/lists/chances.py`); None of a method that has none. NaN where there is no item.
     scores: (n_users, K) the calibrated chance that the user takes the item next, of a method that
         calibrates; the score of the ranker otherwise; None where neither is known. NaN where there
         is no item.

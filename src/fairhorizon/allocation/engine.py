@@ -23,10 +23,9 @@ from fairhorizon.allocation.best_lists import BestLists, Lists
 from fairhorizon.allocation.candidates import NEVER, Candidates
 from fairhorizon.allocation.conflicts import Supply
 from fairhorizon.allocation.limit_matrix import Counts, Flags, Floats, GroupRule, LimitMatrix
-from fairhorizon.allocation.margin import all_lists, choose_alternatives
 from fairhorizon.allocation.one_limit import Merge, OneLimit, Sides
 from fairhorizon.allocation.one_list import request_of
-from fairhorizon.allocation.prices import descend, lowest_dual
+from fairhorizon.allocation.prices import all_lists, choose_alternatives, descend, lowest_dual
 from fairhorizon.allocation.spreading import SpreadTrial, SpreadUsers, search_spread
 from fairhorizon.errors import ConfigError
 from fairhorizon.exposure.place_rule import PlaceRule

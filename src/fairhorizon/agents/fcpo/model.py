@@ -24,9 +24,9 @@ from fairhorizon.agents.fcpo.learning.training import Trained, queue_length
 from fairhorizon.agents.fcpo.outlook.server import fcpo_server
 from fairhorizon.agents.fcpo.server import FcpoServer
 from fairhorizon.agents.lists.item_lists import ItemLists, by_steps, step_limits
-from fairhorizon.agents.lists.under_control import serve_under_control
 from fairhorizon.agents.progress import SILENT, LimitNotKeptWarning, Listener, RoundReport
 from fairhorizon.agents.served import Served, ValuedItems
+from fairhorizon.agents.steps import serve_under_control
 from fairhorizon.agents.tasks import FitTask, LogPart, Prerequisite, ServingPlan
 from fairhorizon.agents.walk import serve
 from fairhorizon.allocation.guard import ExposureGuard

@@ -1,4 +1,5 @@
-"""Where the chances of items come from: the probability that a user takes an item next."""
+"""The chance that a user takes an item next, and the value of showing it, in units of NDCG, so that
+users can be compared."""
 
 from dataclasses import dataclass
 from typing import Protocol as Interface
@@ -9,6 +10,7 @@ from torch import Tensor
 from fairhorizon.policy.menus import Menus
 from fairhorizon.policy.softmax import ItemPolicy
 from fairhorizon.policy.views import ItemView
+from fairhorizon.ranking import discount
 
 
 class Chances(Interface):
@@ -41,3 +43,22 @@ def softmax_chances(menus: Menus, weights: Tensor) -> Tensor:
     """(b, C) softmax over each menu of the logits by one row of weights (b, 1, signals)."""
     open_items = menus.items >= 0
     return ItemPolicy.of(menus.logits(weights), open_items[:, None]).probs.squeeze(1)
+
+
+def item_values(probabilities: Tensor, likes: Tensor, length: int) -> Tensor:
+    """(b, C) probability that the user likes the item, over the DCG of the user's ideal list.
+
+    probabilities (b, C): that the next item the user takes is this one; likes (b,): how many items
+    the user is expected to take. A hit counts more for a user who takes few.
+    """
+    liked = -torch.expm1(likes[:, None] * torch.log1p(-probabilities.clamp(max=1 - 1e-6)))
+    return liked / ideal(likes, length)[:, None]
+
+
+def ideal(likes: Tensor, length: int) -> Tensor:
+    """DCG of a list of `length` with all of a user's `likes` first; linear in between."""
+    gains = discount(torch.arange(1, length + 1).to(likes))
+    totals = torch.cat([gains.new_zeros(1), gains.cumsum(0)])
+    whole = likes.clamp(0, length).floor().long()
+    rest = likes.clamp(0, length) - whole
+    return totals[whole] + rest * gains[whole.clamp(max=length - 1)]

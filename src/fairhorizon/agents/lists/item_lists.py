@@ -1,7 +1,7 @@
 """Lists of users under limits, from the chances of the items that they may be shown.
 
 A chance is the probability that a user takes an item next (chances.py). From it follows the value
-of showing the item (item_value.py). Of all lists that keep the limits, those with the highest total
+of showing the item (chances.py). Of all lists that keep the limits, those with the highest total
 value are shown (allocation/engine.py), for all users together, in blocks of them, item by item with
 feedback, or one request after the other.
 """
@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 
 from fairhorizon.agents.blocks import joined
-from fairhorizon.agents.lists.chances import Chances
+from fairhorizon.agents.lists.chances import Chances, item_values
 from fairhorizon.agents.lists.opening import LastMenus, open_menus
 from fairhorizon.agents.served import Served, ValuedItems, on_lists
 from fairhorizon.agents.steps import step_by_step
@@ -36,7 +36,6 @@ from fairhorizon.allocation.engine import (
     group_lists_over,
 )
 from fairhorizon.allocation.guard import ExposureGuard
-from fairhorizon.allocation.item_value import item_values
 from fairhorizon.allocation.limit_matrix import Floats, GroupRule, LimitMatrix
 from fairhorizon.data.splits import LATER
 from fairhorizon.environment.dynamics import Outcome, State

@@ -4,11 +4,11 @@ from dataclasses import dataclass
 
 from fairhorizon.agents.lists.chances import WeightedChances
 from fairhorizon.agents.lists.item_lists import Evenness, ItemLists, step_limits
-from fairhorizon.agents.lists.under_control import serve_under_control
 from fairhorizon.agents.ranked.control_server import ControlServer
 from fairhorizon.agents.ranked.fitted import FittedRanker, view_of
 from fairhorizon.agents.ranked.variety import variety_of
 from fairhorizon.agents.served import Served
+from fairhorizon.agents.steps import serve_under_control
 from fairhorizon.agents.tasks import ServingPlan
 from fairhorizon.environment.feedback import Scenario
 from fairhorizon.errors import ConfigError

@@ -5,8 +5,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from fairhorizon.agents.lists.chances import item_values
 from fairhorizon.agents.ranked.fitted import CANDIDATES, FittedRanker
-from fairhorizon.allocation.item_value import item_values
 from fairhorizon.data.splits import LATER
 from fairhorizon.ranking import some_at_a_time, top
 from fairhorizon.rerank.online import GroupMenus

@@ -7,7 +7,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fairhorizon.allocation.item_value import ideal, item_values
+from fairhorizon.agents.lists.chances import ideal, item_values
 
 SECOND = 1 / math.log2(3)
 
