@@ -12,7 +12,7 @@ from fairhorizon.allocation.candidates import Candidates
 from fairhorizon.allocation.engine import SeveralLimitsBlock
 from fairhorizon.allocation.guard import ExposureGuard
 from fairhorizon.allocation.limit_matrix import GroupRule, LimitMatrix
-from fairhorizon.allocation.one_list import request_of
+from fairhorizon.allocation.one_list import SeveralLimitsRequest
 from fairhorizon.exposure.place_rule import PlaceRule, PlaceWeights
 from fairhorizon.production.requests import RepeatRule, Requests
 from fairhorizon.service.budget.purse import Purse
@@ -48,7 +48,7 @@ def test_the_engine_the_guard_and_a_decision_under_caps_agree(
     values = draw.gamma(1.0, size=ITEMS)
     limits = LimitMatrix.from_rules(rules, LENGTH)
     prices, cap = np.full(len(rules), price), limits.shares * limits.full_list
-    expected = request_of(values, limits.of_item, limits).list(prices, cap).tolist()
+    expected = SeveralLimitsRequest(values, limits.of_item, limits).list(prices, cap).tolist()
     guard = ExposureGuard(rules, price=price)
     assert (
         guard.serve_all(np.arange(ITEMS)[None], values[None], None, LENGTH)[0].tolist() == expected

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 
 from fairhorizon.allocation.limit_matrix import Counts, Flags, Floats, LimitMatrix
@@ -90,10 +91,12 @@ def best_columns(values: Values, most: int) -> Counts:
         return np.argsort(-values, axis=1, kind="stable")
     if most < 1:
         return np.zeros((len(values), 0), dtype=np.int64)
-    some = np.sort(np.argpartition(values, n - most, axis=1)[:, n - most :], axis=1)
+    # Of wide tables, torch finds the highest in a third of the time of a partition by numpy.
+    table = torch.from_numpy(values if values.flags.writeable else values.copy())
+    some = np.sort(table.topk(most, dim=1, sorted=False).indices.numpy(), axis=1)
     own = np.take_along_axis(values, some, axis=1)
     least = own.min(1, keepdims=True)
-    # A partition cuts ties with the last one anywhere: of such rows, the first columns are taken.
+    # Ties with the last one are cut anywhere: of such rows, the first columns are taken.
     crowded = ((values >= least).sum(1) > most) & (least[:, 0] > NEVER)
     for row in crowded.nonzero()[0]:
         some[row] = np.sort(np.argsort(-values[row], kind="stable")[:most])

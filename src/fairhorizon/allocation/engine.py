@@ -24,7 +24,7 @@ from fairhorizon.allocation.candidates import NEVER, Candidates
 from fairhorizon.allocation.conflicts import Supply
 from fairhorizon.allocation.limit_matrix import Counts, Flags, Floats, GroupRule, LimitMatrix
 from fairhorizon.allocation.one_limit import Merge, OneLimit, Sides
-from fairhorizon.allocation.one_list import request_of
+from fairhorizon.allocation.one_list import SeveralLimitsRequest
 from fairhorizon.allocation.prices import all_lists, choose_alternatives, descend, lowest_dual
 from fairhorizon.allocation.spreading import SpreadTrial, SpreadUsers, search_spread
 from fairhorizon.errors import ConfigError
@@ -151,7 +151,7 @@ class SeveralLimitsBlock:
         total = float(np.where(top > NEVER, top, 0.0).sum(dtype=np.float64))
         counted = np.pad(self.limits.weights.cumsum(1), ((0, 0), (1, 0)))[:, self.fillable].sum(1)
         capacity = np.zeros(self.limits.n_classes, dtype=np.int64)
-        if len(values) <= EXACT:  # of many users, nobody asks for it
+        if 1 < len(values) <= EXACT:  # of others, nobody asks for it
             capacity = Supply.from_candidates(self.candidates, self.limits).capacity
         return BlockSize(len(values), total, int(self.fillable.sum()), counted, capacity)
 
@@ -214,12 +214,11 @@ class SeveralLimitsBlock:
         """The list of one user: nothing has to be shared, so the caps are enough."""
         limits, prices = self.limits, np.zeros(len(room))
         cap = room + limits.shares * limits.weights[:, : int(self.fillable[0])].sum(1)
-        request = request_of(self.candidates.values[0], self.best.kinds[0], limits)
+        request = SeveralLimitsRequest(self.candidates.values[0], self.best.kinds[0], limits)
         found = request.list(prices, np.maximum(cap, 0.0))
         at = np.full((1, limits.length), -1, dtype=np.int64)
         at[0, : len(found)] = found
-        _, merits = self.best.at_prices(prices, 0.0)
-        return self._made(at, prices, room, float(merits.sum()))
+        return self._made(at, prices, room, request.most_worth + self.bonus * len(found))
 
     def _one_by_one(self, prices: Floats, room: Floats) -> Counts | None:
         """One user after the other within the caps that are left; None: not all limits are kept."""
@@ -229,7 +228,7 @@ class SeveralLimitsBlock:
         fullest = np.pad(limits.weights.cumsum(1), ((0, 0), (1, 0)))[:, self.fillable].sum(1)
         left = room + limits.shares * fullest
         for user, values in enumerate(self.candidates.values):
-            request = request_of(values, kinds[user], limits)
+            request = SeveralLimitsRequest(values, kinds[user], limits)
             found = request.list(prices, np.maximum(left, 0.0))
             at[user, : len(found)] = found
             left = left - request.counted(found)
@@ -347,7 +346,7 @@ def allocate_over(blocks: Blocks, limits: LimitMatrix, room: Floats | None = Non
     for number, more in enumerate(rooms):
         last = number == len(rooms) - 1
         # A search for lists that are not there takes long, so it is not begun.
-        if not last and _most_showings(limits, shares + more, open_to) < places:
+        if not last and users > 1 and _most_showings(limits, shares + more, open_to) < places:
             continue
         made, filled = _within(blocks, sizes, limits, more)
         if last or (made.kept and filled == places):
@@ -509,7 +508,7 @@ class OneLimitBlock:
         rule = GroupRule(self.limit.rule, np.array([False, True]))
         limits = LimitMatrix.from_rules([rule], self.task.length)
         flags = np.broadcast_to(self.capped[self.candidates.items], self.candidates.values.shape)
-        request = request_of(self.candidates.values[0], flags[0].astype(np.int64), limits)
+        request = SeveralLimitsRequest(self.candidates.values[0], flags[0].astype(np.int64), limits)
         counted = limits.weights[:, : request.size].sum(1)
         cap = np.maximum(0.0, room + limits.shares * counted)
         at = request.list(np.zeros(1), cap)

@@ -19,7 +19,6 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
-from scipy import sparse
 from torch import Tensor
 
 from fairhorizon.allocation.candidates import NEVER, Candidates, Values, highest
@@ -153,7 +152,7 @@ class ExposureGuard:
         self._shown = np.full(len(self.rules), float(shown))
         self._inside = np.full(len(self.rules), float(sensitive))
         self._floors = np.array([one.rule.is_floor for one in self.rules], dtype=np.bool_)
-        self._matrices: dict[int, tuple[LimitMatrix, sparse.csr_array]] = {}
+        self._matrices: dict[int, LimitMatrix] = {}
         self._make_locks()
 
     def _make_locks(self) -> None:
@@ -234,7 +233,7 @@ class ExposureGuard:
             best = highest(values, length)
             one_class = np.zeros(len(values), dtype=np.int64)
             return GuardedList(best[values[best] > NEVER], codes, values, one_class)
-        limits, _ = self._matrix(length)
+        limits = self._matrix(length)
         kinds = limits.of_item if codes is None else limits.of_item[codes]
         at = self._decide_one(values, kinds, caps, limits)
         return GuardedList(at, codes, values, kinds)
@@ -308,7 +307,7 @@ class ExposureGuard:
 
     def _lists(self, codes: Counts, values: Floats, group: Flags | None, length: int) -> Counts:
         """(b, length) columns of the lists of some requests, one after the other, counted."""
-        limits, groups = self._matrix(length)
+        limits = self._matrix(length)
         lists = np.full((len(codes), length), -1, dtype=np.int64)
         capped = None if group is None else group ^ bool(self._floors[0])
         if self._is_plain(limits):
@@ -324,7 +323,7 @@ class ExposureGuard:
         # Without groups of the rules there are two classes: outside the group, and the group.
         kinds = limits.of_item[codes] if capped is None else capped.astype(np.int64)
         for row in range(len(codes)):
-            request = SeveralLimitsRequest(values[row], kinds[row], limits, groups)
+            request = SeveralLimitsRequest(values[row], kinds[row], limits)
             with self._deciding:
                 at = self._decided(request, self._caps(limits), limits)
                 self._add(request.counted(at), limits.weights[:, : len(at)].sum(1))
@@ -337,7 +336,7 @@ class ExposureGuard:
     def _decide_one(self, values: Values, kinds: Counts, caps: Caps, limits: LimitMatrix) -> Counts:
         """The columns of one list under caps of others; nothing is counted."""
         if not self._is_plain(limits):
-            request = SeveralLimitsRequest(values, kinds, limits, self._matrix(limits.length)[1])
+            request = SeveralLimitsRequest(values, kinds, limits)
             with self._deciding:
                 return self._decided(request, caps, limits)
         plain = GroupRequest(values, limits.members[0][kinds], limits.length)
@@ -442,8 +441,8 @@ class ExposureGuard:
             self._inside = self._inside + inside.sum()
         return np.where(filled, np.take_along_axis(codes, at.clip(0), axis=1), -1)
 
-    def _matrix(self, length: int) -> tuple[LimitMatrix, sparse.csr_array]:
-        """The limits on lists of a length, and the groups (C, m) of each class of items."""
+    def _matrix(self, length: int) -> LimitMatrix:
+        """The limits on lists of a length."""
         if length not in self._matrices:
             if len(self._matrices) >= MOST_LENGTHS:
                 self._matrices.clear()
@@ -451,10 +450,7 @@ class ExposureGuard:
             if self.groups is None:  # the group comes with each request: class 1 is limited
                 limited = np.array([False, True]) ^ bool(self._floors[0])
                 rules = (GroupRule(rules[0].rule, limited),)
-            made = LimitMatrix.from_rules(rules, length)
-            groups = sparse.csr_array(made.members.T.astype(np.float64))
-            self._matrices[length] = made, groups
-            return made, groups
+            self._matrices[length] = LimitMatrix.from_rules(rules, length)
         return self._matrices[length]
 
 

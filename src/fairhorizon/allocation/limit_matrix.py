@@ -94,6 +94,11 @@ class LimitMatrix:
         return used
 
     @cached_property
+    def groups_of_class(self) -> sparse.csr_array:
+        """(C, m) the limited groups of each class, sparse as an item is in few of many."""
+        return sparse.csr_array(self.members.T.astype(np.float64))
+
+    @cached_property
     def counts_alike(self) -> bool:
         """Whether every place counts 1 under every limit: then lists are best in order of value."""
         return bool((self.weights == 1).all())
@@ -127,7 +132,6 @@ class LimitMatrix:
             return used
         filled = np.pad(self.weights.cumsum(1), ((0, 0), (1, 0)))[:, (classes >= 0).sum(1)].T
         inside = np.zeros((len(classes), len(self)))
-        table = sparse.csr_array(self.members.T.astype(np.float64))  # (C, m)
         for places, weights in self.alike_places:
             some = classes[:, places]
             rows = np.concatenate([[0], np.cumsum((some >= 0).sum(1))])
@@ -135,7 +139,7 @@ class LimitMatrix:
             counts = sparse.csr_array(
                 (np.ones(len(kinds)), kinds, rows), shape=(len(classes), self.n_classes)
             )
-            inside += (counts @ table).toarray() * weights
+            inside += (counts @ self.groups_of_class).toarray() * weights
         in_total: Floats = inside - self.shares * filled
         return in_total
 

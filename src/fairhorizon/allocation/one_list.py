@@ -84,30 +84,26 @@ class GroupRequest:
         return np.array([columns[place] for place in order], dtype=np.int64)
 
 
-def request_of(values: Values, kinds: Counts, limits: LimitMatrix) -> "SeveralLimitsRequest":
-    """The request of one user, where no other request has the same limits."""
-    groups = sparse.csr_array(limits.members.T.astype(np.float64))
-    return SeveralLimitsRequest(values, kinds, limits, groups)
-
-
 class SeveralLimitsRequest:
     """A request under several limits, or under one that counts by place."""
 
-    def __init__(
-        self, values: Values, kinds: Counts, limits: LimitMatrix, groups: sparse.csr_array
-    ) -> None:
+    def __init__(self, values: Values, kinds: Counts, limits: LimitMatrix) -> None:
         """values: (n,) of showing each candidate, NEVER for what may not be shown.  kinds: (n,)
-        the class of each.  groups: (C, m) of each class, sparse as an item is in few of many."""
+        the class of each."""
         self.columns = best_of_each_class(values, kinds, limits)  # best value first
         self.values = values[self.columns].astype(np.float64)
         self.kinds, self.limits = kinds[self.columns], limits
-        self._groups_of_class = groups
         self.weights = discount(np.arange(1, limits.length + 1))
 
     @property
     def size(self) -> int:
         """The length of the longest list."""
         return min(self.limits.length, len(self.values))
+
+    @property
+    def most_worth(self) -> float:
+        """What the best list without any limit is worth."""
+        return float(self.values[: self.size] @ self.weights[: self.size])
 
     @cached_property
     def spread(self) -> float:
@@ -180,7 +176,7 @@ class SeveralLimitsRequest:
     def _full(self, left: Floats, place: int) -> Flags:
         """(n,) whether an item is in a group that has no room for it at a place."""
         full = (self.limits.weights[:, place] > left).astype(np.float64)
-        closed: Flags = (self._groups_of_class @ full > 0)[self.kinds]
+        closed: Flags = (self.limits.groups_of_class @ full > 0)[self.kinds]
         return closed
 
     def _in_order(self, at: Counts) -> Counts:
