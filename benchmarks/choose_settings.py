@@ -7,7 +7,7 @@ Prints the best validation NDCG@20 of seed 0 after at most 100 rounds at alpha' 
 
 import argparse
 
-from fairhorizon.agents.fcpo.config import FcpoConfig
+from fairhorizon.fcpo.config import FcpoConfig
 from fairhorizon.rankers.mf import MfConfig
 from fairhorizon.vocabulary import Protocol
 from small import parse

@@ -11,8 +11,8 @@ import argparse
 from collections.abc import Sequence
 from statistics import mean
 
-from fairhorizon.agents.fcpo.config import FcpoConfig
-from fairhorizon.agents.progress import RoundReport
+from fairhorizon.fcpo.config import FcpoConfig
+from fairhorizon.recommenders.progress import RoundReport
 from small import parse
 from trainings import train_all
 

@@ -22,7 +22,7 @@ from torch import Tensor
 
 from fairhorizon.data.sources import load
 from fairhorizon.data.splits import split
-from fairhorizon.exposure.groups import popular_group
+from fairhorizon.limits.groups import popular_group
 from fairhorizon.ranking import best_lists
 from fairhorizon.rerank.exposure import ExposureFairness
 from fairhorizon.rerank.exposure_solver import attention, solve_exposure

@@ -16,10 +16,10 @@ from statistics import median
 import numpy as np
 import torch
 
-from fairhorizon.agents.ranked.model import Ranked
 from fairhorizon.data.sources import load
 from fairhorizon.data.splits import Split, split
 from fairhorizon.rankers import RANKERS
+from fairhorizon.recommenders.ranked.model import Ranked
 from paired import LENGTH, difference, ndcg_of
 from small import parse
 

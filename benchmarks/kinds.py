@@ -18,15 +18,15 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from fairhorizon.agents.base import Recommender
-from fairhorizon.agents.fcpo.config import FcpoConfig
-from fairhorizon.agents.fcpo.model import Fcpo
-from fairhorizon.agents.ranked.model import Ranked
 from fairhorizon.data.sources import load
 from fairhorizon.data.splits import Split, split
-from fairhorizon.exposure.groups import popular_group
+from fairhorizon.fcpo.config import FcpoConfig
+from fairhorizon.fcpo.model import Fcpo
+from fairhorizon.limits.groups import popular_group
 from fairhorizon.rankers import RANKERS
 from fairhorizon.rankers.ranker import Ranker
+from fairhorizon.recommenders.base import Recommender
+from fairhorizon.recommenders.ranked.model import Ranked
 from fairhorizon.rerank.lists import ListAllocation
 from fairhorizon.rerank.penalty import Penalty
 from fairhorizon.rerank.quota import Quota

@@ -14,9 +14,9 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from fairhorizon.agents.fcpo.looking_ahead import LookingAhead
-from fairhorizon.agents.fcpo.outlook.outlook import Outlook
-from fairhorizon.environment.tabular import (
+from fairhorizon.fcpo.looking_ahead import LookingAhead
+from fairhorizon.fcpo.outlook.outlook import Outlook
+from fairhorizon.simulation.tabular import (
     Moment,
     SeeingAnswers,
     TabularWorld,

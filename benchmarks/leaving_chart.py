@@ -16,8 +16,8 @@ import torch
 import vl_convert
 from numpy.typing import NDArray
 
-from fairhorizon.environment.tabular import Moment, TabularWorld, Values, myopic, play
 from fairhorizon.report.charts import CONFIG
+from fairhorizon.simulation.tabular import Moment, TabularWorld, Values, myopic, play
 from leaving import FIRST, GAMMA, Bools, OutlookPlayer
 from small import parse
 

@@ -24,19 +24,19 @@ from statistics import median
 
 import torch
 
-from fairhorizon.agents.fcpo.config import PRESETS
-from fairhorizon.agents.fcpo.model import Fcpo
-from fairhorizon.agents.fcpo.server import FcpoServer
 from fairhorizon.data.sources import load
 from fairhorizon.data.splits import Split, split
 from fairhorizon.data.synthetic import synthetic
-from fairhorizon.environment.dynamics import advance
-from fairhorizon.environment.feedback import Scenario, evaluation_scenario
 from fairhorizon.evaluation.long_term import LongRun, LongRunSettings
-from fairhorizon.exposure.counts import Exposure
-from fairhorizon.exposure.step_limits import PopularityLimit
+from fairhorizon.fcpo.config import PRESETS
+from fairhorizon.fcpo.model import Fcpo
+from fairhorizon.fcpo.server import FcpoServer
+from fairhorizon.limits.counts import Exposure
+from fairhorizon.limits.step_limits import PopularityLimit
 from fairhorizon.rankers.gru4rec import Gru4RecConfig
 from fairhorizon.rankers.mf import MfConfig
+from fairhorizon.simulation.dynamics import advance
+from fairhorizon.simulation.feedback import Scenario, evaluation_scenario
 from small import parse
 
 START = 50  # steps in which the most is liked

@@ -4,11 +4,11 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from fairhorizon.agents.base import Recommender
-from fairhorizon.agents.validation import ndcg_by_user
 from fairhorizon.data.splits import Split
-from fairhorizon.environment.feedback import evaluation_scenario
 from fairhorizon.metrics.fairness import exposure_counts
+from fairhorizon.recommenders.base import Recommender
+from fairhorizon.recommenders.validation import ndcg_by_user
+from fairhorizon.simulation.feedback import evaluation_scenario
 from fairhorizon.vocabulary import Protocol
 
 LENGTH = 20

@@ -14,15 +14,15 @@ from typing import Any
 
 import torch
 
-from fairhorizon.agents.fcpo.config import FcpoConfig
-from fairhorizon.agents.fcpo.model import Fcpo
-from fairhorizon.agents.lists.panel import Panel
-from fairhorizon.agents.tasks import FitTask
 from fairhorizon.data.sources import load
 from fairhorizon.data.splits import split
-from fairhorizon.environment.feedback import Scenario, evaluation_scenario
 from fairhorizon.experiments.runs import Run
+from fairhorizon.fcpo.config import FcpoConfig
+from fairhorizon.fcpo.model import Fcpo
 from fairhorizon.ranking import standardised
+from fairhorizon.recommenders.lists.panel import Panel
+from fairhorizon.recommenders.tasks import FitTask
+from fairhorizon.simulation.feedback import Scenario, evaluation_scenario
 from fairhorizon.vocabulary import Protocol
 from small import parse
 

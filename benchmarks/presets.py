@@ -17,10 +17,10 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from fairhorizon.agents.fcpo.config import PRESETS, FcpoConfig
-from fairhorizon.agents.fcpo.model import Fcpo
 from fairhorizon.data.sources import load
 from fairhorizon.data.splits import Split, split
+from fairhorizon.fcpo.config import PRESETS, FcpoConfig
+from fairhorizon.fcpo.model import Fcpo
 from fairhorizon.metrics.fairness import gini
 from paired import difference, measured
 from small import parse

@@ -19,9 +19,9 @@ from stable_baselines3.common.vec_env import VecEnv
 from torch import Tensor
 
 from fairhorizon.allocation.steps import OnlineControl
-from fairhorizon.environment.feedback import UserModel
-from fairhorizon.environment.gym import RecommendationVectorEnv
-from fairhorizon.exposure.counts import Counts, Exposure
+from fairhorizon.limits.counts import Counts, Exposure
+from fairhorizon.simulation.feedback import UserModel
+from fairhorizon.simulation.gym import RecommendationVectorEnv
 from quit_view import View
 
 MOST = 3.0  # largest deviation of a weight

@@ -8,8 +8,8 @@ from stable_baselines3 import PPO
 from torch import Tensor
 
 from fairhorizon.allocation.steps import OnlineControl
-from fairhorizon.environment.dynamics import Outcome, State
-from fairhorizon.exposure.counts import Exposure
+from fairhorizon.limits.counts import Exposure
+from fairhorizon.simulation.dynamics import Outcome, State
 from fairhorizon.vocabulary import Labels
 from quit_env import PresentRollouts, StaysVecEnv
 from quit_view import View

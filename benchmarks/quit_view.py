@@ -10,11 +10,11 @@ as it was fitted.
 import torch
 from torch import Tensor
 
-from fairhorizon.agents.lists.items import ExpertSignals
-from fairhorizon.agents.lists.panel import Panel
 from fairhorizon.allocation.steps import OnlineControl
-from fairhorizon.exposure.counts import Exposure
+from fairhorizon.limits.counts import Exposure
 from fairhorizon.ranking import first_best
+from fairhorizon.recommenders.lists.items import ExpertSignals
+from fairhorizon.recommenders.lists.panel import Panel
 from fairhorizon.vocabulary import Labels
 
 LAST = 8  # answers that are remembered one by one

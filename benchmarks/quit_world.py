@@ -8,13 +8,6 @@ from pathlib import Path
 import numpy as np
 from torch import Tensor
 
-from fairhorizon.agents.fcpo.model import Fcpo
-from fairhorizon.agents.lists.panel import Panel
-from fairhorizon.agents.methods import Method
-from fairhorizon.agents.server import Server
-from fairhorizon.environment.feedback import UserModel
-from fairhorizon.environment.moods import MoodConfig, QuitRule
-from fairhorizon.environment.simulated import SimulationConfig
 from fairhorizon.evaluation.long_term import LongRun, LongRunSettings
 from fairhorizon.evaluation.staying import choosing_users
 from fairhorizon.experiments.asked_limits import AskedLimits
@@ -22,8 +15,15 @@ from fairhorizon.experiments.contestant import Contestant
 from fairhorizon.experiments.datasets import DataSpec
 from fairhorizon.experiments.long_term import LongStudy
 from fairhorizon.experiments.study import Study, Task
-from fairhorizon.exposure.counts import Counts, Exposure
+from fairhorizon.fcpo.model import Fcpo
+from fairhorizon.limits.counts import Counts, Exposure
+from fairhorizon.methods import Method
+from fairhorizon.recommenders.lists.panel import Panel
+from fairhorizon.recommenders.server import Server
 from fairhorizon.settings import Given
+from fairhorizon.simulation.feedback import UserModel
+from fairhorizon.simulation.moods import MoodConfig, QuitRule
+from fairhorizon.simulation.simulated import SimulationConfig
 from fairhorizon.vocabulary import Retrain
 
 LONG = Method("fcpo", preset="long")

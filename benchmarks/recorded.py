@@ -13,10 +13,10 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from fairhorizon.agents.fcpo.outlook.learned import LearnedOutlook
-from fairhorizon.agents.fcpo.outlook.recorded import GAMMA, Replayed, learned_from
-from fairhorizon.agents.fcpo.outlook.standing import AnswersSoFar
-from fairhorizon.environment.tabular import Moment, TabularWorld, myopic, play, seeing_patience
+from fairhorizon.fcpo.outlook.learned import LearnedOutlook
+from fairhorizon.fcpo.outlook.recorded import GAMMA, Replayed, learned_from
+from fairhorizon.fcpo.outlook.standing import AnswersSoFar
+from fairhorizon.simulation.tabular import Moment, TabularWorld, myopic, play, seeing_patience
 from small import parse
 
 Bools = NDArray[np.bool_]

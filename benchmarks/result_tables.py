@@ -15,7 +15,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from fairhorizon.experiments.level_limits import counting_words
-from fairhorizon.exposure.limits import Limit
+from fairhorizon.limits.language import Limit
 from fairhorizon.report import grid
 from fairhorizon.report.findings import listed
 from fairhorizon.report.grid import Better, Cell, Grid

@@ -19,8 +19,8 @@ import time
 from pathlib import Path
 
 import fairhorizon as fh
-from fairhorizon.agents.progress import Listener, RoundReport
 from fairhorizon.data.writing import write_log
+from fairhorizon.recommenders.progress import Listener, RoundReport
 from small import parse
 
 LEVELS = (0.85, 0.65, 0.37)

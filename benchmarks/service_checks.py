@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 import sqlalchemy as sa
 
-from fairhorizon.exposure.limits import Limit
+from fairhorizon.limits.language import Limit
 from fairhorizon.service.budget.recount import recounted
 from fairhorizon.service.budget.units import UNIT, place_units, share_units
 from fairhorizon.service.store.database import Database

@@ -17,16 +17,16 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from fairhorizon.agents.base import Recommender
-from fairhorizon.agents.fcpo.config import FcpoConfig
-from fairhorizon.agents.fcpo.model import Fcpo
 from fairhorizon.data.sources import load
 from fairhorizon.data.splits import split
-from fairhorizon.environment.feedback import Scenario, evaluation_scenario
 from fairhorizon.experiments.runs import Run
-from fairhorizon.exposure.bound import BoundLimit
-from fairhorizon.exposure.limits import Limit
-from fairhorizon.exposure.measured import limit_reached
+from fairhorizon.fcpo.config import FcpoConfig
+from fairhorizon.fcpo.model import Fcpo
+from fairhorizon.limits.bound import BoundLimit
+from fairhorizon.limits.language import Limit
+from fairhorizon.limits.measured import limit_reached
+from fairhorizon.recommenders.base import Recommender
+from fairhorizon.simulation.feedback import Scenario, evaluation_scenario
 from fairhorizon.vocabulary import Protocol
 from small import parse
 

@@ -14,16 +14,16 @@ from statistics import median
 
 import torch
 
-from fairhorizon.agents.fcpo.config import FcpoConfig
-from fairhorizon.agents.fcpo.learning.episodes import ProposalEpisodes, scenario_of
-from fairhorizon.agents.fcpo.learning.rollout import rollout
-from fairhorizon.agents.fcpo.learning.training import Training
-from fairhorizon.agents.fcpo.learning.update import update_actor
-from fairhorizon.agents.fcpo.model import Fcpo
-from fairhorizon.agents.tasks import FitTask
 from fairhorizon.data.sources import load
 from fairhorizon.data.splits import split
+from fairhorizon.fcpo.config import FcpoConfig
+from fairhorizon.fcpo.learning.episodes import ProposalEpisodes, scenario_of
+from fairhorizon.fcpo.learning.rollout import rollout
+from fairhorizon.fcpo.learning.training import Training
+from fairhorizon.fcpo.learning.update import update_actor
+from fairhorizon.fcpo.model import Fcpo
 from fairhorizon.policy.actor import Proposal
+from fairhorizon.recommenders.tasks import FitTask
 from small import parse
 
 PUBLIC_CODE_SECONDS = 38.0

@@ -9,13 +9,13 @@ from dataclasses import dataclass
 
 import torch
 
-from fairhorizon.agents.fcpo.config import FcpoConfig
-from fairhorizon.agents.fcpo.model import Fcpo
-from fairhorizon.agents.progress import RoundReport
-from fairhorizon.agents.tasks import FitTask
 from fairhorizon.data.sources import load
 from fairhorizon.data.splits import split
+from fairhorizon.fcpo.config import FcpoConfig
+from fairhorizon.fcpo.model import Fcpo
 from fairhorizon.rankers.mf import MfConfig
+from fairhorizon.recommenders.progress import RoundReport
+from fairhorizon.recommenders.tasks import FitTask
 
 
 @dataclass(frozen=True)

@@ -8,11 +8,11 @@ import pytest
 import torch
 from hypothesis import settings
 
-from fairhorizon.agents.fcpo.config import FcpoConfig
-from fairhorizon.agents.fcpo.model import Fcpo
 from fairhorizon.allocation import spreading
 from fairhorizon.data.splits import Split, split
 from fairhorizon.data.synthetic import synthetic
+from fairhorizon.fcpo.config import FcpoConfig
+from fairhorizon.fcpo.model import Fcpo
 from fairhorizon.rankers.mf import MfConfig
 from fairhorizon.report import charts
 

@@ -16,13 +16,16 @@ FLOOR_PLAN = (
     ("storage",),
     ("data", "metrics", "optim"),
     ("histories", "ranking"),
-    ("exposure",),
-    ("rankers", "environment", "allocation"),
+    ("limits",),
+    ("rankers", "simulation", "allocation"),
     ("rerank", "policy"),
-    ("agents",),
+    ("recommenders",),
+    ("fcpo",),
+    ("lird",),
+    ("methods",),
     ("results",),
     ("evaluation",),
-    ("production",),
+    ("model",),
     ("engines",),
     ("experiments",),
     ("report",),
@@ -41,7 +44,7 @@ INSIDE = {
         ("one_list", "spreading"),
         ("engine", "guard"),
     ),
-    "agents.fcpo": (
+    "fcpo": (
         ("looking_ahead",),
         ("config",),
         ("experts",),
@@ -138,14 +141,14 @@ def test_imports_go_up_the_plan(path):
     ("module", "source", "caught"),
     [
         ("optim.dual", "from fairhorizon.data import Split", True),  # the same line
-        ("policy.actor", "from fairhorizon.agents import Fcpo", True),  # below
+        ("policy.actor", "from fairhorizon.recommenders import Fcpo", True),  # below
         ("data.splits", "from fairhorizon import metrics", True),
         ("metrics.accuracy", "def f():\n    from fairhorizon.report import page", True),
         ("data.__init__", "from .. import ranking", True),
         ("report.page", "from fairhorizon import Fcpo", True),
-        ("agents.fcpo.experts.fitting", "from ..learning.cpo import Update", True),
+        ("fcpo.experts.fitting", "from ..learning.cpo import Update", True),
         ("service.store.tables", "import fairhorizon.service.budget.leasing", True),
-        ("agents.fcpo.learning.cpo", "from fairhorizon.agents.fcpo.config import P", False),
+        ("fcpo.learning.cpo", "from fairhorizon.fcpo.config import P", False),
         ("service.api.lists", "from fairhorizon.service.store.tables import T", False),
         ("data.splits", "from .interactions import Interactions", False),
         ("cli.app", "from fairhorizon import __version__", False),

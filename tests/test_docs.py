@@ -14,7 +14,7 @@ import pytest
 import typer
 
 import fairhorizon
-from fairhorizon.agents.progress import Listener
+from fairhorizon.recommenders.progress import Listener
 
 ROOT = Path(__file__).parent.parent
 HOMES = (ROOT / "src" / "fairhorizon", ROOT / "tests")  # what paths in the documents are below
@@ -88,10 +88,10 @@ def test_the_paper_map_points_at_what_is_there(file: str, name: str) -> None:
 @pytest.mark.parametrize(
     ("file", "name"),
     [
-        ("agents/fcpo/learning/rollout.py", "Walk"),  # imported there, defined elsewhere
-        ("agents/walk.py", "Walk.step"),  # a word of the file, but no such method
-        ("agents/walk.py", "queues"),
-        ("agents/fcpo/learning/learner.py", "Lesson.cost"),
+        ("fcpo/learning/rollout.py", "Walk"),  # imported there, defined elsewhere
+        ("recommenders/walk.py", "Walk.step"),  # a word of the file, but no such method
+        ("recommenders/walk.py", "queues"),
+        ("fcpo/learning/learner.py", "Lesson.cost"),
     ],
 )
 def test_a_name_that_is_not_there_is_caught(file: str, name: str) -> None:

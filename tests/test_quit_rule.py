@@ -8,15 +8,15 @@ import torch
 from stable_baselines3 import PPO
 from stable_baselines3.common.buffers import RolloutBuffer
 
-from fairhorizon.agents.lists.panel import Panel
 from fairhorizon.data.splits import split
 from fairhorizon.data.synthetic import synthetic
-from fairhorizon.environment.moods import MoodConfig, QuitRule
-from fairhorizon.environment.simulated import SimulatedUsers, SimulationConfig
 from fairhorizon.evaluation.long_term import LongRun, LongRunSettings
-from fairhorizon.exposure.counts import Exposure
+from fairhorizon.limits.counts import Exposure
 from fairhorizon.rankers.ease import Ease
 from fairhorizon.rankers.popularity import Popularity
+from fairhorizon.recommenders.lists.panel import Panel
+from fairhorizon.simulation.moods import MoodConfig, QuitRule
+from fairhorizon.simulation.simulated import SimulatedUsers, SimulationConfig
 from fairhorizon.vocabulary import Protocol
 from quit_env import PresentRollouts, StaysVecEnv
 from quit_ppo import PpoSettings, WeightsServer, trained

@@ -10,9 +10,9 @@ import pytest
 from pydantic import ValidationError
 
 import fairhorizon
-from fairhorizon.agents.fcpo.config import FcpoConfig
 from fairhorizon.cli.settings import parse_settings
 from fairhorizon.experiments.datasets import DataSpec
+from fairhorizon.fcpo.config import FcpoConfig
 from fairhorizon.rankers.mf import RankingMfConfig
 from fairhorizon.rerank.quota import Quota
 from fairhorizon.settings import Settings, SettingsError, changed, expected, faults

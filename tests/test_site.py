@@ -71,7 +71,7 @@ def test_every_public_name_is_in_the_reference(pages: dict[str, str]) -> None:
 def test_methods_of_models_are_in_the_reference(pages: dict[str, str]) -> None:
     """Those of the base class, and those that have its docstrings."""
     for name in ("fit", "recommend", "at", "server", "save", "load"):
-        assert f'id="fairhorizon.agents.fcpo.model.Fcpo.{name}"' in pages["reference/models.html"]
+        assert f'id="fairhorizon.fcpo.model.Fcpo.{name}"' in pages["reference/models.html"]
 
 
 def test_nothing_is_loaded_from_elsewhere(pages: dict[str, str]) -> None:
@@ -120,7 +120,7 @@ def test_a_name_that_is_missing_or_undocumented_is_found(
     stub.write_text(
         "from .data.splits import split as split\n"
         "from .metrics.accuracy import EMPTY as EMPTY\n"  # has no docstring
-        "from .agents.ranked.server import Round as Round\n"  # one of its methods has none
+        "from .recommenders.ranked.server import Round as Round\n"  # one of its methods has none
         "from .ranking import first_best as first_best\n",
         encoding="utf-8",
     )

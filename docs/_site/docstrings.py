@@ -14,7 +14,7 @@ from typing import Any
 
 import griffe
 
-INTERFACES = ("agents.base.Server", "environment.feedback.UserModel")
+INTERFACES = ("recommenders.base.Server", "simulation.feedback.UserModel")
 NAMED = re.compile(r"[a-z_]\w*(?:, [a-z_]\w*)*: ")
 
 

@@ -1,16 +1,5 @@
 __version__: str
 
-from .agents.fcpo.config import PRESETS as PRESETS
-from .agents.fcpo.config import FcpoConfig as FcpoConfig
-from .agents.fcpo.model import Fcpo as Fcpo
-from .agents.lird.config import LirdConfig as LirdConfig
-from .agents.lird.model import Lird as Lird
-from .agents.lird.server import LirdServer as LirdServer
-from .agents.progress import Listener as Listener
-from .agents.progress import PrintedProgress as PrintedProgress
-from .agents.ranked.model import Ranked as Ranked
-from .agents.ranked.server import RankedServer as RankedServer
-from .agents.served import Served as Served
 from .allocation.guard import ExposureGuard as ExposureGuard
 from .data.interactions import Interactions as Interactions
 from .data.loading import load as load
@@ -18,42 +7,36 @@ from .data.locations import items_near as items_near
 from .data.sources import items_of as items_of
 from .data.sources import synthetic_market as synthetic_market
 from .data.splits import split as split
-from .environment.feedback import (
-    evaluation_scenario as evaluation_scenario,
-)
-from .environment.feedback import (
-    serving_scenario as serving_scenario,
-)
-from .environment.simulated import (
-    SimulatedUsers as SimulatedUsers,
-)
-from .environment.simulated import (
-    SimulationConfig as SimulationConfig,
-)
 from .evaluation.long_term import LongRun as LongRun
 from .evaluation.long_term import LongRunSettings as LongRunSettings
 from .evaluation.short_term import evaluate as evaluate
-from .exposure.counts import Exposure as Exposure
-from .exposure.groups import attribute_group as attribute_group
-from .exposure.groups import popular_group as popular_group
-from .exposure.step_limits import (
+from .fcpo.config import PRESETS as PRESETS
+from .fcpo.config import FcpoConfig as FcpoConfig
+from .fcpo.model import Fcpo as Fcpo
+from .limits.counts import Exposure as Exposure
+from .limits.groups import attribute_group as attribute_group
+from .limits.groups import popular_group as popular_group
+from .limits.step_limits import (
     GiniLimit as GiniLimit,
 )
-from .exposure.step_limits import (
+from .limits.step_limits import (
     GroupFloor as GroupFloor,
 )
-from .exposure.step_limits import (
+from .limits.step_limits import (
     GroupLimit as GroupLimit,
 )
-from .exposure.step_limits import (
+from .limits.step_limits import (
     PopularityLimit as PopularityLimit,
 )
-from .production.answers import LimitsNotKeptWarning as LimitsNotKeptWarning
-from .production.api import fit as fit
-from .production.api import open_model as open_model
-from .production.explaining import Explanation as Explanation
-from .production.model import Model as Model
-from .production.server import ModelServer as ModelServer
+from .lird.config import LirdConfig as LirdConfig
+from .lird.model import Lird as Lird
+from .lird.server import LirdServer as LirdServer
+from .model.answers import LimitsNotKeptWarning as LimitsNotKeptWarning
+from .model.api import fit as fit
+from .model.api import open_model as open_model
+from .model.explaining import Explanation as Explanation
+from .model.model import Model as Model
+from .model.server import ModelServer as ModelServer
 from .rankers.als import Als as Als
 from .rankers.als import AlsConfig as AlsConfig
 from .rankers.bpr import Bpr as Bpr
@@ -71,11 +54,28 @@ from .rankers.ncf import NcfConfig as NcfConfig
 from .rankers.popularity import Popularity as Popularity
 from .rankers.sasrec import SasRec as SasRec
 from .rankers.sasrec import SasRecConfig as SasRecConfig
+from .recommenders.progress import Listener as Listener
+from .recommenders.progress import PrintedProgress as PrintedProgress
+from .recommenders.ranked.model import Ranked as Ranked
+from .recommenders.ranked.server import RankedServer as RankedServer
+from .recommenders.served import Served as Served
 from .rerank.exposure import ExposureFairness as ExposureFairness
 from .rerank.fairco import FairCo as FairCo
 from .rerank.penalty import Penalty as Penalty
 from .rerank.pmmf import Pmmf as Pmmf
 from .rerank.quota import Quota as Quota
 from .rerank.tfrom import Tfrom as Tfrom
+from .simulation.feedback import (
+    evaluation_scenario as evaluation_scenario,
+)
+from .simulation.feedback import (
+    serving_scenario as serving_scenario,
+)
+from .simulation.simulated import (
+    SimulatedUsers as SimulatedUsers,
+)
+from .simulation.simulated import (
+    SimulationConfig as SimulationConfig,
+)
 from .vocabulary import Mode as Mode
 from .vocabulary import Protocol as Protocol

@@ -10,7 +10,7 @@ from scipy.optimize import LinearConstraint, milp
 
 from fairhorizon.allocation.candidates import Candidates
 from fairhorizon.allocation.engine import GroupLists, group_lists
-from fairhorizon.exposure.place_rule import PlaceRule, PlaceWeights
+from fairhorizon.limits.place_rule import PlaceRule, PlaceWeights
 from fairhorizon.metrics.fairness import gini
 from fairhorizon.vocabulary import Scope
 

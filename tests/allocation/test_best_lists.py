@@ -15,7 +15,7 @@ from fairhorizon.allocation.candidates import (
     undominated,
 )
 from fairhorizon.allocation.limit_matrix import GroupRule, LimitMatrix
-from fairhorizon.exposure.place_rule import PlaceRule, PlaceWeights
+from fairhorizon.limits.place_rule import PlaceRule, PlaceWeights
 
 WEIGHTS = 1 / np.log2(np.arange(2, 5))  # lists of 3
 

@@ -16,7 +16,7 @@ from fairhorizon.allocation.engine import (
     group_lists_over,
 )
 from fairhorizon.allocation.limit_matrix import GroupRule, LimitMatrix
-from fairhorizon.exposure.place_rule import PlaceRule, PlaceWeights
+from fairhorizon.limits.place_rule import PlaceRule, PlaceWeights
 
 CUTS = [[], [60], [40, 80], [10, 30, 50, 70, 90, 110], [0, 3], [1, 119]]
 

@@ -10,7 +10,7 @@ from fairhorizon.allocation.conflicts import (
     conflicts,
 )
 from fairhorizon.allocation.limit_matrix import GroupRule, LimitMatrix
-from fairhorizon.exposure.place_rule import PlaceRule, PlaceWeights
+from fairhorizon.limits.place_rule import PlaceRule, PlaceWeights
 
 ITEMS = np.arange(30)
 A, B, TWO = ITEMS < 10, (ITEMS >= 10) & (ITEMS < 20), ITEMS < 2

@@ -6,7 +6,7 @@ import pytest
 from fairhorizon.allocation.candidates import NEVER
 from fairhorizon.allocation.guard import ExposureGuard, GuardedList
 from fairhorizon.allocation.limit_matrix import GroupRule
-from fairhorizon.exposure.place_rule import PlaceRule, PlaceWeights
+from fairhorizon.limits.place_rule import PlaceRule, PlaceWeights
 
 VALUES = np.array([9.0, 8.0, 7.0, 6.0, 5.0, 4.0])
 EVEN = np.arange(6) % 2 == 0  # items 0, 2 and 4

@@ -9,7 +9,7 @@ from baseline import Instance, Results, load, measured
 from fairhorizon.allocation.candidates import Candidates
 from fairhorizon.allocation.engine import allocate, group_lists
 from fairhorizon.allocation.limit_matrix import GroupRule, LimitMatrix
-from fairhorizon.exposure.place_rule import PlaceRule, PlaceWeights
+from fairhorizon.limits.place_rule import PlaceRule, PlaceWeights
 from fairhorizon.vocabulary import Scope
 
 pytestmark = pytest.mark.usefixtures("all_steps_of_spreading")

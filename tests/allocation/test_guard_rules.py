@@ -5,7 +5,7 @@ import pytest
 
 from fairhorizon.allocation.guard import ExposureGuard
 from fairhorizon.allocation.limit_matrix import GroupRule
-from fairhorizon.exposure.place_rule import PlaceRule, PlaceWeights
+from fairhorizon.limits.place_rule import PlaceRule, PlaceWeights
 from fairhorizon.vocabulary import Scope
 
 LENGTH, ITEMS = 6, 40

@@ -14,7 +14,7 @@ from fairhorizon.allocation.candidates import NEVER, Candidates
 from fairhorizon.allocation.engine import group_lists
 from fairhorizon.allocation.one_limit import Sides, exchange_gains
 from fairhorizon.errors import ConfigError, ModelError
-from fairhorizon.exposure.place_rule import PlaceRule
+from fairhorizon.limits.place_rule import PlaceRule
 
 INF = np.inf
 

@@ -12,7 +12,7 @@ from fairhorizon.allocation.candidates import Candidates
 from fairhorizon.allocation.engine import group_lists
 from fairhorizon.allocation.one_limit import Merge, OneLimit, Sides
 from fairhorizon.errors import ConfigError
-from fairhorizon.exposure.place_rule import PlaceRule, PlaceWeights
+from fairhorizon.limits.place_rule import PlaceRule, PlaceWeights
 from fairhorizon.vocabulary import Scope
 
 LOG = PlaceWeights.LOG

@@ -18,7 +18,7 @@ from fairhorizon.allocation import guard as guard_module
 from fairhorizon.allocation.guard import ExposureGuard
 from fairhorizon.allocation.limit_matrix import GroupRule
 from fairhorizon.errors import ConfigError, DataError, ModelError
-from fairhorizon.exposure.place_rule import PlaceRule
+from fairhorizon.limits.place_rule import PlaceRule
 
 GUIDE = Path(__file__).parents[2] / "docs" / "guarantee.md"
 NEVER = -torch.inf

@@ -12,11 +12,11 @@ from scipy.optimize import linprog
 
 from fairhorizon.allocation.assignment import CLOSED, ItemClasses, SlotOffers
 from fairhorizon.allocation.steps import OnlineControl
-from fairhorizon.exposure.bound import BoundLimit
-from fairhorizon.exposure.counts import Exposure
-from fairhorizon.exposure.groups import PopularItems, popular_group
-from fairhorizon.exposure.limits import Limit
-from fairhorizon.exposure.step_limits import PopularityLimit, ShareLimit, step_limit
+from fairhorizon.limits.bound import BoundLimit
+from fairhorizon.limits.counts import Exposure
+from fairhorizon.limits.groups import PopularItems, popular_group
+from fairhorizon.limits.language import Limit
+from fairhorizon.limits.step_limits import PopularityLimit, ShareLimit, step_limit
 from fairhorizon.vocabulary import Labels
 
 

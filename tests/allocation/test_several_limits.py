@@ -11,7 +11,7 @@ from fairhorizon.allocation.candidates import Candidates
 from fairhorizon.allocation.engine import Allocation, allocate, group_lists
 from fairhorizon.allocation.limit_matrix import GroupRule, LimitMatrix
 from fairhorizon.errors import ConfigError, ModelError
-from fairhorizon.exposure.place_rule import PlaceRule, PlaceWeights
+from fairhorizon.limits.place_rule import PlaceRule, PlaceWeights
 from fairhorizon.vocabulary import Scope
 
 

@@ -5,7 +5,7 @@ import pytest
 
 from fairhorizon.allocation.guard import ExposureGuard
 from fairhorizon.allocation.limit_matrix import GroupRule
-from fairhorizon.exposure.place_rule import PlaceRule
+from fairhorizon.limits.place_rule import PlaceRule
 
 SELLERS = 700
 ITEMS = 2000

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from markets import ROUNDING, Market, discounts, random_market, random_rule
 
 from fairhorizon.allocation.spreading import marginal_values
-from fairhorizon.exposure.place_rule import PlaceRule, PlaceWeights
+from fairhorizon.limits.place_rule import PlaceRule, PlaceWeights
 from fairhorizon.metrics.fairness import gini
 from fairhorizon.vocabulary import Scope
 

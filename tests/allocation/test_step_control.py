@@ -13,11 +13,11 @@ from scipy.optimize import linprog
 from fairhorizon.allocation.assignment import ItemClasses, SlotOffers, assign_classes
 from fairhorizon.allocation.steps import OnlineControl
 from fairhorizon.errors import ConfigError, ModelError
-from fairhorizon.exposure.bound import BoundLimit
-from fairhorizon.exposure.counts import Exposure
-from fairhorizon.exposure.growing_lists import GrowingLists
-from fairhorizon.exposure.limits import Limit
-from fairhorizon.exposure.step_limits import (
+from fairhorizon.limits.bound import BoundLimit
+from fairhorizon.limits.counts import Exposure
+from fairhorizon.limits.growing_lists import GrowingLists
+from fairhorizon.limits.language import Limit
+from fairhorizon.limits.step_limits import (
     GiniLimit,
     GroupFloor,
     GroupLimit,

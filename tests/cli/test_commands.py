@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from fairhorizon.agents.progress import RoundReport
 from fairhorizon.cli.app import run
 from fairhorizon.cli.progress import Progress
 from fairhorizon.experiments.runs import Run
+from fairhorizon.recommenders.progress import RoundReport
 
 SMALL = [
     f"--set={setting}"

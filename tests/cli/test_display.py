@@ -11,12 +11,12 @@ import pytest
 import typer
 from rich.console import Console
 
-from fairhorizon.agents.progress import RoundReport, StepDetails
 from fairhorizon.cli.app import app, run
 from fairhorizon.cli.progress import Progress
 from fairhorizon.cli.step_news import News
 from fairhorizon.engines.processes import HERE
 from fairhorizon.optim.dual import Case
+from fairhorizon.recommenders.progress import RoundReport, StepDetails
 
 REPORT = RoundReport(7, 1.5, 2.25, 2.0, 0.0123, "recover", 0.5, 0.0625, rounds=10)
 LINE = " 7/10  reward 1.500  cost 2.250/2.000  KL 0.0123  recover step 0.5  NDCG 0.0625"

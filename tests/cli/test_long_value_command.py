@@ -9,7 +9,7 @@ import pytest
 
 from fairhorizon.cli.app import run
 from fairhorizon.data.synthetic import synthetic
-from fairhorizon.exposure.groups import popular_group
+from fairhorizon.limits.groups import popular_group
 
 DAY, USERS, ITEMS = 86_400, 40, 60
 FCPO = (

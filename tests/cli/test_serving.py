@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from fairhorizon.agents.progress import RoundReport
 from fairhorizon.cli.app import run
 from fairhorizon.cli.progress import Progress
 from fairhorizon.experiments.runs import Run
+from fairhorizon.recommenders.progress import RoundReport
 
 USERS = 50
 DATA = f"--data=synthetic:users={USERS},items=80,interactions_per_user=20"

@@ -13,13 +13,13 @@ from pathlib import Path
 import pytest
 import typer
 
-from fairhorizon.agents.methods import Method, build
 from fairhorizon.cli import compare, frontier, longterm
 from fairhorizon.cli.app import app, run
 from fairhorizon.cli.studies import described_study
 from fairhorizon.data.splits import split
 from fairhorizon.data.synthetic import synthetic
 from fairhorizon.evaluation.short_term import evaluate
+from fairhorizon.methods import Method, build
 
 MARKET = "--data=synthetic:users=60,items=80,interactions_per_user=20"
 SMALL = ["--set=bpr.dim=4", "--set=bpr.max_epochs=2"]

@@ -17,7 +17,7 @@ from fairhorizon.data.interactions import (
     RepeatsWarning,
 )
 from fairhorizon.errors import ConfigError, DataError
-from fairhorizon.exposure.groups import attribute_group
+from fairhorizon.limits.groups import attribute_group
 
 
 def triples(log: Interactions) -> list[tuple[object, object]]:

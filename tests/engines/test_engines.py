@@ -33,7 +33,7 @@ from fairhorizon.engines.worker import pickled
 from fairhorizon.errors import ConfigError, FairHorizonError
 from fairhorizon.experiments.run_blocks import ListsOfRun, served_in_blocks
 from fairhorizon.experiments.runs import Run
-from fairhorizon.exposure.groups import popular_group
+from fairhorizon.limits.groups import popular_group
 from fairhorizon.vocabulary import Protocol
 
 pytestmark = pytest.mark.slow

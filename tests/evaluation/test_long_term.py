@@ -8,16 +8,16 @@ import torch
 from pydantic import ValidationError
 from safetensors.torch import load, save
 
-from fairhorizon.environment.dynamics import Feedback, State
-from fairhorizon.environment.feedback import Scenario, evaluation_scenario
 from fairhorizon.errors import ConfigError, ModelError
 from fairhorizon.evaluation.long_term import RATES, LongRun, LongRunSettings
 from fairhorizon.evaluation.short_term import relevance
-from fairhorizon.exposure.counts import Exposure
-from fairhorizon.exposure.groups import popular_group
 from fairhorizon.histories import TableSets, UserItems
+from fairhorizon.limits.counts import Exposure
+from fairhorizon.limits.groups import popular_group
 from fairhorizon.metrics.accuracy import hit_matrix, mean_over_users, ndcg, recall
 from fairhorizon.metrics.fairness import coverage, exposure_counts, gini, popularity_rate
+from fairhorizon.simulation.dynamics import Feedback, State
+from fairhorizon.simulation.feedback import Scenario, evaluation_scenario
 from fairhorizon.vocabulary import Labels, Protocol
 
 COLUMNS = [

@@ -8,20 +8,20 @@ import torch
 from pydantic import ValidationError
 from safetensors.torch import load, save
 
-from fairhorizon.agents.methods import Method, build
-from fairhorizon.agents.ranked.server import RankedServer
 from fairhorizon.data.splits import split
 from fairhorizon.data.synthetic import synthetic
-from fairhorizon.environment.feedback import Scenario, evaluation_scenario
-from fairhorizon.environment.response import ResponseModel
-from fairhorizon.environment.simulated import SimulatedUsers, SimulationConfig
 from fairhorizon.evaluation.long_term import LongRun, LongRunSettings
-from fairhorizon.exposure.counts import Exposure
-from fairhorizon.exposure.step_limits import PopularityLimit
 from fairhorizon.histories import UserItems
+from fairhorizon.limits.counts import Exposure
+from fairhorizon.limits.step_limits import PopularityLimit
+from fairhorizon.methods import Method, build
 from fairhorizon.rankers.popularity import PopularityConfig
 from fairhorizon.rankers.ranker import Ranker
+from fairhorizon.recommenders.ranked.server import RankedServer
 from fairhorizon.rerank.quota import Quota
+from fairhorizon.simulation.feedback import Scenario, evaluation_scenario
+from fairhorizon.simulation.response import ResponseModel
+from fairhorizon.simulation.simulated import SimulatedUsers, SimulationConfig
 from fairhorizon.vocabulary import Protocol
 
 MARKET = synthetic(40, 60, 12, seed=3)

@@ -6,13 +6,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from fairhorizon.agents.served import Served
 from fairhorizon.data.frames import from_arrays
 from fairhorizon.data.splits import Split, split
-from fairhorizon.environment.feedback import Scenario
 from fairhorizon.errors import ConfigError, ModelError
 from fairhorizon.evaluation.short_term import evaluate
+from fairhorizon.recommenders.served import Served
 from fairhorizon.results.spread import finite
+from fairhorizon.simulation.feedback import Scenario
 from fairhorizon.vocabulary import Mode, Protocol
 
 A, B, C = range(3)

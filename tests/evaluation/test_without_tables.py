@@ -6,13 +6,13 @@ import pytest
 import torch
 
 from fairhorizon import histories
-from fairhorizon.agents.methods import Method, build
 from fairhorizon.data.splits import split
 from fairhorizon.data.synthetic import synthetic
-from fairhorizon.environment.feedback import evaluation_scenario
 from fairhorizon.errors import ConfigError
 from fairhorizon.evaluation.long_term import LongRun
-from fairhorizon.exposure.counts import Exposure
+from fairhorizon.limits.counts import Exposure
+from fairhorizon.methods import Method, build
+from fairhorizon.simulation.feedback import evaluation_scenario
 from fairhorizon.vocabulary import Protocol
 
 SPLIT = split(synthetic(40, 60, 12, seed=3).interactions)

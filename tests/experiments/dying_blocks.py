@@ -7,12 +7,12 @@ from pathlib import Path
 
 import numpy as np
 
-from fairhorizon.agents.served import Served
 from fairhorizon.allocation.candidates import Candidates
 from fairhorizon.allocation.engine import Blocks, GroupTask, OneLimitBlock, group_lists_over
-from fairhorizon.environment.feedback import Scenario
 from fairhorizon.experiments.run_blocks import NumberedBlock
-from fairhorizon.exposure.place_rule import PlaceRule
+from fairhorizon.limits.place_rule import PlaceRule
+from fairhorizon.recommenders.served import Served
+from fairhorizon.simulation.feedback import Scenario
 
 USERS, LENGTH = 40, 4
 GROUP = np.arange(12) < 5

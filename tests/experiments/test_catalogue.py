@@ -4,11 +4,11 @@ import shlex
 
 import pytest
 
-from fairhorizon.agents.fcpo.config import PRESETS
-from fairhorizon.agents.methods import AGENTS, MethodError
 from fairhorizon.cli.fit import make
 from fairhorizon.cli.settings import parse_settings
 from fairhorizon.experiments.catalogue import Entry, Kind, SettingEntry, all_methods, describe
+from fairhorizon.fcpo.config import PRESETS
+from fairhorizon.methods import AGENTS, MethodError
 from fairhorizon.rankers import RANKERS
 from fairhorizon.rerank import RERANKERS
 from fairhorizon.vocabulary import Preset

@@ -2,11 +2,11 @@
 
 import pytest
 
-from fairhorizon.agents.methods import Method, build
-from fairhorizon.agents.progress import Listener
 from fairhorizon.evaluation.short_term import evaluate
 from fairhorizon.experiments.datasets import Dataset, DataSpec
 from fairhorizon.experiments.demo import LEVELS, PAPER_LEVEL, demonstrate
+from fairhorizon.methods import Method, build
+from fairhorizon.recommenders.progress import Listener
 from fairhorizon.results.demo import DemoResult
 
 KS = (5, 10)

@@ -12,10 +12,6 @@ import pytest
 import torch
 from polars.testing import assert_frame_equal
 
-from fairhorizon.agents.fcpo.outlook.actor import BOUND
-from fairhorizon.agents.methods import Method
-from fairhorizon.environment.moods import MoodConfig
-from fairhorizon.environment.simulated import SimulationConfig
 from fairhorizon.evaluation.long_term import LongRunSettings
 from fairhorizon.evaluation.staying import by_activity, choosing_users
 from fairhorizon.experiments.asked_limits import AskedLimits
@@ -24,7 +20,11 @@ from fairhorizon.experiments.datasets import DataSpec
 from fairhorizon.experiments.long_term import LongStudy
 from fairhorizon.experiments.study import Study
 from fairhorizon.experiments.users import UserSource
+from fairhorizon.fcpo.outlook.actor import BOUND
+from fairhorizon.methods import Method
 from fairhorizon.report.staying import can_leave, staying_grid
+from fairhorizon.simulation.moods import MoodConfig
+from fairhorizon.simulation.simulated import SimulationConfig
 from fairhorizon.vocabulary import Retrain
 
 MARKET = DataSpec(source="synthetic:users=80,items=60,interactions_per_user=20")

@@ -3,7 +3,6 @@
 import numpy as np
 import pytest
 
-from fairhorizon.agents.methods import Method, build
 from fairhorizon.errors import ConfigError
 from fairhorizon.experiments.datasets import DataSpec
 from fairhorizon.experiments.level_limits import (
@@ -16,7 +15,8 @@ from fairhorizon.experiments.level_limits import (
 )
 from fairhorizon.experiments.standing import serves_counting
 from fairhorizon.experiments.under_limits import served_under
-from fairhorizon.exposure.limits import Limit
+from fairhorizon.limits.language import Limit
+from fairhorizon.methods import Method, build
 
 PLAIN = DataSpec(source="ml-100k")
 SELLERS = DataSpec(source="log.csv", group_column="seller", sensitive_values=("A", "B"))

@@ -13,7 +13,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.stats import sem
 
-from fairhorizon.agents.methods import Method
 from fairhorizon.errors import ConfigError
 from fairhorizon.experiments.datasets import DataSpec
 from fairhorizon.experiments.dials import NEAR, TRIES, best_setting, tried
@@ -31,8 +30,9 @@ from fairhorizon.experiments.levels import (
 )
 from fairhorizon.experiments.standing import Standing, is_ours
 from fairhorizon.experiments.study import Study
-from fairhorizon.exposure.limits import Limit
 from fairhorizon.files import write_json
+from fairhorizon.limits.language import Limit
+from fairhorizon.methods import Method
 from fairhorizon.metrics.significance import paired_t_test
 from fairhorizon.results.studies import GainRow, LevelRow, StudyRow
 from fairhorizon.vocabulary import Mode, Protocol

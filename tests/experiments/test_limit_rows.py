@@ -8,15 +8,15 @@ import numpy as np
 import polars as pl
 import pytest
 
-from fairhorizon.agents.methods import Method
 from fairhorizon.experiments.datasets import DataSpec
 from fairhorizon.experiments.levels import run_levels, standings, study_under
 from fairhorizon.experiments.limit_rows import level_limits, study_limits
 from fairhorizon.experiments.limited_groups import bound_limits
 from fairhorizon.experiments.long_limits import long_limits
 from fairhorizon.experiments.study import Study
-from fairhorizon.exposure.bound import BoundLimit
-from fairhorizon.exposure.limits import Limit
+from fairhorizon.limits.bound import BoundLimit
+from fairhorizon.limits.language import Limit
+from fairhorizon.methods import Method
 
 MARKET = DataSpec(source="synthetic:users=25,items=30,interactions_per_user=8")
 TEXTS = ("popular<=0.3", "gini<=0.2")

@@ -7,8 +7,8 @@ import pytest
 from fairhorizon.errors import ConfigError
 from fairhorizon.experiments.datasets import DataSpec
 from fairhorizon.experiments.limited_groups import bound_limits
-from fairhorizon.exposure.bound import BoundLimit
-from fairhorizon.exposure.limits import Limit, LimitError
+from fairhorizon.limits.bound import BoundLimit
+from fairhorizon.limits.language import Limit, LimitError
 
 # item: genres, seller; item 5 is taken last, by user 1 alone, and so is no part of the training log
 ITEMS = {

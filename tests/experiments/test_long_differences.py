@@ -5,13 +5,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from fairhorizon.agents.methods import Method
 from fairhorizon.evaluation.long_term import LongRunSettings
 from fairhorizon.experiments.contestant import Contestant
 from fairhorizon.experiments.datasets import DataSpec
 from fairhorizon.experiments.long_differences import long_differences
 from fairhorizon.experiments.long_term import LongStudy
 from fairhorizon.experiments.study import Study
+from fairhorizon.methods import Method
 
 MARKET = DataSpec(source="synthetic:users=60,items=80,interactions_per_user=20")
 SETTINGS = LongRunSettings(steps=12, alpha_prime=0.3, warm_up=5)

@@ -13,12 +13,8 @@ import pytest
 import torch
 from polars.testing import assert_frame_equal
 
-from fairhorizon.agents.methods import Method
 from fairhorizon.data.sources import synthetic_market
 from fairhorizon.engines.processes import Processes
-from fairhorizon.environment.feedback import evaluation_scenario
-from fairhorizon.environment.response import ResponseModel
-from fairhorizon.environment.simulated import SimulationConfig
 from fairhorizon.errors import ConfigError, DataError
 from fairhorizon.evaluation.long_term import LongRun, LongRunSettings
 from fairhorizon.experiments.asked_limits import AskedLimits
@@ -28,13 +24,17 @@ from fairhorizon.experiments.long_summary import limit_summaries, summary_rows
 from fairhorizon.experiments.long_term import LongStudy
 from fairhorizon.experiments.step_record import SCHEMA, Row
 from fairhorizon.experiments.study import Study
-from fairhorizon.exposure.bound import BoundLimit
-from fairhorizon.exposure.counts import Exposure
-from fairhorizon.exposure.limits import Limit
+from fairhorizon.limits.bound import BoundLimit
+from fairhorizon.limits.counts import Exposure
+from fairhorizon.limits.language import Limit
+from fairhorizon.methods import Method
 from fairhorizon.metrics.fairness import gini
 from fairhorizon.results.long_term import CountsOverTime, RunProgress
 from fairhorizon.results.spread import Spread
 from fairhorizon.results.studies import TrainingRow
+from fairhorizon.simulation.feedback import evaluation_scenario
+from fairhorizon.simulation.response import ResponseModel
+from fairhorizon.simulation.simulated import SimulationConfig
 from fairhorizon.vocabulary import Labels, Protocol, Retrain
 
 MARKET = DataSpec(source="synthetic:users=60,items=80,interactions_per_user=20")

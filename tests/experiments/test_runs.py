@@ -8,15 +8,15 @@ import numpy as np
 import pytest
 from pydantic import ValidationError
 
-from fairhorizon.agents.fcpo.config import FcpoConfig
-from fairhorizon.agents.fcpo.learning.checkpoint import save_training
-from fairhorizon.agents.fcpo.model import Fcpo
-from fairhorizon.agents.tasks import FitTask
 from fairhorizon.data.interactions import NoTimestampsWarning
 from fairhorizon.data.splits import Split
 from fairhorizon.errors import ConfigError, DataError, ModelError
 from fairhorizon.experiments.datasets import DataSpec
 from fairhorizon.experiments.runs import Run
+from fairhorizon.fcpo.config import FcpoConfig
+from fairhorizon.fcpo.learning.checkpoint import save_training
+from fairhorizon.fcpo.model import Fcpo
+from fairhorizon.recommenders.tasks import FitTask
 
 
 @pytest.fixture

@@ -15,8 +15,8 @@ from fairhorizon.experiments.shown_by import (
     exposure_of_providers,
     families_of,
 )
-from fairhorizon.exposure.bound import BoundLimit
-from fairhorizon.exposure.limits import Limit
+from fairhorizon.limits.bound import BoundLimit
+from fairhorizon.limits.language import Limit
 
 # Training counts of items 1 to 6: 3 2 1 1 0 0; item 1 is the popular one.
 LOG = "user,item,timestamp\n" + "".join(

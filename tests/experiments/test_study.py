@@ -12,8 +12,6 @@ import numpy as np
 import pytest
 import torch
 
-from fairhorizon.agents.methods import Method, load_method
-from fairhorizon.agents.ranked.model import Ranked
 from fairhorizon.data.splits import split
 from fairhorizon.engines.processes import HERE, Processes
 from fairhorizon.errors import ConfigError, FairHorizonError
@@ -23,7 +21,9 @@ from fairhorizon.experiments.datasets import DataSpec
 from fairhorizon.experiments.frontier import curves, swept
 from fairhorizon.experiments.rows import summary_row
 from fairhorizon.experiments.study import Study, Task
+from fairhorizon.methods import Method, load_method
 from fairhorizon.metrics.significance import paired_t_test
+from fairhorizon.recommenders.ranked.model import Ranked
 from fairhorizon.results.spread import Spread
 from fairhorizon.results.studies import StudyRow
 from fairhorizon.vocabulary import Mode, Protocol

@@ -13,13 +13,10 @@ import torch
 from optuna.distributions import CategoricalDistribution, FloatDistribution, IntDistribution
 from pydantic import Field
 
-from fairhorizon.agents.methods import AGENTS, Method, MethodError, build
-from fairhorizon.agents.ranked.model import Ranked
 from fairhorizon.data.frames import from_arrays
 from fairhorizon.data.splits import Split, split
 from fairhorizon.engines.engine import Work
 from fairhorizon.engines.processes import Processes
-from fairhorizon.environment.feedback import validation_scenario
 from fairhorizon.errors import ConfigError, DataError
 from fairhorizon.evaluation.validation import validation_ndcg
 from fairhorizon.experiments.datasets import Dataset
@@ -32,13 +29,16 @@ from fairhorizon.experiments.search_space import (
 )
 from fairhorizon.experiments.trials import Objective
 from fairhorizon.experiments.tuning import Tuning
-from fairhorizon.exposure.groups import popular_group
 from fairhorizon.histories import UserItems
+from fairhorizon.limits.groups import popular_group
+from fairhorizon.methods import AGENTS, Method, MethodError, build
 from fairhorizon.rankers import RANKERS
 from fairhorizon.rankers.popularity import Popularity
 from fairhorizon.rankers.ranker import Ranker
 from fairhorizon.rankers.stack.model import Stack
+from fairhorizon.recommenders.ranked.model import Ranked
 from fairhorizon.settings import Choice, Search, Settings
+from fairhorizon.simulation.feedback import validation_scenario
 from fairhorizon.vocabulary import Protocol
 
 HILL = Method("hill")

@@ -5,7 +5,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from fairhorizon.agents.methods import Method
 from fairhorizon.data.interactions import Interactions
 from fairhorizon.experiments.datasets import DataSpec
 from fairhorizon.experiments.levels import level_rows, ndcg_of
@@ -21,8 +20,9 @@ from fairhorizon.experiments.who_pays import (
     user_traits,
     who_pays,
 )
-from fairhorizon.exposure.limits import Limit
 from fairhorizon.files import write_json
+from fairhorizon.limits.language import Limit
+from fairhorizon.methods import Method
 from fairhorizon.results.studies import StudyRow
 from fairhorizon.vocabulary import Mode, Protocol
 

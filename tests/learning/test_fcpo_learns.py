@@ -3,10 +3,10 @@
 import numpy as np
 import pytest
 
-from fairhorizon.agents.fcpo.config import FcpoConfig
-from fairhorizon.agents.fcpo.model import Fcpo
 from fairhorizon.data.splits import Split, split
 from fairhorizon.data.synthetic import synthetic
+from fairhorizon.fcpo.config import FcpoConfig
+from fairhorizon.fcpo.model import Fcpo
 from fairhorizon.rankers.mf import MfConfig
 
 pytestmark = pytest.mark.slow

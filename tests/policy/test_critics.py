@@ -2,7 +2,7 @@
 
 import torch
 
-from fairhorizon.agents.fcpo.learning.advantages import remaining, temporal_difference_targets
+from fairhorizon.fcpo.learning.advantages import remaining, temporal_difference_targets
 from fairhorizon.policy.critics import Critic
 
 

@@ -5,7 +5,6 @@ import pytest
 import torch
 from numpy.typing import NDArray
 
-from fairhorizon.agents.ranked.model import Ranked
 from fairhorizon.data.frames import from_arrays
 from fairhorizon.data.interactions import Interactions
 from fairhorizon.data.splits import Split, split
@@ -16,6 +15,7 @@ from fairhorizon.rankers import ease
 from fairhorizon.rankers.ease import Ease, EaseConfig, co_counts
 from fairhorizon.rankers.recency import longest_history, weighted_history
 from fairhorizon.rankers.stack.later_part import frequent_part
+from fairhorizon.recommenders.ranked.model import Ranked
 
 
 def matrix(log: Interactions) -> NDArray[np.float64]:

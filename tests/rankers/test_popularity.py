@@ -5,7 +5,7 @@ import torch
 
 from fairhorizon.data.interactions import Interactions
 from fairhorizon.data.splits import Split
-from fairhorizon.exposure.groups import popular_group
+from fairhorizon.limits.groups import popular_group
 from fairhorizon.rankers.popularity import Popularity
 
 

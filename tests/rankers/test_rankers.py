@@ -8,16 +8,16 @@ import pytest
 import torch
 from torch import Tensor
 
-from fairhorizon.agents.ranked.model import Ranked
 from fairhorizon.data.frames import from_arrays
 from fairhorizon.data.interactions import Interactions
 from fairhorizon.data.splits import Split, split
 from fairhorizon.data.synthetic import synthetic
-from fairhorizon.environment.feedback import evaluation_scenario
 from fairhorizon.errors import DataError
 from fairhorizon.histories import UserItems
 from fairhorizon.rankers import RANKERS
 from fairhorizon.rankers.ranker import Ranker
+from fairhorizon.recommenders.ranked.model import Ranked
+from fairhorizon.simulation.feedback import evaluation_scenario
 from fairhorizon.vocabulary import Protocol
 
 SMALL = {

@@ -5,7 +5,6 @@ import pytest
 import torch
 from numpy.typing import NDArray
 
-from fairhorizon.agents.ranked.model import Ranked
 from fairhorizon.data.frames import from_arrays
 from fairhorizon.data.splits import Split, split
 from fairhorizon.errors import ConfigError
@@ -14,6 +13,7 @@ from fairhorizon.histories import UserItems
 from fairhorizon.rankers import ridge
 from fairhorizon.rankers.lag_counts import LagCounts, Scales
 from fairhorizon.rankers.ridge import Ridge, RidgeConfig, frequent, most_features
+from fairhorizon.recommenders.ranked.model import Ranked
 
 CONFIGS = (
     RidgeConfig(decays=(0.9,), horizon=1, l2=2.0, popularity=0.0),

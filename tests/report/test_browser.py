@@ -12,7 +12,7 @@ import numpy as np
 import polars as pl
 import pytest
 
-from fairhorizon.exposure.groups import popular_group
+from fairhorizon.limits.groups import popular_group
 from fairhorizon.report.comparison import comparison_section, significance_section
 from fairhorizon.report.efficiency import efficiency_section
 from fairhorizon.report.frontier import frontier_sections

@@ -10,7 +10,7 @@ from rich.console import Console
 from specs import charts_of, check_schema, colours, line_of, marks
 
 from fairhorizon.errors import DataError
-from fairhorizon.exposure.groups import popular_group
+from fairhorizon.limits.groups import popular_group
 from fairhorizon.report import churn, control, over_time
 from fairhorizon.report.churn import DRAWN, Move, exposure_ranks, first_runs, tracks
 from fairhorizon.report.long_term import (

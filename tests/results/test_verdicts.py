@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 
-from fairhorizon.exposure.bound import BoundLimit
-from fairhorizon.exposure.limits import Limit
-from fairhorizon.exposure.measured import LimitReached, limit_reached
+from fairhorizon.limits.bound import BoundLimit
+from fairhorizon.limits.language import Limit
+from fairhorizon.limits.measured import LimitReached, limit_reached
 from fairhorizon.results.verdicts import MANY, verdict_of, verdicts_of
 
 

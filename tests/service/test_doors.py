@@ -13,8 +13,8 @@ from fairhorizon.allocation.engine import SeveralLimitsBlock
 from fairhorizon.allocation.guard import ExposureGuard
 from fairhorizon.allocation.limit_matrix import GroupRule, LimitMatrix
 from fairhorizon.allocation.one_list import SeveralLimitsRequest
-from fairhorizon.exposure.place_rule import PlaceRule, PlaceWeights
-from fairhorizon.production.requests import RepeatRule, Requests
+from fairhorizon.limits.place_rule import PlaceRule, PlaceWeights
+from fairhorizon.model.requests import RepeatRule, Requests
 from fairhorizon.service.budget.purse import Purse
 from fairhorizon.service.replica.deciding import Decider
 from fairhorizon.service.replica.requests import ListRequest

@@ -3,7 +3,7 @@
 import pytest
 
 from fairhorizon.errors import ConfigError
-from fairhorizon.exposure.limits import Limit
+from fairhorizon.limits.language import Limit
 from fairhorizon.service.budget.units import UNIT, allowed, place_units, share_units
 from fairhorizon.service.budget.windows import Window
 

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 import torch
 
-from fairhorizon.agents.fcpo.outlook.learned import LearnedOutlook
-from fairhorizon.agents.fcpo.outlook.standing import AnswersSoFar
+from fairhorizon.fcpo.outlook.learned import LearnedOutlook
+from fairhorizon.fcpo.outlook.standing import AnswersSoFar
 from fairhorizon.service.replica.weighing import UsersSoFar, standing_now
 from fairhorizon.service.store.shown import MOST_SHOWN
 

@@ -21,7 +21,7 @@ from scipy.optimize import linprog
 from torch import Tensor
 
 from fairhorizon.errors import ModelError
-from fairhorizon.exposure.counts import Counts
+from fairhorizon.limits.counts import Counts
 from fairhorizon.metrics.shares import whole_showings
 from fairhorizon.ranking import first_highest, rows_at_once, some_at_a_time
 

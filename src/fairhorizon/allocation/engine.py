@@ -28,7 +28,7 @@ from fairhorizon.allocation.one_list import SeveralLimitsRequest
 from fairhorizon.allocation.prices import all_lists, choose_alternatives, descend, lowest_dual
 from fairhorizon.allocation.spreading import SpreadTrial, SpreadUsers, search_spread
 from fairhorizon.errors import ConfigError
-from fairhorizon.exposure.place_rule import PlaceRule
+from fairhorizon.limits.place_rule import PlaceRule
 from fairhorizon.metrics.accuracy import discount
 from fairhorizon.metrics.fairness import gini
 from fairhorizon.metrics.shares import ROUNDING, rounded_up, whole_showings

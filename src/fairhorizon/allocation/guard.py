@@ -26,8 +26,8 @@ from fairhorizon.allocation.limit_matrix import Counts, Flags, Floats, GroupRule
 from fairhorizon.allocation.one_limit import OneLimit, Sides
 from fairhorizon.allocation.one_list import GroupRequest, SeveralLimitsRequest
 from fairhorizon.errors import ConfigError, DataError, ModelError
-from fairhorizon.exposure.place_rule import PlaceRule
 from fairhorizon.files import write_text
+from fairhorizon.limits.place_rule import PlaceRule
 from fairhorizon.metrics.accuracy import discount
 from fairhorizon.metrics.shares import ROUNDING, whole_showings
 from fairhorizon.vocabulary import Scope

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from fairhorizon.errors import ConfigError
-from fairhorizon.exposure.place_rule import PlaceRule
+from fairhorizon.limits.place_rule import PlaceRule
 from fairhorizon.vocabulary import Scope
 
 Floats = NDArray[np.float64]

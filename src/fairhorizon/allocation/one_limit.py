@@ -26,7 +26,7 @@ from fairhorizon.allocation.best_lists import BestLists
 from fairhorizon.allocation.candidates import NEVER, Candidates, best_columns
 from fairhorizon.allocation.limit_matrix import Counts, Flags, Floats, LimitMatrix
 from fairhorizon.allocation.prices import all_lists, choose_alternatives
-from fairhorizon.exposure.place_rule import PlaceRule
+from fairhorizon.limits.place_rule import PlaceRule
 from fairhorizon.metrics.shares import ROUNDING, whole_showings
 from fairhorizon.vocabulary import Scope
 

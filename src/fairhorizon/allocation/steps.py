@@ -29,8 +29,8 @@ from fairhorizon.allocation.assignment import (
     SlotOffers,
 )
 from fairhorizon.errors import ConfigError, ModelError
-from fairhorizon.exposure.counts import Counts, Exposure
-from fairhorizon.exposure.step_limits import StepLimit
+from fairhorizon.limits.counts import Counts, Exposure
+from fairhorizon.limits.step_limits import StepLimit
 from fairhorizon.vocabulary import Scope
 
 SPREAD_USERS = 64  # on whose scores the spread is estimated

@@ -8,12 +8,12 @@ import typer
 from fairhorizon.vocabulary import ListValue
 
 if TYPE_CHECKING:
-    from fairhorizon.agents.base import Recommender
     from fairhorizon.data.interactions import Interactions
-    from fairhorizon.environment.feedback import Scenario
     from fairhorizon.experiments.datasets import Dataset
     from fairhorizon.experiments.run_blocks import ListsOfRun
-    from fairhorizon.production.answered import GivenAnswers
+    from fairhorizon.model.answered import GivenAnswers
+    from fairhorizon.recommenders.base import Recommender
+    from fairhorizon.simulation.feedback import Scenario
 
 Answers = Annotated[
     Path | None,
@@ -49,7 +49,7 @@ def read(
     file: Path | None, away: float | None, model: "Recommender", log: "Interactions"
 ) -> "GivenAnswers | None":
     """The answers for a method before its fit, if there are any."""
-    from fairhorizon.production.answered import AWAY, GivenAnswers
+    from fairhorizon.model.answered import AWAY, GivenAnswers
 
     if file is None:
         if away is not None:
@@ -67,8 +67,8 @@ def valued(
         return lists, scenario
     from dataclasses import replace
 
-    from fairhorizon.agents.fcpo.outlook.weighing import with_worth
     from fairhorizon.experiments.runs import Run
+    from fairhorizon.fcpo.outlook.weighing import with_worth
 
     ids = dataset.log.user_ids if lists.users is None else dataset.log.user_ids[lists.users]
     weighed = with_worth(model, scenario, Run(lists.run).outlook(), ids.tolist())

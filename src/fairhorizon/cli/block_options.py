@@ -9,11 +9,11 @@ import typer
 from fairhorizon.cli.engine_options import jobs_option, takes_engine
 
 if TYPE_CHECKING:
-    from fairhorizon.agents.base import Recommender
-    from fairhorizon.agents.served import Served
     from fairhorizon.engines.engine import TaskEngine
     from fairhorizon.experiments.run_blocks import ListsOfRun
-    from fairhorizon.exposure.bound import BoundLimit
+    from fairhorizon.limits.bound import BoundLimit
+    from fairhorizon.recommenders.base import Recommender
+    from fairhorizon.recommenders.served import Served
     from fairhorizon.vocabulary import Protocol
 
 JOBS = jobs_option("blocks of users that are served", "1: in this process")

@@ -15,7 +15,7 @@ from fairhorizon.vocabulary import MethodName
 
 if TYPE_CHECKING:
     from fairhorizon.experiments.config_file import ConfigFile
-    from fairhorizon.exposure.limits import Limit
+    from fairhorizon.limits.language import Limit
 
 HELP = (
     "Take data, columns, groups, limits, method and settings from this file, such as "
@@ -122,7 +122,7 @@ def _note(text: str) -> None:
 
 def _parsed(texts: Sequence[str] | None) -> "list[Limit]":
     """Those that can be read; the command refuses what was typed otherwise."""
-    from fairhorizon.exposure.limits import Limit, LimitError
+    from fairhorizon.limits.language import Limit, LimitError
 
     found = []
     for text in texts or ():
@@ -135,7 +135,7 @@ def _parsed(texts: Sequence[str] | None) -> "list[Limit]":
 
 def _is_level(limit: "Limit", column: str | None, values: Sequence[str]) -> bool:
     """Whether it is what --alpha-prime is short for."""
-    from fairhorizon.exposure.limits import POPULAR, GroupOf
+    from fairhorizon.limits.language import POPULAR, GroupOf
 
     group = GroupOf(POPULAR) if column is None else GroupOf(column, tuple(values))
     return limit.is_plain and not limit.is_floor and limit.group == group

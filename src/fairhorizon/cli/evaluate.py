@@ -14,12 +14,12 @@ from fairhorizon.cli.run_options import AlphaPrime, RunFolder
 from fairhorizon.vocabulary import Mode, Protocol
 
 if TYPE_CHECKING:
-    from fairhorizon.agents.base import Recommender
     from fairhorizon.engines.engine import TaskEngine
     from fairhorizon.evaluation.short_term import Result
     from fairhorizon.experiments.datasets import Dataset
-    from fairhorizon.exposure.bound import BoundLimit
-    from fairhorizon.exposure.measured import LimitReached
+    from fairhorizon.limits.bound import BoundLimit
+    from fairhorizon.limits.measured import LimitReached
+    from fairhorizon.recommenders.base import Recommender
     from fairhorizon.results.evaluation import EvaluationRow
 
 
@@ -128,7 +128,7 @@ def print_tables(row: "EvaluationRow", ks: Sequence[int]) -> None:
 
 def expected_share(model: "Recommender", dataset: "Dataset", protocol: Protocol) -> float | None:
     """The group's part of the exposure that a random ranking gives in expectation."""
-    from fairhorizon.environment.feedback import evaluation_scenario
+    from fairhorizon.simulation.feedback import evaluation_scenario
     from fairhorizon.vocabulary import Protocol
 
     scenario = evaluation_scenario(dataset.split, model.queue_length, Protocol(protocol))

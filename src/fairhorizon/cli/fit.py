@@ -14,11 +14,11 @@ from fairhorizon.errors import ConfigError
 from fairhorizon.vocabulary import Preset
 
 if TYPE_CHECKING:
-    from fairhorizon.agents.base import Recommender
-    from fairhorizon.agents.methods import Method
-    from fairhorizon.agents.progress import Listener
     from fairhorizon.experiments.datasets import Dataset, DataSpec
-    from fairhorizon.production.answered import GivenAnswers
+    from fairhorizon.methods import Method
+    from fairhorizon.model.answered import GivenAnswers
+    from fairhorizon.recommenders.base import Recommender
+    from fairhorizon.recommenders.progress import Listener
 
 METHOD = (
     "fcpo, lird, a ranker (popularity, mf, bpr, ncf, itemknn, ease, als, gru4rec, sasrec), or a "
@@ -168,7 +168,7 @@ def fitted(
     kept: dict[str, Any],
 ) -> "Recommender":
     """The method fitted on its part of the log, or on all of it where nothing is held out."""
-    from fairhorizon.production.fitting import fit_whole
+    from fairhorizon.model.fitting import fit_whole
 
     if data.cut == "none":
         group = None if data.group_column is None else dataset.sensitive
@@ -194,7 +194,7 @@ def make(
     name: str, given: dict[str, Any], alpha_prime: float | None, preset: Preset, seed: int
 ) -> "tuple[Method, Recommender]":
     """The method and its recommender, not fitted yet."""
-    from fairhorizon.agents.methods import Method, MethodError, build
+    from fairhorizon.methods import Method, MethodError, build
     from fairhorizon.settings import SettingsError
 
     try:

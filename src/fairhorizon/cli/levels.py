@@ -12,10 +12,10 @@ from fairhorizon.cli.config_option import FROM_FILE, source_of
 from fairhorizon.cli.typed import typed_command
 
 if TYPE_CHECKING:
-    from fairhorizon.agents.methods import Method
     from fairhorizon.experiments.standing import Standing
     from fairhorizon.experiments.study import Study
-    from fairhorizon.exposure.limits import Limit
+    from fairhorizon.limits.language import Limit
+    from fairhorizon.methods import Method
     from fairhorizon.results.studies import LevelRow
 
 DEFAULT_LEVELS = "0.85,0.65,0.37"
@@ -126,7 +126,7 @@ def parse_levels(text: str) -> list[float]:
 def levels_among(texts: Sequence[str], options: studies.StudyOptions) -> list[str]:
     """Limits of a file that levels can be: largest shares of one group; a note names the others."""
     from fairhorizon.experiments.level_limits import data_limited_by
-    from fairhorizon.exposure.limits import Limit, LimitError
+    from fairhorizon.limits.language import Limit, LimitError
 
     found: list[Limit] = []
     for text in texts:
@@ -144,7 +144,7 @@ def limited(
 ) -> "tuple[studies.StudyOptions, list[Limit]]":
     """The limits of --levels and --limit, each once, and the options with the group they are on."""
     from fairhorizon.experiments.level_limits import data_limited_by, level_limit
-    from fairhorizon.exposure.limits import Limit, LimitError
+    from fairhorizon.limits.language import Limit, LimitError
 
     try:
         given = [Limit.parse(text) for text in texts]

@@ -13,15 +13,15 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from fairhorizon.agents.base import Recommender
-    from fairhorizon.agents.methods import Method
     from fairhorizon.data.splits import Split
     from fairhorizon.experiments.datasets import Dataset, DataSpec
     from fairhorizon.experiments.runs import Run
     from fairhorizon.experiments.study import Study
-    from fairhorizon.exposure.bound import BoundLimit
-    from fairhorizon.exposure.limits import Limit
-    from fairhorizon.exposure.measured import LimitReached
+    from fairhorizon.limits.bound import BoundLimit
+    from fairhorizon.limits.language import Limit
+    from fairhorizon.limits.measured import LimitReached
+    from fairhorizon.methods import Method
+    from fairhorizon.recommenders.base import Recommender
 
 OPTION = "--limit"
 POPULAR_SHARE = 0.2  # of the items, where no model says otherwise
@@ -84,7 +84,7 @@ class GivenLimits:
         self, model: "Recommender", data: "DataSpec", dataset: "Dataset", cache_dir: Path | None
     ) -> None:
         """Refuse limits that the data does not know, or the model, before its fit, cannot keep."""
-        from fairhorizon.exposure.kept_by_lists import check_kept
+        from fairhorizon.limits.kept_by_lists import check_kept
 
         bound = self.bound(data, dataset.split, cache_dir, model.popular_share)
         check_kept(model.method, model.kept_in_lists, bound, dataset.sensitive)
@@ -92,7 +92,7 @@ class GivenLimits:
 
 def parse(texts: Sequence[str] | None) -> "tuple[Limit, ...]":
     """What was typed."""
-    from fairhorizon.exposure.limits import Limit, LimitError
+    from fairhorizon.limits.language import Limit, LimitError
 
     try:
         return tuple(Limit.parse(text) for text in texts or ())
@@ -161,7 +161,7 @@ def _is_level(limit: "Limit", own: "Limit") -> bool:
 
 def own_limit(data: "DataSpec", share: float) -> "Limit":
     """The limit on the group of the data: popular items, or values of its group column."""
-    from fairhorizon.exposure.limits import GroupOf, Limit
+    from fairhorizon.limits.language import GroupOf, Limit
 
     if data.group_column is None:
         return Limit.popular(share)
@@ -201,7 +201,7 @@ def measured(
     bound: "Sequence[BoundLimit]", lists: "NDArray[np.int64]", prices: Mapping[str, float]
 ) -> "tuple[LimitReached, ...]":
     """What the lists make of the limits; a note names each that is not kept."""
-    from fairhorizon.exposure.measured import limit_reached
+    from fairhorizon.limits.measured import limit_reached
     from fairhorizon.results.verdicts import verdict_of
 
     found = tuple(limit_reached(one, lists, prices) for one in bound)

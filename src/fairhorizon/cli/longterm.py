@@ -17,9 +17,9 @@ from fairhorizon.errors import ConfigError
 from fairhorizon.vocabulary import Labels, Retrain
 
 if TYPE_CHECKING:
-    from fairhorizon.environment.simulated import SimulationConfig
     from fairhorizon.experiments.contestant import Contestant
     from fairhorizon.experiments.long_term import LongStudy
+    from fairhorizon.simulation.simulated import SimulationConfig
 
 METHODS = (
     "fcpo",
@@ -71,11 +71,11 @@ def longterm(
     A row per method, seed and step is written to --out/steps during the run.
     Models already in --out, for example from compare, are not trained again.
     """
-    from fairhorizon.environment.moods import KINDS
     from fairhorizon.evaluation.long_term import LongRunSettings
     from fairhorizon.experiments.asked_limits import AskedLimits
     from fairhorizon.experiments.contestant import Contestant
     from fairhorizon.experiments.long_term import LongStudy
+    from fairhorizon.simulation.moods import KINDS
 
     main, further = own.parse_limits(limits, alpha_prime)
     chosen = [Contestant.of(method, main.share) for method in options.chosen(METHODS)]

@@ -9,7 +9,7 @@ from fairhorizon.errors import ConfigError
 from fairhorizon.vocabulary import Retrain
 
 if TYPE_CHECKING:
-    from fairhorizon.exposure.limits import Limit
+    from fairhorizon.limits.language import Limit
 
 LIMITS = "More limits, which FCPO and NAME+control keep together with the first one"
 DEFAULT_SHARE, DEFAULT_LAG = 0.4, 50
@@ -88,7 +88,7 @@ def parse_limits(
     texts: Sequence[str] | None, alpha_prime: float | None
 ) -> "tuple[Limit, list[Limit]]":
     """The limit on the popular group, and the others."""
-    from fairhorizon.exposure.limits import POPULAR, GroupOf, Limit, LimitError
+    from fairhorizon.limits.language import POPULAR, GroupOf, Limit, LimitError
 
     try:
         limits = [Limit.parse(text) for text in texts or []]

@@ -22,9 +22,9 @@ def methods(
 
     from rich.console import Console
 
-    from fairhorizon.agents.methods import MethodError
     from fairhorizon.experiments import catalogue
     from fairhorizon.files import write_json
+    from fairhorizon.methods import MethodError
     from fairhorizon.report.catalogue import methods_table, settings_table
 
     check_file(json_file)

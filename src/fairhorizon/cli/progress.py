@@ -9,7 +9,7 @@ from rich.progress import BarColumn, TextColumn
 from rich.progress import Progress as RichProgress
 from rich.table import Column
 
-from fairhorizon.agents.progress import Listener, RoundReport, StepDetails
+from fairhorizon.recommenders.progress import Listener, RoundReport, StepDetails
 
 if TYPE_CHECKING:
     from fairhorizon.engines.engine import TaskEngine

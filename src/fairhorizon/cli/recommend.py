@@ -15,11 +15,11 @@ from fairhorizon.vocabulary import AsOf, ListFormat, ListValue
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from fairhorizon.agents.base import Recommender
-    from fairhorizon.agents.served import Served
     from fairhorizon.data.interactions import Interactions
     from fairhorizon.engines.engine import TaskEngine
-    from fairhorizon.environment.feedback import Scenario
+    from fairhorizon.recommenders.base import Recommender
+    from fairhorizon.recommenders.served import Served
+    from fairhorizon.simulation.feedback import Scenario
 
 
 Out = Annotated[Path, typer.Option("--out", help="File to write: user, rank, item.")]

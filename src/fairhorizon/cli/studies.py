@@ -23,10 +23,10 @@ from fairhorizon.errors import ConfigError
 from fairhorizon.vocabulary import Mode, Protocol
 
 if TYPE_CHECKING:
-    from fairhorizon.agents.methods import Method
     from fairhorizon.engines.engine import TaskEngine
     from fairhorizon.experiments.datasets import DataSpec
     from fairhorizon.experiments.study import Study
+    from fairhorizon.methods import Method
     from fairhorizon.results.studies import OverSeeds, StudyRow, TrainingRow
 
 
@@ -171,7 +171,7 @@ def takes_study(
 
 
 def parse_methods(text: str | None, default: Sequence[str]) -> "list[Method]":
-    from fairhorizon.agents.methods import Method, MethodError
+    from fairhorizon.methods import Method, MethodError
 
     names = default if text is None else [part for part in text.split(",") if part.strip()]
     try:

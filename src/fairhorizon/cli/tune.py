@@ -75,11 +75,11 @@ def tune(
     keeps the finished trials, and the same command continues from them. With
     --jobs so many trials are proposed together.
     """
-    from fairhorizon.agents.methods import MethodError, validates
     from fairhorizon.experiments.datasets import DataPlace
     from fairhorizon.experiments.trials import Objective
     from fairhorizon.experiments.tuning import Tuning
     from fairhorizon.files import write_copies
+    from fairhorizon.methods import MethodError, validates
     from fairhorizon.vocabulary import Protocol
 
     given = parse_settings(settings or [])

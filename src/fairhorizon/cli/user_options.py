@@ -11,8 +11,8 @@ from fairhorizon.errors import ConfigError
 from fairhorizon.vocabulary import Users
 
 if TYPE_CHECKING:
-    from fairhorizon.environment.simulated import SimulationConfig
     from fairhorizon.settings import Settings
+    from fairhorizon.simulation.simulated import SimulationConfig
 
 SIMULATED = "Users with --users simulated or leaving"
 LEAVING = "Users with --users leaving"
@@ -140,8 +140,8 @@ def parse_users(
 
     simulated, leaving: options as they were typed, None if they were not.
     """
-    from fairhorizon.environment.moods import MoodConfig
-    from fairhorizon.environment.simulated import SimulationConfig
+    from fairhorizon.simulation.moods import MoodConfig
+    from fairhorizon.simulation.simulated import SimulationConfig
 
     given, moods = (
         {name: value for name, value in options.items() if value is not None}

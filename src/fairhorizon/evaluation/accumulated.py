@@ -3,9 +3,9 @@
 import torch
 from torch import Tensor
 
-from fairhorizon.environment.feedback import Audience
 from fairhorizon.histories import ItemSets
 from fairhorizon.ranking import discount
+from fairhorizon.simulation.feedback import Audience
 
 
 class Accuracy:

@@ -9,17 +9,17 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
-from fairhorizon.agents.base import Recommender
-from fairhorizon.agents.served import Served
 from fairhorizon.data.interactions import Interactions
 from fairhorizon.data.splits import Split
-from fairhorizon.environment.feedback import Scenario, evaluation_scenario
 from fairhorizon.errors import ConfigError, ModelError
 from fairhorizon.evaluation.by_history import by_history
-from fairhorizon.exposure.groups import popular_group
+from fairhorizon.limits.groups import popular_group
 from fairhorizon.metrics.summary import summarise
+from fairhorizon.recommenders.base import Recommender
+from fairhorizon.recommenders.served import Served
 from fairhorizon.results.evaluation import ByHistory, EvaluationRow
 from fairhorizon.results.spread import finite
+from fairhorizon.simulation.feedback import Scenario, evaluation_scenario
 from fairhorizon.vocabulary import POPULAR, Mode, Protocol
 
 _SCENARIOS: WeakKeyDictionary[Split, dict[tuple[int, Protocol], Scenario]] = WeakKeyDictionary()

@@ -2,12 +2,12 @@
 
 import numpy as np
 
-from fairhorizon.agents.base import Recommender
 from fairhorizon.data.splits import Split
-from fairhorizon.environment.feedback import validation_scenario
 from fairhorizon.errors import DataError
 from fairhorizon.evaluation.short_term import check_fit, relevance
 from fairhorizon.metrics.accuracy import hit_matrix, mean_over_users, ndcg
+from fairhorizon.recommenders.base import Recommender
+from fairhorizon.simulation.feedback import validation_scenario
 from fairhorizon.vocabulary import Protocol
 
 CUTOFF = 20

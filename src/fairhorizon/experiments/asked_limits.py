@@ -12,9 +12,9 @@ from fairhorizon.experiments.datasets import DataSpec
 from fairhorizon.experiments.level_limits import level_limit
 from fairhorizon.experiments.limited_groups import bound_limits
 from fairhorizon.experiments.under_limits import fingerprint
-from fairhorizon.exposure.bound import BoundLimit
-from fairhorizon.exposure.limits import POPULAR, GroupOf, Limit
-from fairhorizon.exposure.step_limits import PopularityLimit, StepLimit, step_limit
+from fairhorizon.limits.bound import BoundLimit
+from fairhorizon.limits.language import POPULAR, GroupOf, Limit
+from fairhorizon.limits.step_limits import PopularityLimit, StepLimit, step_limit
 from fairhorizon.metrics.shares import ROUNDING
 from fairhorizon.vocabulary import Labels, Scope
 

@@ -24,8 +24,8 @@ from fairhorizon.experiments.shown_by import (
     families_of,
     shares,
 )
-from fairhorizon.exposure.bound import BoundLimit
-from fairhorizon.exposure.measured import Showings, limit_reached
+from fairhorizon.limits.bound import BoundLimit
+from fairhorizon.limits.measured import Showings, limit_reached
 from fairhorizon.metrics.fairness import (
     coverage,
     demographic_parity_gap,

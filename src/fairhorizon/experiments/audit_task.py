@@ -9,7 +9,7 @@ from fairhorizon.data.recommendations import ListColumns, Recommendations, read_
 from fairhorizon.experiments.audit import audit
 from fairhorizon.experiments.datasets import DataPlace
 from fairhorizon.experiments.shown_by import ItemNotes
-from fairhorizon.exposure.bound import BoundLimit
+from fairhorizon.limits.bound import BoundLimit
 from fairhorizon.results.audit import AuditResult
 
 

@@ -8,8 +8,8 @@ from dataclasses import asdict, dataclass
 from enum import StrEnum
 from typing import Any
 
-from fairhorizon.agents.methods import AGENTS, Method, MethodError, build, presets_of
 from fairhorizon.experiments.search_ranges import searched
+from fairhorizon.methods import AGENTS, Method, MethodError, build, presets_of
 from fairhorizon.rankers import RANKERS
 from fairhorizon.rerank import RERANKERS
 from fairhorizon.settings import Choice, Search, Settings

@@ -7,11 +7,11 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
-from fairhorizon.agents.methods import Method
 from fairhorizon.data.splits import Split
 from fairhorizon.evaluation.short_term import relevance
 from fairhorizon.experiments.rows import summary_row
 from fairhorizon.experiments.study import Study
+from fairhorizon.methods import Method
 from fairhorizon.metrics.accuracy import f1, hit_matrix, mean_over_users, ndcg, recall
 from fairhorizon.metrics.significance import holm, paired_bootstrap, paired_t_test
 from fairhorizon.results.studies import SignificanceRow, SummaryRow

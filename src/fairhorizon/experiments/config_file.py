@@ -12,7 +12,7 @@ from pydantic import AfterValidator, Field, NonNegativeInt, ValidationError
 
 from fairhorizon.data.sources import is_named
 from fairhorizon.errors import ConfigError
-from fairhorizon.exposure.limits import Limit, LimitError
+from fairhorizon.limits.language import Limit, LimitError
 from fairhorizon.settings import Settings, expected
 
 LARGEST_SEED = 2**32 - 1

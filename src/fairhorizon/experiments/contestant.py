@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Self
 
-from fairhorizon.agents.methods import Method
+from fairhorizon.methods import Method
 
 
 @dataclass(frozen=True)

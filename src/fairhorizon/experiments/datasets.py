@@ -24,7 +24,7 @@ from fairhorizon.data.readers import read_item_attribute
 from fairhorizon.data.sources import load
 from fairhorizon.data.splits import Split, earlier_part, split, split_by_time, uncut, with_ties
 from fairhorizon.errors import ConfigError, DataError, NoColumnError
-from fairhorizon.exposure.groups import attribute_group, popular_group
+from fairhorizon.limits.groups import attribute_group, popular_group
 from fairhorizon.settings import Settings
 from fairhorizon.vocabulary import POPULAR
 

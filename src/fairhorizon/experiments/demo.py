@@ -4,21 +4,21 @@ from collections.abc import Sequence
 
 import polars as pl
 
-from fairhorizon.agents.base import Recommender
-from fairhorizon.agents.methods import Method, build
-from fairhorizon.agents.progress import Listener
-from fairhorizon.environment.feedback import evaluation_scenario
 from fairhorizon.evaluation.long_term import LongRun, LongRunSettings
 from fairhorizon.evaluation.short_term import Result, evaluate
 from fairhorizon.experiments.datasets import Dataset
 from fairhorizon.experiments.rows import study_row, summary_row
 from fairhorizon.experiments.step_record import SCHEMA, Row
-from fairhorizon.exposure.counts import Exposure
-from fairhorizon.exposure.step_limits import PopularityLimit
+from fairhorizon.limits.counts import Exposure
+from fairhorizon.limits.step_limits import PopularityLimit
+from fairhorizon.methods import Method, build
 from fairhorizon.metrics.fairness import exposure_counts
+from fairhorizon.recommenders.base import Recommender
+from fairhorizon.recommenders.progress import Listener
 from fairhorizon.results.demo import DemoResult
 from fairhorizon.results.long_term import LongTermResult
 from fairhorizon.results.studies import SummaryRow
+from fairhorizon.simulation.feedback import evaluation_scenario
 from fairhorizon.vocabulary import Protocol
 
 LEVELS = (0.85, 0.65, 0.37)

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Self
 
-from fairhorizon.agents.methods import Method
+from fairhorizon.methods import Method
 from fairhorizon.metrics.shares import exceeds, whole_showings
 from fairhorizon.results.studies import StudyRow
 

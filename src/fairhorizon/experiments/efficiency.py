@@ -6,17 +6,17 @@ from contextlib import contextmanager
 
 import torch
 
-from fairhorizon.agents.base import Recommender
-from fairhorizon.agents.fcpo.config import FcpoConfig
-from fairhorizon.agents.fcpo.model import Fcpo
-from fairhorizon.agents.methods import Method
-from fairhorizon.agents.ranked.model import Ranked
-from fairhorizon.environment.feedback import evaluation_scenario
 from fairhorizon.experiments.datasets import Dataset
+from fairhorizon.fcpo.config import FcpoConfig
+from fairhorizon.fcpo.model import Fcpo
+from fairhorizon.methods import Method
 from fairhorizon.rankers import RANKERS
+from fairhorizon.recommenders.base import Recommender
+from fairhorizon.recommenders.ranked.model import Ranked
 from fairhorizon.rerank.exposure import ExposureFairness
 from fairhorizon.results.spread import Spread
 from fairhorizon.results.studies import EfficiencyRow
+from fairhorizon.simulation.feedback import evaluation_scenario
 from fairhorizon.vocabulary import Mode, Protocol
 
 LENGTH = 100

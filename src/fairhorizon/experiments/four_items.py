@@ -13,16 +13,16 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from fairhorizon.agents.fcpo.config import FcpoConfig
-from fairhorizon.agents.fcpo.server import FcpoServer
-from fairhorizon.environment.dynamics import Feedback, State, advance
-from fairhorizon.exposure.counts import Exposure
-from fairhorizon.exposure.groups import popular_group
-from fairhorizon.exposure.step_limits import PopularityLimit
+from fairhorizon.fcpo.config import FcpoConfig
+from fairhorizon.fcpo.server import FcpoServer
 from fairhorizon.histories import TableSets
+from fairhorizon.limits.counts import Exposure
+from fairhorizon.limits.groups import popular_group
+from fairhorizon.limits.step_limits import PopularityLimit
 from fairhorizon.metrics.fairness import gini
 from fairhorizon.policy.actor import gaussian_actor
 from fairhorizon.policy.encoder import StateEncoder
+from fairhorizon.simulation.dynamics import Feedback, State, advance
 
 NAMES = ("A", "B", "C", "D")
 CLICK_CHANCES = (0.3, 0.3, 0.3, 0.6)

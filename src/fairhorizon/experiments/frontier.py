@@ -3,8 +3,8 @@
 from collections.abc import Sequence
 from dataclasses import replace
 
-from fairhorizon.agents.abilities import Levels
-from fairhorizon.agents.methods import Method
+from fairhorizon.methods import Method
+from fairhorizon.recommenders.abilities import Levels
 from fairhorizon.results.studies import SummaryRow
 
 SHARES = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0)  # of sensitive items

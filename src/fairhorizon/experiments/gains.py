@@ -6,8 +6,8 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
-from fairhorizon.agents.methods import Method
 from fairhorizon.experiments.standing import Found, NdcgOf, Standing, aims_at_level, best_rivals
+from fairhorizon.methods import Method
 from fairhorizon.metrics.significance import holm, paired_difference, paired_t_test
 from fairhorizon.results.spread import finite
 from fairhorizon.results.studies import GainRow, LevelRow, OverSeeds

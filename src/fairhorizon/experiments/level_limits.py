@@ -7,8 +7,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fairhorizon.experiments.datasets import DataSpec
-from fairhorizon.exposure.limit_rules import rule_of
-from fairhorizon.exposure.limits import POPULAR, GroupOf, Limit, LimitError
+from fairhorizon.limits.language import POPULAR, GroupOf, Limit, LimitError
+from fairhorizon.limits.limit_rules import rule_of
 from fairhorizon.metrics.fairness import share_within_every_list, weighed_share
 from fairhorizon.vocabulary import Scope, Weighing
 

@@ -6,9 +6,6 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from fairhorizon.agents.abilities import Levels
-from fairhorizon.agents.base import Recommender
-from fairhorizon.agents.methods import Method, longest_first, rankers_of
 from fairhorizon.engines.engine import TaskEngine, Work
 from fairhorizon.engines.processes import HERE
 from fairhorizon.evaluation.short_term import relevance
@@ -29,9 +26,12 @@ from fairhorizon.experiments.standing import (
     serves_counting,
 )
 from fairhorizon.experiments.study import Study, Task
-from fairhorizon.exposure.limits import Limit
+from fairhorizon.limits.language import Limit
+from fairhorizon.methods import Method, longest_first, rankers_of
 from fairhorizon.metrics.accuracy import hit_matrix, ndcg
 from fairhorizon.metrics.fairness import lists_above, popularity_rate, weighed_share
+from fairhorizon.recommenders.abilities import Levels
+from fairhorizon.recommenders.base import Recommender
 from fairhorizon.results.spread import finite
 from fairhorizon.results.studies import LevelRow, StudyRow
 

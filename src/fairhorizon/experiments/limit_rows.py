@@ -2,13 +2,13 @@
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
-from fairhorizon.agents.methods import Method
 from fairhorizon.experiments.level_limits import group_of
 from fairhorizon.experiments.standing import Standing
 from fairhorizon.experiments.study import Study
-from fairhorizon.exposure.bound import BoundLimit
-from fairhorizon.exposure.limits import Limit
-from fairhorizon.exposure.measured import limit_reached
+from fairhorizon.limits.bound import BoundLimit
+from fairhorizon.limits.language import Limit
+from fairhorizon.limits.measured import limit_reached
+from fairhorizon.methods import Method
 from fairhorizon.results.limits import LimitRow
 
 

@@ -8,10 +8,10 @@ from numpy.typing import NDArray
 
 from fairhorizon.data.splits import Split
 from fairhorizon.experiments.datasets import DataSpec, item_attribute, opened
-from fairhorizon.exposure.binding import bind
-from fairhorizon.exposure.bound import BoundLimit
-from fairhorizon.exposure.groups import POPULAR_SHARE
-from fairhorizon.exposure.limits import Limit
+from fairhorizon.limits.binding import bind
+from fairhorizon.limits.bound import BoundLimit
+from fairhorizon.limits.groups import POPULAR_SHARE
+from fairhorizon.limits.language import Limit
 
 
 def bound_limits(

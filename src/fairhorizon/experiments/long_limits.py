@@ -5,8 +5,8 @@ from collections.abc import Mapping, Sequence
 
 import polars as pl
 
-from fairhorizon.exposure.bound import BoundLimit
-from fairhorizon.exposure.limits import Limit
+from fairhorizon.limits.bound import BoundLimit
+from fairhorizon.limits.language import Limit
 from fairhorizon.metrics.shares import exceeds
 from fairhorizon.results.limits import LimitRow
 from fairhorizon.vocabulary import Scope

@@ -7,18 +7,18 @@ from typing import TYPE_CHECKING
 
 import torch
 
-from fairhorizon.agents.base import Recommender
-from fairhorizon.agents.fcpo.outlook.outlook import Outlook
-from fairhorizon.agents.fcpo.outlook.server import LongFcpoServer
-from fairhorizon.environment.simulated import SimulationConfig
 from fairhorizon.evaluation.long_term import LongRun
 from fairhorizon.evaluation.staying import by_activity, choosing_users
 from fairhorizon.experiments import rehearsals
 from fairhorizon.experiments.contestant import Contestant
 from fairhorizon.experiments.step_record import EVERY, StepRecord
 from fairhorizon.experiments.study import Task
-from fairhorizon.exposure.counts import Exposure
+from fairhorizon.fcpo.outlook.outlook import Outlook
+from fairhorizon.fcpo.outlook.server import LongFcpoServer
+from fairhorizon.limits.counts import Exposure
+from fairhorizon.recommenders.base import Recommender
 from fairhorizon.results.long_term import RunProgress
+from fairhorizon.simulation.simulated import SimulationConfig
 
 if TYPE_CHECKING:
     from fairhorizon.experiments.long_term import LongStudy

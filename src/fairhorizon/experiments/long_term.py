@@ -11,12 +11,8 @@ import polars as pl
 from numpy.typing import NDArray
 from torch import Tensor
 
-from fairhorizon.agents.base import Recommender
-from fairhorizon.agents.methods import AGENTS, Method, longest_first
 from fairhorizon.engines.engine import TaskEngine
 from fairhorizon.engines.processes import HERE
-from fairhorizon.environment.moods import KINDS
-from fairhorizon.environment.simulated import SimulationConfig
 from fairhorizon.errors import ConfigError, NoColumnError
 from fairhorizon.evaluation.long_term import LongRunSettings
 from fairhorizon.experiments.asked_limits import AskedLimits
@@ -30,8 +26,12 @@ from fairhorizon.experiments.step_record import SCHEMA
 from fairhorizon.experiments.study import ModelTask, Study, Task
 from fairhorizon.experiments.users import UserSource, WorldFit
 from fairhorizon.histories import check_table
+from fairhorizon.methods import AGENTS, Method, longest_first
+from fairhorizon.recommenders.base import Recommender
 from fairhorizon.results.long_term import CountsOverTime, LongTermResult, RunProgress
 from fairhorizon.results.studies import TrainingRow
+from fairhorizon.simulation.moods import KINDS
+from fairhorizon.simulation.simulated import SimulationConfig
 from fairhorizon.vocabulary import Retrain
 
 GOES_ON = "run the same command with --resume to continue"

@@ -20,13 +20,13 @@ from fairhorizon.data.splits import split
 from fairhorizon.data.tables import Table, read_table
 from fairhorizon.data.times import to_times
 from fairhorizon.errors import DataError
-from fairhorizon.exposure.groups import (
+from fairhorizon.limits.groups import (
     POPULAR_SHARE,
     attribute_group,
     attribute_values,
     popular_group,
 )
-from fairhorizon.exposure.limits import GroupOf, Limit
+from fairhorizon.limits.language import GroupOf, Limit
 
 FEWEST_VALUES, MOST_VALUES = 2, 50  # of a column that may hold groups
 MOST_NAMED = 5  # values of a group that is proposed

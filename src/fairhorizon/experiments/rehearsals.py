@@ -7,9 +7,9 @@ is how answers foretell other answers and departures; it knows no user and no it
 from collections.abc import Callable
 from pathlib import Path
 
-from fairhorizon.agents.fcpo.outlook.outlook import Outlook
 from fairhorizon.errors import ModelError
 from fairhorizon.evaluation.long_term import LongRun
+from fairhorizon.fcpo.outlook.outlook import Outlook
 from fairhorizon.storage import load_model, save_model
 
 KIND = "outlook"

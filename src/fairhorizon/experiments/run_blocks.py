@@ -11,15 +11,15 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from fairhorizon.agents.base import Recommender
-from fairhorizon.agents.blocks import BlockServing
-from fairhorizon.agents.served import Served
 from fairhorizon.engines.engine import ATTEMPTS, Messages, Shards, TaskEngine
-from fairhorizon.environment.feedback import Scenario, evaluation_scenario, serving_scenario
 from fairhorizon.errors import FairHorizonError
 from fairhorizon.experiments.datasets import Dataset
 from fairhorizon.experiments.runs import Run
-from fairhorizon.exposure.bound import BoundLimit
+from fairhorizon.limits.bound import BoundLimit
+from fairhorizon.recommenders.base import Recommender
+from fairhorizon.recommenders.blocks import BlockServing
+from fairhorizon.recommenders.served import Served
+from fairhorizon.simulation.feedback import Scenario, evaluation_scenario, serving_scenario
 from fairhorizon.vocabulary import Protocol
 
 FEWEST_USERS = 16  # of a block: of fewer, one process makes the lists in no time

@@ -8,12 +8,12 @@ from typing import Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from fairhorizon import __version__
-from fairhorizon.agents.base import Recommender
-from fairhorizon.agents.fcpo.outlook.learned import OUTLOOK, LearnedOutlook
-from fairhorizon.agents.methods import load_method
 from fairhorizon.errors import ConfigError, ModelError
 from fairhorizon.experiments.datasets import DataSpec
+from fairhorizon.fcpo.outlook.learned import OUTLOOK, LearnedOutlook
 from fairhorizon.files import write_json, written_together
+from fairhorizon.methods import load_method
+from fairhorizon.recommenders.base import Recommender
 from fairhorizon.settings import faults
 from fairhorizon.storage import understood
 

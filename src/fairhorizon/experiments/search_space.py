@@ -4,8 +4,8 @@ import json
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
-from fairhorizon.agents.base import Recommender
 from fairhorizon.experiments.search_ranges import searched
+from fairhorizon.recommenders.base import Recommender
 from fairhorizon.settings import Choice, Given, Settings
 
 if TYPE_CHECKING:

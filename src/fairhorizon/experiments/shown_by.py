@@ -10,10 +10,10 @@ from numpy.typing import NDArray
 
 from fairhorizon.data.recommendations import Recommendations
 from fairhorizon.experiments.datasets import Dataset
-from fairhorizon.exposure.bound import BoundLimit
-from fairhorizon.exposure.groups import attribute_values, values_of_items
-from fairhorizon.exposure.limits import GroupOf
-from fairhorizon.exposure.measured import Showings
+from fairhorizon.limits.bound import BoundLimit
+from fairhorizon.limits.groups import attribute_values, values_of_items
+from fairhorizon.limits.language import GroupOf
+from fairhorizon.limits.measured import Showings
 from fairhorizon.results.audit import ByRank, ProviderExposure, RankExposure
 
 RANKS = 50  # reported one by one

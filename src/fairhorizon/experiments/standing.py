@@ -6,9 +6,9 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from fairhorizon.agents.methods import Method, build
-from fairhorizon.exposure.kept_by_lists import ListLimits
-from fairhorizon.exposure.limits import Limit
+from fairhorizon.limits.kept_by_lists import ListLimits
+from fairhorizon.limits.language import Limit
+from fairhorizon.methods import Method, build
 from fairhorizon.results.studies import LevelRow
 
 

@@ -16,9 +16,9 @@ from torch import Tensor
 
 from fairhorizon.errors import ModelError
 from fairhorizon.evaluation.long_term import LongRun
-from fairhorizon.exposure.counts import Exposure
-from fairhorizon.exposure.step_limits import PopularityLimit
 from fairhorizon.files import write_atomically
+from fairhorizon.limits.counts import Exposure
+from fairhorizon.limits.step_limits import PopularityLimit
 from fairhorizon.results.long_term import CountsOverTime, RunProgress
 from fairhorizon.storage import load_model, save_model
 

@@ -12,11 +12,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fairhorizon.agents.abilities import Levels
-from fairhorizon.agents.base import Recommender
-from fairhorizon.agents.methods import AGENTS, Method, build, load_method, longest_first, validates
-from fairhorizon.agents.progress import LimitNotKeptWarning
-from fairhorizon.agents.tasks import Fitted, LogPart
 from fairhorizon.data.splits import Split
 from fairhorizon.engines.engine import TaskEngine
 from fairhorizon.engines.processes import HERE
@@ -32,10 +27,15 @@ from fairhorizon.experiments.datasets import (
 )
 from fairhorizon.experiments.rows import save_lists, study_row
 from fairhorizon.experiments.under_limits import all_or_none, fingerprint, served_under
-from fairhorizon.exposure.bound import BoundLimit
-from fairhorizon.exposure.limits import Limit
 from fairhorizon.files import write_atomically, write_json
+from fairhorizon.limits.bound import BoundLimit
+from fairhorizon.limits.language import Limit
+from fairhorizon.methods import AGENTS, Method, build, load_method, longest_first, validates
 from fairhorizon.rankers import RANKERS
+from fairhorizon.recommenders.abilities import Levels
+from fairhorizon.recommenders.base import Recommender
+from fairhorizon.recommenders.progress import LimitNotKeptWarning
+from fairhorizon.recommenders.tasks import Fitted, LogPart
 from fairhorizon.rerank import RERANKERS
 from fairhorizon.results.studies import StudyRow, TrainingRow
 from fairhorizon.settings import Given, SettingsError

@@ -7,11 +7,11 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
-from fairhorizon.agents.base import Recommender
 from fairhorizon.errors import ConfigError
-from fairhorizon.exposure.bound import BoundLimit
-from fairhorizon.exposure.kept_by_lists import check_kept
-from fairhorizon.exposure.limits import Limit
+from fairhorizon.limits.bound import BoundLimit
+from fairhorizon.limits.kept_by_lists import check_kept
+from fairhorizon.limits.language import Limit
+from fairhorizon.recommenders.base import Recommender
 
 
 def served_under(model: Recommender, counting: Limit, share: float | None) -> Recommender:

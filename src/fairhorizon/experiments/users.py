@@ -10,20 +10,20 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from fairhorizon.agents.methods import Method
 from fairhorizon.data.sources import market_of
-from fairhorizon.environment.feedback import UserModel, evaluation_scenario
-from fairhorizon.environment.moods import MoodConfig, calibrated_like_adds
-from fairhorizon.environment.response import ResponseConfig, ResponseModel, fit_response
-from fairhorizon.environment.simulated import SimulatedUsers, SimulationConfig
 from fairhorizon.errors import ModelError
 from fairhorizon.evaluation.long_term import LongRun, LongRunSettings
 from fairhorizon.experiments.datasets import item_attribute, key_of
 from fairhorizon.experiments.study import Study, Task
-from fairhorizon.exposure.counts import Exposure
-from fairhorizon.exposure.groups import attribute_values, values_of_items
 from fairhorizon.files import write_json
+from fairhorizon.limits.counts import Exposure
+from fairhorizon.limits.groups import attribute_values, values_of_items
+from fairhorizon.methods import Method
 from fairhorizon.results.studies import TrainingRow
+from fairhorizon.simulation.feedback import UserModel, evaluation_scenario
+from fairhorizon.simulation.moods import MoodConfig, calibrated_like_adds
+from fairhorizon.simulation.response import ResponseConfig, ResponseModel, fit_response
+from fairhorizon.simulation.simulated import SimulatedUsers, SimulationConfig
 from fairhorizon.storage import load_model, save_model
 
 RESPONSE = "response"  # the kind of file that a response model is kept in

@@ -6,12 +6,12 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
-from fairhorizon.agents.abilities import Levels
-from fairhorizon.agents.methods import Method
 from fairhorizon.data.interactions import Interactions
 from fairhorizon.experiments.standing import Found, NdcgOf, Standing, best_rivals
-from fairhorizon.exposure.limits import Limit
+from fairhorizon.limits.language import Limit
+from fairhorizon.methods import Method
 from fairhorizon.metrics.significance import paired_difference
+from fairhorizon.recommenders.abilities import Levels
 from fairhorizon.results.spread import finite
 from fairhorizon.results.studies import LevelRow
 from fairhorizon.results.who_pays import UserGroupRow

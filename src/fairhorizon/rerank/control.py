@@ -4,7 +4,7 @@ from typing import Annotated, Any, Self
 
 from pydantic import Field, model_validator
 
-from fairhorizon.exposure.kept_by_lists import ListLimits
+from fairhorizon.limits.kept_by_lists import ListLimits
 from fairhorizon.rerank.reranker import JointReranker
 
 

@@ -5,8 +5,8 @@ from typing import Annotated, Any, Self
 from pydantic import Field, model_validator
 from torch import Tensor
 
-from fairhorizon.exposure.kept_by_lists import ListLimits
-from fairhorizon.exposure.place_rule import PlaceRule
+from fairhorizon.limits.kept_by_lists import ListLimits
+from fairhorizon.limits.place_rule import PlaceRule
 from fairhorizon.rerank.reranker import JointReranker
 
 

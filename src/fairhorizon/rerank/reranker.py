@@ -7,7 +7,7 @@ import torch
 from pydantic import Field
 from torch import Tensor
 
-from fairhorizon.exposure.kept_by_lists import ListLimits
+from fairhorizon.limits.kept_by_lists import ListLimits
 from fairhorizon.settings import Settings
 
 
@@ -63,7 +63,7 @@ class UserReranker(Reranker):
 class JointReranker(Reranker):
     """Makes the lists of all users together: the limit is on all showings, not on every list.
 
-    How it serves is in `agents/ranked`: it needs the users and what they answer.
+    How it serves is in `recommenders/ranked`: it needs the users and what they answer.
     """
 
     share: Annotated[float, Field(ge=0, le=1)] = 0.4

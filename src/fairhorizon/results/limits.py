@@ -7,7 +7,7 @@ from typing import Protocol as Interface
 
 
 class ReachedLimit(Interface):
-    """A limit and what lists made of it; exposure/measured.py measures it and says what is what."""
+    """A limit and what lists made of it; limits/measured.py measures it and says what is what."""
 
     @property
     def limit(self) -> str: ...

@@ -7,7 +7,7 @@ from typing import Any
 import sqlalchemy as sa
 from sqlalchemy.engine import Connection
 
-from fairhorizon.exposure.limits import Limit
+from fairhorizon.limits.language import Limit
 from fairhorizon.service.budget.units import place_units
 from fairhorizon.service.store import state as service_state
 from fairhorizon.service.store.database import Database

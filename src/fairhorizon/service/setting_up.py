@@ -8,8 +8,8 @@ from sqlalchemy.engine import Connection
 
 from fairhorizon.data.item_tables import NamedColumns
 from fairhorizon.errors import ConfigError, FairHorizonError
-from fairhorizon.exposure.limits import Limit
-from fairhorizon.production.model import Model
+from fairhorizon.limits.language import Limit
+from fairhorizon.model.model import Model
 from fairhorizon.service.budget.limits import check_served
 from fairhorizon.service.budget.units import UNIT
 from fairhorizon.service.budget.windows import Window

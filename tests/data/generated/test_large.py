@@ -5,7 +5,6 @@ import tracemalloc
 import numpy as np
 import pytest
 
-from fairhorizon.agents.ranked.model import Ranked
 from fairhorizon.data.generated import large as module
 from fairhorizon.data.generated.large import large_log
 from fairhorizon.data.sources import is_named, load, market_of
@@ -13,6 +12,7 @@ from fairhorizon.data.splits import split
 from fairhorizon.errors import ConfigError
 from fairhorizon.evaluation.short_term import evaluate
 from fairhorizon.rankers import RANKERS
+from fairhorizon.recommenders.ranked.model import Ranked
 
 
 def test_same_seed_same_rows_and_the_name_gives_them():

@@ -5,13 +5,13 @@ from pathlib import Path
 
 import pytest
 
-from fairhorizon.agents.fcpo.config import FcpoConfig
-from fairhorizon.agents.fcpo.model import Fcpo
-from fairhorizon.agents.methods import load_method
 from fairhorizon.cli.app import run
 from fairhorizon.data.sources import load
 from fairhorizon.data.splits import split
 from fairhorizon.experiments.runs import Run
+from fairhorizon.fcpo.config import FcpoConfig
+from fairhorizon.fcpo.model import Fcpo
+from fairhorizon.methods import load_method
 from fairhorizon.rankers.ease import Ease, EaseConfig
 from fairhorizon.rankers.ridge import Ridge, RidgeConfig
 from fairhorizon.rankers.stack.choosing import chosen_settings

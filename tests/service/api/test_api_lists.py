@@ -6,7 +6,7 @@ from api_client import TestClient, get, recorded, send
 
 import fairhorizon as fh
 from fairhorizon.data.synthetic import synthetic
-from fairhorizon.production.model import Model
+from fairhorizon.model.model import Model
 
 pytestmark = pytest.mark.slow
 

@@ -14,11 +14,11 @@ import torch
 from api_client import TestClient, get, recorded, send, wait_for
 
 import fairhorizon as fh
-from fairhorizon.agents.fcpo.outlook.learned import best_open
 from fairhorizon.data.synthetic import synthetic
 from fairhorizon.errors import ConfigError
-from fairhorizon.production.people import Person
-from fairhorizon.production.requests import RepeatRule, Requests
+from fairhorizon.fcpo.outlook.learned import best_open
+from fairhorizon.model.people import Person
+from fairhorizon.model.requests import RepeatRule, Requests
 from fairhorizon.service.app import build_app
 from fairhorizon.service.service import Service
 from fairhorizon.service.setting_up import set_up

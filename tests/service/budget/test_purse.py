@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from fairhorizon.exposure.bound import BoundLimit
-from fairhorizon.exposure.limits import Limit
+from fairhorizon.limits.bound import BoundLimit
+from fairhorizon.limits.language import Limit
 from fairhorizon.service.budget.limits import Rules, ServedLimit
 from fairhorizon.service.budget.purse import Purse
 from fairhorizon.service.budget.units import UNIT

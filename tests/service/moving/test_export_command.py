@@ -9,9 +9,9 @@ import pytest
 import sqlalchemy as sa
 from asking import ask
 
-from fairhorizon.agents.fcpo.outlook.learned import LearnedOutlook
 from fairhorizon.cli.app import run
 from fairhorizon.data.synthetic import synthetic
+from fairhorizon.fcpo.outlook.learned import LearnedOutlook
 from fairhorizon.service.events import take
 from fairhorizon.service.moving import exporting
 from fairhorizon.service.moving.opening import snapshot

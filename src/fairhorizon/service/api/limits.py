@@ -5,7 +5,7 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Path, Query
 from sqlalchemy.engine import Connection
 
-from fairhorizon.exposure.limits import Limit
+from fairhorizon.limits.language import Limit
 from fairhorizon.service.api.access import Administering, GuardedRoute, Reading, Serving
 from fairhorizon.service.api.bodies import moment
 from fairhorizon.service.api.control_bodies import (

@@ -9,9 +9,9 @@ from numpy.typing import NDArray
 
 from fairhorizon.allocation.limit_matrix import GroupRule
 from fairhorizon.errors import ConfigError
-from fairhorizon.exposure.bound import BoundLimit
-from fairhorizon.exposure.limit_rules import rule_of
-from fairhorizon.exposure.limits import Limit
+from fairhorizon.limits.bound import BoundLimit
+from fairhorizon.limits.language import Limit
+from fairhorizon.limits.limit_rules import rule_of
 from fairhorizon.service.budget.units import place_units, share_units
 from fairhorizon.service.budget.windows import Window
 from fairhorizon.service.vocabulary import Counts

@@ -16,7 +16,7 @@ from typing import Any
 import sqlalchemy as sa
 from sqlalchemy.engine import Connection
 
-from fairhorizon.exposure.limits import Limit
+from fairhorizon.limits.language import Limit
 from fairhorizon.service.budget.units import place_units
 from fairhorizon.service.store.schema import (
     accounts,

@@ -6,8 +6,8 @@ from typing import TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from fairhorizon.exposure.limit_rules import rule_of
-from fairhorizon.exposure.limits import Limit
+from fairhorizon.limits.language import Limit
+from fairhorizon.limits.limit_rules import rule_of
 
 UNIT = 1_000_000  # one showing that counts 1
 

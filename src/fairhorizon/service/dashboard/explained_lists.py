@@ -8,9 +8,9 @@ import numpy as np
 import sqlalchemy as sa
 from sqlalchemy.engine import Connection
 
-from fairhorizon.exposure.limits import Limit
-from fairhorizon.production.explaining import Parts, reasons
-from fairhorizon.production.requests import RepeatRule, Requests
+from fairhorizon.limits.language import Limit
+from fairhorizon.model.explaining import Parts, reasons
+from fairhorizon.model.requests import RepeatRule, Requests
 from fairhorizon.service.budget.units import place_units, showings
 from fairhorizon.service.replica.world import World
 from fairhorizon.service.settings import ServiceSettings

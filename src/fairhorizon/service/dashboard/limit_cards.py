@@ -6,7 +6,7 @@ from typing import Any
 
 from sqlalchemy.engine import Connection
 
-from fairhorizon.exposure.limits import POPULAR, GroupOf, Limit
+from fairhorizon.limits.language import POPULAR, GroupOf, Limit
 from fairhorizon.report.looks import GREY, PALETTE
 from fairhorizon.service.budget.units import showings
 from fairhorizon.service.budget.windows import Window

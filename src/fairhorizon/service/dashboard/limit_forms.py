@@ -8,8 +8,8 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Path, Query, Request, Response
 
 from fairhorizon.errors import ConfigError, FairHorizonError
-from fairhorizon.exposure.limits import Limit
-from fairhorizon.exposure.text_cursor import number_of
+from fairhorizon.limits.language import Limit
+from fairhorizon.limits.text_cursor import number_of
 from fairhorizon.service.api.access import Serving
 from fairhorizon.service.budget.units import UNIT
 from fairhorizon.service.dashboard.limit_cards import limit_cards

@@ -9,12 +9,11 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from fairhorizon.agents.fcpo.outlook.learned import best_open
-from fairhorizon.agents.served import ValuedItems
 from fairhorizon.allocation.candidates import NEVER
 from fairhorizon.allocation.guard import ExposureGuard
-from fairhorizon.environment.feedback import Scenario
-from fairhorizon.production.requests import RepeatRule, Requests
+from fairhorizon.fcpo.outlook.learned import best_open
+from fairhorizon.model.requests import RepeatRule, Requests
+from fairhorizon.recommenders.served import ValuedItems
 from fairhorizon.service.budget.purse import Purse
 from fairhorizon.service.replica.exploring import explored
 from fairhorizon.service.replica.recording import Codes, Decided
@@ -23,6 +22,7 @@ from fairhorizon.service.replica.weighing import UsersSoFar, standing_now
 from fairhorizon.service.replica.world import World
 from fairhorizon.service.settings import ServiceSettings
 from fairhorizon.service.vocabulary import Source
+from fairhorizon.simulation.feedback import Scenario
 from fairhorizon.vocabulary import ListValue
 
 MOST_NAMED = 3  # unknown items that a message names

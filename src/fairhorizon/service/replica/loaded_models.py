@@ -7,10 +7,10 @@ from pathlib import Path
 import torch
 
 from fairhorizon.errors import ConfigError, ModelError
-from fairhorizon.production.api import open_model
-from fairhorizon.production.model import Model
-from fairhorizon.production.requests import RepeatRule, Requests
-from fairhorizon.production.state import ServingState
+from fairhorizon.model.api import open_model
+from fairhorizon.model.model import Model
+from fairhorizon.model.requests import RepeatRule, Requests
+from fairhorizon.model.state import ServingState
 
 MOST = 2  # the present one, and the one that comes next or was before
 

@@ -7,9 +7,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from fairhorizon.agents.fcpo.outlook.at_once import see_at_once
-from fairhorizon.agents.fcpo.outlook.learned import LearnedOutlook
-from fairhorizon.agents.fcpo.outlook.standing import AnswersSoFar
+from fairhorizon.fcpo.outlook.at_once import see_at_once
+from fairhorizon.fcpo.outlook.learned import LearnedOutlook
+from fairhorizon.fcpo.outlook.standing import AnswersSoFar
 from fairhorizon.service.store.shown import MOST_SHOWN
 
 

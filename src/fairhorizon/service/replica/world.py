@@ -9,16 +9,16 @@ import numpy as np
 from numpy.typing import NDArray
 from sqlalchemy.engine import Connection
 
-from fairhorizon.agents.fcpo.outlook.learned import LearnedOutlook
 from fairhorizon.data.item_columns import ItemTable
 from fairhorizon.errors import FairHorizonError
-from fairhorizon.exposure.binding import bind
-from fairhorizon.exposure.bound import BoundLimit
-from fairhorizon.exposure.groups import POPULAR_SHARE, popular_group
-from fairhorizon.exposure.limits import Limit
-from fairhorizon.production.catalogue import Catalogue
-from fairhorizon.production.people import Person, stranger
-from fairhorizon.production.state import ServingState
+from fairhorizon.fcpo.outlook.learned import LearnedOutlook
+from fairhorizon.limits.binding import bind
+from fairhorizon.limits.bound import BoundLimit
+from fairhorizon.limits.groups import POPULAR_SHARE, popular_group
+from fairhorizon.limits.language import Limit
+from fairhorizon.model.catalogue import Catalogue
+from fairhorizon.model.people import Person, stranger
+from fairhorizon.model.state import ServingState
 from fairhorizon.service.budget.limits import Rules, ServedLimit, flat
 from fairhorizon.service.budget.windows import Window
 from fairhorizon.service.replica.loaded_models import loaded

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from sqlalchemy.engine import Connection
 
-from fairhorizon.exposure.limits import POPULAR, GroupOf
+from fairhorizon.limits.language import POPULAR, GroupOf
 from fairhorizon.service.replica.world import World
 from fairhorizon.service.store import labels
 from fairhorizon.service.watching.item_figures import (

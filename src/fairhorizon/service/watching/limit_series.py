@@ -8,7 +8,7 @@ from typing import Any
 import sqlalchemy as sa
 from sqlalchemy.engine import Connection
 
-from fairhorizon.exposure.limits import Limit
+from fairhorizon.limits.language import Limit
 from fairhorizon.service.store.schema import (
     account_minutes,
     accounts,

@@ -2,7 +2,7 @@
 
 from enum import StrEnum
 
-from fairhorizon.exposure.limits import Limit
+from fairhorizon.limits.language import Limit
 from fairhorizon.service.budget.units import UNIT, allowed, share_units
 from fairhorizon.service.store.budgets import AccountNow
 

@@ -1,0 +1,238 @@
+"""The training of FCPO: the paper's Algorithm 1, round after round, to be stopped and resumed."""
+
+import copy
+import time
+from collections.abc import Generator, Iterable, Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from fairhorizon.data.splits import Split
+from fairhorizon.errors import ConfigError
+from fairhorizon.fcpo.config import FcpoConfig, attention_of
+from fairhorizon.fcpo.experts.start import NO_PRICE, start_from
+from fairhorizon.fcpo.learning.episodes import Episodes, MenuEpisodes, ProposalEpisodes
+from fairhorizon.fcpo.learning.learner import Learner
+from fairhorizon.histories import UserItems
+from fairhorizon.policy.actor import Actor, gaussian_actor, softmax_actor
+from fairhorizon.policy.encoder import StateEncoder
+from fairhorizon.policy.history import HistoryEncoder
+from fairhorizon.policy.menus import SignalMenus
+from fairhorizon.policy.views import EmbeddedItems, ItemView
+from fairhorizon.recommenders.lists.items import PanelItems
+from fairhorizon.recommenders.lists.panel import Panel
+from fairhorizon.recommenders.lists.weighing import sharpened, weights_by_cross_entropy
+from fairhorizon.recommenders.progress import RoundReport
+from fairhorizon.simulation.dynamics import cost_limit
+from fairhorizon.simulation.feedback import validation_scenario
+
+Tensors = dict[str, Tensor]
+
+
+class Training:
+    """Everything that changes while FCPO learns, and the round that changes it."""
+
+    def __init__(
+        self,
+        split: Split,
+        config: FcpoConfig,
+        *,
+        vectors: tuple[Tensor, Tensor],
+        sensitive: Tensor,
+        seed: int,
+        pretraining_rmse: float | None,
+        panel: Panel | None = None,
+    ) -> None:
+        self.split, self.config, self.seed, self.sensitive = split, config, seed, sensitive
+        self.pretraining_rmse, self.panel = pretraining_rmse, panel
+        self.fingerprint = split.train.fingerprint()
+        items = UserItems.of(split.train)
+        length = queue_length(config, panel)
+        validation = validation_scenario(split, length, config.protocol)
+        self.can_validate = len(validation.positive.items) > 0
+        slots = float(attention_of(config).sum())
+        self.limit = cost_limit(config.limit_in_training, 1, config.gamma_c, config.horizon) * slots
+        self.generator = torch.Generator().manual_seed(seed)
+        # Line 3: random theta, omega and phi; line 4: an empty replay buffer.
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(seed)
+            self.actor = build_actor(config, *vectors, panel).to(sensitive.device)
+            self.learner = Learner(self.actor, config)
+        kind = MenuEpisodes if config.policy == "softmax" else ProposalEpisodes
+        self.episodes: Episodes = kind(self.actor, config, items, validation, sensitive, seed)
+        self.reports: list[RoundReport] = []
+        self.best: Tensors = {}
+        self.best_validation = -1.0
+        self.evaluations_since_best = 0
+
+    def weigh_rankers(self) -> None:
+        """Begin with the weights that make what users liked later on most likely.
+
+        Weights that were chosen on the log by the lists they give keep their ratios.
+        """
+        episodes = self.episodes
+        if isinstance(episodes, MenuEpisodes) and isinstance(episodes.opening.menus, SignalMenus):
+            menus, liked = episodes.opening.menus, episodes.liked()
+            if self.config.adapt and self.panel is not None:
+                self.weigh(sharpened(self.panel.weights, menus, liked))
+            else:
+                self.weigh(weights_by_cross_entropy(menus, liked))
+
+    def weigh(self, weights: Sequence[float]) -> None:
+        """Begin with these weights of the rankers, one for each of the panel."""
+        assert self.panel is not None
+        self.panel = self.panel.weighed(weights)
+        self.actor.begin_with([*weights, NO_PRICE])
+
+    @property
+    def finished(self) -> bool:
+        return (
+            len(self.reports) >= self.config.rounds
+            or self.evaluations_since_best >= self.config.patience
+        )
+
+    def extend(self, config: FcpoConfig) -> None:
+        """Go on with other settings of how long to train; what is learned must stay the same."""
+        free = ("rounds", "patience", "evaluate_every", "checkpoint_every")
+        changed = {
+            key
+            for key in FcpoConfig.model_fields
+            if getattr(config, key) != getattr(self.config, key)
+        }
+        if fixed := sorted(changed.difference(free)):
+            raise ConfigError(
+                f"a resumed training keeps its settings, {', '.join(fixed)} cannot change "
+                f"(only {', '.join(free)} can)"
+            )
+        self.config = config
+
+    def rounds(self) -> Generator[RoundReport]:
+        """Train to the end; between two rounds everything may be saved or dropped."""
+        while not self.finished:
+            yield self.round()
+
+    def round(self) -> RoundReport:
+        """Lines 6-23 of Algorithm 1."""
+        started = time.perf_counter()
+        config = self.config
+        if config.serves_any_level and not self.reports and self.can_validate:
+            self._keep(self.episodes.validate())  # rounds have to be better than the warm start
+        fresh = self.episodes.generate(self.generator)  # lines 6-13
+        learned = self.learner.learn(fresh, torch.tensor([self.limit]), self.generator)
+        update = learned.update
+        number = len(self.reports) + 1
+        evaluate = number % config.evaluate_every == 0 and self.can_validate
+        report = RoundReport(
+            round=number,
+            reward=learned.reward,
+            cost=float(learned.costs[0]),
+            limit=self.limit,
+            kl=update.kl,
+            case=update.case.value,
+            fraction=update.fraction,
+            validation=self.episodes.validate() if evaluate else None,
+            rounds=config.rounds,
+            seconds=time.perf_counter() - started,
+            details=update.details,
+        )
+        self.reports.append(report)
+        self._keep_best(report)
+        return report
+
+    def state(self) -> "TrainingState":
+        """Everything that has changed since the training began; not what it reuses of episodes."""
+        return TrainingState(
+            _copies(self.actor.named_parameters()),
+            _copies(self.learner.critics.state_dict().items()),
+            self.best,
+            self.generator.get_state(),
+            list(self.reports),
+            self.best_validation,
+            self.evaluations_since_best,
+        )
+
+    def restore(self, state: "TrainingState") -> None:
+        """Go on from the state of another training that began alike."""
+        self.actor.load_state_dict(state.actor, strict=False)
+        self.learner.critics.load_state_dict(state.critics)
+        self.best = state.best
+        self.generator.set_state(state.generator)
+        self.reports = list(state.reports)
+        self.best_validation = state.best_validation
+        self.evaluations_since_best = state.evaluations_since_best
+
+    def _keep_best(self, report: RoundReport) -> None:
+        if report.validation is None:
+            return
+        # where serving finds the price of any level, what a round spent does not matter
+        good = self.config.serves_any_level or report.keeps_limit(self.config.cost_tolerance)
+        if good and report.validation > self.best_validation:
+            self._keep(report.validation)
+        elif self.best:
+            self.evaluations_since_best += 1
+
+    def _keep(self, validation: float) -> None:
+        self.best_validation, self.evaluations_since_best = validation, 0
+        self.best = _copies(self.actor.named_parameters())
+
+    def best_actor(self) -> Actor:
+        """A copy of the actor with the best parameters so far."""
+        actor = copy.deepcopy(self.actor)
+        if self.best:
+            actor.load_state_dict(self.best, strict=False)
+        return actor
+
+
+def _copies(parameters: Iterable[tuple[str, Tensor]]) -> Tensors:
+    return {name: value.detach().clone().cpu() for name, value in parameters}
+
+
+@dataclass(frozen=True)
+class TrainingState:
+    """A training between two rounds, apart from its data and settings."""
+
+    actor: Tensors  # parameters
+    critics: Tensors
+    best: Tensors  # parameters of the actor that is best on validation; none: no round is
+    generator: Tensor
+    reports: list[RoundReport]
+    best_validation: float
+    evaluations_since_best: int
+
+
+@dataclass(frozen=True)
+class Trained:
+    """A training and the rankers that its policy serves with."""
+
+    training: Training
+    panel: Panel | None
+    finished: bool  # nothing is left to do
+
+
+def queue_length(config: FcpoConfig, panel: Panel | None) -> int:
+    """How much of a history the policy and its rankers look at."""
+    return config.history if panel is None else max(config.history, panel.queue_length)
+
+
+def build_actor(
+    config: FcpoConfig, users: Tensor, items: Tensor, panel: Panel | None = None
+) -> Actor:
+    """The actor before its training, with the head of its policy and its view of the items."""
+    encoder: StateEncoder | HistoryEncoder
+    view: ItemView
+    if panel is None:
+        encoder = StateEncoder(users, items, config.gru_hidden, config.gru_layers)
+        view = EmbeddedItems(encoder, config.group_price)
+    else:
+        encoder = HistoryEncoder(users, items)
+        view = PanelItems(panel, config.history, config.candidates, config.group_price)
+    hidden, length = config.actor_hidden, config.list_length
+    if config.policy == "softmax":
+        actor = softmax_actor(encoder, view, list_length=length, hidden=hidden)
+    else:
+        std = config.initial_std
+        actor = gaussian_actor(encoder, view, list_length=length, hidden=hidden, initial_std=std)
+    if panel is not None:
+        start_from(actor, panel, config.initial_std)
+    return actor.to(torch.float64 if config.precision == "double" else torch.float32)

@@ -1,0 +1,274 @@
+"""The language of limits: what may be shown of whom, as users write it.
+
+    GROUP(<=|>=)SHARE[@K][;labels=first|moment|lagged:N|retrospective][;scope=all|list|prefix]
+                         [;weights=none|log|w1,w2,..]
+
+GROUP is `popular`, `new`, `gini`, COLUMN=VALUE[,VALUE...] or COLUMN:each, with quotes around names
+that have other characters than letters, digits, `_`, `-` and `.`. This module reads and writes the
+text; who is in a group is up to the data (`experiments/limited_groups.py`).
+"""
+
+import re
+from dataclasses import dataclass, replace
+from typing import Any, Self
+
+from fairhorizon.errors import ConfigError
+from fairhorizon.limits.text_cursor import TextCursor, number_of, quoted, written
+from fairhorizon.vocabulary import Labels, Scope, Weighing
+
+POPULAR, NEW, GINI = "popular", "new", "gini"
+RESERVED = (POPULAR, NEW, GINI)
+EACH = "each"
+EXAMPLE = "popular<=0.4"
+QUOTED_EXAMPLE = '"brand=A & B"<=0.1'
+PLAIN_NAME = re.compile(r"[\w.-]+")
+OLD_FORM = re.compile(r"(?P<column>[^=<>]+)=(?P<values>[^<>]+):(?P<share>[\d.]+)")
+
+
+class LimitError(ConfigError):
+    """A limit that cannot be read."""
+
+
+@dataclass(frozen=True)
+class GroupOf:
+    """A group of items, as it is called: a reserved word, or values of a column."""
+
+    column: str
+    values: tuple[str, ...] = ()  # none: a reserved word, or each value by itself
+    each: bool = False
+
+    @property
+    def reserved(self) -> bool:
+        return not self.values and not self.each
+
+    def __str__(self) -> str:
+        if self.reserved:
+            return self.column
+        column = quoted(self.column) if self.column in RESERVED else _name_text(self.column)
+        if self.each:
+            return f"{column}:{EACH}"
+        parts = f"{column}={','.join(map(_name_text, self.values))}"
+        if '"' in parts and len(self.values) == 1 and "=" not in self.column:
+            return quoted(f"{self.column}={self.values[0]}")  # easier to read
+        return parts
+
+
+@dataclass(frozen=True)
+class Limit:
+    """A largest share, or as a floor a smallest one, and how it is counted."""
+
+    group: GroupOf
+    share: float
+    is_floor: bool = False
+    first: int | None = None  # only the first so many places of a list count
+    labels: Labels | None = None  # None: as the command has it
+    lag: int = 0  # steps, of labels that lag
+    scope: Scope = Scope.ALL
+    weighing: Weighing = Weighing.NONE
+    weights: tuple[float, ...] = ()  # given ones, by place; places beyond count 0
+
+    @classmethod
+    def parse(cls, text: str) -> Self:
+        """A LimitError says where the text stops making sense, and what would."""
+        return cls(**_LimitReader(text).limit())
+
+    @classmethod
+    def popular(cls, share: float) -> Self:
+        """What `--alpha-prime SHARE` is short for."""
+        return cls(GroupOf(POPULAR), share)
+
+    @property
+    def is_gini(self) -> bool:
+        return self.group == GroupOf(GINI)
+
+    @property
+    def is_plain(self) -> bool:
+        """A share of all showings, each of which counts 1."""
+        counted = (self.first, self.scope, self.weighing)
+        return not self.is_gini and counted == (None, Scope.ALL, Weighing.NONE)
+
+    def __str__(self) -> str:
+        parts = [f"{self.group}{'>=' if self.is_floor else '<='}{written(self.share)}"]
+        if self.first is not None:
+            parts[0] += f"@{self.first}"
+        if self.labels is not None:
+            lag = f":{self.lag}" if self.labels is Labels.LAGGED else ""
+            parts.append(f"labels={self.labels}{lag}")
+        if self.scope is not Scope.ALL:
+            parts.append(f"scope={self.scope}")
+        if self.weighing is Weighing.GIVEN:
+            parts.append(f"weights={','.join(map(written, self.weights))}")
+        elif self.weighing is Weighing.LOG:
+            parts.append("weights=log")
+        return ";".join(parts)
+
+    def of_values(self, values: tuple[str, ...]) -> Self:
+        """The same limit for some values of its column."""
+        return replace(self, group=GroupOf(self.group.column, values))
+
+
+def _name_text(name: str) -> str:
+    return name if PLAIN_NAME.fullmatch(name) else quoted(name)
+
+
+class _LimitReader(TextCursor):
+    """Reads the text of a limit."""
+
+    error = LimitError
+
+    def limit(self) -> dict[str, Any]:
+        self._refuse_old_form()
+        group = self._group()
+        is_floor = self._sign() == ">="
+        share = self._share()
+        fields: dict[str, Any] = {"group": group, "is_floor": is_floor, "share": share}
+        if self.next_is("@"):
+            fields["first"] = self._first()
+        while self.next_is(";"):
+            self._option(fields)
+        if self.at < len(self.text):
+            self.fail(f"{self.text[self.at :]!r} does not belong to a limit", EXAMPLE)
+        self._check(fields, group)
+        return fields
+
+    def _refuse_old_form(self) -> None:
+        old = OLD_FORM.fullmatch(self.text)
+        if old:
+            group = GroupOf(old["column"], tuple(old["values"].split(",")))
+            self.at = old.start("share") - 1
+            self.fail("the share comes after <= or >=", f"{group}<={old['share']}")
+
+    def _group(self) -> GroupOf:
+        begin = self.at
+        column, quotes = self._name("a group", stop="=:<>")
+        after = self.text[self.at : self.at + 1]
+        if quotes and after in ("<", ">") and "=" in column:  # quotes around all of it
+            column, _, value = column.partition("=")
+            if not column or not value:
+                self.at = begin
+                self.fail("a column and its value are needed", QUOTED_EXAMPLE)
+            return GroupOf(column, (value,))
+        if after in (":", "=") and column in RESERVED and not quotes:
+            self.at = begin
+            self.fail(
+                f"{column!r} is no column", f'{column}<=0.4, or "{column}" in quotes if it is one'
+            )
+        if self.next_is(":"):
+            start = self.at
+            word, _ = self._name(f"{EACH!r}", stop="<>=")
+            if word != EACH:
+                self.at = start
+                self.fail(f"{word!r} of a column", f"{_name_text(column)}:{EACH}")
+            return GroupOf(column, each=True)
+        if self.next_is("="):
+            values = [self._name("a value", stop="<>,")[0]]
+            while self.next_is(","):
+                values.append(self._name("a value", stop="<>,")[0])
+            return GroupOf(column, tuple(values))
+        if column not in RESERVED:
+            self.at = begin
+            self.fail(
+                f"{column!r} is no group",
+                f"{', '.join(RESERVED)}, COLUMN=VALUE or COLUMN:{EACH}",
+            )
+        return GroupOf(column)
+
+    def _name(self, what: str, stop: str) -> tuple[str, bool]:
+        """A name up to one of the characters, or in quotes, which may hold any of them."""
+        begin, quotes = self.at, self.next_is('"')
+        name = self.in_quotes(QUOTED_EXAMPLE) if quotes else self.up_to(f"{stop};")
+        if not name:
+            self.at = begin
+            self.fail(f"{what} is missing", EXAMPLE)
+        return name, quotes
+
+    def _sign(self) -> str:
+        sign = self.text[self.at : self.at + 2]
+        if sign not in ("<=", ">="):
+            self.fail("<= or >= is missing", EXAMPLE)
+        self.at += 2
+        return sign
+
+    def _share(self) -> float:
+        begin = self.at
+        text = self.up_to("@;")
+        share = number_of(text)
+        if share is None or not 0 <= share <= 1:
+            self.at = begin
+            self.fail(f"{text!r} is no share", "a number from 0 to 1, not a percentage")
+        return share
+
+    def _first(self) -> int:
+        begin = self.at
+        text = self.up_to(";")
+        if not text.isdecimal() or int(text) < 1:
+            self.at = begin
+            self.fail(f"{text!r} is no number of places", "a whole number from 1 on, as in @5")
+        return int(text)
+
+    def _option(self, fields: dict[str, Any]) -> None:
+        begin = self.at
+        key, _, value = self.up_to(";").partition("=")
+        if key in OPTIONS and key not in fields:
+            if not getattr(self, f"_{key}")(value, fields):
+                self.at = begin + len(key) + 1
+                self.fail(f"{value!r} does not say which {key}", OPTIONS[key])
+            return
+        self.at = begin
+        if key in OPTIONS:
+            self.fail(f"a second {key}", "one of them")
+        self.fail(f"there is no {key!r}", f"{', '.join(OPTIONS)}")
+
+    def _labels(self, value: str, fields: dict[str, Any]) -> bool:
+        word, _, lag = value.partition(":")
+        lags = word == Labels.LAGGED
+        counted = lag.isdecimal() and int(lag) > 0
+        if word not in list(Labels) or (not counted if lags else lag):
+            return False
+        fields |= {"labels": Labels(word), "lag": int(lag or 0)}
+        return True
+
+    def _scope(self, value: str, fields: dict[str, Any]) -> bool:
+        if value in list(Scope):
+            fields["scope"] = Scope(value)
+        return value in list(Scope)
+
+    def _weights(self, value: str, fields: dict[str, Any]) -> bool:
+        if value in (Weighing.NONE, Weighing.LOG):
+            fields |= {"weighing": Weighing(value), "weights": ()}
+            return True
+        numbers = [number_of(part) for part in value.split(",")]
+        weights = tuple(number for number in numbers if number is not None and number >= 0)
+        if len(weights) < len(numbers) or not any(weights):
+            return False
+        fields |= {"weighing": Weighing.GIVEN, "weights": weights}
+        return True
+
+    def _check(self, fields: dict[str, Any], group: GroupOf) -> None:
+        """What each word means alone, but not together."""
+        self.at = 0
+        if group == GroupOf(GINI):
+            if fields["is_floor"]:
+                self.fail("a Gini index has no smallest value", "gini<=0.8")
+            if len(fields) > 3:
+                self.fail("the Gini index is that of all showings, each counted once", "gini<=0.8")
+        by_list = fields.get("scope", Scope.ALL) is not Scope.ALL
+        if by_list and fields.get("weighing", Weighing.NONE) is not Weighing.NONE:
+            self.fail(
+                "weights are for scope=all: a list or its beginnings are counted in places",
+                "either weights or a scope",
+            )
+
+        first = fields.get("first")
+        if fields.get("weights") and not any(fields["weights"][:first]):
+            self.fail(
+                f"these weights leave none of the first {first} places",
+                "a weight above 0 to one of them",
+            )
+
+
+OPTIONS = {
+    "labels": "first, moment, lagged:N or retrospective",
+    "scope": "all, list or prefix",
+    "weights": "none, log or numbers from 0 on, as in 1,0.5,0.2",
+}

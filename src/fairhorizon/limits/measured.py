@@ -1,0 +1,181 @@
+"""What lists make of a limit: the share that was reached, as the limit counts it and otherwise."""
+
+import math
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field, replace
+from types import MappingProxyType
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fairhorizon.limits.bound import BoundLimit
+from fairhorizon.limits.language import Limit
+from fairhorizon.limits.limit_rules import rule_of
+from fairhorizon.metrics.accuracy import discount
+from fairhorizon.metrics.fairness import gini
+from fairhorizon.metrics.shares import ROUNDING
+from fairhorizon.vocabulary import Scope
+
+PLACES = (5, 10, 20)  # first places, in which the share is reported too
+NO_PRICES: Mapping[str, float] = MappingProxyType({})
+Floats = NDArray[np.float64]
+Counts = NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class Showings:
+    """Everything that was shown: list, place from 0 and item of each showing, list by list."""
+
+    lists: Counts  # (n,) rising
+    places: Counts  # (n,) rising within a list
+    items: Counts  # (n,)
+    length: int  # places of a list, K
+
+    @classmethod
+    def of(cls, lists: Counts) -> Self:
+        """Of lists (n_lists, K) with -1 for an empty place."""
+        rows, places = np.nonzero(lists >= 0)
+        return cls(rows, places, lists[rows, places], lists.shape[1])
+
+    @property
+    def n_lists(self) -> int:
+        """Lists that show anything."""
+        return len(np.unique(self.lists))
+
+
+@dataclass(frozen=True)
+class LimitReached:
+    """A limit, and what was reached.
+
+    reached: of a limit on all showings, the share as the limit counts it; of one on every list or
+        every beginning of one, the share of the group in the worst list; of gini, the index.
+    excess: how far the share is on the wrong side of the limit, negative on the right side. Of a
+        limit on lists, by how many items the worst list (the worst beginning) is, as a share of
+        its places.
+    broken: lists that break a limit on lists; None of other limits.
+    violations: of a limit on all showings, how many showings of the group are too many (of a floor:
+        too few); by place, in showings of weight 1. Of a limit on lists, `broken`. None of gini.
+    price: what the method subtracted from the value of every item of the group (of a floor: of
+        every other item) to keep the limit; None where it has no price or it is not known.
+    at, weighed: the share among the first 5, 10, 20 places that lists have, and the share with
+        every showing counted as 1 / log2(1 + rank), whatever the limit counts. Empty and None of
+        gini.
+    lists_above: the share of lists with more than ceil(share K) items of the group, K being the
+        places that the limit is for; of a floor, of lists with more than ceil((1 - share) K) other
+        items, which for full lists means less than floor(share K) of the group. None of gini.
+    """
+
+    limit: str
+    asked: float
+    is_floor: bool
+    reached: float
+    kept: bool
+    excess: float
+    n_lists: int
+    broken: int | None = None
+    at: dict[int, float] = field(default_factory=dict)
+    weighed: float | None = None
+    lists_above: float | None = None
+    violations: int | None = None
+    price: float | None = None
+
+    def to_json(self) -> dict[str, Any]:
+        return asdict(self) | {"at": {str(k): share for k, share in self.at.items()}}
+
+
+def limit_reached(
+    bound: BoundLimit, shown: Showings | Counts, prices: Mapping[str, float] = NO_PRICES
+) -> LimitReached:
+    """What the showings, or lists (n_lists, K) of item codes with -1 for none, make of a limit.
+
+    Without any showing there is nothing to exceed: the share is 0 and the limit is kept. prices: of
+    the method that made the lists, by the text of a limit.
+    """
+    found = _measured(bound, shown)
+    return replace(found, price=prices.get(found.limit))
+
+
+def _measured(bound: BoundLimit, shown: Showings | Counts) -> LimitReached:
+    if not isinstance(shown, Showings):
+        shown = Showings.of(shown)
+    limit, inside = bound.limit, bound.members[shown.items]
+    if limit.is_gini:
+        index = gini(np.bincount(shown.items, minlength=len(bound.members)))
+        return _result(limit, shown, reached=index, excess=index - limit.share)
+    places = shown.length if limit.first is None else min(limit.first, shown.length)
+    of_lists, of_prefixes = _beyond(limit, inside, shown, places)
+    first = {k: np.arange(shown.length) < k for k in PLACES if k <= shown.length}
+    measures = {
+        "at": {k: _share(shown, inside, weights) for k, weights in first.items()},
+        "weighed": _share(shown, inside, discount(np.arange(1, shown.length + 1))),
+        "lists_above": float((of_lists > 0).mean()) if len(of_lists) else 0.0,
+    }
+    if limit.scope is Scope.ALL:
+        weights = rule_of(limit).place_weights(shown.length)
+        share = _share(shown, inside, weights)
+        away = limit.share - share if limit.is_floor else share - limit.share
+        excess = away if len(shown.items) else 0.0
+        too_many = math.ceil(max(0.0, excess) * float(weights[shown.places].sum()) - ROUNDING)
+        return _result(limit, shown, reached=share, excess=excess, violations=too_many, **measures)
+    beyond = of_lists if limit.scope is Scope.LIST else of_prefixes
+    if not len(beyond):
+        return _result(limit, shown, reached=0.0, excess=0.0, broken=0, violations=0, **measures)
+    most = float(of_lists.max()) + _allowed(limit, places)[places] / places
+    broken = int((beyond > 0).sum())
+    return _result(
+        limit,
+        shown,
+        reached=1 - most if limit.is_floor else most,
+        excess=float(beyond.max()),
+        broken=broken,
+        violations=broken,
+        **measures,
+    )
+
+
+def _allowed(limit: Limit, length: int) -> Floats:
+    """(length + 1,) how many of the first 0, 1, ... places a list may have of the group.
+
+    Of a floor: of all other items.
+    """
+    share = 1 - limit.share if limit.is_floor else limit.share
+    allowed: Floats = np.ceil(share * np.arange(length + 1) - ROUNDING)
+    return allowed
+
+
+def _beyond(
+    limit: Limit, inside: NDArray[np.bool_], shown: Showings, places: int
+) -> tuple[Floats, Floats]:
+    """(lists,) how many items each list has beyond what it may have, as a share of its places.
+
+    And the same of the beginning of the list in which this is most.
+    """
+    _, begin, of = np.unique(shown.lists, return_index=True, return_inverse=True)
+    counted = (inside != limit.is_floor) & (shown.places < places)
+    allowed = _allowed(limit, places)
+    whole = (np.bincount(of[counted], minlength=len(begin)) - allowed[places]) / max(1, places)
+    so_far = np.cumsum(counted)
+    running = (so_far - (so_far - counted)[begin][of])[counted]  # from the beginning of the list
+    ranks = shown.places[counted] + 1
+    prefixes = whole.copy()
+    np.maximum.at(prefixes, of[counted], (running - allowed[ranks]) / ranks)
+    return whole, prefixes
+
+
+def _result(limit: Limit, shown: Showings, **values: Any) -> LimitReached:
+    return LimitReached(
+        limit=str(limit),
+        asked=limit.share,
+        is_floor=limit.is_floor,
+        kept=not values["excess"] > ROUNDING,
+        n_lists=shown.n_lists,
+        **values,
+    )
+
+
+def _share(shown: Showings, inside: NDArray[np.bool_], weights: NDArray[Any]) -> float:
+    """The share of the group, with these weights of places (K,)."""
+    counted = weights[shown.places].astype(np.float64)
+    total = float(counted.sum())
+    return float(counted[inside].sum()) / total if total else 0.0

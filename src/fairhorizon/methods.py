@@ -1,0 +1,177 @@
+"""Methods by name: `ease`, `ease+quota`, `ease+quota@0.4`, `fcpo@0.65`, `fcpo:paper@0.4`."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from functools import cached_property
+from pathlib import Path
+from typing import Self
+
+from pydantic import ValidationError
+
+from fairhorizon.errors import ConfigError, ModelError
+from fairhorizon.fcpo.config import FcpoConfig
+from fairhorizon.fcpo.model import Fcpo
+from fairhorizon.lird.model import Lird
+from fairhorizon.rankers import RANKERS
+from fairhorizon.rankers.stack.model import StackConfig
+from fairhorizon.recommenders.abilities import Abilities, Levels
+from fairhorizon.recommenders.base import Recommender
+from fairhorizon.recommenders.ranked.model import Ranked
+from fairhorizon.rerank import RERANKERS
+from fairhorizon.rerank.reranker import Reranker
+from fairhorizon.settings import Given, SettingsError, changed, faults
+from fairhorizon.storage import model_kind
+from fairhorizon.vocabulary import MethodName
+
+# Every agent, by name: a new one is a folder and a line here.
+AGENTS: dict[str, type[Recommender]] = {
+    "fcpo": Fcpo,
+    "lird": Lird,
+}
+
+
+class MethodError(ConfigError):
+    """A method that does not exist."""
+
+
+@dataclass(frozen=True)
+class Method:
+    """A ranker or an agent, a re-ranker where there is one, and the level that is set."""
+
+    base: str
+    reranker: str | None = None
+    level: float | None = None
+    preset: str | None = None  # of an agent; None: the default
+
+    @classmethod
+    def parse(cls, text: str) -> Self:
+        written = MethodName.split(text)
+        base, preset = written.base, written.preset
+        reranker, level = written.reranker, written.level
+        if base not in (*RANKERS, *AGENTS):
+            known = ", ".join((*RANKERS, *AGENTS))
+            raise MethodError(f"there is no method {base!r} (there are {known})")
+        if preset is not None and preset not in presets_of(base):
+            known = ", ".join(f"{agent}:{name}" for agent in AGENTS for name in presets_of(agent))
+            raise MethodError(f"{text}: there is no such preset (there are {known})")
+        if reranker is not None and reranker not in RERANKERS:
+            known = ", ".join(RERANKERS)
+            raise MethodError(f"{text}: there is no re-ranker {reranker!r} (there are {known})")
+        if reranker is not None and base not in RANKERS:
+            raise MethodError(f"{text}: only a ranker can be re-ranked ({', '.join(RANKERS)})")
+        method = cls(base, reranker, None, preset)
+        if level is None:
+            return method
+        if method.abilities.levels is Levels.NONE:
+            raise MethodError(f"{text}: {base} has no level to set (leave out @{level})")
+        try:
+            return replace(method, level=float(level))
+        except ValueError:
+            raise MethodError(f"{text}: {level!r} is no number (as in {method.name}@0.4)") from None
+
+    def __str__(self) -> str:
+        return self.name if self.level is None else f"{self.name}@{self.level:g}"
+
+    @property
+    def name(self) -> str:
+        """Without the level."""
+        preset = f":{self.preset}" if self.preset else ""
+        return self.base + preset + (f"+{self.reranker}" if self.reranker else "")
+
+    @property
+    def file_name(self) -> str:
+        """For its files: a colon is not allowed in all file systems."""
+        return str(self).replace(":", "-")
+
+    @cached_property
+    def abilities(self) -> Abilities:
+        """What it can do with the settings of its preset."""
+        return build(replace(self, level=None), {}, seed=0).abilities
+
+    def limited_to(self, alpha_prime: float) -> "Method":
+        """With a largest share of showings for the group, where the level is one."""
+        if not self.abilities.level_is_share:
+            remedy = f" (try {self.base}+quota)" if self.base in RANKERS else ""
+            raise MethodError(f"{self} has no limit to set to {alpha_prime:g}{remedy}")
+        if self.level not in (None, alpha_prime):
+            raise MethodError(f"{self} and alpha' {alpha_prime:g} are two limits (give one)")
+        return replace(self, level=alpha_prime)
+
+    @property
+    def trained(self) -> "Method":
+        """The part that is trained: a re-ranker is not, nor a level that any model can serve."""
+        if self.abilities.levels is not Levels.SERVED:
+            return self
+        return Method(self.base, preset=self.preset or next(iter(presets_of(self.base)), None))
+
+
+def presets_of(base: str) -> tuple[str, ...]:
+    """The presets that a name can choose from, the default first."""
+    known = tuple(AGENTS[base].presets) if base in AGENTS else ()
+    return known if len(known) > 1 else ()
+
+
+def build(method: Method, given: Given, seed: int, *, preset: str | None = None) -> Recommender:
+    """The method before its fit, with the given settings in place of the defaults.
+
+    preset: the one to start from where the method names none.
+    """
+    if method.base not in AGENTS:
+        ranker_class = RANKERS[method.base]
+        own = {key: value for key, value in given.items() if key != method.reranker}
+        ranker = ranker_class(changed(ranker_class.config_class(), own), seed=seed)
+        return Ranked(ranker, build_reranker(method, given))
+    agent = AGENTS[method.base]
+    default = next(iter(agent.presets))
+    name = method.preset or (preset if preset in agent.presets else default) or default
+    given = {key: value for key, value in given.items() if key not in agent.fixed.get(name, ())}
+    level = {} if method.level is None else {agent.level_setting: method.level}
+    return agent.configured(changed(agent.presets[name], {**given, **level}), seed)
+
+
+def build_reranker(method: Method, given: Given) -> Reranker | None:
+    """The re-ranker of the method, or None."""
+    if method.reranker is None:
+        return None
+    own = given.get(method.reranker, {})
+    if not isinstance(own, Mapping):
+        part = method.reranker
+        raise SettingsError(f"{part}={own} (say which of its settings, as in {part}.key=value)")
+    reranker = changed(RERANKERS[method.reranker](), own)
+    if method.level is None:
+        return reranker
+    try:
+        return reranker.at_level(method.level)
+    except ValidationError as error:
+        raise SettingsError(faults(error, reranker)) from None
+
+
+def validates(method: Method) -> bool:
+    """Whether training looks at validation items, and so has to know the protocol."""
+    return "protocol" in type(build(method.trained, {}, seed=0).settings).model_fields
+
+
+def rankers_of(model: Recommender) -> frozenset[str]:
+    """The names of the rankers that a method is made of; empty where it is made of none."""
+    match model.settings:
+        case StackConfig() as stack:
+            return frozenset(stack.rankers)
+        case FcpoConfig() as fcpo:
+            return frozenset(fcpo.warm_start)
+    return frozenset() if model.ranker is None else frozenset({model.ranker.method})
+
+
+def longest_first(method: Method) -> tuple[int, str]:
+    """Agents, then rankers from the last to the first: what takes long must not start last."""
+    order = [*AGENTS, *reversed(RANKERS)]
+    return order.index(method.base), str(method)
+
+
+def load_method(path: Path) -> Recommender:
+    """The model of a file, whatever method it is of."""
+    recommenders: list[type[Recommender]] = [Ranked, *AGENTS.values()]
+    kinds = {recommender.kind: recommender for recommender in recommenders}
+    kind = model_kind(path)
+    if kind not in kinds:
+        raise ModelError(f"{path}: holds a '{kind}' model, which this version does not know")
+    return kinds[kind].load(path)

@@ -1,0 +1,81 @@
+"""A fit on the whole log: settings are chosen on its newest part first."""
+
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fairhorizon.data.interactions import Interactions
+from fairhorizon.data.splits import split, uncut
+from fairhorizon.limits.bound import BoundLimit
+from fairhorizon.limits.groups import popular_group
+from fairhorizon.limits.language import POPULAR, GroupOf, Limit
+from fairhorizon.methods import Method
+from fairhorizon.recommenders.base import Recommender
+from fairhorizon.recommenders.progress import SILENT, Listener
+
+Group = NDArray[np.bool_]
+
+
+def fit_whole(
+    draft: Recommender,
+    log: Interactions,
+    *,
+    group: Group | None = None,
+    listener: Listener = SILENT,
+) -> Recommender:
+    """The method fitted on every row of the log, with settings that suit its newest part.
+
+    First it is fitted without the last item of every user: everything that a fit chooses (settings
+    and weights of rankers, epochs, the policy, the calibration of scores, prices) is chosen there,
+    on the last item and the last fifth of those before it. Then what is estimated from the log is
+    estimated again, from all of it. A method that has to be trained to follow a log (lird,
+    fcpo:paper) is trained a second time.
+
+    draft: the method before its fit.
+    log: the log, ties in the order wanted.
+    group: (n_items,) bool, whose exposure the method limits; None: the popular items.
+    listener: receives the progress.
+    """
+    newest = split(log, test_share=0.0, ties="keep")
+    chosen = draft.fit(newest, sensitive=group, listener=listener)
+    if group is None:
+        group = popular_group(log.item_counts(), draft.popular_share)
+    return chosen.refitted(uncut(log), sensitive=group, listener=listener)
+
+
+def own_limit(limits: Sequence[Limit]) -> Limit | None:
+    """The limit that is the level of a method: on the popular items, else the first of its kind.
+
+    Of its kind are largest shares of all showings.
+    """
+    levels = [limit for limit in limits if limit.is_plain and not limit.is_floor]
+    on_popular = [limit for limit in levels if limit.group == GroupOf(POPULAR)]
+    return next(iter(on_popular or levels), None)
+
+
+def with_level(method: Method, limits: Sequence[Limit]) -> tuple[Limit, ...]:
+    """The limits, with the level of a method that is a share of the popular items: `fcpo@0.4`."""
+    if method.level is None or not method.abilities.level_is_share:
+        return tuple(limits)
+    level = Limit.popular(method.level)
+    for limit in limits:
+        if limit.group == level.group and limit.is_plain and not limit.is_floor:
+            method.limited_to(limit.share)  # refuses two that differ
+            return tuple(limits)
+    return (level, *limits)
+
+
+def at_level(method: Method, limits: Sequence[Limit]) -> Method:
+    """The method at the share of its own limit, where its level is one."""
+    own = own_limit(limits)
+    if own is None or method.level is not None or not method.abilities.level_is_share:
+        return method
+    return method.limited_to(own.share) if own.share > 0 else method
+
+
+def group_of(own: Limit | None, bound: Sequence[BoundLimit]) -> Group | None:
+    """The members of the group of a method's own limit; None: the popular items."""
+    if own is None or own.group == GroupOf(POPULAR):
+        return None
+    return next((one.members for one in bound if one.limit == own), None)

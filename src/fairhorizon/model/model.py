@@ -1,0 +1,247 @@
+"""The model that people speak to by ids: recommend, explain, observe, refresh, save."""
+
+import threading
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+
+from fairhorizon.allocation.guard import ExposureGuard
+from fairhorizon.data.interactions import Interactions
+from fairhorizon.data.item_columns import ItemTable, merged_tables
+from fairhorizon.data.splits import uncut
+from fairhorizon.errors import ConfigError
+from fairhorizon.fcpo.outlook.learned import LearnedOutlook
+from fairhorizon.model.answers import (
+    Histories,
+    barred,
+    frame_of,
+    length_of,
+    persons_of,
+    serve,
+    warn_if_broken,
+)
+from fairhorizon.model.catalogue import Catalogue
+from fairhorizon.model.explaining import Explanation, explained
+from fairhorizon.model.folder import StoredModel, write_model
+from fairhorizon.model.observed import ObservedRows, described, joined
+from fairhorizon.model.people import People
+from fairhorizon.model.requests import RepeatRule, Requests
+from fairhorizon.model.server import ModelServer
+from fairhorizon.model.state import ServingState, group_in, in_order
+from fairhorizon.recommenders.progress import SILENT, Listener
+from fairhorizon.vocabulary import ListValue
+
+
+class Model:
+    """A method fitted on the whole log, made by `fit` or `open_model`; ids in, frames out.
+
+    All calls may come from several threads. A call sees the model before or after an `observe` or a
+    `refresh`, never in between.
+    """
+
+    def __init__(
+        self,
+        stored: StoredModel,
+        *,
+        log: Interactions,
+        table: ItemTable | None,
+        ordered: Interactions | None = None,
+    ) -> None:
+        """ordered: the log with its ties in order, where somebody has put them so already."""
+        self._log, self._table, self._ties = log, table, stored.ties
+        self._limits, self._method, self._area_km = stored.limits, stored.method, stored.area_km
+        self._outlook = stored.outlook
+        self._rows: list[ObservedRows] = []  # observed since the fit
+        self._changing = threading.Lock()
+        people = People(in_order(log, stored.ties) if ordered is None else ordered)
+        catalogue = Catalogue.of(people.log, table, area_km=stored.area_km)
+        self._state = ServingState.of(stored.recommender, people, catalogue, stored.limits)
+
+    def __repr__(self) -> str:
+        state = self._state
+        limits = ", ".join(self.limits) or "no limits"
+        return (
+            f"<fairhorizon.Model {self._method}: {len(self.users):,} users, {state.n_items:,} "
+            f"items, {limits}>"
+        )
+
+    @property
+    def state(self) -> ServingState:
+        """Everything that it serves with at this moment."""
+        return self._state
+
+    @property
+    def method(self) -> str:
+        """The name of the method."""
+        return self._method
+
+    @property
+    def limits(self) -> tuple[str, ...]:
+        """The limits that the lists of a call keep together."""
+        return tuple(map(str, self._limits))
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        """All settings of the method, as they can be given to `fit`."""
+        return self._state.recommender.all_settings()
+
+    @property
+    def users(self) -> list[Any]:
+        """The ids of all users, those observed since the fit last."""
+        return self._state.people.ids
+
+    @property
+    def items(self) -> list[Any]:
+        """The ids of all items that can be shown, those that are new to the model last."""
+        state = self._state
+        ids: list[Any] = state.catalogue.ids[: state.n_items].tolist()
+        return ids
+
+    @property
+    def outlook(self) -> LearnedOutlook | None:
+        """What it learned from answers; None: it was fitted without them."""
+        return self._outlook
+
+    def recommend(
+        self,
+        users: Iterable[Any] | None = None,
+        k: int = 10,
+        *,
+        histories: Histories | None = None,
+        exclude: Iterable[Any] | None = None,
+        candidates: Iterable[Any] | None = None,
+        repeats: str | None = None,
+        value: str = ListValue.NDCG,
+    ) -> pl.DataFrame:
+        """Lists of at most `k` items; together they keep the limits of the model.
+
+        users: ids of users of the log, or observed since; None: all of them, or nobody where
+            histories are given.
+        k: the length of a list.
+        histories: for people who are not in the log, the items that they took, oldest first, by a
+            name of your choice. An empty history gets the most popular items, under the limits.
+        exclude: ids of items that nobody is shown, such as those out of stock.
+        candidates: ids of the items that may be shown; None: all. Of both, unknown ids are ignored,
+            and a warning says so.
+        repeats: whether somebody may be shown what they took: "no" (the default), "yes", or "after
+            7 days" since they took it last, counted back from the newest time in the log.
+        value: what the lists make as much of as they can under the limits. "ndcg": what users like
+            now. "long": every user's values count by what a like of theirs is worth for later, so
+            that what is scarce goes to those whom a like keeps; for a model that was fitted with
+            answers.
+
+        Returns a frame with a row per place: user, rank (from 1), item, score (the chance that the
+        user takes the item next, where the method calibrates it, else the score of its ranker) and
+        value (what the showing is worth, in units of the user's NDCG); null where a method has
+        none. `to_pandas()` makes it a pandas frame.
+        """
+        state = self._state
+        shut = barred(state, exclude, candidates)
+        requests = Requests(persons_of(state, users, histories), shut, RepeatRule.parse(repeats))
+        served = serve(state, requests, length_of(k), self.outlook_for(value))
+        warn_if_broken(state, served)
+        return frame_of(state, requests.persons, served)
+
+    def outlook_for(self, value: str) -> LearnedOutlook | None:
+        """What a like is worth, where it is asked for; a ConfigError if the model does not know."""
+        if value == ListValue.NDCG:
+            return None
+        if value != ListValue.LONG:
+            raise ConfigError(f'value={value!r} (give "ndcg" or "long")')
+        if self._outlook is None:
+            raise ConfigError(
+                "value=long: the model has learned from no answers (fit it with a record of them: "
+                "fairhorizon fit ... --answers FILE, fh.fit(..., answers=...))"
+            )
+        return self._outlook
+
+    def explain(
+        self,
+        user: Any = None,
+        k: int = 10,
+        *,
+        history: Sequence[Any] | None = None,
+        value: str = ListValue.NDCG,
+    ) -> Explanation:
+        """Why somebody is shown these items, what the limits changed, and at what price.
+
+        user: the id of a user.
+        k: the length of the list, which is that of `recommend([user], k)`.
+        history: for somebody who is not in the log, the items that they took, oldest first.
+        value: as in `recommend`.
+
+        Returns an explanation: `frame` has a row per item, `text` says it in words.
+        """
+        state = self._state
+        if history is None:
+            (person,) = persons_of(state, [user], None)
+        else:
+            (person,) = persons_of(state, None, {"" if user is None else user: history})
+        return explained(state, person, length_of(k), self.outlook_for(value))
+
+    def observe(self, rows: Any) -> "Model":
+        """New interactions: histories change at once, the model itself with the next `refresh`.
+
+        rows: a frame with the columns of the log, later than what it has. Users and items may be
+            new; a new item is scored like those that share its attributes until the next refresh.
+            Columns that limits are about, or that the table of items has, describe new items.
+
+        Returns the model.
+        """
+        with self._changing:
+            new = ObservedRows.of(rows, self._log)
+            self._table = merged_tables(self._table, described(rows, self._log, self._table))
+            state = self._state
+            if unknown := state.catalogue.find(new.items)[1]:
+                state = state.with_items(unknown, self._table, self._limits)
+            self._rows.append(new)
+            self._state = replace(state, people=state.people.after(new, state.catalogue.codes))
+        return self
+
+    def refresh(self, *, listener: Listener = SILENT) -> "Model":
+        """Fit again on the log with everything observed since, with the settings chosen before.
+
+        Where the rankers are in closed form (all of fcpo's preset fast), the model is then the same
+        as one fitted from scratch on the longer log with these settings.
+
+        listener: receives the progress.
+
+        Returns the model.
+        """
+        with self._changing:
+            log = joined(self._rows).after(self._log) if self._rows else self._log
+            people = People(in_order(log, self._ties))
+            catalogue = Catalogue.of(people.log, self._table, area_km=self._area_km)
+            before = self._state.recommender
+            group = group_in(catalogue, self._limits, before.popular_share)[: catalogue.n_fitted]
+            fitted = before.refitted(uncut(people.log), sensitive=group, listener=listener)
+            self._state = ServingState.of(fitted, people, catalogue, self._limits)
+            self._log, self._rows = log, []
+        return self
+
+    def server(
+        self, guard: ExposureGuard | None = None, *, value: str = ListValue.NDCG
+    ) -> ModelServer:
+        """Serves one request after the other; the limits hold over all of them, at any moment.
+
+        guard: what has counted showings before, such as one of `ExposureGuard.load`; None: nothing
+            was shown yet.
+        value: as in `recommend`.
+
+        Returns a server with `recommend`, which also sees what the model observes later.
+        """
+        return ModelServer(self, guard, value=value)
+
+    def save(self, folder: str | Path) -> None:
+        """Write the model to a run folder, for `open_model` and `fairhorizon recommend`.
+
+        folder: a new folder, or one that `save` wrote.
+        """
+        with self._changing:
+            recommender = self._state.recommender
+            asked = (self._method, self._limits, self._ties, self._area_km, self._outlook)
+            stored = StoredModel(recommender, *asked)
+            write_model(Path(folder), stored, self._log, self._table, self._rows)

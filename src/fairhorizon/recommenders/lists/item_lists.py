@@ -1,0 +1,436 @@
+"""Lists of users under limits, from the chances of the items that they may be shown.
+
+A chance is the probability that a user takes an item next (chances.py). From it follows the value
+of showing the item (chances.py). Of all lists that keep the limits, those with the highest total
+value are shown (allocation/engine.py), for all users together, in blocks of them, item by item with
+feedback, or one request after the other.
+"""
+
+import warnings
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import lru_cache
+from types import MappingProxyType
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from fairhorizon.allocation.candidates import Candidates
+from fairhorizon.allocation.conflicts import Supply, check_together
+from fairhorizon.allocation.engine import (
+    Blocks,
+    BlocksHere,
+    GroupPrices,
+    GroupTask,
+    OneLimitBlock,
+    SeveralLimitsBlock,
+    allocate_over,
+    gini_over,
+    group_lists,
+    group_lists_over,
+)
+from fairhorizon.allocation.guard import ExposureGuard
+from fairhorizon.allocation.limit_matrix import Floats, GroupRule, LimitMatrix
+from fairhorizon.data.splits import LATER
+from fairhorizon.limits.bound import BoundLimit
+from fairhorizon.limits.kept_by_lists import are_joint, are_several, of_gini
+from fairhorizon.limits.limit_rules import rule_of
+from fairhorizon.limits.place_rule import PlaceRule
+from fairhorizon.limits.step_limits import StepLimit, step_limit
+from fairhorizon.policy.menus import Menus, SignalMenus
+from fairhorizon.ranking import discount, rows_at_once
+from fairhorizon.recommenders.blocks import joined
+from fairhorizon.recommenders.lists.chances import Chances, item_values
+from fairhorizon.recommenders.lists.opening import LastMenus, open_menus
+from fairhorizon.recommenders.served import Served, ValuedItems, on_lists
+from fairhorizon.recommenders.steps import step_by_step
+from fairhorizon.simulation.dynamics import Outcome, State
+from fairhorizon.simulation.feedback import Scenario
+
+NO_LIMIT = PlaceRule(1.0)
+ACCURATE = 0.9  # times the NDCG of the best ranker
+VALUES_AT_ONCE = 2**22
+VALUES_KEPT = 2**26  # of users times items: 768 MiB with chances and codes
+
+
+def by_steps(limits: Sequence[BoundLimit], *, feedback: bool) -> bool:
+    """Whether lists are made place after place by the step control.
+
+    The joint lists keep one limit on a group that counts in any way, and in whole lists, not in
+    those that are made with feedback, one on the Gini index or several on all showings.
+    """
+    if feedback:
+        return not are_joint(limits) or bool(of_gini(limits))
+    return not are_joint(limits) and not are_several(limits)
+
+
+def step_limits(limits: Sequence[BoundLimit]) -> list[StepLimit]:
+    """The limits as the step control keeps them in lists, where groups stay as they are."""
+    return [step_limit(one, fixed=True) for one in limits]
+
+
+@dataclass(frozen=True)
+class Evenness:
+    """A Gini index to aim at, between that of plain lists and that of single rankers."""
+
+    share: float  # of the Gini index of the most even ranker
+    rankers: tuple[int, ...] | None = None  # which to look at; None: all
+    part: float = 1.0  # of the way from the Gini index of plain lists
+
+    def between(self, own: float, least: float) -> float:
+        """From the Gini index of plain lists and the smallest of a single ranker."""
+        if self.rankers is not None:  # chosen as accurate, which the plain lists are too
+            least = min(own, least)
+        return own - self.part * max(0.0, own - self.share * least)
+
+    def numbers(self, rankers: int) -> Sequence[int]:
+        """Which of so many rankers to look at."""
+        return range(rankers) if self.rankers is None else self.rankers
+
+
+def accurate(ndcg: tuple[float, ...]) -> tuple[int, ...] | None:
+    """The rankers that are nearly as accurate as the best; None where that is not known."""
+    if not ndcg:
+        return None
+    return tuple(number for number, value in enumerate(ndcg) if value >= ACCURATE * max(ndcg))
+
+
+@dataclass(frozen=True)
+class ItemLists:
+    """Chances served under limits; `histories` (n_users,) counts the items of each user."""
+
+    chances: Chances
+    sensitive: Tensor  # (n_items,) bool, the group that the rule is on
+    histories: Tensor
+    rule: PlaceRule  # by default at most alpha' of all showings
+    spread: Evenness | None  # None: as the values have it
+    gini_limit: float | None = None  # of whole lists, beside what `spread` aims at
+    limits: tuple[BoundLimit, ...] = ()  # as they were asked for
+    level: str = ""  # in words, where there are no limits
+    last_menus: LastMenus = field(default_factory=LastMenus, compare=False)
+
+    def under(self, limits: Sequence[BoundLimit], level: str = "") -> "ItemLists":
+        """The same chances under limits: several on all showings, or at most one on a group and
+        one on the Gini index. As they are without any."""
+        named = replace(self, limits=tuple(limits), level=level)
+        if not limits or are_several(limits):
+            return named
+        gini = next((one.limit.share for one in of_gini(limits)), None)
+        group = next((one for one in limits if not one.limit.is_gini), None)
+        if group is None:
+            return replace(named, rule=NO_LIMIT, gini_limit=gini)
+        members = torch.from_numpy(group.members).to(self.sensitive.device)
+        return replace(named, sensitive=members, rule=rule_of(group.limit), gini_limit=gini)
+
+    @property
+    def is_several(self) -> bool:
+        """Whether there are several limits, all of them on all showings."""
+        return are_several(self.limits)
+
+    def served(self, scenario: Scenario, length: int) -> Served:
+        """All users together, each with the whole list at once."""
+        block = self.block(scenario, length, scenario.n_users)
+        return self.serve_blocks(BlocksHere([block]), length)
+
+    @torch.no_grad()
+    def block(
+        self, scenario: Scenario, length: int, users: int
+    ) -> "GroupListsBlock | SeveralListsBlock":
+        """The users of a scenario, who may be some of so many `users`."""
+        if self.is_several:
+            limits = possible_limits(self.limits, length)
+            return SeveralListsBlock(*self.offers(scenario, length, limits, users), limits)
+        menus, chances, candidates = self.opened(scenario, length)
+        return GroupListsBlock(self._tables(menus, candidates), self.sensitive, chances, length)
+
+    def serve_blocks(self, blocks: Blocks, length: int) -> Served:
+        """The lists of all users of the blocks, which keep the limits together."""
+        if self.is_several:
+            made = allocate_over(blocks, possible_limits(self.limits, length))
+            prices = dict(zip(map(str, self.limits), made.prices.tolist(), strict=True))
+            return joined(blocks.map(SeveralListsBlock.served, prices))
+        return joined(blocks.map(GroupListsBlock.served, self._named(self._make(blocks, length))))
+
+    def from_menus(self, menus: Menus, users: Tensor, queues: Tensor, length: int) -> Tensor:
+        """(b, length) for some users."""
+        candidates = self.candidates(menus, users, queues, length)
+        block = OneLimitBlock(self._tables(menus, candidates), self._group())
+        self._make(BlocksHere([block]), length)
+        return torch.from_numpy(block.lists())
+
+    def _make(self, blocks: Blocks, length: int) -> GroupPrices:
+        """The blocks make lists under the rule, as even as they are meant to be."""
+        task = GroupTask(self.rule, length)
+        plain = group_lists_over(blocks, task)
+        aims = [] if self.gini_limit is None else [self.gini_limit]
+        if self.spread is not None and (aim := self._even(blocks, length, plain)) is not None:
+            aims.append(aim)
+        if not aims:
+            return plain
+        with warnings.catch_warnings():
+            # this Gini index is a target that may be out of reach
+            warnings.filterwarnings("ignore", message="no lists with a Gini index")
+            return group_lists_over(blocks, task, gini_limit=min(aims))
+
+    def _even(self, blocks: Blocks, length: int, plain: GroupPrices) -> float | None:
+        """The Gini index to aim at, from that of the plain lists; None: nothing to compare with.
+
+        A limit that does not bind changes nothing, nor what the rankers would do within it.
+        """
+        assert self.spread is not None
+        users, tables = zip(*blocks.map(_users_and_tables), strict=True)
+        # the Gini index of a single list is the same whatever it shows
+        if sum(users) < 2 or tables[0] < 2:
+            return None
+        rule, own, least = self.rule if plain.price > 0 else NO_LIMIT, gini_over(blocks), 1.0
+        for number in self.spread.numbers(tables[0] - 1):
+            group_lists_over(blocks, GroupTask(rule, length, table=1 + number))
+            least = min(least, gini_over(blocks))
+        return self.spread.between(own, least)
+
+    def _tables(self, menus: Menus, candidates: Candidates) -> list[Candidates]:
+        """Candidates by value, and where lists are to be even by the score of every ranker."""
+        if self.spread is None or not isinstance(menus, SignalMenus):
+            return [candidates]
+        items = menus.items.cpu().numpy()
+        signals = menus.signals[..., :-1].cpu().unbind(2)
+        return [candidates, *(Candidates.checked(items, one.numpy()) for one in signals)]
+
+    def _named(self, prices: GroupPrices) -> dict[str, float]:
+        """The prices by the texts of the limits, or of the level where there are none."""
+        on_group = [str(one) for one in self.limits if not one.limit.is_gini]
+        named = dict.fromkeys(on_group if self.limits else [self.level], prices.price)
+        return named | {str(one): prices.spread_price for one in of_gini(self.limits)}
+
+    @torch.no_grad()
+    def interactive(self, scenario: Scenario, length: int) -> Tensor:
+        """(n_users, length): item by item; liked items change what comes next.
+
+        At every step the rest of all lists is planned within what is left of the limit, and every
+        user is shown the first item of the plan.
+        """
+        users = torch.arange(scenario.n_users)
+        lists, _ = step_by_step(
+            scenario,
+            users,
+            self.sensitive,
+            lambda _, __: _PlannedSteps(self, scenario, users, length),
+            length=length,
+        )
+        return lists.cpu()
+
+    def guard(self, price: float = 0.0) -> ExposureGuard:
+        """What keeps the limits over requests, before the first; price: of one limit."""
+        if self.is_several:
+            return ExposureGuard(rules_of(self.limits))
+        return ExposureGuard(self.rule, price=price)
+
+    @torch.no_grad()
+    def one_by_one(self, scenario: Scenario, length: int, guard: ExposureGuard) -> Served:
+        """One user at a time, in order of arrival, counted by the guard."""
+        block = self.block(scenario, length, scenario.n_users)
+        if isinstance(block, SeveralListsBlock):
+            items = np.broadcast_to(block.candidates.items, block.candidates.values.shape)
+            shown = guard.serve_all(items, block.candidates.values, None, length)
+            return block.valued(shown, guard.prices_by_name())
+        table = block.tables[0]
+        shown = guard.serve_all(table.items, table.values, block.group, length)
+        return block.valued(shown, self._named(GroupPrices(guard.price)))
+
+    def candidates(self, menus: Menus, users: Tensor, queues: Tensor, length: int) -> Candidates:
+        """The items of the menus and the value of showing each."""
+        taken = self.histories[users.to(self.histories.device)]
+        return self._offered(menus, self._chances(menus, users, queues), taken, length)
+
+    def opened(self, scenario: Scenario, length: int) -> tuple[Menus, Tensor, Candidates]:
+        """Menus, chances and candidates of all users in their initial states."""
+        rows = torch.arange(scenario.n_users)
+        users = scenario.codes_of(rows)
+        menus = self.last_menus.of(self.chances.items, scenario, self.sensitive, length)
+        chances = self._chances(menus, users, scenario.queue)
+        taken = self.histories[users] if scenario.taken is None else scenario.taken
+        return menus, chances, self._offered(menus, chances, taken, length, scenario.worth)
+
+    def values_of_all(self, scenario: Scenario, rows: Tensor, length: int) -> ValuedItems:
+        """All items, with chances and values, for the users in some rows of the scenario."""
+        state = scenario.state(rows, self.sensitive.device)
+        menus = self.chances.items.everything(
+            state.users, state.queue, state.blocked, self.sensitive
+        )
+        chances = self._chances(menus, state.users, state.queue)
+        users = scenario.codes_of(rows)
+        taken = self.histories[users] if scenario.taken is None else scenario.taken[rows]
+        worth = None if scenario.worth is None else scenario.worth[rows]
+        values = self._values(chances, taken, length, worth)
+        return ValuedItems(menus.items.cpu(), values, chances.cpu())
+
+    def offers(
+        self, scenario: Scenario, length: int, limits: LimitMatrix, users: int
+    ) -> tuple[Candidates, Tensor]:
+        """The value of showing each item, and the chances.
+
+        users: how many there are in all, of whom these are some.
+        Every class of items has its own price, so none of them may be left out; but no list needs
+        more than `length` items of a class. Of many users times items, no others are kept.
+        """
+        kept: list[tuple[Tensor, ...]] = []
+        n_items = len(self.sensitive)
+        many = users * n_items > VALUES_KEPT
+        for rows in torch.arange(scenario.n_users).split(rows_at_once(n_items, VALUES_AT_ONCE)):
+            some = self.values_of_all(scenario, rows, length)
+            values = some.values.masked_fill(some.items < 0, -torch.inf)
+            if many:
+                at = _best_of_classes(values, limits)
+                kept.append((values.gather(1, at), some.chances.gather(1, at), at))
+            else:
+                kept.append((values, some.chances))
+        values, chances, *items = (torch.cat(tables) for tables in zip(*kept, strict=True))
+        codes = items[0].numpy() if many else np.arange(n_items)[None]
+        return Candidates.checked(codes, values.numpy()), chances
+
+    def _group(self) -> np.ndarray:
+        return self.sensitive.cpu().numpy()
+
+    def _chances(self, menus: Menus, users: Tensor, queues: Tensor) -> Tensor:
+        device = self.sensitive.device
+        return self.chances.of(menus, users.to(device), queues.to(device))
+
+    def _offered(
+        self,
+        menus: Menus,
+        chances: Tensor,
+        taken: Tensor,
+        length: int,
+        worth: Tensor | None = None,
+    ) -> Candidates:
+        values = self._values(chances, taken, length, worth)
+        return Candidates.checked(menus.items.cpu().numpy(), values.numpy())
+
+    def _values(self, chances: Tensor, taken: Tensor, length: int, worth: Tensor | None) -> Tensor:
+        """(b, C) of showing each item; worth: (b,) by which a user's values are multiplied."""
+        likes = (taken.to(self.sensitive.device) / (LATER - 1)).clamp(min=1.0)
+        values = item_values(chances.detach(), likes, length).cpu()
+        return values if worth is None else values * worth.to(values)[:, None]
+
+
+class GroupListsBlock(OneLimitBlock):
+    """Some users with the chances of their candidates, under one limit on a group."""
+
+    def __init__(
+        self, tables: Sequence[Candidates], group: Tensor, chances: Tensor, length: int
+    ) -> None:
+        super().__init__(tables, group.cpu().numpy())
+        self.chances, self.length = chances.cpu(), length
+
+    def served(self, prices: Mapping[str, float]) -> Served:
+        """The lists that were made last."""
+        return self.valued(self.lists(), prices)
+
+    def valued(self, lists: np.ndarray, prices: Mapping[str, float]) -> Served:
+        """Lists with the values and chances of their items."""
+        table, shown = self.tables[0], torch.from_numpy(lists)
+        items = torch.from_numpy(table.codes)
+        values, scores = (
+            on_lists(shown, items, some).numpy()
+            for some in (torch.from_numpy(table.values), self.chances)
+        )
+        return Served(lists, values, scores, MappingProxyType(dict(prices)))
+
+
+class SeveralListsBlock(SeveralLimitsBlock):
+    """Some users with the chances of all items, under several limits."""
+
+    def __init__(self, candidates: Candidates, chances: Tensor, limits: LimitMatrix) -> None:
+        super().__init__(candidates, limits)
+        self.chances = chances
+
+    def served(self, prices: Mapping[str, float]) -> Served:
+        """The lists that were made last."""
+        return self.valued(self.made.lists, prices)
+
+    def valued(self, lists: np.ndarray, prices: Mapping[str, float]) -> Served:
+        """Lists with the values and chances of their items."""
+        values, chances = self.candidates.values, self.chances.numpy()
+        if self.candidates.same_items:
+            found = [
+                np.take_along_axis(table, lists.clip(0), axis=1) for table in (values, chances)
+            ]
+            shown: list[Floats] = [
+                np.where(lists < 0, np.nan, table.astype(np.float64)) for table in found
+            ]
+        else:
+            items = torch.from_numpy(self.candidates.items)
+            tables = (torch.from_numpy(values), self.chances)
+            shown = [on_lists(torch.from_numpy(lists), items, one).numpy() for one in tables]
+        return Served(lists, shown[0], shown[1], MappingProxyType(dict(prices)))
+
+
+def rules_of(limits: Sequence[BoundLimit]) -> tuple[GroupRule, ...]:
+    """The limits as allocations keep them."""
+    return tuple(GroupRule(rule_of(one.limit), one.members, str(one)) for one in limits)
+
+
+@lru_cache(maxsize=16)  # a call for one user would mostly wait for these
+def possible_limits(limits: tuple[BoundLimit, ...], length: int) -> LimitMatrix:
+    """What the limits ask of lists; refused where no lists of this length can keep them."""
+    matrix = LimitMatrix.from_rules(rules_of(limits), length)
+    items = np.bincount(matrix.of_item, minlength=matrix.n_classes)
+    one_list = np.ones(length, dtype=np.int64)
+    check_together(matrix, Supply(one_list, np.minimum(items, length)))
+    return matrix
+
+
+def _users_and_tables(block: OneLimitBlock) -> tuple[int, int]:
+    return block.tables[0].n_users, len(block.tables)
+
+
+def _best_of_classes(values: Tensor, limits: LimitMatrix) -> Tensor:
+    """(b, C) the items with the highest values (b, n_items), as many of a class as a list has."""
+    best = []
+    for members in map(torch.from_numpy, limits.items_of_class):
+        most = min(limits.length, len(members))
+        best.append(members[values.index_select(1, members).topk(most, dim=1).indices])
+    return torch.cat(best, dim=1)
+
+
+class _PlannedSteps:
+    """Plans the rest of all lists at every step and shows the first item of the plan."""
+
+    def __init__(self, lists: ItemLists, scenario: Scenario, users: Tensor, length: int) -> None:
+        self.lists, self.length, self.step = lists, length, 0
+        menus = open_menus(lists.chances.items, scenario, users, lists.sensitive, length).menus
+        offers = lists.candidates(menus, scenario.codes_of(users), scenario.queue[users], length)
+        self.items, self.values = offers.codes, offers.values
+        self.gains = discount(torch.arange(1, length + 1)).tolist()
+        self.begun = self.items[:, :0]  # (b, step) what was shown so far
+
+    def choose(self, state: State) -> Tensor:
+        plan = group_lists(
+            Candidates.checked(self.items, self.values),
+            self.lists._group(),
+            length=self.length - self.step,
+            rule=self.lists.rule,
+            weights=self.gains[self.step :],
+            begun=self.begun,
+        )
+        return torch.from_numpy(plan.lists[:, :1]).to(state.queue)
+
+    def follow(self, lists: Tensor, outcome: Outcome) -> None:
+        """New values for the users who liked what they were shown."""
+        column, sensitive = lists.cpu().numpy(), self.lists.sensitive
+        self.step += 1
+        self.begun = np.concatenate([self.begun, column], axis=1)
+        self.items = np.where(self.items == column, -1, self.items)
+        rows = outcome.hits.any(1).nonzero().squeeze(1)
+        if not len(rows):
+            return
+        state = outcome.state
+        for some in rows.split(max(1, 2**26 // len(sensitive))):  # the table of blocked is wide
+            users, queues = state.users[some], state.queue[some]
+            menus = self.lists.chances.items.menus(
+                users, queues, state.blocked_sets.mask(some), sensitive, self.length
+            )
+            offers = self.lists.candidates(menus, users.cpu(), queues, self.length)
+            at = some.cpu().numpy()
+            self.items[at], self.values[at] = offers.codes, offers.values

@@ -1,0 +1,216 @@
+"""A ranker as a recommender, with or without a re-ranker."""
+
+import copy
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, Self
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from fairhorizon.data.splits import Split
+from fairhorizon.errors import ConfigError
+from fairhorizon.limits.kept_by_lists import ListLimits, level_under
+from fairhorizon.rankers import RANKERS
+from fairhorizon.rankers.ranker import Ranker
+from fairhorizon.recommenders.abilities import Abilities, Levels
+from fairhorizon.recommenders.base import Recommender
+from fairhorizon.recommenders.blocks import BlockServing
+from fairhorizon.recommenders.progress import SILENT, Listener
+from fairhorizon.recommenders.ranked.fitted import UNKNOWN, Calibration, FittedRanker
+from fairhorizon.recommenders.ranked.joint import AllocatedLists
+from fairhorizon.recommenders.ranked.ways import Way, way_of
+from fairhorizon.recommenders.served import Served, ValuedItems
+from fairhorizon.recommenders.server import Server
+from fairhorizon.recommenders.tasks import FitTask, ServingPlan
+from fairhorizon.rerank import RERANKERS
+from fairhorizon.rerank.lists import ListAllocation
+from fairhorizon.rerank.reranker import JointReranker, Reranker, UserReranker
+from fairhorizon.settings import Settings
+from fairhorizon.simulation.feedback import Scenario
+from fairhorizon.storage import below, load_model, save_model
+
+
+class Ranked(Recommender):
+    """A ranker that is fitted once; its re-ranker can be exchanged at any time."""
+
+    kind = "ranked"
+
+    def __init__(self, ranker: Ranker[Any], reranker: Reranker | None = None) -> None:
+        self._ranker, self.reranker, self.seed = ranker, reranker, ranker.seed
+        self.sensitive_ = torch.zeros(0, dtype=torch.bool)  # no group before the fit
+        self.calibration_ = Calibration(UNKNOWN, torch.zeros(0, dtype=torch.int64))
+
+    @property
+    def ranker(self) -> Ranker[Any]:
+        return self._ranker
+
+    @property
+    def sharpness_(self) -> float:
+        """The weight of the standardised score in the chance that a user takes an item next."""
+        return self.calibration_.sharpness
+
+    @property
+    def method(self) -> str:
+        return self.ranker.method + (f"+{self.reranker.method}" if self.reranker else "")
+
+    @property
+    def alpha_prime(self) -> float:
+        if self.limits_:
+            return level_under(self.limits_, self.sensitive_.numpy())
+        return self.reranker.share_limit(self.sensitive_) if self.reranker else 1.0
+
+    @property
+    def abilities(self) -> Abilities:
+        return Abilities(
+            levels=Levels.SERVED if self.reranker else Levels.NONE,
+            level_is_share=self.reranker is not None and self.reranker.level_is_share,
+            feedback=self.ranker.uses_history,
+            limits=self.reranker is not None and self.reranker.keeps_limits,
+            long_run=self.reranker is None or self.reranker.in_long_run,
+            rounds=isinstance(self.reranker, UserReranker),
+            kinds=self.reranker is not None and self.reranker.needs_kinds,
+            worth=isinstance(self.reranker, ListAllocation),
+        )
+
+    @property
+    def kept_in_lists(self) -> ListLimits:
+        kept = None if self.reranker is None else self.reranker.kept_in_lists
+        return super().kept_in_lists if kept is None else kept
+
+    @property
+    def settings(self) -> Settings:
+        config: Settings = self.ranker.config
+        return config
+
+    def all_settings(self) -> dict[str, Any]:
+        settings = self.settings.model_dump(mode="json")
+        if self.reranker is not None:
+            settings[self.reranker.method] = self.reranker.stated()
+        return settings
+
+    @property
+    def queue_length(self) -> int:
+        return max(1, self.ranker.queue_length)
+
+    def check_length(self, length: int) -> None:
+        if isinstance(self.reranker, UserReranker):
+            self.reranker.allowance(length)
+
+    def _fit(self, task: FitTask) -> None:
+        self.sensitive_ = torch.tensor(task.group)
+        self.ranker.fit(task.split, on_epoch=task.listener.epoch)
+        self.fingerprint_ = self.ranker.fingerprint_
+        self.calibration_ = Calibration.of(self.ranker, task.split, self.sensitive_)
+
+    def refitted(
+        self, split: Split, *, sensitive: NDArray[np.bool_], listener: Listener = SILENT
+    ) -> Self:
+        """The ranker fitted again; the calibration of its scores stays."""
+        model = copy.copy(self)
+        model._ranker = self.ranker.refitted(split, on_epoch=listener.epoch)
+        model.sensitive_, model.fingerprint_ = torch.tensor(sensitive), model.ranker.fingerprint_
+        taken = torch.from_numpy(split.train.user_counts())
+        model.calibration_ = replace(self.calibration_, histories=taken)
+        return model
+
+    def over(self, rankers: Sequence[Ranker[Any]], sensitive: Tensor) -> Self:
+        model = copy.copy(self)
+        (model._ranker,) = rankers
+        model.sensitive_ = sensitive
+        return model
+
+    def reranked(self, reranker: Reranker | None) -> Self:
+        """The same fitted ranker behind another re-ranker."""
+        other = copy.copy(self)
+        other.reranker, other.limits_ = reranker, ()
+        return other
+
+    def serving_as(self, other: Self) -> Self:
+        return self.reranked(other.reranker)
+
+    def at(self, alpha_prime: float) -> Self:
+        if self.reranker is None or not self.reranker.level_is_share:
+            return super().at(alpha_prime)
+        if not 0 <= alpha_prime <= 1:
+            raise ConfigError(
+                f"{self.method}: {alpha_prime:g} is no share of what is shown (give one up to 1)"
+            )
+        return self.reranked(self.reranker.at_level(alpha_prime))
+
+    def _server(self, plan: ServingPlan) -> Server:
+        return self._way().server(plan)
+
+    def served(
+        self, scenario: Scenario, *, length: int, feedback: bool = False, seed: int | None = None
+    ) -> Served:
+        seed = self.seed if seed is None else seed
+        return self._way().serve(scenario, length=length, feedback=feedback, seed=seed)
+
+    def in_blocks(self, *, feedback: bool = False) -> BlockServing | None:
+        return self._way().in_blocks(feedback=feedback, seed=self.seed)
+
+    def item_values(self, scenario: Scenario, *, length: int) -> ValuedItems:
+        lists = AllocatedLists(replace(self._fitted(), limits=()), ListAllocation()).item_lists()
+        return lists.values_of_all(scenario, torch.arange(scenario.n_users), length)
+
+    def expected_exposure(self, scenario: Scenario) -> NDArray[np.float64] | None:
+        return self._way().expected_exposure(scenario)
+
+    def _serves_alone(self, option: str) -> ConfigError:
+        if isinstance(self.reranker, JointReranker):
+            return ConfigError(
+                f"{self.method} serves all users together (leave out {option}, or use fcpo)"
+            )
+        return super()._serves_alone(option)
+
+    def _way(self) -> Way:
+        return way_of(self.reranker, self._fitted())
+
+    def _fitted(self) -> FittedRanker:
+        return FittedRanker(
+            self.ranker,
+            self.sensitive_,
+            self.calibration_,
+            self.seed,
+            self.limits_,
+            self.level_text() if self.abilities.level_is_share else "",
+        )
+
+    def description(self) -> dict[str, Any]:
+        reranker = None
+        if self.reranker is not None:
+            reranker = {
+                "method": self.reranker.method,
+                "config": self.reranker.stated(),
+            }
+        ranker = self.ranker.description()
+        return {
+            "method": self.method,
+            "seed": self.seed,
+            "fingerprint": self.fingerprint_,
+            "ranker": ranker,
+            "reranker": reranker,
+        }
+
+    def save(self, path: Path) -> None:
+        tensors = {f"ranker.{name}": value for name, value in self.ranker.tensors().items()}
+        tensors["sensitive"] = self.sensitive_
+        tensors |= self.calibration_.tensors()
+        save_model(path, self.kind, tensors, self.description())
+
+    @classmethod
+    def load(cls, path: Path) -> Self:
+        tensors, description = load_model(path, cls.kind)
+        fitted, stored = below("ranker.", tensors), description["ranker"]
+        reranker = None
+        if description["reranker"] is not None:
+            reranker_class = RERANKERS[description["reranker"]["method"]]
+            reranker = reranker_class.model_validate(description["reranker"]["config"])
+        model = cls(RANKERS[stored["method"]].from_parts(fitted, stored), reranker)
+        model.sensitive_, model.fingerprint_ = tensors["sensitive"], model.ranker.fingerprint_
+        model.calibration_ = Calibration.from_tensors(tensors)
+        return model

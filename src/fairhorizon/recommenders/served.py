@@ -1,0 +1,77 @@
+"""Lists as they go out: the items, what they are worth, and what the limits cost."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+Floats = NDArray[np.float64]
+NO_PRICES: Mapping[str, float] = MappingProxyType({})
+
+
+@dataclass(frozen=True, eq=False)
+class Served:
+    """Lists of users, best first, with all that is known about their items.
+
+    lists: (n_users, K) item codes, -1 where nothing is left that may be shown.
+    values: (n_users, K) the value of each showing, in units of the user's NDCG
+        (`recommenders/lists/chances.py`); None of a method that has none. NaN where there is no
+        item.
+    scores: (n_users, K) the calibrated chance that the user takes the item next, of a method that
+        calibrates; the score of the ranker otherwise; None where neither is known. NaN where there
+        is no item.
+    prices: what a limit subtracts from the value of an item, by the text of the limit; empty where
+        nothing is priced.
+    """
+
+    lists: NDArray[np.int64]
+    values: Floats | None = None
+    scores: Floats | None = None
+    prices: Mapping[str, float] = field(default_factory=lambda: NO_PRICES)
+
+    def __reduce__(self) -> tuple[object, ...]:
+        """For other processes: a mapping that cannot change cannot be pickled."""
+        return Served, (self.lists, self.values, self.scores, dict(self.prices))
+
+    @classmethod
+    def of(
+        cls,
+        lists: Tensor,
+        *,
+        values: Tensor | None = None,
+        scores: Tensor | None = None,
+        prices: Mapping[str, float] = NO_PRICES,
+    ) -> "Served":
+        """From tensors of any device."""
+
+        def numbers(some: Tensor | None) -> Floats | None:
+            return None if some is None else some.cpu().double().numpy()
+
+        return cls(
+            lists.cpu().numpy(), numbers(values), numbers(scores), MappingProxyType(dict(prices))
+        )
+
+
+@dataclass(frozen=True, eq=False)
+class ValuedItems:
+    """Items of some users (b, n), -1 where one may not be shown, with values and chances."""
+
+    items: Tensor
+    values: Tensor
+    chances: Tensor
+
+
+def on_lists(lists: Tensor, items: Tensor, numbers: Tensor) -> Tensor:
+    """(b, K) float64: the numbers (b, C) of the items (b, C) at the places of lists (b, K).
+
+    Every item of a list is among the items of its row, which are different but for -1. NaN where
+    the list has no item.
+    """
+    ordered, order = items.sort(dim=1)
+    at = torch.searchsorted(ordered, lists.contiguous()).clamp(max=items.shape[1] - 1)
+    found = numbers.double().gather(1, order.gather(1, at))
+    return found.masked_fill(lists < 0, float("nan"))

@@ -1,0 +1,285 @@
+"""FCPO with a warm start as a whole: any level from one fit, files, and what is fitted on what."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from numpy.typing import NDArray
+
+from fairhorizon.data.splits import Split, earlier_part
+from fairhorizon.errors import ConfigError
+from fairhorizon.fcpo.config import PRESETS, FcpoConfig
+from fairhorizon.fcpo.learning.checkpoint import load_training, save_training
+from fairhorizon.fcpo.learning.episodes import MenuEpisodes
+from fairhorizon.fcpo.learning.session import Session
+from fairhorizon.fcpo.learning.training import RoundReport, Training
+from fairhorizon.fcpo.model import Fcpo
+from fairhorizon.policy.menus import CatalogueMenus, SignalMenus
+from fairhorizon.policy.softmax import rows_of
+from fairhorizon.rankers import RANKERS
+from fairhorizon.recommenders.lists.items import PanelItems
+from fairhorizon.recommenders.lists.weighing import weights_by_cross_entropy
+from fairhorizon.recommenders.tasks import FitTask, LogPart, Prerequisite
+from fairhorizon.simulation.feedback import Scenario, evaluation_scenario
+from fairhorizon.vocabulary import Protocol
+
+CPU = torch.device("cpu")
+
+
+@pytest.fixture(scope="module")
+def scenario(market: Split, strong_model: Fcpo) -> Scenario:
+    return evaluation_scenario(market, strong_model.queue_length, Protocol.STANDARD)
+
+
+def share_of(lists: NDArray[np.int64], model: Fcpo) -> float:
+    shown = lists[lists >= 0]
+    return int(model.sensitive_.numpy()[shown].sum()) / len(shown)
+
+
+def timeless(reports: list[RoundReport]) -> list[RoundReport]:
+    return [replace(report, seconds=0.0) for report in reports]
+
+
+def weights(training: Training) -> torch.Tensor:
+    return torch.nn.utils.parameters_to_vector(training.actor.parameters()).detach()
+
+
+def test_the_defaults_are_the_preset_fast():
+    assert FcpoConfig() == PRESETS["fast"]
+    assert FcpoConfig.preset("paper", rounds=7).rounds == 7
+    assert FcpoConfig.preset("paper").policy == "gaussian"
+    assert FcpoConfig.preset("paper", alpha_prime=0.3).limit_in_training == 0.3
+    assert FcpoConfig(alpha_prime=0.3).limit_in_training == FcpoConfig().training_limit
+    assert FcpoConfig(alpha_prime=0.3, training_limit=None).limit_in_training == 0.3
+
+
+def test_settings_that_do_not_fit_together_are_refused():
+    with pytest.raises(ValueError, match="set attention to even"):
+        FcpoConfig.preset("paper", attention="log")
+    with pytest.raises(ValueError, match="learns on-policy"):
+        FcpoConfig(buffer_rounds=2)
+    with pytest.raises(ValueError, match="starts=unseen is for a warm start"):
+        FcpoConfig(warm_start=())
+
+
+@pytest.mark.parametrize("feedback", [False, True])
+def test_one_model_serves_any_level(strong_model: Fcpo, scenario: Scenario, feedback: bool):
+    shares = []
+    for level in (0.15, 0.5):
+        lists = strong_model.at(level).recommend(scenario, length=6, feedback=feedback)
+        shares.append(share_of(lists, strong_model))
+        assert level - 0.02 < shares[-1] <= level + 1e-9
+        assert (lists >= 0).all()
+    assert strong_model.alpha_prime == 1.0  # it stays as it was
+    assert share_of(strong_model.recommend(scenario, length=6), strong_model) > max(shares)
+
+
+def test_request_by_request_the_level_holds_after_every_user(
+    strong_model: Fcpo, scenario: Scenario
+):
+    lists = strong_model.at(0.3).recommend_one_by_one(scenario, length=6)
+    of_group = (strong_model.sensitive_.numpy()[lists] & (lists >= 0)).sum(1).cumsum()
+    so_far = (lists >= 0).sum(1).cumsum()
+    assert (of_group <= 0.3 * so_far + 1e-9).all()
+    assert of_group[-1] > 0.27 * so_far[-1]
+
+
+def test_a_level_is_a_share(strong_model: Fcpo):
+    for level in (0.0, 1.5):
+        with pytest.raises(ConfigError, match="is no share of what is shown"):
+            strong_model.at(level)
+
+
+def test_a_policy_of_the_paper_serves_its_own_level_only(market: Split, small: FcpoConfig):
+    model = Fcpo(small.model_copy(update={"rounds": 0, "alpha_prime": 0.4})).fit(market)
+    with pytest.raises(ConfigError, match="and serves no other"):
+        model.at(0.2)
+
+
+def test_a_gaussian_policy_over_rankers_serves_any_level_too(
+    market: Split, small_strong: FcpoConfig, scenario: Scenario
+):
+    config = small_strong.model_copy(update={"policy": "gaussian", "rounds": 0})
+    model = Fcpo(config, seed=1).fit(market)
+    lists = model.at(0.2).recommend(scenario, length=6)
+    assert 0.18 < share_of(lists, model) <= 0.2
+
+
+@pytest.mark.parametrize("feedback", [False, True])
+def test_a_saved_model_recommends_the_same_lists(
+    strong_model: Fcpo, scenario: Scenario, tmp_path: Path, feedback: bool
+):
+    strong_model.save(tmp_path / "model")
+    loaded = Fcpo.load(tmp_path / "model")
+    assert loaded.description() == strong_model.description()
+    assert loaded.config == strong_model.config
+    assert loaded.history_ == timeless(strong_model.history_)
+    assert torch.equal(loaded.policy_.histories, strong_model.policy_.histories)
+    ours, theirs = (
+        model.at(0.2).recommend(scenario, length=5, feedback=feedback)
+        for model in (strong_model, loaded)
+    )
+    assert np.array_equal(ours, theirs)
+
+
+def test_a_resumed_training_goes_on_bit_for_bit(
+    market: Split, small_strong: FcpoConfig, strong_model: Fcpo, tmp_path: Path
+):
+    whole = Fcpo(small_strong, seed=1).session(FitTask.of(market)).training
+    list(whole.rounds())
+    assert timeless(whole.reports) == timeless(strong_model.history_)  # same seed, same training
+
+    half = Fcpo(small_strong, seed=1).session(FitTask.of(market)).training
+    half.round()
+    save_training(half, tmp_path / "checkpoint")
+    resumed = load_training(tmp_path / "checkpoint", market, CPU)
+    assert resumed.panel is not None
+    assert resumed.panel.weights == half.panel.weights
+    list(resumed.rounds())
+    assert timeless(resumed.reports) == timeless(whole.reports)
+    assert torch.equal(weights(resumed), weights(whole))
+    assert resumed.best_validation == whole.best_validation
+    assert all(torch.equal(resumed.best[name], whole.best[name]) for name in whole.best)
+
+    model = Fcpo().adopt(Session(resumed).conclude())
+    assert model.description() == strong_model.description()
+    state = strong_model.policy_.actor.state_dict()
+    assert all(
+        torch.equal(value, state[name]) for name, value in model.policy_.actor.state_dict().items()
+    )
+
+
+def test_rankers_learn_from_the_earlier_part_and_at_last_from_all(
+    market: Split, small_strong: FcpoConfig
+):
+    training = Fcpo(small_strong, seed=1).session(FitTask.of(market)).training
+    early = earlier_part(market)
+    assert [r.fingerprint_ for r in training.panel.rankers] == [early.train.fingerprint()] * 2
+    ease = RANKERS["ease"]().fit(early)
+    assert torch.equal(training.panel.rankers[0].item_weights_, ease.item_weights_)
+
+    training.round()
+    stopped = Fcpo().adopt(Session(training).conclude())  # in mid-training nothing is fitted again
+    assert [r.fingerprint_ for r in stopped.policy_.panel.rankers] == [
+        early.train.fingerprint()
+    ] * 2
+
+    list(training.rounds())
+    model = Fcpo().adopt(Session(training).conclude())
+    assert [r.fingerprint_ for r in model.policy_.panel.rankers] == [market.train.fingerprint()] * 2
+    whole = RANKERS["ease"]().fit(market)
+    assert torch.equal(model.policy_.panel.rankers[0].item_weights_, whole.item_weights_)
+    assert not torch.equal(whole.item_weights_, ease.item_weights_)
+    assert model.policy_.panel.weights == training.panel.weights  # those of unseen feedback
+    assert model.policy_.actor.items.panel is model.policy_.panel
+    assert model.fingerprint_ == market.train.fingerprint()
+    assert model.policy_.histories.tolist() == market.train.user_counts().tolist()
+
+
+def test_rankers_that_are_fitted_are_taken_as_they_are(market: Split, small_strong: FcpoConfig):
+    config = small_strong.model_copy(update={"rounds": 0})
+    early, whole = (RANKERS["ease"]().fit(part) for part in (earlier_part(market), market))
+    model = Fcpo(config, seed=1)
+    fitted = {
+        Prerequisite("ease"): whole,
+        Prerequisite("ease", LogPart.EARLIER): early,
+    }
+    session = model.session(FitTask.of(market, fitted=fitted))
+    assert session.training.panel.rankers[0] is early
+    model.adopt(session.conclude())
+    assert model.policy_.panel.rankers[0] is whole
+    anywhere = config.model_copy(update={"starts": "anywhere"})
+    training = Fcpo(anywhere, seed=1).session(FitTask.of(market, fitted=fitted)).training
+    assert training.panel.rankers[0] is whole
+
+
+def test_a_training_begins_with_the_weights_of_unseen_feedback(
+    market: Split, small_strong: FcpoConfig
+):
+    training = Fcpo(small_strong, seed=1).session(FitTask.of(market)).training
+    episodes, actor = training.episodes, training.actor
+    assert isinstance(episodes, MenuEpisodes)
+    assert isinstance(episodes.opening.menus, SignalMenus)
+    assert isinstance(actor.items, PanelItems)
+    expected = weights_by_cross_entropy(episodes.opening.menus, episodes.liked())
+    assert training.panel.weights == expected
+    assert expected != (1.0, 1.0)
+    with torch.no_grad():
+        queues = actor.items.remember(episodes.validation.queue)
+        rows = rows_of(actor(torch.arange(60), queues), 1)[:, 0]
+    wanted = torch.tensor([*expected, 0.0]).expand(60, 3)
+    torch.testing.assert_close(rows, wanted, rtol=0, atol=0.1)  # states differ by little
+
+
+def test_the_policy_kept_is_no_worse_than_its_start(market: Split, small_strong: FcpoConfig):
+    training = Fcpo(small_strong, seed=1).session(FitTask.of(market)).training
+    before = training.episodes.validate()
+    list(training.rounds())
+    seen = [report.validation for report in training.reports if report.validation is not None]
+    assert training.best_validation == max(before, *seen)
+    training.actor.load_state_dict(training.best_actor().state_dict())
+    assert training.episodes.validate() == training.best_validation
+
+
+def test_rounds_that_change_nothing_do_not_replace_the_start(
+    market: Split, small_strong: FcpoConfig
+):
+    training = (
+        Fcpo(small_strong.model_copy(update={"kl_limit": 1e-12}), seed=1)
+        .session(FitTask.of(market))
+        .training
+    )
+    list(training.rounds())
+    assert training.evaluations_since_best == 2  # after rounds 2 and 4: no better than the start
+
+
+def test_a_served_policy_has_no_price_of_its_own(strong_model: Fcpo, scenario: Scenario):
+    actor = strong_model.policy_.actor
+    with torch.no_grad():
+        rows = rows_of(actor(torch.arange(60), actor.items.remember(scenario.queue)), 1)
+    assert (rows[..., -1] == 0).all()
+    assert rows[..., 0].std() > 0  # but weights by state
+
+
+def test_a_limit_is_approached_round_by_round(market: Split, small_strong: FcpoConfig):
+    """The sampled lists, which no control mends, come down to the limit in training."""
+    config = small_strong.model_copy(
+        update={"training_limit": 0.3, "rounds": 12, "patience": 99, "kl_limit": 0.05}
+    )
+    training = Fcpo(config, seed=1).session(FitTask.of(market)).training
+    reports = list(training.rounds())
+    assert reports[0].limit == pytest.approx(0.3 * 5)
+    assert reports[0].cost > 1.5 * reports[0].limit
+    assert np.mean([report.cost for report in reports[-3:]]) < 1.2 * reports[0].limit
+    assert max(report.kl for report in reports) <= 0.05
+
+
+def test_the_limit_counts_slots_by_their_attention(market: Split, small_strong: FcpoConfig):
+    """With every item sensitive a list costs what its slots count: the limit at a share of 1."""
+    config = small_strong.model_copy(
+        update={"attention": "log", "list_length": 3, "training_limit": 1.0, "horizon": 2}
+    )
+    everything = np.ones(market.train.n_items, dtype=bool)
+    report = Fcpo(config, seed=1).session(FitTask.of(market, sensitive=everything)).training.round()
+    assert report.cost == pytest.approx(2 * (1 + 1 / np.log2(3) + 0.5))
+    assert report.limit == pytest.approx(report.cost)
+
+
+def test_a_softmax_over_embeddings_serves_the_level_it_was_trained_for(
+    market: Split, small: FcpoConfig
+):
+    config = small.model_copy(update={"policy": "softmax", "alpha_prime": 0.3, "rounds": 2})
+    training = Fcpo(config, seed=1).session(FitTask.of(market)).training
+    assert isinstance(training.episodes, MenuEpisodes)
+    assert isinstance(training.episodes.opening.menus, CatalogueMenus)
+    list(training.rounds())
+    model = Fcpo().adopt(Session(training).conclude())
+    scenario = evaluation_scenario(market, model.queue_length, Protocol.STANDARD)
+    for feedback in (False, True):
+        lists = model.recommend(scenario, length=6, feedback=feedback)
+        assert share_of(lists, model) <= 0.3 + 1e-9
+        assert (lists >= 0).all()
+    with pytest.raises(ConfigError, match="serves no other"):
+        model.at(0.5)

@@ -1,0 +1,159 @@
+"""The Gini index that lists aim at, by hand; and limits that do not bind, which change nothing."""
+
+from dataclasses import replace
+from typing import cast
+
+import numpy as np
+import pytest
+import torch
+from numpy.typing import NDArray
+
+from fairhorizon.allocation.candidates import Candidates
+from fairhorizon.allocation.engine import (
+    BlocksHere,
+    GroupPrices,
+    GroupTask,
+    OneLimitBlock,
+    gini_over,
+    group_lists_over,
+)
+from fairhorizon.data.splits import Split
+from fairhorizon.fcpo.model import Fcpo
+from fairhorizon.fcpo.serving.actor_chances import ActorChances
+from fairhorizon.limits.place_rule import PlaceRule
+from fairhorizon.recommenders.lists.chances import Chances
+from fairhorizon.recommenders.lists.item_lists import NO_LIMIT, Evenness, ItemLists, accurate
+from fairhorizon.simulation.feedback import Scenario, evaluation_scenario
+from fairhorizon.vocabulary import Protocol
+
+# Four users and four items, one item a list. The first ranker shows everybody item 0, the second
+# items 0 and 1 to two users each, the third another item to everybody.
+FIRST_ITEMS = ([0, 0, 0, 0], [0, 0, 1, 1], [0, 1, 2, 3])
+GINI = (3 / 4, 1 / 2, 0.0)
+NO_GROUP = torch.zeros(4, dtype=torch.bool)
+
+
+def ranked(ranker: int) -> Candidates:
+    """The items of each user by the scores of a ranker."""
+    values = np.zeros((4, 4))
+    values[np.arange(4), FIRST_ITEMS[ranker]] = 1.0
+    return Candidates.checked(np.tile(np.arange(4), (4, 1)), values)
+
+
+def blocks(own: int) -> BlocksHere:
+    """Plain lists, which are those of one of the rankers."""
+    tables = [ranked(own), *map(ranked, range(len(FIRST_ITEMS)))]
+    made = BlocksHere([OneLimitBlock(tables, NO_GROUP.numpy())])
+    group_lists_over(made, GroupTask(NO_LIMIT, 1))
+    return made
+
+
+def aim(
+    spread: Evenness,
+    own: int,
+    group: torch.Tensor = NO_GROUP,
+    rule: PlaceRule = NO_LIMIT,
+    price: float = 0.0,
+) -> float | None:
+    """The Gini index that lists aim at; own: the ranker that plain lists are of."""
+    plain = blocks(own)
+    plain.blocks[0].group = group.numpy()
+    chances = cast(Chances, None)  # the lists are made already
+    lists = ItemLists(chances, group, torch.ones(4), rule, spread)
+    return lists._even(plain, 1, GroupPrices(price))
+
+
+def test_the_gini_index_of_lists_by_hand() -> None:
+    assert [gini_over(blocks(ranker)) for ranker in range(3)] == pytest.approx(GINI)
+
+
+@pytest.mark.parametrize(
+    ("share", "rankers", "part", "expected"),
+    [
+        (1.0, None, 1.0, 0.0),  # the third ranker is even
+        (1.0, None, 0.0, 3 / 4),  # not one step from the plain lists
+        (1.0, None, 0.5, 3 / 8),
+        (1.0, (0, 1), 1.0, 1 / 2),  # the third is not accurate
+        (1.0, (0, 1), 0.5, 5 / 8),
+        (0.9, (0, 1), 1.0, 0.45),
+        (0.9, (0, 1), 0.5, 0.6),  # 0.75 - (0.75 - 0.45) / 2
+        (0.9, (0,), 1.0, 0.675),
+    ],
+)
+def test_an_aim_by_hand(
+    share: float, rankers: tuple[int, ...] | None, part: float, expected: float
+) -> None:
+    evenness = Evenness(share, rankers, part)
+    assert aim(evenness, own=0) == pytest.approx(expected)
+    least = min(GINI[number] for number in evenness.numbers(3))
+    assert evenness.between(GINI[0], least) == pytest.approx(expected)
+
+
+def test_all_rankers_are_looked_at_or_those_that_are_named() -> None:
+    assert list(Evenness(0.9).numbers(3)) == [0, 1, 2]
+    assert list(Evenness(0.9, (0, 2)).numbers(3)) == [0, 2]
+
+
+def test_where_accuracy_is_known_the_lists_are_a_measure_of_their_own() -> None:
+    """Plain lists of Gini index 1/2 beside a ranker of 3/4."""
+    aims = [aim(Evenness(0.9, rankers), own=1) for rankers in ((0,), (1,))]
+    assert aims == pytest.approx([0.45, 0.45])
+
+
+def test_lists_that_are_even_enough_are_left_as_they_are() -> None:
+    for rankers, own in (((0, 1), 2), ((0,), 1)):
+        assert aim(Evenness(1.0, rankers), own) == pytest.approx(GINI[own])
+
+
+def test_rankers_are_held_to_a_share_that_binds() -> None:
+    """Item 0 is the group, half of the lists may hold it: the first ranker shows others too."""
+    group = torch.tensor([True, False, False, False])
+    first, half = Evenness(1.0, (0,)), PlaceRule(0.5)
+    limited = aim(first, 0, group, half, price=0.1)
+    assert limited is not None
+    assert limited < GINI[0]
+    assert aim(first, 0, group, half, price=0.0) == pytest.approx(GINI[0])
+
+
+def test_one_user_has_nothing_to_be_even_with() -> None:
+    alone = BlocksHere([OneLimitBlock([ranked(0).take_users(slice(1))] * 2, NO_GROUP.numpy())])
+    lists = ItemLists(cast(Chances, None), NO_GROUP, torch.ones(1), NO_LIMIT, Evenness(0.9))
+    assert lists._even(alone, 1, GroupPrices(0.0)) is None
+
+
+def test_accurate_rankers_are_within_a_tenth_of_the_best() -> None:
+    assert accurate((0.2, 0.1801, 0.1799, 0.0)) == (0, 1)
+    assert accurate((0.1, 0.3)) == (1,)
+    assert accurate((0.0, 0.0)) == (0, 1)
+    assert accurate(()) is None
+
+
+@pytest.fixture(scope="module")
+def scenario(market: Split, strong_model: Fcpo) -> Scenario:
+    return evaluation_scenario(market, strong_model.queue_length, Protocol.STANDARD)
+
+
+@pytest.mark.parametrize("spread", [None, Evenness(0.97), Evenness(0.9, (0,), 0.5)])
+def test_a_limit_that_does_not_bind_gives_the_lists_of_no_limit(
+    spread: Evenness | None, strong_model: Fcpo, scenario: Scenario
+) -> None:
+    sensitive, length = strong_model.sensitive_, 8
+
+    plain = ItemLists(
+        ActorChances(strong_model.policy_.actor),
+        sensitive,
+        strong_model.policy_.histories,
+        NO_LIMIT,
+        None,
+    )
+
+    def lists(share: float) -> NDArray[np.int64]:
+        limited = replace(plain, rule=PlaceRule(share), spread=spread)
+        return limited.served(scenario, length).lists
+
+    free, group = lists(1.0), sensitive.cpu().numpy()
+    share = float(group[plain.served(scenario, length).lists].mean())
+    assert 0.3 < share < 0.95
+    for loose in (share, (1 + share) / 2):
+        np.testing.assert_array_equal(lists(loose), free)
+    assert (lists(share / 2) != free).any()
