@@ -8,6 +8,7 @@ from fairhorizon.data.sources import load
 from fairhorizon.data.splits import Split, split
 from fairhorizon.fcpo.config import FcpoConfig
 from fairhorizon.fcpo.model import Fcpo
+from fairhorizon.rankers import retrieval
 from fairhorizon.rankers.als import Als, AlsConfig
 from fairhorizon.rankers.bpr import Bpr, BprConfig
 from fairhorizon.rankers.candidates import ScoredCandidates, best_of_groups
@@ -18,7 +19,6 @@ from fairhorizon.rankers.mf import Mf, MfConfig
 from fairhorizon.rankers.ranker import Ranker
 from fairhorizon.rankers.retrieval import Recall, VectorSearch, searched
 from fairhorizon.ranking import standardised
-from fairhorizon.recommenders.lists import retrieval
 from fairhorizon.recommenders.lists.items import PanelItems
 from fairhorizon.recommenders.progress import Listener
 from fairhorizon.simulation.feedback import evaluation_scenario
