@@ -117,7 +117,7 @@ def describe(name: str) -> MethodEntry:
     settings = _settings(config, marks=dict(searched(config)))
     if method.reranker is None:
         return _described(listed[method.name], method, settings)
-    ranker, reranker = listed[method.base], listed[method.reranker]
+    ranker, reranker = listed[method.trained_name], listed[method.reranker]
     entry = Entry(
         method.name, Kind.RERANKED, f"{ranker.summary} {reranker.summary}", takes_level=True
     )

@@ -69,7 +69,7 @@ class Study:
 
     def given(self, method: Method) -> dict[str, Any]:
         """The settings of a method; what validates under a protocol does so under this one."""
-        given = dict(self.settings.get(method.base, {}))
+        given = dict(self.settings.get(method.settings_name, {}))
         if validates(method):
             given.setdefault("protocol", self.protocol.value)
         if method.reranker is not None and method.reranker in self.settings:

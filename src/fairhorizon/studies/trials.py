@@ -36,8 +36,8 @@ class Objective:
     def __post_init__(self) -> None:
         if self.method.reranker is not None:
             raise MethodError(
-                f"{self.method}: a re-ranker is not trained (tune {self.method.base}, then fit "
-                f"{self.method} with the settings found)"
+                f"{self.method}: a re-ranker is not trained (tune {self.method.trained_name}, "
+                f"then fit {self.method} with the settings found)"
             )
 
     @property

@@ -122,7 +122,7 @@ class Tuning:
         best = self.best
         content = {
             "fairhorizon": __version__,
-            "method": self.objective.method.base,
+            "method": self.objective.method.settings_name,
             "settings": self.settings(best),
             "validation": best.value,
             "metric": METRIC,
@@ -140,7 +140,7 @@ class Tuning:
         best = self.best
         assert best.value is not None
         return TuningResult(
-            method=self.objective.method.base,
+            method=self.objective.method.settings_name,
             dataset=self.objective.dataset.split.name,
             protocol=self.objective.protocol,
             seed=self.objective.seed,
