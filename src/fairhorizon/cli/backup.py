@@ -21,8 +21,8 @@ def backup(
     and secrets of the service, and only you may read it.
     """
     with needs_service("backup"):
-        from fairhorizon.service.moving.backing_up import back_up
-        from fairhorizon.service.moving.opening import existing
+        from fairhorizon.service.admin.backup import back_up
+        from fairhorizon.service.store.migrating import existing
 
     check_file(out)
     with existing(database) as source:
@@ -40,9 +40,9 @@ def restore(
     replicas that served at the time are given back.
     """
     with needs_service("restore"):
-        from fairhorizon.service.moving.opening import opened
-        from fairhorizon.service.moving.restoring import restore as fill
+        from fairhorizon.service.admin.backup import restore as fill
         from fairhorizon.service.store import models
+        from fairhorizon.service.store.migrating import opened
 
     with opened(database) as target:
         rows = fill(target, file)

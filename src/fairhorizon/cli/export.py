@@ -70,10 +70,10 @@ def export(
     name and whether they were liked, for `fairhorizon fit --answers`.
     """
     with needs_service("export"):
-        from fairhorizon.service.moving.exporting import Wanted
-        from fairhorizon.service.moving.exporting import export as write
-        from fairhorizon.service.moving.opening import existing
+        from fairhorizon.service.admin.export import Wanted
+        from fairhorizon.service.admin.export import export as write
         from fairhorizon.service.settings import ServiceSettings
+        from fairhorizon.service.store.migrating import existing
 
     first, last = moment("--from", begin), moment("--to", end)
     if first is not None and last is not None and first >= last:

@@ -22,8 +22,8 @@ def forget(
     before are not changed.
     """
     with needs_service("forget"):
-        from fairhorizon.service.moving.forgetting import remove
-        from fairhorizon.service.moving.opening import existing
+        from fairhorizon.service.admin.forget import remove
+        from fairhorizon.service.store.migrating import existing
 
     with existing(database) as target:
         if not yes and sys.stdin.isatty() and not agreed(f"Remove {user!r} from {target}?"):

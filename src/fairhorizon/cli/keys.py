@@ -26,9 +26,8 @@ def make(
 ) -> None:
     """Make a key and print it, once: only a hash of it is kept."""
     with needs_service("keys"):
-        from fairhorizon.service.moving.opening import opened
         from fairhorizon.service.store import keys
-        from fairhorizon.service.store.migrating import prepare
+        from fairhorizon.service.store.migrating import opened, prepare
 
     if not 1 <= len(name.strip()) <= ID_LENGTH:
         raise ConfigError(f"--name {name!r}: give 1 to {ID_LENGTH} characters")
@@ -44,8 +43,8 @@ def make(
 def list_keys(database: DatabaseUrl) -> None:
     """Print all keys, without their secrets."""
     with needs_service("keys"):
-        from fairhorizon.service.moving.opening import existing
         from fairhorizon.service.store import keys
+        from fairhorizon.service.store.migrating import existing
 
     with existing(database) as target, target.reading() as connection:
         rows = [row._asdict() for row in keys.every(connection)]
@@ -64,8 +63,8 @@ def end(
 ) -> None:
     """End a key: it opens nothing any more."""
     with needs_service("keys"):
-        from fairhorizon.service.moving.opening import existing
         from fairhorizon.service.store import keys
+        from fairhorizon.service.store.migrating import existing
 
     if number.startswith(f"{keys.PREFIX}_"):  # the whole key, whose secret is not to be printed
         number = number.split("_")[1]

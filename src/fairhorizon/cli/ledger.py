@@ -30,9 +30,9 @@ def ledger(database: DatabaseUrl) -> None:
         from rich.console import Console
 
         from fairhorizon.service.budget.recount import recounted
-        from fairhorizon.service.moving.opening import existing, snapshot
+        from fairhorizon.service.store.migrating import existing
 
-    with existing(database) as source, snapshot(source) as connection:
+    with existing(database) as source, source.reading() as connection:
         found = recounted(connection)
     Console(width=None if sys.stdout.isatty() else WIDE).print(table_of(found))
     wrong = sum(not one.agrees for one in found)

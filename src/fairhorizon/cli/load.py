@@ -13,7 +13,7 @@ from fairhorizon.cli.service_extra import needs_service
 from fairhorizon.errors import ConfigError
 
 if TYPE_CHECKING:
-    from fairhorizon.service.moving.filling import Filled
+    from fairhorizon.service.admin.bulk_load import LoadedRows
 
 ITEMS, USERS, LOG = "items", "users", "log"
 KINDS = (ITEMS, USERS, LOG)
@@ -81,10 +81,14 @@ def load(
     of a log by their content.
     """
     with needs_service("load"):
-        from fairhorizon.service.moving.filling import Filling
-        from fairhorizon.service.moving.opening import opened
-        from fairhorizon.service.moving.reading import FileColumns, read_items, read_log, read_users
-        from fairhorizon.service.store.migrating import prepare
+        from fairhorizon.service.admin.bulk_load import (
+            BulkLoad,
+            FileColumns,
+            read_items,
+            read_log,
+            read_users,
+        )
+        from fairhorizon.service.store.migrating import opened, prepare
 
     if not 1 <= len(kind) <= LONGEST_TYPE:
         raise ConfigError(f"--type {kind!r}: give 1 to {LONGEST_TYPE} characters")
@@ -103,7 +107,7 @@ def load(
     logs = [(file, read_log(file, columns, kind)) for file in sorted_files[LOG]]
     with opened(database) as target, Progress() as bar:
         prepare(target)
-        filling = Filling(
+        filling = BulkLoad(
             target, lambda done, of: bar.line(f"{done:,} of {of:,} rows", done=done, total=of)
         )
         said = [
@@ -131,7 +135,7 @@ def apart(files: Sequence[Path], given: dict[str, list[Path] | None]) -> dict[st
     return found
 
 
-def summary(file: Path, what: str, done: "Filled") -> str:
+def summary(file: Path, what: str, done: "LoadedRows") -> str:
     """How many rows were new, and what became of the others."""
     others = {
         "changed": done.changed,
