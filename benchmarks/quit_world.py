@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 from torch import Tensor
 
+from fairhorizon.datasets import DataSpec
 from fairhorizon.evaluation.long_term import LongRun, LongRunSettings
 from fairhorizon.evaluation.staying import choosing_users
 from fairhorizon.fcpo.model import Fcpo
@@ -21,7 +22,6 @@ from fairhorizon.simulation.moods import MoodConfig, QuitRule
 from fairhorizon.simulation.simulated import SimulationConfig
 from fairhorizon.studies.asked_limits import AskedLimits
 from fairhorizon.studies.contestant import Contestant
-from fairhorizon.studies.datasets import DataSpec
 from fairhorizon.studies.long_term import LongStudy
 from fairhorizon.studies.study import Study, Task
 from fairhorizon.vocabulary import Retrain

@@ -17,6 +17,7 @@ FLOOR_PLAN = (
     ("data", "metrics", "optim", "lbfgs"),
     ("histories", "ranking"),
     ("limits",),
+    ("datasets", "config_file"),
     ("rankers", "simulation", "allocation"),
     ("rerank", "policy"),
     ("recommenders",),
