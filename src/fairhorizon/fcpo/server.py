@@ -19,7 +19,7 @@ from fairhorizon.limits.counts import Exposure
 from fairhorizon.limits.step_limits import StepLimit
 from fairhorizon.policy.actor import Actor
 from fairhorizon.recommenders.lists.items import ExpertSignals, PanelItems
-from fairhorizon.recommenders.retraining import Retraining
+from fairhorizon.recommenders.online import Retraining
 from fairhorizon.recommenders.walk import Walk
 from fairhorizon.simulation.dynamics import Outcome, State
 from fairhorizon.storage import as_bytes, below, of_bytes

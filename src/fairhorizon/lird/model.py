@@ -20,8 +20,7 @@ from fairhorizon.policy.actor import Proposal
 from fairhorizon.policy.encoder import StateEncoder
 from fairhorizon.rankers.early_stopping import CUTOFF, train_until_stale
 from fairhorizon.rankers.mf import Mf
-from fairhorizon.recommenders.abilities import Abilities
-from fairhorizon.recommenders.base import Recommender
+from fairhorizon.recommenders.base import Abilities, Recommender
 from fairhorizon.recommenders.served import Served
 from fairhorizon.recommenders.tasks import FitTask, ServingPlan
 from fairhorizon.recommenders.walk import serve, served_ndcg

@@ -10,7 +10,7 @@ from fairhorizon.data.splits import Split
 from fairhorizon.limits.counts import Exposure
 from fairhorizon.lird.ddpg import ListActor
 from fairhorizon.policy.actor import Proposal
-from fairhorizon.recommenders.retraining import Retraining
+from fairhorizon.recommenders.online import Retraining
 from fairhorizon.simulation.dynamics import Outcome, State
 from fairhorizon.storage import below
 

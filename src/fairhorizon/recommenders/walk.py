@@ -5,8 +5,7 @@ from torch import Tensor
 
 from fairhorizon.policy.actor import Actor, Proposal
 from fairhorizon.ranking import users_at_once
-from fairhorizon.recommenders.steps import step_by_step
-from fairhorizon.recommenders.validation import listed_ndcg
+from fairhorizon.recommenders.steps import listed_ndcg, step_by_step
 from fairhorizon.simulation.dynamics import Feedback, Outcome, State
 from fairhorizon.simulation.feedback import Scenario
 

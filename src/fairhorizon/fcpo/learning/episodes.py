@@ -17,7 +17,7 @@ from fairhorizon.limits.place_rule import PlaceRule
 from fairhorizon.policy.actor import Actor
 from fairhorizon.recommenders.lists.item_lists import ItemLists
 from fairhorizon.recommenders.lists.opening import Opening, liked_items, open_menus, some_users
-from fairhorizon.recommenders.validation import listed_ndcg
+from fairhorizon.recommenders.steps import listed_ndcg
 from fairhorizon.recommenders.walk import served_ndcg
 from fairhorizon.simulation.feedback import Scenario, cuts_at, training_scenario
 

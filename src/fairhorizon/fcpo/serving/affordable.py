@@ -7,7 +7,7 @@ import torch
 from fairhorizon.limits.place_rule import PlaceRule
 from fairhorizon.recommenders.lists.item_lists import NO_LIMIT, Evenness, ItemLists
 from fairhorizon.recommenders.lists.opening import Opening
-from fairhorizon.recommenders.validation import listed_ndcg
+from fairhorizon.recommenders.steps import listed_ndcg
 from fairhorizon.simulation.feedback import Scenario
 
 PARTS = (1.0, 0.75, 0.5, 0.25)  # of the way to the Gini index of the most even accurate ranker

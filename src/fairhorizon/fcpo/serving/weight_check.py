@@ -16,7 +16,7 @@ from fairhorizon.rankers.candidates import ScoredCandidates, weights_by_cross_en
 from fairhorizon.recommenders.lists.chances import WeightedChances
 from fairhorizon.recommenders.lists.item_lists import ItemLists
 from fairhorizon.recommenders.lists.opening import liked_items, open_menus, some_users
-from fairhorizon.recommenders.validation import ndcg_by_user
+from fairhorizon.recommenders.steps import ndcg_by_user
 from fairhorizon.simulation.feedback import Scenario
 
 CLEARLY = 1.02  # times the NDCG of the policy
