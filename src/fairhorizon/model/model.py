@@ -13,7 +13,7 @@ from fairhorizon.data.interactions import Interactions
 from fairhorizon.data.item_columns import ItemTable, merged_tables
 from fairhorizon.data.splits import uncut
 from fairhorizon.errors import ConfigError
-from fairhorizon.fcpo.outlook.learned import LearnedOutlook
+from fairhorizon.fcpo.retention.replay import FittedRetention
 from fairhorizon.model.answers import (
     Histories,
     barred,
@@ -101,7 +101,7 @@ class Model:
         return ids
 
     @property
-    def outlook(self) -> LearnedOutlook | None:
+    def outlook(self) -> FittedRetention | None:
         """What it learned from answers; None: it was fitted without them."""
         return self._outlook
 
@@ -145,7 +145,7 @@ class Model:
         warn_if_broken(state, served)
         return frame_of(state, requests.persons, served)
 
-    def outlook_for(self, value: str) -> LearnedOutlook | None:
+    def outlook_for(self, value: str) -> FittedRetention | None:
         """What a like is worth, where it is asked for; a ConfigError if the model does not know."""
         if value == ListValue.NDCG:
             return None

@@ -16,7 +16,7 @@ from api_client import TestClient, get, recorded, send, wait_for
 import fairhorizon as fh
 from fairhorizon.data.synthetic import synthetic
 from fairhorizon.errors import ConfigError
-from fairhorizon.fcpo.outlook.learned import best_open
+from fairhorizon.fcpo.retention.replay import best_open
 from fairhorizon.model.people import Person
 from fairhorizon.model.requests import RepeatRule, Requests
 from fairhorizon.service.app import build_app

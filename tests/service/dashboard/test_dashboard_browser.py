@@ -33,9 +33,9 @@ from fairhorizon.service.dashboard.charts import (
 )
 from fairhorizon.service.dashboard.overview import NARROW
 from fairhorizon.service.dashboard.rendering import environment
-from fairhorizon.service.setting_up import prepare
 from fairhorizon.service.store import keys
 from fairhorizon.service.store.database import Database
+from fairhorizon.service.store.migrating import prepare
 from fairhorizon.service.vocabulary import Role
 from fairhorizon.service.watching.periods import Period
 from local_postgres import free_port

@@ -14,12 +14,13 @@ from fairhorizon.service.app import build_app
 from fairhorizon.service.events import take
 from fairhorizon.service.rollup import roll_up
 from fairhorizon.service.service import Service
-from fairhorizon.service.setting_up import create_limit, prepare, set_up
+from fairhorizon.service.setting_up import create_limit, set_up
 from fairhorizon.service.settings import ServiceSettings
 from fairhorizon.service.store import alerts, items, jobs, keys, users
 from fairhorizon.service.store.database import Database
 from fairhorizon.service.store.feedback import Event
 from fairhorizon.service.store.items import Item
+from fairhorizon.service.store.migrating import prepare
 from fairhorizon.service.store.users import User
 from fairhorizon.service.vocabulary import Role
 

@@ -13,11 +13,11 @@ from fairhorizon.service.api import access
 from fairhorizon.service.app import build_app
 from fairhorizon.service.dashboard.sessions import SESSION, VISIT, Signer
 from fairhorizon.service.service import Service
-from fairhorizon.service.setting_up import prepare
 from fairhorizon.service.settings import ServiceSettings
 from fairhorizon.service.store import keys
 from fairhorizon.service.store import state as service_state
 from fairhorizon.service.store.database import Database
+from fairhorizon.service.store.migrating import prepare
 from fairhorizon.service.vocabulary import Role
 
 pytestmark = pytest.mark.slow

@@ -5,10 +5,10 @@ from recorded_lists import POPULAR, SELLERS, Shown, T, fill, record
 
 from fairhorizon.service.budget.windows import Window
 from fairhorizon.service.rollup import roll_up
-from fairhorizon.service.setting_up import prepare
 from fairhorizon.service.store import items
 from fairhorizon.service.store.database import Database
 from fairhorizon.service.store.items import Item
+from fairhorizon.service.store.migrating import prepare
 from fairhorizon.service.watching.limit_series import limit_series
 from fairhorizon.service.watching.movers import RememberedMovers, movers
 from fairhorizon.service.watching.periods import Period
