@@ -4,14 +4,13 @@ import pytest
 from asgi_client import AsgiClient
 from page_reading import Element, read
 
+from fairhorizon.service.admin.set_up import create_limit, prepare
 from fairhorizon.service.app import build_app
 from fairhorizon.service.service import Service
-from fairhorizon.service.setting_up import create_limit
 from fairhorizon.service.settings import ServiceSettings
 from fairhorizon.service.store import items
 from fairhorizon.service.store.database import Database
 from fairhorizon.service.store.items import Item
-from fairhorizon.service.store.migrating import prepare
 
 LIMITS = "/dashboard/limits"
 NASTY = '"><img src=x onerror=alert(1)>'

@@ -9,6 +9,7 @@ from asgi_client import AsgiClient
 from page_reading import read
 
 from fairhorizon import __version__
+from fairhorizon.service.admin.set_up import prepare
 from fairhorizon.service.api import access
 from fairhorizon.service.app import build_app
 from fairhorizon.service.dashboard.sessions import SESSION, VISIT, Signer
