@@ -48,6 +48,14 @@ class Rows:
     def __len__(self) -> int:
         return len(self.users)
 
+    def among(self, users: pl.Series, items: pl.Series) -> "Rows":
+        """The same rows where these users and items have codes too, though none of the rows."""
+        numbers: Any = {
+            role: None if (cells := getattr(self, role)) is None else cells[:0]
+            for role in ("users", "items", "ratings", "times", "weights")
+        }
+        return joined([self, Rows(user_ids=users, item_ids=items, **numbers)])
+
 
 def joined(parts: Sequence[Rows]) -> Rows:
     """The rows of several parts, one after the other; ids are sorted anew."""

@@ -22,7 +22,7 @@ from fairhorizon.fcpo.outlook.learned import OUTLOOK, LearnedOutlook
 from fairhorizon.files import write_atomically, write_json, written_together
 from fairhorizon.limits.language import Limit
 from fairhorizon.methods import load_method
-from fairhorizon.model.observed import ObservedRows, joined, names_of
+from fairhorizon.model.observe import ObservedRows, joined, names_of
 from fairhorizon.recommenders.base import Recommender
 from fairhorizon.storage import understood
 
