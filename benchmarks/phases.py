@@ -16,13 +16,13 @@ import torch
 
 from fairhorizon.data.sources import load
 from fairhorizon.data.splits import split
-from fairhorizon.experiments.runs import Run
 from fairhorizon.fcpo.config import FcpoConfig
 from fairhorizon.fcpo.model import Fcpo
 from fairhorizon.ranking import standardised
 from fairhorizon.recommenders.lists.panel import Panel
 from fairhorizon.recommenders.tasks import FitTask
 from fairhorizon.simulation.feedback import Scenario, evaluation_scenario
+from fairhorizon.studies.runs import Run
 from fairhorizon.vocabulary import Protocol
 from small import parse
 

@@ -10,11 +10,6 @@ from torch import Tensor
 
 from fairhorizon.evaluation.long_term import LongRun, LongRunSettings
 from fairhorizon.evaluation.staying import choosing_users
-from fairhorizon.experiments.asked_limits import AskedLimits
-from fairhorizon.experiments.contestant import Contestant
-from fairhorizon.experiments.datasets import DataSpec
-from fairhorizon.experiments.long_term import LongStudy
-from fairhorizon.experiments.study import Study, Task
 from fairhorizon.fcpo.model import Fcpo
 from fairhorizon.limits.counts import Counts, Exposure
 from fairhorizon.methods import Method
@@ -24,6 +19,11 @@ from fairhorizon.settings import Given
 from fairhorizon.simulation.feedback import UserModel
 from fairhorizon.simulation.moods import MoodConfig, QuitRule
 from fairhorizon.simulation.simulated import SimulationConfig
+from fairhorizon.studies.asked_limits import AskedLimits
+from fairhorizon.studies.contestant import Contestant
+from fairhorizon.studies.datasets import DataSpec
+from fairhorizon.studies.long_term import LongStudy
+from fairhorizon.studies.study import Study, Task
 from fairhorizon.vocabulary import Retrain
 
 LONG = Method("fcpo", preset="long")

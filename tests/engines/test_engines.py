@@ -31,9 +31,9 @@ from fairhorizon.engines.surroundings import FarShard, finished_there
 from fairhorizon.engines.surroundings import Surroundings as Here
 from fairhorizon.engines.worker import pickled
 from fairhorizon.errors import ConfigError, FairHorizonError
-from fairhorizon.experiments.run_blocks import ListsOfRun, served_in_blocks
-from fairhorizon.experiments.runs import Run
 from fairhorizon.limits.groups import popular_group
+from fairhorizon.studies.run_blocks import ListsOfRun, served_in_blocks
+from fairhorizon.studies.runs import Run
 from fairhorizon.vocabulary import Protocol
 
 pytestmark = pytest.mark.slow

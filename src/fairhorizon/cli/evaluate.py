@@ -15,12 +15,12 @@ from fairhorizon.vocabulary import Mode, Protocol
 
 if TYPE_CHECKING:
     from fairhorizon.engines.engine import TaskEngine
+    from fairhorizon.evaluation.rows import EvaluationRow
     from fairhorizon.evaluation.short_term import Result
-    from fairhorizon.experiments.datasets import Dataset
     from fairhorizon.limits.bound import BoundLimit
     from fairhorizon.limits.measured import LimitReached
     from fairhorizon.recommenders.base import Recommender
-    from fairhorizon.results.evaluation import EvaluationRow
+    from fairhorizon.studies.datasets import Dataset
 
 
 Lists = Annotated[Path | None, typer.Option("--lists", help="Write the lists to this CSV file.")]
@@ -49,9 +49,9 @@ def evaluate(
     and the share of its group counted in other ways.
     """
     from fairhorizon.evaluation import short_term
-    from fairhorizon.experiments.runs import Run
     from fairhorizon.files import write_copies
     from fairhorizon.report.lists import write_lists
+    from fairhorizon.studies.runs import Run
 
     typed = list_lengths.parse_lengths(k)
     folder = Run(run)

@@ -14,11 +14,11 @@ from fairhorizon.errors import ConfigError
 from fairhorizon.vocabulary import Preset
 
 if TYPE_CHECKING:
-    from fairhorizon.experiments.datasets import Dataset, DataSpec
     from fairhorizon.methods import Method
     from fairhorizon.model.fitting import GivenAnswers
     from fairhorizon.recommenders.base import Recommender
     from fairhorizon.recommenders.progress import Listener
+    from fairhorizon.studies.datasets import Dataset, DataSpec
 
 METHOD = (
     "fcpo, lird, a ranker (popularity, mf, bpr, ncf, itemknn, ease, als, gru4rec, sasrec), or a "
@@ -104,7 +104,7 @@ def fit(
     cost is lowered); the fraction of the step that the line search accepted;
     sometimes the validation NDCG. See docs/training.md.
     """
-    from fairhorizon.experiments.runs import Run
+    from fairhorizon.studies.runs import Run
 
     given = parse_settings(settings or [])
     data = uncut(data, resume) if whole else data
@@ -141,7 +141,7 @@ def store(
     answers: "GivenAnswers | None",
 ) -> None:
     """Write the run, with what a finished model learns from answers."""
-    from fairhorizon.experiments.runs import Run, StoredLimits
+    from fairhorizon.studies.runs import Run, StoredLimits
 
     outlook = None
     if answers is not None and model.finished_:

@@ -129,7 +129,7 @@ def _configured(file: Path | None) -> "tuple[ServiceSettings, tuple[str, ...]]":
 
     if file is None:
         return ServiceSettings(), ()
-    from fairhorizon.experiments.config_file import read_config
+    from fairhorizon.studies.config_file import read_config
 
     content = read_config(file)
     try:

@@ -68,6 +68,14 @@ def from_arrays(
     )
 
 
+def idle_ids(log: Interactions) -> tuple[pl.Series, pl.Series] | None:
+    """The ids of users and of items that have no row in the log, if there are any."""
+    users, items = log.user_ids[log.user_counts() == 0], log.item_ids[log.item_counts() == 0]
+    return (
+        (pl.Series(users.tolist()), pl.Series(items.tolist())) if len(users) + len(items) else None
+    )
+
+
 def log_of_rows(
     rows: Rows,
     attributes: Mapping[str, Cells],

@@ -74,6 +74,7 @@ def joined(parts: Sequence[Rows]) -> Rows:
 
 def _renumbered(parts: Sequence[tuple[pl.Series, Codes]]) -> tuple[pl.Series, Codes]:
     """All ids, and all codes as places among them; integers are text if some part has text."""
+    parts = [part for part in parts if len(part[0])]
     whole = all(ids.dtype == pl.Int64 for ids, _ in parts)
     every = [ids if whole else ids.cast(pl.String) for ids, _ in parts]
     known = pl.concat(every).unique().sort()
