@@ -11,11 +11,11 @@ from pydantic import ValidationError
 
 import fairhorizon
 from fairhorizon.cli.settings import parse_settings
+from fairhorizon.datasets import DataSpec
 from fairhorizon.fcpo.config import FcpoConfig
 from fairhorizon.rankers.mf import RankingMfConfig
 from fairhorizon.rerank.quota import Quota
 from fairhorizon.settings import Settings, SettingsError, changed, expected, faults
-from fairhorizon.studies.datasets import DataSpec
 
 
 def all_settings(base: type[Settings] = Settings) -> list[type[Settings]]:

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from fairhorizon.cli.app import run
+from fairhorizon.datasets import DataSpec
 from fairhorizon.files import write_text, written_together
-from fairhorizon.studies.datasets import DataSpec
 from fairhorizon.studies.runs import Run
 
 MARKET = "synthetic:users=60,items=80,interactions_per_user=20"

@@ -2,10 +2,10 @@
 
 import pytest
 
+from fairhorizon.datasets import Dataset, DataSpec
 from fairhorizon.evaluation.short_term import evaluate
 from fairhorizon.methods import Method, build
 from fairhorizon.recommenders.progress import Listener
-from fairhorizon.studies.datasets import Dataset, DataSpec
 from fairhorizon.studies.demo import LEVELS, PAPER_LEVEL, demonstrate
 from fairhorizon.studies.demo_rows import DemoResult
 

@@ -12,6 +12,7 @@ import pytest
 import torch
 from polars.testing import assert_frame_equal
 
+from fairhorizon.datasets import DataSpec
 from fairhorizon.evaluation.long_term import LongRunSettings
 from fairhorizon.evaluation.staying import by_activity, choosing_users
 from fairhorizon.fcpo.outlook.actor import BOUND
@@ -21,7 +22,6 @@ from fairhorizon.simulation.moods import MoodConfig
 from fairhorizon.simulation.simulated import SimulationConfig
 from fairhorizon.studies.asked_limits import AskedLimits
 from fairhorizon.studies.contestant import Contestant
-from fairhorizon.studies.datasets import DataSpec
 from fairhorizon.studies.long_term import LongStudy
 from fairhorizon.studies.study import Study
 from fairhorizon.studies.users import UserSource

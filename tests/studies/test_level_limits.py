@@ -3,10 +3,10 @@
 import numpy as np
 import pytest
 
+from fairhorizon.datasets import DataSpec
 from fairhorizon.errors import ConfigError
 from fairhorizon.limits.language import Limit
 from fairhorizon.methods import Method, build
-from fairhorizon.studies.datasets import DataSpec
 from fairhorizon.studies.level_limits import (
     by_counting,
     counted_share,

@@ -13,12 +13,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.stats import sem
 
+from fairhorizon.datasets import DataSpec
 from fairhorizon.errors import ConfigError
 from fairhorizon.files import write_json
 from fairhorizon.limits.language import Limit
 from fairhorizon.methods import Method
 from fairhorizon.metrics.significance import paired_t_test
-from fairhorizon.studies.datasets import DataSpec
 from fairhorizon.studies.dials import NEAR, TRIES, best_setting, tried
 from fairhorizon.studies.gains import gains, is_without_cpo
 from fairhorizon.studies.levels import (

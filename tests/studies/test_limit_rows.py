@@ -8,13 +8,12 @@ import numpy as np
 import polars as pl
 import pytest
 
+from fairhorizon.datasets import DataSpec, bound_limits
 from fairhorizon.limits.bound import BoundLimit
 from fairhorizon.limits.language import Limit
 from fairhorizon.methods import Method
-from fairhorizon.studies.datasets import DataSpec
 from fairhorizon.studies.levels import run_levels, standings, study_under
 from fairhorizon.studies.limit_rows import level_limits, study_limits
-from fairhorizon.studies.limited_groups import bound_limits
 from fairhorizon.studies.long_limits import long_limits
 from fairhorizon.studies.study import Study
 

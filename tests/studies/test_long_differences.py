@@ -5,10 +5,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from fairhorizon.datasets import DataSpec
 from fairhorizon.evaluation.long_term import LongRunSettings
 from fairhorizon.methods import Method
 from fairhorizon.studies.contestant import Contestant
-from fairhorizon.studies.datasets import DataSpec
 from fairhorizon.studies.long_differences import long_differences
 from fairhorizon.studies.long_term import LongStudy
 from fairhorizon.studies.study import Study

@@ -14,6 +14,7 @@ import torch
 from polars.testing import assert_frame_equal
 
 from fairhorizon.data.sources import synthetic_market
+from fairhorizon.datasets import DataSpec
 from fairhorizon.engines.processes import Processes
 from fairhorizon.errors import ConfigError, DataError
 from fairhorizon.evaluation.long_term import LongRun, LongRunSettings
@@ -28,7 +29,6 @@ from fairhorizon.simulation.response import ResponseModel
 from fairhorizon.simulation.simulated import SimulationConfig
 from fairhorizon.studies.asked_limits import AskedLimits
 from fairhorizon.studies.contestant import Contestant
-from fairhorizon.studies.datasets import DataSpec
 from fairhorizon.studies.long_rows import CountsOverTime, RunProgress
 from fairhorizon.studies.long_summary import limit_summaries, summary_rows
 from fairhorizon.studies.long_term import LongStudy

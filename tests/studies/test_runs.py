@@ -10,12 +10,12 @@ from pydantic import ValidationError
 
 from fairhorizon.data.interactions import NoTimestampsWarning
 from fairhorizon.data.splits import Split
+from fairhorizon.datasets import DataSpec
 from fairhorizon.errors import ConfigError, DataError, ModelError
 from fairhorizon.fcpo.config import FcpoConfig
 from fairhorizon.fcpo.learning.checkpoint import save_training
 from fairhorizon.fcpo.model import Fcpo
 from fairhorizon.recommenders.tasks import FitTask
-from fairhorizon.studies.datasets import DataSpec
 from fairhorizon.studies.runs import Run
 
 

@@ -7,10 +7,10 @@ import numpy as np
 import pytest
 
 from fairhorizon.data.recommendations import Recommendations, read_recommendations
+from fairhorizon.datasets import Dataset, DataSpec
 from fairhorizon.limits.bound import BoundLimit
 from fairhorizon.limits.language import Limit
 from fairhorizon.studies.audit import showings_of
-from fairhorizon.studies.datasets import Dataset, DataSpec
 from fairhorizon.studies.shown_by import (
     ItemNotes,
     exposure_by_rank,

@@ -13,6 +13,7 @@ import pytest
 import torch
 
 from fairhorizon.data.splits import split
+from fairhorizon.datasets import DataSpec
 from fairhorizon.engines.processes import HERE, Processes
 from fairhorizon.errors import ConfigError, FairHorizonError
 from fairhorizon.evaluation.short_term import evaluate
@@ -21,7 +22,6 @@ from fairhorizon.metrics.significance import paired_t_test
 from fairhorizon.metrics.spread import Spread
 from fairhorizon.recommenders.ranked.model import Ranked
 from fairhorizon.studies.compare import significance, summary_rows
-from fairhorizon.studies.datasets import DataSpec
 from fairhorizon.studies.frontier import curves, swept
 from fairhorizon.studies.rows import StudyRow, summary_row
 from fairhorizon.studies.study import Study, Task

@@ -15,6 +15,7 @@ from pydantic import Field
 
 from fairhorizon.data.frames import from_arrays
 from fairhorizon.data.splits import Split, split
+from fairhorizon.datasets import Dataset
 from fairhorizon.engines.engine import Work
 from fairhorizon.engines.processes import Processes
 from fairhorizon.errors import ConfigError, DataError
@@ -29,7 +30,6 @@ from fairhorizon.rankers.stack.model import Stack
 from fairhorizon.recommenders.ranked.model import Ranked
 from fairhorizon.settings import Choice, Search, Settings
 from fairhorizon.simulation.feedback import validation_scenario
-from fairhorizon.studies.datasets import Dataset
 from fairhorizon.studies.search_space import (
     defaults,
     dotted,

@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 
 from fairhorizon.data.interactions import Interactions
+from fairhorizon.datasets import DataSpec
 from fairhorizon.files import write_json
 from fairhorizon.limits.language import Limit
 from fairhorizon.methods import Method
-from fairhorizon.studies.datasets import DataSpec
 from fairhorizon.studies.levels import level_rows, ndcg_of
 from fairhorizon.studies.rows import StudyRow
 from fairhorizon.studies.standing import Standing

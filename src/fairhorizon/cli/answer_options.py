@@ -9,10 +9,10 @@ from fairhorizon.vocabulary import ListValue
 
 if TYPE_CHECKING:
     from fairhorizon.data.interactions import Interactions
+    from fairhorizon.datasets import Dataset
     from fairhorizon.model.fitting import GivenAnswers
     from fairhorizon.recommenders.base import Recommender
     from fairhorizon.simulation.feedback import Scenario
-    from fairhorizon.studies.datasets import Dataset
     from fairhorizon.studies.run_blocks import ListsOfRun
 
 Answers = Annotated[

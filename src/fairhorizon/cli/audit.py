@@ -15,10 +15,10 @@ from fairhorizon.cli.folders import claimed
 from fairhorizon.cli.typed import typed_command
 
 if TYPE_CHECKING:
+    from fairhorizon.datasets import DataSpec
     from fairhorizon.engines.engine import TaskEngine
     from fairhorizon.studies.audit_rows import AuditResult
     from fairhorizon.studies.audit_task import ListFile
-    from fairhorizon.studies.datasets import DataSpec
 
 LISTS = "Reading the lists"
 
@@ -129,8 +129,8 @@ def audit(
     without ranks it counts as a showing. Ranks are an order: a negative one is on
     top, and after a skipped one the next item takes its place.
     """
+    from fairhorizon.datasets import DataPlace
     from fairhorizon.studies.audit_task import AuditTask
-    from fairhorizon.studies.datasets import DataPlace
     from fairhorizon.studies.item_notes import item_notes
 
     typed = list_lengths.parse_lengths(k)

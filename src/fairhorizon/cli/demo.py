@@ -13,7 +13,7 @@ from fairhorizon.cli.folders import claimed
 from fairhorizon.cli.progress import Progress
 
 if TYPE_CHECKING:
-    from fairhorizon.studies.datasets import Dataset
+    from fairhorizon.datasets import Dataset
 
 WIDTH_OF_FILES = 100  # columns; a terminal has its own width
 
@@ -61,8 +61,8 @@ def demo(
 def open_or_make(data: str, encoding: str, cache_dir: Path | None) -> "Dataset":
     """The given data, or the synthetic market if a named set cannot be downloaded."""
     from fairhorizon.data.sources import NAMED
+    from fairhorizon.datasets import DataSpec
     from fairhorizon.errors import DataError
-    from fairhorizon.studies.datasets import DataSpec
 
     try:
         return DataSpec(source=data, encoding=encoding).open(cache_dir)

@@ -12,7 +12,7 @@ from fairhorizon.cli.progress import Progress
 from fairhorizon.cli.typed import typed_command
 
 if TYPE_CHECKING:
-    from fairhorizon.studies.datasets import DataSpec
+    from fairhorizon.datasets import DataSpec
     from fairhorizon.studies.rows import EfficiencyRow
 
 Length = Annotated[

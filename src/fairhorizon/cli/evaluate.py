@@ -14,13 +14,13 @@ from fairhorizon.cli.run_options import AlphaPrime, RunFolder
 from fairhorizon.vocabulary import Mode, Protocol
 
 if TYPE_CHECKING:
+    from fairhorizon.datasets import Dataset
     from fairhorizon.engines.engine import TaskEngine
     from fairhorizon.evaluation.rows import EvaluationRow
     from fairhorizon.evaluation.short_term import Result
     from fairhorizon.limits.bound import BoundLimit
     from fairhorizon.limits.measured import LimitReached
     from fairhorizon.recommenders.base import Recommender
-    from fairhorizon.studies.datasets import Dataset
 
 
 Lists = Annotated[Path | None, typer.Option("--lists", help="Write the lists to this CSV file.")]

@@ -14,11 +14,11 @@ from fairhorizon.errors import ConfigError
 from fairhorizon.vocabulary import Preset
 
 if TYPE_CHECKING:
+    from fairhorizon.datasets import Dataset, DataSpec
     from fairhorizon.methods import Method
     from fairhorizon.model.fitting import GivenAnswers
     from fairhorizon.recommenders.base import Recommender
     from fairhorizon.recommenders.progress import Listener
-    from fairhorizon.studies.datasets import Dataset, DataSpec
 
 METHOD = (
     "fcpo, lird, a ranker (popularity, mf, bpr, ncf, itemknn, ease, als, gru4rec, sasrec), or a "

@@ -14,12 +14,12 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from fairhorizon.data.splits import Split
+    from fairhorizon.datasets import Dataset, DataSpec
     from fairhorizon.limits.bound import BoundLimit
     from fairhorizon.limits.language import Limit
     from fairhorizon.limits.measured import LimitReached
     from fairhorizon.methods import Method
     from fairhorizon.recommenders.base import Recommender
-    from fairhorizon.studies.datasets import Dataset, DataSpec
     from fairhorizon.studies.runs import Run
     from fairhorizon.studies.study import Study
 
@@ -69,7 +69,7 @@ class GivenLimits:
         self, data: "DataSpec", split: "Split", cache_dir: Path | None, popular_share: float
     ) -> "list[BoundLimit]":
         """On the items of the data."""
-        from fairhorizon.studies.limited_groups import bound_limits
+        from fairhorizon.datasets import bound_limits
 
         return bound_limits(
             self.limits, data, cache_dir, self.item_table, split=split, popular_share=popular_share

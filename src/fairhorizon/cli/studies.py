@@ -23,9 +23,9 @@ from fairhorizon.errors import ConfigError
 from fairhorizon.vocabulary import Mode, Protocol
 
 if TYPE_CHECKING:
+    from fairhorizon.datasets import DataSpec
     from fairhorizon.engines.engine import TaskEngine
     from fairhorizon.methods import Method
-    from fairhorizon.studies.datasets import DataSpec
     from fairhorizon.studies.rows import OverSeeds, StudyRow, TrainingRow
     from fairhorizon.studies.study import Study
 

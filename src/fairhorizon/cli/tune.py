@@ -19,8 +19,8 @@ from fairhorizon.cli.typed import typed
 from fairhorizon.vocabulary import Preset, Protocol
 
 if TYPE_CHECKING:
+    from fairhorizon.datasets import DataSpec
     from fairhorizon.engines.engine import TaskEngine
-    from fairhorizon.studies.datasets import DataSpec
     from fairhorizon.studies.tuning import Trial, Tuning
 
 # options that `fit` does not have, or that its command gives in another form
@@ -75,9 +75,9 @@ def tune(
     keeps the finished trials, and the same command continues from them. With
     --jobs so many trials are proposed together.
     """
+    from fairhorizon.datasets import DataPlace
     from fairhorizon.files import write_copies
     from fairhorizon.methods import MethodError, validates
-    from fairhorizon.studies.datasets import DataPlace
     from fairhorizon.studies.trials import Objective
     from fairhorizon.studies.tuning import Tuning
     from fairhorizon.vocabulary import Protocol

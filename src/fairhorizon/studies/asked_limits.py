@@ -6,15 +6,14 @@ from pathlib import Path
 import numpy as np
 from scipy.optimize import linprog
 
+from fairhorizon.datasets import DataSpec, bound_limits
 from fairhorizon.errors import ConfigError
 from fairhorizon.evaluation.long_term import LongRunSettings
 from fairhorizon.limits.bound import BoundLimit
 from fairhorizon.limits.language import POPULAR, GroupOf, Limit
 from fairhorizon.limits.step_limits import PopularityLimit, StepLimit, step_limit
 from fairhorizon.metrics.shares import ROUNDING
-from fairhorizon.studies.datasets import DataSpec
 from fairhorizon.studies.level_limits import level_limit
-from fairhorizon.studies.limited_groups import bound_limits
 from fairhorizon.studies.under_limits import fingerprint
 from fairhorizon.vocabulary import Labels, Scope
 

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from fairhorizon.data.recommendations import Recommendations
 from fairhorizon.data.splits import Split
+from fairhorizon.datasets import Dataset
 from fairhorizon.errors import ConfigError
 from fairhorizon.evaluation.rows import EvaluationRow
 from fairhorizon.evaluation.short_term import relevance
@@ -37,7 +38,6 @@ from fairhorizon.studies.audit_rows import (
     GroupExposure,
     ItemExposure,
 )
-from fairhorizon.studies.datasets import Dataset
 from fairhorizon.studies.shown_by import (
     ItemNotes,
     exposure_by_rank,

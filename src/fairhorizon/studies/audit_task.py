@@ -6,10 +6,10 @@ from pathlib import Path
 
 from fairhorizon.data.interactions import Interactions
 from fairhorizon.data.recommendations import ListColumns, Recommendations, read_recommendations
+from fairhorizon.datasets import DataPlace
 from fairhorizon.limits.bound import BoundLimit
 from fairhorizon.studies.audit import audit
 from fairhorizon.studies.audit_rows import AuditResult
-from fairhorizon.studies.datasets import DataPlace
 from fairhorizon.studies.shown_by import ItemNotes
 
 

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 
 import polars as pl
 
+from fairhorizon.datasets import Dataset
 from fairhorizon.evaluation.long_term import LongRun, LongRunSettings
 from fairhorizon.evaluation.short_term import Result, evaluate
 from fairhorizon.limits.counts import Exposure
@@ -13,7 +14,6 @@ from fairhorizon.metrics.fairness import exposure_counts
 from fairhorizon.recommenders.base import Recommender
 from fairhorizon.recommenders.progress import Listener
 from fairhorizon.simulation.feedback import evaluation_scenario
-from fairhorizon.studies.datasets import Dataset
 from fairhorizon.studies.demo_rows import DemoResult
 from fairhorizon.studies.long_rows import LongTermResult
 from fairhorizon.studies.rows import SummaryRow, study_row, summary_row

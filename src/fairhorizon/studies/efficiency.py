@@ -6,6 +6,7 @@ from contextlib import contextmanager
 
 import torch
 
+from fairhorizon.datasets import Dataset
 from fairhorizon.fcpo.config import FcpoConfig
 from fairhorizon.fcpo.model import Fcpo
 from fairhorizon.methods import Method
@@ -15,7 +16,6 @@ from fairhorizon.recommenders.base import Recommender
 from fairhorizon.recommenders.ranked.model import Ranked
 from fairhorizon.rerank.exposure import ExposureFairness
 from fairhorizon.simulation.feedback import evaluation_scenario
-from fairhorizon.studies.datasets import Dataset
 from fairhorizon.studies.rows import EfficiencyRow
 from fairhorizon.vocabulary import Mode, Protocol
 

@@ -10,8 +10,8 @@ from fairhorizon.data.interactions import MissingValuesWarning
 from fairhorizon.data.parts import first_file
 from fairhorizon.data.readers import columns_of, title_among
 from fairhorizon.data.sources import is_named, item_columns
+from fairhorizon.datasets import DataSpec, item_attribute
 from fairhorizon.errors import DataError, NoColumnError
-from fairhorizon.studies.datasets import DataSpec, item_attribute
 from fairhorizon.studies.shown_by import ItemNotes
 
 

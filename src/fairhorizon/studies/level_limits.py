@@ -6,10 +6,10 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
+from fairhorizon.datasets import DataSpec
 from fairhorizon.limits.language import POPULAR, GroupOf, Limit, LimitError
 from fairhorizon.limits.limit_rules import rule_of
 from fairhorizon.metrics.fairness import share_within_every_list, weighed_share
-from fairhorizon.studies.datasets import DataSpec
 from fairhorizon.vocabulary import Scope, Weighing
 
 

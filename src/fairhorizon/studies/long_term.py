@@ -11,6 +11,7 @@ import polars as pl
 from numpy.typing import NDArray
 from torch import Tensor
 
+from fairhorizon.datasets import DataSpec
 from fairhorizon.engines.engine import TaskEngine
 from fairhorizon.engines.processes import HERE
 from fairhorizon.errors import ConfigError, NoColumnError
@@ -22,7 +23,6 @@ from fairhorizon.simulation.moods import KINDS
 from fairhorizon.simulation.simulated import SimulationConfig
 from fairhorizon.studies.asked_limits import AskedLimits
 from fairhorizon.studies.contestant import Contestant
-from fairhorizon.studies.datasets import DataSpec
 from fairhorizon.studies.long_differences import long_differences
 from fairhorizon.studies.long_limits import long_limits
 from fairhorizon.studies.long_rows import CountsOverTime, LongTermResult, RunProgress

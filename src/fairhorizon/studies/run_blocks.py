@@ -11,6 +11,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from fairhorizon.datasets import Dataset
 from fairhorizon.engines.engine import ATTEMPTS, Messages, Shards, TaskEngine
 from fairhorizon.errors import FairHorizonError
 from fairhorizon.limits.bound import BoundLimit
@@ -18,7 +19,6 @@ from fairhorizon.recommenders.base import Recommender
 from fairhorizon.recommenders.blocks import BlockServing
 from fairhorizon.recommenders.served import Served
 from fairhorizon.simulation.feedback import Scenario, evaluation_scenario, serving_scenario
-from fairhorizon.studies.datasets import Dataset
 from fairhorizon.studies.runs import Run
 from fairhorizon.vocabulary import Protocol
 

@@ -8,6 +8,7 @@ from typing import Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from fairhorizon import __version__
+from fairhorizon.datasets import DataSpec
 from fairhorizon.errors import ConfigError, ModelError
 from fairhorizon.fcpo.outlook.learned import OUTLOOK, LearnedOutlook
 from fairhorizon.files import write_json, written_together
@@ -15,7 +16,6 @@ from fairhorizon.methods import load_method
 from fairhorizon.recommenders.base import Recommender
 from fairhorizon.settings import faults
 from fairhorizon.storage import understood
-from fairhorizon.studies.datasets import DataSpec
 
 
 class Card(BaseModel):

@@ -9,12 +9,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fairhorizon.data.recommendations import Recommendations
+from fairhorizon.datasets import Dataset
 from fairhorizon.limits.bound import BoundLimit
 from fairhorizon.limits.groups import attribute_values, values_of_items
 from fairhorizon.limits.language import GroupOf
 from fairhorizon.limits.measured import Showings
 from fairhorizon.studies.audit_rows import ByRank, ProviderExposure, RankExposure
-from fairhorizon.studies.datasets import Dataset
 
 RANKS = 50  # reported one by one
 OTHER = "other"

@@ -13,6 +13,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fairhorizon.data.splits import Split
+from fairhorizon.datasets import (
+    Dataset,
+    DataSpec,
+    early_fingerprints,
+    key_of,
+    opened,
+    opened_early,
+)
 from fairhorizon.engines.engine import TaskEngine
 from fairhorizon.engines.processes import HERE
 from fairhorizon.errors import ConfigError, FairHorizonError, ModelError
@@ -28,14 +36,6 @@ from fairhorizon.recommenders.progress import LimitNotKeptWarning
 from fairhorizon.recommenders.tasks import Fitted, LogPart
 from fairhorizon.rerank import RERANKERS
 from fairhorizon.settings import Given, SettingsError
-from fairhorizon.studies.datasets import (
-    Dataset,
-    DataSpec,
-    early_fingerprints,
-    key_of,
-    opened,
-    opened_early,
-)
 from fairhorizon.studies.rows import StudyRow, TrainingRow, save_lists, study_row
 from fairhorizon.studies.under_limits import all_or_none, fingerprint, served_under
 from fairhorizon.vocabulary import Mode, Protocol

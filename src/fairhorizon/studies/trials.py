@@ -6,12 +6,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from typing import Protocol as Interface
 
+from fairhorizon.datasets import Dataset
 from fairhorizon.errors import ConfigError
 from fairhorizon.evaluation.validation import validation_ndcg
 from fairhorizon.methods import Method, MethodError, build, presets_of
 from fairhorizon.recommenders.base import Recommender
 from fairhorizon.settings import Given
-from fairhorizon.studies.datasets import Dataset
 from fairhorizon.studies.search_space import merged
 from fairhorizon.vocabulary import Protocol
 

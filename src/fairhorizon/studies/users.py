@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from fairhorizon.data.sources import market_of
+from fairhorizon.datasets import item_attribute, key_of
 from fairhorizon.errors import ModelError
 from fairhorizon.evaluation.long_term import LongRun, LongRunSettings
 from fairhorizon.files import write_json
@@ -22,7 +23,6 @@ from fairhorizon.simulation.moods import MoodConfig, calibrated_like_adds
 from fairhorizon.simulation.response import ResponseConfig, ResponseModel, fit_response
 from fairhorizon.simulation.simulated import SimulatedUsers, SimulationConfig
 from fairhorizon.storage import load_model, save_model
-from fairhorizon.studies.datasets import item_attribute, key_of
 from fairhorizon.studies.rows import TrainingRow
 from fairhorizon.studies.study import Study, Task
 

@@ -2,7 +2,7 @@
 
 import torch
 
-from fairhorizon.optim.lbfgs import minimise
+from fairhorizon.lbfgs import minimise
 
 
 def test_least_squares_is_that_of_a_direct_solver():

@@ -1,4 +1,4 @@
-"""Which data a study or a run is about: the log, its split and the limited group."""
+"""Which data a command is about: the log, its split, the limited group and the groups of limits."""
 
 import hashlib
 import json
@@ -11,10 +11,7 @@ from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import (
-    Field,
-    NonNegativeInt,
-)
+from pydantic import Field, NonNegativeInt
 
 from fairhorizon import __version__
 from fairhorizon.data.contents import UTF_8
@@ -24,7 +21,10 @@ from fairhorizon.data.readers import read_item_attribute
 from fairhorizon.data.sources import load
 from fairhorizon.data.splits import Split, earlier_part, split, split_by_time, uncut, with_ties
 from fairhorizon.errors import ConfigError, DataError, NoColumnError
-from fairhorizon.limits.groups import attribute_group, popular_group
+from fairhorizon.limits.binding import bind
+from fairhorizon.limits.bound import BoundLimit
+from fairhorizon.limits.groups import POPULAR_SHARE, attribute_group, popular_group
+from fairhorizon.limits.language import Limit
 from fairhorizon.settings import Settings
 from fairhorizon.vocabulary import POPULAR
 
@@ -81,7 +81,9 @@ class DataSpec(Settings):
         """The column of those who are served: users, or sessions."""
         return self.user if self.session is None else self.session
 
-    def open(self, cache_dir: Path | None = None, popular_share: float = 0.2) -> "Dataset":
+    def open(
+        self, cache_dir: Path | None = None, popular_share: float = POPULAR_SHARE
+    ) -> "Dataset":
         """The log, its split, and the group by the attribute or else by popularity."""
         if bool(self.group_column) != bool(self.sensitive_values):
             raise ConfigError("a group column and its sensitive values go together (give both)")
@@ -146,7 +148,7 @@ class Dataset:
 
 
 @lru_cache(maxsize=2)
-def opened(data: DataSpec, cache_dir: Path | None, popular_share: float = 0.2) -> Dataset:
+def opened(data: DataSpec, cache_dir: Path | None, popular_share: float = POPULAR_SHARE) -> Dataset:
     """The data, read once by every process."""
     return data.open(cache_dir, popular_share)
 
@@ -203,6 +205,34 @@ def _cells(
         known = tuple(log.attributes)
         raise NoColumnError(column, known, file=data.source, remedy="give an item table")
     return log.attributes[column]
+
+
+def bound_limits(
+    limits: Sequence[Limit],
+    data: DataSpec,
+    cache_dir: Path | None,
+    item_table: str | None = None,
+    *,
+    split: Split | None = None,
+    popular_share: float = POPULAR_SHARE,
+) -> list[BoundLimit]:
+    """The limits on the items of the data; COLUMN:each becomes a limit for every value.
+
+    item_table: a file with a row per item; without it, the columns are those of the log.
+    split: of the data, where it was read already.
+    popular_share: of the catalogue, by training count, that is the group `popular`.
+    """
+
+    def counts() -> NDArray[np.int64]:
+        return (split or opened(data, cache_dir).split).train.item_counts()
+
+    return bind(
+        limits,
+        counts,
+        lambda column: item_attribute(data, item_table, column, cache_dir),
+        popular_share=popular_share,
+        elsewhere="" if item_table else "name one, or give the --item-table that has it",
+    )
 
 
 def key_of(data: DataSpec, cache_dir: Path | None, *parts: object) -> str:

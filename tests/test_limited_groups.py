@@ -4,11 +4,10 @@ from pathlib import Path
 
 import pytest
 
+from fairhorizon.datasets import DataSpec, bound_limits
 from fairhorizon.errors import ConfigError
 from fairhorizon.limits.bound import BoundLimit
 from fairhorizon.limits.language import Limit, LimitError
-from fairhorizon.studies.datasets import DataSpec
-from fairhorizon.studies.limited_groups import bound_limits
 
 # item: genres, seller; item 5 is taken last, by user 1 alone, and so is no part of the training log
 ITEMS = {

@@ -9,17 +9,16 @@ import torch
 
 from fairhorizon.data.splits import Split
 from fairhorizon.fcpo.config import FcpoConfig
-from fairhorizon.fcpo.experts.fitting import first_panels
-from fairhorizon.fcpo.experts.start import NO_PRICE, start_from
 from fairhorizon.fcpo.model import Fcpo
+from fairhorizon.fcpo.warm_start import NO_PRICE, first_panels, start_from
 from fairhorizon.metrics.fairness import exposure_counts
 from fairhorizon.policy.actor import Actor, softmax_actor
 from fairhorizon.policy.history import HistoryEncoder
 from fairhorizon.policy.softmax import rows_of
 from fairhorizon.rankers import RANKERS
+from fairhorizon.rankers.ensemble import Ensemble
 from fairhorizon.ranking import standardised
 from fairhorizon.recommenders.lists.items import ExpertSignals, PanelItems
-from fairhorizon.recommenders.lists.panel import Panel
 from fairhorizon.recommenders.progress import SILENT
 from fairhorizon.recommenders.tasks import NOTHING_FITTED, Fitted, Prerequisite
 from fairhorizon.settings import SettingsError
@@ -27,14 +26,14 @@ from fairhorizon.simulation.feedback import evaluation_scenario
 from fairhorizon.vocabulary import Protocol
 
 
-def plain(market: Split, *names: str, seed: int = 0, fitted: Fitted = NOTHING_FITTED) -> Panel:
+def plain(market: Split, *names: str, seed: int = 0, fitted: Fitted = NOTHING_FITTED) -> Ensemble:
     """Rankers with their default settings, fitted on the whole log."""
     config = FcpoConfig(warm_start=names, adapt=False, starts="anywhere")
     return first_panels(market, config, seed, fitted, SILENT).learning
 
 
 @pytest.fixture(scope="module")
-def panel(market: Split) -> Panel:
+def panel(market: Split) -> Ensemble:
     return plain(market, "ease", "popularity")
 
 
@@ -57,7 +56,7 @@ def test_standardised_by_hand():
     assert torch.allclose(standardised(scores), torch.tensor([[-third, 0, third], [0, 0, 0]]))
 
 
-def test_a_score_is_the_weighted_sum_of_signals_less_the_price_of_the_group(panel: Panel):
+def test_a_score_is_the_weighted_sum_of_signals_less_the_price_of_the_group(panel: Ensemble):
     users, n = torch.arange(4), len(panel.rankers[0].tensors()["item_weights"])
     queue = torch.randint(n, (4, panel.queue_length), generator=torch.Generator().manual_seed(1))
     sensitive = torch.arange(n) % 3 == 0
@@ -81,7 +80,7 @@ def test_a_score_is_the_weighted_sum_of_signals_less_the_price_of_the_group(pane
     assert torch.allclose(signals.scores(weights)[others], by_hand[others], atol=1e-6)
 
 
-def test_rankers_count_the_same_until_they_are_weighed(panel: Panel, market: Split):
+def test_rankers_count_the_same_until_they_are_weighed(panel: Ensemble, market: Split):
     assert panel.weights == (1.0, 1.0)
     weighed = panel.weighed((0.5, 2.0))
     assert weighed.weights == (0.5, 2.0)
@@ -98,7 +97,7 @@ def test_rankers_are_fitted_under_the_seed_of_the_panel(market: Split):
     assert torch.equal(ranker.user_vectors_, RANKERS["mf"](seed=3).fit(market).user_vectors_)
 
 
-def actor_over(panel: Panel, market: Split, **changes: Any) -> Actor:
+def actor_over(panel: Ensemble, market: Split, **changes: Any) -> Actor:
     items = PanelItems(panel, **{"history": 3, "candidates": 3, **changes})
     encoder = HistoryEncoder(torch.zeros(60, 1), torch.zeros(market.train.n_items, 3))
     torch.manual_seed(0)
@@ -107,7 +106,7 @@ def actor_over(panel: Panel, market: Split, **changes: Any) -> Actor:
     return actor
 
 
-def test_an_actor_begins_with_the_weights_of_the_panel_and_no_price(panel: Panel, market: Split):
+def test_an_actor_begins_with_the_weights_of_the_panel_and_no_price(panel: Ensemble, market: Split):
     actor = actor_over(panel.weighed((0.5, 2.0)), market)
     users, queues = torch.arange(5), torch.full((5, 3), market.train.n_items)
     with torch.no_grad():
@@ -120,7 +119,7 @@ def test_an_actor_begins_with_the_weights_of_the_panel_and_no_price(panel: Panel
         torch.testing.assert_close(rows, expected, rtol=0, atol=1e-5)
 
 
-def test_without_its_price_an_actor_has_the_same_weights(panel: Panel, market: Split):
+def test_without_its_price_an_actor_has_the_same_weights(panel: Ensemble, market: Split):
     actor = actor_over(panel, market)
     users, queues = torch.arange(5), torch.randint(80, (5, 3))
     with torch.no_grad():
@@ -136,7 +135,7 @@ def test_without_its_price_an_actor_has_the_same_weights(panel: Panel, market: S
 
 @pytest.mark.parametrize("priced", [True, False])
 def test_a_menu_holds_what_some_ranker_puts_first_in_its_group(
-    panel: Panel, market: Split, priced: bool
+    panel: Ensemble, market: Split, priced: bool
 ):
     actor = actor_over(panel, market, priced=priced)
     scenario = evaluation_scenario(market, panel.queue_length, Protocol.STANDARD)
@@ -161,7 +160,7 @@ def test_a_menu_holds_what_some_ranker_puts_first_in_its_group(
                 assert menus.signals[row, place].tolist() == [*numbers, group]
 
 
-def test_the_encoder_looks_at_the_last_items_only(panel: Panel, market: Split):
+def test_the_encoder_looks_at_the_last_items_only(panel: Ensemble, market: Split):
     assert actor_over(panel, market).items.remember(torch.arange(10).view(2, 5)).tolist() == [
         [2, 3, 4],
         [7, 8, 9],

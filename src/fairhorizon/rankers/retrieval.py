@@ -16,7 +16,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from fairhorizon.policy.menus import best_of_groups
+from fairhorizon.rankers.candidates import best_of_groups
 from fairhorizon.rankers.ranker import Ranker
 
 LARGE = 50_000  # items; below, scoring all of them takes no longer

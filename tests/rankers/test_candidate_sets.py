@@ -7,9 +7,9 @@ from hypothesis import strategies as st
 from fairhorizon.histories import TableSets
 from fairhorizon.policy.actor import gaussian_actor
 from fairhorizon.policy.encoder import StateEncoder
-from fairhorizon.policy.menus import CatalogueMenus, SignalMenus, best_of_groups
 from fairhorizon.policy.signals import ItemVectors
 from fairhorizon.policy.views import EmbeddedItems
+from fairhorizon.rankers.candidates import CatalogueCandidates, ScoredCandidates, best_of_groups
 
 ITEMS = torch.tensor([[2, -1, 0], [1, 3, -1]])
 SIGNALS = torch.tensor(
@@ -19,7 +19,7 @@ SIGNALS = torch.tensor(
 
 def test_a_logit_is_a_row_of_weights_times_the_signals_of_an_item():
     weights = torch.tensor([[[3.0, 1.0]], [[-1.0, 2.0]]])
-    menus = SignalMenus(ITEMS, SIGNALS)
+    menus = ScoredCandidates(ITEMS, SIGNALS)
     assert menus.logits(weights).tolist() == [[[3.0, 36.0, 5.0]], [[2.0, 1.0, 5.0]]]
     by_logits = torch.tensor([[[1.0, 0.0, 2.0]], [[1.0, -1.0, 0.0]]])
     assert menus.pull(by_logits).tolist() == [[[5.0, -2.0]], [[-1.0, 0.0]]]
@@ -33,7 +33,10 @@ def test_pull_is_the_transpose_of_logits():
         return torch.randn(*shape, generator=generator, dtype=torch.float64)
 
     items = torch.arange(5).expand(4, 5)
-    for menus in (SignalMenus(items, numbers(4, 5, 3)), CatalogueMenus(items, numbers(5, 3))):
+    for menus in (
+        ScoredCandidates(items, numbers(4, 5, 3)),
+        CatalogueCandidates(items, numbers(5, 3)),
+    ):
         w, u = numbers(4, 2, 3), numbers(4, 2, 5)
         left, right = (u * menus.logits(w)).sum(), (menus.pull(u) * w).sum()
         torch.testing.assert_close(left, right)
@@ -42,7 +45,10 @@ def test_pull_is_the_transpose_of_logits():
 def test_a_catalogue_is_a_menu_with_the_same_signals_in_every_state():
     generator = torch.Generator().manual_seed(1)
     items, vectors = torch.arange(6).repeat(4, 1), torch.randn(6, 3, generator=generator)
-    catalogue, plain = CatalogueMenus(items, vectors), SignalMenus(items, vectors.expand(4, 6, 3))
+    catalogue, plain = (
+        CatalogueCandidates(items, vectors),
+        ScoredCandidates(items, vectors.expand(4, 6, 3)),
+    )
     w, u = torch.randn(4, 2, 3, generator=generator), torch.randn(4, 2, 6, generator=generator)
     torch.testing.assert_close(catalogue.logits(w), plain.logits(w))
     torch.testing.assert_close(catalogue.pull(u), plain.pull(u))
@@ -57,11 +63,11 @@ def test_a_catalogue_may_have_other_groups_in_every_state():
     before = signals.offer(items, shown)
     signals.relabel(torch.arange(6) > 2)
     after = signals.offer(items, shown)
-    assert isinstance(before, CatalogueMenus)
-    joined = CatalogueMenus.join([before, after])
+    assert isinstance(before, CatalogueCandidates)
+    joined = CatalogueCandidates.join([before, after])
     labels = torch.stack([torch.arange(6) < 2] * 2 + [torch.arange(6) > 2] * 2)
     column = -labels.float()[:, :, None]
-    plain = SignalMenus(joined.items, torch.cat([vectors.expand(4, 6, 3), column], dim=2))
+    plain = ScoredCandidates(joined.items, torch.cat([vectors.expand(4, 6, 3), column], dim=2))
     w, u = torch.randn(4, 2, 4, generator=generator), torch.randn(4, 2, 6, generator=generator)
     torch.testing.assert_close(joined.logits(w), plain.logits(w))
     torch.testing.assert_close(joined.pull(u), plain.pull(u))
@@ -72,8 +78,8 @@ def test_a_catalogue_may_have_other_groups_in_every_state():
 
 
 def test_take_and_join():
-    first, second = SignalMenus(ITEMS, SIGNALS), SignalMenus(ITEMS[:1] + 1, -SIGNALS[:1])
-    joined = SignalMenus.join([first, second])
+    first, second = ScoredCandidates(ITEMS, SIGNALS), ScoredCandidates(ITEMS[:1] + 1, -SIGNALS[:1])
+    joined = ScoredCandidates.join([first, second])
     assert joined.items.tolist() == [[2, -1, 0], [1, 3, -1], [3, 0, 1]]
     assert torch.equal(joined.signals, torch.cat([SIGNALS, -SIGNALS[:1]]))
     taken = joined.take(torch.tensor([2, 0, 2]))
@@ -81,8 +87,8 @@ def test_take_and_join():
     assert taken.signals[:, 0, 0].tolist() == [-1.0, 1.0, -1.0]
 
     vectors = torch.randn(4, 2)
-    catalogue = CatalogueMenus(ITEMS, vectors)
-    twice = CatalogueMenus.join([catalogue, catalogue.take(torch.tensor([1]))])
+    catalogue = CatalogueCandidates(ITEMS, vectors)
+    twice = CatalogueCandidates.join([catalogue, catalogue.take(torch.tensor([1]))])
     assert twice.items.tolist() == [[2, -1, 0], [1, 3, -1], [1, 3, -1]]
     assert twice.vectors is vectors
 
@@ -95,14 +101,14 @@ def test_an_actor_over_embeddings_may_choose_all_that_is_not_blocked():
     sensitive = torch.tensor([True, False, False, True])
     users, queues = torch.tensor([0, 2]), torch.zeros(2, 3, dtype=torch.long)
 
-    def menus(priced: bool) -> CatalogueMenus:
+    def menus(priced: bool) -> CatalogueCandidates:
         actor = gaussian_actor(
             encoder, EmbeddedItems(encoder, priced), list_length=2, hidden=(4, 4), initial_std=1.0
         )
         outputs = actor(users, queues)
         assert outputs.shape == (2, 2 * 2 * (2 + priced))
         found = actor.items.menus(users, queues, blocked, sensitive)
-        assert isinstance(found, CatalogueMenus)
+        assert isinstance(found, CatalogueCandidates)
         return found
 
     assert menus(priced=False).items.tolist() == [[0, -1, 2, 3], [-1, 1, 2, -1]]

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
+from fairhorizon.config_file import read_config
 from fairhorizon.errors import ConfigError
-from fairhorizon.studies.config_file import read_config
 
 WHOLE = """\
 method = "fcpo"

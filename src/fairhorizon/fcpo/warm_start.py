@@ -1,4 +1,9 @@
-"""The panels of a warm start: one to learn with, one to serve with; or one restored from a file."""
+"""The warm start of a policy over rankers: what it learns with, serves with, and begins from.
+
+A policy that learns from the very interactions its rankers were fitted on trusts them too much.
+So the training log is divided once more, as the whole log was: rankers are fitted on the earlier
+part, the policy learns from the later part, and then the rankers are fitted on all of it.
+"""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -7,27 +12,31 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from fairhorizon.data.splits import Split, earlier_part
+from fairhorizon.data.splits import LATER, Split, earlier_part
 from fairhorizon.errors import DataError
 from fairhorizon.fcpo.config import FcpoConfig
+from fairhorizon.histories import UserItems
 from fairhorizon.limits.groups import popular_group
+from fairhorizon.policy.actor import Actor
 from fairhorizon.rankers import RANKERS
+from fairhorizon.rankers.ensemble import Ensemble
 from fairhorizon.rankers.fitting import FitJob, Ready, draft_of, fit_all
 from fairhorizon.rankers.ranker import Ranker
-from fairhorizon.rankers.stack.members import StackTask, adapted, weighed_members
-from fairhorizon.recommenders.lists.panel import Panel
-from fairhorizon.recommenders.lists.retrieval import (
+from fairhorizon.rankers.retrieval import (
     LARGE,
     SAMPLE,
     VectorSearch,
     is_installed,
     searched,
 )
+from fairhorizon.rankers.stack.members import StackTask, adapted, weighed_members
 from fairhorizon.recommenders.progress import Listener
 from fairhorizon.recommenders.tasks import Fitted, LogPart
 from fairhorizon.settings import SettingsError
 from fairhorizon.simulation.feedback import validation_scenario
 from fairhorizon.storage import below
+
+NO_PRICE = 0.0
 
 
 def check_names(names: Sequence[str]) -> None:
@@ -43,8 +52,8 @@ def check_names(names: Sequence[str]) -> None:
 class Panels:
     """The rankers that a policy learns with, and those that it serves with."""
 
-    learning: Panel
-    serving: Panel | None = None  # None: fitted when the training is over
+    learning: Ensemble
+    serving: Ensemble | None = None  # None: fitted when the training is over
 
     def searched(self, split: Split, config: FcpoConfig, listener: Listener) -> "Panels":
         """With candidates that are looked up, in a catalogue that is large enough for it."""
@@ -83,7 +92,7 @@ def first_panels(
     return panels.searched(split, config, listener)
 
 
-def _searched(panel: Panel, split: Split, config: FcpoConfig, listener: Listener) -> Panel:
+def _searched(panel: Ensemble, split: Split, config: FcpoConfig, listener: Listener) -> Ensemble:
     """The panel with a search for every ranker that has vectors, and what each finds, said."""
     scenario = validation_scenario(split, panel.queue_length, config.protocol)
     users = torch.arange(scenario.n_users)[:: max(1, scenario.n_users // SAMPLE)][:SAMPLE]
@@ -119,7 +128,7 @@ def _plain_panels(
     ready = of_part(fitted, part)
     fits = fit_all([FitJob(draft, seen, ready) for draft in drafts], listener.epoch)
     rankers = tuple(ranker for ranker in fits if ranker is not None)
-    return Panels(Panel(rankers, (1.0,) * len(rankers)))
+    return Panels(Ensemble(rankers, (1.0,) * len(rankers)))
 
 
 def _adapted_panels(
@@ -133,13 +142,13 @@ def _adapted_panels(
     members = weighed_members(adapted(drafts, config.given, task), task)
     for line in members.findings.lines:
         listener.stage(line)
-    serving = Panel(members.whole, members.weights, members.ndcg, members.findings.lines)
+    serving = Ensemble(members.whole, members.weights, members.ndcg, members.findings.lines)
     if not config.refits_rankers:
         return Panels(serving, serving)
     return Panels(serving.of_fitted(members.earlier), serving)
 
 
-def refitted_panel(panel: Panel, split: Split, config: FcpoConfig) -> Panel:
+def refitted_panel(panel: Ensemble, split: Split, config: FcpoConfig) -> Ensemble:
     """The same rankers fitted again; with settings and weights that suit this log, or those before.
 
     A ranker that adds nothing now stays, without weight: it may add something later.
@@ -177,7 +186,7 @@ def of_part(fitted: Fitted, part: LogPart) -> Ready:
     return {need.method: ranker for need, ranker in fitted.items() if need.part is part}
 
 
-def restored_panel(tensors: dict[str, Tensor], description: dict[str, Any]) -> Panel:
+def restored_panel(tensors: dict[str, Tensor], description: dict[str, Any]) -> Ensemble:
     """The panel that was described and stored."""
     rankers = []
     for number, stored in enumerate(description["rankers"]):
@@ -188,4 +197,23 @@ def restored_panel(tensors: dict[str, Tensor], description: dict[str, Any]) -> P
         None if probes is None else VectorSearch.of(ranker, probes)
         for ranker, probes in zip(rankers, description.get("probes", ()), strict=False)
     )
-    return Panel(tuple(rankers), tuple(description["weights"]), ndcg, found, searches)
+    return Ensemble(tuple(rankers), tuple(description["weights"]), ndcg, found, searches)
+
+
+def start_from(actor: Actor, panel: Ensemble, initial_std: float) -> None:
+    """Begin with the weights of the panel and no price."""
+    actor.begin_with([*panel.weights, NO_PRICE])
+    with torch.no_grad():
+        # at first, the outputs should differ between states by no more than the noise
+        actor.head.weight.mul_(initial_std)
+
+
+def where_unseen_begins(histories: UserItems) -> Tensor:
+    """(n_users,) how many of a user's training items come before the later part.
+
+    The later part is the test items of `earlier_part`. In a log too short for any it is the last
+    item, which rankers used for early stopping only.
+    """
+    counts = histories.indptr.diff()
+    later = (counts // LATER).clamp(min=1)
+    return torch.where(counts > 1, counts - later, counts)

@@ -8,18 +8,18 @@ from fairhorizon.data.sources import load
 from fairhorizon.data.splits import Split, split
 from fairhorizon.fcpo.config import FcpoConfig
 from fairhorizon.fcpo.model import Fcpo
-from fairhorizon.policy.menus import SignalMenus, best_of_groups
+from fairhorizon.rankers import retrieval
 from fairhorizon.rankers.als import Als, AlsConfig
 from fairhorizon.rankers.bpr import Bpr, BprConfig
+from fairhorizon.rankers.candidates import ScoredCandidates, best_of_groups
 from fairhorizon.rankers.ease import Ease
+from fairhorizon.rankers.ensemble import Ensemble
 from fairhorizon.rankers.gru4rec import Gru4Rec
 from fairhorizon.rankers.mf import Mf, MfConfig
 from fairhorizon.rankers.ranker import Ranker
+from fairhorizon.rankers.retrieval import Recall, VectorSearch, searched
 from fairhorizon.ranking import standardised
-from fairhorizon.recommenders.lists import retrieval
 from fairhorizon.recommenders.lists.items import PanelItems
-from fairhorizon.recommenders.lists.panel import Panel
-from fairhorizon.recommenders.lists.retrieval import Recall, VectorSearch, searched
 from fairhorizon.recommenders.progress import Listener
 from fairhorizon.simulation.feedback import evaluation_scenario
 from fairhorizon.vocabulary import Protocol
@@ -132,9 +132,9 @@ def test_recall_is_the_share_of_the_exact_items(als: Als, world, monkeypatch) ->
 def test_menus_have_the_same_items_and_signals(als: Als, parts: Split, world) -> None:
     users, queue, blocked, group = world
     rankers = (Ease().fit(parts), als)
-    exact = PanelItems(Panel(rankers, (1.0, 1.0)), 5, COUNT)
+    exact = PanelItems(Ensemble(rankers, (1.0, 1.0)), 5, COUNT)
     search = VectorSearch.of(als, probes=1000)
-    quick = PanelItems(Panel(rankers, (1.0, 1.0), searches=(None, search)), 5, COUNT)
+    quick = PanelItems(Ensemble(rankers, (1.0, 1.0), searches=(None, search)), 5, COUNT)
     one, two = (view.menus(users, queue, blocked, group) for view in (exact, quick))
     for row in range(len(users)):
         mine, theirs = (_by_item(menus, row) for menus in (one, two))
@@ -143,7 +143,7 @@ def test_menus_have_the_same_items_and_signals(als: Als, parts: Split, world) ->
             torch.testing.assert_close(theirs[item], signals, atol=2e-5, rtol=1e-4)
 
 
-def _by_item(menus: SignalMenus, row: int) -> dict[int, Tensor]:
+def _by_item(menus: ScoredCandidates, row: int) -> dict[int, Tensor]:
     pairs = zip(menus.items[row].tolist(), menus.signals[row], strict=True)
     return {item: signals for item, signals in pairs if item >= 0}
 

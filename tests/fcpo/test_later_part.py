@@ -7,11 +7,10 @@ from numpy.typing import NDArray
 
 from fairhorizon.data.frames import from_arrays
 from fairhorizon.data.splits import Split, earlier_part, split
-from fairhorizon.fcpo.experts.later_part import where_unseen_begins
+from fairhorizon.fcpo.warm_start import where_unseen_begins
 from fairhorizon.histories import UserItems
-from fairhorizon.policy.menus import SignalMenus
-from fairhorizon.recommenders.lists.weighing import RIDGE
-from fairhorizon.recommenders.lists.weighing import weights_by_cross_entropy as weights_of
+from fairhorizon.rankers.candidates import RIDGE, ScoredCandidates
+from fairhorizon.rankers.candidates import weights_by_cross_entropy as weights_of
 
 
 def logs_of(*lengths: int) -> Split:
@@ -63,7 +62,7 @@ def test_what_is_unseen_is_the_test_part_of_the_earlier_log(market: Split):
 
 def random_menus(
     seed: int, *, users: int = 40, items: int = 12, signals: int = 3
-) -> tuple[SignalMenus, torch.Tensor]:
+) -> tuple[ScoredCandidates, torch.Tensor]:
     """Users follow the first signal, the second a little, the third not at all."""
     rng = np.random.default_rng(seed)
     values = rng.normal(size=(users, items, signals + 1))
@@ -74,11 +73,11 @@ def random_menus(
     rank = np.argsort(np.argsort(-pull, axis=1), axis=1)
     liked = rank < rng.integers(1, 4, users)[:, None]
     liked[:5] = False  # some like nothing
-    menus = SignalMenus(torch.from_numpy(codes), torch.from_numpy(values).float())
+    menus = ScoredCandidates(torch.from_numpy(codes), torch.from_numpy(values).float())
     return menus, torch.from_numpy(liked)
 
 
-def by_newton(menus: SignalMenus, liked: torch.Tensor) -> NDArray[np.float64]:
+def by_newton(menus: ScoredCandidates, liked: torch.Tensor) -> NDArray[np.float64]:
     """The minimum of the mean cross-entropy + RIDGE |w|², user by user in double precision."""
     values = menus.signals[..., :-1].double().numpy()
     w = np.zeros(values.shape[2])
@@ -113,7 +112,7 @@ def test_equal_users_count_alike_however_much_they_like():
     signals = torch.zeros(2, 3, 2)
     signals[0, :2, 0] = 1.0  # the first likes what has the signal, both of them
     signals[1, 0, 0] = 1.0  # the second what does not have it
-    menus = SignalMenus(torch.arange(3).repeat(2, 1), signals)
+    menus = ScoredCandidates(torch.arange(3).repeat(2, 1), signals)
     liked = torch.tensor([[True, True, False], [False, True, False]])
     (weight,) = weights_of(menus, liked)
     # the gradients cancel where 1 - 2 e^w / (2 e^w + 1) = e^w / (e^w + 2), so e^2w = 1
