@@ -18,7 +18,6 @@ from fairhorizon.service.settings import ServiceSettings
 from fairhorizon.service.store import keys
 from fairhorizon.service.store import state as service_state
 from fairhorizon.service.store.database import Database
-from fairhorizon.service.store.migrating import prepare
 from fairhorizon.service.vocabulary import Role
 
 pytestmark = pytest.mark.slow
