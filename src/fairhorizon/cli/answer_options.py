@@ -10,7 +10,7 @@ from fairhorizon.vocabulary import ListValue
 if TYPE_CHECKING:
     from fairhorizon.data.interactions import Interactions
     from fairhorizon.datasets import Dataset
-    from fairhorizon.model.answered import GivenAnswers
+    from fairhorizon.model.fitting import GivenAnswers
     from fairhorizon.recommenders.base import Recommender
     from fairhorizon.simulation.feedback import Scenario
     from fairhorizon.studies.run_blocks import ListsOfRun
@@ -49,7 +49,7 @@ def read(
     file: Path | None, away: float | None, model: "Recommender", log: "Interactions"
 ) -> "GivenAnswers | None":
     """The answers for a method before its fit, if there are any."""
-    from fairhorizon.model.answered import AWAY, GivenAnswers
+    from fairhorizon.model.fitting import AWAY, GivenAnswers
 
     if file is None:
         if away is not None:
@@ -67,9 +67,9 @@ def valued(
         return lists, scenario
     from dataclasses import replace
 
-    from fairhorizon.fcpo.outlook.weighing import with_worth
+    from fairhorizon.fcpo.retention.replay import with_user_weights
     from fairhorizon.studies.runs import Run
 
     ids = dataset.log.user_ids if lists.users is None else dataset.log.user_ids[lists.users]
-    weighed = with_worth(model, scenario, Run(lists.run).outlook(), ids.tolist())
+    weighed = with_user_weights(model, scenario, Run(lists.run).outlook(), ids.tolist())
     return replace(lists, worth=weighed.worth), weighed

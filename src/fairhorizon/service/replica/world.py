@@ -11,14 +11,14 @@ from sqlalchemy.engine import Connection
 
 from fairhorizon.data.item_columns import ItemTable
 from fairhorizon.errors import FairHorizonError
-from fairhorizon.fcpo.outlook.learned import LearnedOutlook
+from fairhorizon.fcpo.retention.replay import FittedRetention
 from fairhorizon.limits.binding import bind
 from fairhorizon.limits.bound import BoundLimit
 from fairhorizon.limits.groups import POPULAR_SHARE, popular_group
 from fairhorizon.limits.language import Limit
-from fairhorizon.model.catalogue import Catalogue
-from fairhorizon.model.people import Person, stranger
-from fairhorizon.model.state import ServingState
+from fairhorizon.model.cold_start import Catalogue
+from fairhorizon.model.requests import Person, anonymous_user
+from fairhorizon.model.serving import ServingState
 from fairhorizon.service.budget.limits import Rules, ServedLimit, flat
 from fairhorizon.service.budget.windows import Window
 from fairhorizon.service.replica.loaded_models import loaded
@@ -48,7 +48,7 @@ class World:
     rules: Rules
     forgotten: Forgotten
     troubles: tuple[str, ...] = ()  # limits that are about nothing
-    outlook: LearnedOutlook | None = None  # what the model has learned from answers
+    outlook: FittedRetention | None = None  # what the model has learned from answers
 
     def person(self, user: str, events: Sequence[Any], negative: Sequence[str]) -> "Asking":
         """Somebody as the model and later events know them; events oldest first."""
@@ -67,7 +67,7 @@ class World:
                 there.add(code)
                 history.append(code)
         if known is None:
-            return Asking(stranger(user, history), refused)
+            return Asking(anonymous_user(user, history), refused)
         return Asking(Person(user, known.code, np.array(history, dtype=np.int64)), refused)
 
 
