@@ -247,7 +247,7 @@ class Task:
             if need.method in self.study.settings:
                 continue
             early = need.part is LogPart.EARLIER
-            task = Task(self.study, (Method(need.method),), self.seed, early)
+            task = Task(self.study, (Method.parse(need.method),), self.seed, early)
             with suppress(FairHorizonError):
                 ranker = task.part(dataset)[0].ranker
                 if ranker is not None:
