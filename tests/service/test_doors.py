@@ -104,7 +104,7 @@ def decider_of(
         none = [np.zeros(m, dtype=np.int64) for _ in range(4)]
         left, prices = np.full(m, 2**50, dtype=np.int64), np.zeros(m)
         balance = LeaseBalance(snapshot.rules, [0] * m, [""] * m, none[0], left, *none[1:], prices)
-        (made,) = ListBuilder(snapshot, prices, settings, np.random.default_rng(0)).decide(
+        (made,) = ListBuilder(snapshot, prices, settings, np.random.default_rng(0)).build(
             [request], UserHistories(), balance
         )
         assert not isinstance(made, Exception)

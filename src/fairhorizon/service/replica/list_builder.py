@@ -12,9 +12,8 @@ from torch import Tensor
 
 from fairhorizon.allocation.candidates import NEVER
 from fairhorizon.allocation.guard import ExposureGuard, GuardedList
-from fairhorizon.fcpo.outlook.at_once import see_at_once
-from fairhorizon.fcpo.outlook.learned import LearnedOutlook, best_open
-from fairhorizon.fcpo.outlook.standing import AnswersSoFar
+from fairhorizon.fcpo.retention.replay import FittedRetention, best_open
+from fairhorizon.fcpo.retention.state import ResponseHistory, see_many
 from fairhorizon.model.requests import RepeatRule, Requests
 from fairhorizon.recommenders.served import ValuedItems
 from fairhorizon.service.budget.leases import LeaseBalance
@@ -258,8 +257,8 @@ def explored(chosen: GuardedList, explore: float, draws: np.random.Generator) ->
 
 
 def standing_now(
-    outlook: LearnedOutlook, users: Sequence[str | None], taken: Tensor, answers: list[list[bool]]
-) -> AnswersSoFar:
+    outlook: FittedRetention, users: Sequence[str | None], taken: Tensor, answers: list[list[bool]]
+) -> ResponseHistory:
     """The standing of users after answers (b, ...) that came after the record.
 
     users: ids; None: somebody who asked to be forgotten.
@@ -269,5 +268,5 @@ def standing_now(
     if width:
         shown = torch.tensor([len(own) for own in answers])[:, None] > torch.arange(width)
         liked = torch.tensor([own + [False] * (width - len(own)) for own in answers])
-        see_at_once(standing, shown, liked)
+        see_many(standing, shown, liked)
     return standing
