@@ -3,7 +3,6 @@
 import pytest
 from rich.console import Console
 
-from fairhorizon.limits.reached import LimitRow
 from fairhorizon.report.limits import (
     COLUMNS,
     limits_grid,
@@ -12,6 +11,7 @@ from fairhorizon.report.limits import (
     methods_section,
     methods_table,
 )
+from fairhorizon.studies.rows import LimitRow
 
 KEPT = LimitRow(
     method="fcpo",
