@@ -95,12 +95,12 @@ def bare_scores(model: fh.Model, users: Sequence[Any]) -> Work:
 @contextmanager
 def decisions(folder: Path, limits: Sequence[str]) -> Iterator[Callable[[str], object]]:
     """Decides the list of a user as a replica of the service does, with leases that last."""
+    from fairhorizon.service.admin.set_up import set_up
     from fairhorizon.service.budget.purse import Purse
     from fairhorizon.service.replica.deciding import Decider
     from fairhorizon.service.replica.requests import ListRequest
     from fairhorizon.service.replica.weighing import UsersSoFar
     from fairhorizon.service.replica.world import WorldLoader
-    from fairhorizon.service.setting_up import set_up
     from fairhorizon.service.settings import ServiceSettings
     from fairhorizon.service.store.database import Database
 

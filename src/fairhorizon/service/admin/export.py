@@ -16,10 +16,8 @@ import polars as pl
 import sqlalchemy as sa
 from sqlalchemy.engine import Connection
 
-from fairhorizon.files import written_together
-from fairhorizon.service.moving.opening import BLOCK, in_blocks, snapshot
-from fairhorizon.service.moving.parts import ParquetParts
-from fairhorizon.service.store.database import Database
+from fairhorizon.files import write_atomically, written_together
+from fairhorizon.service.store.database import BLOCK, Database, in_blocks
 from fairhorizon.service.store.schema import confirmations, feedback, lists
 
 LISTS, IMPRESSIONS, FEEDBACK = "lists.parquet", "impressions.parquet", "feedback.parquet"
@@ -98,13 +96,40 @@ class Exported:
     types: Counter[str] = field(default_factory=Counter)
 
 
+class ParquetParts:
+    """A Parquet file that is written block by block: never more than a block of it is in memory.
+
+    Blocks are small files in a folder, and in the end one file.
+    """
+
+    def __init__(self, folder: Path, schema: dict[str, Any]) -> None:
+        folder.mkdir()
+        self.folder, self.schema = folder, schema
+        self.rows = 0
+        self._files: list[Path] = []
+
+    def add(self, rows: Sequence[Sequence[Any]]) -> None:
+        """Some rows; their cells are in the order of the schema."""
+        if rows or not self._files:
+            file = self.folder / f"{len(self._files)}.parquet"
+            pl.DataFrame(rows, schema=self.schema, orient="row").write_parquet(file)
+            self._files.append(file)
+            self.rows += len(rows)
+
+    def write(self, path: Path) -> None:
+        """All rows in the order in which they came, streamed from one file to the other."""
+        if not self._files:
+            self.add([])
+        write_atomically(path, lambda draft: pl.scan_parquet(self._files).sink_parquet(draft))
+
+
 def export(database: Database, folder: Path, wanted: Wanted) -> Exported:
     """Write the four files, all of them or none."""
     found = Exported()
     with tempfile.TemporaryDirectory(dir=folder, prefix=".export-") as room:
         schemas = {LISTS: SHOWN, IMPRESSIONS: ANSWERED, FEEDBACK: DONE, ANSWERS: LIKED}
         parts = {name: ParquetParts(Path(room) / name, each) for name, each in schemas.items()}
-        with snapshot(database) as connection:
+        with database.reading() as connection:
             _showings(connection, wanted, parts)
             _events(connection, wanted, parts[FEEDBACK], found.types)
         with written_together():

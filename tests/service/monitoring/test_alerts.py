@@ -10,10 +10,11 @@ import sqlalchemy as sa
 from listening import listening
 from recorded_lists import Shown, record
 
+from fairhorizon.service.admin.set_up import create_limit
 from fairhorizon.service.budget.units import UNIT
+from fairhorizon.service.monitoring.alerts import AlertState, Watch, look
 from fairhorizon.service.replica.engine import Engine
 from fairhorizon.service.service import Service
-from fairhorizon.service.setting_up import create_limit
 from fairhorizon.service.settings import ServiceSettings
 from fairhorizon.service.store import alerts, items
 from fairhorizon.service.store import limits as limit_rows
@@ -21,7 +22,6 @@ from fairhorizon.service.store.database import Database
 from fairhorizon.service.store.items import Item
 from fairhorizon.service.store.migrating import prepare
 from fairhorizon.service.store.schema import accounts, feedback, limits, windows
-from fairhorizon.service.watching.alerts import AlertState, Watch, look
 
 NEAR, MISSED = ("limit-near", "popular<=0.4"), ("floor-missed", "seller:each>=0.2")
 SETTINGS = ServiceSettings()  # alerts after 1000 showings, floors are missed below 95 %

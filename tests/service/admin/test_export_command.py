@@ -12,9 +12,8 @@ from asking import ask
 from fairhorizon.cli.app import run
 from fairhorizon.data.synthetic import synthetic
 from fairhorizon.fcpo.outlook.learned import LearnedOutlook
-from fairhorizon.service.events import take
-from fairhorizon.service.moving import exporting
-from fairhorizon.service.moving.opening import snapshot
+from fairhorizon.service.admin import export
+from fairhorizon.service.budget.impressions import record_feedback
 from fairhorizon.service.replica.engine import Engine
 from fairhorizon.service.replica.recording import Decided
 from fairhorizon.service.replica.requests import ListRequest
@@ -52,13 +51,13 @@ def events_on(engine: Engine, made: list[Decided]) -> None:
         again = Event("like", one.user, one.items[1], 3.0, later + 2, list_id=one.id)
         third = Event("take", one.user, one.items[2], 1.0, later + 3)  # names no list
         events += [*read, second, again, third]
-    take(engine.database, events, read=("read",))
+    record_feedback(engine.database, events, read=("read",))
 
 
 def test_every_showing_is_there_with_what_became_of_it(
     replicas: Replicas, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(exporting, "LISTS_AT_ONCE", 4)  # several blocks
+    monkeypatch.setattr(export, "LISTS_AT_ONCE", 4)  # several blocks
     engine = replicas(explore=0.5)
     made = [ask(engine, f"c{number}", 6) for number in range(14)]
     events_on(engine, made)
@@ -164,7 +163,7 @@ def test_what_was_refused_was_not_liked(replicas: Replicas, tmp_path: Path) -> N
     made = ask(engine, "c1", 3)
     kinds = zip(("hide", "take", "wow"), made.items, strict=True)
     events = [Event(kind, "c1", item, list_id=made.id) for kind, item in kinds]
-    take(engine.database, events, read=("read",))
+    record_feedback(engine.database, events, read=("read",))
     *_, answers = exported(engine, tmp_path / "out")
     assert answers["liked"].to_list() == [0, 1, 1]
     *_, answers = exported(engine, tmp_path / "out", "--negative", "wow", "--read", "take")
@@ -235,8 +234,8 @@ def test_fit_reads_the_feedback(replicas: Replicas, tmp_path: Path, method: str)
         for number, one in enumerate(made)
         for place, item in enumerate(one.items)
     ]
-    take(engine.database, events, read=("read",))
-    take(engine.database, [Event("read", "c0", "a1", time=NOON)], read=("read",))
+    record_feedback(engine.database, events, read=("read",))
+    record_feedback(engine.database, [Event("read", "c0", "a1", time=NOON)], read=("read",))
     *_, done, _ = exported(engine, tmp_path / "out", "--type", "take")
     assert len(done) == 160
     file, model = tmp_path / "out/feedback.parquet", tmp_path / "run"
@@ -258,7 +257,7 @@ def test_fit_learns_from_the_answers(replicas: Replicas, tmp_path: Path) -> None
             Event("take", f"c{number}", item, 1.0, NOON + DAY * day, list_id=made[-1].id)
             for item in made[-1].items[: 2 if number < 10 else 1]
         ]
-        take(engine.database, own, read=("read",))
+        record_feedback(engine.database, own, read=("read",))
         events += own
     with engine.database.writing() as connection:
         for (day, _), one in zip(days, made, strict=True):
@@ -291,13 +290,13 @@ def test_the_files_are_of_one_state_of_the_database(replicas: Replicas) -> None:
     engine = replicas()
     ask(engine, "c1")
     count = sa.select(sa.func.count()).select_from(lists)
-    with snapshot(engine.database) as connection:
+    with engine.database.reading() as connection:
         assert connection.execute(count).scalar_one() == 1
         made = ask(engine, "c2")  # by another connection
         assert connection.execute(count).scalar_one() == 1
         events_on(engine, [made])
         assert connection.execute(sa.select(feedback)).all() == []
-    with snapshot(engine.database) as connection:
+    with engine.database.reading() as connection:
         assert connection.execute(count).scalar_one() == 2
 
 

@@ -1,4 +1,4 @@
-"""Showings that were confirmed by the client, and those that never will be.
+"""Feedback as it comes in, and the showings that it confirms, or that nothing ever will.
 
 Under a limit that counts confirmed showings, a showing of the group is charged when it is served,
 counts when it is confirmed, and is given back when its time is over. A confirmation that comes
@@ -15,6 +15,7 @@ from fairhorizon.limits.language import Limit
 from fairhorizon.service.budget.units import place_units
 from fairhorizon.service.store import state as service_state
 from fairhorizon.service.store.database import Database
+from fairhorizon.service.store.feedback import Event, add
 from fairhorizon.service.store.schema import (
     accounts,
     confirmations,
@@ -26,6 +27,19 @@ from fairhorizon.service.store.schema import (
 from fairhorizon.service.vocabulary import Counts
 
 GIVEN_UP_AT_ONCE = 1000
+
+
+def record_feedback(database: Database, events: Sequence[Event], *, read: Sequence[str]) -> int:
+    """Record events in one transaction; how many were not seen before.
+
+    read: the types that confirm a showing, where an event names its list.
+    """
+    with database.writing() as connection:
+        added, fresh = add(database, connection, events)
+        seen = {(str(one.list_id), one.item) for one in fresh if one.list_id and one.type in read}
+        if seen:
+            confirm(database, connection, sorted(seen))
+    return added
 
 
 def confirm(database: Database, connection: Connection, seen: Sequence[tuple[str, str]]) -> None:

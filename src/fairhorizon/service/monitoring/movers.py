@@ -6,9 +6,9 @@ from dataclasses import dataclass
 
 from sqlalchemy.engine import Connection
 
+from fairhorizon.service.monitoring.item_figures import popular_now_share, shown_items
+from fairhorizon.service.monitoring.periods import HOUR
 from fairhorizon.service.store import items, labels
-from fairhorizon.service.watching.item_figures import popular_now_share, shown_items
-from fairhorizon.service.watching.periods import HOUR
 
 MOST = 10
 REMEMBERED = 30.0  # seconds: all items are counted, and pages ask every few seconds

@@ -3,17 +3,17 @@
 import pytest
 from recorded_lists import POPULAR, SELLERS, Shown, T, fill, record
 
+from fairhorizon.service.admin.set_up import prepare
 from fairhorizon.service.budget.windows import Window
-from fairhorizon.service.rollup import roll_up
-from fairhorizon.service.setting_up import prepare
+from fairhorizon.service.monitoring.limit_series import limit_series
+from fairhorizon.service.monitoring.movers import RememberedMovers, movers
+from fairhorizon.service.monitoring.periods import Period
+from fairhorizon.service.monitoring.rollup import roll_up
+from fairhorizon.service.monitoring.traffic import NEWEST, TrafficPoint, latest_lists, traffic
+from fairhorizon.service.monitoring.window_course import window_course, window_totals
 from fairhorizon.service.store import items
 from fairhorizon.service.store.database import Database
 from fairhorizon.service.store.items import Item
-from fairhorizon.service.watching.limit_series import limit_series
-from fairhorizon.service.watching.movers import RememberedMovers, movers
-from fairhorizon.service.watching.periods import Period
-from fairhorizon.service.watching.traffic import NEWEST, TrafficPoint, latest_lists, traffic
-from fairhorizon.service.watching.window_course import window_course, window_totals
 
 HOUR = 3600
 THREE_HOURS = Period(T, T + 3 * HOUR, HOUR)

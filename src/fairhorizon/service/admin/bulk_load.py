@@ -1,17 +1,22 @@
-"""Files as the service takes them: tables of items and of users, and logs of events.
+"""BulkLoad a database from files: tables of items and of users, and logs of events.
 
 A file is read and checked as a whole, so that a bad row is reported before anything is written.
+Then rows are written in blocks, each in a transaction of its own, because a long one would keep
+replicas from recording lists. An interruption loses nothing: rows that are there already are known
+by their id or, as events, by their content, so loading the same file again adds what is missing.
 """
 
 import time
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import polars as pl
+import sqlalchemy as sa
 from numpy.typing import NDArray
+from sqlalchemy.engine import Connection
 
 from fairhorizon.data.columns import as_column, encode, is_missing, to_ratings
 from fairhorizon.data.contents import UTF_8
@@ -19,9 +24,14 @@ from fairhorizon.data.item_columns import attribute_cells
 from fairhorizon.data.readers import POSITIONS, find_columns, is_usual_name
 from fairhorizon.data.tables import Table, read_table
 from fairhorizon.data.times import to_times
+from fairhorizon.service.budget.impressions import record_feedback
+from fairhorizon.service.store import items as item_rows
+from fairhorizon.service.store import users as user_rows
+from fairhorizon.service.store.database import BLOCK, Database
 from fairhorizon.service.store.feedback import Event
 from fairhorizon.service.store.items import Item
-from fairhorizon.service.store.users import User
+from fairhorizon.service.store.schema import items, users
+from fairhorizon.service.store.users import Forgotten, User, forgotten_users
 from fairhorizon.service.vocabulary import ID_LENGTH
 
 CATEGORIES, HIDDEN, COMMENT = ("categories", "category"), "hidden", "comment"
@@ -30,6 +40,9 @@ YES, NO = ("true", "yes", "1"), ("false", "no", "0", "")
 DAY = 86_400  # seconds, by which clocks may differ
 
 Cell = str | list[str]
+AT_ONCE = 500  # ids in one query
+
+Tell = Callable[[int, int], None]  # rows done, of how many
 
 
 @dataclass(frozen=True)
@@ -238,3 +251,90 @@ def _is_yes(table: Table, column: str, cell: Any, row: int) -> bool:
     if text not in (*YES, *NO):
         table.origin.fail(f"{column} {cell!r} is neither true nor false", row, "give true or false")
     return text in YES
+
+
+@dataclass
+class LoadedRows:
+    """What became of the rows of a file."""
+
+    rows: int
+    new: int = 0
+    changed: int = 0  # were there, with other columns
+    left_out: int = 0  # of people who asked to be forgotten
+
+    @property
+    def same(self) -> int:
+        """Were there, as they are; of events also those that are in the file twice."""
+        return self.rows - self.new - self.changed - self.left_out
+
+
+@dataclass
+class BulkLoad:
+    """Writes to one database."""
+
+    database: Database
+    tell: Tell
+    _forgotten: Forgotten | None = field(default=None, init=False)
+
+    def items(self, some: Sequence[Item]) -> LoadedRows:
+        """Insert items, and replace those that are there and differ."""
+        done = LoadedRows(len(some))
+        for begin in range(0, len(some), BLOCK):
+            block = some[begin : begin + BLOCK]
+            with self.database.writing() as connection:
+                there = {
+                    row.id: None if row.deleted else Item.of(row)
+                    for row in _known(connection, items, [one.id for one in block])
+                }
+                other = [one for one in block if one.id not in there or there[one.id] != one]
+                item_rows.put(self.database, connection, other)
+            self._count(done, other, there)
+            self.tell(begin + len(block), len(some))
+        return done
+
+    def users(self, some: Sequence[User]) -> LoadedRows:
+        """Insert users, and replace those that are there and differ."""
+        done = LoadedRows(len(some))
+        for begin in range(0, len(some), BLOCK):
+            block = [one for one in some[begin : begin + BLOCK] if not self._is_forgotten(one.id)]
+            done.left_out += len(some[begin : begin + BLOCK]) - len(block)
+            with self.database.writing() as connection:
+                known = _known(connection, users, [one.id for one in block])
+                there = {row.id: User.of(row) for row in known}
+                other = [one for one in block if there.get(one.id) != one]
+                user_rows.put(self.database, connection, other)
+            self._count(done, other, there)
+            self.tell(min(begin + BLOCK, len(some)), len(some))
+        return done
+
+    def log(self, rows: LogRows) -> LoadedRows:
+        """Record events that were not seen before."""
+        done = LoadedRows(len(rows))
+        gone = {one for one in set(rows.users) if self._is_forgotten(one)}
+        for begin in range(0, len(rows), BLOCK):
+            end = min(begin + BLOCK, len(rows))
+            kept = [row for row in range(begin, end) if rows.users[row] not in gone]
+            done.left_out += end - begin - len(kept)
+            done.new += record_feedback(self.database, rows.events(kept), read=())
+            self.tell(end, len(rows))
+        return done
+
+    def _count(self, done: LoadedRows, other: Sequence[Any], there: dict[str, Any]) -> None:
+        changed = sum(one.id in there for one in other)
+        done.changed += changed
+        done.new += len(other) - changed
+
+    def _is_forgotten(self, user: str) -> bool:
+        """An old log must not bring back who asked to be forgotten."""
+        if self._forgotten is None:
+            with self.database.reading() as connection:
+                self._forgotten = forgotten_users(connection)
+        return user in self._forgotten
+
+
+def _known(connection: Connection, table: sa.Table, ids: Sequence[str]) -> list[Any]:
+    found: list[Any] = []
+    for begin in range(0, len(ids), AT_ONCE):
+        some = ids[begin : begin + AT_ONCE]
+        found += connection.execute(sa.select(table).where(table.c.id.in_(some)))
+    return found

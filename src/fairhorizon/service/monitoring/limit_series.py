@@ -9,6 +9,7 @@ import sqlalchemy as sa
 from sqlalchemy.engine import Connection
 
 from fairhorizon.limits.language import Limit
+from fairhorizon.service.monitoring.periods import MINUTE, Period, PeriodError
 from fairhorizon.service.store.schema import (
     account_minutes,
     accounts,
@@ -16,7 +17,6 @@ from fairhorizon.service.store.schema import (
     window_minutes,
     windows,
 )
-from fairhorizon.service.watching.periods import MINUTE, Period, PeriodError
 
 MOST_POINTS = 100_000  # of all series together
 

@@ -9,11 +9,11 @@ import sqlalchemy as sa
 from sqlalchemy.engine import Connection
 
 from fairhorizon.metrics.fairness import gini
+from fairhorizon.service.monitoring.periods import HOUR, MINUTE, Period
 from fairhorizon.service.replica.world import World
 from fairhorizon.service.store import items as item_rows
 from fairhorizon.service.store.items import Item
 from fairhorizon.service.store.schema import item_hours, labels, minutes
-from fairhorizon.service.watching.periods import HOUR, MINUTE, Period
 
 PROVIDER_COLUMNS = ("seller", "provider", "brand", "artist", "shop")
 MOST_EPOCHS = 100  # the newest of a period

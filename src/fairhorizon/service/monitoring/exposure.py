@@ -5,9 +5,7 @@ from dataclasses import dataclass
 from sqlalchemy.engine import Connection
 
 from fairhorizon.limits.language import POPULAR, GroupOf
-from fairhorizon.service.replica.world import World
-from fairhorizon.service.store import labels
-from fairhorizon.service.watching.item_figures import (
+from fairhorizon.service.monitoring.item_figures import (
     EpochChange,
     churn,
     gini_of,
@@ -17,8 +15,10 @@ from fairhorizon.service.watching.item_figures import (
     shown_items,
     shown_providers,
 )
-from fairhorizon.service.watching.limit_series import LimitSeries, limit_series
-from fairhorizon.service.watching.periods import Period
+from fairhorizon.service.monitoring.limit_series import LimitSeries, limit_series
+from fairhorizon.service.monitoring.periods import Period
+from fairhorizon.service.replica.world import World
+from fairhorizon.service.store import labels
 
 
 @dataclass(frozen=True, eq=False)

@@ -6,8 +6,8 @@ import numpy as np
 import sqlalchemy as sa
 from sqlalchemy.engine import Connection
 
+from fairhorizon.service.monitoring.periods import MINUTE, Period
 from fairhorizon.service.store.schema import lists, minutes
-from fairhorizon.service.watching.periods import MINUTE, Period
 
 NEWEST = 2000  # lists that quantiles are of
 JUST_NOW = 60.0  # seconds

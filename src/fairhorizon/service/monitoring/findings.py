@@ -14,12 +14,12 @@ import sqlalchemy as sa
 from sqlalchemy.engine import Connection
 
 from fairhorizon.service.budget.units import UNIT
+from fairhorizon.service.monitoring.standing import LimitStanding, line, standing
 from fairhorizon.service.replica.world import World
 from fairhorizon.service.settings import ServiceSettings
 from fairhorizon.service.store.budgets import AccountNow, present_accounts
 from fairhorizon.service.store.schema import feedback, lists
 from fairhorizon.service.store.state import ServiceState
-from fairhorizon.service.watching.standing import LimitStanding, line, standing
 
 
 class AlertKind(StrEnum):

@@ -15,13 +15,11 @@ from asking import ask
 
 from fairhorizon.cli.app import run
 from fairhorizon.errors import DataError
+from fairhorizon.service.admin.backup import FORMAT, MANIFEST, BackupFile
+from fairhorizon.service.admin.set_up import create_limit
+from fairhorizon.service.budget.impressions import record_feedback
 from fairhorizon.service.budget.recount import recounted
-from fairhorizon.service.events import take
-from fairhorizon.service.moving.backing_up import FORMAT, MANIFEST
-from fairhorizon.service.moving.opening import snapshot
-from fairhorizon.service.moving.restoring import BackupFile
 from fairhorizon.service.replica.engine import Engine
-from fairhorizon.service.setting_up import create_limit
 from fairhorizon.service.settings import ServiceSettings
 from fairhorizon.service.store import items, jobs, keys, models, users
 from fairhorizon.service.store.database import SQLITE, Database
@@ -62,7 +60,7 @@ def url_of(database: Database) -> str:
 
 
 def all_rows(database: Database) -> Rows:
-    with snapshot(database) as connection:
+    with database.reading() as connection:
         return {
             table.name: [
                 tuple(row)
@@ -73,7 +71,7 @@ def all_rows(database: Database) -> Rows:
 
 
 def agree(database: Database) -> bool:
-    with snapshot(database) as connection:
+    with database.reading() as connection:
         return all(one.agrees for one in recounted(connection))
 
 
@@ -91,7 +89,7 @@ def serve_a_shop(replicas: Replicas) -> list[Engine]:
             Event("read", made.user, item, list_id=made.id),
             Event("take", made.user, item, 0.1 * number, later, f"own/{number} é", made.id),
         ]
-        take(engine.database, events, read=("read",))
+        record_feedback(engine.database, events, read=("read",))
     with first.database.writing() as connection:
         described = Item("ü1", True, ("x", "y"), {"seller": "ñ", "tags": ["a", "b"]}, 5.5, "'\"\n")
         items.put(first.database, connection, [described])
@@ -152,7 +150,7 @@ def test_rows_that_the_database_numbers_go_on_after_the_last(
 
     known = {table: last(table) for table in (limits, feedback, windows, accounts)}
     assert create_limit(other, "seller=small<=0.9", ServiceSettings()) == known[limits] + 1
-    assert take(other, [Event("take", "c1", "a1", time=5.0)], read=()) == 1
+    assert record_feedback(other, [Event("take", "c1", "a1", time=5.0)], read=()) == 1
     assert last(feedback) == known[feedback] + 1
     with other.writing() as connection:
         assert models.register(other, connection, "elsewhere", "ease") == 2

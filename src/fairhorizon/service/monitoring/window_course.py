@@ -9,9 +9,9 @@ import sqlalchemy as sa
 from sqlalchemy.engine import Connection
 
 from fairhorizon.service.budget.windows import Window
+from fairhorizon.service.monitoring.limit_series import LimitSeries
+from fairhorizon.service.monitoring.periods import Period
 from fairhorizon.service.store.schema import accounts, windows
-from fairhorizon.service.watching.limit_series import LimitSeries
-from fairhorizon.service.watching.periods import Period
 
 
 @dataclass(frozen=True)

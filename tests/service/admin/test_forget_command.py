@@ -12,12 +12,11 @@ from asking import ask
 import fairhorizon as fh
 from fairhorizon.cli.app import run
 from fairhorizon.data.synthetic import synthetic
+from fairhorizon.service.admin.set_up import create_limit, set_up
+from fairhorizon.service.budget.impressions import record_feedback
 from fairhorizon.service.budget.recount import recounted
-from fairhorizon.service.events import take
-from fairhorizon.service.moving.opening import snapshot
+from fairhorizon.service.monitoring.rollup import roll_up
 from fairhorizon.service.replica.engine import Engine
-from fairhorizon.service.rollup import roll_up
-from fairhorizon.service.setting_up import create_limit, set_up
 from fairhorizon.service.settings import ServiceSettings
 from fairhorizon.service.store import models, users
 from fairhorizon.service.store import state as service_state
@@ -114,7 +113,7 @@ def live(engine: Engine) -> None:
             Event("take", user, made.items[1], 1.0, 1_700_000_000.0 + number, list_id=made.id),
             Event("take", user, made.items[2], event_id=f"event of {user} {number}"),
         ]
-        take(engine.database, events, read=("read",))
+        record_feedback(engine.database, events, read=("read",))
     with engine.database.writing() as connection:
         users.put(engine.database, connection, [User(NAME, {"mail": NAME}, f"called {NAME}")])
     roll_up(engine.database)
@@ -145,7 +144,7 @@ def test_nothing_of_the_person_is_left_and_counts_stay(
         named = connection.execute(sa.select(lists.c.user_id)).scalars().all()
         assert connection.execute(sa.select(sa.func.count()).select_from(feedback)).scalar() == 24
     assert named.count(None) == 4
-    with snapshot(database) as connection:
+    with database.reading() as connection:
         assert all(one.agrees for one in recounted(connection))
 
 
@@ -157,7 +156,7 @@ def test_the_next_list_is_that_of_a_stranger(
     known, unknown = ask(engine, NAME), ask(engine, "a stranger")
     assert known.items != unknown.items
     taken = Event("take", NAME, unknown.items[0])
-    take(database, [taken], read=())
+    record_feedback(database, [taken], read=())
     assert unknown.items[0] not in ask(engine, NAME).items
     assert run(["forget", NAME, "--database", url]) == 0
     again = ask(engine, NAME)

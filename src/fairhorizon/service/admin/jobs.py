@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from fairhorizon.errors import FairHorizonError
+from fairhorizon.service.admin.set_up import register, relabel
+from fairhorizon.service.monitoring.rollup import roll_up
 from fairhorizon.service.replica.loaded_models import loaded
-from fairhorizon.service.rollup import roll_up
-from fairhorizon.service.setting_up import register, relabel
 from fairhorizon.service.store import jobs, models, replicas
 from fairhorizon.service.store.database import Database, DatabaseAwayError
 from fairhorizon.service.vocabulary import JobState

@@ -8,9 +8,8 @@ import pytest
 import sqlalchemy as sa
 
 from fairhorizon.cli.app import run
-from fairhorizon.service.moving import filling
-from fairhorizon.service.moving.filling import Filling
-from fairhorizon.service.moving.reading import FileColumns, read_log
+from fairhorizon.service.admin import bulk_load
+from fairhorizon.service.admin.bulk_load import BulkLoad, FileColumns, read_log
 from fairhorizon.service.store import items as item_rows
 from fairhorizon.service.store import state as service_state
 from fairhorizon.service.store import users as user_rows
@@ -204,7 +203,7 @@ def test_a_load_that_was_interrupted_is_finished_by_the_same_command(
 ) -> None:
     text = "user,item,time\n" + "".join(f"u{row % 7},a{row},{row}\n" for row in range(25))
     file = write("log.csv", text)
-    monkeypatch.setattr(filling, "BLOCK", 10)
+    monkeypatch.setattr(bulk_load, "BLOCK", 10)
 
     def stop(done: int, of: int) -> None:
         assert of == 25
@@ -214,7 +213,7 @@ def test_a_load_that_was_interrupted_is_finished_by_the_same_command(
     prepare(database)
     rows = read_log(file, FileColumns(), "take")
     with pytest.raises(KeyboardInterrupt):
-        Filling(database, stop).log(rows)
+        BulkLoad(database, stop).log(rows)
     assert len(rows_of(database, feedback)) == 20
     assert run(["load", str(file), "--database", url]) == 0
     assert sorted(row.item_id for row in rows_of(database, feedback)) == sorted(rows.items)

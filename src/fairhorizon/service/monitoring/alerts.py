@@ -8,6 +8,8 @@ from enum import StrEnum
 
 from sqlalchemy.engine import Connection
 
+from fairhorizon.service.monitoring.findings import Finding, findings
+from fairhorizon.service.monitoring.webhook import Webhook
 from fairhorizon.service.replica.engine import Engine
 from fairhorizon.service.replica.world import World
 from fairhorizon.service.settings import ServiceSettings
@@ -15,8 +17,6 @@ from fairhorizon.service.store import alerts
 from fairhorizon.service.store import state as service_state
 from fairhorizon.service.store.database import Database
 from fairhorizon.service.store.state import ServiceState
-from fairhorizon.service.watching.findings import Finding, findings
-from fairhorizon.service.watching.webhook import Webhook
 
 EVERY = 5.0  # seconds
 LOG = logging.getLogger("fairhorizon.service")
