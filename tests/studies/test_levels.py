@@ -1,4 +1,4 @@
-"""Dials are turned to a level, rivals picked in their favour, and ours is held against the best."""
+"""Levels are searched for rivals, rivals picked in their favour, and ours is held against the best."""
 
 import math
 import pickle
@@ -22,8 +22,8 @@ from fairhorizon.metrics.significance import paired_t_test
 from fairhorizon.studies.level_search import (
     NEAR,
     TRIES,
-    LevelSearch,
     MethodAtLimit,
+    SearchTask,
     best_setting,
     is_ours,
     methods_at_limits,
@@ -396,7 +396,7 @@ def test_limits_by_place_are_served_by_the_joint_lists_and_measured_of_all(study
 
 
 def test_a_search_can_be_sent_to_another_process(study: Study) -> None:
-    task = LevelSearch(study, (QUOTA,), tuple(limits(*LEVELS)), seed=0, tries=2)
+    task = SearchTask(study, (QUOTA,), tuple(limits(*LEVELS)), seed=0, tries=2)
     assert pickle.loads(pickle.dumps(task)) == task
 
 
