@@ -8,7 +8,7 @@ from typing import Any
 import sqlalchemy as sa
 
 from fairhorizon.errors import FairHorizonError
-from fairhorizon.model.api import open_model
+from fairhorizon.model.model import open_model
 from fairhorizon.service.store import models
 from fairhorizon.service.store.database import SQLITE, Database
 from fairhorizon.service.store.users import forget

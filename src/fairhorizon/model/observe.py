@@ -9,7 +9,7 @@ import polars as pl
 from numpy.typing import NDArray
 
 from fairhorizon.data.columns import Origin, as_column, encode, refuse_zeros, to_ratings, to_weights
-from fairhorizon.data.frames import ROWS, from_arrays
+from fairhorizon.data.frames import ROWS, from_arrays, idle_ids
 from fairhorizon.data.interactions import Interactions
 from fairhorizon.data.item_columns import ItemTable
 from fairhorizon.data.loading import as_frame, load_items
@@ -150,7 +150,8 @@ def _merged(
     if any(isinstance(one, str) for one in items):
         items = [str(one) for one in items]
     repeats: Any = log.repeats
-    return from_arrays(users, items, name=log.name, repeats=repeats, labels=log.columns, **columns)
+    columns |= {"name": log.name, "labels": log.columns, "idle": idle_ids(log)}
+    return from_arrays(users, items, repeats=repeats, **columns)
 
 
 def _ids(cells: Any, name: str) -> list[Any]:

@@ -11,10 +11,8 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from fairhorizon.fcpo.outlook.learned import LearnedOutlook
-from fairhorizon.model.answers import scenario_of
-from fairhorizon.model.people import Person
-from fairhorizon.model.requests import RepeatRule, Requests
-from fairhorizon.model.state import ServingState
+from fairhorizon.model.requests import Person, RepeatRule, Requests
+from fairhorizon.model.serving import ServingState, scenario_of
 from fairhorizon.rankers.ranker import Ranker
 from fairhorizon.rankers.stack.model import Stack
 from fairhorizon.recommenders.base import Recommender
