@@ -1,4 +1,4 @@
-"""Levels are searched for rivals, rivals picked in their favour, and ours is held against the best."""
+"""Levels are searched for rivals, rivals picked in their favour, ours held against the best."""
 
 import math
 import pickle
