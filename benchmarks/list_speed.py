@@ -4,9 +4,10 @@
         [--json FILE] [--small]
 
 Bare scores are those of the rankers behind the model with the best 10 items of each: nothing keeps
-a limit. Both are measured in turns in one run on one thread, and the medians of the repetitions are
-compared. The model is fitted once (fcpo, preset fast, 1 round: what it has learned does not matter
-for time), written to --model/DATA and read from there the next time.
+a limit. Both are measured in turns in one run, in CPU time of one thread, which other work on the
+machine changes little, and the medians of the repetitions are compared. The model is fitted once
+(fcpo, preset fast, 1 round: what it has learned does not matter for time), written to --model/DATA
+and read from there the next time.
 
     one user    a call `Model.recommend([user])`
     everybody   a call `Model.recommend()`
@@ -44,9 +45,9 @@ Work = Callable[[], object]
 
 
 def milliseconds(work: Work) -> float:
-    started = time.perf_counter()
+    started = time.process_time()
     work()
-    return 1000 * (time.perf_counter() - started)
+    return 1000 * (time.process_time() - started)
 
 
 def fitted(data: str, folder: Path, items: Any) -> fh.Model:

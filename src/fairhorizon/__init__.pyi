@@ -28,9 +28,9 @@ from .limits.step_limits import (
 from .limits.step_limits import (
     PopularityLimit as PopularityLimit,
 )
-from .lird.config import LirdConfig as LirdConfig
-from .lird.model import Lird as Lird
-from .lird.server import LirdServer as LirdServer
+from .lird import Lird as Lird
+from .lird import LirdConfig as LirdConfig
+from .lird import LirdServer as LirdServer
 from .model.explain import Explanation as Explanation
 from .model.model import Model as Model
 from .model.model import ModelServer as ModelServer

@@ -11,7 +11,7 @@ from pydantic import ValidationError
 from fairhorizon.errors import ConfigError, ModelError
 from fairhorizon.fcpo.config import FcpoConfig
 from fairhorizon.fcpo.model import Fcpo
-from fairhorizon.lird.model import Lird
+from fairhorizon.lird import Lird
 from fairhorizon.rankers import RANKERS
 from fairhorizon.rankers.stack.model import StackConfig
 from fairhorizon.recommenders.abilities import Abilities, Levels
