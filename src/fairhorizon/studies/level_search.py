@@ -26,8 +26,7 @@ from fairhorizon.metrics.fairness import (
 )
 from fairhorizon.metrics.shares import exceeds, whole_showings
 from fairhorizon.metrics.spread import finite
-from fairhorizon.recommenders.abilities import Levels
-from fairhorizon.recommenders.base import Recommender
+from fairhorizon.recommenders.base import Levels, Recommender
 from fairhorizon.studies.rows import StudyRow
 from fairhorizon.studies.study import Study, Task
 from fairhorizon.vocabulary import Scope, Weighing

@@ -16,8 +16,7 @@ from fairhorizon.engines.engine import ATTEMPTS, Messages, Shards, TaskEngine
 from fairhorizon.errors import FairHorizonError
 from fairhorizon.limits.bound import BoundLimit
 from fairhorizon.recommenders.base import Recommender
-from fairhorizon.recommenders.blocks import BlockServing
-from fairhorizon.recommenders.served import Served
+from fairhorizon.recommenders.served import BlockServing, Served
 from fairhorizon.simulation.feedback import Scenario, evaluation_scenario, serving_scenario
 from fairhorizon.studies.runs import Run
 from fairhorizon.vocabulary import Protocol

@@ -33,8 +33,7 @@ from fairhorizon.limits.language import Limit
 from fairhorizon.limits.measured import limit_reached
 from fairhorizon.methods import AGENTS, Method, build, load_method, longest_first, validates
 from fairhorizon.rankers import RANKERS
-from fairhorizon.recommenders.abilities import Levels
-from fairhorizon.recommenders.base import Recommender
+from fairhorizon.recommenders.base import Levels, Recommender
 from fairhorizon.recommenders.progress import LimitNotKeptWarning
 from fairhorizon.recommenders.tasks import Fitted, LogPart
 from fairhorizon.rerank import RERANKERS

@@ -12,7 +12,7 @@ from fairhorizon.limits.language import Limit
 from fairhorizon.methods import Method
 from fairhorizon.metrics.significance import paired_difference
 from fairhorizon.metrics.spread import finite, strict_json
-from fairhorizon.recommenders.abilities import Levels
+from fairhorizon.recommenders.base import Levels
 from fairhorizon.studies.level_search import MethodAtLimit
 from fairhorizon.studies.levels import Found, LevelRow, NdcgOf, best_rivals
 

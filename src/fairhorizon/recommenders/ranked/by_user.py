@@ -1,24 +1,103 @@
-"""A ranker in a long run, alone or with a re-ranker."""
+"""Every user's list by itself: by score, or behind a re-ranker of single lists."""
 
 import math
 import warnings
+from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import Any, Self
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Generator, Tensor
 
 from fairhorizon.data.splits import Split
 from fairhorizon.errors import ConfigError
 from fairhorizon.limits.counts import Exposure
 from fairhorizon.rankers.ranker import Ranker
-from fairhorizon.ranking import first_best, rows_at_once, top
-from fairhorizon.recommenders.ranked.stored import ranker_tensors, restored_ranker
-from fairhorizon.recommenders.ranked.user_scores import UserScores
-from fairhorizon.recommenders.retraining import Retraining
+from fairhorizon.ranking import best_lists, first_best, rows_at_once, top, users_at_once
+from fairhorizon.recommenders.online import Retraining, ranker_tensors, restored_ranker
+from fairhorizon.recommenders.ranked.calibration import FittedRanker
+from fairhorizon.recommenders.served import EachAlone, Served
+from fairhorizon.recommenders.steps import step_by_step
+from fairhorizon.recommenders.tasks import ServingPlan
 from fairhorizon.rerank.exposure import ExposureFairness
 from fairhorizon.rerank.reranker import UserReranker
 from fairhorizon.simulation.dynamics import Outcome, State
+from fairhorizon.simulation.feedback import Scenario
 from fairhorizon.storage import below
+
+
+class UserScores:
+    """Scores of what may be shown now, -inf for all else.
+
+    stored: scores (b, n_items) as another run stored them; computed unless given.
+    """
+
+    def __init__(self, ranker: Ranker[Any], state: State, stored: Tensor | None = None) -> None:
+        self.ranker = ranker
+        self.open = torch.empty(0)  # (b, n_items), -inf where an item may not be shown
+        self.all: Tensor | None = None  # of these items too, where they are shown again
+        if stored is None:
+            self.open = torch.empty(state.blocked_sets.shape)
+            self.all = torch.empty(state.blocked_sets.shape) if state.returning else None
+            self.renew(state, torch.arange(len(state.users)))
+        else:
+            self.open = stored
+            if state.returning:
+                self.all, self.open = stored, stored.masked_fill(state.blocked, -torch.inf)
+
+    def begin_step(self, state: State) -> None:
+        """Users are in this state; what returns in it may be shown again."""
+        if state.returning:
+            self.open = self._with(self.open, state.returning[0])
+
+    def renew(self, state: State, rows: Tensor) -> None:
+        """Score these users by their present histories."""
+        for some in rows.split(users_at_once(state.blocked_sets.shape[1])):
+            scores = self.ranker.scores(state.users[some], state.queue[some])
+            if self.all is not None:
+                self.all[some] = scores
+            self.open[some] = scores.masked_fill(state.blocked_sets.mask(some), -torch.inf)
+
+    def best(self) -> Tensor:
+        """(b,) each user's best item, -1 where nothing is left."""
+        return first_best(self.open)
+
+    def take(self, items: Tensor) -> None:
+        """Items (b,) that were just shown may not be shown again in this step, -1 for none."""
+        rows = (items >= 0).nonzero().squeeze(1)
+        self.open[rows, items[rows]] = -torch.inf
+
+    def some(self, rows: Tensor) -> Tensor:
+        """(len(rows), n_items) of some users."""
+        return self.open[rows]
+
+    def of(self, items: Tensor, rows: Tensor | None = None) -> Tensor:
+        """(b, c) of these items (b, c) of all users, or of some."""
+        return (self.open if rows is None else self.open[rows]).gather(1, items)
+
+    def blocks(self, also: Tensor | None = None) -> Iterator[Tensor]:
+        """(some, n_items) of all users in order, a block at a time.
+
+        also: (b, m) items that count as open, -1 for none.
+        """
+        scores = self.open if also is None else self._with(self.open.clone(), also)
+        yield from scores.split(users_at_once(scores.shape[1]))
+
+    def tensors(self) -> dict[str, Tensor]:
+        """What cannot be computed again to the last digit."""
+        # computed in other batches, they would differ in the last digits
+        return {"scores": self.open if self.all is None else self.all}
+
+    def _with(self, scores: Tensor, items: Tensor) -> Tensor:
+        """Scores that have those of these items (b, m) again, -1 for none; changed in place."""
+        assert self.all is not None
+        rows, places = (items >= 0).nonzero(as_tuple=True)
+        at = rows, items[rows, places]
+        scores[at] = self.all[at]
+        return scores
+
 
 SCORES_IN_CACHE = 2**20  # of float32, 4 MiB
 CANDIDATES = 2  # times the length of a round, as in the paper's long run
@@ -263,3 +342,119 @@ def _over(reranker: UserReranker, candidates: int) -> UserReranker:
     if isinstance(reranker, ExposureFairness):
         return reranker.model_copy(update={"candidates": candidates})
     return reranker
+
+
+@dataclass(frozen=True)
+class UserLists:
+    """The best items by score less handicap, within the allowance of the re-ranker."""
+
+    fitted: FittedRanker
+    reranker: UserReranker | None
+
+    @torch.no_grad()
+    def serve(self, scenario: Scenario, *, length: int, feedback: bool, seed: int) -> Served:
+        generator = torch.Generator().manual_seed(seed)
+        chunks = self._chunks(scenario)
+        if feedback:
+            steps = [self._step_by_step(scenario, users, length, generator) for users in chunks]
+            return Served.of(torch.cat(steps))
+        parts = [self._at_once(scenario, users, length, generator) for users in chunks]
+        lists, scores = (torch.cat(some) for some in zip(*parts, strict=True))
+        return Served.of(lists, scores=scores)
+
+    def in_blocks(self, *, feedback: bool, seed: int) -> EachAlone | None:
+        if isinstance(self.reranker, ExposureFairness):
+            return None  # one stream of random numbers for all users
+
+        def served(scenario: Scenario, length: int) -> Served:
+            return self.serve(scenario, length=length, feedback=feedback, seed=seed)
+
+        return EachAlone(served)
+
+    def server(self, plan: ServingPlan) -> RankedServer:
+        return RankedServer(
+            self.fitted.ranker,
+            self.reranker,
+            list_length=1 if plan.list_length is None else plan.list_length,
+            round_length=plan.round_length,
+            retrain_on=plan.retrain_on,
+            seed=self.fitted.seed if plan.seed is None else plan.seed,
+        )
+
+    @torch.no_grad()
+    def expected_exposure(self, scenario: Scenario) -> NDArray[np.float64] | None:
+        """Over all candidates, not the few that a list shows; None if nothing is drawn."""
+        if not isinstance(self.reranker, ExposureFairness):
+            return None
+        ranker, sensitive = self.fitted.ranker, self.fitted.sensitive
+        total = torch.zeros(len(sensitive), dtype=torch.float64)
+        for users in self._chunks(scenario):
+            state, _ = scenario.begin(users)
+            scores = ranker.scores(state.users, state.queue)
+            scores = scores.masked_fill(state.blocked, -torch.inf)
+            total += self.reranker.expected_exposure(scores, sensitive)
+        exposure: NDArray[np.float64] = total.numpy()
+        return exposure
+
+    def _chunks(self, scenario: Scenario) -> tuple[Tensor, ...]:
+        """All users, as many at a time as there is memory for their scores."""
+        at_once = users_at_once(len(self.fitted.sensitive))
+        chunks: tuple[Tensor, ...] = torch.arange(scenario.n_users).split(at_once)
+        return chunks
+
+    def _at_once(
+        self, scenario: Scenario, users: Tensor, length: int, generator: torch.Generator
+    ) -> tuple[Tensor, Tensor]:
+        """Lists (b, length), and the score of every item in them, NaN for none."""
+        ranker, sensitive = self.fitted.ranker, self.fitted.sensitive
+        state, _ = scenario.begin(users)
+        scores = ranker.scores(state.users, state.queue)
+        scores = scores.masked_fill(state.blocked, -torch.inf)
+        allowance, adjusted = length, scores
+        if self.reranker is not None:
+            allowance = self.reranker.allowance(length)
+            adjusted = scores - self.reranker.handicap(scores, sensitive, generator)
+        lists = best_lists(adjusted, sensitive, length, allowance)
+        return lists, scores.gather(1, lists.clamp(min=0)).masked_fill(lists < 0, torch.nan)
+
+    def _step_by_step(
+        self, scenario: Scenario, users: Tensor, length: int, generator: torch.Generator
+    ) -> Tensor:
+        lists, _ = step_by_step(
+            scenario,
+            users,
+            self.fitted.sensitive,
+            lambda state, _: _RankedSteps(self, state, length, generator),
+            length=length,
+        )
+        return lists
+
+
+class _RankedSteps:
+    """Item by item by score less handicap, within the allowance of the re-ranker."""
+
+    def __init__(
+        self, lists: UserLists, state: State, length: int, generator: torch.Generator
+    ) -> None:
+        self.ranker, self.sensitive = lists.fitted.ranker, lists.fitted.sensitive
+        self.scores = self.ranker.scores(state.users, state.queue)
+        self.handicap: Tensor | float = 0.0
+        allowance = length
+        if lists.reranker is not None:
+            allowance = lists.reranker.allowance(length)
+            allowed = self.scores.masked_fill(state.blocked, -torch.inf)
+            self.handicap = lists.reranker.handicap(allowed, self.sensitive, generator)
+        self.left = torch.full((len(state.users), 1), allowance)  # of the allowance, per user
+
+    def choose(self, state: State) -> Tensor:
+        barred = state.blocked | ((self.left <= 0) & self.sensitive)
+        adjusted = (self.scores - self.handicap).masked_fill(barred, -torch.inf)
+        return best_lists(adjusted, self.sensitive, 1, 1)
+
+    def follow(self, lists: Tensor, outcome: Outcome) -> None:  # noqa: ARG002
+        self.left = self.left - outcome.cost[:, None].long()
+        changed = outcome.reward.nonzero().squeeze(1)
+        if self.ranker.queue_length and len(changed):
+            state = outcome.state
+            fresh = self.ranker.scores(state.users[changed], state.queue[changed])
+            self.scores = self.scores.index_copy(0, changed, fresh)

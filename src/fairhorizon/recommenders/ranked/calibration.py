@@ -1,4 +1,4 @@
-"""A fitted ranker with what lists need besides its scores."""
+"""What turns the scores of one ranker into chances and values."""
 
 from dataclasses import dataclass
 from typing import Any
