@@ -14,7 +14,6 @@ import torch
 from polars.testing import assert_frame_equal
 
 from fairhorizon.data.sources import synthetic_market
-from fairhorizon.engines.processes import Processes
 from fairhorizon.errors import ConfigError, DataError
 from fairhorizon.evaluation.long_term import LongRun, LongRunSettings
 from fairhorizon.experiments.asked_limits import AskedLimits
@@ -29,6 +28,7 @@ from fairhorizon.limits.counts import Exposure
 from fairhorizon.limits.language import Limit
 from fairhorizon.methods import Method
 from fairhorizon.metrics.fairness import gini
+from fairhorizon.parallel.processes import Processes
 from fairhorizon.results.long_term import CountsOverTime, RunProgress
 from fairhorizon.results.spread import Spread
 from fairhorizon.results.studies import TrainingRow

@@ -13,7 +13,6 @@ import pytest
 import torch
 
 from fairhorizon.data.splits import split
-from fairhorizon.engines.processes import HERE, Processes
 from fairhorizon.errors import ConfigError, FairHorizonError
 from fairhorizon.evaluation.short_term import evaluate
 from fairhorizon.experiments.compare import significance, summary_rows
@@ -23,6 +22,7 @@ from fairhorizon.experiments.rows import summary_row
 from fairhorizon.experiments.study import Study, Task
 from fairhorizon.methods import Method, load_method
 from fairhorizon.metrics.significance import paired_t_test
+from fairhorizon.parallel.processes import HERE, Processes
 from fairhorizon.recommenders.ranked.model import Ranked
 from fairhorizon.results.spread import Spread
 from fairhorizon.results.studies import StudyRow

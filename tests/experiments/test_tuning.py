@@ -15,8 +15,6 @@ from pydantic import Field
 
 from fairhorizon.data.frames import from_arrays
 from fairhorizon.data.splits import Split, split
-from fairhorizon.engines.engine import Work
-from fairhorizon.engines.processes import Processes
 from fairhorizon.errors import ConfigError, DataError
 from fairhorizon.evaluation.validation import validation_ndcg
 from fairhorizon.experiments.datasets import Dataset
@@ -32,6 +30,8 @@ from fairhorizon.experiments.tuning import Tuning
 from fairhorizon.histories import UserItems
 from fairhorizon.limits.groups import popular_group
 from fairhorizon.methods import AGENTS, Method, MethodError, build
+from fairhorizon.parallel.engine import Work
+from fairhorizon.parallel.processes import Processes
 from fairhorizon.rankers import RANKERS
 from fairhorizon.rankers.popularity import Popularity
 from fairhorizon.rankers.ranker import Ranker

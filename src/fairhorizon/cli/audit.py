@@ -15,9 +15,9 @@ from fairhorizon.cli.folders import claimed
 from fairhorizon.cli.typed import typed_command
 
 if TYPE_CHECKING:
-    from fairhorizon.engines.engine import TaskEngine
     from fairhorizon.experiments.audit_task import ListFile
     from fairhorizon.experiments.datasets import DataSpec
+    from fairhorizon.parallel.engine import TaskEngine
     from fairhorizon.results.audit import AuditResult
 
 LISTS = "Reading the lists"

@@ -14,11 +14,11 @@ from fairhorizon.cli.run_options import AlphaPrime, RunFolder
 from fairhorizon.vocabulary import Mode, Protocol
 
 if TYPE_CHECKING:
-    from fairhorizon.engines.engine import TaskEngine
     from fairhorizon.evaluation.short_term import Result
     from fairhorizon.experiments.datasets import Dataset
     from fairhorizon.limits.bound import BoundLimit
     from fairhorizon.limits.measured import LimitReached
+    from fairhorizon.parallel.engine import TaskEngine
     from fairhorizon.recommenders.base import Recommender
     from fairhorizon.results.evaluation import EvaluationRow
 

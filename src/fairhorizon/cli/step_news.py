@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 from fairhorizon.cli.progress import Progress, time_and_tasks
 
 if TYPE_CHECKING:
-    from fairhorizon.engines.engine import TaskEngine
     from fairhorizon.experiments.contestant import Contestant
     from fairhorizon.experiments.long_term import LongStudy
+    from fairhorizon.parallel.engine import TaskEngine
     from fairhorizon.results.long_term import RunProgress
     from fairhorizon.results.studies import TrainingRow
 

@@ -23,10 +23,10 @@ from fairhorizon.errors import ConfigError
 from fairhorizon.vocabulary import Mode, Protocol
 
 if TYPE_CHECKING:
-    from fairhorizon.engines.engine import TaskEngine
     from fairhorizon.experiments.datasets import DataSpec
     from fairhorizon.experiments.study import Study
     from fairhorizon.methods import Method
+    from fairhorizon.parallel.engine import TaskEngine
     from fairhorizon.results.studies import OverSeeds, StudyRow, TrainingRow
 
 

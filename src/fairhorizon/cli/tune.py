@@ -19,9 +19,9 @@ from fairhorizon.cli.typed import typed
 from fairhorizon.vocabulary import Preset, Protocol
 
 if TYPE_CHECKING:
-    from fairhorizon.engines.engine import TaskEngine
     from fairhorizon.experiments.datasets import DataSpec
     from fairhorizon.experiments.tuning import Trial, Tuning
+    from fairhorizon.parallel.engine import TaskEngine
 
 # options that `fit` does not have, or that its command gives in another form
 OF_TUNE = (

@@ -6,8 +6,6 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from fairhorizon.engines.engine import TaskEngine, Work
-from fairhorizon.engines.processes import HERE
 from fairhorizon.evaluation.short_term import relevance
 from fairhorizon.experiments.dials import COUNTED, TRIES, Measure, best_setting, rate_of, tried
 from fairhorizon.experiments.level_limits import (
@@ -30,6 +28,8 @@ from fairhorizon.limits.language import Limit
 from fairhorizon.methods import Method, longest_first, rankers_of
 from fairhorizon.metrics.accuracy import hit_matrix, ndcg
 from fairhorizon.metrics.fairness import lists_above, popularity_rate, weighed_share
+from fairhorizon.parallel.engine import TaskEngine, Work
+from fairhorizon.parallel.processes import HERE
 from fairhorizon.recommenders.abilities import Levels
 from fairhorizon.recommenders.base import Recommender
 from fairhorizon.results.spread import finite

@@ -13,8 +13,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fairhorizon.data.splits import Split
-from fairhorizon.engines.engine import TaskEngine
-from fairhorizon.engines.processes import HERE
 from fairhorizon.errors import ConfigError, FairHorizonError, ModelError
 from fairhorizon.evaluation.short_term import evaluate
 from fairhorizon.experiments.datasets import (
@@ -31,6 +29,8 @@ from fairhorizon.files import write_atomically, write_json
 from fairhorizon.limits.bound import BoundLimit
 from fairhorizon.limits.language import Limit
 from fairhorizon.methods import AGENTS, Method, build, load_method, longest_first, validates
+from fairhorizon.parallel.engine import TaskEngine
+from fairhorizon.parallel.processes import HERE
 from fairhorizon.rankers import RANKERS
 from fairhorizon.recommenders.abilities import Levels
 from fairhorizon.recommenders.base import Recommender

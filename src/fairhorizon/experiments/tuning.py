@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from fairhorizon import __version__
-from fairhorizon.engines.engine import TaskEngine
-from fairhorizon.engines.processes import HERE
 from fairhorizon.errors import ConfigError
 from fairhorizon.experiments.search_space import defaults, merged, nested, search_space
 from fairhorizon.experiments.trials import Objective, TrialRow, TrialTask
 from fairhorizon.files import write_atomically, write_json
+from fairhorizon.parallel.engine import TaskEngine
+from fairhorizon.parallel.processes import HERE
 from fairhorizon.results.evaluation import TuningResult
 
 if TYPE_CHECKING:
