@@ -16,13 +16,13 @@ import torch
 
 from fairhorizon.data.sources import load
 from fairhorizon.data.splits import split
-from fairhorizon.experiments.runs import Run
 from fairhorizon.fcpo.config import FcpoConfig
 from fairhorizon.fcpo.model import Fcpo
+from fairhorizon.rankers.ensemble import Ensemble
 from fairhorizon.ranking import standardised
-from fairhorizon.recommenders.lists.panel import Panel
 from fairhorizon.recommenders.tasks import FitTask
 from fairhorizon.simulation.feedback import Scenario, evaluation_scenario
+from fairhorizon.studies.runs import Run
 from fairhorizon.vocabulary import Protocol
 from small import parse
 
@@ -42,7 +42,7 @@ class Clock:
         return passed
 
 
-def bare(panel: Panel, scenario: Scenario) -> None:
+def bare(panel: Ensemble, scenario: Scenario) -> None:
     """Scores of all rankers, their sum without what is known already, the best 20 of it."""
     for users in torch.arange(scenario.n_users).split(USERS_AT_ONCE):
         queue, blocked = scenario.queue[users], scenario.state(users).blocked

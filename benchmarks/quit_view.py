@@ -12,9 +12,9 @@ from torch import Tensor
 
 from fairhorizon.allocation.steps import OnlineControl
 from fairhorizon.limits.counts import Exposure
+from fairhorizon.rankers.ensemble import Ensemble
 from fairhorizon.ranking import first_best
 from fairhorizon.recommenders.lists.items import ExpertSignals
-from fairhorizon.recommenders.lists.panel import Panel
 from fairhorizon.vocabulary import Labels
 
 LAST = 8  # answers that are remembered one by one
@@ -33,7 +33,7 @@ class View:
     horizon: steps of a run.
     """
 
-    def __init__(self, panel: Panel, kinds: Tensor, limit: float, horizon: int) -> None:
+    def __init__(self, panel: Ensemble, kinds: Tensor, limit: float, horizon: int) -> None:
         self.panel, self.kinds, self.limit, self.horizon = panel, kinds, limit, horizon
         self.base = torch.tensor(panel.weights, dtype=torch.float32)
         self._signals: ExpertSignals | None = None

@@ -8,22 +8,22 @@ from pathlib import Path
 import numpy as np
 from torch import Tensor
 
+from fairhorizon.datasets import DataSpec
 from fairhorizon.evaluation.long_term import LongRun, LongRunSettings
 from fairhorizon.evaluation.staying import choosing_users
-from fairhorizon.experiments.asked_limits import AskedLimits
-from fairhorizon.experiments.contestant import Contestant
-from fairhorizon.experiments.datasets import DataSpec
-from fairhorizon.experiments.long_term import LongStudy
-from fairhorizon.experiments.study import Study, Task
 from fairhorizon.fcpo.model import Fcpo
 from fairhorizon.limits.counts import Counts, Exposure
 from fairhorizon.methods import Method
-from fairhorizon.recommenders.lists.panel import Panel
+from fairhorizon.rankers.ensemble import Ensemble
 from fairhorizon.recommenders.server import Server
 from fairhorizon.settings import Given
 from fairhorizon.simulation.feedback import UserModel
 from fairhorizon.simulation.moods import MoodConfig, QuitRule
 from fairhorizon.simulation.simulated import SimulationConfig
+from fairhorizon.studies.asked_limits import AskedLimits
+from fairhorizon.studies.contestant import Contestant
+from fairhorizon.studies.long_term import LongStudy
+from fairhorizon.studies.study import Study, Task
 from fairhorizon.vocabulary import Retrain
 
 LONG = Method("fcpo", preset="long")
@@ -98,13 +98,13 @@ class World:
         assert isinstance(model, Fcpo)
         return model
 
-    def panel(self, seed: int) -> Panel:
+    def panel(self, seed: int) -> Ensemble:
         """The rankers that `fcpo:long` weighs."""
         panel = self.policy(seed).policy_.panel
         assert panel is not None
         return panel
 
-    def users(self, panel: Panel, seed: int) -> UserModel:
+    def users(self, panel: Ensemble, seed: int) -> UserModel:
         source = self.study.user_source()
         return source.users(self.study.simulation, panel.queue_length, seed)
 

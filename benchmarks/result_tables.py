@@ -14,12 +14,12 @@ import shlex
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from fairhorizon.experiments.level_limits import counting_words
 from fairhorizon.limits.language import Limit
 from fairhorizon.report import grid
 from fairhorizon.report.findings import listed
 from fairhorizon.report.grid import Better, Cell, Grid
 from fairhorizon.report.level_grids import NOT_SHOWN, interval
+from fairhorizon.studies.level_limits import counting_words
 
 Content = Mapping[str, Any]
 

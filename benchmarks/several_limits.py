@@ -19,7 +19,6 @@ from numpy.typing import NDArray
 
 from fairhorizon.data.sources import load
 from fairhorizon.data.splits import split
-from fairhorizon.experiments.runs import Run
 from fairhorizon.fcpo.config import FcpoConfig
 from fairhorizon.fcpo.model import Fcpo
 from fairhorizon.limits.bound import BoundLimit
@@ -27,6 +26,7 @@ from fairhorizon.limits.language import Limit
 from fairhorizon.limits.measured import limit_reached
 from fairhorizon.recommenders.base import Recommender
 from fairhorizon.simulation.feedback import Scenario, evaluation_scenario
+from fairhorizon.studies.runs import Run
 from fairhorizon.vocabulary import Protocol
 from small import parse
 

@@ -18,8 +18,8 @@ import typer
 
 from fairhorizon.allocation import spreading
 from fairhorizon.cli.app import app, run
-from fairhorizon.experiments import four_items
 from fairhorizon.rankers import RANKERS
+from fairhorizon.studies import four_items
 from test_benchmarks import CASES as BENCHMARKS
 
 pytestmark = pytest.mark.slow
@@ -189,7 +189,7 @@ def run_program(words: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
     if words[0].startswith("examples/"):
         assert words[0] in EXAMPLES  # tests/examples has a test of each
         return
-    assert words == ["-m", "fairhorizon.experiments.four_items"]
+    assert words == ["-m", "fairhorizon.studies.four_items"]
     monkeypatch.setattr(four_items, "moving_groups", partial(four_items.moving_groups, steps=5))
     four_items.main()
 

@@ -226,7 +226,7 @@ def test_the_example_of_resuming_runs(tmp_path: Path, monkeypatch: pytest.Monkey
 def test_the_guide_explains_every_option_and_every_column() -> None:
     """The options that it shares with a comparison it may use, those of its own it has to name."""
     from fairhorizon.cli.app import app
-    from fairhorizon.experiments.step_record import SCHEMA
+    from fairhorizon.studies.step_record import SCHEMA
 
     table = GUIDE.split("## What is recorded")[1].split("\n## ")[0]
     assert set(SCHEMA) <= set(re.findall(r"`(\w+)`", table))

@@ -13,8 +13,8 @@ from fairhorizon.data.synthetic import synthetic
 from fairhorizon.evaluation.long_term import LongRun, LongRunSettings
 from fairhorizon.limits.counts import Exposure
 from fairhorizon.rankers.ease import Ease
+from fairhorizon.rankers.ensemble import Ensemble
 from fairhorizon.rankers.popularity import Popularity
-from fairhorizon.recommenders.lists.panel import Panel
 from fairhorizon.simulation.moods import MoodConfig, QuitRule
 from fairhorizon.simulation.simulated import SimulatedUsers, SimulationConfig
 from fairhorizon.vocabulary import Protocol
@@ -27,7 +27,7 @@ MARKET = synthetic(USERS, ITEMS, 6, seed=2)
 PARTS = split(MARKET.interactions)
 COUNTS = PARTS.train.item_counts()
 OF_KIND = torch.eye(KINDS)[torch.arange(ITEMS) % KINDS]
-PANEL = Panel((Ease().fit(PARTS), Popularity().fit(PARTS)), (0.7, 0.3))
+PANEL = Ensemble((Ease().fit(PARTS), Popularity().fit(PARTS)), (0.7, 0.3))
 BORED = MoodConfig(quits=QuitRule(most=1, of=3))
 
 

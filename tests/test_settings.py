@@ -11,7 +11,7 @@ from pydantic import ValidationError
 
 import fairhorizon
 from fairhorizon.cli.settings import parse_settings
-from fairhorizon.experiments.datasets import DataSpec
+from fairhorizon.datasets import DataSpec
 from fairhorizon.fcpo.config import FcpoConfig
 from fairhorizon.rankers.mf import RankingMfConfig
 from fairhorizon.rerank.quota import Quota

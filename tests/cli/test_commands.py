@@ -12,8 +12,8 @@ import pytest
 
 from fairhorizon.cli.app import run
 from fairhorizon.cli.progress import Progress
-from fairhorizon.experiments.runs import Run
 from fairhorizon.recommenders.progress import RoundReport
+from fairhorizon.studies.runs import Run
 
 SMALL = [
     f"--set={setting}"

@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from fairhorizon.cli.app import run
-from fairhorizon.experiments.datasets import DataSpec
-from fairhorizon.experiments.runs import Run
+from fairhorizon.datasets import DataSpec
 from fairhorizon.files import write_text, written_together
+from fairhorizon.studies.runs import Run
 
 MARKET = "synthetic:users=60,items=80,interactions_per_user=20"
 REMEDY = "File too large (check the path, your permissions and the free space)"

@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 
 from fairhorizon.cli.app import run
-from fairhorizon.experiments.config_file import read_config
-from fairhorizon.experiments.datasets import DataSpec
+from fairhorizon.config_file import read_config
+from fairhorizon.datasets import DataSpec
 
 TEXT = """\
 # Written by `fairhorizon init shop/log.csv --out shop/fairhorizon.toml`.

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from fairhorizon.cli.app import run
-from fairhorizon.experiments.runs import Run
+from fairhorizon.studies.runs import Run
 
 USERS, ITEMS, K = 40, 60, 10
 FCPO = [

@@ -12,8 +12,8 @@ import polars as pl
 import pytest
 
 from fairhorizon.cli.app import run
-from fairhorizon.experiments.runs import Run
 from fairhorizon.simulation.feedback import evaluation_scenario
+from fairhorizon.studies.runs import Run
 from fairhorizon.vocabulary import Protocol
 
 USERS, ITEMS, K = 30, 40, 5

@@ -11,8 +11,8 @@ import pytest
 
 from fairhorizon.cli.app import run
 from fairhorizon.cli.progress import Progress
-from fairhorizon.experiments.runs import Run
 from fairhorizon.recommenders.progress import RoundReport
+from fairhorizon.studies.runs import Run
 
 USERS = 50
 DATA = f"--data=synthetic:users={USERS},items=80,interactions_per_user=20"

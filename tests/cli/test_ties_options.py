@@ -8,7 +8,7 @@ import pytest
 from fairhorizon.cli.app import run
 from fairhorizon.data.sources import load
 from fairhorizon.data.splits import shuffled_ties
-from fairhorizon.experiments.runs import Run
+from fairhorizon.studies.runs import Run
 
 TIED = "".join(f"a,{item},5\n" for item in range(1, 6))
 APART = "".join(f"b,{item},{item + 5}\n" for item in range(1, 6))

@@ -10,8 +10,8 @@ import pytest
 
 from fairhorizon.cli.app import run
 from fairhorizon.evaluation.validation import validation_ndcg
-from fairhorizon.experiments.runs import Run
-from fairhorizon.experiments.trials import Objective
+from fairhorizon.studies.runs import Run
+from fairhorizon.studies.trials import Objective
 
 MARKET = "synthetic:users=40,items=60,interactions_per_user=15"
 TUNE = ["tune", "itemknn", "--data", MARKET, "--set", "neighbours=30"]

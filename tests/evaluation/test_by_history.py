@@ -11,9 +11,9 @@ import pytest
 from fairhorizon.cli.app import run
 from fairhorizon.data.interactions import Interactions
 from fairhorizon.evaluation.by_history import by_history
+from fairhorizon.evaluation.rows import ByHistory, HistoryRow, NewItems
 from fairhorizon.evaluation.short_term import relevance
 from fairhorizon.report.tables import history_table, new_items_line
-from fairhorizon.results.evaluation import ByHistory, HistoryRow, NewItems
 
 SECOND = 1 / math.log2(3)  # the gain of a hit at rank 2; that at rank 3 is 1/2
 #       user: training    test   list

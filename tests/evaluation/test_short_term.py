@@ -10,8 +10,8 @@ from fairhorizon.data.frames import from_arrays
 from fairhorizon.data.splits import Split, split
 from fairhorizon.errors import ConfigError, ModelError
 from fairhorizon.evaluation.short_term import evaluate
+from fairhorizon.metrics.spread import finite
 from fairhorizon.recommenders.served import Served
-from fairhorizon.results.spread import finite
 from fairhorizon.simulation.feedback import Scenario
 from fairhorizon.vocabulary import Mode, Protocol
 

@@ -16,11 +16,14 @@ from fairhorizon.fcpo.learning.episodes import MenuEpisodes
 from fairhorizon.fcpo.learning.session import Session
 from fairhorizon.fcpo.learning.training import RoundReport, Training
 from fairhorizon.fcpo.model import Fcpo
-from fairhorizon.policy.menus import CatalogueMenus, SignalMenus
 from fairhorizon.policy.softmax import rows_of
 from fairhorizon.rankers import RANKERS
+from fairhorizon.rankers.candidates import (
+    CatalogueCandidates,
+    ScoredCandidates,
+    weights_by_cross_entropy,
+)
 from fairhorizon.recommenders.lists.items import PanelItems
-from fairhorizon.recommenders.lists.weighing import weights_by_cross_entropy
 from fairhorizon.recommenders.tasks import FitTask, LogPart, Prerequisite
 from fairhorizon.simulation.feedback import Scenario, evaluation_scenario
 from fairhorizon.vocabulary import Protocol
@@ -201,7 +204,7 @@ def test_a_training_begins_with_the_weights_of_unseen_feedback(
     training = Fcpo(small_strong, seed=1).session(FitTask.of(market)).training
     episodes, actor = training.episodes, training.actor
     assert isinstance(episodes, MenuEpisodes)
-    assert isinstance(episodes.opening.menus, SignalMenus)
+    assert isinstance(episodes.opening.menus, ScoredCandidates)
     assert isinstance(actor.items, PanelItems)
     expected = weights_by_cross_entropy(episodes.opening.menus, episodes.liked())
     assert training.panel.weights == expected
@@ -273,7 +276,7 @@ def test_a_softmax_over_embeddings_serves_the_level_it_was_trained_for(
     config = small.model_copy(update={"policy": "softmax", "alpha_prime": 0.3, "rounds": 2})
     training = Fcpo(config, seed=1).session(FitTask.of(market)).training
     assert isinstance(training.episodes, MenuEpisodes)
-    assert isinstance(training.episodes.opening.menus, CatalogueMenus)
+    assert isinstance(training.episodes.opening.menus, CatalogueCandidates)
     list(training.rounds())
     model = Fcpo().adopt(Session(training).conclude())
     scenario = evaluation_scenario(market, model.queue_length, Protocol.STANDARD)

@@ -2,7 +2,7 @@
 
 import pytest
 
-from fairhorizon.experiments.four_items import fixed_parity, moving_groups
+from fairhorizon.studies.four_items import fixed_parity, moving_groups
 
 
 @pytest.mark.slow

@@ -30,11 +30,11 @@ from running_processes import read_pipe, wait_for_the_end_of
 from fairhorizon.allocation.engine import group_lists
 from fairhorizon.cli.app import run
 from fairhorizon.errors import ConfigError, FairHorizonError
-from fairhorizon.experiments.run_blocks import ListsOfRun, served_in_blocks
-from fairhorizon.experiments.runs import Run
 from fairhorizon.limits.groups import popular_group
 from fairhorizon.parallel.engine import Messages, TaskEngine, WorkerBlocks, pickled, ray_engine
 from fairhorizon.parallel.processes import Processes
+from fairhorizon.studies.run_blocks import ListsOfRun, served_in_blocks
+from fairhorizon.studies.runs import Run
 from fairhorizon.vocabulary import Protocol
 
 pytestmark = pytest.mark.slow

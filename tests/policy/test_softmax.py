@@ -9,7 +9,6 @@ from scipy.stats import chisquare
 from torch import Tensor
 from torch.distributions import Categorical, kl_divergence
 
-from fairhorizon.policy.menus import CatalogueMenus, Menus, SignalMenus
 from fairhorizon.policy.softmax import (
     ItemPolicy,
     allowed_by_slot,
@@ -20,6 +19,7 @@ from fairhorizon.policy.softmax import (
     propensities,
     rows_of,
 )
+from fairhorizon.rankers.candidates import CandidateSet, CatalogueCandidates, ScoredCandidates
 
 
 def logits_of(seed: int, *shape: int) -> Tensor:
@@ -97,11 +97,11 @@ def test_the_divergence_of_lists_is_the_expected_sum_over_slots(slots: int):
     assert float(chances @ by_list) == pytest.approx(whole)
 
 
-def menus_of(kind: str) -> Menus:
+def menus_of(kind: str) -> CandidateSet:
     items = torch.tensor([[0, 1, 2, 3], [3, -1, 0, 1], [1, 0, 3, 2]])
     if kind == "signals":
-        return SignalMenus(items, logits_of(7, 3, 4, 2))
-    return CatalogueMenus(items, logits_of(8, 4, 2))
+        return ScoredCandidates(items, logits_of(7, 3, 4, 2))
+    return CatalogueCandidates(items, logits_of(8, 4, 2))
 
 
 @pytest.mark.parametrize("kind", ["signals", "catalogue"])

@@ -1,7 +1,7 @@
 import pytest
 
-from fairhorizon.results.spread import Spread
-from fairhorizon.results.studies import SummaryRow
+from fairhorizon.metrics.spread import Spread
+from fairhorizon.studies.rows import SummaryRow
 from fairhorizon.vocabulary import Mode, Protocol
 
 
@@ -21,7 +21,7 @@ def make_metrics():
 
 @pytest.fixture(scope="session")
 def make_row(make_metrics):
-    """A result row as the experiments make it; `level` is that of the dial, if it has one."""
+    """A result row as the studies make it; `level` is that of the dial, if it has one."""
 
     def make(name, level=None, *, seeds=(0, 1, 2), metrics=None, **other):
         where = {"dataset": "ml-100k", "protocol": Protocol.STANDARD}

@@ -3,17 +3,17 @@
 import numpy as np
 from specs import check_schema, line_of
 
+from fairhorizon.evaluation.rows import EvaluationRow
+from fairhorizon.limits.verdicts import Verdict
 from fairhorizon.report import audit_tables
 from fairhorizon.report.looks import GREY
-from fairhorizon.results.audit import (
+from fairhorizon.studies.audit_rows import (
     AuditCounts,
     AuditResult,
     ByRank,
     ProviderExposure,
     RankExposure,
 )
-from fairhorizon.results.evaluation import EvaluationRow
-from fairhorizon.results.verdicts import Verdict
 from fairhorizon.vocabulary import Mode, Protocol
 
 # 4 lists, of 1, 3, 5 and 7 items

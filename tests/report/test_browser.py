@@ -13,15 +13,15 @@ import polars as pl
 import pytest
 
 from fairhorizon.limits.groups import popular_group
+from fairhorizon.metrics.spread import Spread
 from fairhorizon.report.comparison import comparison_section, significance_section
 from fairhorizon.report.efficiency import efficiency_section
 from fairhorizon.report.frontier import frontier_sections
 from fairhorizon.report.long_term import write_long_term_report
 from fairhorizon.report.looks import PALETTE
 from fairhorizon.report.page import write_page
-from fairhorizon.results.long_term import CountsOverTime, LongTermResult
-from fairhorizon.results.spread import Spread
-from fairhorizon.results.studies import EfficiencyRow, SignificanceRow
+from fairhorizon.studies.long_rows import CountsOverTime, LongTermResult
+from fairhorizon.studies.rows import EfficiencyRow, SignificanceRow
 from fairhorizon.vocabulary import Mode, Protocol
 
 BROWSER = next(

@@ -6,6 +6,7 @@ from dataclasses import replace
 import pytest
 from rich.console import Console
 
+from fairhorizon.metrics.spread import Spread
 from fairhorizon.report.comparison import (
     comparison_markdown,
     comparison_section,
@@ -18,8 +19,7 @@ from fairhorizon.report.comparison import (
     write_comparison,
 )
 from fairhorizon.report.page import rendered
-from fairhorizon.results.spread import Spread
-from fairhorizon.results.studies import SignificanceRow
+from fairhorizon.studies.rows import SignificanceRow
 from fairhorizon.vocabulary import Protocol
 
 NASTY = "<b>*x*</b>"

@@ -19,8 +19,8 @@ from fairhorizon.report.demo import (
     write_demo_report,
 )
 from fairhorizon.report.page import drawing_library
-from fairhorizon.results.demo import DemoResult
-from fairhorizon.results.long_term import LongTermResult
+from fairhorizon.studies.demo_rows import DemoResult
+from fairhorizon.studies.long_rows import LongTermResult
 
 LEVELS = (0.85, 0.65, 0.37)
 NDCG = {"popularity+quota": 0.1, "ease+quota": 0.2, "fcpo": 0.3}

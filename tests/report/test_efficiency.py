@@ -4,6 +4,7 @@ import pytest
 from rich.console import Console
 from specs import check_schema, colours, marks
 
+from fairhorizon.metrics.spread import Spread
 from fairhorizon.report.efficiency import (
     duration,
     efficiency_markdown,
@@ -13,8 +14,7 @@ from fairhorizon.report.efficiency import (
     write_efficiency,
 )
 from fairhorizon.report.looks import PALETTE
-from fairhorizon.results.spread import Spread
-from fairhorizon.results.studies import EfficiencyRow
+from fairhorizon.studies.rows import EfficiencyRow
 from fairhorizon.vocabulary import Mode, Protocol
 
 ROWS = [

@@ -1,10 +1,10 @@
 import numpy as np
 import pytest
 
+from fairhorizon.evaluation.rows import EvaluationRow
 from fairhorizon.report.audit import finding as audit_finding
 from fairhorizon.report.findings import Kept, limits_sentence, listed
-from fairhorizon.results.audit import AuditCounts, AuditResult
-from fairhorizon.results.evaluation import EvaluationRow
+from fairhorizon.studies.audit_rows import AuditCounts, AuditResult
 from fairhorizon.vocabulary import POPULAR, Mode, Protocol
 
 

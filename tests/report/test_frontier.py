@@ -4,6 +4,7 @@ import pytest
 from rich.console import Console
 from specs import check_schema, colours, line_of, marks
 
+from fairhorizon.metrics.spread import Spread
 from fairhorizon.report.frontier import (
     frontier_chart,
     frontier_sections,
@@ -12,7 +13,6 @@ from fairhorizon.report.frontier import (
     write_frontier,
 )
 from fairhorizon.report.labels import Side, sides_of
-from fairhorizon.results.spread import Spread
 
 
 @pytest.fixture

@@ -7,6 +7,7 @@ import pytest
 from rich.console import Console
 from specs import charts_of, check_schema, line_of, marks
 
+from fairhorizon.metrics.spread import Spread
 from fairhorizon.report.levels import (
     finding,
     levels_chart,
@@ -15,10 +16,9 @@ from fairhorizon.report.levels import (
     write_levels,
 )
 from fairhorizon.report.who_pays import who_pays_chart
-from fairhorizon.results.levels import LevelResults
-from fairhorizon.results.spread import Spread
-from fairhorizon.results.studies import GainRow, LevelRow
-from fairhorizon.results.who_pays import UserGroupRow
+from fairhorizon.studies.level_rows import LevelResults
+from fairhorizon.studies.rows import GainRow, LevelRow
+from fairhorizon.studies.who_pays_rows import UserGroupRow
 from fairhorizon.vocabulary import Mode, Protocol
 
 

@@ -3,6 +3,7 @@
 import pytest
 from rich.console import Console
 
+from fairhorizon.limits.reached import LimitRow
 from fairhorizon.report.limits import (
     COLUMNS,
     limits_grid,
@@ -11,7 +12,6 @@ from fairhorizon.report.limits import (
     methods_section,
     methods_table,
 )
-from fairhorizon.results.limits import LimitRow
 
 KEPT = LimitRow(
     method="fcpo",

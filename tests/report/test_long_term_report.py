@@ -11,6 +11,7 @@ from specs import charts_of, check_schema, colours, line_of, marks
 
 from fairhorizon.errors import DataError
 from fairhorizon.limits.groups import popular_group
+from fairhorizon.metrics.spread import Spread
 from fairhorizon.report import churn, control, over_time
 from fairhorizon.report.churn import DRAWN, Move, exposure_ranks, first_runs, tracks
 from fairhorizon.report.long_term import (
@@ -31,8 +32,7 @@ from fairhorizon.report.looks import GREY, looks_of
 from fairhorizon.report.marks import IS_FOCUS
 from fairhorizon.report.over_time import Span
 from fairhorizon.report.page import drawing_library
-from fairhorizon.results.long_term import CountsOverTime, LimitSummary, LongTermResult, RunSummary
-from fairhorizon.results.spread import Spread
+from fairhorizon.studies.long_rows import CountsOverTime, LimitSummary, LongTermResult, RunSummary
 
 NASTY = "<b>m&m</b>"
 PNG = b"\x89PNG\r\n\x1a\n"

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from specs import charts_of, check_schema
 
+from fairhorizon.evaluation.rows import EvaluationRow
 from fairhorizon.report import marks, page
 from fairhorizon.report.charts import Chart, panel
 from fairhorizon.report.figures import exposure_chart
@@ -20,7 +21,6 @@ from fairhorizon.report.page import (
     results_section,
     write_page,
 )
-from fairhorizon.results.evaluation import EvaluationRow
 from fairhorizon.vocabulary import Mode, Protocol
 
 VOID = {"meta", "br", "img", "link", "hr", "input"}

@@ -4,6 +4,7 @@ from dataclasses import replace
 import pytest
 from rich.console import Console
 
+from fairhorizon.evaluation.rows import EvaluationRow
 from fairhorizon.report.tables import (
     HEADINGS,
     METRICS,
@@ -15,7 +16,6 @@ from fairhorizon.report.tables import (
     table_lines,
     units,
 )
-from fairhorizon.results.evaluation import EvaluationRow
 from fairhorizon.vocabulary import Mode, Protocol
 
 PAPER_METRICS = ["recall", "f1", "ndcg", "gini", "popularity_rate"]

@@ -9,11 +9,11 @@ from fairhorizon.vocabulary import ListValue
 
 if TYPE_CHECKING:
     from fairhorizon.data.interactions import Interactions
-    from fairhorizon.experiments.datasets import Dataset
-    from fairhorizon.experiments.run_blocks import ListsOfRun
+    from fairhorizon.datasets import Dataset
     from fairhorizon.model.answered import GivenAnswers
     from fairhorizon.recommenders.base import Recommender
     from fairhorizon.simulation.feedback import Scenario
+    from fairhorizon.studies.run_blocks import ListsOfRun
 
 Answers = Annotated[
     Path | None,
@@ -67,8 +67,8 @@ def valued(
         return lists, scenario
     from dataclasses import replace
 
-    from fairhorizon.experiments.runs import Run
     from fairhorizon.fcpo.outlook.weighing import with_worth
+    from fairhorizon.studies.runs import Run
 
     ids = dataset.log.user_ids if lists.users is None else dataset.log.user_ids[lists.users]
     weighed = with_worth(model, scenario, Run(lists.run).outlook(), ids.tolist())

@@ -10,27 +10,30 @@ import typer
 
 from fairhorizon import __version__
 from fairhorizon.cli.audit import audit
-from fairhorizon.cli.backup import backup, restore
 from fairhorizon.cli.compare import compare
 from fairhorizon.cli.config_option import missing_key
 from fairhorizon.cli.data import data_commands
 from fairhorizon.cli.demo import demo
 from fairhorizon.cli.efficiency import efficiency
 from fairhorizon.cli.evaluate import evaluate
-from fairhorizon.cli.export import export
 from fairhorizon.cli.fit import fit
-from fairhorizon.cli.forget import forget
 from fairhorizon.cli.frontier import frontier
 from fairhorizon.cli.init import init
-from fairhorizon.cli.keys import key_commands
-from fairhorizon.cli.ledger import ledger
 from fairhorizon.cli.levels import levels
-from fairhorizon.cli.load import load
 from fairhorizon.cli.longterm import longterm
 from fairhorizon.cli.methods import methods
 from fairhorizon.cli.progress import STOPPED
 from fairhorizon.cli.recommend import recommend
-from fairhorizon.cli.serve import serve
+from fairhorizon.cli.service import (
+    backup,
+    export,
+    forget,
+    key_commands,
+    ledger,
+    load,
+    restore,
+    serve,
+)
 from fairhorizon.cli.tune import tune
 from fairhorizon.errors import FairHorizonError
 

@@ -15,10 +15,10 @@ from fairhorizon.cli.folders import claimed
 from fairhorizon.cli.typed import typed_command
 
 if TYPE_CHECKING:
-    from fairhorizon.experiments.audit_task import ListFile
-    from fairhorizon.experiments.datasets import DataSpec
+    from fairhorizon.datasets import DataSpec
     from fairhorizon.parallel.engine import TaskEngine
-    from fairhorizon.results.audit import AuditResult
+    from fairhorizon.studies.audit_rows import AuditResult
+    from fairhorizon.studies.audit_task import ListFile
 
 LISTS = "Reading the lists"
 
@@ -129,9 +129,9 @@ def audit(
     without ranks it counts as a showing. Ranks are an order: a negative one is on
     top, and after a skipped one the next item takes its place.
     """
-    from fairhorizon.experiments.audit_task import AuditTask
-    from fairhorizon.experiments.datasets import DataPlace
-    from fairhorizon.experiments.item_notes import item_notes
+    from fairhorizon.datasets import DataPlace
+    from fairhorizon.studies.audit_task import AuditTask
+    from fairhorizon.studies.item_notes import item_notes
 
     typed = list_lengths.parse_lengths(k)
     item_table = data.item_table
@@ -162,7 +162,7 @@ def list_file(
 ) -> "ListFile":
     """The file of the showings; columns of user, item, rank and time, as they were typed."""
     from fairhorizon.data.recommendations import ListColumns
-    from fairhorizon.experiments.audit_task import ListFile
+    from fairhorizon.studies.audit_task import ListFile
 
     found = ListColumns(*map(shared.column, columns))
     separator = "\t" if separator == "\\t" else separator

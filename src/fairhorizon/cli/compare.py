@@ -36,10 +36,10 @@ def compare(
     """Train and evaluate methods side by side; results in --out are not computed again."""
     from rich.console import Console
 
-    from fairhorizon.experiments.compare import significance, summary_rows
-    from fairhorizon.experiments.limit_rows import study_limits
     from fairhorizon.report import comparison as report
     from fairhorizon.report.limits import methods_table
+    from fairhorizon.studies.compare import significance, summary_rows
+    from fairhorizon.studies.limit_rows import study_limits
 
     data, asked = limit_options.apart(options.data, limit)
     options = replace(options, data=data)

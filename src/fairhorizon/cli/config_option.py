@@ -14,7 +14,7 @@ from fairhorizon.cli.settings import written_settings
 from fairhorizon.vocabulary import MethodName
 
 if TYPE_CHECKING:
-    from fairhorizon.experiments.config_file import ConfigFile
+    from fairhorizon.config_file import ConfigFile
     from fairhorizon.limits.language import Limit
 
 HELP = (
@@ -189,7 +189,7 @@ def _apply(context: typer.Context, file: Path | None) -> ConfigInUse | None:
     """Read the file; click then takes its values where nothing was typed."""
     if file is None:
         return None
-    from fairhorizon.experiments.config_file import read_config
+    from fairhorizon.config_file import read_config
 
     content = read_config(file)
     names = {str(parameter.name) for parameter in context.command.params}

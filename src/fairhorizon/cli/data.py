@@ -31,8 +31,8 @@ def info(
     from fairhorizon.data.kinds import kind_notes, with_coordinates
     from fairhorizon.data.sources import is_named, item_columns, load
     from fairhorizon.data.splits import statistics, tied_share, ties_note
+    from fairhorizon.evaluation.rows import DataStatistics
     from fairhorizon.report.tables import statistics_table
-    from fairhorizon.results.evaluation import DataStatistics
 
     log = with_coordinates(load(source, cache_dir=cache_dir, **reading))
     Console().print(statistics_table(DataStatistics(log.name, **vars(statistics(log)))))

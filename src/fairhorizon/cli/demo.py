@@ -13,7 +13,7 @@ from fairhorizon.cli.folders import claimed
 from fairhorizon.cli.progress import Progress
 
 if TYPE_CHECKING:
-    from fairhorizon.experiments.datasets import Dataset
+    from fairhorizon.datasets import Dataset
 
 WIDTH_OF_FILES = 100  # columns; a terminal has its own width
 
@@ -38,8 +38,8 @@ def demo(
     """
     from rich.console import Console
 
-    from fairhorizon.experiments.demo import demonstrate
     from fairhorizon.report.demo import demo_tables, intro, write_demo_report
+    from fairhorizon.studies.demo import demonstrate
 
     typed = list_lengths.parse_lengths(k)
     console = Console(width=None if sys.stdout.isatty() else WIDTH_OF_FILES, highlight=False)
@@ -61,8 +61,8 @@ def demo(
 def open_or_make(data: str, encoding: str, cache_dir: Path | None) -> "Dataset":
     """The given data, or the synthetic market if a named set cannot be downloaded."""
     from fairhorizon.data.sources import NAMED
+    from fairhorizon.datasets import DataSpec
     from fairhorizon.errors import DataError
-    from fairhorizon.experiments.datasets import DataSpec
 
     try:
         return DataSpec(source=data, encoding=encoding).open(cache_dir)

@@ -12,8 +12,8 @@ from fairhorizon.cli.progress import Progress
 from fairhorizon.cli.typed import typed_command
 
 if TYPE_CHECKING:
-    from fairhorizon.experiments.datasets import DataSpec
-    from fairhorizon.results.studies import EfficiencyRow
+    from fairhorizon.datasets import DataSpec
+    from fairhorizon.studies.rows import EfficiencyRow
 
 Length = Annotated[
     int | None,
@@ -40,9 +40,9 @@ def efficiency(
     """Measure the CPU seconds for lists of K for all users: FOE against FCPO."""
     from rich.console import Console
 
-    from fairhorizon.experiments.efficiency import efficiency as measure
     from fairhorizon.rankers import RANKERS
     from fairhorizon.report import efficiency as report
+    from fairhorizon.studies.efficiency import efficiency as measure
 
     if ranker not in RANKERS:
         raise typer.BadParameter(

@@ -14,13 +14,13 @@ from fairhorizon.cli.run_options import AlphaPrime, RunFolder
 from fairhorizon.vocabulary import Mode, Protocol
 
 if TYPE_CHECKING:
+    from fairhorizon.datasets import Dataset
+    from fairhorizon.evaluation.rows import EvaluationRow
     from fairhorizon.evaluation.short_term import Result
-    from fairhorizon.experiments.datasets import Dataset
     from fairhorizon.limits.bound import BoundLimit
     from fairhorizon.limits.measured import LimitReached
     from fairhorizon.parallel.engine import TaskEngine
     from fairhorizon.recommenders.base import Recommender
-    from fairhorizon.results.evaluation import EvaluationRow
 
 
 Lists = Annotated[Path | None, typer.Option("--lists", help="Write the lists to this CSV file.")]
@@ -49,9 +49,9 @@ def evaluate(
     and the share of its group counted in other ways.
     """
     from fairhorizon.evaluation import short_term
-    from fairhorizon.experiments.runs import Run
     from fairhorizon.files import write_copies
     from fairhorizon.report.lists import write_lists
+    from fairhorizon.studies.runs import Run
 
     typed = list_lengths.parse_lengths(k)
     folder = Run(run)

@@ -14,7 +14,7 @@ from fairhorizon.errors import ConfigError
 from fairhorizon.vocabulary import Preset
 
 if TYPE_CHECKING:
-    from fairhorizon.experiments.datasets import Dataset, DataSpec
+    from fairhorizon.datasets import Dataset, DataSpec
     from fairhorizon.methods import Method
     from fairhorizon.model.answered import GivenAnswers
     from fairhorizon.recommenders.base import Recommender
@@ -104,7 +104,7 @@ def fit(
     cost is lowered); the fraction of the step that the line search accepted;
     sometimes the validation NDCG. See docs/training.md.
     """
-    from fairhorizon.experiments.runs import Run
+    from fairhorizon.studies.runs import Run
 
     given = parse_settings(settings or [])
     data = uncut(data, resume) if whole else data
@@ -141,7 +141,7 @@ def store(
     answers: "GivenAnswers | None",
 ) -> None:
     """Write the run, with what a finished model learns from answers."""
-    from fairhorizon.experiments.runs import Run, StoredLimits
+    from fairhorizon.studies.runs import Run, StoredLimits
 
     outlook = None
     if answers is not None and model.finished_:

@@ -36,11 +36,11 @@ def frontier(
     """
     from rich.console import Console
 
-    from fairhorizon.experiments.compare import summary_rows
-    from fairhorizon.experiments.frontier import curves, swept
-    from fairhorizon.experiments.limit_rows import study_limits
     from fairhorizon.report import frontier as report
     from fairhorizon.report.limits import methods_table
+    from fairhorizon.studies.compare import summary_rows
+    from fairhorizon.studies.frontier import curves, swept
+    from fairhorizon.studies.limit_rows import study_limits
 
     data, asked = limit_options.apart(options.data, limit)
     options = replace(options, data=data)

@@ -37,8 +37,8 @@ def init(
     by how much of the log they have. For columns of few values, such as the
     seller, it proposes a floor for the smallest groups.
     """
-    from fairhorizon.experiments.proposal import propose
     from fairhorizon.report.config_text import ROLES, ConfigOrigin, write_config
+    from fairhorizon.studies.proposal import propose
 
     if out.exists():
         raise ConfigError(f"{out}: already exists (name another --out, or remove it)")

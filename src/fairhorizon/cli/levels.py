@@ -12,11 +12,11 @@ from fairhorizon.cli.config_option import FROM_FILE, source_of
 from fairhorizon.cli.typed import typed_command
 
 if TYPE_CHECKING:
-    from fairhorizon.experiments.standing import Standing
-    from fairhorizon.experiments.study import Study
     from fairhorizon.limits.language import Limit
     from fairhorizon.methods import Method
-    from fairhorizon.results.studies import LevelRow
+    from fairhorizon.studies.rows import LevelRow
+    from fairhorizon.studies.standing import Standing
+    from fairhorizon.studies.study import Study
 
 DEFAULT_LEVELS = "0.85,0.65,0.37"
 Methods = Annotated[
@@ -70,12 +70,12 @@ def levels(
     """
     from rich.console import Console
 
-    from fairhorizon.experiments import levels as experiment
-    from fairhorizon.experiments.gains import gains
-    from fairhorizon.experiments.limit_rows import level_limits
-    from fairhorizon.experiments.who_pays import user_traits, who_pays
     from fairhorizon.report import levels as report
-    from fairhorizon.results.levels import LevelResults
+    from fairhorizon.studies import levels as experiment
+    from fairhorizon.studies.gains import gains
+    from fairhorizon.studies.level_rows import LevelResults
+    from fairhorizon.studies.limit_rows import level_limits
+    from fairhorizon.studies.who_pays import user_traits, who_pays
 
     texts = limit or []
     if source_of(context, "limit") == FROM_FILE:
@@ -125,8 +125,8 @@ def parse_levels(text: str) -> list[float]:
 
 def levels_among(texts: Sequence[str], options: studies.StudyOptions) -> list[str]:
     """Limits of a file that levels can be: largest shares of one group; a note names the others."""
-    from fairhorizon.experiments.level_limits import data_limited_by
     from fairhorizon.limits.language import Limit, LimitError
+    from fairhorizon.studies.level_limits import data_limited_by
 
     found: list[Limit] = []
     for text in texts:
@@ -143,8 +143,8 @@ def limited(
     options: studies.StudyOptions, shares: str | None, texts: Sequence[str]
 ) -> "tuple[studies.StudyOptions, list[Limit]]":
     """The limits of --levels and --limit, each once, and the options with the group they are on."""
-    from fairhorizon.experiments.level_limits import data_limited_by, level_limit
     from fairhorizon.limits.language import Limit, LimitError
+    from fairhorizon.studies.level_limits import data_limited_by, level_limit
 
     try:
         given = [Limit.parse(text) for text in texts]
@@ -175,8 +175,8 @@ def run(
     tries: int,
 ) -> None:
     """Compute missing results, a line for each; wrong settings are refused first."""
-    from fairhorizon.experiments.levels import run_levels
-    from fairhorizon.experiments.standing import aims_at_level
+    from fairhorizon.studies.levels import run_levels
+    from fairhorizon.studies.standing import aims_at_level
 
     at_levels = [
         method.limited_to(limit.share) if aims_at_level(method) else method
@@ -198,7 +198,7 @@ def run_without_limit(
     rows: "Sequence[LevelRow]",
 ) -> None:
     """Compute what the lists without a limit are, of ours and of the best rivals."""
-    from fairhorizon.experiments.who_pays import unlimited_methods
+    from fairhorizon.studies.who_pays import unlimited_methods
 
     k = max(study.ks)
     methods, seeds = unlimited_methods(found, rows, k), options.seeds

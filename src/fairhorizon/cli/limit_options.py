@@ -14,14 +14,14 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from fairhorizon.data.splits import Split
-    from fairhorizon.experiments.datasets import Dataset, DataSpec
-    from fairhorizon.experiments.runs import Run
-    from fairhorizon.experiments.study import Study
+    from fairhorizon.datasets import Dataset, DataSpec
     from fairhorizon.limits.bound import BoundLimit
     from fairhorizon.limits.language import Limit
     from fairhorizon.limits.measured import LimitReached
     from fairhorizon.methods import Method
     from fairhorizon.recommenders.base import Recommender
+    from fairhorizon.studies.runs import Run
+    from fairhorizon.studies.study import Study
 
 OPTION = "--limit"
 POPULAR_SHARE = 0.2  # of the items, where no model says otherwise
@@ -69,7 +69,7 @@ class GivenLimits:
         self, data: "DataSpec", split: "Split", cache_dir: Path | None, popular_share: float
     ) -> "list[BoundLimit]":
         """On the items of the data."""
-        from fairhorizon.experiments.limited_groups import bound_limits
+        from fairhorizon.datasets import bound_limits
 
         return bound_limits(
             self.limits, data, cache_dir, self.item_table, split=split, popular_share=popular_share
@@ -202,7 +202,7 @@ def measured(
 ) -> "tuple[LimitReached, ...]":
     """What the lists make of the limits; a note names each that is not kept."""
     from fairhorizon.limits.measured import limit_reached
-    from fairhorizon.results.verdicts import verdict_of
+    from fairhorizon.limits.verdicts import verdict_of
 
     found = tuple(limit_reached(one, lists, prices) for one in bound)
     for one in found:

@@ -17,9 +17,9 @@ from fairhorizon.errors import ConfigError
 from fairhorizon.vocabulary import Labels, Retrain
 
 if TYPE_CHECKING:
-    from fairhorizon.experiments.contestant import Contestant
-    from fairhorizon.experiments.long_term import LongStudy
     from fairhorizon.simulation.simulated import SimulationConfig
+    from fairhorizon.studies.contestant import Contestant
+    from fairhorizon.studies.long_term import LongStudy
 
 METHODS = (
     "fcpo",
@@ -72,10 +72,10 @@ def longterm(
     Models already in --out, for example from compare, are not trained again.
     """
     from fairhorizon.evaluation.long_term import LongRunSettings
-    from fairhorizon.experiments.asked_limits import AskedLimits
-    from fairhorizon.experiments.contestant import Contestant
-    from fairhorizon.experiments.long_term import LongStudy
     from fairhorizon.simulation.moods import KINDS
+    from fairhorizon.studies.asked_limits import AskedLimits
+    from fairhorizon.studies.contestant import Contestant
+    from fairhorizon.studies.long_term import LongStudy
 
     main, further = own.parse_limits(limits, alpha_prime)
     chosen = [Contestant.of(method, main.share) for method in options.chosen(METHODS)]

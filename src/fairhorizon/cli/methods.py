@@ -22,10 +22,10 @@ def methods(
 
     from rich.console import Console
 
-    from fairhorizon.experiments import catalogue
     from fairhorizon.files import write_json
     from fairhorizon.methods import MethodError
     from fairhorizon.report.catalogue import methods_table, settings_table
+    from fairhorizon.studies import catalogue
 
     check_file(json_file)
     console = Console()  # at the width of the terminal

@@ -15,7 +15,7 @@ from fairhorizon.vocabulary import Cut, Mode, Protocol
 if TYPE_CHECKING:
     from fairhorizon.data.readers import ReaderOptions
     from fairhorizon.data.splits import Split, Ties
-    from fairhorizon.experiments.datasets import DataSpec
+    from fairhorizon.datasets import DataSpec
 
 FILE = "Reading a file of your own"
 SPLIT = "Splitting"
@@ -240,7 +240,7 @@ def order_of_ties(shuffle: int | None, keep: bool) -> "Ties":
 def data_spec(source: str, **fields: Any) -> "DataSpec":
     """The description of the data; the path of a file is made absolute, to be found again."""
     from fairhorizon.data.sources import is_named
-    from fairhorizon.experiments.datasets import DataSpec
+    from fairhorizon.datasets import DataSpec
 
     is_file = not is_named(source) and Path(source).exists()
     return DataSpec(source=str(Path(source).resolve()) if is_file else source, **fields)

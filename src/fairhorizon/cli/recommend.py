@@ -104,7 +104,7 @@ def recommend(
     what was reached.
     """
     from fairhorizon.evaluation.short_term import check_fit
-    from fairhorizon.experiments.runs import Run
+    from fairhorizon.studies.runs import Run
     from fairhorizon.vocabulary import Protocol
 
     folder = Run(run)

@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING
 from fairhorizon.cli.progress import Progress, time_and_tasks
 
 if TYPE_CHECKING:
-    from fairhorizon.experiments.contestant import Contestant
-    from fairhorizon.experiments.long_term import LongStudy
     from fairhorizon.parallel.engine import TaskEngine
-    from fairhorizon.results.long_term import RunProgress
-    from fairhorizon.results.studies import TrainingRow
+    from fairhorizon.studies.contestant import Contestant
+    from fairhorizon.studies.long_rows import RunProgress
+    from fairhorizon.studies.long_term import LongStudy
+    from fairhorizon.studies.rows import TrainingRow
 
 PAUSE = 20.0  # seconds between two progress lines, if nothing else is printed;
 REDRAWN = 0.5  # on a terminal, where the line is redrawn

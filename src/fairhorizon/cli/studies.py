@@ -23,11 +23,11 @@ from fairhorizon.errors import ConfigError
 from fairhorizon.vocabulary import Mode, Protocol
 
 if TYPE_CHECKING:
-    from fairhorizon.experiments.datasets import DataSpec
-    from fairhorizon.experiments.study import Study
+    from fairhorizon.datasets import DataSpec
     from fairhorizon.methods import Method
     from fairhorizon.parallel.engine import TaskEngine
-    from fairhorizon.results.studies import OverSeeds, StudyRow, TrainingRow
+    from fairhorizon.studies.rows import OverSeeds, StudyRow, TrainingRow
+    from fairhorizon.studies.study import Study
 
 
 def methods_option(default: Sequence[str]) -> Any:
@@ -220,7 +220,7 @@ def make_study(
     cache_dir: Path | None,
 ) -> "Study":
     """A study from values of the command line."""
-    from fairhorizon.experiments.study import Study
+    from fairhorizon.studies.study import Study
     from fairhorizon.vocabulary import Mode, Protocol
 
     return Study(folder, data, Protocol(protocol), Mode(mode), ks, settings, cache_dir)

@@ -19,9 +19,9 @@ from fairhorizon.cli.typed import typed
 from fairhorizon.vocabulary import Preset, Protocol
 
 if TYPE_CHECKING:
-    from fairhorizon.experiments.datasets import DataSpec
-    from fairhorizon.experiments.tuning import Trial, Tuning
+    from fairhorizon.datasets import DataSpec
     from fairhorizon.parallel.engine import TaskEngine
+    from fairhorizon.studies.tuning import Trial, Tuning
 
 # options that `fit` does not have, or that its command gives in another form
 OF_TUNE = (
@@ -75,11 +75,11 @@ def tune(
     keeps the finished trials, and the same command continues from them. With
     --jobs so many trials are proposed together.
     """
-    from fairhorizon.experiments.datasets import DataPlace
-    from fairhorizon.experiments.trials import Objective
-    from fairhorizon.experiments.tuning import Tuning
+    from fairhorizon.datasets import DataPlace
     from fairhorizon.files import write_copies
     from fairhorizon.methods import MethodError, validates
+    from fairhorizon.studies.trials import Objective
+    from fairhorizon.studies.tuning import Tuning
     from fairhorizon.vocabulary import Protocol
 
     given = parse_settings(settings or [])
@@ -137,7 +137,7 @@ def default_folder(method: str, source: str) -> Path:
 
 def fit_command(context: typer.Context, tuning: "Tuning") -> str:
     """The command that fits the best settings on the same data."""
-    from fairhorizon.experiments.search_space import dotted
+    from fairhorizon.studies.search_space import dotted
 
     settings = dotted(tuning.settings(tuning.best))
     chosen = [

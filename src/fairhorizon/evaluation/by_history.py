@@ -7,8 +7,8 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
 from fairhorizon.data.interactions import Interactions
+from fairhorizon.evaluation.rows import ByHistory, HistoryRow, NewItems
 from fairhorizon.metrics import accuracy
-from fairhorizon.results.evaluation import ByHistory, HistoryRow, NewItems
 
 # training interactions of a user: from, to
 HISTORIES = {"none": (0, 0), "1 or 2": (1, 2), "3 or more": (3, np.inf)}

@@ -13,12 +13,12 @@ from fairhorizon.data.interactions import Interactions
 from fairhorizon.data.splits import Split
 from fairhorizon.errors import ConfigError, ModelError
 from fairhorizon.evaluation.by_history import by_history
+from fairhorizon.evaluation.rows import ByHistory, EvaluationRow
 from fairhorizon.limits.groups import popular_group
+from fairhorizon.metrics.spread import finite
 from fairhorizon.metrics.summary import summarise
 from fairhorizon.recommenders.base import Recommender
 from fairhorizon.recommenders.served import Served
-from fairhorizon.results.evaluation import ByHistory, EvaluationRow
-from fairhorizon.results.spread import finite
 from fairhorizon.simulation.feedback import Scenario, evaluation_scenario
 from fairhorizon.vocabulary import POPULAR, Mode, Protocol
 

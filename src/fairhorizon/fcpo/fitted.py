@@ -14,8 +14,6 @@ from torch import Tensor
 from fairhorizon.data.splits import Split
 from fairhorizon.errors import ConfigError
 from fairhorizon.fcpo.config import FcpoConfig
-from fairhorizon.fcpo.experts.fitting import restored_panel
-from fairhorizon.fcpo.experts.start import NO_PRICE
 from fairhorizon.fcpo.learning.chosen import chosen_round
 from fairhorizon.fcpo.learning.episodes import MenuEpisodes
 from fairhorizon.fcpo.learning.training import Trained, Training, build_actor, queue_length
@@ -23,15 +21,16 @@ from fairhorizon.fcpo.serving.actor_chances import ActorChances
 from fairhorizon.fcpo.serving.affordable import affordable_part
 from fairhorizon.fcpo.serving.calibration import PriceTable, calibrate
 from fairhorizon.fcpo.serving.weight_check import better_weights
+from fairhorizon.fcpo.warm_start import NO_PRICE, restored_panel
 from fairhorizon.limits.place_rule import PlaceRule
 from fairhorizon.policy.actor import Actor
 from fairhorizon.policy.history import numbers_of_items, numbers_of_users
 from fairhorizon.policy.softmax import rows_of
+from fairhorizon.rankers.ensemble import Ensemble
 from fairhorizon.rankers.ranker import Ranker
 from fairhorizon.recommenders.lists.item_lists import NO_LIMIT, Evenness, ItemLists, accurate
 from fairhorizon.recommenders.lists.items import PanelItems
 from fairhorizon.recommenders.lists.opening import LastMenus
-from fairhorizon.recommenders.lists.panel import Panel
 from fairhorizon.recommenders.progress import Listener, RoundReport
 from fairhorizon.simulation.dynamics import State
 from fairhorizon.simulation.feedback import validation_scenario
@@ -45,7 +44,7 @@ class FittedPolicy:
     actor: Actor
     sensitive: Tensor  # (n_items,) bool, the group whose exposure is limited
     histories: Tensor  # (n_users,) how many training items each user has
-    panel: Panel | None  # the rankers of a warm start
+    panel: Ensemble | None  # the rankers of a warm start
     prices: PriceTable | None  # of a softmax policy, for users who are served alone
     reports: list[RoundReport]
     pretraining_rmse: float | None  # of embeddings, where there is no warm start

@@ -15,7 +15,6 @@ from fairhorizon.allocation.guard import ExposureGuard
 from fairhorizon.data.splits import Split, earlier_part
 from fairhorizon.errors import ConfigError
 from fairhorizon.fcpo.config import FIXED, PRESETS, FcpoConfig
-from fairhorizon.fcpo.experts.fitting import check_names
 from fairhorizon.fcpo.fitted import FittedPolicy, default_device
 from fairhorizon.fcpo.learning.checkpoint import begun_with
 from fairhorizon.fcpo.learning.chosen import chosen_round
@@ -23,6 +22,7 @@ from fairhorizon.fcpo.learning.session import Problem, Session
 from fairhorizon.fcpo.learning.training import Trained, queue_length
 from fairhorizon.fcpo.outlook.server import fcpo_server
 from fairhorizon.fcpo.server import FcpoServer
+from fairhorizon.fcpo.warm_start import check_names
 from fairhorizon.limits.kept_by_lists import ListLimits, kept_by_requests, level_under
 from fairhorizon.limits.step_limits import PopularityLimit
 from fairhorizon.rankers.ranker import Ranker

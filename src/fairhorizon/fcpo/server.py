@@ -10,11 +10,10 @@ from torch import Tensor
 from fairhorizon.allocation.steps import OnlineControl
 from fairhorizon.errors import ModelError
 from fairhorizon.fcpo.config import FcpoConfig
-from fairhorizon.fcpo.experts.fitting import refitted_panel, restored_panel
-from fairhorizon.fcpo.experts.start import NO_PRICE
 from fairhorizon.fcpo.learning.advantages import discounts
 from fairhorizon.fcpo.learning.at_work import policy_at_work
 from fairhorizon.fcpo.learning.learner import Learner
+from fairhorizon.fcpo.warm_start import NO_PRICE, refitted_panel, restored_panel
 from fairhorizon.histories import check_table
 from fairhorizon.limits.counts import Exposure
 from fairhorizon.limits.step_limits import StepLimit

@@ -5,7 +5,7 @@
 
 GROUP is `popular`, `new`, `gini`, COLUMN=VALUE[,VALUE...] or COLUMN:each, with quotes around names
 that have other characters than letters, digits, `_`, `-` and `.`. This module reads and writes the
-text; who is in a group is up to the data (`experiments/limited_groups.py`).
+text; who is in a group is up to the data (`datasets.py`).
 """
 
 import re

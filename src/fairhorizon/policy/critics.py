@@ -3,7 +3,7 @@
 import torch
 from torch import Tensor, nn
 
-from fairhorizon.optim.lbfgs import minimise
+from fairhorizon.lbfgs import minimise
 
 
 class Critic(nn.Module):

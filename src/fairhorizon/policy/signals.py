@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from fairhorizon.histories import ItemSets
-from fairhorizon.policy.menus import CatalogueMenus, Menus
+from fairhorizon.rankers.candidates import CandidateSet, CatalogueCandidates
 
 
 class Signals(Interface):
@@ -28,7 +28,7 @@ class Signals(Interface):
         fewer. C is the same at every call.
         """
 
-    def offer(self, items: Tensor, shown: Tensor) -> Menus:
+    def offer(self, items: Tensor, shown: Tensor) -> CandidateSet:
         """The menus of all users, with the present groups: items (b, C), and those of the lists
         shown (b, K) that are not among them."""
 
@@ -61,8 +61,8 @@ class ItemVectors:
         items = torch.arange(len(self.vectors)).to(rows).expand(len(rows), -1)
         return items.masked_fill(blocked.mask(rows), -1)
 
-    def offer(self, items: Tensor, shown: Tensor) -> CatalogueMenus:  # noqa: ARG002
+    def offer(self, items: Tensor, shown: Tensor) -> CatalogueCandidates:  # noqa: ARG002
         if not self.priced:
-            return CatalogueMenus(items, self.vectors)
+            return CatalogueCandidates(items, self.vectors)
         groups = self.vectors[:, -1].expand(items.shape).clone()
-        return CatalogueMenus(items, self.vectors[:, :-1], groups)
+        return CatalogueCandidates(items, self.vectors[:, :-1], groups)

@@ -10,10 +10,9 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from fairhorizon.policy.menus import Menus
+from fairhorizon.rankers.candidates import CLOSED, CandidateSet
 
 Tensors = list[Tensor]
-CLOSED = -1e30  # a logit with probability 0; finite, so that differences are not NaN
 
 
 @dataclass(frozen=True)
@@ -97,7 +96,7 @@ def close_all(open_items: Tensor, chosen: Tensor) -> Tensor:
 
 
 def policy_at(
-    menus: Menus, outputs: Tensor, states: Tensor, allowed: Tensor, temperature: float
+    menus: CandidateSet, outputs: Tensor, states: Tensor, allowed: Tensor, temperature: float
 ) -> ItemPolicy:
     """P at steps in these states (b,), for an actor with these outputs for all states."""
     logits = menus.logits(rows_of(outputs, allowed.shape[1])) / temperature

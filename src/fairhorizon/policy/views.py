@@ -9,8 +9,8 @@ from torch import Tensor
 
 from fairhorizon.policy.encoder import StateEncoder
 from fairhorizon.policy.history import HistoryEncoder
-from fairhorizon.policy.menus import CatalogueMenus, Menus
 from fairhorizon.policy.signals import ItemVectors, Signals
+from fairhorizon.rankers.candidates import CandidateSet, CatalogueCandidates
 
 
 class ItemView(Interface):
@@ -36,7 +36,7 @@ class ItemView(Interface):
 
     def menus(
         self, users: Tensor, queues: Tensor, blocked: Tensor, sensitive: Tensor, at_least: int = 0
-    ) -> Menus:
+    ) -> CandidateSet:
         """The items that a policy may choose from in these states, none of them blocked.
 
         At least `at_least` items of either group, if there are as many.
@@ -44,7 +44,7 @@ class ItemView(Interface):
 
     def everything(
         self, users: Tensor, queues: Tensor, blocked: Tensor, sensitive: Tensor
-    ) -> Menus:
+    ) -> CandidateSet:
         """Menus of all items in the order of their codes, -1 for blocked ones."""
 
 
@@ -76,12 +76,12 @@ class EmbeddedItems:
         blocked: Tensor,
         sensitive: Tensor,
         at_least: int = 0,  # noqa: ARG002
-    ) -> CatalogueMenus:
+    ) -> CatalogueCandidates:
         items = torch.arange(blocked.shape[1]).to(blocked.device).expand(blocked.shape)
         vectors = self.look(users, queues, sensitive).vectors
-        return CatalogueMenus(items.masked_fill(blocked, -1), vectors)
+        return CatalogueCandidates(items.masked_fill(blocked, -1), vectors)
 
     def everything(
         self, users: Tensor, queues: Tensor, blocked: Tensor, sensitive: Tensor
-    ) -> CatalogueMenus:
+    ) -> CatalogueCandidates:
         return self.menus(users, queues, blocked, sensitive)

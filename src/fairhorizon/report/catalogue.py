@@ -6,7 +6,7 @@ from rich import box
 from rich.table import Table
 from rich.text import Text
 
-from fairhorizon.experiments.catalogue import Entry, MethodEntry, SettingEntry
+from fairhorizon.studies.catalogue import Entry, MethodEntry, SettingEntry
 
 LONGEST_DEFAULT = 13  # columns: a longer default is wrapped
 

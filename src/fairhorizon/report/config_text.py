@@ -8,8 +8,8 @@ from typing import Any
 
 from fairhorizon.data.readers import ReaderOptions
 from fairhorizon.data.sources import is_named
-from fairhorizon.experiments.proposal import ConfigProposal
 from fairhorizon.files import write_text
+from fairhorizon.studies.proposal import ConfigProposal
 
 ROLES = {"user": "user", "session": "session", "item": "item", "rating": "rating"}
 ROLES |= {"timestamp": "time", "weight": "weight"}

@@ -19,9 +19,9 @@ from fairhorizon.report.looks import looks_of
 from fairhorizon.report.over_time import Span
 from fairhorizon.report.page import Definitions, Folded, Section
 from fairhorizon.report.tables import MISSING, group_items, group_title, metric_columns
-from fairhorizon.results.demo import DemoResult
-from fairhorizon.results.long_term import LongTermResult
-from fairhorizon.results.studies import SummaryRow
+from fairhorizon.studies.demo_rows import DemoResult
+from fairhorizon.studies.long_rows import LongTermResult
+from fairhorizon.studies.rows import SummaryRow
 from fairhorizon.vocabulary import POPULAR
 
 INTRO = (

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from fairhorizon.report.tables import group_items
-from fairhorizon.results.studies import OverSeeds, SummaryRow
+from fairhorizon.studies.rows import OverSeeds, SummaryRow
 
 TOLERANCE = 0.0005  # of a share: what is over the limit by less counts as kept
 NAMED = 3  # of many that broke their limit

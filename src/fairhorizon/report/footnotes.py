@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from fairhorizon.results.studies import OverSeeds
+from fairhorizon.studies.rows import OverSeeds
 
 LIMIT_MISSED = " †"
 LIMIT_MISSED_NOTE = (

@@ -8,8 +8,8 @@ from fairhorizon.report.comparison import metric_cell
 from fairhorizon.report.footnotes import marked
 from fairhorizon.report.grid import Cell, Grid
 from fairhorizon.report.tables import MISSING, group_items, metric_columns, short_title
-from fairhorizon.results.levels import LevelResults
-from fairhorizon.results.studies import GainRow, LevelRow
+from fairhorizon.studies.level_rows import LevelResults
+from fairhorizon.studies.rows import GainRow, LevelRow
 
 COLUMNS = ("ndcg", "gini", "popularity_rate", "recall")
 FIRST_PLACES = (5, 10, 20)  # whose share is shown, where lists are as long

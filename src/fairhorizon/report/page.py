@@ -10,6 +10,7 @@ from typing import ClassVar, Protocol
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
+from fairhorizon.evaluation.rows import EvaluationRow
 from fairhorizon.files import write_atomically
 from fairhorizon.report.grid import Grid, as_read
 from fairhorizon.report.tables import (
@@ -21,7 +22,6 @@ from fairhorizon.report.tables import (
     table_lines,
     units,
 )
-from fairhorizon.results.evaluation import EvaluationRow
 from fairhorizon.vocabulary import POPULAR
 
 BETTER = {"more": "more is better", "less": "less is fairer", "zero": "0 is parity"}

@@ -10,7 +10,7 @@ from rich import box
 from rich.markup import escape
 from rich.table import Table
 
-from fairhorizon.results.evaluation import ByHistory, DataStatistics, EvaluationRow
+from fairhorizon.evaluation.rows import ByHistory, DataStatistics, EvaluationRow
 from fairhorizon.vocabulary import POPULAR
 
 MISSING = "-"

@@ -8,13 +8,13 @@ import torch
 
 from fairhorizon.data.splits import Split
 from fairhorizon.fcpo.config import FcpoConfig
-from fairhorizon.fcpo.experts.later_part import where_unseen_begins
 from fairhorizon.fcpo.learning.episodes import MenuEpisodes, scenario_of
 from fairhorizon.fcpo.learning.training import Training
 from fairhorizon.fcpo.model import Fcpo
+from fairhorizon.fcpo.warm_start import where_unseen_begins
 from fairhorizon.histories import UserItems
-from fairhorizon.policy.menus import SignalMenus
 from fairhorizon.policy.softmax import rows_of
+from fairhorizon.rankers.candidates import ScoredCandidates
 from fairhorizon.recommenders.tasks import FitTask
 
 
@@ -106,7 +106,7 @@ def test_the_validation_equals_a_direct_computation(market: Split, training: Tra
     users = torch.arange(60)
     state, _ = scenario.begin(users)
     menus = actor.items.menus(users, state.queue, state.blocked, episodes.sensitive)
-    assert isinstance(menus, SignalMenus)
+    assert isinstance(menus, ScoredCandidates)
     with torch.no_grad():
         weights = rows_of(actor(users, state.queue[:, -10:]), 2).mean(1)
     totals = []

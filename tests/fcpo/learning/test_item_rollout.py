@@ -8,20 +8,20 @@ import torch
 from torch import Tensor
 
 from fairhorizon.data.splits import Split
-from fairhorizon.fcpo.experts.start import start_from
 from fairhorizon.fcpo.learning.item_rollout import rollout_items
 from fairhorizon.fcpo.learning.trajectories import MenuRecord, Trajectories
+from fairhorizon.fcpo.warm_start import start_from
 from fairhorizon.histories import UserItems
 from fairhorizon.policy.actor import Actor, softmax_actor
 from fairhorizon.policy.encoder import StateEncoder
 from fairhorizon.policy.history import HistoryEncoder
-from fairhorizon.policy.menus import SignalMenus
 from fairhorizon.policy.softmax import allowed_by_slot, policy_at
+from fairhorizon.rankers.candidates import ScoredCandidates
 from fairhorizon.rankers.ease import Ease
+from fairhorizon.rankers.ensemble import Ensemble
 from fairhorizon.rankers.itemknn import ItemKnn
 from fairhorizon.recommenders.lists.items import PanelItems
 from fairhorizon.recommenders.lists.opening import open_menus
-from fairhorizon.recommenders.lists.panel import Panel
 from fairhorizon.simulation.dynamics import advance
 from fairhorizon.simulation.feedback import Scenario, evaluation_scenario
 from fairhorizon.vocabulary import Protocol
@@ -52,11 +52,11 @@ def over_embeddings(list_length: int) -> World:
 
 
 @pytest.fixture(scope="module")
-def panel(market: Split) -> Panel:
-    return Panel((Ease().fit(market), ItemKnn().fit(market)), (0.9, 0.6))
+def panel(market: Split) -> Ensemble:
+    return Ensemble((Ease().fit(market), ItemKnn().fit(market)), (0.9, 0.6))
 
 
-def over_rankers(list_length: int, panel: Panel, market: Split) -> World:
+def over_rankers(list_length: int, panel: Ensemble, market: Split) -> World:
     torch.manual_seed(2)
     n = market.train.n_items
     actor = softmax_actor(
@@ -71,7 +71,7 @@ def over_rankers(list_length: int, panel: Panel, market: Split) -> World:
 
 
 @pytest.fixture(params=["embeddings-1", "embeddings-2", "rankers-1", "rankers-2"])
-def world(request: pytest.FixtureRequest, panel: Panel, market: Split) -> World:
+def world(request: pytest.FixtureRequest, panel: Ensemble, market: Split) -> World:
     kind, list_length = request.param.split("-")
     if kind == "embeddings":
         return over_embeddings(int(list_length))
@@ -145,7 +145,7 @@ def test_every_state_has_the_menu_that_the_actor_would_make_there(world: World):
             rows = torch.tensor(fresh)
             made = actor.items.menus(USERS[rows], state.queue[rows], state.blocked[rows], sensitive)
             assert torch.equal(menus.items[index[rows]], made.items)
-            if isinstance(menus, SignalMenus):
+            if isinstance(menus, ScoredCandidates):
                 ours = menus.signals[index[rows]][made.items >= 0]
                 torch.testing.assert_close(ours, made.signals[made.items >= 0])
         state = advance(state, batch.lists[:, t], answers, sensitive).state
@@ -214,7 +214,7 @@ def unfolded(batch: Trajectories) -> dict[str, Tensor]:
     }
 
 
-def test_take_and_join_keep_menus_with_their_steps(panel: Panel, market: Split):
+def test_take_and_join_keep_menus_with_their_steps(panel: Ensemble, market: Split):
     world = over_rankers(2, panel, market)
     first, second = (run(world, users, steps=3, seed=1)[0] for users in (USERS, USERS[2:5]))
     rows = torch.tensor([6, 1, 1])

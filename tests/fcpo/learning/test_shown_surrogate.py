@@ -10,7 +10,7 @@ from torch.distributions import Categorical, kl_divergence
 
 from fairhorizon.fcpo.learning.shown_surrogate import LARGEST_WEIGHT, ShownSurrogate
 from fairhorizon.fcpo.learning.trajectories import ShownRecord, Trajectories
-from fairhorizon.policy.menus import SignalMenus
+from fairhorizon.rankers.candidates import ScoredCandidates
 
 C, SIGNALS, TEMPERATURE, EXPLORE = 4, 3, 0.6, 0.9
 REWARDS = torch.tensor([1.0, 0.0, 1.0, 0.0], dtype=torch.float64)
@@ -34,7 +34,7 @@ def one_step(place: int, propensity: float) -> Trajectories:
         REWARDS[place].view(1, 1),
         COSTS[place].view(1, 1, 2),
         ShownRecord(
-            SignalMenus(torch.arange(C)[None], numbers(1, 1, C, SIGNALS)),
+            ScoredCandidates(torch.arange(C)[None], numbers(1, 1, C, SIGNALS)),
             COSTS[None],
             CHARGES[None, None],
             torch.ones(1, 1, C, dtype=torch.bool),
@@ -132,7 +132,7 @@ def several(slots: int) -> tuple[Trajectories, Tensor, Tensor, Tensor]:
     costs = (numbers(10, M, C, 2) > 0).double()
     spent = costs[states, chosen.clamp(min=0)].masked_fill((chosen < 0)[..., None], 0).sum(2)
     record = ShownRecord(
-        SignalMenus(items, numbers(11, M, C, SIGNALS)),
+        ScoredCandidates(items, numbers(11, M, C, SIGNALS)),
         costs,
         numbers(12, M, slots, C),
         open_items,

@@ -12,8 +12,8 @@ from fairhorizon.fcpo.config import FcpoConfig, attention_of
 from fairhorizon.fcpo.learning.surrogates import GaussianSurrogate, SoftmaxSurrogate
 from fairhorizon.fcpo.learning.trajectories import MenuRecord, Trajectories
 from fairhorizon.policy.actor import Proposal
-from fairhorizon.policy.menus import SignalMenus
 from fairhorizon.policy.softmax import draw
+from fairhorizon.rankers.candidates import ScoredCandidates
 
 C, SIGNALS, TEMPERATURE = 4, 3, 0.6
 LIKED = torch.tensor([True, False, True, False])
@@ -29,7 +29,7 @@ def one_state(chosen: Tensor, attention: Tensor) -> tuple[Trajectories, MenuReco
     b = len(chosen)
     items = torch.tensor([[5, 1, 0, 3]])
     record = MenuRecord(
-        menus=SignalMenus(items, numbers(1, 1, C, SIGNALS)),
+        menus=ScoredCandidates(items, numbers(1, 1, C, SIGNALS)),
         liked=LIKED[None],
         sensitive=SENSITIVE[None],
         open_items=torch.ones(b, 1, C, dtype=torch.bool),
@@ -172,7 +172,7 @@ def several(slots: int) -> tuple[Trajectories, MenuRecord, Tensor, Tensor, Tenso
     generator = torch.Generator().manual_seed(11)
     index = torch.tensor([[0, 0], [1, 3], [2, 2]])
     items = torch.tensor([[0, 1, 2, 3], [4, -1, 0, 2], [3, 1, 0, 2], [-1, 1, 2, 4]])
-    record_menus = SignalMenus(items, numbers(12, M, C, SIGNALS))
+    record_menus = ScoredCandidates(items, numbers(12, M, C, SIGNALS))
     open_items = (items >= 0)[index].clone()
     open_items[0, 1, 2] = False  # shown in the first step
     outputs = numbers(13, M, slots * SIGNALS)

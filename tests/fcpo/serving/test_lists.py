@@ -18,8 +18,8 @@ from fairhorizon.limits.place_rule import PlaceRule
 from fairhorizon.metrics.fairness import gini
 from fairhorizon.policy.actor import softmax_actor
 from fairhorizon.policy.encoder import StateEncoder
-from fairhorizon.policy.menus import SignalMenus
 from fairhorizon.policy.softmax import rows_of
+from fairhorizon.rankers.candidates import ScoredCandidates
 from fairhorizon.recommenders.lists.item_lists import Evenness, ItemLists
 from fairhorizon.recommenders.lists.opening import open_menus
 from fairhorizon.simulation.dynamics import advance
@@ -80,7 +80,7 @@ def test_an_item_is_worth_its_chance_to_be_liked_over_the_ideal(
     state, _ = scenario.begin(users)
     actor = strong_model.policy_.actor
     menus = actor.items.menus(users, state.queue, state.blocked, lists.sensitive)
-    assert isinstance(menus, SignalMenus)
+    assert isinstance(menus, ScoredCandidates)
     with torch.no_grad():
         rows = rows_of(actor(users, state.queue[:, -10:]), 1)[:, 0]
     for user in (0, 17, 42):
@@ -135,7 +135,7 @@ def test_spread_lists_are_no_more_unequal_than_the_rankers(
     menus = open_menus(
         strong_model.policy_.actor.items, scenario, users, strong_model.sensitive_
     ).menus
-    assert isinstance(menus, SignalMenus)
+    assert isinstance(menus, ScoredCandidates)
     of_rankers = []
     for signal in range(2):
         alone = Candidates.checked(menus.items.numpy(), menus.signals[..., signal].numpy())

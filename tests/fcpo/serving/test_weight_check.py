@@ -8,11 +8,11 @@ import pytest
 import torch
 
 from fairhorizon.data.splits import Split
-from fairhorizon.fcpo.experts.start import NO_PRICE
 from fairhorizon.fcpo.model import Fcpo
 from fairhorizon.fcpo.serving import weight_check
 from fairhorizon.fcpo.serving.actor_chances import ActorChances
 from fairhorizon.fcpo.serving.weight_check import CLEARLY, better_weights
+from fairhorizon.fcpo.warm_start import NO_PRICE
 from fairhorizon.limits.place_rule import PlaceRule
 from fairhorizon.recommenders.lists.item_lists import ItemLists
 from fairhorizon.recommenders.lists.opening import open_menus, some_users

@@ -8,7 +8,6 @@ import pytest
 from fairhorizon.cli.app import run
 from fairhorizon.data.sources import load
 from fairhorizon.data.splits import split
-from fairhorizon.experiments.runs import Run
 from fairhorizon.fcpo.config import FcpoConfig
 from fairhorizon.fcpo.model import Fcpo
 from fairhorizon.methods import load_method
@@ -18,6 +17,7 @@ from fairhorizon.rankers.stack.choosing import chosen_settings
 from fairhorizon.rankers.stack.later_part import LaterPart
 from fairhorizon.rankers.stack.model import StackConfig
 from fairhorizon.settings import Given, SettingsError, changed
+from fairhorizon.studies.runs import Run
 from fairhorizon.vocabulary import Protocol
 
 MARKET = "synthetic:users=60,items=80,interactions_per_user=20,seed=5"

@@ -11,8 +11,8 @@ from fairhorizon.fcpo.model import Fcpo
 from fairhorizon.histories import UserItems
 from fairhorizon.limits.place_rule import PlaceRule
 from fairhorizon.policy.encoder import StateEncoder
-from fairhorizon.policy.menus import Menus
 from fairhorizon.policy.views import EmbeddedItems
+from fairhorizon.rankers.candidates import CandidateSet
 from fairhorizon.recommenders.lists.item_lists import ItemLists
 from fairhorizon.simulation.feedback import Scenario, evaluation_scenario
 from fairhorizon.vocabulary import Protocol
@@ -27,7 +27,7 @@ class GivenChances:
     items: EmbeddedItems
     table: Tensor
 
-    def of(self, menus: Menus, users: Tensor, queues: Tensor) -> Tensor:  # noqa: ARG002
+    def of(self, menus: CandidateSet, users: Tensor, queues: Tensor) -> Tensor:  # noqa: ARG002
         return self.table[users[:, None], menus.items.clamp(min=0)] * (menus.items >= 0)
 
 

@@ -13,8 +13,8 @@ from fairhorizon.fcpo.learning.rollout import Recorder
 from fairhorizon.fcpo.learning.trajectories import ShownRecord, Trajectories
 from fairhorizon.policy.actor import Actor
 from fairhorizon.policy.heads import SoftmaxHead
-from fairhorizon.policy.menus import Menus
 from fairhorizon.policy.softmax import explored, propensities
+from fairhorizon.rankers.candidates import CandidateSet
 from fairhorizon.recommenders.walk import Walk
 from fairhorizon.simulation.dynamics import Outcome, State
 
@@ -94,7 +94,7 @@ class _ShownStep:
 
     users: Tensor  # (b,)
     queues: Tensor  # (b, N)
-    menus: Menus
+    menus: CandidateSet
     costs: Tensor  # (b, C, limits) of all items of the menus
     charges: Tensor  # (b, K, C)
     open_items: Tensor  # (b, C)

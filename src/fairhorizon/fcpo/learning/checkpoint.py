@@ -7,8 +7,8 @@ import torch
 from fairhorizon.data.splits import Split
 from fairhorizon.errors import ModelError
 from fairhorizon.fcpo.config import FcpoConfig
-from fairhorizon.fcpo.experts.fitting import restored_panel
 from fairhorizon.fcpo.learning.training import Training, TrainingState
+from fairhorizon.fcpo.warm_start import restored_panel
 from fairhorizon.recommenders.progress import RoundReport
 from fairhorizon.storage import below, load_model, save_model, understood
 

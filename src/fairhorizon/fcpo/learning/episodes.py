@@ -7,11 +7,11 @@ import torch
 from torch import Tensor
 
 from fairhorizon.fcpo.config import FcpoConfig, attention_of
-from fairhorizon.fcpo.experts.later_part import where_unseen_begins
 from fairhorizon.fcpo.learning.item_rollout import rollout_items
 from fairhorizon.fcpo.learning.rollout import rollout
 from fairhorizon.fcpo.learning.trajectories import Trajectories
 from fairhorizon.fcpo.serving.actor_chances import ActorChances
+from fairhorizon.fcpo.warm_start import where_unseen_begins
 from fairhorizon.histories import UserItems
 from fairhorizon.limits.place_rule import PlaceRule
 from fairhorizon.policy.actor import Actor

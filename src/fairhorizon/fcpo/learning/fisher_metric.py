@@ -5,8 +5,8 @@ from typing import Protocol as Interface
 
 from torch import Tensor
 
-from fairhorizon.policy.menus import Menus
 from fairhorizon.policy.softmax import ItemPolicy, rows_of
+from fairhorizon.rankers.candidates import CandidateSet
 
 
 class FisherMetric(Interface):
@@ -25,7 +25,7 @@ class SoftmaxFisher:
     """(diag P - P P') / temperature² in the logits of sampled steps."""
 
     states: Tensor
-    menus: Menus
+    menus: CandidateSet
     policy: ItemPolicy
     temperature: float
 

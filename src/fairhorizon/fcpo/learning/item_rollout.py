@@ -5,8 +5,8 @@ from torch import Tensor
 
 from fairhorizon.fcpo.learning.trajectories import MenuRecord, Trajectories
 from fairhorizon.policy.actor import Actor
-from fairhorizon.policy.menus import Menus
 from fairhorizon.policy.softmax import ItemPolicy, allowed_by_slot, close_all, draw, rows_of
+from fairhorizon.rankers.candidates import CandidateSet
 from fairhorizon.recommenders.lists.opening import Opening
 from fairhorizon.recommenders.steps import step_by_step
 from fairhorizon.simulation.dynamics import Feedback, Outcome, State
@@ -99,7 +99,7 @@ class _ItemWalk:
         self,
         actor: Actor,
         state: State,
-        menus: Menus,
+        menus: CandidateSet,
         feedback: Feedback,
         temperature: float,
     ) -> None:
@@ -132,7 +132,7 @@ class _ItemWalk:
         self.queues.append(queue)
         self.passed.append(menus)
 
-    def _logits(self, users: Tensor, queues: Tensor, menus: Menus) -> Tensor:
+    def _logits(self, users: Tensor, queues: Tensor, menus: CandidateSet) -> Tensor:
         """(b, K, C)"""
         weights = rows_of(self.actor(users, queues), self.actor.list_length)
         return menus.logits(weights) / self.temperature

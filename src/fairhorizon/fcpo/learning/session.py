@@ -19,12 +19,12 @@ from torch import Tensor
 from fairhorizon.data.splits import Split
 from fairhorizon.errors import ConfigError
 from fairhorizon.fcpo.config import FcpoConfig
-from fairhorizon.fcpo.experts.fitting import Panels, first_panels, of_part
 from fairhorizon.fcpo.learning.checkpoint import load_training, save_training
 from fairhorizon.fcpo.learning.training import Trained, Training
+from fairhorizon.fcpo.warm_start import Panels, first_panels, of_part
 from fairhorizon.policy.history import numbers_of_items, numbers_of_users
+from fairhorizon.rankers.ensemble import Ensemble
 from fairhorizon.rankers.mf import Mf
-from fairhorizon.recommenders.lists.panel import Panel
 from fairhorizon.recommenders.progress import SILENT, Listener, RoundReport
 from fairhorizon.recommenders.tasks import NOTHING_FITTED, Fitted, LogPart
 
@@ -52,7 +52,9 @@ class Session:
     ) -> None:
         self.training, self.fitted, self.listener = training, fitted, listener
         self.checkpoint = checkpoint  # the file; None: nothing is kept
-        self.serving: Panel | None = None  # rankers of the whole log, where they are fitted already
+        self.serving: Ensemble | None = (
+            None  # rankers of the whole log, where they are fitted already
+        )
         self.stopped = False
 
     @classmethod
@@ -139,7 +141,7 @@ class Session:
                 raise
             return Trained(training, training.panel, finished=False)
 
-    def _refitted(self) -> Panel | None:
+    def _refitted(self) -> Ensemble | None:
         panel, split = self.training.panel, self.training.split
         if panel is None:
             return None

@@ -11,18 +11,21 @@ from torch import Tensor
 from fairhorizon.data.splits import Split
 from fairhorizon.errors import ConfigError
 from fairhorizon.fcpo.config import FcpoConfig, attention_of
-from fairhorizon.fcpo.experts.start import NO_PRICE, start_from
 from fairhorizon.fcpo.learning.episodes import Episodes, MenuEpisodes, ProposalEpisodes
 from fairhorizon.fcpo.learning.learner import Learner
+from fairhorizon.fcpo.warm_start import NO_PRICE, start_from
 from fairhorizon.histories import UserItems
 from fairhorizon.policy.actor import Actor, gaussian_actor, softmax_actor
 from fairhorizon.policy.encoder import StateEncoder
 from fairhorizon.policy.history import HistoryEncoder
-from fairhorizon.policy.menus import SignalMenus
 from fairhorizon.policy.views import EmbeddedItems, ItemView
+from fairhorizon.rankers.candidates import (
+    ScoredCandidates,
+    fit_temperature,
+    weights_by_cross_entropy,
+)
+from fairhorizon.rankers.ensemble import Ensemble
 from fairhorizon.recommenders.lists.items import PanelItems
-from fairhorizon.recommenders.lists.panel import Panel
-from fairhorizon.recommenders.lists.weighing import sharpened, weights_by_cross_entropy
 from fairhorizon.recommenders.progress import RoundReport
 from fairhorizon.simulation.dynamics import cost_limit
 from fairhorizon.simulation.feedback import validation_scenario
@@ -42,7 +45,7 @@ class Training:
         sensitive: Tensor,
         seed: int,
         pretraining_rmse: float | None,
-        panel: Panel | None = None,
+        panel: Ensemble | None = None,
     ) -> None:
         self.split, self.config, self.seed, self.sensitive = split, config, seed, sensitive
         self.pretraining_rmse, self.panel = pretraining_rmse, panel
@@ -72,10 +75,12 @@ class Training:
         Weights that were chosen on the log by the lists they give keep their ratios.
         """
         episodes = self.episodes
-        if isinstance(episodes, MenuEpisodes) and isinstance(episodes.opening.menus, SignalMenus):
+        if isinstance(episodes, MenuEpisodes) and isinstance(
+            episodes.opening.menus, ScoredCandidates
+        ):
             menus, liked = episodes.opening.menus, episodes.liked()
             if self.config.adapt and self.panel is not None:
-                self.weigh(sharpened(self.panel.weights, menus, liked))
+                self.weigh(fit_temperature(self.panel.weights, menus, liked))
             else:
                 self.weigh(weights_by_cross_entropy(menus, liked))
 
@@ -206,17 +211,17 @@ class Trained:
     """A training and the rankers that its policy serves with."""
 
     training: Training
-    panel: Panel | None
+    panel: Ensemble | None
     finished: bool  # nothing is left to do
 
 
-def queue_length(config: FcpoConfig, panel: Panel | None) -> int:
+def queue_length(config: FcpoConfig, panel: Ensemble | None) -> int:
     """How much of a history the policy and its rankers look at."""
     return config.history if panel is None else max(config.history, panel.queue_length)
 
 
 def build_actor(
-    config: FcpoConfig, users: Tensor, items: Tensor, panel: Panel | None = None
+    config: FcpoConfig, users: Tensor, items: Tensor, panel: Ensemble | None = None
 ) -> Actor:
     """The actor before its training, with the head of its policy and its view of the items."""
     encoder: StateEncoder | HistoryEncoder

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from fairhorizon.policy.menus import Menus
+from fairhorizon.rankers.candidates import CandidateSet
 
 
 @dataclass(frozen=True)
@@ -67,7 +67,7 @@ class Trajectories:
 class MenuRecord:
     """The menus that items were chosen from, with reward and cost of every item on them."""
 
-    menus: Menus  # of the m distinct states
+    menus: CandidateSet  # of the m distinct states
     liked: Tensor  # (m, C) bool
     sensitive: Tensor  # (m, C) bool
     open_items: Tensor  # (b, T, C) bool: items that could be chosen
@@ -96,7 +96,7 @@ class ShownRecord:
     answered to the items they were shown is in the rewards of the trajectories.
     """
 
-    menus: Menus  # of the m = b T steps
+    menus: CandidateSet  # of the m = b T steps
     costs: Tensor  # (m, C, limits) what showing each item costs
     charges: Tensor  # (m, K, C) what the control takes off the logits
     open_items: Tensor  # (b, T, C) bool: items that could be shown

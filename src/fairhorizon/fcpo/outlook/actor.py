@@ -11,7 +11,7 @@ price as well, and change nothing: who uses them makes their mean 1 over the use
 import torch
 from torch import Tensor, nn
 
-from fairhorizon.optim.lbfgs import minimise
+from fairhorizon.lbfgs import minimise
 
 BOUND = 2.0  # of the logarithm: who never gets a showing anyway could be worth less and less
 

@@ -28,8 +28,8 @@ from torch import Tensor
 from fairhorizon.fcpo.learning.cpo import Predicted
 from fairhorizon.fcpo.learning.fisher_metric import SoftmaxFisher
 from fairhorizon.fcpo.outlook.record import GROUP, REST
-from fairhorizon.policy.menus import SignalMenus
 from fairhorizon.policy.softmax import ItemPolicy
+from fairhorizon.rankers.candidates import ScoredCandidates
 
 HALVES = 2  # of the users, with critics of their own
 MOST_STEPS = 40_000  # recorded steps that a policy learns from, drawn at random if there are more
@@ -114,7 +114,7 @@ class OfferSurrogate:
         self.advantages = steps.advantages[half]
         items = torch.arange(2).expand(len(steps.states), 2)
         level = steps.mean(outputs[:, 0])
-        self.menus = SignalMenus(items, (steps.chances / level[:, None])[:, :, None])
+        self.menus = ScoredCandidates(items, (steps.chances / level[:, None])[:, :, None])
         self.scale = steps.weights / len(steps.states)
         self.present = self._policy(outputs)
 

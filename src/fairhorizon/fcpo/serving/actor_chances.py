@@ -6,9 +6,9 @@ import torch
 from torch import Tensor
 
 from fairhorizon.policy.actor import Actor
-from fairhorizon.policy.menus import Menus
 from fairhorizon.policy.softmax import rows_of
 from fairhorizon.policy.views import ItemView
+from fairhorizon.rankers.candidates import CandidateSet
 from fairhorizon.recommenders.lists.chances import softmax_chances
 
 
@@ -22,7 +22,7 @@ class ActorChances:
     def items(self) -> ItemView:
         return self.actor.items
 
-    def of(self, menus: Menus, users: Tensor, queues: Tensor) -> Tensor:
+    def of(self, menus: CandidateSet, users: Tensor, queues: Tensor) -> Tensor:
         outputs = self.actor(users, self.items.remember(queues))
         weights = rows_of(outputs, self.actor.list_length)
         if self.items.priced:

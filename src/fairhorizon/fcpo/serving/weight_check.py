@@ -12,11 +12,10 @@ from numpy.typing import NDArray
 
 from fairhorizon.fcpo.config import FcpoConfig
 from fairhorizon.limits.place_rule import PlaceRule
-from fairhorizon.policy.menus import SignalMenus
+from fairhorizon.rankers.candidates import ScoredCandidates, weights_by_cross_entropy
 from fairhorizon.recommenders.lists.chances import WeightedChances
 from fairhorizon.recommenders.lists.item_lists import ItemLists
 from fairhorizon.recommenders.lists.opening import liked_items, open_menus, some_users
-from fairhorizon.recommenders.lists.weighing import weights_by_cross_entropy
 from fairhorizon.recommenders.validation import ndcg_by_user
 from fairhorizon.simulation.feedback import Scenario
 
@@ -43,7 +42,7 @@ def better_weights(
         return first if config.adapt else None
     opening = open_menus(lists.chances.items, validation, users, lists.sensitive)
     menus, queues = opening.menus, validation.queue[users]
-    if not isinstance(menus, SignalMenus):
+    if not isinstance(menus, ScoredCandidates):
         return None
     under_limit = replace(lists, rule=PlaceRule(config.limit_in_training), spread=None)
     length = min(config.validation_length, len(lists.sensitive))
@@ -74,16 +73,16 @@ def _error(differences: NDArray[np.float64]) -> float:
     return float(differences.std() / len(differences) ** 0.5)
 
 
-def _all_together(menus: SignalMenus, liked: torch.Tensor) -> Weights:
+def _all_together(menus: ScoredCandidates, liked: torch.Tensor) -> Weights:
     with torch.enable_grad():
         return weights_by_cross_entropy(menus, liked)
 
 
-def _each_alone(menus: SignalMenus, liked: torch.Tensor) -> list[Weights]:
+def _each_alone(menus: ScoredCandidates, liked: torch.Tensor) -> list[Weights]:
     rankers = menus.signals.shape[2] - 1
     options = []
     for ranker in range(rankers):
-        alone = SignalMenus(menus.items, menus.signals[:, :, [ranker, rankers]])
+        alone = ScoredCandidates(menus.items, menus.signals[:, :, [ranker, rankers]])
         (weight,) = _all_together(alone, liked)
         options.append(tuple(weight if other == ranker else 0.0 for other in range(rankers)))
     return options

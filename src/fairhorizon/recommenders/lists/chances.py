@@ -7,9 +7,9 @@ from typing import Protocol as Interface
 import torch
 from torch import Tensor
 
-from fairhorizon.policy.menus import Menus
 from fairhorizon.policy.softmax import ItemPolicy
 from fairhorizon.policy.views import ItemView
+from fairhorizon.rankers.candidates import CandidateSet
 from fairhorizon.ranking import discount
 
 
@@ -20,7 +20,7 @@ class Chances(Interface):
     def items(self) -> ItemView:
         """The items as menus show them."""
 
-    def of(self, menus: Menus, users: Tensor, queues: Tensor) -> Tensor:
+    def of(self, menus: CandidateSet, users: Tensor, queues: Tensor) -> Tensor:
         """(b, C) the chance of each item on the menus of users in these states; 0 for no item."""
 
 
@@ -34,12 +34,12 @@ class WeightedChances:
     items: ItemView
     weights: tuple[float, ...]  # of all signals but the last
 
-    def of(self, menus: Menus, users: Tensor, queues: Tensor) -> Tensor:
+    def of(self, menus: CandidateSet, users: Tensor, queues: Tensor) -> Tensor:
         row = torch.tensor([*self.weights, 0.0], device=queues.device)
         return softmax_chances(menus, row.expand(len(users), 1, -1))
 
 
-def softmax_chances(menus: Menus, weights: Tensor) -> Tensor:
+def softmax_chances(menus: CandidateSet, weights: Tensor) -> Tensor:
     """(b, C) softmax over each menu of the logits by one row of weights (b, 1, signals)."""
     open_items = menus.items >= 0
     return ItemPolicy.of(menus.logits(weights), open_items[:, None]).probs.squeeze(1)

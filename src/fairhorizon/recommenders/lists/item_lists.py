@@ -38,7 +38,7 @@ from fairhorizon.limits.kept_by_lists import are_joint, are_several, of_gini
 from fairhorizon.limits.limit_rules import rule_of
 from fairhorizon.limits.place_rule import PlaceRule
 from fairhorizon.limits.step_limits import StepLimit, step_limit
-from fairhorizon.policy.menus import Menus, SignalMenus
+from fairhorizon.rankers.candidates import CandidateSet, ScoredCandidates
 from fairhorizon.ranking import discount, rows_at_once
 from fairhorizon.recommenders.blocks import joined
 from fairhorizon.recommenders.lists.chances import Chances, item_values
@@ -152,7 +152,7 @@ class ItemLists:
             return joined(blocks.map(SeveralListsBlock.served, prices))
         return joined(blocks.map(GroupListsBlock.served, self._named(self._make(blocks, length))))
 
-    def from_menus(self, menus: Menus, users: Tensor, queues: Tensor, length: int) -> Tensor:
+    def from_menus(self, menus: CandidateSet, users: Tensor, queues: Tensor, length: int) -> Tensor:
         """(b, length) for some users."""
         candidates = self.candidates(menus, users, queues, length)
         block = OneLimitBlock(self._tables(menus, candidates), self._group())
@@ -189,9 +189,9 @@ class ItemLists:
             least = min(least, gini_over(blocks))
         return self.spread.between(own, least)
 
-    def _tables(self, menus: Menus, candidates: Candidates) -> list[Candidates]:
+    def _tables(self, menus: CandidateSet, candidates: Candidates) -> list[Candidates]:
         """Candidates by value, and where lists are to be even by the score of every ranker."""
-        if self.spread is None or not isinstance(menus, SignalMenus):
+        if self.spread is None or not isinstance(menus, ScoredCandidates):
             return [candidates]
         items = menus.items.cpu().numpy()
         signals = menus.signals[..., :-1].cpu().unbind(2)
@@ -238,12 +238,14 @@ class ItemLists:
         shown = guard.serve_all(table.items, table.values, block.group, length)
         return block.valued(shown, self._named(GroupPrices(guard.price)))
 
-    def candidates(self, menus: Menus, users: Tensor, queues: Tensor, length: int) -> Candidates:
+    def candidates(
+        self, menus: CandidateSet, users: Tensor, queues: Tensor, length: int
+    ) -> Candidates:
         """The items of the menus and the value of showing each."""
         taken = self.histories[users.to(self.histories.device)]
         return self._offered(menus, self._chances(menus, users, queues), taken, length)
 
-    def opened(self, scenario: Scenario, length: int) -> tuple[Menus, Tensor, Candidates]:
+    def opened(self, scenario: Scenario, length: int) -> tuple[CandidateSet, Tensor, Candidates]:
         """Menus, chances and candidates of all users in their initial states."""
         rows = torch.arange(scenario.n_users)
         users = scenario.codes_of(rows)
@@ -292,13 +294,13 @@ class ItemLists:
     def _group(self) -> np.ndarray:
         return self.sensitive.cpu().numpy()
 
-    def _chances(self, menus: Menus, users: Tensor, queues: Tensor) -> Tensor:
+    def _chances(self, menus: CandidateSet, users: Tensor, queues: Tensor) -> Tensor:
         device = self.sensitive.device
         return self.chances.of(menus, users.to(device), queues.to(device))
 
     def _offered(
         self,
-        menus: Menus,
+        menus: CandidateSet,
         chances: Tensor,
         taken: Tensor,
         length: int,

@@ -15,10 +15,10 @@ import torch
 from torch import Tensor, nn
 
 from fairhorizon.histories import ItemSets
-from fairhorizon.policy.menus import SignalMenus, best_of_groups, distinct
+from fairhorizon.rankers.candidates import ScoredCandidates, best_of_groups, distinct
+from fairhorizon.rankers.ensemble import Ensemble
 from fairhorizon.rankers.ranker import Ranker
 from fairhorizon.ranking import moments, rows_at_once, some_at_a_time, standardised
-from fairhorizon.recommenders.lists.panel import Panel
 
 SCORES_AT_ONCE = 2**24  # of all users who are served together
 SCORES_FOR_MENUS = 2**21  # 8 MiB: memory that is used again, block after block
@@ -32,7 +32,7 @@ class ExpertSignals:
 
     def __init__(
         self,
-        panel: Panel,
+        panel: Ensemble,
         users: Tensor,
         queues: Tensor,
         sensitive: Tensor,
@@ -71,15 +71,15 @@ class ExpertSignals:
         width = 2 * count * len(values)  # a group may have fewer items
         return nn.functional.pad(items, (0, width - items.shape[1]), value=-1)
 
-    def offer(self, items: Tensor, shown: Tensor) -> SignalMenus:
+    def offer(self, items: Tensor, shown: Tensor) -> ScoredCandidates:
         known = (shown[:, :, None] == items[:, None, :]).any(2)
         return self.menus_of(torch.cat([items, shown.masked_fill(known, -1)], dim=1))
 
-    def menus_of(self, items: Tensor) -> SignalMenus:
+    def menus_of(self, items: Tensor) -> ScoredCandidates:
         """Menus of these items (b, C), -1 for none, with the present groups."""
         at = items.clamp(min=0)
         scores = (values.gather(1, at) for values in self.values)
-        return SignalMenus(items, torch.stack([*scores, self._group_signal[at]], dim=2))
+        return ScoredCandidates(items, torch.stack([*scores, self._group_signal[at]], dim=2))
 
     def _scores(self, ranker: Ranker[Any], users: Tensor, queues: Tensor) -> Tensor:
         return standardised(ranker.scores(users.cpu(), queues.cpu())).to(self.group.device)
@@ -89,7 +89,7 @@ class ExpertSignals:
 class PanelItems:
     """Items by the scores of a panel, and by their group."""
 
-    panel: Panel
+    panel: Ensemble
     history: int  # items of a queue that the encoder reads; rankers read more
     candidates: int  # best items of each ranker and group on a menu
     priced: bool = True
@@ -111,24 +111,24 @@ class PanelItems:
     @torch.no_grad()
     def menus(
         self, users: Tensor, queues: Tensor, blocked: Tensor, sensitive: Tensor, at_least: int = 0
-    ) -> SignalMenus:
+    ) -> ScoredCandidates:
         """The items that some ranker puts among the best of their group."""
         count = max(self.candidates, at_least)
         at_once = rows_at_once(len(sensitive), SCORES_FOR_MENUS)
         rows = zip(users.split(at_once), queues.split(at_once), blocked.split(at_once), strict=True)
-        return SignalMenus.join([self._menus(*some, sensitive, count) for some in rows])
+        return ScoredCandidates.join([self._menus(*some, sensitive, count) for some in rows])
 
     @torch.no_grad()
     def everything(
         self, users: Tensor, queues: Tensor, blocked: Tensor, sensitive: Tensor
-    ) -> SignalMenus:
+    ) -> ScoredCandidates:
         items = torch.arange(len(sensitive)).to(blocked.device).expand(blocked.shape)
         signals = self.look(users, queues, sensitive)
         return signals.menus_of(items.masked_fill(blocked, -1))
 
     def _menus(
         self, users: Tensor, queues: Tensor, blocked: Tensor, sensitive: Tensor, count: int
-    ) -> SignalMenus:
+    ) -> ScoredCandidates:
         """Only scores on the menus are standardised: the order of the items is the same before."""
         who, group, closed = (users.cpu(), queues.cpu()), sensitive.cpu(), blocked.cpu()
         searches = [search for _, search in self.panel.ways()]
@@ -153,8 +153,8 @@ class PanelItems:
                 _on_menus(table, at) if search is None else search.signals(table, at)
                 for table, search in zip(some, searches, strict=True)
             ]
-            menus.append(SignalMenus(items, torch.stack([*signals, price[at]], dim=2)))
-        return SignalMenus.join(menus).to(sensitive.device)
+            menus.append(ScoredCandidates(items, torch.stack([*signals, price[at]], dim=2)))
+        return ScoredCandidates.join(menus).to(sensitive.device)
 
 
 def _on_menus(scores: Tensor, at: Tensor) -> Tensor:

@@ -6,8 +6,8 @@ from weakref import ref
 import torch
 from torch import Tensor
 
-from fairhorizon.policy.menus import Menus
 from fairhorizon.policy.views import ItemView
+from fairhorizon.rankers.candidates import CandidateSet
 from fairhorizon.ranking import rows_at_once
 from fairhorizon.simulation.feedback import Scenario
 
@@ -20,7 +20,7 @@ class Opening:
     """The first menus of users' episodes; rankers are fixed, so they are scored once."""
 
     users: Tensor  # (b,)
-    menus: Menus
+    menus: CandidateSet
 
     def of(self, rows: Tensor) -> "Opening":
         return Opening(self.users[rows], self.menus.take(rows))
@@ -44,9 +44,11 @@ class LastMenus:
     """
 
     def __init__(self) -> None:
-        self._known: tuple[ref[Scenario], ItemView, Tensor, int, Menus] | None = None
+        self._known: tuple[ref[Scenario], ItemView, Tensor, int, CandidateSet] | None = None
 
-    def of(self, items: ItemView, scenario: Scenario, sensitive: Tensor, length: int) -> Menus:
+    def of(
+        self, items: ItemView, scenario: Scenario, sensitive: Tensor, length: int
+    ) -> CandidateSet:
         """The menus of all users of the scenario."""
         if self._known is not None:
             whose, view, group, count, menus = self._known

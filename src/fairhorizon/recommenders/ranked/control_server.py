@@ -11,9 +11,9 @@ from fairhorizon.errors import ConfigError
 from fairhorizon.histories import check_table
 from fairhorizon.limits.counts import Exposure
 from fairhorizon.limits.step_limits import StepLimit
+from fairhorizon.rankers.ensemble import Ensemble
 from fairhorizon.rankers.ranker import Ranker
 from fairhorizon.recommenders.lists.items import ExpertSignals, PanelItems
-from fairhorizon.recommenders.lists.panel import Panel
 from fairhorizon.recommenders.ranked.stored import ranker_tensors, restored_ranker
 from fairhorizon.recommenders.ranked.variety import Variety
 from fairhorizon.recommenders.retraining import Retraining
@@ -123,5 +123,5 @@ class ControlServer:
     def _look(self, state: State) -> ExpertSignals:
         check_table(*state.blocked_sets.shape, "serving step by step under limits")
         no_group = torch.zeros(state.blocked_sets.shape[1], dtype=torch.bool)  # the control knows
-        items = PanelItems(Panel((self.ranker,), (1.0,)), 0, 0, priced=False)
+        items = PanelItems(Ensemble((self.ranker,), (1.0,)), 0, 0, priced=False)
         return items.look(state.users, state.queue, no_group.to(state.users.device))

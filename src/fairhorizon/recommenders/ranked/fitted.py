@@ -8,12 +8,11 @@ from torch import Tensor
 
 from fairhorizon.data.splits import Split
 from fairhorizon.limits.bound import BoundLimit
-from fairhorizon.policy.menus import SignalMenus
+from fairhorizon.rankers.candidates import ScoredCandidates, weights_by_cross_entropy
+from fairhorizon.rankers.ensemble import Ensemble
 from fairhorizon.rankers.ranker import Ranker
 from fairhorizon.recommenders.lists.items import PanelItems
 from fairhorizon.recommenders.lists.opening import liked_items, open_menus, some_users
-from fairhorizon.recommenders.lists.panel import Panel
-from fairhorizon.recommenders.lists.weighing import weights_by_cross_entropy
 from fairhorizon.simulation.feedback import validation_scenario
 from fairhorizon.vocabulary import Protocol
 
@@ -61,7 +60,7 @@ class FittedRanker:
 
 def view_of(ranker: Ranker[Any], candidates: int) -> PanelItems:
     """The items as a panel of this ranker alone shows them."""
-    panel = Panel((ranker,), (1.0,))
+    panel = Ensemble((ranker,), (1.0,))
     return PanelItems(panel, panel.queue_length, candidates, priced=False)
 
 
@@ -75,7 +74,7 @@ def sharpness(ranker: Ranker[Any], split: Split, sensitive: Tensor) -> float:
     if not len(users):
         return UNKNOWN
     opening = open_menus(view, scenario, users, sensitive)
-    assert isinstance(opening.menus, SignalMenus)
+    assert isinstance(opening.menus, ScoredCandidates)
     with torch.enable_grad():
         (weight,) = weights_by_cross_entropy(opening.menus, liked_items(opening, scenario))
     return max(LEAST, weight)

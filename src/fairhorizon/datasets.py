@@ -1,0 +1,257 @@
+"""Which data a command is about: the log, its split, the limited group and the groups of limits."""
+
+import hashlib
+import json
+import warnings
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import Field, NonNegativeInt
+
+from fairhorizon import __version__
+from fairhorizon.data.contents import UTF_8
+from fairhorizon.data.interactions import Interactions
+from fairhorizon.data.locations import AREA, AREA_KM, attribute_or_area
+from fairhorizon.data.readers import read_item_attribute
+from fairhorizon.data.sources import load
+from fairhorizon.data.splits import Split, earlier_part, split, split_by_time, uncut, with_ties
+from fairhorizon.errors import ConfigError, DataError, NoColumnError
+from fairhorizon.limits.binding import bind
+from fairhorizon.limits.bound import BoundLimit
+from fairhorizon.limits.groups import POPULAR_SHARE, attribute_group, popular_group
+from fairhorizon.limits.language import Limit
+from fairhorizon.settings import Settings
+from fairhorizon.vocabulary import POPULAR
+
+
+class DataSpec(Settings):
+    """How to get the same data, split and groups again."""
+
+    source: str
+    """Name of a data set, or path of a file."""
+    user: str | int | None = None
+    """Column of the user, by name or by position from 0; None: found by its name."""
+    item: str | int | None = None
+    """Column of the item, by name or by position from 0; None: found by its name."""
+    rating: str | int | None = None
+    """Column of the rating, by name or by position from 0; None: found by its name, if any."""
+    timestamp: str | int | None = None
+    """Column of the time, by name or by position from 0; None: found by its name, if any."""
+    weight: str | int | None = None
+    """Column that says how much, such as a quantity, by name or by position from 0; "rows": how
+    often the user took the item; None: every interaction counts once."""
+    session: str | int | None = None
+    """Column of the session, by name or by position from 0, read as the user; None: there is one
+    of users."""
+    area_km: float = Field(AREA_KM, gt=0)
+    """Width of the areas that items with coordinates are in, in kilometres."""
+    header: bool | None = None
+    """Whether the first line is a header; None: detected."""
+    separator: str | None = None
+    """Text between two cells; None: detected."""
+    encoding: str = UTF_8
+    """Encoding of the text of the file and of the item table; a byte order mark comes first."""
+    cut: Literal["per-user", "time", "none"] = "per-user"
+    """How the log is split: the last items of every user, or everything after one time; none: all
+    of it is for training."""
+    ties: Literal["auto", "keep"] | NonNegativeInt = "auto"
+    """Order of a user's interactions at one time: keep that of the file, or shuffle with this seed;
+    auto: shuffled with seed 0 if more than a tenth of the rows are in such a tie."""
+    item_table: str | None = None
+    """Path of a file with a row per item that has the group column; None: the log has it."""
+    group_column: str | None = None
+    """Column whose values are the groups of items; None: groups by popularity."""
+    sensitive_values: tuple[str, ...] = ()
+    """Values of the group column whose exposure is limited."""
+
+    @property
+    def group_name(self) -> str:
+        """What the limited group is called: "popular", or as in "genre = Drama or War"."""
+        if self.group_column is None:
+            return POPULAR
+        return f"{self.group_column} = {' or '.join(self.sensitive_values)}"
+
+    @property
+    def served_column(self) -> str | int | None:
+        """The column of those who are served: users, or sessions."""
+        return self.user if self.session is None else self.session
+
+    def open(
+        self, cache_dir: Path | None = None, popular_share: float = POPULAR_SHARE
+    ) -> "Dataset":
+        """The log, its split, and the group by the attribute or else by popularity."""
+        if bool(self.group_column) != bool(self.sensitive_values):
+            raise ConfigError("a group column and its sensitive values go together (give both)")
+        if self.item_table is not None and self.group_column is None:
+            raise ConfigError(f"{self.item_table}: which column has the groups? (name it too)")
+        in_log = self.item_table is None and self.group_column not in (None, AREA)
+        log = self.read(cache_dir, (self.group_column,) if in_log and self.group_column else ())
+        if self.cut == "none":
+            parts = uncut(with_ties(log, self.ties))
+            log = parts.train
+        elif self.cut == "time":
+            parts = split_by_time(log, ties=self.ties)
+        else:
+            parts = split(log, ties=self.ties)
+        sensitive = self._sensitive(log, parts, popular_share, cache_dir)
+        return Dataset(log, parts, sensitive, self.group_name)
+
+    def read(self, cache_dir: Path | None, attributes: Sequence[str] = ()) -> Interactions:
+        """The log, with columns that describe its items."""
+        return load(
+            self.source,
+            cache_dir=cache_dir,
+            user=self.user,
+            item=self.item,
+            rating=self.rating,
+            timestamp=self.timestamp,
+            weight=self.weight,
+            session=self.session,
+            header=self.header,
+            separator=self.separator,
+            encoding=self.encoding,
+            attributes=attributes,
+        )
+
+    def _sensitive(
+        self, log: Interactions, parts: Split, share: float, cache_dir: Path | None
+    ) -> NDArray[np.bool_]:
+        if self.group_column is None:
+            return popular_group(parts.train.item_counts(), share)
+        if self.group_column == AREA:
+            values = item_attribute(self, self.item_table, AREA, cache_dir)
+        elif self.item_table is not None:
+            values = read_item_attribute(
+                self.item_table, log, attribute=self.group_column, encoding=self.encoding
+            )
+        elif self.group_column in log.attributes:
+            values = log.attributes[self.group_column]
+        else:
+            raise DataError(
+                f"{self.source} has no column {self.group_column!r}",
+                remedy="give an item table that has it",
+            )
+        return attribute_group(values, self.sensitive_values)
+
+
+@dataclass(frozen=True)
+class Dataset:
+    log: Interactions
+    split: Split
+    sensitive: NDArray[np.bool_]  # (n_items,) G0
+    group_name: str = POPULAR  # what G0 is called
+
+
+@lru_cache(maxsize=2)
+def opened(data: DataSpec, cache_dir: Path | None, popular_share: float = POPULAR_SHARE) -> Dataset:
+    """The data, read once by every process."""
+    return data.open(cache_dir, popular_share)
+
+
+@dataclass(frozen=True)
+class DataPlace:
+    """Where every process reads the same data for itself."""
+
+    data: DataSpec
+    cache_dir: Path | None
+    popular_share: float
+
+    def dataset(self) -> Dataset:
+        return opened(self.data, self.cache_dir, self.popular_share)
+
+
+@lru_cache(maxsize=2)
+def opened_early(data: DataSpec, cache_dir: Path | None) -> Split:
+    """The training log with test and validation items of its own."""
+    return earlier_part(opened(data, cache_dir).split)
+
+
+def item_attribute(
+    data: DataSpec,
+    item_table: str | None,
+    column: str,
+    cache_dir: Path | None,
+    is_complete: bool = True,
+) -> NDArray[Any]:
+    """(n_items,) the attribute of every item, from the table or else from the log.
+
+    `area` is made of latitude and longitude, unless there is a column that is called so.
+
+    is_complete: whether a table has to have a row for every item.
+    """
+    return attribute_or_area(
+        column, lambda name: _cells(data, item_table, name, cache_dir, is_complete), data.area_km
+    )
+
+
+@lru_cache(maxsize=16)
+def _cells(
+    data: DataSpec, item_table: str | None, column: str, cache_dir: Path | None, is_complete: bool
+) -> NDArray[Any]:
+    in_log = () if item_table is not None else (column,)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of the log: it has been read before
+        log = data.read(cache_dir, in_log)
+    if item_table is not None:
+        return read_item_attribute(
+            item_table, log, attribute=column, encoding=data.encoding, is_complete=is_complete
+        )
+    if column not in log.attributes:
+        known = tuple(log.attributes)
+        raise NoColumnError(column, known, file=data.source, remedy="give an item table")
+    return log.attributes[column]
+
+
+def bound_limits(
+    limits: Sequence[Limit],
+    data: DataSpec,
+    cache_dir: Path | None,
+    item_table: str | None = None,
+    *,
+    split: Split | None = None,
+    popular_share: float = POPULAR_SHARE,
+) -> list[BoundLimit]:
+    """The limits on the items of the data; COLUMN:each becomes a limit for every value.
+
+    item_table: a file with a row per item; without it, the columns are those of the log.
+    split: of the data, where it was read already.
+    popular_share: of the catalogue, by training count, that is the group `popular`.
+    """
+
+    def counts() -> NDArray[np.int64]:
+        return (split or opened(data, cache_dir).split).train.item_counts()
+
+    return bind(
+        limits,
+        counts,
+        lambda column: item_attribute(data, item_table, column, cache_dir),
+        popular_share=popular_share,
+        elsewhere="" if item_table else "name one, or give the --item-table that has it",
+    )
+
+
+def key_of(data: DataSpec, cache_dir: Path | None, *parts: object) -> str:
+    """The same for the same data, parts and version, and for nothing else."""
+    text = json.dumps([__version__, _fingerprint(data, cache_dir), *parts], sort_keys=True)
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+@lru_cache(maxsize=2)
+def _fingerprint(data: DataSpec, cache_dir: Path | None) -> list[str]:
+    dataset = opened(data, cache_dir)
+    groups = hashlib.sha256(dataset.sensitive.tobytes()).hexdigest()[:16]
+    return [*fingerprints(dataset.split), groups]
+
+
+@lru_cache(maxsize=2)
+def early_fingerprints(data: DataSpec, cache_dir: Path | None) -> list[str]:
+    return fingerprints(opened_early(data, cache_dir))
+
+
+def fingerprints(parts: Split) -> list[str]:
+    return [log.fingerprint() for log in (parts.train, parts.validation, parts.test)]

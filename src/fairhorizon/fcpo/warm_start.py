@@ -1,0 +1,219 @@
+"""The warm start of a policy over rankers: what it learns with, serves with, and begins from.
+
+A policy that learns from the very interactions its rankers were fitted on trusts them too much.
+So the training log is divided once more, as the whole log was: rankers are fitted on the earlier
+part, the policy learns from the later part, and then the rankers are fitted on all of it.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from fairhorizon.data.splits import LATER, Split, earlier_part
+from fairhorizon.errors import DataError
+from fairhorizon.fcpo.config import FcpoConfig
+from fairhorizon.histories import UserItems
+from fairhorizon.limits.groups import popular_group
+from fairhorizon.policy.actor import Actor
+from fairhorizon.rankers import RANKERS
+from fairhorizon.rankers.ensemble import Ensemble
+from fairhorizon.rankers.fitting import FitJob, Ready, draft_of, fit_all
+from fairhorizon.rankers.ranker import Ranker
+from fairhorizon.rankers.retrieval import (
+    LARGE,
+    SAMPLE,
+    VectorSearch,
+    is_installed,
+    searched,
+)
+from fairhorizon.rankers.stack.members import StackTask, adapted, weighed_members
+from fairhorizon.recommenders.progress import Listener
+from fairhorizon.recommenders.tasks import Fitted, LogPart
+from fairhorizon.settings import SettingsError
+from fairhorizon.simulation.feedback import validation_scenario
+from fairhorizon.storage import below
+
+NO_PRICE = 0.0
+
+
+def check_names(names: Sequence[str]) -> None:
+    """Refuse a panel with a ranker that does not exist."""
+    unknown = sorted(set(names) - set(RANKERS))
+    if unknown:
+        raise SettingsError(
+            f"warm_start: there is no ranker {unknown[0]!r} (there are {', '.join(RANKERS)})"
+        )
+
+
+@dataclass(frozen=True)
+class Panels:
+    """The rankers that a policy learns with, and those that it serves with."""
+
+    learning: Ensemble
+    serving: Ensemble | None = None  # None: fitted when the training is over
+
+    def searched(self, split: Split, config: FcpoConfig, listener: Listener) -> "Panels":
+        """With candidates that are looked up, in a catalogue that is large enough for it."""
+        wanted = config.retrieval == "faiss" or split.train.n_items > LARGE
+        if config.retrieval == "exact" or not wanted:
+            return self
+        if not is_installed():
+            if config.retrieval == "faiss":
+                raise SettingsError("retrieval=faiss needs FAISS: pip install 'fairhorizon[scale]'")
+            listener.stage("every item is scored (pip install 'fairhorizon[scale]' for FAISS)")
+            return self
+        learning = _searched(self.learning, split, config, listener)
+        if self.serving is None or self.serving.rankers == self.learning.rankers:
+            return Panels(learning, self.serving and learning)
+        return Panels(learning, self.serving.with_searches(learning.searches))
+
+
+def first_panels(
+    split: Split, config: FcpoConfig, seed: int, fitted: Fitted, listener: Listener
+) -> Panels:
+    """Fit the rankers of the settings; all weights are equal, or those that suit the log."""
+    drafts = config.drafts(RANKERS, config.warm_start, split, seed)
+    if not config.adapt:
+        panels = _plain_panels(drafts, split, config, fitted, listener)
+        return panels.searched(split, config, listener)
+    task = StackTask(
+        split,
+        config.protocol,
+        seed,
+        earlier_ready=of_part(fitted, LogPart.EARLIER),
+        whole_ready=of_part(fitted, LogPart.WHOLE),
+        on_stage=listener.stage,
+        on_epoch=listener.epoch,
+    )
+    panels = _adapted_panels(drafts, task, config, listener)
+    return panels.searched(split, config, listener)
+
+
+def _searched(panel: Ensemble, split: Split, config: FcpoConfig, listener: Listener) -> Ensemble:
+    """The panel with a search for every ranker that has vectors, and what each finds, said."""
+    scenario = validation_scenario(split, panel.queue_length, config.protocol)
+    users = torch.arange(scenario.n_users)[:: max(1, scenario.n_users // SAMPLE)][:SAMPLE]
+    state = scenario.state(users)
+    group = torch.from_numpy(popular_group(split.train.item_counts(), config.popular_share))
+    searches: list[VectorSearch | None] = []
+    for ranker in panel.rankers:
+        if ranker.item_vectors() is None:
+            searches.append(None)
+            continue
+        search, recall = searched(
+            ranker, state.users, state.queue, state.blocked, group, config.candidates
+        )
+        listener.stage(f"{ranker.method}: {recall}")
+        searches.append(search)
+    return replace(panel, searches=tuple(searches))
+
+
+def _plain_panels(
+    drafts: Sequence[Ranker[Any]],
+    split: Split,
+    config: FcpoConfig,
+    fitted: Fitted,
+    listener: Listener,
+) -> Panels:
+    """Of the earlier part of the log if the rest is to be unseen."""
+    seen, words, part = split, "the", LogPart.WHOLE
+    if config.refits_rankers:
+        seen, words, part = earlier_part(split), "the earlier part of the", LogPart.EARLIER
+    _check_length(seen, split)
+    names = ", ".join(draft.method for draft in drafts)
+    listener.stage(f"{split.name}: fitting {names} on {words} training log")
+    ready = of_part(fitted, part)
+    fits = fit_all([FitJob(draft, seen, ready) for draft in drafts], listener.epoch)
+    rankers = tuple(ranker for ranker in fits if ranker is not None)
+    return Panels(Ensemble(rankers, (1.0,) * len(rankers)))
+
+
+def _adapted_panels(
+    drafts: Sequence[Ranker[Any]], task: StackTask, config: FcpoConfig, listener: Listener
+) -> Panels:
+    """Each ranker with the settings that suit the log, weighed by what it adds."""
+    split = task.split
+    if config.refits_rankers:
+        _check_length(earlier_part(split), split)
+    listener.stage(f"{split.name}: choosing settings of the rankers on a part of the training log")
+    members = weighed_members(adapted(drafts, config.given, task), task)
+    for line in members.findings.lines:
+        listener.stage(line)
+    serving = Ensemble(members.whole, members.weights, members.ndcg, members.findings.lines)
+    if not config.refits_rankers:
+        return Panels(serving, serving)
+    return Panels(serving.of_fitted(members.earlier), serving)
+
+
+def refitted_panel(panel: Ensemble, split: Split, config: FcpoConfig) -> Ensemble:
+    """The same rankers fitted again; with settings and weights that suit this log, or those before.
+
+    A ranker that adds nothing now stays, without weight: it may add something later.
+    """
+    if not config.adapt:
+        return panel.refitted(split)
+    seed = panel.rankers[0].seed
+    drafts = [
+        draft_of(type(ranker), config.given.get(ranker.method, {}), config.protocol, seed)
+        for ranker in panel.rankers
+    ]
+    task = StackTask(split, config.protocol, seed)
+    members = weighed_members(adapted(drafts, config.given, task), task)
+    ready = {ranker.method: ranker for ranker in members.whole}
+    weights = dict(zip(ready, members.weights, strict=True))
+    fits = [ready.get(draft.method) or draft.fit(split) for draft in drafts]
+    return replace(
+        panel,
+        rankers=tuple(fits),
+        weights=tuple(weights.get(ranker.method, 0.0) for ranker in fits),
+    )
+
+
+def _check_length(seen: Split, split: Split) -> None:
+    if not len(seen.train):
+        raise DataError(
+            f"{split.name or 'the split'} has no user with two training items, an earlier one "
+            "for the rankers and a later one to learn from",
+            remedy="give more, or fit fcpo:paper",
+        )
+
+
+def of_part(fitted: Fitted, part: LogPart) -> Ready:
+    """The rankers that were fitted on one part of the log, by name."""
+    return {need.method: ranker for need, ranker in fitted.items() if need.part is part}
+
+
+def restored_panel(tensors: dict[str, Tensor], description: dict[str, Any]) -> Ensemble:
+    """The panel that was described and stored."""
+    rankers = []
+    for number, stored in enumerate(description["rankers"]):
+        own = below(f"expert.{number}.", tensors)
+        rankers.append(RANKERS[stored["method"]].from_parts(own, stored))
+    ndcg, found = (tuple(description.get(name, ())) for name in ("ndcg", "found"))
+    searches = tuple(
+        None if probes is None else VectorSearch.of(ranker, probes)
+        for ranker, probes in zip(rankers, description.get("probes", ()), strict=False)
+    )
+    return Ensemble(tuple(rankers), tuple(description["weights"]), ndcg, found, searches)
+
+
+def start_from(actor: Actor, panel: Ensemble, initial_std: float) -> None:
+    """Begin with the weights of the panel and no price."""
+    actor.begin_with([*panel.weights, NO_PRICE])
+    with torch.no_grad():
+        # at first, the outputs should differ between states by no more than the noise
+        actor.head.weight.mul_(initial_std)
+
+
+def where_unseen_begins(histories: UserItems) -> Tensor:
+    """(n_users,) how many of a user's training items come before the later part.
+
+    The later part is the test items of `earlier_part`. In a log too short for any it is the last
+    item, which rankers used for early stopping only.
+    """
+    counts = histories.indptr.diff()
+    later = (counts // LATER).clamp(min=1)
+    return torch.where(counts > 1, counts - later, counts)

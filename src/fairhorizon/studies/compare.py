@@ -1,0 +1,113 @@
+"""The paper's Table 2, with every row computed here: means and spreads over seeds, significance."""
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fairhorizon.data.splits import Split
+from fairhorizon.evaluation.short_term import relevance
+from fairhorizon.methods import Method
+from fairhorizon.metrics.accuracy import f1, hit_matrix, mean_over_users, ndcg, recall
+from fairhorizon.metrics.significance import holm, paired_bootstrap, paired_t_test
+from fairhorizon.studies.rows import SignificanceRow, SummaryRow, summary_row
+from fairhorizon.studies.study import Study
+
+PerUser = Callable[[NDArray[np.bool_], NDArray[np.int64], int], NDArray[np.float64]]
+PER_USER: dict[str, PerUser] = {
+    "recall": recall,
+    "f1": f1,
+    "ndcg": ndcg,
+}
+
+
+def summary_rows(study: Study, methods: Sequence[Method], seeds: Sequence[int]) -> list[SummaryRow]:
+    """A row a method: mean and standard deviation over the seeds; all results must be there."""
+    return [
+        summary_row(
+            [study.made(method, seed) for seed in seeds],
+            name=method.name,
+            level=method.level,
+        )
+        for method in methods
+    ]
+
+
+def significance(
+    study: Study, methods: Sequence[Method], seeds: Sequence[int]
+) -> list[SignificanceRow]:
+    """Best against second in every accuracy metric, paired over users.
+
+    The second is the best method of another model: a re-ranking of the best may give the same
+    lists. Without another model it is the best whose lists differ; if none do, there is no row.
+    A user's value is the mean over the seeds. The p-values of all metrics together are corrected
+    by Holm's method, those of the t-test and those of the bootstrap each by themselves.
+    """
+    if len(methods) < 2:
+        return []
+    split = study.dataset().split
+    values = {method: per_user(study, method, seeds, split) for method in methods}
+    tests: list[SignificanceRow] = []
+    for name in next(iter(values.values())):
+        means = {method: mean_over_users(values[method][name]) for method in methods}
+        if any(math.isnan(mean) for mean in means.values()):
+            continue  # nobody has test items
+        best, *others = sorted(methods, key=lambda method: -means[method])
+        second = second_to(best, others, {method: values[method][name] for method in methods})
+        if second is None:
+            continue
+        pair = values[best][name], values[second][name]
+        t_test, bootstrap = paired_t_test(*pair), paired_bootstrap(*pair)
+        tests.append(
+            SignificanceRow(
+                metric=name,
+                best=str(best),
+                second=str(second),
+                difference=means[best] - means[second],
+                users=int((~np.isnan(pair[0])).sum()),
+                t_test=t_test,
+                bootstrap=bootstrap,
+                t_test_corrected=t_test,
+                bootstrap_corrected=bootstrap,
+            )
+        )
+    corrected = zip(
+        tests,
+        holm([test.t_test for test in tests]),
+        holm([test.bootstrap for test in tests]),
+        strict=True,
+    )
+    return [
+        replace(test, t_test_corrected=float(t), bootstrap_corrected=float(b))
+        for test, t, b in corrected
+    ]
+
+
+def second_to(
+    best: Method, others: Sequence[Method], values: Mapping[Method, NDArray[np.float64]]
+) -> Method | None:
+    """Of the others, best first, the one to compare the best with."""
+    own = (best.base, best.preset)
+    unlike = [method for method in others if (method.base, method.preset) != own]
+    same_model = (
+        method
+        for method in others
+        if not np.array_equal(values[method], values[best], equal_nan=True)
+    )
+    return next(iter(unlike), None) or next(same_model, None)
+
+
+def per_user(
+    study: Study, method: Method, seeds: Sequence[int], split: Split
+) -> dict[str, NDArray[np.float64]]:
+    """Each accuracy metric of each user, averaged over the seeds."""
+    relevant = relevance(split.test)
+    n_relevant = np.diff(relevant.indptr)
+    hits = [hit_matrix(study.lists(method, seed), relevant) for seed in seeds]
+    return {
+        f"{name}@{k}": np.mean([function(hit, n_relevant, k) for hit in hits], axis=0)
+        for k in study.ks
+        for name, function in PER_USER.items()
+    }

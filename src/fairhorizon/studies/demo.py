@@ -1,0 +1,144 @@
+"""The demonstration: fcpo and rivals at three levels of the limit, and some steps of a long run."""
+
+from collections.abc import Sequence
+
+import polars as pl
+
+from fairhorizon.datasets import Dataset
+from fairhorizon.evaluation.long_term import LongRun, LongRunSettings
+from fairhorizon.evaluation.short_term import Result, evaluate
+from fairhorizon.limits.counts import Exposure
+from fairhorizon.limits.step_limits import PopularityLimit
+from fairhorizon.methods import Method, build
+from fairhorizon.metrics.fairness import exposure_counts
+from fairhorizon.recommenders.base import Recommender
+from fairhorizon.recommenders.progress import Listener
+from fairhorizon.simulation.feedback import evaluation_scenario
+from fairhorizon.studies.demo_rows import DemoResult
+from fairhorizon.studies.long_rows import LongTermResult
+from fairhorizon.studies.rows import SummaryRow, study_row, summary_row
+from fairhorizon.studies.step_record import SCHEMA, Row
+from fairhorizon.vocabulary import Protocol
+
+LEVELS = (0.85, 0.65, 0.37)
+UNLIMITED = "popularity"
+LIMITED = ("popularity+quota", "ease+quota", "fcpo")
+PAPER, PAPER_LEVEL = "fcpo:paper", 0.65  # trained for one limit, and slow: one level is enough
+IN_LONG_RUN = ("popularity", "ease+quota", "ease+control", "fcpo")
+STEPS = 60
+ROUND_LENGTH = 20  # items per user that a quota is kept over
+
+
+class Fits:
+    """Models by method, each fitted once: most serve at any level."""
+
+    def __init__(self, dataset: Dataset, *, seed: int, rounds: int, listener: Listener) -> None:
+        self.dataset, self.seed, self.rounds, self.listener = dataset, seed, rounds, listener
+        self._models: dict[Method, Recommender] = {}
+
+    def serving(self, method: Method) -> Recommender:
+        """The fitted model of a method, at its level."""
+        trained = method.trained
+        if trained not in self._models:
+            self.listener.stage(f"{self.dataset.log.name}: fitting {trained.name}")
+            self._models[trained] = self._build(trained).fit(
+                self.dataset.split, sensitive=self.dataset.sensitive, listener=self.listener
+            )
+        return self._models[trained].serving_as(self._build(method))
+
+    def _build(self, method: Method) -> Recommender:
+        given = {"rounds": self.rounds} if method.name == PAPER else {}
+        return build(method, given, self.seed)
+
+
+def demonstrate(
+    dataset: Dataset, *, rounds: int, seed: int, ks: Sequence[int], listener: Listener
+) -> DemoResult:
+    """Fit every method once, evaluate it at its levels, and run some of them step by step.
+
+    rounds: of training of fcpo:paper.
+    """
+    fits = Fits(dataset, seed=seed, rounds=rounds, listener=listener)
+    rows, exposure = [], {}
+    for method in methods():
+        model = fits.serving(method)
+        result = evaluate(model, dataset.split, ks=ks, sensitive=dataset.sensitive)
+        rows.append(row_of(method, model, result))
+        exposure[str(method)] = exposure_counts(result.lists, dataset.log.n_items, max(ks))
+    panel = fits.serving(Method.parse("fcpo")).description()["panel"]
+    return DemoResult(
+        tuple(rows),
+        rounds,
+        tuple(panel.get("found", ())),
+        exposure,
+        dataset.split.train.item_counts(),
+        dataset.sensitive,
+        long_run(fits),
+        dataset.group_name,
+    )
+
+
+def methods() -> list[Method]:
+    """In the order of the table: without a limit, then level by level."""
+    chosen = [Method.parse(UNLIMITED)]
+    for level in LEVELS:
+        names = (*LIMITED, PAPER) if level == PAPER_LEVEL else LIMITED
+        chosen += [Method.parse(name).limited_to(level) for name in names]
+    return chosen
+
+
+def row_of(method: Method, model: Recommender, result: Result) -> SummaryRow:
+    """The result as a row of one seed."""
+    row = study_row(
+        result,
+        method=str(method),
+        settings=model.all_settings(),
+        seconds={},
+        notes=model.remarks_,
+        keeps_limit=model.keeps_limit_,
+    )
+    return summary_row([row], name=method.name, level=method.level)
+
+
+def long_run(fits: Fits) -> LongTermResult:
+    """All users step by step, at the strictest level; no ranker is fitted again."""
+    limit, n_items = LEVELS[-1], fits.dataset.log.n_items
+    # of a small catalogue there would soon be nothing left to choose from
+    steps = max(1, min(STEPS, n_items // 4))
+    settings = LongRunSettings(steps=steps, alpha_prime=limit, warm_up=0)
+    rows: list[Row] = []
+    for name in IN_LONG_RUN:
+        method = Method.parse(name)
+        is_limited = method.abilities.level_is_share
+        model = fits.serving(method.limited_to(limit) if is_limited else method)
+        fits.listener.stage(f"{fits.dataset.log.name}: {steps} steps of {name}")
+        rows += run_steps(model, name, fits.dataset, settings)
+    frame = pl.DataFrame(rows, schema=SCHEMA)
+    return LongTermResult(
+        frame,
+        {},
+        limit,
+        settings.warm_up,
+        group=fits.dataset.group_name,
+        settings={
+            **settings.stated(),
+            "round_length": ROUND_LENGTH,
+        },
+    )
+
+
+def run_steps(
+    model: Recommender, label: str, dataset: Dataset, settings: LongRunSettings
+) -> list[Row]:
+    """A row per step, while exposure changes which items are popular."""
+    limit = PopularityLimit(settings.alpha_prime, settings.warm_up, settings.labels)
+    limits = [limit] if model.abilities.limits else []
+    server = model.server(limits, list_length=settings.list_length, round_length=ROUND_LENGTH)
+    users = evaluation_scenario(dataset.split, server.queue_length, Protocol.STANDARD)
+    exposure = Exposure(dataset.split.train.item_counts(), lag=settings.lag)
+    run = LongRun(server, users, exposure, settings)
+    rows = []
+    while not run.finished:
+        step = run.step() | {"method": label, "seed": model.seed}
+        rows.append({name: step.get(name) for name in SCHEMA})
+    return rows

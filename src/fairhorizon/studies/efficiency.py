@@ -1,0 +1,93 @@
+"""The paper's efficiency study: time to make lists of 100 for all users on one thread."""
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+
+import torch
+
+from fairhorizon.datasets import Dataset
+from fairhorizon.fcpo.config import FcpoConfig
+from fairhorizon.fcpo.model import Fcpo
+from fairhorizon.methods import Method
+from fairhorizon.metrics.spread import Spread
+from fairhorizon.rankers import RANKERS
+from fairhorizon.recommenders.base import Recommender
+from fairhorizon.recommenders.ranked.model import Ranked
+from fairhorizon.rerank.exposure import ExposureFairness
+from fairhorizon.simulation.feedback import evaluation_scenario
+from fairhorizon.studies.rows import EfficiencyRow
+from fairhorizon.vocabulary import Mode, Protocol
+
+LENGTH = 100
+CANDIDATES = (200, 400, 800, None)  # None: the whole catalogue
+
+
+def efficiency(
+    dataset: Dataset,
+    *,
+    ranker: str = "mf",
+    length: int = LENGTH,
+    candidates: Sequence[int | None] = CANDIDATES,
+    repeats: int = 3,
+    seed: int = 0,
+    on_row: Callable[[EfficiencyRow], object] = lambda _: None,
+) -> list[EfficiencyRow]:
+    """CPU seconds of the ranker alone, of fairness of exposure over so many candidates, of FCPO.
+
+    FCPO is that of the paper, `fcpo:paper`, trained for one round only: what a policy has learned
+    does not change its speed.
+    """
+    rows = []
+    with one_thread():
+        for name, step, model, count in _contestants(dataset, ranker, candidates, seed):
+            seconds = [_seconds(model, dataset, length) for _ in range(repeats)]
+            rows.append(
+                EfficiencyRow(
+                    dataset=dataset.log.name,
+                    method=name,
+                    step=step,
+                    candidates=count,
+                    protocol=Protocol.STANDARD,
+                    mode=Mode.ONE_SHOT,
+                    users=dataset.log.n_users,
+                    length=length,
+                    seconds=Spread.of(seconds),
+                )
+            )
+            on_row(rows[-1])
+    return rows
+
+
+def _contestants(
+    dataset: Dataset, ranker: str, candidates: Sequence[int | None], seed: int
+) -> Iterator[tuple[str, str, Recommender, int | None]]:
+    """Each method, what makes its lists, its fitted model, how many candidates it re-ranks."""
+    plain = Ranked(RANKERS[ranker](seed=seed)).fit(dataset.split, sensitive=dataset.sensitive)
+    yield plain.method, ranker, plain, None
+    n_items = dataset.log.n_items
+    for n in dict.fromkeys(min(count or n_items, n_items) for count in candidates):
+        fair = plain.reranked(ExposureFairness(candidates=n))
+        yield fair.method, ExposureFairness.method, fair, n
+    policy = Fcpo(FcpoConfig.preset("paper", rounds=1, validation_length=1), seed=seed)
+    policy.fit(dataset.split, sensitive=dataset.sensitive)
+    yield str(Method(policy.method, preset="paper")), policy.method, policy, None
+
+
+def _seconds(model: Recommender, dataset: Dataset, length: int) -> float:
+    """CPU seconds of this process, from the state of the users to their lists."""
+    scenario = evaluation_scenario(dataset.split, model.queue_length, Protocol.STANDARD)
+    begin = time.process_time()
+    model.recommend(scenario, length=length)
+    return time.process_time() - begin
+
+
+@contextmanager
+def one_thread() -> Iterator[None]:
+    """Compute on one thread, as the paper did."""
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(threads)

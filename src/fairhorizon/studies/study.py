@@ -1,0 +1,299 @@
+"""Many methods and seeds on one data set: every result kept, none computed twice."""
+
+import json
+import time
+import warnings
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fairhorizon.data.splits import Split
+from fairhorizon.datasets import (
+    Dataset,
+    DataSpec,
+    early_fingerprints,
+    key_of,
+    opened,
+    opened_early,
+)
+from fairhorizon.errors import ConfigError, FairHorizonError, ModelError
+from fairhorizon.evaluation.short_term import evaluate
+from fairhorizon.files import write_atomically, write_json
+from fairhorizon.limits.bound import BoundLimit
+from fairhorizon.limits.language import Limit
+from fairhorizon.methods import AGENTS, Method, build, load_method, longest_first, validates
+from fairhorizon.parallel.engine import TaskEngine
+from fairhorizon.parallel.processes import HERE
+from fairhorizon.rankers import RANKERS
+from fairhorizon.recommenders.abilities import Levels
+from fairhorizon.recommenders.base import Recommender
+from fairhorizon.recommenders.progress import LimitNotKeptWarning
+from fairhorizon.recommenders.tasks import Fitted, LogPart
+from fairhorizon.rerank import RERANKERS
+from fairhorizon.settings import Given, SettingsError
+from fairhorizon.studies.rows import StudyRow, TrainingRow, save_lists, study_row
+from fairhorizon.studies.under_limits import all_or_none, fingerprint, served_under
+from fairhorizon.vocabulary import Mode, Protocol
+
+
+@dataclass(frozen=True)
+class Study:
+    """Where results are kept and how they are computed, for all methods and seeds alike.
+
+    `settings` holds those of a ranker, a re-ranker or an agent under its name.
+    """
+
+    folder: Path
+    data: DataSpec
+    protocol: Protocol = Protocol.STANDARD
+    mode: Mode = Mode.ONE_SHOT
+    ks: tuple[int, ...] = (5, 10, 20)
+    settings: Mapping[str, Given] = field(default_factory=dict)
+    cache_dir: Path | None = None
+    counting: Limit | None = None  # how the share of a level is counted; None: showings alike
+    limits: tuple[BoundLimit, ...] = ()  # of methods that have no level and keep them
+
+    def __post_init__(self) -> None:
+        unknown = sorted(set(self.settings) - {*RANKERS, *RERANKERS, *AGENTS})
+        if unknown:
+            known = ", ".join((*RANKERS, *RERANKERS, *AGENTS))
+            raise ConfigError(f"settings of {unknown[0]!r}: there is none (there are {known})")
+
+    def dataset(self) -> Dataset:
+        return opened(self.data, self.cache_dir)
+
+    def given(self, method: Method) -> dict[str, Any]:
+        """The settings of a method; what validates under a protocol does so under this one."""
+        given = dict(self.settings.get(method.base, {}))
+        if validates(method):
+            given.setdefault("protocol", self.protocol.value)
+        if method.reranker is not None and method.reranker in self.settings:
+            given[method.reranker] = self.settings[method.reranker]
+        return given
+
+    def build(self, method: Method, seed: int) -> Recommender:
+        try:
+            return build(method, self.given(method), seed)
+        except SettingsError as error:
+            raise SettingsError(f"{method}: {error}") from None
+
+    def check(self, methods: Sequence[Method]) -> None:
+        """Refuse settings that no run could do with."""
+        for method in methods:
+            model = self.build(method, seed=0)
+            is_served = method.level is not None and method.abilities.levels is Levels.SERVED
+            if is_served and model.abilities.levels is not Levels.SERVED:
+                raise SettingsError(
+                    f"{method}: with these settings of {method.base} a model is trained for one "
+                    f"level (take them for {method.base}:paper, or leave out those that differ "
+                    "from the preset)"
+                )
+            model.check_length(max(self.ks))
+
+    def served(self, method: Method, trained: Recommender) -> Recommender:
+        """The method from its trained part: behind its re-ranker, or at its level."""
+        model = trained
+        if method != method.trained:
+            model = trained.serving_as(self.build(method, trained.seed))
+            if self.counting is not None:
+                model = served_under(model, self.counting, method.level)
+        limits = self._limits_of(method)
+        return model.under(limits) if limits else model
+
+    def _limits_of(self, method: Method) -> tuple[BoundLimit, ...]:
+        if not self.limits or method.level is not None:
+            return ()
+        return all_or_none(self.build(method, seed=0), self.limits, self.dataset().sensitive)
+
+    def early(self) -> Split:
+        """The training log with test and validation items of its own."""
+        return opened_early(self.data, self.cache_dir)
+
+    def model_file(self, method: Method, seed: int, *, early: bool = False) -> Path:
+        """Of the trained part; `early`: of one that was fitted on the early split."""
+        trained = method.trained
+        name = trained.file_name
+        parts: list[object] = [self.build(trained, seed).all_settings()]
+        if early:
+            name += "-early"
+            parts += early_fingerprints(self.data, self.cache_dir)
+        return self.folder / "models" / f"{name}-seed{seed}-{self.key(*parts)}.safetensors"
+
+    def row_file(self, method: Method, seed: int) -> Path:
+        parts = [self.build(method, seed).all_settings(), self.protocol, self.mode, list(self.ks)]
+        parts += [] if self.counting is None else [str(self.counting)]
+        key = self.key(*parts, *map(fingerprint, self._limits_of(method)))
+        return self.folder / "rows" / f"{method.file_name}-seed{seed}-{key}.json"
+
+    def key(self, *parts: object) -> str:
+        """The same for the same data, settings and version, and for nothing else."""
+        return key_of(self.data, self.cache_dir, *parts)
+
+    def row(self, method: Method, seed: int) -> StudyRow | None:
+        """A result that is there already, and whole."""
+        file = self.row_file(method, seed)
+        try:
+            np.load(file.with_suffix(".npy"), mmap_mode="r")
+            return StudyRow.from_json(json.loads(file.read_text(encoding="utf-8")))
+        except (FileNotFoundError, EOFError, ValueError):
+            return None
+
+    def made(self, method: Method, seed: int) -> StudyRow:
+        """A result that must be there."""
+        row = self.row(method, seed)
+        if row is None:
+            raise ValueError(f"{method} has not been run with seed {seed}")
+        return row
+
+    def lists(self, method: Method, seed: int) -> NDArray[np.int64]:
+        """The lists that a result was computed from."""
+        lists: NDArray[np.int64] = np.load(self.row_file(method, seed).with_suffix(".npy"))
+        return lists
+
+    def run(
+        self,
+        methods: Sequence[Method],
+        seeds: Sequence[int],
+        *,
+        engine: TaskEngine = HERE,
+        on_row: Callable[[StudyRow], object] = lambda _: None,
+    ) -> None:
+        """Compute every missing result; `on_row` is called with each, stored ones included.
+
+        An interrupted run keeps what is finished, and the next one continues from there.
+        """
+        for row in engine.each(self.tasks(methods, seeds, on_row)):
+            on_row(row)
+
+    def tasks(
+        self,
+        methods: Sequence[Method],
+        seeds: Sequence[int],
+        on_row: Callable[[StudyRow], object],
+    ) -> "list[Task]":
+        """The tasks that are left, longest first; `on_row` is called with the stored results."""
+        tasks = []
+        for trained in sorted({method.trained for method in methods}, key=longest_first):
+            for seed in seeds:
+                own = {one: self.row(one, seed) for one in methods if one.trained == trained}
+                for row in own.values():
+                    if row is not None:
+                        on_row(row)
+                if missing := tuple(method for method, row in own.items() if row is None):
+                    tasks.append(Task(self, missing, seed))
+        return tasks
+
+
+@dataclass(frozen=True)
+class Task:
+    """Methods that share what is trained, under one seed.
+
+    `early`: what is trained sees the first part of the training log alone.
+    """
+
+    study: Study
+    methods: tuple[Method, ...]
+    seed: int
+    early: bool = False
+
+    def prepare(self) -> None:
+        self.study.dataset()
+
+    def rows(self) -> Iterator[StudyRow]:
+        dataset = self.study.dataset()
+        part, seconds = self.part(dataset)
+        for method in self.methods:
+            yield self.evaluate(method, part, dataset, seconds)
+
+    def trained(self, dataset: Dataset) -> tuple[Recommender, float]:
+        """The first of the methods, ready to serve; and how long its training took."""
+        part, seconds = self.part(dataset)
+        return self.study.served(self.methods[0], part), seconds
+
+    def part(self, dataset: Dataset) -> tuple[Recommender, float]:
+        """The trained part, from its file if that is whole; and how long its training took."""
+        file = self.study.model_file(self.methods[0], self.seed, early=self.early)
+        card = file.with_suffix(".json")
+        try:
+            return load_method(file), json.loads(card.read_text(encoding="utf-8"))["seconds"]
+        except (ModelError, FileNotFoundError, ValueError):
+            pass  # not trained yet
+        model = self.study.build(self.methods[0].trained, self.seed)
+        begin = time.perf_counter()
+        try:
+            parts = self.study.early() if self.early else dataset.split
+            fitted = self._prerequisites(model, dataset)
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore", LimitNotKeptWarning)  # a note of every row
+                model.fit(parts, sensitive=dataset.sensitive, fitted=fitted)
+        except FairHorizonError as error:
+            raise FairHorizonError(f"{self.methods[0].trained}: {error}") from error
+        seconds = time.perf_counter() - begin
+        model.save(file)
+        write_json(card, {"seconds": seconds, **model.description()})
+        return load_method(file), seconds
+
+    def _prerequisites(self, model: Recommender, dataset: Dataset) -> Fitted:
+        """The rankers that it is made of as the study has them, unless their settings differ.
+
+        A ranker that cannot be fitted is left out; the model then warns about it.
+        """
+        fitted = {}
+        for need in model.prerequisites(dataset.split):
+            if need.method in self.study.settings:
+                continue
+            early = need.part is LogPart.EARLIER
+            task = Task(self.study, (Method(need.method),), self.seed, early)
+            with suppress(FairHorizonError):
+                ranker = task.part(dataset)[0].ranker
+                if ranker is not None:
+                    fitted[need] = ranker
+        return fitted
+
+    def evaluate(
+        self, method: Method, part: Recommender, dataset: Dataset, fit_seconds: float
+    ) -> StudyRow:
+        """The result of a method from its trained part, kept."""
+        study, model = self.study, self.study.served(method, part)
+        begin = time.perf_counter()
+        with warnings.catch_warnings(record=True) as notes:
+            warnings.simplefilter("always")
+            result = evaluate(
+                model,
+                dataset.split,
+                ks=study.ks,
+                protocol=study.protocol,
+                mode=study.mode,
+                sensitive=dataset.sensitive,
+            )
+        row = study_row(
+            result,
+            method=str(method),
+            settings=model.all_settings(),
+            seconds={"fit": fit_seconds, "evaluate": time.perf_counter() - begin},
+            notes=(*model.remarks_, *(str(note.message) for note in notes)),
+            keeps_limit=model.keeps_limit_,
+        )
+        file = study.row_file(method, self.seed)
+        write_atomically(file.with_suffix(".npy"), lambda draft: save_lists(draft, result.lists))
+        write_json(file, row.to_json())
+        return row
+
+
+@dataclass(frozen=True)
+class ModelTask:
+    """A model to be trained and stored for later tasks."""
+
+    task: Task
+
+    def prepare(self) -> None:
+        self.task.prepare()
+
+    def rows(self) -> Iterator[TrainingRow]:
+        _, seconds = self.task.trained(self.task.study.dataset())
+        yield TrainingRow(f"{self.task.methods[0]} seed {self.task.seed}", seconds)

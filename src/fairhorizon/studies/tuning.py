@@ -1,0 +1,210 @@
+"""A search for good settings: Optuna proposes, validation items decide, never the test items."""
+
+import math
+import sqlite3
+from collections.abc import Iterable, Iterator
+from contextlib import closing
+from dataclasses import dataclass
+from pathlib import Path
+from types import ModuleType
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from fairhorizon import __version__
+from fairhorizon.errors import ConfigError
+from fairhorizon.evaluation.rows import TuningResult
+from fairhorizon.files import write_atomically, write_json
+from fairhorizon.parallel.engine import TaskEngine
+from fairhorizon.parallel.processes import HERE
+from fairhorizon.studies.search_space import defaults, merged, nested, search_space
+from fairhorizon.studies.trials import Objective, TrialRow, TrialTask
+
+if TYPE_CHECKING:
+    from optuna import Study
+    from optuna.trial import FrozenTrial
+    from optuna.trial import Trial as OptunaTrial
+
+METRIC = "validation_ndcg@20"
+STUDY = "tune"  # its name in the file
+IDENTITY = "of"  # the attribute of the study that identifies what it searches
+
+
+@dataclass(frozen=True)
+class Trial:
+    """One proposal and its result."""
+
+    number: int  # from 1
+    settings: dict[str, Any]  # by dotted name: those that were searched
+    value: float | None  # validation NDCG@20; None if the training failed
+    error: str = ""
+
+
+class Tuning:
+    """The trials of an objective; finished ones are stored in `study.db` of a folder."""
+
+    def __init__(self, objective: Objective, folder: Path) -> None:
+        self.objective, self.folder = objective, folder
+        self.file = folder / "study.db"
+        self.optuna = import_optuna()
+        self.space = search_space(objective.model({}), objective.given)
+        if not self.space:
+            raise ConfigError(f"{objective.method} has no settings to search (fit it as it is)")
+        self.study = self.optuna.create_study(direction="maximize")
+        self.kept: Study | None = None
+        if self.file.exists():
+            self.kept = self._open()
+            self.study.add_trials(self.kept.trials)
+
+    @property
+    def trials(self) -> list[Trial]:
+        return [_trial(trial) for trial in self.study.trials]
+
+    @property
+    def best(self) -> Trial:
+        """The trial with the highest value; the first one of several."""
+        trials = self.trials
+        good = [trial for trial in trials if trial.value is not None]
+        if not good:
+            why = trials[-1].error if trials else "there was none"
+            raise ConfigError(f"{self.folder}: no trial of {len(trials)} succeeded: {why}")
+        return max(good, key=lambda trial: trial.value or -math.inf)
+
+    def run(self, trials: int, engine: TaskEngine = HERE, batch: int = 1) -> Iterator[Trial]:
+        """Run until there are so many trials in total; each is stored before it is returned.
+
+        Trials are proposed `batch` at a time, from the results of the batches before, and told in
+        their order: which settings are tried depends on the seed and on `batch`, never on which
+        trial ends first. A search that was stopped continues as if it had not been.
+        """
+        while (known := len(self.study.trials)) < trials:
+            first = known - known % batch
+            asking, proposals = self._ask(range(first, min(first + batch, trials)))
+            tasks = [
+                TrialTask(self.objective, proposal.number, nested(proposal.params))
+                for proposal in proposals[known - first :]
+            ]
+            for row in _in_order(engine.each(tasks), known):
+                self._tell(asking, proposals[row.number - first], row)
+                yield _trial(self.study.trials[-1])
+
+    def _ask(self, numbers: range) -> "tuple[Study, list[OptunaTrial]]":
+        """A batch of proposals, all from what was known before its first."""
+        asking = self.optuna.create_study(direction="maximize")
+        asking.add_trials(self.study.trials[: numbers.start])
+        if numbers.start == 0:  # the defaults: no search ends with less
+            asking.enqueue_trial(defaults(self.objective.model({}), self.space))
+        proposals = []
+        for number in numbers:
+            state = np.random.SeedSequence([self.objective.seed, number]).generate_state(1)
+            asking.sampler = self.optuna.samplers.TPESampler(seed=int(state[0]))
+            proposals.append(asking.ask(self.space))
+        return asking, proposals
+
+    def _tell(self, asking: "Study", proposal: "OptunaTrial", row: TrialRow) -> None:
+        """Add a result to the study and to its file."""
+        if row.value is None:
+            proposal.set_user_attr("error", row.error)
+            told = asking.tell(proposal, state=self.optuna.trial.TrialState.FAIL)
+        else:
+            told = asking.tell(proposal, row.value)
+        self.study.add_trial(told)
+        self._keep(self.study.trials[-1])
+
+    def settings(self, trial: Trial) -> dict[str, Any]:
+        """The settings with which `fit` reproduces the trial."""
+        level = self.objective.method.level
+        chosen = {} if level is None else {"alpha_prime": level}
+        return merged(merged(self.objective.given, chosen), nested(trial.settings))
+
+    def write_best(self) -> None:
+        """best.json: the method and the settings that did best so far."""
+        best = self.best
+        content = {
+            "fairhorizon": __version__,
+            "method": self.objective.method.base,
+            "settings": self.settings(best),
+            "validation": best.value,
+            "metric": METRIC,
+            "dataset": self.objective.dataset.split.name,
+            "protocol": self.objective.protocol,
+            "preset": self.objective.method_with_preset.preset,
+            "seed": self.objective.seed,
+            "trial": best.number,
+            "trials": len(self.study.trials),
+        }
+        write_json(self.folder / "best.json", content)
+
+    def result(self) -> TuningResult:
+        """The best trial."""
+        best = self.best
+        assert best.value is not None
+        return TuningResult(
+            method=self.objective.method.base,
+            dataset=self.objective.dataset.split.name,
+            protocol=self.objective.protocol,
+            seed=self.objective.seed,
+            metric=METRIC,
+            value=best.value,
+            settings=self.settings(best),
+            trials=len(self.study.trials),
+        )
+
+    def _keep(self, trial: "FrozenTrial") -> None:
+        if self.kept is not None:
+            self.kept.add_trial(trial)
+        else:
+            write_atomically(self.file, lambda temporary: self._create(temporary, trial))
+            self.kept = self._open()
+
+    def _create(self, file: Path, trial: "FrozenTrial") -> None:
+        storage = self.optuna.storages.RDBStorage(f"sqlite:///{file}")
+        study = self.optuna.create_study(storage=storage, study_name=STUDY, direction="maximize")
+        study.set_user_attr(IDENTITY, self.objective.identity())
+        study.add_trial(trial)
+        storage.engine.dispose()
+
+    def _open(self) -> "Study":
+        """The study of the file, refused if it is of another objective."""
+        try:
+            with closing(sqlite3.connect(self.file)) as base:
+                base.execute("SELECT 1 FROM studies")  # else Optuna would create its tables in it
+            storage = self.optuna.storages.RDBStorage(f"sqlite:///{self.file}")
+            study: Study = self.optuna.load_study(storage=storage, study_name=STUDY)
+            found: dict[str, str] = study.user_attrs[IDENTITY]
+        except Exception as error:  # of SQLAlchemy, SQLite, Alembic or Optuna
+            raise ConfigError(
+                f"{self.file}: holds no search: {type(error).__name__} (name another --out)"
+            ) from error
+        wanted = self.objective.identity()
+        if other := [key for key in wanted if found.get(key) != wanted[key]]:
+            raise ConfigError(
+                f"{self.folder}: holds a search of {found.get('method')} with other "
+                f"{', '.join(other)} (name another --out, or give what it was started with)"
+            )
+        return study
+
+
+def import_optuna() -> ModuleType:
+    """Optuna, silent; it is an extra."""
+    try:
+        import optuna
+    except ImportError:
+        raise ConfigError("tune needs Optuna (pip install 'fairhorizon[tune]')") from None
+    optuna.logging.set_verbosity(optuna.logging.ERROR)
+    return optuna
+
+
+def _in_order(rows: Iterable[TrialRow], number: int) -> Iterator[TrialRow]:
+    """The rows by their numbers, from this one on, each as soon as those before it are there."""
+    early: dict[int, TrialRow] = {}
+    for row in rows:
+        early[row.number] = row
+        while number in early:
+            yield early.pop(number)
+            number += 1
+
+
+def _trial(trial: "FrozenTrial") -> Trial:
+    value = trial.value if trial.state.name == "COMPLETE" else None
+    return Trial(trial.number + 1, dict(trial.params), value, trial.user_attrs.get("error", ""))

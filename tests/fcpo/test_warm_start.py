@@ -1,0 +1,218 @@
+"""The warm start: signals and menus by hand, a model that survives its file."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from fairhorizon.data.splits import Split
+from fairhorizon.fcpo.config import FcpoConfig
+from fairhorizon.fcpo.model import Fcpo
+from fairhorizon.fcpo.warm_start import NO_PRICE, first_panels, start_from
+from fairhorizon.metrics.fairness import exposure_counts
+from fairhorizon.policy.actor import Actor, softmax_actor
+from fairhorizon.policy.history import HistoryEncoder
+from fairhorizon.policy.softmax import rows_of
+from fairhorizon.rankers import RANKERS
+from fairhorizon.rankers.ensemble import Ensemble
+from fairhorizon.ranking import standardised
+from fairhorizon.recommenders.lists.items import ExpertSignals, PanelItems
+from fairhorizon.recommenders.progress import SILENT
+from fairhorizon.recommenders.tasks import NOTHING_FITTED, Fitted, Prerequisite
+from fairhorizon.settings import SettingsError
+from fairhorizon.simulation.feedback import evaluation_scenario
+from fairhorizon.vocabulary import Protocol
+
+
+def plain(market: Split, *names: str, seed: int = 0, fitted: Fitted = NOTHING_FITTED) -> Ensemble:
+    """Rankers with their default settings, fitted on the whole log."""
+    config = FcpoConfig(warm_start=names, adapt=False, starts="anywhere")
+    return first_panels(market, config, seed, fitted, SILENT).learning
+
+
+@pytest.fixture(scope="module")
+def panel(market: Split) -> Ensemble:
+    return plain(market, "ease", "popularity")
+
+
+@pytest.fixture(scope="module")
+def strong(market: Split, small: FcpoConfig) -> Fcpo:
+    config = small.model_copy(
+        update={
+            "warm_start": ("ease", "popularity"),
+            "rounds": 0,
+            "alpha_prime": 0.3,
+            "initial_std": 0.05,
+        }
+    )
+    return Fcpo(config, seed=2).fit(market)
+
+
+def test_standardised_by_hand():
+    scores = torch.tensor([[1.0, 3.0, 5.0], [2.0, 2.0, 2.0]])
+    third = (3 / 2) ** 0.5
+    assert torch.allclose(standardised(scores), torch.tensor([[-third, 0, third], [0, 0, 0]]))
+
+
+def test_a_score_is_the_weighted_sum_of_signals_less_the_price_of_the_group(panel: Ensemble):
+    users, n = torch.arange(4), len(panel.rankers[0].tensors()["item_weights"])
+    queue = torch.randint(n, (4, panel.queue_length), generator=torch.Generator().manual_seed(1))
+    sensitive = torch.arange(n) % 3 == 0
+    signals = ExpertSignals(panel, users, queue, sensitive)
+    weights = torch.tensor([[1.0, 0.5, 2.0], [0.0, 1.0, 0.0], [2.0, 0.0, -1.0], [1.0, 1.0, 0.0]])
+    z = [standardised(ranker.scores(users, queue)) for ranker in panel.rankers]
+    by_hand = weights[:, :1] * z[0] + weights[:, 1:2] * z[1] - weights[:, 2:] * sensitive
+    assert torch.allclose(signals.scores(weights), by_hand, atol=1e-6)
+
+    signals.relabel(~sensitive)  # what enters the group is dearer at once
+    moved = signals.scores(weights) - by_hand
+    price = weights[:, 2:]
+    assert torch.allclose(moved, price * sensitive - price * ~sensitive, atol=1e-6)
+
+    rows = torch.tensor([2])
+    signals.relabel(sensitive)
+    signals.refresh(rows, users[rows], queue[:1])
+    again = ExpertSignals(panel, users[rows], queue[:1], sensitive).scores(weights[rows])
+    assert torch.allclose(signals.scores(weights)[rows], again, atol=1e-6)
+    others = torch.tensor([0, 1, 3])
+    assert torch.allclose(signals.scores(weights)[others], by_hand[others], atol=1e-6)
+
+
+def test_rankers_count_the_same_until_they_are_weighed(panel: Ensemble, market: Split):
+    assert panel.weights == (1.0, 1.0)
+    weighed = panel.weighed((0.5, 2.0))
+    assert weighed.weights == (0.5, 2.0)
+    assert weighed.rankers == panel.rankers
+    again = weighed.refitted(market)  # other objects, the same numbers
+    assert again.weights == (0.5, 2.0)
+    assert again.rankers[0] is not panel.rankers[0]
+    assert torch.equal(again.rankers[0].item_weights_, panel.rankers[0].item_weights_)
+
+
+def test_rankers_are_fitted_under_the_seed_of_the_panel(market: Split):
+    (ranker,) = plain(market, "mf", seed=3).rankers
+    assert ranker.seed == 3
+    assert torch.equal(ranker.user_vectors_, RANKERS["mf"](seed=3).fit(market).user_vectors_)
+
+
+def actor_over(panel: Ensemble, market: Split, **changes: Any) -> Actor:
+    items = PanelItems(panel, **{"history": 3, "candidates": 3, **changes})
+    encoder = HistoryEncoder(torch.zeros(60, 1), torch.zeros(market.train.n_items, 3))
+    torch.manual_seed(0)
+    actor = softmax_actor(encoder, items, list_length=2, hidden=(4, 4))
+    start_from(actor, panel, initial_std=1e-6)
+    return actor
+
+
+def test_an_actor_begins_with_the_weights_of_the_panel_and_no_price(panel: Ensemble, market: Split):
+    actor = actor_over(panel.weighed((0.5, 2.0)), market)
+    users, queues = torch.arange(5), torch.full((5, 3), market.train.n_items)
+    with torch.no_grad():
+        rows = rows_of(actor(users, queues), 2)
+        expected = torch.tensor([0.5, 2.0, 0.0]).expand(5, 2, 3)
+        torch.testing.assert_close(rows, expected, rtol=0, atol=1e-5)
+        actor.begin_with((3.0, -1.0, NO_PRICE))
+        rows = rows_of(actor(users, queues), 2)
+        expected = torch.tensor([3.0, -1.0, 0.0]).expand(5, 2, 3)
+        torch.testing.assert_close(rows, expected, rtol=0, atol=1e-5)
+
+
+def test_without_its_price_an_actor_has_the_same_weights(panel: Ensemble, market: Split):
+    actor = actor_over(panel, market)
+    users, queues = torch.arange(5), torch.randint(80, (5, 3))
+    with torch.no_grad():
+        for parameter in actor.parameters():
+            parameter.normal_()
+        before = rows_of(actor(users, queues), 2)
+        actor.without_price()
+        after = rows_of(actor(users, queues), 2)
+    assert before[..., 2].abs().min() > 0
+    assert (after[..., 2] == 0).all()
+    assert torch.equal(after[..., :2], before[..., :2])
+
+
+@pytest.mark.parametrize("priced", [True, False])
+def test_a_menu_holds_what_some_ranker_puts_first_in_its_group(
+    panel: Ensemble, market: Split, priced: bool
+):
+    actor = actor_over(panel, market, priced=priced)
+    scenario = evaluation_scenario(market, panel.queue_length, Protocol.STANDARD)
+    users = torch.tensor([7, 0, 31])
+    state, _ = scenario.begin(users)
+    sensitive = torch.arange(market.train.n_items) % 4 == 0
+    menus = actor.items.menus(users, state.queue, state.blocked, sensitive)
+    signals = [standardised(ranker.scores(users, state.queue)) for ranker in panel.rankers]
+    assert menus.items.shape == (3, 12)  # two rankers, two groups, three of each
+    for row in range(3):
+        expected = set()
+        for values in signals:
+            for group in (sensitive, ~sensitive):
+                open_items = (group & ~state.blocked[row]).nonzero().squeeze(1).tolist()
+                expected |= set(sorted(open_items, key=lambda i: -float(values[row, i]))[:3])
+        items = menus.items[row].tolist()
+        assert sorted(item for item in items if item >= 0) == sorted(expected)
+        for place, item in enumerate(items):
+            if item >= 0:
+                group = -float(sensitive[item]) if priced else 0.0
+                numbers = [float(values[row, item]) for values in signals]
+                assert menus.signals[row, place].tolist() == [*numbers, group]
+
+
+def test_the_encoder_looks_at_the_last_items_only(panel: Ensemble, market: Split):
+    assert actor_over(panel, market).items.remember(torch.arange(10).view(2, 5)).tolist() == [
+        [2, 3, 4],
+        [7, 8, 9],
+    ]
+
+
+def test_a_fitted_ranker_is_taken_as_it_is(market: Split):
+    ease = RANKERS["ease"]().fit(market)
+    panel = plain(market, "ease", fitted={Prerequisite("ease"): ease})
+    assert panel.rankers[0] is ease
+    assert panel.weights == (1.0,)
+
+
+@pytest.mark.parametrize("feedback", [False, True])
+def test_served_lists_keep_the_limit_step_by_step(strong: Fcpo, market: Split, feedback: bool):
+    scenario = evaluation_scenario(market, strong.queue_length, Protocol.STANDARD)
+    lists = strong.recommend(scenario, length=10, feedback=feedback)
+    sensitive = strong.sensitive_.numpy()
+    for k in range(1, 11):
+        counts = exposure_counts(lists, len(sensitive), k)
+        assert counts[sensitive].sum() <= 0.3 * counts.sum() + 1e-9
+    assert exposure_counts(lists, len(sensitive), 10)[sensitive].sum() > 0.25 * lists.size
+
+
+def test_without_a_limit_it_is_the_mixture_of_its_rankers(strong: Fcpo, market: Split):
+    free = Fcpo(strong.config.model_copy(update={"alpha_prime": 1.0, "initial_std": 1e-9}), seed=2)
+    free.fit(market)
+    scenario = evaluation_scenario(market, free.queue_length, Protocol.STANDARD)
+    state, _ = scenario.begin(torch.arange(scenario.n_users))
+    mixed = sum(
+        weight * standardised(ranker.scores(state.users, state.queue))
+        for ranker, weight in zip(
+            free.policy_.panel.rankers, free.policy_.panel.weights, strict=True
+        )
+    )
+    best = mixed.masked_fill(state.blocked, -torch.inf).topk(5).indices
+    lists = free.recommend(scenario, length=5)
+    same = np.mean(np.sort(lists, 1) == np.sort(best.numpy(), 1))
+    assert same > 0.99  # but for draws
+
+
+def test_a_saved_model_recommends_the_same_lists(strong: Fcpo, market: Split, tmp_path: Path):
+    strong.save(tmp_path / "model.safetensors")
+    loaded = Fcpo.load(tmp_path / "model.safetensors")
+    scenario = evaluation_scenario(market, strong.queue_length, Protocol.STANDARD)
+    assert loaded.queue_length == strong.queue_length
+    assert loaded.description() == strong.description()
+    assert np.array_equal(
+        loaded.recommend(scenario, length=6), strong.recommend(scenario, length=6)
+    )
+
+
+def test_an_unknown_ranker_is_refused_by_name():
+    with pytest.raises(SettingsError, match="no ranker 'popularty'"):
+        Fcpo(FcpoConfig(warm_start=("ease", "popularty")))

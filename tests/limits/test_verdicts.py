@@ -1,0 +1,65 @@
+"""The words of a verdict, for limits, floors, limits on lists and families of limits."""
+
+import numpy as np
+import pytest
+
+from fairhorizon.limits.bound import BoundLimit
+from fairhorizon.limits.language import Limit
+from fairhorizon.limits.measured import LimitReached, limit_reached
+from fairhorizon.limits.verdicts import MANY, verdict_of, verdicts_of
+
+
+def found(text: str, reached: float, **more: object) -> LimitReached:
+    limit = Limit.parse(text)
+    away = limit.share - reached if limit.is_floor else reached - limit.share
+    fields = {"kept": away <= 0, "excess": away, "n_lists": 943, **more}
+    return LimitReached(text, limit.share, limit.is_floor, reached, **fields)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("text", "reached", "words"),
+    [
+        ("popular<=0.4", 0.382, "kept: 38.2 % of at most 40 %"),
+        ("popular<=0.4", 0.431, "not kept: 43.1 % of at most 40 %, 3.1 points too many"),
+        ("popular<=0.4", 0.40004, "not kept: 40.004 % of at most 40 %, 0.004 points too many"),
+        ("seller=A>=0.3", 0.31, "kept: 31.0 % of at least 30 %"),
+        ("seller=A>=0.3", 0.275, "not kept: 27.5 % of at least 30 %, 2.5 points too few"),
+        ("seller=A>=0.0005", 0.0, "not kept: 0.0 % of at least 0.05 %, 0.05 points too few"),
+        ("gini<=0.8", 0.983, "not kept: 98.3 % of at most 80 %, 18.3 points too many"),
+    ],
+)
+def test_words(text: str, reached: float, words: str) -> None:
+    assert verdict_of(found(text, reached)) == words
+
+
+def test_limits_on_lists() -> None:
+    # 3 of 4 in the first list and 1 of 4 in the second
+    lists = np.array([[0, 1, 2, 9], [3, 9, 8, 7]])
+    group = np.arange(10) < 5
+    half = BoundLimit(Limit.parse("popular<=0.5;scope=list"), group)
+    words = "not kept in 1 of 2 lists, the worst has 75.0 % of at most 50 %"
+    assert verdict_of(limit_reached(half, lists)) == words
+    most = BoundLimit(Limit.parse("popular<=0.75;scope=list"), group)
+    assert verdict_of(limit_reached(most, lists)) == "kept in all of 2 lists: at most 75 % of each"
+
+
+def test_a_list_may_break_a_limit_only_at_its_beginning() -> None:
+    group = np.arange(10) < 5
+    prefix = BoundLimit(Limit.parse("popular<=0.5;scope=prefix"), group)
+    assert verdict_of(limit_reached(prefix, np.array([[0, 1, 8, 9]]))) == "not kept in 1 of 1 lists"
+
+
+def test_many_values_of_a_column_have_one_verdict() -> None:
+    shares = [0.5, 0.3, 0.1, 0.06, 0.04, 0.0]
+    limits = [found(f"seller=s{n}>=0.05", share) for n, share in enumerate(shares)]
+    assert len(limits) == MANY + 1
+    family = "seller:each>=0.05"
+    (one,) = verdicts_of(limits, [family] * len(limits))
+    assert (one.limit, one.kept) == (family, False)
+    worst = "worst seller=s5>=0.05: 0.0 % of at least 5 %, 5.0 points too few"
+    assert one.verdict == f"not kept by 2 of 6 values, {worst}"
+    kept = [found(f"seller=s{n}>=0.05", share) for n, share in enumerate([0.1, 0.2, 0.06] * 2)]
+    (one,) = verdicts_of(kept, [family] * 6)
+    assert one.verdict == "kept by all 6 values, closest seller=s2>=0.05: 6.0 %"
+    few = verdicts_of(limits[:MANY], [family] * MANY)
+    assert [one.limit for one in few] == [f"seller=s{n}>=0.05" for n in range(MANY)]
