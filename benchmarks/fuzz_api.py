@@ -34,9 +34,9 @@ from schemathesis.core.failures import FailureGroup
 from schemathesis.generation import GenerationMode
 
 import fairhorizon as fh
+from fairhorizon.service.admin.set_up import set_up
 from fairhorizon.service.app import build_app
 from fairhorizon.service.service import Service
-from fairhorizon.service.setting_up import set_up
 from fairhorizon.service.settings import ServiceSettings
 from fairhorizon.service.store import jobs
 from fairhorizon.service.store.database import Database

@@ -4,9 +4,10 @@
         [--json FILE] [--small]
 
 Bare scores are those of the rankers behind the model with the best 10 items of each: nothing keeps
-a limit. Both are measured in turns in one run on one thread, and the medians of the repetitions are
-compared. The model is fitted once (fcpo, preset fast, 1 round: what it has learned does not matter
-for time), written to --model/DATA and read from there the next time.
+a limit. Both are measured in turns in one run, in CPU time of one thread, which other work on the
+machine changes little, and the medians of the repetitions are compared. The model is fitted once
+(fcpo, preset fast, 1 round: what it has learned does not matter for time), written to --model/DATA
+and read from there the next time.
 
     one user    a call `Model.recommend([user])`
     everybody   a call `Model.recommend()`
@@ -44,9 +45,9 @@ Work = Callable[[], object]
 
 
 def milliseconds(work: Work) -> float:
-    started = time.perf_counter()
+    started = time.process_time()
     work()
-    return 1000 * (time.perf_counter() - started)
+    return 1000 * (time.process_time() - started)
 
 
 def fitted(data: str, folder: Path, items: Any) -> fh.Model:
@@ -95,12 +96,12 @@ def bare_scores(model: fh.Model, users: Sequence[Any]) -> Work:
 @contextmanager
 def decisions(folder: Path, limits: Sequence[str]) -> Iterator[Callable[[str], object]]:
     """Decides the list of a user as a replica of the service does, with leases that last."""
+    from fairhorizon.service.admin.set_up import set_up
     from fairhorizon.service.budget.purse import Purse
     from fairhorizon.service.replica.deciding import Decider
     from fairhorizon.service.replica.requests import ListRequest
     from fairhorizon.service.replica.weighing import UsersSoFar
     from fairhorizon.service.replica.world import WorldLoader
-    from fairhorizon.service.setting_up import set_up
     from fairhorizon.service.settings import ServiceSettings
     from fairhorizon.service.store.database import Database
 

@@ -16,11 +16,11 @@ from pathlib import Path
 import numpy as np
 
 import fairhorizon as fh
+from fairhorizon.service.admin.set_up import set_up
 from fairhorizon.service.replica.engine import Engine
 from fairhorizon.service.replica.recording import Decided
 from fairhorizon.service.replica.requests import ListRequest
 from fairhorizon.service.replica.weighing import UsersSoFar
-from fairhorizon.service.setting_up import set_up
 from fairhorizon.service.settings import ServiceSettings
 from fairhorizon.service.store.database import Database
 from local_postgres import Postgres

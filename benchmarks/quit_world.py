@@ -10,7 +10,7 @@ from torch import Tensor
 
 from fairhorizon.datasets import DataSpec
 from fairhorizon.evaluation.long_term import LongRun, LongRunSettings
-from fairhorizon.evaluation.staying import choosing_users
+from fairhorizon.evaluation.run_records import choosing_users
 from fairhorizon.fcpo.model import Fcpo
 from fairhorizon.limits.counts import Counts, Exposure
 from fairhorizon.methods import Method

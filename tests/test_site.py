@@ -125,7 +125,7 @@ def test_a_name_that_is_missing_or_undocumented_is_found(
         encoding="utf-8",
     )
     monkeypatch.setattr(reference, "STUB", stub)
-    pages = ["# Data\n\n<!-- names: agents, data, metrics -->\n", "<!-- names: data.splits -->\n"]
+    pages = ["<!-- names: recommenders, data, metrics -->\n", "<!-- names: data.splits -->\n"]
     assert reference.problems(pages) == [
         "in no page of docs/reference: first_best",
         "in several pages: split",

@@ -31,12 +31,12 @@ from .limits.step_limits import (
 from .lird.config import LirdConfig as LirdConfig
 from .lird.model import Lird as Lird
 from .lird.server import LirdServer as LirdServer
-from .model.answers import LimitsNotKeptWarning as LimitsNotKeptWarning
-from .model.api import fit as fit
-from .model.api import open_model as open_model
-from .model.explaining import Explanation as Explanation
+from .model.explain import Explanation as Explanation
 from .model.model import Model as Model
-from .model.server import ModelServer as ModelServer
+from .model.model import ModelServer as ModelServer
+from .model.model import fit as fit
+from .model.model import open_model as open_model
+from .model.serving import LimitsNotKeptWarning as LimitsNotKeptWarning
 from .rankers.als import Als as Als
 from .rankers.als import AlsConfig as AlsConfig
 from .rankers.bpr import Bpr as Bpr

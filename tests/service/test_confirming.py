@@ -6,9 +6,8 @@ import pytest
 import sqlalchemy as sa
 from asking import ask
 
-from fairhorizon.service.budget.confirming import any_over, give_up
+from fairhorizon.service.budget.impressions import any_over, give_up, record_feedback
 from fairhorizon.service.budget.units import UNIT
-from fairhorizon.service.events import take
 from fairhorizon.service.replica.engine import Engine
 from fairhorizon.service.replica.recording import Decided
 from fairhorizon.service.store.feedback import Event
@@ -29,7 +28,7 @@ def seen(engine: Engine, made: Decided, *places: int) -> int:
         Event("read", made.user, made.items[place], list_id=made.id, event_id=f"{made.id}{place}")
         for place in places
     ]
-    return take(engine.database, events, read=("read",))
+    return record_feedback(engine.database, events, read=("read",))
 
 
 def account(engine: Engine) -> tuple[int, int, int, int]:
@@ -58,7 +57,9 @@ def test_showings_count_when_they_are_seen_and_once(engine: Engine) -> None:
     assert account(engine)[:3] == (2, 1, len(inside) - 1)
     assert seen(engine, made, inside[0], outside[0]) == 0  # again
     event = Event("read", "c1", made.items[inside[0]], list_id=made.id, event_id="another")
-    assert take(engine.database, [event], read=("read",)) == 1  # another event, the same showing
+    assert (
+        record_feedback(engine.database, [event], read=("read",)) == 1
+    )  # another event, the same showing
     assert account(engine)[:3] == (2, 1, len(inside) - 1)
     assert accounts_agree(engine.database)
 
@@ -71,7 +72,7 @@ def test_what_other_feedback_says_confirms_nothing(engine: Engine) -> None:
         Event("read", "c1", made.items[0], list_id="0" * 32),  # no such list
         Event("read", "c1", made.items[0]),
     ]
-    assert take(engine.database, events, read=("read",)) == 4
+    assert record_feedback(engine.database, events, read=("read",)) == 4
     assert account(engine)[0] == 0
 
 

@@ -13,8 +13,8 @@ from crashing_replica import replica_until
 
 from fairhorizon.parallel.processes import start_method
 from fairhorizon.service import crash_points
+from fairhorizon.service.admin.set_up import set_up
 from fairhorizon.service.replica.engine import Engine
-from fairhorizon.service.setting_up import set_up
 from fairhorizon.service.settings import ServiceSettings
 from fairhorizon.service.store.database import Database
 from fairhorizon.service.store.schema import accounts, labels, leases, lists, state

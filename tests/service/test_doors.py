@@ -15,12 +15,12 @@ from fairhorizon.allocation.limit_matrix import GroupRule, LimitMatrix
 from fairhorizon.allocation.one_list import SeveralLimitsRequest
 from fairhorizon.limits.place_rule import PlaceRule, PlaceWeights
 from fairhorizon.model.requests import RepeatRule, Requests
+from fairhorizon.service.admin.set_up import set_up
 from fairhorizon.service.budget.purse import Purse
 from fairhorizon.service.replica.deciding import Decider
 from fairhorizon.service.replica.requests import ListRequest
 from fairhorizon.service.replica.weighing import UsersSoFar
 from fairhorizon.service.replica.world import WorldLoader
-from fairhorizon.service.setting_up import set_up
 from fairhorizon.service.settings import ServiceSettings
 from fairhorizon.service.store.database import Database
 

@@ -8,10 +8,10 @@ import pytest
 import sqlalchemy as sa
 from asking import ask
 
+from fairhorizon.service.admin.set_up import create_limit, relabel
 from fairhorizon.service.budget import reaping
 from fairhorizon.service.budget.units import UNIT
 from fairhorizon.service.replica.engine import Engine
-from fairhorizon.service.setting_up import create_limit, relabel
 from fairhorizon.service.settings import ServiceSettings
 from fairhorizon.service.store import items, limits
 from fairhorizon.service.store.items import Item

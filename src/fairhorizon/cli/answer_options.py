@@ -10,7 +10,7 @@ from fairhorizon.vocabulary import ListValue
 if TYPE_CHECKING:
     from fairhorizon.data.interactions import Interactions
     from fairhorizon.datasets import Dataset
-    from fairhorizon.model.answered import GivenAnswers
+    from fairhorizon.model.fitting import GivenAnswers
     from fairhorizon.recommenders.base import Recommender
     from fairhorizon.simulation.feedback import Scenario
     from fairhorizon.studies.run_blocks import ListsOfRun
@@ -49,7 +49,7 @@ def read(
     file: Path | None, away: float | None, model: "Recommender", log: "Interactions"
 ) -> "GivenAnswers | None":
     """The answers for a method before its fit, if there are any."""
-    from fairhorizon.model.answered import AWAY, GivenAnswers
+    from fairhorizon.model.fitting import AWAY, GivenAnswers
 
     if file is None:
         if away is not None:

@@ -13,7 +13,7 @@ from fairhorizon.cli.typed import typed_command
 
 if TYPE_CHECKING:
     from fairhorizon.datasets import DataSpec
-    from fairhorizon.studies.rows import EfficiencyRow
+    from fairhorizon.studies.efficiency import EfficiencyRow
 
 Length = Annotated[
     int | None,

@@ -15,8 +15,7 @@ from fairhorizon.vocabulary import Mode, Protocol
 
 if TYPE_CHECKING:
     from fairhorizon.datasets import Dataset
-    from fairhorizon.evaluation.rows import EvaluationRow
-    from fairhorizon.evaluation.short_term import Result
+    from fairhorizon.evaluation.short_term import EvaluationRow, Result
     from fairhorizon.limits.bound import BoundLimit
     from fairhorizon.limits.measured import LimitReached
     from fairhorizon.parallel.engine import TaskEngine

@@ -16,7 +16,7 @@ from fairhorizon.vocabulary import Preset
 if TYPE_CHECKING:
     from fairhorizon.datasets import Dataset, DataSpec
     from fairhorizon.methods import Method
-    from fairhorizon.model.answered import GivenAnswers
+    from fairhorizon.model.fitting import GivenAnswers
     from fairhorizon.recommenders.base import Recommender
     from fairhorizon.recommenders.progress import Listener
 

@@ -78,8 +78,7 @@ def tune(
     from fairhorizon.datasets import DataPlace
     from fairhorizon.files import write_copies
     from fairhorizon.methods import MethodError, validates
-    from fairhorizon.studies.trials import Objective
-    from fairhorizon.studies.tuning import Tuning
+    from fairhorizon.studies.tuning import Objective, Tuning
     from fairhorizon.vocabulary import Protocol
 
     given = parse_settings(settings or [])
@@ -99,7 +98,7 @@ def tune(
         search(tuning, trials, engine)
         best = tuning.best
         tuning.write_best()
-    write_copies(tuning.result().to_json(), json_file)
+    write_copies(tuning.to_json(), json_file)
     typer.echo(f"{folder / 'best.json'}: validation NDCG@20 {best.value:.4f}, trial {best.number}")
     typer.echo(fit_command(context, tuning))
 
@@ -137,7 +136,7 @@ def default_folder(method: str, source: str) -> Path:
 
 def fit_command(context: typer.Context, tuning: "Tuning") -> str:
     """The command that fits the best settings on the same data."""
-    from fairhorizon.studies.search_space import dotted
+    from fairhorizon.studies.tuning import dotted
 
     settings = dotted(tuning.settings(tuning.best))
     chosen = [

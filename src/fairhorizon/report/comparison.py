@@ -27,7 +27,8 @@ from fairhorizon.report.page import (
 )
 from fairhorizon.report.paper import paper_row
 from fairhorizon.report.tables import PAPER_METRICS, format_value, metric_columns, units
-from fairhorizon.studies.rows import OverSeeds, SignificanceRow, SummaryRow
+from fairhorizon.studies.compare import SignificanceRow
+from fairhorizon.studies.rows import OverSeeds, SummaryRow
 from fairhorizon.vocabulary import POPULAR, Protocol
 
 KS = (5, 10, 20)

@@ -26,7 +26,8 @@ from fairhorizon.report.looks import Look, looks_of
 from fairhorizon.report.marks import Axis, Spec
 from fairhorizon.report.page import Section, commands_section, write_page
 from fairhorizon.report.tables import MISSING, group_items
-from fairhorizon.studies.rows import HypervolumeRow, OverSeeds, SummaryRow
+from fairhorizon.studies.frontier import HypervolumeRow
+from fairhorizon.studies.rows import OverSeeds, SummaryRow
 from fairhorizon.vocabulary import POPULAR
 
 Curves = Mapping[str, Sequence[OverSeeds]]

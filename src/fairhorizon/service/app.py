@@ -24,8 +24,8 @@ from fairhorizon.service.dashboard import (
     overview,
     user_pages,
 )
+from fairhorizon.service.monitoring.movers import RememberedMovers
 from fairhorizon.service.service import Service
-from fairhorizon.service.watching.movers import RememberedMovers
 
 DESCRIPTION = """Recommends within exposure limits. `/api` has the names of Gorse, `/v1` what Gorse
 does not have: limits, exposure, models, jobs. Keys are sent as `X-API-Key`."""

@@ -8,17 +8,17 @@ from collections.abc import Callable, Sequence
 import sqlalchemy as sa
 
 from fairhorizon.errors import FairHorizonError
-from fairhorizon.service.budget.confirming import any_over, give_up
+from fairhorizon.service.admin.jobs import PROMOTE, RELABEL, Jobs
+from fairhorizon.service.budget.impressions import any_over, give_up
 from fairhorizon.service.budget.reaping import reap
+from fairhorizon.service.monitoring.rollup import roll_up
 from fairhorizon.service.replica.engine import Engine
 from fairhorizon.service.replica.loaded_models import loaded
-from fairhorizon.service.rollup import roll_up
 from fairhorizon.service.store import jobs, labels, models, replicas
 from fairhorizon.service.store import state as service_state
 from fairhorizon.service.store.database import DatabaseAwayError
 from fairhorizon.service.store.schema import jobs as job_table
 from fairhorizon.service.vocabulary import JobState
-from fairhorizon.service.working import PROMOTE, RELABEL, Jobs
 
 EVERY = 1.0  # seconds
 LOG = logging.getLogger("fairhorizon.service")

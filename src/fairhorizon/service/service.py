@@ -3,11 +3,11 @@
 from dataclasses import dataclass, field
 
 from fairhorizon.service.keeping import Keeper
-from fairhorizon.service.metrics import Metrics
+from fairhorizon.service.monitoring.alerts import Watch
+from fairhorizon.service.monitoring.metrics import Metrics
 from fairhorizon.service.replica.engine import Engine
 from fairhorizon.service.settings import ServiceSettings
 from fairhorizon.service.store.database import Database
-from fairhorizon.service.watching.alerts import Watch
 
 
 @dataclass

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import torch
 
 from fairhorizon.evaluation.long_term import LongRun
-from fairhorizon.evaluation.staying import by_activity, choosing_users
+from fairhorizon.evaluation.run_records import by_activity, choosing_users
 from fairhorizon.fcpo.outlook.outlook import Outlook
 from fairhorizon.fcpo.outlook.server import LongFcpoServer
 from fairhorizon.limits.counts import Exposure

@@ -42,7 +42,7 @@ class StudyRow:
     prices: Mapping[str, float] = field(default_factory=dict)  # of limits, by their texts
 
     def to_json(self) -> dict[str, Any]:
-        return _content(self)
+        return row_content(self)
 
     @classmethod
     def from_json(cls, content: Mapping[str, Any]) -> Self:
@@ -99,25 +99,7 @@ class SummaryRow(OverSeeds):
             *("dataset", "method", "protocol", "mode", "alpha_prime", "seeds"),
             *("metrics", "seconds", "settings", "notes", "limit_missed"),
         )
-        return _content(self, keys)
-
-
-@dataclass(frozen=True)
-class SignificanceRow:
-    """Best against runner-up in one metric: two-sided p-values, paired over users."""
-
-    metric: str
-    best: str
-    second: str
-    difference: float
-    users: int
-    t_test: float
-    bootstrap: float
-    t_test_corrected: float
-    bootstrap_corrected: float
-
-    def to_json(self) -> dict[str, Any]:
-        return _content(self)
+        return row_content(self, keys)
 
 
 @dataclass(frozen=True)
@@ -139,7 +121,7 @@ class LevelRow(OverSeeds):
             *("ours", "best_rival"),
             *("settings", "above", "metrics", "seconds", "notes", "limit_missed"),
         )
-        return _content(self, keys)
+        return row_content(self, keys)
 
 
 @dataclass(frozen=True)
@@ -176,46 +158,10 @@ class GainRow:
         return self.low is not None and self.high is not None and not self.low <= 0 <= self.high
 
     def to_json(self) -> dict[str, Any]:
-        return _content(self)
+        return row_content(self)
 
 
-@dataclass(frozen=True)
-class HypervolumeRow:
-    """The areas that the levels of a method dominate, as fractions."""
-
-    method: str
-    levels: int
-    gini_area: float  # of (NDCG, 1 - Gini)
-    popularity_area: float  # of (NDCG, 1 - popularity rate)
-
-    def to_json(self) -> dict[str, Any]:
-        return _content(self)
-
-
-@dataclass(frozen=True)
-class EfficiencyRow:
-    """How long a method takes to make a list for every user."""
-
-    dataset: str
-    method: str
-    step: str  # what is timed: the re-ranker, or else the ranker or agent
-    candidates: int | None  # per user, of a re-ranker
-    protocol: Protocol
-    mode: Mode
-    users: int
-    length: int
-    seconds: Spread
-
-    def to_json(self) -> dict[str, Any]:
-        keys = ("dataset", "method", "candidates", "protocol", "mode", "users", "length")
-        return {
-            **_content(self, keys),
-            "metrics": {"seconds": _content(self.seconds)},
-            "seconds": self.seconds.mean,
-        }
-
-
-def _content(row: "DataclassInstance", keys: Sequence[str] | None = None) -> dict[str, Any]:
+def row_content(row: "DataclassInstance", keys: Sequence[str] | None = None) -> dict[str, Any]:
     """The fields of a row in strict JSON: all of them, or some in this order."""
     fields = asdict(row)
     return {key: strict_json(fields[key]) for key in (fields if keys is None else keys)}

@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 from api_client import Open, TestClient, send
 
+from fairhorizon.service.admin.set_up import set_up
 from fairhorizon.service.app import build_app
 from fairhorizon.service.service import Service
-from fairhorizon.service.setting_up import set_up
 from fairhorizon.service.settings import ServiceSettings
 from fairhorizon.service.store import keys
 from fairhorizon.service.store.database import Database

@@ -10,11 +10,11 @@ from asking import ask
 from page_reading import Element, read
 from recorded_lists import Shown, fill, record
 
+from fairhorizon.service.admin.set_up import create_limit, prepare, set_up
 from fairhorizon.service.app import build_app
-from fairhorizon.service.events import take
-from fairhorizon.service.rollup import roll_up
+from fairhorizon.service.budget.impressions import record_feedback
+from fairhorizon.service.monitoring.rollup import roll_up
 from fairhorizon.service.service import Service
-from fairhorizon.service.setting_up import create_limit, prepare, set_up
 from fairhorizon.service.settings import ServiceSettings
 from fairhorizon.service.store import alerts, items, jobs, keys, users
 from fairhorizon.service.store.database import Database
@@ -170,7 +170,7 @@ def test_an_unknown_period_is_refused(client: AsgiClient) -> None:
 
 def test_an_item(client: AsgiClient) -> None:
     database: Database = client.app.state.service.database
-    take(database, [Event("click", "v", "c", time=1_700_000_000.0)], read=("read",))
+    record_feedback(database, [Event("click", "v", "c", time=1_700_000_000.0)], read=("read",))
     page = page_of(client, "/dashboard/item/c")
     facts = page.every("dl")[0].facts()
     assert facts["id"] == "c"
@@ -236,7 +236,7 @@ def test_nothing_that_is_stored_becomes_part_of_a_page(database: Database, text:
         alerts.begin(connection, "limit-near", text, text, now)
         jobs.ask(database, connection, "relabel", text, {})
         jobs.report(connection, 1, 0.5, text)
-    take(database, [Event(text[:60], text, text)], read=("read",))
+    record_feedback(database, [Event(text[:60], text, text)], read=("read",))
     limit = '"' + text.replace('"', '""') + '"'
     create_limit(database, f"title={chr(34)}title {limit[1:]}<=0.5", ServiceSettings())
     record(database, [Shown(now - 5, [text], [[]], [], text)])

@@ -6,7 +6,6 @@ value are shown (allocation/engine.py), for all users together, in blocks of the
 feedback, or one request after the other.
 """
 
-import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
@@ -163,15 +162,10 @@ class ItemLists:
         """The blocks make lists under the rule, as even as they are meant to be."""
         task = GroupTask(self.rule, length)
         plain = group_lists_over(blocks, task)
-        aims = [] if self.gini_limit is None else [self.gini_limit]
-        if self.spread is not None and (aim := self._even(blocks, length, plain)) is not None:
-            aims.append(aim)
-        if not aims:
+        aim = None if self.spread is None else self._even(blocks, length, plain)
+        if aim is None and self.gini_limit is None:
             return plain
-        with warnings.catch_warnings():
-            # this Gini index is a target that may be out of reach
-            warnings.filterwarnings("ignore", message="no lists with a Gini index")
-            return group_lists_over(blocks, task, gini_limit=min(aims))
+        return group_lists_over(blocks, task, gini_limit=self.gini_limit, gini_aim=aim)
 
     def _even(self, blocks: Blocks, length: int, plain: GroupPrices) -> float | None:
         """The Gini index to aim at, from that of the plain lists; None: nothing to compare with.

@@ -9,7 +9,7 @@ import sqlalchemy as sa
 from sqlalchemy.engine import Connection
 
 from fairhorizon.limits.language import Limit
-from fairhorizon.model.explaining import Parts, reasons
+from fairhorizon.model.explain import Parts, reasons
 from fairhorizon.model.requests import RepeatRule, Requests
 from fairhorizon.service.budget.units import place_units, showings
 from fairhorizon.service.replica.world import World

@@ -15,13 +15,13 @@ from fairhorizon.service.dashboard.charts import Curve, LineChart, plain
 from fairhorizon.service.dashboard.page_routes import PageRoute
 from fairhorizon.service.dashboard.rendering import page
 from fairhorizon.service.dashboard.visiting import Visiting
+from fairhorizon.service.monitoring.periods import DAY, HOUR, Period
 from fairhorizon.service.replica.world import World
 from fairhorizon.service.store import feedback, items, labels
 from fairhorizon.service.store import state as service_state
 from fairhorizon.service.store.items import Item
 from fairhorizon.service.store.schema import item_hours, lists
 from fairhorizon.service.store.schema import items as item_table
-from fairhorizon.service.watching.periods import DAY, HOUR, Period
 
 LOOKED_AT = 2000  # newest lists that are searched for an item
 MOST_LISTS = 10

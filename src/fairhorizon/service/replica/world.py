@@ -16,9 +16,9 @@ from fairhorizon.limits.binding import bind
 from fairhorizon.limits.bound import BoundLimit
 from fairhorizon.limits.groups import POPULAR_SHARE, popular_group
 from fairhorizon.limits.language import Limit
-from fairhorizon.model.catalogue import Catalogue
-from fairhorizon.model.people import Person, stranger
-from fairhorizon.model.state import ServingState
+from fairhorizon.model.cold_start import Catalogue
+from fairhorizon.model.requests import Person, anonymous_user
+from fairhorizon.model.serving import ServingState
 from fairhorizon.service.budget.limits import Rules, ServedLimit, flat
 from fairhorizon.service.budget.windows import Window
 from fairhorizon.service.replica.loaded_models import loaded
@@ -67,7 +67,7 @@ class World:
                 there.add(code)
                 history.append(code)
         if known is None:
-            return Asking(stranger(user, history), refused)
+            return Asking(anonymous_user(user, history), refused)
         return Asking(Person(user, known.code, np.array(history, dtype=np.int64)), refused)
 
 
