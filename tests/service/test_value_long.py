@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 import torch
 
-from fairhorizon.fcpo.outlook.learned import LearnedOutlook
-from fairhorizon.fcpo.outlook.standing import AnswersSoFar
+from fairhorizon.fcpo.retention.replay import FittedRetention
+from fairhorizon.fcpo.retention.state import ResponseHistory
 from fairhorizon.service.replica.weighing import UsersSoFar, standing_now
 from fairhorizon.service.store.shown import MOST_SHOWN
 
@@ -44,9 +44,9 @@ def test_no_more_than_the_newest_showings_are_looked_at() -> None:
 
 
 def test_standing_goes_on_from_the_end_of_the_record() -> None:
-    at_end = AnswersSoFar(torch.tensor([5, 2]))
+    at_end = ResponseHistory(torch.tensor([5, 2]))
     at_end.see(torch.zeros(2, 2).long(), torch.tensor([[True, True], [False, True]]))
-    outlook = LearnedOutlook(0.9, {}, at_end.tensors(), ("u", "v"), 0.0)
+    outlook = FittedRetention(0.9, {}, at_end.tensors(), ("u", "v"), 0.0)
     answers = [[False, False, True], [True], []]
     standing = standing_now(outlook, ["u", "new", None], torch.tensor([9, 3, 900]), answers)
     assert standing.stay.tolist() == [5, 1, 0]

@@ -67,9 +67,9 @@ def valued(
         return lists, scenario
     from dataclasses import replace
 
-    from fairhorizon.fcpo.outlook.weighing import with_worth
+    from fairhorizon.fcpo.retention.replay import with_user_weights
     from fairhorizon.studies.runs import Run
 
     ids = dataset.log.user_ids if lists.users is None else dataset.log.user_ids[lists.users]
-    weighed = with_worth(model, scenario, Run(lists.run).outlook(), ids.tolist())
+    weighed = with_user_weights(model, scenario, Run(lists.run).outlook(), ids.tolist())
     return replace(lists, worth=weighed.worth), weighed

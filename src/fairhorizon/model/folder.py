@@ -18,7 +18,7 @@ from fairhorizon.data.locations import AREA_KM
 from fairhorizon.data.repeats import all_rows
 from fairhorizon.data.splits import Ties
 from fairhorizon.errors import ModelError
-from fairhorizon.fcpo.outlook.learned import OUTLOOK, LearnedOutlook
+from fairhorizon.fcpo.retention.replay import RETENTION_FILE, FittedRetention
 from fairhorizon.files import write_atomically, write_json, written_together
 from fairhorizon.limits.language import Limit
 from fairhorizon.methods import load_method
@@ -44,7 +44,7 @@ class StoredModel:
     limits: tuple[Limit, ...]
     ties: Ties
     area_km: float = AREA_KM
-    outlook: LearnedOutlook | None = None  # None: no record of answers was given
+    outlook: FittedRetention | None = None  # None: no record of answers was given
 
 
 def write_model(
@@ -87,10 +87,10 @@ def write_model(
             rows = joined(list(observed)) if observed else ObservedRows([], [], None, None)
             _write(folder / OBSERVED, _frame_of_rows(rows))
         if stored.outlook is not None:
-            stored.outlook.save(folder / OUTLOOK)
+            stored.outlook.save(folder / RETENTION_FILE)
         write_json(folder / CARD, card)
     if stored.outlook is None:
-        (folder / OUTLOOK).unlink(missing_ok=True)  # of the model that was here before
+        (folder / RETENTION_FILE).unlink(missing_ok=True)  # of the model that was here before
 
 
 def read_model(folder: Path) -> tuple[StoredModel, Interactions, ItemTable | None]:
@@ -120,10 +120,10 @@ def read_model(folder: Path) -> tuple[StoredModel, Interactions, ItemTable | Non
     return stored, log, table
 
 
-def read_outlook(folder: Path) -> LearnedOutlook | None:
+def read_outlook(folder: Path) -> FittedRetention | None:
     """What was learned from a record of answers; None: there was none."""
-    file = folder / OUTLOOK
-    return LearnedOutlook.load(file) if file.exists() else None
+    file = folder / RETENTION_FILE
+    return FittedRetention.load(file) if file.exists() else None
 
 
 def read_observed(folder: Path, log: Interactions) -> pl.DataFrame | None:

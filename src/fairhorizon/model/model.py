@@ -16,7 +16,7 @@ from fairhorizon.data.loading import load, load_items
 from fairhorizon.data.locations import AREA, AREA_KM, coordinates_among
 from fairhorizon.data.splits import Ties, uncut, with_ties
 from fairhorizon.errors import ConfigError, ModelError
-from fairhorizon.fcpo.outlook.learned import LearnedOutlook
+from fairhorizon.fcpo.retention.replay import FittedRetention
 from fairhorizon.limits.kept_by_lists import check_kept
 from fairhorizon.limits.language import Limit
 from fairhorizon.methods import Method, build
@@ -124,7 +124,7 @@ class Model:
         return ids
 
     @property
-    def outlook(self) -> LearnedOutlook | None:
+    def outlook(self) -> FittedRetention | None:
         """What it learned from answers; None: it was fitted without them."""
         return self._outlook
 
@@ -168,7 +168,7 @@ class Model:
         warn_if_broken(state, served)
         return frame_of(state, requests.persons, served)
 
-    def outlook_for(self, value: str) -> LearnedOutlook | None:
+    def outlook_for(self, value: str) -> FittedRetention | None:
         """What a like is worth, where it is asked for; a ConfigError if the model does not know."""
         if value == ListValue.NDCG:
             return None

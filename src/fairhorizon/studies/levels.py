@@ -14,8 +14,7 @@ from fairhorizon.metrics.fairness import lists_above, popularity_rate, weighed_s
 from fairhorizon.metrics.spread import finite
 from fairhorizon.parallel.engine import TaskEngine, Work
 from fairhorizon.parallel.processes import HERE
-from fairhorizon.recommenders.abilities import Levels
-from fairhorizon.recommenders.base import Recommender
+from fairhorizon.recommenders.base import Levels, Recommender
 from fairhorizon.studies.dials import COUNTED, TRIES, Measure, best_setting, rate_of, tried
 from fairhorizon.studies.level_limits import (
     by_counting,

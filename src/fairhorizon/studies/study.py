@@ -30,8 +30,7 @@ from fairhorizon.methods import AGENTS, Method, build, load_method, longest_firs
 from fairhorizon.parallel.engine import TaskEngine
 from fairhorizon.parallel.processes import HERE
 from fairhorizon.rankers import RANKERS
-from fairhorizon.recommenders.abilities import Levels
-from fairhorizon.recommenders.base import Recommender
+from fairhorizon.recommenders.base import Levels, Recommender
 from fairhorizon.recommenders.progress import LimitNotKeptWarning
 from fairhorizon.recommenders.tasks import Fitted, LogPart
 from fairhorizon.rerank import RERANKERS

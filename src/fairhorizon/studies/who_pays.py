@@ -11,7 +11,7 @@ from fairhorizon.limits.language import Limit
 from fairhorizon.methods import Method
 from fairhorizon.metrics.significance import paired_difference
 from fairhorizon.metrics.spread import finite
-from fairhorizon.recommenders.abilities import Levels
+from fairhorizon.recommenders.base import Levels
 from fairhorizon.studies.rows import LevelRow
 from fairhorizon.studies.standing import Found, NdcgOf, Standing, best_rivals
 from fairhorizon.studies.who_pays_rows import UserGroupRow

@@ -20,7 +20,7 @@ from fairhorizon.allocation.engine import (
 )
 from fairhorizon.data.splits import Split
 from fairhorizon.fcpo.model import Fcpo
-from fairhorizon.fcpo.serving.actor_chances import ActorChances
+from fairhorizon.fcpo.serving import ActorChances
 from fairhorizon.limits.place_rule import PlaceRule
 from fairhorizon.recommenders.lists.chances import Chances
 from fairhorizon.recommenders.lists.item_lists import NO_LIMIT, Evenness, ItemLists, accurate

@@ -11,7 +11,7 @@ from asking import ask
 
 from fairhorizon.cli.app import run
 from fairhorizon.data.synthetic import synthetic
-from fairhorizon.fcpo.outlook.learned import LearnedOutlook
+from fairhorizon.fcpo.retention.replay import FittedRetention
 from fairhorizon.service.admin import export
 from fairhorizon.service.budget.impressions import record_feedback
 from fairhorizon.service.replica.engine import Engine
@@ -276,7 +276,7 @@ def test_fit_learns_from_the_answers(replicas: Replicas, tmp_path: Path) -> None
     ]
     options = ["--answers", str(out / "answers.parquet"), "--away", "3"]
     assert run([*command, *options, "--all"]) == 0
-    outlook = LearnedOutlook.load(model / "outlook.safetensors")
+    outlook = FittedRetention.load(model / "outlook.safetensors")
     assert set(outlook.users) == {f"c{number}" for number in range(20)}
     stay = outlook.standing["stay"][[outlook.rows["c3"], outlook.rows["c13"]]]
     assert stay.tolist() == [24, 4]

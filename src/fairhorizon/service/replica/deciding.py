@@ -11,7 +11,7 @@ from torch import Tensor
 
 from fairhorizon.allocation.candidates import NEVER
 from fairhorizon.allocation.guard import ExposureGuard
-from fairhorizon.fcpo.outlook.learned import best_open
+from fairhorizon.fcpo.retention.replay import best_open
 from fairhorizon.model.requests import RepeatRule, Requests
 from fairhorizon.recommenders.served import ValuedItems
 from fairhorizon.service.budget.purse import Purse

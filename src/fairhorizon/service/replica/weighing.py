@@ -7,9 +7,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from fairhorizon.fcpo.outlook.at_once import see_at_once
-from fairhorizon.fcpo.outlook.learned import LearnedOutlook
-from fairhorizon.fcpo.outlook.standing import AnswersSoFar
+from fairhorizon.fcpo.retention.replay import FittedRetention
+from fairhorizon.fcpo.retention.state import ResponseHistory, see_many
 from fairhorizon.service.store.shown import MOST_SHOWN
 
 
@@ -44,8 +43,8 @@ class UsersSoFar:
 
 
 def standing_now(
-    outlook: LearnedOutlook, users: Sequence[str | None], taken: Tensor, answers: list[list[bool]]
-) -> AnswersSoFar:
+    outlook: FittedRetention, users: Sequence[str | None], taken: Tensor, answers: list[list[bool]]
+) -> ResponseHistory:
     """The standing of users after answers (b, ...) that came after the record.
 
     users: ids; None: somebody who asked to be forgotten.
@@ -55,5 +54,5 @@ def standing_now(
     if width:
         shown = torch.tensor([len(own) for own in answers])[:, None] > torch.arange(width)
         liked = torch.tensor([own + [False] * (width - len(own)) for own in answers])
-        see_at_once(standing, shown, liked)
+        see_many(standing, shown, liked)
     return standing

@@ -11,7 +11,7 @@ from sqlalchemy.engine import Connection
 
 from fairhorizon.data.item_columns import ItemTable
 from fairhorizon.errors import FairHorizonError
-from fairhorizon.fcpo.outlook.learned import LearnedOutlook
+from fairhorizon.fcpo.retention.replay import FittedRetention
 from fairhorizon.limits.binding import bind
 from fairhorizon.limits.bound import BoundLimit
 from fairhorizon.limits.groups import POPULAR_SHARE, popular_group
@@ -48,7 +48,7 @@ class World:
     rules: Rules
     forgotten: Forgotten
     troubles: tuple[str, ...] = ()  # limits that are about nothing
-    outlook: LearnedOutlook | None = None  # what the model has learned from answers
+    outlook: FittedRetention | None = None  # what the model has learned from answers
 
     def person(self, user: str, events: Sequence[Any], negative: Sequence[str]) -> "Asking":
         """Somebody as the model and later events know them; events oldest first."""
