@@ -7,16 +7,16 @@ from fairhorizon.datasets import DataSpec
 from fairhorizon.errors import ConfigError
 from fairhorizon.limits.language import Limit
 from fairhorizon.methods import Method, build
-from fairhorizon.studies.level_limits import (
+from fairhorizon.studies.level_search import (
     by_counting,
     counted_share,
     counting_of,
     counting_words,
     data_limited_by,
     level_limit,
+    serves_counting,
 )
-from fairhorizon.studies.standing import serves_counting
-from fairhorizon.studies.under_limits import served_under
+from fairhorizon.studies.study import served_under
 
 PLAIN = DataSpec(source="ml-100k")
 SELLERS = DataSpec(source="log.csv", group_column="seller", sensitive_values=("A", "B"))
