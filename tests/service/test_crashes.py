@@ -109,7 +109,7 @@ def test_a_batch_whose_record_fails_is_not_answered_and_spends_nothing(
     """As if the database went away in the middle of a commit."""
     engine = replicas()
     ask(engine, "c1")
-    recorder = engine._recorder
+    recorder = engine.replica._recorder
     assert recorder is not None
 
     def broken(*_: object) -> None:

@@ -5,28 +5,26 @@ import pytest
 
 from fairhorizon.limits.bound import BoundLimit
 from fairhorizon.limits.language import Limit
-from fairhorizon.service.budget.limits import Rules, ServedLimit
-from fairhorizon.service.budget.purse import Purse
-from fairhorizon.service.budget.units import UNIT
-from fairhorizon.service.budget.windows import Window
+from fairhorizon.service.budget.leases import LeaseBalance
+from fairhorizon.service.budget.rules import UNIT, Rules, ServedLimit, Window
 from fairhorizon.service.vocabulary import Counts
 from fleet_events import Replica
 
 
-def purse(text: str, *, shown: int, used: int, left: int) -> Purse:
+def balance(text: str, *, shown: int, used: int, left: int) -> LeaseBalance:
     """Of one limit on the items 0 to 2 of ten; counts in showings."""
     limit = Limit.parse(text)
     bound = BoundLimit(limit, np.arange(10) < 3)
     rules = Rules((ServedLimit(1, limit, Window(), Counts.SERVED, 20 * UNIT, (bound,)),))
     units = (np.array([number * UNIT], dtype=np.int64) for number in (left, used, shown))
-    return Purse(
+    return LeaseBalance(
         rules, [1], ["always"], np.array([1]), *units, np.zeros(1, dtype=np.int64), np.zeros(1)
     )
 
 
 def caps_of(text: str = "popular<=0.4", *, shown: int, used: int, left: int) -> list[float]:
     """What a list of ten may have of the group: preferably, rounded up, and at most."""
-    caps = purse(text, shown=shown, used=used, left=left).caps(10)
+    caps = balance(text, shown=shown, used=used, left=left).caps(10)
     return [float(cap[0]) for cap in caps]
 
 
@@ -50,7 +48,7 @@ def test_a_floor_has_no_cap() -> None:
 
 
 def test_a_list_is_weighed_by_place_and_spent() -> None:
-    some = purse("popular<=0.4;weights=log", shown=10, used=2, left=3)
+    some = balance("popular<=0.4;weights=log", shown=10, used=2, left=3)
     codes = np.array([5, 0, 7, 1])  # of the group at places 2 and 4
     inside, total = some.weigh(codes)
     assert inside.tolist() == [630_930 + 430_677]

@@ -2,6 +2,7 @@
 
 import uuid
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -10,91 +11,97 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from fairhorizon.allocation.candidates import NEVER
-from fairhorizon.allocation.guard import ExposureGuard
-from fairhorizon.fcpo.retention.replay import best_open
+from fairhorizon.allocation.guard import ExposureGuard, GuardedList
+from fairhorizon.fcpo.retention.replay import FittedRetention, best_open
+from fairhorizon.fcpo.retention.state import ResponseHistory, see_many
 from fairhorizon.model.requests import RepeatRule, Requests
 from fairhorizon.recommenders.served import ValuedItems
-from fairhorizon.service.budget.purse import Purse
-from fairhorizon.service.replica.exploring import explored
-from fairhorizon.service.replica.recording import Codes, Decided
-from fairhorizon.service.replica.requests import ListRequest, NoModelError, UnknownItemsError
-from fairhorizon.service.replica.weighing import UsersSoFar, standing_now
-from fairhorizon.service.replica.world import World
+from fairhorizon.service.budget.leases import LeaseBalance
+from fairhorizon.service.replica.requests import (
+    BuiltList,
+    Codes,
+    ListRequest,
+    NoModelError,
+    UnknownItemsError,
+    UserHistories,
+)
+from fairhorizon.service.replica.snapshot import ServingSnapshot
 from fairhorizon.service.settings import ServiceSettings
 from fairhorizon.service.vocabulary import Source
 from fairhorizon.simulation.feedback import Scenario
 from fairhorizon.vocabulary import ListValue
 
 MOST_NAMED = 3  # unknown items that a message names
+OTHERS = 20  # items that a place may go to instead
 
 
-class Decider:
-    """Decides the lists of one replica in one world; its prices go on to the next one."""
+class ListBuilder:
+    """Makes the lists of one replica from one snapshot; what was learned of prices goes on."""
 
     def __init__(
         self,
-        world: World,
+        snapshot: ServingSnapshot,
         prices: NDArray[np.float64],
         settings: ServiceSettings,
         draws: np.random.Generator,
-        before: "Decider | None" = None,
+        before: "ListBuilder | None" = None,
     ) -> None:
-        self.world, self.settings, self.draws = world, settings, draws
-        self.lists: dict[Source, ExposureGuard]
-        if before is not None and before.world.rules is world.rules:
-            self.lists = before.lists
+        self.snapshot, self.settings, self.draws = snapshot, settings, draws
+        self.guards: dict[Source, ExposureGuard]
+        if before is not None and before.snapshot.rules is snapshot.rules:
+            self.guards = before.guards
             return
-        rules = world.rules.group_rules
-        self.lists = {
+        rules = snapshot.rules.group_rules
+        self.guards = {
             Source.RECOMMEND: ExposureGuard(rules, price=prices),
             Source.RANK: ExposureGuard(rules),
         }
         if before is not None:
             self._take_over(before)
 
-    def _take_over(self, before: "Decider") -> None:
+    def _take_over(self, before: "ListBuilder") -> None:
         """What was learned of values and prices, where a rule is still the same."""
-        names = [str(rule) for rule in self.world.rules.group_rules]
-        for source, lists in self.lists.items():
-            old = before.lists[source]
+        names = [str(rule) for rule in self.snapshot.rules.group_rules]
+        for source, guard in self.guards.items():
+            old = before.guards[source]
             known = dict(zip(map(str, old.rules), old.prices.tolist(), strict=True))
-            lists.spread, lists.requests = old.spread, old.requests
-            lists.prices = np.array(
-                [known.get(name, now) for name, now in zip(names, lists.prices, strict=True)],
+            guard.spread, guard.requests = old.spread, old.requests
+            guard.prices = np.array(
+                [known.get(name, now) for name, now in zip(names, guard.prices, strict=True)],
                 dtype=np.float64,
             )
 
     @property
     def prices(self) -> list[float]:
         """Of the model's values, by rule."""
-        found: list[float] = self.lists[Source.RECOMMEND].prices.tolist()
+        found: list[float] = self.guards[Source.RECOMMEND].prices.tolist()
         return found
 
-    def decide(
+    def build(
         self,
         requests: Sequence[ListRequest],
-        users: UsersSoFar,
-        purse: Purse,
-    ) -> list[Decided | Exception]:
-        """A list for each request, or why there is none; what they use is spent from the purse."""
+        users: UserHistories,
+        balance: LeaseBalance,
+    ) -> list[BuiltList | Exception]:
+        """A list for each request, or why there is none; what lists use is spent from balance."""
         valued = self._valued([one for one in requests if one.candidates is None], users)
-        decided: list[Decided | Exception] = []
+        built: list[BuiltList | Exception] = []
         for one in requests:
             try:
                 if one.candidates is None:
-                    decided.append(self._recommended(one, valued, purse))
+                    built.append(self._recommended(one, valued, balance))
                 else:
-                    decided.append(self._ranked(one, purse))
+                    built.append(self._ranked(one, balance))
             except (NoModelError, UnknownItemsError) as error:
-                decided.append(error)
-        return decided
+                built.append(error)
+        return built
 
     @torch.inference_mode()
     def _valued(
-        self, requests: Sequence[ListRequest], users: UsersSoFar
+        self, requests: Sequence[ListRequest], users: UserHistories
     ) -> dict[int, tuple[NDArray[np.float32], NDArray[np.float32]]]:
         """(n_items,) values and chances for each request, all those of one length at once."""
-        state = self.world.state
+        state = self.snapshot.state
         if state is None:
             return {}
         found = {}
@@ -102,11 +109,11 @@ class Decider:
             some = [one for one in requests if one.n == n]
             negative = self.settings.negative
             asking = [
-                self.world.person(one.user, users.events.get(one.user, ()), negative)
+                self.snapshot.requester(one.user, users.events.get(one.user, ()), negative)
                 for one in some
             ]
             batch = Requests(
-                [one.person for one in asking], self.world.catalogue.shut, RepeatRule()
+                [one.person for one in asking], self.snapshot.catalogue.shut, RepeatRule()
             )
             scenario = batch.scenario(state.people, state.n_items, state.free.queue_length)
             made = state.free.item_values(scenario, length=n)
@@ -120,17 +127,17 @@ class Decider:
         return found
 
     def _worth(
-        self, scenario: Scenario, made: ValuedItems, asking: Sequence[str], users: UsersSoFar
+        self, scenario: Scenario, made: ValuedItems, asking: Sequence[str], users: UserHistories
     ) -> Tensor | None:
         """(b,) what a like of those who ask is worth; None: nobody looks at it."""
-        outlook, state = self.world.outlook, self.world.state
+        outlook, state = self.snapshot.outlook, self.snapshot.state
         if self.settings.value is not ListValue.LONG or outlook is None:
             return None
         assert state is not None
         assert scenario.taken is not None
         negative = self.settings.negative
         answers = [users.answers(one, outlook.until, negative) for one in asking]
-        known = [None if one in self.world.forgotten else one for one in asking]
+        known = [None if one in self.snapshot.forgotten else one for one in asking]
         standing = standing_now(outlook, known, scenario.taken, answers)
         return outlook.worth(standing, best_open(made.items, made.chances, state.free.sensitive_))
 
@@ -138,23 +145,23 @@ class Decider:
         self,
         request: ListRequest,
         valued: dict[int, tuple[NDArray[np.float32], NDArray[np.float32]]],
-        purse: Purse,
-    ) -> Decided:
-        if self.world.state is None:
+        balance: LeaseBalance,
+    ) -> BuiltList:
+        if self.snapshot.state is None:
             raise NoModelError(
                 "there is no model yet (promote one: POST /v1/models, or start with --run)"
             )
         values, chances = valued[id(request)]
-        items = self.world.catalogue
+        items = self.snapshot.catalogue
         for category in request.categories:
             values[~items.in_category(category)] = NEVER
         values[[items.codes[one] for one in request.exclude if one in items.codes]] = NEVER
-        codes, chosen = self._chosen(request, values, None, purse)
-        return self._decided(request, codes, chosen, values[codes], chances[codes])
+        codes, chosen = self._chosen(request, values, None, balance)
+        return self._built(request, codes, chosen, values[codes], chances[codes])
 
-    def _ranked(self, request: ListRequest, purse: Purse) -> Decided:
+    def _ranked(self, request: ListRequest, balance: LeaseBalance) -> BuiltList:
         assert request.candidates is not None
-        items, codes_of = self.world.catalogue, self.world.catalogue.codes
+        items, codes_of = self.snapshot.catalogue, self.snapshot.catalogue.codes
         unknown = [one for one in request.candidates if one not in items.rows]
         if unknown:
             more = ", ..." if len(unknown) > MOST_NAMED else ""
@@ -172,47 +179,94 @@ class Decider:
         }
         codes = np.array(list(open_ones), dtype=np.int64)
         scores = np.array(list(open_ones.values()), dtype=np.float64)
-        shown, chosen = self._chosen(request, scores, codes, purse)
+        shown, chosen = self._chosen(request, scores, codes, balance)
         own = np.array([open_ones[code] for code in shown.tolist()])
-        return self._decided(request, shown, chosen, own, own)
+        return self._built(request, shown, chosen, own, own)
 
     def _chosen(
         self,
         request: ListRequest,
         values: NDArray[np.floating[Any]],
         codes: Codes | None,
-        purse: Purse,
+        balance: LeaseBalance,
     ) -> tuple[Codes, list[float] | None]:
         """The items of a list, counted, and their probabilities where lists are explored."""
-        lists, length = self.lists[request.source], min(request.n, len(values))
-        chosen = lists.decide(values, codes, purse.caps, length)
+        guard, length = self.guards[request.source], min(request.n, len(values))
+        chosen = guard.decide(values, codes, balance.caps, length)
         items, chances = chosen.items, None
         if self.settings.explore:
             drawn = explored(chosen, self.settings.explore, self.draws)
             items, chances = drawn.items, drawn.propensities
-        purse.spend(items)
+        balance.spend(items)
         return items, chances
 
-    def _decided(
+    def _built(
         self,
         request: ListRequest,
         codes: Codes,
         propensities: list[float] | None,
         values: NDArray[np.floating[Any]],
         scores: NDArray[np.floating[Any]],
-    ) -> Decided:
-        prices = self.lists[request.source].prices
-        rules = self.world.rules.group_rules
-        return Decided(
+    ) -> BuiltList:
+        prices = self.guards[request.source].prices
+        rules = self.snapshot.rules.group_rules
+        return BuiltList(
             uuid.uuid4().hex,
             request.user,
             request.source,
             codes,
-            [self.world.catalogue.ids[code] for code in codes.tolist()],
+            [self.snapshot.catalogue.ids[code] for code in codes.tolist()],
             [float(score) for score in scores],
             [float(value) for value in values],
             propensities,
-            self.world.model_id if request.source is Source.RECOMMEND else None,
+            self.snapshot.model_id if request.source is Source.RECOMMEND else None,
             request.begun,
             {str(rules[j]): float(prices[j]) for j in np.flatnonzero(prices > 0).tolist()},
         )
+
+
+@dataclass(frozen=True, eq=False)
+class Explored:
+    """A list after its draw, and the probability of every showing in it."""
+
+    items: Codes
+    propensities: list[float]
+
+
+def explored(chosen: GuardedList, explore: float, draws: np.random.Generator) -> Explored:
+    """Explore a list that was chosen: with known probabilities, one place goes to another item.
+
+    With the probability `explore`, one of the n places is drawn, and then one of m items: the one
+    that was chosen for it and the best that are in the same groups and in no other place. So no
+    limit counts anything else, and the probability of each showing is known:
+
+        1 - explore (m - 1) / (n m)    of the item that was chosen for a place
+        explore / (n m)                of each of the others
+    """
+    items, n = chosen.items.copy(), len(chosen.items)
+    pools = [chosen.spares(kind, OTHERS) for kind in chosen.classes]
+    chances = [1 - explore * len(pool) / (n * (len(pool) + 1)) for pool in pools]
+    if n and draws.random() < explore:
+        place = int(draws.integers(n))
+        pool = pools[place]
+        pick = int(draws.integers(len(pool) + 1))
+        if pick:
+            items[place] = pool[pick - 1]
+            chances[place] = explore / (n * (len(pool) + 1))
+    return Explored(items, chances)
+
+
+def standing_now(
+    outlook: FittedRetention, users: Sequence[str | None], taken: Tensor, answers: list[list[bool]]
+) -> ResponseHistory:
+    """The standing of users after answers (b, ...) that came after the record.
+
+    users: ids; None: somebody who asked to be forgotten.
+    """
+    standing = outlook.standing_of(users, taken)
+    width = max(map(len, answers), default=0)
+    if width:
+        shown = torch.tensor([len(own) for own in answers])[:, None] > torch.arange(width)
+        liked = torch.tensor([own + [False] * (width - len(own)) for own in answers])
+        see_many(standing, shown, liked)
+    return standing

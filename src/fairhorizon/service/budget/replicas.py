@@ -1,4 +1,9 @@
-"""The processes that serve, and what becomes of the leases of those that are gone."""
+"""The processes that serve: they join, give signs of life, and leave or fall silent.
+
+Leases of a replica that is gone go back to their accounts, as far as its recorded lists have not
+used them. That is safe even if it is only slow: it can record no list any more, because its row is
+gone, and a list that is not recorded is not answered.
+"""
 
 import os
 import socket
@@ -8,8 +13,10 @@ from typing import Any
 import sqlalchemy as sa
 from sqlalchemy.engine import Connection
 
+from fairhorizon.service.budget.ledger import give_back
+from fairhorizon.service.store import state as service_state
 from fairhorizon.service.store.database import Database
-from fairhorizon.service.store.schema import replicas
+from fairhorizon.service.store.schema import leases, replicas
 
 
 def join(database: Database, connection: Connection) -> str:
@@ -51,9 +58,29 @@ def _runs(pid: int) -> bool:
     return True
 
 
-def leave(connection: Connection, gone: list[str]) -> None:
-    connection.execute(replicas.delete().where(replicas.c.id.in_(gone)))
-
-
 def alive(connection: Connection) -> list[Any]:
     return list(connection.execute(sa.select(replicas).order_by(replicas.c.started_at)))
+
+
+def recover_leases(database: Database, timeout: float) -> int:
+    """End the replicas that are silent and take their leases back; how many these were."""
+    with database.reading() as connection:
+        if not silent(database, connection, timeout):
+            return 0
+    with database.writing() as connection:
+        service_state.lock(database, connection)
+        gone = silent(database, connection, timeout)
+        _end(connection, gone)
+    return len(gone)
+
+
+def leave(database: Database, replica: str) -> None:
+    """End one replica in good order."""
+    with database.writing() as connection:
+        service_state.lock(database, connection)
+        _end(connection, [replica])
+
+
+def _end(connection: Connection, gone: list[str]) -> None:
+    connection.execute(replicas.delete().where(replicas.c.id.in_(gone)))
+    give_back(connection, leases.c.replica_id.in_(gone))

@@ -7,9 +7,9 @@ import sqlalchemy as sa
 from asking import ask
 
 from fairhorizon.service.budget.impressions import any_over, give_up, record_feedback
-from fairhorizon.service.budget.units import UNIT
+from fairhorizon.service.budget.rules import UNIT
 from fairhorizon.service.replica.engine import Engine
-from fairhorizon.service.replica.recording import Decided
+from fairhorizon.service.replica.requests import BuiltList
 from fairhorizon.service.store.feedback import Event
 from fairhorizon.service.store.schema import accounts, labels, unconfirmed, windows
 from service_checks import accounts_agree
@@ -22,7 +22,7 @@ def engine(replicas: Make) -> Engine:
     return replicas(counts="confirmed", slack=30)
 
 
-def seen(engine: Engine, made: Decided, *places: int) -> int:
+def seen(engine: Engine, made: BuiltList, *places: int) -> int:
     """Feedback that says that items at some places were seen."""
     events = [
         Event("read", made.user, made.items[place], list_id=made.id, event_id=f"{made.id}{place}")
@@ -40,7 +40,7 @@ def account(engine: Engine) -> tuple[int, int, int, int]:
     return tuple(number // UNIT for number in numbers)  # type: ignore[return-value]
 
 
-def popular_places(engine: Engine, made: Decided) -> list[int]:
+def popular_places(engine: Engine, made: BuiltList) -> list[int]:
     with engine.database.reading() as connection:
         popular = set(connection.execute(sa.select(labels.c.popular)).scalar_one())
     return [place for place, item in enumerate(made.items) if item in popular]

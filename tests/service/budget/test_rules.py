@@ -4,8 +4,7 @@ import pytest
 
 from fairhorizon.errors import ConfigError
 from fairhorizon.limits.language import Limit
-from fairhorizon.service.budget.units import UNIT, allowed, place_units, share_units
-from fairhorizon.service.budget.windows import Window
+from fairhorizon.service.budget.rules import UNIT, Window, allowed, place_units, share_units
 
 DAY = 86_400
 

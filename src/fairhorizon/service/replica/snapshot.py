@@ -19,8 +19,7 @@ from fairhorizon.limits.language import Limit
 from fairhorizon.model.cold_start import Catalogue
 from fairhorizon.model.requests import Person, anonymous_user
 from fairhorizon.model.serving import ServingState
-from fairhorizon.service.budget.limits import Rules, ServedLimit, flat
-from fairhorizon.service.budget.windows import Window
+from fairhorizon.service.budget.rules import Rules, ServedLimit, Window
 from fairhorizon.service.replica.loaded_models import loaded
 from fairhorizon.service.store import items as item_rows
 from fairhorizon.service.store import labels as label_rows
@@ -37,8 +36,8 @@ ELSEWHERE = "give the items a label of this name: PATCH /api/item/{item-id}"
 
 
 @dataclass(frozen=True, eq=False)
-class World:
-    """What a replica knows; a new generation is a new world."""
+class ServingSnapshot:
+    """What a replica knows; a new generation is a new snapshot."""
 
     generation: int
     epoch: int
@@ -50,7 +49,7 @@ class World:
     troubles: tuple[str, ...] = ()  # limits that are about nothing
     outlook: FittedRetention | None = None  # what the model has learned from answers
 
-    def person(self, user: str, events: Sequence[Any], negative: Sequence[str]) -> "Asking":
+    def requester(self, user: str, events: Sequence[Any], negative: Sequence[str]) -> "Requester":
         """Somebody as the model and later events know them; events oldest first."""
         assert self.state is not None
         people = self.state.people
@@ -67,12 +66,12 @@ class World:
                 there.add(code)
                 history.append(code)
         if known is None:
-            return Asking(anonymous_user(user, history), refused)
-        return Asking(Person(user, known.code, np.array(history, dtype=np.int64)), refused)
+            return Requester(anonymous_user(user, history), refused)
+        return Requester(Person(user, known.code, np.array(history, dtype=np.int64)), refused)
 
 
 @dataclass(frozen=True)
-class Asking:
+class Requester:
     """Who asks, and what they do not want to see."""
 
     person: Person
@@ -103,13 +102,13 @@ class ServedItems:
         return self._by_category[category]
 
 
-class WorldLoader:
-    """Loads worlds; of the items only what has changed since the last one."""
+class SnapshotLoader:
+    """Loads snapshots; of the items only what has changed since the last one."""
 
     def __init__(self, database: Database) -> None:
         self.database = database
-        self._last: World | None = None
-        self._limits: list[int] = []  # those of the last world
+        self._last: ServingSnapshot | None = None
+        self._limits: list[int] = []  # those of the last snapshot
         self._forget()
 
     def _forget(self) -> None:
@@ -117,8 +116,8 @@ class WorldLoader:
         self._deleted: set[str] = set()
         self._known = -1  # the generation of these rows
 
-    def load(self, connection: Connection) -> World:
-        """The world of the generation that this transaction sees."""
+    def load(self, connection: Connection) -> ServingSnapshot:
+        """The snapshot of the generation that this transaction sees."""
         now = service_state.read(self.database, connection)
         if now.generation < self._known:  # another database: a restored one
             self._forget()
@@ -131,11 +130,11 @@ class WorldLoader:
             # items that are hidden or come back are frequent, and change nothing else
             items = replace(last.catalogue, rows=dict(self._rows), shut=self._shut(last.catalogue))
             people = forgotten_users(connection)
-            world = replace(last, generation=now.generation, catalogue=items, forgotten=people)
+            snapshot = replace(last, generation=now.generation, catalogue=items, forgotten=people)
         else:
-            world = self._whole(connection, now, limits)
-        self._last, self._limits = world, numbers
-        return world
+            snapshot = self._whole(connection, now, limits)
+        self._last, self._limits = snapshot, numbers
+        return snapshot
 
     def _take_changes(self, connection: Connection, generation: int) -> bool:
         """Whether items are new or are described in another way."""
@@ -159,7 +158,7 @@ class WorldLoader:
 
     def _whole(
         self, connection: Connection, now: service_state.ServiceState, limits: Sequence[Any]
-    ) -> World:
+    ) -> ServingSnapshot:
         model = None
         if now.model_id is not None:
             model = loaded(model_rows.get(connection, now.model_id).folder)
@@ -169,13 +168,13 @@ class WorldLoader:
         popular = label_rows.of_epoch(connection, now.epoch)
         binder = _Binder(state, catalogue, popular)
         served = [binder.served(row) for row in limits]
-        return World(
+        return ServingSnapshot(
             now.generation,
             now.epoch,
             now.model_id,
             state,
             catalogue,
-            flat(served),
+            Rules(tuple(served)),
             forgotten_users(connection),
             tuple(binder.troubles),
             None if model is None else model.outlook,
@@ -233,9 +232,9 @@ class _Binder:
         return table_of(self.catalogue.rows).attribute(column, self.catalogue.ids, complete=False)
 
 
-def check_bound(world: World, limit: Limit) -> None:
+def check_bound(snapshot: ServingSnapshot, limit: Limit) -> None:
     """Refuse a limit on a group that the items do not have."""
-    _Binder(world.state, world.catalogue, set()).bound(limit)
+    _Binder(snapshot.state, snapshot.catalogue, set()).bound(limit)
 
 
 def table_of(items: Mapping[str, Item]) -> ItemTable:
@@ -249,12 +248,14 @@ def table_of(items: Mapping[str, Item]) -> ItemTable:
     return ItemTable(np.array(list(rows), dtype=object), columns)
 
 
-def popular_now(world: World, showings: dict[str, int]) -> list[str]:
+def popular_now(snapshot: ServingSnapshot, showings: dict[str, int]) -> list[str]:
     """Who is popular by the training log and everything shown since."""
-    counts, share = np.zeros(len(world.catalogue.ids), dtype=np.int64), POPULAR_SHARE
-    if world.state is not None:
-        share = world.state.recommender.popular_share
-        counts += world.state.catalogue.counts()[: len(counts)]
-    counts += np.array([showings.get(one, 0) for one in world.catalogue.ids], dtype=np.int64)
+    counts, share = np.zeros(len(snapshot.catalogue.ids), dtype=np.int64), POPULAR_SHARE
+    if snapshot.state is not None:
+        share = snapshot.state.recommender.popular_share
+        counts += snapshot.state.catalogue.counts()[: len(counts)]
+    counts += np.array([showings.get(one, 0) for one in snapshot.catalogue.ids], dtype=np.int64)
     group = popular_group(counts, share)
-    return [one for one, inside in zip(world.catalogue.ids, group.tolist(), strict=True) if inside]
+    return [
+        one for one, inside in zip(snapshot.catalogue.ids, group.tolist(), strict=True) if inside
+    ]
