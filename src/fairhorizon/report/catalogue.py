@@ -8,7 +8,7 @@ from rich.text import Text
 
 from fairhorizon.studies.catalogue import Entry, MethodEntry, SettingEntry
 
-LONGEST_DEFAULT = 19  # as `"itemknn:recent", `
+LONGEST_DEFAULT = 19  # columns: a longer default is wrapped
 
 
 def methods_table(entries: Sequence[Entry]) -> Table:
