@@ -19,8 +19,6 @@ from scipy.optimize import linprog
 from torch import Tensor
 
 from fairhorizon.datasets import DataSpec, bound_limits
-from fairhorizon.engines.engine import TaskEngine
-from fairhorizon.engines.processes import HERE
 from fairhorizon.errors import ConfigError, ModelError, NoColumnError
 from fairhorizon.evaluation.long_term import LongRun, LongRunSettings
 from fairhorizon.evaluation.run_records import by_activity, choosing_users
@@ -32,6 +30,8 @@ from fairhorizon.limits.language import POPULAR, GroupOf, Limit
 from fairhorizon.limits.step_limits import PopularityLimit, StepLimit, step_limit
 from fairhorizon.methods import AGENTS, Method, longest_first
 from fairhorizon.metrics.shares import ROUNDING
+from fairhorizon.parallel.engine import TaskEngine
+from fairhorizon.parallel.processes import HERE
 from fairhorizon.recommenders.base import Recommender
 from fairhorizon.simulation.moods import KINDS
 from fairhorizon.simulation.simulated import SimulationConfig
@@ -51,7 +51,7 @@ from fairhorizon.studies.study import ModelTask, Study, Task, fingerprint
 from fairhorizon.studies.users import UserSource, WorldFit
 from fairhorizon.vocabulary import Labels, Retrain, Scope
 
-GOES_ON = "run the same command with --resume to continue"
+REMEDY = "run the same command with --resume to continue"
 PRETRAINED = "outlook"  # kind of file: what a policy learned in rehearsals
 SEEDS_APART = 1000  # seeds of rehearsals are so far from those of runs, and from each other
 
@@ -275,9 +275,9 @@ class LongStudy:
             if task not in missing:
                 on_run(task.record().stored_progress())
         for trainings in self._trainings(missing):
-            for model in engine.each(trainings, goes_on=GOES_ON, meanwhile=meanwhile):
+            for model in engine.each(trainings, remedy=REMEDY, meanwhile=meanwhile):
                 on_model(model)
-        for progress in engine.each(missing, goes_on=GOES_ON, meanwhile=meanwhile):
+        for progress in engine.each(missing, remedy=REMEDY, meanwhile=meanwhile):
             if progress.step == self.settings.steps:
                 on_run(progress)
             else:
