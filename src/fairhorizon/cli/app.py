@@ -10,20 +10,13 @@ import typer
 
 from fairhorizon import __version__
 from fairhorizon.cli.audit import audit
-from fairhorizon.cli.compare import compare
-from fairhorizon.cli.config_option import missing_key
-from fairhorizon.cli.data import data_commands
-from fairhorizon.cli.demo import demo
-from fairhorizon.cli.efficiency import efficiency
-from fairhorizon.cli.evaluate import evaluate
+from fairhorizon.cli.config import missing_key
+from fairhorizon.cli.data import data_commands, init, methods
 from fairhorizon.cli.fit import fit
-from fairhorizon.cli.frontier import frontier
-from fairhorizon.cli.init import init
 from fairhorizon.cli.levels import levels
+from fairhorizon.cli.lists import evaluate, recommend
 from fairhorizon.cli.longterm import longterm
-from fairhorizon.cli.methods import methods
 from fairhorizon.cli.progress import STOPPED
-from fairhorizon.cli.recommend import recommend
 from fairhorizon.cli.service import (
     backup,
     export,
@@ -34,6 +27,7 @@ from fairhorizon.cli.service import (
     restore,
     serve,
 )
+from fairhorizon.cli.studies import compare, demo, efficiency, frontier
 from fairhorizon.cli.tune import tune
 from fairhorizon.errors import FairHorizonError
 
