@@ -10,12 +10,12 @@ from torch import Tensor
 
 from fairhorizon.datasets import DataSpec
 from fairhorizon.evaluation.long_term import LongRun, LongRunSettings
-from fairhorizon.evaluation.staying import choosing_users
+from fairhorizon.evaluation.run_records import choosing_users
 from fairhorizon.fcpo.model import Fcpo
 from fairhorizon.limits.counts import Counts, Exposure
 from fairhorizon.methods import Method
 from fairhorizon.rankers.ensemble import Ensemble
-from fairhorizon.recommenders.server import Server
+from fairhorizon.recommenders.online import Server
 from fairhorizon.settings import Given
 from fairhorizon.simulation.feedback import UserModel
 from fairhorizon.simulation.moods import MoodConfig, QuitRule

@@ -120,12 +120,12 @@ def test_a_name_that_is_missing_or_undocumented_is_found(
     stub.write_text(
         "from .data.splits import split as split\n"
         "from .metrics.accuracy import EMPTY as EMPTY\n"  # has no docstring
-        "from .recommenders.ranked.server import Round as Round\n"  # one of its methods has none
+        "from .recommenders.ranked.by_user import Round as Round\n"  # one of its methods has none
         "from .ranking import first_best as first_best\n",
         encoding="utf-8",
     )
     monkeypatch.setattr(reference, "STUB", stub)
-    pages = ["# Data\n\n<!-- names: agents, data, metrics -->\n", "<!-- names: data.splits -->\n"]
+    pages = ["<!-- names: recommenders, data, metrics -->\n", "<!-- names: data.splits -->\n"]
     assert reference.problems(pages) == [
         "in no page of docs/reference: first_best",
         "in several pages: split",

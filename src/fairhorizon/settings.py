@@ -1,7 +1,7 @@
 """The base of every method's settings, and where a search looks for good ones."""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
@@ -162,3 +162,32 @@ def expected(fault: "ErrorDetails") -> str:
         if kind.startswith(start):
             return words
     return re.sub(r"^(Value error, |Assertion failed, |Input should (be )?)", "", fault["msg"])
+
+
+def searched(config: Settings, prefix: str = "") -> Iterator[tuple[str, Search | Choice]]:
+    """The search range of each setting of the configuration, by dotted name.
+
+    The ends of a range are whole numbers if the setting is one, else decimal numbers.
+    """
+    for name, entry in type(config).model_fields.items():
+        inner = getattr(config, name)
+        if isinstance(inner, Settings):
+            yield from searched(inner, f"{prefix}{name}.")
+        for mark in entry.metadata:
+            if isinstance(mark, Choice):
+                values = tuple(value for value in mark.values if _is_valid(config, name, value))
+                yield prefix + name, Choice(values)
+            elif isinstance(mark, Search):
+                # the first trial is the preset, which may lie outside of the usual range
+                ends = [mark.low, mark.high] if inner is None else [mark.low, mark.high, inner]
+                number = int if entry.annotation is int else float
+                yield prefix + name, Search(number(min(ends)), number(max(ends)), log=mark.log)
+
+
+def _is_valid(config: Settings, name: str, value: Any) -> bool:
+    """Whether a setting can have the value together with the other settings."""
+    try:
+        type(config).model_validate({**config.model_dump(), name: value})
+    except ValueError:
+        return False
+    return True

@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from fairhorizon.cli.app import run
-from fairhorizon.evaluation.validation import validation_ndcg
+from fairhorizon.evaluation.short_term import validation_ndcg
 from fairhorizon.studies.runs import Run
-from fairhorizon.studies.trials import Objective
+from fairhorizon.studies.tuning import Objective
 
 MARKET = "synthetic:users=40,items=60,interactions_per_user=15"
 TUNE = ["tune", "itemknn", "--data", MARKET, "--set", "neighbours=30"]

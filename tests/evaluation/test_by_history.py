@@ -10,9 +10,7 @@ import pytest
 
 from fairhorizon.cli.app import run
 from fairhorizon.data.interactions import Interactions
-from fairhorizon.evaluation.by_history import by_history
-from fairhorizon.evaluation.rows import ByHistory, HistoryRow, NewItems
-from fairhorizon.evaluation.short_term import relevance
+from fairhorizon.evaluation.short_term import ByHistory, HistoryRow, NewItems, by_history, relevance
 from fairhorizon.report.tables import history_table, new_items_line
 
 SECOND = 1 / math.log2(3)  # the gain of a hit at rank 2; that at rank 3 is 1/2

@@ -1,5 +1,8 @@
 """A model in a run folder: what comes back, what the command line does with it, what is refused."""
 
+from dataclasses import replace
+
+import numpy as np
 import polars as pl
 import pytest
 
@@ -119,6 +122,21 @@ def test_a_log_that_has_changed_is_noticed(shop, tmp_path):
     file.unlink()
     with pytest.raises(ModelError, match=r"log\.parquet: its log is missing"):
         fh.open_model(tmp_path / "run")
+
+
+def test_items_that_nobody_took_come_back(tmp_path):
+    """One of these 300 items, and user 60, have an id and no row."""
+    log = fh.load("synthetic:users=60,items=300")
+    model = fh.fit(replace(log, user_ids=np.append(log.user_ids, 60)), "ease")
+    model.save(tmp_path / "run")
+    again = fh.open_model(tmp_path / "run")
+    assert again.items == model.items == list(range(300))
+    assert again.users == model.users == list(range(61))
+    assert again.recommend(k=6).equals(model.recommend(k=6))
+    rows = {"user": [0], "item": [300], "rating": [5.0]}
+    rows["timestamp"] = [int(log.timestamps[-1]) + 1]
+    model.observe(pl.DataFrame(rows)).refresh()
+    assert model.items == list(range(301))
 
 
 @pytest.mark.parametrize("time", ["day", None])

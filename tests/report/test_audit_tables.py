@@ -3,7 +3,7 @@
 import numpy as np
 from specs import check_schema, line_of
 
-from fairhorizon.evaluation.rows import EvaluationRow
+from fairhorizon.evaluation.short_term import EvaluationRow
 from fairhorizon.limits.verdicts import Verdict
 from fairhorizon.report import audit_tables
 from fairhorizon.report.looks import GREY

@@ -20,8 +20,9 @@ from fairhorizon.report.frontier import frontier_sections
 from fairhorizon.report.long_term import write_long_term_report
 from fairhorizon.report.looks import PALETTE
 from fairhorizon.report.page import write_page
+from fairhorizon.studies.compare import SignificanceRow
+from fairhorizon.studies.efficiency import EfficiencyRow
 from fairhorizon.studies.long_rows import CountsOverTime, LongTermResult
-from fairhorizon.studies.rows import EfficiencyRow, SignificanceRow
 from fairhorizon.vocabulary import Mode, Protocol
 
 BROWSER = next(

@@ -19,7 +19,7 @@ from fairhorizon.report.comparison import (
     write_comparison,
 )
 from fairhorizon.report.page import rendered
-from fairhorizon.studies.rows import SignificanceRow
+from fairhorizon.studies.compare import SignificanceRow
 from fairhorizon.vocabulary import Protocol
 
 NASTY = "<b>*x*</b>"

@@ -19,7 +19,7 @@ from fairhorizon.report.demo import (
     write_demo_report,
 )
 from fairhorizon.report.page import drawing_library
-from fairhorizon.studies.demo_rows import DemoResult
+from fairhorizon.studies.demo import DemoResult
 from fairhorizon.studies.long_rows import LongTermResult
 
 LEVELS = (0.85, 0.65, 0.37)

@@ -14,7 +14,7 @@ from fairhorizon.report.efficiency import (
     write_efficiency,
 )
 from fairhorizon.report.looks import PALETTE
-from fairhorizon.studies.rows import EfficiencyRow
+from fairhorizon.studies.efficiency import EfficiencyRow
 from fairhorizon.vocabulary import Mode, Protocol
 
 ROWS = [

@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from fairhorizon.evaluation.rows import EvaluationRow
+from fairhorizon.evaluation.short_term import EvaluationRow
 from fairhorizon.report.audit import finding as audit_finding
 from fairhorizon.report.findings import Kept, limits_sentence, listed
 from fairhorizon.studies.audit_rows import AuditCounts, AuditResult

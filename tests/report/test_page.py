@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from specs import charts_of, check_schema
 
-from fairhorizon.evaluation.rows import EvaluationRow
+from fairhorizon.evaluation.short_term import EvaluationRow
 from fairhorizon.report import marks, page
 from fairhorizon.report.charts import Chart, panel
 from fairhorizon.report.figures import exposure_chart

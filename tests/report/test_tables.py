@@ -4,7 +4,7 @@ from dataclasses import replace
 import pytest
 from rich.console import Console
 
-from fairhorizon.evaluation.rows import EvaluationRow
+from fairhorizon.evaluation.short_term import EvaluationRow
 from fairhorizon.report.tables import (
     HEADINGS,
     METRICS,

@@ -4,9 +4,9 @@ import os
 from multiprocessing.connection import Connection
 
 from fairhorizon.service import crash_points
+from fairhorizon.service.admin.set_up import relabel
 from fairhorizon.service.replica.engine import Engine
 from fairhorizon.service.replica.requests import ListRequest
-from fairhorizon.service.setting_up import relabel
 from fairhorizon.service.settings import ServiceSettings
 from fairhorizon.service.store.database import Database
 

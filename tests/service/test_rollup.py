@@ -8,9 +8,9 @@ import pytest
 import sqlalchemy as sa
 from asking import ask
 
-from fairhorizon.service import rollup
+from fairhorizon.service.monitoring import rollup
+from fairhorizon.service.monitoring.rollup import roll_up
 from fairhorizon.service.replica.engine import Engine
-from fairhorizon.service.rollup import roll_up
 from fairhorizon.service.store.schema import (
     account_minutes,
     accounts,

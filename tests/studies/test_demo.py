@@ -6,8 +6,7 @@ from fairhorizon.datasets import Dataset, DataSpec
 from fairhorizon.evaluation.short_term import evaluate
 from fairhorizon.methods import Method, build
 from fairhorizon.recommenders.progress import Listener
-from fairhorizon.studies.demo import LEVELS, PAPER_LEVEL, demonstrate
-from fairhorizon.studies.demo_rows import DemoResult
+from fairhorizon.studies.demo import LEVELS, PAPER_LEVEL, DemoResult, demonstrate
 
 KS = (5, 10)
 

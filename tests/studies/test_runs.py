@@ -13,8 +13,8 @@ from fairhorizon.data.splits import Split
 from fairhorizon.datasets import DataSpec
 from fairhorizon.errors import ConfigError, DataError, ModelError
 from fairhorizon.fcpo.config import FcpoConfig
-from fairhorizon.fcpo.learning.checkpoint import save_training
 from fairhorizon.fcpo.model import Fcpo
+from fairhorizon.fcpo.session import save_training
 from fairhorizon.recommenders.tasks import FitTask
 from fairhorizon.studies.runs import Run
 

@@ -4,7 +4,7 @@ import logging
 import os
 import sys
 import warnings
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import typer
 
@@ -33,16 +33,18 @@ from fairhorizon.errors import FairHorizonError
 
 NAME = "fairhorizon"
 
+COMMANDS: tuple[Callable[..., None], ...] = (
+    *(init, fit, evaluate, recommend, compare, frontier, levels, longterm),
+    *(efficiency, demo, audit, tune, methods),
+    *(serve, load, export, backup, restore, forget, ledger),
+)
+
 app = typer.Typer(
     help="Fair recommendation over time: policies that keep item exposure within a limit.",
     pretty_exceptions_enable=False,
 )
 app.add_typer(data_commands, name="data")
-for command in (init, fit, evaluate, recommend, compare, frontier, levels, longterm):
-    app.command()(command)
-for command in (efficiency, demo, audit, tune, methods, serve):
-    app.command()(command)
-for command in (load, export, backup, restore, forget, ledger):
+for command in COMMANDS:
     app.command()(command)
 app.add_typer(key_commands, name="keys")
 

@@ -36,14 +36,13 @@ def info(
     from fairhorizon.data.kinds import kind_notes, with_coordinates
     from fairhorizon.data.sources import is_named, item_columns, load
     from fairhorizon.data.splits import statistics, tied_share, ties_note
-    from fairhorizon.evaluation.rows import DataStatistics
     from fairhorizon.report.tables import statistics_table
 
     reading = options.reader(
         user, item, rating, timestamp, weight, session, header, separator, encoding
     )
     log = with_coordinates(load(source, cache_dir=cache_dir, **reading))
-    Console().print(statistics_table(DataStatistics(log.name, **vars(statistics(log)))))
+    Console().print(statistics_table(log.name, statistics(log)))
     if share := tied_share(log):
         typer.echo(f"{ties_note(share)}.")
     for note in kind_notes(log, session=reading.get("session"), area_km=area_km):

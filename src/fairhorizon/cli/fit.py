@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from fairhorizon.data.interactions import Interactions
     from fairhorizon.datasets import Dataset, DataSpec
     from fairhorizon.methods import Method
-    from fairhorizon.model.answered import GivenAnswers
+    from fairhorizon.model.fitting import GivenAnswers
     from fairhorizon.recommenders.base import Recommender
     from fairhorizon.recommenders.progress import Listener
 
@@ -164,7 +164,7 @@ def given_answers(
     file: Path | None, away: float | None, model: "Recommender", log: "Interactions"
 ) -> "GivenAnswers | None":
     """The answers for a method before its fit, if there are any."""
-    from fairhorizon.model.answered import AWAY, GivenAnswers
+    from fairhorizon.model.fitting import AWAY, GivenAnswers
 
     if file is None:
         if away is not None:

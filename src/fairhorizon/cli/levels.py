@@ -13,11 +13,11 @@ from fairhorizon.vocabulary import Cut, EngineName, Mode, Protocol
 
 if TYPE_CHECKING:
     from fairhorizon.datasets import DataSpec
-    from fairhorizon.engines.engine import TaskEngine
     from fairhorizon.limits.language import Limit
     from fairhorizon.methods import Method
-    from fairhorizon.studies.rows import LevelRow
-    from fairhorizon.studies.standing import Standing
+    from fairhorizon.parallel.engine import TaskEngine
+    from fairhorizon.studies.level_search import MethodAtLimit
+    from fairhorizon.studies.levels import LevelRow
     from fairhorizon.studies.study import Study
 
 DEFAULT_LEVELS = "0.85,0.65,0.37"
@@ -100,9 +100,8 @@ def levels(
 
     from fairhorizon.report import levels as report
     from fairhorizon.studies import levels as experiment
-    from fairhorizon.studies.gains import gains
-    from fairhorizon.studies.level_rows import LevelResults
-    from fairhorizon.studies.limit_rows import level_limits
+    from fairhorizon.studies.level_search import methods_at_limits
+    from fairhorizon.studies.levels import LevelResults, gains, limit_rows
     from fairhorizon.studies.study import Study
     from fairhorizon.studies.who_pays import user_traits, who_pays
 
@@ -126,7 +125,7 @@ def levels(
     ):
         (length,) = study.ks
         run(study, chosen, limits, runs, tries, engine)
-        found = experiment.standings(study, chosen, limits, runs, tries=tries)
+        found = methods_at_limits(study, chosen, limits, runs, tries=tries)
         rows = experiment.level_rows(study, found, runs)
         run_without_limit(study, found, rows, runs, engine)
         ndcg_of, parts_of = experiment.ndcg_of(study, runs), experiment.parts_of(study)
@@ -138,7 +137,7 @@ def levels(
             who_pays(found, rows, ndcg_of, traits, length),
             length,
             spec.group_name,
-            list(level_limits(study, found, runs, experiment.study_under)),
+            list(limit_rows(study, found, runs)),
         )
         command = options.typed_command(context)
         report.write_levels(out, results, command=command, json_file=json_file)
@@ -165,7 +164,7 @@ def parse_levels(text: str) -> list[float]:
 def levels_among(texts: Sequence[str], data: "DataSpec") -> list[str]:
     """Limits of a file that levels can be: largest shares of one group; a note names the others."""
     from fairhorizon.limits.language import Limit, LimitError
-    from fairhorizon.studies.level_limits import data_limited_by
+    from fairhorizon.studies.level_search import data_limited_by
 
     found: list[Limit] = []
     for text in texts:
@@ -183,7 +182,7 @@ def limited(
 ) -> "tuple[DataSpec, list[Limit]]":
     """The data with the group that the limits are on; the limits of --levels and --limit."""
     from fairhorizon.limits.language import Limit, LimitError
-    from fairhorizon.studies.level_limits import data_limited_by, level_limit
+    from fairhorizon.studies.level_search import data_limited_by, level_limit
 
     try:
         given = [Limit.parse(text) for text in texts]
@@ -215,8 +214,7 @@ def run(
     engine: "TaskEngine",
 ) -> None:
     """Compute missing results, a line for each; wrong settings are refused first."""
-    from fairhorizon.studies.levels import run_levels
-    from fairhorizon.studies.standing import aims_at_level
+    from fairhorizon.studies.level_search import aims_at_level, run_levels
 
     at_levels = [
         method.limited_to(limit.share) if aims_at_level(method) else method
@@ -233,7 +231,7 @@ def run(
 
 def run_without_limit(
     study: "Study",
-    found: "Sequence[Standing]",
+    found: "Sequence[MethodAtLimit]",
     rows: "Sequence[LevelRow]",
     seeds: range,
     engine: "TaskEngine",

@@ -16,11 +16,10 @@ if TYPE_CHECKING:
 
     from fairhorizon.data.interactions import Interactions
     from fairhorizon.datasets import Dataset
-    from fairhorizon.engines.engine import TaskEngine
-    from fairhorizon.evaluation.rows import EvaluationRow
-    from fairhorizon.evaluation.short_term import Result
+    from fairhorizon.evaluation.short_term import EvaluationRow, Result
     from fairhorizon.limits.bound import BoundLimit
     from fairhorizon.limits.measured import LimitReached
+    from fairhorizon.parallel.engine import TaskEngine
     from fairhorizon.recommenders.base import Recommender
     from fairhorizon.recommenders.served import Served
     from fairhorizon.simulation.feedback import Scenario
@@ -350,9 +349,9 @@ def valued(
     scenario = lists.scenario(model, dataset)
     if value is ListValue.NDCG:
         return lists, scenario
-    from fairhorizon.fcpo.outlook.weighing import with_worth
+    from fairhorizon.fcpo.retention.replay import with_user_weights
     from fairhorizon.studies.runs import Run
 
     ids = dataset.log.user_ids if lists.users is None else dataset.log.user_ids[lists.users]
-    weighed = with_worth(model, scenario, Run(lists.run).outlook(), ids.tolist())
+    weighed = with_user_weights(model, scenario, Run(lists.run).outlook(), ids.tolist())
     return replace(lists, worth=weighed.worth), weighed

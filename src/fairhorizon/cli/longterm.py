@@ -15,8 +15,8 @@ from fairhorizon.errors import ConfigError
 from fairhorizon.vocabulary import Cut, EngineName, Labels, Mode, Protocol, Retrain, Users
 
 if TYPE_CHECKING:
-    from fairhorizon.engines.engine import TaskEngine
     from fairhorizon.limits.language import Limit
+    from fairhorizon.parallel.engine import TaskEngine
     from fairhorizon.settings import Settings
     from fairhorizon.simulation.simulated import SimulationConfig
     from fairhorizon.studies.contestant import Contestant

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from fairhorizon.data.readers import ReaderOptions
     from fairhorizon.data.splits import Split, Ties
     from fairhorizon.datasets import DataSpec
-    from fairhorizon.engines.engine import TaskEngine
+    from fairhorizon.parallel.engine import TaskEngine
 
 # panels of the help
 FILE = "Reading a file of your own"
@@ -415,13 +415,9 @@ def data_spec(
     from fairhorizon.datasets import DataSpec
 
     is_file = not is_named(source) and Path(source).exists()
-    return DataSpec(
-        source=str(Path(source).resolve()) if is_file else source,
-        cut=cut.value,
-        ties=ties,
-        **reading,
-        **(group or {}),
-    )
+    source = str(Path(source).resolve()) if is_file else source
+    fields: dict[str, Any] = {**reading, **(group or {})}
+    return DataSpec(source=source, cut=cut.value, ties=ties, **fields)
 
 
 def warn_if_untested(parts: "Split") -> None:
@@ -493,10 +489,10 @@ def chosen_engine(
 ) -> "TaskEngine":
     """The engine that the options describe; nothing is started before it has something to do."""
     if name is EngineName.RAY:
-        from fairhorizon.engines.opening import ray_engine
+        from fairhorizon.parallel.engine import ray_engine
 
         return ray_engine(address, jobs, threads)
-    from fairhorizon.engines.processes import Processes
+    from fairhorizon.parallel.processes import Processes
 
     if address is not None:
         raise typer.BadParameter("is for --engine ray (give both)", param_hint="--address")

@@ -19,8 +19,8 @@ from fairhorizon.vocabulary import ListValue
 if TYPE_CHECKING:
     from rich.table import Table
 
+    from fairhorizon.service.admin.bulk_load import LoadedRows
     from fairhorizon.service.budget.recount import Recount
-    from fairhorizon.service.moving.filling import Filled
     from fairhorizon.service.settings import ServiceSettings
 
 PACKAGES = ("alembic", "fastapi", "granian", "prometheus_client", "psycopg", "sqlalchemy")
@@ -193,9 +193,8 @@ def make(
 ) -> None:
     """Make a key and print it, once: only a hash of it is kept."""
     with needs_service("keys"):
-        from fairhorizon.service.moving.opening import opened
         from fairhorizon.service.store import keys
-        from fairhorizon.service.store.migrating import prepare
+        from fairhorizon.service.store.migrating import opened, prepare
 
     if not 1 <= len(name.strip()) <= ID_LENGTH:
         raise ConfigError(f"--name {name!r}: give 1 to {ID_LENGTH} characters")
@@ -211,8 +210,8 @@ def make(
 def list_keys(database: Database) -> None:
     """Print all keys, without their secrets."""
     with needs_service("keys"):
-        from fairhorizon.service.moving.opening import existing
         from fairhorizon.service.store import keys
+        from fairhorizon.service.store.migrating import existing
 
     with existing(database) as target, target.reading() as connection:
         rows = [row._asdict() for row in keys.every(connection)]
@@ -231,8 +230,8 @@ def end(
 ) -> None:
     """End a key: it opens nothing any more."""
     with needs_service("keys"):
-        from fairhorizon.service.moving.opening import existing
         from fairhorizon.service.store import keys
+        from fairhorizon.service.store.migrating import existing
 
     if number.startswith(f"{keys.PREFIX}_"):  # the whole key, whose secret is not to be printed
         number = number.split("_")[1]
@@ -301,10 +300,14 @@ def load(
     of a log by their content.
     """
     with needs_service("load"):
-        from fairhorizon.service.moving.filling import Filling
-        from fairhorizon.service.moving.opening import opened
-        from fairhorizon.service.moving.reading import FileColumns, read_items, read_log, read_users
-        from fairhorizon.service.store.migrating import prepare
+        from fairhorizon.service.admin.bulk_load import (
+            BulkLoad,
+            FileColumns,
+            read_items,
+            read_log,
+            read_users,
+        )
+        from fairhorizon.service.store.migrating import opened, prepare
 
     if not 1 <= len(kind) <= LONGEST_TYPE:
         raise ConfigError(f"--type {kind!r}: give 1 to {LONGEST_TYPE} characters")
@@ -323,13 +326,13 @@ def load(
     logs = [(file, read_log(file, columns, kind)) for file in sorted_files[LOG]]
     with opened(database) as target, Progress() as bar:
         prepare(target)
-        filling = Filling(
+        load = BulkLoad(
             target, lambda done, of: bar.line(f"{done:,} of {of:,} rows", done=done, total=of)
         )
         said = [
-            *(_summary(file, ITEMS, filling.items(some)) for file, some in item_tables),
-            *(_summary(file, USERS, filling.users(some)) for file, some in user_tables),
-            *(_summary(file, "events", filling.log(rows)) for file, rows in logs),
+            *(_summary(file, ITEMS, load.items(some)) for file, some in item_tables),
+            *(_summary(file, USERS, load.users(some)) for file, some in user_tables),
+            *(_summary(file, "events", load.log(rows)) for file, rows in logs),
         ]
     for line in said:
         typer.echo(line)
@@ -353,7 +356,7 @@ def _files_by_kind(
     return found
 
 
-def _summary(file: Path, what: str, done: "Filled") -> str:
+def _summary(file: Path, what: str, done: "LoadedRows") -> str:
     """How many rows were new, and what became of the others."""
     others = {
         "changed": done.changed,
@@ -416,10 +419,10 @@ def export(
     name and whether they were liked, for `fairhorizon fit --answers`.
     """
     with needs_service("export"):
-        from fairhorizon.service.moving.exporting import Wanted
-        from fairhorizon.service.moving.exporting import export as write
-        from fairhorizon.service.moving.opening import existing
+        from fairhorizon.service.admin.export import Wanted
+        from fairhorizon.service.admin.export import export as write
         from fairhorizon.service.settings import ServiceSettings
+        from fairhorizon.service.store.migrating import existing
 
     first, last = _moment("--from", begin), _moment("--to", end)
     if first is not None and last is not None and first >= last:
@@ -459,8 +462,8 @@ def backup(
     and secrets of the service, and only you may read it.
     """
     with needs_service("backup"):
-        from fairhorizon.service.moving.backing_up import back_up
-        from fairhorizon.service.moving.opening import existing
+        from fairhorizon.service.admin.backup import back_up
+        from fairhorizon.service.store.migrating import existing
 
     check_file(out)
     with existing(database) as source:
@@ -478,9 +481,9 @@ def restore(
     replicas that served at the time are given back.
     """
     with needs_service("restore"):
-        from fairhorizon.service.moving.opening import opened
-        from fairhorizon.service.moving.restoring import restore as fill
+        from fairhorizon.service.admin.backup import restore as fill
         from fairhorizon.service.store import models
+        from fairhorizon.service.store.migrating import opened
 
     with opened(database) as target:
         rows = fill(target, file)
@@ -504,8 +507,8 @@ def forget(
     before are not changed.
     """
     with needs_service("forget"):
-        from fairhorizon.service.moving.forgetting import remove
-        from fairhorizon.service.moving.opening import existing
+        from fairhorizon.service.admin.forget import remove
+        from fairhorizon.service.store.migrating import existing
 
     with existing(database) as target:
         if not yes and sys.stdin.isatty() and not _agreed(f"Remove {user!r} from {target}?"):
@@ -539,9 +542,9 @@ def ledger(database: Database) -> None:
         from rich.console import Console
 
         from fairhorizon.service.budget.recount import recounted
-        from fairhorizon.service.moving.opening import existing, snapshot
+        from fairhorizon.service.store.migrating import existing
 
-    with existing(database) as source, snapshot(source) as connection:
+    with existing(database) as source, source.reading() as connection:
         found = recounted(connection)
     Console(width=None if sys.stdout.isatty() else LEDGER_WIDTH).print(_ledger_table(found))
     wrong = sum(not one.agrees for one in found)
@@ -576,6 +579,6 @@ def _ledger_table(found: "list[Recount]") -> "Table":
 
 
 def _showings(units: int) -> str:
-    from fairhorizon.service.budget.units import showings
+    from fairhorizon.service.budget.rules import showings
 
     return f"{showings(units):,.6f}".rstrip("0").rstrip(".")

@@ -18,9 +18,10 @@ from fairhorizon.vocabulary import Cut, EngineName, Mode, Protocol
 
 if TYPE_CHECKING:
     from fairhorizon.datasets import Dataset
-    from fairhorizon.engines.engine import TaskEngine
     from fairhorizon.methods import Method
-    from fairhorizon.studies.rows import EfficiencyRow, OverSeeds, StudyRow, TrainingRow
+    from fairhorizon.parallel.engine import TaskEngine
+    from fairhorizon.studies.efficiency import EfficiencyRow
+    from fairhorizon.studies.rows import OverSeeds, StudyRow, TrainingRow
     from fairhorizon.studies.study import Study
 
 # the paper's rows, then what people would use today, then our method at the paper's three levels:
@@ -92,8 +93,7 @@ def compare(
     from fairhorizon.report import comparison as report
     from fairhorizon.report.limits import methods_table
     from fairhorizon.studies.compare import significance, summary_rows
-    from fairhorizon.studies.limit_rows import study_limits
-    from fairhorizon.studies.study import Study
+    from fairhorizon.studies.study import Study, study_limits
 
     reading = options.reader(
         user, item, rating, timestamp, weight, session, header, separator, encoding
@@ -184,8 +184,7 @@ def frontier(
     from fairhorizon.report.limits import methods_table
     from fairhorizon.studies.compare import summary_rows
     from fairhorizon.studies.frontier import curves, swept
-    from fairhorizon.studies.limit_rows import study_limits
-    from fairhorizon.studies.study import Study
+    from fairhorizon.studies.study import Study, study_limits
 
     reading = options.reader(
         user, item, rating, timestamp, weight, session, header, separator, encoding

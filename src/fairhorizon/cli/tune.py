@@ -16,7 +16,7 @@ from fairhorizon.cli.progress import STOPPED, Progress
 from fairhorizon.vocabulary import Cut, EngineName, Preset, Protocol
 
 if TYPE_CHECKING:
-    from fairhorizon.engines.engine import TaskEngine
+    from fairhorizon.parallel.engine import TaskEngine
     from fairhorizon.studies.tuning import Trial, Tuning
 
 # options that `fit` does not have, or that its command gives in another form
@@ -80,8 +80,7 @@ def tune(
     from fairhorizon.datasets import DataPlace
     from fairhorizon.files import write_copies
     from fairhorizon.methods import MethodError, validates
-    from fairhorizon.studies.trials import Objective
-    from fairhorizon.studies.tuning import Tuning
+    from fairhorizon.studies.tuning import Objective, Tuning
     from fairhorizon.vocabulary import Protocol
 
     reading = options.reader(
@@ -107,7 +106,7 @@ def tune(
         search(tuning, trials, engine)
         best = tuning.best
         tuning.write_best()
-    write_copies(tuning.result().to_json(), json_file)
+    write_copies(tuning.to_json(), json_file)
     typer.echo(f"{folder / 'best.json'}: validation NDCG@20 {best.value:.4f}, trial {best.number}")
     typer.echo(fit_command(context, tuning))
 
@@ -145,7 +144,7 @@ def default_folder(method: str, source: str) -> Path:
 
 def fit_command(context: typer.Context, tuning: "Tuning") -> str:
     """The command that fits the best settings on the same data."""
-    from fairhorizon.studies.search_space import dotted
+    from fairhorizon.studies.tuning import dotted
 
     settings = dotted(tuning.settings(tuning.best))
     chosen = [

@@ -42,13 +42,15 @@ def from_arrays(
     origin: Origin | None = None,
     labels: Mapping[str, str] | None = None,
     further: Mapping[str, Column] | None = None,
+    idle: tuple[pl.Series, pl.Series] | None = None,
 ) -> Interactions:
     """A log from parallel columns; of repeated (user, item) pairs one is kept, the first in time.
 
     With `weights` the others are kept beside it, in `repeated`, and their weights add up. A
     missing rating is NaN and a missing attribute empty text; a warning says how many there are.
     `origin` is for error messages; `labels` are the names of the columns of the file, by what they
-    hold. `further` columns are attributes too, read only when they are asked for.
+    hold. `further` columns are attributes too, read only when they are asked for. `idle` are ids of
+    users and of items that have no rows, and are in the log all the same.
     """
     origin, labels = origin or Origin(), labels or {}
     given = {"user": users, "item": items, "rating": ratings, "timestamp": timestamps}
@@ -57,10 +59,20 @@ def from_arrays(
     raw_attributes = {key: as_column(values) for key, values in (attributes or {}).items()}
     _check_lengths({**raw, **raw_attributes}, origin)
     rows = Rows.of(raw, {key: labels.get(key, key) for key in given}, origin)
+    if idle is not None:
+        rows = rows.among(*idle)
     described = ItemColumns(raw_attributes, rows.items, len(rows.item_ids))
     others = ItemColumns(further or {}, rows.items, len(rows.item_ids))
     return log_of_rows(
         rows, described, others, name=name, repeats=repeats, origin=origin, labels=labels
+    )
+
+
+def idle_ids(log: Interactions) -> tuple[pl.Series, pl.Series] | None:
+    """The ids of users and of items that have no row in the log, if there are any."""
+    users, items = log.user_ids[log.user_counts() == 0], log.item_ids[log.item_counts() == 0]
+    return (
+        (pl.Series(users.tolist()), pl.Series(items.tolist())) if len(users) + len(items) else None
     )
 
 

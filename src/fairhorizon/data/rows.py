@@ -48,6 +48,14 @@ class Rows:
     def __len__(self) -> int:
         return len(self.users)
 
+    def among(self, users: pl.Series, items: pl.Series) -> "Rows":
+        """The same rows where these users and items have codes too, though none of the rows."""
+        numbers: Any = {
+            role: None if (cells := getattr(self, role)) is None else cells[:0]
+            for role in ("users", "items", "ratings", "times", "weights")
+        }
+        return joined([self, Rows(user_ids=users, item_ids=items, **numbers)])
+
 
 def joined(parts: Sequence[Rows]) -> Rows:
     """The rows of several parts, one after the other; ids are sorted anew."""
@@ -66,6 +74,7 @@ def joined(parts: Sequence[Rows]) -> Rows:
 
 def _renumbered(parts: Sequence[tuple[pl.Series, Codes]]) -> tuple[pl.Series, Codes]:
     """All ids, and all codes as places among them; integers are text if some part has text."""
+    parts = [part for part in parts if len(part[0])]
     whole = all(ids.dtype == pl.Int64 for ids, _ in parts)
     every = [ids if whole else ids.cast(pl.String) for ids, _ in parts]
     known = pl.concat(every).unique().sort()

@@ -14,14 +14,12 @@ from pydantic import Field
 from torch import Tensor
 
 from fairhorizon.errors import ConfigError, ModelError
-from fairhorizon.evaluation.accumulated import Accuracy, values_of
-from fairhorizon.evaluation.limit_record import LimitRecord
-from fairhorizon.evaluation.staying import Staying
+from fairhorizon.evaluation.run_records import Accuracy, LimitRecord, Staying, values_of
 from fairhorizon.histories import ItemSets, TableSets, check_table
 from fairhorizon.limits.counts import Churn, Exposure
 from fairhorizon.limits.step_limits import StepLimit
 from fairhorizon.metrics.fairness import coverage, gini, most_shown_share
-from fairhorizon.recommenders.server import Server
+from fairhorizon.recommenders.online import Server
 from fairhorizon.settings import Settings
 from fairhorizon.simulation.dynamics import Outcome, State, advance, offered_again
 from fairhorizon.simulation.feedback import UserModel

@@ -1,7 +1,7 @@
 """Short-term evaluation: lists for every user against the test items, with fixed groups."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from typing import Any
 from weakref import WeakKeyDictionary
 
@@ -11,18 +11,89 @@ from scipy.sparse import csr_array
 
 from fairhorizon.data.interactions import Interactions
 from fairhorizon.data.splits import Split
-from fairhorizon.errors import ConfigError, ModelError
-from fairhorizon.evaluation.by_history import by_history
-from fairhorizon.evaluation.rows import ByHistory, EvaluationRow
+from fairhorizon.errors import ConfigError, DataError, ModelError
 from fairhorizon.limits.groups import popular_group
-from fairhorizon.metrics.spread import finite
+from fairhorizon.limits.verdicts import ReachedLimit
+from fairhorizon.metrics import accuracy
+from fairhorizon.metrics.spread import finite, strict_json
 from fairhorizon.metrics.summary import summarise
 from fairhorizon.recommenders.base import Recommender
 from fairhorizon.recommenders.served import Served
-from fairhorizon.simulation.feedback import Scenario, evaluation_scenario
+from fairhorizon.simulation.feedback import Scenario, evaluation_scenario, validation_scenario
 from fairhorizon.vocabulary import POPULAR, Mode, Protocol
 
+# training interactions of a user: from, to
+HISTORIES = {"none": (0, 0), "1 or 2": (1, 2), "3 or more": (3, np.inf)}
+CUTOFF = 20  # places of a list that validation looks at
 _SCENARIOS: WeakKeyDictionary[Split, dict[tuple[int, Protocol], Scenario]] = WeakKeyDictionary()
+
+
+@dataclass(frozen=True)
+class HistoryRow:
+    """Mean accuracy of the users whose training interactions are so many."""
+
+    history: str  # "none", "1 or 2", "3 or more"
+    users: int  # with test items
+    ndcg: float  # NaN without such users, like recall
+    recall: float
+
+
+@dataclass(frozen=True)
+class NewItems:
+    """Test interactions with items that the training log does not have."""
+
+    interactions: int
+    of: int  # all test interactions
+    found: int  # those that are in the lists
+
+
+@dataclass(frozen=True)
+class ByHistory:
+    """Where there is little to learn from: accuracy of users apart, and new items."""
+
+    k: int  # places of a list that count
+    users: tuple[HistoryRow, ...]  # from the shortest history to the longest
+    new_items: NewItems
+
+    def to_json(self) -> dict[str, Any]:
+        return dict(strict_json(asdict(self)))
+
+
+@dataclass(frozen=True)
+class EvaluationRow:
+    """The metrics of one set of lists, and the conditions of the measurement."""
+
+    dataset: str
+    method: str
+    protocol: Protocol
+    mode: Mode
+    seed: int | None  # None: lists that were made elsewhere
+    alpha_prime: float | None
+    metrics: Mapping[str, float]  # fractions under keys as `ndcg@20`
+    group: str = POPULAR  # the name of G0
+    expected_exposure_share: float | None = None  # of G0, over the rankings that could be drawn
+    by_history: ByHistory | None = None
+    limits: tuple[ReachedLimit, ...] = ()  # that were measured
+
+    def to_json(self) -> dict[str, Any]:
+        """Strict JSON; what is None or empty by default is included only if there is one."""
+        content: dict[str, Any] = {
+            "dataset": self.dataset,
+            "method": self.method,
+            "protocol": self.protocol,
+            "mode": self.mode,
+            "seed": self.seed,
+            "alpha_prime": self.alpha_prime,
+            "group": self.group,
+            "metrics": {name: finite(value) for name, value in self.metrics.items()},
+        }
+        if self.expected_exposure_share is not None:
+            content["expected_exposure_share"] = self.expected_exposure_share
+        if self.by_history is not None:
+            content["by_history"] = self.by_history.to_json()
+        if self.limits:
+            content["limits"] = [one.to_json() for one in self.limits]
+        return content
 
 
 @dataclass(frozen=True)
@@ -113,6 +184,54 @@ def evaluate(
         *(split.name, model.method, protocol, mode, seed, alpha_prime),
         *(metrics, lists, apart, dict(served.prices)),
     )
+
+
+def validation_ndcg(
+    model: Recommender, split: Split, protocol: Protocol | str = Protocol.STANDARD
+) -> float:
+    """NDCG@20 of the lists after the training items, against the validation items.
+
+    In a catalogue of fewer than 20 items the lists hold all items.
+    """
+    check_fit(model, split)
+    if not len(split.validation):
+        raise DataError(
+            f"{split.name or 'the split'} has no validation items to choose settings by",
+            remedy="give more interactions, or split per user",
+        )
+    length = min(CUTOFF, split.train.n_items)
+    scenario = validation_scenario(split, model.queue_length, Protocol(protocol))
+    lists = model.recommend(scenario, length=length)
+    relevant = relevance(split.validation)
+    n_relevant = np.asarray((relevant != 0).sum(axis=1))
+    return accuracy.mean_over_users(
+        accuracy.ndcg(accuracy.hit_matrix(lists, relevant), n_relevant, length)
+    )
+
+
+def by_history(
+    lists: NDArray[np.integer[Any]], relevant: csr_array, train: Interactions, k: int
+) -> ByHistory:
+    """NDCG and recall of the first k places by training interactions of the user, and new items.
+
+    relevant: (n_users, n_items), not 0 where an item is a test item of the user; users without any
+        count nowhere.
+    """
+    hits = accuracy.hit_matrix(lists, relevant)
+    n_relevant = np.asarray((relevant != 0).sum(axis=1))
+    ndcg, recall = (of(hits, n_relevant, k) for of in (accuracy.ndcg, accuracy.recall))
+    counts = train.user_counts()
+    rows = []
+    for name, (low, high) in HISTORIES.items():
+        here = (low <= counts) & (counts <= high) & (n_relevant > 0)
+        means = (accuracy.mean_over_users(values[here]) for values in (ndcg, recall))
+        rows.append(HistoryRow(name, int(here.sum()), *means))
+    is_new = train.item_counts() == 0
+    wanted = relevant.tocoo()
+    items = wanted.col[wanted.data != 0]
+    found = hits[:, :k] & is_new[lists[:, :k]]  # an empty place, -1, is no hit
+    new = NewItems(int(is_new[items].sum()), len(items), int(found.sum()))
+    return ByHistory(k, tuple(rows), new)
 
 
 def _scenario(split: Split, history: int, protocol: Protocol) -> Scenario:

@@ -10,7 +10,7 @@ import numpy as np
 import polars as pl
 
 from fairhorizon import __version__
-from fairhorizon.data.frames import from_arrays
+from fairhorizon.data.frames import from_arrays, idle_ids
 from fairhorizon.data.interactions import Interactions
 from fairhorizon.data.item_columns import ItemTable
 from fairhorizon.data.loading import load, load_items
@@ -18,11 +18,11 @@ from fairhorizon.data.locations import AREA_KM
 from fairhorizon.data.repeats import all_rows
 from fairhorizon.data.splits import Ties
 from fairhorizon.errors import ModelError
-from fairhorizon.fcpo.outlook.learned import OUTLOOK, LearnedOutlook
+from fairhorizon.fcpo.retention.replay import RETENTION_FILE, FittedRetention
 from fairhorizon.files import write_atomically, write_json, written_together
 from fairhorizon.limits.language import Limit
 from fairhorizon.methods import load_method
-from fairhorizon.model.observed import ObservedRows, joined, names_of
+from fairhorizon.model.observe import ObservedRows, joined, names_of
 from fairhorizon.recommenders.base import Recommender
 from fairhorizon.storage import understood
 
@@ -44,7 +44,7 @@ class StoredModel:
     limits: tuple[Limit, ...]
     ties: Ties
     area_km: float = AREA_KM
-    outlook: LearnedOutlook | None = None  # None: no record of answers was given
+    outlook: FittedRetention | None = None  # None: no record of answers was given
 
 
 def write_model(
@@ -87,10 +87,10 @@ def write_model(
             rows = joined(list(observed)) if observed else ObservedRows([], [], None, None)
             _write(folder / OBSERVED, _frame_of_rows(rows))
         if stored.outlook is not None:
-            stored.outlook.save(folder / OUTLOOK)
+            stored.outlook.save(folder / RETENTION_FILE)
         write_json(folder / CARD, card)
     if stored.outlook is None:
-        (folder / OUTLOOK).unlink(missing_ok=True)  # of the model that was here before
+        (folder / RETENTION_FILE).unlink(missing_ok=True)  # of the model that was here before
 
 
 def read_model(folder: Path) -> tuple[StoredModel, Interactions, ItemTable | None]:
@@ -120,10 +120,10 @@ def read_model(folder: Path) -> tuple[StoredModel, Interactions, ItemTable | Non
     return stored, log, table
 
 
-def read_outlook(folder: Path) -> LearnedOutlook | None:
+def read_outlook(folder: Path) -> FittedRetention | None:
     """What was learned from a record of answers; None: there was none."""
-    file = folder / OUTLOOK
-    return LearnedOutlook.load(file) if file.exists() else None
+    file = folder / RETENTION_FILE
+    return FittedRetention.load(file) if file.exists() else None
 
 
 def read_observed(folder: Path, log: Interactions) -> pl.DataFrame | None:
@@ -146,6 +146,11 @@ def _read_log(folder: Path, card: dict[str, Any]) -> Interactions:
     if not (folder / LOG).is_file():
         raise ModelError(f"{folder / LOG}: its log is missing (copy the whole folder, or fit anew)")
     frame = pl.read_parquet(folder / LOG)
+    idle = (
+        frame["user"].filter(frame["item"].is_null()),
+        frame["item"].filter(frame["user"].is_null()),
+    )
+    frame = frame.drop_nulls(["user", "item"])
     columns: dict[str, Any] = {name: frame[name].to_numpy() for name in frame.columns}
     log = from_arrays(
         frame["user"],
@@ -156,12 +161,16 @@ def _read_log(folder: Path, card: dict[str, Any]) -> Interactions:
         name=about.get("name", ""),
         repeats=about.get("repeats", "first"),
         labels=about.get("columns", {}),
+        idle=idle if any(map(len, idle)) else None,
     )
     return log if log.weights is not None else replace(log, last_times=columns.get("last_time"))
 
 
 def _frame_of_log(log: Interactions) -> pl.DataFrame:
-    """A row per row of the log; of a log with weights also those that repeat others."""
+    """A row per row of the log; of a log with weights also those that repeat others.
+
+    A user or an item without any has a row alone, with nothing else in it.
+    """
     rows = all_rows(log)
     columns: dict[str, Any] = {
         "user": _ids(log.user_ids[rows.users]),
@@ -174,7 +183,10 @@ def _frame_of_log(log: Interactions) -> pl.DataFrame:
         "last_time": log.last_times if log.weights is None else None,
     }
     columns |= {name: cells for name, cells in optional.items() if cells is not None}
-    return pl.DataFrame(columns)
+    taken = pl.DataFrame(columns)
+    idle = zip(("user", "item"), idle_ids(log) or (), strict=False)
+    alone = [pl.DataFrame({name: ids}) for name, ids in idle if len(ids)]
+    return pl.concat([taken, *alone], how="diagonal")
 
 
 def _frame_of_rows(rows: ObservedRows) -> pl.DataFrame:

@@ -1,4 +1,4 @@
-"""The model that people speak to by ids: recommend, explain, observe, refresh, save."""
+"""The model that people speak to by ids: fit, open, recommend, explain, observe, refresh, save."""
 
 import threading
 from collections.abc import Iterable, Sequence
@@ -7,32 +7,55 @@ from pathlib import Path
 from typing import Any
 
 import polars as pl
+import torch
 
 from fairhorizon.allocation.guard import ExposureGuard
 from fairhorizon.data.interactions import Interactions
-from fairhorizon.data.item_columns import ItemTable, merged_tables
-from fairhorizon.data.splits import uncut
-from fairhorizon.errors import ConfigError
-from fairhorizon.fcpo.outlook.learned import LearnedOutlook
-from fairhorizon.model.answers import (
+from fairhorizon.data.item_columns import ItemTable, log_attribute, merged_tables
+from fairhorizon.data.loading import load, load_items
+from fairhorizon.data.locations import AREA, AREA_KM, coordinates_among
+from fairhorizon.data.splits import Ties, uncut, with_ties
+from fairhorizon.errors import ConfigError, ModelError
+from fairhorizon.fcpo.retention.replay import FittedRetention
+from fairhorizon.limits.kept_by_lists import check_kept
+from fairhorizon.limits.language import Limit
+from fairhorizon.methods import Method, build
+from fairhorizon.model.cold_start import Catalogue
+from fairhorizon.model.explain import Explanation, explained
+from fairhorizon.model.fitting import (
+    AWAY,
+    GivenAnswers,
+    Group,
+    at_level,
+    fit_whole,
+    group_of,
+    own_limit,
+    with_level,
+)
+from fairhorizon.model.folder import StoredModel, read_model, read_observed, write_model
+from fairhorizon.model.observe import ObservedRows, described, joined
+from fairhorizon.model.requests import People, RepeatRule, Requests
+from fairhorizon.model.serving import (
     Histories,
+    ServingState,
     barred,
+    bound_to,
+    check_table,
     frame_of,
+    group_in,
+    in_order,
     length_of,
     persons_of,
+    scenario_of,
     serve,
     warn_if_broken,
 )
-from fairhorizon.model.catalogue import Catalogue
-from fairhorizon.model.explaining import Explanation, explained
-from fairhorizon.model.folder import StoredModel, write_model
-from fairhorizon.model.observed import ObservedRows, described, joined
-from fairhorizon.model.people import People
-from fairhorizon.model.requests import RepeatRule, Requests
-from fairhorizon.model.server import ModelServer
-from fairhorizon.model.state import ServingState, group_in, in_order
+from fairhorizon.recommenders.base import Recommender
 from fairhorizon.recommenders.progress import SILENT, Listener
+from fairhorizon.settings import Given
 from fairhorizon.vocabulary import ListValue
+
+NOTHING: Given = {}
 
 
 class Model:
@@ -101,7 +124,7 @@ class Model:
         return ids
 
     @property
-    def outlook(self) -> LearnedOutlook | None:
+    def outlook(self) -> FittedRetention | None:
         """What it learned from answers; None: it was fitted without them."""
         return self._outlook
 
@@ -145,7 +168,7 @@ class Model:
         warn_if_broken(state, served)
         return frame_of(state, requests.persons, served)
 
-    def outlook_for(self, value: str) -> LearnedOutlook | None:
+    def outlook_for(self, value: str) -> FittedRetention | None:
         """What a like is worth, where it is asked for; a ConfigError if the model does not know."""
         if value == ListValue.NDCG:
             return None
@@ -224,7 +247,7 @@ class Model:
 
     def server(
         self, guard: ExposureGuard | None = None, *, value: str = ListValue.NDCG
-    ) -> ModelServer:
+    ) -> "ModelServer":
         """Serves one request after the other; the limits hold over all of them, at any moment.
 
         guard: what has counted showings before, such as one of `ExposureGuard.load`; None: nothing
@@ -245,3 +268,172 @@ class Model:
             asked = (self._method, self._limits, self._ties, self._area_km, self._outlook)
             stored = StoredModel(recommender, *asked)
             write_model(Path(folder), stored, self._log, self._table, self._rows)
+
+
+class ModelServer:
+    """Serves the users of a model one by one, made by `Model.server`.
+
+    After every request the limits hold for everything that was shown so far. May be called from
+    several threads.
+    """
+
+    def __init__(
+        self,
+        model: Model,
+        guard: ExposureGuard | None = None,
+        *,
+        value: str = ListValue.NDCG,
+    ) -> None:
+        recommender = model._state.recommender
+        if not recommender.abilities.requests:
+            raise ConfigError(
+                f"{recommender.method} does not serve one request after the other (use fcpo)"
+            )
+        model.outlook_for(value)  # refuses what the model has not learned
+        self._model, self._guard, self._making, self._value = model, guard, threading.Lock(), value
+
+    @property
+    def guard(self) -> ExposureGuard | None:
+        """What counts the showings and keeps the limits; None before the first request."""
+        return self._guard
+
+    def recommend(
+        self,
+        user: Any = None,
+        k: int = 10,
+        *,
+        history: Sequence[Any] | None = None,
+        exclude: Iterable[Any] | None = None,
+        candidates: Iterable[Any] | None = None,
+        repeats: str | None = None,
+    ) -> pl.DataFrame:
+        """The list of one user, counted: later requests get what the limits leave.
+
+        user: the id of a user of the log, or observed since.
+        k: the length of the list.
+        history: for somebody who is not in the log, the items that they took, oldest first.
+        exclude, candidates, repeats: as in `Model.recommend`.
+
+        Returns a frame as `Model.recommend` does.
+        """
+        state = self._model._state
+        if history is None:
+            asked = persons_of(state, [user], None)
+        else:
+            asked = persons_of(state, None, {"" if user is None else user: history})
+        shut = barred(state, exclude, candidates)
+        requests = Requests(asked, shut, RepeatRule.parse(repeats))
+        length = min(length_of(k), state.n_items)
+        guard = self._guarding(state.serving, length)
+        with torch.inference_mode():
+            scenario = scenario_of(state, requests, self._model.outlook_for(self._value))
+            served = state.serving.served_one_by_one(scenario, length, guard)
+        return frame_of(state, asked, served)
+
+    def _guarding(self, recommender: Recommender, length: int) -> ExposureGuard:
+        """The one guard of this server; its first price is for lists of the first length."""
+        with self._making:
+            if self._guard is None:
+                self._guard = recommender.request_guard(length)
+            return self._guard
+
+
+def fit(
+    log: Any,
+    method: str = "fcpo",
+    *,
+    limits: Sequence[str] = (),
+    items: Any = None,
+    area_km: float = AREA_KM,
+    settings: Given = NOTHING,
+    seed: int = 0,
+    ties: Ties = "auto",
+    answers: Any = None,
+    away: float = AWAY,
+    listener: Listener = SILENT,
+) -> Model:
+    """Fit a method on the whole log, to serve people with.
+
+    Settings and weights are chosen on the newest part of the log, and then the method is fitted on
+    all of it. Nothing is left to test on: for a study use `split` and `evaluate`.
+
+    log: a log of `load`, or anything that `load` takes.
+    method: a name of `fairhorizon methods`: "fcpo", "fcpo:strong", "ease+lists", "ease" ... A
+        level in it, as in "fcpo@0.4", is a limit on the popular items.
+    limits: what the lists of every call keep together, as in ["popular<=0.4",
+        "seller_size=small>=0.3"] (docs/limits.md). Not every method keeps every limit.
+    items: a frame or the path of a file with a row per item, for limits on its columns; its item
+        column is called as that of the log, or by a usual name. Items that are not in the log can
+        be shown too: they are scored like those that share their attributes, and are the group
+        `new`.
+    area_km: width in kilometres of the areas of a limit on `area`, for items with the columns
+        latitude and longitude.
+    settings: of the method, by name, as in {"rounds": 50, "ease": {"l2": 500}}.
+    seed: the same seed gives the same lists.
+    ties: the order of a user's interactions at one time, as in `split`.
+    answers: a frame or the path of a file with a row per showing: user, item, time and liked (1
+        or 0). From it the model learns what a like is worth, for `value="long"`.
+    away: days at the end of the answers in which somebody who left was shown nothing.
+    listener: receives the progress; `PrintedProgress()` prints it.
+
+    Returns the model: `recommend`, `explain`, `observe`, `refresh`, `server`, `save`.
+    """
+    if not isinstance(log, Interactions):
+        log = load(log)
+    named = Method.parse(method)
+    asked = with_level(named, [Limit.parse(text) for text in limits])
+    table = None if items is None else load_items(items, item=log.columns.get("item"))
+    check_table(log, table, asked)
+    table = merged_tables(table, _columns_of_log(log, table, asked))
+    ordered = with_ties(log, ties)
+    catalogue = Catalogue.of(ordered, table, area_km=area_km)
+    chosen = at_level(named, asked)
+    draft = build(chosen, settings, seed)
+    group = _fitted_for(draft, asked, catalogue)
+    given = None if answers is None else GivenAnswers.read(answers, away, draft, ordered)
+    recommender = fit_whole(draft, ordered, group=group, listener=listener)
+    outlook = None if given is None else given.learned(recommender)
+    stored = StoredModel(recommender, str(chosen), asked, ties, area_km, outlook)
+    return Model(stored, log=log, table=table)
+
+
+def _fitted_for(draft: Recommender, limits: Sequence[Limit], catalogue: Catalogue) -> Group | None:
+    """The group that a method is fitted for, if it can keep the limits; None: the popular items."""
+    bound = bound_to(limits, catalogue, draft.popular_share)
+    group = group_in(catalogue, limits, draft.popular_share)[: catalogue.n_fitted]
+    fitted = [type(one)(one.limit, one.members[: len(group)]) for one in bound]
+    check_kept(draft.method, draft.kept_in_lists, fitted, group)
+    return group_of(own_limit(limits), fitted)
+
+
+def open_model(folder: str | Path) -> Model:
+    """The model of a folder that `Model.save` or `fairhorizon fit --all` has written.
+
+    folder: the run folder. A run that was fitted without --all is refused: it knows a part of its
+        log only.
+
+    Returns the model as it was, with everything that it had observed.
+    """
+    folder = Path(folder)
+    stored, log, table = read_model(folder)
+    ordered = in_order(log, stored.ties)
+    if stored.recommender.fingerprint_ != ordered.fingerprint():
+        raise ModelError(f"{folder}: its log has changed since the fit (fit it again)")
+    table = merged_tables(table, _columns_of_log(log, table, stored.limits))
+    model = Model(stored, log=log, table=table, ordered=ordered)
+    observed = read_observed(folder, log)
+    return model if observed is None else model.observe(observed)
+
+
+def _columns_of_log(
+    log: Interactions, table: ItemTable | None, limits: Sequence[Limit]
+) -> ItemTable | None:
+    """The columns of the log that limits are about, where the table of items has none of them."""
+    known = () if table is None else tuple(table.columns)
+    in_log = (*log.attributes, *log.further)
+    names = {limit.group.column for limit in limits if not limit.group.reserved}
+    if AREA in names and AREA not in in_log:
+        names |= set(coordinates_among(in_log) or ())
+    there = [name for name in sorted(names) if name in in_log]
+    cells = {name: log_attribute(log, name) for name in there if name not in known}
+    return ItemTable(log.item_ids, cells) if cells else None

@@ -14,7 +14,7 @@ from fairhorizon.report.marks import Spec
 from fairhorizon.report.page import Section, commands_section, write_page
 from fairhorizon.report.paper import paper_hours
 from fairhorizon.report.tables import MISSING
-from fairhorizon.studies.rows import EfficiencyRow
+from fairhorizon.studies.efficiency import EfficiencyRow
 
 HOUR = 3600
 INTRO = (

@@ -10,7 +10,7 @@ from typing import ClassVar, Protocol
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
-from fairhorizon.evaluation.rows import EvaluationRow
+from fairhorizon.evaluation.short_term import EvaluationRow
 from fairhorizon.files import write_atomically
 from fairhorizon.report.grid import Grid, as_read
 from fairhorizon.report.tables import (

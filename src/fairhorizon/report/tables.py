@@ -10,7 +10,8 @@ from rich import box
 from rich.markup import escape
 from rich.table import Table
 
-from fairhorizon.evaluation.rows import ByHistory, DataStatistics, EvaluationRow
+from fairhorizon.data.splits import Statistics
+from fairhorizon.evaluation.short_term import ByHistory, EvaluationRow
 from fairhorizon.vocabulary import POPULAR
 
 MISSING = "-"
@@ -120,14 +121,14 @@ METRICS = metric_columns()
 PAPER_METRICS = ("recall", "f1", "ndcg", "gini", "popularity_rate")
 
 
-def statistics_table(statistics: DataStatistics) -> Table:
+def statistics_table(name: str, statistics: Statistics) -> Table:
     """The paper's table of data sets, one row."""
     table = Table(box=box.SIMPLE_HEAD)
     for heading in ("Dataset", "#users", "#items", "#act./user", "#act./item", "#act.", "density"):
         table.add_column(heading, justify="left" if heading == "Dataset" else "right")
     means = (statistics.per_user, statistics.per_item)
     table.add_row(
-        escape(statistics.name),
+        escape(name),
         str(statistics.users),
         str(statistics.items),
         *(f"{mean:.0f}" if mean >= 100 else f"{mean:.2f}" for mean in means),

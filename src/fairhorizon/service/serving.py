@@ -16,11 +16,11 @@ from typing import Any
 import torch
 
 from fairhorizon.errors import ConfigError, FairHorizonError
-from fairhorizon.service.setting_up import set_up
+from fairhorizon.service.admin.set_up import set_up
+from fairhorizon.service.monitoring.webhook import check_address
 from fairhorizon.service.settings import ServiceSettings
 from fairhorizon.service.store import keys
 from fairhorizon.service.store.database import SQLITE, Database
-from fairhorizon.service.watching.webhook import check_address
 
 LOCAL = ("127.0.0.1", "localhost", "::1")
 METRICS_FOLDER = "PROMETHEUS_MULTIPROC_DIR"
@@ -126,7 +126,7 @@ def _check_safe(database: Database, address: Address) -> None:
 def application(url: str, settings: ServiceSettings, is_local: bool) -> Any:
     """The application of one worker."""
     from fairhorizon.service.app import build_app
-    from fairhorizon.service.service import Service
+    from fairhorizon.service.background import Service
 
     sys.setswitchinterval(0.001)  # answers need not wait for the thread that makes lists
     return build_app(Service(Database(url), settings, open_to=LOCAL if is_local else ()))

@@ -16,8 +16,7 @@ from fairhorizon.data.recommendations import Recommendations
 from fairhorizon.data.splits import Split
 from fairhorizon.datasets import Dataset
 from fairhorizon.errors import ConfigError
-from fairhorizon.evaluation.rows import EvaluationRow
-from fairhorizon.evaluation.short_term import relevance
+from fairhorizon.evaluation.short_term import EvaluationRow, relevance
 from fairhorizon.limits.bound import BoundLimit
 from fairhorizon.limits.measured import Showings, limit_reached
 from fairhorizon.limits.verdicts import verdicts_of

@@ -11,8 +11,7 @@ from typing import Any
 from fairhorizon.methods import AGENTS, Method, MethodError, build, presets_of
 from fairhorizon.rankers import RANKERS
 from fairhorizon.rerank import RERANKERS
-from fairhorizon.settings import Choice, Search, Settings
-from fairhorizon.studies.search_ranges import searched
+from fairhorizon.settings import Choice, Search, Settings, searched
 
 SOME_RANKER = "ease"  # in examples of a re-ranker
 SOME_LEVEL = 0.35  # in examples; the default of no re-ranker

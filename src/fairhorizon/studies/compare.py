@@ -2,7 +2,8 @@
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,7 +13,7 @@ from fairhorizon.evaluation.short_term import relevance
 from fairhorizon.methods import Method
 from fairhorizon.metrics.accuracy import f1, hit_matrix, mean_over_users, ndcg, recall
 from fairhorizon.metrics.significance import holm, paired_bootstrap, paired_t_test
-from fairhorizon.studies.rows import SignificanceRow, SummaryRow, summary_row
+from fairhorizon.studies.rows import SummaryRow, row_content, summary_row
 from fairhorizon.studies.study import Study
 
 PerUser = Callable[[NDArray[np.bool_], NDArray[np.int64], int], NDArray[np.float64]]
@@ -21,6 +22,24 @@ PER_USER: dict[str, PerUser] = {
     "f1": f1,
     "ndcg": ndcg,
 }
+
+
+@dataclass(frozen=True)
+class SignificanceRow:
+    """Best against runner-up in one metric: two-sided p-values, paired over users."""
+
+    metric: str
+    best: str
+    second: str
+    difference: float
+    users: int
+    t_test: float
+    bootstrap: float
+    t_test_corrected: float
+    bootstrap_corrected: float
+
+    def to_json(self) -> dict[str, Any]:
+        return row_content(self)
 
 
 def summary_rows(study: Study, methods: Sequence[Method], seeds: Sequence[int]) -> list[SummaryRow]:

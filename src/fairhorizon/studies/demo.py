@@ -1,8 +1,11 @@
 """The demonstration: fcpo and rivals at three levels of the limit, and some steps of a long run."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
+import numpy as np
 import polars as pl
+from numpy.typing import NDArray
 
 from fairhorizon.datasets import Dataset
 from fairhorizon.evaluation.long_term import LongRun, LongRunSettings
@@ -14,11 +17,10 @@ from fairhorizon.metrics.fairness import exposure_counts
 from fairhorizon.recommenders.base import Recommender
 from fairhorizon.recommenders.progress import Listener
 from fairhorizon.simulation.feedback import evaluation_scenario
-from fairhorizon.studies.demo_rows import DemoResult
 from fairhorizon.studies.long_rows import LongTermResult
 from fairhorizon.studies.rows import SummaryRow, study_row, summary_row
 from fairhorizon.studies.step_record import SCHEMA, Row
-from fairhorizon.vocabulary import Protocol
+from fairhorizon.vocabulary import POPULAR, Protocol
 
 LEVELS = (0.85, 0.65, 0.37)
 UNLIMITED = "popularity"
@@ -27,6 +29,29 @@ PAPER, PAPER_LEVEL = "fcpo:paper", 0.65  # trained for one limit, and slow: one 
 IN_LONG_RUN = ("popularity", "ease+quota", "ease+control", "fcpo")
 STEPS = 60
 ROUND_LENGTH = 20  # items per user that a quota is kept over
+
+
+@dataclass(frozen=True)
+class DemoResult:
+    """All that the page of the demonstration shows."""
+
+    rows: tuple[SummaryRow, ...]  # of one seed, in the order of the table
+    paper_rounds: int  # of training that fcpo:paper had
+    found: tuple[str, ...]  # by the fit of fcpo, about the log
+    exposure: Mapping[str, NDArray[np.int64]]  # (n_items,) showings in the lists, by method
+    training: NDArray[np.int64]  # (n_items,) how often each item is in the training log
+    sensitive: NDArray[np.bool_]  # (n_items,) G0
+    long_run: LongTermResult
+    group: str = POPULAR  # the name of G0
+
+    @property
+    def dataset(self) -> str:
+        return self.rows[0].dataset
+
+    @property
+    def levels(self) -> tuple[float, ...]:
+        """The limits, from the loosest to the strictest."""
+        return tuple(sorted({row.alpha_prime for row in self.rows} - {1.0}, reverse=True))
 
 
 class Fits:

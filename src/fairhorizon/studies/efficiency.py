@@ -3,6 +3,8 @@
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
 
 import torch
 
@@ -16,11 +18,34 @@ from fairhorizon.recommenders.base import Recommender
 from fairhorizon.recommenders.ranked.model import Ranked
 from fairhorizon.rerank.exposure import ExposureFairness
 from fairhorizon.simulation.feedback import evaluation_scenario
-from fairhorizon.studies.rows import EfficiencyRow
+from fairhorizon.studies.rows import row_content
 from fairhorizon.vocabulary import Mode, Protocol
 
 LENGTH = 100
 CANDIDATES = (200, 400, 800, None)  # None: the whole catalogue
+
+
+@dataclass(frozen=True)
+class EfficiencyRow:
+    """How long a method takes to make a list for every user."""
+
+    dataset: str
+    method: str
+    step: str  # what is timed: the re-ranker, or else the ranker or agent
+    candidates: int | None  # per user, of a re-ranker
+    protocol: Protocol
+    mode: Mode
+    users: int
+    length: int
+    seconds: Spread
+
+    def to_json(self) -> dict[str, Any]:
+        keys = ("dataset", "method", "candidates", "protocol", "mode", "users", "length")
+        return {
+            **row_content(self, keys),
+            "metrics": {"seconds": row_content(self.seconds)},
+            "seconds": self.seconds.mean,
+        }
 
 
 def efficiency(

@@ -10,7 +10,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from fairhorizon import __version__
 from fairhorizon.datasets import DataSpec
 from fairhorizon.errors import ConfigError, ModelError
-from fairhorizon.fcpo.outlook.learned import OUTLOOK, LearnedOutlook
+from fairhorizon.fcpo.retention.replay import RETENTION_FILE, FittedRetention
 from fairhorizon.files import write_json, written_together
 from fairhorizon.methods import load_method
 from fairhorizon.recommenders.base import Recommender
@@ -52,7 +52,7 @@ class Run:
 
     @property
     def outlook_file(self) -> Path:
-        return self.folder / OUTLOOK
+        return self.folder / RETENTION_FILE
 
     @property
     def checkpoint_file(self) -> Path:
@@ -72,7 +72,7 @@ class Run:
         data: DataSpec,
         status: str,
         limits: StoredLimits = StoredLimits(),  # noqa: B008  # it is frozen
-        outlook: LearnedOutlook | None = None,
+        outlook: FittedRetention | None = None,
     ) -> None:
         """The model, what it learned from answers, and the card that makes the folder a run."""
         card = {
@@ -89,14 +89,14 @@ class Run:
                 outlook.save(self.outlook_file)
             write_json(self.card_file, card)
 
-    def outlook(self) -> LearnedOutlook:
+    def outlook(self) -> FittedRetention:
         """What was learned from answers."""
         if not self.outlook_file.exists():
             raise ModelError(
                 f"{self.folder}: has learned from no answers what a like is worth (fit it with "
                 "--answers FILE, or leave out --value long)"
             )
-        return LearnedOutlook.load(self.outlook_file)
+        return FittedRetention.load(self.outlook_file)
 
     def card(self) -> dict[str, Any]:
         try:

@@ -1,33 +1,124 @@
 """A search for good settings: Optuna proposes, validation items decide, never the test items."""
 
+import hashlib
+import json
 import math
 import sqlite3
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
+from typing import Protocol as Interface
 
 import numpy as np
 
 from fairhorizon import __version__
-from fairhorizon.engines.engine import TaskEngine
-from fairhorizon.engines.processes import HERE
+from fairhorizon.datasets import Dataset
 from fairhorizon.errors import ConfigError
-from fairhorizon.evaluation.rows import TuningResult
+from fairhorizon.evaluation.short_term import validation_ndcg
 from fairhorizon.files import write_atomically, write_json
-from fairhorizon.studies.search_space import defaults, merged, nested, search_space
-from fairhorizon.studies.trials import Objective, TrialRow, TrialTask
+from fairhorizon.methods import Method, MethodError, build, presets_of
+from fairhorizon.parallel.engine import TaskEngine
+from fairhorizon.parallel.processes import HERE
+from fairhorizon.recommenders.base import Recommender
+from fairhorizon.settings import Choice, Given, Settings, searched
+from fairhorizon.vocabulary import Mode, Protocol
 
 if TYPE_CHECKING:
     from optuna import Study
+    from optuna.distributions import BaseDistribution
     from optuna.trial import FrozenTrial
     from optuna.trial import Trial as OptunaTrial
 
 METRIC = "validation_ndcg@20"
 STUDY = "tune"  # its name in the file
 IDENTITY = "of"  # the attribute of the study that identifies what it searches
+
+
+class HasDataset(Interface):
+    """Gives the same data in every process that it is sent to."""
+
+    def dataset(self) -> Dataset: ...
+
+
+@dataclass(frozen=True)
+class Objective:
+    """What is tuned on which data and how it is measured; `given` settings are not searched."""
+
+    method: Method
+    place: HasDataset
+    protocol: Protocol = Protocol.STANDARD
+    seed: int = 0
+    given: Given = field(default_factory=dict)
+    preset: str = "paper"  # of FCPO, where the method names none
+
+    def __post_init__(self) -> None:
+        if self.method.reranker is not None:
+            raise MethodError(
+                f"{self.method}: a re-ranker is not trained (tune {self.method.base}, then fit "
+                f"{self.method} with the settings found)"
+            )
+
+    @property
+    def dataset(self) -> Dataset:
+        return self.place.dataset()
+
+    @property
+    def method_with_preset(self) -> Method:
+        """The method as it can be given to `fit`, whatever preset is the default there."""
+        if self.preset not in presets_of(self.method.base):
+            return self.method
+        return replace(self.method, preset=self.method.preset or self.preset)
+
+    def model(self, settings: Given) -> Recommender:
+        given = merged(self.given, settings)
+        return build(self.method_with_preset, given, self.seed)
+
+    def value(self, settings: Given) -> float:
+        """Validation NDCG@20 of the method fitted with the settings."""
+        model = self.model(settings)
+        model.fit(self.dataset.split, sensitive=self.dataset.sensitive)
+        return validation_ndcg(model, self.dataset.split, self.protocol)
+
+    def identity(self) -> dict[str, str]:
+        """What trials of the same search have in common."""
+        return {
+            "method": str(self.method),
+            "data": self.dataset.split.train.fingerprint(),
+            "groups": hashlib.sha256(self.dataset.sensitive.tobytes()).hexdigest()[:16],
+            "protocol": self.protocol.value,
+            "seed": str(self.seed),
+            "settings": json.dumps(self.model({}).all_settings(), sort_keys=True),
+        }
+
+
+@dataclass(frozen=True)
+class TrialRow:
+    """What came of it; without a value, why."""
+
+    number: int
+    value: float | None
+    error: str = ""
+
+
+@dataclass(frozen=True)
+class TrialTask:
+    """One proposal to be tried."""
+
+    objective: Objective
+    number: int  # from 0
+    settings: Given
+
+    def prepare(self) -> None:
+        self.objective.place.dataset()
+
+    def rows(self) -> Iterator[TrialRow]:
+        try:
+            yield TrialRow(self.number, self.objective.value(self.settings))
+        except ConfigError as error:
+            yield TrialRow(self.number, None, str(error))
 
 
 @dataclass(frozen=True)
@@ -135,20 +226,20 @@ class Tuning:
         }
         write_json(self.folder / "best.json", content)
 
-    def result(self) -> TuningResult:
-        """The best trial."""
+    def to_json(self) -> dict[str, Any]:
+        """The best trial, as the row of a study."""
         best = self.best
-        assert best.value is not None
-        return TuningResult(
-            method=self.objective.method.base,
-            dataset=self.objective.dataset.split.name,
-            protocol=self.objective.protocol,
-            seed=self.objective.seed,
-            metric=METRIC,
-            value=best.value,
-            settings=self.settings(best),
-            trials=len(self.study.trials),
-        )
+        row = {
+            "method": self.objective.method.base,
+            "dataset": self.objective.dataset.split.name,
+            "protocol": self.objective.protocol,
+            "mode": Mode.ONE_SHOT,
+            "seed": self.objective.seed,
+            "metrics": {METRIC: {"mean": best.value, "std": 0}},
+            "settings": self.settings(best),
+            "trials": len(self.study.trials),
+        }
+        return {"rows": [row]}
 
     def _keep(self, trial: "FrozenTrial") -> None:
         if self.kept is not None:
@@ -208,3 +299,73 @@ def _in_order(rows: Iterable[TrialRow], number: int) -> Iterator[TrialRow]:
 def _trial(trial: "FrozenTrial") -> Trial:
     value = trial.value if trial.state.name == "COMPLETE" else None
     return Trial(trial.number + 1, dict(trial.params), value, trial.user_attrs.get("error", ""))
+
+
+def search_space(model: Recommender, given: Given) -> "dict[str, BaseDistribution]":
+    """The range of each setting, by dotted name, without those that are given."""
+    fixed = dotted(given)
+    return {name: where for name, where in _ranges(model.settings) if name not in fixed}
+
+
+def _ranges(config: Settings) -> "Iterator[tuple[str, BaseDistribution]]":
+    from optuna import distributions
+
+    for name, mark in searched(config):
+        if isinstance(mark, Choice):
+            values = tuple(map(as_proposed, mark.values))
+            yield name, distributions.CategoricalDistribution(values)
+        elif isinstance(mark.low, int) and isinstance(mark.high, int):
+            yield name, distributions.IntDistribution(mark.low, mark.high, log=mark.log)
+        else:
+            yield name, distributions.FloatDistribution(mark.low, mark.high, log=mark.log)
+
+
+def defaults(model: Recommender, space: "Mapping[str, BaseDistribution]") -> dict[str, Any]:
+    """The current settings, as far as they lie within the space."""
+    current = dotted(model.settings.model_dump())
+    values = {name: as_proposed(value) for name, value in current.items()}
+    return {name: values[name] for name, where in space.items() if _holds(where, values[name])}
+
+
+def _holds(where: "BaseDistribution", value: Any) -> bool:
+    from optuna.distributions import CategoricalDistribution, FloatDistribution, IntDistribution
+
+    if isinstance(where, CategoricalDistribution):
+        return value in where.choices
+    assert isinstance(where, FloatDistribution | IntDistribution)
+    return value is not None and where.low <= value <= where.high
+
+
+def as_proposed(value: Any) -> Any:
+    """A value as Optuna stores it, which takes no lists: these as JSON."""
+    return json.dumps(value) if isinstance(value, tuple | list) else value
+
+
+def as_set(value: Any) -> Any:
+    """A value as it is set; the reverse of `as_proposed`."""
+    return json.loads(value) if isinstance(value, str) and value.startswith("[") else value
+
+
+def dotted(settings: Given, prefix: str = "") -> dict[str, Any]:
+    """{"pmf": {"l2": 1}} -> {"pmf.l2": 1}."""
+    flat: dict[str, Any] = {}
+    for key, value in settings.items():
+        inner = isinstance(value, Mapping)
+        flat |= dotted(value, f"{prefix}{key}.") if inner else {prefix + key: value}
+    return flat
+
+
+def nested(settings: Given) -> dict[str, Any]:
+    """{"pmf.l2": 1} -> {"pmf": {"l2": 1}}; lists as they are set."""
+    tree: dict[str, Any] = {}
+    for name, value in settings.items():
+        *path, last = name.split(".")
+        target = tree
+        for step in path:
+            target = target.setdefault(step, {})
+        target[last] = as_set(value)
+    return tree
+
+
+def merged(first: Given, second: Given) -> dict[str, Any]:
+    return nested(dotted(first) | dotted(second))

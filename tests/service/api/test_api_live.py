@@ -13,7 +13,7 @@ from live_server import LiveServer, command
 from prometheus_client.parser import text_string_to_metric_families
 
 from fairhorizon.cli.app import run
-from fairhorizon.service.setting_up import prepare
+from fairhorizon.service.admin.set_up import prepare
 from fairhorizon.service.store import keys
 from fairhorizon.service.store.database import Database
 from fairhorizon.service.store.schema import replicas

@@ -7,13 +7,11 @@ import sqlalchemy as sa
 from asking import ask
 
 from fairhorizon.cli.app import run
+from fairhorizon.service.admin.set_up import create_limit
 from fairhorizon.service.budget import recount
-from fairhorizon.service.budget.confirming import give_up
+from fairhorizon.service.budget.impressions import give_up, record_feedback
 from fairhorizon.service.budget.recount import Recount, recounted
-from fairhorizon.service.events import take
-from fairhorizon.service.moving.opening import snapshot
 from fairhorizon.service.replica.engine import Engine
-from fairhorizon.service.setting_up import create_limit
 from fairhorizon.service.settings import ServiceSettings
 from fairhorizon.service.store.database import Database
 from fairhorizon.service.store.feedback import Event
@@ -32,7 +30,7 @@ UNIT = 1_000_000
 
 
 def counted(database: Database) -> list[Recount]:
-    with snapshot(database) as connection:
+    with database.reading() as connection:
         return recounted(connection)
 
 
@@ -49,7 +47,7 @@ def serve(replicas: Callable[..., Engine], n_lists: int) -> list[Engine]:
         made = ask(engine, f"c{number % 40}", 5 + number % 3)
         if number % 3 == 0:
             seen = [Event("read", made.user, item, list_id=made.id) for item in made.items[:4]]
-            take(engine.database, seen, read=("read",))
+            record_feedback(engine.database, seen, read=("read",))
     return engines
 
 
@@ -106,7 +104,7 @@ def test_after_the_time_to_confirm_nothing_is_pending(replicas: Callable[..., En
         row for row in _rows(database) if row.number % 3 == 2
     )  # seen after its time: it counts all the same
     event = Event("read", late.user_id, late.items[0], list_id=late.id)
-    take(database, [event], read=("read",))
+    record_feedback(database, [event], read=("read",))
     again = counted(database)
     assert all(one.agrees for one in again)
     assert sum(one.found.used for one in again) > sum(one.found.used for one in after)

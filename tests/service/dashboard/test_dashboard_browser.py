@@ -23,6 +23,7 @@ from playwright.sync_api import (
 )
 
 from fairhorizon.service import dashboard
+from fairhorizon.service.admin.set_up import prepare
 from fairhorizon.service.dashboard.charts import (
     WIDTH,
     Curve,
@@ -33,11 +34,10 @@ from fairhorizon.service.dashboard.charts import (
 )
 from fairhorizon.service.dashboard.overview import NARROW
 from fairhorizon.service.dashboard.rendering import environment
-from fairhorizon.service.setting_up import prepare
+from fairhorizon.service.monitoring.periods import Period
 from fairhorizon.service.store import keys
 from fairhorizon.service.store.database import Database
 from fairhorizon.service.vocabulary import Role
-from fairhorizon.service.watching.periods import Period
 from local_postgres import free_port
 
 CHROMIUM = shutil.which("chromium")

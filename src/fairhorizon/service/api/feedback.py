@@ -7,8 +7,8 @@ from pydantic import AfterValidator, BaseModel, Field
 
 from fairhorizon.service.api.access import Feeding, GuardedRoute, Reading, Serving
 from fairhorizon.service.api.bodies import Affected, FeedbackBody, Id, Name
+from fairhorizon.service.budget.impressions import record_feedback
 from fairhorizon.service.crash_points import FEEDBACK_AFTER_COMMIT, crash_point
-from fairhorizon.service.events import take
 from fairhorizon.service.store import feedback
 from fairhorizon.service.vocabulary import MOST_ROWS
 
@@ -61,7 +61,7 @@ def insert_feedback(service: Serving, body: Events) -> Affected:
     They are kept when this is answered, and the user's next list knows them.
     """
     events = [one.event() for one in body]
-    added = take(service.database, events, read=service.settings.read)
+    added = record_feedback(service.database, events, read=service.settings.read)
     crash_point(FEEDBACK_AFTER_COMMIT)
     service.metrics.events.inc(added)
     return Affected(RowAffected=added)

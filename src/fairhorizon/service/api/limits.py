@@ -6,6 +6,7 @@ from fastapi import APIRouter, Path, Query
 from sqlalchemy.engine import Connection
 
 from fairhorizon.limits.language import Limit
+from fairhorizon.service.admin.set_up import LimitInForceError, create_limit
 from fairhorizon.service.api.access import Administering, GuardedRoute, Reading, Serving
 from fairhorizon.service.api.bodies import moment
 from fairhorizon.service.api.control_bodies import (
@@ -15,8 +16,7 @@ from fairhorizon.service.api.control_bodies import (
     LimitState,
 )
 from fairhorizon.service.api.problems import ApiProblem
-from fairhorizon.service.budget.units import UNIT, allowed, share_units, showings
-from fairhorizon.service.setting_up import LimitInForceError, create_limit
+from fairhorizon.service.budget.rules import UNIT, allowed, share_units, showings
 from fairhorizon.service.store import limits
 from fairhorizon.service.store.budgets import AccountNow, present_accounts
 from fairhorizon.service.vocabulary import Counts

@@ -7,7 +7,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from fairhorizon.service.api.paths import routed
 from fairhorizon.service.api.problems import TOO_LARGE, ApiProblem, answer
-from fairhorizon.service.metrics import Metrics
+from fairhorizon.service.monitoring.metrics import Metrics
 from fairhorizon.service.vocabulary import LARGEST_BODY
 
 CAREFUL = [

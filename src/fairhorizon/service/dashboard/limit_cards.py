@@ -8,17 +8,16 @@ from sqlalchemy.engine import Connection
 
 from fairhorizon.limits.language import POPULAR, GroupOf, Limit
 from fairhorizon.report.looks import GREY, PALETTE
-from fairhorizon.service.budget.units import showings
-from fairhorizon.service.budget.windows import Window
+from fairhorizon.service.budget.rules import Window, showings
 from fairhorizon.service.dashboard.charts import Curve, LineChart, percent, plain
+from fairhorizon.service.monitoring.limit_series import LimitSeries, limit_series
+from fairhorizon.service.monitoring.periods import Period
+from fairhorizon.service.monitoring.standing import ORDER, LimitStanding, standing
+from fairhorizon.service.monitoring.window_course import window_course, window_totals
 from fairhorizon.service.settings import ServiceSettings
 from fairhorizon.service.store import limits
 from fairhorizon.service.store.budgets import AccountNow, present_accounts
 from fairhorizon.service.vocabulary import Counts
-from fairhorizon.service.watching.limit_series import LimitSeries, limit_series
-from fairhorizon.service.watching.periods import Period
-from fairhorizon.service.watching.standing import ORDER, LimitStanding, standing
-from fairhorizon.service.watching.window_course import window_course, window_totals
 
 MOST_DRAWN = 3  # groups of one limit
 MOST_LISTED = 20

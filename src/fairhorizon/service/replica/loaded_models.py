@@ -7,10 +7,9 @@ from pathlib import Path
 import torch
 
 from fairhorizon.errors import ConfigError, ModelError
-from fairhorizon.model.api import open_model
-from fairhorizon.model.model import Model
+from fairhorizon.model.model import Model, open_model
 from fairhorizon.model.requests import RepeatRule, Requests
-from fairhorizon.model.state import ServingState
+from fairhorizon.model.serving import ServingState
 
 MOST = 2  # the present one, and the one that comes next or was before
 

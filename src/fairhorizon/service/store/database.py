@@ -4,7 +4,7 @@ import re
 import sqlite3
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -18,6 +18,7 @@ from fairhorizon.errors import ConfigError, FairHorizonError
 
 WAIT_FOR_LOCK = 20.0  # seconds, before a write to SQLite gives up
 CONNECTIONS = 8
+BLOCK = 10_000  # rows in memory at a time, of a table that is read or written as a whole
 SQLITE, POSTGRESQL = "sqlite", "postgresql"
 SQLITE_AWAY = tuple(
     f"SQLITE_{name}"
@@ -28,7 +29,6 @@ NOW = {  # seconds since 1970
     SQLITE: sa.text("SELECT (julianday('now') - 2440587.5) * 86400.0"),
     POSTGRESQL: sa.text("SELECT extract(epoch FROM clock_timestamp())::double precision"),
 }
-
 
 INSERTS: dict[str, Any] = {SQLITE: sqlite.insert, POSTGRESQL: postgresql.insert}
 
@@ -63,9 +63,9 @@ class Database:
 
     @contextmanager
     def reading(self) -> Iterator[Connection]:
-        """A transaction that only reads: one state of the database."""
+        """A transaction that only reads: one state of the database, however long it takes."""
         with _away(), self.engine.connect() as connection:
-            if self.dialect == POSTGRESQL:  # SQLite's readers see one state anyway
+            if self.dialect == POSTGRESQL:  # SQLite's readers see one state by its write-ahead log
                 connection.execution_options(isolation_level="REPEATABLE READ")
             with connection.begin():
                 yield connection
@@ -98,6 +98,14 @@ class Database:
         if self._engine is not None:
             self._engine.dispose()
             self._engine = None
+
+
+def in_blocks(
+    connection: Connection, query: sa.Select[Any], size: int = BLOCK
+) -> Iterator[Sequence[Any]]:
+    """The rows of a query, so many at a time; the rest stays in the database."""
+    rows = connection.execute(query, execution_options={"yield_per": size})
+    yield from rows.partitions()
 
 
 def complete_url(url: str) -> sa.URL:

@@ -1,5 +1,7 @@
-"""Bringing a database to the tables of this version, by any number of replicas at once."""
+"""Databases with the tables of this version: made, migrated and opened, by any number at once."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
 
@@ -10,9 +12,9 @@ from alembic.migration import MigrationContext
 from alembic.script import ScriptDirectory
 from sqlalchemy.engine import Connection
 
-from fairhorizon.errors import ModelError
+from fairhorizon.errors import ConfigError, ModelError
 from fairhorizon.service.store import state as service_state
-from fairhorizon.service.store.database import POSTGRESQL, Database
+from fairhorizon.service.store.database import POSTGRESQL, SQLITE, Database
 
 SCRIPTS = Path(__file__).parent / "migrations"
 LOCK = 0x46485A  # of PostgreSQL's advisory locks, the one that whoever migrates holds
@@ -42,6 +44,48 @@ def prepare(database: Database) -> None:
     """The tables of this version, and the row of the state."""
     migrate(database)
     service_state.begin(database)
+
+
+@contextmanager
+def opened(url: str) -> Iterator[Database]:
+    """A database that may be new; its connections are closed at the end."""
+    scheme, _, rest = url.partition(":/")
+    if rest and not rest.startswith("/"):  # no path, and it may hold a password
+        raise ConfigError(f"{scheme}:/...: not the address of a database (give {scheme}://...)")
+    database = Database(url)
+    try:
+        yield database
+    finally:
+        database.close()
+
+
+@contextmanager
+def existing(url: str) -> Iterator[Database]:
+    """A database that the service has filled before, with the tables of this version."""
+    with opened(url) as database:
+        if database.dialect == SQLITE and not Path(str(database.url.database)).is_file():
+            # asking SQLite would make the file
+            raise ConfigError(f"{database}: there is no such file (check --database)")
+        present = revision(database)
+        if present is None:
+            raise ConfigError(
+                f"{database}: has no tables of the service (check --database; "
+                "`fairhorizon load` fills a new one)"
+            )
+        if present != newest_revision():
+            migrate(database)
+        yield database
+
+
+def revision(database: Database) -> str | None:
+    """The version of the tables that a database has; None: it has none."""
+    with database.reading() as connection:
+        return MigrationContext.configure(connection).get_current_revision()
+
+
+def newest_revision() -> str:
+    """The version of the tables that this version of the program makes."""
+    return _revisions()[0]
 
 
 @cache

@@ -1,0 +1,160 @@
+"""Interactions that came after a fit, as rows of the log to be."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, fields
+from typing import Any
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+
+from fairhorizon.data.columns import Origin, as_column, encode, refuse_zeros, to_ratings, to_weights
+from fairhorizon.data.frames import ROWS, from_arrays, idle_ids
+from fairhorizon.data.interactions import Interactions
+from fairhorizon.data.item_columns import ItemTable
+from fairhorizon.data.loading import as_frame, load_items
+from fairhorizon.data.repeats import all_rows
+from fairhorizon.data.times import to_times
+from fairhorizon.errors import DataError
+
+
+@dataclass(frozen=True, eq=False)
+class ObservedRows:
+    """New rows in time order: ids, and ratings, times and weights where the log has them."""
+
+    users: list[Any]
+    items: list[Any]
+    ratings: list[float] | None
+    times: list[float] | None
+    weights: list[float] | None = None
+
+    @classmethod
+    def of(cls, source: Any, log: Interactions) -> "ObservedRows":
+        """From a frame with the columns of the log."""
+        frame, names = as_frame(source), names_of(log)
+        known = [str(column) for column in frame.columns]
+        needed = _needed(log, known)
+        origin = Origin()
+
+        def column(name: str) -> Any:
+            cells = frame[name]
+            return as_column(cells if isinstance(cells, pl.Series) else cells.to_numpy())
+
+        users, items = (_ids(column(names[role]), names[role]) for role in ("user", "item"))
+        times = ratings = weights = None
+        if "timestamp" in needed:
+            times = to_times(column(names["timestamp"]), names["timestamp"], origin)
+        if log.weights is not None:
+            weights = np.ones(len(users))
+            if "weight" in needed and len(users):
+                weights = to_weights(column(names["weight"]), names["weight"], origin)
+                refuse_zeros(weights, names["weight"], origin)
+        if log.ratings is not None and names["rating"] in known:
+            ratings = to_ratings(column(names["rating"]), names["rating"], origin).tolist()
+        elif log.ratings is not None:
+            ratings = [float("nan")] * len(users)
+        order = np.arange(len(users)) if times is None else np.argsort(times, kind="stable")
+        return cls(
+            [users[row] for row in order],
+            [items[row] for row in order],
+            None if ratings is None else [ratings[row] for row in order],
+            None if times is None else times[order].tolist(),
+            None if weights is None else weights[order].tolist(),
+        )
+
+    def __len__(self) -> int:
+        return len(self.users)
+
+    def after(self, log: Interactions) -> Interactions:
+        """The log with these rows, as if it had been loaded with them."""
+        before = all_rows(log)
+        # rows that were merged, but for their times; of a log with weights all rows are known
+        again = _taken_again(log) if log.weights is None else np.empty(0, dtype=np.int64)
+        rows = np.append(before.like, again)
+        users, items = (
+            [*ids[codes[rows]].tolist(), *more]
+            for ids, codes, more in (
+                (log.user_ids, log.users, self.users),
+                (log.item_ids, log.items, self.items),
+            )
+        )
+        columns: dict[str, Any] = {}
+        if before.times is not None and self.times is not None:
+            last = before.times if log.last_times is None else log.last_times
+            columns["timestamps"] = np.concatenate([before.times, last[again], self.times])
+        if log.ratings is not None and self.ratings is not None:
+            columns["ratings"] = np.append(log.ratings[rows], self.ratings)
+        if before.weights is not None and self.weights is not None:
+            columns["weights"] = np.append(before.weights, self.weights)
+        return _merged(log, users, items, columns)
+
+
+def joined(rows: list[ObservedRows]) -> ObservedRows:
+    """One after the other."""
+
+    def together(name: str) -> Any:
+        parts = [getattr(one, name) for one in rows]
+        return None if None in parts else [cell for part in parts for cell in part]
+
+    return ObservedRows(*(together(one.name) for one in fields(ObservedRows)))
+
+
+def names_of(log: Interactions) -> dict[str, str]:
+    """What the columns of a log are called, by what they hold."""
+    return {name: name for name in ("user", "item", "rating", "timestamp", "weight")} | dict(
+        log.columns
+    )
+
+
+def _needed(log: Interactions, known: Sequence[str]) -> list[str]:
+    """What new rows have to say; a DataError where a column of it is missing.
+
+    Where weights count rows, a row weighs 1 without a column.
+    """
+    names, roles = names_of(log), ["user", "item"]
+    roles += [] if log.timestamps is None else ["timestamp"]
+    if log.weights is not None and (names["weight"] != ROWS or ROWS in known):
+        roles.append("weight")
+    needed = [names[role] for role in roles]
+    for name in needed:
+        if name not in known:
+            raise DataError(
+                f"there is no column {name!r} in what was observed",
+                remedy=f"give the columns of the log: {', '.join(needed)}; there are "
+                f"{', '.join(known)}",
+            )
+    return roles
+
+
+def described(source: Any, log: Interactions, table: ItemTable | None) -> ItemTable | None:
+    """The columns of a frame of interactions that a table of items has, as a table; or None."""
+    frame, item = as_frame(source), log.columns.get("item", "item")
+    shared = [] if table is None else [name for name in table.columns if name in frame.columns]
+    if not shared:
+        return None
+    return load_items(frame[[item, *shared]], item=item)
+
+
+def _taken_again(log: Interactions) -> NDArray[np.int64]:
+    """The rows of pairs of a user and an item that were taken again, later."""
+    if log.timestamps is None or log.last_times is None:
+        return np.empty(0, dtype=np.int64)
+    return np.flatnonzero(log.last_times > log.timestamps)
+
+
+def _merged(
+    log: Interactions, users: list[Any], items: list[Any], columns: dict[str, Any]
+) -> Interactions:
+    if any(isinstance(one, str) for one in users):
+        users = [str(one) for one in users]
+    if any(isinstance(one, str) for one in items):
+        items = [str(one) for one in items]
+    repeats: Any = log.repeats
+    columns |= {"name": log.name, "labels": log.columns, "idle": idle_ids(log)}
+    return from_arrays(users, items, repeats=repeats, **columns)
+
+
+def _ids(cells: Any, name: str) -> list[Any]:
+    ids, codes = encode(cells, name, Origin())
+    found: list[Any] = ids[codes].tolist()
+    return found

@@ -1,0 +1,258 @@
+"""What was shown and what users did, as files that `audit` and `fit` read.
+
+Everything is read in one transaction, so that the four files are of one state. Lists and feedback
+come in blocks; what belongs to the lists of a block, the database sorts in their order and hands
+out alongside. So memory holds a block and never the whole history.
+"""
+
+import tempfile
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+import sqlalchemy as sa
+from sqlalchemy.engine import Connection
+
+from fairhorizon.files import write_atomically, written_together
+from fairhorizon.service.store.database import BLOCK, Database, in_blocks
+from fairhorizon.service.store.schema import confirmations, feedback, lists
+
+LISTS, IMPRESSIONS, FEEDBACK = "lists.parquet", "impressions.parquet", "feedback.parquet"
+ANSWERS = "answers.parquet"
+LISTS_AT_ONCE = BLOCK // 10  # a list has some ten places
+TICK = 1e-6  # seconds between two lists that were recorded together
+
+SHOWN: dict[str, Any] = {
+    "user": pl.String,
+    "rank": pl.Int64,  # from 1
+    "item": pl.String,
+    "score": pl.Float64,
+    "value": pl.Float64,
+    "list": pl.String,
+    "time": pl.Float64,
+    "model": pl.Int64,
+    "epoch": pl.Int64,
+    "source": pl.String,
+    "propensity": pl.Float64,
+}
+ANSWERED: dict[str, Any] = {
+    "user": pl.String,  # missing: forgotten
+    "list": pl.String,
+    "rank": pl.Int64,
+    "item": pl.String,
+    "time": pl.Float64,
+    "confirmed": pl.Boolean,
+    "answered": pl.Boolean,
+    "answered_at": pl.Float64,  # for the first time
+    "answer": pl.String,  # type of that feedback
+}
+LIKED: dict[str, Any] = {
+    "user": pl.String,
+    "item": pl.String,
+    "time": pl.Float64,
+    "liked": pl.Int8,  # 1 or 0
+    "propensity": pl.Float64,
+}
+DONE: dict[str, Any] = {
+    "user": pl.String,
+    "item": pl.String,
+    "timestamp": pl.Float64,
+    "rating": pl.Float64,
+    "type": pl.String,
+    "event": pl.String,
+    "list": pl.String,
+}
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """What to export.
+
+    begin, end: seconds since 1970; of lists when they were served, of feedback when it happened.
+    types: of the feedback in its own file; none: all.
+    read: types that only say that an item was seen.
+    negative: types that say that it was not liked.
+    """
+
+    begin: float | None = None
+    end: float | None = None  # not in it any more
+    types: tuple[str, ...] = ()
+    read: tuple[str, ...] = ()
+    negative: tuple[str, ...] = ()
+
+    def within(self, time: sa.ColumnElement[float]) -> list[sa.ColumnElement[bool]]:
+        after = [] if self.begin is None else [time >= self.begin]
+        return after if self.end is None else [*after, time < self.end]
+
+
+@dataclass
+class Exported:
+    """How many rows each file has, and how many events of each type."""
+
+    rows: dict[str, int] = field(default_factory=dict)
+    types: Counter[str] = field(default_factory=Counter)
+
+
+class ParquetParts:
+    """A Parquet file that is written block by block: never more than a block of it is in memory.
+
+    Blocks are small files in a folder, and in the end one file.
+    """
+
+    def __init__(self, folder: Path, schema: dict[str, Any]) -> None:
+        folder.mkdir()
+        self.folder, self.schema = folder, schema
+        self.rows = 0
+        self._files: list[Path] = []
+
+    def add(self, rows: Sequence[Sequence[Any]]) -> None:
+        """Some rows; their cells are in the order of the schema."""
+        if rows or not self._files:
+            file = self.folder / f"{len(self._files)}.parquet"
+            pl.DataFrame(rows, schema=self.schema, orient="row").write_parquet(file)
+            self._files.append(file)
+            self.rows += len(rows)
+
+    def write(self, path: Path) -> None:
+        """All rows in the order in which they came, streamed from one file to the other."""
+        if not self._files:
+            self.add([])
+        write_atomically(path, lambda draft: pl.scan_parquet(self._files).sink_parquet(draft))
+
+
+def export(database: Database, folder: Path, wanted: Wanted) -> Exported:
+    """Write the four files, all of them or none."""
+    found = Exported()
+    with tempfile.TemporaryDirectory(dir=folder, prefix=".export-") as room:
+        schemas = {LISTS: SHOWN, IMPRESSIONS: ANSWERED, FEEDBACK: DONE, ANSWERS: LIKED}
+        parts = {name: ParquetParts(Path(room) / name, each) for name, each in schemas.items()}
+        with database.reading() as connection:
+            _showings(connection, wanted, parts)
+            _events(connection, wanted, parts[FEEDBACK], found.types)
+        with written_together():
+            for name, one in parts.items():
+                one.write(folder / name)
+                found.rows[name] = one.rows
+    return found
+
+
+def _showings(connection: Connection, wanted: Wanted, parts: dict[str, ParquetParts]) -> None:
+    chosen = wanted.within(lists.c.served_at)
+    worth = lists.c["values"].label("worth")
+    query = sa.select(lists, worth).where(*chosen).order_by(lists.c.number)
+    confirmed = _Alongside(connection, _confirmed(chosen))
+    answers = _Alongside(connection, _answers(chosen, wanted.read))
+    last = 0.0
+    for block in in_blocks(connection, query, LISTS_AT_ONCE):
+        showings: list[Sequence[Any]] = []
+        impressions: list[Sequence[Any]] = []
+        liked: list[Sequence[Any]] = []
+        for row in block:
+            # lists that were recorded together have one time; `audit` tells lists apart by it
+            last = max(row.served_at, last + TICK)
+            seen = {one.place for one in confirmed.of(row.number)}
+            given = answers.of(row.number)
+            if row.user_id is not None:
+                showings += _list_rows(row, last)
+                liked += _answer_rows(row, last, given, wanted.negative)
+            impressions += _impression_rows(row, last, seen, _first_answers(given))
+        parts[LISTS].add(showings)
+        parts[IMPRESSIONS].add(impressions)
+        parts[ANSWERS].add(liked)
+
+
+def _list_rows(row: Any, time: float) -> Iterator[Sequence[Any]]:
+    chances = row.propensities or [None] * len(row.items)
+    places = zip(row.items, row.scores, row.worth, chances, strict=True)
+    for rank, (item, score, value, chance) in enumerate(places, start=1):
+        yield (
+            *(row.user_id, rank, item, score, value, row.id, time),
+            *(row.model_id, row.epoch, row.source, chance),
+        )
+
+
+def _impression_rows(
+    row: Any, time: float, seen: set[int], first: dict[str, Any]
+) -> Iterator[Sequence[Any]]:
+    for place, item in enumerate(row.items):
+        answer = first.get(item)
+        what = (None, None) if answer is None else (answer.time, answer.type)
+        yield (
+            *(row.user_id, row.id, place + 1, item, time),
+            *(place in seen, answer is not None, *what),
+        )
+
+
+def _answer_rows(
+    row: Any, time: float, given: Sequence[Any], negative: Sequence[str]
+) -> Iterator[Sequence[Any]]:
+    """What was liked is what a replica takes for it too (`UserHistories.answers`)."""
+    liked = {one.item_id for one in given if one.type not in negative}
+    chances = row.propensities or [None] * len(row.items)
+    for item, chance in zip(row.items, chances, strict=True):
+        yield row.user_id, item, time, int(item in liked), chance
+
+
+def _confirmed(chosen: Sequence[sa.ColumnElement[bool]]) -> sa.Select[Any]:
+    return (
+        sa.select(lists.c.number, confirmations.c.place)
+        .join(lists, lists.c.id == confirmations.c.list_id)
+        .where(*chosen)
+        .order_by(lists.c.number)
+    )
+
+
+def _answers(chosen: Sequence[sa.ColumnElement[bool]], read: Sequence[str]) -> sa.Select[Any]:
+    return (
+        sa.select(lists.c.number, feedback.c.item_id, feedback.c.time, feedback.c.type)
+        .join(lists, lists.c.id == feedback.c.list_id)
+        .where(feedback.c.type.not_in(read), *chosen)
+        .order_by(lists.c.number, feedback.c.time, feedback.c.id)
+    )
+
+
+def _first_answers(rows: Sequence[Any]) -> dict[str, Any]:
+    first: dict[str, Any] = {}
+    for row in rows:
+        first.setdefault(row.item_id, row)
+    return first
+
+
+def _events(
+    connection: Connection, wanted: Wanted, parts: ParquetParts, types: Counter[str]
+) -> None:
+    chosen = wanted.within(feedback.c.time)
+    if wanted.types:
+        chosen.append(feedback.c.type.in_(wanted.types))
+    query = sa.select(feedback).where(*chosen).order_by(feedback.c.id)
+    for block in in_blocks(connection, query):
+        types.update(row.type for row in block)
+        parts.add(
+            [
+                (
+                    *(row.user_id, row.item_id, row.time, row.value),
+                    *(row.type, row.event_id, row.list_id),
+                )
+                for row in block
+            ]
+        )
+
+
+class _Alongside:
+    """Rows that belong to lists, in the order of the lists, read as these are."""
+
+    def __init__(self, connection: Connection, query: sa.Select[Any]) -> None:
+        self._rows = (row for block in in_blocks(connection, query) for row in block)
+        self._next: Any = next(self._rows, None)
+
+    def of(self, number: int) -> list[Any]:
+        """Those of a list; lists are asked for in order."""
+        found = []
+        while self._next is not None and self._next.number <= number:
+            if self._next.number == number:
+                found.append(self._next)
+            self._next = next(self._rows, None)
+        return found

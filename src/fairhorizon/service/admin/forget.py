@@ -1,0 +1,58 @@
+"""Removing what is known of a person, also from the file of a SQLite database."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import sqlalchemy as sa
+
+from fairhorizon.errors import FairHorizonError
+from fairhorizon.model.model import open_model
+from fairhorizon.service.store import models
+from fairhorizon.service.store.database import SQLITE, Database
+from fairhorizon.service.store.users import forget
+
+
+@dataclass(frozen=True)
+class Removed:
+    """What was removed, by table, and the models that still know the person.
+
+    unreadable: folders of models of which it could not be found out.
+    """
+
+    rows: dict[str, int]
+    fitted_on: tuple[str, ...]
+    unreadable: tuple[str, ...]
+
+
+def remove(database: Database, user: str) -> Removed:
+    """Forget a person; lists and counts stay, without their name."""
+    with database.writing() as connection:
+        if database.dialect == SQLITE:  # else what is deleted can still be read in its file
+            connection.execute(sa.text("PRAGMA secure_delete = ON"))
+        rows = forget(database, connection, user)
+        folders = [row.folder for row in models.every(connection)]
+    if database.dialect == SQLITE:
+        _empty_write_ahead_log(database)
+    fitted, unreadable = _who_knows(user, folders)
+    return Removed(rows, fitted, unreadable)
+
+
+def _empty_write_ahead_log(database: Database) -> None:
+    """Old pages are in it until it is copied; somebody who reads now leaves it to the next time."""
+    with database.engine.connect() as connection:
+        raw: Any = connection.connection.driver_connection
+        raw.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+
+
+def _who_knows(user: str, folders: Sequence[str]) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """The folders of models whose log has the person, and those that cannot be read."""
+    fitted, unreadable = [], []
+    for folder in folders:
+        try:
+            if open_model(Path(folder)).state.people.find(user) is not None:
+                fitted.append(folder)
+        except FairHorizonError:
+            unreadable.append(folder)
+    return tuple(fitted), tuple(unreadable)

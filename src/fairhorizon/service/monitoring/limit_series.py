@@ -1,0 +1,201 @@
+"""The share and the price of every limit over time, of the counts by minute."""
+
+from collections import defaultdict
+from collections.abc import Collection
+from dataclasses import dataclass
+from typing import Any
+
+import sqlalchemy as sa
+from sqlalchemy.engine import Connection
+
+from fairhorizon.limits.language import Limit
+from fairhorizon.service.monitoring.periods import MINUTE, Period, PeriodError
+from fairhorizon.service.store.schema import (
+    account_minutes,
+    accounts,
+    limits,
+    window_minutes,
+    windows,
+)
+
+MOST_POINTS = 100_000  # of all series together
+
+
+@dataclass(frozen=True)
+class SharePoint:
+    """One step in which something was shown; counts in units."""
+
+    time: int  # when the step begins
+    shown: int  # of everything, while the limit was in force
+    spent: int  # of the group
+    price: float | None  # the last of the step; None: nothing of the group was shown
+
+    @property
+    def share(self) -> float:
+        return self.spent / self.shown
+
+
+@dataclass(frozen=True)
+class LimitSeries:
+    """One group under one limit; a limit goes on over its windows, but ends when it is changed."""
+
+    limit_id: int
+    limit: Limit
+    group: str  # as the account calls it
+    points: tuple[SharePoint, ...]
+
+    @property
+    def share(self) -> float | None:
+        """Of all showings of the period; None: there were none."""
+        shown = sum(point.shown for point in self.points)
+        return sum(point.spent for point in self.points) / shown if shown else None
+
+
+def limit_series(
+    connection: Connection,
+    period: Period,
+    only: Collection[tuple[int, str]] | None = None,
+) -> list[LimitSeries]:
+    """Served showings by step, of all limits that were in force in the period.
+
+    only: some groups, by the limit and their names; None: all of them.
+    """
+    known = _limits(connection, period, None if only is None else {limit for limit, _ in only})
+    if not known:
+        return []
+    names = None if only is None else {group for _, group in only}
+    shown = _shown(connection, period, list(known))
+    spent, prices = _spent(connection, period, list(known), names)
+    groups = [
+        key for key in _groups(connection, period, list(known)) if only is None or key in only
+    ]
+    n_points = sum(len(shown[number]) for number, _ in groups)
+    if n_points > MOST_POINTS:
+        raise PeriodError(
+            f"step: the series of {len(groups):,} groups have {n_points:,} points together, "
+            f"{MOST_POINTS:,} are the most (give a longer step)"
+        )
+    return [
+        LimitSeries(
+            number,
+            known[number],
+            group,
+            tuple(
+                SharePoint(
+                    period.time(step),
+                    units,
+                    spent.get((number, group, step), 0),
+                    prices.get((number, group, step)),
+                )
+                for step, units in sorted(shown[number].items())
+            ),
+        )
+        for number, group in groups
+    ]
+
+
+def _limits(
+    connection: Connection, period: Period, ids: Collection[int] | None
+) -> dict[int, Limit]:
+    query = sa.select(limits.c.id, limits.c.text).where(
+        limits.c.created_at < period.end,
+        sa.or_(limits.c.ended_at.is_(None), limits.c.ended_at >= period.begin),
+    )
+    if ids is not None:
+        query = query.where(limits.c.id.in_(ids))
+    rows = connection.execute(query.order_by(limits.c.id))
+    return {row.id: Limit.parse(row.text) for row in rows}
+
+
+def _groups(connection: Connection, period: Period, ids: list[int]) -> list[tuple[int, str]]:
+    """The groups of each limit, in the order in which it has them."""
+    query = (
+        sa.select(windows.c.limit_id, accounts.c.group, sa.func.min(accounts.c.id).label("first"))
+        .join(windows, windows.c.id == accounts.c.window_id)
+        .where(
+            windows.c.limit_id.in_(ids),
+            windows.c.opened_at < period.end,
+            sa.or_(windows.c.closed_at.is_(None), windows.c.closed_at >= period.begin),
+        )
+        .group_by(windows.c.limit_id, accounts.c.group)
+        .order_by(windows.c.limit_id, "first")
+    )
+    return [(row.limit_id, row.group) for row in connection.execute(query)]
+
+
+def _step(column: sa.Column[Any], period: Period) -> sa.ColumnElement[int]:
+    first, _ = period.minutes
+    return (column - first) // (period.step // MINUTE)
+
+
+def _within(column: sa.Column[Any], period: Period) -> sa.ColumnElement[bool]:
+    first, last = period.minutes
+    return sa.and_(column >= first, column < last)
+
+
+def _shown(connection: Connection, period: Period, ids: list[int]) -> dict[int, dict[int, int]]:
+    """Units of everything, by limit and step."""
+    minute = (
+        sa.select(
+            windows.c.limit_id,
+            _step(window_minutes.c.minute, period).label("step"),
+            window_minutes.c.shown,
+        )
+        .join(windows, windows.c.id == window_minutes.c.window_id)
+        .where(_within(window_minutes.c.minute, period), windows.c.limit_id.in_(ids))
+        .subquery()
+    )
+    query = sa.select(
+        minute.c.limit_id, minute.c.step, sa.func.sum(minute.c.shown).label("shown")
+    ).group_by(minute.c.limit_id, minute.c.step)
+    found: defaultdict[int, dict[int, int]] = defaultdict(dict)
+    for row in connection.execute(query):
+        if row.shown:
+            found[row.limit_id][int(row.step)] = int(row.shown)
+    return found
+
+
+def _spent(
+    connection: Connection, period: Period, ids: list[int], names: Collection[str] | None
+) -> tuple[dict[tuple[int, str, int], int], dict[tuple[int, str, int], float]]:
+    """Units of each group by step, and its last price there."""
+    rows = (
+        sa.select(
+            account_minutes.c.account_id,
+            _step(account_minutes.c.minute, period).label("step"),
+            account_minutes.c.minute,
+            account_minutes.c.used,
+        )
+        .join(accounts, accounts.c.id == account_minutes.c.account_id)
+        .where(_within(account_minutes.c.minute, period))
+    )
+    minute = (rows if names is None else rows.where(accounts.c.group.in_(names))).subquery()
+    summed = (
+        sa.select(
+            minute.c.account_id,
+            minute.c.step,
+            sa.func.sum(minute.c.used).label("used"),
+            sa.func.max(minute.c.minute).label("last"),
+        )
+        .group_by(minute.c.account_id, minute.c.step)
+        .subquery()
+    )
+    last = account_minutes.alias()
+    query = (
+        sa.select(windows.c.limit_id, accounts.c.group, summed, last.c.price)
+        .join(accounts, accounts.c.id == summed.c.account_id)
+        .join(windows, windows.c.id == accounts.c.window_id)
+        .join(
+            last,
+            sa.and_(last.c.account_id == summed.c.account_id, last.c.minute == summed.c.last),
+        )
+        .where(windows.c.limit_id.in_(ids))
+        .order_by(summed.c.last, summed.c.account_id)  # so that the last price stays
+    )
+    spent: defaultdict[tuple[int, str, int], int] = defaultdict(int)
+    prices: dict[tuple[int, str, int], float] = {}
+    for row in connection.execute(query):
+        key = row.limit_id, row.group, int(row.step)
+        spent[key] += int(row.used)
+        prices[key] = row.price
+    return spent, prices
