@@ -13,8 +13,7 @@ from fairhorizon.cli.folders import claimed
 from fairhorizon.vocabulary import Cut, EngineName
 
 if TYPE_CHECKING:
-    from fairhorizon.studies.audit_rows import AuditResult
-    from fairhorizon.studies.audit_task import ListFile
+    from fairhorizon.studies.audit import AuditResult, ListFile
 
 LISTS = "Reading the lists"
 
@@ -129,8 +128,8 @@ def audit(
     top, and after a skipped one the next item takes its place.
     """
     from fairhorizon.datasets import DataPlace
-    from fairhorizon.studies.audit_task import AuditTask
-    from fairhorizon.studies.item_notes import item_notes
+    from fairhorizon.studies.audit import AuditTask
+    from fairhorizon.studies.providers import item_notes
 
     reading = options.reader(
         user, item, rating, timestamp, weight, session, header, separator, encoding
@@ -169,7 +168,7 @@ def list_file(
 ) -> "ListFile":
     """The file of the showings; columns of user, item, rank and time, as they were typed."""
     from fairhorizon.data.recommendations import ListColumns
-    from fairhorizon.studies.audit_task import ListFile
+    from fairhorizon.studies.audit import ListFile
 
     found = ListColumns(*map(options.column, columns))
     separator = options.separator_of(separator)

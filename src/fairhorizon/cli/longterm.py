@@ -19,9 +19,8 @@ if TYPE_CHECKING:
     from fairhorizon.parallel.engine import TaskEngine
     from fairhorizon.settings import Settings
     from fairhorizon.simulation.simulated import SimulationConfig
-    from fairhorizon.studies.contestant import Contestant
-    from fairhorizon.studies.long_rows import RunProgress
-    from fairhorizon.studies.long_term import LongStudy
+    from fairhorizon.studies.long_results import RunProgress
+    from fairhorizon.studies.long_term import LongStudy, NamedMethod
     from fairhorizon.studies.rows import TrainingRow
 
 METHODS = (
@@ -226,9 +225,7 @@ def longterm(
     """
     from fairhorizon.evaluation.long_term import LongRunSettings
     from fairhorizon.simulation.moods import KINDS
-    from fairhorizon.studies.asked_limits import AskedLimits
-    from fairhorizon.studies.contestant import Contestant
-    from fairhorizon.studies.long_term import LongStudy
+    from fairhorizon.studies.long_term import LongStudy, NamedMethod, RunLimits
     from fairhorizon.studies.study import Study
 
     reading = options.reader(
@@ -243,8 +240,8 @@ def longterm(
     simulated = {"drift": drift, "position_bias": position_bias}
     simulation = chosen_users(users, simulated, {**moods, **kinds})
     main, further = parse_limits(limits, alpha_prime)
-    chosen = [Contestant.of(one, main.share) for one in parse_methods(methods, METHODS)]
-    asked = AskedLimits(tuple(further), spec.item_table, look_ahead)
+    chosen = [NamedMethod.at_limit(one, main.share) for one in parse_methods(methods, METHODS)]
+    asked = RunLimits(tuple(further), spec.item_table, look_ahead)
     if spec.group_column is None and (further or by):  # the table is for limits or kinds alone
         spec = spec.model_copy(update={"item_table": None})
     by_method = with_list_length(by_method, k)
@@ -272,7 +269,7 @@ def longterm(
         finish(long_study, chosen, range(seeds), options.typed_command(context), json_file)
 
 
-def check_by(long_study: "LongStudy", chosen: "Sequence[Contestant]", by: str | None) -> None:
+def check_by(long_study: "LongStudy", chosen: "Sequence[NamedMethod]", by: str | None) -> None:
     """Refuse kinds that neither users nor methods look at."""
     leaving = long_study.simulation is not None and long_study.simulation.moods is not None
     models = (long_study.study.build(one.method, seed=0) for one in chosen)
@@ -285,7 +282,7 @@ def check_by(long_study: "LongStudy", chosen: "Sequence[Contestant]", by: str | 
 
 def run(
     long_study: "LongStudy",
-    chosen: "Sequence[Contestant]",
+    chosen: "Sequence[NamedMethod]",
     seeds: range,
     engine: "TaskEngine",
     *,
@@ -334,7 +331,7 @@ def warn(long_study: "LongStudy") -> None:
         )
 
 
-def warn_of_rounds(long_study: "LongStudy", chosen: "Sequence[Contestant]") -> None:
+def warn_of_rounds(long_study: "LongStudy", chosen: "Sequence[NamedMethod]") -> None:
     """Print a note if a re-ranker, whose limit is for a whole round, never finishes one."""
     settings = long_study.settings
     shown = settings.steps * settings.list_length
@@ -350,7 +347,7 @@ def warn_of_rounds(long_study: "LongStudy", chosen: "Sequence[Contestant]") -> N
 
 def finish(
     long_study: "LongStudy",
-    chosen: "Sequence[Contestant]",
+    chosen: "Sequence[NamedMethod]",
     seeds: range,
     command: str,
     json_file: Path | None,
@@ -495,7 +492,7 @@ class News:
         self,
         progress: Progress,
         long_study: "LongStudy",
-        chosen: "Sequence[Contestant]",
+        chosen: "Sequence[NamedMethod]",
         seeds: Sequence[int],
         engine: "TaskEngine",
     ) -> None:
