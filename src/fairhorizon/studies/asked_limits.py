@@ -9,8 +9,8 @@ from scipy.optimize import linprog
 from fairhorizon.datasets import DataSpec, bound_limits
 from fairhorizon.errors import ConfigError
 from fairhorizon.evaluation.long_term import LongRunSettings
-from fairhorizon.limits.bound import BoundLimit
 from fairhorizon.limits.language import POPULAR, GroupOf, Limit
+from fairhorizon.limits.resolved import ResolvedLimit
 from fairhorizon.limits.step_limits import PopularityLimit, StepLimit, step_limit
 from fairhorizon.metrics.shares import ROUNDING
 from fairhorizon.studies.level_search import level_limit
@@ -34,7 +34,7 @@ class AskedLimits:
 
     def bound(
         self, data: DataSpec, cache_dir: Path | None, settings: LongRunSettings
-    ) -> list[BoundLimit]:
+    ) -> list[ResolvedLimit]:
         """The further limits; where groups move, they count by the labels of the run if unsaid."""
         lag = settings.lag if settings.labels is Labels.LAGGED else 0
         stated = [
@@ -85,7 +85,7 @@ class AskedLimits:
         shares = [
             one
             for one in self.bound(data, cache_dir, settings)
-            if not one.limit.is_gini and not one.moves and one.limit.scope is Scope.ALL
+            if not one.limit.is_gini and not one.is_dynamic and one.limit.scope is Scope.ALL
         ]
         if not shares:
             return

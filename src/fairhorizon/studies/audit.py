@@ -17,9 +17,8 @@ from fairhorizon.data.splits import Split
 from fairhorizon.datasets import Dataset
 from fairhorizon.errors import ConfigError
 from fairhorizon.evaluation.short_term import EvaluationRow, relevance
-from fairhorizon.limits.bound import BoundLimit
-from fairhorizon.limits.measured import Showings, limit_reached
-from fairhorizon.limits.verdicts import verdicts_of
+from fairhorizon.limits.measured import Showings, limit_reached, verdicts_of
+from fairhorizon.limits.resolved import ResolvedLimit
 from fairhorizon.metrics.fairness import (
     coverage,
     demographic_parity_gap,
@@ -53,7 +52,7 @@ MOST = 10  # items that gain and that lose most
 def audit(
     dataset: Dataset,
     shown: Recommendations,
-    limits: Sequence[BoundLimit] = (),
+    limits: Sequence[ResolvedLimit] = (),
     *,
     ks: Sequence[int] = (5, 10, 20),
     alpha_prime: float = 1.0,

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fairhorizon.evaluation.short_term import EvaluationRow
-from fairhorizon.limits.verdicts import Verdict
+from fairhorizon.limits.measured import Verdict
 from fairhorizon.metrics.spread import strict_json
 
 UNNAMED = "audit"  # the name of an audited system without a name

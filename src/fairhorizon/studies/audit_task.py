@@ -7,7 +7,7 @@ from pathlib import Path
 from fairhorizon.data.interactions import Interactions
 from fairhorizon.data.recommendations import ListColumns, Recommendations, read_recommendations
 from fairhorizon.datasets import DataPlace
-from fairhorizon.limits.bound import BoundLimit
+from fairhorizon.limits.resolved import ResolvedLimit
 from fairhorizon.studies.audit import audit
 from fairhorizon.studies.audit_rows import AuditResult
 from fairhorizon.studies.shown_by import ItemNotes
@@ -43,7 +43,7 @@ class AuditTask:
 
     place: DataPlace
     lists: ListFile
-    limits: tuple[BoundLimit, ...]
+    limits: tuple[ResolvedLimit, ...]
     ks: tuple[int, ...]
     alpha_prime: float
     name: str

@@ -5,15 +5,15 @@ from collections.abc import Mapping, Sequence
 
 import polars as pl
 
-from fairhorizon.limits.bound import BoundLimit
 from fairhorizon.limits.language import Limit
+from fairhorizon.limits.resolved import ResolvedLimit
 from fairhorizon.metrics.shares import exceeds
 from fairhorizon.studies.rows import LimitRow
 from fairhorizon.vocabulary import Scope
 
 
 def long_limits(
-    steps: pl.DataFrame, warm_up: int, main: Limit, further: Sequence[BoundLimit]
+    steps: pl.DataFrame, warm_up: int, main: Limit, further: Sequence[ResolvedLimit]
 ) -> list[LimitRow]:
     """The limit on the group of the data, then the others, method by method.
 

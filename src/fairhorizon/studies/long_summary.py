@@ -5,8 +5,8 @@ from collections.abc import Sequence
 
 import polars as pl
 
-from fairhorizon.limits.bound import BoundLimit
 from fairhorizon.limits.language import Limit
+from fairhorizon.limits.resolved import ResolvedLimit
 from fairhorizon.metrics.shares import exceeds
 from fairhorizon.metrics.spread import Spread
 from fairhorizon.studies.long_rows import LimitSummary, RunSummary
@@ -55,7 +55,7 @@ def summary_rows(steps: pl.DataFrame) -> list[RunSummary]:
 
 
 def limit_summaries(
-    steps: pl.DataFrame, warm_up: int, bound: Sequence[BoundLimit]
+    steps: pl.DataFrame, warm_up: int, bound: Sequence[ResolvedLimit]
 ) -> list[LimitSummary]:
     """What was reached of each limit but that on G0, and how it was broken after the warm-up."""
     limits = {str(one): one.limit for one in bound}

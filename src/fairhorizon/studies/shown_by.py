@@ -10,10 +10,10 @@ from numpy.typing import NDArray
 
 from fairhorizon.data.recommendations import Recommendations
 from fairhorizon.datasets import Dataset
-from fairhorizon.limits.bound import BoundLimit
 from fairhorizon.limits.groups import attribute_values, values_of_items
 from fairhorizon.limits.language import GroupOf
 from fairhorizon.limits.measured import Showings
+from fairhorizon.limits.resolved import ResolvedLimit
 from fairhorizon.studies.audit_rows import ByRank, ProviderExposure, RankExposure
 
 RANKS = 50  # reported one by one
@@ -33,7 +33,7 @@ class ItemNotes:
         return "" if self.titles is None else str(self.titles[item])
 
 
-def families_of(limits: Sequence[BoundLimit]) -> list[str]:
+def families_of(limits: Sequence[ResolvedLimit]) -> list[str]:
     """Of each limit, the one on each value of its column; of one on other groups, itself."""
     return [
         str(replace(one.limit, group=GroupOf(one.limit.group.column, each=True)))
@@ -44,7 +44,7 @@ def families_of(limits: Sequence[BoundLimit]) -> list[str]:
 
 
 def exposure_by_rank(
-    dataset: Dataset, showings: Showings, limits: Sequence[BoundLimit] = ()
+    dataset: Dataset, showings: Showings, limits: Sequence[ResolvedLimit] = ()
 ) -> ByRank:
     """The share at each rank of the limited group, of all other items, and of each limit's group.
 
