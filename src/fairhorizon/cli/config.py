@@ -191,7 +191,7 @@ def settings_for(context: typer.Context, method: str) -> list[str]:
         texts.append(f"popular_share={share}")
     else:
         _note_of_popular_share(config)
-    if written and (own.base, own.reranker) != (chosen.base, chosen.reranker):
+    if written and (own.settings_name, own.reranker) != (chosen.settings_name, chosen.reranker):
         if settings:
             _note(f"the settings in {config.file} are for {written}, not for {method}")
         return texts
@@ -208,7 +208,11 @@ def settings_by_method(context: typer.Context) -> list[str]:
     if not method.base:
         return list(_as_typed(settings))
     # those of a re-ranker are under its own name already
-    found = {method.base: {key: value for key, value in settings.items() if key != method.reranker}}
+    found = {
+        method.settings_name: {
+            key: value for key, value in settings.items() if key != method.reranker
+        }
+    }
     if method.reranker in settings:
         found[str(method.reranker)] = settings[str(method.reranker)]
     return list(_as_typed(found))

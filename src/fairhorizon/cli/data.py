@@ -189,8 +189,9 @@ def methods(
     name: Annotated[
         str | None,
         typer.Argument(
-            help="A ranker (ease), a re-ranker (quota), an agent (lird), a preset (fcpo:paper) or "
-            "a ranker with a re-ranker (ease+quota). Without it all methods are listed.",
+            help="A ranker (ease), a variant of one (ease:recent), a re-ranker (quota), an agent "
+            "(lird), a preset (fcpo:paper) or a ranker with a re-ranker (ease+quota). Without it "
+            "all methods are listed.",
             show_default=False,
         ),
     ] = None,

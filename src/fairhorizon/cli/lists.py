@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     from fairhorizon.data.interactions import Interactions
     from fairhorizon.datasets import Dataset
     from fairhorizon.evaluation.short_term import EvaluationRow, Result
-    from fairhorizon.limits.bound import BoundLimit
     from fairhorizon.limits.measured import LimitReached
+    from fairhorizon.limits.resolved import ResolvedLimit
     from fairhorizon.parallel.engine import TaskEngine
     from fairhorizon.recommenders.base import Recommender
     from fairhorizon.recommenders.served import Served
@@ -93,7 +93,7 @@ def evaluate(
 
 
 def noted(
-    model: "Recommender", result: "Result", bound: "Sequence[BoundLimit]", length: int
+    model: "Recommender", result: "Result", bound: "Sequence[ResolvedLimit]", length: int
 ) -> "tuple[LimitReached, ...]":
     """What the lists make of the limits; notes say what they should not be shown without."""
     for remark in model.remarks_:
@@ -313,7 +313,7 @@ def lists_of(
     protocol: "Protocol | None",
     cache_dir: Path | None,
     level: float | None,
-    bound: "Sequence[BoundLimit]",
+    bound: "Sequence[ResolvedLimit]",
     **more: Any,
 ) -> "ListsOfRun":
     """Which lists a command asks for; a level counts where there are no limits."""

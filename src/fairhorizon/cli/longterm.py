@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 METHODS = (
     *("fcpo", "fcpo:paper", "mf+foe", "mf", "bpr", "ncf", "lird", "popularity"),
-    *("ease", "ease+quota", "ease+control"),
+    *("ease:recent", "ease:recent+quota", "ease:recent+control"),
     *("stack+control", "stack+pmmf", "stack+fairco", "stack+tfrom"),
 )
 

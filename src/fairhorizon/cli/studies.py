@@ -28,21 +28,22 @@ if TYPE_CHECKING:
 # with the paper's settings, and with those that `fit` starts from
 COMPARED = (
     *("mf", "bpr", "ncf", "lird", "mf+foe", "bpr+foe", "ncf+foe"),
-    *("popularity", "als", "itemknn", "ease", "gru4rec", "sasrec", "stack"),
+    *("popularity", "als", "itemknn:recent", "ease:recent", "gru4rec", "sasrec", "stack"),
     *("fcpo:paper@0.85", "fcpo:paper@0.65", "fcpo:paper@0.36"),
     *("fcpo@0.85", "fcpo@0.65", "fcpo@0.37"),
     # rankers with the same allocation as ours
     *("stack+lists@0.85", "stack+lists@0.65", "stack+lists@0.37"),
     *("gru4rec+lists@0.85", "gru4rec+lists@0.65", "gru4rec+lists@0.37"),
-    *("ease+lists@0.85", "ease+lists@0.65", "ease+lists@0.37"),
+    *("ease:recent+lists@0.85", "ease:recent+lists@0.65", "ease:recent+lists@0.37"),
 )
 # the paper's re-ranked rows, the strongest rankers behind every re-ranker, rankers with the same
 # allocation as our method, the simplest ranker, and our method
 SWEPT = (
     *("mf+foe", "bpr+foe", "ncf+foe"),
-    *("ease+foe", "ease+quota", "ease+penalty", "gru4rec+foe", "gru4rec+quota", "gru4rec+penalty"),
+    *("ease:recent+foe", "ease:recent+quota", "ease:recent+penalty"),
+    *("gru4rec+foe", "gru4rec+quota", "gru4rec+penalty"),
     *("stack+pmmf", "stack+fairco", "stack+tfrom"),
-    *("stack+lists", "gru4rec+lists", "ease+lists", "popularity", "fcpo"),
+    *("stack+lists", "gru4rec+lists", "ease:recent+lists", "popularity", "fcpo"),
 )
 WIDTH_OF_FILES = 100  # columns of what demo prints; a terminal has its own width
 
@@ -314,7 +315,7 @@ def demo(
 ) -> None:
     """Show fcpo and rivals at three exposure limits and in a long run.
 
-    Fits fcpo once, evaluates it against popularity and ease+quota, then serves
+    Fits fcpo once, evaluates it against popularity and ease:recent+quota, then serves
     60 steps; prints the tables and writes a page with figures. fcpo:paper, the
     policy of the paper, is trained briefly for one of the limits.
     """
