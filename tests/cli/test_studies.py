@@ -285,6 +285,6 @@ def test_the_help_shows_the_methods_of_the_command(
 def test_a_comparison_has_the_default_method() -> None:
     assert {"fcpo@0.85", "fcpo@0.65", "fcpo@0.37"} < set(COMPARED)
     assert {f"stack+lists@{level}" for level in (0.85, 0.65, 0.37)} < set(COMPARED)
-    assert {"popularity", "stack+lists", "ease+lists", "gru4rec+lists"} < set(SWEPT)
-    assert {"popularity", "stack+control", "ease+control"} < set(longterm.METHODS)
+    assert {"popularity", "stack+lists", "ease:recent+lists", "gru4rec+lists"} < set(SWEPT)
+    assert {"popularity", "stack+control", "ease:recent+control"} < set(longterm.METHODS)
     assert all(str(Method.parse(name)) == name for name in COMPARED)
