@@ -26,7 +26,7 @@ FLOOR_PLAN = (
     ("methods",),
     ("evaluation",),
     ("model",),
-    ("engines",),
+    ("parallel",),
     ("studies",),
     ("report",),
     ("service",),
@@ -169,7 +169,7 @@ def test_ray_is_imported_in_one_place_and_only_when_asked_for():
         for module, tree in trees.items()
         if any(name.split(".")[0] == "ray" for name in imported(tree, module))
     }
-    assert on_ray == {f"{PACKAGE}.engines.on_ray"}
+    assert on_ray == {f"{PACKAGE}.parallel.on_ray"}
     # Nobody else imports this module when it is imported itself: only inside a function.
     for module in trees.keys() - on_ray:
         for node in ast.walk(trees[module]):

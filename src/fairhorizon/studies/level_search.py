@@ -14,8 +14,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fairhorizon.datasets import DataSpec
-from fairhorizon.engines.engine import TaskEngine, Work
-from fairhorizon.engines.processes import HERE
 from fairhorizon.limits.kept_by_lists import ListLimits
 from fairhorizon.limits.language import POPULAR, GroupOf, Limit, LimitError
 from fairhorizon.limits.limit_rules import rule_of
@@ -26,6 +24,8 @@ from fairhorizon.metrics.fairness import (
 )
 from fairhorizon.metrics.shares import exceeds, whole_showings
 from fairhorizon.metrics.spread import finite
+from fairhorizon.parallel.engine import TaskEngine, Work
+from fairhorizon.parallel.processes import HERE
 from fairhorizon.recommenders.base import Levels, Recommender
 from fairhorizon.studies.rows import StudyRow
 from fairhorizon.studies.study import Study, Task

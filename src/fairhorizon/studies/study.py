@@ -22,8 +22,6 @@ from fairhorizon.datasets import (
     opened,
     opened_early,
 )
-from fairhorizon.engines.engine import TaskEngine
-from fairhorizon.engines.processes import HERE
 from fairhorizon.errors import ConfigError, FairHorizonError, ModelError
 from fairhorizon.evaluation.short_term import evaluate
 from fairhorizon.files import write_atomically, write_json
@@ -32,6 +30,8 @@ from fairhorizon.limits.kept_by_lists import check_kept
 from fairhorizon.limits.language import Limit
 from fairhorizon.limits.measured import limit_reached
 from fairhorizon.methods import AGENTS, Method, build, load_method, longest_first, validates
+from fairhorizon.parallel.engine import TaskEngine
+from fairhorizon.parallel.processes import HERE
 from fairhorizon.rankers import RANKERS
 from fairhorizon.recommenders.base import Levels, Recommender
 from fairhorizon.recommenders.progress import LimitNotKeptWarning

@@ -1,4 +1,4 @@
-"""Tasks and shards for tests of engines; workers import them from here."""
+"""Tasks and blocks for tests of engines; workers import them from here."""
 
 import os
 import resource
@@ -71,15 +71,13 @@ class Fails:
 
 
 @dataclass(frozen=True)
-class Surroundings:
+class Place:
     """What a task sees: threads, folder and process."""
 
     def prepare(self) -> None: ...
 
-    def rows(self) -> Iterator[tuple[int, str, str, int]]:
-        import torch
-
-        yield torch.get_num_threads(), os.environ["OMP_NUM_THREADS"], str(Path.cwd()), os.getpid()
+    def rows(self) -> Iterator[tuple[str, str, int]]:
+        yield os.environ["OMP_NUM_THREADS"], str(Path.cwd()), os.getpid()
 
 
 @dataclass(frozen=True)
@@ -99,21 +97,37 @@ class Waits:
         yield self.name
 
 
+@dataclass(frozen=True)
+class Sleeps:
+    """Says its process into a named pipe and sleeps."""
+
+    pipe: Path
+
+    def prepare(self) -> None: ...
+
+    def rows(self) -> Iterator[int]:
+        self.pipe.write_text(f"{os.getpid()}")
+        time.sleep(600)
+        yield 0
+
+
 class Numbers:
-    """A range of numbers, and sums over them."""
+    """A range of numbers, and sums over them; its process is lost once at the file `lose_at`."""
 
     def __init__(self, numbers: NDArray[np.float64], lose_at: Path | None) -> None:
         self.numbers, self.lose_at = numbers, lose_at
+        self.offset = 0.0
 
-    def total(self, weights: NDArray[np.float64], *, power: int = 1) -> float:
-        """The sum of weight * number ** power, by the place of the number in the whole range."""
+    def begin(self, offset: float) -> None:
+        """Add this to all numbers from now on."""
+        self.offset = offset
+
+    def total(self, weights: NDArray[np.float64]) -> float:
+        """The sum of weight * number, by the place of the number in the whole range."""
         if self.lose_at is not None and not self.lose_at.exists():
             self.lose_at.touch()
             lose("killed")
-        return float(weights[self.numbers.astype(int)] @ self.numbers**power)
-
-    def plus(self, offset: float) -> NDArray[np.float64]:
-        return self.numbers + offset
+        return float(weights[self.numbers.astype(int)] @ (self.numbers + self.offset))
 
     def echo(self, numbers: NDArray[np.float64]) -> NDArray[np.float64]:
         return numbers

@@ -9,10 +9,8 @@ import numpy as np
 
 from fairhorizon.allocation.candidates import Candidates
 from fairhorizon.allocation.engine import Blocks, GroupTask, OneLimitBlock, group_lists_over
+from fairhorizon.allocation.limit_matrix import Counts
 from fairhorizon.limits.place_rule import PlaceRule
-from fairhorizon.recommenders.served import Served
-from fairhorizon.simulation.feedback import Scenario
-from fairhorizon.studies.run_blocks import NumberedBlock
 
 USERS, LENGTH = 40, 4
 GROUP = np.arange(12) < 5
@@ -49,19 +47,14 @@ class DyingMaker:
     half: int
     mark: Path
 
-    def __call__(self) -> NumberedBlock:
+    def __call__(self) -> DyingBlock:
         rows = slice(self.half * 20, self.half * 20 + 20)
         block = DyingBlock([candidates().take_users(rows)], GROUP)
         block.mark = self.mark if self.half else Path(__file__)
-        return NumberedBlock(block)
+        return block
 
 
-class GroupServing:
-    """Lists of these users under one limit."""
-
-    def block(self, scenario: Scenario, length: int, users: int) -> object:
-        raise NotImplementedError
-
-    def serve_blocks(self, blocks: Blocks, length: int) -> Served:
-        group_lists_over(blocks, GroupTask(RULE, length))
-        return Served(np.concatenate(blocks.map(OneLimitBlock.lists)))
+def serve_group(blocks: Blocks) -> Counts:
+    """(USERS, LENGTH) the lists of these users under the limit."""
+    group_lists_over(blocks, GroupTask(RULE, LENGTH))
+    return np.concatenate(blocks.map(OneLimitBlock.lists))

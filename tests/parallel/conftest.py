@@ -6,18 +6,27 @@ import tempfile
 import warnings
 from collections.abc import Iterator
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import pytest
-from engine_cluster import CLIENT_PORT, NODE
+from parallel_cluster import CLIENT_PORT, NODE
 
-from fairhorizon.engines.opening import ray_engine
+from fairhorizon.parallel.engine import ray_engine
 
 
 @pytest.fixture(scope="session")
-def cluster() -> Iterator[Any]:
+def on_ray() -> ModuleType:
+    """The module on Ray, imported as a command does it."""
+    ray_engine(None, None, 1)
+    from fairhorizon.parallel import on_ray
+
+    return on_ray
+
+
+@pytest.fixture(scope="session")
+def cluster(on_ray: ModuleType) -> Iterator[Any]:  # noqa: ARG001
     """Two nodes of one CPU each, which this process is connected to."""
-    ray_engine(None, None, 1)  # imports Ray as a command does
     import ray
     from ray.cluster_utils import Cluster
 
