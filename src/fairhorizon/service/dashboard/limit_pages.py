@@ -9,8 +9,7 @@ from fastapi import APIRouter, Path, Query, Request, Response
 from sqlalchemy.engine import Connection
 
 from fairhorizon.errors import ConfigError, FairHorizonError
-from fairhorizon.limits.language import POPULAR, GroupOf, Limit
-from fairhorizon.limits.text_cursor import number_of
+from fairhorizon.limits.language import POPULAR, GroupOf, Limit, number_of
 from fairhorizon.report.looks import GREY, PALETTE
 from fairhorizon.service.admin.set_up import create_limit
 from fairhorizon.service.api.auth import Serving
