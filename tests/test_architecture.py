@@ -26,7 +26,7 @@ FLOOR_PLAN = (
     ("methods",),
     ("evaluation",),
     ("model",),
-    ("engines",),
+    ("parallel",),
     ("studies",),
     ("report",),
     ("service",),
@@ -62,8 +62,7 @@ INSIDE = {
         ("replica",),
         ("monitoring",),
         ("admin",),
-        ("keeping",),
-        ("service",),
+        ("background",),
         ("api",),
         ("dashboard",),
         ("app",),
@@ -148,7 +147,7 @@ def test_imports_go_up_the_plan(path):
         ("data.__init__", "from .. import ranking", True),
         ("report.page", "from fairhorizon import Fcpo", True),
         ("fcpo.warm_start", "from .learner import Learner", True),
-        ("service.store.tables", "import fairhorizon.service.budget.leasing", True),
+        ("service.store.tables", "import fairhorizon.service.budget.leases", True),
         ("fcpo.learner", "from fairhorizon.fcpo.config import P", False),
         ("service.api.lists", "from fairhorizon.service.store.tables import T", False),
         ("data.splits", "from .interactions import Interactions", False),
@@ -170,7 +169,7 @@ def test_ray_is_imported_in_one_place_and_only_when_asked_for():
         for module, tree in trees.items()
         if any(name.split(".")[0] == "ray" for name in imported(tree, module))
     }
-    assert on_ray == {f"{PACKAGE}.engines.on_ray"}
+    assert on_ray == {f"{PACKAGE}.parallel.on_ray"}
     # Nobody else imports this module when it is imported itself: only inside a function.
     for module in trees.keys() - on_ray:
         for node in ast.walk(trees[module]):

@@ -56,8 +56,8 @@ from .rankers.sasrec import SasRec as SasRec
 from .rankers.sasrec import SasRecConfig as SasRecConfig
 from .recommenders.progress import Listener as Listener
 from .recommenders.progress import PrintedProgress as PrintedProgress
+from .recommenders.ranked.by_user import RankedServer as RankedServer
 from .recommenders.ranked.model import Ranked as Ranked
-from .recommenders.ranked.server import RankedServer as RankedServer
 from .recommenders.served import Served as Served
 from .rerank.exposure import ExposureFairness as ExposureFairness
 from .rerank.fairco import FairCo as FairCo

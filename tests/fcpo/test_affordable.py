@@ -13,7 +13,7 @@ from fairhorizon.histories import UserItems
 from fairhorizon.limits.place_rule import PlaceRule
 from fairhorizon.recommenders.lists.item_lists import NO_LIMIT, Evenness, ItemLists
 from fairhorizon.recommenders.lists.opening import Opening, open_menus
-from fairhorizon.recommenders.validation import listed_ndcg
+from fairhorizon.recommenders.steps import listed_ndcg
 from fairhorizon.simulation.feedback import Scenario, validation_scenario
 from fairhorizon.vocabulary import Protocol
 

@@ -9,18 +9,17 @@ import pytest
 
 import fairhorizon as fh
 from fairhorizon.allocation.candidates import Candidates
-from fairhorizon.allocation.engine import SeveralLimitsBlock
+from fairhorizon.allocation.engine import SeveralLimitsBlock, group_lists
 from fairhorizon.allocation.guard import ExposureGuard
 from fairhorizon.allocation.limit_matrix import GroupRule, LimitMatrix
-from fairhorizon.allocation.one_list import SeveralLimitsRequest
+from fairhorizon.allocation.one_list import Request
 from fairhorizon.limits.place_rule import PlaceRule, PlaceWeights
 from fairhorizon.model.requests import RepeatRule, Requests
 from fairhorizon.service.admin.set_up import set_up
-from fairhorizon.service.budget.purse import Purse
-from fairhorizon.service.replica.deciding import Decider
-from fairhorizon.service.replica.requests import ListRequest
-from fairhorizon.service.replica.weighing import UsersSoFar
-from fairhorizon.service.replica.world import WorldLoader
+from fairhorizon.service.budget.leases import LeaseBalance
+from fairhorizon.service.replica.list_builder import ListBuilder
+from fairhorizon.service.replica.requests import ListRequest, UserHistories
+from fairhorizon.service.replica.snapshot import SnapshotLoader
 from fairhorizon.service.settings import ServiceSettings
 from fairhorizon.service.store.database import Database
 
@@ -48,7 +47,8 @@ def test_the_engine_the_guard_and_a_decision_under_caps_agree(
     values = draw.gamma(1.0, size=ITEMS)
     limits = LimitMatrix.from_rules(rules, LENGTH)
     prices, cap = np.full(len(rules), price), limits.shares * limits.full_list
-    expected = SeveralLimitsRequest(values, limits.of_item, limits).list(prices, cap).tolist()
+    request = Request(values, limits.of_item, limits)
+    expected = request.columns[request.within(lambda _: [cap], prices)].tolist()
     guard = ExposureGuard(rules, price=price)
     assert (
         guard.serve_all(np.arange(ITEMS)[None], values[None], None, LENGTH)[0].tolist() == expected
@@ -62,6 +62,10 @@ def test_the_engine_the_guard_and_a_decision_under_caps_agree(
         block = SeveralLimitsBlock(Candidates(np.arange(ITEMS)[None], values[None]), limits)
         made = block.lists(prices, np.zeros(len(rules)), 1.0)
         assert made.lists[0].tolist() == expected
+        if len(rules) == 1:
+            alone = Candidates(np.arange(ITEMS)[None], values[None])
+            found = group_lists(alone, rules[0].members, rule=rules[0].rule, length=LENGTH)
+            assert found.lists[0].tolist() == expected
 
 
 @pytest.fixture(scope="module")
@@ -97,16 +101,16 @@ def decider_of(
     database, settings = Database(str(place / "service.db")), ServiceSettings()
     set_up(database, settings, run=folder, asked=asked)
     with database.reading() as connection:
-        world = WorldLoader(database).load(connection)
+        snapshot = SnapshotLoader(database).load(connection)
     database.close()
-    m = len(world.rules)
+    m = len(snapshot.rules)
 
     def decide(request: ListRequest) -> list[str]:
         none = [np.zeros(m, dtype=np.int64) for _ in range(4)]
         left, prices = np.full(m, 2**50, dtype=np.int64), np.zeros(m)
-        purse = Purse(world.rules, [0] * m, [""] * m, none[0], left, *none[1:], prices)
-        (made,) = Decider(world, prices, settings, np.random.default_rng(0)).decide(
-            [request], UsersSoFar(), purse
+        balance = LeaseBalance(snapshot.rules, [0] * m, [""] * m, none[0], left, *none[1:], prices)
+        (made,) = ListBuilder(snapshot, prices, settings, np.random.default_rng(0)).build(
+            [request], UserHistories(), balance
         )
         assert not isinstance(made, Exception)
         return made.items

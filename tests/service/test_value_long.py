@@ -8,8 +8,9 @@ import torch
 
 from fairhorizon.fcpo.retention.replay import FittedRetention
 from fairhorizon.fcpo.retention.state import ResponseHistory
-from fairhorizon.service.replica.weighing import UsersSoFar, standing_now
-from fairhorizon.service.store.shown import MOST_SHOWN
+from fairhorizon.service.replica.list_builder import standing_now
+from fairhorizon.service.replica.requests import UserHistories
+from fairhorizon.service.store.feedback import MOST_SHOWN
 
 
 def event(kind: str, item: str, list_id: str | None) -> SimpleNamespace:
@@ -21,7 +22,7 @@ def shown(name: str, items: list[str], at: float) -> SimpleNamespace:
 
 
 def test_a_like_names_its_list_and_is_not_negative() -> None:
-    users = UsersSoFar(
+    users = UserHistories(
         {"u": [event("take", "a", "l1"), event("hide", "c", "l2"), event("take", "d", None)]},
         {
             "u": [
@@ -39,7 +40,7 @@ def test_a_like_names_its_list_and_is_not_negative() -> None:
 
 def test_no_more_than_the_newest_showings_are_looked_at() -> None:
     lists = [shown(f"l{n}", ["a", "b"], float(n)) for n in range(MOST_SHOWN)]
-    users = UsersSoFar({"u": [event("take", "b", f"l{MOST_SHOWN - 1}")]}, {"u": lists})
+    users = UserHistories({"u": [event("take", "b", f"l{MOST_SHOWN - 1}")]}, {"u": lists})
     assert users.answers("u", -1.0, []) == [False] * (MOST_SHOWN - 1) + [True]
 
 

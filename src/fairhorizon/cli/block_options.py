@@ -9,8 +9,8 @@ import typer
 from fairhorizon.cli.engine_options import jobs_option, takes_engine
 
 if TYPE_CHECKING:
-    from fairhorizon.engines.engine import TaskEngine
     from fairhorizon.limits.bound import BoundLimit
+    from fairhorizon.parallel.engine import TaskEngine
     from fairhorizon.recommenders.base import Recommender
     from fairhorizon.recommenders.served import Served
     from fairhorizon.studies.run_blocks import ListsOfRun

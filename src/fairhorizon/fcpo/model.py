@@ -26,12 +26,10 @@ from fairhorizon.limits.step_limits import PopularityLimit
 from fairhorizon.rankers.ranker import Ranker
 from fairhorizon.rankers.stack.given import suitable
 from fairhorizon.rankers.stack.questions import QUESTIONS
-from fairhorizon.recommenders.abilities import Abilities, Levels
-from fairhorizon.recommenders.base import Recommender
-from fairhorizon.recommenders.blocks import BlockServing
+from fairhorizon.recommenders.base import Abilities, Levels, Recommender
 from fairhorizon.recommenders.lists.item_lists import ItemLists, by_steps, step_limits
 from fairhorizon.recommenders.progress import SILENT, LimitNotKeptWarning, Listener, RoundReport
-from fairhorizon.recommenders.served import Served, ValuedItems
+from fairhorizon.recommenders.served import BlockServing, Served, ValuedItems
 from fairhorizon.recommenders.steps import serve_under_control
 from fairhorizon.recommenders.tasks import FitTask, LogPart, Prerequisite, ServingPlan
 from fairhorizon.settings import Given, Settings, changed

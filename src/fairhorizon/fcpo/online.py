@@ -25,7 +25,7 @@ from fairhorizon.limits.counts import Exposure
 from fairhorizon.limits.step_limits import StepLimit
 from fairhorizon.rankers.candidates import CandidateSet
 from fairhorizon.recommenders.lists.items import ExpertSignals, PanelItems
-from fairhorizon.recommenders.retraining import Retraining
+from fairhorizon.recommenders.online import Retraining
 from fairhorizon.recommenders.tasks import ServingPlan
 from fairhorizon.simulation.dynamics import Outcome, State
 from fairhorizon.storage import as_bytes, below, of_bytes

@@ -28,7 +28,7 @@ from fairhorizon.recommenders.lists.chances import WeightedChances, softmax_chan
 from fairhorizon.recommenders.lists.features import FeatureSource
 from fairhorizon.recommenders.lists.item_lists import NO_LIMIT, Evenness, ItemLists
 from fairhorizon.recommenders.lists.opening import Opening, liked_items, open_menus, some_users
-from fairhorizon.recommenders.validation import listed_ndcg, ndcg_by_user
+from fairhorizon.recommenders.steps import listed_ndcg, ndcg_by_user
 from fairhorizon.simulation.feedback import Scenario
 
 # The chances of items by a trained policy.

@@ -43,7 +43,7 @@ from fairhorizon.recommenders.lists.item_lists import ItemLists
 from fairhorizon.recommenders.lists.items import PanelItems
 from fairhorizon.recommenders.lists.opening import Opening, liked_items, open_menus, some_users
 from fairhorizon.recommenders.progress import RoundReport
-from fairhorizon.recommenders.validation import listed_ndcg
+from fairhorizon.recommenders.steps import listed_ndcg
 from fairhorizon.simulation.dynamics import cost_limit
 from fairhorizon.simulation.feedback import (
     Scenario,

@@ -15,8 +15,7 @@ from fairhorizon.fcpo.retention.replay import FittedRetention
 from fairhorizon.service.admin import export
 from fairhorizon.service.budget.impressions import record_feedback
 from fairhorizon.service.replica.engine import Engine
-from fairhorizon.service.replica.recording import Decided
-from fairhorizon.service.replica.requests import ListRequest
+from fairhorizon.service.replica.requests import BuiltList, ListRequest
 from fairhorizon.service.store import users
 from fairhorizon.service.store.database import Database
 from fairhorizon.service.store.feedback import Event
@@ -41,7 +40,7 @@ def exported(engine: Engine, out: Path, *options: str) -> list[pl.DataFrame]:
     return [pl.read_parquet(out / name) for name in FILES]
 
 
-def events_on(engine: Engine, made: list[Decided]) -> None:
+def events_on(engine: Engine, made: list[BuiltList]) -> None:
     """Everybody sees the first two items of their list, takes the second and then the third."""
     events = []
     for number, one in enumerate(made):

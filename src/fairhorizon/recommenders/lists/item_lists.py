@@ -39,10 +39,9 @@ from fairhorizon.limits.place_rule import PlaceRule
 from fairhorizon.limits.step_limits import StepLimit, step_limit
 from fairhorizon.rankers.candidates import CandidateSet, ScoredCandidates
 from fairhorizon.ranking import discount, rows_at_once
-from fairhorizon.recommenders.blocks import joined
 from fairhorizon.recommenders.lists.chances import Chances, item_values
 from fairhorizon.recommenders.lists.opening import LastMenus, open_menus
-from fairhorizon.recommenders.served import Served, ValuedItems, on_lists
+from fairhorizon.recommenders.served import Served, ValuedItems, joined, on_lists
 from fairhorizon.recommenders.steps import step_by_step
 from fairhorizon.simulation.dynamics import Outcome, State
 from fairhorizon.simulation.feedback import Scenario

@@ -1,0 +1,157 @@
+"""What rankers that are trained in epochs share: early stopping, and negative items.
+
+Training stops by the validation items, never by the test items.
+"""
+
+import math
+from collections.abc import Callable, Mapping
+
+import torch
+from torch import Tensor
+
+from fairhorizon.data.splits import Split
+from fairhorizon.errors import ConfigError, DataError
+from fairhorizon.histories import UserItems
+from fairhorizon.ranking import discount, users_at_once
+from fairhorizon.vocabulary import OnEpoch, Protocol
+
+CUTOFF = 20
+# These scores take less than ten seconds, an epoch of training on sparse data half a minute.
+SCORES_IN_ALL = 2**28
+FEWEST_USERS = 2048  # fewer are too noisy a sample, however many items there are
+
+
+class Validation:
+    """NDCG@20 of each user's validation item among the items that the protocol allows.
+
+    For very many users times items, a fixed sample of the users is used.
+    """
+
+    def __init__(
+        self, split: Split, queue_length: int, protocol: Protocol = Protocol.STANDARD
+    ) -> None:
+        history, held_out = UserItems.of(split.train), UserItems.of(split.validation)
+        if not len(held_out.items):  # each user's last training item instead
+            history, held_out = history.cut((history.indptr.diff() - 1).clamp(min=0))
+        self.known, self.queue = history, history.last(queue_length)
+        self.protocol = protocol
+        self.users = torch.arange(history.n_users).repeat_interleave(held_out.indptr.diff())
+        self.items = held_out.items
+        at_most = max(FEWEST_USERS, SCORES_IN_ALL // history.n_items)
+        if len(self.items) > at_most:
+            shuffled = torch.randperm(len(self.items), generator=torch.Generator().manual_seed(0))
+            sample = shuffled[:at_most].sort().values
+            self.users, self.items = self.users[sample], self.items[sample]
+
+    @torch.no_grad()
+    def ndcg(self, scores: Callable[[Tensor, Tensor], Tensor]) -> float:
+        """`scores` as in a ranker: (users, queue) -> (b, n_items); NaN if any is not finite."""
+        total = 0.0
+        for rows in torch.arange(len(self.users)).split(users_at_once(self.known.n_items)):
+            users, items = self.users[rows], self.items[rows]
+            values = scores(users, self.queue[users])
+            if not values.isfinite().all():
+                return math.nan
+            wanted = values.gather(1, items[:, None])
+            above, equals = values > wanted, values == wanted
+            if self.protocol is Protocol.STANDARD:
+                rankable = ~self.known.mask(users)
+                above, equals = above & rankable, equals & rankable
+            # half of the ties count as ranked first: constant scores earn nothing
+            others = (equals.sum(1) - 1).clamp(min=0)
+            rank = above.sum(1) + others / 2  # from 0
+            total += float(discount(rank + 1).where(rank < CUTOFF, 0.0).sum())
+        return total / len(self.users)
+
+
+def train_until_stale(
+    parameters: Mapping[str, Tensor],
+    run_epoch: Callable[[], object],
+    validate: Callable[[], float],
+    *,
+    max_epochs: int,
+    patience: int,
+    smallest_gain: float = 0.0,
+    on_epoch: OnEpoch | None = None,
+    remedy: str = "set a smaller learning_rate",
+) -> dict[str, Tensor]:
+    """The parameters, changed in place by `run_epoch`, as they were after the best epoch.
+
+    Stops when `validate` has not risen by more than `smallest_gain` for `patience` epochs.
+    """
+    best, best_value, stale = {}, -math.inf, 0
+    for epoch in range(1, max_epochs + 1):
+        run_epoch()
+        value = validate()
+        if on_epoch is not None:
+            on_epoch(epoch, value)
+        if value > best_value + smallest_gain:
+            best_value, stale = value, 0
+            best = {name: tensor.detach().clone() for name, tensor in parameters.items()}
+        else:
+            stale += 1
+            if stale >= patience:
+                break
+    if not best or not all(tensor.isfinite().all() for tensor in best.values()):
+        raise ConfigError(f"the training diverged ({remedy})")
+    return best
+
+
+MASK_AT_MOST = 2**27  # pairs of a user and an item: 128 MiB
+
+
+class NegativeSampler:
+    """Draws uniformly from the items that a user has not taken.
+
+    First any item is drawn; if the user has taken it, the draw is repeated among the others alone,
+    which is exact but slower. Let p_0 < p_1 < ... be a user's items. Before p_k there
+    are p_k - k others, so the r-th of the others (from 0) is r + #{k: p_k - k <= r}. One sorted
+    array holds the p_k - k of all users. Where a mask of all pairs would be too large, every draw
+    is made that way.
+    """
+
+    def __init__(self, taken: UserItems) -> None:
+        counts = taken.indptr.diff()
+        users = torch.arange(taken.n_users).repeat_interleave(counts)
+        keys = (users * taken.n_items + taken.items).sort().values  # p_k, user after user
+        within = torch.arange(len(keys)) - taken.indptr[:-1][users]  # k
+        self.n_items = taken.n_items
+        self._taken: Tensor | None = None  # (n_users * n_items,) bool
+        if taken.n_users * taken.n_items <= MASK_AT_MOST:
+            self._taken = taken.mask(torch.arange(taken.n_users)).flatten()
+        self.room = taken.n_items - counts  # (n_users,) number of others
+        self._span = taken.n_items + 1  # p_k - k <= n_items - 1, r <= n_items - 1
+        self._first = taken.indptr[:-1]
+        self._others_before = keys - users * taken.n_items - within + users * self._span
+
+    def can_draw(self, users: Tensor) -> Tensor:
+        """Which of the users have not taken every item."""
+        return self.room[users] > 0
+
+    def examples(self, taken: UserItems) -> tuple[Tensor, Tensor]:
+        """Each user and taken item, without users who took all items: they have no negatives."""
+        users = torch.arange(taken.n_users).repeat_interleave(taken.indptr.diff())
+        useful = self.can_draw(users)
+        if not useful.any():
+            raise DataError(
+                "every user took all items or none, so there are no negative examples",
+                remedy="use a ranker that needs no negative examples, such as popularity",
+            )
+        return users[useful], taken.items[useful]
+
+    def draw(self, users: Tensor, generator: torch.Generator) -> Tensor:
+        """An item for each entry of `users`, in any order and with repeats; sorted is fastest."""
+        if len(users) and not self.can_draw(users).all():
+            raise DataError("a user has taken every item: there is no negative example to draw")
+        if self._taken is None:
+            return self._draw_among_others(users, generator)
+        items = torch.randint(self.n_items, users.shape, generator=generator)
+        again = self._taken[users * self.n_items + items].nonzero().squeeze(1)
+        items[again] = self._draw_among_others(users[again], generator)
+        return items
+
+    def _draw_among_others(self, users: Tensor, generator: torch.Generator) -> Tensor:
+        uniform = torch.rand(len(users), generator=generator, dtype=torch.float64)
+        nth = (uniform * self.room[users]).long()
+        taken = torch.searchsorted(self._others_before, users * self._span + nth, right=True)
+        return nth + taken - self._first[users]
