@@ -107,7 +107,7 @@ class Fcpo(Recommender):
         names = suitable(self.config.warm_start, split)
         if self.config.adapt:  # settings that are chosen on the log are those of this method alone
             names = tuple(name for name in names if name not in QUESTIONS)
-        names = tuple(name for name in names if not self.config.given.get(name))
+        names = tuple(name for name in names if not self.config.given_to(name))
         return tuple(Prerequisite(name, part) for name in names for part in parts)
 
     def at(self, alpha_prime: float) -> Self:

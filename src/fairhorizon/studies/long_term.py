@@ -181,7 +181,7 @@ class LongStudy:
         methods = [named.method for named in chosen]
         self.study.check(methods)
         for one in (method for method in methods if not method.abilities.long_run):
-            raise ConfigError(f"{one.name} serves in no long run (use {one.base}+control)")
+            raise ConfigError(f"{one.name} serves in no long run (use {one.trained_name}+control)")
         split, length = self.study.dataset().split, self.settings.list_length
         check_table(split.train.n_users, split.train.n_items)
         if length > split.train.n_items:
@@ -191,7 +191,7 @@ class LongStudy:
             )
         if self.limits and not any(method.abilities.limits for method in methods):
             raise ConfigError(
-                f"{self.limits}: none of the methods can keep it (add fcpo or ease+control)"
+                f"{self.limits}: none of the methods can keep it (add fcpo or ease:recent+control)"
             )
         self.limits.check(*self._limited())
         self._check_kinds(methods)

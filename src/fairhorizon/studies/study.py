@@ -70,7 +70,7 @@ class Study:
 
     def given(self, method: Method) -> dict[str, Any]:
         """The settings of a method; what validates under a protocol does so under this one."""
-        given = dict(self.settings.get(method.base, {}))
+        given = dict(self.settings.get(method.settings_name, {}))
         if validates(method):
             given.setdefault("protocol", self.protocol.value)
         if method.reranker is not None and method.reranker in self.settings:
@@ -249,7 +249,7 @@ class Task:
             if need.method in self.study.settings:
                 continue
             early = need.part is LogPart.EARLIER
-            task = Task(self.study, (Method(need.method),), self.seed, early)
+            task = Task(self.study, (Method.parse(need.method),), self.seed, early)
             with suppress(FairHorizonError):
                 ranker = task.part(dataset)[0].ranker
                 if ranker is not None:
