@@ -8,8 +8,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fairhorizon.evaluation.short_term import relevance
-from fairhorizon.limits.bound import BoundLimit
 from fairhorizon.limits.language import Limit
+from fairhorizon.limits.resolved import ResolvedLimit
 from fairhorizon.methods import Method, rankers_of
 from fairhorizon.metrics.accuracy import hit_matrix, ndcg
 from fairhorizon.metrics.fairness import lists_above, popularity_rate, weighed_share
@@ -340,6 +340,6 @@ def limit_rows(
                 n_lists=0,
             )
         else:
-            bound = BoundLimit(one.limit, study.dataset().sensitive)
+            bound = ResolvedLimit(one.limit, study.dataset().sensitive)
             own = study_under(study, one.method, one.limit)
             yield limit_row(own, one.method.name, settings, seeds, bound)
