@@ -11,11 +11,10 @@ import polars as pl
 
 from fairhorizon import __version__
 from fairhorizon.data.frames import from_arrays, idle_ids
-from fairhorizon.data.interactions import Interactions
-from fairhorizon.data.item_columns import ItemTable
+from fairhorizon.data.interactions import Interactions, all_rows
+from fairhorizon.data.items import ItemTable
 from fairhorizon.data.loading import load, load_items
 from fairhorizon.data.locations import AREA_KM
-from fairhorizon.data.repeats import all_rows
 from fairhorizon.data.splits import Ties
 from fairhorizon.errors import ModelError
 from fairhorizon.fcpo.retention.replay import RETENTION_FILE, FittedRetention
