@@ -33,7 +33,7 @@ MARKS = (
     (codecs.BOM_UTF16_BE, "utf-16"),
     (codecs.BOM_UTF8, "utf-8-sig"),
 )
-MANY = 5  # of the files in an archive, those that a message lists
+LISTED = 5  # of the files in an archive, those that a message lists
 
 
 def read_content(path: Path) -> tuple[bytes, str]:
@@ -72,7 +72,7 @@ def _only_member(raw: bytes, path: Path) -> tuple[bytes, str]:
             if not entry.is_dir() and not entry.filename.startswith("__MACOSX/")
         ]
         if len(names) != 1:
-            listed = ", ".join(names[:MANY]) + (", ..." if len(names) > MANY else "")
+            listed = ", ".join(names[:LISTED]) + (", ..." if len(names) > LISTED else "")
             raise DataError(
                 f"holds {len(names)} files" + (f": {listed}" if names else ""),
                 file=path,
@@ -189,7 +189,7 @@ def _refuse_empty(path: Path, rows: int) -> None:
 
 SEPARATORS = ("\t", "::", ",", ";", "|")
 OF_SUFFIX = {".csv": ",", ".tsv": "\t", ".inter": "\t", ".item": "\t", ".data": "\t", ".dat": "::"}
-LONG, MANY = 100_000, 100  # characters of text of which the first so many lines are its head
+HEAD, HEAD_LINES = 100_000, 100  # characters of text of which the first so many lines are its head
 UNIT = "\x1f"  # ASCII unit separator, stands in for separators of several characters
 TYPED = re.compile(r"(.+):(?:token|float)(?:_seq)?")  # RecBole: user_id:token
 
@@ -240,7 +240,7 @@ def read_table(
 
 def _first_lines(text: str) -> str:
     """Some lines, unless a quoted cell goes on after them."""
-    first = "\n".join(text[:LONG].split("\n")[:MANY]) if len(text) > LONG else text
+    first = "\n".join(text[:HEAD].split("\n")[:HEAD_LINES]) if len(text) > HEAD else text
     return text if first.count('"') % 2 else first
 
 
