@@ -32,8 +32,8 @@ from fairhorizon.engines.surroundings import Surroundings as Here
 from fairhorizon.engines.worker import pickled
 from fairhorizon.errors import ConfigError, FairHorizonError
 from fairhorizon.limits.groups import popular_group
-from fairhorizon.studies.run_blocks import ListsOfRun, served_in_blocks
-from fairhorizon.studies.runs import Run
+from fairhorizon.model.blocks import ListsOfRun, served_in_blocks
+from fairhorizon.model.folder import ModelFolder
 from fairhorizon.vocabulary import Protocol
 
 pytestmark = pytest.mark.slow
@@ -335,7 +335,7 @@ def test_lists_on_ray_are_those_of_one_process(tmp_path: Path) -> None:
     ]
     assert run([*fit, "--out", str(tmp_path / "run")]) == 0
     lists = ListsOfRun(tmp_path / "run", 5, Protocol.STANDARD)
-    model, dataset = lists.model(), Run(tmp_path / "run").data().open()
+    model, dataset = lists.model(), ModelFolder(tmp_path / "run").data().open()
     one = model.served(lists.scenario(model, dataset), length=5)
     with OnRay(jobs=2) as engine:
         made = served_in_blocks(lists, model, dataset.log.n_users, engine)
@@ -352,7 +352,7 @@ def test_lists_that_are_spread_by_two_workers_keep_the_limit(tmp_path: Path) -> 
     fit = ["fit", "ease+lists", data, "--alpha-prime=0.3", f"--out={tmp_path / 'run'}"]
     assert run(fit) == 0
     lists = ListsOfRun(tmp_path / "run", 5, Protocol.STANDARD)
-    model, dataset = lists.model(), Run(tmp_path / "run").data().open()
+    model, dataset = lists.model(), ModelFolder(tmp_path / "run").data().open()
     with Processes(2) as engine:
         made = served_in_blocks(lists, model, dataset.log.n_users, engine)
     assert made is not None

@@ -5,15 +5,16 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from fairhorizon.errors import ModelError
 from fairhorizon.vocabulary import ListValue
 
 if TYPE_CHECKING:
     from fairhorizon.data.interactions import Interactions
     from fairhorizon.datasets import Dataset
+    from fairhorizon.model.blocks import ListsOfRun
     from fairhorizon.model.fitting import GivenAnswers
     from fairhorizon.recommenders.base import Recommender
     from fairhorizon.simulation.feedback import Scenario
-    from fairhorizon.studies.run_blocks import ListsOfRun
 
 Answers = Annotated[
     Path | None,
@@ -68,8 +69,15 @@ def valued(
     from dataclasses import replace
 
     from fairhorizon.fcpo.outlook.weighing import with_worth
-    from fairhorizon.studies.runs import Run
+    from fairhorizon.model.folder import ModelFolder
 
+    folder = ModelFolder(lists.run)
+    outlook = folder.outlook()
+    if outlook is None:
+        raise ModelError(
+            f"{folder.folder}: has learned from no answers what a like is worth (fit it with "
+            "--answers FILE, or leave out --value long)"
+        )
     ids = dataset.log.user_ids if lists.users is None else dataset.log.user_ids[lists.users]
-    weighed = with_worth(model, scenario, Run(lists.run).outlook(), ids.tolist())
+    weighed = with_worth(model, scenario, outlook, ids.tolist())
     return replace(lists, worth=weighed.worth), weighed

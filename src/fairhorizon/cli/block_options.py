@@ -11,9 +11,9 @@ from fairhorizon.cli.engine_options import jobs_option, takes_engine
 if TYPE_CHECKING:
     from fairhorizon.engines.engine import TaskEngine
     from fairhorizon.limits.bound import BoundLimit
+    from fairhorizon.model.blocks import ListsOfRun
     from fairhorizon.recommenders.base import Recommender
     from fairhorizon.recommenders.served import Served
-    from fairhorizon.studies.run_blocks import ListsOfRun
     from fairhorizon.vocabulary import Protocol
 
 JOBS = jobs_option("blocks of users that are served", "1: in this process")
@@ -34,7 +34,7 @@ def lists_of(
     **more: Any,
 ) -> "ListsOfRun":
     """Which lists a command asks for; a level counts where there are no limits."""
-    from fairhorizon.studies.run_blocks import ListsOfRun
+    from fairhorizon.model.blocks import ListsOfRun
 
     served_at = None if bound else level
     return ListsOfRun(run, k, protocol, cache_dir, served_at, tuple(bound), **more)
@@ -46,7 +46,7 @@ def served(
     """The lists, if blocks of users make them; None: this process has to."""
     if engine.workers == 1:
         return None
-    from fairhorizon.studies.run_blocks import served_in_blocks
+    from fairhorizon.model.blocks import served_in_blocks
 
     made = served_in_blocks(lists, model, n_users, engine)
     if made is None:

@@ -49,11 +49,11 @@ def evaluate(
     """
     from fairhorizon.evaluation import short_term
     from fairhorizon.files import write_copies
+    from fairhorizon.model.folder import ModelFolder
     from fairhorizon.report.lists import write_lists
-    from fairhorizon.studies.runs import Run
 
     typed = list_lengths.parse_lengths(k)
-    folder = Run(run)
+    folder = ModelFolder(run)
     folder.check_testable()
     spec = folder.data()
     model, asked = limit_options.served(folder, limit, item_table, alpha_prime)

@@ -104,11 +104,11 @@ def fit(
     cost is lowered); the fraction of the step that the line search accepted;
     sometimes the validation NDCG. See docs/training.md.
     """
-    from fairhorizon.studies.runs import Run
+    from fairhorizon.model.folder import ModelFolder
 
     given = parse_settings(settings or [])
     data = uncut(data, resume) if whole else data
-    data, asked = limit_options.apart(data, limit, Run(out) if resume else None)
+    data, asked = limit_options.apart(data, limit, ModelFolder(out) if resume else None)
     level = limit_options.level_of(asked.limits, alpha_prime, data)
     chosen, model = make(method, given, level, preset, seed or 0)
     asked = limit_options.with_level(asked, chosen, data, alone=whole)
@@ -118,13 +118,13 @@ def fit(
     with claimed(out), Progress(verbose=verbose) as progress:
         if resume:
             model = model.resumable(out, {**given, **own_level(model, chosen)}, seed)
-            data = Run(out).with_its_ties(data)
+            data = ModelFolder(out).with_its_ties(data)
         dataset = data.open(cache_dir, model.popular_share)
         asked.check(model, data, dataset, cache_dir)
         record = answer_options.read(answers, away, model, dataset.log)
         kept = {"checkpoint": out if keeps_checkpoints else None, "resume": resume}
         model = fitted(model, data, dataset, progress, kept)
-        store(out, model, data, asked, record)
+        store(out, model, chosen, data, asked, record)
     present(model, out, dataset.log.name)
 
 
@@ -136,19 +136,22 @@ def own_level(model: "Recommender", method: "Method") -> dict[str, Any]:
 def store(
     out: Path,
     model: "Recommender",
+    method: "Method",
     data: "DataSpec",
     asked: limit_options.GivenLimits,
     answers: "GivenAnswers | None",
 ) -> None:
     """Write the run, with what a finished model learns from answers."""
-    from fairhorizon.studies.runs import Run, StoredLimits
+    from fairhorizon.model.folder import ModelFolder
 
     outlook = None
     if answers is not None and model.finished_:
         outlook = answers.learned(model)
         typer.echo(f"{answers}: a like is worth {outlook.usual.mean:.2f} on average", err=True)
-    status = "finished" if model.finished_ else "interrupted"
-    Run(out).write(model, data, status, StoredLimits(asked.texts(), asked.item_table), outlook)
+    folder, limits = ModelFolder(out), asked.texts()
+    folder.write(
+        model, data, limits=limits, item_table=asked.item_table, outlook=outlook, asked=str(method)
+    )
 
 
 def uncut(data: "DataSpec", resume: bool) -> "DataSpec":

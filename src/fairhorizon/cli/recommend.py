@@ -104,10 +104,10 @@ def recommend(
     what was reached.
     """
     from fairhorizon.evaluation.short_term import check_fit
-    from fairhorizon.studies.runs import Run
+    from fairhorizon.model.folder import ModelFolder
     from fairhorizon.vocabulary import Protocol
 
-    folder = Run(run)
+    folder = ModelFolder(run)
     if as_of is AsOf.TRAINING:
         folder.check_testable("leave out --as-of training, or fit without --all")
     spec = folder.data()

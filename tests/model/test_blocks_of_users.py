@@ -8,7 +8,7 @@ from dying_blocks import GROUP, LENGTH, RULE, DyingMaker, GroupServing, candidat
 
 from fairhorizon.allocation.engine import group_lists
 from fairhorizon.engines.processes import Processes
-from fairhorizon.studies.run_blocks import LostBlockError, NumberedBlock, serve_again
+from fairhorizon.model.blocks import LostBlockError, NumberedBlock, serve_again
 
 
 @pytest.mark.slow

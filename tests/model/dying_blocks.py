@@ -10,9 +10,9 @@ import numpy as np
 from fairhorizon.allocation.candidates import Candidates
 from fairhorizon.allocation.engine import Blocks, GroupTask, OneLimitBlock, group_lists_over
 from fairhorizon.limits.place_rule import PlaceRule
+from fairhorizon.model.blocks import NumberedBlock
 from fairhorizon.recommenders.served import Served
 from fairhorizon.simulation.feedback import Scenario
-from fairhorizon.studies.run_blocks import NumberedBlock
 
 USERS, LENGTH = 40, 4
 GROUP = np.arange(12) < 5
