@@ -6,7 +6,7 @@
 For every scenario (fleet_scenario.py) and size of a lease: the most that was shown above the share
 after any list (a run in which that is more than C fails), the part of the budget that was wanted
 and not used, transactions a second under the lock, how long it is held, and what lists wait for it.
-`rule` is the size that the service takes (service/budget/leasing.py), `C / n` an equal part of the
+`rule` is the size that the service takes (service/budget/leases.py), `C / n` an equal part of the
 slack, as it took before. Traffic, delays and crashes are drawn from the seed; all sizes get the
 same. Regret is by how much the cost of the rule, unused + utilisation in percent, is above that of
 the best size of the grid.

@@ -6,9 +6,8 @@ Rules are those of the service (service/budget): who may have how much is not wr
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from fairhorizon.service.budget.leasing import granted, is_low
-from fairhorizon.service.budget.units import UNIT, part_of
-from fairhorizon.service.budget.windows import Window
+from fairhorizon.service.budget.leases import granted, is_low
+from fairhorizon.service.budget.rules import UNIT, Window, part_of
 
 SizeRule = Callable[[int, int, int], int]  # slack, replicas, used lately: the size of a lease
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from fairhorizon.service.budget.units import UNIT, part_of
+from fairhorizon.service.budget.rules import UNIT, part_of
 from fleet_account import Account, Seen, Truth
 from fleet_scenario import Scenario
 

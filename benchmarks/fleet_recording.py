@@ -1,7 +1,7 @@
 """The two places where a simulated fleet records its lists: together, or apart."""
 
-from fairhorizon.service.budget.leasing import OverdrawnError, is_low, used_lately
-from fairhorizon.service.budget.units import UNIT
+from fairhorizon.service.budget.leases import OverdrawnError, is_low, used_lately
+from fairhorizon.service.budget.rules import UNIT
 from fleet_account import FencedError, Seen
 from fleet_events import Events, Replica
 

@@ -3,8 +3,8 @@
 from collections.abc import Mapping, Sequence
 from concurrent.futures import Executor
 
-from fairhorizon.service.budget.leasing import TIMES, lease_size
-from fairhorizon.service.budget.units import UNIT
+from fairhorizon.service.budget.leases import TIMES, lease_size
+from fairhorizon.service.budget.rules import UNIT
 from fleet_account import SizeRule
 from fleet_scenario import Scenario
 from fleet_simulation import Fleet, Outcome

@@ -9,8 +9,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from fairhorizon.service.budget.units import UNIT
-from fairhorizon.service.budget.windows import Window
+from fairhorizon.service.budget.rules import UNIT, Window
 from fleet_account import Account, SizeRule
 from fleet_events import Events, Replica
 from fleet_recording import Apart, Together

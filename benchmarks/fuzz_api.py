@@ -34,11 +34,11 @@ from schemathesis.core.failures import FailureGroup
 from schemathesis.generation import GenerationMode
 
 import fairhorizon as fh
+from fairhorizon.service.admin import jobs
 from fairhorizon.service.admin.set_up import set_up
 from fairhorizon.service.app import build_app
-from fairhorizon.service.service import Service
+from fairhorizon.service.background import Service
 from fairhorizon.service.settings import ServiceSettings
-from fairhorizon.service.store import jobs
 from fairhorizon.service.store.database import Database
 from local_postgres import Postgres
 from small import MARKET, parse

@@ -14,8 +14,8 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from fairhorizon.fcpo.looking_ahead import LookingAhead
-from fairhorizon.fcpo.outlook.outlook import Outlook
+from fairhorizon.fcpo.config import RetentionConfig
+from fairhorizon.fcpo.retention.model import RetentionModel
 from fairhorizon.simulation.tabular import (
     Moment,
     SeeingAnswers,
@@ -31,17 +31,17 @@ GAMMA = 0.99
 FIRST = 100  # seed of the runs that count; rehearsals have 0, 1, ...
 WORLDS = [(most, share) for most in ((3,), (4,), (6,), (3, 4, 6)) for share in (0.2, 0.4)]
 # likes alone count in this world, and there are enough of them to fit closely
-SETTINGS = LookingAhead(presence=0.0, critic_iterations=250, leap=True)
+SETTINGS = RetentionConfig(presence=0.0, critic_iterations=250, leap=True)
 
 
 class OutlookPlayer:
     """An outlook that plays, and notes what comes of it."""
 
     def __init__(
-        self, world: TabularWorld, gamma: float, settings: LookingAhead = SETTINGS
+        self, world: TabularWorld, gamma: float, settings: RetentionConfig = SETTINGS
     ) -> None:
         self.world = world
-        self.outlook = Outlook(gamma, settings=settings, share=world.share, seed=0)
+        self.outlook = RetentionModel(gamma, settings=settings, share=world.share, seed=0)
 
     def rehearse(self, count: int) -> None:
         """Learn from so many runs, each by what was learned in those before."""
@@ -76,7 +76,7 @@ class OutlookPlayer:
 
 
 def gains(
-    world: TabularWorld, settings: LookingAhead, rehearsals: int, seeds: range
+    world: TabularWorld, settings: RetentionConfig, rehearsals: int, seeds: range
 ) -> list[float]:
     """In percent of the likes of the myopic allocation."""
     learner = OutlookPlayer(world, GAMMA, settings)
@@ -107,7 +107,7 @@ def main() -> None:
     parser.add_argument("--width", type=int, default=SETTINGS.hidden[0])
     options = parse(parser, users=200, steps=5, rehearsals=1, seeds=1, worlds=1)
     torch.set_num_threads(1)
-    settings = LookingAhead(presence=SETTINGS.presence) if options.plain else SETTINGS
+    settings = RetentionConfig(presence=SETTINGS.presence) if options.plain else SETTINGS
     settings = settings.model_copy(update={"hidden": (options.width, options.width)})
     print("M        limit   sees patience   sees answers   learned   of patience   of answers")
     for most, share in WORLDS[: options.worlds]:

@@ -4,9 +4,10 @@
         [--json FILE] [--small]
 
 Bare scores are those of the rankers behind the model with the best 10 items of each: nothing keeps
-a limit. Both are measured in turns in one run on one thread, and the medians of the repetitions are
-compared. The model is fitted once (fcpo, preset fast, 1 round: what it has learned does not matter
-for time), written to --model/DATA and read from there the next time.
+a limit. Both are measured in turns in one run, in CPU time of one thread, which other work on the
+machine changes little, and the medians of the repetitions are compared. The model is fitted once
+(fcpo, preset fast, 1 round: what it has learned does not matter for time), written to --model/DATA
+and read from there the next time.
 
     one user    a call `Model.recommend([user])`
     everybody   a call `Model.recommend()`
@@ -44,9 +45,9 @@ Work = Callable[[], object]
 
 
 def milliseconds(work: Work) -> float:
-    started = time.perf_counter()
+    started = time.process_time()
     work()
-    return 1000 * (time.perf_counter() - started)
+    return 1000 * (time.process_time() - started)
 
 
 def fitted(data: str, folder: Path, items: Any) -> fh.Model:
@@ -96,11 +97,10 @@ def bare_scores(model: fh.Model, users: Sequence[Any]) -> Work:
 def decisions(folder: Path, limits: Sequence[str]) -> Iterator[Callable[[str], object]]:
     """Decides the list of a user as a replica of the service does, with leases that last."""
     from fairhorizon.service.admin.set_up import set_up
-    from fairhorizon.service.budget.purse import Purse
-    from fairhorizon.service.replica.deciding import Decider
-    from fairhorizon.service.replica.requests import ListRequest
-    from fairhorizon.service.replica.weighing import UsersSoFar
-    from fairhorizon.service.replica.world import WorldLoader
+    from fairhorizon.service.budget.leases import LeaseBalance
+    from fairhorizon.service.replica.list_builder import ListBuilder
+    from fairhorizon.service.replica.requests import ListRequest, UserHistories
+    from fairhorizon.service.replica.snapshot import SnapshotLoader
     from fairhorizon.service.settings import ServiceSettings
     from fairhorizon.service.store.database import Database
 
@@ -108,17 +108,17 @@ def decisions(folder: Path, limits: Sequence[str]) -> Iterator[Callable[[str], o
         database, settings = Database(str(Path(place) / "service.db")), ServiceSettings()
         set_up(database, settings, run=folder, asked=limits)
         with database.reading() as connection:
-            world = WorldLoader(database).load(connection)
-        m, lots = len(world.rules), 2**50
+            snapshot = SnapshotLoader(database).load(connection)
+        m, lots = len(snapshot.rules), 2**50
         none = [np.zeros(m, dtype=np.int64) for _ in range(4)]
-        windows = [0] * len(world.rules.limits)
+        windows = [0] * len(snapshot.rules.limits)
         names = [""] * len(windows)
         left, prices = np.full(m, lots, dtype=np.int64), np.zeros(m)
-        purse = Purse(world.rules, windows, names, none[0], left, *none[1:], prices)
-        decider = Decider(world, prices, settings, np.random.default_rng(0))
+        balance = LeaseBalance(snapshot.rules, windows, names, none[0], left, *none[1:], prices)
+        builder = ListBuilder(snapshot, prices, settings, np.random.default_rng(0))
 
         def decide(user: str) -> object:
-            (decided,) = decider.decide([ListRequest(user, LENGTH)], UsersSoFar(), purse)
+            (decided,) = builder.build([ListRequest(user, LENGTH)], UserHistories(), balance)
             if isinstance(decided, Exception):
                 raise decided
             return decided

@@ -17,10 +17,8 @@ import numpy as np
 
 import fairhorizon as fh
 from fairhorizon.service.admin.set_up import set_up
-from fairhorizon.service.replica.engine import Engine
-from fairhorizon.service.replica.recording import Decided
-from fairhorizon.service.replica.requests import ListRequest
-from fairhorizon.service.replica.weighing import UsersSoFar
+from fairhorizon.service.replica.replica import Replica
+from fairhorizon.service.replica.requests import BuiltList, ListRequest, UserHistories
 from fairhorizon.service.settings import ServiceSettings
 from fairhorizon.service.store.database import Database
 from local_postgres import Postgres
@@ -29,18 +27,18 @@ from small import MARKET, parse
 LISTS = (1, 4, 16, 64)  # in a batch
 
 
-def record(engine: Engine, users: list[str], batch: int, first: int) -> float:
+def record(replica: Replica, users: list[str], batch: int, first: int) -> float:
     """Decide a batch and record it; the seconds of the second."""
-    purse, decider, recorder = engine._purse, engine._decider, engine._recorder
-    assert purse is not None
-    assert decider is not None
+    balance, builder, recorder = replica._balance, replica._builder, replica._recorder
+    assert balance is not None
+    assert builder is not None
     assert recorder is not None
     asked = [ListRequest(users[(first + number) % len(users)], 10) for number in range(batch)]
-    answers = decider.decide(asked, UsersSoFar(), purse.copy())
-    made = [one for one in answers if isinstance(one, Decided)]
+    answers = builder.build(asked, UserHistories(), balance.copy())
+    made = [one for one in answers if isinstance(one, BuiltList)]
     begun = time.perf_counter()
-    engine._purse = recorder.record(
-        made, purse, decider.prices, generation=decider.world.generation
+    replica._balance = recorder.record(
+        made, balance, builder.prices, generation=builder.snapshot.generation
     )
     return time.perf_counter() - begun
 
@@ -49,10 +47,10 @@ def measure(url: str, run: Path, users: list[str], batches: int) -> int:
     """Print the times; how many lists were recorded."""
     database, settings = Database(url), ServiceSettings()
     set_up(database, settings, run=run)
-    engine = Engine(database, settings)
-    engine.prepare()
+    replica = Replica(database, settings)
+    replica.make_ready()
     for batch in LISTS:
-        times = [record(engine, users, batch, batch * number) for number in range(batches)]
+        times = [record(replica, users, batch, batch * number) for number in range(batches)]
         low, middle = 1000 * np.quantile(times, (0.1, 0.5))
         print(f"transaction of {batch:2d} lists{middle:12.2f} ms, fastest tenth{low:8.2f} ms")
     database.close()

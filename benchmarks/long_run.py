@@ -30,7 +30,7 @@ from fairhorizon.data.synthetic import synthetic
 from fairhorizon.evaluation.long_term import LongRun, LongRunSettings
 from fairhorizon.fcpo.config import PRESETS
 from fairhorizon.fcpo.model import Fcpo
-from fairhorizon.fcpo.server import FcpoServer
+from fairhorizon.fcpo.online import FcpoServer
 from fairhorizon.limits.counts import Exposure
 from fairhorizon.limits.step_limits import PopularityLimit
 from fairhorizon.rankers.gru4rec import Gru4RecConfig

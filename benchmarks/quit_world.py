@@ -15,7 +15,7 @@ from fairhorizon.fcpo.model import Fcpo
 from fairhorizon.limits.counts import Counts, Exposure
 from fairhorizon.methods import Method
 from fairhorizon.rankers.ensemble import Ensemble
-from fairhorizon.recommenders.server import Server
+from fairhorizon.recommenders.online import Server
 from fairhorizon.settings import Given
 from fairhorizon.simulation.feedback import UserModel
 from fairhorizon.simulation.moods import MoodConfig, QuitRule

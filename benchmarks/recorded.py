@@ -13,9 +13,8 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from fairhorizon.fcpo.outlook.learned import LearnedOutlook
-from fairhorizon.fcpo.outlook.recorded import GAMMA, Replayed, learned_from
-from fairhorizon.fcpo.outlook.standing import AnswersSoFar
+from fairhorizon.fcpo.retention.replay import GAMMA, FittedRetention, ReplayedUsers, learned_from
+from fairhorizon.fcpo.retention.state import ResponseHistory
 from fairhorizon.simulation.tabular import Moment, TabularWorld, myopic, play, seeing_patience
 from small import parse
 
@@ -42,10 +41,10 @@ class Record:
         if moment.step == 0:  # what a model makes of them before the record
             self.best[moment.rows] = log_odds_of(moment)
 
-    def replayed(self) -> Replayed:
+    def replayed(self) -> ReplayedUsers:
         left = ~self.shown[:, -min(AWAY, self.shown.shape[1]) :].any(1)
         tables = (self.popular, self.shown, self.liked, left)
-        return Replayed(
+        return ReplayedUsers(
             self.history,
             torch.from_numpy(self.best).float(),
             torch.from_numpy(self.scores).float(),
@@ -56,9 +55,9 @@ class Record:
 class Server:
     """Serves by what a like is worth, and sees answers alone."""
 
-    def __init__(self, world: TabularWorld, outlook: LearnedOutlook, seed: int) -> None:
+    def __init__(self, world: TabularWorld, outlook: FittedRetention, seed: int) -> None:
         self.users, self.outlook = world.users, outlook
-        self.standing = AnswersSoFar(types_of(world, seed))
+        self.standing = ResponseHistory(types_of(world, seed))
 
     def values(self, moment: Moment) -> NDArray[np.float64]:
         best = torch.zeros(self.users, 2)
@@ -90,7 +89,7 @@ def log_odds_of(moment: Moment) -> NDArray[np.float64]:
 def gains(world: TabularWorld, seeds: range) -> tuple[float, NDArray[np.float64]]:
     """Of the optimum on average, and learned by seed: in percent of the myopic allocation."""
     learned, usual = learned_from([Record(world, 0).replayed()])
-    outlook = LearnedOutlook(GAMMA, learned, {}, (), 0.0, usual)
+    outlook = FittedRetention(GAMMA, learned, {}, (), 0.0, usual)
     likes = np.zeros((3, len(seeds)))
     for n, seed in enumerate(seeds):
         server = Server(world, outlook, seed)

@@ -19,7 +19,7 @@ from fairhorizon.report import grid
 from fairhorizon.report.findings import listed
 from fairhorizon.report.grid import Better, Cell, Grid
 from fairhorizon.report.level_grids import NOT_SHOWN, interval
-from fairhorizon.studies.level_limits import counting_words
+from fairhorizon.studies.level_search import counting_words
 
 Content = Mapping[str, Any]
 

@@ -16,7 +16,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import scale_constants as measured
-from fairhorizon.service.budget.leasing import TIMES
+from fairhorizon.service.budget.leases import TIMES
 from scale_constants import CONSTANTS, Size
 from small import parse
 

@@ -7,7 +7,7 @@ import sqlalchemy as sa
 
 from fairhorizon.limits.language import Limit
 from fairhorizon.service.budget.recount import recounted
-from fairhorizon.service.budget.units import UNIT, place_units, share_units
+from fairhorizon.service.budget.rules import UNIT, place_units, share_units
 from fairhorizon.service.store.database import Database
 from fairhorizon.service.store.schema import accounts, feedback, limits, lists, windows
 

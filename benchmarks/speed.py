@@ -17,12 +17,11 @@ import torch
 from fairhorizon.data.sources import load
 from fairhorizon.data.splits import split
 from fairhorizon.fcpo.config import FcpoConfig
-from fairhorizon.fcpo.learning.episodes import ProposalEpisodes, scenario_of
-from fairhorizon.fcpo.learning.rollout import rollout
-from fairhorizon.fcpo.learning.training import Training
-from fairhorizon.fcpo.learning.update import update_actor
+from fairhorizon.fcpo.learner import update_actor
 from fairhorizon.fcpo.model import Fcpo
-from fairhorizon.policy.actor import Proposal
+from fairhorizon.fcpo.policies import Proposal
+from fairhorizon.fcpo.rollouts import rollout
+from fairhorizon.fcpo.training import ProposalEpisodes, Training, scenario_of
 from fairhorizon.recommenders.tasks import FitTask
 from small import parse
 

@@ -14,18 +14,18 @@ FLOOR_PLAN = (
     ("vocabulary", "errors"),
     ("settings", "files"),
     ("storage",),
-    ("data", "metrics", "optim", "lbfgs"),
+    ("data", "metrics", "lbfgs"),
     ("histories", "ranking"),
     ("limits",),
     ("datasets", "config_file"),
     ("rankers", "simulation", "allocation"),
-    ("rerank", "policy"),
+    ("rerank",),
     ("recommenders",),
     ("fcpo",),
     ("lird",),
     ("methods",),
     ("evaluation",),
-    ("engines",),
+    ("parallel",),
     ("model",),
     ("studies",),
     ("report",),
@@ -45,13 +45,14 @@ INSIDE = {
         ("engine", "guard"),
     ),
     "fcpo": (
-        ("looking_ahead",),
-        ("config",),
-        ("warm_start",),
-        ("serving",),
-        ("learning",),
-        ("fitted", "server"),
-        ("outlook",),
+        ("config", "dual", "policies"),
+        ("cpo", "networks", "trajectories"),
+        ("rollouts", "surrogates", "warm_start"),
+        ("learner", "serving"),
+        ("training",),
+        ("session",),
+        ("fitted", "retention"),
+        ("online",),
         ("model",),
     ),
     "service": (
@@ -61,8 +62,7 @@ INSIDE = {
         ("replica",),
         ("monitoring",),
         ("admin",),
-        ("keeping",),
-        ("service",),
+        ("background",),
         ("api",),
         ("dashboard",),
         ("app",),
@@ -140,15 +140,15 @@ def test_imports_go_up_the_plan(path):
 @pytest.mark.parametrize(
     ("module", "source", "caught"),
     [
-        ("optim.dual", "from fairhorizon.data import Split", True),  # the same line
-        ("policy.actor", "from fairhorizon.recommenders import Fcpo", True),  # below
+        ("metrics.shares", "from fairhorizon.data import Split", True),  # the same line
+        ("recommenders.base", "from fairhorizon.fcpo import Fcpo", True),  # below
         ("data.splits", "from fairhorizon import metrics", True),
         ("metrics.accuracy", "def f():\n    from fairhorizon.report import page", True),
         ("data.__init__", "from .. import ranking", True),
         ("report.page", "from fairhorizon import Fcpo", True),
-        ("fcpo.warm_start", "from .learning.cpo import Update", True),
-        ("service.store.tables", "import fairhorizon.service.budget.leasing", True),
-        ("fcpo.learning.cpo", "from fairhorizon.fcpo.config import P", False),
+        ("fcpo.warm_start", "from .learner import Learner", True),
+        ("service.store.tables", "import fairhorizon.service.budget.leases", True),
+        ("fcpo.learner", "from fairhorizon.fcpo.config import P", False),
         ("service.api.lists", "from fairhorizon.service.store.tables import T", False),
         ("data.splits", "from .interactions import Interactions", False),
         ("cli.app", "from fairhorizon import __version__", False),
@@ -169,7 +169,7 @@ def test_ray_is_imported_in_one_place_and_only_when_asked_for():
         for module, tree in trees.items()
         if any(name.split(".")[0] == "ray" for name in imported(tree, module))
     }
-    assert on_ray == {f"{PACKAGE}.engines.on_ray"}
+    assert on_ray == {f"{PACKAGE}.parallel.on_ray"}
     # Nobody else imports this module when it is imported itself: only inside a function.
     for module in trees.keys() - on_ray:
         for node in ast.walk(trees[module]):

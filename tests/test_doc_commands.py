@@ -100,7 +100,7 @@ NOT_RUN = {
             "fairhorizon compare --data ml-100k --seeds 5 --engine ray",
             "fairhorizon levels --data ml-100k --engine ray --address auto --out /shared/levels",
         ),
-        "starts Ray, or needs a cluster; tests/engines has one",
+        "starts Ray, or needs a cluster; tests/parallel has one",
     ),
     "fairhorizon longterm --data ml-100k --users leaving --satiation 0.3 --by genre "
     "--methods fcpo:long,stack+control --set control.mmr=1 --steps 60 --alpha-prime 0.2 "

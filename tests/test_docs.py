@@ -88,10 +88,10 @@ def test_the_paper_map_points_at_what_is_there(file: str, name: str) -> None:
 @pytest.mark.parametrize(
     ("file", "name"),
     [
-        ("fcpo/learning/rollout.py", "Walk"),  # imported there, defined elsewhere
-        ("recommenders/walk.py", "Walk.step"),  # a word of the file, but no such method
-        ("recommenders/walk.py", "queues"),
-        ("fcpo/learning/learner.py", "Lesson.cost"),
+        ("fcpo/training.py", "Trajectories"),  # imported there, defined elsewhere
+        ("fcpo/rollouts.py", "PolicyState.step"),  # a word of the file, but no such method
+        ("fcpo/rollouts.py", "queues"),
+        ("fcpo/learner.py", "Lesson.cost"),
     ],
 )
 def test_a_name_that_is_not_there_is_caught(file: str, name: str) -> None:

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fairhorizon.service.budget.leasing import lease_size
-from fairhorizon.service.budget.units import UNIT, allowed
+from fairhorizon.service.budget.leases import lease_size
+from fairhorizon.service.budget.rules import UNIT, allowed
 from fleet import regrets, scenarios
 from fleet_account import Truth
 from fleet_runs import BEFORE, SIZE_RULES, between_reports, fixed

@@ -120,7 +120,7 @@ def test_a_name_that_is_missing_or_undocumented_is_found(
     stub.write_text(
         "from .data.splits import split as split\n"
         "from .metrics.accuracy import EMPTY as EMPTY\n"  # has no docstring
-        "from .recommenders.ranked.server import Round as Round\n"  # one of its methods has none
+        "from .recommenders.ranked.by_user import Round as Round\n"  # one of its methods has none
         "from .ranking import first_best as first_best\n",
         encoding="utf-8",
     )

@@ -28,9 +28,9 @@ from .limits.step_limits import (
 from .limits.step_limits import (
     PopularityLimit as PopularityLimit,
 )
-from .lird.config import LirdConfig as LirdConfig
-from .lird.model import Lird as Lird
-from .lird.server import LirdServer as LirdServer
+from .lird import Lird as Lird
+from .lird import LirdConfig as LirdConfig
+from .lird import LirdServer as LirdServer
 from .model.explain import Explanation as Explanation
 from .model.model import Model as Model
 from .model.model import ModelServer as ModelServer
@@ -56,8 +56,8 @@ from .rankers.sasrec import SasRec as SasRec
 from .rankers.sasrec import SasRecConfig as SasRecConfig
 from .recommenders.progress import Listener as Listener
 from .recommenders.progress import PrintedProgress as PrintedProgress
+from .recommenders.ranked.by_user import RankedServer as RankedServer
 from .recommenders.ranked.model import Ranked as Ranked
-from .recommenders.ranked.server import RankedServer as RankedServer
 from .recommenders.served import Served as Served
 from .rerank.exposure import ExposureFairness as ExposureFairness
 from .rerank.fairco import FairCo as FairCo

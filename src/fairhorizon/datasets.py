@@ -24,7 +24,7 @@ from fairhorizon.errors import ConfigError, DataError, NoColumnError
 from fairhorizon.limits.binding import bind
 from fairhorizon.limits.bound import BoundLimit
 from fairhorizon.limits.groups import POPULAR_SHARE, attribute_group, popular_group
-from fairhorizon.limits.language import Limit
+from fairhorizon.limits.language import GroupOf, Limit
 from fairhorizon.settings import Settings
 from fairhorizon.vocabulary import POPULAR
 
@@ -75,6 +75,13 @@ class DataSpec(Settings):
         if self.group_column is None:
             return POPULAR
         return f"{self.group_column} = {' or '.join(self.sensitive_values)}"
+
+    @property
+    def limited_group(self) -> GroupOf:
+        """The limited group, as limits call it."""
+        if self.group_column is None:
+            return GroupOf(POPULAR)
+        return GroupOf(self.group_column, self.sensitive_values)
 
     @property
     def served_column(self) -> str | int | None:

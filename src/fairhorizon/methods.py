@@ -11,11 +11,10 @@ from pydantic import ValidationError
 from fairhorizon.errors import ConfigError, ModelError
 from fairhorizon.fcpo.config import FcpoConfig
 from fairhorizon.fcpo.model import Fcpo
-from fairhorizon.lird.model import Lird
+from fairhorizon.lird import Lird
 from fairhorizon.rankers import RANKERS
 from fairhorizon.rankers.stack.model import StackConfig
-from fairhorizon.recommenders.abilities import Abilities, Levels
-from fairhorizon.recommenders.base import Recommender
+from fairhorizon.recommenders.base import Abilities, Levels, Recommender
 from fairhorizon.recommenders.ranked.model import Ranked
 from fairhorizon.rerank import RERANKERS
 from fairhorizon.rerank.reranker import Reranker

@@ -14,8 +14,8 @@ from rich.console import Console
 from fairhorizon.cli.app import app, run
 from fairhorizon.cli.progress import Progress
 from fairhorizon.cli.step_news import News
-from fairhorizon.engines.processes import HERE
-from fairhorizon.optim.dual import Case
+from fairhorizon.fcpo.dual import Case
+from fairhorizon.parallel.processes import HERE
 from fairhorizon.recommenders.progress import RoundReport, StepDetails
 
 REPORT = RoundReport(7, 1.5, 2.25, 2.0, 0.0123, "recover", 0.5, 0.0625, rounds=10)

@@ -17,7 +17,7 @@ from fairhorizon.limits.step_limits import PopularityLimit
 from fairhorizon.methods import Method, build
 from fairhorizon.rankers.popularity import PopularityConfig
 from fairhorizon.rankers.ranker import Ranker
-from fairhorizon.recommenders.ranked.server import RankedServer
+from fairhorizon.recommenders.ranked.by_user import RankedServer
 from fairhorizon.rerank.quota import Quota
 from fairhorizon.simulation.feedback import Scenario, evaluation_scenario
 from fairhorizon.simulation.response import ResponseModel

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 import fcpo_in_one_file as one
-from fairhorizon.optim.dual import solve_dual
+from fairhorizon.fcpo.dual import solve_dual
 
 LIMITED = one.Args(rounds=24)
 UNLIMITED = one.Args(rounds=8, alpha_prime=1.0)

@@ -8,10 +8,10 @@ import torch
 
 from fairhorizon.data.sources import load
 from fairhorizon.data.splits import Split, earlier_part, split
+from fairhorizon.fcpo import serving
 from fairhorizon.fcpo.config import FcpoConfig
-from fairhorizon.fcpo.learning.session import Session
 from fairhorizon.fcpo.model import Fcpo
-from fairhorizon.fcpo.serving import weight_check
+from fairhorizon.fcpo.session import Session
 from fairhorizon.rankers.stack.model import Stack, StackConfig
 from fairhorizon.recommenders.progress import Listener, RoundReport
 from fairhorizon.recommenders.tasks import FitTask, LogPart, Prerequisite
@@ -95,7 +95,7 @@ class StopAfter(Listener):
 def test_a_training_that_was_interrupted_leads_to_the_same_model(
     stop: int, parts: Split, config: FcpoConfig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(weight_check, "FEWEST_USERS", 10)
+    monkeypatch.setattr(serving, "FEWEST_USERS", 10)
     without = Fcpo(config, seed=1).fit(parts)
     assert without.policy_.panel is not None
     listener = StopAfter(stop)

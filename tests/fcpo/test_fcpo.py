@@ -11,12 +11,10 @@ from numpy.typing import NDArray
 from fairhorizon.data.splits import Split, earlier_part
 from fairhorizon.errors import ConfigError
 from fairhorizon.fcpo.config import PRESETS, FcpoConfig
-from fairhorizon.fcpo.learning.checkpoint import load_training, save_training
-from fairhorizon.fcpo.learning.episodes import MenuEpisodes
-from fairhorizon.fcpo.learning.session import Session
-from fairhorizon.fcpo.learning.training import RoundReport, Training
 from fairhorizon.fcpo.model import Fcpo
-from fairhorizon.policy.softmax import rows_of
+from fairhorizon.fcpo.policies import rows_of
+from fairhorizon.fcpo.session import Session, load_training, save_training
+from fairhorizon.fcpo.training import MenuEpisodes, Training
 from fairhorizon.rankers import RANKERS
 from fairhorizon.rankers.candidates import (
     CatalogueCandidates,
@@ -24,6 +22,7 @@ from fairhorizon.rankers.candidates import (
     weights_by_cross_entropy,
 )
 from fairhorizon.recommenders.lists.items import PanelItems
+from fairhorizon.recommenders.progress import RoundReport
 from fairhorizon.recommenders.tasks import FitTask, LogPart, Prerequisite
 from fairhorizon.simulation.feedback import Scenario, evaluation_scenario
 from fairhorizon.vocabulary import Protocol

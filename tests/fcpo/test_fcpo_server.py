@@ -9,7 +9,7 @@ import torch
 from fairhorizon.data.splits import Split
 from fairhorizon.fcpo.config import FcpoConfig
 from fairhorizon.fcpo.model import Fcpo
-from fairhorizon.fcpo.server import FcpoServer
+from fairhorizon.fcpo.online import FcpoServer
 from fairhorizon.limits.counts import Exposure
 from fairhorizon.limits.step_limits import GroupFloor, PopularityLimit, StepLimit
 from fairhorizon.rankers import RANKERS

@@ -11,15 +11,14 @@ from torch import Tensor
 from fairhorizon.data.splits import Split
 from fairhorizon.errors import ModelError
 from fairhorizon.fcpo.config import PRESETS, FcpoConfig
-from fairhorizon.fcpo.learning.at_work import MOST_STEPS, SoftmaxAtWork
-from fairhorizon.fcpo.learning.trajectories import ShownRecord
 from fairhorizon.fcpo.model import Fcpo
-from fairhorizon.fcpo.server import FcpoServer
+from fairhorizon.fcpo.networks import GaussianHead, SoftmaxHead
+from fairhorizon.fcpo.online import MOST_STEPS, FcpoServer, SoftmaxAtWork
+from fairhorizon.fcpo.policies import rows_of
+from fairhorizon.fcpo.trajectories import ShownRecord
 from fairhorizon.histories import TableSets
 from fairhorizon.limits.counts import Exposure
 from fairhorizon.limits.step_limits import GroupFloor, PopularityLimit
-from fairhorizon.policy.heads import GaussianHead, SoftmaxHead
-from fairhorizon.policy.softmax import rows_of
 from fairhorizon.settings import SettingsError, changed
 from fairhorizon.simulation.dynamics import Feedback, State, advance
 from fairhorizon.simulation.feedback import evaluation_scenario

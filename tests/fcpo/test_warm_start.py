@@ -10,11 +10,10 @@ import torch
 from fairhorizon.data.splits import Split
 from fairhorizon.fcpo.config import FcpoConfig
 from fairhorizon.fcpo.model import Fcpo
+from fairhorizon.fcpo.networks import Actor, HistoryEncoder, softmax_actor
+from fairhorizon.fcpo.policies import rows_of
 from fairhorizon.fcpo.warm_start import NO_PRICE, first_panels, start_from
 from fairhorizon.metrics.fairness import exposure_counts
-from fairhorizon.policy.actor import Actor, softmax_actor
-from fairhorizon.policy.history import HistoryEncoder
-from fairhorizon.policy.softmax import rows_of
 from fairhorizon.rankers import RANKERS
 from fairhorizon.rankers.ensemble import Ensemble
 from fairhorizon.ranking import standardised

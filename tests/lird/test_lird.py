@@ -13,23 +13,26 @@ from fairhorizon.data.frames import from_arrays
 from fairhorizon.data.interactions import Interactions
 from fairhorizon.data.splits import Split, split
 from fairhorizon.errors import DataError
+from fairhorizon.fcpo.networks import StateEncoder
+from fairhorizon.fcpo.policies import Proposal
+from fairhorizon.fcpo.rollouts import served_ndcg
 from fairhorizon.histories import UserItems
-from fairhorizon.lird.config import LirdConfig
-from fairhorizon.lird.ddpg import (
+from fairhorizon.lird import (
     Ddpg,
+    Lird,
+    LirdConfig,
+    LirdTraining,
     ListActor,
     ListCritic,
     LoggedLists,
     Transitions,
+    held_out,
     soft_update,
+    unit_size,
 )
-from fairhorizon.lird.model import Lird, LirdTraining, held_out, unit_size
 from fairhorizon.methods import Method, MethodError, build, load_method
-from fairhorizon.policy.actor import Proposal
-from fairhorizon.policy.encoder import StateEncoder
 from fairhorizon.rankers.mf import MfConfig
 from fairhorizon.recommenders.progress import Listener
-from fairhorizon.recommenders.walk import served_ndcg
 from fairhorizon.simulation.feedback import evaluation_scenario
 from fairhorizon.vocabulary import Protocol
 

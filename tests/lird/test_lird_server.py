@@ -9,8 +9,7 @@ from fairhorizon.data.splits import with_feedback
 from fairhorizon.errors import ConfigError
 from fairhorizon.evaluation.long_term import LongRun, LongRunSettings
 from fairhorizon.limits.counts import Exposure
-from fairhorizon.lird.config import LirdConfig
-from fairhorizon.lird.model import Lird
+from fairhorizon.lird import Lird, LirdConfig
 from fairhorizon.rankers.mf import MfConfig
 from fairhorizon.simulation.feedback import evaluation_scenario
 from fairhorizon.vocabulary import Protocol

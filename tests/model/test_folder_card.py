@@ -15,8 +15,8 @@ from fairhorizon.data.splits import Split
 from fairhorizon.datasets import DataSpec
 from fairhorizon.errors import ConfigError, DataError, FairHorizonError, ModelError
 from fairhorizon.fcpo.config import FcpoConfig
-from fairhorizon.fcpo.learning.checkpoint import save_training
 from fairhorizon.fcpo.model import Fcpo
+from fairhorizon.fcpo.session import save_training
 from fairhorizon.model.folder import CHECKPOINT, ModelFolder
 from fairhorizon.recommenders.tasks import FitTask
 

@@ -10,8 +10,8 @@ import torch
 import fairhorizon as fh
 from fairhorizon.data.answers import load_answers
 from fairhorizon.errors import ConfigError, DataError
-from fairhorizon.fcpo.outlook import recorded
-from fairhorizon.fcpo.outlook.weighing import worth_of
+from fairhorizon.fcpo.retention import replay
+from fairhorizon.fcpo.retention.replay import worth_of
 from fairhorizon.limits.groups import popular_group
 
 DAY, USERS, DAYS = 86_400, 40, 30
@@ -88,7 +88,7 @@ def test_users_of_the_record_are_worth_what_some_were_in_it(shop, long_model, an
     record = load_answers(answers, shop.log())
     assert len(outlook.users) == USERS + 1
     assert outlook.until == record.until
-    states = recorded.before_record(state.people.log, record, state.recommender.queue_length)
+    states = replay.before_record(state.people.log, record, state.recommender.queue_length)
     own = worth_of(state.recommender, states, outlook, record.ids)
     usual = outlook.usual
     assert 1 <= usual.least < usual.mean < usual.most
@@ -128,14 +128,14 @@ def test_the_folder_keeps_it_and_a_refresh_too(long_model, model, tmp_path: Path
 
 @pytest.mark.slow
 def test_small_blocks_of_users_stand_where_large_ones_do(shop, long_model, answers, monkeypatch):
-    monkeypatch.setattr(recorded, "CELLS_AT_ONCE", 60)
+    monkeypatch.setattr(replay, "CELLS_AT_ONCE", 60)
     log, model = long_model.state.people.log, long_model.state.recommender
     record = load_answers(answers, shop.log())
-    blocks = list(recorded._blocks(torch.from_numpy(record.counts), 60))
+    blocks = list(replay._blocks(torch.from_numpy(record.counts), 60))
     assert sorted(torch.cat(blocks).tolist()) == list(range(USERS + 1))
     assert len(blocks) > 5
     assert all(len(rows) == 1 or len(rows) * record.counts[rows].max() <= 60 for rows in blocks)
-    found = recorded.learn_from_answers(model, log, record, away=5)
+    found = replay.learn_from_answers(model, log, record, away=5)
     for user in ("c0", "c17", "stranger"):
         one, other = (
             some.standing_of([user], torch.zeros(1)) for some in (found, long_model.outlook)

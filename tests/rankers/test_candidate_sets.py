@@ -4,11 +4,8 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from fairhorizon.fcpo.networks import EmbeddedItems, ItemVectors, StateEncoder, gaussian_actor
 from fairhorizon.histories import TableSets
-from fairhorizon.policy.actor import gaussian_actor
-from fairhorizon.policy.encoder import StateEncoder
-from fairhorizon.policy.signals import ItemVectors
-from fairhorizon.policy.views import EmbeddedItems
 from fairhorizon.rankers.candidates import CatalogueCandidates, ScoredCandidates, best_of_groups
 
 ITEMS = torch.tensor([[2, -1, 0], [1, 3, -1]])

@@ -12,7 +12,8 @@ from fairhorizon.evaluation.short_term import evaluate
 from fairhorizon.histories import UserItems
 from fairhorizon.rankers import ridge
 from fairhorizon.rankers.lag_counts import LagCounts, Scales
-from fairhorizon.rankers.ridge import Ridge, RidgeConfig, frequent, most_features
+from fairhorizon.rankers.recency import frequent
+from fairhorizon.rankers.ridge import Ridge, RidgeConfig, most_features
 from fairhorizon.recommenders.ranked.model import Ranked
 
 CONFIGS = (

@@ -32,12 +32,11 @@ from fairhorizon.methods import AGENTS, Method, build, load_method, presets_of
 from fairhorizon.metrics.shares import exceeds, whole_showings
 from fairhorizon.rankers.ranker import Ranker
 from fairhorizon.ranking import first_best
-from fairhorizon.recommenders.abilities import Abilities, Levels
-from fairhorizon.recommenders.base import Recommender
+from fairhorizon.recommenders.base import Abilities, Levels, Recommender
+from fairhorizon.recommenders.online import Server
 from fairhorizon.recommenders.progress import Listener, RoundReport
 from fairhorizon.recommenders.ranked.model import Ranked
 from fairhorizon.recommenders.served import Served
-from fairhorizon.recommenders.server import Server
 from fairhorizon.recommenders.tasks import FitTask, LogPart, Prerequisite, ServingPlan
 from fairhorizon.rerank import RERANKERS
 from fairhorizon.rerank.reranker import JointReranker

@@ -16,9 +16,8 @@ from fairhorizon.report.levels import (
     write_levels,
 )
 from fairhorizon.report.who_pays import who_pays_chart
-from fairhorizon.studies.level_rows import LevelResults
-from fairhorizon.studies.rows import GainRow, LevelRow
-from fairhorizon.studies.who_pays_rows import UserGroupRow
+from fairhorizon.studies.levels import GainRow, LevelResults, LevelRow
+from fairhorizon.studies.who_pays import UserGroupRow
 from fairhorizon.vocabulary import Mode, Protocol
 
 
@@ -40,7 +39,7 @@ def rows(make_metrics):
             notes=(),
             ours=method.startswith("fcpo"),
             settings=settings or tuple(f"{method}@{dial}" for dial in dials),
-            dials=dials,
+            setting_levels=dials,
             above=above,
             best_rival=best_rival,
         )
@@ -211,7 +210,7 @@ def test_what_does_not_apply_is_not_explained(rows):
 
 def test_a_terminal_of_80_columns_holds_the_longest_names(results):
     rows, gains = results.rows, list(results.gains)
-    longest = replace(rows[1], method="gru4rec+penalty", dials=(10.234,) * 3)
+    longest = replace(rows[1], method="gru4rec+penalty", setting_levels=(10.234,) * 3)
     gains[0] = replace(gains[0], rival="gru4rec+penalty")
     console = Console(width=80)
     with console.capture() as capture:

@@ -3,7 +3,6 @@
 import pytest
 from rich.console import Console
 
-from fairhorizon.limits.reached import LimitRow
 from fairhorizon.report.limits import (
     COLUMNS,
     limits_grid,
@@ -12,6 +11,7 @@ from fairhorizon.report.limits import (
     methods_section,
     methods_table,
 )
+from fairhorizon.studies.rows import LimitRow
 
 KEPT = LimitRow(
     method="fcpo",
@@ -82,7 +82,7 @@ def test_over_seeds_there_are_means_totals_and_the_worst() -> None:
         *("fcpo", (0, 1), "popular<=0.4", 0.4, False, 0.5, False, 80),
         **{"at": {5: 0.51}, "weighed": 0.55, "violations": 3, "price": None},
     )
-    both = LimitRow.of("fcpo", (0, 1), [KEPT, other])
+    both = LimitRow.from_seeds("fcpo", (0, 1), [KEPT, other])
     assert (both.reached, both.weighed) == (0.441, 0.5)
     assert both.at == {5: pytest.approx(0.46)}
     assert (both.kept, both.violations, both.n_lists) == (False, 3, 160)

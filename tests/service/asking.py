@@ -1,10 +1,9 @@
 """How tests ask a replica for a list."""
 
 from fairhorizon.service.replica.engine import Engine
-from fairhorizon.service.replica.recording import Decided
-from fairhorizon.service.replica.requests import ListRequest
+from fairhorizon.service.replica.requests import BuiltList, ListRequest
 
 
-def ask(engine: Engine, user: str, n: int = 10, **more: object) -> Decided:
+def ask(engine: Engine, user: str, n: int = 10, **more: object) -> BuiltList:
     """A list, as a request gets it."""
     return engine.submit(ListRequest(user, n, **more)).result(timeout=60)  # type: ignore[arg-type]

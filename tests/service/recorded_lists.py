@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from fairhorizon.service.budget.units import UNIT
+from fairhorizon.service.budget.rules import UNIT
 from fairhorizon.service.monitoring.rollup import roll_up
 from fairhorizon.service.store import items
 from fairhorizon.service.store import state as service_state

@@ -11,7 +11,7 @@ import sqlalchemy as sa
 from asking import ask
 from crashing_replica import replica_until
 
-from fairhorizon.engines.children import starting
+from fairhorizon.parallel.processes import start_method
 from fairhorizon.service import crash_points
 from fairhorizon.service.admin.set_up import set_up
 from fairhorizon.service.replica.engine import Engine
@@ -27,7 +27,7 @@ pytestmark = pytest.mark.slow
 
 def crashed(url: str, point: str) -> set[str]:
     """The lists that a replica has answered before it ended at a point."""
-    context = starting(1)
+    context = start_method(1)
     here, there = context.Pipe(duplex=False)
     replica = context.Process(target=replica_until, args=(url, point, there))
     replica.start()
@@ -109,7 +109,7 @@ def test_a_batch_whose_record_fails_is_not_answered_and_spends_nothing(
     """As if the database went away in the middle of a commit."""
     engine = replicas()
     ask(engine, "c1")
-    recorder = engine._recorder
+    recorder = engine.replica._recorder
     assert recorder is not None
 
     def broken(*_: object) -> None:

@@ -16,11 +16,10 @@ from fairhorizon.allocation.one_list import SeveralLimitsRequest
 from fairhorizon.limits.place_rule import PlaceRule, PlaceWeights
 from fairhorizon.model.requests import RepeatRule, Requests
 from fairhorizon.service.admin.set_up import set_up
-from fairhorizon.service.budget.purse import Purse
-from fairhorizon.service.replica.deciding import Decider
-from fairhorizon.service.replica.requests import ListRequest
-from fairhorizon.service.replica.weighing import UsersSoFar
-from fairhorizon.service.replica.world import WorldLoader
+from fairhorizon.service.budget.leases import LeaseBalance
+from fairhorizon.service.replica.list_builder import ListBuilder
+from fairhorizon.service.replica.requests import ListRequest, UserHistories
+from fairhorizon.service.replica.snapshot import SnapshotLoader
 from fairhorizon.service.settings import ServiceSettings
 from fairhorizon.service.store.database import Database
 
@@ -97,16 +96,16 @@ def decider_of(
     database, settings = Database(str(place / "service.db")), ServiceSettings()
     set_up(database, settings, run=folder, asked=asked)
     with database.reading() as connection:
-        world = WorldLoader(database).load(connection)
+        snapshot = SnapshotLoader(database).load(connection)
     database.close()
-    m = len(world.rules)
+    m = len(snapshot.rules)
 
     def decide(request: ListRequest) -> list[str]:
         none = [np.zeros(m, dtype=np.int64) for _ in range(4)]
         left, prices = np.full(m, 2**50, dtype=np.int64), np.zeros(m)
-        purse = Purse(world.rules, [0] * m, [""] * m, none[0], left, *none[1:], prices)
-        (made,) = Decider(world, prices, settings, np.random.default_rng(0)).decide(
-            [request], UsersSoFar(), purse
+        balance = LeaseBalance(snapshot.rules, [0] * m, [""] * m, none[0], left, *none[1:], prices)
+        (made,) = ListBuilder(snapshot, prices, settings, np.random.default_rng(0)).build(
+            [request], UserHistories(), balance
         )
         assert not isinstance(made, Exception)
         return made.items

@@ -2,14 +2,18 @@
 
 import threading
 from collections.abc import Callable
+from pathlib import Path
 
 import numpy as np
 import pytest
 import sqlalchemy as sa
 from asking import ask
 
+from fairhorizon.service.admin.set_up import set_up
 from fairhorizon.service.replica.engine import Engine
-from fairhorizon.service.replica.requests import ListRequest
+from fairhorizon.service.replica.replica import Replica, ReplicaState
+from fairhorizon.service.replica.requests import BuiltList, ListRequest
+from fairhorizon.service.settings import ServiceSettings
 from fairhorizon.service.store import items
 from fairhorizon.service.store.database import Database
 from fairhorizon.service.store.schema import lists
@@ -29,6 +33,35 @@ def test_a_single_replica_keeps_the_share_itself_after_every_list(
     assert [row.number for row in rows] == list(range(1, 61))
     assert (inside <= 0.3 * shown).all()
     assert inside[-1] > 0.25 * shown[-1]
+
+
+def test_a_replica_joins_loads_and_begins_anew(url: str, shop_run: Path) -> None:
+    database, settings = Database(url), ServiceSettings()
+    set_up(database, settings, run=shop_run)
+    replica = Replica(database, settings)
+    states = [replica.state]
+    assert replica.id is None
+    replica.make_ready()
+    first = replica.id
+    states.append(replica.state)
+    replica.outdated()
+    states.append(replica.state)
+    (made,) = replica.answer([ListRequest("c1", 10)])
+    assert isinstance(made, BuiltList)
+    states.append(replica.state)
+    assert replica.id == first  # it has only loaded
+    replica.lost()
+    replica.outdated()  # changes nothing: everything is loaded when it has joined
+    states.append(replica.state)
+    (made,) = replica.answer([ListRequest("c1", 10)])
+    assert isinstance(made, BuiltList)
+    states.append(replica.state)
+    assert replica.id != first  # under another name
+    outside, stale, ready = ReplicaState
+    assert states == [outside, ready, stale, ready, outside, ready]
+    assert accounts_agree(database)
+    replica.leave()
+    database.close()
 
 
 def test_who_hangs_up_gets_no_list_and_the_others_do(replicas: Callable[..., Engine]) -> None:
@@ -69,11 +102,11 @@ def test_an_item_that_is_hidden_changes_nothing_else_of_the_world(
 ) -> None:
     engine = replicas()
     ask(engine, "c1")
-    before = engine.world
+    before = engine.snapshot
     with engine.database.writing() as connection:
         items.change(engine.database, connection, "a1", {"hidden": True})
     ask(engine, "c1")
-    after = engine.world
+    after = engine.snapshot
     assert before is not None
     assert after is not None
     assert after.generation == before.generation + 1
@@ -87,5 +120,5 @@ def test_a_category_that_nobody_has_is_not_kept(replicas: Callable[..., Engine])
     engine = replicas()
     for number in range(5):
         assert ask(engine, "c1", categories=(f"nothing {number}",)).items == []
-    assert engine.world is not None
-    assert engine.world.catalogue._by_category == {}
+    assert engine.snapshot is not None
+    assert engine.snapshot.catalogue._by_category == {}

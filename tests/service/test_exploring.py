@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from fairhorizon.allocation.guard import GuardedList
-from fairhorizon.service.replica.exploring import explored
+from fairhorizon.service.replica.list_builder import explored
 
 CHOSEN = GuardedList(
     at=np.array([0, 1]),

@@ -9,8 +9,8 @@ import sqlalchemy as sa
 from asking import ask
 
 from fairhorizon.service.admin.set_up import create_limit, relabel
-from fairhorizon.service.budget import reaping
-from fairhorizon.service.budget.units import UNIT
+from fairhorizon.service.budget.replicas import leave, recover_leases
+from fairhorizon.service.budget.rules import UNIT
 from fairhorizon.service.replica.engine import Engine
 from fairhorizon.service.settings import ServiceSettings
 from fairhorizon.service.store import items, limits
@@ -54,7 +54,7 @@ def test_the_limit_holds_after_every_list_whatever_replica_made_it(replicas: Mak
     assert found.share > 0.25  # and the budget is used
     assert accounts_agree(engines[0].database)
     made = {row.replica_id for row in rows(engines[0], lists)}
-    assert made == {engine.replica for engine in engines}
+    assert made == {engine.replica.id for engine in engines}
 
 
 def test_leases_of_all_replicas_are_within_the_slack(replicas: Make) -> None:
@@ -70,19 +70,19 @@ def test_leases_of_all_replicas_are_within_the_slack(replicas: Make) -> None:
 def test_a_replica_that_is_taken_for_dead_begins_anew(replicas: Make) -> None:
     engine = replicas()
     ask(engine, "c1")
-    before = engine.replica
-    reaping.leave(engine.database, str(before))  # as another replica does after its silence
+    before = engine.replica.id
+    leave(engine.database, str(before))  # as another replica does after its silence
     assert len(ask(engine, "c2").items) == 10
-    assert engine.replica != before
+    assert engine.replica.id != before
     assert accounts_agree(engine.database)
 
 
 def test_the_lease_of_the_dead_goes_back_to_the_account(replicas: Make) -> None:
     alive, dead = replicas(slack=40), replicas(slack=40)
     ask(dead, "c1")
-    assert {row.id for row in rows(alive, replica_table)} == {alive.replica, dead.replica}
-    assert reaping.reap(alive.database, 60.0) == 0
-    assert reaping.reap(alive.database, -1.0) == 2  # everybody is silent for longer than that
+    assert {row.id for row in rows(alive, replica_table)} == {alive.replica.id, dead.replica.id}
+    assert recover_leases(alive.database, 60.0) == 0
+    assert recover_leases(alive.database, -1.0) == 2  # everybody is silent for longer than that
     (account,) = rows(alive, accounts)
     assert account.charged == account.used
     assert rows(alive, leases) == []
@@ -200,8 +200,8 @@ def test_an_ended_group_makes_a_limit_on_nothing_but_no_error(replicas: Make) ->
     with database.writing() as connection:
         items.put(database, connection, [Item("n1", labels={"seller": "other"})])
     assert len(ask(engine, "c1").items) == 10
-    assert engine.world is not None
-    assert "newcomer" in engine.world.troubles[0]
+    assert engine.snapshot is not None
+    assert "newcomer" in engine.snapshot.troubles[0]
 
 
 @pytest.mark.parametrize(

@@ -6,10 +6,11 @@ import numpy as np
 import pytest
 import torch
 
-from fairhorizon.fcpo.outlook.learned import LearnedOutlook
-from fairhorizon.fcpo.outlook.standing import AnswersSoFar
-from fairhorizon.service.replica.weighing import UsersSoFar, standing_now
-from fairhorizon.service.store.shown import MOST_SHOWN
+from fairhorizon.fcpo.retention.replay import FittedRetention
+from fairhorizon.fcpo.retention.state import ResponseHistory
+from fairhorizon.service.replica.list_builder import standing_now
+from fairhorizon.service.replica.requests import UserHistories
+from fairhorizon.service.store.feedback import MOST_SHOWN
 
 
 def event(kind: str, item: str, list_id: str | None) -> SimpleNamespace:
@@ -21,7 +22,7 @@ def shown(name: str, items: list[str], at: float) -> SimpleNamespace:
 
 
 def test_a_like_names_its_list_and_is_not_negative() -> None:
-    users = UsersSoFar(
+    users = UserHistories(
         {"u": [event("take", "a", "l1"), event("hide", "c", "l2"), event("take", "d", None)]},
         {
             "u": [
@@ -39,14 +40,14 @@ def test_a_like_names_its_list_and_is_not_negative() -> None:
 
 def test_no_more_than_the_newest_showings_are_looked_at() -> None:
     lists = [shown(f"l{n}", ["a", "b"], float(n)) for n in range(MOST_SHOWN)]
-    users = UsersSoFar({"u": [event("take", "b", f"l{MOST_SHOWN - 1}")]}, {"u": lists})
+    users = UserHistories({"u": [event("take", "b", f"l{MOST_SHOWN - 1}")]}, {"u": lists})
     assert users.answers("u", -1.0, []) == [False] * (MOST_SHOWN - 1) + [True]
 
 
 def test_standing_goes_on_from_the_end_of_the_record() -> None:
-    at_end = AnswersSoFar(torch.tensor([5, 2]))
+    at_end = ResponseHistory(torch.tensor([5, 2]))
     at_end.see(torch.zeros(2, 2).long(), torch.tensor([[True, True], [False, True]]))
-    outlook = LearnedOutlook(0.9, {}, at_end.tensors(), ("u", "v"), 0.0)
+    outlook = FittedRetention(0.9, {}, at_end.tensors(), ("u", "v"), 0.0)
     answers = [[False, False, True], [True], []]
     standing = standing_now(outlook, ["u", "new", None], torch.tensor([9, 3, 900]), answers)
     assert standing.stay.tolist() == [5, 1, 0]

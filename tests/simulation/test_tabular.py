@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from fairhorizon.fcpo.looking_ahead import LookingAhead
+from fairhorizon.fcpo.config import RetentionConfig
 from fairhorizon.simulation.tabular import (
     SeeingAnswers,
     TabularWorld,
@@ -76,7 +76,7 @@ def test_who_sees_answers_is_between() -> None:
 def test_most_of_the_gain_is_learned_from_answers() -> None:
     """In a world where half of the users leave within a few steps; docs/leaving.md has more."""
     world = TabularWorld(users=1500, steps=40, most=(4,), share=0.2)
-    quick = LookingAhead(presence=0.0)  # benchmarks/leaving.py has settings that learn more
+    quick = RetentionConfig(presence=0.0)  # benchmarks/leaving.py has settings that learn more
     learner = OutlookPlayer(world, 0.99, quick)
     for seed in range(2):
         learner.play(seed)

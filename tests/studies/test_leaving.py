@@ -15,7 +15,7 @@ from polars.testing import assert_frame_equal
 from fairhorizon.datasets import DataSpec
 from fairhorizon.evaluation.long_term import LongRunSettings
 from fairhorizon.evaluation.run_records import by_activity, choosing_users
-from fairhorizon.fcpo.outlook.actor import BOUND
+from fairhorizon.fcpo.retention.policy import BOUND
 from fairhorizon.methods import Method
 from fairhorizon.report.staying import can_leave, staying_grid
 from fairhorizon.simulation.moods import MoodConfig

@@ -1,4 +1,4 @@
-"""Dials are turned to a level, rivals picked in their favour, and ours is held against the best."""
+"""Levels are searched for rivals, rivals picked in their favour, ours held against the best."""
 
 import math
 import pickle
@@ -19,21 +19,30 @@ from fairhorizon.files import write_json
 from fairhorizon.limits.language import Limit
 from fairhorizon.methods import Method
 from fairhorizon.metrics.significance import paired_t_test
-from fairhorizon.studies.dials import NEAR, TRIES, best_setting, tried
-from fairhorizon.studies.gains import gains, is_without_cpo
+from fairhorizon.studies.level_search import (
+    NEAR,
+    TRIES,
+    MethodAtLimit,
+    SearchTask,
+    best_setting,
+    is_ours,
+    methods_at_limits,
+    run_levels,
+    tried,
+)
 from fairhorizon.studies.levels import (
     LEVELS,
     METHODS,
-    LevelSearch,
+    GainRow,
+    LevelRow,
     by_place,
+    gains,
+    is_without_cpo,
     level_rows,
     ndcg_of,
     parts_of,
-    run_levels,
-    standings,
 )
-from fairhorizon.studies.rows import GainRow, LevelRow, StudyRow
-from fairhorizon.studies.standing import Standing, is_ours
+from fairhorizon.studies.rows import StudyRow
 from fairhorizon.studies.study import Study
 from fairhorizon.vocabulary import Mode, Protocol
 
@@ -196,7 +205,7 @@ def put(study: Study, method: Method, seed: int, rate: float, hits: int) -> None
 
 
 def compared(
-    study: Study, at: list[Standing], rows: list[LevelRow], seeds: list[int]
+    study: Study, at: list[MethodAtLimit], rows: list[LevelRow], seeds: list[int]
 ) -> list[GainRow]:
     return gains(at, rows, ndcg_of(study, seeds), parts_of(study), max(study.ks))
 
@@ -210,10 +219,10 @@ def test_rows_and_gains_by_hand(study: Study) -> None:
     put(study, first, 0, rate=0.5, hits=2)
     put(study, second, 1, rate=0.4, hits=2)
     at = [
-        Standing(HALF, Method("fcpo", preset="strong"), (ours, ours)),
-        Standing(HALF, Method("ease", "quota"), (first, second)),
-        Standing(HALF, Method("itemknn", "quota"), (other, other)),
-        Standing(HALF, Method("itemknn", "foe"), (None, other)),
+        MethodAtLimit(HALF, Method("fcpo", preset="strong"), (ours, ours)),
+        MethodAtLimit(HALF, Method("ease", "quota"), (first, second)),
+        MethodAtLimit(HALF, Method("itemknn", "quota"), (other, other)),
+        MethodAtLimit(HALF, Method("itemknn", "foe"), (None, other)),
     ]
     rows = level_rows(study, at, [0, 1])
     assert [row.method for row in rows] == [
@@ -223,7 +232,7 @@ def test_rows_and_gains_by_hand(study: Study) -> None:
     assert [row.best_rival for row in rows] == [False, True, False, False]
     assert [row.ours for row in rows] == [True, False, False, False]
     assert rows[1].settings == ("ease+quota@0.5", "ease+quota@0.4")
-    assert rows[1].dials == (0.5, 0.4)
+    assert rows[1].setting_levels == (0.5, 0.4)
     rates = rows[1].metrics["popularity_rate@10"]
     assert (rates.mean, rates.std) == pytest.approx((0.45, 0.1 / 2**0.5))
     assert rows[3].metrics == {}
@@ -279,7 +288,7 @@ def test_the_same_without_cpo_is_a_rival_that_is_always_compared(study: Study) -
     ours, start, other = methods("fcpo@0.5", "fcpo:start@0.5", "ease+quota@0.5")
     for method, hits in ((ours, 2), (start, 2), (other, 3)):
         put(study, method, 0, rate=0.5, hits=hits)
-    at = [Standing(HALF, Method.parse(one.name), (one,)) for one in (ours, start, other)]
+    at = [MethodAtLimit(HALF, Method.parse(one.name), (one,)) for one in (ours, start, other)]
     rows = level_rows(study, at, [0])
     assert [row.ours for row in rows] == [True, False, False]
     assert [row.best_rival for row in rows] == [False, False, True]
@@ -324,7 +333,7 @@ def test_all_levels_come_from_one_model_and_nothing_is_made_twice(study: Study) 
     models = sorted(path.name for path in study.folder.glob("models/fcpo*.safetensors"))
     assert [name.split("-seed")[0] for name in models] == ["fcpo-strong"]
     assert len(heard) == len(list(study.folder.glob("rows/*.json")))
-    places = standings(study, chosen, levels, seeds)
+    places = methods_at_limits(study, chosen, levels, seeds)
     assert [(one.limit, one.method) for one in places] == [
         (level, method) for level in levels for method in chosen
     ]
@@ -359,7 +368,7 @@ def test_limits_by_place_are_served_by_the_joint_lists_and_measured_of_all(study
     run_levels(study, chosen, asked, seeds, on_row=heard.append)
     assert "fcpo:strong@0.5 (weighed by 1/log2(1 + place))" in [row.method for row in heard]
     assert len(list(study.folder.glob("models/fcpo*.safetensors"))) == 1
-    rows = level_rows(study, standings(study, chosen, asked, seeds), seeds)
+    rows = level_rows(study, methods_at_limits(study, chosen, asked, seeds), seeds)
     assert [row.limit for row in rows] == [text for text in texts for _ in chosen]
     plain, weighed, per_list = (
         {row.method: row for row in rows if row.limit == text} for text in texts
@@ -376,9 +385,9 @@ def test_limits_by_place_are_served_by_the_joint_lists_and_measured_of_all(study
         assert value(per_list[name], "lists_above") == 0
     assert value(weighed["ease+quota"], "weighed_rate") <= 0.5
     assert value(plain["ease+quota"], "weighed_rate") > 0.5
-    assert weighed["ease+quota"].dials[0] < plain["ease+quota"].dials[0]
+    assert weighed["ease+quota"].setting_levels[0] < plain["ease+quota"].setting_levels[0]
     assert [row.above for row in rows] == [0] * 9
-    lines = compared(study, standings(study, chosen, asked, seeds), rows, seeds)
+    lines = compared(study, methods_at_limits(study, chosen, asked, seeds), rows, seeds)
     assert [line.limit for line in lines] == list(texts)
 
     before = {path: path.stat().st_mtime_ns for path in study.folder.rglob("*.*")}
@@ -387,13 +396,13 @@ def test_limits_by_place_are_served_by_the_joint_lists_and_measured_of_all(study
 
 
 def test_a_search_can_be_sent_to_another_process(study: Study) -> None:
-    task = LevelSearch(study, (QUOTA,), tuple(limits(*LEVELS)), seed=0, tries=2)
+    task = SearchTask(study, (QUOTA,), tuple(limits(*LEVELS)), seed=0, tries=2)
     assert pickle.loads(pickle.dumps(task)) == task
 
 
 def test_what_has_not_been_run_is_told(study: Study) -> None:
     with pytest.raises(ValueError, match=r"ease\+quota@0.5 has not been run with seed 0"):
-        standings(study, [Method("ease", "quota")], [HALF], [0])
+        methods_at_limits(study, [Method("ease", "quota")], [HALF], [0])
 
 
 def test_settings_that_bind_a_model_to_a_level_are_refused(tmp_path: Path) -> None:

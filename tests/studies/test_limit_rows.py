@@ -12,10 +12,10 @@ from fairhorizon.datasets import DataSpec, bound_limits
 from fairhorizon.limits.bound import BoundLimit
 from fairhorizon.limits.language import Limit
 from fairhorizon.methods import Method
-from fairhorizon.studies.levels import run_levels, standings, study_under
-from fairhorizon.studies.limit_rows import level_limits, study_limits
+from fairhorizon.studies.level_search import methods_at_limits, run_levels
+from fairhorizon.studies.levels import limit_rows
 from fairhorizon.studies.long_limits import long_limits
-from fairhorizon.studies.study import Study
+from fairhorizon.studies.study import Study, study_limits
 
 MARKET = DataSpec(source="synthetic:users=25,items=30,interactions_per_user=8")
 TEXTS = ("popular<=0.3", "gini<=0.2")
@@ -59,8 +59,8 @@ def test_each_method_of_a_study_of_levels_has_its_limit(tmp_path: Path) -> None:
     limits = [Limit.parse("popular<=0.3"), Limit.parse("popular<=0.01")]
     methods = [Method.parse("ease+lists"), Method.parse("popularity")]
     run_levels(study, methods, limits, SEEDS, tries=0)
-    found = standings(study, methods, limits, SEEDS, tries=0)
-    rows = list(level_limits(study, found, SEEDS, study_under))
+    found = methods_at_limits(study, methods, limits, SEEDS, tries=0)
+    rows = list(limit_rows(study, found, SEEDS))
     assert [(row.limit, row.method) for row in rows] == [
         *(("popular<=0.3", "ease+lists"), ("popular<=0.3", "popularity")),
         *(("popular<=0.01", "ease+lists"), ("popular<=0.01", "popularity")),

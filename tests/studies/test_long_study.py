@@ -15,7 +15,6 @@ from polars.testing import assert_frame_equal
 
 from fairhorizon.data.sources import synthetic_market
 from fairhorizon.datasets import DataSpec
-from fairhorizon.engines.processes import Processes
 from fairhorizon.errors import ConfigError, DataError
 from fairhorizon.evaluation.long_term import LongRun, LongRunSettings
 from fairhorizon.limits.bound import BoundLimit
@@ -24,6 +23,7 @@ from fairhorizon.limits.language import Limit
 from fairhorizon.methods import Method
 from fairhorizon.metrics.fairness import gini
 from fairhorizon.metrics.spread import Spread
+from fairhorizon.parallel.processes import Processes
 from fairhorizon.simulation.feedback import evaluation_scenario
 from fairhorizon.simulation.response import ResponseModel
 from fairhorizon.simulation.simulated import SimulationConfig

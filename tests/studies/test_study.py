@@ -14,12 +14,12 @@ import torch
 
 from fairhorizon.data.splits import split
 from fairhorizon.datasets import DataSpec
-from fairhorizon.engines.processes import HERE, Processes
 from fairhorizon.errors import ConfigError, FairHorizonError
 from fairhorizon.evaluation.short_term import evaluate
 from fairhorizon.methods import Method, load_method
 from fairhorizon.metrics.significance import paired_t_test
 from fairhorizon.metrics.spread import Spread
+from fairhorizon.parallel.processes import HERE, Processes
 from fairhorizon.recommenders.ranked.model import Ranked
 from fairhorizon.studies.compare import significance, summary_rows
 from fairhorizon.studies.frontier import curves, swept

@@ -16,13 +16,13 @@ from pydantic import Field
 from fairhorizon.data.frames import from_arrays
 from fairhorizon.data.splits import Split, split
 from fairhorizon.datasets import Dataset
-from fairhorizon.engines.engine import Work
-from fairhorizon.engines.processes import Processes
 from fairhorizon.errors import ConfigError, DataError
 from fairhorizon.evaluation.short_term import validation_ndcg
 from fairhorizon.histories import UserItems
 from fairhorizon.limits.groups import popular_group
 from fairhorizon.methods import AGENTS, Method, MethodError, build
+from fairhorizon.parallel.engine import Work
+from fairhorizon.parallel.processes import Processes
 from fairhorizon.rankers import RANKERS
 from fairhorizon.rankers.popularity import Popularity
 from fairhorizon.rankers.ranker import Ranker

@@ -10,9 +10,9 @@ from fairhorizon.datasets import DataSpec
 from fairhorizon.files import write_json
 from fairhorizon.limits.language import Limit
 from fairhorizon.methods import Method
+from fairhorizon.studies.level_search import MethodAtLimit
 from fairhorizon.studies.levels import level_rows, ndcg_of
 from fairhorizon.studies.rows import StudyRow
-from fairhorizon.studies.standing import Standing
 from fairhorizon.studies.study import Study
 from fairhorizon.studies.who_pays import (
     ACTIVITY,
@@ -97,7 +97,7 @@ def test_the_most_active_pay_by_hand(tmp_path: Path) -> None:
     put(study, ours, after)
     put(study, rival, before)
     put(study, Method.parse("ease+quota@1"), before)
-    at = [Standing(HALF, Method.parse(one.name), (one,)) for one in (ours, rival)]
+    at = [MethodAtLimit(HALF, Method.parse(one.name), (one,)) for one in (ours, rival)]
     rows = level_rows(study, at, [0])
     assert list(map(str, unlimited_methods(at, rows, K))) == ["fcpo@1", "ease+quota@1"]
     lines = who_pays(at, rows, ndcg_of(study, [0]), traits, K)

@@ -638,14 +638,23 @@ class GroupLists:
 
 
 def group_lists_over(
-    blocks: Blocks, task: GroupTask, *, gini_limit: float | None = None, room: float = 0.0
+    blocks: Blocks,
+    task: GroupTask,
+    *,
+    gini_limit: float | None = None,
+    gini_aim: float | None = None,
+    room: float = 0.0,
 ) -> GroupPrices:
-    """The blocks (`OneLimitBlock`) make the lists that keep the rule and the Gini limit."""
+    """The blocks (`OneLimitBlock`) make the lists that keep the rule and the Gini limit.
+
+    gini_aim: how even they should be besides; that may be out of reach.
+    """
     price = place_over(blocks, task, room)
-    if gini_limit is None or gini_over(blocks) <= gini_limit:
+    aims = [aim for aim in (gini_limit, gini_aim) if aim is not None]
+    if not aims or gini_over(blocks) <= min(aims):
         return GroupPrices(price)
-    best = spread_over(blocks, gini_limit, price)
-    if best.gini > gini_limit:
+    best = spread_over(blocks, min(aims), price)
+    if gini_limit is not None and best.gini > gini_limit:
         warnings.warn(
             f"no lists with a Gini index of at most {gini_limit:g} were found; these have"
             f" {best.gini:.4f} (raise the limit or give more candidates)",

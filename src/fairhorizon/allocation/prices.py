@@ -17,7 +17,6 @@ used. Integer programs settle that. Each has a bound on its time: the answer is 
 found so far.
 """
 
-import time
 from collections.abc import Callable
 
 import numpy as np
@@ -31,7 +30,9 @@ from fairhorizon.metrics.shares import ROUNDING
 
 PARTS = 48  # of the users, each with planes of its own
 MOST_STEPS = 120
-SECONDS = 1.5  # after which a search ends with the best prices so far
+# Of all small linear programs of one search (1 to 2 s): after so many, the best prices so far
+# have to do. Counted and not timed, so that prices are the same on every machine.
+MOST_CELLS = 4_000_000
 NODES = 200  # of a search for whole numbers, if it has found any lists
 PROGRAM_SECONDS = 5.0  # that an integer program may take
 MOST_DESCENTS = 60
@@ -79,9 +80,10 @@ def lowest_dual(
     lists, merits = best.at_prices(start, reach)
     planes.add(lists)
     prices, bound, tried = start, float(merits.sum() + start @ room), [lists]
-    started = time.monotonic()
+    cells = 0
     for _ in range(MOST_STEPS):
-        if time.monotonic() - started > SECONDS:
+        cells += planes.cells
+        if cells > MOST_CELLS:
             break
         next_prices, lowest = planes.lowest(prices, reach)
         promised = bound - lowest
@@ -117,6 +119,11 @@ class _Planes:
         self.starts = np.cumsum([0, *(len(part) for part in parts[:-1])])
         self.worth: list[Floats] = []  # each (parts,)
         self.use: list[Floats] = []  # each (parts, m)
+
+    @property
+    def cells(self) -> int:
+        """Of the matrix of the linear program."""
+        return len(self.worth) * len(self.starts) * (len(self.room) + len(self.starts))
 
     def add(self, lists: Lists) -> None:
         self.worth.append(np.add.reduceat(lists.worth, self.starts))

@@ -68,7 +68,7 @@ def valued(
         return lists, scenario
     from dataclasses import replace
 
-    from fairhorizon.fcpo.outlook.weighing import with_worth
+    from fairhorizon.fcpo.retention.replay import with_user_weights
     from fairhorizon.model.folder import ModelFolder
 
     folder = ModelFolder(lists.run)
@@ -79,5 +79,5 @@ def valued(
             "--answers FILE, or leave out --value long)"
         )
     ids = dataset.log.user_ids if lists.users is None else dataset.log.user_ids[lists.users]
-    weighed = with_worth(model, scenario, outlook, ids.tolist())
+    weighed = with_user_weights(model, scenario, outlook, ids.tolist())
     return replace(lists, worth=weighed.worth), weighed

@@ -16,7 +16,7 @@ from fairhorizon.cli.typed import typed_command
 
 if TYPE_CHECKING:
     from fairhorizon.datasets import DataSpec
-    from fairhorizon.engines.engine import TaskEngine
+    from fairhorizon.parallel.engine import TaskEngine
     from fairhorizon.studies.audit_rows import AuditResult
     from fairhorizon.studies.audit_task import ListFile
 

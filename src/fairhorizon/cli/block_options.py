@@ -9,9 +9,9 @@ import typer
 from fairhorizon.cli.engine_options import jobs_option, takes_engine
 
 if TYPE_CHECKING:
-    from fairhorizon.engines.engine import TaskEngine
     from fairhorizon.limits.bound import BoundLimit
     from fairhorizon.model.blocks import ListsOfRun
+    from fairhorizon.parallel.engine import TaskEngine
     from fairhorizon.recommenders.base import Recommender
     from fairhorizon.recommenders.served import Served
     from fairhorizon.vocabulary import Protocol

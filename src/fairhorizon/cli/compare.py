@@ -39,7 +39,7 @@ def compare(
     from fairhorizon.report import comparison as report
     from fairhorizon.report.limits import methods_table
     from fairhorizon.studies.compare import significance, summary_rows
-    from fairhorizon.studies.limit_rows import study_limits
+    from fairhorizon.studies.study import study_limits
 
     data, asked = limit_options.apart(options.data, limit)
     options = replace(options, data=data)

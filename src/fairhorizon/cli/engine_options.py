@@ -11,7 +11,7 @@ from fairhorizon.cli.declaring import declared
 from fairhorizon.vocabulary import EngineName
 
 if TYPE_CHECKING:
-    from fairhorizon.engines.engine import TaskEngine
+    from fairhorizon.parallel.engine import TaskEngine
 
 ENGINE = "Where it runs"
 
@@ -61,10 +61,10 @@ def chosen_engine(
 ) -> "TaskEngine":
     """The engine that the options describe; nothing is started before it has something to do."""
     if engine_name is EngineName.RAY:
-        from fairhorizon.engines.opening import ray_engine
+        from fairhorizon.parallel.engine import ray_engine
 
         return ray_engine(address, jobs, threads)
-    from fairhorizon.engines.processes import Processes
+    from fairhorizon.parallel.processes import Processes
 
     if address is not None:
         raise typer.BadParameter("is for --engine ray (give both)", param_hint="--address")

@@ -15,10 +15,10 @@ from fairhorizon.vocabulary import Mode, Protocol
 
 if TYPE_CHECKING:
     from fairhorizon.datasets import Dataset
-    from fairhorizon.engines.engine import TaskEngine
     from fairhorizon.evaluation.short_term import EvaluationRow, Result
     from fairhorizon.limits.bound import BoundLimit
     from fairhorizon.limits.measured import LimitReached
+    from fairhorizon.parallel.engine import TaskEngine
     from fairhorizon.recommenders.base import Recommender
 
 

@@ -40,7 +40,7 @@ def frontier(
     from fairhorizon.report.limits import methods_table
     from fairhorizon.studies.compare import summary_rows
     from fairhorizon.studies.frontier import curves, swept
-    from fairhorizon.studies.limit_rows import study_limits
+    from fairhorizon.studies.study import study_limits
 
     data, asked = limit_options.apart(options.data, limit)
     options = replace(options, data=data)

@@ -14,8 +14,8 @@ from fairhorizon.cli.typed import typed_command
 if TYPE_CHECKING:
     from fairhorizon.limits.language import Limit
     from fairhorizon.methods import Method
-    from fairhorizon.studies.rows import LevelRow
-    from fairhorizon.studies.standing import Standing
+    from fairhorizon.studies.level_search import MethodAtLimit
+    from fairhorizon.studies.levels import LevelRow
     from fairhorizon.studies.study import Study
 
 DEFAULT_LEVELS = "0.85,0.65,0.37"
@@ -72,9 +72,8 @@ def levels(
 
     from fairhorizon.report import levels as report
     from fairhorizon.studies import levels as experiment
-    from fairhorizon.studies.gains import gains
-    from fairhorizon.studies.level_rows import LevelResults
-    from fairhorizon.studies.limit_rows import level_limits
+    from fairhorizon.studies.level_search import methods_at_limits
+    from fairhorizon.studies.levels import LevelResults, gains, limit_rows
     from fairhorizon.studies.who_pays import user_traits, who_pays
 
     texts = limit or []
@@ -86,7 +85,7 @@ def levels(
     seeds, group = options.seeds, options.data.group_name
     with options.study_of_one_length(k) as (study, length):
         run(options, study, chosen, limits, tries)
-        found = experiment.standings(study, chosen, limits, seeds, tries=tries)
+        found = methods_at_limits(study, chosen, limits, seeds, tries=tries)
         rows = experiment.level_rows(study, found, seeds)
         run_without_limit(options, study, found, rows)
         ndcg_of, parts_of = experiment.ndcg_of(study, seeds), experiment.parts_of(study)
@@ -98,7 +97,7 @@ def levels(
             who_pays(found, rows, ndcg_of, traits, length),
             length,
             group,
-            list(level_limits(study, found, seeds, experiment.study_under)),
+            list(limit_rows(study, found, seeds)),
         )
         report.write_levels(
             options.out, results, command=typed_command(context), json_file=options.json_file
@@ -126,7 +125,7 @@ def parse_levels(text: str) -> list[float]:
 def levels_among(texts: Sequence[str], options: studies.StudyOptions) -> list[str]:
     """Limits of a file that levels can be: largest shares of one group; a note names the others."""
     from fairhorizon.limits.language import Limit, LimitError
-    from fairhorizon.studies.level_limits import data_limited_by
+    from fairhorizon.studies.level_search import data_limited_by
 
     found: list[Limit] = []
     for text in texts:
@@ -144,7 +143,7 @@ def limited(
 ) -> "tuple[studies.StudyOptions, list[Limit]]":
     """The limits of --levels and --limit, each once, and the options with the group they are on."""
     from fairhorizon.limits.language import Limit, LimitError
-    from fairhorizon.studies.level_limits import data_limited_by, level_limit
+    from fairhorizon.studies.level_search import data_limited_by, level_limit
 
     try:
         given = [Limit.parse(text) for text in texts]
@@ -175,8 +174,7 @@ def run(
     tries: int,
 ) -> None:
     """Compute missing results, a line for each; wrong settings are refused first."""
-    from fairhorizon.studies.levels import run_levels
-    from fairhorizon.studies.standing import aims_at_level
+    from fairhorizon.studies.level_search import aims_at_level, run_levels
 
     at_levels = [
         method.limited_to(limit.share) if aims_at_level(method) else method
@@ -194,7 +192,7 @@ def run(
 def run_without_limit(
     options: studies.StudyOptions,
     study: "Study",
-    found: "Sequence[Standing]",
+    found: "Sequence[MethodAtLimit]",
     rows: "Sequence[LevelRow]",
 ) -> None:
     """Compute what the lists without a limit are, of ours and of the best rivals."""

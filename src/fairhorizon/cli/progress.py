@@ -12,7 +12,7 @@ from rich.table import Column
 from fairhorizon.recommenders.progress import Listener, RoundReport, StepDetails
 
 if TYPE_CHECKING:
-    from fairhorizon.engines.engine import TaskEngine
+    from fairhorizon.parallel.engine import TaskEngine
 
 STOPPED = 130  # exit code after Ctrl-C, by the convention of shells
 CONTINUE = "run the same command with --resume to continue"

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from fairhorizon.data.interactions import Interactions
-    from fairhorizon.engines.engine import TaskEngine
+    from fairhorizon.parallel.engine import TaskEngine
     from fairhorizon.recommenders.base import Recommender
     from fairhorizon.recommenders.served import Served
     from fairhorizon.simulation.feedback import Scenario

@@ -579,6 +579,6 @@ def _ledger_table(found: "list[Recount]") -> "Table":
 
 
 def _showings(units: int) -> str:
-    from fairhorizon.service.budget.units import showings
+    from fairhorizon.service.budget.rules import showings
 
     return f"{showings(units):,.6f}".rstrip("0").rstrip(".")

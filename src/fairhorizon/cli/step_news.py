@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from fairhorizon.cli.progress import Progress, time_and_tasks
 
 if TYPE_CHECKING:
-    from fairhorizon.engines.engine import TaskEngine
+    from fairhorizon.parallel.engine import TaskEngine
     from fairhorizon.studies.contestant import Contestant
     from fairhorizon.studies.long_rows import RunProgress
     from fairhorizon.studies.long_term import LongStudy

@@ -24,8 +24,8 @@ from fairhorizon.vocabulary import Mode, Protocol
 
 if TYPE_CHECKING:
     from fairhorizon.datasets import DataSpec
-    from fairhorizon.engines.engine import TaskEngine
     from fairhorizon.methods import Method
+    from fairhorizon.parallel.engine import TaskEngine
     from fairhorizon.studies.rows import OverSeeds, StudyRow, TrainingRow
     from fairhorizon.studies.study import Study
 

@@ -20,7 +20,7 @@ from fairhorizon.vocabulary import Preset, Protocol
 
 if TYPE_CHECKING:
     from fairhorizon.datasets import DataSpec
-    from fairhorizon.engines.engine import TaskEngine
+    from fairhorizon.parallel.engine import TaskEngine
     from fairhorizon.studies.tuning import Trial, Tuning
 
 # options that `fit` does not have, or that its command gives in another form

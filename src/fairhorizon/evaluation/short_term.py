@@ -13,7 +13,7 @@ from fairhorizon.data.interactions import Interactions
 from fairhorizon.data.splits import Split
 from fairhorizon.errors import ConfigError, DataError, ModelError
 from fairhorizon.limits.groups import popular_group
-from fairhorizon.limits.reached import ReachedLimit
+from fairhorizon.limits.verdicts import ReachedLimit
 from fairhorizon.metrics import accuracy
 from fairhorizon.metrics.spread import finite, strict_json
 from fairhorizon.metrics.summary import summarise

@@ -14,18 +14,25 @@ from torch import Tensor
 from fairhorizon.data.splits import Split
 from fairhorizon.errors import ConfigError
 from fairhorizon.fcpo.config import FcpoConfig
-from fairhorizon.fcpo.learning.chosen import chosen_round
-from fairhorizon.fcpo.learning.episodes import MenuEpisodes
-from fairhorizon.fcpo.learning.training import Trained, Training, build_actor, queue_length
-from fairhorizon.fcpo.serving.actor_chances import ActorChances
-from fairhorizon.fcpo.serving.affordable import affordable_part
-from fairhorizon.fcpo.serving.calibration import PriceTable, calibrate
-from fairhorizon.fcpo.serving.weight_check import better_weights
+from fairhorizon.fcpo.networks import Actor, numbers_of_items, numbers_of_users
+from fairhorizon.fcpo.policies import rows_of
+from fairhorizon.fcpo.serving import (
+    ActorChances,
+    PriceTable,
+    better_weights,
+    calibrate,
+    largest_gini_reduction,
+)
+from fairhorizon.fcpo.training import (
+    MenuEpisodes,
+    Trained,
+    Training,
+    best_round,
+    build_actor,
+    queue_length,
+)
 from fairhorizon.fcpo.warm_start import NO_PRICE, restored_panel
 from fairhorizon.limits.place_rule import PlaceRule
-from fairhorizon.policy.actor import Actor
-from fairhorizon.policy.history import numbers_of_items, numbers_of_users
-from fairhorizon.policy.softmax import rows_of
 from fairhorizon.rankers.ensemble import Ensemble
 from fairhorizon.rankers.ranker import Ranker
 from fairhorizon.recommenders.lists.item_lists import NO_LIMIT, Evenness, ItemLists, accurate
@@ -159,7 +166,7 @@ class FittedPolicy:
         lists = ItemLists(
             ActorChances(training.best_actor()), self.sensitive, self.histories, NO_LIMIT, None
         )
-        return affordable_part(
+        return largest_gini_reduction(
             lists,
             evenness,
             episodes.opening,
@@ -172,7 +179,7 @@ class FittedPolicy:
     def summary(self, config: FcpoConfig, validation: float | None) -> str:
         """What the training has led to, in one line."""
         text = f"{len(self.reports)} rounds"
-        chosen = chosen_round(self.reports, config)
+        chosen = best_round(self.reports, config)
         if chosen is not None:
             text += f"; {chosen.remark or chosen}"
         elif self.reports:

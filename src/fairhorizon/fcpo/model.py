@@ -16,27 +16,22 @@ from fairhorizon.data.splits import Split, earlier_part
 from fairhorizon.errors import ConfigError
 from fairhorizon.fcpo.config import FIXED, PRESETS, FcpoConfig
 from fairhorizon.fcpo.fitted import FittedPolicy, default_device
-from fairhorizon.fcpo.learning.checkpoint import begun_with
-from fairhorizon.fcpo.learning.chosen import chosen_round
-from fairhorizon.fcpo.learning.session import Problem, Session
-from fairhorizon.fcpo.learning.training import Trained, queue_length
-from fairhorizon.fcpo.outlook.server import fcpo_server
-from fairhorizon.fcpo.server import FcpoServer
+from fairhorizon.fcpo.online import FcpoServer, fcpo_server
+from fairhorizon.fcpo.rollouts import serve
+from fairhorizon.fcpo.session import Problem, Session, begun_with
+from fairhorizon.fcpo.training import Trained, best_round, queue_length
 from fairhorizon.fcpo.warm_start import check_names
 from fairhorizon.limits.kept_by_lists import ListLimits, kept_by_requests, level_under
 from fairhorizon.limits.step_limits import PopularityLimit
 from fairhorizon.rankers.ranker import Ranker
 from fairhorizon.rankers.stack.given import suitable
 from fairhorizon.rankers.stack.questions import QUESTIONS
-from fairhorizon.recommenders.abilities import Abilities, Levels
-from fairhorizon.recommenders.base import Recommender
-from fairhorizon.recommenders.blocks import BlockServing
+from fairhorizon.recommenders.base import Abilities, Levels, Recommender
 from fairhorizon.recommenders.lists.item_lists import ItemLists, by_steps, step_limits
 from fairhorizon.recommenders.progress import SILENT, LimitNotKeptWarning, Listener, RoundReport
-from fairhorizon.recommenders.served import Served, ValuedItems
+from fairhorizon.recommenders.served import BlockServing, Served, ValuedItems
 from fairhorizon.recommenders.steps import serve_under_control
 from fairhorizon.recommenders.tasks import FitTask, LogPart, Prerequisite, ServingPlan
-from fairhorizon.recommenders.walk import serve
 from fairhorizon.settings import Given, Settings, changed
 from fairhorizon.simulation.dynamics import State
 from fairhorizon.simulation.feedback import Scenario
@@ -189,7 +184,7 @@ class Fcpo(Recommender):
     def _take(self, policy: FittedPolicy) -> None:
         self.policy_ = policy
         self.sensitive_, self.fingerprint_ = policy.sensitive, policy.fingerprint
-        chosen = chosen_round(policy.reports, self.config)
+        chosen = best_round(policy.reports, self.config)
         self.keeps_limit_ = None if chosen is None else chosen.keeps_limit
         self.remarks_ = () if chosen is None or chosen.keeps_limit else (chosen.remark,)
 

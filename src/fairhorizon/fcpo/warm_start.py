@@ -15,9 +15,9 @@ from torch import Tensor
 from fairhorizon.data.splits import LATER, Split, earlier_part
 from fairhorizon.errors import DataError
 from fairhorizon.fcpo.config import FcpoConfig
+from fairhorizon.fcpo.networks import Actor
 from fairhorizon.histories import UserItems
 from fairhorizon.limits.groups import popular_group
-from fairhorizon.policy.actor import Actor
 from fairhorizon.rankers import RANKERS
 from fairhorizon.rankers.ensemble import Ensemble
 from fairhorizon.rankers.fitting import FitJob, Ready, draft_of, fit_all

@@ -1,14 +1,43 @@
 """Whether limits were kept, in one line each."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
-
-from fairhorizon.limits.reached import ReachedLimit
+from typing import Protocol as Interface
 
 DECIMALS = range(1, 7)
 CLOSE = 0.05  # of what is printed to what it is, relatively
 MANY = 5  # values of one column that have a line each; of more, one line is about all
+
+
+class ReachedLimit(Interface):
+    """A limit and what lists made of it; limits/measured.py measures it and says what is what."""
+
+    @property
+    def limit(self) -> str: ...
+    @property
+    def asked(self) -> float: ...
+    @property
+    def is_floor(self) -> bool: ...
+    @property
+    def reached(self) -> float | None: ...
+    @property
+    def kept(self) -> bool: ...
+    @property
+    def n_lists(self) -> int: ...
+    @property
+    def broken(self) -> int | None: ...
+    @property
+    def at(self) -> Mapping[int, float]: ...
+    @property
+    def weighed(self) -> float | None: ...
+    @property
+    def lists_above(self) -> float | None: ...
+    @property
+    def violations(self) -> int | None: ...
+    @property
+    def price(self) -> float | None: ...
+    def to_json(self) -> dict[str, Any]: ...
 
 
 @dataclass(frozen=True)

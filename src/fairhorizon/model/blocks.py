@@ -1,10 +1,9 @@
 """Lists of a run over blocks of users, each in a worker that reads run and data by their paths."""
 
 import warnings
-from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 import torch
@@ -12,19 +11,15 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from fairhorizon.datasets import Dataset
-from fairhorizon.engines.engine import ATTEMPTS, Messages, Shards, TaskEngine
-from fairhorizon.errors import FairHorizonError
 from fairhorizon.limits.bound import BoundLimit
 from fairhorizon.model.folder import ModelFolder
+from fairhorizon.parallel.engine import Messages, TaskEngine, WorkerBlocks
 from fairhorizon.recommenders.base import Recommender
-from fairhorizon.recommenders.blocks import BlockServing
 from fairhorizon.recommenders.served import Served
 from fairhorizon.simulation.feedback import Scenario, evaluation_scenario, serving_scenario
 from fairhorizon.vocabulary import Protocol
 
 FEWEST_USERS = 16  # of a block: of fewer, one process makes the lists in no time
-
-R = TypeVar("R")
 
 
 @dataclass(frozen=True)
@@ -70,7 +65,7 @@ class RunBlock:
     number: int
     blocks: int
 
-    def __call__(self) -> "NumberedBlock":
+    def __call__(self) -> Any:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # about the data: they were shown before
             model = self.lists.model()
@@ -80,49 +75,7 @@ class RunBlock:
         serving = model.in_blocks(feedback=self.lists.feedback)
         assert serving is not None
         own = scenario.only(torch.from_numpy(rows))
-        return NumberedBlock(serving.block(own, self.lists.length, scenario.n_users))
-
-
-class LostBlockError(FairHorizonError):
-    """A block was made anew in the middle of an exchange, and does not know what went before."""
-
-
-class NumberedBlock:
-    """A block that remembers what it was asked, and notices if it cannot."""
-
-    def __init__(self, block: object) -> None:
-        self.block, self.next = block, 0
-
-    def call(self, number: int, ask: Callable[..., Any] | None, arguments: Sequence[object]) -> Any:
-        """The answer to the question with this number, None for no question; 0 begins anew."""
-        if number not in (0, self.next):
-            raise LostBlockError("a block of users was lost (run the command again)")
-        self.next = number + 1
-        return None if ask is None else ask(self.block, *arguments)
-
-
-class NumberedBlocks:
-    """Blocks in the workers of an engine, asked one question after the other (`Blocks`)."""
-
-    def __init__(self, workers: Shards) -> None:
-        self.workers, self.number = workers, 0
-
-    def __len__(self) -> int:
-        return len(self.workers)
-
-    def map(self, ask: Callable[..., R], /, *arguments: Any) -> list[R]:
-        return self.map_each(ask, [arguments] * len(self))
-
-    def map_each(self, ask: Callable[..., R], arguments: Sequence[tuple[Any, ...]], /) -> list[R]:
-        self.number += 1
-        return self.workers.call_each("call", [(self.number - 1, ask, own) for own in arguments])
-
-    def one(self, number: int, ask: Callable[..., R], /, *arguments: Any) -> R:
-        self.number += 1
-        questions: list[tuple[Any, ...]] = [(self.number - 1, None, ())] * len(self)
-        questions[number] = (self.number - 1, ask, arguments)
-        found: R = self.workers.call_each("call", questions)[number]
-        return found
+        return serving.block(own, self.lists.length, scenario.n_users)
 
 
 @dataclass(frozen=True)
@@ -153,16 +106,9 @@ def served_in_blocks(
     serving = model.in_blocks(feedback=lists.feedback) if blocks > 1 else None
     if serving is None:
         return None
-    makers = [RunBlock(lists, number, blocks) for number in range(blocks)]
-    with engine.shards(makers) as workers:
-        return ListsOfBlocks(serve_again(serving, workers, lists.length), blocks, workers.messages)
 
+    def serve(workers: WorkerBlocks) -> ListsOfBlocks:
+        served = serving.serve_blocks(workers, lists.length)
+        return ListsOfBlocks(served, blocks, workers.messages)
 
-def serve_again(serving: BlockServing, workers: Shards, length: int) -> Served:
-    """The lists of all blocks; all over again if one is lost, as its state is made of all calls."""
-    for _ in range(ATTEMPTS - 1):
-        try:
-            return serving.serve_blocks(NumberedBlocks(workers), length)
-        except LostBlockError:
-            continue
-    return serving.serve_blocks(NumberedBlocks(workers), length)
+    return engine.over_blocks([RunBlock(lists, number, blocks) for number in range(blocks)], serve)

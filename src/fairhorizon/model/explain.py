@@ -10,7 +10,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from fairhorizon.fcpo.outlook.learned import LearnedOutlook
+from fairhorizon.fcpo.retention.replay import FittedRetention
 from fairhorizon.model.requests import Person, RepeatRule, Requests
 from fairhorizon.model.serving import ServingState, scenario_of
 from fairhorizon.rankers.ranker import Ranker
@@ -81,7 +81,7 @@ class Explanation:
 
 
 def explained(
-    state: ServingState, person: Person, length: int, outlook: LearnedOutlook | None = None
+    state: ServingState, person: Person, length: int, outlook: FittedRetention | None = None
 ) -> Explanation:
     """The list of one person under the limits, compared with the list without them."""
     scenario = scenario_of(state, Requests([person], None, RepeatRule()), outlook)

@@ -11,9 +11,7 @@ from fairhorizon.data.answers import AnswerRecord, load_answers
 from fairhorizon.data.interactions import Interactions
 from fairhorizon.data.splits import split, uncut
 from fairhorizon.errors import ConfigError
-from fairhorizon.fcpo.outlook.learned import LearnedOutlook
-from fairhorizon.fcpo.outlook.recorded import learn_from_answers
-from fairhorizon.fcpo.outlook.weighing import check_weighs
+from fairhorizon.fcpo.retention.replay import FittedRetention, check_weighs, learn_from_answers
 from fairhorizon.limits.bound import BoundLimit
 from fairhorizon.limits.groups import popular_group
 from fairhorizon.limits.language import POPULAR, GroupOf, Limit
@@ -121,6 +119,6 @@ class GivenAnswers:
         record.check(away)
         return cls(record, log, away)
 
-    def learned(self, model: Recommender) -> LearnedOutlook:
+    def learned(self, model: Recommender) -> FittedRetention:
         """What a like is worth, with the chances of a model that was fitted on the log."""
         return learn_from_answers(model, self.log, self.record, away=self.away, seed=model.seed)

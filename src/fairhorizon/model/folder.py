@@ -32,7 +32,7 @@ from fairhorizon.data.loading import load_items
 from fairhorizon.data.repeats import all_rows
 from fairhorizon.datasets import DataSpec
 from fairhorizon.errors import ConfigError, ModelError
-from fairhorizon.fcpo.outlook.learned import OUTLOOK, LearnedOutlook
+from fairhorizon.fcpo.retention.replay import RETENTION_FILE, FittedRetention
 from fairhorizon.files import sha256, write_atomically, write_json, written_together
 from fairhorizon.limits.language import Limit, LimitError
 from fairhorizon.methods import load_method
@@ -102,7 +102,7 @@ class ModelFolder:
         *,
         limits: Sequence[str] = (),
         item_table: str | None = None,
-        outlook: LearnedOutlook | None = None,
+        outlook: FittedRetention | None = None,
         asked: str | None = None,
         log: LogAbout | None = None,
         frames: Mapping[str, pl.DataFrame] = NO_FRAMES,
@@ -115,7 +115,7 @@ class ModelFolder:
         with written_together() as files:
             recommender.save(self.folder / MODEL)
             if outlook is not None:
-                outlook.save(self.folder / OUTLOOK)
+                outlook.save(self.folder / RETENTION_FILE)
             for name, frame in frames.items():
                 write_atomically(self.folder / name, frame.write_parquet)
             card = {
@@ -132,7 +132,7 @@ class ModelFolder:
             }
             # last, so that a folder that is half replaced is refused by its checksums
             write_json(self.card_file, card)
-        for name in {OUTLOOK, LOG, ITEMS, OBSERVED} - card["files"].keys():
+        for name in {RETENTION_FILE, LOG, ITEMS, OBSERVED} - card["files"].keys():
             (self.folder / name).unlink(missing_ok=True)  # of the model that was here before
 
     def card(self) -> Card:
@@ -204,9 +204,11 @@ class ModelFolder:
         except ConfigError as error:
             raise ConfigError(f"{self.folder}: {error}") from None
 
-    def outlook(self) -> LearnedOutlook | None:
+    def outlook(self) -> FittedRetention | None:
         """What was learned from a record of responses; None: there was none."""
-        return LearnedOutlook.load(self.checked(OUTLOOK)) if self.has(OUTLOOK) else None
+        return (
+            FittedRetention.load(self.checked(RETENTION_FILE)) if self.has(RETENTION_FILE) else None
+        )
 
     def data(self) -> DataSpec:
         """What it was fitted on."""

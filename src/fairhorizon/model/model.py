@@ -17,7 +17,7 @@ from fairhorizon.data.locations import AREA, AREA_KM, coordinates_among
 from fairhorizon.data.splits import Ties, uncut, with_ties
 from fairhorizon.datasets import DataSpec
 from fairhorizon.errors import ConfigError, ModelError
-from fairhorizon.fcpo.outlook.learned import LearnedOutlook
+from fairhorizon.fcpo.retention.replay import FittedRetention
 from fairhorizon.limits.kept_by_lists import check_kept
 from fairhorizon.limits.language import Limit
 from fairhorizon.methods import Method, build
@@ -85,7 +85,7 @@ class Model:
         table: ItemTable | None = None,
         ties: Ties = "auto",
         area_km: float = AREA_KM,
-        outlook: LearnedOutlook | None = None,
+        outlook: FittedRetention | None = None,
         ordered: Interactions | None = None,
     ) -> None:
         """method: as it was asked for.  ordered: the log with its ties in order, if known."""
@@ -139,7 +139,7 @@ class Model:
         return ids
 
     @property
-    def outlook(self) -> LearnedOutlook | None:
+    def outlook(self) -> FittedRetention | None:
         """What it learned from answers; None: it was fitted without them."""
         return self._outlook
 
@@ -183,7 +183,7 @@ class Model:
         warn_if_broken(state, served)
         return frame_of(state, requests.persons, served)
 
-    def outlook_for(self, value: str) -> LearnedOutlook | None:
+    def outlook_for(self, value: str) -> FittedRetention | None:
         """What a like is worth, where it is asked for; a ConfigError if the model does not know."""
         if value == ListValue.NDCG:
             return None

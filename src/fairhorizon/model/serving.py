@@ -14,8 +14,7 @@ from fairhorizon.data.interactions import Interactions
 from fairhorizon.data.item_columns import ItemTable
 from fairhorizon.data.splits import Ties, with_ties
 from fairhorizon.errors import ConfigError, DataError
-from fairhorizon.fcpo.outlook.learned import LearnedOutlook
-from fairhorizon.fcpo.outlook.weighing import with_worth
+from fairhorizon.fcpo.retention.replay import FittedRetention, with_user_weights
 from fairhorizon.limits.binding import bind
 from fairhorizon.limits.bound import BoundLimit
 from fairhorizon.limits.groups import popular_group
@@ -185,18 +184,18 @@ def length_of(k: int) -> int:
 
 
 def scenario_of(
-    state: ServingState, requests: Requests, outlook: LearnedOutlook | None
+    state: ServingState, requests: Requests, outlook: FittedRetention | None
 ) -> Scenario:
     """What is asked for; with an outlook, users count by what a like of theirs is worth."""
     scenario = requests.scenario(state.people, state.n_items, state.serving.queue_length)
     if outlook is None:
         return scenario
-    return with_worth(state.serving, scenario, outlook, [one.id for one in requests.persons])
+    return with_user_weights(state.serving, scenario, outlook, [one.id for one in requests.persons])
 
 
 @torch.inference_mode()
 def serve(
-    state: ServingState, requests: Requests, length: int, outlook: LearnedOutlook | None = None
+    state: ServingState, requests: Requests, length: int, outlook: FittedRetention | None = None
 ) -> Served:
     """Lists under the limits, for nobody an empty one."""
     if not requests.persons:

@@ -3,7 +3,8 @@
 import copy
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from enum import StrEnum
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, ClassVar, Self
@@ -21,11 +22,9 @@ from fairhorizon.limits.kept_by_lists import ListLimits, check_kept, own_share
 from fairhorizon.limits.language import Limit
 from fairhorizon.limits.step_limits import StepLimit
 from fairhorizon.rankers.ranker import Ranker
-from fairhorizon.recommenders.abilities import Abilities
-from fairhorizon.recommenders.blocks import BlockServing
+from fairhorizon.recommenders.online import Server
 from fairhorizon.recommenders.progress import SILENT, Listener
-from fairhorizon.recommenders.served import Served, ValuedItems
-from fairhorizon.recommenders.server import Server
+from fairhorizon.recommenders.served import BlockServing, Served, ValuedItems
 from fairhorizon.recommenders.tasks import (
     NOTHING_FITTED,
     FitTask,
@@ -36,6 +35,32 @@ from fairhorizon.recommenders.tasks import (
 from fairhorizon.settings import Given, Settings
 from fairhorizon.simulation.dynamics import State
 from fairhorizon.simulation.feedback import Scenario
+
+
+class Levels(StrEnum):
+    """When the level of a method, such as its largest share of popular items, is chosen."""
+
+    NONE = "none"  # it has none
+    TRAINED = "trained"  # when it is trained: a model has one level
+    SERVED = "served"  # when it serves: a model has any level
+
+
+@dataclass(frozen=True)
+class Abilities:
+    """What a recommender can do, known before it is fitted."""
+
+    levels: Levels = Levels.NONE
+    level_is_share: bool = False  # its level is a largest share of showings for the group
+    aims_at_level: bool = False  # it is given that share itself, not a setting found by search
+    learns: bool = True  # False: a policy as it is before its training, for comparison
+    feedback: bool = True  # what users like changes what they are shown next
+    resume: bool = False  # its training keeps checkpoints and can be resumed
+    limits: bool = False  # keeps several limits at once in the long run
+    requests: bool = False  # serves users one by one under a limit on all of them
+    worth: bool = False  # its lists are made of values, which the worth of a user can multiply
+    long_run: bool = True  # has a server
+    rounds: bool = False  # its level is for a whole round of a long run
+    kinds: bool = False  # its server needs to know the kinds of items
 
 
 class Recommender(ABC):

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 @dataclass(frozen=True)
 class StepDetails:
-    """The numbers behind one step of CPO (optim/dual.py)."""
+    """The numbers behind one step of CPO (fcpo/dual.py)."""
 
     q: float  # g.H⁻¹g
     r: tuple[float, ...]  # g.H⁻¹b of every constraint

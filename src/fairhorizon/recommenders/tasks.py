@@ -16,8 +16,8 @@ from fairhorizon.errors import ConfigError, DataError, ModelError
 from fairhorizon.limits.groups import popular_group
 from fairhorizon.limits.step_limits import StepLimit
 from fairhorizon.rankers.ranker import Ranker
+from fairhorizon.recommenders.online import Retraining
 from fairhorizon.recommenders.progress import SILENT, Listener
-from fairhorizon.recommenders.retraining import Retraining
 
 
 class LogPart(StrEnum):

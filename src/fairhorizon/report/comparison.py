@@ -11,7 +11,6 @@ from typing import Any, Literal
 from rich.console import Group
 
 from fairhorizon.files import write_copies, write_text, written_together
-from fairhorizon.limits.reached import LimitRow
 from fairhorizon.report import findings, grid
 from fairhorizon.report.footnotes import mark_notes, marked
 from fairhorizon.report.grid import Cell, Grid
@@ -28,7 +27,7 @@ from fairhorizon.report.page import (
 from fairhorizon.report.paper import paper_row
 from fairhorizon.report.tables import PAPER_METRICS, format_value, metric_columns, units
 from fairhorizon.studies.compare import SignificanceRow
-from fairhorizon.studies.rows import OverSeeds, SummaryRow
+from fairhorizon.studies.rows import LimitRow, OverSeeds, SummaryRow
 from fairhorizon.vocabulary import POPULAR, Protocol
 
 KS = (5, 10, 20)

@@ -15,7 +15,6 @@ from rich.console import Group
 from rich.text import Text
 
 from fairhorizon.files import write_copies, written_together
-from fairhorizon.limits.reached import LimitRow
 from fairhorizon.metrics.hypervolume import dominated_area
 from fairhorizon.report import charts, findings, grid, marks
 from fairhorizon.report.charts import Chart, save_png
@@ -27,7 +26,7 @@ from fairhorizon.report.marks import Axis, Spec
 from fairhorizon.report.page import Section, commands_section, write_page
 from fairhorizon.report.tables import MISSING, group_items
 from fairhorizon.studies.frontier import HypervolumeRow
-from fairhorizon.studies.rows import OverSeeds, SummaryRow
+from fairhorizon.studies.rows import LimitRow, OverSeeds, SummaryRow
 from fairhorizon.vocabulary import POPULAR
 
 Curves = Mapping[str, Sequence[OverSeeds]]

@@ -8,8 +8,7 @@ from fairhorizon.report.comparison import metric_cell
 from fairhorizon.report.footnotes import marked
 from fairhorizon.report.grid import Cell, Grid
 from fairhorizon.report.tables import MISSING, group_items, metric_columns, short_title
-from fairhorizon.studies.level_rows import LevelResults
-from fairhorizon.studies.rows import GainRow, LevelRow
+from fairhorizon.studies.levels import GainRow, LevelResults, LevelRow
 
 COLUMNS = ("ndcg", "gini", "popularity_rate", "recall")
 FIRST_PLACES = (5, 10, 20)  # whose share is shown, where lists are as long
@@ -88,13 +87,13 @@ def _name(row: LevelRow) -> Cell:
 
 
 def _dials(row: LevelRow) -> str:
-    """Where the dial stood, from the least to the most over the seeds."""
+    """The levels of the settings, from the least to the most over the seeds."""
     if None in row.settings:
         reached = sum(setting is not None for setting in row.settings)
         return f"{reached} of {len(row.settings)} seeds"
-    if not row.dials:
+    if not row.setting_levels:
         return MISSING
-    low, high = f"{min(row.dials):g}", f"{max(row.dials):g}"
+    low, high = f"{min(row.setting_levels):g}", f"{max(row.setting_levels):g}"
     return low if low == high else f"{low} to {high}"
 
 

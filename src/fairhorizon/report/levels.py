@@ -26,8 +26,7 @@ from fairhorizon.report.limits import methods_markdown, methods_section, methods
 from fairhorizon.report.page import Folded, Section, commands_section, glossary_section, write_page
 from fairhorizon.report.tables import group_items, short_title, units
 from fairhorizon.report.who_pays import WHO_PAYS_NOTE, who_pays_grids, who_pays_section
-from fairhorizon.studies.level_rows import LevelResults
-from fairhorizon.studies.rows import GainRow, LevelRow
+from fairhorizon.studies.levels import GainRow, LevelResults, LevelRow
 
 INTRO = (
     "Every method under the same limits on the share of {items} in its lists. FCPO is served at "

@@ -6,11 +6,11 @@ from typing import Any
 from rich.console import Group
 from rich.text import Text
 
-from fairhorizon.limits.reached import LimitRow, ReachedLimit
-from fairhorizon.limits.verdicts import verdict_of
+from fairhorizon.limits.verdicts import ReachedLimit, verdict_of
 from fairhorizon.report import page
 from fairhorizon.report.grid import Cell, Grid, markdown, number, percent, terminal
 from fairhorizon.report.tables import MISSING
+from fairhorizon.studies.rows import LimitRow
 
 NARROW = 7  # characters of a heading on a terminal, so that there is room for the limits
 FIRST = 10  # places, whose share has a column of its own

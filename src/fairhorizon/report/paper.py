@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from importlib.resources import files
 
 PAPER_METRICS_AT = (5, 10, 20)
-NEAR = 0.05  # a dial this near to the popularity rate that a row of the paper reached
+NEAR = 0.05  # a level this near to the popularity rate that a row of the paper reached
 
 
 def _read_table() -> dict[str, dict[str, dict[str, tuple[float, ...]]]]:
@@ -58,7 +58,7 @@ class PaperRow:
 def paper_row(dataset: str, method: str, level: float | None = None) -> PaperRow | None:
     """The paper's row for a method of ours, named without its level; None where it has none.
 
-    A dial (`fcpo:paper` at 0.65, `mf+foe` at 0.9) has to be within 0.05 of the popularity rate
+    A level (`fcpo:paper` at 0.65, `mf+foe` at 0.9) has to be within 0.05 of the popularity rate
     at 20 that the paper's row reached: the two are compared at the same fairness.
     """
     table = PAPER_TABLE.get(dataset, {})

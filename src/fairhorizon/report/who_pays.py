@@ -11,8 +11,8 @@ from fairhorizon.report.looks import looks_of
 from fairhorizon.report.marks import Axis, by_series, in_focus, layered, mark, word
 from fairhorizon.report.page import Folded, Section
 from fairhorizon.report.tables import group_items
-from fairhorizon.studies.level_rows import LevelResults
-from fairhorizon.studies.who_pays_rows import UserGroupRow
+from fairhorizon.studies.levels import LevelResults
+from fairhorizon.studies.who_pays import UserGroupRow
 
 TITLE = "Who pays for the limit"
 CHART_TITLE = "What the limit changes for whom"

@@ -17,6 +17,7 @@ from fairhorizon.service.api import (
 )
 from fairhorizon.service.api.access import Doorkeeper
 from fairhorizon.service.api.middleware import Around
+from fairhorizon.service.background import Service
 from fairhorizon.service.dashboard import (
     entering,
     item_pages,
@@ -25,7 +26,6 @@ from fairhorizon.service.dashboard import (
     user_pages,
 )
 from fairhorizon.service.monitoring.movers import RememberedMovers
-from fairhorizon.service.service import Service
 
 DESCRIPTION = """Recommends within exposure limits. `/api` has the names of Gorse, `/v1` what Gorse
 does not have: limits, exposure, models, jobs. Keys are sent as `X-API-Key`."""

@@ -126,7 +126,7 @@ def _check_safe(database: Database, address: Address) -> None:
 def application(url: str, settings: ServiceSettings, is_local: bool) -> Any:
     """The application of one worker."""
     from fairhorizon.service.app import build_app
-    from fairhorizon.service.service import Service
+    from fairhorizon.service.background import Service
 
     sys.setswitchinterval(0.001)  # answers need not wait for the thread that makes lists
     return build_app(Service(Database(url), settings, open_to=LOCAL if is_local else ()))

@@ -13,8 +13,8 @@ from fairhorizon.limits.bound import BoundLimit
 from fairhorizon.limits.language import POPULAR, GroupOf, Limit
 from fairhorizon.limits.step_limits import PopularityLimit, StepLimit, step_limit
 from fairhorizon.metrics.shares import ROUNDING
-from fairhorizon.studies.level_limits import level_limit
-from fairhorizon.studies.under_limits import fingerprint
+from fairhorizon.studies.level_search import level_limit
+from fairhorizon.studies.study import fingerprint
 from fairhorizon.vocabulary import Labels, Scope
 
 

@@ -14,14 +14,13 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from fairhorizon.fcpo.config import FcpoConfig
-from fairhorizon.fcpo.server import FcpoServer
+from fairhorizon.fcpo.networks import StateEncoder, gaussian_actor
+from fairhorizon.fcpo.online import FcpoServer
 from fairhorizon.histories import TableSets
 from fairhorizon.limits.counts import Exposure
 from fairhorizon.limits.groups import popular_group
 from fairhorizon.limits.step_limits import PopularityLimit
 from fairhorizon.metrics.fairness import gini
-from fairhorizon.policy.actor import gaussian_actor
-from fairhorizon.policy.encoder import StateEncoder
 from fairhorizon.simulation.dynamics import Feedback, State, advance
 
 NAMES = ("A", "B", "C", "D")

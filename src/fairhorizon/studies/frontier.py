@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from fairhorizon.methods import Method
-from fairhorizon.recommenders.abilities import Levels
+from fairhorizon.recommenders.base import Levels
 from fairhorizon.studies.rows import SummaryRow, row_content
 
 SHARES = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0)  # of sensitive items

@@ -2,37 +2,35 @@
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from fairhorizon.engines.engine import TaskEngine, Work
-from fairhorizon.engines.processes import HERE
 from fairhorizon.evaluation.short_term import relevance
+from fairhorizon.limits.bound import BoundLimit
 from fairhorizon.limits.language import Limit
-from fairhorizon.methods import Method, longest_first, rankers_of
+from fairhorizon.methods import Method, rankers_of
 from fairhorizon.metrics.accuracy import hit_matrix, ndcg
 from fairhorizon.metrics.fairness import lists_above, popularity_rate, weighed_share
+from fairhorizon.metrics.significance import holm, paired_difference, paired_t_test
 from fairhorizon.metrics.spread import finite
-from fairhorizon.recommenders.abilities import Levels
-from fairhorizon.recommenders.base import Recommender
-from fairhorizon.studies.dials import COUNTED, TRIES, Measure, best_setting, rate_of, tried
-from fairhorizon.studies.level_limits import (
-    by_counting,
-    counted_share,
-    counting_of,
-    counting_words,
-)
-from fairhorizon.studies.rows import LevelRow, StudyRow, summary_row
-from fairhorizon.studies.standing import (
-    NdcgOf,
-    Standing,
+from fairhorizon.studies.level_search import (
+    MethodAtLimit,
     aims_at_level,
-    best_rivals,
+    counted,
+    counting_words,
     is_ours,
-    serves_counting,
+    rate_of,
+    stored,
+    study_under,
 )
-from fairhorizon.studies.study import Study, Task
+from fairhorizon.studies.rows import LimitRow, OverSeeds, row_content, summary_row
+from fairhorizon.studies.study import Study, limit_row
+from fairhorizon.vocabulary import POPULAR
+
+if TYPE_CHECKING:
+    from fairhorizon.studies.who_pays import UserGroupRow
 
 LEVELS = (0.85, 0.65, 0.37)
 RANKERS = ("gru4rec", "sasrec", "ease", "itemknn")  # the strongest there are
@@ -49,110 +47,86 @@ FIRST_PLACES = (5, 10, 20)  # of a list: the share of the group among so many
 
 ABOVE = 0.0005  # a share this little above the level is reported as keeping it
 
-
-def study_under(study: Study, method: Method, limit: Limit) -> Study:
-    """Where results of a method are for a limit: served as it counts, by methods that can.
-
-    The results of all other methods are those of the plain study; the limit only measures them.
-    """
-    if limit.is_plain or not serves_counting(method):
-        return study
-    return replace(study, counting=counting_of(limit))
+Found = tuple[MethodAtLimit, "LevelRow"]  # and what it led to
+# (n_users,) NaN: the user has no test items
+NdcgOf = Callable[[MethodAtLimit], NDArray[np.float64]]
+PartsOf = Callable[[Method], frozenset[str]]  # the rankers that a method is made of
 
 
 @dataclass(frozen=True)
-class LevelSearch:
-    """Methods that share what is trained, under one seed: every setting that is tried."""
+class LevelRow(OverSeeds):
+    """A method at a level; without metrics if, under some seed, no setting keeps the level."""
 
-    study: Study
-    methods: tuple[Method, ...]
-    limits: tuple[Limit, ...]
-    seed: int
-    tries: int
+    level: float  # the largest share of the group
+    limit: str  # the level as a limit, such as popular<=0.37
+    ours: bool  # trained, and served at the level itself; all others are rivals
+    settings: tuple[str | None, ...]  # by seed; None: no setting keeps the level
+    setting_levels: tuple[float, ...]  # the levels of those settings, if they have one
+    above: int  # seeds with a rate above the level
+    best_rival: bool = False
+    counting: str = ""  # how the limit counts showings, in words; empty: all alike
 
-    def prepare(self) -> None:
-        self.study.dataset()
-
-    def rows(self) -> Iterator[StudyRow]:
-        dataset = self.study.dataset()
-        part: list[tuple[Recommender, float]] = []  # trained or loaded when first needed
-
-        def made(study: Study, method: Method) -> StudyRow:
-            row = study.row(method, self.seed)
-            if row is not None:
-                return row
-            task = Task(study, self.methods, self.seed)
-            if not part:
-                part.append(task.part(dataset))
-            model, seconds = part[0]
-            return task.evaluate(method, model, dataset, seconds)
-
-        for method in self.methods:
-            for counting, shares in by_counting(self.limits).items():
-                study = study_under(self.study, method, counting)
-                measure = _counted(study, counting, self.seed, made)
-                if aims_at_level(method):
-                    yield from (measure(method.limited_to(share)) for share in shares)
-                    continue
-                for _, row in tried(method, shares, max(study.ks), measure, self.tries):
-                    yield row
+    def to_json(self) -> dict[str, Any]:
+        keys = (
+            *("level", "limit", "dataset", "method", "protocol", "mode", "seeds"),
+            *("ours", "best_rival"),
+            *("settings", "above", "metrics", "seconds", "notes", "limit_missed"),
+        )
+        return row_content(self, keys)
 
 
-def run_levels(
-    study: Study,
-    methods: Sequence[Method],
-    limits: Sequence[Limit],
-    seeds: Sequence[int],
-    *,
-    tries: int = TRIES,
-    engine: TaskEngine = HERE,
-    on_row: Callable[[StudyRow], object] = lambda _: None,
-) -> None:
-    """Make every result that is missing; `on_row` is called with each, those at hand included."""
-    shares = dict.fromkeys(limit.share for limit in limits)
-    bound = [method for method in methods if method.abilities.levels is Levels.TRAINED]
-    each_level = [method.limited_to(share) for method in bound for share in shares]
-    tasks: list[Work[StudyRow]] = [*study.tasks(each_level, seeds, on_row)]
-    others = [method for method in methods if method not in bound]
-    for trained in sorted({method.trained for method in others}, key=longest_first):
-        sharing = tuple(method for method in others if method.trained == trained)
-        tasks += [LevelSearch(study, sharing, tuple(limits), seed, tries) for seed in seeds]
-    for row in engine.each(tasks):
-        on_row(row)
+@dataclass(frozen=True)
+class GainRow:
+    """Our method against a rival under a limit: the best one, or itself without CPO rounds.
+
+    The difference of NDCG is paired over users, with an interval of 95 % confidence; a gain may be
+    claimed only where the interval lies above 0.
+    """
+
+    level: float
+    limit: str
+    method: str
+    rival: str
+    best_rival: bool
+    without_cpo: bool  # the rival is the same without CPO rounds
+    same_parts: bool  # under this limit some rival is made of the same rankers
+    ndcg: float
+    rival_ndcg: float
+    gain: float | None  # of NDCG, relative
+    difference: float | None  # of NDCG
+    low: float | None  # of the interval of the difference
+    high: float | None
+    gini_difference: float | None
+    rate_difference: float | None
+    users: int
+    t_test: float | None
+    t_test_corrected: float | None
+    counting: str = ""  # how the limit counts showings, in words; empty: all alike
+
+    @property
+    def is_shown(self) -> bool:
+        """Whether the interval shows a difference, to either side."""
+        return self.low is not None and self.high is not None and not self.low <= 0 <= self.high
+
+    def to_json(self) -> dict[str, Any]:
+        return row_content(self)
 
 
-def standings(
-    study: Study,
-    methods: Sequence[Method],
-    limits: Sequence[Limit],
-    seeds: Sequence[int],
-    *,
-    tries: int = TRIES,
-) -> list[Standing]:
-    """Limit after limit; of a rival, under each seed, the setting with the best NDCG on test."""
-    k = max(study.ks)
-    best: dict[tuple[Limit, Method, int], Method | None] = {}
-    for counting, shares in by_counting(limits).items():
-        for method in methods:
-            where = study_under(study, method, counting)
-            for seed in seeds:
-                settled: dict[float, Method | None]
-                if aims_at_level(method):
-                    settled = {share: method.limited_to(share) for share in shares}
-                else:
-                    measure = _counted(where, counting, seed, _at_hand(seed))
-                    results = list(tried(method, shares, k, measure, tries))
-                    settled = {share: best_setting(results, share, k) for share in shares}
-                for share, setting in settled.items():
-                    best[replace(counting, share=share), method, seed] = setting
-    return [
-        Standing(limit, method, tuple(best[limit, method, seed] for seed in seeds))
-        for limit in limits
-        for method in methods
-    ]
+@dataclass(frozen=True)
+class LevelResults:
+    """Methods under limits, ours against rivals, and users by group."""
+
+    rows: Sequence[LevelRow]
+    gains: Sequence[GainRow]
+    who_pays: "Sequence[UserGroupRow]"
+    k: int  # length of the lists
+    group: str = POPULAR  # the name of the limited group
+    limits: Sequence[LimitRow] = ()  # what each method made of its limit
 
 
-def level_rows(study: Study, found: Sequence[Standing], seeds: Sequence[int]) -> list[LevelRow]:
+def level_rows(
+    study: Study, found: Sequence[MethodAtLimit], seeds: Sequence[int]
+) -> list[LevelRow]:
     """A row for each: mean and deviation over the seeds, none where a seed's level is not kept.
 
     Only a method that is served at the level itself can have a rate above it.
@@ -168,9 +142,9 @@ def level_rows(study: Study, found: Sequence[Standing], seeds: Sequence[int]) ->
     return [replace(row, best_rival=row in best) for row in rows]
 
 
-def _level_row(study: Study, one: Standing, seeds: Sequence[int], k: int) -> LevelRow:
+def _level_row(study: Study, one: MethodAtLimit, seeds: Sequence[int], k: int) -> LevelRow:
     where = study_under(study, one.method, one.limit)
-    measure = {seed: _counted(where, one.limit, seed, _at_hand(seed)) for seed in seeds}
+    measure = {seed: counted(where, one.limit, seed, stored(seed)) for seed in seeds}
     results = []
     for setting, seed in zip(one.settings, seeds, strict=True):
         if setting is not None:
@@ -195,7 +169,7 @@ def _level_row(study: Study, one: Standing, seeds: Sequence[int], k: int) -> Lev
         limit_missed=summary.limit_missed if summary else 0,
         ours=is_ours(one.method),
         settings=tuple(None if setting is None else str(setting) for setting in one.settings),
-        dials=tuple(setting.level for setting in settings if setting.level is not None),
+        setting_levels=tuple(setting.level for setting in settings if setting.level is not None),
         above=sum(rate > one.limit.share + ABOVE for rate in rates),
     )
 
@@ -220,7 +194,7 @@ def ndcg_of(study: Study, seeds: Sequence[int]) -> NdcgOf:
     relevant = relevance(study.dataset().split.test)
     n_relevant = np.diff(relevant.indptr)
 
-    def measured(one: Standing) -> NDArray[np.float64]:
+    def measured(one: MethodAtLimit) -> NDArray[np.float64]:
         where = study_under(study, one.method, one.limit)
         values = [
             ndcg(hit_matrix(where.lists(setting, seed), relevant), n_relevant, max(study.ks))
@@ -238,24 +212,134 @@ def parts_of(study: Study) -> Callable[[Method], frozenset[str]]:
     return lambda method: rankers_of(study.build(method, seed=0))
 
 
-Made = Callable[[Study, Method], StudyRow]
+def best_rivals(found: Sequence[Found], limit: str, k: int) -> list[Found]:
+    """The best of all rivals under a limit, and the best of those that are no policy of ours.
+
+    The second is the same as the first unless that is our method without its training.
+    """
+    rivals = [
+        (mean, row.method, (one, row))
+        for one, row in found
+        if row.limit == limit and not row.ours
+        if (mean := row.spread(f"ndcg@{k}").mean) is not None
+    ]
+    others = [rival for rival in rivals if not aims_at_level(rival[2][0].method)]
+    best = [max(some, key=lambda rival: rival[:2])[2] for some in (rivals, others) if some]
+    return best if len(best) < 2 or best[0] is not best[1] else best[:1]
 
 
-def _at_hand(seed: int) -> Made:
-    """Looks up stored results."""
-    return lambda study, method: study.made(method, seed)
+def gains(
+    found: Sequence[MethodAtLimit],
+    rows: Sequence[LevelRow],
+    ndcg_of: NdcgOf,
+    parts_of: PartsOf,
+    k: int,
+) -> list[GainRow]:
+    """Ours against rivals under each limit: the best, and itself without CPO rounds.
+
+    Where the best is itself without CPO rounds, the best of all others is a line too. rows: as
+    `level_rows` makes them. Tests and intervals are paired over users, with the mean NDCG over the
+    seeds; Holm's correction is for all lines together.
+    """
+    pairs = list(zip(found, rows, strict=True))
+    compared = [
+        line
+        for one, row in pairs
+        if row.ours and row.spread(f"ndcg@{k}").mean is not None
+        for line in _gain_lines((one, row), pairs, ndcg_of, parts_of, k)
+    ]
+    corrected = holm([np.nan if one.t_test is None else one.t_test for one in compared])
+    return [
+        replace(row, t_test_corrected=finite(value))
+        for row, value in zip(compared, corrected, strict=True)
+    ]
 
 
-def _counted(study: Study, counting: Limit, seed: int, made: Made) -> Measure:
-    """Results with the share as the limit counts it, where that is not the share of showings."""
-    if counting.is_plain:
-        return lambda method: made(study, method)
+def _gain_lines(
+    ours: Found, pairs: Sequence[Found], ndcg_of: NdcgOf, parts_of: PartsOf, k: int
+) -> list[GainRow]:
+    """The best rival first."""
+    limit, parts = ours[1].limit, parts_of(ours[0].method)
+    rivals = [
+        pair for pair in pairs if pair[1].limit == limit and not pair[1].ours and pair[1].metrics
+    ]
+    same_parts = any(parts <= parts_of(rival.method) for rival, _ in rivals)
+    starts = [pair for pair in rivals if is_without_cpo(pair[0].method, ours[0].method, parts_of)]
+    chosen = best_rivals(pairs, limit, k)
+    chosen += [pair for pair in starts if pair not in chosen]
+    lines = []
+    for rival in chosen:
+        line = _gain(ours[1], rival[1], (ndcg_of(ours[0]), ndcg_of(rival[0])), k)
+        lines.append(replace(line, without_cpo=rival in starts, same_parts=same_parts))
+    return lines
 
-    def measured(method: Method) -> StudyRow:
-        row = made(study, method)
-        lists, group = study.lists(method, seed), study.dataset().sensitive
-        share = counted_share(counting, lists, group, max(study.ks))
-        name = f"{row.method} ({counting_words(counting)})"
-        return replace(row, method=name, metrics={**row.metrics, COUNTED: finite(share)})
 
-    return measured
+def is_without_cpo(rival: Method, ours: Method, parts_of: PartsOf) -> bool:
+    """Whether a rival is our method as it is before its first CPO round."""
+    return (
+        aims_at_level(rival)
+        and not rival.abilities.learns
+        and rival.base == ours.base
+        and parts_of(rival) == parts_of(ours)
+    )
+
+
+def _gain(
+    row: LevelRow,
+    rival: LevelRow,
+    per_user: tuple[NDArray[np.float64], NDArray[np.float64]],
+    k: int,
+) -> GainRow:
+    own, theirs = row.spread(f"ndcg@{k}").mean, rival.spread(f"ndcg@{k}").mean
+    assert own is not None  # nor is that of the best rival and of the same without CPO rounds
+    assert theirs is not None
+    p_value, difference = finite(paired_t_test(*per_user)), paired_difference(*per_user)
+    return GainRow(
+        level=row.level,
+        limit=row.limit,
+        counting=row.counting,
+        method=row.method,
+        rival=rival.method,
+        best_rival=rival.best_rival,
+        without_cpo=False,
+        same_parts=False,
+        ndcg=own,
+        rival_ndcg=theirs,
+        gain=own / theirs - 1 if theirs else None,
+        difference=finite(difference.mean),
+        low=finite(difference.low),
+        high=finite(difference.high),
+        gini_difference=_difference(row, rival, f"gini@{k}"),
+        rate_difference=_difference(row, rival, f"popularity_rate@{k}"),
+        users=int((~np.isnan(per_user[0])).sum()),
+        t_test=p_value,
+        t_test_corrected=p_value,  # of one test
+    )
+
+
+def _difference(row: OverSeeds, other: OverSeeds, metric: str) -> float | None:
+    own, theirs = row.spread(metric).mean, other.spread(metric).mean
+    return None if own is None or theirs is None else own - theirs
+
+
+def limit_rows(
+    study: Study, found: Sequence[MethodAtLimit], seeds: Sequence[int]
+) -> Iterator[LimitRow]:
+    """What each method made of its limit; nothing is reached if no setting keeps it."""
+    for one in found:
+        settings = [setting for setting in one.settings if setting is not None]
+        if len(settings) < len(seeds):
+            yield LimitRow(
+                method=one.method.name,
+                seeds=tuple(seeds),
+                limit=str(one.limit),
+                asked=one.limit.share,
+                is_floor=one.limit.is_floor,
+                reached=None,
+                kept=False,
+                n_lists=0,
+            )
+        else:
+            bound = BoundLimit(one.limit, study.dataset().sensitive)
+            own = study_under(study, one.method, one.limit)
+            yield limit_row(own, one.method.name, settings, seeds, bound)

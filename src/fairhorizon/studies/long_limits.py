@@ -7,8 +7,8 @@ import polars as pl
 
 from fairhorizon.limits.bound import BoundLimit
 from fairhorizon.limits.language import Limit
-from fairhorizon.limits.reached import LimitRow
 from fairhorizon.metrics.shares import exceeds
+from fairhorizon.studies.rows import LimitRow
 from fairhorizon.vocabulary import Scope
 
 
@@ -62,7 +62,7 @@ def _over_seeds(
                 price=price,
             )
         )
-    return LimitRow.of(method, list(runs), found)
+    return LimitRow.from_seeds(method, list(runs), found)
 
 
 def _recorded(run: pl.DataFrame, limit: Limit) -> tuple[dict[int, float], float | None]:

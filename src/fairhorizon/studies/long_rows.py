@@ -8,8 +8,8 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from fairhorizon.limits.reached import LimitRow
 from fairhorizon.metrics.spread import Spread
+from fairhorizon.studies.rows import LimitRow
 from fairhorizon.vocabulary import POPULAR, Labels
 
 

@@ -9,8 +9,8 @@ import torch
 
 from fairhorizon.evaluation.long_term import LongRun
 from fairhorizon.evaluation.run_records import by_activity, choosing_users
-from fairhorizon.fcpo.outlook.outlook import Outlook
-from fairhorizon.fcpo.outlook.server import LongFcpoServer
+from fairhorizon.fcpo.online import LongFcpoServer
+from fairhorizon.fcpo.retention.model import RetentionModel
 from fairhorizon.limits.counts import Exposure
 from fairhorizon.recommenders.base import Recommender
 from fairhorizon.simulation.simulated import SimulationConfig
@@ -114,7 +114,7 @@ class LongTask:
         simulation = long_study.simulation.with_patience(patience)
         outlook.kinds = long_study.user_source().kinds(simulation.moods)
 
-        def begin(seed: int, outlook: Outlook) -> LongRun:
+        def begin(seed: int, outlook: RetentionModel) -> LongRun:
             run = self._run(model, seed, simulation, learn=False)
             assert isinstance(run.server, LongFcpoServer)
             run.server.outlook = outlook

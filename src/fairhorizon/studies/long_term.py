@@ -12,12 +12,12 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from fairhorizon.datasets import DataSpec
-from fairhorizon.engines.engine import TaskEngine
-from fairhorizon.engines.processes import HERE
 from fairhorizon.errors import ConfigError, NoColumnError
 from fairhorizon.evaluation.long_term import LongRunSettings
 from fairhorizon.histories import check_table
 from fairhorizon.methods import AGENTS, Method, longest_first
+from fairhorizon.parallel.engine import TaskEngine
+from fairhorizon.parallel.processes import HERE
 from fairhorizon.recommenders.base import Recommender
 from fairhorizon.simulation.moods import KINDS
 from fairhorizon.simulation.simulated import SimulationConfig
@@ -34,7 +34,7 @@ from fairhorizon.studies.study import ModelTask, Study, Task
 from fairhorizon.studies.users import UserSource, WorldFit
 from fairhorizon.vocabulary import Retrain
 
-GOES_ON = "run the same command with --resume to continue"
+REMEDY = "run the same command with --resume to continue"
 
 
 @dataclass(frozen=True)
@@ -151,9 +151,9 @@ class LongStudy:
             if task not in missing:
                 on_run(task.record().stored_progress())
         for trainings in self._trainings(missing):
-            for model in engine.each(trainings, goes_on=GOES_ON, meanwhile=meanwhile):
+            for model in engine.each(trainings, remedy=REMEDY, meanwhile=meanwhile):
                 on_model(model)
-        for progress in engine.each(missing, goes_on=GOES_ON, meanwhile=meanwhile):
+        for progress in engine.each(missing, remedy=REMEDY, meanwhile=meanwhile):
             if progress.step == self.settings.steps:
                 on_run(progress)
             else:

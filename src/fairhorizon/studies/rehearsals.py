@@ -9,7 +9,7 @@ from pathlib import Path
 
 from fairhorizon.errors import ModelError
 from fairhorizon.evaluation.long_term import LongRun
-from fairhorizon.fcpo.outlook.outlook import Outlook
+from fairhorizon.fcpo.retention.model import RetentionModel
 from fairhorizon.storage import load_model, save_model
 
 KIND = "outlook"
@@ -17,7 +17,7 @@ APART = 1000  # seeds of rehearsals are so far from those of runs, and from each
 
 
 def rehearse(
-    outlook: Outlook, begin: Callable[[int, Outlook], LongRun], count: int, seed: int
+    outlook: RetentionModel, begin: Callable[[int, RetentionModel], LongRun], count: int, seed: int
 ) -> None:
     """Let the outlook learn from `count` runs, each by what was learned in those before.
 
@@ -30,7 +30,7 @@ def rehearse(
         outlook.learn()
 
 
-def kept(outlook: Outlook, file: Path, learn: Callable[[], None]) -> None:
+def kept(outlook: RetentionModel, file: Path, learn: Callable[[], None]) -> None:
     """What the outlook learned before, from its file; else it learns now, and that is kept."""
     try:
         outlook.restore(load_model(file, KIND)[0])

@@ -2,13 +2,12 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
-from numpy.typing import NDArray
 
 from fairhorizon.evaluation.short_term import Result
+from fairhorizon.limits.verdicts import ReachedLimit
 from fairhorizon.metrics.spread import Spread, finite, strict_json
 from fairhorizon.vocabulary import Mode, Protocol
 
@@ -103,62 +102,54 @@ class SummaryRow(OverSeeds):
 
 
 @dataclass(frozen=True)
-class LevelRow(OverSeeds):
-    """A method at a level; without metrics if, under some seed, no setting keeps the level."""
+class LimitRow:
+    """A limit and what a method made of it under several seeds, as a ReachedLimit.
 
-    level: float  # the largest share of the group
-    limit: str  # the level as a limit, such as popular<=0.37
-    ours: bool  # trained, and served at the level itself; all others are rivals
-    settings: tuple[str | None, ...]  # by seed; None: no setting keeps the level
-    dials: tuple[float, ...]  # the levels of those settings, if they have one
-    above: int  # seeds with a rate above the level
-    best_rival: bool = False
-    counting: str = ""  # how the limit counts showings, in words; empty: all alike
-
-    def to_json(self) -> dict[str, Any]:
-        keys = (
-            *("level", "limit", "dataset", "method", "protocol", "mode", "seeds"),
-            *("ours", "best_rival"),
-            *("settings", "above", "metrics", "seconds", "notes", "limit_missed"),
-        )
-        return row_content(self, keys)
-
-
-@dataclass(frozen=True)
-class GainRow:
-    """Our method against a rival under a limit: the best one, or itself without CPO rounds.
-
-    The difference of NDCG is paired over users, with an interval of 95 % confidence; a gain may be
-    claimed only where the interval lies above 0.
+    Means over the seeds, but: `kept` under all of them; `violations`, `broken` and `n_lists` of all
+    of them together. In a long run, whose lists are not kept, violations are the steps after the
+    warm-up that broke the limit, `n_lists` is 0, and of a limit on lists `reached` is None.
     """
 
-    level: float
-    limit: str
     method: str
-    rival: str
-    best_rival: bool
-    without_cpo: bool  # the rival is the same without CPO rounds
-    same_parts: bool  # under this limit some rival is made of the same rankers
-    ndcg: float
-    rival_ndcg: float
-    gain: float | None  # of NDCG, relative
-    difference: float | None  # of NDCG
-    low: float | None  # of the interval of the difference
-    high: float | None
-    gini_difference: float | None
-    rate_difference: float | None
-    users: int
-    t_test: float | None
-    t_test_corrected: float | None
-    counting: str = ""  # how the limit counts showings, in words; empty: all alike
+    seeds: tuple[int, ...]
+    limit: str
+    asked: float
+    is_floor: bool
+    reached: float | None
+    kept: bool
+    n_lists: int
+    broken: int | None = None
+    at: Mapping[int, float] = field(default_factory=dict)
+    weighed: float | None = None
+    lists_above: float | None = None
+    violations: int | None = None
+    price: float | None = None
 
-    @property
-    def is_shown(self) -> bool:
-        """Whether the interval shows a difference, to either side."""
-        return self.low is not None and self.high is not None and not self.low <= 0 <= self.high
+    @classmethod
+    def from_seeds(cls, method: str, seeds: Sequence[int], found: Sequence[ReachedLimit]) -> Self:
+        """found: of one limit, by seed."""
+        first = found[0]
+        places = [k for k in first.at if all(k in one.at for one in found)]
+        return cls(
+            method=method,
+            seeds=tuple(seeds),
+            limit=first.limit,
+            asked=first.asked,
+            is_floor=first.is_floor,
+            reached=mean_of([one.reached for one in found]),
+            kept=all(one.kept for one in found),
+            n_lists=sum(one.n_lists for one in found),
+            broken=_total([one.broken for one in found]),
+            at={k: sum(one.at[k] for one in found) / len(found) for k in places},
+            weighed=mean_of([one.weighed for one in found]),
+            lists_above=mean_of([one.lists_above for one in found]),
+            violations=_total([one.violations for one in found]),
+            price=mean_of([one.price for one in found]),
+        )
 
     def to_json(self) -> dict[str, Any]:
-        return row_content(self)
+        places = {str(k): share for k, share in self.at.items()}
+        return asdict(self) | {"seeds": list(self.seeds), "at": places}
 
 
 def row_content(row: "DataclassInstance", keys: Sequence[str] | None = None) -> dict[str, Any]:
@@ -195,12 +186,6 @@ def study_row(
     )
 
 
-def save_lists(path: Path, lists: NDArray[np.int64]) -> None:
-    """To a file of any name; NumPy by itself would add a suffix."""
-    with path.open("wb") as file:
-        np.save(file, lists)
-
-
 def summary_row(
     rows: Sequence[StudyRow], *, name: str | None = None, level: float | None = None
 ) -> SummaryRow:
@@ -221,3 +206,14 @@ def summary_row(
         settings=first.settings,
         limit_missed=sum(row.keeps_limit is False for row in rows),
     )
+
+
+def mean_of(values: Sequence[float | None]) -> float | None:
+    """None where one is."""
+    known = [value for value in values if value is not None]
+    return sum(known) / len(known) if known and len(known) == len(values) else None
+
+
+def _total(values: Sequence[int | None]) -> int | None:
+    known = [value for value in values if value is not None]
+    return sum(known) if len(known) == len(values) else None

@@ -1,11 +1,12 @@
 """Many methods and seeds on one data set: every result kept, none computed twice."""
 
+import hashlib
 import json
 import time
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -21,23 +22,23 @@ from fairhorizon.datasets import (
     opened,
     opened_early,
 )
-from fairhorizon.engines.engine import TaskEngine
-from fairhorizon.engines.processes import HERE
 from fairhorizon.errors import ConfigError, FairHorizonError, ModelError
 from fairhorizon.evaluation.short_term import evaluate
 from fairhorizon.files import write_atomically, write_json
 from fairhorizon.limits.bound import BoundLimit
+from fairhorizon.limits.kept_by_lists import check_kept
 from fairhorizon.limits.language import Limit
+from fairhorizon.limits.measured import limit_reached
 from fairhorizon.methods import AGENTS, Method, build, load_method, longest_first, validates
+from fairhorizon.parallel.engine import TaskEngine
+from fairhorizon.parallel.processes import HERE
 from fairhorizon.rankers import RANKERS
-from fairhorizon.recommenders.abilities import Levels
-from fairhorizon.recommenders.base import Recommender
+from fairhorizon.recommenders.base import Levels, Recommender
 from fairhorizon.recommenders.progress import LimitNotKeptWarning
 from fairhorizon.recommenders.tasks import Fitted, LogPart
 from fairhorizon.rerank import RERANKERS
 from fairhorizon.settings import Given, SettingsError
-from fairhorizon.studies.rows import StudyRow, TrainingRow, save_lists, study_row
-from fairhorizon.studies.under_limits import all_or_none, fingerprint, served_under
+from fairhorizon.studies.rows import LimitRow, StudyRow, TrainingRow, study_row
 from fairhorizon.vocabulary import Mode, Protocol
 
 
@@ -297,3 +298,63 @@ class ModelTask:
     def rows(self) -> Iterator[TrainingRow]:
         _, seconds = self.task.trained(self.task.study.dataset())
         yield TrainingRow(f"{self.task.methods[0]} seed {self.task.seed}", seconds)
+
+
+def served_under(model: Recommender, counting: Limit, share: float | None) -> Recommender:
+    """The fitted model at this share of its own group, counted as by the limit."""
+    limit = counting if share is None else replace(counting, share=share)
+    return model.under([BoundLimit(limit, model.sensitive_.cpu().numpy())])
+
+
+def all_or_none(
+    model: Recommender, limits: Sequence[BoundLimit], group: NDArray[np.bool_]
+) -> tuple[BoundLimit, ...]:
+    """The limits, if lists of the model, which need not be fitted, can be made under all of them.
+
+    group: (n_items,) that it is fitted for.
+    """
+    try:
+        check_kept(model.method, model.kept_in_lists, limits, group)
+    except ConfigError:
+        return ()
+    return tuple(limits)
+
+
+def fingerprint(bound: BoundLimit) -> list[str]:
+    """The same for the same limit on the same items."""
+    return [str(bound), hashlib.sha256(bound.members.tobytes()).hexdigest()[:16]]
+
+
+def save_lists(path: Path, lists: NDArray[np.int64]) -> None:
+    """To a file of any name; NumPy by itself would add a suffix."""
+    with path.open("wb") as file:
+        np.save(file, lists)
+
+
+def study_limits(study: Study, methods: Sequence[Method], seeds: Sequence[int]) -> list[LimitRow]:
+    """The limits of a study, measured on its lists; all results must be there."""
+    return [
+        limit_row(study, str(method), [method] * len(seeds), seeds, one)
+        for one in study.limits
+        for method in methods
+    ]
+
+
+def limit_row(
+    study: Study, name: str, settings: Sequence[Method], seeds: Sequence[int], bound: BoundLimit
+) -> LimitRow:
+    """settings: the method with its level, by seed."""
+    found = []
+    for method, seed in zip(settings, seeds, strict=True):
+        prices = _prices(study, method, seed, bound.limit)
+        found.append(limit_reached(bound, study.lists(method, seed), prices))
+    return LimitRow.from_seeds(name, seeds, found)
+
+
+def _prices(study: Study, method: Method, seed: int, limit: Limit) -> Mapping[str, float]:
+    """The prices of a result; a level is called that of popular items whatever the group is."""
+    prices = study.made(method, seed).prices
+    level = str(Limit.popular(limit.share))
+    if limit.is_plain and not limit.is_floor and limit.group == study.data.limited_group:
+        return {**prices, str(limit): prices[level]} if level in prices else prices
+    return prices

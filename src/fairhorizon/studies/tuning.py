@@ -16,12 +16,12 @@ import numpy as np
 
 from fairhorizon import __version__
 from fairhorizon.datasets import Dataset
-from fairhorizon.engines.engine import TaskEngine
-from fairhorizon.engines.processes import HERE
 from fairhorizon.errors import ConfigError
 from fairhorizon.evaluation.short_term import validation_ndcg
 from fairhorizon.files import write_atomically, write_json
 from fairhorizon.methods import Method, MethodError, build, presets_of
+from fairhorizon.parallel.engine import TaskEngine
+from fairhorizon.parallel.processes import HERE
 from fairhorizon.recommenders.base import Recommender
 from fairhorizon.settings import Choice, Given, Settings, searched
 from fairhorizon.vocabulary import Mode, Protocol

@@ -1,7 +1,8 @@
 """Who pays for a limit: the accuracy of users by activity and by taste, with it and without it."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import asdict, dataclass, replace
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -10,15 +11,48 @@ from fairhorizon.data.interactions import Interactions
 from fairhorizon.limits.language import Limit
 from fairhorizon.methods import Method
 from fairhorizon.metrics.significance import paired_difference
-from fairhorizon.metrics.spread import finite
-from fairhorizon.recommenders.abilities import Levels
-from fairhorizon.studies.rows import LevelRow
-from fairhorizon.studies.standing import Found, NdcgOf, Standing, best_rivals
-from fairhorizon.studies.who_pays_rows import UserGroupRow
+from fairhorizon.metrics.spread import finite, strict_json
+from fairhorizon.recommenders.base import Levels
+from fairhorizon.studies.level_search import MethodAtLimit
+from fairhorizon.studies.levels import Found, LevelRow, NdcgOf, best_rivals
 
 ACTIVITY, TAIL = "activity", "taste for the tail"
 THIRDS = ("least", "middle", "most")
 Traits = Mapping[str, NDArray[np.float64]]  # by name, (n_users,); NaN: the user has none
+
+
+@dataclass(frozen=True)
+class UserGroupRow:
+    """A third of the users under a method and a limit.
+
+    NDCG is the mean over the users and seeds. The difference is paired over users, with an interval
+    of 95 % confidence.
+    """
+
+    level: float
+    limit: str
+    method: str
+    ours: bool
+    trait: str  # what users are sorted by: their activity, or their taste for the tail
+    third: str  # of the users: least, middle, most
+    users: int
+    smallest: float  # value of the trait among them
+    largest: float
+    without: float  # NDCG without the limit
+    limited: float  # NDCG with it
+    difference: float
+    low: float | None  # of the interval
+    high: float | None
+    counting: str = ""  # how the limit counts showings, in words; empty: all alike
+
+    @property
+    def is_shown(self) -> bool:
+        """Whether the interval shows a difference, to either side."""
+        return self.low is not None and self.high is not None and not self.low <= 0 <= self.high
+
+    def to_json(self) -> dict[str, Any]:
+        content: dict[str, Any] = strict_json(asdict(self))
+        return content
 
 
 def user_traits(train: Interactions, group: NDArray[np.bool_]) -> Traits:
@@ -52,7 +86,7 @@ def unlimited(method: Method) -> Method | None:
     return replace(method, level=1.0 if method.abilities.level_is_share else 0.0)
 
 
-def payers(found: Sequence[Standing], rows: Sequence[LevelRow], k: int) -> list[Found]:
+def payers(found: Sequence[MethodAtLimit], rows: Sequence[LevelRow], k: int) -> list[Found]:
     """Whose users are looked at: ours and the best other method under each limit.
 
     Methods that cannot serve without a limit are left out.
@@ -66,14 +100,20 @@ def payers(found: Sequence[Standing], rows: Sequence[LevelRow], k: int) -> list[
     return [pair for pair in chosen if unlimited(pair[0].method) is not None]
 
 
-def unlimited_methods(found: Sequence[Standing], rows: Sequence[LevelRow], k: int) -> list[Method]:
+def unlimited_methods(
+    found: Sequence[MethodAtLimit], rows: Sequence[LevelRow], k: int
+) -> list[Method]:
     """Methods whose results `who_pays` needs beside those of the levels."""
     methods = (unlimited(one.method) for one, _ in payers(found, rows, k))
     return list(dict.fromkeys(method for method in methods if method is not None))
 
 
 def who_pays(
-    found: Sequence[Standing], rows: Sequence[LevelRow], ndcg_of: NdcgOf, traits: Traits, k: int
+    found: Sequence[MethodAtLimit],
+    rows: Sequence[LevelRow],
+    ndcg_of: NdcgOf,
+    traits: Traits,
+    k: int,
 ) -> list[UserGroupRow]:
     """NDCG of thirds of the users, of ours and of the best other method under each limit.
 
@@ -82,7 +122,7 @@ def who_pays(
     lines: list[UserGroupRow] = []
     for one, row in payers(found, rows, k):
         free = (unlimited(one.method),) * len(one.settings)
-        without = Standing(Limit(one.limit.group, 1.0), one.method, free)
+        without = MethodAtLimit(Limit(one.limit.group, 1.0), one.method, free)
         lines += _lines(row, traits, ndcg_of(without), ndcg_of(one))
     return lines
 

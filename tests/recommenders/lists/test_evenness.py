@@ -1,5 +1,6 @@
 """The Gini index that lists aim at, by hand; and limits that do not bind, which change nothing."""
 
+import warnings
 from dataclasses import replace
 from typing import cast
 
@@ -19,7 +20,7 @@ from fairhorizon.allocation.engine import (
 )
 from fairhorizon.data.splits import Split
 from fairhorizon.fcpo.model import Fcpo
-from fairhorizon.fcpo.serving.actor_chances import ActorChances
+from fairhorizon.fcpo.serving import ActorChances
 from fairhorizon.limits.place_rule import PlaceRule
 from fairhorizon.recommenders.lists.chances import Chances
 from fairhorizon.recommenders.lists.item_lists import NO_LIMIT, Evenness, ItemLists, accurate
@@ -157,3 +158,20 @@ def test_a_limit_that_does_not_bind_gives_the_lists_of_no_limit(
     for loose in (share, (1 + share) / 2):
         np.testing.assert_array_equal(lists(loose), free)
     assert (lists(share / 2) != free).any()
+
+
+def test_a_gini_limit_that_is_missed_is_warned_about_and_an_aim_is_not(
+    strong_model: Fcpo, scenario: Scenario
+) -> None:
+    lists = ItemLists(
+        ActorChances(strong_model.policy_.actor),
+        strong_model.sensitive_,
+        strong_model.policy_.histories,
+        PlaceRule(0.5),
+        Evenness(0.1),
+    )
+    with pytest.warns(UserWarning, match="a Gini index of at most 0 were found"):
+        replace(lists, gini_limit=0.0).served(scenario, 8)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        replace(lists, gini_limit=1.0).served(scenario, 8)

@@ -16,9 +16,8 @@ from fairhorizon.limits.language import Limit
 from fairhorizon.limits.measured import limit_reached
 from fairhorizon.methods import Method, build
 from fairhorizon.recommenders.base import Recommender
-from fairhorizon.recommenders.blocks import BlockServing
 from fairhorizon.recommenders.lists.item_lists import ItemLists
-from fairhorizon.recommenders.served import Served
+from fairhorizon.recommenders.served import BlockServing, Served
 from fairhorizon.simulation.feedback import Scenario, evaluation_scenario
 from fairhorizon.vocabulary import Protocol
 

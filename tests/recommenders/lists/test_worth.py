@@ -8,10 +8,9 @@ from torch import Tensor
 
 from fairhorizon.data.splits import Split
 from fairhorizon.fcpo.model import Fcpo
+from fairhorizon.fcpo.networks import EmbeddedItems, StateEncoder
 from fairhorizon.histories import UserItems
 from fairhorizon.limits.place_rule import PlaceRule
-from fairhorizon.policy.encoder import StateEncoder
-from fairhorizon.policy.views import EmbeddedItems
 from fairhorizon.rankers.candidates import CandidateSet
 from fairhorizon.recommenders.lists.item_lists import ItemLists
 from fairhorizon.simulation.feedback import Scenario, evaluation_scenario

@@ -28,9 +28,9 @@ from fairhorizon.metrics.shares import exceeds
 from fairhorizon.rankers.ease import Ease
 from fairhorizon.rankers.popularity import Popularity
 from fairhorizon.rankers.ranker import Ranker
-from fairhorizon.recommenders.ranked.fitted import LEAST, UNKNOWN, sharpness
+from fairhorizon.recommenders.online import Server
+from fairhorizon.recommenders.ranked.calibration import LEAST, UNKNOWN, sharpness
 from fairhorizon.recommenders.ranked.model import Ranked
-from fairhorizon.recommenders.server import Server
 from fairhorizon.rerank.control import StepControl
 from fairhorizon.rerank.lists import ListAllocation
 from fairhorizon.rerank.quota import Quota

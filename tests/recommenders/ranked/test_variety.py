@@ -15,8 +15,8 @@ from fairhorizon.limits.counts import Exposure
 from fairhorizon.limits.step_limits import PopularityLimit
 from fairhorizon.metrics.shares import exceeds
 from fairhorizon.rankers.ease import Ease
+from fairhorizon.recommenders.ranked.controlled import Variety
 from fairhorizon.recommenders.ranked.model import Ranked
-from fairhorizon.recommenders.ranked.variety import Variety
 from fairhorizon.rerank.control import StepControl
 from fairhorizon.simulation.feedback import evaluation_scenario
 from fairhorizon.simulation.moods import MoodConfig, QuitRule

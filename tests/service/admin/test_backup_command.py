@@ -15,13 +15,14 @@ from asking import ask
 
 from fairhorizon.cli.app import run
 from fairhorizon.errors import DataError
+from fairhorizon.service.admin import jobs
 from fairhorizon.service.admin.backup import FORMAT, MANIFEST, BackupFile
 from fairhorizon.service.admin.set_up import create_limit
 from fairhorizon.service.budget.impressions import record_feedback
 from fairhorizon.service.budget.recount import recounted
 from fairhorizon.service.replica.engine import Engine
 from fairhorizon.service.settings import ServiceSettings
-from fairhorizon.service.store import items, jobs, keys, models, users
+from fairhorizon.service.store import items, keys, models, users
 from fairhorizon.service.store.database import SQLITE, Database
 from fairhorizon.service.store.feedback import Event
 from fairhorizon.service.store.items import Item

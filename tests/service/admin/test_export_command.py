@@ -11,12 +11,11 @@ from asking import ask
 
 from fairhorizon.cli.app import run
 from fairhorizon.data.synthetic import synthetic
-from fairhorizon.fcpo.outlook.learned import LearnedOutlook
+from fairhorizon.fcpo.retention.replay import FittedRetention
 from fairhorizon.service.admin import export
 from fairhorizon.service.budget.impressions import record_feedback
 from fairhorizon.service.replica.engine import Engine
-from fairhorizon.service.replica.recording import Decided
-from fairhorizon.service.replica.requests import ListRequest
+from fairhorizon.service.replica.requests import BuiltList, ListRequest
 from fairhorizon.service.store import users
 from fairhorizon.service.store.database import Database
 from fairhorizon.service.store.feedback import Event
@@ -41,7 +40,7 @@ def exported(engine: Engine, out: Path, *options: str) -> list[pl.DataFrame]:
     return [pl.read_parquet(out / name) for name in FILES]
 
 
-def events_on(engine: Engine, made: list[Decided]) -> None:
+def events_on(engine: Engine, made: list[BuiltList]) -> None:
     """Everybody sees the first two items of their list, takes the second and then the third."""
     events = []
     for number, one in enumerate(made):
@@ -276,7 +275,7 @@ def test_fit_learns_from_the_answers(replicas: Replicas, tmp_path: Path) -> None
     ]
     options = ["--answers", str(out / "answers.parquet"), "--away", "3"]
     assert run([*command, *options, "--all"]) == 0
-    outlook = LearnedOutlook.load(model / "outlook.safetensors")
+    outlook = FittedRetention.load(model / "outlook.safetensors")
     assert set(outlook.users) == {f"c{number}" for number in range(20)}
     stay = outlook.standing["stay"][[outlook.rows["c3"], outlook.rows["c13"]]]
     assert stay.tolist() == [24, 4]

@@ -9,7 +9,7 @@ from api_client import Open, TestClient, send
 
 from fairhorizon.service.admin.set_up import set_up
 from fairhorizon.service.app import build_app
-from fairhorizon.service.service import Service
+from fairhorizon.service.background import Service
 from fairhorizon.service.settings import ServiceSettings
 from fairhorizon.service.store import keys
 from fairhorizon.service.store.database import Database
@@ -19,7 +19,7 @@ from fairhorizon.service.vocabulary import Role
 
 @pytest.fixture
 def open_shop(url: str, shop_run: Path) -> Iterator[Open]:
-    """Opens the shop with some settings; engine and keeper run until the test ends."""
+    """Opens the shop with some settings; the service runs until the test ends."""
     with ExitStack() as stack:
 
         def begin(

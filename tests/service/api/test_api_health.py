@@ -9,7 +9,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from fairhorizon.service.admin.set_up import set_up
 from fairhorizon.service.app import build_app
-from fairhorizon.service.service import Service
+from fairhorizon.service.background import Service
 from fairhorizon.service.settings import ServiceSettings
 from fairhorizon.service.store.database import Database
 from local_postgres import Postgres

@@ -16,11 +16,11 @@ from api_client import TestClient, get, recorded, send, wait_for
 import fairhorizon as fh
 from fairhorizon.data.synthetic import synthetic
 from fairhorizon.errors import ConfigError
-from fairhorizon.fcpo.outlook.learned import best_open
+from fairhorizon.fcpo.retention.replay import best_open
 from fairhorizon.model.requests import Person, RepeatRule, Requests
 from fairhorizon.service.admin.set_up import set_up
 from fairhorizon.service.app import build_app
-from fairhorizon.service.service import Service
+from fairhorizon.service.background import Service
 from fairhorizon.service.settings import ServiceSettings
 from fairhorizon.service.store.database import Database
 

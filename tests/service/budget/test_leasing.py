@@ -8,12 +8,11 @@ import sqlalchemy as sa
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fairhorizon.service.budget.leasing import OverdrawnError, granted, lease_size, used_lately
+from fairhorizon.service.budget import replicas as replica_rows
+from fairhorizon.service.budget.leases import OverdrawnError, granted, lease_size, used_lately
 from fairhorizon.service.budget.ledger import Ledger
-from fairhorizon.service.budget.units import UNIT
-from fairhorizon.service.budget.windows import Window
+from fairhorizon.service.budget.rules import UNIT, Window
 from fairhorizon.service.replica.engine import Engine
-from fairhorizon.service.store import replicas as replica_rows
 from fairhorizon.service.store.schema import accounts, leases, windows
 from fleet_account import Account
 
@@ -65,11 +64,11 @@ def test_a_lease_is_filled_up_as_far_as_the_account_has_room() -> None:
 
 def test_the_ledger_and_the_simulated_account_agree(replicas: Callable[..., Engine]) -> None:
     engine = replicas(slack=30, window="300 showings")
-    database, world = engine.database, engine.world
-    assert world is not None
-    (limit,) = world.rules.limits
+    database, snapshot = engine.database, engine.snapshot
+    assert snapshot is not None
+    (limit,) = snapshot.rules.limits
     simulated = Account(limit.share, limit.slack, Window.parse("300 showings"), lease_size)
-    names = [str(engine.replica)]
+    names = [str(engine.replica.id)]
     with database.writing() as connection:
         names += [replica_rows.join(database, connection) for _ in range(2)]
     simulated.join(0)
@@ -83,7 +82,7 @@ def test_the_ledger_and_the_simulated_account_agree(replicas: Callable[..., Engi
         with database.writing() as connection:
             ledger = Ledger(database, connection, names[who])
             if who not in purses:
-                purses[who] = ledger.open(world.rules, 0.0)
+                purses[who] = ledger.open(snapshot.rules, 0.0)
                 simulated.settle(who, 0, 0, 0, 0.0)
             before = purses[who]
             inside = min(length, int(before.left[0]) // UNIT)

@@ -10,13 +10,14 @@ from asking import ask
 from page_reading import Element, read
 from recorded_lists import Shown, fill, record
 
+from fairhorizon.service.admin import jobs
 from fairhorizon.service.admin.set_up import create_limit, prepare, set_up
 from fairhorizon.service.app import build_app
+from fairhorizon.service.background import Service
 from fairhorizon.service.budget.impressions import record_feedback
 from fairhorizon.service.monitoring.rollup import roll_up
-from fairhorizon.service.service import Service
 from fairhorizon.service.settings import ServiceSettings
-from fairhorizon.service.store import alerts, items, jobs, keys, users
+from fairhorizon.service.store import alerts, items, keys, users
 from fairhorizon.service.store.database import Database
 from fairhorizon.service.store.feedback import Event
 from fairhorizon.service.store.items import Item
@@ -296,11 +297,11 @@ def test_why_somebody_is_shown_what_they_are_shown(shop: tuple[AsgiClient, Servi
     ]
     rows = [dict(zip(headings, row, strict=True)) for row in table.rows()]
     assert [row["item"] for row in rows] == made.items
-    world = service.engine.world
-    assert world is not None
-    assert world.state is not None
-    person = world.state.people.find("c3")
-    taken = {world.catalogue.ids[code] for code in person.items.tolist()}
+    snapshot = service.engine.snapshot
+    assert snapshot is not None
+    assert snapshot.state is not None
+    person = snapshot.state.people.find("c3")
+    taken = {snapshot.catalogue.ids[code] for code in person.items.tolist()}
     for row, value, chance in zip(rows, made.values, made.propensities, strict=True):
         assert float(row["value"]) == pytest.approx(value, rel=0.01)
         assert float(row["probability"].removesuffix(" %")) == pytest.approx(100 * chance, rel=0.01)
@@ -321,19 +322,23 @@ def test_why_somebody_is_shown_what_they_are_shown(shop: tuple[AsgiClient, Servi
 
 def in_group(service: Service, *, inside: bool) -> list[str]:
     """The items that are popular, or those that are not."""
-    world = service.engine.world
-    assert world is not None
-    members = world.rules.members[0].tolist()
+    snapshot = service.engine.snapshot
+    assert snapshot is not None
+    members = snapshot.rules.members[0].tolist()
     return [
-        one for one, popular in zip(world.catalogue.ids, members, strict=True) if popular is inside
+        one
+        for one, popular in zip(snapshot.catalogue.ids, members, strict=True)
+        if popular is inside
     ]
 
 
 def test_the_groups_of_an_item(shop: tuple[AsgiClient, Service]) -> None:
     client, service = shop
-    world = service.engine.world
+    snapshot = service.engine.snapshot
     popular = [
-        one for one in world.catalogue.ids if world.rules.members[0, world.catalogue.codes[one]]
+        one
+        for one in snapshot.catalogue.ids
+        if snapshot.rules.members[0, snapshot.catalogue.codes[one]]
     ]
     facts = page_of(client, f"/dashboard/item/{popular[0]}").every("dl")[0].facts()
     assert facts["popular"] == "yes"

@@ -6,7 +6,7 @@ from page_reading import Element, read
 
 from fairhorizon.service.admin.set_up import create_limit, prepare
 from fairhorizon.service.app import build_app
-from fairhorizon.service.service import Service
+from fairhorizon.service.background import Service
 from fairhorizon.service.settings import ServiceSettings
 from fairhorizon.service.store import items
 from fairhorizon.service.store.database import Database

@@ -12,8 +12,8 @@ from fairhorizon import __version__
 from fairhorizon.service.admin.set_up import prepare
 from fairhorizon.service.api import access
 from fairhorizon.service.app import build_app
+from fairhorizon.service.background import Service
 from fairhorizon.service.dashboard.sessions import SESSION, VISIT, Signer
-from fairhorizon.service.service import Service
 from fairhorizon.service.settings import ServiceSettings
 from fairhorizon.service.store import keys
 from fairhorizon.service.store import state as service_state

@@ -11,10 +11,10 @@ from listening import listening
 from recorded_lists import Shown, record
 
 from fairhorizon.service.admin.set_up import create_limit
-from fairhorizon.service.budget.units import UNIT
+from fairhorizon.service.background import Service
+from fairhorizon.service.budget.rules import UNIT
 from fairhorizon.service.monitoring.alerts import AlertState, Watch, look
 from fairhorizon.service.replica.engine import Engine
-from fairhorizon.service.service import Service
 from fairhorizon.service.settings import ServiceSettings
 from fairhorizon.service.store import alerts, items
 from fairhorizon.service.store import limits as limit_rows
@@ -188,10 +188,10 @@ def test_no_alert_where_no_feedback_can_be_expected(
     assert changes(database, ServiceSettings(silence=silence)) == []
 
 
-def wait_for_world(engine: Engine, generation: int) -> None:
+def wait_for_snapshot(engine: Engine, generation: int) -> None:
     engine.refresh()
     until = time.monotonic() + 60
-    while engine.world is None or engine.world.generation < generation:
+    while engine.snapshot is None or engine.snapshot.generation < generation:
         assert time.monotonic() < until
         time.sleep(0.02)
 
@@ -200,23 +200,23 @@ def test_a_limit_about_nothing(replicas: Callable[..., Engine]) -> None:
     engine = replicas()
     database, settings = engine.database, engine.settings
     create_limit(database, "kind=k0<=0.5", settings)
-    wait_for_world(engine, engine.world.generation + 1)
-    assert look(database, settings, engine.world) == []
-    before = engine.world
+    wait_for_snapshot(engine, engine.snapshot.generation + 1)
+    assert look(database, settings, engine.snapshot) == []
+    before = engine.snapshot
     with database.writing() as connection:
         rows = [Item(one.id, labels={"seller": "big"}) for one in before.catalogue.rows.values()]
         items.put(database, connection, rows)
-    assert look(database, settings, before) == []  # an old world says nothing
-    wait_for_world(engine, before.generation + 1)
-    (begun,) = look(database, settings, engine.world)
+    assert look(database, settings, before) == []  # an old snapshot says nothing
+    wait_for_snapshot(engine, before.generation + 1)
+    (begun,) = look(database, settings, engine.snapshot)
     assert (begun.kind, begun.subject) == ("limit-about-nothing", "kind=k0<=0.5")
     assert "no column 'kind'" in begun.message
     assert look(database, settings, before) == []
     assert look(database, settings, None) == []
     with database.writing() as connection:
         items.put(database, connection, [Item("a1", labels={"kind": "k0"})])
-    wait_for_world(engine, engine.world.generation + 1)
-    (ended,) = look(database, settings, engine.world)
+    wait_for_snapshot(engine, engine.snapshot.generation + 1)
+    (ended,) = look(database, settings, engine.snapshot)
     assert (ended.subject, ended.state) == ("kind=k0<=0.5", AlertState.ENDED)
 
 

@@ -7,7 +7,7 @@ from asgi_client import AsgiClient
 from recorded_lists import ENDED, POPULAR, SELLERS, T, fill
 
 from fairhorizon.service.app import build_app
-from fairhorizon.service.service import Service
+from fairhorizon.service.background import Service
 from fairhorizon.service.settings import ServiceSettings
 from fairhorizon.service.store import keys
 from fairhorizon.service.store.database import Database

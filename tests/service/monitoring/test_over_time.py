@@ -4,7 +4,7 @@ import pytest
 from recorded_lists import POPULAR, SELLERS, Shown, T, fill, record
 
 from fairhorizon.service.admin.set_up import prepare
-from fairhorizon.service.budget.windows import Window
+from fairhorizon.service.budget.rules import Window
 from fairhorizon.service.monitoring.limit_series import limit_series
 from fairhorizon.service.monitoring.movers import RememberedMovers, movers
 from fairhorizon.service.monitoring.periods import Period

@@ -7,17 +7,16 @@ from typing import Protocol as Interface
 import torch
 from torch import Tensor
 
-from fairhorizon.policy.softmax import ItemPolicy
-from fairhorizon.policy.views import ItemView
-from fairhorizon.rankers.candidates import CandidateSet
+from fairhorizon.rankers.candidates import CLOSED, CandidateSet
 from fairhorizon.ranking import discount
+from fairhorizon.recommenders.lists.features import FeatureSource
 
 
 class Chances(Interface):
     """A view of the items, which makes menus, and the chances of the items on a menu."""
 
     @property
-    def items(self) -> ItemView:
+    def items(self) -> FeatureSource:
         """The items as menus show them."""
 
     def of(self, menus: CandidateSet, users: Tensor, queues: Tensor) -> Tensor:
@@ -31,7 +30,7 @@ class WeightedChances:
     The last signal of the items, their group, has no weight.
     """
 
-    items: ItemView
+    items: FeatureSource
     weights: tuple[float, ...]  # of all signals but the last
 
     def of(self, menus: CandidateSet, users: Tensor, queues: Tensor) -> Tensor:
@@ -41,8 +40,8 @@ class WeightedChances:
 
 def softmax_chances(menus: CandidateSet, weights: Tensor) -> Tensor:
     """(b, C) softmax over each menu of the logits by one row of weights (b, 1, signals)."""
-    open_items = menus.items >= 0
-    return ItemPolicy.of(menus.logits(weights), open_items[:, None]).probs.squeeze(1)
+    logits = menus.logits(weights).masked_fill((menus.items < 0)[:, None], CLOSED)
+    return torch.log_softmax(logits, dim=2).exp().squeeze(1)
 
 
 def item_values(probabilities: Tensor, likes: Tensor, length: int) -> Tensor:

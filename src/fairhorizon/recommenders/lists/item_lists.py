@@ -6,7 +6,6 @@ value are shown (allocation/engine.py), for all users together, in blocks of the
 feedback, or one request after the other.
 """
 
-import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
@@ -40,10 +39,9 @@ from fairhorizon.limits.place_rule import PlaceRule
 from fairhorizon.limits.step_limits import StepLimit, step_limit
 from fairhorizon.rankers.candidates import CandidateSet, ScoredCandidates
 from fairhorizon.ranking import discount, rows_at_once
-from fairhorizon.recommenders.blocks import joined
 from fairhorizon.recommenders.lists.chances import Chances, item_values
 from fairhorizon.recommenders.lists.opening import LastMenus, open_menus
-from fairhorizon.recommenders.served import Served, ValuedItems, on_lists
+from fairhorizon.recommenders.served import Served, ValuedItems, joined, on_lists
 from fairhorizon.recommenders.steps import step_by_step
 from fairhorizon.simulation.dynamics import Outcome, State
 from fairhorizon.simulation.feedback import Scenario
@@ -163,15 +161,10 @@ class ItemLists:
         """The blocks make lists under the rule, as even as they are meant to be."""
         task = GroupTask(self.rule, length)
         plain = group_lists_over(blocks, task)
-        aims = [] if self.gini_limit is None else [self.gini_limit]
-        if self.spread is not None and (aim := self._even(blocks, length, plain)) is not None:
-            aims.append(aim)
-        if not aims:
+        aim = None if self.spread is None else self._even(blocks, length, plain)
+        if aim is None and self.gini_limit is None:
             return plain
-        with warnings.catch_warnings():
-            # this Gini index is a target that may be out of reach
-            warnings.filterwarnings("ignore", message="no lists with a Gini index")
-            return group_lists_over(blocks, task, gini_limit=min(aims))
+        return group_lists_over(blocks, task, gini_limit=self.gini_limit, gini_aim=aim)
 
     def _even(self, blocks: Blocks, length: int, plain: GroupPrices) -> float | None:
         """The Gini index to aim at, from that of the plain lists; None: nothing to compare with.

@@ -6,9 +6,9 @@ from weakref import ref
 import torch
 from torch import Tensor
 
-from fairhorizon.policy.views import ItemView
 from fairhorizon.rankers.candidates import CandidateSet
 from fairhorizon.ranking import rows_at_once
+from fairhorizon.recommenders.lists.features import FeatureSource
 from fairhorizon.simulation.feedback import Scenario
 
 USERS_AT_ONCE = 1024
@@ -27,7 +27,7 @@ class Opening:
 
 
 def open_menus(
-    items: ItemView, scenario: Scenario, users: Tensor, sensitive: Tensor, at_least: int = 0
+    items: FeatureSource, scenario: Scenario, users: Tensor, sensitive: Tensor, at_least: int = 0
 ) -> Opening:
     """For some users of a scenario, in batches, because the table of blocked items is wide."""
     parts = []
@@ -44,10 +44,10 @@ class LastMenus:
     """
 
     def __init__(self) -> None:
-        self._known: tuple[ref[Scenario], ItemView, Tensor, int, CandidateSet] | None = None
+        self._known: tuple[ref[Scenario], FeatureSource, Tensor, int, CandidateSet] | None = None
 
     def of(
-        self, items: ItemView, scenario: Scenario, sensitive: Tensor, length: int
+        self, items: FeatureSource, scenario: Scenario, sensitive: Tensor, length: int
     ) -> CandidateSet:
         """The menus of all users of the scenario."""
         if self._known is not None:

@@ -4,14 +4,11 @@ from dataclasses import dataclass
 
 from fairhorizon.errors import ConfigError
 from fairhorizon.limits.kept_by_lists import are_several, of_gini
-from fairhorizon.limits.step_limits import PopularityLimit
 from fairhorizon.recommenders.lists.chances import WeightedChances
-from fairhorizon.recommenders.lists.item_lists import Evenness, ItemLists, step_limits
-from fairhorizon.recommenders.ranked.control_server import ControlServer
-from fairhorizon.recommenders.ranked.fitted import FittedRanker, view_of
-from fairhorizon.recommenders.ranked.variety import variety_of
+from fairhorizon.recommenders.lists.item_lists import Evenness, ItemLists
+from fairhorizon.recommenders.ranked.calibration import FittedRanker, view_of
+from fairhorizon.recommenders.ranked.controlled import ControlServer
 from fairhorizon.recommenders.served import Served
-from fairhorizon.recommenders.steps import serve_under_control
 from fairhorizon.recommenders.tasks import ServingPlan
 from fairhorizon.rerank.control import StepControl
 from fairhorizon.rerank.lists import ListAllocation
@@ -71,56 +68,6 @@ class AllocatedLists:
             f"{name}+{self.reranker.method} makes whole lists at once and serves in no long run "
             f"(use {name}+{StepControl.method})"
         )
-
-    def expected_exposure(self, scenario: Scenario) -> None:
-        """Nothing is drawn."""
-
-
-@dataclass(frozen=True)
-class ControlledLists:
-    """Step control over the standardised scores of one ranker: `NAME+control`."""
-
-    fitted: FittedRanker
-    reranker: StepControl
-
-    def serve(
-        self,
-        scenario: Scenario,
-        *,
-        length: int,
-        feedback: bool,
-        seed: int,  # noqa: ARG002  # nothing is drawn
-    ) -> Served:
-        if self.reranker.needs_kinds:
-            raise ConfigError(
-                f"{self._name}: mmr and kind_quota are rules of a long run (leave them out, or use "
-                "longterm)"
-            )
-        limits = step_limits(self.fitted.limits) or [PopularityLimit(self.reranker.share)]
-        server = ControlServer(self.fitted.ranker, limits)
-        shown = serve_under_control(
-            server, scenario, self.fitted.sensitive, length=length, feedback=feedback
-        )
-        texts = [str(one) for one in self.fitted.limits] or [self.fitted.level]
-        # those of the last place, in units of the standardised scores
-        prices = dict(zip(texts, server.control.prices.values(), strict=True))
-        return Served.of(shown, prices=prices)
-
-    def in_blocks(self, *, feedback: bool, seed: int) -> None:
-        """Every place of all lists depends on the places before it."""
-
-    def server(self, plan: ServingPlan) -> ControlServer:
-        return ControlServer(
-            self.fitted.ranker,
-            plan.limits,
-            list_length=1 if plan.list_length is None else plan.list_length,
-            retraining=plan.retraining(),
-            variety=variety_of(self.reranker, plan.kinds, self._name),
-        )
-
-    @property
-    def _name(self) -> str:
-        return f"{self.fitted.ranker.method}+{self.reranker.method}"
 
     def expected_exposure(self, scenario: Scenario) -> None:
         """Nothing is drawn."""

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Self
+from typing import Protocol as Interface
 
 import numpy as np
 import torch
@@ -16,22 +17,55 @@ from fairhorizon.errors import ConfigError
 from fairhorizon.limits.kept_by_lists import ListLimits, level_under
 from fairhorizon.rankers import RANKERS
 from fairhorizon.rankers.ranker import Ranker
-from fairhorizon.recommenders.abilities import Abilities, Levels
-from fairhorizon.recommenders.base import Recommender
-from fairhorizon.recommenders.blocks import BlockServing
+from fairhorizon.recommenders.base import Abilities, Levels, Recommender
+from fairhorizon.recommenders.online import Server
 from fairhorizon.recommenders.progress import SILENT, Listener
-from fairhorizon.recommenders.ranked.fitted import UNKNOWN, Calibration, FittedRanker
+from fairhorizon.recommenders.ranked.by_user import UserLists
+from fairhorizon.recommenders.ranked.calibration import UNKNOWN, Calibration, FittedRanker
+from fairhorizon.recommenders.ranked.controlled import ControlledLists
 from fairhorizon.recommenders.ranked.joint import AllocatedLists
-from fairhorizon.recommenders.ranked.ways import Way, way_of
-from fairhorizon.recommenders.served import Served, ValuedItems
-from fairhorizon.recommenders.server import Server
+from fairhorizon.recommenders.ranked.paced import OnlineLists
+from fairhorizon.recommenders.served import BlockServing, Served, ValuedItems
 from fairhorizon.recommenders.tasks import FitTask, ServingPlan
 from fairhorizon.rerank import RERANKERS
+from fairhorizon.rerank.control import StepControl
 from fairhorizon.rerank.lists import ListAllocation
+from fairhorizon.rerank.online import OnlineReranker
 from fairhorizon.rerank.reranker import JointReranker, Reranker, UserReranker
 from fairhorizon.settings import Settings
 from fairhorizon.simulation.feedback import Scenario
 from fairhorizon.storage import below, load_model, save_model
+
+
+class ServingStrategy(Interface):
+    """Serves a fitted ranker, behind a re-ranker where there is one."""
+
+    def serve(self, scenario: Scenario, *, length: int, feedback: bool, seed: int) -> Served:
+        """As `Recommender.served` describes it."""
+
+    def in_blocks(self, *, feedback: bool, seed: int) -> BlockServing | None:
+        """As `Recommender.in_blocks` describes it."""
+
+    def server(self, plan: ServingPlan) -> Server:
+        """The server of a long run."""
+
+    def expected_exposure(self, scenario: Scenario) -> NDArray[np.float64] | None:
+        """(n_items,) what exposure the drawn rankings of all users give an item on average."""
+
+
+def strategy_for(reranker: Reranker | None, fitted: FittedRanker) -> ServingStrategy:
+    """The one place where the kinds of re-rankers part."""
+    match reranker:
+        case ListAllocation():
+            return AllocatedLists(fitted, reranker)
+        case StepControl():
+            return ControlledLists(fitted, reranker)
+        case OnlineReranker():
+            return OnlineLists(fitted, reranker)
+        case UserReranker() | None:
+            return UserLists(fitted, reranker)
+        case _:
+            raise TypeError(f"nothing serves with {type(reranker).__name__} (add it here)")
 
 
 class Ranked(Recommender):
@@ -142,23 +176,23 @@ class Ranked(Recommender):
         return self.reranked(self.reranker.at_level(alpha_prime))
 
     def _server(self, plan: ServingPlan) -> Server:
-        return self._way().server(plan)
+        return self._strategy().server(plan)
 
     def served(
         self, scenario: Scenario, *, length: int, feedback: bool = False, seed: int | None = None
     ) -> Served:
         seed = self.seed if seed is None else seed
-        return self._way().serve(scenario, length=length, feedback=feedback, seed=seed)
+        return self._strategy().serve(scenario, length=length, feedback=feedback, seed=seed)
 
     def in_blocks(self, *, feedback: bool = False) -> BlockServing | None:
-        return self._way().in_blocks(feedback=feedback, seed=self.seed)
+        return self._strategy().in_blocks(feedback=feedback, seed=self.seed)
 
     def item_values(self, scenario: Scenario, *, length: int) -> ValuedItems:
         lists = AllocatedLists(replace(self._fitted(), limits=()), ListAllocation()).item_lists()
         return lists.values_of_all(scenario, torch.arange(scenario.n_users), length)
 
     def expected_exposure(self, scenario: Scenario) -> NDArray[np.float64] | None:
-        return self._way().expected_exposure(scenario)
+        return self._strategy().expected_exposure(scenario)
 
     def _serves_alone(self, option: str) -> ConfigError:
         if isinstance(self.reranker, JointReranker):
@@ -167,8 +201,8 @@ class Ranked(Recommender):
             )
         return super()._serves_alone(option)
 
-    def _way(self) -> Way:
-        return way_of(self.reranker, self._fitted())
+    def _strategy(self) -> ServingStrategy:
+        return strategy_for(self.reranker, self._fitted())
 
     def _fitted(self) -> FittedRanker:
         return FittedRanker(

@@ -189,7 +189,7 @@ def _impression_rows(
 def _answer_rows(
     row: Any, time: float, given: Sequence[Any], negative: Sequence[str]
 ) -> Iterator[Sequence[Any]]:
-    """What was liked is what a replica takes for it too (replica/weighing.py)."""
+    """What was liked is what a replica takes for it too (`UserHistories.answers`)."""
     liked = {one.item_id for one in given if one.type not in negative}
     chances = row.propensities or [None] * len(row.items)
     for item, chance in zip(row.items, chances, strict=True):

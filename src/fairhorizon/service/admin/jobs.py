@@ -1,4 +1,8 @@
-"""Jobs: long work that one replica does and all can follow."""
+"""Jobs: long work that is asked for, that one replica does, and that all can follow.
+
+A job is a row that any replica may take up, also after the one that had it is gone. So everything
+in a job can be done again.
+"""
 
 import logging
 import threading
@@ -7,12 +11,17 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+import sqlalchemy as sa
+from sqlalchemy.engine import Connection
+
 from fairhorizon.errors import FairHorizonError
 from fairhorizon.service.admin.set_up import register, relabel
+from fairhorizon.service.budget.replicas import alive
 from fairhorizon.service.monitoring.rollup import roll_up
 from fairhorizon.service.replica.loaded_models import loaded
-from fairhorizon.service.store import jobs, models, replicas
+from fairhorizon.service.store import models
 from fairhorizon.service.store.database import Database, DatabaseAwayError
+from fairhorizon.service.store.schema import jobs, replicas
 from fairhorizon.service.vocabulary import JobState
 from fairhorizon.vocabulary import ListValue
 
@@ -20,7 +29,76 @@ REGISTER, PROMOTE, RELABEL = "register", "promote", "relabel"
 WAIT_FOR_REPLICAS = 60.0  # seconds, to load a model that is to be promoted
 LOG = logging.getLogger("fairhorizon.service")
 
-Report = Callable[[float, str], None]
+Say = Callable[[float, str], None]  # how far a job is, from 0 to 1
+
+
+def ask(
+    database: Database, connection: Connection, kind: str, once: str, arguments: dict[str, Any]
+) -> int:
+    """The number of the job; it is made once, however often it is asked for."""
+    insert = database.insert(jobs).on_conflict_do_nothing(index_elements=["once"])
+    row: dict[str, Any] = {
+        "kind": kind,
+        "once": once,
+        "arguments": arguments,
+        "state": JobState.WAITING.value,
+    }
+    begun = {"progress": 0.0, "message": "", "created_at": database.now(connection)}
+    connection.execute(insert.values(row | begun))
+    return int(connection.execute(sa.select(jobs.c.id).where(jobs.c.once == once)).scalar_one())
+
+
+def take(connection: Connection, replica: str) -> Any:
+    """The next job that waits, or whose replica is gone; None: there is none.
+
+    Of several replicas that ask at the same time one gets it.
+    """
+    gone = jobs.c.owner.not_in(sa.select(replicas.c.id))
+    free = (jobs.c.state == JobState.WAITING) | ((jobs.c.state == JobState.RUNNING) & gone)
+    row = connection.execute(sa.select(jobs).where(free).order_by(jobs.c.id).limit(1)).first()
+    if row is None:
+        return None
+    same = jobs.c.owner.is_(None) if row.owner is None else jobs.c.owner == row.owner
+    claim = jobs.update().where(jobs.c.id == row.id, same, jobs.c.state == row.state)
+    claimed = connection.execute(claim.values(state=JobState.RUNNING.value, owner=replica))
+    return row if claimed.rowcount else None
+
+
+def report(connection: Connection, number: int, progress: float, message: str) -> None:
+    """Say how far a job is."""
+    connection.execute(
+        jobs.update().where(jobs.c.id == number).values(progress=progress, message=message)
+    )
+
+
+def finish(
+    database: Database, connection: Connection, number: int, state: JobState, message: str
+) -> None:
+    values: dict[str, Any] = {
+        "state": state.value,
+        "message": message,
+        "ended_at": database.now(connection),
+    }
+    if state is JobState.DONE:
+        values["progress"] = 1.0
+    connection.execute(jobs.update().where(jobs.c.id == number).values(values))
+
+
+def get(connection: Connection, number: int) -> Any:
+    return connection.execute(sa.select(jobs).where(jobs.c.id == number)).first()
+
+
+def newest(connection: Connection, n: int) -> list[Any]:
+    return list(connection.execute(sa.select(jobs).order_by(jobs.c.id.desc()).limit(n)))
+
+
+def to_be_promoted(connection: Connection) -> int | None:
+    """The model that a job at work is about to promote."""
+    query = sa.select(jobs.c.arguments).where(
+        jobs.c.kind == PROMOTE, jobs.c.state == JobState.RUNNING
+    )
+    arguments = connection.execute(query.limit(1)).scalar()
+    return None if arguments is None else int(arguments["model"])
 
 
 class _LeftError(Exception):
@@ -28,8 +106,8 @@ class _LeftError(Exception):
 
 
 @dataclass(frozen=True)
-class Jobs:
-    """Does the jobs that wait; everything in them can be done again if a replica ends within."""
+class JobRunner:
+    """Does the jobs that wait."""
 
     database: Database
     ended: threading.Event  # set when the replica stops: what is not done is left to another
@@ -38,17 +116,17 @@ class Jobs:
     def work(self, replica: str) -> bool:
         """Do the next job; whether there was one."""
         with self.database.writing() as connection:
-            job = jobs.take(connection, replica)
+            job = take(connection, replica)
         if job is None:
             return False
 
-        def report(progress: float, message: str) -> None:
+        def say(progress: float, message: str) -> None:
             with self.database.writing() as connection:
-                jobs.report(connection, job.id, progress, message)
+                report(connection, job.id, progress, message)
 
         does = {REGISTER: self._register, PROMOTE: self._promote, RELABEL: self._relabel}
         try:
-            message, state = does[job.kind](job.arguments, report), JobState.DONE
+            message, state = does[job.kind](job.arguments, say), JobState.DONE
         except _LeftError:
             return False
         except DatabaseAwayError:
@@ -60,18 +138,18 @@ class Jobs:
             message, state = "something went wrong (see the log of the service)", JobState.FAILED
             LOG.exception("job %s (%s) failed", job.id, job.kind)
         with self.database.writing() as connection:
-            jobs.finish(self.database, connection, job.id, state, message)
+            finish(self.database, connection, job.id, state, message)
         return True
 
-    def _register(self, arguments: dict[str, Any], report: Report) -> str:
-        report(0.1, "loading the model")
+    def _register(self, arguments: dict[str, Any], say: Say) -> str:
+        say(0.1, "loading the model")
         model = loaded(arguments["folder"])
         model.outlook_for(self.value)  # refuses what cannot be served
         with self.database.writing() as connection:
             number = register(self.database, connection, arguments["folder"], model)
         return f"model {number} (POST /v1/models/{number}/promote)"
 
-    def _promote(self, arguments: dict[str, Any], report: Report) -> str:
+    def _promote(self, arguments: dict[str, Any], say: Say) -> str:
         """All replicas load it; then they switch with one transaction."""
         number = int(arguments["model"])
         with self.database.reading() as connection:
@@ -80,10 +158,10 @@ class Jobs:
         until = time.monotonic() + WAIT_FOR_REPLICAS
         while time.monotonic() < until:
             with self.database.reading() as connection:
-                alive = replicas.alive(connection)
-            ready = sum(one.model_ready == number for one in alive)
-            report(0.9 * ready / max(1, len(alive)), f"loaded by {ready} of {len(alive)} replicas")
-            if ready == len(alive):
+                there = alive(connection)
+            ready = sum(one.model_ready == number for one in there)
+            say(0.9 * ready / max(1, len(there)), f"loaded by {ready} of {len(there)} replicas")
+            if ready == len(there):
                 break
             if self.ended.wait(0.2):
                 raise _LeftError
@@ -91,7 +169,7 @@ class Jobs:
             models.promote(self.database, connection, number)
         return f"model {number} is served"
 
-    def _relabel(self, arguments: dict[str, Any], report: Report) -> str:  # noqa: ARG002
+    def _relabel(self, arguments: dict[str, Any], say: Say) -> str:  # noqa: ARG002
         while roll_up(self.database):
-            report(0.5, "counting what was shown")
+            say(0.5, "counting what was shown")
         return f"epoch {relabel(self.database)} of labels has begun"

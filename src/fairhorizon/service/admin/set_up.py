@@ -10,11 +10,9 @@ from fairhorizon.data.item_tables import NamedColumns
 from fairhorizon.errors import ConfigError, FairHorizonError
 from fairhorizon.limits.language import Limit
 from fairhorizon.model.model import Model
-from fairhorizon.service.budget.limits import check_served
-from fairhorizon.service.budget.units import UNIT
-from fairhorizon.service.budget.windows import Window
+from fairhorizon.service.budget.rules import UNIT, Window, check_served
 from fairhorizon.service.replica.loaded_models import loaded
-from fairhorizon.service.replica.world import WorldLoader, check_bound, popular_now
+from fairhorizon.service.replica.snapshot import SnapshotLoader, check_bound, popular_now
 from fairhorizon.service.settings import ServiceSettings
 from fairhorizon.service.store import items, labels, limits, models
 from fairhorizon.service.store import state as service_state
@@ -118,14 +116,14 @@ def _values(cell: str) -> str | list[str]:
 
 def relabel(database: Database) -> int:
     """Begin an epoch with the labels of now; its number."""
-    loader = WorldLoader(database)
+    loader = SnapshotLoader(database)
     while True:
         with database.reading() as connection:
-            world = loader.load(connection)
+            snapshot = loader.load(connection)
         with database.writing() as connection:
-            if service_state.lock(database, connection).generation != world.generation:
+            if service_state.lock(database, connection).generation != snapshot.generation:
                 continue
-            popular = popular_now(world, labels.showings(connection))
+            popular = popular_now(snapshot, labels.showings(connection))
             return labels.switch(database, connection, popular)
 
 
@@ -163,7 +161,7 @@ def create_limit(
         counts or settings.counts.value,
         UNIT * (slack or settings.slack),
     )
-    loader = WorldLoader(database)
+    loader = SnapshotLoader(database)
     with database.reading() as connection:
         check_bound(loader.load(connection), limit)
     with database.writing() as connection:

@@ -14,7 +14,7 @@ from starlette.concurrency import run_in_threadpool
 
 from fairhorizon.service.api import paths  # noqa: F401  # every route may have {item:id}
 from fairhorizon.service.api.problems import ApiProblem
-from fairhorizon.service.service import Service
+from fairhorizon.service.background import Service
 from fairhorizon.service.store import keys
 from fairhorizon.service.store.keys import Key
 from fairhorizon.service.vocabulary import Role

@@ -8,7 +8,7 @@ from pydantic import BaseModel
 
 from fairhorizon.service.api.access import GuardedRoute, Reading, Serving
 from fairhorizon.service.api.bodies import Moment, moment, seconds
-from fairhorizon.service.budget.units import showings
+from fairhorizon.service.budget.rules import showings
 from fairhorizon.service.monitoring.exposure import ExposureReport, exposure
 from fairhorizon.service.monitoring.limit_series import LimitSeries
 from fairhorizon.service.monitoring.periods import HOUR, LONGEST_STEP, SHORTEST_STEP, Period
@@ -119,7 +119,7 @@ def get_exposure(
             step,
         )
         found = exposure(
-            connection, period, world=service.engine.world, provider=service.settings.provider
+            connection, period, snapshot=service.engine.snapshot, provider=service.settings.provider
         )
     return _body(found)
 

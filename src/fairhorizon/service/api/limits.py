@@ -16,7 +16,7 @@ from fairhorizon.service.api.control_bodies import (
     LimitState,
 )
 from fairhorizon.service.api.problems import ApiProblem
-from fairhorizon.service.budget.units import UNIT, allowed, share_units, showings
+from fairhorizon.service.budget.rules import UNIT, allowed, share_units, showings
 from fairhorizon.service.store import limits
 from fairhorizon.service.store.budgets import AccountNow, present_accounts
 from fairhorizon.service.vocabulary import Counts

@@ -11,9 +11,8 @@ from fastapi.responses import Response
 from fairhorizon.service.api.access import GuardedRoute, Reading, Serving
 from fairhorizon.service.api.bodies import Id, RankBody, Scored
 from fairhorizon.service.api.problems import ApiProblem
-from fairhorizon.service.replica.recording import Decided
-from fairhorizon.service.replica.requests import ListRequest
-from fairhorizon.service.service import Service
+from fairhorizon.service.background import Service
+from fairhorizon.service.replica.requests import BuiltList, ListRequest
 from fairhorizon.service.vocabulary import LONGEST_LIST
 
 MOST_WAITING = 1000  # requests, before more are refused
@@ -139,13 +138,13 @@ async def rank(service: Serving, body: RankBody) -> Response:
     return _answer(await _served(service, request), with_scores=True)
 
 
-async def _served(service: Service, request: ListRequest) -> Decided:
+async def _served(service: Service, request: ListRequest) -> BuiltList:
     if service.engine.n_waiting >= MOST_WAITING:
         raise ApiProblem(503, "too many requests wait", "try again", {"Retry-After": "1"})
     return await asyncio.wrap_future(service.engine.submit(request))
 
 
-def _answer(made: Decided, *, with_scores: bool) -> Response:
+def _answer(made: BuiltList, *, with_scores: bool) -> Response:
     content: list[Any] = made.items
     if with_scores:
         pairs = zip(made.items, made.scores, strict=True)

@@ -7,6 +7,7 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Path
 from fastapi.responses import Response
 
+from fairhorizon.service.admin import jobs
 from fairhorizon.service.admin.jobs import PROMOTE, REGISTER
 from fairhorizon.service.api.access import Administering, GuardedRoute, Reading, Serving
 from fairhorizon.service.api.bodies import moment
@@ -19,7 +20,7 @@ from fairhorizon.service.api.control_bodies import (
 )
 from fairhorizon.service.api.problems import AGAIN, ApiProblem
 from fairhorizon.service.monitoring.metrics import CONTENT_TYPE
-from fairhorizon.service.store import jobs, models
+from fairhorizon.service.store import models
 from fairhorizon.service.store import state as service_state
 
 router = APIRouter(route_class=GuardedRoute)
@@ -110,7 +111,7 @@ async def live() -> dict[str, bool]:
 def ready(service: Serving) -> dict[str, bool]:
     with service.database.reading() as connection:  # raises what becomes a 503
         service_state.read(service.database, connection)
-    if service.engine.world is None:
+    if service.engine.snapshot is None:
         raise ApiProblem(503, "the model is being loaded", "ask again", AGAIN)
     return {"Ready": True}
 

@@ -12,7 +12,7 @@ import sqlalchemy as sa
 from sqlalchemy.engine import Connection
 
 from fairhorizon.limits.language import Limit
-from fairhorizon.service.budget.units import place_units
+from fairhorizon.service.budget.rules import place_units
 from fairhorizon.service.store import state as service_state
 from fairhorizon.service.store.database import Database
 from fairhorizon.service.store.feedback import Event, add

@@ -15,9 +15,15 @@ import numpy as np
 import sqlalchemy as sa
 from sqlalchemy.engine import Connection
 
-from fairhorizon.service.budget.leasing import granted, is_low, lease_size, used_lately
-from fairhorizon.service.budget.limits import Rules, ServedLimit
-from fairhorizon.service.budget.purse import Purse, Units
+from fairhorizon.service.budget.leases import (
+    LeaseBalance,
+    Units,
+    granted,
+    is_low,
+    lease_size,
+    used_lately,
+)
+from fairhorizon.service.budget.rules import Rules, ServedLimit
 from fairhorizon.service.store.database import INSERTS, Database
 from fairhorizon.service.store.schema import accounts, leases, replicas, windows
 from fairhorizon.service.vocabulary import Counts
@@ -44,31 +50,36 @@ class Ledger:
     def __init__(self, database: Database, connection: Connection, replica: str) -> None:
         self.database, self.connection, self.replica = database, connection, replica
 
-    def open(self, rules: Rules, now: float, before: Purse | None = None) -> Purse:
+    def open(self, rules: Rules, now: float, before: LeaseBalance | None = None) -> LeaseBalance:
         """The present windows of all limits with this replica's leases, filled up.
 
-        before: its last purse, which says what it used lately.
+        before: its last balance, which says what it used lately.
         Leases that it has elsewhere, of limits or windows that have ended, are given back.
         """
-        purse = _empty(rules)
+        balance = _empty(rules)
         if before is not None and before.rules is rules:
-            purse.lately = before.lately.copy()
+            balance.lately = before.lately.copy()
         for number in range(len(rules.limits)):
-            self._enter(purse, number, now)
-        self._give_back_all_but(purse.accounts.tolist())
-        self._refill(purse, np.zeros(len(rules), dtype=np.int64), purse.shown)
-        return purse
+            self._enter(balance, number, now)
+        self._give_back_all_but(balance.accounts.tolist())
+        self._refill(balance, np.zeros(len(rules), dtype=np.int64), balance.shown)
+        return balance
 
     def settle(
-        self, purse: Purse, inside: Units, total: Units, prices: Sequence[float], now: float
-    ) -> Purse:
+        self,
+        balance: LeaseBalance,
+        inside: Units,
+        total: Units,
+        prices: Sequence[float],
+        now: float,
+    ) -> LeaseBalance:
         """Charge and count lists that are recorded in this transaction.
 
-        purse: as it was before the lists were decided.
+        balance: as it was before the lists were decided.
         inside: (m,) units that the lists use of each group.  total: (limits,) units in all.
-        Returns the purse after it, with leases filled up again.
+        Returns the balance after it, with leases filled up again.
         """
-        after = purse.copy()
+        after = balance.copy()
         if not after.windows:
             return after
         stored = {
@@ -84,27 +95,27 @@ class Ledger:
         self._refill(after, inside, before[after.rules.owners], prices)
         return after
 
-    def _enter(self, purse: Purse, number: int, now: float) -> int:
-        """Take the present window of a limit into the purse; it is opened if nobody has yet.
+    def _enter(self, balance: LeaseBalance, number: int, now: float) -> int:
+        """Take the present window of a limit into the balance; it is opened if nobody has yet.
 
         Returns what was shown in it so far.
         """
-        limit, rows = purse.rules.limits[number], purse.rules.slices()[number]
-        if len(purse.accounts[rows]):
-            self._give_back(purse.accounts[rows].tolist())
+        limit, rows = balance.rules.limits[number], balance.rules.slices()[number]
+        if len(balance.accounts[rows]):
+            self._give_back(balance.accounts[rows].tolist())
         window = self._present(limit, now)
         found = self._accounts_of(window.id, limit)
-        purse.windows[number], purse.names[number] = window.id, window.name
-        purse.accounts[rows] = [row.id for row in found]
-        purse.used[rows] = [row.used for row in found]
-        purse.prices[rows] = [row.price for row in found]
-        purse.shown[rows] = window.shown
+        balance.windows[number], balance.names[number] = window.id, window.name
+        balance.accounts[rows] = [row.id for row in found]
+        balance.used[rows] = [row.used for row in found]
+        balance.prices[rows] = [row.price for row in found]
+        balance.shown[rows] = window.shown
         query = sa.select(leases.c.account_id, leases.c.left).where(
             leases.c.replica_id == self.replica,
-            leases.c.account_id.in_(purse.accounts[rows].tolist()),
+            leases.c.account_id.in_(balance.accounts[rows].tolist()),
         )
         own = {row.account_id: row.left for row in self.connection.execute(query)}
-        purse.left[rows] = [own.get(row.id, 0) for row in found]
+        balance.left[rows] = [own.get(row.id, 0) for row in found]
         return int(window.shown)
 
     def _present(self, limit: ServedLimit, now: float) -> Any:
@@ -155,48 +166,52 @@ class Ledger:
         query = sa.select(accounts.c.group, accounts.c.price).where(accounts.c.window_id == before)
         return {row.group: row.price for row in self.connection.execute(query)}
 
-    def _count_shown(self, purse: Purse, stored: dict[int, int], total: Units) -> Units:
+    def _count_shown(self, balance: LeaseBalance, stored: dict[int, int], total: Units) -> Units:
         """(limits,) what was shown in the window of each limit, with these lists."""
         changes = [
             {"window": window, "to_shown": stored[window] + units}
             for limit, window, units in zip(
-                purse.rules.limits, purse.windows, total.tolist(), strict=True
+                balance.rules.limits, balance.windows, total.tolist(), strict=True
             )
             if limit.counts is Counts.SERVED and units
         ]
         if changes:
             self.connection.execute(SHOW, changes)
         after = stored | {one["window"]: one["to_shown"] for one in changes}
-        return np.array([after[window] for window in purse.windows], dtype=np.int64)
+        return np.array([after[window] for window in balance.windows], dtype=np.int64)
 
     def _refill(
-        self, purse: Purse, inside: Units, before: Units, prices: Sequence[float] | None = None
+        self,
+        balance: LeaseBalance,
+        inside: Units,
+        before: Units,
+        prices: Sequence[float] | None = None,
     ) -> None:
         """Charge what was shown, fill up leases that were used or are half empty, and write both.
 
         before: (m,) what was shown without these lists.
         """
-        rules = purse.rules
+        rules = balance.rules
         if not len(rules):
             return
-        after = purse.left - np.where(rules.hard, inside, 0)
-        purse.lately = np.array(
+        after = balance.left - np.where(rules.hard, inside, 0)
+        balance.lately = np.array(
             [
                 used_lately(*pair)
-                for pair in zip(purse.lately.tolist(), inside.tolist(), strict=True)
+                for pair in zip(balance.lately.tolist(), inside.tolist(), strict=True)
             ],
             dtype=np.int64,
         )
-        size = self._lease_sizes(purse)
+        size = self._lease_sizes(balance)
         low = [is_low(*pair) for pair in zip(after.tolist(), size, strict=True)]
         touched = np.flatnonzero((rules.hard & low) | (inside > 0))
         if not len(touched):
             return
-        ids = purse.accounts[touched].tolist()
+        ids = balance.accounts[touched].tolist()
         stored = {row.id: row for row in self.connection.execute(ACCOUNTS, {"ids": ids})}
         changes, held = [], []
         for j in touched.tolist():
-            limit, account = rules.limits[rules.owners[j]], stored[int(purse.accounts[j])]
+            limit, account = rules.limits[rules.owners[j]], stored[int(balance.accounts[j])]
             spent = int(inside[j])
             confirmed = limit.counts is Counts.CONFIRMED
             used = account.used + (0 if confirmed else spent)
@@ -209,7 +224,7 @@ class Ledger:
                     left=int(after[j]),
                     size=size[j],
                     before=int(before[j]),
-                    shown=int(purse.shown[j]),
+                    shown=int(balance.shown[j]),
                 )
                 charged += grant
                 after[j] += grant
@@ -225,8 +240,8 @@ class Ledger:
                     "to_price": account.price if prices is None else prices[j],
                 }
             )
-            purse.used[j] = used
-        purse.left = after
+            balance.used[j] = used
+        balance.left = after
         self._write(changes, held)
 
     def _write(self, changes: list[dict[str, Any]], held: list[dict[str, Any]]) -> None:
@@ -234,13 +249,13 @@ class Ledger:
         if held:
             self.connection.execute(_hold(self.database.dialect), held)
 
-    def _lease_sizes(self, purse: Purse) -> list[int]:
+    def _lease_sizes(self, balance: LeaseBalance) -> list[int]:
         """(m,) by the replicas there are and what this one used lately."""
         alive = self.connection.execute(ALIVE).scalar_one()
-        limits, owners = purse.rules.limits, purse.rules.owners.tolist()
+        limits, owners = balance.rules.limits, balance.rules.owners.tolist()
         return [
             lease_size(limits[owner].slack, alive, lately)
-            for owner, lately in zip(owners, purse.lately.tolist(), strict=True)
+            for owner, lately in zip(owners, balance.lately.tolist(), strict=True)
         ]
 
     def _give_back(self, ids: Sequence[int]) -> None:
@@ -280,9 +295,9 @@ def _hold(dialect: str) -> sa.Insert:
     return held
 
 
-def _empty(rules: Rules) -> Purse:
+def _empty(rules: Rules) -> LeaseBalance:
     def zeros() -> Units:
         return np.zeros(len(rules), dtype=np.int64)
 
     n, free = len(rules.limits), np.zeros(len(rules))
-    return Purse(rules, [0] * n, [""] * n, zeros(), zeros(), zeros(), zeros(), zeros(), free)
+    return LeaseBalance(rules, [0] * n, [""] * n, zeros(), zeros(), zeros(), zeros(), zeros(), free)

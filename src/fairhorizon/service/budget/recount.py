@@ -17,7 +17,7 @@ import sqlalchemy as sa
 from sqlalchemy.engine import Connection
 
 from fairhorizon.limits.language import Limit
-from fairhorizon.service.budget.units import place_units
+from fairhorizon.service.budget.rules import place_units
 from fairhorizon.service.store.schema import (
     accounts,
     confirmations,

@@ -11,8 +11,8 @@ from sqlalchemy.engine import Connection
 from fairhorizon.limits.language import Limit
 from fairhorizon.model.explain import Parts, reasons
 from fairhorizon.model.requests import RepeatRule, Requests
-from fairhorizon.service.budget.units import place_units, showings
-from fairhorizon.service.replica.world import World
+from fairhorizon.service.budget.rules import place_units, showings
+from fairhorizon.service.replica.snapshot import ServingSnapshot
 from fairhorizon.service.settings import ServiceSettings
 from fairhorizon.service.store import feedback, items
 from fairhorizon.service.store.schema import accounts, limits, windows
@@ -64,7 +64,7 @@ class ExplainedList:
 
 def explained_lists(
     connection: Connection,
-    world: World | None,
+    snapshot: ServingSnapshot | None,
     settings: ServiceSettings,
     user: str,
     rows: Sequence[Any],
@@ -72,7 +72,7 @@ def explained_lists(
     """The reasons are those of the present model and history, which may have changed since."""
     groups = _groups(connection, rows)
     wanted = {one for row in rows if row.source == Source.RECOMMEND for one in row.items}
-    because = _reasons(connection, world, settings, user, sorted(wanted))
+    because = _reasons(connection, snapshot, settings, user, sorted(wanted))
     causes = {name for parts in because.values() for name, _ in parts}
     shown = {one for row in rows for one in row.items}
     titles = items.titles(connection, sorted(shown | causes))
@@ -115,20 +115,20 @@ def _groups(connection: Connection, rows: Sequence[Any]) -> dict[int, InGroup]:
 
 def _reasons(
     connection: Connection,
-    world: World | None,
+    snapshot: ServingSnapshot | None,
     settings: ServiceSettings,
     user: str,
     names: Sequence[str],
 ) -> dict[str, Parts]:
     """For each item, the items of the history that add most to its score now."""
-    if world is None or world.state is None:
+    if snapshot is None or snapshot.state is None:
         return {}
-    codes = {one: world.catalogue.codes[one] for one in names if one in world.catalogue.codes}
+    codes = {one: snapshot.catalogue.codes[one] for one in names if one in snapshot.catalogue.codes}
     if not codes:
         return {}
-    state = world.state
+    state = snapshot.state
     events = feedback.of_users(connection, [user], settings.read).get(user, [])
-    person = world.person(user, events, settings.negative).person
+    person = snapshot.requester(user, events, settings.negative).person
     scenario = Requests([person], None, RepeatRule()).scenario(
         state.people, state.n_items, state.free.queue_length
     )

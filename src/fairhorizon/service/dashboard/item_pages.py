@@ -16,7 +16,7 @@ from fairhorizon.service.dashboard.page_routes import PageRoute
 from fairhorizon.service.dashboard.rendering import page
 from fairhorizon.service.dashboard.visiting import Visiting
 from fairhorizon.service.monitoring.periods import DAY, HOUR, Period
-from fairhorizon.service.replica.world import World
+from fairhorizon.service.replica.snapshot import ServingSnapshot
 from fairhorizon.service.store import feedback, items, labels
 from fairhorizon.service.store import state as service_state
 from fairhorizon.service.store.items import Item
@@ -65,7 +65,7 @@ def show_item(
             "item": item,
             "described": None if row is None else Item.of(row),
             "is_deleted": row is not None and row.deleted,
-            "groups": groups_of(service.engine.world, item),
+            "groups": groups_of(service.engine.snapshot, item),
             "is_popular": item in labels.of_epoch(connection, state.epoch),
             "shown": sum(hours.values()),
             "chart_of_item": _chart(hours),
@@ -75,14 +75,14 @@ def show_item(
     return page(request, visitor, "item.html.j2", **content)
 
 
-def groups_of(world: World | None, item: str) -> list[str] | None:
+def groups_of(snapshot: ServingSnapshot | None, item: str) -> list[str] | None:
     """The groups of limits that an item is in now; None: it is not known yet."""
-    if world is None:
+    if snapshot is None:
         return None
-    code = world.catalogue.codes.get(item)
+    code = snapshot.catalogue.codes.get(item)
     if code is None:
         return []
-    return [str(rule) for rule in world.rules.group_rules if rule.members[code]]
+    return [str(rule) for rule in snapshot.rules.group_rules if rule.members[code]]
 
 
 def shown_by_hour(connection: Connection, item: str, hour: int) -> dict[int, int]:

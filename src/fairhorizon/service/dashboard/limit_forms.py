@@ -12,13 +12,13 @@ from fairhorizon.limits.language import Limit
 from fairhorizon.limits.text_cursor import number_of
 from fairhorizon.service.admin.set_up import create_limit
 from fairhorizon.service.api.access import Serving
-from fairhorizon.service.budget.units import UNIT
+from fairhorizon.service.background import Service
+from fairhorizon.service.budget.rules import UNIT
 from fairhorizon.service.dashboard.limit_cards import limit_cards
 from fairhorizon.service.dashboard.page_routes import PageRoute, see_other
 from fairhorizon.service.dashboard.rendering import page
 from fairhorizon.service.dashboard.visiting import Change, Submitted, Visiting
 from fairhorizon.service.dashboard.visitors import Visitor
-from fairhorizon.service.service import Service
 from fairhorizon.service.store import limits
 from fairhorizon.service.store.database import DatabaseAwayError
 from fairhorizon.service.vocabulary import Counts

@@ -8,7 +8,9 @@ from fastapi import APIRouter, Query, Request, Response
 from sqlalchemy.engine import Connection
 
 from fairhorizon.report.looks import PALETTE
+from fairhorizon.service.admin import jobs
 from fairhorizon.service.api.access import Serving
+from fairhorizon.service.budget import replicas
 from fairhorizon.service.dashboard.charts import Curve, LineChart, milliseconds, plain
 from fairhorizon.service.dashboard.limit_cards import LimitCard, limit_cards
 from fairhorizon.service.dashboard.page_routes import PageRoute
@@ -18,7 +20,7 @@ from fairhorizon.service.monitoring.movers import RememberedMovers
 from fairhorizon.service.monitoring.periods import DAY, HOUR, MINUTE, Period
 from fairhorizon.service.monitoring.standing import LimitStanding
 from fairhorizon.service.monitoring.traffic import latest_lists, traffic
-from fairhorizon.service.store import alerts, jobs, models, replicas
+from fairhorizon.service.store import alerts, models
 from fairhorizon.service.store import state as service_state
 from fairhorizon.service.vocabulary import JobState
 

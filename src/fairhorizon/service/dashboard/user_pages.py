@@ -10,12 +10,12 @@ from sqlalchemy.engine import Connection
 from fairhorizon.service.api.access import Serving
 from fairhorizon.service.api.bodies import Id
 from fairhorizon.service.api.problems import ApiProblem
+from fairhorizon.service.background import Service
 from fairhorizon.service.dashboard.explained_lists import ExplainedList, explained_lists
 from fairhorizon.service.dashboard.page_routes import PageRoute, see_other
 from fairhorizon.service.dashboard.rendering import environment, page
 from fairhorizon.service.dashboard.visiting import Visiting
-from fairhorizon.service.replica.world import World
-from fairhorizon.service.service import Service
+from fairhorizon.service.replica.snapshot import ServingSnapshot
 from fairhorizon.service.store import feedback, items, users
 from fairhorizon.service.store.schema import items as item_table
 from fairhorizon.service.store.schema import lists
@@ -48,11 +48,11 @@ def show_user(
     request: Request, service: Serving, visitor: Visiting, user: Annotated[Id, Path()]
 ) -> Response:
     with service.database.reading() as connection:
-        known = known_of(connection, service.engine.world, user)
+        known = known_of(connection, service.engine.snapshot, user)
         if known.is_nothing:
             raise ApiProblem(404, f"nothing is known of a user {user!r}", "look for another id")
         shown: list[ExplainedList] = explained_lists(
-            connection, service.engine.world, service.settings, user, known.lists
+            connection, service.engine.snapshot, service.settings, user, known.lists
         )
         named = [*(known.taken or []), *(row.item_id for row in known.events)]
         titles = items.titles(connection, list(dict.fromkeys(named)))
@@ -61,13 +61,13 @@ def show_user(
     )
 
 
-def known_of(connection: Connection, world: World | None, user: str) -> UserKnown:
+def known_of(connection: Connection, snapshot: ServingSnapshot | None, user: str) -> UserKnown:
     """What is known of a user; of somebody who was forgotten nothing is."""
     taken: list[str] | None = None
-    if world is not None and world.state is not None and user not in world.forgotten:
-        person = world.state.people.find(user)
+    if snapshot is not None and snapshot.state is not None and user not in snapshot.forgotten:
+        person = snapshot.state.people.find(user)
         if person is not None:
-            taken = [world.catalogue.ids[code] for code in person.items.tolist()][::-1]
+            taken = [snapshot.catalogue.ids[code] for code in person.items.tolist()][::-1]
     query = sa.select(lists).where(lists.c.user_id == user)
     rows = connection.execute(query.order_by(lists.c.number.desc()).limit(MOST_LISTS))
     return UserKnown(
@@ -100,5 +100,5 @@ def _kinds(service: Service, name: str) -> list[str]:
     with service.database.reading() as connection:
         query = sa.select(item_table.c.id).where(item_table.c.id == name)
         is_item = connection.execute(query).first() is not None
-        is_user = not known_of(connection, service.engine.world, name).is_nothing
+        is_user = not known_of(connection, service.engine.snapshot, name).is_nothing
     return ["item"] * is_item + ["user"] * is_user

@@ -10,9 +10,9 @@ from starlette.concurrency import run_in_threadpool
 
 from fairhorizon.service.api.access import Doorkeeper
 from fairhorizon.service.api.problems import TOO_LARGE, ApiProblem
+from fairhorizon.service.background import Service
 from fairhorizon.service.dashboard.sessions import SESSION, VISIT, Signer, new_visit
 from fairhorizon.service.dashboard.visitors import SignInNeededError, Visitor
-from fairhorizon.service.service import Service
 from fairhorizon.service.store import state as service_state
 from fairhorizon.service.vocabulary import Role
 

@@ -11,7 +11,7 @@ from sqlalchemy.engine import Connection
 from fairhorizon.service.monitoring.findings import Finding, findings
 from fairhorizon.service.monitoring.webhook import Webhook
 from fairhorizon.service.replica.engine import Engine
-from fairhorizon.service.replica.world import World
+from fairhorizon.service.replica.snapshot import ServingSnapshot
 from fairhorizon.service.settings import ServiceSettings
 from fairhorizon.service.store import alerts
 from fairhorizon.service.store import state as service_state
@@ -52,7 +52,7 @@ class AlertChange:
 
 
 class Watch:
-    """Looks for what is wrong every few seconds; called by the keeper of each replica."""
+    """Looks for what is wrong every few seconds; called by the maintenance of each replica."""
 
     def __init__(self, engine: Engine, every: float = EVERY) -> None:
         self.engine, self.every = engine, every
@@ -63,7 +63,7 @@ class Watch:
         if time.monotonic() < self._next:
             return
         self._next = time.monotonic() + self.every
-        changes = look(self.engine.database, self.engine.settings, self.engine.world)
+        changes = look(self.engine.database, self.engine.settings, self.engine.snapshot)
         for change in changes:
             level = logging.WARNING if change.state is AlertState.BEGUN else logging.INFO
             text = "alert %s %s: %s: %s"
@@ -74,7 +74,9 @@ class Watch:
         self.webhook.stop()
 
 
-def look(database: Database, settings: ServiceSettings, world: World | None) -> list[AlertChange]:
+def look(
+    database: Database, settings: ServiceSettings, snapshot: ServingSnapshot | None
+) -> list[AlertChange]:
     """Begin and end alerts; those that this call has changed.
 
     Replicas look at the same time. What has to change is found out again under the lock of the
@@ -82,11 +84,11 @@ def look(database: Database, settings: ServiceSettings, world: World | None) -> 
     """
     with database.reading() as connection:
         state = service_state.read(database, connection)
-        if not _changes(connection, settings, state, world):
+        if not _changes(connection, settings, state, snapshot):
             return []
     with database.writing() as connection:
         state = service_state.lock(database, connection)
-        changes = _changes(connection, settings, state, world)
+        changes = _changes(connection, settings, state, snapshot)
         for one in changes:
             if one.number is None:
                 alerts.begin(connection, one.kind, one.subject, one.message, one.time)
@@ -96,9 +98,12 @@ def look(database: Database, settings: ServiceSettings, world: World | None) -> 
 
 
 def _changes(
-    connection: Connection, settings: ServiceSettings, state: ServiceState, world: World | None
+    connection: Connection,
+    settings: ServiceSettings,
+    state: ServiceState,
+    snapshot: ServingSnapshot | None,
 ) -> list[AlertChange]:
-    found, judged = findings(connection, settings, state, world)
+    found, judged = findings(connection, settings, state, snapshot)
     now = {(one.kind.value, one.subject): one for one in found}
     there = {(row.kind, row.subject): row for row in alerts.active(connection)}
     begun = [_begun(one, state.now) for key, one in now.items() if one.begins and key not in there]

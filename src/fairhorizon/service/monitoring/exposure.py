@@ -17,7 +17,7 @@ from fairhorizon.service.monitoring.item_figures import (
 )
 from fairhorizon.service.monitoring.limit_series import LimitSeries, limit_series
 from fairhorizon.service.monitoring.periods import Period
-from fairhorizon.service.replica.world import World
+from fairhorizon.service.replica.snapshot import ServingSnapshot
 from fairhorizon.service.store import labels
 
 
@@ -45,14 +45,18 @@ class ExposureReport:
 
 
 def exposure(
-    connection: Connection, period: Period, *, world: World | None, provider: str | None
+    connection: Connection,
+    period: Period,
+    *,
+    snapshot: ServingSnapshot | None,
+    provider: str | None,
 ) -> ExposureReport:
     """Everything about a period.
 
-    world: as a replica has it, None: items are read from the database.
+    snapshot: as a replica has it, None: items are read from the database.
     provider: the column that names who provides items; None: a usual one, if items have it.
     """
-    known, shown = known_items(world, connection), shown_items(connection, period.hours)
+    known, shown = known_items(snapshot, connection), shown_items(connection, period.hours)
     column = provider_column(provider, known.rows)
     popular = labels.of_epoch(connection, labels.last(connection)[0])
     return ExposureReport(

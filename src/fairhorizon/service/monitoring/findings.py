@@ -13,9 +13,9 @@ from enum import StrEnum
 import sqlalchemy as sa
 from sqlalchemy.engine import Connection
 
-from fairhorizon.service.budget.units import UNIT
+from fairhorizon.service.budget.rules import UNIT
 from fairhorizon.service.monitoring.standing import LimitStanding, line, standing
-from fairhorizon.service.replica.world import World
+from fairhorizon.service.replica.snapshot import ServingSnapshot
 from fairhorizon.service.settings import ServiceSettings
 from fairhorizon.service.store.budgets import AccountNow, present_accounts
 from fairhorizon.service.store.schema import feedback, lists
@@ -45,17 +45,20 @@ class Finding:
 
 
 def findings(
-    connection: Connection, settings: ServiceSettings, state: ServiceState, world: World | None
+    connection: Connection,
+    settings: ServiceSettings,
+    state: ServiceState,
+    snapshot: ServingSnapshot | None,
 ) -> tuple[list[Finding], set[AlertKind]]:
     """What is wrong now, and the kinds of alerts that can be judged.
 
-    world: as a replica has it; one of another generation says nothing about limits.
+    snapshot: as a replica has it; one of another generation says nothing about limits.
     """
     found = of_limits(present_accounts(connection), settings)
     found += of_feedback(connection, settings, state)
-    if world is None or world.generation != state.generation:
+    if snapshot is None or snapshot.generation != state.generation:
         return found, set(AlertKind) - {AlertKind.ABOUT_NOTHING}
-    return found + of_troubles(world), set(AlertKind)
+    return found + of_troubles(snapshot), set(AlertKind)
 
 
 def of_limits(accounts: Sequence[AccountNow], settings: ServiceSettings) -> list[Finding]:
@@ -138,11 +141,11 @@ def of_feedback(
     ]
 
 
-def of_troubles(world: World) -> list[Finding]:
+def of_troubles(snapshot: ServingSnapshot) -> list[Finding]:
     """Limits whose group no item is in any more."""
-    texts = [str(one.limit) for one in world.rules.limits]
+    texts = [str(one.limit) for one in snapshot.rules.limits]
     found: dict[str, Finding] = {}
-    for trouble in world.troubles:
+    for trouble in snapshot.troubles:
         about = (text for text in texts if text in trouble)
         subject = max(about, key=len, default=trouble)
         found[subject] = Finding(AlertKind.ABOUT_NOTHING, subject, trouble)

@@ -10,7 +10,7 @@ from sqlalchemy.engine import Connection
 
 from fairhorizon.metrics.fairness import gini
 from fairhorizon.service.monitoring.periods import HOUR, MINUTE, Period
-from fairhorizon.service.replica.world import World
+from fairhorizon.service.replica.snapshot import ServingSnapshot
 from fairhorizon.service.store import items as item_rows
 from fairhorizon.service.store.items import Item
 from fairhorizon.service.store.schema import item_hours, labels, minutes
@@ -28,10 +28,10 @@ class KnownItems:
     open_ids: Sequence[str]
 
 
-def known_items(world: World | None, connection: Connection) -> KnownItems:
+def known_items(snapshot: ServingSnapshot | None, connection: Connection) -> KnownItems:
     """As a replica has them in memory, else as they are stored."""
-    if world is not None:
-        here = world.catalogue
+    if snapshot is not None:
+        here = snapshot.catalogue
         shut = here.shut.tolist()
         return KnownItems(
             here.rows, [one for one, closed in zip(here.ids, shut, strict=True) if not closed]

@@ -7,7 +7,7 @@ from prometheus_client import CollectorRegistry, multiprocess
 from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
 from sqlalchemy.engine import Connection
 
-from fairhorizon.service.budget.units import showings
+from fairhorizon.service.budget.rules import showings
 from fairhorizon.service.store import state as service_state
 from fairhorizon.service.store.budgets import present_accounts
 from fairhorizon.service.store.database import Database

@@ -3,7 +3,7 @@
 from enum import StrEnum
 
 from fairhorizon.limits.language import Limit
-from fairhorizon.service.budget.units import UNIT, allowed, share_units
+from fairhorizon.service.budget.rules import UNIT, allowed, share_units
 from fairhorizon.service.store.budgets import AccountNow
 
 

@@ -8,7 +8,7 @@ from datetime import date
 import sqlalchemy as sa
 from sqlalchemy.engine import Connection
 
-from fairhorizon.service.budget.windows import Window
+from fairhorizon.service.budget.rules import Window
 from fairhorizon.service.monitoring.limit_series import LimitSeries
 from fairhorizon.service.monitoring.periods import Period
 from fairhorizon.service.store.schema import accounts, windows

@@ -2,24 +2,23 @@
 
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import sqlalchemy as sa
-from numpy.typing import NDArray
 from sqlalchemy.engine import Connection
 
+from fairhorizon.service.budget.leases import LeaseBalance
 from fairhorizon.service.budget.ledger import Ledger
-from fairhorizon.service.budget.purse import Purse
 from fairhorizon.service.crash_points import AFTER_COMMIT, BEFORE_COMMIT, crash_point
+from fairhorizon.service.replica.requests import BuiltList
 from fairhorizon.service.store import state as service_state
 from fairhorizon.service.store.database import Database
 from fairhorizon.service.store.schema import lists, replicas, unconfirmed
 from fairhorizon.service.store.schema import state as state_table
-from fairhorizon.service.vocabulary import Counts, Source
+from fairhorizon.service.vocabulary import Counts
 
-Codes = NDArray[np.int64]
 ALIVE = sa.select(replicas.c.id).where(replicas.c.id == sa.bindparam("replica"))
 INSERT = lists.insert()
 COUNT = state_table.update().values(
@@ -35,23 +34,6 @@ class FencedError(Exception):
     """This replica was taken for dead and its leases were given back: it has to begin anew."""
 
 
-@dataclass(frozen=True, eq=False)
-class Decided:
-    """A list as it will be recorded and answered."""
-
-    id: str
-    user: str
-    source: Source
-    codes: Codes  # of the items, by place
-    items: list[str]
-    scores: list[float]
-    values: list[float]
-    propensities: list[float] | None
-    model: int | None  # that the values are of
-    begun: float  # when its request came, by the clock of this process
-    prices: dict[str, float] = field(default_factory=dict)
-
-
 @dataclass(frozen=True)
 class ListRecorder:
     """Writes the lists of one replica."""
@@ -62,13 +44,13 @@ class ListRecorder:
 
     def record(
         self,
-        decided: Sequence[Decided],
-        purse: Purse,
+        decided: Sequence[BuiltList],
+        balance: LeaseBalance,
         prices: Sequence[float],
         *,
         generation: int,
-    ) -> Purse:
-        """Charge, count and write lists that were decided with this purse; the purse after it.
+    ) -> LeaseBalance:
+        """Charge, count and write lists that were decided with this balance; the balance after it.
 
         prices: those of the model's values, to begin with after a restart.
         """
@@ -76,7 +58,7 @@ class ListRecorder:
             state = service_state.lock(self.database, connection)
             if state.generation != generation:
                 raise StaleError
-            after = self.write(connection, state, decided, purse, prices)
+            after = self.write(connection, state, decided, balance, prices)
             crash_point(BEFORE_COMMIT)
         crash_point(AFTER_COMMIT)
         return after
@@ -85,23 +67,25 @@ class ListRecorder:
         self,
         connection: Connection,
         state: service_state.ServiceState,
-        decided: Sequence[Decided],
-        purse: Purse,
+        decided: Sequence[BuiltList],
+        balance: LeaseBalance,
         prices: Sequence[float],
-    ) -> Purse:
+    ) -> LeaseBalance:
         """The same inside a transaction that holds the lock, in the state that it has found."""
         self._check_alive(connection)
-        weighed = [purse.weigh(one.codes) for one in decided]
-        inside = sum((one[0] for one in weighed), np.zeros(len(purse.rules), dtype=np.int64))
-        total = sum((one[1] for one in weighed), np.zeros(len(purse.rules.limits), dtype=np.int64))
+        weighed = [balance.weigh(one.codes) for one in decided]
+        inside = sum((one[0] for one in weighed), np.zeros(len(balance.rules), dtype=np.int64))
+        total = sum(
+            (one[1] for one in weighed), np.zeros(len(balance.rules.limits), dtype=np.int64)
+        )
         ledger = Ledger(self.database, connection, self.replica)
-        after = ledger.settle(purse, inside, total, prices, state.now)
+        after = ledger.settle(balance, inside, total, prices, state.now)
         rows = [
             self._row(one, number, after, state)
             for number, one in enumerate(decided, start=state.lists + 1)
         ]
         connection.execute(INSERT, rows)
-        if any(limit.counts is Counts.CONFIRMED for limit in purse.rules.limits):
+        if any(limit.counts is Counts.CONFIRMED for limit in balance.rules.limits):
             until = state.now + self.confirm_within
             waiting = [{"list_id": one.id, "until": until} for one in decided]
             connection.execute(unconfirmed.insert(), waiting)
@@ -118,13 +102,13 @@ class ListRecorder:
             raise FencedError
 
     def _row(
-        self, one: Decided, number: int, purse: Purse, state: service_state.ServiceState
+        self, one: BuiltList, number: int, balance: LeaseBalance, state: service_state.ServiceState
     ) -> dict[str, Any]:
         labels: list[list[int]] = [[] for _ in one.items]
-        if len(purse.rules):
-            groups, places = purse.rules.members[:, one.codes].nonzero()
+        if len(balance.rules):
+            groups, places = balance.rules.members[:, one.codes].nonzero()
             for group, place in zip(groups.tolist(), places.tolist(), strict=True):
-                labels[place].append(int(purse.accounts[group]))
+                labels[place].append(int(balance.accounts[group]))
         return {
             "number": number,
             "id": one.id,
@@ -133,7 +117,7 @@ class ListRecorder:
             "source": one.source,
             "items": one.items,
             "labels": labels,
-            "windows": purse.windows,
+            "windows": balance.windows,
             "scores": one.scores,
             "values": one.values,
             "propensities": one.propensities,

@@ -1,4 +1,4 @@
-"""What users did: every event once, however often it is sent."""
+"""What users did, every event once however often it is sent, and what they were shown last."""
 
 import hashlib
 from collections.abc import Sequence
@@ -11,7 +11,7 @@ from sqlalchemy.engine import Connection
 
 from fairhorizon.service.store import state as service_state
 from fairhorizon.service.store.database import INSERTS, Database
-from fairhorizon.service.store.schema import feedback
+from fairhorizon.service.store.schema import feedback, lists
 
 MOST_OF_USER = 2000  # newest events of a user that a list looks at
 AT_ONCE = 500  # ids of one query
@@ -145,3 +145,23 @@ def newest(
     if item is not None:
         query = query.where(feedback.c.item_id == item)
     return list(connection.execute(query))
+
+
+MOST_SHOWN = 64  # newest showings of a user that a list looks at
+NEWEST_OF_USER = (
+    sa.select(lists.c.id, lists.c["items"], lists.c.served_at)
+    .where(lists.c.user_id == sa.bindparam("user"))
+    .order_by(lists.c.number.desc())
+    .limit(MOST_SHOWN)
+)
+
+
+def newest_lists(connection: Connection, users: Sequence[str]) -> dict[str, list[Any]]:
+    """The newest lists of some users, oldest first: rows of id, items and served_at.
+
+    A query for each of them: with its limit it reads no more of the index than it answers.
+    """
+    return {
+        user: list(reversed(connection.execute(NEWEST_OF_USER, {"user": user}).all()))
+        for user in users
+    }

@@ -1,1 +1,0 @@
-"""Engines that run many tasks: processes of this machine, or a Ray cluster."""

@@ -1,0 +1,230 @@
+"""One step of Constrained Policy Optimization (Achiam et al. 2017): lines 16-21 of Algorithm 1."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from fairhorizon.fcpo.dual import Case, Combination, solve_dual, solve_several
+from fairhorizon.recommenders.progress import StepDetails
+
+# Solve H x = b for a symmetric positive definite H that is given by its products.
+
+
+def conjugate_gradient(
+    matvec: Callable[[Tensor], Tensor], b: Tensor, *, iterations: int, tolerance: float = 1e-10
+) -> Tensor:
+    """x with |Hx - b|² <= tolerance |b|², or the best after `iterations` products.
+
+    Hestenes & Stiefel 1952.
+    """
+    x = b.new_zeros(b.shape)
+    residual = b.clone()
+    direction = residual
+    squared = residual @ residual
+    target = tolerance * float(squared)
+    for _ in range(iterations):
+        if float(squared) <= target:
+            break
+        product = matvec(direction)
+        length = squared / (direction @ product)
+        x = x + length * direction
+        residual = residual - length * product
+        previous, squared = squared, residual @ residual
+        direction = residual + (squared / previous) * direction
+    return x
+
+
+# Products with the Fisher matrix, without ever forming it.
+
+
+def fisher_product(
+    outputs: Callable[[Tensor], Tensor],
+    theta: Tensor,
+    metric: Callable[[Tensor], Tensor],
+    *,
+    damping: float,
+) -> Callable[[Tensor], Tensor]:
+    """The function v -> (Jᵀ M J + damping I) v at theta.
+
+    `outputs` maps the flat parameters to those of the distributions, J is its Jacobian, `metric`
+    multiplies by M, the Fisher matrix of the distributions in their own parameters. For a Gaussian
+    that is diag(1/sigma², 2) in (mean, log sigma).
+
+    u -> Jᵀu is linear, and its transpose is v -> Jv: both graphs are built once and reused by
+    every product, so that no product computes the outputs again (forward mode would).
+    """
+    leaf = theta.detach().requires_grad_()
+    z = outputs(leaf)
+    u = torch.zeros_like(z, requires_grad=True)
+    (pulled,) = torch.autograd.grad(z, leaf, u, create_graph=True)  # Jᵀu, as a function of u
+
+    def product(v: Tensor) -> Tensor:
+        (pushed,) = torch.autograd.grad(pulled, u, v, retain_graph=True)  # Jv
+        (back,) = torch.autograd.grad(z, leaf, metric(pushed), retain_graph=True)
+        return back + damping * v
+
+    return product
+
+
+# Backtracking: the longest fraction of a step that is acceptable.
+
+
+@dataclass(frozen=True)
+class LineSearch:
+    """The result; `fraction` 0: nothing was acceptable, theta is unchanged."""
+
+    theta: Tensor
+    fraction: float
+
+
+def backtrack(
+    theta: Tensor,
+    step: Tensor,
+    acceptable: Callable[[Tensor], bool],
+    *,
+    ratio: float,
+    attempts: int,
+) -> LineSearch:
+    """Try theta + ratio^j step for j = 0, 1, ... (the repeat loop of the paper's Algorithm 1)."""
+    fraction = 1.0
+    for _ in range(attempts):
+        candidate = theta + fraction * step
+        if acceptable(candidate):
+            return LineSearch(candidate, fraction)
+        fraction *= ratio
+    return LineSearch(theta, 0.0)
+
+
+# One step of Constrained Policy Optimization (Achiam et al. 2017): lines 16-21 of Algorithm 1.
+
+
+class Predicted(NamedTuple):
+    """Changes that a candidate policy is predicted to make, by trajectories of the present one."""
+
+    reward: Tensor  # () change of the expected return
+    costs: Tensor  # (constraints,) change of each expected cost, in the units of its gap
+    kl: Tensor  # () mean KL divergence from the present policy
+
+
+@dataclass(frozen=True)
+class TrustRegion:
+    delta: float  # largest mean KL divergence of one step
+    iterations: int  # of conjugate gradients
+    ratio: float  # beta of the line search
+    attempts: int
+
+
+@dataclass(frozen=True)
+class Update:
+    """The new parameters and how they were found."""
+
+    theta: Tensor
+    case: Case
+    fraction: float  # of the proposed step that was taken; 0: none was acceptable
+    kl: float
+    reward_change: float
+    cost_changes: tuple[float, ...]  # of every constraint
+    details: StepDetails
+
+
+def constrained_step(
+    theta: Tensor,
+    surrogate: Callable[[Tensor], Predicted],
+    fisher: Callable[[Tensor], Tensor],
+    gaps: Tensor,
+    region: TrustRegion,
+) -> Update:
+    """Improve the reward without breaking a cost limit, within the trust region.
+
+    `gaps` holds c = J_C - d of every constraint (equation 4), in the units of the surrogate costs.
+    """
+    g, b = gradients(surrogate, theta)
+    if len(gaps) != len(b):
+        raise ValueError(f"{len(gaps)} gaps were given for {len(b)} surrogate costs")
+    reward_direction = conjugate_gradient(fisher, g, iterations=region.iterations)
+    cost_directions = [conjugate_gradient(fisher, row, iterations=region.iterations) for row in b]
+    # q = g.H⁻¹g, r_i = g.H⁻¹b_i, S_ij = b_i.H⁻¹b_j  (CPO, theorem 2)
+    q = float(g @ reward_direction)
+    r = torch.stack([g @ direction for direction in cost_directions])
+    S = torch.stack([torch.stack([row @ direction for direction in cost_directions]) for row in b])
+    proposal = propose(q, r, S, gaps, region.delta)
+    step = proposal.reward_weight * reward_direction
+    for weight, direction in zip(proposal.cost_weights, cost_directions, strict=True):
+        step = step + weight * direction
+
+    predictions: list[Predicted] = []
+
+    def acceptable(candidate: Tensor) -> bool:
+        """In the trust region & the loss improves & cost <= d, each on the surrogate itself.
+
+        While a limit is broken, a step may lose reward.
+        """
+        with torch.no_grad():
+            predicted = surrogate(candidate)
+        predictions.append(predicted)
+        in_region = float(predicted.kl) <= region.delta
+        improves = bool((gaps > 0).any()) or float(predicted.reward) >= 0
+        return in_region and improves and keeps_limits(predicted.costs, gaps)
+
+    search = backtrack(theta, step, acceptable, ratio=region.ratio, attempts=region.attempts)
+    details = _details(proposal, q, r, S, attempts=len(predictions))
+    if search.fraction == 0:
+        return Update(theta, proposal.case, 0.0, 0.0, 0.0, (0.0,) * len(gaps), details)
+    taken = predictions[-1]
+    return Update(
+        search.theta,
+        proposal.case,
+        search.fraction,
+        float(taken.kl),
+        float(taken.reward),
+        tuple(taken.costs.tolist()),
+        details,
+    )
+
+
+def _details(proposal: Combination, q: float, r: Tensor, S: Tensor, attempts: int) -> StepDetails:
+    """With reward_weight = 1 / lambda and cost_weight = -nu / lambda (fcpo/dual.py)."""
+    weight = proposal.reward_weight
+    return StepDetails(
+        q,
+        tuple(r.tolist()),
+        tuple(S.diagonal().tolist()),
+        trust_multiplier=1 / weight if weight else None,
+        cost_multipliers=tuple(-cost / weight if weight else 0.0 for cost in proposal.cost_weights),
+        attempts=attempts,
+    )
+
+
+def propose(q: float, r: Tensor, S: Tensor, gaps: Tensor, delta: float) -> Combination:
+    """The step of equation 4; for one constraint by its closed form."""
+    if len(gaps) > 1:
+        return solve_several(q, r, S, gaps, delta)
+    direction = solve_dual(q, float(r[0]), float(S[0, 0]), float(gaps[0]), delta)
+    return Combination(direction.case, direction.reward_weight, (direction.cost_weight,))
+
+
+def keeps_limits(changes: Tensor, gaps: Tensor) -> bool:
+    """Whether kept limits stay kept, and broken limits taken together get no worse.
+
+    A broken limit counts by the share of its gap that is left, squared, as in `solve_several`. So
+    a single broken limit must not get worse; one of several may, if others gain more by it.
+    """
+    changes, gaps = changes.double(), gaps.double()
+    broken = gaps > 0
+    left = (1 + changes[broken] / gaps[broken]).clamp(min=0)
+    kept = (changes <= -gaps) | broken
+    return bool(kept.all()) and float(left.square().sum()) <= len(left)
+
+
+def gradients(surrogate: Callable[[Tensor], Predicted], theta: Tensor) -> tuple[Tensor, Tensor]:
+    """g and b (constraints, parameters), the gradients of reward and costs, in one forward pass."""
+    leaf = theta.detach().requires_grad_()
+    predicted = surrogate(leaf)
+    g, *b = [
+        torch.autograd.grad(value, leaf, retain_graph=True)[0]
+        for value in (predicted.reward, *predicted.costs)
+    ]
+    return g, torch.stack(b)

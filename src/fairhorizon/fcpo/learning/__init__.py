@@ -1,1 +1,0 @@
-"""How a policy is trained: trajectories, advantages, CPO, rounds, checkpoints."""

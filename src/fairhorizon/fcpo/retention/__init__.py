@@ -1,0 +1,1 @@
+"""What a like is worth to somebody who can leave, learned from recorded answers by CPO."""

@@ -1,0 +1,307 @@
+"""What is to come after an answer: 0 for those who leave over it.
+
+    W_1(s) = E[(1 - left) V(s') | s, like],    W_0(s) = E[(1 - left) V(s') | s, none]
+    V(s) = r(s) + gamma (p W_1(s) + (1 - p) W_0(s)),    p the chance of a like in s
+
+Of two signals: likes, where r(s) = p, and what showings cost of the limit. Regressions on recorded
+answers, with those who left among them: a mean over those who stayed would say that a
+disappointment does no harm. The state has an estimate of how much the user likes in general;
+without it a like would mostly tell who likes a lot and stays anyway.
+
+What a step is learned from is partly what came and partly what the critics expect of the next state
+(TD(lambda)), whose chances of a like are known better than one answer tells them.
+"""
+
+from dataclasses import dataclass, fields, replace
+
+import torch
+from torch import Tensor, nn
+
+from fairhorizon.fcpo.networks import Critic
+from fairhorizon.fcpo.retention.state import KIND_FEATURES, USER_FEATURES
+
+# The chance of a like, calibrated on answers: logistic in the policy's score and in the user.
+#
+#     P(u likes i) = sigmoid(v . x_u + w s_ui + g 1[i in G0] - l lately_ui),    w > 0
+#
+# So within a group the order of the policy's scores stays, and chances of users can be compared.
+
+L2 = 1.0  # weight of the penalty, in units of one answer
+LEAST_SLOPE = 0.02  # of the score: an item that the policy prefers is never less likely
+NEWTON_STEPS = 30
+OF_ITEMS = ("score", "in_group", "lately")
+
+
+@dataclass(frozen=True)
+class Shown:
+    """Items that were shown, one row each, and the answers."""
+
+    of_users: Tensor  # (n, USER_FEATURES)
+    of_items: Tensor  # (n, 3): score, in G0, showings of the kind lately
+    liked: Tensor  # (n,) bool
+
+
+class LikeChances:
+    """Weights of the features; before the first fit there are none."""
+
+    def __init__(self) -> None:
+        self.weights = torch.zeros(0)
+
+    @property
+    def is_fitted(self) -> bool:
+        return len(self.weights) > 0
+
+    def fit(self, shown: Shown) -> None:
+        """Maximum likelihood with a small penalty, by Newton's method."""
+        x = torch.cat([shown.of_users, shown.of_items], dim=1).double()
+        y, slope = shown.liked.double(), USER_FEATURES
+        weights = _newton(x, y)
+        if weights[slope] < LEAST_SLOPE:  # the others, given that slope
+            rest = [n for n in range(x.shape[1]) if n != slope]
+            weights[rest] = _newton(x[:, rest], y, LEAST_SLOPE * x[:, slope])
+            weights[slope] = LEAST_SLOPE
+        self.weights = weights.float()
+
+    def of(self, of_users: Tensor, score: Tensor, in_group: Tensor, lately: Tensor) -> Tensor:
+        """(b, n) chances; score: (b, n), the other two of a shape that fits to it."""
+        user, (w, group, sated) = self.weights[:USER_FEATURES], self.weights[USER_FEATURES:]
+        logits = (of_users @ user)[:, None] + group * in_group + sated * lately
+        return torch.sigmoid(torch.addcmul(logits, score, w.expand(1, 1)))
+
+
+def _newton(x: Tensor, y: Tensor, offset: Tensor | float = 0.0) -> Tensor:
+    """Minimise  -log likelihood + L2/2 |w|^2  with logits x w + offset."""
+    w = torch.zeros(x.shape[1], dtype=x.dtype)
+    penalty = L2 * torch.eye(x.shape[1], dtype=x.dtype)
+    for _ in range(NEWTON_STEPS):
+        p = torch.sigmoid(x @ w + offset)
+        gradient = x.T @ (p - y) + penalty @ w
+        step = torch.linalg.solve((x * (p * (1 - p))[:, None]).T @ x + penalty, gradient)
+        w = w - step
+        if step.abs().max() < 1e-8:
+            break
+    return w
+
+
+# What was known, offered and answered in the steps of a run: what a policy looks back at.
+
+GROUP, REST = 0, 1  # the two offers of a step: the best item of the limited group, and of the rest
+
+
+@dataclass(frozen=True)
+class AnsweredStep:
+    """One step of all users: what was known before it, and what came of it."""
+
+    of_users: Tensor  # (b, USER_FEATURES)
+    of_items: Tensor  # (b, 3) of the first item shown
+    states: Tensor  # (b, MOODS + 1)
+    of_kinds: Tensor  # (b, KIND_FEATURES) of the first item shown
+    offers: Tensor  # (b, 2, 3) of_items of the two offers; a score of -inf: there is none
+    offer_kinds: Tensor  # (b, 2, KIND_FEATURES)
+    shown: Tensor  # (b,) bool
+    liked: Tensor  # (b,) bool
+    stays: Tensor  # (b,) bool: still there after it
+
+
+FIELDS = tuple(field.name for field in fields(AnsweredStep))
+Run = list[AnsweredStep]
+
+
+def stored(runs: list[Run]) -> dict[str, Tensor]:
+    """Runs by flat names."""
+    return {
+        f"run{n}.{name}": torch.stack([getattr(step, name) for step in run])
+        for n, run in enumerate(runs)
+        for name in FIELDS
+        if run
+    }
+
+
+def restored(tensors: dict[str, Tensor]) -> list[Run]:
+    """The runs of `stored`."""
+    runs: list[Run] = []
+    while f"run{len(runs)}.shown" in tensors:
+        columns = [tensors[f"run{len(runs)}.{name}"].unbind() for name in FIELDS]
+        # copies: products of numbers that begin elsewhere in memory are rounded in another way
+        steps = ([part.clone() for part in step] for step in zip(*columns, strict=True))
+        runs.append([AnsweredStep(*step) for step in steps])
+    return runs
+
+
+def spent(step: AnsweredStep, share: float) -> Tensor:
+    """(b,) what a showing costs of the limit: 1 for an item of the group, and every showing earns
+    the share of the limit."""
+    return (step.of_items[:, 1] - share) * step.shown
+
+
+def has_both_offers(step: AnsweredStep) -> Tensor:
+    """(b,) whether there was an item of either side."""
+    score, in_group, _ = step.offers.unbind(2)
+    sides = (in_group[:, GROUP] > 0) & (in_group[:, REST] == 0)
+    return sides & (score > -torch.inf).all(1)
+
+
+# What is to come after an answer: 0 for those who leave over it.
+#
+#     W_1(s) = E[(1 - left) V(s') | s, like],    W_0(s) = E[(1 - left) V(s') | s, none]
+#     V(s) = r(s) + gamma (p W_1(s) + (1 - p) W_0(s)),    p the chance of a like in s
+#
+# Of two signals: likes, where r(s) = p, and what showings cost of the limit. Regressions on
+# recorded answers, with those who left among them: a mean over those who stayed would say that a
+# disappointment does no harm. The state has an estimate of how much the user likes in general;
+# without it a like would mostly tell who likes a lot and stays anyway.
+#
+# What a step is learned from is partly what came and partly what the critics expect of the next
+# state (TD(lambda)), whose chances of a like are known better than one answer tells them.
+
+SWEEPS = 3  # the first learns from what came alone; those after it begin where it ended
+ITERATIONS = 60  # of L-BFGS in the first sweep, half as many in those after it
+MOST_ROWS = 300_000  # answers that a critic is fitted to, drawn at random if there are more
+
+
+@dataclass(frozen=True)
+class AnswerCourse:
+    """A signal over the T steps of a run, and what it is learned from."""
+
+    states: Tensor  # (T, b, size)
+    chances: Tensor  # (T, b) of a like of what is shown, or could be
+    signal: Tensor  # (T, b) what came
+    expected: Tensor  # (T, b) what was to be expected of the same, given the state
+    shown: Tensor  # (T, b) bool
+    liked: Tensor  # (T, b) bool
+    stays: Tensor  # (T, b) bool
+    ended: bool  # nothing is counted after it; else those who are there go on
+
+    def of_half(self, half: int, halves: int) -> "AnswerCourse":
+        """Every so manyth user, beginning with that one."""
+        some = {name: getattr(self, name)[:, half::halves] for name in PER_STEP}
+        return replace(self, **some)
+
+
+PER_STEP = tuple(field.name for field in fields(AnswerCourse))[:-1]
+
+
+class ContinuationCritics(nn.Module):
+    """W_0 and W_1 of one signal: a critic each."""
+
+    mean: Tensor
+    spread: Tensor
+    scale: Tensor
+
+    def __init__(
+        self, state_size: int, hidden: tuple[int, int], seed: int, iterations: int = ITERATIONS
+    ) -> None:
+        super().__init__()
+        self.iterations = iterations
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(seed)
+            self.critics = nn.ModuleList(Critic(state_size, hidden) for _ in range(2))
+        self.register_buffer("mean", torch.zeros(state_size))
+        self.register_buffer("spread", torch.ones(state_size))
+        self.register_buffer("scale", torch.tensor(0.0))  # 0: nothing was learned yet
+
+    @property
+    def is_fitted(self) -> bool:
+        return bool(self.scale)
+
+    @torch.no_grad()
+    def forward(self, states: Tensor) -> Tensor:
+        """(..., 2) what is to come after none and after a like."""
+        known = ((states - self.mean) / self.spread).flatten(0, -2)
+        values = torch.stack([critic(known) for critic in self.critics], dim=1)
+        return (values * self.scale).view(*states.shape[:-1], 2)
+
+    def learn(self, runs: list[AnswerCourse], gamma: float, lam: float) -> None:
+        """From scratch; those who leave count, with nothing to come."""
+        for sweep in range(SWEEPS):
+            parts = []
+            for run in runs:
+                after = returns_after(run, self._values(run, gamma), gamma, lam if sweep else 1.0)
+                own = run.shown
+                parts.append((run.states[own], run.liked[own], after[own]))
+            rows = [torch.cat(part) for part in zip(*parts, strict=True)]
+            if len(rows[0]) > MOST_ROWS:
+                draw = torch.Generator().manual_seed(sweep)
+                some = torch.randperm(len(rows[0]), generator=draw)[:MOST_ROWS]
+                rows = [part[some] for part in rows]
+            states, liked, to_come = rows
+            self.fit(states, liked, to_come, self.iterations // (2 if sweep else 1))
+
+    def fit(
+        self, states: Tensor, liked: Tensor, to_come: Tensor, iterations: int = ITERATIONS
+    ) -> None:
+        """Least squares; to_come: (n,) what came after each answer."""
+        if not self.is_fitted:
+            self.mean.copy_(states.mean(0))
+            self.spread.copy_(states.std(0).clamp(min=1e-3))
+            self.scale.copy_(to_come.square().mean().sqrt().clamp(min=1e-3))
+        known = (states - self.mean) / self.spread
+        for answer, critic in enumerate(self.critics):
+            assert isinstance(critic, Critic)
+            own = liked == bool(answer)
+            if own.any():
+                rows = torch.arange(int(own.sum()))[:, None]
+                targets = (to_come[own] / self.scale)[:, None]
+                critic.fit(known[own], rows, targets, torch.ones(1), iterations)
+
+    def _values(self, run: AnswerCourse, gamma: float) -> Tensor:
+        """(T, b) V of the states; 0 before the first fit."""
+        if not self.is_fitted:
+            return torch.zeros_like(run.chances)
+        none, like = self(run.states).unbind(-1)
+        return run.expected + gamma * torch.addcmul(none, run.chances, like - none)
+
+
+@torch.no_grad()
+def gains(both: nn.ModuleList, states: Tensor, gamma: float) -> Tensor:
+    """(n,) gamma (W_1 - W_0), at least 0, in states (n, size): what a like is worth beyond itself,
+    by critics of both halves, after a kind that was not shown lately."""
+    none, like = _of_no_kind(both, states).mean(0).unbind(1)
+    return gamma * (like - none).clamp(min=0)
+
+
+@torch.no_grad()
+def more_after_a_like(both: nn.ModuleList, states: Tensor, gamma: float) -> Tensor:
+    """(halves, n) gamma (W_1 - W_0) in states (n, size), by the critics of each half."""
+    none, like = _of_no_kind(both, states).unbind(2)
+    return gamma * (like - none)
+
+
+def _of_no_kind(both: nn.ModuleList, states: Tensor) -> Tensor:
+    """(halves, n, 2) what is to come, after a kind that was not shown lately."""
+    fresh = torch.cat([states, states.new_zeros(len(states), KIND_FEATURES)], dim=1)
+    return torch.stack([critics(fresh) for critics in both])
+
+
+def usual_worth(gained: Tensor) -> float:
+    """What a like is worth in the mean over users, itself and beyond."""
+    return 1 + float(gained.mean()) if len(gained) else 1.0
+
+
+def by_kind(both: nn.ModuleList, states: Tensor, of_kinds: Tensor) -> Tensor:
+    """(..., 2) what is to come after an item of a kind, less that after a kind not shown lately.
+
+    Only as far as the critics of all halves of the users agree: the least that any of them says,
+    and nothing where some say more and others less. Noise of a half is not believed.
+    """
+    known, fresh = (torch.cat([states, of], -1) for of in (of_kinds, torch.zeros_like(of_kinds)))
+    changes = torch.stack([critics(known) - critics(fresh) for critics in both])
+    least: Tensor = changes.abs().amin(0)
+    agreed = changes.sign().mean(0)
+    return least * agreed * (agreed.abs() == 1)
+
+
+def returns_after(run: AnswerCourse, values: Tensor, gamma: float, lam: float) -> Tensor:
+    """(T, b) of each answer: (1 - left) (lam G + (1 - lam) V) of the step after it.
+
+    G is the discounted signal from that step on, in which values stand for what was not waited for.
+    In a run that goes on, those who are there expect what they expected in their last state.
+    """
+    after = torch.zeros_like(values)
+    following = torch.zeros_like(values[-1]) if run.ended else values[-1]  # of the step after
+    for t in reversed(range(len(values))):
+        after[t] = following * run.stays[t]
+        came = run.signal[t] + gamma * after[t]
+        mixed = lam * came + (1 - lam) * values[t]
+        following = torch.where(run.shown[t], mixed, following)
+    return after

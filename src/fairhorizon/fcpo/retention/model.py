@@ -1,0 +1,373 @@
+"""The value of showing an item to a user who can leave: the likes that it brings, now and later.
+
+    value(u, i) = worth(s_u) P(u likes i) + what is to come by the kind of i
+
+worth(s) is learned by CPO (rounds.py) from recorded runs: by critics of the likes to come after a
+like and after none, and of what they will cost of the limit (after.py). The control takes one price
+off the value of items in the limited group. In likes of the moment that is price / worth(s): the
+group is cheap for those whom a like keeps, and dear for those who would stay anyway.
+"""
+
+from dataclasses import dataclass, replace
+
+import torch
+from torch import Tensor, nn
+
+from fairhorizon.fcpo.config import RetentionConfig
+from fairhorizon.fcpo.retention.critics import (
+    GROUP,
+    AnswerCourse,
+    AnsweredStep,
+    ContinuationCritics,
+    LikeChances,
+    Run,
+    Shown,
+    by_kind,
+    gains,
+    has_both_offers,
+    more_after_a_like,
+    restored,
+    spent,
+    stored,
+    usual_worth,
+)
+from fairhorizon.fcpo.retention.policy import HALVES, OfferedSteps, WorthActor, improve
+from fairhorizon.fcpo.retention.state import KIND_FEATURES, MOODS, CategoryExposure, ResponseHistory
+from fairhorizon.storage import below
+
+# Recorded runs as critics and rounds of CPO learn from them.
+
+
+@dataclass(frozen=True)
+class Recordings:
+    """Runs, looked at with the present chances of a like."""
+
+    runs: list[Run]
+    states: list[Tensor]  # (T, b, size) of each
+    chances: LikeChances
+    gamma: float
+    share: float  # of the limit
+    presence: float  # what it is worth that a user is there to be shown something, in likes
+    going_on: int  # so many runs, the last ones, have not ended
+
+    def latest(self, count: int) -> "Recordings":
+        """The last runs alone."""
+        return replace(self, runs=self.runs[-count:], states=self.states[-count:])
+
+    def courses(self, *, of_limit: bool) -> list[AnswerCourse]:
+        """What critics learn from: likes, or what showings cost of the limit."""
+        return [self._course(n, of_limit=of_limit) for n in range(len(self.runs))]
+
+    def _course(self, number: int, *, of_limit: bool) -> AnswerCourse:
+        run, states = self.runs[number], self.states[number]
+        ended = number < len(self.runs) - self.going_on
+        shown, liked, stays, kinds = (
+            torch.stack([getattr(step, name) for step in run])
+            for name in ("shown", "liked", "stays", "of_kinds")
+        )
+        chances = torch.stack([self._chance(step, step.of_items[:, None])[:, 0] for step in run])
+        chances = torch.where(shown, chances, states[:, :, MOODS])  # of what could be shown
+        signal, expected = (liked + self.presence) * shown, chances + self.presence
+        if of_limit:
+            signal = expected = torch.stack([spent(step, self.share) for step in run])
+        known = torch.cat([states, kinds], dim=2)
+        return AnswerCourse(known, chances, signal, expected, shown, liked, stays, ended)
+
+    def _chance(self, step: AnsweredStep, of_items: Tensor) -> Tensor:
+        """(b, C) of a like, by the present estimate, of items (b, C, 3) of a recorded step."""
+        score, group, lately = of_items.unbind(2)
+        return self.chances.of(step.of_users, score, group, lately)
+
+    @torch.no_grad()
+    def offered(self, likes: nn.ModuleList, costs: nn.ModuleList) -> OfferedSteps | None:
+        """The recorded steps with two offers, valued by the critics; None: there are none."""
+        parts: list[list[Tensor]] = []
+        for number, run in enumerate(self.runs):
+            for t, (step, own) in enumerate(zip(run, self.states[number], strict=True)):
+                rows = (has_both_offers(step) & step.shown).nonzero().squeeze(1)
+                chances = self._chance(step, step.offers)[rows]
+                known = BinaryChoices(own[rows], step.offer_kinds[rows], chances, self.gamma)
+                advantages = known.advantages(likes, costs)
+                usual = usual_worth(gains(likes, own[rows], self.gamma))
+                more = [more_after_a_like(both, own[rows], self.gamma) for both in (likes, costs)]
+                parts.append(
+                    [
+                        own[rows],
+                        chances,
+                        known.by_kind(likes) / usual,
+                        step.of_items[rows, 1],
+                        torch.full((len(rows),), len(parts)),
+                        torch.full((len(rows),), usual),
+                        advantages,
+                        torch.full((len(rows),), self.gamma**t),
+                        torch.stack(more, dim=2).movedim(1, 0),
+                    ]
+                )
+        joined = [torch.cat(part) for part in zip(*parts, strict=True)]
+        if not len(joined[0]):
+            return None
+        joined[6] = joined[6].movedim(0, 2)  # advantages
+        joined[8] = joined[8].movedim(0, 2)  # after a like
+        return OfferedSteps(*joined)
+
+
+@dataclass(frozen=True)
+class BinaryChoices:
+    """Two offers in each of n states."""
+
+    states: Tensor  # (n, size)
+    of_kinds: Tensor  # (n, 2, KIND_FEATURES)
+    chances: Tensor  # (n, 2)
+    gamma: float
+
+    def advantages(self, likes: nn.ModuleList, costs: nn.ModuleList) -> Tensor:
+        """(n, halves, 2, 2) in likes and in costs."""
+        in_group = torch.zeros_like(self.chances)
+        in_group[:, GROUP] = 1.0
+        now = torch.stack([self.chances, in_group], dim=1)
+        later = [self._to_come(both, self.of_kinds) for both in (likes, costs)]
+        return now[:, None] + torch.stack(later, dim=2)
+
+    def by_kind(self, likes: nn.ModuleList) -> Tensor:
+        """(n, 2) what is to come by the kinds of the offers, against kinds not shown lately."""
+        states = self.states[:, None].expand(-1, 2, -1)
+        none, like = by_kind(likes, states, self.of_kinds).unbind(2)
+        return self.gamma * torch.addcmul(none, self.chances, like - none)
+
+    def _to_come(self, both: nn.ModuleList, of_kinds: Tensor) -> Tensor:
+        """(n, halves, 2) discounted, by the critics of either half."""
+        at = torch.cat([self.states[:, None].expand(-1, 2, -1), of_kinds], dim=2)
+        none, like = torch.stack([critics(at) for critics in both], dim=1).unbind(3)
+        return self.gamma * torch.addcmul(none, self.chances[:, None], like - none)
+
+
+def typed_states(run: Run, chances: LikeChances) -> Tensor:
+    """(T, b, MOODS + 1) with types by the present chances where none were known."""
+    states = torch.stack([step.states for step in run])
+    for step, own in zip(run, states, strict=True):
+        if not own[:, MOODS].any():
+            score, group, lately = step.of_items.T[:, :, None]
+            own[:, MOODS:] = chances.of(step.of_users, score, group, lately)
+    return states
+
+
+# The value of showing an item to a user who can leave: the likes that it brings, now and later.
+#
+#     value(u, i) = worth(s_u) P(u likes i) + what is to come by the kind of i
+#
+# worth(s) is learned by CPO (rounds.py) from recorded runs: by critics of the likes to come after a
+# like and after none, and of what they will cost of the limit (after.py). The control takes one
+# price
+# off the value of items in the limited group. In likes of the moment that is price / worth(s): the
+# group is cheap for those whom a like keeps, and dear for those who would stay anyway.
+
+STATES = MOODS + 1  # the mood, and the chance that the best item open is liked
+NEWS = 0.01  # part of the answers that has to be new, for what they teach to be worth its time
+
+
+class RetentionModel:
+    """Learns from recorded runs, and while it serves. Never sees patience, nor who a user is.
+
+    gamma: discount of likes to come; 0: likes of the moment.
+    share: of the limit, on showings of the group.
+    kinds: (n_items, kinds) the part that each kind has in an item, where they are known.
+    """
+
+    def __init__(
+        self,
+        gamma: float,
+        *,
+        settings: RetentionConfig | None = None,
+        share: float = 1.0,
+        kinds: Tensor | None = None,
+        seed: int = 0,
+    ) -> None:
+        self.gamma, self.settings = gamma, settings or RetentionConfig()
+        self.share, self.kinds, self.seed = share, kinds, seed
+        self.generator = torch.Generator().manual_seed(seed)
+        self.chances = LikeChances()
+        self.likes, self.costs = self._critics(), self._critics()  # of each half of the users
+        self.actor = WorthActor(STATES, self.settings.hidden, seed)
+        self.runs: list[Run] = []  # earlier ones, and the present one
+        self.learned_from = 0  # answers
+
+    def _critics(self) -> nn.ModuleList:
+        hidden, iterations = self.settings.critic_hidden, self.settings.critic_iterations
+        return nn.ModuleList(
+            ContinuationCritics(STATES + KIND_FEATURES, hidden, self.seed, iterations)
+            for _ in range(HALVES)
+        )
+
+    def begin(self, history: Tensor) -> None:
+        """A new run, of users who had taken so many items (b,) before."""
+        self.standing = ResponseHistory(history.cpu())
+        self.shown_kinds = CategoryExposure(self.kinds, len(history))
+        self.here = torch.ones(len(history), dtype=torch.bool)
+        self.runs.append([])
+
+    @torch.no_grad()
+    def values(self, scores: Tensor, in_group: Tensor) -> Tensor:
+        """(b, n_items) of scores (b, n_items), -inf for what is not open; the scores themselves
+        before anything was learned."""
+        self.scores, self.in_group = scores.cpu(), in_group.cpu().float()
+        self._of_users, self.sated = self.standing.of_users(), self.shown_kinds.sated()
+        self._types = torch.zeros(len(scores))
+        values = self.scores
+        if self.chances.is_fitted:
+            chances = self.chances.of(self._of_users, self.scores, self.in_group, self.sated)
+            self._types = chances.amax(1)
+            values = chances * self.worth()[:, None]
+            if self.shown_kinds.are_known and self.gamma and self.actor.spread.any():
+                values = values + self._by_kind(chances)
+            values = torch.where(self.scores > -torch.inf, values, self.scores)
+        self._values = values
+        return values
+
+    def worth(self) -> Tensor:
+        """(b,) what a like of each user is worth now, 1 in the mean over those who are here."""
+        if not self.gamma or not self.actor.spread.any():
+            return torch.ones(len(self._types))
+        with torch.no_grad():
+            worth: Tensor = self.actor(self._states()).squeeze(1)
+        return worth / worth[self.here].mean() if self.here.any() else worth
+
+    def gains(self) -> Tensor:
+        """(b,) what a like is worth beyond itself by the critics.
+
+        A step of policy improvement; what a record without offers lets one learn.
+        """
+        if not self.gamma or not self.actor.spread.any():
+            return torch.zeros(len(self._types))
+        return gains(self.likes, self._states(), self.gamma)
+
+    def _by_kind(self, chances: Tensor) -> Tensor:
+        """(b, n_items) how what is to come differs from that after a kind not shown lately, in
+        likes of usual worth."""
+        of_kinds = self.shown_kinds.features()  # (b, kinds, KIND_FEATURES)
+        states = self._states()[:, None].expand(-1, of_kinds.shape[1], -1)
+        changes = by_kind(self.likes, states, of_kinds)
+        none, like = changes[:, self.shown_kinds.main].unbind(2)
+        to_come = self.gamma * torch.addcmul(none, chances, like - none)
+        return to_come / usual_worth(self.gains()[self.here])
+
+    def _states(self) -> Tensor:
+        return torch.cat([self.standing.moods(), self._types[:, None]], dim=1)
+
+    def note(
+        self, lists: Tensor, hits: Tensor, here: Tensor | None, charges: Tensor | None = None
+    ) -> None:
+        """Record the answers to the lists (b, K) that were made by the last values.
+
+        charges: (n_items,) what prices took off the values.
+        """
+        lists, hits = lists.cpu(), hits.cpu()
+        shown, at = lists[:, 0] >= 0, lists[:, 0].clamp(min=0)
+        charged = torch.zeros(len(self.in_group)) if charges is None else charges.cpu().float()
+        offers = _best_of_both(self._values - charged, self.in_group)
+        self.here = torch.ones_like(shown) if here is None else here.cpu()
+        self.runs[-1].append(
+            AnsweredStep(
+                self._of_users,
+                self._of_items(at[:, None])[:, 0].masked_fill(~shown[:, None], 0.0),
+                torch.cat([self.standing.moods(), self._types[:, None]], dim=1),
+                self.shown_kinds.of_items(at[:, None])[:, 0],
+                self._of_items(offers),
+                self.shown_kinds.of_items(offers),
+                shown,
+                hits[:, 0],
+                self.here,
+            )
+        )
+        self.standing.see(lists, hits)
+        self.shown_kinds.see(lists)
+
+    def _of_items(self, items: Tensor) -> Tensor:
+        """(b, C, 3) of items (b, C): score, in the group, showings of the kind lately."""
+        sated = self.sated.expand(self.scores.shape)
+        parts = [self.scores.gather(1, items), self.in_group[items], sated.gather(1, items)]
+        return torch.stack(parts, dim=2)
+
+    @property
+    def has_news(self) -> bool:
+        """Whether enough was answered since the last learning to learn again.
+
+        When nearly everybody has left, a step brings a handful of answers to those of all runs.
+        """
+        answers = _answers(self.runs)
+        return answers - self.learned_from >= NEWS * answers
+
+    def learn(self, *, going_on: int = 0) -> None:
+        """Chances, critics and the policy, from the runs recorded so far.
+
+        going_on: how many of them, the last ones, have not ended: their users go on.
+        """
+        runs = [run for run in self.runs if run]
+        steps = [step for run in runs for step in run]
+        if not steps or not any(bool(step.liked.any()) for step in steps):
+            return
+        columns = [
+            torch.cat([getattr(step, name)[step.shown] for step in steps])
+            for name in ("of_users", "of_items", "liked")
+        ]
+        self.chances.fit(Shown(*columns))
+        self.learned_from = _answers(runs)
+        if not self.gamma:
+            return
+        states = [typed_states(run, self.chances) for run in runs]
+        presence = self.settings.presence
+        back = Recordings(runs, states, self.chances, self.gamma, self.share, presence, going_on)
+        self.actor.look_at(torch.cat([own.flatten(0, 1) for own in states]))
+        self.likes, self.costs = self._critics(), self._critics()
+        for both, of_limit in ((self.likes, False), (self.costs, True)):
+            courses = back.courses(of_limit=of_limit)
+            for half, critics in enumerate(both):
+                assert isinstance(critics, ContinuationCritics)
+                own_users = [course.of_half(half, HALVES) for course in courses]
+                critics.learn(own_users, self.gamma, self.settings.gae_lambda)
+        offered = back.latest(self.settings.latest_runs).offered(self.likes, self.costs)
+        if offered is not None:
+            improve(self.actor, offered, self.share, self.settings, self.generator)
+
+    def tensors(self) -> dict[str, Tensor]:
+        """What was learned, the records, and the standing of the users of the present run."""
+        parts = {
+            "likes": self.likes.state_dict(),
+            "costs": self.costs.state_dict(),
+            "actor": self.actor.state_dict(),
+            "standing": self.standing.tensors(),
+            "kinds": self.shown_kinds.tensors(),
+        }
+        named = {f"{part}.{k}": v for part, some in parts.items() for k, v in some.items()}
+        own = {
+            "chances": self.chances.weights,
+            "generator": self.generator.get_state(),
+            "here": self.here,
+            "learned_from": torch.tensor(self.learned_from),
+        }
+        everything = {**stored(self.runs), **named, **own}
+        return {name: tensor.detach().clone() for name, tensor in everything.items()}
+
+    def restore(self, tensors: dict[str, Tensor]) -> None:
+        for name in ("likes", "costs", "actor"):
+            getattr(self, name).load_state_dict(below(f"{name}.", tensors))
+        self.chances.weights = tensors["chances"].clone()
+        self.generator.set_state(tensors["generator"])
+        self.here = tensors["here"].clone()
+        self.learned_from = int(tensors["learned_from"])
+        users = len(self.here)
+        self.standing = ResponseHistory(torch.zeros(users))
+        self.standing.restore(below("standing.", tensors))
+        self.shown_kinds = CategoryExposure(self.kinds, users)
+        self.shown_kinds.restore(below("kinds.", tensors))
+        self.runs = restored(tensors)
+
+
+def _answers(runs: list[Run]) -> int:
+    return sum(int(step.shown.sum()) for run in runs for step in run)
+
+
+def _best_of_both(values: Tensor, in_group: Tensor) -> Tensor:
+    """(b, 2) the best item of the group, and of the rest."""
+    inside = in_group.bool()
+    sides = (values.masked_fill(side, -torch.inf).argmax(1) for side in (~inside, inside))
+    return torch.stack(list(sides), dim=1)

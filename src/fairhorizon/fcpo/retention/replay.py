@@ -1,0 +1,379 @@
+"""Users who are served by what a like of theirs is worth: `value=long` outside of a long run."""
+
+import copy
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from pathlib import Path
+from typing import Self
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from fairhorizon.data.answers import AnswerRecord
+from fairhorizon.data.interactions import Interactions
+from fairhorizon.errors import ConfigError
+from fairhorizon.fcpo.config import RetentionConfig
+from fairhorizon.fcpo.retention.model import RetentionModel
+from fairhorizon.fcpo.retention.state import ResponseHistory
+from fairhorizon.histories import UserItems
+from fairhorizon.ranking import rows_at_once
+from fairhorizon.recommenders.base import Recommender
+from fairhorizon.simulation.feedback import Scenario
+from fairhorizon.storage import as_bytes, below, load_model, of_bytes, save_model, understood
+
+# What was learned from a record of answers, and the standing of its users at the end of it.
+#
+#     worth(u) = (1 + gamma (W_1(s_u) - W_0(s_u))) / its mean over the showings of the record
+#
+# The mean changes no list, as it is the same for everybody; with it, values and prices stay in the
+# units that they have without worth. No user is worth more or less than any was in the record:
+# beyond its states, critics say anything.
+
+KIND, RETENTION_FILE = "outlook", "outlook.safetensors"  # and its file in a run folder
+LEARNED, STANDING, USERS = "learned.", "standing.", "users"
+OF_USERS = ("run", STANDING, "kinds.")  # tensors of an outlook that belong to users
+SIDES = torch.tensor([0.0, 1.0])  # whether a column is of the group
+LEAST = 1e-6  # chance
+
+
+@dataclass(frozen=True)
+class UsualWorth:
+    """What a like was worth at the showings of a record: on average, at least and at most."""
+
+    mean: float
+    least: float
+    most: float
+
+    @classmethod
+    def of(cls, worth: Tensor) -> Self:
+        return cls(float(worth.double().mean()), float(worth.min()), float(worth.max()))
+
+    def relative(self, worth: Tensor) -> Tensor:
+        """Worth within these bounds, in units of the mean."""
+        return worth.clamp(self.least, self.most) / self.mean
+
+
+ANY_WORTH = UsualWorth(1.0, 1.0, float("inf"))
+
+
+@dataclass(frozen=True, eq=False)
+class FittedRetention:
+    """The worth of a like by state, and the states of the users of a record at its end."""
+
+    gamma: float
+    learned: Mapping[str, Tensor]  # of an `RetentionModel`
+    standing: Mapping[str, Tensor]  # (n, ...) of an `ResponseHistory`
+    users: tuple[str, ...]  # (n,) ids
+    until: float  # the end of the record
+    usual: UsualWorth = ANY_WORTH
+
+    @cached_property
+    def rows(self) -> dict[str, int]:
+        """Where users stand, by id."""
+        return {one: row for row, one in enumerate(self.users)}
+
+    def standing_of(self, users: Sequence[object | None], taken: Tensor) -> ResponseHistory:
+        """The standing of users at the end of the record; of the others that of newcomers.
+
+        users: their ids; None: somebody without one.
+        taken: (b,) how many items each has taken; those of the record at its beginning count there.
+        """
+        found = ResponseHistory(taken)
+        found.history = found.history.clamp(*self._histories)
+        at = [-1 if one is None else self.rows.get(str(one), -1) for one in users]
+        known = torch.tensor([row >= 0 for row in at], dtype=torch.bool)
+        stored = torch.tensor([row for row in at if row >= 0], dtype=torch.int64)
+        for name, own in found.tensors().items():
+            own[known] = self.standing[name][stored]
+        return found
+
+    @torch.no_grad()
+    def worth(self, standing: ResponseHistory, best: Tensor) -> Tensor:
+        """(b,) float32: what a like of each user is worth, 1 on average over the record.
+
+        best: (b, 2) of `best_open`.
+        """
+        outlook = copy.copy(self._restored)  # other threads may ask at the same time
+        outlook.runs = []
+        outlook.begin(torch.zeros(len(best)))
+        outlook.standing = standing
+        outlook.values(best, SIDES)
+        return self.usual.relative(1 + outlook.gains())
+
+    @cached_property
+    def _histories(self) -> tuple[float, float]:
+        """The shortest and the longest of the record, as a standing has them."""
+        shortest, longest = self.standing["history"].aminmax()
+        return float(shortest), float(longest)
+
+    @cached_property
+    def _restored(self) -> RetentionModel:
+        return restored(self.gamma, self.learned)
+
+    def save(self, path: Path) -> None:
+        """Write the file that `load` reads."""
+        tensors = {LEARNED + name: value for name, value in self.learned.items()}
+        tensors |= {STANDING + name: value for name, value in self.standing.items()}
+        tensors[USERS] = as_bytes({USERS: list(self.users)})
+        numbers = {"gamma": self.gamma, "until": self.until, "usual": vars(self.usual)}
+        save_model(path, KIND, tensors, numbers)
+
+    @classmethod
+    def load(cls, path: Path) -> Self:
+        """What `save` wrote, tried once: a file of another version is refused here."""
+        with understood(path):
+            tensors, numbers = load_model(path, KIND)
+            users = tuple(of_bytes(tensors[USERS])[USERS])
+            parts = below(LEARNED, tensors), below(STANDING, tensors)
+            usual = UsualWorth(**numbers["usual"])
+            found = cls(numbers["gamma"], *parts, users, numbers["until"], usual)
+            found.worth(found.standing_of(users[:1], torch.zeros(1)), torch.zeros(1, 2))
+            return found
+
+
+def learned_part(outlook: RetentionModel) -> dict[str, Tensor]:
+    """What an outlook knows of likes in general, and nothing of any user."""
+    tensors = outlook.tensors()
+    return {name: value for name, value in tensors.items() if not name.startswith(OF_USERS)}
+
+
+def restored(gamma: float, learned: Mapping[str, Tensor], seed: int = 0) -> RetentionModel:
+    """An outlook that knows this, before anybody is served."""
+    # no offers are recorded, and likes alone count
+    settings = RetentionConfig(rounds=0, presence=0.0)
+    outlook = RetentionModel(gamma, settings=settings, seed=seed)
+    outlook.begin(torch.zeros(1))
+    outlook.restore({**outlook.tensors(), **learned})
+    return outlook
+
+
+def log_odds(chances: Tensor) -> Tensor:
+    """Of chances; a score whose slope and level the answers calibrate."""
+    return torch.logit(chances.float(), eps=LEAST)
+
+
+def best_open(items: Tensor, chances: Tensor, sensitive: Tensor) -> Tensor:
+    """(b, 2) log-odds of the best item outside the group and in it; -inf where there is none.
+
+    items: (b, n) codes, -1 for what is not open.  chances: (b, n).
+    """
+    inside, shut = sensitive.cpu()[items.clamp(min=0)], items < 0
+    scores = log_odds(chances.cpu()).masked_fill(shut, -torch.inf)
+    sides = [scores.masked_fill(inside != side, -torch.inf).amax(1) for side in (False, True)]
+    return torch.stack(sides, dim=1)
+
+
+# Learning from a record of answers: its users are replayed side by side, showing by showing.
+#
+# The chance of a like is logistic in the log-odds of the model's own chances, which are those of
+# the user's history before the record, and in the user's answers so far (chances.py).
+
+GAMMA = 0.99  # discount of later likes, per showing
+CELLS_AT_ONCE = 2**20  # users times showings that are replayed together
+VALUES_AT_ONCE = 2**22
+COLUMNS = torch.tensor([0.0, 1.0, 0.0, 1.0])  # in the group: the best of either side, what is shown
+
+
+@dataclass(frozen=True, eq=False)
+class ReplayedUsers:
+    """Some users of a record, a showing a column."""
+
+    history: Tensor  # (b,) items that they had taken before
+    best: Tensor  # (b, 2) of `best_open`
+    scores: Tensor  # (b, T) log-odds of what was shown
+    in_group: Tensor  # (b, T) bool
+    shown: Tensor  # (b, T) bool: the last ones of users with fewer showings are False
+    liked: Tensor  # (b, T) bool
+    left: Tensor  # (b,) bool
+
+    @property
+    def lists(self) -> Tensor:
+        """(b, T) the column of what was shown, among `COLUMNS`; -1 for nothing."""
+        return torch.where(self.shown, 2 + self.in_group.long(), -1)
+
+    def run(self, outlook: RetentionModel) -> Tensor:
+        """Let an outlook see one showing after the other, and in the end the last state.
+
+        Returns (n,) what it takes a like to be worth at each showing.
+        """
+        outlook.begin(self.history)
+        lists, counts, worth = self.lists, self.shown.sum(1), []
+        for step in range(self.shown.shape[1]):
+            here = ~self.left | (step + 1 < counts)
+            one = lists[:, step], self.scores[:, step], self.liked[:, step]
+            worth.append(self._note(outlook, *one, here)[self.shown[:, step]])
+        nothing = torch.full((len(counts),), -1)
+        self._note(outlook, nothing, torch.zeros(len(counts)), nothing > 0, ~self.left)
+        return torch.cat(worth)
+
+    def _note(
+        self, outlook: RetentionModel, lists: Tensor, scores: Tensor, liked: Tensor, here: Tensor
+    ) -> Tensor:
+        sides = [scores.masked_fill(lists != column, -torch.inf) for column in (2, 3)]
+        outlook.values(torch.cat([self.best, torch.stack(sides, dim=1)], dim=1), COLUMNS)
+        worth = 1 + outlook.gains()
+        outlook.note(lists[:, None], liked[:, None], here)
+        return worth
+
+    def standing(self) -> ResponseHistory:
+        """Where the users stand at the end."""
+        standing = ResponseHistory(self.history)
+        standing.see(self.lists, self.liked)
+        return standing
+
+
+def learned_from(
+    parts: list[ReplayedUsers], *, gamma: float = GAMMA, seed: int = 0
+) -> tuple[dict[str, Tensor], UsualWorth]:
+    """What a like is worth by state, learned from all users together, and at their showings.
+
+    Chances come first: the state has that of the best item.
+    """
+    chances = RetentionModel(0.0, seed=seed)
+    for part in parts:
+        part.run(chances)
+    chances.learn()
+    outlook = restored(gamma, {"chances": chances.tensors()["chances"]}, seed)
+    for part in parts:
+        part.run(outlook)
+    outlook.learn(going_on=len(parts))  # who is there at the end of a record goes on
+    learned = learned_part(outlook)
+    worth = [part.run(restored(gamma, learned)) for part in parts]
+    return learned, UsualWorth.of(torch.cat(worth))
+
+
+def learn_from_answers(
+    model: Recommender,
+    log: Interactions,
+    record: AnswerRecord,
+    *,
+    away: float,
+    gamma: float = GAMMA,
+    seed: int = 0,
+) -> FittedRetention:
+    """What a like is worth by state, from a record of answers to showings.
+
+    model: fitted on the log, whose chances tell how much a user likes.
+    away: days at the end of the record in which somebody who left was shown nothing.
+    """
+    left = torch.from_numpy(record.left(away))
+    states = before_record(log, record, model.queue_length)
+    blocks = list(_blocks(torch.from_numpy(record.counts), len(model.sensitive_)))
+    parts = [replayed(model, states.only(rows), record, rows, left[rows]) for rows in blocks]
+    learned, usual = learned_from(parts, gamma=gamma, seed=seed)
+    ends = [part.standing().tensors() for part in parts]
+    users = tuple(record.ids[row] for row in torch.cat(blocks).tolist())
+    standing = {name: torch.cat([end[name] for end in ends]) for name in ends[0]}
+    return FittedRetention(gamma, learned, standing, users, record.until, usual)
+
+
+def _blocks(counts: Tensor, n_items: int) -> Iterator[Tensor]:
+    """Users with similarly many showings, so that few columns are empty."""
+    most, order = rows_at_once(n_items, VALUES_AT_ONCE), counts.argsort(stable=True).tolist()
+    block: list[int] = []
+    for row in order:  # the last is the one with the most showings
+        if block and (len(block) == most or (len(block) + 1) * int(counts[row]) > CELLS_AT_ONCE):
+            yield torch.tensor(block)
+            block = []
+        block.append(row)
+    yield torch.tensor(block)
+
+
+@torch.no_grad()
+def replayed(
+    model: Recommender, states: Scenario, record: AnswerRecord, rows: Tensor, left: Tensor
+) -> ReplayedUsers:
+    """Some users of a record (b,), with what the model makes of what they were shown.
+
+    states: of these users, before the record.
+    """
+    made = model.item_values(states, length=1)
+    sensitive, counts = model.sensitive_.cpu(), torch.from_numpy(record.counts)
+    columns = torch.arange(int(counts[rows].max()))
+    shown = columns < counts[rows][:, None]
+    at = ((counts.cumsum(0) - counts)[rows][:, None] + columns).clamp(max=len(record) - 1)
+    items = torch.from_numpy(record.items)[at]
+    known, codes = items >= 0, items.clamp(min=0)
+    best = best_open(made.items, made.chances, sensitive)
+    # what the model does not know was shown because somebody took it for good
+    scores = torch.where(known, log_odds(made.chances.cpu().gather(1, codes)), best[:, :1])
+    assert states.taken is not None
+    return ReplayedUsers(
+        states.taken,
+        best,
+        scores,
+        sensitive[codes] & known,
+        shown,
+        torch.from_numpy(record.liked)[at] & shown,
+        left,
+    )
+
+
+def before_record(log: Interactions, record: AnswerRecord, queue_length: int) -> Scenario:
+    """The users of a record with what they had taken before their first showing of it.
+
+    Of a log without times that is everything. Who is not in the log has taken nothing.
+    """
+    known = {str(one): code for code, one in enumerate(log.user_ids.tolist())}
+    codes = np.array([known.get(one, -1) for one in record.ids], dtype=np.int64)
+    begun, inside = np.full(log.n_users, -np.inf), codes >= 0
+    begun[codes[inside]] = record.begun[inside]
+    early = np.ones(len(log), dtype=np.bool_)
+    if log.timestamps is not None:
+        early = log.timestamps < begun[log.users]
+    taken = np.bincount(log.users[early], minlength=log.n_users)
+    own = torch.from_numpy(np.where(inside, taken[codes], 0))
+    users = torch.from_numpy(codes).clamp(min=0)
+    past, later = UserItems.of(log).only(users).cut(own)
+    return Scenario(past.last(queue_length), later, past, codes=users, taken=own)
+
+
+# Users who are served by what a like of theirs is worth: `value=long` outside of a long run.
+
+VALUES_AT_ONCE = 2**22
+
+
+def check_weighs(model: Recommender) -> None:
+    """Refuse a model whose lists no worth of a user can change."""
+    if not model.abilities.worth:
+        limits = ", ".join(map(str, model.limits_))
+        raise ConfigError(
+            f"{model.method}{f' under {limits}' if limits else ''} does not make its lists of "
+            "values, so that a user's worth changes nothing (use fcpo, or a ranker with +lists)"
+        )
+
+
+def with_user_weights(
+    model: Recommender, scenario: Scenario, outlook: FittedRetention, users: Sequence[object]
+) -> Scenario:
+    """The scenario with the worth of its users, by their standing at the end of the record.
+
+    users: (n_users,) their ids.
+    """
+    check_weighs(model)
+    return replace(scenario, worth=worth_of(model, scenario, outlook, users))
+
+
+@torch.no_grad()
+def worth_of(
+    model: Recommender, scenario: Scenario, outlook: FittedRetention, users: Sequence[object]
+) -> Tensor:
+    """(n_users,) float32, some users at a time."""
+    sensitive, found = model.sensitive_.cpu(), [torch.zeros(0)]
+    for rows in torch.arange(scenario.n_users).split(rows_at_once(len(sensitive), VALUES_AT_ONCE)):
+        some = scenario.only(rows)
+        made = model.item_values(some, length=1)
+        standing = outlook.standing_of([users[row] for row in rows.tolist()], _taken(some))
+        found.append(outlook.worth(standing, best_open(made.items, made.chances, sensitive)))
+    return torch.cat(found)
+
+
+def _taken(scenario: Scenario) -> Tensor:
+    """(n_users,) how many items each has taken."""
+    if scenario.taken is not None:
+        return scenario.taken
+    if scenario.excluded is not None:
+        return scenario.excluded.indptr.diff()
+    return (scenario.queue < scenario.positive.n_items).sum(1)

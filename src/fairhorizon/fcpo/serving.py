@@ -1,0 +1,259 @@
+"""Whether the policy still fits rankers that were fitted again; the validation items decide.
+
+The weights were learned with rankers that knew only the earlier part of the log. With short
+histories they may not suit rankers of the whole log: then a single ranker can be better.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from fairhorizon.allocation.candidates import Candidates
+from fairhorizon.allocation.limit_matrix import Floats
+from fairhorizon.allocation.one_limit import OneLimit, Sides
+from fairhorizon.fcpo.config import FcpoConfig
+from fairhorizon.fcpo.networks import Actor
+from fairhorizon.fcpo.policies import rows_of
+from fairhorizon.limits.place_rule import PlaceRule
+from fairhorizon.metrics.accuracy import discount
+from fairhorizon.metrics.shares import whole_showings
+from fairhorizon.rankers.candidates import CandidateSet, ScoredCandidates, weights_by_cross_entropy
+from fairhorizon.recommenders.lists.chances import WeightedChances, softmax_chances
+from fairhorizon.recommenders.lists.features import FeatureSource
+from fairhorizon.recommenders.lists.item_lists import NO_LIMIT, Evenness, ItemLists
+from fairhorizon.recommenders.lists.opening import Opening, liked_items, open_menus, some_users
+from fairhorizon.recommenders.steps import listed_ndcg, ndcg_by_user
+from fairhorizon.simulation.feedback import Scenario
+
+# The chances of items by a trained policy.
+
+
+@dataclass(frozen=True)
+class ActorChances:
+    """softmax(W signals) over the menu, W by the actor, the mean over its rows."""
+
+    actor: Actor
+
+    @property
+    def items(self) -> FeatureSource:
+        return self.actor.items
+
+    def of(self, menus: CandidateSet, users: Tensor, queues: Tensor) -> Tensor:
+        outputs = self.actor(users, self.items.remember(queues))
+        weights = rows_of(outputs, self.actor.list_length)
+        if self.items.priced:
+            # the price of the level, found for all users together, replaces the learned one
+            weights = torch.cat([weights[..., :-1], torch.zeros_like(weights[..., -1:])], dim=2)
+        return softmax_chances(menus, weights.mean(1, keepdim=True))
+
+
+# How even lists may be made: as much as accuracy on what users took later can afford.
+
+PARTS = (1.0, 0.75, 0.5, 0.25)  # of the way to the Gini index of the most even accurate ranker
+
+
+@torch.no_grad()
+def largest_gini_reduction(
+    lists: ItemLists,
+    evenness: Evenness,
+    opening: Opening,
+    scenario: Scenario,
+    *,
+    length: int,
+    limit: float,
+    cost: float,
+) -> float:
+    """The largest part of the way that costs at most a share `cost` of NDCG; 0 if none does.
+
+    Without a limit on the group, and with one.
+    """
+
+    def ndcg(rule: PlaceRule, spread: Evenness | None) -> float:
+        some = replace(lists, rule=rule, spread=spread)
+        queues = scenario.queue[opening.users]
+        shown = some.from_menus(opening.menus, opening.users, queues, length)
+        return listed_ndcg(shown, opening.users, scenario)
+
+    rules = (NO_LIMIT, PlaceRule(limit))
+    least = {rule: (1 - cost) * ndcg(rule, None) for rule in rules}
+    for part in PARTS:
+        spread = replace(evenness, part=part)
+        if all(ndcg(rule, spread) >= lowest for rule, lowest in least.items()):
+            return part
+    return 0.0
+
+
+# First prices of a limit on the group, by level: for requests, which come one after the other.
+#
+# Lists that are made together keep a limit exactly, at a price found on them. A guard of requests
+# (allocation/guard.py) does not know what comes next; it begins at the price at which the lists of
+# the validation states would have had the share of the limit.
+
+LEVELS = 101  # 0, 0.01, ..., 1
+LENGTHS = (1, 2, 3, 5, 7, 10, 14, 20, 28, 40)  # a price is for lists of one length
+MOST_USERS = 8192
+USERS_AT_ONCE = 1024  # users
+
+
+@dataclass(frozen=True)
+class PriceTable:
+    """Prices for some lengths of lists and some levels; in between they are interpolated."""
+
+    lengths: Tensor  # (m,) float64, rising
+    levels: Tensor  # (n,) float64, rising
+    prices: Tensor  # (m, n) float64 in units of the values, never rising with the level
+
+    def price(self, alpha_prime: float, length: int) -> float:
+        """What a level takes off the value of a showing; it never rises with the level."""
+        levels, logarithms = self.levels.numpy(), self.lengths.log().numpy()
+        at_level = [np.interp(alpha_prime, levels, row) for row in self.prices.numpy()]
+        return float(np.interp(np.log(max(length, 1)), logarithms, at_level))
+
+    def tensors(self) -> dict[str, Tensor]:
+        """As they are stored."""
+        parts = {"lengths": self.lengths, "levels": self.levels, "prices": self.prices}
+        return {f"price_table.{name}": tensor for name, tensor in parts.items()}
+
+    @classmethod
+    def from_tensors(cls, tensors: dict[str, Tensor]) -> "PriceTable":
+        return cls(*(tensors[f"price_table.{name}"] for name in ("lengths", "levels", "prices")))
+
+
+def calibrate(lists: ItemLists, scenario: Scenario, seed: int) -> PriceTable:
+    """The prices of a policy by level, from the users of a scenario or a random sample of them."""
+    users = torch.arange(scenario.n_users)
+    if len(users) > MOST_USERS:
+        drawn = torch.randperm(len(users), generator=torch.Generator().manual_seed(seed))
+        users = drawn[:MOST_USERS]
+    group = lists.sensitive.cpu().numpy()
+    lengths = [length for length in LENGTHS if length <= len(group)]
+    found: dict[int, list[Floats]] = {length: [] for length in lengths}
+    shown = np.zeros(len(lengths), dtype=np.int64)
+    for by_length in _offers(lists, scenario, users, lengths):
+        for number, (length, offers) in enumerate(zip(lengths, by_length, strict=True)):
+            sides = Sides.from_candidates(offers, group, length)
+            weights, none = discount(np.arange(1, length + 1)), np.zeros((0, 0), dtype=np.bool_)
+            gains = OneLimit(PlaceRule(1.0), weights, length, none).gains(sides)
+            # a place that fills a list is not refused at any price
+            found[length].append(np.where(sides.forced, np.inf, gains).ravel())
+            shown[number] += sides.sizes.sum()
+    levels = np.linspace(0, 1, LEVELS)
+    rows = [
+        prices_at(levels, np.concatenate(parts), int(total))
+        for parts, total in zip(found.values(), shown, strict=True)
+    ]
+    return PriceTable(
+        torch.tensor(lengths, dtype=torch.float64),
+        torch.from_numpy(levels),
+        torch.from_numpy(np.stack(rows)),
+    )
+
+
+def prices_at(levels: Floats, gains: Floats, shown: int) -> Floats:
+    """(n,) prices at which lists with these gains, `shown` items in all, have the shares (n,).
+
+    0 where the lists have less of the group anyway.
+    """
+    falling = -np.sort(-gains[gains > 0])
+    # infinite gains fill a list at any price: no price needs to be above the finite ones
+    finite = falling[np.isfinite(falling)]
+    falling = np.minimum(falling, finite[0] if len(finite) else 0.0)
+    allowed = np.array([whole_showings(level * shown) for level in levels])
+    prices: Floats = np.append(falling, 0.0)[np.minimum(allowed, len(falling))]
+    return prices
+
+
+@torch.no_grad()
+def _offers(
+    lists: ItemLists, scenario: Scenario, users: Tensor, lengths: Sequence[int]
+) -> Iterator[list[Candidates]]:
+    """Candidates of the users, a batch at a time; their values depend on the length."""
+    for some in users.split(USERS_AT_ONCE):
+        queues, menus, offers = scenario.queue[some], None, []
+        for length in lengths:
+            # probabilities depend on the menu, so it has to be the menu for lists of this length
+            if menus is None or length > lists.chances.items.least_on_menu:
+                menus = open_menus(
+                    lists.chances.items, scenario, some, lists.sensitive, length
+                ).menus
+            codes = scenario.codes_of(some)
+            offers.append(lists.candidates(menus, codes, queues, length))
+        yield offers
+
+
+# Whether the policy still fits rankers that were fitted again; the validation items decide.
+#
+# The weights were learned with rankers that knew only the earlier part of the log. With short
+# histories they may not suit rankers of the whole log: then a single ranker can be better.
+
+CLEARLY = 1.02  # times the NDCG of the policy
+BY_CHANCE = 1.0  # standard errors of a difference, paired over users
+FEWEST_USERS, MOST_USERS = 200, 8192  # fewer are too noisy
+
+Weights = tuple[float, ...]
+
+
+@torch.no_grad()
+def better_weights(
+    lists: ItemLists, validation: Scenario, config: FcpoConfig, first: Weights, seed: int
+) -> Weights | None:
+    """Weights of the rankers that should replace the policy's; None to keep the policy.
+
+    first: the weights that the training began with. Where they were chosen by their lists, on more
+    than these items, the policy has to be better than they are by more than chance. Else a single
+    ranker, which needs no weights, is preferred if it is within chance of the best option; and then
+    weights learned on these items, if they are clearly better.
+    """
+    users = some_users(validation, MOST_USERS, torch.Generator().manual_seed(seed))
+    if len(users) < FEWEST_USERS:
+        return first if config.adapt else None
+    opening = open_menus(lists.chances.items, validation, users, lists.sensitive)
+    menus, queues = opening.menus, validation.queue[users]
+    if not isinstance(menus, ScoredCandidates):
+        return None
+    under_limit = replace(lists, rule=PlaceRule(config.limit_in_training), spread=None)
+    length = min(config.validation_length, len(lists.sensitive))
+
+    def measured(weights: Weights | None) -> NDArray[np.float64]:
+        chances = (
+            lists.chances if weights is None else WeightedChances(lists.chances.items, weights)
+        )
+        shown = replace(under_limit, chances=chances).from_menus(menus, users, queues, length)
+        return ndcg_by_user(shown, users, validation)
+
+    if config.adapt:
+        gain = measured(None) - measured(first)
+        return None if gain.mean() > BY_CHANCE * _error(gain) else first
+    liked = liked_items(opening, validation)
+    present, together = measured(None), measured(refitted := _all_together(menus, liked))
+    alone = [(measured(weights), weights) for weights in _each_alone(menus, liked)]
+    best = max(present, together, *(values for values, _ in alone), key=np.mean)
+    for values, weights in sorted(alone, key=lambda option: -option[0].mean()):
+        if (best - values).mean() <= BY_CHANCE * _error(best - values):
+            return weights
+    gain = together - present
+    clear = together.mean() > CLEARLY * present.mean() and gain.mean() > BY_CHANCE * _error(gain)
+    return refitted if clear else None
+
+
+def _error(differences: NDArray[np.float64]) -> float:
+    return float(differences.std() / len(differences) ** 0.5)
+
+
+def _all_together(menus: ScoredCandidates, liked: torch.Tensor) -> Weights:
+    with torch.enable_grad():
+        return weights_by_cross_entropy(menus, liked)
+
+
+def _each_alone(menus: ScoredCandidates, liked: torch.Tensor) -> list[Weights]:
+    rankers = menus.signals.shape[2] - 1
+    options = []
+    for ranker in range(rankers):
+        alone = ScoredCandidates(menus.items, menus.signals[:, :, [ranker, rankers]])
+        (weight,) = _all_together(alone, liked)
+        options.append(tuple(weight if other == ranker else 0.0 for other in range(rankers)))
+    return options

@@ -1,1 +1,0 @@
-"""How a trained policy makes lists under any limit."""

@@ -1,1 +1,0 @@
-"""LIRD (Zhao et al. 2017): list-wise recommendation by deep deterministic policy gradients."""

@@ -1,1 +1,0 @@
-"""The mathematics of Constrained Policy Optimization, independent of recommendation."""

@@ -1,1 +1,0 @@
-"""The networks of FCPO: state encoders, the actor, what it chooses from, and critics."""

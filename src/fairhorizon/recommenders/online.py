@@ -1,0 +1,108 @@
+"""A recommender at work in a long run, and fitting again on what users liked meanwhile."""
+
+import json
+from collections.abc import Sequence
+from typing import Any
+from typing import Protocol as Interface
+
+import torch
+from torch import Tensor
+
+from fairhorizon.data.splits import Split, with_feedback
+from fairhorizon.errors import ConfigError
+from fairhorizon.limits.counts import Exposure
+from fairhorizon.rankers.ranker import Ranker
+from fairhorizon.simulation.dynamics import Outcome, State
+
+
+class Server(Interface):
+    """A recommender at work in a long run.
+
+    Whoever runs it owns state and exposure; the server owns what it learns. A step is `serve`, then
+    `observe`; every so many steps comes an `update`.
+    """
+
+    @property
+    def queue_length(self) -> int:
+        """How much of a user's history it wants to see."""
+
+    @property
+    def remarks(self) -> Sequence[str]:
+        """Warnings so far, such as that a target could not be reached."""
+
+    def serve(self, state: State, exposure: Exposure) -> Tensor:
+        """(b, K) items for every user, -1 where nothing is left to show.
+
+        Group labels of the moment are `exposure.sensitive`; it is up to the server how often it
+        looks at them.
+        """
+
+    def observe(self, lists: Tensor, outcome: Outcome, exposure: Exposure) -> None:
+        """What came of the lists just served; `outcome.state` is what the next step starts from.
+
+        The exposure has counted the lists, their items still have the labels they were shown under.
+        """
+
+    def update(self) -> None:
+        """Learn from what was observed since the last update, where the method can."""
+
+    def notes(self) -> dict[str, float]:
+        """Numbers for the record of the last step, such as a price."""
+
+    def tensors(self) -> dict[str, Tensor]:
+        """A copy of all that changed since the run began; taken right after an update."""
+
+    def restore(self, tensors: dict[str, Tensor], state: State) -> None:
+        """Go on from `tensors` of another server of the same kind, users being in `state`."""
+
+
+class Retraining:
+    """Collects what users like; due after `round_length` items were shown to each."""
+
+    def __init__(self, split: Split, round_length: int = 100) -> None:
+        if round_length < 1:
+            raise ConfigError(f"a round has at least one item, not {round_length}")
+        self.split, self.round_length = split, round_length
+        self.shown = 0  # to each user since the round began
+        self._liked: list[Tensor] = []  # (2, n) users and items, one of each step
+
+    def observe(self, lists: Tensor, outcome: Outcome) -> None:
+        rows, slots = outcome.hits.nonzero(as_tuple=True)
+        self._liked.append(torch.stack([outcome.state.users[rows], lists[rows, slots]]).cpu())
+        self.shown += lists.shape[1]
+
+    @property
+    def due(self) -> bool:
+        return self.shown >= self.round_length
+
+    def extended(self) -> Split:
+        """The data to fit on; starts a new round."""
+        self.shown = 0
+        users, items = self.liked().numpy()
+        return with_feedback(self.split, users, items)
+
+    def liked(self) -> Tensor:
+        """(2, n) users and items, in the order observed."""
+        return torch.cat([torch.empty(2, 0, dtype=torch.int64), *self._liked], dim=1)
+
+    def tensors(self) -> dict[str, Tensor]:
+        return {"liked": self.liked(), "shown": torch.tensor(self.shown)}
+
+    def restore(self, tensors: dict[str, Tensor]) -> None:
+        self._liked, self.shown = [tensors["liked"].clone()], int(tensors["shown"])
+
+
+DESCRIPTION = "description"
+
+
+def ranker_tensors(ranker: Ranker[Any]) -> dict[str, Tensor]:
+    """Its fitted values and, as bytes of JSON, its description: a fit may choose settings."""
+    text = json.dumps(ranker.description()).encode()
+    return ranker.tensors() | {DESCRIPTION: torch.tensor(list(text), dtype=torch.uint8)}
+
+
+def restored_ranker(tensors: dict[str, Tensor], like: Ranker[Any]) -> Ranker[Any]:
+    """The ranker of `ranker_tensors`; `like` has its class."""
+    values = {name: value.clone() for name, value in tensors.items() if name != DESCRIPTION}
+    description = json.loads(bytes(tensors[DESCRIPTION].tolist()))
+    return type(like).from_parts(values, description)

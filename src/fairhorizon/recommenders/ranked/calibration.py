@@ -1,0 +1,80 @@
+"""What turns the scores of one ranker into chances and values."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from fairhorizon.data.splits import Split
+from fairhorizon.limits.bound import BoundLimit
+from fairhorizon.rankers.candidates import ScoredCandidates, weights_by_cross_entropy
+from fairhorizon.rankers.ensemble import Ensemble
+from fairhorizon.rankers.ranker import Ranker
+from fairhorizon.recommenders.lists.items import PanelItems
+from fairhorizon.recommenders.lists.opening import liked_items, open_menus, some_users
+from fairhorizon.simulation.feedback import validation_scenario
+from fairhorizon.vocabulary import Protocol
+
+CANDIDATES = 40  # best items of each group on the menus of the calibration
+MOST_USERS = 8192
+LEAST = 0.01  # lists never go against the order of the ranker
+UNKNOWN = 1.0  # where there are no validation items
+
+
+@dataclass(frozen=True)
+class Calibration:
+    """What turns the scores of a ranker into chances and values."""
+
+    sharpness: float  # weight of the standardised score in the softmax over a menu
+    histories: Tensor  # (n_users,) how many training items each user has
+
+    @classmethod
+    def of(cls, ranker: Ranker[Any], split: Split, sensitive: Tensor) -> "Calibration":
+        """On the validation items, with the maximum-likelihood weight of the score."""
+        counts = torch.from_numpy(split.train.user_counts())
+        return cls(sharpness(ranker, split, sensitive), counts)
+
+    def tensors(self) -> dict[str, Tensor]:
+        return {
+            "sharpness": torch.tensor(self.sharpness, dtype=torch.float64),
+            "histories": self.histories,
+        }
+
+    @classmethod
+    def from_tensors(cls, tensors: dict[str, Tensor]) -> "Calibration":
+        return cls(float(tensors["sharpness"]), tensors["histories"])
+
+
+@dataclass(frozen=True)
+class FittedRanker:
+    """A ranker that is ready to serve."""
+
+    ranker: Ranker[Any]
+    sensitive: Tensor  # (n_items,) bool, the group whose exposure is limited
+    calibration: Calibration
+    seed: int
+    limits: tuple[BoundLimit, ...] = ()  # of the lists, in place of the level of a re-ranker
+    level: str = ""  # of a re-ranker, as the text of a limit
+
+
+def view_of(ranker: Ranker[Any], candidates: int) -> PanelItems:
+    """The items as a panel of this ranker alone shows them."""
+    panel = Ensemble((ranker,), (1.0,))
+    return PanelItems(panel, panel.queue_length, candidates, priced=False)
+
+
+@torch.no_grad()
+def sharpness(ranker: Ranker[Any], split: Split, sensitive: Tensor) -> float:
+    """The weight of the standardised score that makes the validation items the most likely."""
+    view = view_of(ranker, CANDIDATES)
+    protocol = getattr(ranker.config, "protocol", Protocol.STANDARD)
+    scenario = validation_scenario(split, view.panel.queue_length, protocol)
+    users = some_users(scenario, MOST_USERS, torch.Generator().manual_seed(ranker.seed))
+    if not len(users):
+        return UNKNOWN
+    opening = open_menus(view, scenario, users, sensitive)
+    assert isinstance(opening.menus, ScoredCandidates)
+    with torch.enable_grad():
+        (weight,) = weights_by_cross_entropy(opening.menus, liked_items(opening, scenario))
+    return max(LEAST, weight)

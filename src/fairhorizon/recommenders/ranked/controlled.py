@@ -1,0 +1,269 @@
+"""Step control over the scores of one ranker, `NAME+control`: limits hold at every step.
+
+Rules of variety may be added: kinds of items that a user was shown lately lose, or are closed.
+Maximal marginal relevance (Carbonell & Goldstein, SIGIR 1998) takes off the score of an item what
+it has in common with the items chosen before. Here these are all that the user was shown so far,
+and they fade: with p_ik the part of kind k in item i,
+
+    score(u, i) - mmr * sum_j forgetting^(steps between) sum_k p_ik p_jk,    j: shown to u before
+
+The paper takes the most similar item; the sum counts how often a kind came up. With this sum the
+rule has the form of satiation (simulation/moods.py), so that no better form is left to a rival.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from fairhorizon.allocation.steps import OnlineControl
+from fairhorizon.errors import ConfigError
+from fairhorizon.histories import check_table
+from fairhorizon.limits.counts import Exposure
+from fairhorizon.limits.step_limits import PopularityLimit, StepLimit
+from fairhorizon.rankers.ensemble import Ensemble
+from fairhorizon.rankers.ranker import Ranker
+from fairhorizon.recommenders.lists.item_lists import step_limits
+from fairhorizon.recommenders.lists.items import ExpertSignals, PanelItems
+from fairhorizon.recommenders.online import Retraining, ranker_tensors, restored_ranker
+from fairhorizon.recommenders.ranked.calibration import FittedRanker
+from fairhorizon.recommenders.served import Served
+from fairhorizon.recommenders.steps import serve_under_control
+from fairhorizon.recommenders.tasks import ServingPlan
+from fairhorizon.rerank.control import StepControl
+from fairhorizon.simulation.dynamics import Outcome, State, push_liked
+from fairhorizon.simulation.feedback import Scenario
+from fairhorizon.storage import below
+
+# What closes an item, in standard deviations of the scores. It is finite so that limits come first:
+# where a limit leaves nothing else, a closed item is shown.
+CLOSED = 1e3
+
+
+class Variety:
+    """What each user was shown lately, and what the rules of a control make of it.
+
+    kinds: (n_items, kinds) the part that each kind has in an item, rows that add up to 1, or to 0
+        for items without a kind, which no rule is about.
+    """
+
+    lately: Tensor  # (b, kinds) the parts in what was shown, faded
+    recent: Tensor  # (b, window - 1) items, newest last: with the next one a whole window
+
+    def __init__(self, rules: StepControl, kinds: Tensor) -> None:
+        self.rules, self.kinds = rules, kinds.float()
+        self.main, self.has_kind = kinds.argmax(1), kinds.any(1)
+        self._begin(0)
+
+    def begin(self, users: int) -> None:
+        """Nothing was shown yet, unless so many users are known already."""
+        if len(self.lately) != users:
+            self._begin(users)
+
+    def observe(self, lists: Tensor) -> None:
+        """These lists (b, K) were shown, -1 for none; a step is over."""
+        self.lately = self.rules.forgetting * self.lately + self._of_kinds(lists)
+        self.recent = push_liked(self.recent, lists, lists >= 0)
+
+    def handicap(self, taken: Tensor) -> Tensor:
+        """(b, n_items) what the rules take off the scores; taken (b, k): the lists so far."""
+        handicap = torch.zeros(len(taken), len(self.kinds), device=taken.device)
+        if self.rules.mmr > 0:
+            alike = (self.lately + self._of_kinds(taken)) @ self.kinds.T
+            handicap.add_(alike, alpha=self.rules.mmr)
+        if self.rules.kind_quota is not None:
+            full = self._kinds_of(push_liked(self.recent, taken, taken >= 0))
+            closed = (full >= self.rules.kind_quota)[:, self.main] & self.has_kind
+            handicap.add_(closed, alpha=CLOSED)
+        return handicap
+
+    def tensors(self) -> dict[str, Tensor]:
+        return {"lately": self.lately, "recent": self.recent}
+
+    def restore(self, tensors: dict[str, Tensor]) -> None:
+        self.lately, self.recent = tensors["lately"].clone(), tensors["recent"].clone()
+
+    def _begin(self, users: int) -> None:
+        device = self.kinds.device
+        self.lately = torch.zeros(users, self.kinds.shape[1], device=device)
+        self.recent = torch.full((users, self.rules.window - 1), -1, device=device)
+
+    def _of_kinds(self, lists: Tensor) -> Tensor:
+        """(b, kinds) the parts of the kinds in lists, added up."""
+        return (self.kinds[lists.clamp(min=0)] * (lists >= 0)[:, :, None]).sum(1)
+
+    def _kinds_of(self, items: Tensor) -> Tensor:
+        """(b, kinds) how many of the items (b, n) have each main kind."""
+        at = items.clamp(min=0)
+        counts = torch.zeros(len(items), self.kinds.shape[1], device=items.device)
+        return counts.scatter_add_(1, self.main[at], ((items >= 0) & self.has_kind[at]).float())
+
+
+def variety_of(rules: StepControl, kinds: Tensor | None, method: str) -> Variety | None:
+    """Of a server; None where the control has no such rule."""
+    if not rules.needs_kinds:
+        return None
+    if kinds is None:
+        raise ConfigError(
+            f"{method}: mmr and kind_quota are about kinds of items, of which nothing is known "
+            "(give `kinds`, or leave them out)"
+        )
+    return Variety(rules, kinds)
+
+
+class ControlServer:
+    """Serves by the standardised scores of a ranker, at the prices that keep the limits.
+
+    What users like changes the scores of a ranker that reads histories at once. With `retraining`
+    the ranker is fitted again at the first update after every round. With `variety` the scores
+    depend on the kinds of items that a user was shown lately.
+    """
+
+    def __init__(
+        self,
+        ranker: Ranker[Any],
+        limits: Sequence[StepLimit],
+        *,
+        list_length: int = 1,
+        retraining: Retraining | None = None,
+        variety: Variety | None = None,
+    ) -> None:
+        if list_length < 1:
+            raise ConfigError(f"list_length {list_length} must be at least 1")
+        self.ranker = self._first_ranker = ranker
+        self.limits, self.control = tuple(limits), OnlineControl(limits)
+        self.list_length, self.retraining, self.variety = list_length, retraining, variety
+        # of the users, once they are served: by the only ranker, whose weight is 1
+        self._signals: ExpertSignals | None = None
+
+    @property
+    def queue_length(self) -> int:
+        return max(1, self._first_ranker.queue_length)
+
+    @property
+    def remarks(self) -> Sequence[str]:
+        return ()
+
+    @torch.no_grad()
+    def serve(self, state: State, exposure: Exposure) -> Tensor:
+        if self._signals is None:
+            self._signals = self._look(state)
+        (values,) = self._signals.values
+        slots = [values.masked_fill(state.blocked, -torch.inf)] * self.list_length
+        if self.variety is None:
+            return self.control.choose(slots, exposure)
+        self.variety.begin(len(state.users))
+        return self.control.choose(slots, exposure, self.variety.handicap)
+
+    @torch.no_grad()
+    def observe(self, lists: Tensor, outcome: Outcome, exposure: Exposure) -> None:  # noqa: ARG002
+        assert self._signals is not None
+        if self.retraining is not None:
+            self.retraining.observe(lists, outcome)
+        if self.variety is not None:
+            self.variety.observe(lists)
+        rows = (outcome.reward > 0).nonzero().squeeze(1)
+        if self.ranker.queue_length and len(rows):
+            state = outcome.state
+            self._signals.refresh(rows, state.users[rows], state.queue[rows])
+
+    def update(self) -> None:
+        """Fit the ranker again where a round is over."""
+        if self.retraining is not None and self.retraining.due:
+            first = self._first_ranker  # the caller's is not changed
+            fresh = type(first)(first.config, seed=first.seed)
+            self.ranker = fresh.fit(self.retraining.extended())
+            self._signals = None
+
+    def notes(self) -> dict[str, float]:
+        """The price of every limit in the last step."""
+        return {f"price of {name}": price for name, price in self.control.prices.items()}
+
+    def tensors(self) -> dict[str, Tensor]:
+        parts = {"control": self.control.tensors()}
+        if self._signals is not None:
+            # computed for other users at a time, they would differ in the last digits
+            parts["signals"] = {"values": self._signals.values[0]}
+        if self.retraining is not None:
+            parts["retraining"] = self.retraining.tensors()
+        if self.variety is not None:
+            parts["variety"] = self.variety.tensors()
+        if self.ranker is not self._first_ranker:
+            parts["ranker"] = ranker_tensors(self.ranker)
+        return {
+            f"{part}.{name}": value.detach().clone()
+            for part, some in parts.items()
+            for name, value in some.items()
+        }
+
+    def restore(self, tensors: dict[str, Tensor], state: State) -> None:
+        self.control.restore(below("control.", tensors))
+        if self.retraining is not None:
+            self.retraining.restore(below("retraining.", tensors))
+        if self.variety is not None:
+            self.variety.restore(below("variety.", tensors))
+        refitted = below("ranker.", tensors)
+        first = self._first_ranker
+        self.ranker = restored_ranker(refitted, first) if refitted else first
+        self._signals = None
+        if "signals.values" in tensors:
+            self._signals = self._look(state)
+            self._signals.values = [tensors["signals.values"].clone()]
+
+    def _look(self, state: State) -> ExpertSignals:
+        check_table(*state.blocked_sets.shape, "serving step by step under limits")
+        no_group = torch.zeros(state.blocked_sets.shape[1], dtype=torch.bool)  # the control knows
+        items = PanelItems(Ensemble((self.ranker,), (1.0,)), 0, 0, priced=False)
+        return items.look(state.users, state.queue, no_group.to(state.users.device))
+
+
+@dataclass(frozen=True)
+class ControlledLists:
+    """Step control over the standardised scores of one ranker: `NAME+control`."""
+
+    fitted: FittedRanker
+    reranker: StepControl
+
+    def serve(
+        self,
+        scenario: Scenario,
+        *,
+        length: int,
+        feedback: bool,
+        seed: int,  # noqa: ARG002  # nothing is drawn
+    ) -> Served:
+        if self.reranker.needs_kinds:
+            raise ConfigError(
+                f"{self._name}: mmr and kind_quota are rules of a long run (leave them out, or use "
+                "longterm)"
+            )
+        limits = step_limits(self.fitted.limits) or [PopularityLimit(self.reranker.share)]
+        server = ControlServer(self.fitted.ranker, limits)
+        shown = serve_under_control(
+            server, scenario, self.fitted.sensitive, length=length, feedback=feedback
+        )
+        texts = [str(one) for one in self.fitted.limits] or [self.fitted.level]
+        # those of the last place, in units of the standardised scores
+        prices = dict(zip(texts, server.control.prices.values(), strict=True))
+        return Served.of(shown, prices=prices)
+
+    def in_blocks(self, *, feedback: bool, seed: int) -> None:
+        """Every place of all lists depends on the places before it."""
+
+    def server(self, plan: ServingPlan) -> ControlServer:
+        return ControlServer(
+            self.fitted.ranker,
+            plan.limits,
+            list_length=1 if plan.list_length is None else plan.list_length,
+            retraining=plan.retraining(),
+            variety=variety_of(self.reranker, plan.kinds, self._name),
+        )
+
+    @property
+    def _name(self) -> str:
+        return f"{self.fitted.ranker.method}+{self.reranker.method}"
+
+    def expected_exposure(self, scenario: Scenario) -> None:
+        """Nothing is drawn."""

@@ -1,0 +1,357 @@
+"""Re-rankers that look at what was shown so far (`NAME+pmmf`, `NAME+fairco`, `NAME+tfrom`).
+
+Users arrive batch by batch. Relevance is the value of a showing by the calibrated scores of the
+ranker, as in joint allocation.
+"""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from fairhorizon.data.splits import LATER
+from fairhorizon.errors import ConfigError
+from fairhorizon.histories import TableSets
+from fairhorizon.limits.counts import Exposure
+from fairhorizon.rankers.ranker import Ranker
+from fairhorizon.ranking import first_highest, some_at_a_time, standardised, top, users_at_once
+from fairhorizon.recommenders.lists.chances import item_values
+from fairhorizon.recommenders.online import Retraining, ranker_tensors, restored_ranker
+from fairhorizon.recommenders.ranked.calibration import CANDIDATES, FittedRanker
+from fairhorizon.recommenders.served import Served, on_lists
+from fairhorizon.recommenders.steps import step_by_step
+from fairhorizon.recommenders.tasks import ServingPlan
+from fairhorizon.rerank.online import GroupMenus, Ledger, OnlineReranker, Visit
+from fairhorizon.simulation.dynamics import Outcome, State
+from fairhorizon.simulation.feedback import Scenario
+from fairhorizon.storage import below
+
+SCORES_AT_ONCE = 2**20  # of float32, 4 MiB
+
+
+@dataclass(frozen=True)
+class BestOfGroups:
+    """Each user's best items of the limited group (first) and of the rest, best first."""
+
+    columns: Tensor  # (2, b, n) item codes
+    values: Tensor  # (2, b, n) scores; -inf where there is none
+
+
+@dataclass(frozen=True)
+class Relevance:
+    """The value of showing an item, as joint allocation has it: in units of a user's NDCG.
+
+    The chance that a user takes an item next is a softmax of the standardised scores, over the best
+    items of each group.
+    """
+
+    sharpness: float
+    histories: Tensor  # (n_users,) how many training items each user has
+    length: int  # of the lists whose NDCG is meant
+
+    @classmethod
+    def of(cls, fitted: FittedRanker, length: int) -> "Relevance":
+        return cls(fitted.calibration.sharpness, fitted.calibration.histories, length)
+
+    def menus(self, scores: Tensor, users: Tensor, sensitive: Tensor, most: int) -> GroupMenus:
+        """From standardised scores (b, n_items), -inf where an item may not be shown."""
+        count = max(most, CANDIDATES)
+        sides = best_of_groups(scores, sensitive, count)
+        menus = self.on_sides(sides, users, self.totals(sides))
+        return GroupMenus(*(tensor[:, :, :most] for tensor in vars(menus).values()))
+
+    def totals(self, sides: BestOfGroups) -> Tensor:
+        """(b,) log of the sum in the softmax over the best items of both groups."""
+        return (self.sharpness * sides.values.double()).logsumexp(2).logsumexp(0)
+
+    def on_sides(self, sides: BestOfGroups, users: Tensor, totals: Tensor) -> GroupMenus:
+        """Menus of the items of the sides, with the totals of an earlier time."""
+        scores = sides.values
+        there = scores > -torch.inf
+        chances = (self.sharpness * scores.double() - totals[None, :, None]).exp()
+        chances = chances.where(there, 0.0)
+        likes = (self.histories[users].double() / (LATER - 1)).clamp(min=1.0)
+        values = torch.stack([item_values(side, likes, self.length) for side in chances])
+        items = sides.columns.masked_fill(~there, -1)
+        return GroupMenus(items, scores, values.masked_fill(~there, -torch.inf))
+
+
+def best_of_groups(scores: Tensor, sensitive: Tensor, most: int) -> BestOfGroups:
+    """The best items of each group, padded to `most`."""
+    chunks = some_at_a_time(scores, cells=SCORES_AT_ONCE)
+    columns, values = [], []
+    for (some,) in chunks:
+        both = [top(some.masked_fill(out, -torch.inf), most) for out in (~sensitive, sensitive)]
+        values.append(torch.stack([found for found, _ in both]))
+        columns.append(torch.stack([at for _, at in both]))
+    missing = (0, most - values[0].shape[2])
+    pad = torch.nn.functional.pad
+    return BestOfGroups(
+        pad(torch.cat(columns, dim=1), missing),
+        pad(torch.cat(values, dim=1), missing, value=-torch.inf),
+    )
+
+
+def scale_of(menus: GroupMenus) -> float:
+    """The relevance of the best item of the average user; 1 where nobody can be shown anything."""
+    best = menus.relevances[:, :, 0].amax(0)
+    there = best[best > 0]
+    return float(there.mean()) if len(there) else 1.0
+
+
+def scaled(menus: GroupMenus, scale: float) -> GroupMenus:
+    return GroupMenus(menus.items, menus.scores, menus.relevances / scale)
+
+
+class OnlineServer:
+    """Serves all users in every step, batch by batch, and remembers what was shown.
+
+    Groups are those of the moment; a showing stays counted under the group it was shown in. What
+    users like changes the scores of a ranker that reads histories at once. With `retraining` the
+    ranker is fitted again at the first update after every round.
+    """
+
+    def __init__(
+        self,
+        fitted: FittedRanker,
+        reranker: OnlineReranker,
+        *,
+        list_length: int = 1,
+        round_length: int = 100,
+        retraining: Retraining | None = None,
+    ) -> None:
+        if list_length < 1:
+            raise ConfigError(f"list_length {list_length} must be at least 1")
+        self.ranker: Ranker[Any] = fitted.ranker
+        self._first_ranker = fitted.ranker
+        self.reranker, self.list_length, self.retraining = reranker, list_length, retraining
+        # the lists of a round make one long list, whose NDCG counts
+        self._relevance = Relevance.of(fitted, max(round_length, list_length))
+        self._ledger: Ledger = {}
+        self._scale = 0.0  # of the first menus; 0 before them
+        self._scores = torch.empty(0)  # (b, n_items) standardised; empty if to be computed
+        self._totals = torch.empty(0)  # (b,) of the softmax when they were; empty likewise
+
+    @property
+    def queue_length(self) -> int:
+        return max(1, self._first_ranker.queue_length)
+
+    @property
+    def remarks(self) -> Sequence[str]:
+        return ()
+
+    @torch.no_grad()
+    def serve(self, state: State, exposure: Exposure) -> Tensor:
+        if not len(self._totals):
+            self._score_everyone(state, exposure.sensitive)
+        if not self._ledger:
+            self._ledger = self.reranker.begin(len(state.users))
+        sides = self._best(state, exposure.sensitive)
+        menus = self._relevance.on_sides(sides, state.users, self._totals)
+        self._scale = self._scale or scale_of(menus)
+        menus = scaled(menus, self._scale)
+        lists = []
+        for rows in self.reranker.batches(len(state.users)):
+            some = menus.of(rows)
+            target = self.reranker.target_share(some, exposure.sensitive)
+            visit = Visit(some, rows, self.list_length, target)
+            lists.append(self.reranker.lists(visit, self._ledger))
+        return torch.cat(lists)
+
+    @torch.no_grad()
+    def observe(self, lists: Tensor, outcome: Outcome, exposure: Exposure) -> None:
+        if self.retraining is not None:
+            self.retraining.observe(lists, outcome)
+        rows = (outcome.reward > 0).nonzero().squeeze(1)
+        if self.ranker.queue_length and len(rows):
+            self._score(outcome.state, rows, exposure.sensitive)
+
+    def update(self) -> None:
+        """Fit the ranker again where a round is over."""
+        if self.retraining is not None and self.retraining.due:
+            first = self._first_ranker  # the caller's is not changed
+            fresh = type(first)(first.config, seed=first.seed)
+            self.ranker = fresh.fit(self.retraining.extended())
+            self._scores, self._totals = torch.empty(0), torch.empty(0)
+
+    def notes(self) -> dict[str, float]:
+        return {}
+
+    def tensors(self) -> dict[str, Tensor]:
+        parts = {"ledger": self._ledger}
+        if self._ledger:
+            parts["online"] = {"scale": torch.tensor(self._scale, dtype=torch.float64)}
+        if len(self._totals):
+            # computed for other users at a time, they would differ in the last digits
+            parts["scored"] = {"scores": self._scores, "totals": self._totals}
+        if self.retraining is not None:
+            parts["retraining"] = self.retraining.tensors()
+        if self.ranker is not self._first_ranker:
+            parts["ranker"] = ranker_tensors(self.ranker)
+        return {
+            f"{part}.{name}": value.detach().clone()
+            for part, some in parts.items()
+            for name, value in some.items()
+        }
+
+    def restore(self, tensors: dict[str, Tensor], state: State) -> None:  # noqa: ARG002
+        tensors = {name: tensor.clone() for name, tensor in tensors.items()}
+        self._ledger = below("ledger.", tensors)
+        self._scale = float(tensors.get("online.scale", 0.0))
+        scored = below("scored.", tensors)
+        self._scores = scored.get("scores", torch.empty(0))
+        self._totals = scored.get("totals", torch.empty(0))
+        if self.retraining is not None:
+            self.retraining.restore(below("retraining.", tensors))
+        refitted = below("ranker.", tensors)
+        first = self._first_ranker
+        self.ranker = restored_ranker(refitted, first) if refitted else first
+
+    def _score_everyone(self, state: State, sensitive: Tensor) -> None:
+        self._scores = torch.empty(state.blocked_sets.shape)
+        self._totals = torch.zeros(len(state.users), dtype=torch.float64)
+        self._score(state, torch.arange(len(state.users)), sensitive)
+
+    def _score(self, state: State, rows: Tensor, sensitive: Tensor) -> None:
+        """Scores of these users by their present histories."""
+        for some in rows.split(users_at_once(state.blocked_sets.shape[1])):
+            scores = standardised(self.ranker.scores(state.users[some], state.queue[some]))
+            self._scores[some] = scores
+            allowed = scores.masked_fill(state.blocked_sets.mask(some), -torch.inf)
+            self._totals[some] = self._relevance.totals(
+                best_of_groups(allowed, sensitive, CANDIDATES)
+            )
+
+    def _best(self, state: State, sensitive: Tensor) -> BestOfGroups:
+        """The best items of each group that each user may still be shown."""
+        blocked = state.blocked
+        if self.list_length > 1:
+            return best_of_groups(
+                self._scores.masked_fill(blocked, -torch.inf), sensitive, self.list_length
+            )
+        bars = [torch.where(out, -torch.inf, 0.0) for out in (~sensitive, sensitive)]
+        columns, values = [], []
+        for scores, shut in some_at_a_time(self._scores, blocked):
+            allowed = scores.masked_fill(shut, -torch.inf)
+            sides = [allowed + bar for bar in bars]
+            best = [first_highest(side)[:, None] for side in sides]
+            columns.append(torch.stack(best))
+            pairs = zip(sides, best, strict=True)
+            values.append(torch.stack([side.gather(1, at) for side, at in pairs]))
+        return BestOfGroups(torch.cat(columns, 1), torch.cat(values, 1))
+
+
+@dataclass(frozen=True)
+class OnlineLists:
+    """A ranker behind an online re-ranker: `NAME+pmmf`, `NAME+fairco`, `NAME+tfrom`."""
+
+    fitted: FittedRanker
+    reranker: OnlineReranker
+
+    @torch.no_grad()
+    def serve(
+        self,
+        scenario: Scenario,
+        *,
+        length: int,
+        feedback: bool,
+        seed: int,  # noqa: ARG002  # nothing is drawn
+    ) -> Served:
+        reranker = self.reranker
+        relevance = Relevance.of(self.fitted, length)
+        opening = self._opening(scenario, relevance)
+        scale = scale_of(opening)
+        opening = scaled(opening, scale)
+        ledger = reranker.begin(scenario.n_users)
+        self._rehearse(opening, length, ledger)
+        batches = reranker.batches(scenario.n_users)
+        if not (feedback and self.fitted.ranker.uses_history):
+            visits = (self._visit(opening, users, length) for users in batches)
+            lists = torch.cat([reranker.lists(visit, ledger) for visit in visits])
+            items, scores, relevances = (
+                torch.cat([*sides], dim=1)
+                for sides in (opening.items, opening.scores, opening.relevances)
+            )
+            values = on_lists(lists, items, relevances * scale)
+            return Served.of(lists, values=values, scores=on_lists(lists, items, scores))
+        parts = []
+        for users in batches:
+            visit = self._visit(opening, users, length)
+            steps = _OnlineSteps(self, visit, ledger, relevance, scale)
+            parts.append(steps.lists(scenario))
+            reranker.settle(visit, ledger)
+        return Served.of(torch.cat(parts))
+
+    def in_blocks(self, *, feedback: bool, seed: int) -> None:
+        """Every batch of users depends on those before it."""
+
+    def server(self, plan: ServingPlan) -> OnlineServer:
+        return OnlineServer(
+            self.fitted,
+            self.reranker,
+            list_length=1 if plan.list_length is None else plan.list_length,
+            round_length=plan.round_length,
+            retraining=plan.retraining(),
+        )
+
+    def expected_exposure(self, scenario: Scenario) -> None:
+        """Nothing is drawn."""
+
+    def menus(self, state: State, relevance: Relevance) -> GroupMenus:
+        """The menus of users in their present state."""
+        scores = standardised(self.fitted.ranker.scores(state.users, state.queue))
+        scores = scores.masked_fill(state.blocked, -torch.inf)
+        return relevance.menus(scores, state.users, self.fitted.sensitive, relevance.length)
+
+    def _opening(self, scenario: Scenario, relevance: Relevance) -> GroupMenus:
+        chunks = torch.arange(scenario.n_users).split(users_at_once(len(self.fitted.sensitive)))
+        return GroupMenus.join([self.menus(scenario.state(some), relevance) for some in chunks])
+
+    def _visit(self, opening: GroupMenus, users: Tensor, length: int) -> Visit:
+        menus = opening.of(users)
+        target = self.reranker.target_share(menus, self.fitted.sensitive)
+        return Visit(menus, users, length, target)
+
+    def _rehearse(self, opening: GroupMenus, length: int, ledger: Ledger) -> None:
+        """Lists that nobody sees, so that the first users are served at a settled price."""
+        batches = self.reranker.batches(opening.items.shape[1])
+        for _ in range(math.ceil(self.reranker.rehearsal / max(1, len(batches)))):
+            for users in batches:
+                self.reranker.lists(self._visit(opening, users, length), ledger)
+
+
+@dataclass(frozen=True)
+class _OnlineSteps:
+    """The visit of one batch of users, item by item."""
+
+    made_by: OnlineLists
+    visit: Visit
+    ledger: Ledger
+    relevance: Relevance
+    scale: float
+
+    def lists(self, scenario: Scenario) -> Tensor:
+        lists, _ = step_by_step(
+            scenario,
+            self.visit.users,
+            self.made_by.fitted.sensitive,
+            lambda _, __: self,
+            length=len(self.visit.weights),
+        )
+        return lists
+
+    def choose(self, state: State) -> Tensor:  # noqa: ARG002
+        return self.made_by.reranker.next(self.visit, self.ledger)[:, None]
+
+    def follow(self, lists: Tensor, outcome: Outcome) -> None:  # noqa: ARG002
+        """New menus for the users who liked what they were shown."""
+        rows = outcome.reward.nonzero().squeeze(1)
+        if len(rows):
+            state = outcome.state
+            some = State(
+                state.users[rows], state.queue[rows], TableSets(state.blocked_sets.mask(rows))
+            )
+            self.visit.renew(rows, scaled(self.made_by.menus(some, self.relevance), self.scale))

@@ -1,0 +1,261 @@
+"""Everything that lists are made of in one generation: the model, the items, the limits."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from sqlalchemy.engine import Connection
+
+from fairhorizon.data.item_columns import ItemTable
+from fairhorizon.errors import FairHorizonError
+from fairhorizon.fcpo.retention.replay import FittedRetention
+from fairhorizon.limits.binding import bind
+from fairhorizon.limits.bound import BoundLimit
+from fairhorizon.limits.groups import POPULAR_SHARE, popular_group
+from fairhorizon.limits.language import Limit
+from fairhorizon.model.cold_start import Catalogue
+from fairhorizon.model.requests import Person, anonymous_user
+from fairhorizon.model.serving import ServingState
+from fairhorizon.service.budget.rules import Rules, ServedLimit, Window
+from fairhorizon.service.replica.loaded_models import loaded
+from fairhorizon.service.store import items as item_rows
+from fairhorizon.service.store import labels as label_rows
+from fairhorizon.service.store import limits as limit_rows
+from fairhorizon.service.store import models as model_rows
+from fairhorizon.service.store import state as service_state
+from fairhorizon.service.store.database import Database
+from fairhorizon.service.store.items import Item
+from fairhorizon.service.store.users import Forgotten, forgotten_users
+from fairhorizon.service.vocabulary import Counts
+
+Flags = NDArray[np.bool_]
+ELSEWHERE = "give the items a label of this name: PATCH /api/item/{item-id}"
+
+
+@dataclass(frozen=True, eq=False)
+class ServingSnapshot:
+    """What a replica knows; a new generation is a new snapshot."""
+
+    generation: int
+    epoch: int
+    model_id: int | None
+    state: ServingState | None  # the model over all items; None: lists of /v1/rank only
+    catalogue: "ServedItems"
+    rules: Rules
+    forgotten: Forgotten
+    troubles: tuple[str, ...] = ()  # limits that are about nothing
+    outlook: FittedRetention | None = None  # what the model has learned from answers
+
+    def requester(self, user: str, events: Sequence[Any], negative: Sequence[str]) -> "Requester":
+        """Somebody as the model and later events know them; events oldest first."""
+        assert self.state is not None
+        people = self.state.people
+        known = None if user in self.forgotten else people.find(user)
+        history: list[int] = [] if known is None else known.items.tolist()
+        there, refused = set(history), []
+        for row in events:
+            code = self.catalogue.codes.get(row.item_id)
+            if code is None:
+                continue
+            if row.type in negative:
+                refused.append(code)
+            elif code not in there:
+                there.add(code)
+                history.append(code)
+        if known is None:
+            return Requester(anonymous_user(user, history), refused)
+        return Requester(Person(user, known.code, np.array(history, dtype=np.int64)), refused)
+
+
+@dataclass(frozen=True)
+class Requester:
+    """Who asks, and what they do not want to see."""
+
+    person: Person
+    refused: list[int]
+
+
+@dataclass(frozen=True, eq=False)
+class ServedItems:
+    """The items by code, those of the model first."""
+
+    ids: list[str]
+    rows: dict[str, Item]
+    shut: Flags  # (n_items,) hidden, deleted, or unknown to the service
+    _by_category: dict[str, Flags] = field(default_factory=dict)
+
+    @cached_property
+    def codes(self) -> dict[str, int]:
+        return {one: code for code, one in enumerate(self.ids)}
+
+    def in_category(self, category: str) -> Flags:
+        """(n_items,) the items of a category."""
+        if category not in self._by_category:
+            found = [one in self.rows and category in self.rows[one].categories for one in self.ids]
+            members = np.array(found, dtype=np.bool_)
+            if not members.any():  # anybody can ask for any word: only what there is is kept
+                return members
+            self._by_category[category] = members
+        return self._by_category[category]
+
+
+class SnapshotLoader:
+    """Loads snapshots; of the items only what has changed since the last one."""
+
+    def __init__(self, database: Database) -> None:
+        self.database = database
+        self._last: ServingSnapshot | None = None
+        self._limits: list[int] = []  # those of the last snapshot
+        self._forget()
+
+    def _forget(self) -> None:
+        self._rows: dict[str, Item] = {}
+        self._deleted: set[str] = set()
+        self._known = -1  # the generation of these rows
+
+    def load(self, connection: Connection) -> ServingSnapshot:
+        """The snapshot of the generation that this transaction sees."""
+        now = service_state.read(self.database, connection)
+        if now.generation < self._known:  # another database: a restored one
+            self._forget()
+            self._last = None
+        described = self._take_changes(connection, now.generation)
+        limits = limit_rows.in_force(connection)
+        numbers, last = [row.id for row in limits], self._last
+        same = last is not None and (last.model_id, last.epoch) == (now.model_id, now.epoch)
+        if last is not None and same and not described and numbers == self._limits:
+            # items that are hidden or come back are frequent, and change nothing else
+            items = replace(last.catalogue, rows=dict(self._rows), shut=self._shut(last.catalogue))
+            people = forgotten_users(connection)
+            snapshot = replace(last, generation=now.generation, catalogue=items, forgotten=people)
+        else:
+            snapshot = self._whole(connection, now, limits)
+        self._last, self._limits = snapshot, numbers
+        return snapshot
+
+    def _take_changes(self, connection: Connection, generation: int) -> bool:
+        """Whether items are new or are described in another way."""
+        described = False
+        for item, there in item_rows.changed_since(connection, self._known):
+            before = self._rows.get(item.id)
+            described |= before is None or before.columns() != item.columns()
+            self._rows[item.id] = item
+            (self._deleted.discard if there else self._deleted.add)(item.id)
+        self._known = generation
+        return described
+
+    def _shut(self, catalogue: "ServedItems") -> Flags:
+        return np.array(
+            [
+                self._rows[one].hidden or one in self._deleted if one in self._rows else True
+                for one in catalogue.ids
+            ],
+            dtype=np.bool_,
+        )
+
+    def _whole(
+        self, connection: Connection, now: service_state.ServiceState, limits: Sequence[Any]
+    ) -> ServingSnapshot:
+        model = None
+        if now.model_id is not None:
+            model = loaded(model_rows.get(connection, now.model_id).folder)
+        state = None if model is None else self._opened(model.state)
+        catalogue = ServedItems(self._ids(state), dict(self._rows), np.empty(0, dtype=np.bool_))
+        catalogue = replace(catalogue, shut=self._shut(catalogue))
+        popular = label_rows.of_epoch(connection, now.epoch)
+        binder = _Binder(state, catalogue, popular)
+        served = [binder.served(row) for row in limits]
+        return ServingSnapshot(
+            now.generation,
+            now.epoch,
+            now.model_id,
+            state,
+            catalogue,
+            Rules(tuple(served)),
+            forgotten_users(connection),
+            tuple(binder.troubles),
+            None if model is None else model.outlook,
+        )
+
+    def _opened(self, state: ServingState) -> ServingState:
+        """The model over the items of the service too, without any limits of its own."""
+        here = Catalogue.of(
+            state.catalogue.log, table_of(self._rows), area_km=state.catalogue.area_km
+        )
+        return ServingState.of(state.recommender, state.people, here, ())
+
+    def _ids(self, state: ServingState | None) -> list[str]:
+        if state is None:
+            return sorted(self._rows)
+        return [str(one) for one in state.catalogue.ids[: state.n_items].tolist()]
+
+
+@dataclass(frozen=True, eq=False)
+class _Binder:
+    """Finds out who limits are about."""
+
+    state: ServingState | None
+    catalogue: ServedItems
+    popular: set[str]
+    troubles: list[str] = field(default_factory=list)
+
+    def served(self, row: Any) -> ServedLimit:
+        limit = Limit.parse(row.text)
+        try:
+            groups = self.bound(limit)
+        except FairHorizonError as error:  # what it was about has gone since it was created
+            self.troubles.append(str(error))
+            nothing = np.zeros(len(self.catalogue.ids), dtype=np.bool_)
+            groups = [] if limit.group.each else [BoundLimit(limit, nothing)]
+        return ServedLimit(
+            row.id, limit, Window.parse(row.window), Counts(row.counts), row.slack, tuple(groups)
+        )
+
+    def bound(self, limit: Limit) -> list[BoundLimit]:
+        found = bind([limit], self._counts, self._attribute, elsewhere=ELSEWHERE)
+        if not any(one.moves for one in found):
+            return found
+        members = np.array([one in self.popular for one in self.catalogue.ids], dtype=np.bool_)
+        return [BoundLimit(one.limit, members) for one in found]
+
+    def _counts(self) -> NDArray[np.int64]:
+        if self.state is None:
+            return np.zeros(len(self.catalogue.ids), dtype=np.int64)
+        return self.state.catalogue.counts()[: self.state.n_items]
+
+    def _attribute(self, column: str) -> NDArray[Any]:
+        if self.state is not None:
+            return self.state.catalogue.attribute(column)[: self.state.n_items]
+        return table_of(self.catalogue.rows).attribute(column, self.catalogue.ids, complete=False)
+
+
+def check_bound(snapshot: ServingSnapshot, limit: Limit) -> None:
+    """Refuse a limit on a group that the items do not have."""
+    _Binder(snapshot.state, snapshot.catalogue, set()).bound(limit)
+
+
+def table_of(items: Mapping[str, Item]) -> ItemTable:
+    """The attributes of items as columns."""
+    rows = {name: items[name].columns() for name in sorted(items)}
+    names = dict.fromkeys(column for cells in rows.values() for column in cells)
+    columns = {
+        name: np.array([cells.get(name, "") for cells in rows.values()], dtype=object)
+        for name in names
+    }
+    return ItemTable(np.array(list(rows), dtype=object), columns)
+
+
+def popular_now(snapshot: ServingSnapshot, showings: dict[str, int]) -> list[str]:
+    """Who is popular by the training log and everything shown since."""
+    counts, share = np.zeros(len(snapshot.catalogue.ids), dtype=np.int64), POPULAR_SHARE
+    if snapshot.state is not None:
+        share = snapshot.state.recommender.popular_share
+        counts += snapshot.state.catalogue.counts()[: len(counts)]
+    counts += np.array([showings.get(one, 0) for one in snapshot.catalogue.ids], dtype=np.int64)
+    group = popular_group(counts, share)
+    return [
+        one for one, inside in zip(snapshot.catalogue.ids, group.tolist(), strict=True) if inside
+    ]

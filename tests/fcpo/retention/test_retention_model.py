@@ -1,0 +1,152 @@
+"""Standing, chances and the value of an item: by hand, and by known truths."""
+
+import pytest
+import torch
+
+from fairhorizon.fcpo.config import RetentionConfig
+from fairhorizon.fcpo.retention.critics import (
+    LEAST_SLOPE,
+    LikeChances,
+    Shown,
+    has_both_offers,
+    spent,
+)
+from fairhorizon.fcpo.retention.model import RetentionModel
+from fairhorizon.fcpo.retention.state import (
+    KIND_FEATURES,
+    LAST,
+    MOODS,
+    USER_FEATURES,
+    ResponseHistory,
+)
+
+
+def test_standing_by_hand() -> None:
+    standing = ResponseHistory(torch.tensor([0, 6]))
+    for items, liked in (([3, 4], [True, False]), ([5, -1], [False, False]), ([6, 7], [False, 1])):
+        standing.see(torch.tensor(items)[:, None], torch.tensor(liked)[:, None].bool())
+    assert standing.answers[:, LAST - 3 :].tolist() == [[1, -1, -1], [0, -1, 1]]
+    assert standing.since.tolist() == [2, 0]
+    assert standing.stay.tolist() == [3, 2]
+    assert standing.likes.tolist() == [1, 1]
+    assert standing.faded[0].tolist() == pytest.approx([0.64, 0.81, 0.9216])
+    assert standing.faded[1].tolist() == [1, 1, 1]
+    assert standing.rates[0].tolist() == pytest.approx([1.15 / 4, (1 + 0.15 * 6) / 9])
+    assert standing.moods().shape == (2, MOODS)
+    assert standing.of_users()[1, :2].tolist() == pytest.approx([1, torch.tensor(7.0).log().item()])
+
+
+def shown_by(weights: list[float], n: int = 60_000, seed: int = 0) -> Shown:
+    """Answers drawn from a logistic model."""
+    generator = torch.Generator().manual_seed(seed)
+    x = torch.randn(n, len(weights), generator=generator)
+    x[:, 0] = 1.0
+    chance = torch.sigmoid(x @ torch.tensor(weights))
+    liked = torch.rand(n, generator=generator) < chance
+    return Shown(x[:, :USER_FEATURES], x[:, USER_FEATURES:], liked)
+
+
+def test_chances_are_those_that_answers_were_drawn_by() -> None:
+    truth = [-1.5, 0.4, 0.8, 0.0, -0.2, 0.6, 0.5, -0.3]
+    chances = LikeChances()
+    chances.fit(shown_by(truth))
+    assert (chances.weights - torch.tensor(truth)).abs().max() < 0.05
+    users, score = torch.ones(1, USER_FEATURES), torch.tensor([[2.0, -torch.inf]])
+    found = chances.of(users, score, torch.tensor([1.0, 0.0]), torch.zeros(1, 1))
+    weights = chances.weights
+    logit = weights[:USER_FEATURES].sum() + 2 * weights[USER_FEATURES] + weights[USER_FEATURES + 1]
+    assert found[0].tolist() == pytest.approx([torch.sigmoid(logit).item(), 0.0], rel=1e-5)
+
+
+def test_an_item_that_is_preferred_is_never_less_likely() -> None:
+    chances = LikeChances()
+    chances.fit(shown_by([-1.0, 0.3, 0.0, 0.0, 0.0, -0.7, 0.2, 0.0], n=5000))
+    assert chances.weights[USER_FEATURES] == pytest.approx(LEAST_SLOPE)
+    assert chances.weights[0] == pytest.approx(-1.0, abs=0.2)
+
+
+def outlook_of(
+    answers: list[list[int]], gamma: float, settings: RetentionConfig | None = None
+) -> RetentionModel:
+    """A user a row, a step a column: 1 a like, 0 none, -1 gone before, -2 none and gone over it."""
+    outlook = RetentionModel(gamma, settings=settings, seed=0)
+    table = torch.tensor(answers)
+    outlook.begin(torch.zeros(len(table)))
+    for column in table.T:
+        scores = torch.zeros(len(table), 1).masked_fill((column == -1)[:, None], -torch.inf)
+        outlook.values(scores, torch.tensor([False]))
+        lists = torch.where(column == -1, -1, 0)[:, None]
+        outlook.note(lists, (column == 1)[:, None], column >= 0)
+    return outlook
+
+
+def test_a_value_is_the_chance_times_what_a_like_is_worth() -> None:
+    outlook = outlook_of([[1, 0, 1, 0], [0, 0, -2, -1], [1, 1, 0, 1]] * 20, gamma=0.9)
+    scores = torch.tensor([[0.5, -torch.inf], [1.0, 2.0], [-torch.inf, -torch.inf]] * 20)
+    group = torch.tensor([True, False])
+    assert torch.equal(outlook.values(scores, group), scores)  # nothing is learned yet
+    outlook.learn()
+    with torch.no_grad():
+        outlook.actor.body[-1].weight.fill_(0.5)
+    values = outlook.values(scores, group)
+    chances = outlook.chances.of(
+        outlook.standing.of_users(), scores, group.float(), torch.zeros(1, 1)
+    )
+    open_items = scores > -torch.inf
+    worth = outlook.worth()
+    assert torch.allclose(values[open_items], (chances * worth[:, None])[open_items])
+    assert (values[~open_items] == -torch.inf).all()
+    here = outlook.here
+    assert float(worth[here].mean()) == pytest.approx(1, rel=1e-5)
+    assert 0 < here.sum() < len(here)
+    assert worth.max() > 1.05 * worth.min()
+    states = torch.cat([outlook._states(), torch.zeros(60, KIND_FEATURES)], dim=1)
+    none, like = sum(critics(states) / 2 for critics in outlook.likes).unbind(1)
+    assert torch.allclose(outlook.gains(), 0.9 * (like - none).clamp(min=0))
+    outlook.gamma = 0.0
+    assert torch.allclose(outlook.values(scores, group)[open_items], chances[open_items])
+
+
+def test_offers_are_the_best_of_both_sides_after_charges() -> None:
+    outlook = outlook_of([[1, 0, 1], [0, 1, 1]] * 10, gamma=0.9)
+    outlook.learn()
+    scores, group = torch.tensor([[2.0, 1.0, 0.0, 1.5]] * 20), torch.tensor([1, 1, 0, 0])
+    outlook.values(scores, group.bool())
+    charges = torch.tensor([50.0, 0.25, 0.0, 0.0])  # of the first item nothing is left
+    lists, here = torch.full((20, 1), 3), torch.ones(20, dtype=torch.bool)
+    outlook.note(lists, torch.zeros(20, 1, dtype=torch.bool), here, charges)
+    step = outlook.runs[-1][-1]
+    assert step.offers[0].tolist() == [[1.0, 1.0, 0.0], [1.5, 0.0, 0.0]]
+    assert has_both_offers(step).all()
+    first = outlook.runs[-1][0]  # there was one item alone
+    assert not has_both_offers(first).any()
+    assert spent(step, 0.3).tolist() == pytest.approx([-0.3] * 20)
+
+
+@pytest.mark.slow
+def test_what_was_learned_is_the_same_after_a_file() -> None:
+    outlook = outlook_of([[1, 0, 1, 0], [0, 0, -2, -1], [1, 1, 0, 1]] * 10, gamma=0.9)
+    outlook.learn()
+    other = RetentionModel(0.9, seed=0)
+    other.restore({name: value.clone() for name, value in outlook.tensors().items()})
+    scores, group = torch.randn(30, 7), torch.zeros(7)
+    assert torch.equal(outlook.values(scores, group), other.values(scores, group))
+    outlook.learn()
+    other.learn()
+    assert torch.equal(outlook.values(scores, group), other.values(scores, group))
+
+
+def test_it_learns_again_when_a_hundredth_of_the_answers_is_new() -> None:
+    outlook = outlook_of([[1, 0]] * 49 + [[1, 1]], gamma=0.0)
+    assert outlook.has_news  # nothing was learned from the 100 answers
+    outlook.learn()
+    assert outlook.learned_from == 100
+    lists = torch.where(torch.arange(50) < 1, 0, -1)[:, None]  # a showing to one user
+    for _ in range(2):  # 1 of 101 answers is too little, 2 of 102 are enough
+        assert not outlook.has_news
+        outlook.values(torch.zeros(50, 1), torch.tensor([False]))
+        outlook.note(lists, torch.zeros(50, 1, dtype=torch.bool), outlook.here)
+    assert outlook.has_news
+    other = RetentionModel(0.0, seed=0)
+    other.restore(outlook.tensors())
+    assert (other.learned_from, other.has_news) == (100, True)

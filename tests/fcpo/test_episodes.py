@@ -1,0 +1,153 @@
+"""Where episodes begin, what they are made of, and the validation by a direct computation."""
+
+import math
+
+import numpy as np
+import pytest
+import torch
+
+from fairhorizon.data.splits import Split
+from fairhorizon.fcpo.config import FcpoConfig
+from fairhorizon.fcpo.model import Fcpo
+from fairhorizon.fcpo.policies import rows_of
+from fairhorizon.fcpo.training import MenuEpisodes, Training, scenario_of
+from fairhorizon.fcpo.warm_start import where_unseen_begins
+from fairhorizon.histories import UserItems
+from fairhorizon.rankers.candidates import ScoredCandidates
+from fairhorizon.recommenders.tasks import FitTask
+
+
+@pytest.fixture(scope="module")
+def training(market: Split, small_strong: FcpoConfig) -> Training:
+    config = small_strong.model_copy(update={"training_limit": 1.0, "list_length": 2})
+    return Fcpo(config, seed=3).session(FitTask.of(market)).training
+
+
+@pytest.fixture(scope="module")
+def episodes(training: Training) -> MenuEpisodes:
+    assert isinstance(training.episodes, MenuEpisodes)
+    return training.episodes
+
+
+def log_of(market: Split, user: int) -> list[int]:
+    """Items of the training log in time order."""
+    return market.train.items[market.train.users == user].tolist()
+
+
+@pytest.mark.parametrize("starts", ["first", "unseen", "anywhere"])
+def test_episodes_begin_where_the_settings_say(
+    market: Split, small_strong: FcpoConfig, starts: str
+):
+    config = small_strong.model_copy(update={"starts": starts, "history": 4})
+    items = UserItems.of(market.train)
+    scenario = scenario_of(items, config, 6, torch.Generator().manual_seed(0))
+    begins = where_unseen_begins(items).tolist()
+    for user in range(60):
+        log = log_of(market, user)
+        cut = int(scenario.excluded.counts(torch.tensor([user]))[0])
+        if starts == "first":
+            assert cut == min(4, len(log))
+        elif starts == "anywhere":
+            assert min(4, len(log) - 1) <= cut < len(log)
+        else:
+            assert cut == begins[user]
+        assert scenario.queue[user].tolist()[-min(cut, 6) :] == log[:cut][-6:]
+        liked = scenario.positive.mask(torch.tensor([user]))[0].nonzero().flatten().tolist()
+        assert liked == sorted(log[cut:])
+
+
+def test_what_is_liked_of_the_first_menus(episodes: MenuEpisodes, market: Split):
+    opening, liked = episodes.opening, episodes.liked()
+    begins = where_unseen_begins(UserItems.of(market.train)).tolist()
+    for row, user in enumerate(opening.users.tolist()):
+        later, past = log_of(market, user)[begins[user] :], log_of(market, user)[: begins[user]]
+        items = opening.menus.items[row].tolist()
+        assert liked[row].tolist() == [item in later for item in items]
+        assert not set(items) & set(past)
+    assert liked.sum() > 60  # enough to distinguish rankers
+
+
+def test_episodes_of_a_round(market: Split, training: Training, episodes: MenuEpisodes):
+    episodes.config = training.config.model_copy(
+        update={"users_per_round": 7, "episodes_per_user": 2, "horizon": 3, "attention": "log"}
+    )
+    try:
+        batch = episodes.generate(torch.Generator().manual_seed(5))
+    finally:
+        episodes.config = training.config
+    assert batch.lists.shape == (14, 3, 2)
+    begins = where_unseen_begins(UserItems.of(market.train)).tolist()
+    for row in range(14):
+        user = int(batch.state_users[batch.state_index[row, 0]])
+        log = log_of(market, user)
+        past, later = log[: begins[user]], set(log[begins[user] :])
+        queue = [
+            item for item in batch.state_queues[batch.state_index[row, 0]].tolist() if item < 80
+        ]
+        assert queue == past[-10:]
+        for t in range(3):
+            hits = [item in later for item in batch.lists[row, t].tolist()]
+            reward = hits[0] + hits[1] / math.log2(3)
+            assert float(batch.rewards[row, t]) == pytest.approx(reward)
+    users = batch.state_users[batch.state_index[:, 0]]
+    assert len(users[:7].unique()) == len(users[7:].unique()) == 7
+
+
+def test_the_validation_equals_a_direct_computation(market: Split, training: Training):
+    """Without a limit the likeliest items come first, by the mean of the rows without the price."""
+    changed = Fcpo(training.config, seed=3).session(FitTask.of(market)).training
+    actor, episodes, generator = changed.actor, changed.episodes, torch.Generator().manual_seed(0)
+    assert isinstance(episodes, MenuEpisodes)
+    scenario = episodes.validation
+    with torch.no_grad():
+        for parameter in actor.parameters():  # a policy that distinguishes states
+            parameter.add_(0.3 * torch.randn(parameter.shape, generator=generator))
+    users = torch.arange(60)
+    state, _ = scenario.begin(users)
+    menus = actor.items.menus(users, state.queue, state.blocked, episodes.sensitive)
+    assert isinstance(menus, ScoredCandidates)
+    with torch.no_grad():
+        weights = rows_of(actor(users, state.queue[:, -10:]), 2).mean(1)
+    totals = []
+    for user in range(60):
+        items, signals = menus.items[user].tolist(), menus.signals[user].tolist()
+        w = weights[user].tolist()[:-1]
+        scores = {
+            item: sum(a * b for a, b in zip(w, numbers, strict=False))
+            for item, numbers in zip(items, signals, strict=True)
+            if item >= 0
+        }
+        best = sorted(scores, key=scores.__getitem__, reverse=True)[:10]
+        (wanted,) = market.validation.items[market.validation.users == user].tolist()
+        totals.append(1 / math.log2(best.index(wanted) + 2) if wanted in best else 0.0)
+    assert episodes.validate() == pytest.approx(np.mean(totals))
+    assert np.mean(totals) > 0.05
+
+
+def test_a_validation_under_a_limit_is_of_lists_that_keep_it(
+    market: Split, small_strong: FcpoConfig
+):
+    config = small_strong.model_copy(update={"training_limit": 0.2})
+    episodes = Fcpo(config, seed=3).session(FitTask.of(market)).training.episodes
+    assert isinstance(episodes, MenuEpisodes)
+    users, queue = episodes.at_validation.users, episodes.validation.queue
+    with torch.no_grad():
+        lists = episodes.lists.from_menus(episodes.at_validation.menus, users, queue[users], 10)
+    assert (lists >= 0).all()
+    assert int(episodes.sensitive[lists].sum()) == 0.2 * 600
+    wanted = torch.from_numpy(market.validation.items[np.argsort(market.validation.users)])
+    places = (lists == wanted[users, None]).nonzero()[:, 1].tolist()
+    ndcg = sum(1 / math.log2(place + 2) for place in places) / 60
+    assert episodes.validate() == pytest.approx(ndcg)
+
+
+def test_who_likes_nothing_has_no_episode(market: Split, small_strong: FcpoConfig):
+    """Users whose whole log is one item like nothing later on."""
+    rows = np.ones(len(market.train), dtype=bool)
+    for user in (3, 8):
+        rows[np.flatnonzero(market.train.users == user)[1:]] = False
+    shorter = Split(market.train.take(rows), market.validation, market.test)
+    episodes = Fcpo(small_strong, seed=3).session(FitTask.of(shorter)).training.episodes
+    assert isinstance(episodes, MenuEpisodes)
+    assert sorted(set(range(60)) - set(episodes.opening.users.tolist())) == [3, 8]
+    assert len(episodes.at_validation.users) == 60

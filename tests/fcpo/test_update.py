@@ -1,0 +1,92 @@
+"""The CPO step on the actor: it predicts what importance sampling does, in the right units."""
+
+import pytest
+import torch
+from torch.distributions import Independent, Normal
+
+from fairhorizon.data.splits import Split
+from fairhorizon.fcpo.config import FcpoConfig
+from fairhorizon.fcpo.cpo import Update
+from fairhorizon.fcpo.dual import Case
+from fairhorizon.fcpo.learner import FlatActor, update_actor
+from fairhorizon.fcpo.model import Fcpo
+from fairhorizon.fcpo.training import Training
+from fairhorizon.fcpo.trajectories import Trajectories
+from fairhorizon.recommenders.tasks import FitTask
+
+
+def advantages(batch: Trajectories, seed: int) -> torch.Tensor:
+    return torch.randn(batch.rewards.shape, generator=torch.Generator().manual_seed(seed))
+
+
+def updated(training: Training, gap: float) -> tuple[Trajectories, Normal, Update]:
+    """A batch, the policy that made it, and an update with made-up advantages."""
+    batch = training.episodes.generate(training.generator)
+    with torch.no_grad():
+        old = distribution(training, batch)
+    update = update_actor(
+        training.actor,
+        batch,
+        advantages(batch, 1),
+        advantages(batch, 2)[:, :, None],
+        torch.tensor([gap]),
+        training.config,
+        training.generator,
+    )
+    return batch, old, update
+
+
+def distribution(training: Training, batch: Trajectories) -> Normal:
+    mean, log_std = training.actor(batch.state_users, batch.state_queues).chunk(2, dim=1)
+    return Normal(mean, log_std.exp())
+
+
+@pytest.mark.parametrize("gap", [-100.0, -0.2, 0.2, 100.0])
+def test_predictions_equal_importance_sampling_by_torch(
+    market: Split, small: FcpoConfig, gap: float
+) -> None:
+    config = small.model_copy(update={"gamma_r": 0.9, "gamma_c": 0.5})
+    training = Fcpo(config, seed=1).session(FitTask.of(market)).training
+    batch, old, update = updated(training, gap)
+    with torch.no_grad():
+        new = distribution(training, batch)
+        ratios = torch.empty_like(batch.rewards)
+        for t in range(config.horizon):
+            rows = batch.state_index[:, t]
+            log_probs = [
+                Independent(Normal(d.mean[rows], d.stddev[rows]), 1).log_prob(batch.proposals[:, t])
+                for d in (new, old)
+            ]
+            ratios[:, t] = torch.exp(log_probs[0] - log_probs[1])
+        divergence = torch.distributions.kl_divergence(new, old).sum(1)[batch.state_index].mean()
+    steps = torch.arange(config.horizon)
+    reward = ((ratios - 1) * advantages(batch, 1) * 0.9**steps).sum(1).mean()
+    cost = ((ratios - 1) * advantages(batch, 2) * 0.5**steps).sum(1).mean()
+    assert update.fraction > 0
+    assert update.reward_change == pytest.approx(float(reward), abs=1e-4)
+    assert update.cost_changes[0] == pytest.approx(float(cost), abs=1e-4)
+    assert update.kl == pytest.approx(float(divergence), rel=1e-3)
+    assert update.kl <= config.kl_limit
+
+
+def test_the_gap_decides_the_case_and_the_cost_follows(market: Split, small: FcpoConfig) -> None:
+    updates = {
+        gap: updated(Fcpo(small, seed=1).session(FitTask.of(market)).training, gap)[2]
+        for gap in (-100.0, 0.0, 100.0)
+    }
+    assert updates[-100.0].case is Case.INSIDE
+    assert updates[-100.0].reward_change > 0
+    assert updates[0.0].case in (Case.ACTIVE, Case.INACTIVE)
+    assert updates[0.0].cost_changes[0] <= 0
+    assert updates[100.0].case is Case.RECOVER
+    assert updates[100.0].cost_changes[0] < updates[0.0].cost_changes[0]
+
+
+def test_nothing_acceptable_leaves_the_actor_as_it_was(market: Split, small: FcpoConfig) -> None:
+    # One attempt at a full step, where the true KL divergence exceeds its quadratic model.
+    config = small.model_copy(update={"kl_limit": 50.0, "line_search_attempts": 1})
+    training = Fcpo(config, seed=1).session(FitTask.of(market)).training
+    before = FlatActor(training.actor).theta
+    _, _, update = updated(training, -1e6)
+    assert update.fraction == 0
+    assert torch.equal(FlatActor(training.actor).theta, before)

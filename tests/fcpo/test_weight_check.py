@@ -1,0 +1,150 @@
+"""When the weights of the rankers are exchanged after the refit, and for which."""
+
+import copy
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+
+from fairhorizon.data.splits import Split
+from fairhorizon.fcpo import serving
+from fairhorizon.fcpo.model import Fcpo
+from fairhorizon.fcpo.serving import CLEARLY, ActorChances, better_weights
+from fairhorizon.fcpo.warm_start import NO_PRICE
+from fairhorizon.limits.place_rule import PlaceRule
+from fairhorizon.recommenders.lists.item_lists import ItemLists
+from fairhorizon.recommenders.lists.opening import open_menus, some_users
+from fairhorizon.recommenders.steps import listed_ndcg
+from fairhorizon.simulation.feedback import Scenario, validation_scenario
+from fairhorizon.vocabulary import Protocol
+
+FIRST = (1.0, 1.0)  # weights before the training; without `adapt` they do not matter
+
+
+def weighed(model: Fcpo, weights: tuple[float, ...]) -> ItemLists:
+    actor = copy.deepcopy(model.policy_.actor)
+    actor.settle_on([*weights, NO_PRICE])
+    lists = model._lists()
+    return replace(lists, chances=ActorChances(actor))
+
+
+def ndcg(lists: ItemLists, model: Fcpo, validation: Scenario) -> float:
+    """Of the lists at the limit of the training, as the policy of `lists` makes them."""
+    users = torch.arange(validation.n_users)
+    menus = open_menus(lists.chances.items, validation, users, lists.sensitive).menus
+    rule = PlaceRule(model.config.limit_in_training)
+    limited = replace(lists, rule=rule, spread=None)
+    with torch.no_grad():
+        shown = limited.from_menus(menus, users, validation.queue, model.config.validation_length)
+    return listed_ndcg(shown, users, validation)
+
+
+def states(model: Fcpo, market: Split) -> Scenario:
+    return validation_scenario(market, model.queue_length, Protocol.STANDARD)
+
+
+@pytest.fixture
+def few_will_do(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The market has 60 users."""
+    monkeypatch.setattr(serving, "FEWEST_USERS", 10)
+
+
+@pytest.mark.usefixtures("few_will_do")
+def test_weights_that_rank_the_wrong_way_round_are_exchanged_for_clearly_better_ones(
+    strong_model: Fcpo, market: Split
+) -> None:
+    validation = states(strong_model, market)
+    wrong = weighed(strong_model, (-1.0, -1.0))
+    better = better_weights(wrong, validation, strong_model.config, FIRST, seed=0)
+    assert better is not None
+    right = ndcg(weighed(strong_model, better), strong_model, validation)
+    assert right > CLEARLY * ndcg(wrong, strong_model, validation)
+
+
+@pytest.mark.usefixtures("few_will_do")
+def test_a_ranker_alone_is_preferred_to_a_policy_that_is_no_better(
+    strong_model: Fcpo, market: Split
+) -> None:
+    """The policy here is a ranker alone, so that ranker at least is as good."""
+    validation = states(strong_model, market)
+    for weights in ((1.0, 0.0), (0.0, 1.0)):
+        lists = weighed(strong_model, weights)
+        chosen = better_weights(lists, validation, strong_model.config, FIRST, seed=0)
+        assert chosen is not None
+        if 0.0 in chosen:
+            assert sum(weight != 0 for weight in chosen) == 1
+        before, after = (
+            ndcg(some, strong_model, validation) for some in (lists, weighed(strong_model, chosen))
+        )
+        assert after >= before - 1e-9
+
+
+def test_what_chance_makes_of_a_mean_by_hand() -> None:
+    """A deviation of 1/2 over four users is an error of 1/4, over 400 of 1/40."""
+    assert serving._error(np.array([0.0, 1.0, 1.0, 0.0])) == pytest.approx(1 / 4)
+    assert serving._error(np.tile([0.0, 1.0], 200)) == pytest.approx(1 / 40)
+
+
+def test_few_users_cannot_tell(strong_model: Fcpo, market: Split) -> None:
+    wrong = weighed(strong_model, (-1.0, -1.0))
+    assert (
+        better_weights(wrong, states(strong_model, market), strong_model.config, FIRST, 0) is None
+    )
+
+
+@pytest.mark.usefixtures("few_will_do")
+def test_a_policy_that_adapts_has_to_be_better_than_its_first_weights(
+    strong_model: Fcpo, market: Split
+) -> None:
+    validation = states(strong_model, market)
+    config = strong_model.config.model_copy(update={"adapt": True})
+    good, bad = (1.0, 0.5), (-1.0, -1.0)
+    assert ndcg(weighed(strong_model, good), strong_model, validation) > CLEARLY * ndcg(
+        weighed(strong_model, bad), strong_model, validation
+    )
+    for policy, first, expected in (
+        (good, bad, None),  # it is better by more than chance
+        (bad, good, good),
+        (good, good, good),  # no better: what was chosen on more items is preferred
+        (bad, bad, bad),
+    ):
+        lists = weighed(strong_model, policy)
+        assert better_weights(lists, validation, config, first, seed=0) == expected
+
+
+def test_with_few_users_a_policy_that_adapts_keeps_its_first_weights(
+    strong_model: Fcpo, market: Split
+) -> None:
+    config = strong_model.config.model_copy(update={"adapt": True})
+    good, bad = (1.0, 0.5), (-1.0, -1.0)
+    lists = weighed(strong_model, good)
+    assert better_weights(lists, states(strong_model, market), config, bad, seed=0) == bad
+
+
+def test_without_validation_items_nothing_is_exchanged(strong_model: Fcpo, market: Split) -> None:
+    nothing = replace(market, validation=market.validation.take(np.arange(0)))
+    wrong = weighed(strong_model, (-1.0, -1.0))
+    assert (
+        better_weights(wrong, states(strong_model, nothing), strong_model.config, FIRST, 0) is None
+    )
+
+
+def test_only_so_many_users_are_asked(strong_model: Fcpo, market: Split) -> None:
+    validation = states(strong_model, market)
+    drawn = some_users(validation, 7, torch.Generator().manual_seed(0))
+    assert len(set(drawn.tolist())) == 7
+    all_users = some_users(validation, 1000, torch.Generator())
+    assert all_users.tolist() == list(range(validation.n_users))
+
+
+def test_lists_longer_than_the_menus_of_the_training_are_full(
+    strong_model: Fcpo, market: Split
+) -> None:
+    """12 candidates of either group and two rankers are at most 24 outside the group of 16."""
+    scenario = states(strong_model, market)
+    taken = torch.from_numpy(market.train.user_counts())
+    lists = torch.from_numpy(strong_model.at(0.1).recommend(scenario, length=34))
+    roomy = taken <= 30  # at least 34 others are left
+    assert roomy.sum() > 50
+    assert (lists[roomy] >= 0).all()
