@@ -24,8 +24,7 @@ from fairhorizon.data.sources import load
 from fairhorizon.data.splits import split
 from fairhorizon.limits.groups import popular_group
 from fairhorizon.ranking import best_lists
-from fairhorizon.rerank.exposure import ExposureFairness
-from fairhorizon.rerank.exposure_solver import attention, solve_exposure
+from fairhorizon.rerank.exposure import ExposureFairness, attention, solve_exposure
 from small import parse
 
 

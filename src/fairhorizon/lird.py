@@ -21,8 +21,8 @@ from fairhorizon.fcpo.policies import Proposal
 from fairhorizon.fcpo.rollouts import serve, served_ndcg
 from fairhorizon.histories import UserItems
 from fairhorizon.limits.counts import Exposure
-from fairhorizon.rankers.early_stopping import CUTOFF, train_until_stale
 from fairhorizon.rankers.mf import Mf, MfConfig
+from fairhorizon.rankers.training import CUTOFF, train_until_stale
 from fairhorizon.recommenders.base import Abilities, Recommender
 from fairhorizon.recommenders.online import Retraining
 from fairhorizon.recommenders.served import Served

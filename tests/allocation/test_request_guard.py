@@ -448,7 +448,7 @@ def test_two_requests_at_once_do_not_spend_the_same_room(monkeypatch):
     its candidates ready (so their preparation needs no lock) and had time to be served.
     """
     guard, prepared, lists = Paused(0.5, step=0, shown=1), threading.Event(), []
-    prepare = guard_module.GroupRequest
+    prepare = guard_module.Request
 
     def announced(*arguments):
         requests = prepare(*arguments)
@@ -456,7 +456,7 @@ def test_two_requests_at_once_do_not_spend_the_same_room(monkeypatch):
             prepared.set()
         return requests
 
-    monkeypatch.setattr(guard_module, "GroupRequest", announced)
+    monkeypatch.setattr(guard_module, "Request", announced)
 
     def request():
         lists.append(serve(guard, [5, 1], [True, False], 1))

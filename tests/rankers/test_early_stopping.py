@@ -13,8 +13,8 @@ from fairhorizon import ranking
 from fairhorizon.data.interactions import Interactions
 from fairhorizon.data.splits import Split
 from fairhorizon.errors import ConfigError
-from fairhorizon.rankers import early_stopping
-from fairhorizon.rankers.early_stopping import Validation, train_until_stale
+from fairhorizon.rankers import training
+from fairhorizon.rankers.training import Validation, train_until_stale
 from fairhorizon.vocabulary import Protocol
 
 N_USERS, N_ITEMS = 4, 30
@@ -116,9 +116,9 @@ def test_of_too_many_users_a_fixed_sample_is_asked(monkeypatch: pytest.MonkeyPat
     train, validation = [[5], [6], [7], [8]], [[1], [2], [3], [4]]
     everyone = Validation(split_of(train, validation), 2)
     assert everyone.users.tolist() == [0, 1, 2, 3]
-    monkeypatch.setattr(early_stopping, "SCORES_IN_ALL", 2 * N_ITEMS)
+    monkeypatch.setattr(training, "SCORES_IN_ALL", 2 * N_ITEMS)
     assert len(Validation(split_of(train, validation), 2).users) == 4  # never so few
-    monkeypatch.setattr(early_stopping, "FEWEST_USERS", 1)
+    monkeypatch.setattr(training, "FEWEST_USERS", 1)
     some, again = (Validation(split_of(train, validation), 2) for _ in range(2))
     assert len(some.users) == 2
     assert some.users[0] < some.users[1]

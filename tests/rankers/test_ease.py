@@ -13,8 +13,8 @@ from fairhorizon.evaluation.short_term import evaluate
 from fairhorizon.histories import UserItems
 from fairhorizon.rankers import ease
 from fairhorizon.rankers.ease import Ease, EaseConfig, co_counts
-from fairhorizon.rankers.recency import longest_history, weighted_history
 from fairhorizon.rankers.stack.later_part import frequent_part
+from fairhorizon.rankers.weights import longest_history, weighted_history
 from fairhorizon.recommenders.ranked.model import Ranked
 
 

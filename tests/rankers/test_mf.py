@@ -9,8 +9,8 @@ import torch
 from fairhorizon.data.frames import from_arrays
 from fairhorizon.data.splits import Split, split
 from fairhorizon.errors import ConfigError
-from fairhorizon.rankers.early_stopping import Validation
 from fairhorizon.rankers.mf import Mf, MfConfig
+from fairhorizon.rankers.training import Validation
 
 NO_QUEUE = torch.empty(0, 0, dtype=torch.long)
 

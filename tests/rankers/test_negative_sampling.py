@@ -7,8 +7,8 @@ from hypothesis import strategies as st
 
 from fairhorizon.errors import DataError
 from fairhorizon.histories import UserItems
-from fairhorizon.rankers import negative_sampling
-from fairhorizon.rankers.negative_sampling import NegativeSampler
+from fairhorizon.rankers import training
+from fairhorizon.rankers.training import NegativeSampler
 
 
 def user_items(rows: list[list[int]], n_items: int) -> UserItems:
@@ -20,7 +20,7 @@ def user_items(rows: list[list[int]], n_items: int) -> UserItems:
 
 def sampler_of(rows: list[list[int]], n_items: int, mask_at_most: int) -> NegativeSampler:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(negative_sampling, "MASK_AT_MOST", mask_at_most)
+        patch.setattr(training, "MASK_AT_MOST", mask_at_most)
         return NegativeSampler(user_items(rows, n_items))
 
 

@@ -9,10 +9,10 @@ import torch
 
 from fairhorizon.data.frames import from_arrays
 from fairhorizon.data.splits import Split, split
-from fairhorizon.rankers import sequences
-from fairhorizon.rankers.early_stopping import Validation
+from fairhorizon.rankers import next_item
 from fairhorizon.rankers.gru4rec import Gru4Rec, Gru4RecConfig
 from fairhorizon.rankers.sasrec import SasRec, SasRecConfig
+from fairhorizon.rankers.training import Validation
 
 RANKERS: dict[Any, Any] = {Gru4Rec: Gru4RecConfig, SasRec: SasRecConfig}
 TINY = {"dim": 8, "history": 6, "batch": 64, "max_epochs": 2}
@@ -57,7 +57,7 @@ def test_a_cycle_is_learnt(ranker):
 def test_a_cycle_is_learnt_from_a_sample_of_the_items(ranker, monkeypatch):
     """The same cycle of 20, of which each step sees 6."""
     monkeypatch.setattr(ranker, "recipe", replace(ranker.recipe, all_items_at_most=19))
-    monkeypatch.setattr(sequences, "SAMPLED_ITEMS", 6)
+    monkeypatch.setattr(next_item, "SAMPLED_ITEMS", 6)
     users, steps = np.divmod(np.arange(40 * 10), 10)
     log = from_arrays(users, (users + steps) % 20, timestamps=steps)
     config = RANKERS[ranker](
@@ -71,7 +71,7 @@ def test_a_cycle_is_learnt_from_a_sample_of_the_items(ranker, monkeypatch):
 
 def test_same_seed_same_bits_with_sampled_items_too(market, fitted, monkeypatch):
     monkeypatch.setattr(type(fitted), "recipe", replace(type(fitted).recipe, all_items_at_most=79))
-    monkeypatch.setattr(sequences, "SAMPLED_ITEMS", 16)
+    monkeypatch.setattr(next_item, "SAMPLED_ITEMS", 16)
     first, again = (type(fitted)(fitted.config, seed=4).fit(market) for _ in range(2))
     for name, tensor in first.tensors().items():
         assert torch.equal(tensor, again.tensors()[name])

@@ -11,9 +11,8 @@ from fairhorizon.errors import ConfigError
 from fairhorizon.evaluation.short_term import evaluate
 from fairhorizon.histories import UserItems
 from fairhorizon.rankers import ridge
-from fairhorizon.rankers.lag_counts import LagCounts, Scales
-from fairhorizon.rankers.recency import frequent
-from fairhorizon.rankers.ridge import Ridge, RidgeConfig, most_features
+from fairhorizon.rankers.ridge import LagCounts, Ridge, RidgeConfig, Scales, most_features
+from fairhorizon.rankers.weights import frequent
 from fairhorizon.recommenders.ranked.model import Ranked
 
 CONFIGS = (

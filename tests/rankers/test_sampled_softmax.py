@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 from torch import Tensor
 from torch.nn.functional import cross_entropy
 
+from fairhorizon.rankers.next_item import seeded
 from fairhorizon.rankers.sampled_softmax import (
     ROWS_AT_ONCE,
     ItemSample,
@@ -14,7 +15,6 @@ from fairhorizon.rankers.sampled_softmax import (
     inclusion_chances,
     sampled_softmax_loss,
 )
-from fairhorizon.rankers.sequences import seeded
 
 
 def leaves(rows: int, n_items: int, scale: float = 1.0) -> list[Tensor]:

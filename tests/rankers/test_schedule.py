@@ -9,9 +9,15 @@ from fairhorizon.data.frames import from_arrays
 from fairhorizon.data.splits import Split, split
 from fairhorizon.histories import UserItems
 from fairhorizon.rankers.gru4rec import Gru4Rec, Gru4RecConfig, GruNetwork
-from fairhorizon.rankers.next_item import NetworkTraining
+from fairhorizon.rankers.next_item import (
+    FALLING,
+    STEADY,
+    NetworkTraining,
+    Recipe,
+    Schedule,
+    planned_epochs,
+)
 from fairhorizon.rankers.sasrec import SasRec
-from fairhorizon.rankers.schedule import FALLING, STEADY, Recipe, Schedule, planned_epochs
 
 
 @pytest.mark.parametrize(

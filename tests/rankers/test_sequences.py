@@ -14,12 +14,10 @@ from fairhorizon.data.frames import from_arrays
 from fairhorizon.data.splits import split
 from fairhorizon.errors import DataError
 from fairhorizon.histories import UserItems
-from fairhorizon.rankers import sequences
-from fairhorizon.rankers.next_item import train_network
-from fairhorizon.rankers.sampled_softmax import ItemSample
-from fairhorizon.rankers.schedule import STEADY
-from fairhorizon.rankers.sequences import (
+from fairhorizon.rankers import next_item
+from fairhorizon.rankers.next_item import (
     LEAST_ROWS_AT_ONCE,
+    STEADY,
     SequenceConfig,
     SequenceNetwork,
     SoftmaxLoss,
@@ -31,8 +29,10 @@ from fairhorizon.rankers.sequences import (
     seeded,
     shuffled_batches,
     softmax_loss,
+    train_network,
     training_windows,
 )
+from fairhorizon.rankers.sampled_softmax import ItemSample
 
 N_ITEMS = 9
 
@@ -112,7 +112,7 @@ def test_the_loss_is_the_mean_over_targets_of_minus_log_softmax():
 
 
 def test_loss_and_gradients_are_those_of_torch_over_several_chunks(monkeypatch):
-    monkeypatch.setattr(sequences, "LOGITS_AT_ONCE", 1)
+    monkeypatch.setattr(next_item, "LOGITS_AT_ONCE", 1)
     generator = torch.Generator().manual_seed(0)
     rows = 2 * LEAST_ROWS_AT_ONCE + 7
     states, vectors, bias = (
@@ -197,7 +197,7 @@ def test_up_to_the_threshold_a_batch_is_so_many_windows_as_they_are():
 
 def test_of_a_large_catalogue_a_batch_holds_the_targets_of_full_windows(monkeypatch):
     """2 full windows have 8 targets; these have 2 each on average, so 4 of them make a batch."""
-    monkeypatch.setattr(sequences, "LARGE_CATALOGUE", N_ITEMS - 1)
+    monkeypatch.setattr(next_item, "LARGE_CATALOGUE", N_ITEMS - 1)
     lengths = [1, 2, 3, 2, 2, 2]
     with seeded(0):
         batches = list(shuffled_batches(windows_of(lengths, 4), N_ITEMS, batch=2, stride=4))
@@ -217,7 +217,7 @@ def test_only_above_the_threshold_the_size_of_the_sample_matters(monkeypatch, th
     log = split(from_arrays(users, (users + steps) % N_ITEMS, timestamps=steps))
     vectors = []
     for size in (4, 5):
-        monkeypatch.setattr(sequences, "SAMPLED_ITEMS", size)
+        monkeypatch.setattr(next_item, "SAMPLED_ITEMS", size)
         config = SequenceConfig(dim=2, max_epochs=2)
         trained = train_network(
             lambda: MeanNetwork(N_ITEMS, 2), config, log, recipe, seed=0, on_epoch=None

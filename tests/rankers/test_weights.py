@@ -18,7 +18,7 @@ from fairhorizon.histories import UserItems
 from fairhorizon.rankers import RANKERS
 from fairhorizon.rankers.als import least_squares
 from fairhorizon.rankers.ease import co_counts
-from fairhorizon.rankers.lag_counts import LagCounts, Scales
+from fairhorizon.rankers.ridge import LagCounts, Scales
 from fairhorizon.rankers.weights import strengths, strengths_by_user
 
 FRAME = pl.DataFrame(

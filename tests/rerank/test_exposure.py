@@ -9,8 +9,13 @@ from scipy.optimize import linprog
 from scipy.sparse import csr_array, eye_array, kron, vstack
 
 from fairhorizon.errors import ConfigError
-from fairhorizon.rerank.exposure import ExposureFairness, merits
-from fairhorizon.rerank.exposure_solver import attention, exposure, solve_exposure
+from fairhorizon.rerank.exposure import (
+    ExposureFairness,
+    attention,
+    exposure,
+    merits,
+    solve_exposure,
+)
 
 CONSTRAINTS = ("parity", "treatment", "impact", "share")
 

@@ -9,10 +9,10 @@ import pytest
 
 import fairhorizon as fh
 from fairhorizon.allocation.candidates import Candidates
-from fairhorizon.allocation.engine import SeveralLimitsBlock
+from fairhorizon.allocation.engine import SeveralLimitsBlock, group_lists
 from fairhorizon.allocation.guard import ExposureGuard
 from fairhorizon.allocation.limit_matrix import GroupRule, LimitMatrix
-from fairhorizon.allocation.one_list import SeveralLimitsRequest
+from fairhorizon.allocation.one_list import Request
 from fairhorizon.limits.place_rule import PlaceRule, PlaceWeights
 from fairhorizon.model.requests import RepeatRule, Requests
 from fairhorizon.service.admin.set_up import set_up
@@ -47,7 +47,8 @@ def test_the_engine_the_guard_and_a_decision_under_caps_agree(
     values = draw.gamma(1.0, size=ITEMS)
     limits = LimitMatrix.from_rules(rules, LENGTH)
     prices, cap = np.full(len(rules), price), limits.shares * limits.full_list
-    expected = SeveralLimitsRequest(values, limits.of_item, limits).list(prices, cap).tolist()
+    request = Request(values, limits.of_item, limits)
+    expected = request.columns[request.within(lambda _: [cap], prices)].tolist()
     guard = ExposureGuard(rules, price=price)
     assert (
         guard.serve_all(np.arange(ITEMS)[None], values[None], None, LENGTH)[0].tolist() == expected
@@ -61,6 +62,10 @@ def test_the_engine_the_guard_and_a_decision_under_caps_agree(
         block = SeveralLimitsBlock(Candidates(np.arange(ITEMS)[None], values[None]), limits)
         made = block.lists(prices, np.zeros(len(rules)), 1.0)
         assert made.lists[0].tolist() == expected
+        if len(rules) == 1:
+            alone = Candidates(np.arange(ITEMS)[None], values[None])
+            found = group_lists(alone, rules[0].members, rule=rules[0].rule, length=LENGTH)
+            assert found.lists[0].tolist() == expected
 
 
 @pytest.fixture(scope="module")

@@ -123,23 +123,20 @@ def best_of_each_class(values: Values, kinds: Counts, limits: LimitMatrix) -> Co
     No list needs any other candidate, whatever the prices are.
     """
     (there,) = (values > NEVER).nonzero()
-    if limits.n_classes == 1:
-        alone: Counts = there[highest(values[there], limits.length)]
-        return alone
     if limits.n_classes <= 32:
         own, of = values[there], kinds[there]
         parts = [
             some[highest(own[some], limits.length)]
             for some in ((of == kind).nonzero()[0] for kind in range(limits.n_classes))
         ]
-        there = there[np.concatenate(parts)]
-        order = np.lexsort((there, -values[there]))
-        best: Counts = there[order]
-        return best
-    order = there[np.lexsort((there, -values[there], kinds[there]))]
-    begin = np.searchsorted(kinds[order], np.arange(limits.n_classes))
-    some = order[np.arange(len(order)) - begin[kinds[order]] < limits.length]
-    return some[np.lexsort((some, -values[some]))]
+        some = there[np.concatenate(parts)]
+    else:
+        order = there[np.lexsort((there, -values[there], kinds[there]))]
+        begin = np.searchsorted(kinds[order], np.arange(limits.n_classes))
+        some = order[np.arange(len(order)) - begin[kinds[order]] < limits.length]
+    # Of equal values those in the fewest limited groups come first, then the first columns.
+    best: Counts = some[np.lexsort((some, limits.n_caps[kinds[some]], -values[some]))]
+    return best
 
 
 def undominated(

@@ -11,7 +11,8 @@ per block is worth. With one block there is nothing to coordinate.
 
 import warnings
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
+from functools import cached_property
 from typing import Any, TypeVar
 from typing import Protocol as Interface
 
@@ -24,7 +25,7 @@ from fairhorizon.allocation.candidates import NEVER, Candidates
 from fairhorizon.allocation.conflicts import Supply
 from fairhorizon.allocation.limit_matrix import Counts, Flags, Floats, GroupRule, LimitMatrix
 from fairhorizon.allocation.one_limit import Merge, OneLimit, Sides
-from fairhorizon.allocation.one_list import SeveralLimitsRequest
+from fairhorizon.allocation.one_list import Caps, Request
 from fairhorizon.allocation.prices import all_lists, choose_alternatives, descend, lowest_dual
 from fairhorizon.allocation.spreading import SpreadTrial, SpreadUsers, search_spread
 from fairhorizon.errors import ConfigError
@@ -85,17 +86,24 @@ class BlocksHere:
         return ask(self.blocks[number], *arguments)
 
 
-@dataclass(frozen=True, eq=False)
-class Allocation:
-    """Lists of some users, and what they come to."""
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Totals:
+    """What the lists of some users come to."""
 
-    lists: Counts  # (b, L) item codes, -1 behind the end of a list
     prices: Floats  # (m,) of a showing that counts 1, in value; 0 where a limit does not bind
     use: Floats  # (m,) of each limit
     value: float  # sum of w v
     bound: float  # no lists as long as these that keep the limits have a higher value
+    places: int  # that are filled
     kept: bool  # whether all limits are
     rounded: bool = False  # limits are kept in showings rounded up, as few users have few showings
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Allocation(Totals):
+    """Lists of some users, and what they come to."""
+
+    lists: Counts  # (b, L) item codes, -1 behind the end of a list
 
 
 @dataclass(frozen=True)
@@ -107,26 +115,6 @@ class BlockSize:
     places: int  # that lists can fill
     showings: Floats  # (m,) what these count under each limit
     open_to: Counts  # (C,) places that each class of items could fill, where there are few users
-
-
-@dataclass(frozen=True)
-class BlockTotals:
-    """What the lists that a block has made come to, as of `Allocation`."""
-
-    prices: Floats
-    use: Floats
-    value: float
-    bound: float
-    kept: bool
-    places: int
-
-
-@dataclass(frozen=True)
-class Used:
-    """What the best lists at some prices come to in one block."""
-
-    merit: float  # sum of w v less charges
-    use: Floats  # (m,) of each limit
 
 
 class SeveralLimitsBlock:
@@ -155,8 +143,9 @@ class SeveralLimitsBlock:
             capacity = Supply.from_candidates(self.candidates, self.limits).capacity
         return BlockSize(len(values), total, int(self.fillable.sum()), counted, capacity)
 
-    def use(self, prices: Floats, reach: float, every: int) -> Used:
-        """Of the best lists at the prices (m,) of every `every`-th user."""
+    def use(self, prices: Floats, reach: float, every: int) -> tuple[float, Floats]:
+        """The value less charges, and the use (m,), of the best lists at the prices (m,) of every
+        `every`-th user."""
         if every not in self.samples:
             rows = np.arange(0, self.candidates.n_users, every)
             self.samples[every] = self.best.of_users(rows)
@@ -164,21 +153,24 @@ class SeveralLimitsBlock:
         if every == 1:
             self.tried = [*self.tried[-REMEMBERED:], lists]
         filled = self.fillable[::every].sum()
-        return Used(float(merits.sum() - self.bonus * filled), lists.use.sum(0))
+        return float(merits.sum() - self.bonus * filled), lists.use.sum(0)
 
-    def make(self, prices: Floats, room: Floats, unit: float) -> BlockTotals:
+    def make(self, prices: Floats, room: Floats, unit: float) -> Totals:
         """Make whole lists near the prices that use no more than the room (m,).
 
         unit: a typical value in a list.
         """
-        made = self.made = self.lists(prices, room, unit)
-        places = int((made.lists >= 0).sum())
-        return BlockTotals(made.prices, made.use, made.value, made.bound, made.kept, places)
+        self.made = self.lists(prices, room, unit)
+        return Totals(**{one.name: getattr(self.made, one.name) for one in fields(Totals)})
 
     def show_nothing(self) -> None:
         """Make empty lists."""
-        none, shape = np.zeros(len(self.limits)), (self.candidates.n_users, self.limits.length)
-        self.made = Allocation(np.full(shape, -1, np.int64), none, none, 0.0, 0.0, kept=True)
+        self.made = self._made(
+            np.full((self.candidates.n_users, self.limits.length), -1, np.int64),
+            np.zeros(len(self.limits)),
+            np.zeros(len(self.limits)),
+            0.0,
+        )
 
     def lists(self, prices: Floats, room: Floats, unit: float) -> Allocation:
         """The lists of `make`."""
@@ -207,18 +199,25 @@ class SeveralLimitsBlock:
         filled, use = self.bonus * float((at >= 0).sum()), made.use.sum(0)
         kept = bool((use <= room + ROUNDING).all())
         value = float(made.worth.sum()) - filled
-        lists = self.candidates.lists(at)
-        return Allocation(lists, prices, use, value, bound - filled, kept)
+        return Allocation(
+            prices=prices,
+            use=use,
+            value=value,
+            bound=bound - filled,
+            places=int((at >= 0).sum()),
+            kept=kept,
+            lists=self.candidates.lists(at),
+        )
 
     def _one(self, room: Floats) -> Allocation:
         """The list of one user: nothing has to be shared, so the caps are enough."""
         limits, prices = self.limits, np.zeros(len(room))
-        cap = room + limits.shares * limits.weights[:, : int(self.fillable[0])].sum(1)
-        request = SeveralLimitsRequest(self.candidates.values[0], self.best.kinds[0], limits)
-        found = request.list(prices, np.maximum(cap, 0.0))
+        request = Request(self.candidates.values[0], self.best.kinds[0], limits)
+        found = request.within(limits.caps_of_one(room), prices)
         at = np.full((1, limits.length), -1, dtype=np.int64)
-        at[0, : len(found)] = found
-        return self._made(at, prices, room, request.most_worth + self.bonus * len(found))
+        at[0, : len(found)] = request.columns[found]
+        free = request.best(prices, request.size)
+        return self._made(at, prices, room, request.worth(free) + self.bonus * len(found))
 
     def _one_by_one(self, prices: Floats, room: Floats) -> Counts | None:
         """One user after the other within the caps that are left; None: not all limits are kept."""
@@ -228,9 +227,9 @@ class SeveralLimitsBlock:
         fullest = np.pad(limits.weights.cumsum(1), ((0, 0), (1, 0)))[:, self.fillable].sum(1)
         left = room + limits.shares * fullest
         for user, values in enumerate(self.candidates.values):
-            request = SeveralLimitsRequest(values, kinds[user], limits)
-            found = request.list(prices, np.maximum(left, 0.0))
-            at[user, : len(found)] = found
+            request = Request(values, kinds[user], limits)
+            found = request.within(_always(left), prices)
+            at[user, : len(found)] = request.columns[found]
             left = left - request.counted(found)
         kept = (self.best.lists(at).use.sum(0) <= room + ROUNDING).all()
         return at if kept else None
@@ -301,18 +300,6 @@ class SeveralLimitsBlock:
             most *= 4
 
 
-@dataclass(frozen=True)
-class Totals:
-    """What the lists of all blocks come to, as of `Allocation`."""
-
-    prices: Floats
-    use: Floats
-    value: float
-    bound: float
-    kept: bool
-    rounded: bool = False
-
-
 def allocate(candidates: Candidates, limits: LimitMatrix, room: Floats | None = None) -> Allocation:
     """The lists of the highest total value that keep several limits on all showings.
 
@@ -336,9 +323,9 @@ def allocate_over(blocks: Blocks, limits: LimitMatrix, room: Floats | None = Non
     room = none if room is None else room
     if not places:
         blocks.map(SeveralLimitsBlock.show_nothing)
-        return Totals(none, none, 0.0, 0.0, kept=True)
+        return Totals(prices=none, use=none, value=0.0, bound=0.0, places=0, kept=True)
     if users > EXACT:
-        return _within(blocks, sizes, limits, room)[0]
+        return _within(blocks, sizes, limits, room)
     shares = limits.shares * np.sum([one.showings for one in sizes], axis=0)
     up = np.maximum(0.0, np.array([rounded_up(share) for share in shares]) - shares)
     open_to = np.sum([one.open_to for one in sizes], axis=0)
@@ -348,10 +335,15 @@ def allocate_over(blocks: Blocks, limits: LimitMatrix, room: Floats | None = Non
         # A search for lists that are not there takes long, so it is not begun.
         if not last and users > 1 and _most_showings(limits, shares + more, open_to) < places:
             continue
-        made, filled = _within(blocks, sizes, limits, more)
-        if last or (made.kept and filled == places):
+        made = _within(blocks, sizes, limits, more)
+        if last or (made.kept and made.places == places):
             return replace(made, rounded=number > 0)
     raise AssertionError("the last room is always taken")
+
+
+def _always(cap: Floats) -> Caps:
+    """The same caps for lists of any length."""
+    return lambda _: [cap]
 
 
 def _most_showings(limits: LimitMatrix, caps: Floats, open_to: Counts) -> int:
@@ -373,8 +365,8 @@ def _most_showings(limits: LimitMatrix, caps: Floats, open_to: Counts) -> int:
 
 def _within(
     blocks: Blocks, sizes: Sequence[BlockSize], limits: LimitMatrix, room: Floats
-) -> tuple[Totals, int]:
-    """Lists within the room (m,), and how many places they fill."""
+) -> Totals:
+    """Lists within the room (m,)."""
     block, users = SeveralLimitsBlock, sum(one.users for one in sizes)
     unit = abs(sum(one.best_values for one in sizes) / (users * limits.length)) or 1.0
     prices = np.zeros(len(room))
@@ -389,7 +381,7 @@ def _within(
     rooms = [room]
     if len(blocks) > 1:
         # Every block keeps about what it uses at these prices, so that few lists have to change.
-        use = np.stack([part.use for part in blocks.map(block.use, prices, 0.0, 1)])
+        use = np.stack([own for _, own in blocks.map(block.use, prices, 0.0, 1)])
         portions = np.array([one.users for one in sizes]) / users
         rooms = list(use + portions[:, None] * (room - use.sum(0)))
     made = blocks.map_each(block.make, [(prices, own, unit) for own in rooms])
@@ -398,10 +390,14 @@ def _within(
             others = np.sum([m.use for m in made if m is not one], axis=0)
             made[number] = blocks.one(number, block.make, prices, room - others, unit)
     use = np.sum([one.use for one in made], axis=0)
-    kept = bool((use <= room + ROUNDING).all())
-    value, bound = sum(one.value for one in made), sum(one.bound for one in made)
-    shown = sum(one.places for one in made)
-    return Totals(made[0].prices if len(made) == 1 else prices, use, value, bound, kept), shown
+    return Totals(
+        prices=made[0].prices if len(made) == 1 else prices,
+        use=use,
+        value=sum(one.value for one in made),
+        bound=sum(one.bound for one in made),
+        places=sum(one.places for one in made),
+        kept=bool((use <= room + ROUNDING).all()),
+    )
 
 
 def _descended(
@@ -410,8 +406,8 @@ def _descended(
     """Prices near the minimum of the dual, of every `every`-th user."""
 
     def evaluated(prices: Floats) -> tuple[float, Floats]:
-        parts = blocks.map(SeveralLimitsBlock.use, prices, reach, every)
-        return sum(part.merit for part in parts), np.sum([part.use for part in parts], axis=0)
+        merits, uses = zip(*blocks.map(SeveralLimitsBlock.use, prices, reach, every), strict=True)
+        return sum(merits), np.sum(uses, axis=0)
 
     return descend(evaluated, room, start, unit)
 
@@ -442,13 +438,41 @@ class GroupTask:
         return discount(np.arange(1, self.length + 1))
 
 
-@dataclass(frozen=True)
-class GroupUse:
-    """What lists under one limit come to in one block."""
+@dataclass(frozen=True, eq=False)
+class _GroupProblem:
+    """Lists of some users that are to be made under one cap on a group."""
 
-    use: float
-    price: float
-    users: int
+    candidates: Candidates
+    capped: Flags  # (n_items,)
+    limit: OneLimit
+
+    @cached_property
+    def sides(self) -> Sides:
+        return Sides.from_candidates(self.candidates, self.capped, len(self.limit.weights))
+
+    @cached_property
+    def gains(self) -> Floats:
+        return self.limit.gains(self.sides)
+
+    def of_one_user(self, room: float) -> tuple[Counts, float]:
+        """(1, L) columns of the list that a request gets: there is nobody to share the room with.
+
+        And the price, which is what the list gains by one showing more of the group.
+        """
+        rule, none = GroupRule(self.limit.rule, np.array([False, True])), np.zeros(1)
+        limits = LimitMatrix.from_rules([rule], len(self.limit.weights))
+        kinds = np.broadcast_to(self.capped[self.candidates.items], self.candidates.values.shape)
+        classes = kinds[0].astype(np.int64)
+        request = Request(self.candidates.values[0], classes, limits, self.limit.weights)
+        at, more = (
+            request.within(limits.caps_of_one(some), none)
+            for some in (np.array([room]), room + limits.weights.max(1))
+        )
+        extra = float((request.counted(more) - request.counted(at))[0])
+        price = max(0.0, request.worth(more) - request.worth(at)) / extra if extra > 0 else 0.0
+        columns = np.full((1, limits.length), -1, dtype=np.int64)
+        columns[0, : len(at)] = request.columns[at]
+        return columns, price
 
 
 class OneLimitBlock:
@@ -464,59 +488,36 @@ class OneLimitBlock:
         self.tables, self.group = tables, group
         users = tables[0].n_users
         self.begun = np.zeros((users, 0), dtype=np.int64) if begun is None else begun
-        self.task: GroupTask | None = None
 
     def open(self, task: GroupTask) -> float:
         """Begin with other lists; what is used of the limit by what they begin with."""
-        self.task, self.candidates = task, self.tables[task.table]
-        self.capped = ~self.group if task.rule.is_floor else self.group
-        filled = self.begun >= 0
-        in_group = filled & self.capped[self.begun.clip(0)]
-        start = self.begun.shape[1]
-        self.limit = OneLimit(task.cap, task.place_weights, start + task.length, in_group)
-        self.sides = Sides.from_candidates(self.candidates, self.capped, task.length)
-        self.gains = self.limit.gains(self.sides) if self.limit.is_plain else None
+        start, filled = self.begun.shape[1], self.begun >= 0
+        capped = ~self.group if task.rule.is_floor else self.group
+        in_group = filled & capped[self.begun.clip(0)]
+        limit = OneLimit(task.cap, task.place_weights, start + task.length, in_group)
+        self.problem = _GroupProblem(self.tables[task.table], capped, limit)
         counted = task.cap.place_weights(start + task.length)[:start]
         return float(((in_group - task.cap.share) * filled).sum(0) @ counted)
 
     def use(self, price: float) -> float:
         """Of the limit, by the best lists at a price; lists are full."""
-        if self.gains is None:
-            merge = Merge(self.sides, self.limit, self.sides.sizes)
-            return float(self.limit.use(merge.best(price)).sum())
-        of_group = (self.sides.forced | (self.gains > max(price, 0.0))).sum()
-        return float(of_group - self.limit.rule.share * self.sides.sizes.sum())
+        limit, sides = self.problem.limit, self.problem.sides
+        if not limit.is_plain:
+            return float(limit.use(Merge(sides, limit, sides.sizes).best(price)).sum())
+        of_group = (sides.forced | (self.problem.gains > max(price, 0.0))).sum()
+        return float(of_group - limit.rule.share * sides.sizes.sum())
 
-    def place(self, room: float) -> GroupUse:
-        """Make the lists of the highest total value within the room."""
-        self.room = room
-        if len(self.sides.sizes) == 1 and self._weighs_places:
-            return self._place_one(room)
-        placed, price = self.limit.place(self.sides, room)
-        self.columns = placed.columns(self.sides)
-        self.made = self.candidates.lists(self.columns)
-        return GroupUse(float(self.limit.use(placed).sum()), price, len(self.made))
-
-    @property
-    def _weighs_places(self) -> bool:
-        """Whether the limit is on all showings, which count by place."""
-        return not (self.limit.is_plain or self.limit.in_every_list or self.begun.shape[1])
-
-    def _place_one(self, room: float) -> GroupUse:
-        """The list of one user, as a request gets it: there is nobody to share the room with."""
-        assert self.task is not None
-        rule = GroupRule(self.limit.rule, np.array([False, True]))
-        limits = LimitMatrix.from_rules([rule], self.task.length)
-        flags = np.broadcast_to(self.capped[self.candidates.items], self.candidates.values.shape)
-        request = SeveralLimitsRequest(self.candidates.values[0], flags[0].astype(np.int64), limits)
-        counted = limits.weights[:, : request.size].sum(1)
-        cap = np.maximum(0.0, room + limits.shares * counted)
-        at = request.list(np.zeros(1), cap)
-        self.columns = np.full((1, self.task.length), -1, dtype=np.int64)
-        self.columns[0, : len(at)] = at
-        self.made = self.candidates.lists(self.columns)
-        use = float((request.counted(at) - limits.shares * limits.weights[:, : len(at)].sum(1))[0])
-        return GroupUse(use, 0.0, 1)
+    def place(self, room: float) -> tuple[float, int]:
+        """Make the lists of the highest total value within the room; the price, and users."""
+        problem, self.room = self.problem, room
+        users = problem.candidates.n_users
+        if users == 1 and not (problem.limit.in_every_list or self.begun.shape[1]):
+            self.columns, price = problem.of_one_user(room)
+        else:
+            placed, price = problem.limit.place(problem.sides, room)
+            self.columns = placed.columns(problem.sides)
+        self.made = problem.candidates.lists(self.columns)
+        return price, users
 
     def lists(self) -> Counts:
         """(b, length) the lists that were made last."""
@@ -528,10 +529,11 @@ class OneLimitBlock:
 
     def start_spreading(self) -> tuple[float, int]:
         """Begin to spread the lists, within the same room; the deviation of values, and users."""
+        problem = self.problem
         self.spreading = SpreadUsers(
-            self.candidates, self.capped, self.limit, self.columns, self.room
+            problem.candidates, problem.capped, problem.limit, self.columns, self.room
         )
-        return self.spreading.deviation, self.candidates.n_users
+        return self.spreading.deviation, problem.candidates.n_users
 
     def sweep(self, mu: float, unit: float, elsewhere: Counts) -> tuple[Counts, float]:
         """All users choose again: (n_items,) showings, and the price of the limit."""
@@ -553,8 +555,8 @@ def place_over(blocks: Blocks, task: GroupTask, room: float = 0.0) -> float:
     left = room - sum(blocks.map(block.open, task))
     if len(blocks) == 1 or task.rule.scope is not Scope.ALL:
         made = blocks.map(block.place, left)
-        users = sum(one.users for one in made)
-        return sum(one.price * one.users for one in made) / max(1, users)
+        users = sum(n for _, n in made)
+        return sum(price * n for price, n in made) / max(1, users)
     low, high = 0.0, 1.0
     at_low = at_high = np.array(blocks.map(block.use, low))
     if at_low.sum() > left + ROUNDING:

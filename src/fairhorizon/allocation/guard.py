@@ -8,8 +8,7 @@ guarantee. docs/guarantee.md has the proofs:
     showings of a limited group  <=  share * all showings + slack    at every moment
 """
 
-import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from threading import Lock
@@ -24,12 +23,12 @@ from torch import Tensor
 from fairhorizon.allocation.candidates import NEVER, Candidates, Values, highest
 from fairhorizon.allocation.limit_matrix import Counts, Flags, Floats, GroupRule, LimitMatrix
 from fairhorizon.allocation.one_limit import OneLimit, Sides
-from fairhorizon.allocation.one_list import GroupRequest, SeveralLimitsRequest
+from fairhorizon.allocation.one_list import Caps, Request
 from fairhorizon.errors import ConfigError, DataError, ModelError
 from fairhorizon.files import write_text
 from fairhorizon.limits.place_rule import PlaceRule
 from fairhorizon.metrics.accuracy import discount
-from fairhorizon.metrics.shares import ROUNDING, whole_showings
+from fairhorizon.metrics.shares import ROUNDING
 from fairhorizon.vocabulary import Scope
 
 LARGEST = 1e29  # value or price: what is never shown has a value of NEVER, -1e30
@@ -38,10 +37,6 @@ STEP = 0.1  # how fast prices move, without a unit
 MOST_LENGTHS = 8  # of lists, whose limit matrices are kept
 
 Array = TypeVar("Array", Tensor, NDArray[Any])
-# From the length of a list to caps (m,) on what each limited group counts in it: the first that a
-# full list fits into is taken, else the last.
-Caps = Callable[[int], Sequence[Floats]]
-OneCap = Callable[[int], Sequence[float]]  # of a single limit
 
 
 @dataclass(frozen=True, eq=False)
@@ -235,8 +230,10 @@ class ExposureGuard:
             return GuardedList(best[values[best] > NEVER], codes, values, one_class)
         limits = self._matrix(length)
         kinds = limits.of_item if codes is None else limits.of_item[codes]
-        at = self._decide_one(values, kinds, caps, limits)
-        return GuardedList(at, codes, values, kinds)
+        request = Request(values, kinds, limits)
+        with self._deciding:
+            at = self._decided(request, caps, limits)
+        return GuardedList(request.columns[at], codes, values, kinds)
 
     def save(self, path: str | Path) -> None:
         """Write everything that `load` needs; the file is replaced as a whole or not at all.
@@ -309,78 +306,24 @@ class ExposureGuard:
         """(b, length) columns of the lists of some requests, one after the other, counted."""
         limits = self._matrix(length)
         lists = np.full((len(codes), length), -1, dtype=np.int64)
-        capped = None if group is None else group ^ bool(self._floors[0])
-        if self._is_plain(limits):
-            flags = limits.members[0][limits.of_item[codes]] if capped is None else capped
-            for row in range(len(codes)):
-                plain = GroupRequest(values[row], flags[row], length)
-                # Two requests that saw the same counts could use the room twice.
-                with self._deciding:
-                    size, inside = self._places(plain, self._one_cap(length), limits)
-                    self._add(np.array([inside]), np.array([size]))
-                lists[row, :size] = plain.list(inside)
-            return lists
         # Without groups of the rules there are two classes: outside the group, and the group.
-        kinds = limits.of_item[codes] if capped is None else capped.astype(np.int64)
+        kinds = limits.of_item[codes] if group is None else (group ^ self._floors[0]).astype(int)
         for row in range(len(codes)):
-            request = SeveralLimitsRequest(values[row], kinds[row], limits)
+            request = Request(values[row], kinds[row], limits)
+            # Two requests that saw the same counts could use the room twice.
             with self._deciding:
                 at = self._decided(request, self._caps(limits), limits)
                 self._add(request.counted(at), limits.weights[:, : len(at)].sum(1))
-            lists[row, : len(at)] = at
+            lists[row, : len(at)] = request.columns[at]
         return lists
 
-    def _is_plain(self, limits: LimitMatrix) -> bool:
-        return len(self.rules) == 1 and limits.counts_alike
-
-    def _decide_one(self, values: Values, kinds: Counts, caps: Caps, limits: LimitMatrix) -> Counts:
-        """The columns of one list under caps of others; nothing is counted."""
-        if not self._is_plain(limits):
-            request = SeveralLimitsRequest(values, kinds, limits)
-            with self._deciding:
-                return self._decided(request, caps, limits)
-        plain = GroupRequest(values, limits.members[0][kinds], limits.length)
-        with self._deciding:
-            _, inside = self._places(
-                plain, lambda size: [float(cap[0]) for cap in caps(size)], limits
-            )
-        return plain.list(inside)
-
-    def _places(self, request: GroupRequest, caps: OneCap, limits: LimitMatrix) -> tuple[int, int]:
-        """The length of a list under one limit and how many of it are of the group; the price
-        follows its demand."""
-        size, price = request.size, float(self.prices[0])
-        if not size:
-            return 0, 0
-        share, wanted, inside = float(limits.shares[0]), request.wanted(price), 0
-        for cap in caps(size):
-            inside = max(0, min(wanted, whole_showings(min(cap, size))))
-            if request.size_with(inside) == size:
-                break
-        # A shorter list adds less to what was shown, so it may have less of the group.
-        filled = size
-        while (shorter := request.size_with(inside)) < filled:
-            filled = shorter
-            inside = max(0, min(inside, whole_showings(min(caps(filled)[-1], filled))))
-        self._follow(request.spread, np.array([(wanted - share * size) / limits.length]))
-        return filled, inside
-
-    def _decided(self, request: SeveralLimitsRequest, caps: Caps, limits: LimitMatrix) -> Counts:
-        """The columns of a list, and the prices that follow its demand."""
-        size, prices = request.size, self.prices
-        if not size:
-            return np.zeros(0, dtype=np.int64)
-        demand = request.wanted(prices) - limits.shares * limits.weights[:, :size].sum(1)
-        at = np.zeros(0, dtype=np.int64)
-        for cap in caps(size):
-            at = max(at, request.list(prices, np.maximum(cap, 0.0)), key=len)
-            if len(at) == size:
-                break
-        # A shorter list adds less to what was shown, so it may have less of the group.
-        while 0 < len(at) < size:
-            size = len(at)
-            at = request.list(prices, np.maximum(caps(size)[-1], 0.0), size)
-        self._follow(request.spread, demand / np.maximum(limits.full_list, ROUNDING))
+    def _decided(self, request: Request, caps: Caps, limits: LimitMatrix) -> Counts:
+        """The list of a request; the prices follow its demand."""
+        best = request.best(self.prices, request.size)
+        at = request.within(caps, self.prices, best)
+        if len(best):
+            demand = request.counted(best) - limits.shares * limits.weights[:, : len(best)].sum(1)
+            self._follow(request.spread, demand / np.maximum(limits.full_list, ROUNDING))
         return at
 
     def _follow(self, spread: float, excess: Floats) -> None:
@@ -405,19 +348,6 @@ class ExposureGuard:
             if not slack.any():
                 return (share,)
             return share, np.minimum(np.ceil(share - ROUNDING), share + slack), share + slack
-
-        return by_length
-
-    def _one_cap(self, length: int) -> OneCap:
-        """The same for one limit on showings that count alike, in plain numbers."""
-        rule, shown, inside = self.rules[0].rule, float(self._shown[0]), float(self._inside[0])
-        share = 1 - rule.share if rule.is_floor else rule.share
-        used = shown - inside if rule.is_floor else inside
-        slack = length if self.slack is None else self.slack
-
-        def by_length(size: int) -> Sequence[float]:
-            room = share * (shown + size) - used
-            return room, min(math.ceil(room - ROUNDING), room + slack), room + slack
 
         return by_length
 

@@ -7,7 +7,7 @@ cap on everything else, so that there are only caps here. Items that are in the 
 class: they use the same of every limit. A place that stays empty counts nothing.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -88,6 +88,12 @@ class LimitMatrix:
         return np.split(order, ends[:-1])
 
     @cached_property
+    def n_caps(self) -> Counts:
+        """(C,) under how many limits a class counts."""
+        count: Counts = self.members.sum(0)
+        return count
+
+    @cached_property
     def excess(self) -> Floats:
         """(m, C) what a showing that counts 1 uses of each limit; negative where it earns room."""
         used: Floats = self.members - self.shares[:, None]
@@ -108,6 +114,10 @@ class LimitMatrix:
         """(m,) what all places of a list count."""
         total: Floats = self.weights.sum(1)
         return total
+
+    def caps_of_one(self, room: Floats) -> Callable[[int], list[Floats]]:
+        """From the length of a single list to caps (m,) on what the groups count in it."""
+        return lambda size: [room + self.shares * self.weights[:, :size].sum(1)]
 
     def charges(self, prices: Floats) -> Floats:
         """(C, L) what the prices (m,) take off the value of a class at each place."""

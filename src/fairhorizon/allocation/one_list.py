@@ -7,93 +7,41 @@ an integer program, with a bound on its time, is asked only where groups overlap
 too early.
 """
 
-import math
-import operator
-from bisect import bisect_left
-from functools import cached_property
+from collections.abc import Callable, Sequence
 
 import numpy as np
 from scipy import sparse
 from scipy.optimize import LinearConstraint, milp
 
 from fairhorizon.allocation.best_lists import BestLists, assigned
-from fairhorizon.allocation.candidates import NEVER, Values, best_of_each_class, highest
+from fairhorizon.allocation.candidates import Values, best_of_each_class
 from fairhorizon.allocation.limit_matrix import Counts, Flags, Floats, LimitMatrix
 from fairhorizon.metrics.accuracy import discount
-from fairhorizon.metrics.shares import ROUNDING
+from fairhorizon.metrics.shares import ROUNDING, whole_showings
+
+# From the length of a list to caps (m,) on what each limited group counts in it: the first that a
+# full list fits into is taken, else the last.
+Caps = Callable[[int], Sequence[Floats]]
 
 EXCHANGES = 30  # of single items, at most
 SECONDS = 0.2  # that the search for a longer list may take
 
 
-class GroupRequest:
-    """A request under one limit on all showings, which count alike.
+class Request:
+    """One user who asks for a list under limits on all showings.
 
-    A list is the best c of the group and the best of the rest, and its total is concave in c. There
-    are few numbers, and plain ones are faster than arrays.
+    A list is given by places among the candidates that some list may need, best value first.
     """
 
-    def __init__(self, values: Values, group: Flags, length: int) -> None:
-        """values: (n,) of the candidates, NEVER for none.  group: (n,) whether limited."""
-        there = values > NEVER
-        self._columns: list[list[int]] = []  # of the best of the group and of the rest, best first
-        self._values: list[list[float]] = []
-        for side in (there & group, there & ~group):
-            (own,) = side.nonzero()
-            best = own[highest(values[own], length)]
-            self._columns.append(best.tolist())
-            self._values.append(values[best].tolist())
-        self.available, self._others = map(len, self._columns)
-        self.size = min(length, self.available + self._others)
-        self._weights: list[float] = discount(np.arange(1, length + 1)).tolist()
-
-    @property
-    def spread(self) -> float:
-        """The standard deviation of the best values of both sides; nan for fewer than two."""
-        values = [*self._values[0], *self._values[1]]
-        if len(values) < 2:
-            return math.nan
-        mean = sum(values) / len(values)
-        return math.sqrt(sum((value - mean) ** 2 for value in values) / len(values))
-
-    def wanted(self, price: float) -> int:
-        """How many of the best list are of the group: as long as one more gains more than it costs,
-        and where there is nothing else."""
-        forced, most = max(0, self.size - self._others), min(self.size, self.available)
-        # Negated, gains rise as a search by halves expects.
-        return bisect_left(range(most), -price, lo=min(forced, most), key=self._loss)
-
-    def _loss(self, of_group: int) -> float:
-        return self._total(of_group) - self._total(of_group + 1)
-
-    def _total(self, of_group: int) -> float:
-        group, rest = self._values
-        values = sorted(group[:of_group] + rest[: self.size - of_group], reverse=True)
-        return math.fsum(map(operator.mul, self._weights, values))
-
-    def size_with(self, of_group: int) -> int:
-        """The length of a list with so many of the group."""
-        return of_group + min(self._others, self.size - of_group)
-
-    def list(self, of_group: int) -> Counts:
-        """The columns of the list with so many of the group, best value first."""
-        of_rest = min(self._others, self.size - of_group)
-        values = self._values[0][:of_group] + self._values[1][:of_rest]
-        columns = self._columns[0][:of_group] + self._columns[1][:of_rest]
-        order = sorted(range(len(values)), key=values.__getitem__, reverse=True)
-        return np.array([columns[place] for place in order], dtype=np.int64)
-
-
-class SeveralLimitsRequest:
-    """A request under several limits, or under one that counts by place."""
-
-    def __init__(self, values: Values, kinds: Counts, limits: LimitMatrix) -> None:
+    def __init__(
+        self, values: Values, kinds: Counts, limits: LimitMatrix, weights: Floats | None = None
+    ) -> None:
         """values: (n,) of showing each candidate, NEVER for what may not be shown.  kinds: (n,)
-        the class of each."""
-        self.columns = best_of_each_class(values, kinds, limits)  # best value first
+        the class of each.  weights: (L,) of the value at each place; None: the discount of DCG."""
+        self.columns = best_of_each_class(values, kinds, limits)
         self.values = values[self.columns].astype(np.float64)
         self.kinds, self.limits = kinds[self.columns], limits
-        self.weights = discount(np.arange(1, limits.length + 1))
+        self.weights = discount(np.arange(1, limits.length + 1)) if weights is None else weights
 
     @property
     def size(self) -> int:
@@ -101,43 +49,68 @@ class SeveralLimitsRequest:
         return min(self.limits.length, len(self.values))
 
     @property
-    def most_worth(self) -> float:
-        """What the best list without any limit is worth."""
-        return float(self.values[: self.size] @ self.weights[: self.size])
-
-    @cached_property
     def spread(self) -> float:
         """The standard deviation of the best values; nan for fewer than two."""
         best = self.values[: 2 * self.limits.length]
         return float(best.std()) if len(best) > 1 else np.nan
 
-    def wanted(self, prices: Floats) -> Floats:
-        """(m,) what the groups count in the best list at the prices (m,)."""
-        return self._counted(self._best(self._net(prices), self.size))
-
-    def list(self, prices: Floats, cap: Floats, most: int | None = None) -> Counts:
-        """The best list of at most `most` items at the prices (m,), within the caps (m,) on what
-        the groups count in it; it is as long as it can be."""
-        size = self.size if most is None else min(most, self.size)
-        net = self._net(prices)
-        at = self._best(net, size)
-        if (self._counted(at) > cap + ROUNDING).any():
-            at = self._greedy(net, cap, size)
-            if len(at) < size:
-                at = max(at, self._by_program(net, cap, size), key=len)
-            at = self._improved(net, at, cap)
-        return self.columns[at]
+    def worth(self, at: Counts) -> float:
+        """Of a list: the sum of w v."""
+        return float(self.values[at] @ self.weights[: len(at)])
 
     def counted(self, at: Counts) -> Floats:
-        """(m,) what the groups count in a list of these columns."""
-        place_of = np.full(self.columns.max(initial=-1) + 1, -1)
-        place_of[self.columns] = np.arange(len(self.columns))
-        return self._counted(place_of[at])
-
-    def _counted(self, at: Counts) -> Floats:
+        """(m,) what the groups count in a list."""
         members = self.limits.members[:, self.kinds[at]]
         total: Floats = (members * self.limits.weights[:, : len(at)]).sum(1)
         return total
+
+    def best(self, prices: Floats, size: int) -> Counts:
+        """The best list of so many items at the prices (m,)."""
+        if not size or not prices.any():
+            return np.arange(size)
+        net = self._net(prices)[:size]
+        # Lifted above 0, so that no place is rather left empty.
+        return self._in_order(assigned(net - net.min() + 1.0)[0])
+
+    def within(self, caps: Caps, prices: Floats, best: Counts | None = None) -> Counts:
+        """The best list at the prices (m,) that the caps allow; it is as long as it can be.
+
+        best: that of the prices without caps, where it is known.
+        """
+        size = self.size
+        if not size:
+            return np.zeros(0, dtype=np.int64)
+        best = self.best(prices, size) if best is None else best
+        made = []
+        for cap in caps(size):
+            made.append(self._within(cap, prices, best))
+            if len(made[-1]) == size:
+                break
+        at = max(made, key=len)
+        # A shorter list adds less to what was shown, so it may have less of the group.
+        while 0 < len(at) < size:
+            size = len(at)
+            at = self._within(caps(size)[-1], prices, self.best(prices, size))
+        return at
+
+    def _within(self, cap: Floats, prices: Floats, best: Counts) -> Counts:
+        """The best list of at most so many items as `best`, within caps (m,) on the groups."""
+        cap, counted, size = np.maximum(cap, 0.0), self.counted(best), len(best)
+        if (counted <= cap + ROUNDING).all():
+            return best
+        if len(self.limits) == 1 and self.limits.counts_alike:
+            # The total is concave in the number of items of the group: as many as the cap allows.
+            inside = whole_showings(cap[0])
+            group = self.limits.members[0, self.kinds]
+            rank, places = group.cumsum(), np.arange(1, len(group) + 1)
+            shown = np.where(group, rank <= inside, places - rank <= size - inside)
+            at: Counts = shown.nonzero()[0]
+            return at
+        net = self._net(prices)
+        at = self._greedy(net, cap, size)
+        if len(at) < size:
+            at = max(at, self._by_program(net, cap, size), key=len)
+        return self._improved(net, at, cap)
 
     def _net(self, prices: Floats) -> Floats:
         """(L, n) what an item is worth at a place, less its charge there."""
@@ -145,13 +118,6 @@ class SeveralLimitsRequest:
         if not prices.any():
             return worth
         return worth - self.limits.charges(prices)[self.kinds].T
-
-    def _best(self, net: Floats, size: int) -> Counts:
-        """(size,) the list of the highest net worth, as long as it can be."""
-        if not size:
-            return np.zeros(0, dtype=np.int64)
-        # Lifted above 0, so that no place is rather left empty.
-        return self._in_order(assigned(net[:size] - net.min() + 1.0)[0])
 
     def _greedy(self, net: Floats, cap: Floats, size: int) -> Counts:
         """Place after place the item of the highest net worth whose groups all have room."""
@@ -222,14 +188,14 @@ class SeveralLimitsRequest:
             return np.zeros(0, dtype=np.int64)
         taken = found.x > 0.5
         at = self._in_order(item[taken][np.argsort(place[taken], kind="stable")])
-        return at if (self._counted(at) <= cap + ROUNDING).all() else at[:0]
+        return at if (self.counted(at) <= cap + ROUNDING).all() else at[:0]
 
     def _improved(self, net: Floats, at: Counts, cap: Floats) -> Counts:
         """Exchanges of one item of the list for another, as long as one is better and fits."""
         at, size = at.copy(), len(at)
         places = np.arange(size)
         for _ in range(EXCHANGES if size else 0):
-            left = cap + ROUNDING - self._counted(at)
+            left = cap + ROUNDING - self.counted(at)
             gain = net[:size] - net[places, at][:, None]
             gain[:, at] = -np.inf
             for k in range(size):

@@ -10,10 +10,9 @@ from torch import Tensor
 from fairhorizon.data.interactions import Interactions
 from fairhorizon.data.splits import Split
 from fairhorizon.histories import UserItems
-from fairhorizon.rankers.early_stopping import Validation, train_until_stale
 from fairhorizon.rankers.ranker import Ranker
-from fairhorizon.rankers.recency import longest_history
-from fairhorizon.rankers.weights import strengths
+from fairhorizon.rankers.training import Validation, train_until_stale
+from fairhorizon.rankers.weights import longest_history, strengths
 from fairhorizon.settings import Search, Settings
 from fairhorizon.vocabulary import OnEpoch, Protocol
 

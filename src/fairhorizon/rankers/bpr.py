@@ -8,9 +8,8 @@ from torch import Tensor
 
 from fairhorizon.data.splits import Split
 from fairhorizon.histories import UserItems
-from fairhorizon.rankers.early_stopping import Validation, train_until_stale
-from fairhorizon.rankers.negative_sampling import NegativeSampler
 from fairhorizon.rankers.ranker import Ranker
+from fairhorizon.rankers.training import NegativeSampler, Validation, train_until_stale
 from fairhorizon.settings import Search, Settings
 from fairhorizon.vocabulary import OnEpoch, Protocol
 

@@ -11,15 +11,15 @@ from fairhorizon.data.splits import Split
 from fairhorizon.errors import ConfigError
 from fairhorizon.histories import UserItems
 from fairhorizon.rankers.ranker import Ranker
-from fairhorizon.rankers.recency import (
+from fairhorizon.rankers.weights import (
     frequent,
     items_to_look_at,
     longest_history,
     popularity_scale,
+    strengths_by_user,
     weighted_history,
     weights_by_age,
 )
-from fairhorizon.rankers.weights import strengths_by_user
 from fairhorizon.settings import Search, Settings
 from fairhorizon.vocabulary import OnEpoch
 

@@ -13,14 +13,14 @@ from torch.nn.functional import embedding_bag
 from fairhorizon.data.interactions import Interactions
 from fairhorizon.data.splits import Split
 from fairhorizon.rankers.ranker import Ranker
-from fairhorizon.rankers.recency import (
+from fairhorizon.rankers.weights import (
     items_to_look_at,
     longest_history,
     popularity_scale,
+    strengths_by_user,
     weighted_history,
     weights_by_age,
 )
-from fairhorizon.rankers.weights import strengths_by_user
 from fairhorizon.ranking import rows_at_once
 from fairhorizon.settings import Search, Settings
 from fairhorizon.vocabulary import OnEpoch

@@ -11,8 +11,8 @@ from torch import Tensor
 
 from fairhorizon.data.interactions import Interactions
 from fairhorizon.data.splits import Split
-from fairhorizon.rankers.early_stopping import Validation, train_until_stale
 from fairhorizon.rankers.ranker import Ranker, with_one
+from fairhorizon.rankers.training import Validation, train_until_stale
 from fairhorizon.settings import Search, Settings
 from fairhorizon.vocabulary import OnEpoch, Protocol
 

@@ -9,9 +9,8 @@ from torch.nn.functional import binary_cross_entropy_with_logits, embedding
 
 from fairhorizon.data.splits import Split
 from fairhorizon.histories import UserItems
-from fairhorizon.rankers.early_stopping import Validation, train_until_stale
-from fairhorizon.rankers.negative_sampling import NegativeSampler
 from fairhorizon.rankers.ranker import Ranker
+from fairhorizon.rankers.training import NegativeSampler, Validation, train_until_stale
 from fairhorizon.ranking import rows_at_once
 from fairhorizon.settings import Search, Settings
 from fairhorizon.vocabulary import OnEpoch, Protocol

@@ -1,32 +1,297 @@
-"""Rankers that predict the next item from the order of a user's recent items."""
+"""Rankers that predict the next item from the order of a user's recent items.
+
+Training windows, the loss, how long and at which rate to train, and scores.
+"""
 
 import math
-from abc import abstractmethod
-from collections.abc import Callable
-from typing import ClassVar, TypeVar
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Annotated, Any, ClassVar, TypeVar
 
 import torch
-from torch import Tensor
+from pydantic import Field
+from torch import Tensor, nn
 from torch.optim.swa_utils import AveragedModel, get_ema_multi_avg_fn
 
 from fairhorizon.data.splits import Split
 from fairhorizon.errors import DataError
 from fairhorizon.histories import UserItems
-from fairhorizon.rankers.early_stopping import Validation, train_until_stale
 from fairhorizon.rankers.ranker import Ranker, with_one
-from fairhorizon.rankers.schedule import Recipe, Schedule, planned_epochs
-from fairhorizon.rankers.sequences import (
-    SequenceConfig,
-    SequenceNetwork,
-    catalogue_sampler,
-    last_states,
-    next_item_scores,
-    seeded,
-    shuffled_batches,
-    softmax_loss,
-    training_windows,
-)
-from fairhorizon.vocabulary import OnEpoch
+from fairhorizon.rankers.sampled_softmax import ItemSample, ItemSampler, sampled_softmax_loss
+from fairhorizon.rankers.training import Validation, train_until_stale
+from fairhorizon.settings import Choice, Search, Settings
+from fairhorizon.vocabulary import OnEpoch, Protocol
+
+LOGITS_AT_ONCE = 2**18  # 1 MiB: they stay in the cache
+LEAST_ROWS_AT_ONCE = 32
+SAMPLED_ITEMS, SAMPLED_SHARE = 512, 1 / 7  # whichever is more
+LARGE_CATALOGUE, SAMPLED_OF_LARGE = 8192, 4096
+USERS_AT_ONCE = 1024  # the states of a long history take more room than the scores
+
+
+class SequenceConfig(Settings):
+    """Settings of every next-item model."""
+
+    dim: Annotated[int, Choice((32, 64, 96, 128))] = Field(64, ge=1)
+    """Length of the item vectors and of the hidden state."""
+    history: Annotated[int, Search(20, 100)] = Field(50, ge=1)
+    """Number of a user's most recent items that are read."""
+    dropout: Annotated[float, Search(0, 0.6)] = Field(0.35, ge=0, lt=1)
+    """Share of the vector coordinates that are set to 0 in training, the same ones in a window."""
+    learning_rate: Annotated[float, Search(0.0005, 0.02, log=True)] = Field(0.012, gt=0)
+    """Learning rate of Adam."""
+    batch: int = Field(32, ge=1)
+    """Windows per gradient step; a window is a part of one user's history."""
+    max_epochs: int = Field(60, ge=1)
+    """Largest number of passes over the training log."""
+    patience: int = Field(5, ge=1)
+    """Epochs without a better validation NDCG before training stops."""
+    protocol: Protocol = Protocol.STANDARD
+    """Which items the validation may rank; "paper" includes the training items."""
+
+
+class WindowDropout(nn.Module):
+    """Drops the same coordinates at all positions of a window (Gal & Ghahramani 2016).
+
+    Drawing for each position separately takes longer than the attention itself.
+    """
+
+    def __init__(self, share: float) -> None:
+        super().__init__()
+        self.share = share
+
+    def forward(self, x: Tensor) -> Tensor:
+        """x: (b, N, dim)"""
+        kept = nn.functional.dropout(x.new_ones(len(x), 1, x.shape[2]), self.share, self.training)
+        return x * kept
+
+
+class SequenceNetwork(nn.Module, ABC):
+    """Logits over the catalogue from the state after each item: state . item vector + bias.
+
+    Inputs and outputs share a table of item vectors. Sequences are padded at the end with n_items,
+    and every state depends on earlier items alone, so padding has no influence.
+    """
+
+    def __init__(self, n_items: int, dim: int) -> None:
+        super().__init__()
+        self.n_items = n_items
+        self.items = nn.Parameter(torch.randn(n_items, dim) / dim**0.5)
+        self.bias = nn.Parameter(torch.zeros(n_items))
+
+    def embedded(self, sequences: Tensor) -> Tensor:
+        """(b, N, dim) item vectors; arbitrary where there is no item."""
+        return nn.functional.embedding(sequences.where(sequences < self.n_items, 0), self.items)
+
+    @abstractmethod
+    def states(self, sequences: Tensor) -> Tensor:
+        """(b, N, dim): the state after each item."""
+
+    def logits(self, states: Tensor) -> Tensor:
+        """(..., n_items)"""
+        return nn.functional.linear(states, self.items, self.bias)
+
+
+@dataclass(frozen=True)
+class Windows:
+    """Parts of users' histories, and which of their items are to be predicted."""
+
+    inputs: Tensor  # (w, N) items, padded at the end with n_items
+    targets: Tensor  # (w, N) the item that came next, n_items where it is not to be predicted
+
+
+def training_windows(history: UserItems, length: int, stride: int, shifts: Tensor) -> Windows:
+    """Every item but a user's first is a target once.
+
+    A user's targets are cut into blocks of `stride`, the first of them shorter by the user's shift
+    (0 <= shift < stride). The window of a block holds the `length` items before its last target, so
+    that each target is predicted from at least min(length - stride, all earlier) + 1 items.
+    """
+    counts = history.indptr.diff()
+    users = torch.arange(history.n_users).repeat_interleave((counts - 1).clamp(min=0))
+    positions = torch.arange(len(history.items))
+    first = history.indptr[:-1].repeat_interleave(counts)
+    positions = positions[positions > first]  # of the targets in history.items
+    within = positions - history.indptr[users] - 1
+    block = (within + shifts[users]).div(stride, rounding_mode="floor")
+    keys = torch.stack([users, block])
+    _, sizes = keys.unique_consecutive(dim=1, return_counts=True)
+    ends = sizes.cumsum(0) - 1
+    last = positions[ends, None]  # the last target of each block
+    begin = torch.maximum(last - length, history.indptr[users[ends], None])
+    inputs = begin + torch.arange(length)  # (w, N) positions in history.items
+    known = inputs < last
+    wanted = known & (inputs + 1 > last - sizes[:, None])
+    items = torch.cat([history.items, history.items.new_tensor([history.n_items])])
+    nothing = len(history.items)
+    return Windows(items[inputs.where(known, nothing)], items[(inputs + 1).where(wanted, nothing)])
+
+
+def shuffled_batches(
+    windows: Windows, n_items: int, batch: int, stride: int
+) -> Iterator[tuple[Tensor, Tensor]]:
+    """Inputs and targets of all windows, `batch` at a time in random order.
+
+    A step over a large catalogue is slow for any batch, and its users tend to have few items: there
+    a batch holds about as many targets as `batch` full windows, without needless padding.
+    """
+    large = n_items > LARGE_CATALOGUE
+    if large:
+        targets_a_window = float((windows.targets < n_items).sum(1).float().mean())
+        batch = max(batch, round(batch * stride / targets_a_window))
+    for rows in torch.randperm(len(windows.inputs)).split(batch):
+        inputs, targets = windows.inputs[rows], windows.targets[rows]
+        if large:
+            longest = int((inputs < n_items).sum(1).max())
+            inputs, targets = inputs[:, :longest], targets[:, :longest]
+        yield inputs, targets
+
+
+class SoftmaxLoss(torch.autograd.Function):
+    """Mean of -log softmax(x V' + b)[target] over the rows of x.
+
+    The gradient by a row's logits, softmax - 1[target], follows directly from the logits: both are
+    computed and used for a few rows at a time in the cache, instead of moving whole tables of
+    logits through memory forwards and backwards (about half the time).
+    """
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, vectors: Tensor, bias: Tensor, targets: Tensor) -> Tensor:
+        by_x, by_vectors, by_bias = map(torch.zeros_like, (x, vectors, bias))
+        loss = x.new_zeros(())
+        at_once = max(LEAST_ROWS_AT_ONCE, LOGITS_AT_ONCE // len(vectors))
+        for begin in range(0, len(x), at_once):
+            rows = slice(begin, begin + at_once)
+            some, wanted = x[rows], targets[rows, None]
+            logits = torch.addmm(bias, some, vectors.T)
+            by_logits = logits.softmax(1)
+            # log of the sum of exp(logit): the highest logit - log of the highest share
+            log_total = logits.amax(1) - by_logits.amax(1).log()
+            loss += (log_total - logits.gather(1, wanted).squeeze(1)).sum()
+            by_logits.scatter_add_(1, wanted, by_logits.new_full(wanted.shape, -1.0))
+            torch.mm(by_logits, vectors, out=by_x[rows])
+            by_vectors.addmm_(by_logits.T, some)
+            by_bias += by_logits.sum(0)
+        ctx.save_for_backward(by_x / len(x), by_vectors / len(x), by_bias / len(x))
+        return loss / len(x)
+
+    @staticmethod
+    def backward(ctx: Any, *by_loss: Tensor) -> tuple[Tensor | None, ...]:
+        return (*(gradient * by_loss[0] for gradient in ctx.saved_tensors), None)
+
+
+def softmax_loss(
+    network: SequenceNetwork, inputs: Tensor, targets: Tensor, sample: ItemSample | None = None
+) -> Tensor:
+    """The loss over the whole catalogue, at the positions that have a target.
+
+    With a sample of the catalogue, an estimate of it.
+    """
+    wanted = targets < network.n_items
+    states = network.states(inputs)[wanted]
+    if sample is not None:
+        return sampled_softmax_loss(states, network.items, network.bias, targets[wanted], sample)
+    loss: Tensor = SoftmaxLoss.apply(  # type: ignore[no-untyped-call]
+        states, network.items, network.bias, targets[wanted]
+    )
+    return loss
+
+
+@torch.no_grad()
+def next_item_scores(network: SequenceNetwork, queue: Tensor, length: int) -> Tensor:
+    """(b, n_items) logits after a queue (b, N) that is padded in front with n_items.
+
+    The state of an empty queue is zero: the scores are the bias.
+    """
+    return network.logits(last_states(network, queue, length))
+
+
+def last_states(network: SequenceNetwork, queue: Tensor, length: int) -> Tensor:
+    """(b, dim) the state after a queue (b, N) that is padded in front with n_items."""
+    queue = queue[:, -length:]
+    width = queue.shape[1]
+    counts = (queue < network.n_items).sum(1, keepdim=True)
+    flush = queue.gather(1, (torch.arange(width) - counts) % width)  # padding moves to the end
+    last = []
+    for rows in torch.arange(len(queue)).split(USERS_AT_ONCE):
+        states = network.states(flush[rows])
+        at = (counts[rows] - 1).clamp(min=0)[..., None].expand(-1, 1, states.shape[2])
+        last.append(states.gather(1, at).squeeze(1) * (counts[rows] > 0))
+    return torch.cat(last)
+
+
+@contextmanager
+def seeded(seed: int) -> Iterator[None]:
+    """Seed torch's global generator, which modules use for weights and dropout, for a while."""
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        yield
+
+
+def catalogue_sampler(history: UserItems, all_items_at_most: int) -> ItemSampler | None:
+    """The sampler of items for the loss; None where the loss uses all items."""
+    if history.n_items <= all_items_at_most:
+        return None
+    counts = torch.bincount(history.items, minlength=history.n_items)
+    return ItemSampler(counts, sampled_items(history.n_items))
+
+
+def sampled_items(n_items: int) -> int:
+    """How many items a step's sample has, of a catalogue that is too large for all."""
+    if n_items > LARGE_CATALOGUE:
+        return SAMPLED_OF_LARGE
+    return max(SAMPLED_ITEMS, round(SAMPLED_SHARE * n_items))
+
+
+WARM_UP = 0.03  # share of the training in which the learning rate rises
+FEWEST_STEPS = 1500  # with fewer, a small log would not be learnt in so few epochs
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """What a kind of network is trained with, other than its settings."""
+
+    # passes over the log in which the learning rate falls to 0, more over a log of few windows;
+    # None: a constant learning rate, up to max_epochs
+    epochs: int | None
+    betas: tuple[float, float]  # of Adam
+    average_decay: float  # per step, of the moving average of the weights
+    all_items_at_most: int  # for more items the loss uses a sample
+
+
+# averages about 200 steps
+STEADY = Recipe(epochs=None, betas=(0.9, 0.999), average_decay=0.995, all_items_at_most=8192)
+# A few epochs: Adam and the average, of about 100 steps, follow faster. Self-attention ranked worse
+# when trained like this.
+FALLING = Recipe(epochs=10, betas=(0.9, 0.98), average_decay=0.99, all_items_at_most=1024)
+
+
+@dataclass(frozen=True)
+class Schedule:
+    """The learning rate is constant, or rises from 0 to its highest value and then falls to 0.
+
+    Both are linear. Large steps first and small ones at the end reach in a few epochs what a
+    constant learning rate reaches in many.
+    """
+
+    highest: float
+    epochs: int
+    falling: bool = True
+
+    def rate(self, passed: float) -> float:
+        """`passed`: the epochs so far, 2.5 in the middle of the third."""
+        if not self.falling:
+            return self.highest
+        share = passed / self.epochs
+        return self.highest * min(share / WARM_UP, (1 - share) / (1 - WARM_UP))
+
+
+def planned_epochs(epochs: int, max_epochs: int, steps_an_epoch: int) -> int:
+    """`epochs`, or more for FEWEST_STEPS steps in all; never more than `max_epochs`."""
+    return min(max_epochs, max(epochs, math.ceil(FEWEST_STEPS / steps_an_epoch)))
+
 
 Config = TypeVar("Config", bound=SequenceConfig)
 

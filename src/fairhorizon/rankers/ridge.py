@@ -1,22 +1,267 @@
-"""Ridge regression from a user's recent items to the items that come next, in closed form."""
+"""Ridge regression from a user's recent items to the items that come next, in closed form.
+
+Its sums go from decayed histories to the decayed near future, by lags. A user's items are
+i_0, ..., i_{n-1}. A prefix of t items that something follows, 1 <= t < n, has
+
+    s_t = [sum_j d_1^(t-1-j) e_{i_j} ; sum_j d_2^(t-1-j) e_{i_j} ; ...]  over j < t     features
+    y_t = sum_{h<H} f^h e_{i_{t+h}}                                                     target
+
+In sum_t s_t y_t' the weight of a pair of items depends on its lag alone, and sum_t s_t s_t' follows
+from such a count too: as s_t = d s_{t-1} + e_{i_{t-1}}, for the scales p and q and every user
+
+    (1 - d_p d_q) sum_t s_t^p s_t^q'  =  d_p Z_p + d_q Z_q' + D - d_p d_q s_{n-1}^p s_{n-1}^q'
+
+with Z_p = sum_{k<n-1} s_k^p e_{i_k}' and D = sum_{k<n-1} e_{i_k} e_{i_k}'. So the cost is
+interactions x lags for each scale, and nothing is stored for a prefix.
+"""
 
 import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Annotated
 
+import numpy as np
 import torch
 from pydantic import Field, field_validator
+from scipy.sparse import csr_array
 from torch import Tensor
 from torch.nn.functional import embedding_bag
 
 from fairhorizon.data.splits import Split
 from fairhorizon.errors import ConfigError
 from fairhorizon.histories import UserItems
-from fairhorizon.rankers.lag_counts import LagCounts, Scales
 from fairhorizon.rankers.ranker import Ranker
-from fairhorizon.rankers.recency import frequent, longest_history
-from fairhorizon.rankers.weights import strengths_by_user
+from fairhorizon.rankers.weights import frequent, longest_history, strengths_by_user
 from fairhorizon.settings import Choice, Search, Settings
 from fairhorizon.vocabulary import OnEpoch
+
+NEGLIGIBLE = 10.0  # times the precision of the numbers: smaller weights of pairs are left out
+
+
+@dataclass(frozen=True)
+class Scales:
+    """The weights of past and future items: d, H and f."""
+
+    decays: tuple[float, ...]
+    horizon: int
+    future: float
+
+    def ahead(self, scale: int, lag: int) -> float:
+        """The weight of a pair in sum_t s_t y_t': the sum of d^(lag-1-h) f^h over h < H."""
+        decay = self.decays[scale]
+        return sum(decay ** (lag - 1 - h) * self.future**h for h in range(min(self.horizon, lag)))
+
+    def reach(self, scale: int, smallest: float, most: int) -> int:
+        """The number of recent items that have at least the `smallest` weight, up to `most`."""
+        decay = self.decays[scale]
+        if decay == 1:
+            return most
+        return min(most, math.floor(math.log(smallest) / math.log(decay)) + 1)
+
+
+@dataclass(frozen=True)
+class LagCounts:
+    """The sums over all prefixes of all users. A column is a feature at one of the scales."""
+
+    scales: Scales
+    features: Tensor  # (n_items,) the number of an item among the features, -1 if it is none
+    gram: Tensor  # sum_t s_t s_t', (columns, columns)
+    target: Tensor  # sum_t s_t y_t', (columns, n_items)
+    following: Tensor  # sum_t y_t, (n_items,)
+
+    @classmethod
+    def of(
+        cls,
+        histories: UserItems,
+        scales: Scales,
+        features: Tensor,
+        dtype: torch.dtype,
+        strengths: Tensor | None = None,
+    ) -> "LagCounts":
+        """The sums of a whole log.
+
+        strengths: (n,) of the rows; an item to come counts so often in y_t.
+        """
+        pairs = _Pairs(histories, features, dtype)
+        n_scales, width = len(scales.decays), pairs.width
+        states = pairs.by_lag(scales)
+        target = pairs.ahead(scales, states)
+        if strengths is not None:
+            weighed = _Pairs(histories, features, dtype, strengths)
+            target = weighed.ahead(scales, weighed.by_lag(scales))
+        before = states[:, :, features >= 0]  # Z
+        for p in range(n_scales):
+            before[p] -= pairs.before_last(scales, p)
+        gram = torch.empty(n_scales, width, n_scales, width, dtype=dtype)
+        for p in range(n_scales):
+            for q in range(p + 1):
+                block = pairs.together(scales, p, q, before)
+                gram[p, :, q], gram[q, :, p] = block, block.T
+        return cls(
+            scales,
+            features,
+            gram=gram.view(n_scales * width, -1),
+            target=target.view(n_scales * width, -1),
+            following=_following(histories, scales, dtype, strengths),
+        )
+
+    def add(self, history: Tensor, item: int) -> None:
+        """Count one more interaction in place: a user with this history takes an item.
+
+        The whole history is a new prefix, and the item follows the last H prefixes.
+        """
+        for h in range(min(self.scales.horizon, len(history))):
+            state, weight = self.state(history[: len(history) - h]), self.scales.future**h
+            self.target[:, item] += weight * state
+            self.following[item] += weight
+            if h == 0:
+                self.gram.addr_(state, state)
+
+    def state(self, history: Tensor) -> Tensor:
+        """(columns,) s of a history, oldest item first."""
+        state = self.gram.new_zeros(len(self.scales.decays), int(self.features.max()) + 1)
+        numbers = self.features[history].flip(0)
+        for row, decay in zip(state, self.scales.decays, strict=True):
+            weights = decay ** torch.arange(len(numbers), dtype=state.dtype)
+            row.index_add_(0, numbers[numbers >= 0], weights[numbers >= 0])
+        return state.flatten()
+
+
+class _Pairs:
+    """All pairs of items of a user, counted with weights."""
+
+    def __init__(
+        self,
+        histories: UserItems,
+        features: Tensor,
+        dtype: torch.dtype,
+        strengths: Tensor | None = None,  # (n,) of the later item of a pair
+    ) -> None:
+        self.n_items, self.width, self.dtype = histories.n_items, int(features.max()) + 1, dtype
+        self.negligible = NEGLIGIBLE * torch.finfo(dtype).eps
+        # users with long histories first: pairs that are far apart are all at the beginning
+        users = histories.indptr.diff().argsort(descending=True)
+        self.counts = histories.indptr.diff()[users]
+        self.ends = self.counts.cumsum(0)
+        places = torch.arange(len(histories.items))
+        self.after = self.ends.repeat_interleave(self.counts) - 1 - places  # later items
+        moved = (histories.indptr[1:][users] - self.ends).repeat_interleave(self.counts)
+        self.items = histories.items[places + moved]
+        self.strengths = None if strengths is None else strengths[places + moved].to(dtype)
+        self.numbers = features[self.items]
+        self.pairs_with = self.after.masked_fill(self.numbers < 0, -1)
+        self.longest = int(self.counts.max())
+
+    def by_lag(self, scales: Scales) -> Tensor:
+        """(scales, features, n_items): sum over users and k < n of s_k e_{i_k}'."""
+        lags = [scales.reach(p, self.negligible, self.longest) for p in range(len(scales.decays))]
+        return self._weighted(
+            [
+                {lag: decay ** (lag - 1) for lag in range(1, most + 1)}
+                for decay, most in zip(scales.decays, lags, strict=True)
+            ]
+        )
+
+    def ahead(self, scales: Scales, states: Tensor) -> Tensor:
+        """(scales, features, n_items): sum_t s_t y_t' from the sums `by_lag`.
+
+        From the lag H on, all of H items to come follow: the weight is a multiple of d^(lag-1).
+        """
+        multiples, nearer = [], []
+        for p, decay in enumerate(scales.decays):
+            multiple = scales.ahead(p, scales.horizon) / decay ** (scales.horizon - 1)
+            lags = range(1, min(scales.horizon, self.longest))
+            nearer.append(
+                {lag: scales.ahead(p, lag) - multiple * decay ** (lag - 1) for lag in lags}
+            )
+            multiples.append(multiple)
+        factors = torch.tensor(multiples, dtype=self.dtype)[:, None, None]
+        return self._weighted(nearer).addcmul_(states, factors)
+
+    def before_last(self, scales: Scales, p: int) -> Tensor:
+        """(features, features): the part of `by_lag` that belongs to every user's last item."""
+        taken = self.counts > 0
+        last = torch.full((len(self.counts),), -1)
+        last[taken] = self.numbers[self.ends[taken] - 1]
+        users = (last >= 0).nonzero().squeeze(1)
+        ones = np.ones(len(users))
+        shape = (len(self.counts), self.width)
+        final = csr_array((ones, (users.numpy(), last[users].numpy())), shape=shape)
+        return self._product(self._states(scales, p), final)
+
+    def together(self, scales: Scales, p: int, q: int, before: Tensor) -> Tensor:
+        """(features, features): sum_t s_t^p s_t^q'."""
+        both = scales.decays[p] * scales.decays[q]
+        if both == 1:  # the weight of a pair is the number of prefixes that contain both
+            half = self._counted_by_prefixes()
+            return half + half.T
+        block = scales.decays[p] * before[p] + scales.decays[q] * before[q].T
+        block -= both * self._product(self._states(scales, p), self._states(scales, q))
+        inner = self.numbers[(self.after > 0) & (self.numbers >= 0)]
+        block.diagonal().add_(torch.bincount(inner, minlength=self.width))
+        return block.div_(1 - both)
+
+    def _weighted(self, weights: Sequence[Mapping[int, float]]) -> Tensor:
+        """(scales, features, n_items) for each scale the sum of its weights, by lag, of pairs."""
+        totals = torch.zeros(len(weights), self.width * self.n_items, dtype=self.dtype)
+        rows = self.numbers * self.n_items
+        for lag in range(1, max(max(by_lag, default=0) for by_lag in weights) + 1):
+            first, second, kept = self._with_lag(lag)
+            cells = (rows[first] + self.items[second])[kept]
+            for total, by_lag in zip(totals, weights, strict=True):
+                if weight := by_lag.get(lag):
+                    added = total.new_full((len(cells),), weight)
+                    if self.strengths is not None:
+                        added *= self.strengths[second][kept]
+                    total.scatter_add_(0, cells, added)
+        return totals.view(len(weights), self.width, self.n_items)
+
+    def _counted_by_prefixes(self) -> Tensor:
+        """(features, features): half of the sum for no decay, where the first item is the earlier
+        one; an item with itself belongs to both halves, with half of the weight in each."""
+        total = torch.zeros(self.width * self.width, dtype=self.dtype)
+        for lag in range(self.longest):
+            first, second, kept = self._with_lag(lag)
+            kept &= self.numbers[second] >= 0
+            cells = (self.numbers[first] * self.width + self.numbers[second])[kept]
+            prefixes = self.after[second][kept].to(self.dtype)
+            total.scatter_add_(0, cells, prefixes.mul_(1.0 if lag else 0.5))
+        return total.view(self.width, self.width)
+
+    def _with_lag(self, lag: int) -> tuple[slice, slice, Tensor]:
+        """The earlier and the later places of pairs, and which are pairs of a feature and an item
+        of the same user."""
+        n = int(self.counts[self.counts > lag].sum())
+        first, second = slice(0, max(0, n - lag)), slice(lag, max(lag, n))
+        return first, second, self.pairs_with[first] >= lag
+
+    def _states(self, scales: Scales, p: int) -> csr_array:
+        """(n_users, features) s_{n-1}^p: all but every user's last item."""
+        weights = scales.decays[p] ** (self.after - 1).double()
+        kept = (self.after > 0) & (self.numbers >= 0) & (weights >= self.negligible)
+        users = torch.arange(len(self.counts)).repeat_interleave(self.counts)[kept]
+        entries = (users.numpy(), self.numbers[kept].numpy())
+        shape = (len(self.counts), self.width)
+        return csr_array((weights[kept].numpy(), entries), shape=shape)
+
+    def _product(self, left: csr_array, right: csr_array) -> Tensor:
+        return torch.from_numpy((left.T @ right).toarray()).to(self.dtype)
+
+
+def _following(
+    histories: UserItems, scales: Scales, dtype: torch.dtype, strengths: Tensor | None = None
+) -> Tensor:
+    """(n_items,) sum_t y_t: an item at place k follows the last min(k, H) prefixes before it."""
+    counts = histories.indptr.diff()
+    place = torch.arange(len(histories.items)) - histories.indptr[:-1].repeat_interleave(counts)
+    powers = scales.future ** torch.arange(scales.horizon, dtype=dtype)
+    sums = torch.cat([torch.zeros(1, dtype=dtype), powers.cumsum(0)])
+    following = torch.zeros(histories.n_items, dtype=dtype)
+    added = sums[place.clamp(max=scales.horizon)]
+    if strengths is not None:
+        added = added * strengths.to(dtype)
+    return following.index_add_(0, histories.items, added)
+
 
 WORK = 1e12  # columns^2 x items; a solve beyond it takes minutes
 SMALLEST_WEIGHT = 1e-3  # of an item of the history that still counts in scores

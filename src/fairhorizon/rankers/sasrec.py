@@ -7,9 +7,9 @@ from pydantic import Field
 from torch import Tensor, nn
 
 from fairhorizon.errors import ConfigError
-from fairhorizon.rankers.next_item import NextItemRanker
-from fairhorizon.rankers.schedule import STEADY
-from fairhorizon.rankers.sequences import (
+from fairhorizon.rankers.next_item import (
+    STEADY,
+    NextItemRanker,
     SequenceConfig,
     SequenceNetwork,
     WindowDropout,

@@ -9,8 +9,7 @@ from fairhorizon.errors import ConfigError
 from fairhorizon.rankers.popularity import Popularity, PopularityConfig
 from fairhorizon.rankers.ranker import Ranker
 from fairhorizon.recommenders.ranked.model import Ranked
-from fairhorizon.rerank.exposure import ExposureFairness
-from fairhorizon.rerank.exposure_solver import attention, exposure, solve_exposure
+from fairhorizon.rerank.exposure import ExposureFairness, attention, exposure, solve_exposure
 from fairhorizon.rerank.penalty import Penalty
 from fairhorizon.rerank.quota import Quota
 from fairhorizon.simulation.feedback import evaluation_scenario

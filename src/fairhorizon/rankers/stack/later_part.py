@@ -16,7 +16,7 @@ from fairhorizon.data.interactions import Interactions
 from fairhorizon.data.splits import Split, earlier_part
 from fairhorizon.histories import UserItems
 from fairhorizon.rankers.ranker import Ranker
-from fairhorizon.rankers.recency import most_items_read
+from fairhorizon.rankers.weights import most_items_read
 from fairhorizon.ranking import discount, rows_at_once, top, users_at_once
 from fairhorizon.vocabulary import Protocol
 

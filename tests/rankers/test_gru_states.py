@@ -4,8 +4,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from fairhorizon.rankers.fused_gru import GruStates, gru_states
-from fairhorizon.rankers.gru4rec import Gru4RecConfig, GruNetwork
+from fairhorizon.rankers.gru4rec import Gru4RecConfig, GruNetwork, GruStates, gru_states
 
 
 @pytest.mark.parametrize(("b", "length", "dim"), [(3, 5, 4), (1, 1, 2), (2, 9, 1)])
