@@ -20,9 +20,7 @@ from fairhorizon.settings import Given
 from fairhorizon.simulation.feedback import UserModel
 from fairhorizon.simulation.moods import MoodConfig, QuitRule
 from fairhorizon.simulation.simulated import SimulationConfig
-from fairhorizon.studies.asked_limits import AskedLimits
-from fairhorizon.studies.contestant import Contestant
-from fairhorizon.studies.long_term import LongStudy
+from fairhorizon.studies.long_term import LongStudy, NamedMethod, RunLimits
 from fairhorizon.studies.study import Study, Task
 from fairhorizon.vocabulary import Retrain
 
@@ -68,7 +66,7 @@ class World:
             Study(self.folder, DataSpec(source=self.data), ks=(1,), settings=self.settings),
             LongRunSettings(steps=self.steps, alpha_prime=self.limit, warm_up=0),
             SimulationConfig(moods=moods),
-            AskedLimits(item_table=self.item_table),
+            RunLimits(item_table=self.item_table),
             retrain=Retrain.NONE,
         )
 
@@ -87,9 +85,9 @@ class World:
 
     def known(self, method: str, seed: int) -> Figures:
         """Of a method by its name; runs are kept, and none is made twice."""
-        contestant = Contestant.of(Method.parse(method), self.limit)
-        self.study.run([contestant], [seed], resume=True)
-        return Figures.of(self.study.steps([contestant], [seed]).row(-1, named=True))
+        named = NamedMethod.at_limit(Method.parse(method), self.limit)
+        self.study.run([named], [seed], resume=True)
+        return Figures.of(self.study.steps([named], [seed]).row(-1, named=True))
 
     def policy(self, seed: int) -> Fcpo:
         """The fitted `fcpo:long`."""

@@ -7,13 +7,8 @@ from fairhorizon.evaluation.short_term import EvaluationRow
 from fairhorizon.limits.verdicts import Verdict
 from fairhorizon.report import audit_tables
 from fairhorizon.report.looks import GREY
-from fairhorizon.studies.audit_rows import (
-    AuditCounts,
-    AuditResult,
-    ByRank,
-    ProviderExposure,
-    RankExposure,
-)
+from fairhorizon.studies.audit import AuditCounts, AuditResult, ByRank, RankExposure
+from fairhorizon.studies.providers import ProviderExposure
 from fairhorizon.vocabulary import Mode, Protocol
 
 # 4 lists, of 1, 3, 5 and 7 items

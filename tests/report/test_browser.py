@@ -22,7 +22,7 @@ from fairhorizon.report.looks import PALETTE
 from fairhorizon.report.page import write_page
 from fairhorizon.studies.compare import SignificanceRow
 from fairhorizon.studies.efficiency import EfficiencyRow
-from fairhorizon.studies.long_rows import CountsOverTime, LongTermResult
+from fairhorizon.studies.long_results import CountsOverTime, LongTermResult
 from fairhorizon.vocabulary import Mode, Protocol
 
 BROWSER = next(

@@ -20,7 +20,7 @@ from fairhorizon.report.demo import (
 )
 from fairhorizon.report.page import drawing_library
 from fairhorizon.studies.demo import DemoResult
-from fairhorizon.studies.long_rows import LongTermResult
+from fairhorizon.studies.long_results import LongTermResult
 
 LEVELS = (0.85, 0.65, 0.37)
 NDCG = {"popularity+quota": 0.1, "ease+quota": 0.2, "fcpo": 0.3}

@@ -4,7 +4,7 @@ import pytest
 from fairhorizon.evaluation.short_term import EvaluationRow
 from fairhorizon.report.audit import finding as audit_finding
 from fairhorizon.report.findings import Kept, limits_sentence, listed
-from fairhorizon.studies.audit_rows import AuditCounts, AuditResult
+from fairhorizon.studies.audit import AuditCounts, AuditResult
 from fairhorizon.vocabulary import POPULAR, Mode, Protocol
 
 

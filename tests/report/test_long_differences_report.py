@@ -8,7 +8,7 @@ from fairhorizon.report.long_differences import (
     differences_section,
     differences_table,
 )
-from fairhorizon.studies.long_rows import LongDifference
+from fairhorizon.studies.long_results import LongDifference
 
 ROWS = [
     LongDifference("fcpo", "ease", (0, 1), 1943, 0.01234, 0.0101, 0.0146),

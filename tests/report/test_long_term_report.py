@@ -32,7 +32,12 @@ from fairhorizon.report.looks import GREY, looks_of
 from fairhorizon.report.marks import IS_FOCUS
 from fairhorizon.report.over_time import Span
 from fairhorizon.report.page import drawing_library
-from fairhorizon.studies.long_rows import CountsOverTime, LimitSummary, LongTermResult, RunSummary
+from fairhorizon.studies.long_results import (
+    CountsOverTime,
+    LimitSummary,
+    LongTermResult,
+    RunSummary,
+)
 
 NASTY = "<b>m&m</b>"
 PNG = b"\x89PNG\r\n\x1a\n"

@@ -10,8 +10,7 @@ from fairhorizon.data.recommendations import ListColumns, Recommendations, read_
 from fairhorizon.datasets import Dataset, DataSpec
 from fairhorizon.errors import ConfigError, DataError
 from fairhorizon.report.audit import facts
-from fairhorizon.studies.audit import audit, most_changed
-from fairhorizon.studies.audit_rows import AuditResult
+from fairhorizon.studies.audit import AuditResult, audit, most_changed
 
 # a trains on 1 2 3, validates on 4, tests on 5; b: 1 2 4, 3, 6; c: 1, 3, and no test item.
 # Training counts of items 1 to 6: 3 2 1 1 0 0, so that a fifth of six items, G0, is item 1.

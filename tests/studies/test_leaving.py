@@ -20,9 +20,7 @@ from fairhorizon.methods import Method
 from fairhorizon.report.staying import can_leave, staying_grid
 from fairhorizon.simulation.moods import MoodConfig
 from fairhorizon.simulation.simulated import SimulationConfig
-from fairhorizon.studies.asked_limits import AskedLimits
-from fairhorizon.studies.contestant import Contestant
-from fairhorizon.studies.long_term import LongStudy
+from fairhorizon.studies.long_term import LongStudy, NamedMethod, RunLimits
 from fairhorizon.studies.study import Study
 from fairhorizon.studies.users import UserSource
 from fairhorizon.vocabulary import Retrain
@@ -47,8 +45,8 @@ def make(folder: Path, steps: int = 12) -> LongStudy:
     return LongStudy(study, settings, SimulationConfig(moods=MOODS), retrain=Retrain.NONE)
 
 
-def contestants(*names: str) -> list[Contestant]:
-    return [Contestant.of(Method.parse(name), 0.3) for name in names]
+def named(*names: str) -> list[NamedMethod]:
+    return [NamedMethod.at_limit(Method.parse(name), 0.3) for name in names]
 
 
 def stop_after(calls: int) -> Any:
@@ -62,7 +60,7 @@ def stop_after(calls: int) -> Any:
 
 
 def test_likes_and_who_is_there_are_in_record_and_table(tmp_path: Path) -> None:
-    long_study, chosen = make(tmp_path / "a"), contestants("ease", "ease+control")
+    long_study, chosen = make(tmp_path / "a"), named("ease", "ease+control")
     long_study.run(chosen, [0])
     steps = long_study.result(chosen, [0]).steps
     for method in ("ease", "ease+control"):
@@ -109,7 +107,7 @@ def test_activity_has_three_equal_parts() -> None:
 
 @pytest.mark.slow
 def test_a_policy_with_a_horizon_rehearses_and_goes_on_where_it_was(tmp_path: Path) -> None:
-    chosen = contestants("fcpo:long")
+    chosen = named("fcpo:long")
     whole, stopped = make(tmp_path / "a", steps=24), make(tmp_path / "b", steps=24)
     whole.run(chosen, [0])
     with pytest.raises(KeyboardInterrupt):
@@ -136,10 +134,10 @@ def test_a_rule_about_kinds_goes_on_where_it_was(tmp_path: Path, rule: dict[str,
     def begun(folder: str, settings: dict[str, Any]) -> LongStudy:
         study = Study(tmp_path / folder, MARKET, ks=(1,), settings={"control": settings})
         run = LongRunSettings(steps=24, update_every=4, alpha_prime=0.3, warm_up=0)
-        asked = AskedLimits(item_table=str(table))
+        asked = RunLimits(item_table=str(table))
         return LongStudy(study, run, simulation, asked, retrain=Retrain.NONE, by="kind")
 
-    chosen = contestants("ease+control")
+    chosen = named("ease+control")
     whole, stopped, plain = begun("a", rule), begun("b", rule), begun("c", {})
     for one in (whole, plain):
         one.check(chosen)
@@ -167,7 +165,7 @@ def test_what_a_like_adds_keeps_half_of_the_users_for_sixty_steps(tmp_path: Path
     assert file.stat().st_mtime_ns == before
     settings = LongRunSettings(steps=60, alpha_prime=1.0, warm_up=0)
     long_study = LongStudy(study, settings, simulation, retrain=Retrain.NONE)
-    chosen = contestants("stack")
+    chosen = named("stack")
     long_study.run(chosen, [0])
     last = long_study.steps(chosen, [0])["here"][-1]
     assert 0.33 < last < 0.67  # three standard errors: answers are drawn anew
@@ -178,7 +176,7 @@ def test_exploration_is_noise_on_values_with_propensities(tmp_path: Path) -> Non
     long_study = make(tmp_path)
     noisy = {"fcpo": {**SMALL["fcpo"], "explore": 0.2}}
     noisy_study = replace(long_study, study=replace(long_study.study, settings=noisy))
-    chosen = contestants("fcpo:long")
+    chosen = named("fcpo:long")
     noisy_study.run(chosen, [0])
     notes = [json.loads(text) for text in noisy_study.steps(chosen, [0])["notes"]]
     means = [note["mean propensity"] for note in notes]

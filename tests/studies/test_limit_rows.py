@@ -14,7 +14,7 @@ from fairhorizon.limits.language import Limit
 from fairhorizon.methods import Method
 from fairhorizon.studies.level_search import methods_at_limits, run_levels
 from fairhorizon.studies.levels import limit_rows
-from fairhorizon.studies.long_limits import long_limits
+from fairhorizon.studies.long_results import run_limit_rows
 from fairhorizon.studies.study import Study, study_limits
 
 MARKET = DataSpec(source="synthetic:users=25,items=30,interactions_per_user=8")
@@ -99,7 +99,7 @@ def test_long_runs_by_hand() -> None:
         ]
     )
     main = Limit.parse("popular<=0.4")
-    first, second, third = long_limits(steps, 1, main, [floor, by_list])
+    first, second, third = run_limit_rows(steps, 1, main, [floor, by_list])
     assert (first.limit, first.method, first.seeds) == ("popular<=0.4", "fcpo", (0, 1))
     assert (first.reached, first.price) == (pytest.approx(0.3), pytest.approx(0.8))
     assert (first.violations, first.kept) == (1, False)  # seed 0 at step 2
@@ -109,5 +109,5 @@ def test_long_runs_by_hand() -> None:
     assert (third.reached, third.violations, third.price) == (None, 4, None)
     assert (third.n_lists, third.weighed, third.at) == (0, None, {})
     # without a step after the warm-up the end counts
-    (last,) = long_limits(steps, 3, main, [])
+    (last,) = run_limit_rows(steps, 3, main, [])
     assert (last.violations, last.kept) == (0, True)

@@ -27,11 +27,13 @@ from fairhorizon.parallel.processes import Processes
 from fairhorizon.simulation.feedback import evaluation_scenario
 from fairhorizon.simulation.response import ResponseModel
 from fairhorizon.simulation.simulated import SimulationConfig
-from fairhorizon.studies.asked_limits import AskedLimits
-from fairhorizon.studies.contestant import Contestant
-from fairhorizon.studies.long_rows import CountsOverTime, RunProgress
-from fairhorizon.studies.long_summary import limit_summaries, summary_rows
-from fairhorizon.studies.long_term import LongStudy
+from fairhorizon.studies.long_results import (
+    CountsOverTime,
+    RunProgress,
+    limit_summaries,
+    run_summaries,
+)
+from fairhorizon.studies.long_term import LongStudy, NamedMethod, RunLimits
 from fairhorizon.studies.rows import TrainingRow
 from fairhorizon.studies.step_record import SCHEMA, Row
 from fairhorizon.studies.study import Study
@@ -48,8 +50,8 @@ SMALL: dict[str, Any] = {
 SETTINGS = LongRunSettings(steps=25, update_every=5, alpha_prime=0.3, warm_up=5)
 
 
-def contestants(*names: str) -> list[Contestant]:
-    return [Contestant.of(Method.parse(name), SETTINGS.alpha_prime) for name in names]
+def named(*names: str) -> list[NamedMethod]:
+    return [NamedMethod.at_limit(Method.parse(name), SETTINGS.alpha_prime) for name in names]
 
 
 def make(folder: Path, **changes: Any) -> LongStudy:
@@ -90,7 +92,7 @@ def equal(one: CountsOverTime, two: CountsOverTime) -> bool:
 
 
 def test_a_row_per_method_seed_and_step(long_study: LongStudy) -> None:
-    chosen = contestants("popularity", "ease+quota", "mf+foe")
+    chosen = named("popularity", "ease+quota", "mf+foe")
     ended: list[RunProgress] = []
     long_study.run(chosen, [0, 1], on_run=ended.append)
     steps = pl.read_parquet(long_study.study.folder / "steps" / "*.parquet")
@@ -120,7 +122,7 @@ def test_a_row_per_method_seed_and_step(long_study: LongStudy) -> None:
 
 
 def test_a_run_is_that_of_the_library_by_hand(long_study: LongStudy) -> None:
-    chosen = contestants("ease+quota")
+    chosen = named("ease+quota")
     long_study.run(chosen, [1])
     dataset = long_study.study.dataset()
     model = long_study.study.build(Method.parse("ease+quota@0.3"), 1)
@@ -170,7 +172,7 @@ def test_a_resumed_run_is_the_uninterrupted_one(
     changes = {"update_every": update_every, "repeat_after": repeat_after}
     settings = SETTINGS.model_copy(update=changes)
     whole, stopped = (make(tmp_path / place, settings=settings) for place in ("a", "b"))
-    chosen = contestants(name)
+    chosen = named(name)
     whole.run(chosen, [0])
     with pytest.raises(KeyboardInterrupt):
         stopped.run(chosen, [0], meanwhile=stop_after(writings))
@@ -195,7 +197,7 @@ def test_a_resumed_run_is_the_uninterrupted_one(
 @pytest.mark.parametrize("suffix", [".parquet", ".safetensors", "-counts.npz"])
 def test_what_is_damaged_is_made_again(suffix: str, part: float, tmp_path: Path) -> None:
     whole, stopped = make(tmp_path / "a"), make(tmp_path / "b")
-    chosen = contestants("popularity")
+    chosen = named("popularity")
     whole.run(chosen, [0])
     with pytest.raises(KeyboardInterrupt):
         stopped.run(chosen, [0], meanwhile=stop_after(1))
@@ -215,13 +217,13 @@ def test_neither_models_nor_runs_are_made_twice(long_study: LongStudy) -> None:
     long_study.study.run([Method("mf"), Method("popularity")], [0])
     models = files(folder / "models")
     trained: list[TrainingRow] = []
-    chosen = contestants("mf", "mf+quota@0.5", "popularity")
+    chosen = named("mf", "mf+quota@0.5", "popularity")
     long_study.run(chosen, [0], on_model=trained.append)
     assert trained == []
     assert files(folder / "models") == models
     kept = files(folder)
     ended: list[RunProgress] = []
-    wider = [*chosen, *contestants("ease", "ease+quota")]
+    wider = [*chosen, *named("ease", "ease+quota")]
     long_study.run(wider, [0], on_run=ended.append, on_model=trained.append)
     assert [row.name for row in trained] == ["ease seed 0"]  # once for both
     assert len(ended) == 5
@@ -231,7 +233,7 @@ def test_neither_models_nor_runs_are_made_twice(long_study: LongStudy) -> None:
 
 @pytest.mark.slow
 def test_processes_side_by_side_give_the_same_rows(long_study: LongStudy, tmp_path: Path) -> None:
-    chosen = contestants("popularity", "ease+quota")
+    chosen = named("popularity", "ease+quota")
     long_study.run(chosen, [0])
     parallel = make(tmp_path / "parallel")
     shutil.copytree(long_study.study.folder / "models", tmp_path / "parallel" / "models")
@@ -250,8 +252,8 @@ def test_what_matters_has_its_own_file(long_study: LongStudy) -> None:
     drifting = SimulationConfig(drift=0.1)
     assert key("fcpo", limits=limits) != key("fcpo")
     assert key("ease", limits=limits) != key("ease")  # the record has the excess of the limit
-    assert key("fcpo", limits=AskedLimits(look_ahead=False)) != key("fcpo")
-    assert key("ease", limits=AskedLimits(look_ahead=False)) == key("ease")
+    assert key("fcpo", limits=RunLimits(look_ahead=False)) != key("fcpo")
+    assert key("ease", limits=RunLimits(look_ahead=False)) == key("ease")
     assert key("ease+quota", round_length=11) != key("ease+quota")
     assert key("fcpo", round_length=11) != key("fcpo")  # whose rankers are fitted again
     never = {"retrain": Retrain.NONE}
@@ -270,15 +272,15 @@ def test_what_matters_has_its_own_file(long_study: LongStudy) -> None:
 
 def test_a_share_dial_that_nobody_turned_stands_at_alpha_prime() -> None:
     names = ["fcpo", "ease+quota", "mf+foe@0.2", "ease+penalty", "bpr", "lird"]
-    methods = [one.method for one in contestants(*names)]
+    methods = [one.method for one in named(*names)]
     assert [str(method) for method in methods] == [
         *("fcpo@0.3", "ease+quota@0.3", "mf+foe@0.2", "ease+penalty", "bpr", "lird")
     ]
-    assert [one.label for one in contestants(*names)] == names
+    assert [one.label for one in named(*names)] == names
 
 
-def asked(*texts: str) -> AskedLimits:
-    return AskedLimits(tuple(map(Limit.parse, texts)))
+def asked(*texts: str) -> RunLimits:
+    return RunLimits(tuple(map(Limit.parse, texts)))
 
 
 @pytest.fixture
@@ -297,7 +299,7 @@ def test_groups_by_an_attribute_do_not_move(shop: DataSpec, tmp_path: Path) -> N
     data = shop.model_copy(update={"group_column": "kind", "sensitive_values": ("toy",)})
     settings = LongRunSettings(steps=4, warm_up=0)
     long_study = LongStudy(Study(tmp_path / "out", data, ks=(1,)), settings)
-    chosen = contestants("popularity")
+    chosen = named("popularity")
     long_study.run(chosen, [0])
     steps = long_study.steps(chosen, [0])
     assert steps["churn"].sum() == 0
@@ -329,17 +331,17 @@ def test_limits_must_be_of_this_data_and_fit_together(
     study = Study(tmp_path / "out", shop, ks=(1,))
     long_study = LongStudy(study, LongRunSettings(steps=4), limits=asked(*limits))
     if message is None:
-        long_study.check(contestants("fcpo"))
-        long_study.check(contestants("ease+control"))
+        long_study.check(named("fcpo"))
+        long_study.check(named("ease+control"))
     else:
         with pytest.raises((ConfigError, DataError), match=message):
-            long_study.check(contestants("fcpo"))
+            long_study.check(named("fcpo"))
     with pytest.raises(
         ConfigError, match=r"none of the methods can keep it \(add fcpo or ease\+control\)"
     ):
-        long_study.check(contestants("ease+quota"))
+        long_study.check(named("ease+quota"))
     with pytest.raises(ConfigError, match=r"ease\+lists serves in no long run \(use ease\+control"):
-        long_study.check(contestants("ease+lists", "fcpo"))
+        long_study.check(named("ease+lists", "fcpo"))
 
 
 def test_repeats_let_a_small_group_have_a_larger_share(shop: DataSpec, tmp_path: Path) -> None:
@@ -349,10 +351,10 @@ def test_repeats_let_a_small_group_have_a_larger_share(shop: DataSpec, tmp_path:
         settings = LongRunSettings(steps=8, repeat_after=after)
         long_study = LongStudy(Study(tmp_path, shop, ks=(1,)), settings, limits=acme)
         if is_kept:
-            long_study.check(contestants("fcpo"))
+            long_study.check(named("fcpo"))
         else:
             with pytest.raises(ConfigError, match="no 8 items that a user may be shown"):
-                long_study.check(contestants("fcpo"))
+                long_study.check(named("fcpo"))
 
 
 @pytest.mark.slow
@@ -365,7 +367,7 @@ def test_several_limits_hold_together_in_a_run_of_fcpo(labels: Labels, tmp_path:
     limits = replace(asked("kind=A<=0.1", "kind=B>=0.5"), item_table=str(table))
     settings = SETTINGS.model_copy(update={"labels": labels})
     long_study = make(tmp_path / "out", limits=limits, settings=settings)
-    chosen = contestants("fcpo")
+    chosen = named("fcpo")
     long_study.check(chosen)
     long_study.run(chosen, [0])
     counts = long_study.counts(chosen, [0])["fcpo", 0].counts
@@ -393,7 +395,7 @@ def test_several_limits_hold_together_in_a_run_of_fcpo(labels: Labels, tmp_path:
 
 
 def test_a_limit_of_the_gini_index_does_not_change_what_is_recorded_of_it(tmp_path: Path) -> None:
-    long_study, chosen = make(tmp_path / "out", limits=asked("gini<=0.3")), contestants("fcpo")
+    long_study, chosen = make(tmp_path / "out", limits=asked("gini<=0.3")), named("fcpo")
     long_study.run(chosen, [0])
     counts = long_study.counts(chosen, [0])["fcpo", 0].counts
     steps = long_study.steps(chosen, [0])
@@ -446,7 +448,7 @@ def test_a_warm_up_longer_than_the_run_is_no_licence(tmp_path: Path) -> None:
     warm = {"warm_start": ["popularity"], "rounds": 0, "initial_std": 0.01}
     settings = LongRunSettings(steps=20, alpha_prime=0.3, warm_up=100, relabel_every=100)
     study = Study(tmp_path / "out", MARKET, ks=(1,), settings={"fcpo": SMALL["fcpo"] | warm})
-    long_study, chosen = LongStudy(study, settings), contestants("fcpo")
+    long_study, chosen = LongStudy(study, settings), named("fcpo")
     long_study.run(chosen, [0])
     rates = long_study.steps(chosen, [0])["popularity_rate"]
     assert rates[0] == 1
@@ -460,7 +462,7 @@ def test_simulated_users_answer_by_the_truth_of_a_market(tmp_path: Path) -> None
     response = whole.user_source().response()
     truth = synthetic_market(MARKET.source).relevance
     assert response.probabilities(torch.arange(60)).numpy() == pytest.approx(truth, rel=1e-4)
-    chosen = contestants("popularity", "ease+quota")
+    chosen = named("popularity", "ease+quota")
     whole.run(chosen, [0, 1])
     steps = whole.steps(chosen, [0, 1])
     assert 0 < steps["reward"].mean() < 1
@@ -479,7 +481,7 @@ def test_the_answers_of_simulated_users_are_fitted_once(shop: DataSpec, tmp_path
     study = Study(tmp_path / "out", shop, ks=(1,))
     long_study = LongStudy(study, settings, simulation=SimulationConfig())
     trained: list[TrainingRow] = []
-    long_study.run(contestants("popularity"), [0, 1], on_model=trained.append)
+    long_study.run(named("popularity"), [0, 1], on_model=trained.append)
     assert [row.name for row in trained] == [
         *("popularity seed 0", "popularity seed 1", "simulated users")
     ]
@@ -487,14 +489,14 @@ def test_the_answers_of_simulated_users_are_fitted_once(shop: DataSpec, tmp_path
     before = file.stat().st_mtime_ns
     kept: ResponseModel = long_study.user_source().response()
     assert kept.probabilities(torch.arange(20)).shape == (20, 10)
-    long_study.run(contestants("ease"), [0])
+    long_study.run(named("ease"), [0])
     assert file.stat().st_mtime_ns == before
 
 
 def test_lists_longer_than_the_catalogue_are_refused(tmp_path: Path) -> None:
     long_study = make(tmp_path, settings=LongRunSettings(list_length=81))
     with pytest.raises(ConfigError, match=r"lists of 81: there are only 80 items"):
-        long_study.check(contestants("popularity"))
+        long_study.check(named("popularity"))
 
 
 def test_mean_and_deviation_at_the_last_step_by_hand() -> None:
@@ -508,7 +510,7 @@ def test_mean_and_deviation_at_the_last_step_by_hand() -> None:
         row("b", 1, 2, ndcg=0.4, churn=1, seconds=4.0),
         row("a", 0, 1, ndcg=None, churn=0, seconds=0.5),
     ]
-    first, second = summary_rows(pl.DataFrame(rows, schema=SCHEMA))
+    first, second = run_summaries(pl.DataFrame(rows, schema=SCHEMA))
     assert (first.method, first.seeds, first.steps) == ("b", (0, 1), 2)
     metrics = first.to_json()["metrics"]
     assert metrics["ndcg"] == pytest.approx({"mean": 0.25, "std": 0.3 / 2**0.5})

@@ -17,8 +17,7 @@ from fairhorizon.cli.typed import typed_command
 if TYPE_CHECKING:
     from fairhorizon.datasets import DataSpec
     from fairhorizon.parallel.engine import TaskEngine
-    from fairhorizon.studies.audit_rows import AuditResult
-    from fairhorizon.studies.audit_task import ListFile
+    from fairhorizon.studies.audit import AuditResult, ListFile
 
 LISTS = "Reading the lists"
 
@@ -130,8 +129,8 @@ def audit(
     top, and after a skipped one the next item takes its place.
     """
     from fairhorizon.datasets import DataPlace
-    from fairhorizon.studies.audit_task import AuditTask
-    from fairhorizon.studies.item_notes import item_notes
+    from fairhorizon.studies.audit import AuditTask
+    from fairhorizon.studies.providers import item_notes
 
     typed = list_lengths.parse_lengths(k)
     item_table = data.item_table
@@ -162,7 +161,7 @@ def list_file(
 ) -> "ListFile":
     """The file of the showings; columns of user, item, rank and time, as they were typed."""
     from fairhorizon.data.recommendations import ListColumns
-    from fairhorizon.studies.audit_task import ListFile
+    from fairhorizon.studies.audit import ListFile
 
     found = ListColumns(*map(shared.column, columns))
     separator = "\t" if separator == "\\t" else separator

@@ -18,8 +18,7 @@ from fairhorizon.vocabulary import Labels, Retrain
 
 if TYPE_CHECKING:
     from fairhorizon.simulation.simulated import SimulationConfig
-    from fairhorizon.studies.contestant import Contestant
-    from fairhorizon.studies.long_term import LongStudy
+    from fairhorizon.studies.long_term import LongStudy, NamedMethod
 
 METHODS = (
     "fcpo",
@@ -73,14 +72,12 @@ def longterm(
     """
     from fairhorizon.evaluation.long_term import LongRunSettings
     from fairhorizon.simulation.moods import KINDS
-    from fairhorizon.studies.asked_limits import AskedLimits
-    from fairhorizon.studies.contestant import Contestant
-    from fairhorizon.studies.long_term import LongStudy
+    from fairhorizon.studies.long_term import LongStudy, NamedMethod, RunLimits
 
     main, further = own.parse_limits(limits, alpha_prime)
-    chosen = [Contestant.of(method, main.share) for method in options.chosen(METHODS)]
+    chosen = [NamedMethod.at_limit(method, main.share) for method in options.chosen(METHODS)]
     data = options.data
-    asked = AskedLimits(tuple(further), data.item_table, look_ahead)
+    asked = RunLimits(tuple(further), data.item_table, look_ahead)
     if data.group_column is None and (further or by):  # the table is for limits or kinds alone
         data = data.model_copy(update={"item_table": None})
     options = replace(options, data=data, settings=own.with_list_length(options.settings, k))
@@ -104,7 +101,7 @@ def longterm(
         finish(options, long_study, chosen, typed_command(context))
 
 
-def check_by(long_study: "LongStudy", chosen: "Sequence[Contestant]", by: str | None) -> None:
+def check_by(long_study: "LongStudy", chosen: "Sequence[NamedMethod]", by: str | None) -> None:
     """Refuse kinds that neither users nor methods look at."""
     leaving = long_study.simulation is not None and long_study.simulation.moods is not None
     models = (long_study.study.build(one.method, seed=0) for one in chosen)
@@ -118,7 +115,7 @@ def check_by(long_study: "LongStudy", chosen: "Sequence[Contestant]", by: str | 
 def run(
     options: studies.StudyOptions,
     long_study: "LongStudy",
-    chosen: "Sequence[Contestant]",
+    chosen: "Sequence[NamedMethod]",
     resume: bool,
 ) -> None:
     """Run what is missing: a line per training and per run, and in between the steps done."""
@@ -164,7 +161,7 @@ def warn(long_study: "LongStudy") -> None:
         )
 
 
-def warn_of_rounds(long_study: "LongStudy", chosen: "Sequence[Contestant]") -> None:
+def warn_of_rounds(long_study: "LongStudy", chosen: "Sequence[NamedMethod]") -> None:
     """Print a note if a re-ranker, whose limit is for a whole round, never finishes one."""
     settings = long_study.settings
     shown = settings.steps * settings.list_length
@@ -181,7 +178,7 @@ def warn_of_rounds(long_study: "LongStudy", chosen: "Sequence[Contestant]") -> N
 def finish(
     options: studies.StudyOptions,
     long_study: "LongStudy",
-    chosen: "Sequence[Contestant]",
+    chosen: "Sequence[NamedMethod]",
     command: str,
 ) -> None:
     """Write the results, and print the table."""

@@ -24,8 +24,7 @@ def methods(
 
     from fairhorizon.files import write_json
     from fairhorizon.methods import MethodError
-    from fairhorizon.report.catalogue import methods_table, settings_table
-    from fairhorizon.studies import catalogue
+    from fairhorizon.report import catalogue
 
     check_file(json_file)
     console = Console()  # at the width of the terminal
@@ -33,7 +32,7 @@ def methods(
         entries = catalogue.all_methods()
         if json_file is not None:
             write_json(json_file, {"methods": [asdict(entry) for entry in entries]})
-        console.print(methods_table(entries))
+        console.print(catalogue.methods_table(entries))
         typer.echo("@: NAME@LEVEL sets how fair it is. A re-ranker follows a ranker: ease+quota.")
         typer.echo("Settings of one method: fairhorizon methods NAME")
         return
@@ -46,7 +45,7 @@ def methods(
     heading = f"{method.entry.name} ({method.entry.kind.value}): {method.entry.summary}"
     console.print(heading, highlight=False, markup=False)
     if method.settings:
-        console.print(settings_table(method))
+        console.print(catalogue.settings_table(method))
     else:
         typer.echo("It has no settings.")
     if method.level is not None:

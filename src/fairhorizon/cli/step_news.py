@@ -8,9 +8,8 @@ from fairhorizon.cli.progress import Progress, time_and_tasks
 
 if TYPE_CHECKING:
     from fairhorizon.parallel.engine import TaskEngine
-    from fairhorizon.studies.contestant import Contestant
-    from fairhorizon.studies.long_rows import RunProgress
-    from fairhorizon.studies.long_term import LongStudy
+    from fairhorizon.studies.long_results import RunProgress
+    from fairhorizon.studies.long_term import LongStudy, NamedMethod
     from fairhorizon.studies.rows import TrainingRow
 
 PAUSE = 20.0  # seconds between two progress lines, if nothing else is printed;
@@ -24,7 +23,7 @@ class News:
         self,
         progress: Progress,
         long_study: "LongStudy",
-        chosen: "Sequence[Contestant]",
+        chosen: "Sequence[NamedMethod]",
         seeds: Sequence[int],
         engine: "TaskEngine",
     ) -> None:

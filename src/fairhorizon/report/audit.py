@@ -30,7 +30,7 @@ from fairhorizon.report.tables import (
     metric_columns,
     units,
 )
-from fairhorizon.studies.audit_rows import ALL, AuditCounts, AuditResult, ItemExposure
+from fairhorizon.studies.audit import ALL, AuditCounts, AuditResult, ItemExposure
 from fairhorizon.vocabulary import POPULAR
 
 EXPOSURE = tuple(name for name in METRICS if name not in ACCURACY)

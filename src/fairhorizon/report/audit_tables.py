@@ -9,7 +9,8 @@ from fairhorizon.report.grid import Cell, Grid, as_read, number, percent
 from fairhorizon.report.limits import NOTE, limits_grid
 from fairhorizon.report.looks import GREY, PALETTE, SHAPES, Look
 from fairhorizon.report.marks import Axis
-from fairhorizon.studies.audit_rows import AuditResult, ByRank, ProviderExposure, RankExposure
+from fairhorizon.studies.audit import AuditResult, ByRank, RankExposure
+from fairhorizon.studies.providers import ProviderExposure
 
 BANDS = ((1, 1), (2, 3), (4, 5), (6, 10), (11, 20), (21, 50))  # ranks, first and last
 MOST_GROUPS = len(PALETTE)  # in a table or a chart; what they leave out is in the JSON file

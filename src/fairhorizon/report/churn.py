@@ -19,7 +19,7 @@ from fairhorizon.report.looks import Look
 from fairhorizon.report.marks import Axis, Spec
 from fairhorizon.report.over_time import Span
 from fairhorizon.report.tables import the_group
-from fairhorizon.studies.long_rows import CountsOverTime
+from fairhorizon.studies.long_results import CountsOverTime
 
 MOMENTS = 40  # of a line: more cannot be distinguished in a small panel
 RANKS_TITLE = "Items that enter and leave the popular group"

@@ -20,7 +20,7 @@ from fairhorizon.report.over_time import Span
 from fairhorizon.report.page import Definitions, Folded, Section
 from fairhorizon.report.tables import MISSING, group_items, group_title, metric_columns
 from fairhorizon.studies.demo import DemoResult
-from fairhorizon.studies.long_rows import LongTermResult
+from fairhorizon.studies.long_results import LongTermResult
 from fairhorizon.studies.rows import SummaryRow
 from fairhorizon.vocabulary import POPULAR
 

@@ -10,7 +10,7 @@ from fairhorizon.report.findings import listed
 from fairhorizon.report.grid import Cell, Grid
 from fairhorizon.report.level_grids import NOT_SHOWN, interval
 from fairhorizon.report.page import Section
-from fairhorizon.studies.long_rows import LongDifference
+from fairhorizon.studies.long_results import LongDifference
 
 NOTE = (
     "NDCG at the end, in percentage points: paired over users, each with the mean over the seeds, "

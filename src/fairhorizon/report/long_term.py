@@ -21,7 +21,7 @@ from fairhorizon.report.marks import Axis, Spec
 from fairhorizon.report.over_time import Span
 from fairhorizon.report.page import Section
 from fairhorizon.report.tables import group_items
-from fairhorizon.studies.long_rows import LongTermResult
+from fairhorizon.studies.long_results import LongTermResult
 from fairhorizon.vocabulary import Labels
 
 INTRO = "Every user is served step after step. {groups} {steps}, {seeds}."

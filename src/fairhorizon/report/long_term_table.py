@@ -15,7 +15,7 @@ from fairhorizon.report.grid import Cell, Grid
 from fairhorizon.report.over_time import methods_of
 from fairhorizon.report.page import Folded, Section
 from fairhorizon.report.tables import MISSING, group_title, the_group
-from fairhorizon.studies.long_rows import LimitSummary
+from fairhorizon.studies.long_results import LimitSummary
 from fairhorizon.vocabulary import POPULAR, Labels
 
 MILESTONES = (50, 100, 200, 400)  # steps with a block in the table, if a run has them

@@ -7,19 +7,24 @@ measured on the first K distinct items.
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from fairhorizon.data.recommendations import Recommendations
+from fairhorizon.data.interactions import Interactions
+from fairhorizon.data.recommendations import ListColumns, Recommendations, read_recommendations
 from fairhorizon.data.splits import Split
-from fairhorizon.datasets import Dataset
+from fairhorizon.datasets import DataPlace, Dataset
 from fairhorizon.errors import ConfigError
 from fairhorizon.evaluation.short_term import EvaluationRow, relevance
 from fairhorizon.limits.bound import BoundLimit
+from fairhorizon.limits.language import GroupOf
 from fairhorizon.limits.measured import Showings, limit_reached
-from fairhorizon.limits.verdicts import verdicts_of
+from fairhorizon.limits.verdicts import Verdict, verdicts_of
 from fairhorizon.metrics.fairness import (
     coverage,
     demographic_parity_gap,
@@ -27,27 +32,139 @@ from fairhorizon.metrics.fairness import (
     gini,
     worst_off_share,
 )
+from fairhorizon.metrics.spread import strict_json
 from fairhorizon.metrics.summary import ACCURACY, summarise
-from fairhorizon.studies.audit_rows import (
-    ALL,
-    NO_RANKS,
-    UNNAMED,
-    AuditCounts,
-    AuditResult,
-    GroupExposure,
-    ItemExposure,
-)
-from fairhorizon.studies.shown_by import (
-    ItemNotes,
-    exposure_by_rank,
-    exposure_of_providers,
-    families_of,
-    shares,
-)
+from fairhorizon.studies.providers import ItemNotes, ProviderExposure, exposure_of_providers, shares
 from fairhorizon.vocabulary import Mode, Protocol
 
+UNNAMED = "audit"  # the name of an audited system without a name
+ALL = "all"  # in place of K: every impression of a log
 NO_NOTES = ItemNotes()
 MOST = 10  # items that gain and that lose most
+RANKS = 50  # reported one by one
+OTHER = "other"
+
+
+@dataclass(frozen=True)
+class AuditCounts:
+    """The numbers of users and rows behind the metrics of an audit."""
+
+    kind: str  # lists or impressions
+    order: str  # the order of a user's showings
+    users: int  # of the data
+    users_without_list: int
+    users_measured: int  # with a list and with test items
+    shown: int  # rows, repeats included
+    from_history: int  # of those, items that the user had taken before the test items
+    shorter_lists: dict[int, int]  # by K
+    unknown_rows: int  # left out
+    duplicate_rows: int = 0  # same as an earlier row; left out, but in a log by time
+    negative_ranks: int = 0  # rows; the smallest rank is on top
+    skipped_ranks: int = 0  # places that no item has; lists close up
+    gapped_lists: int = 0  # lists with such places
+
+    @property
+    def from_history_share(self) -> float:
+        return self.from_history / self.shown
+
+    @property
+    def lists(self) -> int:
+        return self.users - self.users_without_list
+
+    def to_json(self) -> dict[str, Any]:
+        return asdict(self) | {"from_history_share": self.from_history_share}
+
+
+@dataclass(frozen=True)
+class GroupExposure:
+    """The size and the exposure of a group of items; shares of all."""
+
+    group: str  # G0 or G1
+    items: int
+    of_catalogue: float
+    of_training: float
+    of_exposure: float
+    per_item: float  # NaN in an empty group
+
+
+@dataclass(frozen=True)
+class ItemExposure:
+    """How often an item was shown, and its shares of all showings and of the training log."""
+
+    item: str
+    group: str  # G0 or G1
+    shown: int
+    of_exposure: float
+    of_training: float
+    title: str = ""  # of the item, where a table of items has one
+
+    @property
+    def change(self) -> float:
+        return self.of_exposure - self.of_training
+
+
+@dataclass(frozen=True)
+class RankExposure:
+    """The share that a group has of the showings at each rank."""
+
+    group: str
+    of_exposure: float  # at all ranks
+    shares: tuple[float, ...]  # at ranks 1, 2, ...
+
+
+@dataclass(frozen=True)
+class ByRank:
+    """What each group has of the lists, place by place; empty of an impression log."""
+
+    showings: tuple[int, ...] = ()  # at ranks 1, 2, ...: of lists that are so long
+    groups: tuple[RankExposure, ...] = ()
+
+    def share(self, group: RankExposure, first: int, last: int) -> float:
+        """The share of the group at the ranks from first to last; NaN where nothing is shown."""
+        showings = self.showings[first - 1 : last]
+        pairs = zip(group.shares[first - 1 : last], showings, strict=True)
+        total = sum(showings)
+        return sum(share * n for share, n in pairs) / total if total else math.nan
+
+
+NO_RANKS = ByRank()
+
+
+@dataclass(frozen=True)
+class AuditResult:
+    """An audit: its metrics, the counts behind them, and the exposure of groups and items."""
+
+    row: EvaluationRow
+    counts: AuditCounts
+    exposure: NDArray[np.int64]  # (n_items,) how often each item was shown
+    training: NDArray[np.int64]  # (n_items,) how often each item is in the training log
+    sensitive: NDArray[np.bool_]  # (n_items,) G0
+    groups: tuple[GroupExposure, ...]  # G0, G1
+    most_over: tuple[ItemExposure, ...]  # shown most beyond their share of the training log
+    most_under: tuple[ItemExposure, ...]  # shown most below it
+    verdicts: tuple[Verdict, ...] = ()  # on the limits
+    by_rank: ByRank = NO_RANKS
+    provider_column: str = ""
+    providers: tuple[ProviderExposure, ...] = ()  # the worst-off first
+
+    @property
+    def is_named(self) -> bool:
+        """Whether the system was given a name."""
+        return self.row.method != UNNAMED
+
+    def to_json(self) -> dict[str, Any]:
+        """The verdicts, the row and its counts, ranks and providers; without single items."""
+        content: dict[str, Any] = {}
+        if self.verdicts:
+            content["verdicts"] = [one.to_json() for one in self.verdicts]
+        content["rows"] = [self.row.to_json() | {"counts": self.counts.to_json()}]
+        if self.by_rank.groups:
+            content["by_rank"] = strict_json(asdict(self.by_rank))
+        if self.provider_column:
+            content["provider_column"] = self.provider_column
+            rows = [asdict(one) | {"ratio": one.ratio} for one in self.providers]
+            content["providers"] = strict_json(rows)
+        return content
 
 
 def audit(
@@ -211,3 +328,93 @@ def exposure_of_items(
         )
         for item in items
     )
+
+
+def exposure_by_rank(
+    dataset: Dataset, showings: Showings, limits: Sequence[BoundLimit] = ()
+) -> ByRank:
+    """The share at each rank of the limited group, of all other items, and of each limit's group.
+
+    A group that has the same items as an earlier one is left out.
+    """
+    groups = {dataset.group_name: dataset.sensitive, OTHER: ~dataset.sensitive}
+    seen = {members.tobytes() for members in groups.values()}
+    for one in limits:
+        if not one.limit.is_gini and one.members.tobytes() not in seen:
+            seen.add(one.members.tobytes())
+            groups.setdefault(str(one.limit.group), one.members)
+    length = min(RANKS, showings.length)
+    counted = showings.places < length
+    places, items = showings.places[counted], showings.items[counted]
+    total = np.bincount(places, minlength=length)
+    found = []
+    for name, members in groups.items():
+        inside = np.bincount(places[members[items]], minlength=length)
+        shared = np.divide(inside, total, out=np.zeros(length), where=total > 0)
+        everywhere = float(members[showings.items].mean())
+        found.append(RankExposure(name, everywhere, tuple(shared.tolist())))
+    return ByRank(tuple(total.tolist()), tuple(found))
+
+
+def families_of(limits: Sequence[BoundLimit]) -> list[str]:
+    """Of each limit, the one on each value of its column; of one on other groups, itself."""
+    return [
+        str(replace(one.limit, group=GroupOf(one.limit.group.column, each=True)))
+        if len(one.limit.group.values) == 1
+        else str(one)
+        for one in limits
+    ]
+
+
+@dataclass(frozen=True)
+class ListFile:
+    """A file of lists or impressions, and how it is read."""
+
+    path: Path
+    columns: ListColumns
+    header: bool | None
+    separator: str | None
+    encoding: str
+    ignore_unknown: bool
+
+    def read(self, log: Interactions) -> Recommendations:
+        """The showings, with the ids of the log."""
+        return read_recommendations(
+            self.path,
+            log,
+            self.columns,
+            header=self.header,
+            separator=self.separator,
+            encoding=self.encoding,
+            ignore_unknown=self.ignore_unknown,
+        )
+
+
+@dataclass(frozen=True)
+class AuditTask:
+    """Everything that `audit` is told."""
+
+    place: DataPlace
+    lists: ListFile
+    limits: tuple[BoundLimit, ...]
+    ks: tuple[int, ...]
+    alpha_prime: float
+    name: str
+    notes: ItemNotes
+
+    def prepare(self) -> None:
+        self.place.dataset()
+
+    def rows(self) -> Iterator[AuditResult]:
+        """The one result."""
+        dataset = self.place.dataset()
+        shown = self.lists.read(dataset.log)
+        yield audit(
+            dataset,
+            shown,
+            self.limits,
+            ks=self.ks,
+            alpha_prime=self.alpha_prime,
+            name=self.name,
+            notes=self.notes,
+        )

@@ -17,7 +17,7 @@ from fairhorizon.metrics.fairness import exposure_counts
 from fairhorizon.recommenders.base import Recommender
 from fairhorizon.recommenders.progress import Listener
 from fairhorizon.simulation.feedback import evaluation_scenario
-from fairhorizon.studies.long_rows import LongTermResult
+from fairhorizon.studies.long_results import LongTermResult
 from fairhorizon.studies.rows import SummaryRow, study_row, summary_row
 from fairhorizon.studies.step_record import SCHEMA, Row
 from fairhorizon.vocabulary import POPULAR, Protocol

@@ -1,40 +1,164 @@
-"""Long runs of many methods and seeds, step by step while the groups move; none is run twice."""
+"""Long runs of many methods and seeds, step by step while the groups move; none is run twice.
+
+A study trains the models that are missing, then takes every run to its last step, from a checkpoint
+where an earlier one ended. The rows of all steps are on disk; `long_results.py` sums them up.
+"""
 
 import hashlib
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+import warnings
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 import polars as pl
+import torch
 from numpy.typing import NDArray
+from scipy.optimize import linprog
 from torch import Tensor
 
-from fairhorizon.datasets import DataSpec
-from fairhorizon.errors import ConfigError, NoColumnError
-from fairhorizon.evaluation.long_term import LongRunSettings
+from fairhorizon.datasets import DataSpec, bound_limits
+from fairhorizon.errors import ConfigError, ModelError, NoColumnError
+from fairhorizon.evaluation.long_term import LongRun, LongRunSettings
+from fairhorizon.evaluation.run_records import by_activity, choosing_users
+from fairhorizon.fcpo.online import LongFcpoServer
 from fairhorizon.histories import check_table
+from fairhorizon.limits.bound import BoundLimit
+from fairhorizon.limits.counts import Exposure
+from fairhorizon.limits.language import POPULAR, GroupOf, Limit
+from fairhorizon.limits.step_limits import PopularityLimit, StepLimit, step_limit
 from fairhorizon.methods import AGENTS, Method, longest_first
+from fairhorizon.metrics.shares import ROUNDING
 from fairhorizon.parallel.engine import TaskEngine
 from fairhorizon.parallel.processes import HERE
 from fairhorizon.recommenders.base import Recommender
 from fairhorizon.simulation.moods import KINDS
 from fairhorizon.simulation.simulated import SimulationConfig
-from fairhorizon.studies.asked_limits import AskedLimits
-from fairhorizon.studies.contestant import Contestant
-from fairhorizon.studies.long_differences import long_differences
-from fairhorizon.studies.long_limits import long_limits
-from fairhorizon.studies.long_rows import CountsOverTime, LongTermResult, RunProgress
-from fairhorizon.studies.long_summary import limit_summaries, summary_rows
-from fairhorizon.studies.long_task import LongTask
+from fairhorizon.storage import load_model, save_model
+from fairhorizon.studies.long_results import (
+    CountsOverTime,
+    LongTermResult,
+    RunProgress,
+    differences,
+    limit_summaries,
+    run_limit_rows,
+    run_summaries,
+)
 from fairhorizon.studies.rows import TrainingRow
-from fairhorizon.studies.step_record import SCHEMA
-from fairhorizon.studies.study import ModelTask, Study, Task
+from fairhorizon.studies.step_record import EVERY, SCHEMA, StepRecord
+from fairhorizon.studies.study import ModelTask, Study, Task, fingerprint
 from fairhorizon.studies.users import UserSource, WorldFit
-from fairhorizon.vocabulary import Retrain
+from fairhorizon.vocabulary import Labels, Retrain, Scope
 
 REMEDY = "run the same command with --resume to continue"
+PRETRAINED = "outlook"  # kind of file: what a policy learned in rehearsals
+SEEDS_APART = 1000  # seeds of rehearsals are so far from those of runs, and from each other
+
+
+@dataclass(frozen=True)
+class NamedMethod:
+    """A method of a long run under the name that it was asked for by."""
+
+    label: str
+    method: Method
+
+    @classmethod
+    def at_limit(cls, method: Method, alpha_prime: float) -> Self:
+        """At the level alpha', if it has levels of a share and none was given."""
+        is_open = method.abilities.level_is_share and method.level is None
+        return cls(str(method), method.limited_to(alpha_prime) if is_open else method)
+
+
+@dataclass(frozen=True)
+class RunLimits:
+    """What is kept beside the limit on the popular group, and how."""
+
+    further: tuple[Limit, ...] = ()
+    item_table: str | None = None  # a file with a row per item; without it the log has the columns
+    look_ahead: bool = True  # keep items from entering the group where that would break a limit
+
+    def __bool__(self) -> bool:
+        return bool(self.further)
+
+    def __str__(self) -> str:
+        return ", ".join(map(str, self.further))
+
+    def bound(
+        self, data: DataSpec, cache_dir: Path | None, settings: LongRunSettings
+    ) -> list[BoundLimit]:
+        """The further limits; where groups move, they count by the labels of the run if unsaid."""
+        lag = settings.lag if settings.labels is Labels.LAGGED else 0
+        stated = [
+            replace(limit, labels=settings.labels, lag=lag)
+            if limit.group == GroupOf(POPULAR) and limit.labels is None
+            else limit
+            for limit in self.further
+        ]
+        return bound_limits(stated, data, cache_dir, self.item_table)
+
+    def main_limit(self, data: DataSpec, settings: LongRunSettings) -> Limit:
+        """The first limit as users write it, with its labels where groups move."""
+        limit = Limit(data.limited_group, settings.alpha_prime)
+        if data.group_column is not None:
+            return limit
+        lag = settings.lag if settings.labels is Labels.LAGGED else 0
+        return replace(limit, labels=settings.labels, lag=lag)
+
+    def main(self, alpha_prime: float, settings: LongRunSettings) -> StepLimit:
+        """The limit on the popular group, or on that of the data."""
+        # what a warm-up beyond the last step lends would never be paid back
+        warm_up = min(settings.warm_up, settings.steps)
+        return PopularityLimit(alpha_prime, warm_up, settings.labels, look_ahead=self.look_ahead)
+
+    def steps(
+        self, data: DataSpec, cache_dir: Path | None, settings: LongRunSettings
+    ) -> list[StepLimit]:
+        """The further limits as steps have to keep them."""
+        warm_up = min(settings.warm_up, settings.steps)
+        return [
+            step_limit(one, warm_up, look_ahead=self.look_ahead)
+            for one in self.bound(data, cache_dir, settings)
+        ]
+
+    def fingerprint(
+        self, data: DataSpec, cache_dir: Path | None, settings: LongRunSettings
+    ) -> list[object]:
+        """The same for the same limits on the same items."""
+        groups = [fingerprint(one) for one in self.bound(data, cache_dir, settings)]
+        return [groups, self.look_ahead]
+
+    def check(self, data: DataSpec, cache_dir: Path | None, settings: LongRunSettings) -> None:
+        """Refuse limits on groups that no showings could keep together.
+
+        A user is shown an item once, or as often as repeats allow: a small group cannot have a
+        large share of a long run.
+        """
+        shares = [
+            one
+            for one in self.bound(data, cache_dir, settings)
+            if not one.limit.is_gini and not one.moves and one.limit.scope is Scope.ALL
+        ]
+        if not shares:
+            return
+        members = np.stack([one.members for one in shares])
+        kinds, sizes = np.unique(members, axis=1, return_counts=True)  # items in the same groups
+        sizes = sizes * settings.most_showings
+        shown = min(settings.steps * settings.list_length, int(sizes.sum()))
+        sign = np.array([-1.0 if one.limit.is_floor else 1.0 for one in shares])
+        found = linprog(
+            np.zeros(len(sizes)),
+            A_ub=sign[:, None] * kinds,
+            b_ub=sign * np.array([one.limit.share for one in shares]) + ROUNDING,
+            A_eq=np.ones((1, len(sizes))),
+            b_eq=[1.0],
+            bounds=[(0.0, size / shown) for size in sizes],
+        )
+        if not found.success:
+            raise ConfigError(
+                f"{self}: no {shown} items that a user may be shown keep this (loosen a limit or "
+                "lower a floor)"
+            )
 
 
 @dataclass(frozen=True)
@@ -47,14 +171,14 @@ class LongStudy:
     study: Study
     settings: LongRunSettings
     simulation: SimulationConfig | None = None  # None: users like their test items
-    limits: AskedLimits = field(default_factory=AskedLimits)
+    limits: RunLimits = field(default_factory=RunLimits)
     round_length: int = 100  # items per user, of what works in rounds
     retrain: Retrain = Retrain.RERANKERS
     by: str = KINDS  # column of the items with their kinds, for rules about them
 
-    def check(self, contestants: Sequence[Contestant]) -> None:
+    def check(self, chosen: Sequence[NamedMethod]) -> None:
         """Refuse what no run could do with."""
-        methods = [contestant.method for contestant in contestants]
+        methods = [named.method for named in chosen]
         self.study.check(methods)
         for one in (method for method in methods if not method.abilities.long_run):
             raise ConfigError(f"{one.name} serves in no long run (use {one.base}+control)")
@@ -93,8 +217,8 @@ class LongStudy:
         """What the limits are about."""
         return self.study.data, self.study.cache_dir, self.settings
 
-    def task(self, contestant: Contestant, seed: int) -> LongTask:
-        return LongTask(self, contestant, seed)
+    def task(self, named: NamedMethod, seed: int) -> "LongTask":
+        return LongTask(self, named, seed)
 
     def key(self, method: Method, seed: int) -> str:
         """The same for runs that cannot differ."""
@@ -123,7 +247,7 @@ class LongStudy:
 
     def run(
         self,
-        contestants: Sequence[Contestant],
+        methods: Sequence[NamedMethod],
         seeds: Sequence[int],
         *,
         resume: bool = False,
@@ -138,7 +262,7 @@ class LongStudy:
         now and then. Interrupted, it leaves what it had, and with `resume` the next run goes on
         from there.
         """
-        in_order = sorted(contestants, key=lambda one: longest_first(one.method))
+        in_order = sorted(methods, key=lambda one: longest_first(one.method))
         tasks = [self.task(one, seed) for one in in_order for seed in seeds]
         missing = [task for task in tasks if not task.is_finished()]
         begun = [task.record() for task in missing if task.record().is_begun()]
@@ -162,7 +286,7 @@ class LongStudy:
     def _simulation(self) -> dict[str, Any] | None:
         return None if self.simulation is None else self.simulation.stated()
 
-    def _trainings(self, tasks: Sequence[LongTask]) -> list[list[ModelTask | WorldFit]]:
+    def _trainings(self, tasks: Sequence["LongTask"]) -> list[list[ModelTask | WorldFit]]:
         """Of the models that are not there, first those that others start from.
 
         Methods behind re-rankers share theirs.
@@ -170,9 +294,9 @@ class LongStudy:
         first: dict[Path, ModelTask | WorldFit] = {}
         second: dict[Path, ModelTask | WorldFit] = {}
         for task in tasks:
-            file = self.study.model_file(task.contestant.method, task.seed)
+            file = self.study.model_file(task.named.method, task.seed)
             if not file.exists():
-                method = task.contestant.method.trained
+                method = task.named.method.trained
                 model = self.study.build(method, task.seed)
                 wave = second if model.prerequisites(self.study.dataset().split) else first
                 wave[file] = ModelTask(Task(self.study, (method,), task.seed))
@@ -184,24 +308,24 @@ class LongStudy:
     def user_source(self) -> UserSource:
         return UserSource(self.study, self.limits.item_table)
 
-    def result(self, contestants: Sequence[Contestant], seeds: Sequence[int]) -> LongTermResult:
+    def result(self, methods: Sequence[NamedMethod], seeds: Sequence[int]) -> LongTermResult:
         """All that a report reads of the runs on disk."""
-        settings, steps = self.settings, self.steps(contestants, seeds)
-        ndcg, further = self.ndcg_of_users(contestants, seeds), self.limits.bound(*self._limited())
+        settings, steps = self.settings, self.steps(methods, seeds)
+        ndcg, further = self.ndcg_of_users(methods, seeds), self.limits.bound(*self._limited())
         main = self.limits.main_limit(self.study.data, settings)
         return LongTermResult(
             steps,
-            self.counts(contestants, seeds),
+            self.counts(methods, seeds),
             settings.alpha_prime,
             settings.warm_up,
-            tuple(summary_rows(steps)),
+            tuple(run_summaries(steps)),
             tuple(limit_summaries(steps, settings.warm_up, further)),
             self.study.data.group_name,
             settings.labels,
             settings.lag,
             self.description(),
-            tuple(long_differences(contestants[0].label, ndcg, seeds)),
-            tuple(long_limits(steps, settings.warm_up, main, further)),
+            tuple(differences(methods[0].label, ndcg, seeds)),
+            tuple(run_limit_rows(steps, settings.warm_up, main, further)),
         )
 
     def description(self) -> dict[str, Any]:
@@ -218,30 +342,142 @@ class LongStudy:
             "retrain": self.retrain.value,
         }
 
-    def steps_done(self, contestants: Sequence[Contestant], seeds: Sequence[int]) -> int:
+    def steps_done(self, methods: Sequence[NamedMethod], seeds: Sequence[int]) -> int:
         """Of all runs together, as far as they are on disk."""
-        return sum(len(self.task(one, n).record().frame()) for one in contestants for n in seeds)
+        return sum(len(self.task(one, n).record().frame()) for one in methods for n in seeds)
 
-    def steps(self, contestants: Sequence[Contestant], seeds: Sequence[int]) -> pl.DataFrame:
+    def steps(self, methods: Sequence[NamedMethod], seeds: Sequence[int]) -> pl.DataFrame:
         """A row per method, seed and step."""
-        frames = [self.task(one, seed).record().frame() for one in contestants for seed in seeds]
+        frames = [self.task(one, seed).record().frame() for one in methods for seed in seeds]
         return pl.concat([pl.DataFrame(schema=SCHEMA), *frames])
 
     def counts(
-        self, contestants: Sequence[Contestant], seeds: Sequence[int]
+        self, methods: Sequence[NamedMethod], seeds: Sequence[int]
     ) -> dict[tuple[str, int], CountsOverTime]:
         """Exposure over time by method and seed."""
-        runs = {(one.label, n): self.task(one, n).record() for one in contestants for n in seeds}
+        runs = {(one.label, n): self.task(one, n).record() for one in methods for n in seeds}
         counts = {run: record.counts() for run, record in runs.items()}
         return {run: values for run, values in counts.items() if values is not None}
 
     def ndcg_of_users(
-        self, contestants: Sequence[Contestant], seeds: Sequence[int]
+        self, methods: Sequence[NamedMethod], seeds: Sequence[int]
     ) -> dict[str, list[NDArray[np.float64]]]:
         """By method, of each seed; without methods that one of the runs does not have it of."""
         found = {
             one.label: [self.task(one, seed).record().of_users("ndcg") for seed in seeds]
-            for one in contestants
+            for one in methods
         }
         known = {label: [one for one in runs if one is not None] for label, runs in found.items()}
         return {label: runs for label, runs in known.items() if len(runs) == len(seeds)}
+
+
+@dataclass(frozen=True)
+class LongTask:
+    """One method, one seed, all steps; on from its checkpoint, where a run or a worker ended."""
+
+    long_study: LongStudy
+    named: NamedMethod
+    seed: int
+
+    def prepare(self) -> None:
+        self.long_study.study.dataset()
+
+    def record(self) -> StepRecord:
+        key = self.long_study.key(self.named.method, self.seed)
+        folder = self.long_study.study.folder / "steps"
+        return StepRecord(folder, self.named.label, self.seed, key)
+
+    def is_finished(self) -> bool:
+        return self.record().is_finished(self.long_study.settings.steps)
+
+    def rows(self) -> Iterator[RunProgress]:
+        """How far it is at every writing; at the last step with the remarks of all steps."""
+        record, settings = self.record(), self.long_study.settings
+        record.sweep()
+        run, remarks = self._begin()
+        if not record.restore(run):
+            record.look(run.exposure)
+        while record.step < settings.steps:
+            with warnings.catch_warnings(record=True) as notes:
+                warnings.simplefilter("always")
+                record.add(run.step())
+            remarks += [str(note.message) for note in notes]
+            if record.step == settings.steps:
+                break
+            if record.step % EVERY == 0:
+                record.look(run.exposure)
+            waiting = record.step % settings.update_every != 0  # to be learned from
+            if record.keep(None if waiting else run.tensors):
+                yield record.progress()
+        record.finish(run)
+        yield record.progress([*remarks, *run.server.remarks])
+
+    def _begin(self) -> tuple[LongRun, list[str]]:
+        """The run before its first step, and the remarks on its model."""
+        study, dataset = self.long_study.study, self.long_study.study.dataset()
+        model, _ = Task(study, (self.named.method,), self.seed).trained(dataset)
+        run = self._run(model, self.seed, self.long_study.simulation)
+        if isinstance(run.server, LongFcpoServer):
+            self._rehearse(model, run.server)
+        return run, [*model.remarks_]
+
+    def _run(
+        self,
+        model: Recommender,
+        seed: int,
+        simulation: SimulationConfig | None,
+        *,
+        learn: bool = True,
+    ) -> LongRun:
+        """A run of the model before its first step; the seed is of users and server."""
+        long_study, method = self.long_study, self.named.method
+        study, settings, dataset = long_study.study, long_study.settings, long_study.study.dataset()
+        further = long_study.limits.steps(study.data, study.cache_dir, settings)
+        main = long_study.limits.main(model.alpha_prime, settings)
+        server = model.server(
+            [main, *further] if model.abilities.limits else [],
+            list_length=settings.list_length,
+            round_length=long_study.round_length,
+            retrain_on=dataset.split if long_study.retrains(method) else None,
+            learn=learn and model.abilities.learns,
+            seed=self.seed,
+            kinds=long_study.kinds_for(model),
+        )
+        users = long_study.user_source().users(simulation, server.queue_length, seed)
+        fixed = dataset.sensitive if study.data.group_column is not None else None
+        grouping = None if fixed is None else lambda _: fixed.copy()
+        exposure = Exposure(dataset.split.train.item_counts(), grouping, settings.lag)
+        activity = by_activity(torch.from_numpy(dataset.split.train.user_counts()))
+        can_leave = simulation is not None and simulation.moods is not None
+        choosing = choosing_users(users.n_users) if can_leave else None
+        return LongRun(server, users, exposure, settings, further, activity, choosing)
+
+    def _rehearse(self, model: Recommender, server: LongFcpoServer) -> None:
+        """Let a policy with a horizon learn from recorded runs before the run that counts.
+
+        They are of the same simulated users and under the same limits, with other answers, each
+        served by what was learned in those before. What is learned is how answers foretell other
+        answers and departures; it knows no user and no item by name. Users of a log would be the
+        test itself.
+        """
+        long_study, outlook = self.long_study, server.outlook
+        if long_study.simulation is None:
+            return
+        patience = server.config.looking_ahead.rehearsal_patience
+        simulation = long_study.simulation.with_patience(patience)
+        outlook.kinds = long_study.user_source().kinds(simulation.moods)
+        file = long_study.study.folder / "models" / f"outlook-{self.record().name}.safetensors"
+        try:
+            outlook.restore(load_model(file, PRETRAINED)[0])
+            return
+        except ModelError:
+            pass  # not learned yet
+        for number in range(1, server.config.rehearsals + 1):
+            seed = self.seed + SEEDS_APART * number
+            run = self._run(model, seed, simulation, learn=False)
+            assert isinstance(run.server, LongFcpoServer)
+            run.server.outlook = outlook
+            while not run.finished:
+                run.step()
+            outlook.learn()
+        save_model(file, PRETRAINED, outlook.tensors(), {"runs": len(outlook.runs)})

@@ -20,7 +20,7 @@ from fairhorizon.files import write_atomically
 from fairhorizon.limits.counts import Exposure
 from fairhorizon.limits.step_limits import PopularityLimit
 from fairhorizon.storage import load_model, save_model
-from fairhorizon.studies.long_rows import CountsOverTime, RunProgress
+from fairhorizon.studies.long_results import CountsOverTime, RunProgress
 
 Row = dict[str, Any]
 

@@ -10,13 +10,8 @@ from fairhorizon.data.recommendations import Recommendations, read_recommendatio
 from fairhorizon.datasets import Dataset, DataSpec
 from fairhorizon.limits.bound import BoundLimit
 from fairhorizon.limits.language import Limit
-from fairhorizon.studies.audit import showings_of
-from fairhorizon.studies.shown_by import (
-    ItemNotes,
-    exposure_by_rank,
-    exposure_of_providers,
-    families_of,
-)
+from fairhorizon.studies.audit import exposure_by_rank, families_of, showings_of
+from fairhorizon.studies.providers import ItemNotes, exposure_of_providers
 
 # Training counts of items 1 to 6: 3 2 1 1 0 0; item 1 is the popular one.
 LOG = "user,item,timestamp\n" + "".join(

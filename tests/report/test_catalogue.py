@@ -9,8 +9,8 @@ from fairhorizon.cli.settings import parse_settings
 from fairhorizon.fcpo.config import PRESETS
 from fairhorizon.methods import AGENTS, MethodError
 from fairhorizon.rankers import RANKERS
+from fairhorizon.report.catalogue import Entry, Kind, SettingEntry, all_methods, describe
 from fairhorizon.rerank import RERANKERS
-from fairhorizon.studies.catalogue import Entry, Kind, SettingEntry, all_methods, describe
 from fairhorizon.vocabulary import Preset
 
 NAMES = [entry.name for entry in all_methods()]
