@@ -9,7 +9,7 @@ import typer
 from fairhorizon.cli.engine_options import jobs_option, takes_engine
 
 if TYPE_CHECKING:
-    from fairhorizon.limits.bound import BoundLimit
+    from fairhorizon.limits.resolved import ResolvedLimit
     from fairhorizon.model.blocks import ListsOfRun
     from fairhorizon.parallel.engine import TaskEngine
     from fairhorizon.recommenders.base import Recommender
@@ -30,7 +30,7 @@ def lists_of(
     protocol: "Protocol | None",
     cache_dir: Path | None,
     level: float | None,
-    bound: "Sequence[BoundLimit]",
+    bound: "Sequence[ResolvedLimit]",
     **more: Any,
 ) -> "ListsOfRun":
     """Which lists a command asks for; a level counts where there are no limits."""

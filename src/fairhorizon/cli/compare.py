@@ -11,13 +11,13 @@ from fairhorizon.cli.typed import typed_command
 # with the paper's settings, and with those that `fit` starts from
 METHODS = (
     *("mf", "bpr", "ncf", "lird", "mf+foe", "bpr+foe", "ncf+foe"),
-    *("popularity", "als", "itemknn", "ease", "gru4rec", "sasrec", "stack"),
+    *("popularity", "als", "itemknn:recent", "ease:recent", "gru4rec", "sasrec", "stack"),
     *("fcpo:paper@0.85", "fcpo:paper@0.65", "fcpo:paper@0.36"),
     *("fcpo@0.85", "fcpo@0.65", "fcpo@0.37"),
     # rankers with the same allocation as ours
     *("stack+lists@0.85", "stack+lists@0.65", "stack+lists@0.37"),
     *("gru4rec+lists@0.85", "gru4rec+lists@0.65", "gru4rec+lists@0.37"),
-    *("ease+lists@0.85", "ease+lists@0.65", "ease+lists@0.37"),
+    *("ease:recent+lists@0.85", "ease:recent+lists@0.65", "ease:recent+lists@0.37"),
 )
 
 

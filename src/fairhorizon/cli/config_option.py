@@ -102,7 +102,7 @@ class ConfigInUse:
             texts.append(f"popular_share={share}")
         else:
             self._note_of_popular_share(share)
-        if written and (own.base, own.reranker) != (chosen.base, chosen.reranker):
+        if written and (own.settings_name, own.reranker) != (chosen.settings_name, chosen.reranker):
             if settings:
                 _note(f"the settings in {self.file} are for {written}, not for {given['method']}")
             return texts
@@ -144,7 +144,7 @@ def _is_level(limit: "Limit", column: str | None, values: Sequence[str]) -> bool
 def _by_method(settings: Mapping[str, Any], method: MethodName) -> dict[str, Any]:
     """Settings of one method as those of several: under its name, and its re-ranker's."""
     own = {key: value for key, value in settings.items() if key != method.reranker}
-    found = {method.base: own}
+    found = {method.settings_name: own}
     if method.reranker in settings:
         found[str(method.reranker)] = settings[str(method.reranker)]
     return found

@@ -16,8 +16,8 @@ from fairhorizon.vocabulary import Mode, Protocol
 if TYPE_CHECKING:
     from fairhorizon.datasets import Dataset
     from fairhorizon.evaluation.short_term import EvaluationRow, Result
-    from fairhorizon.limits.bound import BoundLimit
     from fairhorizon.limits.measured import LimitReached
+    from fairhorizon.limits.resolved import ResolvedLimit
     from fairhorizon.parallel.engine import TaskEngine
     from fairhorizon.recommenders.base import Recommender
 
@@ -87,7 +87,7 @@ def evaluate(
 
 
 def noted(
-    model: "Recommender", result: "Result", bound: "Sequence[BoundLimit]", length: int
+    model: "Recommender", result: "Result", bound: "Sequence[ResolvedLimit]", length: int
 ) -> "tuple[LimitReached, ...]":
     """What the lists make of the limits; notes say what they should not be shown without."""
     for remark in model.remarks_:

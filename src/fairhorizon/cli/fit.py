@@ -21,9 +21,10 @@ if TYPE_CHECKING:
     from fairhorizon.recommenders.progress import Listener
 
 METHOD = (
-    "fcpo, lird, a ranker (popularity, mf, bpr, ncf, itemknn, ease, als, gru4rec, sasrec), or a "
-    "ranker with a re-ranker (ease+quota, mf+foe, bpr+penalty). @ sets how fair it is (fcpo@0.4), "
-    "fcpo:paper names a preset. `fairhorizon methods` explains them."
+    "fcpo, lird, a ranker (popularity, mf, bpr, ncf, itemknn, ease, als, gru4rec, sasrec), a "
+    "variant of one (ease:recent), or a ranker with a re-ranker (ease+quota, mf+foe, bpr+penalty). "
+    "@ sets how fair it is (fcpo@0.4), fcpo:paper names a preset. `fairhorizon methods` explains "
+    "them."
 )
 PRESET = (
     "Settings of FCPO to start from. fast: a policy over the scores of rankers that are fitted in "

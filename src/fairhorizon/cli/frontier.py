@@ -11,9 +11,16 @@ from fairhorizon.cli.typed import typed_command
 # allocation as our method, the simplest ranker, and our method
 METHODS = (
     *("mf+foe", "bpr+foe", "ncf+foe"),
-    *("ease+foe", "ease+quota", "ease+penalty", "gru4rec+foe", "gru4rec+quota", "gru4rec+penalty"),
+    *(
+        "ease:recent+foe",
+        "ease:recent+quota",
+        "ease:recent+penalty",
+        "gru4rec+foe",
+        "gru4rec+quota",
+        "gru4rec+penalty",
+    ),
     *("stack+pmmf", "stack+fairco", "stack+tfrom"),
-    *("stack+lists", "gru4rec+lists", "ease+lists", "popularity", "fcpo"),
+    *("stack+lists", "gru4rec+lists", "ease:recent+lists", "popularity", "fcpo"),
 )
 
 

@@ -24,8 +24,9 @@ Methods = Annotated[
     typer.Option(
         "--methods",
         help="Comma-separated list of methods without levels, as in fcpo,ease+quota,mf+foe.",
-        show_default="fcpo, fcpo:start; stack, gru4rec, ease +lists; popularity+quota; gru4rec, "
-        "sasrec, ease, itemknn +foe, +quota, +penalty; stack, ease +pmmf, +fairco, +tfrom",
+        show_default="fcpo, fcpo:start; stack, gru4rec, ease:recent +lists; popularity+quota; "
+        "gru4rec, sasrec, ease:recent, itemknn:recent +foe, +quota, +penalty; "
+        "stack, ease:recent +pmmf, +fairco, +tfrom",
     ),
 ]
 Levels = Annotated[

@@ -15,9 +15,9 @@ if TYPE_CHECKING:
 
     from fairhorizon.data.splits import Split
     from fairhorizon.datasets import Dataset, DataSpec
-    from fairhorizon.limits.bound import BoundLimit
     from fairhorizon.limits.language import Limit
     from fairhorizon.limits.measured import LimitReached
+    from fairhorizon.limits.resolved import ResolvedLimit
     from fairhorizon.methods import Method
     from fairhorizon.model.folder import ModelFolder
     from fairhorizon.recommenders.base import Recommender
@@ -67,7 +67,7 @@ class GivenLimits:
 
     def bound(
         self, data: "DataSpec", split: "Split", cache_dir: Path | None, popular_share: float
-    ) -> "list[BoundLimit]":
+    ) -> "list[ResolvedLimit]":
         """On the items of the data."""
         from fairhorizon.datasets import bound_limits
 
@@ -84,10 +84,10 @@ class GivenLimits:
         self, model: "Recommender", data: "DataSpec", dataset: "Dataset", cache_dir: Path | None
     ) -> None:
         """Refuse limits that the data does not know, or the model, before its fit, cannot keep."""
-        from fairhorizon.limits.kept_by_lists import check_kept
+        from fairhorizon.limits.supported import check_supported
 
         bound = self.bound(data, dataset.split, cache_dir, model.popular_share)
-        check_kept(model.method, model.kept_in_lists, bound, dataset.sensitive)
+        check_supported(model.method, model.supported_limits, bound, dataset.sensitive)
 
 
 def parse(texts: Sequence[str] | None) -> "tuple[Limit, ...]":
@@ -189,7 +189,7 @@ def served(
 
 
 def serving(
-    run: "ModelFolder", model: "Recommender", bound: "Sequence[BoundLimit]"
+    run: "ModelFolder", model: "Recommender", bound: "Sequence[ResolvedLimit]"
 ) -> "Recommender":
     """The model, making its lists under the limits."""
     try:
@@ -199,11 +199,10 @@ def serving(
 
 
 def measured(
-    bound: "Sequence[BoundLimit]", lists: "NDArray[np.int64]", prices: Mapping[str, float]
+    bound: "Sequence[ResolvedLimit]", lists: "NDArray[np.int64]", prices: Mapping[str, float]
 ) -> "tuple[LimitReached, ...]":
     """What the lists make of the limits; a note names each that is not kept."""
-    from fairhorizon.limits.measured import limit_reached
-    from fairhorizon.limits.verdicts import verdict_of
+    from fairhorizon.limits.measured import limit_reached, verdict_of
 
     found = tuple(limit_reached(one, lists, prices) for one in bound)
     for one in found:

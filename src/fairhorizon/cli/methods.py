@@ -8,8 +8,9 @@ from fairhorizon.cli import options as shared
 from fairhorizon.cli.folders import check_file
 
 NAME = (
-    "A ranker (ease), a re-ranker (quota), an agent (lird), a preset (fcpo:paper) or a ranker with "
-    "a re-ranker (ease+quota). Without it all methods are listed."
+    "A ranker (ease), a variant of one (ease:recent), a re-ranker (quota), an agent (lird), "
+    "a preset (fcpo:paper) or a ranker with a re-ranker (ease+quota). "
+    "Without it all methods are listed."
 )
 
 

@@ -108,7 +108,7 @@ class FcpoConfig(MemberSettings):
     """How value=long learns what a like is worth."""
     group_price: bool = True
     """Whether the actor sees the group of an item and learns a price for it."""
-    warm_start: tuple[str, ...] = ("ridge", "ease", "itemknn", "popularity")
+    warm_start: tuple[str, ...] = ("ridge", "ease:recent", "itemknn:recent", "popularity")
     """Rankers whose scores the actor weighs instead of item vectors; empty: start from PMF."""
     adapt: bool = True
     """Whether the rankers' settings and first weights are chosen by the lists they give on a later
@@ -224,7 +224,7 @@ def attention_of(config: FcpoConfig) -> Tensor:
     return torch.ones(len(slots)) if config.attention == "even" else discount(slots)
 
 
-WITH_GRU4REC = ("gru4rec", "ridge", "ease", "itemknn", "popularity")
+WITH_GRU4REC = ("gru4rec", "ridge", "ease:recent", "itemknn:recent", "popularity")
 PRESETS = {
     "fast": FcpoConfig(),
     "strong": FcpoConfig(warm_start=WITH_GRU4REC),

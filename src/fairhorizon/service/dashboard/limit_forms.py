@@ -8,8 +8,7 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Path, Query, Request, Response
 
 from fairhorizon.errors import ConfigError, FairHorizonError
-from fairhorizon.limits.language import Limit
-from fairhorizon.limits.text_cursor import number_of
+from fairhorizon.limits.language import Limit, number_of
 from fairhorizon.service.admin.set_up import create_limit
 from fairhorizon.service.api.access import Serving
 from fairhorizon.service.background import Service

@@ -12,10 +12,9 @@ from sqlalchemy.engine import Connection
 from fairhorizon.data.item_columns import ItemTable
 from fairhorizon.errors import FairHorizonError
 from fairhorizon.fcpo.retention.replay import FittedRetention
-from fairhorizon.limits.binding import bind
-from fairhorizon.limits.bound import BoundLimit
 from fairhorizon.limits.groups import POPULAR_SHARE, popular_group
 from fairhorizon.limits.language import Limit
+from fairhorizon.limits.resolved import ResolvedLimit, resolve_limits
 from fairhorizon.model.cold_start import Catalogue
 from fairhorizon.model.requests import Person, anonymous_user
 from fairhorizon.model.serving import ServingState
@@ -209,17 +208,17 @@ class _Binder:
         except FairHorizonError as error:  # what it was about has gone since it was created
             self.troubles.append(str(error))
             nothing = np.zeros(len(self.catalogue.ids), dtype=np.bool_)
-            groups = [] if limit.group.each else [BoundLimit(limit, nothing)]
+            groups = [] if limit.group.each else [ResolvedLimit(limit, nothing)]
         return ServedLimit(
             row.id, limit, Window.parse(row.window), Counts(row.counts), row.slack, tuple(groups)
         )
 
-    def bound(self, limit: Limit) -> list[BoundLimit]:
-        found = bind([limit], self._counts, self._attribute, elsewhere=ELSEWHERE)
-        if not any(one.moves for one in found):
+    def bound(self, limit: Limit) -> list[ResolvedLimit]:
+        found = resolve_limits([limit], self._counts, self._attribute, elsewhere=ELSEWHERE)
+        if not any(one.is_dynamic for one in found):
             return found
         members = np.array([one in self.popular for one in self.catalogue.ids], dtype=np.bool_)
-        return [BoundLimit(one.limit, members) for one in found]
+        return [ResolvedLimit(one.limit, members) for one in found]
 
     def _counts(self) -> NDArray[np.int64]:
         if self.state is None:
