@@ -30,6 +30,7 @@ def config(small_strong: FcpoConfig) -> FcpoConfig:
     """The default in miniature, without its search for ridge, which takes longest."""
     changes = {
         **{"warm_start": RANKERS, "adapt": True, "spread": None, "rounds": 3, "evaluate_every": 1},
+        "always_train": True,
         "ridge": {"decays": (0.8, 0.97), "horizon": 5, "future": 0.85, "popularity": 0.2},
     }
     return FcpoConfig.model_validate({**small_strong.model_dump(), **changes})

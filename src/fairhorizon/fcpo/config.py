@@ -139,6 +139,9 @@ class FcpoConfig(MemberSettings):
     # one round of Algorithm 1
     rounds: Annotated[int, Field(ge=0)] = 30
     """Largest number of training rounds, each with one policy update (M)."""
+    always_train: bool = False
+    """Whether rounds are run even where a test on the later part of the training log finds nothing
+    for them to learn; for a policy over rankers whose settings were chosen on the log (adapt)."""
     episodes_per_user: Positive = 1
     """Training episodes of a user in a round."""
     users_per_round: Positive = 1024
@@ -246,6 +249,7 @@ PRESETS = {
         critic_hidden=(64, 64),
         initial_std=1.0,
         rounds=100,
+        always_train=True,
         users_per_round=8192,
         kl_limit=0.05,
         patience=5,
