@@ -7,7 +7,7 @@ from typing import Any
 from sqlalchemy.engine import Connection
 
 from fairhorizon.limits.language import POPULAR, GroupOf, Limit
-from fairhorizon.report.looks import GREY, PALETTE
+from fairhorizon.report.styles import GREY, PALETTE
 from fairhorizon.service.budget.rules import Window, showings
 from fairhorizon.service.dashboard.charts import Curve, LineChart, percent, plain
 from fairhorizon.service.monitoring.limit_series import LimitSeries, limit_series
