@@ -16,7 +16,7 @@ import torch
 from fairhorizon.data.sources import load
 from fairhorizon.data.splits import split
 from fairhorizon.histories import UserItems
-from fairhorizon.rankers.ease import Ease
+from fairhorizon.rankers.ease import RecentEase
 from small import parse
 
 LIMIT = 60.0  # CPU seconds, for ML-1M
@@ -41,7 +41,7 @@ def main() -> None:
     n_users, n_items = parts.train.n_users, parts.train.n_items
     regular = torch.randn(n_items, n_items, generator=torch.Generator().manual_seed(0))
     regular.diagonal().add_(10 * n_items**0.5)
-    model = Ease()
+    model = RecentEase()
 
     def score_everybody() -> None:
         queue = UserItems.of(parts.train, parts.validation).last(model.queue_length)

@@ -39,11 +39,11 @@ BEST_RANKERS = 4
 TRIES = 6  # of a setting
 HIGHEST_PENALTY = 8.0
 WITHOUT_RECENCY = {
-    "ease": {"half_life": None, "training_half_life": None},
-    "itemknn": {"half_life": None},
+    "ease:recent": {"half_life": None, "training_half_life": None},
+    "itemknn:recent": {"half_life": None},
     "ridge": {"decays": (1.0,)},
 }
-QUICK: dict[str, Any] = {"rounds": 1, "warm_start": ("ease", "itemknn")}
+QUICK: dict[str, Any] = {"rounds": 1, "warm_start": ("ease:recent", "itemknn:recent")}
 SMALL = ":users=40,items=50"
 
 
@@ -65,7 +65,7 @@ def served(model: Recommender, parts: Split, group: NDArray[np.bool_]) -> Served
 
 
 def rankers() -> Iterator[tuple[str, Ranker[Any]]]:
-    for name in ("ridge", "ease", "itemknn", "popularity", "stack"):
+    for name in ("ridge", "ease:recent", "itemknn:recent", "popularity", "stack"):
         yield name, RANKERS[name]()
     for name, settings in WITHOUT_RECENCY.items():
         kind = RANKERS[name]

@@ -27,7 +27,7 @@ from fairhorizon.vocabulary import Protocol
 from small import parse
 
 USERS_AT_ONCE = 1024
-SMALL: dict[str, Any] = {"warm_start": ("ease", "itemknn"), "rounds": 1}
+SMALL: dict[str, Any] = {"warm_start": ("ease:recent", "itemknn:recent"), "rounds": 1}
 
 
 class Clock:

@@ -27,7 +27,7 @@ from small import parse
 
 LEVELS = (0.85, 0.65, 0.37)
 BEFORE = FcpoConfig.preset(
-    "strong", warm_start=("gru4rec", "ease", "itemknn"), adapt=False, patience=5
+    "strong", warm_start=("gru4rec", "ease:recent", "itemknn:recent"), adapt=False, patience=5
 )
 CONFIGS = {"fast": PRESETS["fast"], "strong": PRESETS["strong"], "before": BEFORE}
 SMALL = {"rounds": 2, "gru4rec": {"max_epochs": 2, "dim": 8}}

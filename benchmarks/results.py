@@ -72,7 +72,7 @@ PLANS = [
         "levels",
         "ml-100k",
         LEVELS,
-        "fcpo,fcpo:start,stack+lists,ease+lists,ease+quota,stack+penalty,stack+foe,"
+        "fcpo,fcpo:start,stack+lists,ease:recent+lists,ease:recent+quota,stack+penalty,stack+foe,"
         f"{RERANKED},popularity+quota",
         full_methods=f"{STRONG},gru4rec+lists,gru4rec+quota",
         figures=(("levels.png", "levels-ml-100k.png"),),
@@ -82,7 +82,7 @@ PLANS = [
         "longterm",
         "ml-100k",
         "--steps 400",
-        f"fcpo,fcpo:start,stack+control,ease+control,{RERANKED},ease,popularity",
+        f"fcpo,fcpo:start,stack+control,ease:recent+control,{RERANKED},ease:recent,popularity",
         full_methods=f"{STRONG},gru4rec+control,gru4rec+quota,gru4rec",
         figures=(
             ("figure4.png", "long-run-ml-100k.png"),
@@ -94,7 +94,7 @@ PLANS = [
         "longterm",
         "ml-100k",
         "--steps 400 --no-look-ahead",
-        "fcpo,stack+control,ease+control",
+        "fcpo,stack+control,ease:recent+control",
     ),
     Plan("long-ml-100k-repeats", "longterm", "ml-100k", BINDING),
     Plan(
@@ -102,24 +102,30 @@ PLANS = [
         "longterm",
         "ml-1m",
         "--steps 400",
-        "fcpo,stack+control,ease+control",
+        "fcpo,stack+control,ease:recent+control",
         full_methods=f"fcpo:start,{STRONG},gru4rec+control",
         full_seeds=3,
         figures=(("figure4.png", "long-run-ml-1m.png"),),
     ),
 ]
 QUICK = (
-    '--set fcpo.warm_start=\'["ease","itemknn"]\' --set fcpo.rounds=1 --set fcpo.adapt=false '
-    "--set fcpo.spread=null"
+    '--set fcpo.warm_start=\'["ease:recent","itemknn:recent"]\' --set fcpo.rounds=1 '
+    "--set fcpo.adapt=false --set fcpo.spread=null"
 )
 SMALL_PLANS = [
-    Plan("levels-small", "levels", MARKET, f"--levels 0.4 --tries 0 {QUICK}", "fcpo,ease+quota"),
+    Plan(
+        "levels-small",
+        "levels",
+        MARKET,
+        f"--levels 0.4 --tries 0 {QUICK}",
+        "fcpo,ease:recent+quota",
+    ),
     Plan(
         "long-small",
         "longterm",
         MARKET,
         f"--steps 4 --warm-up 2 {QUICK}",
-        "fcpo,ease+control,popularity",
+        "fcpo,ease:recent+control,popularity",
         seeds=2,
     ),
 ]

@@ -104,7 +104,7 @@ def main() -> None:
     parser.add_argument("--folder", type=Path)
     parser.add_argument("--measure", help=argparse.SUPPRESS)
     parser.add_argument("--settings", type=json.loads, default={}, help="of fcpo, as JSON")
-    small = {"rounds": 1, "warm_start": ["ease"], "adapt": False, "spread": None}
+    small = {"rounds": 1, "warm_start": ["ease:recent"], "adapt": False, "spread": None}
     options = parse(parser, users=60, items=80, interactions=1200, against=600, settings=small)
     if options.small:
         options.data = None

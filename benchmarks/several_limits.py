@@ -21,9 +21,9 @@ from fairhorizon.data.sources import load
 from fairhorizon.data.splits import split
 from fairhorizon.fcpo.config import FcpoConfig
 from fairhorizon.fcpo.model import Fcpo
-from fairhorizon.limits.bound import BoundLimit
 from fairhorizon.limits.language import Limit
 from fairhorizon.limits.measured import limit_reached
+from fairhorizon.limits.resolved import ResolvedLimit
 from fairhorizon.recommenders.base import Recommender
 from fairhorizon.simulation.feedback import Scenario, evaluation_scenario
 from fairhorizon.studies.runs import Run
@@ -34,13 +34,13 @@ LENGTH = 20
 Members = NDArray[np.bool_]
 
 
-def ten_limits(popular: Members, plain: NDArray[np.int64], seed: int) -> list[BoundLimit]:
+def ten_limits(popular: Members, plain: NDArray[np.int64], seed: int) -> list[ResolvedLimit]:
     """On the popular items, and four limits and five floors on groups that overlap."""
     draw = np.random.default_rng(seed)
 
-    def limit(name: str, members: Members, part: float, sign: str) -> BoundLimit:
+    def limit(name: str, members: Members, part: float, sign: str) -> ResolvedLimit:
         share = min(0.95, round(part * float(members[plain].mean()), 4))
-        return BoundLimit(Limit.parse(f"{name}{sign}{share:g}"), members)
+        return ResolvedLimit(Limit.parse(f"{name}{sign}{share:g}"), members)
 
     limits = [limit("popular", popular, 0.6, "<=")]
     for number in range(9):
@@ -50,16 +50,16 @@ def ten_limits(popular: Members, plain: NDArray[np.int64], seed: int) -> list[Bo
     return limits
 
 
-def seller_limits(n_items: int, sellers: int, seed: int) -> list[BoundLimit]:
+def seller_limits(n_items: int, sellers: int, seed: int) -> list[ResolvedLimit]:
     """At most twice an equal part of the showings for each."""
     owner = np.random.default_rng(seed).integers(0, sellers, n_items)
     return [
-        BoundLimit(Limit.parse(f"seller={one}<={2 / sellers:g}"), owner == one)
+        ResolvedLimit(Limit.parse(f"seller={one}<={2 / sellers:g}"), owner == one)
         for one in np.unique(owner)
     ]
 
 
-def timed(model: Recommender, scenario: Scenario, limits: list[BoundLimit], name: str) -> float:
+def timed(model: Recommender, scenario: Scenario, limits: list[ResolvedLimit], name: str) -> float:
     started = time.process_time()
     lists = model.under(limits).recommend(scenario, length=LENGTH)
     seconds = time.process_time() - started

@@ -75,7 +75,7 @@ def small_strong() -> FcpoConfig:
     """The preset `strong` in miniature, over rankers with their default settings."""
     return FcpoConfig.preset(
         "strong",
-        warm_start=("ease", "itemknn"),
+        warm_start=("ease:recent", "itemknn:recent"),
         adapt=False,
         patience=5,
         candidates=12,

@@ -41,7 +41,9 @@ SHORT = (
         "fcpo.rehearsals=1",
     ),
 )
-WARM_START = 'warm_start=["ease","itemknn"]'  # GRU4Rec takes seconds, and is in other commands
+WARM_START = (
+    'warm_start=["ease:recent","itemknn:recent"]'  # GRU4Rec takes seconds, and is in other commands
+)
 EXAMPLES = {path.relative_to(ROOT).as_posix() for path in (ROOT / "examples").glob("*.py")}
 RUN_ELSEWHERE = {  # with shorter trainings, or with more that is checked
     "README.md": "test_docs.py",
@@ -245,9 +247,12 @@ def test_the_commands_are_found() -> None:
     """In blocks and sentences, over several lines, without their comments."""
     found = CASES["docs/commands.md"]
     assert "fairhorizon recommend runs/a --k 20 --alpha-prime 0.25 --out fairer.csv" in found
-    assert "fairhorizon efficiency --data ml-100k --ranker ease" in CASES["docs/results/speed.md"]
+    assert (
+        "fairhorizon efficiency --data ml-100k --ranker ease:recent"
+        in CASES["docs/results/speed.md"]
+    )
     longterm = CASES["docs/how-to/long-run.md"]
-    assert any(command.endswith("ease+quota --out longterm") for command in longterm)
+    assert any(command.endswith("ease:recent+quota --out longterm") for command in longterm)
 
 
 def test_examples_and_commands_keep_their_order() -> None:

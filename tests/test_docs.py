@@ -209,7 +209,7 @@ def test_the_example_of_resuming_runs(tmp_path: Path, monkeypatch: pytest.Monkey
     fitted = "model = fh.Fcpo(config).fit(parts, "
     quick = {
         '"ml-100k"': f'"{SMALL}"',
-        "alpha_prime=0.4)": 'alpha_prime=0.4, warm_start=("ease",), rounds=2)',
+        "alpha_prime=0.4)": 'alpha_prime=0.4, warm_start=("ease",), rounds=2, always_train=True)',
         f'{fitted}checkpoint="runs/a")': f'{fitted}checkpoint="runs/a", listener=listener)',
     }
     stopping = Listener()

@@ -19,7 +19,7 @@ from fairhorizon.cli.app import run
 GOLDEN = Path(__file__).parent / "golden.json"
 MARKET = "synthetic:users=60,items=80,interactions_per_user=20"
 METHODS = {
-    "ease+quota": ("quota.share=0.4",),
+    "ease:recent+quota": ("quota.share=0.4",),
     "lird": ("rounds=2", "updates=20", "pmf.max_epochs=3"),
 }
 LONG_RUN = ("rounds=3", "horizon=5", "fisher_states=32", "pmf.max_epochs=3", "gru_hidden=8")

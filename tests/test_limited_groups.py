@@ -6,8 +6,8 @@ import pytest
 
 from fairhorizon.datasets import DataSpec, bound_limits
 from fairhorizon.errors import ConfigError
-from fairhorizon.limits.bound import BoundLimit
 from fairhorizon.limits.language import Limit, LimitError
+from fairhorizon.limits.resolved import ResolvedLimit
 
 # item: genres, seller; item 5 is taken last, by user 1 alone, and so is no part of the training log
 ITEMS = {
@@ -40,12 +40,12 @@ def table(tmp_path: Path) -> str:
     return str(file)
 
 
-def members(bound: list[BoundLimit]) -> dict[str, list[int]]:
+def members(bound: list[ResolvedLimit]) -> dict[str, list[int]]:
     """Item ids by limit."""
     return {str(one): [i + 1 for i in one.members.nonzero()[0].tolist()] for one in bound}
 
 
-def bind(data: DataSpec, *texts: str, table: str | None = None) -> list[BoundLimit]:
+def bind(data: DataSpec, *texts: str, table: str | None = None) -> list[ResolvedLimit]:
     return bound_limits([Limit.parse(text) for text in texts], data, None, table)
 
 
@@ -56,7 +56,7 @@ def test_an_item_may_have_several_values(log: DataSpec) -> None:
         "genre=War>=0.1": [1, 3],
         "genre=Drama,Comedy<=0.5": [1, 2, 5],
     }
-    assert not any(one.moves for one in bound)
+    assert not any(one.is_dynamic for one in bound)
 
 
 def test_each_value_has_a_limit_of_its_own(log: DataSpec) -> None:
@@ -79,7 +79,7 @@ def test_reserved_words(log: DataSpec) -> None:
         "new>=0.1": [5],
         "gini<=0.8": [1, 2, 3, 4, 5],
     }
-    assert [one.moves for one in bound] == [True, False, False]
+    assert [one.is_dynamic for one in bound] == [True, False, False]
     (larger,) = bound_limits([Limit.popular(0.4)], log, None, popular_share=0.4)
     assert larger.members.tolist() == [True, True, False, False, False]
 

@@ -28,6 +28,8 @@ from fairhorizon.storage import save_model
     ("text", "method"),
     [
         ("ease", Method("ease")),
+        ("ease:recent", Method("ease", preset="recent")),
+        ("ease:recent+quota@0.4", Method("ease", "quota", 0.4, "recent")),
         (" fcpo@0.4 ", Method("fcpo", level=0.4)),
         ("fcpo:paper@0.4", Method("fcpo", level=0.4, preset="paper")),
         ("bpr+quota", Method("bpr", "quota")),
@@ -46,6 +48,10 @@ def test_a_name_says_ranker_re_ranker_and_level(text: str, method: Method) -> No
         ("ease+quta", r"there is no re-ranker 'quta' \(there are "),
         ("ease+", "there is no re-ranker ''"),
         ("fcpo+quota", "only a ranker can be re-ranked"),
+        (
+            "ease:old",
+            r"ease:old: there is no such preset \(there are itemknn:recent, ease:recent, ",
+        ),
         ("ease@0.4", "ease has no level to set"),
         ("ease+quota@much", r"'much' is no number \(as in ease\+quota@0.4\)"),
     ],
@@ -129,6 +135,8 @@ def test_fcpo_is_the_fast_one_unless_it_is_said() -> None:
     [
         ("ease", "ease"),
         ("ease+quota@0.4", "ease"),
+        ("ease:recent+lists@0.4", "ease:recent"),
+        ("ease+lists", "ease"),
         ("lird", "lird"),
         ("fcpo@0.4", "fcpo:fast"),
         ("fcpo:strong@0.4", "fcpo:strong"),
@@ -152,7 +160,7 @@ def test_the_rankers_that_a_method_is_made_of():
         name: rankers_of(build(Method.parse(name), {}, seed=0))
         for name in ("fcpo", "fcpo:start", "stack+lists", "ease+quota", "fcpo:paper", "lird")
     }
-    four = {"ridge", "ease", "itemknn", "popularity"}
+    four = {"ridge", "ease:recent", "itemknn:recent", "popularity"}
     assert found["fcpo"] == found["fcpo:start"] == found["stack+lists"] == four
     assert found["ease+quota"] == {"ease"}
     assert found["fcpo:paper"] == found["lird"] == frozenset()

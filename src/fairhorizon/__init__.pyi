@@ -43,10 +43,14 @@ from .rankers.bpr import Bpr as Bpr
 from .rankers.bpr import BprConfig as BprConfig
 from .rankers.ease import Ease as Ease
 from .rankers.ease import EaseConfig as EaseConfig
+from .rankers.ease import RecentEase as RecentEase
+from .rankers.ease import RecentEaseConfig as RecentEaseConfig
 from .rankers.gru4rec import Gru4Rec as Gru4Rec
 from .rankers.gru4rec import Gru4RecConfig as Gru4RecConfig
 from .rankers.itemknn import ItemKnn as ItemKnn
 from .rankers.itemknn import ItemKnnConfig as ItemKnnConfig
+from .rankers.itemknn import RecentItemKnn as RecentItemKnn
+from .rankers.itemknn import RecentItemKnnConfig as RecentItemKnnConfig
 from .rankers.mf import Mf as Mf
 from .rankers.mf import MfConfig as MfConfig
 from .rankers.ncf import Ncf as Ncf

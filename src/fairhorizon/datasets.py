@@ -21,10 +21,9 @@ from fairhorizon.data.readers import read_item_attribute
 from fairhorizon.data.sources import load
 from fairhorizon.data.splits import Split, earlier_part, split, split_by_time, uncut, with_ties
 from fairhorizon.errors import ConfigError, DataError, NoColumnError
-from fairhorizon.limits.binding import bind
-from fairhorizon.limits.bound import BoundLimit
 from fairhorizon.limits.groups import POPULAR_SHARE, attribute_group, popular_group
 from fairhorizon.limits.language import GroupOf, Limit
+from fairhorizon.limits.resolved import ResolvedLimit, resolve_limits
 from fairhorizon.settings import Settings
 from fairhorizon.vocabulary import POPULAR
 
@@ -222,7 +221,7 @@ def bound_limits(
     *,
     split: Split | None = None,
     popular_share: float = POPULAR_SHARE,
-) -> list[BoundLimit]:
+) -> list[ResolvedLimit]:
     """The limits on the items of the data; COLUMN:each becomes a limit for every value.
 
     item_table: a file with a row per item; without it, the columns are those of the log.
@@ -233,7 +232,7 @@ def bound_limits(
     def counts() -> NDArray[np.int64]:
         return (split or opened(data, cache_dir).split).train.item_counts()
 
-    return bind(
+    return resolve_limits(
         limits,
         counts,
         lambda column: item_attribute(data, item_table, column, cache_dir),

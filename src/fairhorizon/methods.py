@@ -1,4 +1,4 @@
-"""Methods by name: `ease`, `ease+quota`, `ease+quota@0.4`, `fcpo@0.65`, `fcpo:paper@0.4`."""
+"""Methods by name: `ease`, `ease:recent`, `ease+quota@0.4`, `fcpo@0.65`, `fcpo:paper@0.4`."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -40,7 +40,7 @@ class Method:
     base: str
     reranker: str | None = None
     level: float | None = None
-    preset: str | None = None  # of an agent; None: the default
+    preset: str | None = None  # of an agent, or the variant of a ranker; None: the default
 
     @classmethod
     def parse(cls, text: str) -> Self:
@@ -51,7 +51,8 @@ class Method:
             known = ", ".join((*RANKERS, *AGENTS))
             raise MethodError(f"there is no method {base!r} (there are {known})")
         if preset is not None and preset not in presets_of(base):
-            known = ", ".join(f"{agent}:{name}" for agent in AGENTS for name in presets_of(agent))
+            bases = (*RANKERS, *AGENTS)
+            known = ", ".join(f"{base}:{name}" for base in bases for name in presets_of(base))
             raise MethodError(f"{text}: there is no such preset (there are {known})")
         if reranker is not None and reranker not in RERANKERS:
             known = ", ".join(RERANKERS)
@@ -74,8 +75,17 @@ class Method:
     @property
     def name(self) -> str:
         """Without the level."""
-        preset = f":{self.preset}" if self.preset else ""
-        return self.base + preset + (f"+{self.reranker}" if self.reranker else "")
+        return self.trained_name + (f"+{self.reranker}" if self.reranker else "")
+
+    @property
+    def trained_name(self) -> str:
+        """Without re-ranker and level: the ranker or the preset."""
+        return self.base + (f":{self.preset}" if self.preset else "")
+
+    @property
+    def settings_name(self) -> str:
+        """Under which its settings are given: presets of an agent share them, rankers do not."""
+        return self.base if self.base in AGENTS else self.trained_name
 
     @property
     def file_name(self) -> str:
@@ -90,7 +100,7 @@ class Method:
     def limited_to(self, alpha_prime: float) -> "Method":
         """With a largest share of showings for the group, where the level is one."""
         if not self.abilities.level_is_share:
-            remedy = f" (try {self.base}+quota)" if self.base in RANKERS else ""
+            remedy = f" (try {self.trained_name}+quota)" if self.base in RANKERS else ""
             raise MethodError(f"{self} has no limit to set to {alpha_prime:g}{remedy}")
         if self.level not in (None, alpha_prime):
             raise MethodError(f"{self} and alpha' {alpha_prime:g} are two limits (give one)")
@@ -101,13 +111,17 @@ class Method:
         """The part that is trained: a re-ranker is not, nor a level that any model can serve."""
         if self.abilities.levels is not Levels.SERVED:
             return self
-        return Method(self.base, preset=self.preset or next(iter(presets_of(self.base)), None))
+        default = next(iter(presets_of(self.base)), None) if self.base in AGENTS else None
+        return Method(self.base, preset=self.preset or default)
 
 
 def presets_of(base: str) -> tuple[str, ...]:
-    """The presets that a name can choose from, the default first."""
-    known = tuple(AGENTS[base].presets) if base in AGENTS else ()
-    return known if len(known) > 1 else ()
+    """The presets of an agent that a name can choose from, the default first; or the variants of a
+    ranker beside the published method."""
+    if base in AGENTS:
+        known = tuple(AGENTS[base].presets)
+        return known if len(known) > 1 else ()
+    return tuple(name.removeprefix(f"{base}:") for name in RANKERS if name.startswith(f"{base}:"))
 
 
 def build(method: Method, given: Given, seed: int, *, preset: str | None = None) -> Recommender:
@@ -116,7 +130,7 @@ def build(method: Method, given: Given, seed: int, *, preset: str | None = None)
     preset: the one to start from where the method names none.
     """
     if method.base not in AGENTS:
-        ranker_class = RANKERS[method.base]
+        ranker_class = RANKERS[method.trained_name]
         own = {key: value for key, value in given.items() if key != method.reranker}
         ranker = ranker_class(changed(ranker_class.config_class(), own), seed=seed)
         return Ranked(ranker, build_reranker(method, given))

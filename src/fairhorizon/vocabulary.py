@@ -100,7 +100,7 @@ class EngineName(StrEnum):
 
 @dataclass(frozen=True)
 class MethodName:
-    """The parts of a method's name, `fcpo:paper@0.4` or `ease+quota`; None: not written."""
+    """The parts of a method's name, `fcpo:paper@0.4` or `ease:recent+quota`; None: not written."""
 
     base: str
     preset: str | None = None
@@ -121,6 +121,15 @@ class MethodName:
     def model(self) -> tuple[str, str | None]:
         """What is trained: the same for all re-rankings of a method and all their levels."""
         return self.base, self.preset
+
+    @property
+    def settings_name(self) -> str:
+        """Under which the settings of what is trained are given, where there are several methods.
+
+        Presets of an agent have the same settings, variants of a ranker have their own.
+        """
+        is_variant = self.preset is not None and self.base != "fcpo"
+        return f"{self.base}:{self.preset}" if is_variant else self.base
 
 
 class Labels(StrEnum):

@@ -12,10 +12,10 @@ from scipy.optimize import linprog
 
 from fairhorizon.allocation.assignment import CLOSED, ItemClasses, SlotOffers
 from fairhorizon.allocation.steps import OnlineControl
-from fairhorizon.limits.bound import BoundLimit
 from fairhorizon.limits.counts import Exposure
 from fairhorizon.limits.groups import PopularItems, popular_group
 from fairhorizon.limits.language import Limit
+from fairhorizon.limits.resolved import ResolvedLimit
 from fairhorizon.limits.step_limits import PopularityLimit, ShareLimit, step_limit
 from fairhorizon.vocabulary import Labels
 
@@ -154,7 +154,7 @@ def test_an_item_without_room_has_a_prohibitive_charge():
 
 
 def limited(text: str, members: list[bool]) -> ShareLimit:
-    limit = step_limit(BoundLimit(Limit.parse(text), np.array(members)))
+    limit = step_limit(ResolvedLimit(Limit.parse(text), np.array(members)))
     assert isinstance(limit, ShareLimit)
     return limit
 

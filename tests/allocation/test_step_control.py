@@ -13,10 +13,9 @@ from scipy.optimize import linprog
 from fairhorizon.allocation.assignment import ItemClasses, SlotOffers, assign_classes
 from fairhorizon.allocation.steps import OnlineControl
 from fairhorizon.errors import ConfigError, ModelError
-from fairhorizon.limits.bound import BoundLimit
-from fairhorizon.limits.counts import Exposure
-from fairhorizon.limits.growing_lists import GrowingLists
+from fairhorizon.limits.counts import Exposure, GrowingLists
 from fairhorizon.limits.language import Limit
+from fairhorizon.limits.resolved import ResolvedLimit
 from fairhorizon.limits.step_limits import (
     GiniLimit,
     GroupFloor,
@@ -247,7 +246,7 @@ def test_lists_by_place_by_hand(text: str, lists: list[list[int]], grows: bool):
     """Both users like the items in the order of their codes; 0 and 1 are of the group."""
     group = np.array([True, True, False, False])
     scores = torch.tensor([[9.0, 8, 7, 6], [8.0, 7, 6, 5]])
-    control = OnlineControl([step_limit(BoundLimit(Limit.parse(text), group), fixed=True)])
+    control = OnlineControl([step_limit(ResolvedLimit(Limit.parse(text), group), fixed=True)])
     if not grows:
         shown = control.choose([scores] * 3, Exposure(np.zeros(4, np.int64), lambda _: group))
         assert shown.tolist() == lists

@@ -25,7 +25,7 @@ def test_the_list_has_a_row_per_method(
         "fcpo:strong        preset     @  FCPO with gru4rec, a neural network, among its rankers; "
         "serves any limit." in lines
     )
-    assert len(lines) == 2 + 27 + 2
+    assert len(lines) == 2 + 29 + 2
     assert lines[-1] == "Settings of one method: fairhorizon methods NAME"
 
 
@@ -33,10 +33,10 @@ def test_the_settings_of_one(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("COLUMNS", "140")
-    assert printed(capsys, "ease+quota") == [
-        "ease+quota (ranker + re-ranker): EASE, a linear item-to-item model (Steck 2019), with "
-        "more weight on recent items. Quota: at most a share of",
-        "every list is sensitive items, the best ones by score.",
+    assert printed(capsys, "ease:recent+quota") == [
+        "ease:recent+quota (ranker + re-ranker): EASE with more weight on recent items, for logs "
+        "in time order. Quota: at most a share of every list",
+        "is sensitive items, the best ones by score.",
         "Setting             Default  Meaning",
         "─" * 139,
         "l2                  300.0    Weight of the L2 penalty on the item-item weights.",
@@ -54,9 +54,9 @@ def test_the_settings_of_one(
         "                             Allowed: number, at least 0. tune: 0 to 0.6.",
         "quota.share         0.4      Largest share of every list that may be sensitive items (q).",
         "                             Allowed: number from 0 to 1.",
-        "Level: ease+quota@0.35 sets quota.share=0.35",
-        "Example: fairhorizon fit ease+quota --data ml-100k --set quota.share=0.4 --out "
-        "runs/ease+quota",
+        "Level: ease:recent+quota@0.35 sets quota.share=0.35",
+        "Example: fairhorizon fit ease:recent+quota --data ml-100k --set quota.share=0.4 --out "
+        "runs/ease-recent+quota",
     ]
 
 
@@ -81,8 +81,8 @@ def test_the_list_as_json(tmp_path: Path) -> None:
     file = tmp_path / "new" / "methods.json"
     assert run(["methods", "--json", str(file)]) == 0
     rows = json.loads(file.read_text())["methods"]
-    assert len(rows) == 27
-    assert rows[19] == {
+    assert len(rows) == 29
+    assert rows[21] == {
         "name": "fcpo",
         "kind": "agent",
         "summary": "Fairness-Constrained Policy Optimization (Ge et al. 2021, Algorithm 1).",

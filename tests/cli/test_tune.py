@@ -14,7 +14,7 @@ from fairhorizon.studies.runs import Run
 from fairhorizon.studies.tuning import Objective
 
 MARKET = "synthetic:users=40,items=60,interactions_per_user=15"
-TUNE = ["tune", "itemknn", "--data", MARKET, "--set", "neighbours=30"]
+TUNE = ["tune", "itemknn:recent", "--data", MARKET, "--set", "neighbours=30"]
 
 
 @pytest.fixture(autouse=True)
@@ -33,14 +33,14 @@ def test_the_command_it_prints_gives_the_validation_it_found(
     shown = [line.split() for line in said.err.splitlines() if line.startswith("trial ")]
     assert [line[1] for line in shown] == ["1/4", "2/4", "3/4", "4/4"]
     assert max(line[3] for line in shown) == f"{best['validation']:.4f}"
-    assert (best["method"], best["protocol"], best["trials"]) == ("itemknn", protocol, 4)
+    assert (best["method"], best["protocol"], best["trials"]) == ("itemknn:recent", protocol, 4)
     assert sorted(best["settings"]) == ["half_life", "neighbours", "popularity", "shrinkage"]
     assert best["settings"]["neighbours"] == 30
 
     summary, command = said.out.splitlines()
     assert summary.startswith(f"t/best.json: validation NDCG@20 {best['validation']:.4f}, trial ")
     program, *arguments = shlex.split(command)
-    assert (program, arguments[:2]) == ("fairhorizon", ["fit", "itemknn"])
+    assert (program, arguments[:2]) == ("fairhorizon", ["fit", "itemknn:recent"])
     assert run(arguments) == 0
     fitted = Run(Path("runs/itemknn"))
     parts = fitted.data().open().split
@@ -49,7 +49,7 @@ def test_the_command_it_prints_gives_the_validation_it_found(
     (row,) = json.loads(Path("t.json").read_text())["rows"]
     assert row["metrics"] == {"validation_ndcg@20": {"mean": best["validation"], "std": 0}}
     assert row["settings"] == best["settings"]
-    assert (row["method"], row["protocol"], row["mode"]) == ("itemknn", protocol, "one-shot")
+    assert (row["method"], row["protocol"], row["mode"]) == ("itemknn:recent", protocol, "one-shot")
 
 
 @pytest.mark.slow
@@ -81,7 +81,7 @@ def test_the_command_it_prints_has_the_preset(
 def test_a_second_call_continues_and_another_search_is_refused(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    folder = Path("tune/itemknn-synthetic-users-40-items-60-interactions_per_user-15")
+    folder = Path("tune/itemknn-recent-synthetic-users-40-items-60-interactions_per_user-15")
     for trials, expected in ((2, ["1/2", "2/2"]), (3, ["3/3"]), (3, [])):
         assert run([*TUNE, f"--trials={trials}"]) == 0
         lines = capsys.readouterr().err.splitlines()
@@ -91,8 +91,8 @@ def test_a_second_call_continues_and_another_search_is_refused(
     kept = (folder / "best.json").read_bytes()
     assert run([*TUNE, "--seed=1"]) == 1
     assert capsys.readouterr().err == (
-        f"error: {folder}: holds a search of itemknn with other seed (name another --out, or give "
-        "what it was started with)\n"
+        f"error: {folder}: holds a search of itemknn:recent with other seed (name another --out, "
+        "or give what it was started with)\n"
     )
     assert (folder / "best.json").read_bytes() == kept
 
@@ -129,7 +129,7 @@ def test_ctrl_c_keeps_the_finished_trials(
         (["nothing"], 2, "METHOD: there is no method 'nothing'"),
         (["ease+quota"], 2, "METHOD: ease+quota: a re-ranker is not trained (tune ease, then fit"),
         (["popularity"], 1, "popularity has no settings to search (fit it as it is)"),
-        (["itemknn", "--set=bogus=1"], 2, "there is no bogus (but neighbours,"),
+        (["itemknn:recent", "--set=bogus=1"], 2, "there is no bogus (but neighbours,"),
         (["itemknn", "--trials=0"], 2, "--trials"),
         (["itemknn", "--data=gone.csv"], 1, "'gone.csv' is neither a file nor a named"),
     ],

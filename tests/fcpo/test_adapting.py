@@ -17,7 +17,7 @@ from fairhorizon.recommenders.progress import Listener, RoundReport
 from fairhorizon.recommenders.tasks import FitTask, LogPart, Prerequisite
 from fairhorizon.storage import load_model
 
-RANKERS = ("ridge", "ease", "itemknn", "popularity")
+RANKERS = ("ridge", "ease:recent", "itemknn:recent", "popularity")
 
 
 @pytest.fixture(scope="module")
@@ -30,6 +30,7 @@ def config(small_strong: FcpoConfig) -> FcpoConfig:
     """The default in miniature, without its search for ridge, which takes longest."""
     changes = {
         **{"warm_start": RANKERS, "adapt": True, "spread": None, "rounds": 3, "evaluate_every": 1},
+        "always_train": True,
         "ridge": {"decays": (0.8, 0.97), "horizon": 5, "future": 0.85, "popularity": 0.2},
     }
     return FcpoConfig.model_validate({**small_strong.model_dump(), **changes})
@@ -129,6 +130,6 @@ def test_only_rankers_without_questions_and_given_settings_are_fitted_beforehand
     assert names() == ["popularity"]
     assert names("strong") == ["gru4rec", "popularity"]
     assert names("strong", gru4rec={"dim": 8}) == ["popularity"]
-    assert names(warm_start=("ease", "bpr")) == ["bpr"]
+    assert names(warm_start=("ease:recent", "bpr")) == ["bpr"]
     assert names(adapt=False) == list(RANKERS)
-    assert names(adapt=False, ease={"l2": 5.0}) == ["ridge", "itemknn", "popularity"]
+    assert names(adapt=False, ease={"l2": 5.0}) == ["ridge", "itemknn:recent", "popularity"]

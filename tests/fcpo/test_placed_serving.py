@@ -9,9 +9,9 @@ import torch
 
 from fairhorizon.data.splits import Split
 from fairhorizon.fcpo.model import Fcpo
-from fairhorizon.limits.bound import BoundLimit
 from fairhorizon.limits.language import POPULAR, GroupOf, Limit
 from fairhorizon.limits.place_rule import PlaceRule, PlaceWeights
+from fairhorizon.limits.resolved import ResolvedLimit
 from fairhorizon.rankers.ease import Ease
 from fairhorizon.recommenders.ranked.model import Ranked
 from fairhorizon.rerank.lists import ListAllocation
@@ -39,7 +39,7 @@ def under(model: Fcpo, rule: PlaceRule) -> Fcpo:
         scope=rule.scope,
         weighing=weighing,
     )
-    return model.under([BoundLimit(limit, model.sensitive_.cpu().numpy())])
+    return model.under([ResolvedLimit(limit, model.sensitive_.cpu().numpy())])
 
 
 @pytest.fixture(scope="module")

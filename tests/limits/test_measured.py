@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fairhorizon.limits.bound import BoundLimit
 from fairhorizon.limits.language import Limit
 from fairhorizon.limits.measured import LimitReached, Showings, limit_reached
+from fairhorizon.limits.resolved import ResolvedLimit
 
 GROUP = np.array([True, True, True, False, False, False, False, False])  # items 0, 1, 2 of 8
 LISTS = np.array(
@@ -25,7 +25,7 @@ LISTS = np.array(
 
 
 def reached(text: str, lists: np.ndarray = LISTS) -> LimitReached:
-    return limit_reached(BoundLimit(Limit.parse(text), GROUP), lists)
+    return limit_reached(ResolvedLimit(Limit.parse(text), GROUP), lists)
 
 
 def test_a_share_of_all_showings() -> None:
@@ -152,7 +152,7 @@ def test_lists_by_their_definition(
         whole, beginnings = whole + over[-1], beginnings + any(over)
     for scope, broken in (("list", whole), ("prefix", beginnings)):
         text = f"new{sign}{tenths / 10}@{first};scope={scope}"
-        found = limit_reached(BoundLimit(Limit.parse(text), GROUP), Showings.of(np.array(rows)))
+        found = limit_reached(ResolvedLimit(Limit.parse(text), GROUP), Showings.of(np.array(rows)))
         assert (found.broken, found.kept, found.n_lists) == (broken, not broken, lists)
 
 
@@ -170,7 +170,7 @@ def test_violations_are_showings_too_many_or_too_few() -> None:
 
 
 def test_a_price_is_found_by_the_text_of_the_limit() -> None:
-    bound = BoundLimit(Limit.parse("popular<=0.40"), GROUP)
+    bound = ResolvedLimit(Limit.parse("popular<=0.40"), GROUP)
     assert limit_reached(bound, LISTS, {"popular<=0.4": 0.25}).price == 0.25
     assert limit_reached(bound, LISTS, {"popular<=0.5": 0.25}).price is None
     assert limit_reached(bound, LISTS).price is None

@@ -3,10 +3,9 @@
 import numpy as np
 import pytest
 
-from fairhorizon.limits.bound import BoundLimit
 from fairhorizon.limits.language import Limit
-from fairhorizon.limits.measured import LimitReached, limit_reached
-from fairhorizon.limits.verdicts import MANY, verdict_of, verdicts_of
+from fairhorizon.limits.measured import MANY, LimitReached, limit_reached, verdict_of, verdicts_of
+from fairhorizon.limits.resolved import ResolvedLimit
 
 
 def found(text: str, reached: float, **more: object) -> LimitReached:
@@ -36,16 +35,16 @@ def test_limits_on_lists() -> None:
     # 3 of 4 in the first list and 1 of 4 in the second
     lists = np.array([[0, 1, 2, 9], [3, 9, 8, 7]])
     group = np.arange(10) < 5
-    half = BoundLimit(Limit.parse("popular<=0.5;scope=list"), group)
+    half = ResolvedLimit(Limit.parse("popular<=0.5;scope=list"), group)
     words = "not kept in 1 of 2 lists, the worst has 75.0 % of at most 50 %"
     assert verdict_of(limit_reached(half, lists)) == words
-    most = BoundLimit(Limit.parse("popular<=0.75;scope=list"), group)
+    most = ResolvedLimit(Limit.parse("popular<=0.75;scope=list"), group)
     assert verdict_of(limit_reached(most, lists)) == "kept in all of 2 lists: at most 75 % of each"
 
 
 def test_a_list_may_break_a_limit_only_at_its_beginning() -> None:
     group = np.arange(10) < 5
-    prefix = BoundLimit(Limit.parse("popular<=0.5;scope=prefix"), group)
+    prefix = ResolvedLimit(Limit.parse("popular<=0.5;scope=prefix"), group)
     assert verdict_of(limit_reached(prefix, np.array([[0, 1, 8, 9]]))) == "not kept in 1 of 1 lists"
 
 

@@ -42,12 +42,14 @@ def test_with_given_settings_a_refresh_equals_fit(shop):
     """Closed form, and nothing is chosen: the settings are all given."""
     first, second = halves(shop.rows)
     given = {"l2": 80.0, "half_life": 4.0}
-    model = fh.fit(shop.log(first), "ease", settings=given).observe(second).refresh()
-    assert model.recommend(k=8).equals(fh.fit(shop.log(), "ease", settings=given).recommend(k=8))
+    model = fh.fit(shop.log(first), "ease:recent", settings=given).observe(second).refresh()
+    assert model.recommend(k=8).equals(
+        fh.fit(shop.log(), "ease:recent", settings=given).recommend(k=8)
+    )
 
 
 def test_histories_change_at_once(shop):
-    model = fh.fit(shop.log(), "ease", settings={"half_life": 1.0})
+    model = fh.fit(shop.log(), "ease:recent", settings={"half_life": 1.0})
     before = model.recommend(["c1"], k=5)
     taken = before["item"][0]
     day = int(shop.rows["day"].max()) + 86_400
@@ -59,7 +61,7 @@ def test_histories_change_at_once(shop):
     assert after["item"].to_list() == same["item"].to_list()
     # the others are as before
     assert model.recommend(["c2"], k=5).equals(
-        fh.fit(shop.log(), "ease", settings={"half_life": 1.0}).recommend(["c2"], k=5)
+        fh.fit(shop.log(), "ease:recent", settings={"half_life": 1.0}).recommend(["c2"], k=5)
     )
 
 

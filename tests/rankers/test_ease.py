@@ -12,7 +12,7 @@ from fairhorizon.errors import ConfigError
 from fairhorizon.evaluation.short_term import evaluate
 from fairhorizon.histories import UserItems
 from fairhorizon.rankers import ease
-from fairhorizon.rankers.ease import Ease, EaseConfig, co_counts
+from fairhorizon.rankers.ease import Ease, EaseConfig, RecentEase, RecentEaseConfig, co_counts
 from fairhorizon.rankers.stack.later_part import frequent_part
 from fairhorizon.rankers.weights import longest_history, weighted_history
 from fairhorizon.recommenders.ranked.model import Ranked
@@ -24,9 +24,14 @@ def matrix(log: Interactions) -> NDArray[np.float64]:
     return taken
 
 
-@pytest.mark.parametrize("l2", [0.5, 20.0])
-def test_every_column_is_a_ridge_regression_on_the_other_items(market: Split, l2: float) -> None:
-    model = Ease(EaseConfig(l2=l2, training_half_life=None)).fit(market)
+@pytest.mark.parametrize("l2", [0.5, 20.0, 500.0])
+@pytest.mark.parametrize("recent", [False, True])
+def test_every_column_is_a_ridge_regression_on_the_other_items(
+    market: Split, l2: float, recent: bool
+) -> None:
+    """Of the published method, and of the variant where all pairs count equally."""
+    plain = Ease(EaseConfig(l2=l2)), RecentEase(RecentEaseConfig(l2=l2, training_half_life=None))
+    model = plain[recent].fit(market)
     taken = matrix(market.train)
     for item in range(market.train.n_items):
         others = np.arange(market.train.n_items) != item
@@ -34,6 +39,26 @@ def test_every_column_is_a_ridge_regression_on_the_other_items(market: Split, l2
         expected = np.linalg.solve(x.T @ x + l2 * np.eye(x.shape[1]), x.T @ taken[:, item])
         np.testing.assert_allclose(model.item_weights_[others, item], expected, atol=2e-5)
         assert model.item_weights_[item, item] == 0
+
+
+def test_the_published_method_has_one_setting_and_no_recency(market: Split) -> None:
+    """Scores are X B for X of zeros and ones, whatever the order of the items."""
+    model = Ease().fit(market)
+    assert EaseConfig().model_dump() == {"l2": 500.0}
+    users, taken = torch.arange(market.train.n_users), matrix(market.train)
+    history = ordered_history(market.train, model.queue_length)
+    expected = taken @ model.item_weights_.double().numpy()
+    np.testing.assert_allclose(model.scores(users, history), expected, atol=1e-5)
+    backwards = model.scores(users, history.flip(1))
+    np.testing.assert_allclose(backwards, expected, atol=1e-5)
+
+
+def test_strengths_of_a_log_with_weights_stand_in_place_of_ones() -> None:
+    """X^T X by hand: user 0 took items 0 and 1, user 1 items 1 and 2."""
+    histories = UserItems(torch.tensor([0, 2, 4]), torch.tensor([0, 1, 1, 2]), 3)
+    gram = Ease()._gram(histories, torch.tensor([2.0, 0.5, 1.0, 3.0]))
+    assert gram.tolist() == [[4.0, 1.0, 0.0], [1.0, 1.25, 3.0], [0.0, 3.0, 9.0]]
+    assert Ease()._gram(histories, None).tolist() == [[1, 1, 0], [1, 2, 1], [0, 1, 1]]
 
 
 @pytest.mark.parametrize("half_life", [None, 0.7, 3.0])
@@ -51,7 +76,7 @@ def test_pairs_count_by_their_distance(market: Split, half_life: float | None) -
 
 
 def test_scores_are_the_weighted_history_times_the_weights(market: Split) -> None:
-    model = Ease(EaseConfig(l2=5.0, half_life=1.0)).fit(market)
+    model = RecentEase(RecentEaseConfig(l2=5.0, half_life=1.0)).fit(market)
     pad, weights = market.train.n_items, model.item_weights_
     scores = model.scores(torch.tensor([0, 1]), torch.tensor([[3, 9, 4], [pad, pad, 7]]))
     torch.testing.assert_close(scores[0], weights[4] + weights[9] / 2 + weights[3] / 4)
@@ -59,7 +84,7 @@ def test_scores_are_the_weighted_history_times_the_weights(market: Split) -> Non
 
 
 def test_plain_ease_rebuilds_the_training_matrix_from_whole_histories(market: Split) -> None:
-    model = Ease(EaseConfig(l2=5.0, half_life=None)).fit(market)
+    model = RecentEase(RecentEaseConfig(l2=5.0, half_life=None)).fit(market)
     history = ordered_history(market.train, model.queue_length)
     scores = model.scores(torch.arange(market.train.n_users), history)
     expected = matrix(market.train) @ model.item_weights_.double().numpy()
@@ -82,11 +107,11 @@ def test_the_recent_taste_wins_over_the_old_one() -> None:
     rows += [(40, item) for item in (0, 1, 2, 3, 4, 5, 10, 11)]
     users, items = np.array(rows).T
     parts = split(from_arrays(users, items))
-    model = Ease(EaseConfig(l2=20.0, half_life=0.5)).fit(parts)
+    model = RecentEase(RecentEaseConfig(l2=20.0, half_life=0.5)).fit(parts)
     queue = torch.tensor([[0, 1, 2, 3, 4, 5, 10, 11]])
     recent = model.scores(torch.tensor([40]), queue)[0]
     assert recent[12:].min() > recent[6:10].max()
-    plain = Ease(EaseConfig(l2=20.0, half_life=None)).fit(parts)
+    plain = RecentEase(RecentEaseConfig(l2=20.0, half_life=None)).fit(parts)
     whole = plain.scores(torch.tensor([40]), queue)[0]
     assert whole[12:].max() < whole[6:10].min()
 
@@ -100,7 +125,7 @@ def test_finds_all_that_is_held_out_where_worlds_do_not_mix() -> None:
     rows = [(user, 2 * item + user % 2) for user in range(60) for item in rng.permutation(10)]
     users, items = np.array(rows).T
     parts = split(from_arrays(users, items))
-    result = evaluate(Ranked(Ease(EaseConfig(l2=20.0))).fit(parts), parts, ks=(2,))
+    result = evaluate(Ranked(RecentEase(RecentEaseConfig(l2=20.0))).fit(parts), parts, ks=(2,))
     assert result.metrics["recall@2"] == result.metrics["ndcg@2"] == 1
 
 
@@ -110,14 +135,14 @@ def test_in_a_large_catalogue_only_frequent_items_are_weighed(
     """As if the log had no others, which score 0."""
     monkeypatch.setattr(ease, "MOST_ITEMS", 79)
     monkeypatch.setattr(ease, "FREQUENT", 30)
-    config = EaseConfig(popularity=0.2)
-    model = Ease(config).fit(market)
+    config = RecentEaseConfig(popularity=0.2)
+    model = RecentEase(config).fit(market)
     counts = market.train.item_counts()
     frequent = np.sort(np.argsort(-counts, kind="stable")[:30])
     assert model.item_weights_.shape == (30, 30)
     assert (model.numbers_ >= 0).nonzero().squeeze(1).tolist() == frequent.tolist()
     few = frequent_part(market, most_users=10**6, most_items=30, seed=0)
-    alone = Ease(config).fit(few)
+    alone = RecentEase(config).fit(few)
     np.testing.assert_allclose(model.item_weights_, alone.item_weights_, atol=1e-6)
     users, pad = torch.arange(3), market.train.n_items
     rare = int(np.argsort(counts, kind="stable")[0])
@@ -131,7 +156,7 @@ def test_in_a_large_catalogue_only_frequent_items_are_weighed(
     wanted = torch.tensor([rare, int(frequent[7])])
     added = model.contributions(queue[0], wanted)
     torch.testing.assert_close(added.sum(0), scores[0, wanted])
-    again = Ease.from_parts(model.tensors(), model.description())
+    again = RecentEase.from_parts(model.tensors(), model.description())
     assert torch.equal(again.scores(users, queue), scores)
 
 
@@ -140,13 +165,13 @@ def test_too_little_regularisation_is_said() -> None:
     log = from_arrays(np.repeat(np.arange(9), 2), [0, 1] * 9)
     parts = Split(log, log.take([]), log.take([]))
     with pytest.raises(ConfigError, match=r"no solution \(set a larger l2"):
-        Ease(EaseConfig(l2=1e-12, training_half_life=None)).fit(parts)
+        RecentEase(RecentEaseConfig(l2=1e-12, training_half_life=None)).fit(parts)
 
 
 def test_few_recent_items_are_looked_up_and_many_multiplied_to_the_same_scores():
     """The two ways to compute w B, with padding and an item that comes twice."""
     generator = torch.Generator().manual_seed(3)
-    model = Ease(EaseConfig(half_life=2.0))
+    model = RecentEase(RecentEaseConfig(half_life=2.0))
     model.item_weights_, model.longest_ = torch.randn(400, 400, generator=generator), 500
     model.numbers_ = torch.arange(400)
     queue = torch.randint(400, (6, 45), generator=generator)
@@ -156,7 +181,7 @@ def test_few_recent_items_are_looked_up_and_many_multiplied_to_the_same_scores()
     scores = model.scores(torch.arange(6), queue)
     assert torch.allclose(scores, weighted @ model.item_weights_, atol=1e-5)
     assert torch.equal(scores[2], torch.zeros(400))
-    every = Ease(EaseConfig(half_life=None))
+    every = RecentEase(RecentEaseConfig(half_life=None))
     every.item_weights_, every.longest_ = model.item_weights_, 60
     every.numbers_ = model.numbers_
     dense = weighted_history(queue, 400, None) @ model.item_weights_
@@ -165,12 +190,12 @@ def test_few_recent_items_are_looked_up_and_many_multiplied_to_the_same_scores()
 
 
 def test_scores_are_divided_by_a_power_of_the_count(market: Split) -> None:
-    plain = Ease(EaseConfig(l2=5.0)).fit(market)
+    plain = RecentEase(RecentEaseConfig(l2=5.0)).fit(market)
     counts = np.bincount(market.train.items, minlength=80)
     assert counts.min() < 1 < counts.max()  # an item that nobody took is divided by 1
     users, queue = torch.tensor([0, 1]), torch.tensor([[3, 9, 4], [80, 80, 7]])
     for exponent in (0.0, 0.4, 1.0):
-        model = Ease(EaseConfig(l2=5.0, popularity=exponent)).fit(market)
+        model = RecentEase(RecentEaseConfig(l2=5.0, popularity=exponent)).fit(market)
         scale = torch.tensor([max(1, count) ** exponent for count in counts])
         torch.testing.assert_close(
             model.scores(users, queue), plain.scores(users, queue) / scale, check_dtype=False

@@ -9,7 +9,7 @@ import torch
 from fairhorizon.data.interactions import Interactions
 from fairhorizon.data.splits import Split
 from fairhorizon.rankers import itemknn
-from fairhorizon.rankers.itemknn import ItemKnn, ItemKnnConfig
+from fairhorizon.rankers.itemknn import ItemKnn, ItemKnnConfig, RecentItemKnn, RecentItemKnnConfig
 
 
 def similarity_by_loop(log: Interactions, shrinkage: float) -> np.ndarray:
@@ -29,8 +29,8 @@ def test_neighbours_and_scores_are_those_of_loops(
     market: Split, shrinkage: float, cells: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(itemknn, "CELLS", cells)
-    config = ItemKnnConfig(neighbours=7, shrinkage=shrinkage, half_life=1.0)
-    model = ItemKnn(config).fit(market)
+    config = RecentItemKnnConfig(neighbours=7, shrinkage=shrinkage, half_life=1.0)
+    model = RecentItemKnn(config).fit(market)
     table = similarity_by_loop(market.train, shrinkage)
     best = -np.sort(-table, axis=1)[:, :7]
     np.testing.assert_allclose(model.similarities_, best, atol=1e-6)
@@ -49,13 +49,15 @@ def test_neighbours_and_scores_are_those_of_loops(
     assert not scores[1].any()
 
 
-def test_cosines_by_hand() -> None:
+@pytest.mark.parametrize("recent", [False, True])
+def test_cosines_by_hand(recent: bool) -> None:
     """Item 0 is taken by users 0 1 2 3, item 1 by 0 1 2, item 2 by 3, item 3 by none."""
     users, items = np.array([0, 1, 2, 3, 0, 1, 2, 3]), np.array([0, 0, 0, 0, 1, 1, 1, 2])
     log = Interactions(users, items, np.arange(4), np.arange(4))
     parts = Split(log, log.take([]), log.take([]))
-    config = ItemKnnConfig(neighbours=10, shrinkage=0.0, half_life=None)
-    model = ItemKnn(config).fit(parts)
+    plain = RecentItemKnnConfig(neighbours=10, shrinkage=0.0, half_life=None)
+    published = ItemKnn(ItemKnnConfig(neighbours=10))
+    model = (RecentItemKnn(plain) if recent else published).fit(parts)
     assert model.neighbours_.shape == (4, 4)  # there are no more
     scores = model.scores(torch.tensor([0, 1]), torch.tensor([[4, 0], [1, 2]]))
     common = 3 / math.sqrt(4 * 3)
@@ -67,7 +69,7 @@ def test_a_large_catalogue_is_scored_from_the_history_to_the_same_sums(
     market: Split, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Padding, an item that comes twice and an empty queue; a second fit forgets the first."""
-    model = ItemKnn(ItemKnnConfig(neighbours=9, half_life=1.5))
+    model = RecentItemKnn(RecentItemKnnConfig(neighbours=9, half_life=1.5))
     queue = torch.randint(80, (7, 30), generator=torch.Generator().manual_seed(5))
     queue[1, :27], queue[2], queue[3, 10] = 80, 80, queue[3, 29]
     smaller = Split(market.train.take(range(300)), market.validation, market.test)
@@ -89,11 +91,11 @@ def test_scores_are_divided_by_a_power_of_the_count(
     dense: bool, market: Split, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(itemknn, "DENSE_AT_MOST", 80 if dense else 79)
-    plain = ItemKnn().fit(market)
+    plain = RecentItemKnn().fit(market)
     counts = np.bincount(market.train.items, minlength=80)
     users, queue = torch.tensor([0, 1]), torch.tensor([[3, 9, 4], [80, 80, 7]])
     for exponent in (0.0, 0.4, 1.0):
-        model = ItemKnn(ItemKnnConfig(popularity=exponent)).fit(market)
+        model = RecentItemKnn(RecentItemKnnConfig(popularity=exponent)).fit(market)
         scale = torch.tensor([max(1, count) ** exponent for count in counts])
         torch.testing.assert_close(
             model.scores(users, queue), plain.scores(users, queue) / scale, check_dtype=False

@@ -6,8 +6,8 @@ import torch
 
 from fairhorizon.data.splits import split
 from fairhorizon.data.synthetic import synthetic
-from fairhorizon.limits.bound import BoundLimit
 from fairhorizon.limits.language import Limit
+from fairhorizon.limits.resolved import ResolvedLimit
 from fairhorizon.methods import Method, build
 from fairhorizon.recommenders.served import on_lists
 from fairhorizon.simulation.feedback import evaluation_scenario
@@ -55,8 +55,8 @@ def test_numbers_belong_to_the_lists(name):
 def test_a_price_stands_under_the_text_of_its_limit():
     model = build(Method.parse("ease+lists"), {}, seed=0).fit(PARTS)
     scenario = evaluation_scenario(PARTS, model.queue_length, Protocol.STANDARD)
-    own = BoundLimit(Limit.parse("seller=Mega<=0.2"), model.sensitive_.numpy())
-    other = BoundLimit(Limit.parse("seller=Small>=0.3"), np.arange(40) % 4 == 0)
+    own = ResolvedLimit(Limit.parse("seller=Mega<=0.2"), model.sensitive_.numpy())
+    other = ResolvedLimit(Limit.parse("seller=Small>=0.3"), np.arange(40) % 4 == 0)
     level = model.under([own]).served(scenario, length=6)
     plain = model.at(0.2).served(scenario, length=6)
     assert dict(level.prices) == {"seller=Mega<=0.2": plain.prices["popular<=0.2"]}

@@ -4,7 +4,7 @@ import numpy as np
 from specs import check_schema, line_of
 
 from fairhorizon.evaluation.short_term import EvaluationRow
-from fairhorizon.limits.verdicts import Verdict
+from fairhorizon.limits.measured import Verdict
 from fairhorizon.report import audit as audit_report
 from fairhorizon.report.styles import GREY
 from fairhorizon.studies.audit import AuditCounts, AuditResult, ByRank, RankExposure

@@ -5,7 +5,7 @@ import shlex
 import pytest
 
 from fairhorizon.cli.fit import make
-from fairhorizon.cli.settings import parse_settings
+from fairhorizon.cli.options import parse_settings
 from fairhorizon.fcpo.config import PRESETS
 from fairhorizon.methods import AGENTS, MethodError
 from fairhorizon.rankers import RANKERS
@@ -29,7 +29,7 @@ def test_every_method_is_listed_once_by_kind() -> None:
     known = ("fast", "strong", "start", "strong-start", "long", "paper")
     presets = [f"fcpo:{name}" for name in known]
     assert kinds[Kind.PRESET] == [f"fcpo:{name}" for name in PRESETS] == presets
-    assert len(NAMES) == len(set(NAMES)) == 11 + 8 + 2 + 6
+    assert len(NAMES) == len(set(NAMES)) == 13 + 8 + 2 + 6
 
 
 def test_a_level_is_for_rerankers_and_fcpo() -> None:
@@ -46,9 +46,7 @@ def test_a_summary_is_one_sentence(entry: Entry) -> None:
 
 def test_the_paper_of_a_method_is_named() -> None:
     summaries = {entry.name: entry.summary for entry in all_methods()}
-    assert summaries["ease"] == (
-        "EASE, a linear item-to-item model (Steck 2019), with more weight on recent items."
-    )
+    assert summaries["ease"] == "EASE, a linear item-to-item model (Steck 2019)."
     assert "Singh & Joachims 2018" in summaries["foe"]
     assert "Xu et al. 2023" in summaries["pmmf"]
     assert "Morik et al. 2020" in summaries["fairco"]
@@ -57,7 +55,8 @@ def test_the_paper_of_a_method_is_named() -> None:
 
 
 def test_the_settings_of_a_ranker_by_hand() -> None:
-    assert describe("ease").settings[:2] == (
+    assert [setting.name for setting in describe("ease").settings] == ["l2"]
+    assert describe("ease:recent").settings[:2] == (
         SettingEntry(
             "l2",
             "300.0",
@@ -92,7 +91,13 @@ def test_the_settings_of_a_ranker_by_hand() -> None:
         ("lird", "pmf.dim", "32", "whole number, at least 1", "16 to 256, log scale"),
         ("lird", "gamma", "0.5", "number, at least 0, below 1", None),
         ("fcpo", "actor_hidden", "[16, 16]", "list of 2 whole numbers, each at least 1", None),
-        ("fcpo", "warm_start", '["ridge", "ease", "itemknn", "popularity"]', "list of names", None),
+        (
+            "fcpo",
+            "warm_start",
+            '["ridge", "ease:recent", "itemknn:recent", "popularity"]',
+            "list of names",
+            None,
+        ),
         ("fcpo", "ease", "{}", "settings by name", None),
         ("ncf", "widths", "[32, 16]", "list of whole numbers, each at least 1", None),
         ("mf", "dim", "64", "whole number, at least 1", "16 to 256, log scale"),
@@ -101,7 +106,7 @@ def test_the_settings_of_a_ranker_by_hand() -> None:
         ("sasrec", "heads", "2", "whole number, at least 1", "1, 2, 4"),
         ("ease+quota", "quota.share", "0.4", "number from 0 to 1", None),
         ("quota", "quota.share", "0.4", "number from 0 to 1", None),
-        ("ease+quota", "l2", "300.0", "number above 0", "10 to 5000, log scale"),
+        ("ease:recent+quota", "l2", "300.0", "number above 0", "10 to 5000, log scale"),
     ],
 )
 def test_a_setting(method: str, name: str, default: str, allowed: str, searched: str) -> None:
@@ -147,7 +152,7 @@ def test_the_example_sets_what_matters() -> None:
         ("bogus", "control, pmmf, fairco, tfrom, fcpo, lird, fcpo:fast, fcpo:strong, fcpo:start, "),
         ("bogus", "fcpo:start, fcpo:strong-start, fcpo:long, fcpo:paper)"),
         ("ease+bogus", "(there are quota, penalty, foe, lists, control, pmmf, fairco, tfrom)"),
-        ("fcpo:bogus", "no such preset (there are fcpo:fast, fcpo:strong, fcpo:start, "),
+        ("fcpo:bogus", "no such preset (there are itemknn:recent, ease:recent, fcpo:fast, "),
         ("fcpo+quota", "only a ranker can be re-ranked"),
         ("ease+quota@0.4", "the level is not needed here (give ease+quota)"),
     ],

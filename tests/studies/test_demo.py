@@ -37,12 +37,12 @@ def test_every_method_is_fitted_once(result: DemoResult) -> None:
     assert len(result.rows) == 11
     fits = [text.split("fitting ")[1] for text in STAGES.texts if ": fitting " in text]
     of_demo = [name for name in fits if "," not in name]
-    assert of_demo == ["popularity", "ease", "fcpo:fast", "fcpo:paper"]
+    assert of_demo == ["popularity", "ease:recent", "fcpo:fast", "fcpo:paper"]
 
 
 @pytest.mark.slow
 def test_rows_are_of_their_method_at_their_level(dataset: Dataset, result: DemoResult) -> None:
-    limited = ("popularity+quota", "ease+quota", "fcpo")
+    limited = ("popularity+quota", "ease:recent+quota", "fcpo")
     expected = {("popularity", 1.0), ("fcpo:paper", PAPER_LEVEL)}
     expected |= {(name, level) for name in limited for level in LEVELS}
     assert {(row.name, row.alpha_prime) for row in result.rows} == expected
@@ -51,7 +51,7 @@ def test_rows_are_of_their_method_at_their_level(dataset: Dataset, result: DemoR
         assert row.level == (None if row.name == "popularity" else row.alpha_prime)
         assert row.seeds == (1,)
     for level in LEVELS:
-        method = Method.parse(f"ease+quota@{level}")
+        method = Method.parse(f"ease:recent+quota@{level}")
         model = build(method, {}, 1).fit(dataset.split, sensitive=dataset.sensitive)
         own = evaluate(model, dataset.split, ks=KS, sensitive=dataset.sensitive)
         (row,) = (row for row in result.rows if row.method == str(method))
@@ -80,11 +80,16 @@ def test_the_long_run_is_at_the_strictest_limit(result: DemoResult) -> None:
     run = result.long_run
     assert (run.alpha_prime, run.warm_up) == (LEVELS[-1], 0)
     last = run.steps.group_by("method", maintain_order=True).last()
-    assert last["method"].to_list() == ["popularity", "ease+quota", "ease+control", "fcpo"]
+    assert last["method"].to_list() == [
+        "popularity",
+        "ease:recent+quota",
+        "ease:recent+control",
+        "fcpo",
+    ]
     assert last["step"].unique().to_list() == [20]  # a quarter of the catalogue
     over = dict(zip(last["method"], last["violation_share"], strict=True))
     # with 80 items, some users of fcpo have none left that does not enter the group
-    assert (over["popularity"], over["ease+control"], over["fcpo"]) == (1.0, 0.0, 0.05)
+    assert (over["popularity"], over["ease:recent+control"], over["fcpo"]) == (1.0, 0.0, 0.05)
     beyond = dict(zip(last["method"], last["largest_overshoot"], strict=True))
     assert 0 < beyond["fcpo"] < 0.01
     of_fcpo = run.steps.filter(method="fcpo")

@@ -115,7 +115,7 @@ def test_the_methods_are_ours_and_all_rivals() -> None:
     }
     assert not any(is_ours(method) for method in methods("fcpo:start", "fcpo:strong-start"))
     assert all(is_ours(method) for method in methods("fcpo:strong", "fcpo:paper"))
-    assert {"stack+lists", "ease+lists", "gru4rec+lists", "popularity+quota"} < set(METHODS)
+    assert {"stack+lists", "ease:recent+lists", "gru4rec+lists", "popularity+quota"} < set(METHODS)
 
 
 @given(st.lists(st.integers(0, 20), min_size=21, max_size=21), st.integers(1, 100))

@@ -9,8 +9,8 @@ import polars as pl
 import pytest
 
 from fairhorizon.datasets import DataSpec, bound_limits
-from fairhorizon.limits.bound import BoundLimit
 from fairhorizon.limits.language import Limit
+from fairhorizon.limits.resolved import ResolvedLimit
 from fairhorizon.methods import Method
 from fairhorizon.studies.level_search import methods_at_limits, run_levels
 from fairhorizon.studies.levels import limit_rows
@@ -76,8 +76,8 @@ def test_each_method_of_a_study_of_levels_has_its_limit(tmp_path: Path) -> None:
 
 def test_long_runs_by_hand() -> None:
     """Two seeds of three steps, the first of which is the warm-up."""
-    floor = BoundLimit(Limit.parse("shop=Corner>=0.3"), np.ones(4, bool))
-    by_list = BoundLimit(Limit.parse("shop=Corner<=0.3;scope=list"), np.ones(4, bool))
+    floor = ResolvedLimit(Limit.parse("shop=Corner>=0.3"), np.ones(4, bool))
+    by_list = ResolvedLimit(Limit.parse("shop=Corner<=0.3;scope=list"), np.ones(4, bool))
     rates = {0: (0.9, 0.5, 0.4), 1: (0.2, 0.3, 0.2)}
     short = {0: (0.2, 0.1, -0.1), 1: (0.0, 0.0, 0.05)}  # below the floor
     steps = pl.DataFrame(

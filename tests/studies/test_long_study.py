@@ -17,9 +17,9 @@ from fairhorizon.data.sources import synthetic_market
 from fairhorizon.datasets import DataSpec
 from fairhorizon.errors import ConfigError, DataError
 from fairhorizon.evaluation.long_term import LongRun, LongRunSettings
-from fairhorizon.limits.bound import BoundLimit
 from fairhorizon.limits.counts import Exposure
 from fairhorizon.limits.language import Limit
+from fairhorizon.limits.resolved import ResolvedLimit
 from fairhorizon.methods import Method
 from fairhorizon.metrics.fairness import gini
 from fairhorizon.metrics.spread import Spread
@@ -426,7 +426,7 @@ def test_limits_by_hand() -> None:
         row("b", 3, seed=1, drama=-0.1),
         dict.fromkeys(SCHEMA) | {"method": "c", "step": 3},
     ]
-    bounds = [BoundLimit(limit, np.ones(1, dtype=bool)) for limit in limits.values()]
+    bounds = [ResolvedLimit(limit, np.ones(1, dtype=bool)) for limit in limits.values()]
     steps = pl.DataFrame(rows, schema=SCHEMA)
     found = limit_summaries(steps, 1, bounds)
     broken = [(row.limit, row.method, row.violation_share, row.largest_overshoot) for row in found]

@@ -8,8 +8,8 @@ import pytest
 
 from fairhorizon.data.recommendations import Recommendations, read_recommendations
 from fairhorizon.datasets import Dataset, DataSpec
-from fairhorizon.limits.bound import BoundLimit
 from fairhorizon.limits.language import Limit
+from fairhorizon.limits.resolved import ResolvedLimit
 from fairhorizon.studies.audit import exposure_by_rank, families_of, showings_of
 from fairhorizon.studies.providers import ItemNotes, exposure_of_providers
 
@@ -36,8 +36,8 @@ def shown(dataset: Dataset, tmp_path: Path) -> Recommendations:
     return read_recommendations(tmp_path / "lists.csv", dataset.log)
 
 
-def bound(text: str, *items: int) -> BoundLimit:
-    return BoundLimit(Limit.parse(text), np.isin(np.arange(1, 7), items))
+def bound(text: str, *items: int) -> ResolvedLimit:
+    return ResolvedLimit(Limit.parse(text), np.isin(np.arange(1, 7), items))
 
 
 def test_each_group_at_each_rank(dataset: Dataset, shown: Recommendations) -> None:

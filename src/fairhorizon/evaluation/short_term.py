@@ -13,7 +13,7 @@ from fairhorizon.data.interactions import Interactions
 from fairhorizon.data.splits import Split
 from fairhorizon.errors import ConfigError, DataError, ModelError
 from fairhorizon.limits.groups import popular_group
-from fairhorizon.limits.verdicts import ReachedLimit
+from fairhorizon.limits.measured import LimitOutcome
 from fairhorizon.metrics import accuracy
 from fairhorizon.metrics.spread import finite, strict_json
 from fairhorizon.metrics.summary import summarise
@@ -73,7 +73,7 @@ class EvaluationRow:
     group: str = POPULAR  # the name of G0
     expected_exposure_share: float | None = None  # of G0, over the rankings that could be drawn
     by_history: ByHistory | None = None
-    limits: tuple[ReachedLimit, ...] = ()  # that were measured
+    limits: tuple[LimitOutcome, ...] = ()  # that were measured
 
     def to_json(self) -> dict[str, Any]:
         """Strict JSON; what is None or empty by default is included only if there is one."""

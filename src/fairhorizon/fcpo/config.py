@@ -108,7 +108,7 @@ class FcpoConfig(MemberSettings):
     """How value=long learns what a like is worth."""
     group_price: bool = True
     """Whether the actor sees the group of an item and learns a price for it."""
-    warm_start: tuple[str, ...] = ("ridge", "ease", "itemknn", "popularity")
+    warm_start: tuple[str, ...] = ("ridge", "ease:recent", "itemknn:recent", "popularity")
     """Rankers whose scores the actor weighs instead of item vectors; empty: start from PMF."""
     adapt: bool = True
     """Whether the rankers' settings and first weights are chosen by the lists they give on a later
@@ -139,6 +139,9 @@ class FcpoConfig(MemberSettings):
     # one round of Algorithm 1
     rounds: Annotated[int, Field(ge=0)] = 30
     """Largest number of training rounds, each with one policy update (M)."""
+    always_train: bool = False
+    """Whether rounds are run even where a test on the later part of the training log finds nothing
+    for them to learn; for a policy over rankers whose settings were chosen on the log (adapt)."""
     episodes_per_user: Positive = 1
     """Training episodes of a user in a round."""
     users_per_round: Positive = 1024
@@ -224,7 +227,7 @@ def attention_of(config: FcpoConfig) -> Tensor:
     return torch.ones(len(slots)) if config.attention == "even" else discount(slots)
 
 
-WITH_GRU4REC = ("gru4rec", "ridge", "ease", "itemknn", "popularity")
+WITH_GRU4REC = ("gru4rec", "ridge", "ease:recent", "itemknn:recent", "popularity")
 PRESETS = {
     "fast": FcpoConfig(),
     "strong": FcpoConfig(warm_start=WITH_GRU4REC),
@@ -246,6 +249,7 @@ PRESETS = {
         critic_hidden=(64, 64),
         initial_std=1.0,
         rounds=100,
+        always_train=True,
         users_per_round=8192,
         kl_limit=0.05,
         patience=5,

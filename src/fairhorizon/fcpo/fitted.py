@@ -134,7 +134,9 @@ class FittedPolicy:
         states = validation_scenario(split, queue_length(config, self.panel), config.protocol)
         if isinstance(self.actor.items, PanelItems):
             first = self.actor.items.panel.weights
-            weights = better_weights(self.lists(config), states, config, first, seed)
+            weights: tuple[float, ...] | None = first
+            if not trained.training.no_rounds:
+                weights = better_weights(self.lists(config), states, config, first, seed)
             if weights is not None:
                 self.actor.settle_on([*weights, NO_PRICE])
                 self.settled = True
@@ -189,7 +191,9 @@ class FittedPolicy:
                 f"; in training episodes {100 * share:.1f} % of the showings were of the group "
                 f"(limit {100 * limit:g} %)"
             )
-        if self.settled and self.reports and config.adapt:
+        if self.settled and config.rounds and not self.reports:
+            text += "; the weights of the rankers serve: training found nothing to add"
+        elif self.settled and self.reports and config.adapt:
             text += "; the first weights serve, as no round was better by more than chance"
         elif validation is not None:
             text += f"; validation NDCG {validation:.4f}"

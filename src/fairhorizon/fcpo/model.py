@@ -21,8 +21,8 @@ from fairhorizon.fcpo.rollouts import serve
 from fairhorizon.fcpo.session import Problem, Session, begun_with
 from fairhorizon.fcpo.training import Trained, best_round, queue_length
 from fairhorizon.fcpo.warm_start import check_names
-from fairhorizon.limits.kept_by_lists import ListLimits, kept_by_requests, level_under
 from fairhorizon.limits.step_limits import PopularityLimit
+from fairhorizon.limits.supported import SupportedLimits, kept_by_requests, level_under
 from fairhorizon.rankers.ranker import Ranker
 from fairhorizon.rankers.stack.given import suitable
 from fairhorizon.rankers.stack.questions import QUESTIONS
@@ -88,8 +88,8 @@ class Fcpo(Recommender):
         return self.config.alpha_prime
 
     @property
-    def kept_in_lists(self) -> ListLimits:
-        return ListLimits.ANY if self.config.policy == "softmax" else ListLimits.OWN
+    def supported_limits(self) -> SupportedLimits:
+        return SupportedLimits.ANY if self.config.policy == "softmax" else SupportedLimits.OWN
 
     @property
     def popular_share(self) -> float:
@@ -107,7 +107,7 @@ class Fcpo(Recommender):
         names = suitable(self.config.warm_start, split)
         if self.config.adapt:  # settings that are chosen on the log are those of this method alone
             names = tuple(name for name in names if name not in QUESTIONS)
-        names = tuple(name for name in names if not self.config.given.get(name))
+        names = tuple(name for name in names if not self.config.given_to(name))
         return tuple(Prerequisite(name, part) for name in names for part in parts)
 
     def at(self, alpha_prime: float) -> Self:

@@ -4,6 +4,7 @@ The weights were learned with rankers that knew only the earlier part of the log
 histories they may not suit rankers of the whole log: then a single ranker can be better.
 """
 
+import copy
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
@@ -18,6 +19,7 @@ from fairhorizon.allocation.one_limit import OneLimit, Sides
 from fairhorizon.fcpo.config import FcpoConfig
 from fairhorizon.fcpo.networks import Actor
 from fairhorizon.fcpo.policies import rows_of
+from fairhorizon.lbfgs import minimise
 from fairhorizon.limits.place_rule import PlaceRule
 from fairhorizon.metrics.accuracy import discount
 from fairhorizon.metrics.shares import whole_showings
@@ -227,7 +229,7 @@ def better_weights(
 
     if config.adapt:
         gain = measured(None) - measured(first)
-        return None if gain.mean() > BY_CHANCE * _error(gain) else first
+        return None if by_more_than_chance(gain) else first
     liked = liked_items(opening, validation)
     present, together = measured(None), measured(refitted := _all_together(menus, liked))
     alone = [(measured(weights), weights) for weights in _each_alone(menus, liked)]
@@ -236,8 +238,13 @@ def better_weights(
         if (best - values).mean() <= BY_CHANCE * _error(best - values):
             return weights
     gain = together - present
-    clear = together.mean() > CLEARLY * present.mean() and gain.mean() > BY_CHANCE * _error(gain)
+    clear = together.mean() > CLEARLY * present.mean() and by_more_than_chance(gain)
     return refitted if clear else None
+
+
+def by_more_than_chance(differences: NDArray[np.float64]) -> bool:
+    """Whether a mean of paired differences (users,) is more than its standard error above 0."""
+    return bool(differences.mean() > BY_CHANCE * _error(differences))
 
 
 def _error(differences: NDArray[np.float64]) -> float:
@@ -257,3 +264,60 @@ def _each_alone(menus: ScoredCandidates, liked: torch.Tensor) -> list[Weights]:
         (weight,) = _all_together(alone, liked)
         options.append(tuple(weight if other == ranker else 0.0 for other in range(rankers)))
     return options
+
+
+# ---- Whether rounds of CPO can add anything ------------------------------------------------------
+FIT_ITERATIONS = 20  # of L-BFGS: enough for what is there to see, too few to learn users by heart
+
+
+def gain_of_states(
+    actor: Actor, lists: ItemLists, opening: Opening, scenario: Scenario, *, length: int, seed: int
+) -> NDArray[np.float64]:
+    """(users,) NDCG that weights by state add to the first weights, on users not learned from.
+
+    What rounds of CPO can do beyond the first weights is to weigh the rankers differently in
+    different states. So a copy of the actor is fitted, by cross-entropy, to what one half of the
+    users took in the later part of the log, and judged by the lists of the other half; and the
+    other way round.
+
+    actor: before its first round.  lists: how it makes lists, under the limit of the training.
+    opening: users and their candidates where the episodes of the scenario begin.
+    """
+    users, liked = opening.users, liked_items(opening, scenario)
+
+    def ndcg(judged: Actor, rows: Tensor) -> NDArray[np.float64]:
+        own, some = users[rows], replace(lists, chances=ActorChances(judged))
+        with torch.no_grad():
+            shown = some.from_menus(opening.menus.take(rows), own, scenario.queue[own], length)
+        return ndcg_by_user(shown, own, scenario)
+
+    order = torch.randperm(len(users), generator=torch.Generator().manual_seed(seed))
+    halves, gains = order.tensor_split(2), np.zeros(len(users))
+    for learned_from, judged_on in (halves, halves[::-1]):
+        fitted = copy.deepcopy(actor)
+        own = users[learned_from]
+        _fit_by_cross_entropy(
+            fitted,
+            own,
+            scenario.queue[own],
+            opening.menus.take(learned_from),
+            liked[learned_from],
+        )
+        gains[judged_on.numpy()] = ndcg(fitted, judged_on) - ndcg(actor, judged_on)
+    return gains
+
+
+def _fit_by_cross_entropy(
+    actor: Actor, users: Tensor, queues: Tensor, menus: CandidateSet, liked: Tensor
+) -> None:
+    """Make the items that users liked (b, C) most likely; all users who liked any count alike."""
+    some = liked.any(1).nonzero().squeeze(1)
+    targets = liked[some].float()
+    targets = targets / targets.sum(1, keepdim=True)
+    menus, chances = menus.take(some), ActorChances(actor)
+
+    def loss() -> Tensor:
+        found = chances.of(menus, users[some], queues[some])
+        return -(found.clamp(min=1e-30).log() * targets).sum(1).mean()
+
+    minimise(actor.parameters(), loss, iterations=FIT_ITERATIONS)

@@ -209,7 +209,9 @@ class Session:
         return self.conclude()
 
     def rounds(self) -> Generator[RoundReport]:
-        """The rounds that are left, one at a time."""
+        """The rounds that are left, one at a time; none where they could add nothing."""
+        if why := self.training.look_for_gain():
+            self.listener.stage(f"no rounds of CPO: {why} (always_train runs them anyway)")
         for report in self.training.rounds():
             self.listener.round(report)
             yield report

@@ -22,7 +22,12 @@ from fairhorizon.fcpo.networks import (
     softmax_actor,
 )
 from fairhorizon.fcpo.rollouts import rollout, rollout_items, served_ndcg
-from fairhorizon.fcpo.serving import ActorChances
+from fairhorizon.fcpo.serving import (
+    FEWEST_USERS,
+    ActorChances,
+    by_more_than_chance,
+    gain_of_states,
+)
 from fairhorizon.fcpo.trajectories import Trajectories
 from fairhorizon.fcpo.warm_start import NO_PRICE, start_from, where_unseen_begins
 from fairhorizon.histories import UserItems
@@ -279,6 +284,7 @@ class Training:
         self.best: Tensors = {}
         self.best_validation = -1.0
         self.evaluations_since_best = 0
+        self.no_rounds = ""  # why the first weights serve without any round, in words
 
     def weigh_rankers(self) -> None:
         """Begin with the weights that make what users liked later on most likely.
@@ -301,9 +307,42 @@ class Training:
         self.panel = self.panel.weighed(weights)
         self.actor.begin_with([*weights, NO_PRICE])
 
+    @torch.enable_grad()
+    def look_for_gain(self) -> str:
+        """Before the first round: why it need not be run, in words; empty if it is to be run.
+
+        Weights that were chosen on the log by their lists serve unless a policy is better than they
+        are by more than chance. Whether one can be is found out on the later part of the log, in
+        a small part of the time that rounds take.
+        """
+        config, episodes = self.config, self.episodes
+        asked = config.adapt and not config.always_train
+        if not asked or self.finished or self.reports or not isinstance(episodes, MenuEpisodes):
+            return ""
+        users = len(episodes.opening.users)
+        if users < FEWEST_USERS:
+            self.no_rounds = f"{users} users are too few to tell whether rounds of CPO add anything"
+            return self.no_rounds
+        length = min(config.validation_length, len(self.sensitive))
+        gain = gain_of_states(
+            self.actor,
+            episodes.lists,
+            episodes.opening,
+            episodes.scenario,
+            length=length,
+            seed=self.seed,
+        )
+        if not by_more_than_chance(gain):
+            error = gain.std() / len(gain) ** 0.5
+            self.no_rounds = (
+                f"weights that differ between states change NDCG@{length} of what came later in "
+                f"training by {gain.mean():+.4f}, with a standard error of {error:.4f}"
+            )
+        return self.no_rounds
+
     @property
     def finished(self) -> bool:
-        return (
+        return bool(self.no_rounds) or (
             len(self.reports) >= self.config.rounds
             or self.evaluations_since_best >= self.config.patience
         )

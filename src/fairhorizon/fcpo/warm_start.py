@@ -139,7 +139,7 @@ def _adapted_panels(
     if config.refits_rankers:
         _check_length(earlier_part(split), split)
     listener.stage(f"{split.name}: choosing settings of the rankers on a part of the training log")
-    members = weighed_members(adapted(drafts, config.given, task), task)
+    members = weighed_members(adapted(drafts, config.given_to, task), task)
     for line in members.findings.lines:
         listener.stage(line)
     serving = Ensemble(members.whole, members.weights, members.ndcg, members.findings.lines)
@@ -157,11 +157,11 @@ def refitted_panel(panel: Ensemble, split: Split, config: FcpoConfig) -> Ensembl
         return panel.refitted(split)
     seed = panel.rankers[0].seed
     drafts = [
-        draft_of(type(ranker), config.given.get(ranker.method, {}), config.protocol, seed)
+        draft_of(type(ranker), config.given_to(ranker.method), config.protocol, seed)
         for ranker in panel.rankers
     ]
     task = StackTask(split, config.protocol, seed)
-    members = weighed_members(adapted(drafts, config.given, task), task)
+    members = weighed_members(adapted(drafts, config.given_to, task), task)
     ready = {ranker.method: ranker for ranker in members.whole}
     weights = dict(zip(ready, members.weights, strict=True))
     fits = [ready.get(draft.method) or draft.fit(split) for draft in drafts]

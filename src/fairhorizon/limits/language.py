@@ -10,10 +10,9 @@ text; who is in a group is up to the data (`datasets.py`).
 
 import re
 from dataclasses import dataclass, replace
-from typing import Any, Self
+from typing import Any, ClassVar, NoReturn, Self
 
 from fairhorizon.errors import ConfigError
-from fairhorizon.limits.text_cursor import TextCursor, number_of, quoted, written
 from fairhorizon.vocabulary import Labels, Scope, Weighing
 
 POPULAR, NEW, GINI = "popular", "new", "gini"
@@ -107,14 +106,76 @@ class Limit:
         return replace(self, group=GroupOf(self.group.column, values))
 
 
+def quoted(text: str) -> str:
+    """As `in_quotes` reads it."""
+    return '"' + text.replace('"', '""') + '"'
+
+
+def number_of(text: str) -> float | None:
+    """The finite number that the text is; None if it is none."""
+    try:
+        number = float(text)
+    except ValueError:
+        return None
+    return number if abs(number) < float("inf") else None
+
+
+def written(number: float) -> str:
+    """As short as it can be read back: 0.4, and 1 for 1.0."""
+    short = f"{number:.12g}"
+    return short if float(short) == number else repr(number)
+
+
 def _name_text(name: str) -> str:
     return name if PLAIN_NAME.fullmatch(name) else quoted(name)
 
 
-class _LimitReader(TextCursor):
+class _TextCursor:
+    """A place in a text; what it cannot read is an error that names the place and the remedy."""
+
+    def __init__(self, text: str) -> None:
+        self.text, self.at = text, 0
+
+    def next_is(self, text: str) -> bool:
+        """Whether the text goes on like this; if so, it is read."""
+        found = self.text.startswith(text, self.at)
+        self.at += len(text) if found else 0
+        return found
+
+    def up_to(self, stop: str) -> str:
+        """What comes before the next of these characters, without blanks around it."""
+        found = re.compile(f"[^{re.escape(stop)}]*").match(self.text, self.at)
+        assert found is not None
+        self.at = found.end()
+        return found.group().strip()
+
+    def in_quotes(self, example: str) -> str:
+        """What comes before the closing quote, in which two quotes are one; and blanks after it."""
+        begin, parts = self.at, []
+        while True:
+            end = self.text.find('"', self.at)
+            if end < 0:
+                self.at = begin - 1
+                self.fail("this quote is not closed", example)
+            parts.append(self.text[self.at : end])
+            self.at = end + 1
+            if not self.next_is('"'):
+                self.at = len(self.text) - len(self.text[self.at :].lstrip())
+                return "".join(parts)
+            parts.append('"')
+
+    def fail(self, what: str, remedy: str) -> NoReturn:
+        raise LimitError(f"{self.text!r}, position {self.at + 1}: {what} (give {remedy})")
+
+
+class _LimitReader(_TextCursor):
     """Reads the text of a limit."""
 
-    error = LimitError
+    OPTIONS: ClassVar = {
+        "labels": "first, moment, lagged:N or retrospective",
+        "scope": "all, list or prefix",
+        "weights": "none, log or numbers from 0 on, as in 1,0.5,0.2",
+    }
 
     def limit(self) -> dict[str, Any]:
         self._refuse_old_form()
@@ -209,40 +270,16 @@ class _LimitReader(TextCursor):
     def _option(self, fields: dict[str, Any]) -> None:
         begin = self.at
         key, _, value = self.up_to(";").partition("=")
-        if key in OPTIONS and key not in fields:
-            if not getattr(self, f"_{key}")(value, fields):
-                self.at = begin + len(key) + 1
-                self.fail(f"{value!r} does not say which {key}", OPTIONS[key])
-            return
-        self.at = begin
-        if key in OPTIONS:
-            self.fail(f"a second {key}", "one of them")
-        self.fail(f"there is no {key!r}", f"{', '.join(OPTIONS)}")
-
-    def _labels(self, value: str, fields: dict[str, Any]) -> bool:
-        word, _, lag = value.partition(":")
-        lags = word == Labels.LAGGED
-        counted = lag.isdecimal() and int(lag) > 0
-        if word not in list(Labels) or (not counted if lags else lag):
-            return False
-        fields |= {"labels": Labels(word), "lag": int(lag or 0)}
-        return True
-
-    def _scope(self, value: str, fields: dict[str, Any]) -> bool:
-        if value in list(Scope):
-            fields["scope"] = Scope(value)
-        return value in list(Scope)
-
-    def _weights(self, value: str, fields: dict[str, Any]) -> bool:
-        if value in (Weighing.NONE, Weighing.LOG):
-            fields |= {"weighing": Weighing(value), "weights": ()}
-            return True
-        numbers = [number_of(part) for part in value.split(",")]
-        weights = tuple(number for number in numbers if number is not None and number >= 0)
-        if len(weights) < len(numbers) or not any(weights):
-            return False
-        fields |= {"weighing": Weighing.GIVEN, "weights": weights}
-        return True
+        if key not in self.OPTIONS or key in fields:
+            self.at = begin
+            if key in self.OPTIONS:
+                self.fail(f"a second {key}", "one of them")
+            self.fail(f"there is no {key!r}", f"{', '.join(self.OPTIONS)}")
+        read = {"labels": _labels, "scope": _scope, "weights": _weights}[key](value)
+        if read is None:
+            self.at = begin + len(key) + 1
+            self.fail(f"{value!r} does not say which {key}", self.OPTIONS[key])
+        fields |= read
 
     def _check(self, fields: dict[str, Any], group: GroupOf) -> None:
         """What each word means alone, but not together."""
@@ -267,8 +304,27 @@ class _LimitReader(TextCursor):
             )
 
 
-OPTIONS = {
-    "labels": "first, moment, lagged:N or retrospective",
-    "scope": "all, list or prefix",
-    "weights": "none, log or numbers from 0 on, as in 1,0.5,0.2",
-}
+# The values of options; None: it is no value.
+
+
+def _labels(value: str) -> dict[str, Any] | None:
+    word, _, lag = value.partition(":")
+    lags = word == Labels.LAGGED
+    counted = lag.isdecimal() and int(lag) > 0
+    if word not in list(Labels) or (not counted if lags else lag):
+        return None
+    return {"labels": Labels(word), "lag": int(lag or 0)}
+
+
+def _scope(value: str) -> dict[str, Any] | None:
+    return {"scope": Scope(value)} if value in list(Scope) else None
+
+
+def _weights(value: str) -> dict[str, Any] | None:
+    if value in (Weighing.NONE, Weighing.LOG):
+        return {"weighing": Weighing(value), "weights": ()}
+    numbers = [number_of(part) for part in value.split(",")]
+    weights = tuple(number for number in numbers if number is not None and number >= 0)
+    if len(weights) < len(numbers) or not any(weights):
+        return None
+    return {"weighing": Weighing.GIVEN, "weights": weights}

@@ -3,14 +3,16 @@
 import math
 from dataclasses import dataclass, replace
 from enum import StrEnum
+from typing import Self
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fairhorizon.errors import ConfigError
+from fairhorizon.limits.language import Limit
 from fairhorizon.metrics.accuracy import discount
 from fairhorizon.metrics.shares import ROUNDING
-from fairhorizon.vocabulary import Scope
+from fairhorizon.vocabulary import Scope, Weighing
 
 Floats = NDArray[np.float64]
 Counts = NDArray[np.int64]
@@ -67,6 +69,13 @@ class PlaceRule:
             raise ConfigError(
                 f"weights={self._named_weights()}: places need weights of 0 or more, not all 0"
             )
+
+    @classmethod
+    def from_limit(cls, limit: Limit) -> Self:
+        """The rule of a limit on a group."""
+        by_place = {Weighing.NONE: PlaceWeights.NONE, Weighing.LOG: PlaceWeights.LOG}
+        weights = by_place.get(limit.weighing, limit.weights)
+        return cls(limit.share, limit.is_floor, limit.scope, weights, limit.first)
 
     def _named_weights(self) -> str:
         if isinstance(self.weights, tuple):

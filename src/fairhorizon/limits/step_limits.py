@@ -14,10 +14,10 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from fairhorizon.errors import ConfigError
-from fairhorizon.limits.bound import BoundLimit
 from fairhorizon.limits.counts import Counts, Exposure, Weights
 from fairhorizon.limits.language import GroupOf, Limit
-from fairhorizon.limits.limit_rules import rule_of
+from fairhorizon.limits.place_rule import PlaceRule
+from fairhorizon.limits.resolved import ResolvedLimit
 from fairhorizon.vocabulary import Labels, Scope
 
 
@@ -105,7 +105,7 @@ class ShareLimit(StepLimit):
         return self.sign * self._group(exposure).float()
 
     def weights(self, length: int) -> Weights:
-        return rule_of(self.limit).place_weights(length)
+        return PlaceRule.from_limit(self.limit).place_weights(length)
 
     def budget(self, exposure: Exposure, showings: Counts | int) -> float:
         """What the group may have after the step, less what it has.
@@ -153,7 +153,7 @@ class ShareLimit(StepLimit):
         return max(0.0, self.sign * (self._spent(exposure) - allowed))
 
     def most_in_list(self, length: int) -> tuple[Counts, Counts] | None:
-        return None if self.scope is Scope.ALL else rule_of(self.limit).bounds(length)
+        return None if self.scope is Scope.ALL else PlaceRule.from_limit(self.limit).bounds(length)
 
     @property
     def _looks_ahead(self) -> bool:
@@ -218,12 +218,12 @@ class GroupFloor(ShareLimit):
 
 
 def step_limit(
-    bound: BoundLimit, warm_up: int = 0, *, look_ahead: bool = True, fixed: bool = False
+    bound: ResolvedLimit, warm_up: int = 0, *, look_ahead: bool = True, fixed: bool = False
 ) -> StepLimit:
     """The limit as steps have to keep it; with `fixed` groups, on its items of the beginning."""
     if bound.limit.is_gini:
         return GiniLimit(bound.limit.share, warm_up, str(bound))
-    members = None if bound.moves and not fixed else torch.from_numpy(bound.members)
+    members = None if bound.is_dynamic and not fixed else torch.from_numpy(bound.members)
     return ShareLimit(bound.limit, members, warm_up, look_ahead=look_ahead)
 
 

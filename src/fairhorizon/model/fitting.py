@@ -12,9 +12,9 @@ from fairhorizon.data.interactions import Interactions
 from fairhorizon.data.splits import split, uncut
 from fairhorizon.errors import ConfigError
 from fairhorizon.fcpo.retention.replay import FittedRetention, check_weighs, learn_from_answers
-from fairhorizon.limits.bound import BoundLimit
 from fairhorizon.limits.groups import popular_group
 from fairhorizon.limits.language import POPULAR, GroupOf, Limit
+from fairhorizon.limits.resolved import ResolvedLimit
 from fairhorizon.methods import Method
 from fairhorizon.recommenders.base import Recommender
 from fairhorizon.recommenders.progress import SILENT, Listener
@@ -79,7 +79,7 @@ def at_level(method: Method, limits: Sequence[Limit]) -> Method:
     return method.limited_to(own.share) if own.share > 0 else method
 
 
-def group_of(own: Limit | None, bound: Sequence[BoundLimit]) -> Group | None:
+def group_of(own: Limit | None, bound: Sequence[ResolvedLimit]) -> Group | None:
     """The members of the group of a method's own limit; None: the popular items."""
     if own is None or own.group == GroupOf(POPULAR):
         return None

@@ -17,8 +17,8 @@ from fairhorizon.data.locations import AREA, AREA_KM, coordinates_among
 from fairhorizon.data.splits import Ties, uncut, with_ties
 from fairhorizon.errors import ConfigError, ModelError
 from fairhorizon.fcpo.retention.replay import FittedRetention
-from fairhorizon.limits.kept_by_lists import check_kept
 from fairhorizon.limits.language import Limit
+from fairhorizon.limits.supported import check_supported
 from fairhorizon.methods import Method, build
 from fairhorizon.model.cold_start import Catalogue
 from fairhorizon.model.explain import Explanation, explained
@@ -402,7 +402,7 @@ def _fitted_for(draft: Recommender, limits: Sequence[Limit], catalogue: Catalogu
     bound = bound_to(limits, catalogue, draft.popular_share)
     group = group_in(catalogue, limits, draft.popular_share)[: catalogue.n_fitted]
     fitted = [type(one)(one.limit, one.members[: len(group)]) for one in bound]
-    check_kept(draft.method, draft.kept_in_lists, fitted, group)
+    check_supported(draft.method, draft.supported_limits, fitted, group)
     return group_of(own_limit(limits), fitted)
 
 

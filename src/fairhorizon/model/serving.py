@@ -15,11 +15,10 @@ from fairhorizon.data.item_columns import ItemTable
 from fairhorizon.data.splits import Ties, with_ties
 from fairhorizon.errors import ConfigError, DataError
 from fairhorizon.fcpo.retention.replay import FittedRetention, with_user_weights
-from fairhorizon.limits.binding import bind
-from fairhorizon.limits.bound import BoundLimit
 from fairhorizon.limits.groups import popular_group
 from fairhorizon.limits.language import Limit
 from fairhorizon.limits.measured import limit_reached
+from fairhorizon.limits.resolved import ResolvedLimit, resolve_limits
 from fairhorizon.model.cold_start import Catalogue, ColdStartItems, ColdStartRanker
 from fairhorizon.model.fitting import group_of, own_limit
 from fairhorizon.model.requests import People, Person, Requests, anonymous_user
@@ -37,7 +36,7 @@ class ServingState:
     recommender: Recommender  # as it was fitted
     people: People
     catalogue: Catalogue
-    bound: tuple[BoundLimit, ...]
+    bound: tuple[ResolvedLimit, ...]
     free: Recommender  # the same over new items too, without the limits
     serving: Recommender  # under the limits
 
@@ -59,7 +58,7 @@ class ServingState:
             new = group[catalogue.n_fitted :].to(recommender.sensitive_)
             free = recommender.over(rankers, torch.cat([recommender.sensitive_, new]))
         else:  # what is not made of rankers shows no new items
-            bound = [BoundLimit(one.limit, one.members[: len(counts)]) for one in bound]
+            bound = [ResolvedLimit(one.limit, one.members[: len(counts)]) for one in bound]
         serving = free.under(bound) if bound else free
         return cls(recommender, people, catalogue, tuple(bound), free, serving)
 
@@ -79,11 +78,11 @@ class ServingState:
 
 def bound_to(
     limits: Sequence[Limit], catalogue: Catalogue, popular_share: float
-) -> list[BoundLimit]:
+) -> list[ResolvedLimit]:
     """The limits on the items of a catalogue; a new item is not popular."""
-    bound = bind(limits, catalogue.counts, catalogue.attribute, elsewhere=NO_COLUMN)
+    bound = resolve_limits(limits, catalogue.counts, catalogue.attribute, elsewhere=NO_COLUMN)
     popular = _with_new(popular_group(catalogue.log.item_counts(), popular_share), catalogue)
-    return [BoundLimit(one.limit, popular) if one.moves else one for one in bound]
+    return [ResolvedLimit(one.limit, popular) if one.is_dynamic else one for one in bound]
 
 
 def group_in(
@@ -233,7 +232,7 @@ def warn_if_broken(state: ServingState, served: Served) -> None:
         )
 
 
-def kept_in_whole_showings(bound: BoundLimit, lists: NDArray[np.int64]) -> bool:
+def kept_in_whole_showings(bound: ResolvedLimit, lists: NDArray[np.int64]) -> bool:
     """Whether a limit on all showings is exceeded by less than one of them."""
     if not bound.limit.is_plain:
         return False
@@ -242,7 +241,7 @@ def kept_in_whole_showings(bound: BoundLimit, lists: NDArray[np.int64]) -> bool:
     return abs(beyond) < 1
 
 
-def clearly_kept(bound: BoundLimit, lists: NDArray[np.int64]) -> bool:
+def clearly_kept(bound: ResolvedLimit, lists: NDArray[np.int64]) -> bool:
     """Whether a count shows that a limit on all showings is kept; a fast way to yes."""
     if not bound.limit.is_plain:
         return False

@@ -1,12 +1,15 @@
-"""Rankers, one file per method: fit(split), then scores of all items for a batch of users."""
+"""Rankers, one file per method: fit(split), then scores of all items for a batch of users.
+
+A variant of a method has its name and another word, as `ease:recent`.
+"""
 
 from typing import Any
 
 from fairhorizon.rankers.als import Als
 from fairhorizon.rankers.bpr import Bpr
-from fairhorizon.rankers.ease import Ease
+from fairhorizon.rankers.ease import Ease, RecentEase
 from fairhorizon.rankers.gru4rec import Gru4Rec
-from fairhorizon.rankers.itemknn import ItemKnn
+from fairhorizon.rankers.itemknn import ItemKnn, RecentItemKnn
 from fairhorizon.rankers.mf import Mf
 from fairhorizon.rankers.ncf import Ncf
 from fairhorizon.rankers.popularity import Popularity
@@ -23,7 +26,9 @@ RANKERS: dict[str, type[Ranker[Any]]] = {
         Bpr,
         Ncf,
         ItemKnn,
+        RecentItemKnn,
         Ease,
+        RecentEase,
         Ridge,
         Als,
         Gru4Rec,

@@ -1,9 +1,15 @@
-"""EASE (Steck 2019, "Embarrassingly Shallow Autoencoders for Sparse Data"), with recency."""
+"""EASE (Steck 2019, "Embarrassingly Shallow Autoencoders for Sparse Data").
+
+`ease` is the published method. `ease:recent` is a variant for logs in time order, in which recent
+items count more than others.
+"""
 
 from typing import Annotated
 
+import numpy as np
 import torch
 from pydantic import Field
+from scipy.sparse import csr_array
 from torch import Tensor, nn
 from torch.nn.functional import embedding_bag
 
@@ -30,6 +36,14 @@ FREQUENT = 12_000  # items that are weighed in a larger catalogue
 class EaseConfig(Settings):
     """Settings of EASE."""
 
+    l2: Annotated[float, Search(10, 5000, log=True)] = Field(500.0, gt=0)
+    """Weight of the L2 penalty on the item-item weights (lambda); 500 is what the paper found for
+    MovieLens-20M."""
+
+
+class RecentEaseConfig(EaseConfig):
+    """Settings of EASE with recency."""
+
     l2: Annotated[float, Search(10, 5000, log=True)] = Field(300.0, gt=0)
     """Weight of the L2 penalty on the item-item weights."""
     half_life: Annotated[float | None, Search(1, 50, log=True)] = Field(3.0, gt=0)
@@ -42,16 +56,15 @@ class EaseConfig(Settings):
 
 
 class Ease(Ranker[EaseConfig]):
-    """EASE, a linear item-to-item model (Steck 2019), with more weight on recent items.
+    """EASE, a linear item-to-item model (Steck 2019).
 
-    Scores w B: B reconstructs every user's items from the user's other items.
+    Scores x_u B: B reconstructs every user's items from the user's other items.
 
     B = argmin |X - X B|^2 + l2 |B|^2 with diag B = 0, which is I - P diag(1 / diag P) for
-    P = (X^T X + l2 I)^-1. Recency enters twice: w is the user's history, weighted by
-    2^(-age / half_life), and in X^T X two items that a user took in succession count more than
-    two with many in between, by 2^(-distance / training_half_life). With weights, X holds the
-    strength of each row in place of 1 (`rankers/weights.py`). In a catalogue of more than 20,000
-    items X has columns for the 12,000 most frequent ones: the others say nothing and score 0.
+    P = (X^T X + l2 I)^-1. X is 1 where a user took an item; with weights, X holds the strength of
+    each row in place of 1 (`rankers/weights.py`), while x_u stays 0 or 1. In a catalogue of more
+    than 20,000 items X has columns for the 12,000 most frequent ones: the others say nothing and
+    score 0.
     """
 
     method = "ease"
@@ -65,7 +78,19 @@ class Ease(Ranker[EaseConfig]):
 
     @property
     def queue_length(self) -> int:
-        return items_to_look_at(self.config.half_life, self.longest_)
+        return items_to_look_at(self.half_life, self.longest_)
+
+    @property
+    def half_life(self) -> float | None:
+        """Age, in items, at which an item of the history counts half; None: none counts less."""
+        return None
+
+    def _gram(self, histories: UserItems, strengths: Tensor | None) -> Tensor:
+        """(m, m) X^T X."""
+        cells = np.ones(len(histories.items)) if strengths is None else strengths.double().numpy()
+        shape = (len(histories.indptr) - 1, histories.n_items)
+        taken = csr_array((cells, histories.items.numpy(), histories.indptr.numpy()), shape=shape)
+        return torch.from_numpy((taken.T @ taken).toarray()).float()
 
     def _learn(self, split: Split, on_epoch: OnEpoch | None) -> None:  # noqa: ARG002  # no epochs
         self.longest_ = longest_history(split)
@@ -74,31 +99,29 @@ class Ease(Ranker[EaseConfig]):
         self.numbers_ = frequent(histories, FREQUENT if large else MOST_ITEMS)
         if given is not None:
             given = given[self.numbers_[histories.items] >= 0]
-        histories = histories.numbered(self.numbers_)
-        regularised = co_counts(histories, self.config.training_half_life, self.longest_, given)
+        regularised = self._gram(histories.numbered(self.numbers_), given)
         regularised.diagonal().add_(self.config.l2)
         factor, failed = torch.linalg.cholesky_ex(regularised)
         if failed:
-            raise ConfigError(f"ease with l2={self.config.l2} has no solution (set a larger l2)")
+            raise ConfigError(
+                f"{self.method} with l2={self.config.l2} has no solution (set a larger l2)"
+            )
         del regularised  # for a large catalogue each of these matrices takes gigabytes
         inverse = torch.cholesky_inverse(factor)
         del factor
         weights = inverse.div_(-inverse.diagonal().clone()).fill_diagonal_(0)
-        if self.config.popularity:
-            scale = popularity_scale(split, self.config.popularity)
-            weights /= scale[self.numbers_ >= 0]
         self.item_weights_ = weights.contiguous()  # row-major, for lookups by row
 
     def scores(self, users: Tensor, queue: Tensor) -> Tensor:  # noqa: ARG002  # the queue is enough
         recent, n = self._rows(queue[:, -self.queue_length :]), len(self.item_weights_)
         if recent.shape[1] > n // 8:  # not much fewer rows of B than all of them
-            scores = weighted_history(recent, n, self.config.half_life) @ self.item_weights_
+            scores = weighted_history(recent, n, self.half_life) @ self.item_weights_
         else:
             known = recent < n
             scores = embedding_bag(
                 recent.where(known, 0),
                 self.item_weights_,
-                per_sample_weights=weights_by_age(recent, self.config.half_life) * known,
+                per_sample_weights=weights_by_age(recent, self.half_life) * known,
                 mode="sum",
             )
         if n == len(self.numbers_):
@@ -111,7 +134,7 @@ class Ease(Ranker[EaseConfig]):
         n = len(self.item_weights_)
         recent, columns = self._rows(queue[None, -self.queue_length :]), self.numbers_[items]
         known = recent < n
-        weights = (weights_by_age(recent, self.config.half_life) * known)[0]
+        weights = (weights_by_age(recent, self.half_life) * known)[0]
         added = weights[:, None] * self.item_weights_[recent[0].where(known[0], 0)]
         added = added[:, columns].masked_fill(columns < 0, 0.0)
         return nn.functional.pad(added, (0, 0, len(queue) - len(added), 0))
@@ -132,6 +155,32 @@ class Ease(Ranker[EaseConfig]):
     def restore(self, tensors: dict[str, Tensor]) -> None:
         self.item_weights_, self.longest_ = tensors["item_weights"], int(tensors["longest"])
         self.numbers_ = tensors.get("numbers", torch.arange(len(self.item_weights_)))
+
+
+class RecentEase(Ease):
+    """EASE with more weight on recent items, for logs in time order.
+
+    Scores w B, with B as in `ease`. Recency enters twice: w is the user's history, weighted by
+    2^(-age / half_life), and in X^T X two items that a user took in succession count more than
+    two with many in between, by 2^(-distance / training_half_life).
+    """
+
+    method = "ease:recent"
+    config_class = RecentEaseConfig
+    config: RecentEaseConfig
+
+    @property
+    def half_life(self) -> float | None:
+        return self.config.half_life
+
+    def _gram(self, histories: UserItems, strengths: Tensor | None) -> Tensor:
+        return co_counts(histories, self.config.training_half_life, self.longest_, strengths)
+
+    def _learn(self, split: Split, on_epoch: OnEpoch | None) -> None:
+        super()._learn(split, on_epoch)
+        if self.config.popularity:
+            scale = popularity_scale(split, self.config.popularity)
+            self.item_weights_ /= scale[self.numbers_ >= 0]
 
 
 def co_counts(

@@ -1,4 +1,8 @@
-"""Item-based nearest neighbours (Sarwar et al. 2001; Deshpande & Karypis 2004), with recency."""
+"""Item-based nearest neighbours (Sarwar et al. 2001; Deshpande & Karypis 2004).
+
+`itemknn` is the published method, with the cosine. `itemknn:recent` is a variant for logs in time
+order, in which recent items count more than others.
+"""
 
 from typing import Annotated
 
@@ -33,6 +37,14 @@ DENSE_AT_MOST = 8192  # for more items, only the neighbours of the history are s
 class ItemKnnConfig(Settings):
     """Settings of item-kNN."""
 
+    neighbours: Annotated[int, Search(5, 2000, log=True)] = Field(20, ge=1)
+    """Number of most similar items that are kept for every item (k); fewer in a large catalogue,
+    so that all items together have at most 2^25. Beyond 20 the paper found little difference."""
+
+
+class RecentItemKnnConfig(ItemKnnConfig):
+    """Settings of item-kNN with recency."""
+
     neighbours: Annotated[int, Search(20, 2000, log=True)] = Field(500, ge=1)
     """Number of most similar items that are kept for every item; fewer in a large catalogue, so
     that all items together have at most 2^25."""
@@ -46,14 +58,13 @@ class ItemKnnConfig(Settings):
 
 
 class ItemKnn(Ranker[ItemKnnConfig]):
-    """Item-based nearest neighbours (Deshpande & Karypis 2004), with more weight on recent items.
+    """Item-based nearest neighbours by the cosine (Deshpande & Karypis 2004).
 
-    score_j = sum of w_i s_ij over the nearest items i of j that are in the history.
+    score_j = sum of s_ij over the nearest items i of j that are in the history.
 
-    s_ij = n_ij / (sqrt(n_i n_j) + shrinkage), the cosine of two items' users; w_i is
-    2^(-age / half_life). Only the neighbours are stored, for large catalogues. With weights, n_ij
-    is the sum over users of x_ui x_uj, x being the strength of a row (`rankers/weights.py`), and
-    n_i = n_ii.
+    s_ij = n_ij / sqrt(n_i n_j), the cosine of two items' users. Only the neighbours are stored, for
+    large catalogues. With weights, n_ij is the sum over users of x_ui x_uj, x being the strength of
+    a row (`rankers/weights.py`), and n_i = n_ii.
     """
 
     method = "itemknn"
@@ -68,7 +79,17 @@ class ItemKnn(Ranker[ItemKnnConfig]):
 
     @property
     def queue_length(self) -> int:
-        return items_to_look_at(self.config.half_life, self.longest_)
+        return items_to_look_at(self.half_life, self.longest_)
+
+    @property
+    def half_life(self) -> float | None:
+        """Age, in items, at which an item of the history counts half; None: none counts less."""
+        return None
+
+    @property
+    def shrinkage(self) -> float:
+        """Number added to the denominator of the cosine."""
+        return 0.0
 
     def _learn(self, split: Split, on_epoch: OnEpoch | None) -> None:  # noqa: ARG002  # no epochs
         taken = _taken(split.train)
@@ -80,11 +101,9 @@ class ItemKnn(Ranker[ItemKnnConfig]):
         nearest = []
         for items in torch.arange(n_items).split(rows_at_once(n_items, CELLS)):
             together = by_item[items.numpy()] @ taken
-            similarity = similarities(together, items.numpy(), counts, self.config.shrinkage)
+            similarity = similarities(together, items.numpy(), counts, self.shrinkage)
             nearest.append(torch.from_numpy(similarity.toarray()).topk(k, dim=1))
         self.similarities_ = torch.cat([block.values for block in nearest])
-        if self.config.popularity:
-            self.similarities_ /= popularity_scale(split, self.config.popularity)[:, None]
         self.neighbours_ = torch.cat([block.indices for block in nearest])
         self.longest_ = longest_history(split)
 
@@ -92,7 +111,7 @@ class ItemKnn(Ranker[ItemKnnConfig]):
         recent = queue[:, -self.queue_length :]
         if len(self.neighbours_) > DENSE_AT_MOST:
             return self._scores_from_history(recent)
-        history = weighted_history(recent, len(self.neighbours_), self.config.half_life)
+        history = weighted_history(recent, len(self.neighbours_), self.half_life)
         return embedding_bag(
             self.neighbours_,
             history.T.contiguous(),
@@ -104,7 +123,7 @@ class ItemKnn(Ranker[ItemKnnConfig]):
         """The same sums, from the history to the items that have its items as neighbours."""
         n_items = len(self.neighbours_)
         rows, places = (recent < n_items).nonzero(as_tuple=True)
-        weights = weights_by_age(recent, self.config.half_life)[places].numpy()
+        weights = weights_by_age(recent, self.half_life)[places].numpy()
         shape = (len(recent), n_items)
         history = csr_array((weights, (rows.numpy(), recent[rows, places].numpy())), shape=shape)
         return torch.from_numpy((history @ self._listed_by()).toarray())
@@ -122,7 +141,7 @@ class ItemKnn(Ranker[ItemKnnConfig]):
 
     def few_scores(self, users: Tensor, queue: Tensor) -> Tensor:  # noqa: ARG002
         recent, table = queue[:, -self.queue_length :].numpy(), self._listed_by()
-        by_age = weights_by_age(queue[:, -self.queue_length :], self.config.half_life).numpy()
+        by_age = weights_by_age(queue[:, -self.queue_length :], self.half_life).numpy()
         n_items = len(self.neighbours_)
         scores = np.zeros((len(recent), n_items), dtype=np.float32)
         for row, items in enumerate(recent):
@@ -140,7 +159,7 @@ class ItemKnn(Ranker[ItemKnnConfig]):
         n_items = len(self.neighbours_)
         recent = queue[None, -self.queue_length :]
         known = recent[0] < n_items
-        weights = (weights_by_age(recent, self.config.half_life) * known)[:, None]
+        weights = (weights_by_age(recent, self.half_life) * known)[:, None]
         rows = self._listed_by()[recent[0].clamp(max=n_items - 1).numpy()].toarray()
         added = weights * torch.from_numpy(rows)[:, items]
         return nn.functional.pad(added, (0, 0, len(queue) - len(added), 0))
@@ -155,6 +174,33 @@ class ItemKnn(Ranker[ItemKnnConfig]):
     def restore(self, tensors: dict[str, Tensor]) -> None:
         self.neighbours_, self.similarities_ = tensors["neighbours"], tensors["similarities"]
         self.longest_ = int(tensors["longest"])
+
+
+class RecentItemKnn(ItemKnn):
+    """Item-based nearest neighbours with more weight on recent items, for logs in time order.
+
+    score_j = sum of w_i s_ij over the nearest items i of j that are in the history.
+
+    s_ij = n_ij / (sqrt(n_i n_j) + shrinkage), and w_i is 2^(-age / half_life). The rest is as in
+    `itemknn`.
+    """
+
+    method = "itemknn:recent"
+    config_class = RecentItemKnnConfig
+    config: RecentItemKnnConfig
+
+    @property
+    def half_life(self) -> float | None:
+        return self.config.half_life
+
+    @property
+    def shrinkage(self) -> float:
+        return self.config.shrinkage
+
+    def _learn(self, split: Split, on_epoch: OnEpoch | None) -> None:
+        super()._learn(split, on_epoch)
+        if self.config.popularity:
+            self.similarities_ /= popularity_scale(split, self.config.popularity)[:, None]
 
 
 def similarities(

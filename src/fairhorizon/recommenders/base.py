@@ -16,11 +16,11 @@ from torch import Tensor
 from fairhorizon.allocation.guard import ExposureGuard
 from fairhorizon.data.splits import Split
 from fairhorizon.errors import ConfigError
-from fairhorizon.limits.bound import BoundLimit
 from fairhorizon.limits.groups import POPULAR_SHARE, popular_group
-from fairhorizon.limits.kept_by_lists import ListLimits, check_kept, own_share
 from fairhorizon.limits.language import Limit
+from fairhorizon.limits.resolved import ResolvedLimit
 from fairhorizon.limits.step_limits import StepLimit
+from fairhorizon.limits.supported import SupportedLimits, check_supported, own_share
 from fairhorizon.rankers.ranker import Ranker
 from fairhorizon.recommenders.online import Server
 from fairhorizon.recommenders.progress import SILENT, Listener
@@ -76,7 +76,7 @@ class Recommender(ABC):
     sensitive_: Tensor  # (n_items,) bool, the group whose exposure is limited
     finished_: bool = True  # False: the fit was interrupted, and can be resumed
     keeps_limit_: bool | None = None  # the policy, in training; None: it was trained for no limit
-    limits_: tuple[BoundLimit, ...] = ()  # of the lists, in place of its level
+    limits_: tuple[ResolvedLimit, ...] = ()  # of the lists, in place of its level
     level_limit_: Limit | None = None  # the limit that its level was given as
     remarks_: tuple[str, ...] = ()  # what results of the model should not be shown without
 
@@ -250,14 +250,14 @@ class Recommender(ABC):
         )
 
     @property
-    def kept_in_lists(self) -> ListLimits:
+    def supported_limits(self) -> SupportedLimits:
         """Which limits its lists can be made under."""
-        return ListLimits.OWN if self.abilities.level_is_share else ListLimits.NONE
+        return SupportedLimits.OWN if self.abilities.level_is_share else SupportedLimits.NONE
 
-    def under(self, limits: Sequence[BoundLimit]) -> Self:
+    def under(self, limits: Sequence[ResolvedLimit]) -> Self:
         """The same fitted model, whose lists are made under these limits; none: as it is."""
         group = self.sensitive_.cpu().numpy()
-        check_kept(self.method, self.kept_in_lists, limits, group)
+        check_supported(self.method, self.supported_limits, limits, group)
         if (share := own_share(limits, group)) is not None:
             model = copy.copy(self.at(share))
             model.level_limit_ = limits[0].limit

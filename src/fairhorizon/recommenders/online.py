@@ -13,6 +13,9 @@ from fairhorizon.errors import ConfigError
 from fairhorizon.limits.counts import Exposure
 from fairhorizon.rankers.ranker import Ranker
 from fairhorizon.simulation.dynamics import Outcome, State
+from fairhorizon.storage import below
+
+DESCRIPTION = "description"
 
 
 class Server(Interface):
@@ -92,17 +95,47 @@ class Retraining:
         self._liked, self.shown = [tensors["liked"].clone()], int(tensors["shown"])
 
 
-DESCRIPTION = "description"
+class OnlineRanker:
+    """A ranker in a long run, fitted again with `retraining`; the ranker given stays as it is."""
 
+    def __init__(self, ranker: Ranker[Any], retraining: Retraining | None) -> None:
+        self.given = self.now = ranker
+        self.retraining = retraining
 
-def ranker_tensors(ranker: Ranker[Any]) -> dict[str, Tensor]:
-    """Its fitted values and, as bytes of JSON, its description: a fit may choose settings."""
-    text = json.dumps(ranker.description()).encode()
-    return ranker.tensors() | {DESCRIPTION: torch.tensor(list(text), dtype=torch.uint8)}
+    def observe(self, lists: Tensor, outcome: Outcome) -> None:
+        if self.retraining is not None:
+            self.retraining.observe(lists, outcome)
 
+    def refit_when_due(self) -> bool:
+        """Whether a round of retraining was over, and the ranker is another one now."""
+        if self.retraining is None or not self.retraining.due:
+            return False
+        self.refit(self.retraining)
+        return True
 
-def restored_ranker(tensors: dict[str, Tensor], like: Ranker[Any]) -> Ranker[Any]:
-    """The ranker of `ranker_tensors`; `like` has its class."""
-    values = {name: value.clone() for name, value in tensors.items() if name != DESCRIPTION}
-    description = json.loads(bytes(tensors[DESCRIPTION].tolist()))
-    return type(like).from_parts(values, description)
+    def refit(self, retraining: Retraining) -> None:
+        fresh = type(self.given)(self.given.config, seed=self.given.seed)
+        self.now = fresh.fit(retraining.extended())
+
+    def tensors(self) -> dict[str, Tensor]:
+        """What changed since the run began."""
+        tensors: dict[str, Tensor] = {}
+        if self.retraining is not None:
+            stored = self.retraining.tensors()
+            tensors |= {f"retraining.{name}": value for name, value in stored.items()}
+        if self.now is not self.given:
+            # A fit may choose settings, so the description is stored with the values, in JSON.
+            text = json.dumps(self.now.description()).encode()
+            stored = self.now.tensors() | {DESCRIPTION: torch.tensor(list(text), dtype=torch.uint8)}
+            tensors |= {f"ranker.{name}": value for name, value in stored.items()}
+        return tensors
+
+    def restore(self, tensors: dict[str, Tensor]) -> None:
+        """Go on from `tensors` of another one; names of others are passed over."""
+        if self.retraining is not None:
+            self.retraining.restore(below("retraining.", tensors))
+        values = {name: value.clone() for name, value in below("ranker.", tensors).items()}
+        self.now = self.given
+        if values:
+            description = json.loads(bytes(values.pop(DESCRIPTION).tolist()))
+            self.now = type(self.given).from_parts(values, description)

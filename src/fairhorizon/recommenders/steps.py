@@ -9,7 +9,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from fairhorizon.limits.growing_lists import GrowingLists
+from fairhorizon.limits.counts import GrowingLists
 from fairhorizon.metrics.accuracy import mean_over_users, ndcg
 from fairhorizon.ranking import users_at_once
 from fairhorizon.recommenders.online import Server

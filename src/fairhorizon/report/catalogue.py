@@ -17,7 +17,7 @@ from fairhorizon.rankers import RANKERS
 from fairhorizon.rerank import RERANKERS
 from fairhorizon.settings import Choice, Search, Settings, searched
 
-LONGEST_DEFAULT = 13  # columns: a longer default is wrapped
+LONGEST_DEFAULT = 19  # columns: a longer default is wrapped
 SOME_RANKER = "ease"  # in examples of a re-ranker
 SOME_LEVEL = 0.35  # in examples; the default of no re-ranker
 NOUNS = {  # by their type in a JSON schema
@@ -121,7 +121,7 @@ def describe(name: str) -> MethodEntry:
     settings = _settings(config, marks=dict(searched(config)))
     if method.reranker is None:
         return _described(listed[method.name], method, settings)
-    ranker, reranker = listed[method.base], listed[method.reranker]
+    ranker, reranker = listed[method.trained_name], listed[method.reranker]
     entry = Entry(
         method.name, Kind.RERANKED, f"{ranker.summary} {reranker.summary}", takes_level=True
     )

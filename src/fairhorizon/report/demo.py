@@ -24,7 +24,7 @@ from fairhorizon.vocabulary import POPULAR
 INTRO = (
     "Recommendation under an exposure limit: of all showings, at most so many percent may be of "
     "{limited}. fcpo is fitted once and serves at any limit; it is compared with popularity, and "
-    "with popularity and EASE behind a quota."
+    "with popularity and EASE with recency behind a quota."
 )
 WHICH = " (the 20 % of the catalogue with the most training interactions)"
 LONG_RUN = (
@@ -36,7 +36,7 @@ BETTER: dict[int, grid.Better] = {4: "more", 5: "more", 6: "less"}
 METHODS = {
     "popularity": "shows everybody the most popular items that they have not taken yet",
     "NAME+quota": "a ranker, but of every list at most that share is of the limited group",
-    "ease": "EASE, a linear item-item model",
+    "ease:recent": "EASE with recency, a linear item-item model",
     "NAME+control": "a ranker in the long run: each step serves all users within the limit",
     "fcpo": "the default: rankers whose settings and weights are chosen on the log, weighed by a "
     "policy; the lists of all users are made together within the limit",

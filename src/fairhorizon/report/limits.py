@@ -6,7 +6,7 @@ from typing import Any
 from rich.console import Group
 from rich.text import Text
 
-from fairhorizon.limits.verdicts import ReachedLimit, verdict_of
+from fairhorizon.limits.measured import LimitOutcome, verdict_of
 from fairhorizon.report import page
 from fairhorizon.report.grid import Cell, Grid, markdown, number, percent, terminal
 from fairhorizon.report.tables import MISSING
@@ -34,7 +34,7 @@ LONG_NOTE = (
 SEEDS_NOTE = "Means over seeds; kept under all of them, violations of all of them together."
 
 
-def how_many_kept(found: Sequence[ReachedLimit]) -> str:
+def how_many_kept(found: Sequence[LimitOutcome]) -> str:
     """A sentence, with the limits that were not kept."""
     broken = [
         f"{one.limit} ({verdict_of(one).removeprefix('not kept').lstrip(': ')})"
@@ -48,7 +48,7 @@ def how_many_kept(found: Sequence[ReachedLimit]) -> str:
     return f"{kept} of {len(found)} limits {'was' if kept == 1 else 'were'} kept; not {named}."
 
 
-def limits_grid(found: Sequence[ReachedLimit], methods: Sequence[str] = ()) -> Grid:
+def limits_grid(found: Sequence[LimitOutcome], methods: Sequence[str] = ()) -> Grid:
     """A line per limit; methods: of each line, where several are compared."""
     lines = [
         [
@@ -73,7 +73,7 @@ def _whole(value: int) -> Cell:
     return Cell(f"{value:,}", value)
 
 
-def limits_table(found: Sequence[ReachedLimit]) -> Group:
+def limits_table(found: Sequence[LimitOutcome]) -> Group:
     """For a terminal: in words, then in numbers."""
     words = [Text(f"{one.limit} {verdict_of(one)}") for one in found]
     return Group(*words, terminal(limits_grid(found), NARROW))

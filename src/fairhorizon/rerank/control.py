@@ -4,7 +4,7 @@ from typing import Annotated, Any, Self
 
 from pydantic import Field, model_validator
 
-from fairhorizon.limits.kept_by_lists import ListLimits
+from fairhorizon.limits.supported import SupportedLimits
 from fairhorizon.rerank.reranker import JointReranker
 
 
@@ -18,7 +18,7 @@ class StepControl(JointReranker):
 
     method = "control"
     keeps_limits = True
-    kept_in_lists = ListLimits.STEPS
+    supported_limits = SupportedLimits.STEPS
 
     mmr: Annotated[float, Field(ge=0)] = 0.0
     """What the standardised score of an item loses for a showing of its very kind to the user in

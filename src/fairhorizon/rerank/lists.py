@@ -5,8 +5,8 @@ from typing import Annotated, Any, Self
 from pydantic import Field, model_validator
 from torch import Tensor
 
-from fairhorizon.limits.kept_by_lists import ListLimits
 from fairhorizon.limits.place_rule import PlaceRule
+from fairhorizon.limits.supported import SupportedLimits
 from fairhorizon.rerank.reranker import JointReranker
 
 
@@ -20,7 +20,7 @@ class ListAllocation(JointReranker):
 
     method = "lists"
     in_long_run = False
-    kept_in_lists = ListLimits.JOINT
+    supported_limits = SupportedLimits.JOINT
 
     spread: Annotated[float | None, Field(gt=0, le=1)] = 0.99
     """Largest Gini index of the lists, relative to the lists of the ranker's plain scores at the

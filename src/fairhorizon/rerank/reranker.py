@@ -7,7 +7,7 @@ import torch
 from pydantic import Field
 from torch import Tensor
 
-from fairhorizon.limits.kept_by_lists import ListLimits
+from fairhorizon.limits.supported import SupportedLimits
 from fairhorizon.settings import Settings
 
 
@@ -18,7 +18,7 @@ class Reranker(Settings, ABC):
     level_is_share: ClassVar[bool] = True  # its level is a largest share for the group
     keeps_limits: ClassVar[bool] = False  # any limits, at every step of a long run
     in_long_run: ClassVar[bool] = True  # it can serve there
-    kept_in_lists: ClassVar[ListLimits | None] = None  # None: its level, if that is a share
+    supported_limits: ClassVar[SupportedLimits | None] = None  # None: its level, if that is a share
 
     @abstractmethod
     def at_level(self, level: float) -> Self:

@@ -21,10 +21,9 @@ from fairhorizon.data.splits import Split
 from fairhorizon.datasets import DataPlace, Dataset
 from fairhorizon.errors import ConfigError
 from fairhorizon.evaluation.short_term import EvaluationRow, relevance
-from fairhorizon.limits.bound import BoundLimit
 from fairhorizon.limits.language import GroupOf
-from fairhorizon.limits.measured import Showings, limit_reached
-from fairhorizon.limits.verdicts import Verdict, verdicts_of
+from fairhorizon.limits.measured import Showings, Verdict, limit_reached, verdicts_of
+from fairhorizon.limits.resolved import ResolvedLimit
 from fairhorizon.metrics.fairness import (
     coverage,
     demographic_parity_gap,
@@ -170,7 +169,7 @@ class AuditResult:
 def audit(
     dataset: Dataset,
     shown: Recommendations,
-    limits: Sequence[BoundLimit] = (),
+    limits: Sequence[ResolvedLimit] = (),
     *,
     ks: Sequence[int] = (5, 10, 20),
     alpha_prime: float = 1.0,
@@ -331,7 +330,7 @@ def exposure_of_items(
 
 
 def exposure_by_rank(
-    dataset: Dataset, showings: Showings, limits: Sequence[BoundLimit] = ()
+    dataset: Dataset, showings: Showings, limits: Sequence[ResolvedLimit] = ()
 ) -> ByRank:
     """The share at each rank of the limited group, of all other items, and of each limit's group.
 
@@ -356,7 +355,7 @@ def exposure_by_rank(
     return ByRank(tuple(total.tolist()), tuple(found))
 
 
-def families_of(limits: Sequence[BoundLimit]) -> list[str]:
+def families_of(limits: Sequence[ResolvedLimit]) -> list[str]:
     """Of each limit, the one on each value of its column; of one on other groups, itself."""
     return [
         str(replace(one.limit, group=GroupOf(one.limit.group.column, each=True)))
@@ -396,7 +395,7 @@ class AuditTask:
 
     place: DataPlace
     lists: ListFile
-    limits: tuple[BoundLimit, ...]
+    limits: tuple[ResolvedLimit, ...]
     ks: tuple[int, ...]
     alpha_prime: float
     name: str

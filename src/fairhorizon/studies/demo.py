@@ -24,9 +24,9 @@ from fairhorizon.vocabulary import POPULAR, Protocol
 
 LEVELS = (0.85, 0.65, 0.37)
 UNLIMITED = "popularity"
-LIMITED = ("popularity+quota", "ease+quota", "fcpo")
+LIMITED = ("popularity+quota", "ease:recent+quota", "fcpo")
 PAPER, PAPER_LEVEL = "fcpo:paper", 0.65  # trained for one limit, and slow: one level is enough
-IN_LONG_RUN = ("popularity", "ease+quota", "ease+control", "fcpo")
+IN_LONG_RUN = ("popularity", "ease:recent+quota", "ease:recent+control", "fcpo")
 STEPS = 60
 ROUND_LENGTH = 20  # items per user that a quota is kept over
 

@@ -14,9 +14,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fairhorizon.datasets import DataSpec
-from fairhorizon.limits.kept_by_lists import ListLimits
 from fairhorizon.limits.language import POPULAR, GroupOf, Limit, LimitError
-from fairhorizon.limits.limit_rules import rule_of
+from fairhorizon.limits.place_rule import PlaceRule
+from fairhorizon.limits.supported import SupportedLimits
 from fairhorizon.methods import Method, build, longest_first
 from fairhorizon.metrics.fairness import (
     share_within_every_list,
@@ -106,7 +106,7 @@ def counted_share(
     """The smallest share that the limit could have for these lists of length k to keep it."""
     places = k if limit.first is None else min(k, limit.first)
     if limit.scope is Scope.ALL:
-        return weighed_share(lists, group, k, rule_of(limit).place_weights(k))
+        return weighed_share(lists, group, k, PlaceRule.from_limit(limit).place_weights(k))
     return share_within_every_list(lists, group, places, prefixes=limit.scope is Scope.PREFIX)
 
 
@@ -147,8 +147,8 @@ def is_ours(method: Method) -> bool:
 
 def serves_counting(method: Method) -> bool:
     """Whether the method can keep one limit on a group as the limit counts."""
-    kept = build(replace(method, level=None), {}, seed=0).kept_in_lists
-    return kept in (ListLimits.JOINT, ListLimits.STEPS, ListLimits.ANY)
+    kept = build(replace(method, level=None), {}, seed=0).supported_limits
+    return kept in (SupportedLimits.JOINT, SupportedLimits.STEPS, SupportedLimits.ANY)
 
 
 def study_under(study: Study, method: Method, limit: Limit) -> Study:

@@ -8,8 +8,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fairhorizon.evaluation.short_term import relevance
-from fairhorizon.limits.bound import BoundLimit
 from fairhorizon.limits.language import Limit
+from fairhorizon.limits.resolved import ResolvedLimit
 from fairhorizon.methods import Method, rankers_of
 from fairhorizon.metrics.accuracy import hit_matrix, ndcg
 from fairhorizon.metrics.fairness import lists_above, popularity_rate, weighed_share
@@ -33,15 +33,15 @@ if TYPE_CHECKING:
     from fairhorizon.studies.who_pays import UserGroupRow
 
 LEVELS = (0.85, 0.65, 0.37)
-RANKERS = ("gru4rec", "sasrec", "ease", "itemknn")  # the strongest there are
+RANKERS = ("gru4rec", "sasrec", "ease:recent", "itemknn:recent")  # the strongest there are
 RERANKERS = ("foe", "quota", "penalty")
 LATER = ("pmmf", "fairco", "tfrom")  # re-rankers that look at what was shown so far
 METHODS = (
     "fcpo",
     # with the same parts as ours, so that one can see what is gained by what
-    *("fcpo:start", "stack+lists", "gru4rec+lists", "ease+lists", "popularity+quota"),
+    *("fcpo:start", "stack+lists", "gru4rec+lists", "ease:recent+lists", "popularity+quota"),
     *(f"{ranker}+{how}" for ranker in RANKERS for how in RERANKERS),
-    *(f"{ranker}+{how}" for ranker in ("stack", "ease") for how in LATER),
+    *(f"{ranker}+{how}" for ranker in ("stack", "ease:recent") for how in LATER),
 )
 FIRST_PLACES = (5, 10, 20)  # of a list: the share of the group among so many
 
@@ -340,6 +340,6 @@ def limit_rows(
                 n_lists=0,
             )
         else:
-            bound = BoundLimit(one.limit, study.dataset().sensitive)
+            bound = ResolvedLimit(one.limit, study.dataset().sensitive)
             own = study_under(study, one.method, one.limit)
             yield limit_row(own, one.method.name, settings, seeds, bound)

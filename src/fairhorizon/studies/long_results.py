@@ -9,8 +9,8 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from fairhorizon.limits.bound import BoundLimit
 from fairhorizon.limits.language import Limit
+from fairhorizon.limits.resolved import ResolvedLimit
 from fairhorizon.metrics.shares import exceeds
 from fairhorizon.metrics.significance import paired_difference
 from fairhorizon.metrics.spread import Spread, finite
@@ -171,7 +171,7 @@ def run_summaries(steps: pl.DataFrame) -> list[RunSummary]:
 
 
 def limit_summaries(
-    steps: pl.DataFrame, warm_up: int, bound: Sequence[BoundLimit]
+    steps: pl.DataFrame, warm_up: int, bound: Sequence[ResolvedLimit]
 ) -> list[LimitSummary]:
     """What was reached of each limit but that on G0, and how it was broken after the warm-up."""
     limits = {str(one): one.limit for one in bound}
@@ -210,7 +210,7 @@ def _limit_summary(
 
 
 def run_limit_rows(
-    steps: pl.DataFrame, warm_up: int, main: Limit, further: Sequence[BoundLimit]
+    steps: pl.DataFrame, warm_up: int, main: Limit, further: Sequence[ResolvedLimit]
 ) -> list[LimitRow]:
     """The limit on the group of the data, then the others, method by method.
 

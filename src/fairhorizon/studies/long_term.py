@@ -24,9 +24,9 @@ from fairhorizon.evaluation.long_term import LongRun, LongRunSettings
 from fairhorizon.evaluation.run_records import by_activity, choosing_users
 from fairhorizon.fcpo.online import LongFcpoServer
 from fairhorizon.histories import check_table
-from fairhorizon.limits.bound import BoundLimit
 from fairhorizon.limits.counts import Exposure
 from fairhorizon.limits.language import POPULAR, GroupOf, Limit
+from fairhorizon.limits.resolved import ResolvedLimit
 from fairhorizon.limits.step_limits import PopularityLimit, StepLimit, step_limit
 from fairhorizon.methods import AGENTS, Method, longest_first
 from fairhorizon.metrics.shares import ROUNDING
@@ -86,7 +86,7 @@ class RunLimits:
 
     def bound(
         self, data: DataSpec, cache_dir: Path | None, settings: LongRunSettings
-    ) -> list[BoundLimit]:
+    ) -> list[ResolvedLimit]:
         """The further limits; where groups move, they count by the labels of the run if unsaid."""
         lag = settings.lag if settings.labels is Labels.LAGGED else 0
         stated = [
@@ -137,7 +137,7 @@ class RunLimits:
         shares = [
             one
             for one in self.bound(data, cache_dir, settings)
-            if not one.limit.is_gini and not one.moves and one.limit.scope is Scope.ALL
+            if not one.limit.is_gini and not one.is_dynamic and one.limit.scope is Scope.ALL
         ]
         if not shares:
             return
@@ -181,7 +181,7 @@ class LongStudy:
         methods = [named.method for named in chosen]
         self.study.check(methods)
         for one in (method for method in methods if not method.abilities.long_run):
-            raise ConfigError(f"{one.name} serves in no long run (use {one.base}+control)")
+            raise ConfigError(f"{one.name} serves in no long run (use {one.trained_name}+control)")
         split, length = self.study.dataset().split, self.settings.list_length
         check_table(split.train.n_users, split.train.n_items)
         if length > split.train.n_items:
@@ -191,7 +191,7 @@ class LongStudy:
             )
         if self.limits and not any(method.abilities.limits for method in methods):
             raise ConfigError(
-                f"{self.limits}: none of the methods can keep it (add fcpo or ease+control)"
+                f"{self.limits}: none of the methods can keep it (add fcpo or ease:recent+control)"
             )
         self.limits.check(*self._limited())
         self._check_kinds(methods)

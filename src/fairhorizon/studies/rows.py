@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 
 from fairhorizon.evaluation.short_term import Result
-from fairhorizon.limits.verdicts import ReachedLimit
+from fairhorizon.limits.measured import LimitOutcome
 from fairhorizon.metrics.spread import Spread, finite, strict_json
 from fairhorizon.vocabulary import Mode, Protocol
 
@@ -103,7 +103,7 @@ class SummaryRow(OverSeeds):
 
 @dataclass(frozen=True)
 class LimitRow:
-    """A limit and what a method made of it under several seeds, as a ReachedLimit.
+    """A limit and what a method made of it under several seeds, as a LimitOutcome.
 
     Means over the seeds, but: `kept` under all of them; `violations`, `broken` and `n_lists` of all
     of them together. In a long run, whose lists are not kept, violations are the steps after the
@@ -126,7 +126,7 @@ class LimitRow:
     price: float | None = None
 
     @classmethod
-    def from_seeds(cls, method: str, seeds: Sequence[int], found: Sequence[ReachedLimit]) -> Self:
+    def from_seeds(cls, method: str, seeds: Sequence[int], found: Sequence[LimitOutcome]) -> Self:
         """found: of one limit, by seed."""
         first = found[0]
         places = [k for k in first.at if all(k in one.at for one in found)]

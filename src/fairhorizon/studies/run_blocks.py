@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from fairhorizon.datasets import Dataset
-from fairhorizon.limits.bound import BoundLimit
+from fairhorizon.limits.resolved import ResolvedLimit
 from fairhorizon.parallel.engine import Messages, TaskEngine, WorkerBlocks
 from fairhorizon.recommenders.base import Recommender
 from fairhorizon.recommenders.served import Served
@@ -37,7 +37,7 @@ class ListsOfRun:
     protocol: Protocol | None
     cache_dir: Path | None = None
     level: float | None = None
-    limits: tuple[BoundLimit, ...] = ()
+    limits: tuple[ResolvedLimit, ...] = ()
     users: NDArray[np.int64] | None = None
     feedback: bool = False
     worth: Tensor | None = None

@@ -25,10 +25,10 @@ from fairhorizon.datasets import (
 from fairhorizon.errors import ConfigError, FairHorizonError, ModelError
 from fairhorizon.evaluation.short_term import evaluate
 from fairhorizon.files import write_atomically, write_json
-from fairhorizon.limits.bound import BoundLimit
-from fairhorizon.limits.kept_by_lists import check_kept
 from fairhorizon.limits.language import Limit
 from fairhorizon.limits.measured import limit_reached
+from fairhorizon.limits.resolved import ResolvedLimit
+from fairhorizon.limits.supported import check_supported
 from fairhorizon.methods import AGENTS, Method, build, load_method, longest_first, validates
 from fairhorizon.parallel.engine import TaskEngine
 from fairhorizon.parallel.processes import HERE
@@ -57,7 +57,7 @@ class Study:
     settings: Mapping[str, Given] = field(default_factory=dict)
     cache_dir: Path | None = None
     counting: Limit | None = None  # how the share of a level is counted; None: showings alike
-    limits: tuple[BoundLimit, ...] = ()  # of methods that have no level and keep them
+    limits: tuple[ResolvedLimit, ...] = ()  # of methods that have no level and keep them
 
     def __post_init__(self) -> None:
         unknown = sorted(set(self.settings) - {*RANKERS, *RERANKERS, *AGENTS})
@@ -70,7 +70,7 @@ class Study:
 
     def given(self, method: Method) -> dict[str, Any]:
         """The settings of a method; what validates under a protocol does so under this one."""
-        given = dict(self.settings.get(method.base, {}))
+        given = dict(self.settings.get(method.settings_name, {}))
         if validates(method):
             given.setdefault("protocol", self.protocol.value)
         if method.reranker is not None and method.reranker in self.settings:
@@ -106,7 +106,7 @@ class Study:
         limits = self._limits_of(method)
         return model.under(limits) if limits else model
 
-    def _limits_of(self, method: Method) -> tuple[BoundLimit, ...]:
+    def _limits_of(self, method: Method) -> tuple[ResolvedLimit, ...]:
         if not self.limits or method.level is not None:
             return ()
         return all_or_none(self.build(method, seed=0), self.limits, self.dataset().sensitive)
@@ -249,7 +249,7 @@ class Task:
             if need.method in self.study.settings:
                 continue
             early = need.part is LogPart.EARLIER
-            task = Task(self.study, (Method(need.method),), self.seed, early)
+            task = Task(self.study, (Method.parse(need.method),), self.seed, early)
             with suppress(FairHorizonError):
                 ranker = task.part(dataset)[0].ranker
                 if ranker is not None:
@@ -303,24 +303,24 @@ class ModelTask:
 def served_under(model: Recommender, counting: Limit, share: float | None) -> Recommender:
     """The fitted model at this share of its own group, counted as by the limit."""
     limit = counting if share is None else replace(counting, share=share)
-    return model.under([BoundLimit(limit, model.sensitive_.cpu().numpy())])
+    return model.under([ResolvedLimit(limit, model.sensitive_.cpu().numpy())])
 
 
 def all_or_none(
-    model: Recommender, limits: Sequence[BoundLimit], group: NDArray[np.bool_]
-) -> tuple[BoundLimit, ...]:
+    model: Recommender, limits: Sequence[ResolvedLimit], group: NDArray[np.bool_]
+) -> tuple[ResolvedLimit, ...]:
     """The limits, if lists of the model, which need not be fitted, can be made under all of them.
 
     group: (n_items,) that it is fitted for.
     """
     try:
-        check_kept(model.method, model.kept_in_lists, limits, group)
+        check_supported(model.method, model.supported_limits, limits, group)
     except ConfigError:
         return ()
     return tuple(limits)
 
 
-def fingerprint(bound: BoundLimit) -> list[str]:
+def fingerprint(bound: ResolvedLimit) -> list[str]:
     """The same for the same limit on the same items."""
     return [str(bound), hashlib.sha256(bound.members.tobytes()).hexdigest()[:16]]
 
@@ -341,7 +341,7 @@ def study_limits(study: Study, methods: Sequence[Method], seeds: Sequence[int]) 
 
 
 def limit_row(
-    study: Study, name: str, settings: Sequence[Method], seeds: Sequence[int], bound: BoundLimit
+    study: Study, name: str, settings: Sequence[Method], seeds: Sequence[int], bound: ResolvedLimit
 ) -> LimitRow:
     """settings: the method with its level, by seed."""
     found = []

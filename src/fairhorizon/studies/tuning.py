@@ -57,8 +57,8 @@ class Objective:
     def __post_init__(self) -> None:
         if self.method.reranker is not None:
             raise MethodError(
-                f"{self.method}: a re-ranker is not trained (tune {self.method.base}, then fit "
-                f"{self.method} with the settings found)"
+                f"{self.method}: a re-ranker is not trained (tune {self.method.trained_name}, "
+                f"then fit {self.method} with the settings found)"
             )
 
     @property
@@ -213,7 +213,7 @@ class Tuning:
         best = self.best
         content = {
             "fairhorizon": __version__,
-            "method": self.objective.method.base,
+            "method": self.objective.method.settings_name,
             "settings": self.settings(best),
             "validation": best.value,
             "metric": METRIC,
@@ -230,7 +230,7 @@ class Tuning:
         """The best trial, as the row of a study."""
         best = self.best
         row = {
-            "method": self.objective.method.base,
+            "method": self.objective.method.settings_name,
             "dataset": self.objective.dataset.split.name,
             "protocol": self.objective.protocol,
             "mode": Mode.ONE_SHOT,

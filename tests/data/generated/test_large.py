@@ -68,12 +68,16 @@ def test_memory_grows_with_rows_not_with_users_times_items():
 def test_neighbours_tell_more_than_popularity_and_recent_ones_most():
     parts = split(large_log(600, 600, 24_000, seed=1))
     found = {}
-    for name, settings in (("popularity", {}), ("itemknn", {}), ("itemknn", {"half_life": None})):
+    for name, settings in (
+        ("popularity", {}),
+        ("itemknn:recent", {}),
+        ("itemknn:recent", {"half_life": None}),
+    ):
         ranker = RANKERS[name]
         model = Ranked(ranker(ranker.config_class(**settings))).fit(parts)
         found[name, *settings] = evaluate(model, parts).metrics["ndcg@20"]
     assert found["itemknn",] > 1.3 * found["popularity",]
-    assert found["itemknn",] > 1.1 * found["itemknn", "half_life"]
+    assert found["itemknn:recent",] > 1.1 * found["itemknn:recent", "half_life"]
 
 
 def test_nobody_takes_more_than_half_of_the_items():

@@ -11,7 +11,7 @@ from fairhorizon.data.splits import split
 from fairhorizon.fcpo.config import FcpoConfig
 from fairhorizon.fcpo.model import Fcpo
 from fairhorizon.methods import load_method
-from fairhorizon.rankers.ease import Ease, EaseConfig
+from fairhorizon.rankers.ease import RecentEase, RecentEaseConfig
 from fairhorizon.rankers.ridge import Ridge, RidgeConfig
 from fairhorizon.rankers.stack.choosing import chosen_settings
 from fairhorizon.rankers.stack.later_part import LaterPart
@@ -21,7 +21,7 @@ from fairhorizon.studies.runs import Run
 from fairhorizon.vocabulary import Protocol
 
 MARKET = "synthetic:users=60,items=80,interactions_per_user=20,seed=5"
-QUICK = ('warm_start=["ease"]', "rounds=0", "candidates=10", "spread=none")
+QUICK = ('warm_start=["ease:recent"]', "rounds=0", "candidates=10", "spread=none")
 
 
 @pytest.fixture(scope="module")
@@ -30,18 +30,18 @@ def part() -> LaterPart:
 
 
 def test_what_is_given_is_never_changed_and_the_rest_is_chosen(part: LaterPart) -> None:
-    free = chosen_settings(Ease(), part)
-    assert isinstance(free, EaseConfig)
-    assert free.l2 != EaseConfig().l2  # this market wants another one
+    free = chosen_settings(RecentEase(), part)
+    assert isinstance(free, RecentEaseConfig)
+    assert free.l2 != RecentEaseConfig().l2  # this market wants another one
     for half_life in (None, 7.0):
         given = {"half_life": half_life}
-        chosen = chosen_settings(Ease(changed(EaseConfig(), given)), part, given)
-        assert isinstance(chosen, EaseConfig)
+        chosen = chosen_settings(RecentEase(changed(RecentEaseConfig(), given)), part, given)
+        assert isinstance(chosen, RecentEaseConfig)
         assert chosen.half_life == half_life
-        assert chosen.l2 != EaseConfig().l2
+        assert chosen.l2 != RecentEaseConfig().l2
     everything: Given = {"l2": 5.0, "half_life": 7.0, "training_half_life": 9.0, "popularity": 0.3}
-    fixed = changed(EaseConfig(), everything)
-    assert chosen_settings(Ease(fixed), part, everything) == fixed
+    fixed = changed(RecentEaseConfig(), everything)
+    assert chosen_settings(RecentEase(fixed), part, everything) == fixed
     ridge = chosen_settings(Ridge(RidgeConfig(l2=1.0)), part, {"l2": 1.0})
     assert isinstance(ridge, RidgeConfig)
     assert ridge.l2 == 1.0
@@ -58,25 +58,24 @@ def test_a_setting_that_a_ranker_cannot_take_is_refused_by_name(
     with pytest.raises(SettingsError, match="ridge: l2=-1: give a number above 0"):
         changed(config(), {"ridge": {"l2": -1}})
     taken = changed(config(), {"ease": {"half_life": 5, "l2": 2}})
-    assert taken.given == {
-        **{"ease": {"half_life": 5, "l2": 2}},
-        **{"ridge": {}, "itemknn": {}, "gru4rec": {}, "als": {}},
-    }
+    for name in ("ease", "ease:recent"):
+        assert taken.given_to(name) == {"half_life": 5, "l2": 2}
+    assert all(not taken.given_to(name) for name in ("ridge", "itemknn:recent", "popularity"))
 
 
 def test_what_is_given_is_the_same_after_a_file() -> None:
     config = FcpoConfig(ridge={"decays": (0.8, 0.97)})
     assert FcpoConfig.model_validate_json(config.model_dump_json()) == config
-    assert changed(RidgeConfig(), config.given["ridge"]).decays == (0.8, 0.97)
+    assert changed(RidgeConfig(), config.given_to("ridge")).decays == (0.8, 0.97)
 
 
-def settings_of_ease(model: object) -> EaseConfig:
+def settings_of_ease(model: object) -> RecentEaseConfig:
     """Of the ranker that a stored model serves with."""
     assert isinstance(model, Fcpo)
     panel = model.policy_.panel
     assert panel is not None
     (ease,) = panel.rankers
-    assert isinstance(ease.config, EaseConfig)
+    assert isinstance(ease.config, RecentEaseConfig)
     return ease.config
 
 
@@ -88,8 +87,11 @@ def test_settings_of_a_ranker_reach_it_from_fit(
     assert run(["fit", "fcpo", "--data", MARKET, *words, "--out", str(out)]) == 0
     config = settings_of_ease(Run(out).model())
     assert config.half_life == 5
-    assert config.l2 != EaseConfig().l2
-    assert f"rankers, by weight: ease 1 (l2={config.l2:g} half_life=5" in capsys.readouterr().err
+    assert config.l2 != RecentEaseConfig().l2
+    assert (
+        f"rankers, by weight: ease:recent 1 (l2={config.l2:g} half_life=5"
+        in capsys.readouterr().err
+    )
     assert Run(out).card()["config"]["ease"] == {"half_life": 5}
     wrong = ["--set=ease.halflife=5", "--out", str(tmp_path / "wrong")]
     assert run(["fit", "fcpo", "--data", MARKET, *wrong]) == 2

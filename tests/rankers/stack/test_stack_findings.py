@@ -7,9 +7,9 @@ import torch
 from fairhorizon.data.frames import from_arrays
 from fairhorizon.data.splits import Split
 from fairhorizon.histories import UserItems
-from fairhorizon.rankers.ease import EaseConfig
+from fairhorizon.rankers.ease import RecentEaseConfig
 from fairhorizon.rankers.gru4rec import Gru4RecConfig
-from fairhorizon.rankers.itemknn import ItemKnnConfig
+from fairhorizon.rankers.itemknn import RecentItemKnnConfig
 from fairhorizon.rankers.popularity import Popularity
 from fairhorizon.rankers.ridge import RidgeConfig
 from fairhorizon.rankers.stack.findings import Findings, Member
@@ -19,8 +19,8 @@ from fairhorizon.settings import Settings
 from fairhorizon.vocabulary import Protocol
 
 NONE = Popularity().config
-ALWAYS = EaseConfig(half_life=None, training_half_life=None)
-RECENT = ItemKnnConfig()
+ALWAYS = RecentEaseConfig(half_life=None, training_half_life=None)
+RECENT = RecentItemKnnConfig()
 
 
 def log_of(*lengths: int, tied: int = 0) -> Split:
@@ -34,19 +34,19 @@ def log_of(*lengths: int, tied: int = 0) -> Split:
 
 def test_three_lines_by_hand() -> None:
     members = (
-        Member("ease", 1.0, EaseConfig(l2=1000.0, half_life=None), 0.31236),
+        Member("ease:recent", 1.0, RecentEaseConfig(l2=1000.0, half_life=None), 0.31236),
         Member("ridge", 0.625, RidgeConfig(decays=(0.93, 1.0)), 0.3),
-        Member("itemknn", 0.1, RECENT, 0.25),
+        Member("itemknn:recent", 0.1, RECENT, 0.25),
         Member("popularity", 0.0, NONE, 0.125),
     )
     found = Findings.of(log_of(2, 3, 12), members, 0.33333)
     assert found.lines == (
         "log: short histories (median 3 training items), where recent items say more to some "
         "rankers",
-        "rankers, by weight: ease 1 (l2=1000 half_life=None), ridge 0.62 (decays=0.93/1), "
-        "itemknn 0.1; without popularity",
-        "NDCG@20 of what came later in training, and of validation: ease 0.3124, ridge 0.3000, "
-        "itemknn 0.2500, popularity 0.1250; together 0.3333",
+        "rankers, by weight: ease:recent 1 (l2=1000 half_life=None), ridge 0.62 (decays=0.93/1), "
+        "itemknn:recent 0.1; without popularity",
+        "NDCG@20 of what came later in training, and of validation: ease:recent 0.3124, "
+        "ridge 0.3000, itemknn:recent 0.2500, popularity 0.1250; together 0.3333",
     )
     assert found.stored() == dict(zip(("kind", "panel", "accuracy"), found.lines, strict=True))
     assert found.members == members

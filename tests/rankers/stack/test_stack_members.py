@@ -12,8 +12,8 @@ from fairhorizon.data.splits import Split, earlier_part, split
 from fairhorizon.errors import DataError
 from fairhorizon.histories import UserItems
 from fairhorizon.rankers.bpr import Bpr
-from fairhorizon.rankers.ease import Ease, EaseConfig
-from fairhorizon.rankers.itemknn import ItemKnn
+from fairhorizon.rankers.ease import RecentEase, RecentEaseConfig
+from fairhorizon.rankers.itemknn import RecentItemKnn
 from fairhorizon.rankers.popularity import Popularity
 from fairhorizon.rankers.ranker import Ranker
 from fairhorizon.rankers.ridge import Ridge
@@ -39,7 +39,7 @@ class Noise(Popularity):
         return torch.randn(shape, generator=torch.Generator().manual_seed(int(users[0])))
 
 
-DRAFTS: tuple[Ranker[Any], ...] = (Noise(), Ease(), ItemKnn(), Popularity())
+DRAFTS: tuple[Ranker[Any], ...] = (Noise(), RecentEase(), RecentItemKnn(), Popularity())
 
 
 @pytest.fixture(scope="module")
@@ -102,26 +102,28 @@ def test_one_fit_is_of_the_whole_log_and_one_of_its_earlier_part(
 
 
 def test_what_is_ready_is_not_fitted_again(parts: Split) -> None:
-    whole, earlier = Ease().fit(parts), Ease().fit(earlier_part(parts))
-    task = StackTask(parts, STANDARD, 0, {"ease": earlier}, {"ease": whole})
-    members = weighed_members([Ease()], task)
+    whole, earlier = RecentEase().fit(parts), RecentEase().fit(earlier_part(parts))
+    task = StackTask(parts, STANDARD, 0, {"ease:recent": earlier}, {"ease:recent": whole})
+    members = weighed_members([RecentEase()], task)
     assert members.whole == (whole,)
     assert members.earlier == (earlier,)
-    other = weighed_members([Ease(EaseConfig(l2=7.0))], task)  # with other settings it is another
+    other = weighed_members(
+        [RecentEase(RecentEaseConfig(l2=7.0))], task
+    )  # with other settings it is another
     assert other.whole[0] is not whole
-    assert other.whole[0].config == EaseConfig(l2=7.0)
+    assert other.whole[0].config == RecentEaseConfig(l2=7.0)
 
 
 def test_a_log_without_anything_later_has_equal_weights_and_one_fit() -> None:
     log = from_arrays([0, 1, 2], [0, 1, 2])
     members = weighed_members(
-        [Ease(), Popularity()], StackTask(Split(log, log.take([]), log.take([])), STANDARD, 0)
+        [RecentEase(), Popularity()], StackTask(Split(log, log.take([]), log.take([])), STANDARD, 0)
     )
     assert members.weights == (1.0, 1.0)
     assert members.earlier == ()
     assert members.ndcg == (0.0, 0.0)
     task = StackTask(Split(log, log.take([]), log.take([])), STANDARD, 0)
-    drafts = [Ease(), Ridge()]
+    drafts = [RecentEase(), Ridge()]
     assert adapted(drafts, {}, task) == drafts
 
 
@@ -135,14 +137,16 @@ def test_a_ranker_that_either_log_does_not_allow_is_left_out(parts: Split) -> No
     assert [one.method for one in members.findings.members] == ["popularity"]
     nothing = Split(parts.train.take([]), parts.validation, parts.test)
     with pytest.raises(DataError, match="nothing to train on"):
-        weighed_members([Popularity(), Ease()], StackTask(nothing, STANDARD, 0))
+        weighed_members([Popularity(), RecentEase()], StackTask(nothing, STANDARD, 0))
 
 
 def test_settings_are_chosen_with_those_that_are_given_left_alone(parts: Split) -> None:
-    given = {"ease": {"half_life": 5.0}}
-    drafts = [Ease(EaseConfig(half_life=5.0), seed=4), Popularity(seed=4)]
-    ease, popularity = adapted(drafts, given, StackTask(parts, STANDARD, 0))
-    assert isinstance(ease.config, EaseConfig)
+    given = {"half_life": 5.0}
+    drafts = [RecentEase(RecentEaseConfig(half_life=5.0), seed=4), Popularity(seed=4)]
+    ease, popularity = adapted(
+        drafts, {"ease:recent": given, "popularity": {}}.__getitem__, StackTask(parts, STANDARD, 0)
+    )
+    assert isinstance(ease.config, RecentEaseConfig)
     assert ease.config.half_life == 5.0
-    assert ease.config != EaseConfig(half_life=5.0)
+    assert ease.config != RecentEaseConfig(half_life=5.0)
     assert (ease.seed, popularity.seed) == (4, 4)

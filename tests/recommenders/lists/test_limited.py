@@ -7,11 +7,10 @@ from numpy.typing import NDArray
 from fairhorizon.data.splits import Split
 from fairhorizon.errors import ConfigError
 from fairhorizon.fcpo.model import Fcpo
-from fairhorizon.limits.bound import BoundLimit
 from fairhorizon.limits.language import Limit
-from fairhorizon.limits.limit_rules import rule_of
 from fairhorizon.limits.measured import limit_reached
 from fairhorizon.limits.place_rule import PlaceRule, PlaceWeights
+from fairhorizon.limits.resolved import ResolvedLimit
 from fairhorizon.recommenders.lists.item_lists import by_steps
 from fairhorizon.simulation.feedback import Scenario, evaluation_scenario
 from fairhorizon.vocabulary import Protocol, Scope
@@ -24,11 +23,11 @@ def scenario(market: Split, strong_model: Fcpo) -> Scenario:
     return evaluation_scenario(market, strong_model.queue_length, Protocol.STANDARD)
 
 
-def bound(model: Fcpo, *texts: str) -> list[BoundLimit]:
+def bound(model: Fcpo, *texts: str) -> list[ResolvedLimit]:
     """On popular items, and on every third item by the name of new."""
     thirds = np.arange(len(model.sensitive_)) % 3 == 0
     popular = model.sensitive_.cpu().numpy()
-    return [BoundLimit(Limit.parse(t), popular if "popular" in t else thirds) for t in texts]
+    return [ResolvedLimit(Limit.parse(t), popular if "popular" in t else thirds) for t in texts]
 
 
 def lists(model: Fcpo, scenario: Scenario) -> NDArray[np.int64]:
@@ -112,4 +111,4 @@ def test_a_limit_as_a_rule() -> None:
         "new<=0.3;weights=1,0.5": PlaceRule(0.3, weights=(1.0, 0.5)),
         "new<=0.3;scope=prefix": PlaceRule(0.3, scope=Scope.PREFIX),
     }
-    assert {text: rule_of(Limit.parse(text)) for text in rules} == rules
+    assert {text: PlaceRule.from_limit(Limit.parse(text)) for text in rules} == rules

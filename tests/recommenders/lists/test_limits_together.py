@@ -8,9 +8,9 @@ from fairhorizon.allocation.guard import ExposureGuard
 from fairhorizon.data.splits import Split
 from fairhorizon.errors import ConfigError
 from fairhorizon.fcpo.model import Fcpo
-from fairhorizon.limits.bound import BoundLimit
 from fairhorizon.limits.language import Limit
 from fairhorizon.limits.measured import limit_reached
+from fairhorizon.limits.resolved import ResolvedLimit
 from fairhorizon.rankers.ease import Ease
 from fairhorizon.recommenders.lists import item_lists
 from fairhorizon.recommenders.ranked.model import Ranked
@@ -26,10 +26,12 @@ def scenario(market: Split, strong_model: Fcpo) -> Scenario:
     return evaluation_scenario(market, strong_model.queue_length, Protocol.STANDARD)
 
 
-def bound(n_items: int, *texts: str) -> list[BoundLimit]:
+def bound(n_items: int, *texts: str) -> list[ResolvedLimit]:
     """Groups that overlap: every n-th item."""
     members = {n: np.arange(n_items) % n == 0 for n in (2, 3, 5, 7)}
-    return [BoundLimit(Limit.parse(text), members[int(text.split("=")[1][:1])]) for text in texts]
+    return [
+        ResolvedLimit(Limit.parse(text), members[int(text.split("=")[1][:1])]) for text in texts
+    ]
 
 
 FOUR = ("n=2<=0.4", "n=3>=0.35", "n=5>=0.3;weights=log", "n=7<=0.1@3")

@@ -10,10 +10,10 @@ import torch
 from fairhorizon.allocation.engine import BlocksHere
 from fairhorizon.data.splits import Split
 from fairhorizon.fcpo.model import Fcpo
-from fairhorizon.limits.bound import BoundLimit
 from fairhorizon.limits.groups import popular_group
 from fairhorizon.limits.language import Limit
 from fairhorizon.limits.measured import limit_reached
+from fairhorizon.limits.resolved import ResolvedLimit
 from fairhorizon.methods import Method, build
 from fairhorizon.recommenders.base import Recommender
 from fairhorizon.recommenders.lists.item_lists import ItemLists
@@ -29,12 +29,12 @@ def fitted(name: str, market: Split) -> Recommender:
     return build(Method.parse(name), {}, seed=0).fit(market)
 
 
-def limits(texts: Sequence[str], market: Split) -> list[BoundLimit]:
+def limits(texts: Sequence[str], market: Split) -> list[ResolvedLimit]:
     popular = popular_group(market.train.item_counts())
     even = np.arange(len(popular)) % 2 == 0
     groups = {"popular": popular, "code": even, "gini": np.ones_like(popular)}
     return [
-        BoundLimit(Limit.parse(text), groups[text.split("<")[0].split(">")[0].split("=")[0]])
+        ResolvedLimit(Limit.parse(text), groups[text.split("<")[0].split(">")[0].split("=")[0]])
         for text in texts
     ]
 

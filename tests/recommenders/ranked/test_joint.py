@@ -265,7 +265,7 @@ def test_a_stack_that_was_fitted_again_goes_on_after_a_restart(
     market: Split, reranker: StepControl | Quota
 ):
     """Its settings are chosen at every fit, so they are stored with it."""
-    stack = build(Method.parse("stack"), {"rankers": ["ease", "popularity"]}, 0).fit(market)
+    stack = build(Method.parse("stack"), {"rankers": ["ease:recent", "popularity"]}, 0).fit(market)
     assert isinstance(stack, Ranked)
     served = stack.reranked(reranker)
     users = evaluation_scenario(market, served.queue_length, Protocol.STANDARD)

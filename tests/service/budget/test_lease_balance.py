@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from fairhorizon.limits.bound import BoundLimit
 from fairhorizon.limits.language import Limit
+from fairhorizon.limits.resolved import ResolvedLimit
 from fairhorizon.service.budget.leases import LeaseBalance
 from fairhorizon.service.budget.rules import UNIT, Rules, ServedLimit, Window
 from fairhorizon.service.vocabulary import Counts
@@ -14,7 +14,7 @@ from fleet_events import Replica
 def balance(text: str, *, shown: int, used: int, left: int) -> LeaseBalance:
     """Of one limit on the items 0 to 2 of ten; counts in showings."""
     limit = Limit.parse(text)
-    bound = BoundLimit(limit, np.arange(10) < 3)
+    bound = ResolvedLimit(limit, np.arange(10) < 3)
     rules = Rules((ServedLimit(1, limit, Window(), Counts.SERVED, 20 * UNIT, (bound,)),))
     units = (np.array([number * UNIT], dtype=np.int64) for number in (left, used, shown))
     return LeaseBalance(

@@ -52,7 +52,9 @@ class Members:
         return tuple(alone[ranker.method] for ranker in self.whole)
 
 
-def adapted(drafts: Sequence[Ranker[Any]], given: Given, task: StackTask) -> list[Ranker[Any]]:
+def adapted(
+    drafts: Sequence[Ranker[Any]], given_to: Callable[[str], Given], task: StackTask
+) -> list[Ranker[Any]]:
     """The rankers with the settings that suit a smaller log of the kind; given ones stay."""
     small = frequent_part(
         task.split, most_users=SEARCHED_USERS, most_items=SEARCHED_ITEMS, seed=task.seed
@@ -62,7 +64,7 @@ def adapted(drafts: Sequence[Ranker[Any]], given: Given, task: StackTask) -> lis
         return list(drafts)
 
     def choose(draft: Ranker[Any]) -> Ranker[Any]:
-        settings = chosen_settings(draft, part, given.get(draft.method, {}))
+        settings = chosen_settings(draft, part, given_to(draft.method))
         return type(draft)(settings, seed=draft.seed)
 
     return side_by_side(choose, drafts, lambda draft: draft.in_thread, at_once=cores())

@@ -15,7 +15,7 @@ from fairhorizon.ranking import standardised
 from fairhorizon.storage import below
 from fairhorizon.vocabulary import OnEpoch, Protocol
 
-Name = Literal["ridge", "ease", "itemknn", "popularity", "gru4rec"]
+Name = Literal["ridge", "ease", "ease:recent", "itemknn", "itemknn:recent", "popularity", "gru4rec"]
 
 
 class StackConfig(MemberSettings):
@@ -23,8 +23,8 @@ class StackConfig(MemberSettings):
 
     rankers: Annotated[tuple[Name, ...], Field(min_length=1)] = (
         "ridge",
-        "ease",
-        "itemknn",
+        "ease:recent",
+        "itemknn:recent",
         "popularity",
     )
     """The rankers whose scores are added up."""
@@ -62,7 +62,7 @@ class Stack(Ranker[StackConfig]):
         drafts = config.drafts(MEMBERS, config.rankers, split, self.seed)
         task = StackTask(split, config.protocol, self.seed, on_epoch=on_epoch)
         members = weighed_members(
-            adapted(drafts, config.given, task) if config.adapt else drafts, task
+            adapted(drafts, config.given_to, task) if config.adapt else drafts, task
         )
         self.members_, self.weights_ = members.whole, torch.tensor(members.weights)
 

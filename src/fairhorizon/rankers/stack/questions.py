@@ -9,7 +9,8 @@ from typing import Any
 Answer = Mapping[str, Any]
 
 QUESTIONS: Mapping[str, tuple[tuple[Answer, ...], ...]] = {
-    "ease": (
+    "ease": (({"l2": 500.0}, {"l2": 100.0}, {"l2": 1000.0}, {"l2": 3000.0}),),
+    "ease:recent": (
         (
             {"half_life": 3.0, "training_half_life": 10.0},
             {"half_life": 10.0, "training_half_life": 30.0},
@@ -19,7 +20,8 @@ QUESTIONS: Mapping[str, tuple[tuple[Answer, ...], ...]] = {
         ({"l2": 300.0}, {"l2": 100.0}, {"l2": 1000.0}, {"l2": 3000.0}),
         ({"popularity": 0.0}, {"popularity": 0.1}, {"popularity": 0.2}, {"popularity": 0.4}),
     ),
-    "itemknn": (
+    "itemknn": (({"neighbours": 20}, {"neighbours": 100}, {"neighbours": 500}),),
+    "itemknn:recent": (
         ({"half_life": 2.0}, {"half_life": 10.0}, {"half_life": None}),
         ({"shrinkage": 5.0}, {"shrinkage": 50.0}, {"shrinkage": 200.0}),
         ({"popularity": 0.0}, {"popularity": 0.2}, {"popularity": 0.4}),

@@ -32,11 +32,10 @@ from fairhorizon.allocation.engine import (
 from fairhorizon.allocation.guard import ExposureGuard
 from fairhorizon.allocation.limit_matrix import Floats, GroupRule, LimitMatrix
 from fairhorizon.data.splits import LATER
-from fairhorizon.limits.bound import BoundLimit
-from fairhorizon.limits.kept_by_lists import are_joint, are_several, of_gini
-from fairhorizon.limits.limit_rules import rule_of
 from fairhorizon.limits.place_rule import PlaceRule
+from fairhorizon.limits.resolved import ResolvedLimit
 from fairhorizon.limits.step_limits import StepLimit, step_limit
+from fairhorizon.limits.supported import gini_limits, is_multi_limit, is_single_limit
 from fairhorizon.rankers.candidates import CandidateSet, ScoredCandidates
 from fairhorizon.ranking import discount, rows_at_once
 from fairhorizon.recommenders.lists.chances import Chances, item_values
@@ -52,18 +51,18 @@ VALUES_AT_ONCE = 2**22
 VALUES_KEPT = 2**26  # of users times items: 768 MiB with chances and codes
 
 
-def by_steps(limits: Sequence[BoundLimit], *, feedback: bool) -> bool:
+def by_steps(limits: Sequence[ResolvedLimit], *, feedback: bool) -> bool:
     """Whether lists are made place after place by the step control.
 
     The joint lists keep one limit on a group that counts in any way, and in whole lists, not in
     those that are made with feedback, one on the Gini index or several on all showings.
     """
     if feedback:
-        return not are_joint(limits) or bool(of_gini(limits))
-    return not are_joint(limits) and not are_several(limits)
+        return not is_single_limit(limits) or bool(gini_limits(limits))
+    return not is_single_limit(limits) and not is_multi_limit(limits)
 
 
-def step_limits(limits: Sequence[BoundLimit]) -> list[StepLimit]:
+def step_limits(limits: Sequence[ResolvedLimit]) -> list[StepLimit]:
     """The limits as the step control keeps them in lists, where groups stay as they are."""
     return [step_limit(one, fixed=True) for one in limits]
 
@@ -104,27 +103,29 @@ class ItemLists:
     rule: PlaceRule  # by default at most alpha' of all showings
     spread: Evenness | None  # None: as the values have it
     gini_limit: float | None = None  # of whole lists, beside what `spread` aims at
-    limits: tuple[BoundLimit, ...] = ()  # as they were asked for
+    limits: tuple[ResolvedLimit, ...] = ()  # as they were asked for
     level: str = ""  # in words, where there are no limits
     last_menus: LastMenus = field(default_factory=LastMenus, compare=False)
 
-    def under(self, limits: Sequence[BoundLimit], level: str = "") -> "ItemLists":
+    def under(self, limits: Sequence[ResolvedLimit], level: str = "") -> "ItemLists":
         """The same chances under limits: several on all showings, or at most one on a group and
         one on the Gini index. As they are without any."""
         named = replace(self, limits=tuple(limits), level=level)
-        if not limits or are_several(limits):
+        if not limits or is_multi_limit(limits):
             return named
-        gini = next((one.limit.share for one in of_gini(limits)), None)
+        gini = next((one.limit.share for one in gini_limits(limits)), None)
         group = next((one for one in limits if not one.limit.is_gini), None)
         if group is None:
             return replace(named, rule=NO_LIMIT, gini_limit=gini)
         members = torch.from_numpy(group.members).to(self.sensitive.device)
-        return replace(named, sensitive=members, rule=rule_of(group.limit), gini_limit=gini)
+        return replace(
+            named, sensitive=members, rule=PlaceRule.from_limit(group.limit), gini_limit=gini
+        )
 
     @property
     def is_several(self) -> bool:
         """Whether there are several limits, all of them on all showings."""
-        return are_several(self.limits)
+        return is_multi_limit(self.limits)
 
     def served(self, scenario: Scenario, length: int) -> Served:
         """All users together, each with the whole list at once."""
@@ -194,7 +195,7 @@ class ItemLists:
         """The prices by the texts of the limits, or of the level where there are none."""
         on_group = [str(one) for one in self.limits if not one.limit.is_gini]
         named = dict.fromkeys(on_group if self.limits else [self.level], prices.price)
-        return named | {str(one): prices.spread_price for one in of_gini(self.limits)}
+        return named | {str(one): prices.spread_price for one in gini_limits(self.limits)}
 
     @torch.no_grad()
     def interactive(self, scenario: Scenario, length: int) -> Tensor:
@@ -361,13 +362,15 @@ class SeveralListsBlock(SeveralLimitsBlock):
         return Served(lists, shown[0], shown[1], MappingProxyType(dict(prices)))
 
 
-def rules_of(limits: Sequence[BoundLimit]) -> tuple[GroupRule, ...]:
+def rules_of(limits: Sequence[ResolvedLimit]) -> tuple[GroupRule, ...]:
     """The limits as allocations keep them."""
-    return tuple(GroupRule(rule_of(one.limit), one.members, str(one)) for one in limits)
+    return tuple(
+        GroupRule(PlaceRule.from_limit(one.limit), one.members, str(one)) for one in limits
+    )
 
 
 @lru_cache(maxsize=16)  # a call for one user would mostly wait for these
-def possible_limits(limits: tuple[BoundLimit, ...], length: int) -> LimitMatrix:
+def possible_limits(limits: tuple[ResolvedLimit, ...], length: int) -> LimitMatrix:
     """What the limits ask of lists; refused where no lists of this length can keep them."""
     matrix = LimitMatrix.from_rules(rules_of(limits), length)
     items = np.bincount(matrix.of_item, minlength=matrix.n_classes)

@@ -16,7 +16,7 @@ from fairhorizon.errors import ConfigError
 from fairhorizon.limits.counts import Exposure
 from fairhorizon.rankers.ranker import Ranker
 from fairhorizon.ranking import best_lists, first_best, rows_at_once, top, users_at_once
-from fairhorizon.recommenders.online import Retraining, ranker_tensors, restored_ranker
+from fairhorizon.recommenders.online import OnlineRanker, Retraining
 from fairhorizon.recommenders.ranked.calibration import FittedRanker
 from fairhorizon.recommenders.served import EachAlone, Served
 from fairhorizon.recommenders.steps import step_by_step
@@ -214,9 +214,9 @@ class RankedServer:
                 f"list_length {list_length} and round_length {round_length} must be at least 1"
             )
         self.list_length = list_length
-        self.retraining = None if retrain_on is None else Retraining(retrain_on)
+        retraining = None if retrain_on is None else Retraining(retrain_on)
+        self._online = OnlineRanker(ranker, retraining)
         self.round_length = math.ceil(round_length / list_length) * list_length  # whole lists
-        self.ranker = self._first_ranker = ranker
         self.reranker = reranker
         self.remarks: list[str] = []  # warnings of the re-ranker, in the order given
         self._generator = Generator().manual_seed(seed)
@@ -226,8 +226,12 @@ class RankedServer:
         self._round: Round | None = None
 
     @property
+    def ranker(self) -> Ranker[Any]:
+        return self._online.now
+
+    @property
     def queue_length(self) -> int:
-        return max(1, self._first_ranker.queue_length)
+        return max(1, self._online.given.queue_length)
 
     @torch.no_grad()
     def serve(self, state: State, exposure: Exposure) -> Tensor:
@@ -252,8 +256,7 @@ class RankedServer:
 
     @torch.no_grad()
     def observe(self, lists: Tensor, outcome: Outcome, exposure: Exposure) -> None:  # noqa: ARG002
-        if self.retraining is not None:
-            self.retraining.observe(lists, outcome)
+        self._online.observe(lists, outcome)
         changed = outcome.reward.nonzero().squeeze(1)
         if self.ranker.queue_length and len(changed) and self._scores is not None:
             self._scores.renew(outcome.state, changed)
@@ -273,12 +276,7 @@ class RankedServer:
             "to_show": torch.tensor(self._to_show),
             "messages": torch.tensor(list("\n".join(self.remarks).encode()), dtype=torch.uint8),
         }
-        if self.retraining is not None:
-            stored = self.retraining.tensors()
-            tensors |= {f"retraining.{name}": tensor for name, tensor in stored.items()}
-        if self.ranker is not self._first_ranker:
-            stored = ranker_tensors(self.ranker)
-            tensors |= {f"ranker.{name}": tensor for name, tensor in stored.items()}
+        tensors |= self._online.tensors()
         if self.ranker.queue_length and self._scores is not None:
             tensors |= self._scores.tensors()
         if self._round is not None:
@@ -291,13 +289,8 @@ class RankedServer:
         tensors = {name: tensor.clone() for name, tensor in tensors.items()}
         self._generator.set_state(tensors["generator"])
         self._rounds, self._to_show = int(tensors["rounds"]), int(tensors["to_show"])
-        if self.retraining is not None:
-            self.retraining.restore(below("retraining.", tensors))
+        self._online.restore(tensors)
         self.remarks = bytes(tensors["messages"].tolist()).decode().splitlines()
-        self.ranker = self._first_ranker
-        refitted = below("ranker.", tensors)
-        if refitted:
-            self.ranker = restored_ranker(refitted, self._first_ranker)
         self._scores = None
         if self._rounds:
             self._scores = UserScores(self.ranker, state, tensors.get("scores"))
@@ -305,10 +298,11 @@ class RankedServer:
         self._round = Round(self._scores, **parts) if parts and self._scores else None
 
     def _begin_round(self, state: State, exposure: Exposure) -> None:
-        if self._rounds and self.retraining is not None:
+        retraining = self._online.retraining
+        if self._rounds and retraining is not None:
             with torch.enable_grad():
-                self.ranker = self._fresh().fit(self.retraining.extended())
-        if not self._rounds or self.retraining is not None:
+                self._online.refit(retraining)
+        if not self._rounds or retraining is not None:
             self._scores, self._round = UserScores(self.ranker, state), None
         self._rounds += 1
         self._to_show = self.round_length
@@ -330,11 +324,6 @@ class RankedServer:
                 also=later,
             )
         self.remarks += [str(warning.message) for warning in caught]
-
-    def _fresh(self) -> Ranker[Any]:
-        """A ranker to fit; the caller's is not changed."""
-        ranker = self._first_ranker
-        return type(ranker)(ranker.config, seed=ranker.seed)
 
 
 def _over(reranker: UserReranker, candidates: int) -> UserReranker:

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from fairhorizon.data.splits import Split
-from fairhorizon.limits.bound import BoundLimit
+from fairhorizon.limits.resolved import ResolvedLimit
 from fairhorizon.rankers.candidates import ScoredCandidates, weights_by_cross_entropy
 from fairhorizon.rankers.ensemble import Ensemble
 from fairhorizon.rankers.ranker import Ranker
@@ -54,7 +54,7 @@ class FittedRanker:
     sensitive: Tensor  # (n_items,) bool, the group whose exposure is limited
     calibration: Calibration
     seed: int
-    limits: tuple[BoundLimit, ...] = ()  # of the lists, in place of the level of a re-ranker
+    limits: tuple[ResolvedLimit, ...] = ()  # of the lists, in place of the level of a re-ranker
     level: str = ""  # of a re-ranker, as the text of a limit
 
 

@@ -27,7 +27,7 @@ from fairhorizon.rankers.ensemble import Ensemble
 from fairhorizon.rankers.ranker import Ranker
 from fairhorizon.recommenders.lists.item_lists import step_limits
 from fairhorizon.recommenders.lists.items import ExpertSignals, PanelItems
-from fairhorizon.recommenders.online import Retraining, ranker_tensors, restored_ranker
+from fairhorizon.recommenders.online import OnlineRanker, Retraining
 from fairhorizon.recommenders.ranked.calibration import FittedRanker
 from fairhorizon.recommenders.served import Served
 from fairhorizon.recommenders.steps import serve_under_control
@@ -132,15 +132,19 @@ class ControlServer:
     ) -> None:
         if list_length < 1:
             raise ConfigError(f"list_length {list_length} must be at least 1")
-        self.ranker = self._first_ranker = ranker
+        self._online = OnlineRanker(ranker, retraining)
         self.limits, self.control = tuple(limits), OnlineControl(limits)
-        self.list_length, self.retraining, self.variety = list_length, retraining, variety
+        self.list_length, self.variety = list_length, variety
         # of the users, once they are served: by the only ranker, whose weight is 1
         self._signals: ExpertSignals | None = None
 
     @property
+    def ranker(self) -> Ranker[Any]:
+        return self._online.now
+
+    @property
     def queue_length(self) -> int:
-        return max(1, self._first_ranker.queue_length)
+        return max(1, self._online.given.queue_length)
 
     @property
     def remarks(self) -> Sequence[str]:
@@ -160,8 +164,7 @@ class ControlServer:
     @torch.no_grad()
     def observe(self, lists: Tensor, outcome: Outcome, exposure: Exposure) -> None:  # noqa: ARG002
         assert self._signals is not None
-        if self.retraining is not None:
-            self.retraining.observe(lists, outcome)
+        self._online.observe(lists, outcome)
         if self.variety is not None:
             self.variety.observe(lists)
         rows = (outcome.reward > 0).nonzero().squeeze(1)
@@ -171,10 +174,7 @@ class ControlServer:
 
     def update(self) -> None:
         """Fit the ranker again where a round is over."""
-        if self.retraining is not None and self.retraining.due:
-            first = self._first_ranker  # the caller's is not changed
-            fresh = type(first)(first.config, seed=first.seed)
-            self.ranker = fresh.fit(self.retraining.extended())
+        if self._online.refit_when_due():
             self._signals = None
 
     def notes(self) -> dict[str, float]:
@@ -186,27 +186,19 @@ class ControlServer:
         if self._signals is not None:
             # computed for other users at a time, they would differ in the last digits
             parts["signals"] = {"values": self._signals.values[0]}
-        if self.retraining is not None:
-            parts["retraining"] = self.retraining.tensors()
         if self.variety is not None:
             parts["variety"] = self.variety.tensors()
-        if self.ranker is not self._first_ranker:
-            parts["ranker"] = ranker_tensors(self.ranker)
-        return {
-            f"{part}.{name}": value.detach().clone()
-            for part, some in parts.items()
-            for name, value in some.items()
+        tensors = {
+            f"{part}.{name}": value for part, some in parts.items() for name, value in some.items()
         }
+        tensors |= self._online.tensors()
+        return {name: value.detach().clone() for name, value in tensors.items()}
 
     def restore(self, tensors: dict[str, Tensor], state: State) -> None:
         self.control.restore(below("control.", tensors))
-        if self.retraining is not None:
-            self.retraining.restore(below("retraining.", tensors))
+        self._online.restore(tensors)
         if self.variety is not None:
             self.variety.restore(below("variety.", tensors))
-        refitted = below("ranker.", tensors)
-        first = self._first_ranker
-        self.ranker = restored_ranker(refitted, first) if refitted else first
         self._signals = None
         if "signals.values" in tensors:
             self._signals = self._look(state)

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from fairhorizon.errors import ConfigError
-from fairhorizon.limits.kept_by_lists import are_several, of_gini
+from fairhorizon.limits.supported import gini_limits, is_multi_limit
 from fairhorizon.recommenders.lists.chances import WeightedChances
 from fairhorizon.recommenders.lists.item_lists import Evenness, ItemLists
 from fairhorizon.recommenders.ranked.calibration import FittedRanker, view_of
@@ -31,12 +31,12 @@ class AllocatedLists:
         seed: int,  # noqa: ARG002  # nothing is drawn
     ) -> Served:
         lists, limits = self.item_lists(), self.fitted.limits
-        if feedback and of_gini(limits):
+        if feedback and gini_limits(limits):
             raise ConfigError(
                 f"{self.fitted.ranker.method}+{self.reranker.method} limits the Gini index of "
                 "whole lists only (leave out --mode interactive, or use fcpo)"
             )
-        if feedback and are_several(limits):
+        if feedback and is_multi_limit(limits):
             raise ConfigError(
                 f"{self.fitted.ranker.method}+{self.reranker.method} keeps several limits in "
                 "whole lists only (leave out --mode interactive, or use fcpo)"

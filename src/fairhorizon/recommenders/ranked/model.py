@@ -14,7 +14,7 @@ from torch import Tensor
 
 from fairhorizon.data.splits import Split
 from fairhorizon.errors import ConfigError
-from fairhorizon.limits.kept_by_lists import ListLimits, level_under
+from fairhorizon.limits.supported import SupportedLimits, level_under
 from fairhorizon.rankers import RANKERS
 from fairhorizon.rankers.ranker import Ranker
 from fairhorizon.recommenders.base import Abilities, Levels, Recommender
@@ -111,9 +111,9 @@ class Ranked(Recommender):
         )
 
     @property
-    def kept_in_lists(self) -> ListLimits:
-        kept = None if self.reranker is None else self.reranker.kept_in_lists
-        return super().kept_in_lists if kept is None else kept
+    def supported_limits(self) -> SupportedLimits:
+        kept = None if self.reranker is None else self.reranker.supported_limits
+        return super().supported_limits if kept is None else kept
 
     @property
     def settings(self) -> Settings:

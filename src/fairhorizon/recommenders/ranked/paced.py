@@ -19,7 +19,7 @@ from fairhorizon.limits.counts import Exposure
 from fairhorizon.rankers.ranker import Ranker
 from fairhorizon.ranking import first_highest, some_at_a_time, standardised, top, users_at_once
 from fairhorizon.recommenders.lists.chances import item_values
-from fairhorizon.recommenders.online import Retraining, ranker_tensors, restored_ranker
+from fairhorizon.recommenders.online import OnlineRanker, Retraining
 from fairhorizon.recommenders.ranked.calibration import CANDIDATES, FittedRanker
 from fairhorizon.recommenders.served import Served, on_lists
 from fairhorizon.recommenders.steps import step_by_step
@@ -125,9 +125,8 @@ class OnlineServer:
     ) -> None:
         if list_length < 1:
             raise ConfigError(f"list_length {list_length} must be at least 1")
-        self.ranker: Ranker[Any] = fitted.ranker
-        self._first_ranker = fitted.ranker
-        self.reranker, self.list_length, self.retraining = reranker, list_length, retraining
+        self._online = OnlineRanker(fitted.ranker, retraining)
+        self.reranker, self.list_length = reranker, list_length
         # the lists of a round make one long list, whose NDCG counts
         self._relevance = Relevance.of(fitted, max(round_length, list_length))
         self._ledger: Ledger = {}
@@ -136,8 +135,12 @@ class OnlineServer:
         self._totals = torch.empty(0)  # (b,) of the softmax when they were; empty likewise
 
     @property
+    def ranker(self) -> Ranker[Any]:
+        return self._online.now
+
+    @property
     def queue_length(self) -> int:
-        return max(1, self._first_ranker.queue_length)
+        return max(1, self._online.given.queue_length)
 
     @property
     def remarks(self) -> Sequence[str]:
@@ -163,18 +166,14 @@ class OnlineServer:
 
     @torch.no_grad()
     def observe(self, lists: Tensor, outcome: Outcome, exposure: Exposure) -> None:
-        if self.retraining is not None:
-            self.retraining.observe(lists, outcome)
+        self._online.observe(lists, outcome)
         rows = (outcome.reward > 0).nonzero().squeeze(1)
         if self.ranker.queue_length and len(rows):
             self._score(outcome.state, rows, exposure.sensitive)
 
     def update(self) -> None:
         """Fit the ranker again where a round is over."""
-        if self.retraining is not None and self.retraining.due:
-            first = self._first_ranker  # the caller's is not changed
-            fresh = type(first)(first.config, seed=first.seed)
-            self.ranker = fresh.fit(self.retraining.extended())
+        if self._online.refit_when_due():
             self._scores, self._totals = torch.empty(0), torch.empty(0)
 
     def notes(self) -> dict[str, float]:
@@ -187,15 +186,11 @@ class OnlineServer:
         if len(self._totals):
             # computed for other users at a time, they would differ in the last digits
             parts["scored"] = {"scores": self._scores, "totals": self._totals}
-        if self.retraining is not None:
-            parts["retraining"] = self.retraining.tensors()
-        if self.ranker is not self._first_ranker:
-            parts["ranker"] = ranker_tensors(self.ranker)
-        return {
-            f"{part}.{name}": value.detach().clone()
-            for part, some in parts.items()
-            for name, value in some.items()
+        tensors = {
+            f"{part}.{name}": value for part, some in parts.items() for name, value in some.items()
         }
+        tensors |= self._online.tensors()
+        return {name: value.detach().clone() for name, value in tensors.items()}
 
     def restore(self, tensors: dict[str, Tensor], state: State) -> None:  # noqa: ARG002
         tensors = {name: tensor.clone() for name, tensor in tensors.items()}
@@ -204,11 +199,7 @@ class OnlineServer:
         scored = below("scored.", tensors)
         self._scores = scored.get("scores", torch.empty(0))
         self._totals = scored.get("totals", torch.empty(0))
-        if self.retraining is not None:
-            self.retraining.restore(below("retraining.", tensors))
-        refitted = below("ranker.", tensors)
-        first = self._first_ranker
-        self.ranker = restored_ranker(refitted, first) if refitted else first
+        self._online.restore(tensors)
 
     def _score_everyone(self, state: State, sensitive: Tensor) -> None:
         self._scores = torch.empty(state.blocked_sets.shape)

@@ -15,9 +15,9 @@ from numpy.typing import NDArray
 
 from fairhorizon.allocation.limit_matrix import GroupRule
 from fairhorizon.errors import ConfigError
-from fairhorizon.limits.bound import BoundLimit
 from fairhorizon.limits.language import Limit
-from fairhorizon.limits.limit_rules import rule_of
+from fairhorizon.limits.place_rule import PlaceRule
+from fairhorizon.limits.resolved import ResolvedLimit
 from fairhorizon.service.vocabulary import Counts
 from fairhorizon.vocabulary import Labels, Scope
 
@@ -29,7 +29,10 @@ COUNT = re.compile(r"(\d{1,12}) showings")
 @lru_cache(maxsize=1024)
 def place_units(limit: Limit, length: int) -> tuple[int, ...]:
     """What a showing at each place of a list counts under a limit."""
-    return tuple(round(UNIT * weight) for weight in rule_of(limit).place_weights(length).tolist())
+    return tuple(
+        round(UNIT * weight)
+        for weight in PlaceRule.from_limit(limit).place_weights(length).tolist()
+    )
 
 
 def share_units(limit: Limit) -> int:
@@ -110,7 +113,7 @@ class ServedLimit:
     window: Window
     counts: Counts
     slack: int  # C, in units
-    groups: tuple[BoundLimit, ...]
+    groups: tuple[ResolvedLimit, ...]
 
     @property
     def is_hard(self) -> bool:
@@ -141,7 +144,7 @@ class Rules:
     @cached_property
     def group_rules(self) -> tuple[GroupRule, ...]:
         return tuple(
-            GroupRule(rule_of(one.limit), bound.members, str(bound))
+            GroupRule(PlaceRule.from_limit(one.limit), bound.members, str(bound))
             for one in self.limits
             for bound in one.groups
         )

@@ -1,12 +1,14 @@
-"""The option --limit: what may be shown of whom, in the language of limits."""
+"""What --limit and --alpha-prime mean for a fit, for a study and for lists of a run."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
 import typer
 
+from fairhorizon.cli.config import POPULAR_SHARE
+from fairhorizon.cli.options import LIMIT
 from fairhorizon.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -15,44 +17,13 @@ if TYPE_CHECKING:
 
     from fairhorizon.data.splits import Split
     from fairhorizon.datasets import Dataset, DataSpec
-    from fairhorizon.limits.bound import BoundLimit
     from fairhorizon.limits.language import Limit
     from fairhorizon.limits.measured import LimitReached
+    from fairhorizon.limits.resolved import ResolvedLimit
     from fairhorizon.methods import Method
     from fairhorizon.recommenders.base import Recommender
     from fairhorizon.studies.runs import Run
     from fairhorizon.studies.study import Study
-
-OPTION = "--limit"
-POPULAR_SHARE = 0.2  # of the items, where no model says otherwise
-HELP = (
-    "Limit on what is shown: 'seller=MegaMart<=0.2' at most a fifth, 'new>=0.05@10' at least a "
-    "twentieth of the first 10 places. In quotes, because of the shell. docs/limits.md has the "
-    "whole language. Repeatable."
-)
-
-Limits = Annotated[list[str] | None, typer.Option(OPTION, metavar="GROUP<=SHARE", help=HELP)]
-StudiedLimits = Annotated[
-    list[str] | None,
-    typer.Option(
-        OPTION,
-        metavar="GROUP<=SHARE",
-        help="Measure this limit on the lists of every method. Methods that are given without a "
-        "level are served under all limits, if they can keep them. Repeatable.",
-    ),
-]
-ServedLimits = Annotated[
-    list[str] | None,
-    typer.Option(OPTION, metavar="GROUP<=SHARE", help=HELP, show_default="those of the fit"),
-]
-ServedTable = Annotated[
-    Path | None,
-    typer.Option(
-        "--item-table",
-        help="File with a row per item that has the columns of --limit.",
-        show_default="that of the fit, else the data has the columns",
-    ),
-]
 
 
 @dataclass(frozen=True)
@@ -67,7 +38,7 @@ class GivenLimits:
 
     def bound(
         self, data: "DataSpec", split: "Split", cache_dir: Path | None, popular_share: float
-    ) -> "list[BoundLimit]":
+    ) -> "list[ResolvedLimit]":
         """On the items of the data."""
         from fairhorizon.datasets import bound_limits
 
@@ -84,10 +55,10 @@ class GivenLimits:
         self, model: "Recommender", data: "DataSpec", dataset: "Dataset", cache_dir: Path | None
     ) -> None:
         """Refuse limits that the data does not know, or the model, before its fit, cannot keep."""
-        from fairhorizon.limits.kept_by_lists import check_kept
+        from fairhorizon.limits.supported import check_supported
 
         bound = self.bound(data, dataset.split, cache_dir, model.popular_share)
-        check_kept(model.method, model.kept_in_lists, bound, dataset.sensitive)
+        check_supported(model.method, model.supported_limits, bound, dataset.sensitive)
 
 
 def parse(texts: Sequence[str] | None) -> "tuple[Limit, ...]":
@@ -97,7 +68,7 @@ def parse(texts: Sequence[str] | None) -> "tuple[Limit, ...]":
     try:
         return tuple(Limit.parse(text) for text in texts or ())
     except LimitError as error:
-        raise typer.BadParameter(str(error), param_hint=OPTION) from None
+        raise typer.BadParameter(str(error), param_hint=LIMIT) from None
 
 
 def apart(
@@ -126,7 +97,7 @@ def level_of(
     level = levels[0] if len(levels) == 1 else None
     if None not in (alpha_prime, level) and alpha_prime != level:
         raise typer.BadParameter(
-            f"{alpha_prime:g} and {OPTION} {own.group}<={level:g} are two limits on one group (give"
+            f"{alpha_prime:g} and {LIMIT} {own.group}<={level:g} are two limits on one group (give"
             " one)",
             param_hint="--alpha-prime",
         )
@@ -183,13 +154,13 @@ def served(
         level_of(limits, alpha_prime, data)  # refuses two that differ
         return run.model(), _joined(GivenLimits(limits, chosen), alpha_prime, data)
     if table is not None and (alpha_prime is not None or not stored.limits):
-        raise ConfigError(f"{table}: which limits has it the columns of? (give {OPTION} too)")
+        raise ConfigError(f"{table}: which limits has it the columns of? (give {LIMIT} too)")
     if alpha_prime is not None:
         return run.model(alpha_prime), GivenLimits()
     return run.model(), GivenLimits(parse(stored.limits), chosen)
 
 
-def serving(run: "Run", model: "Recommender", bound: "Sequence[BoundLimit]") -> "Recommender":
+def serving(run: "Run", model: "Recommender", bound: "Sequence[ResolvedLimit]") -> "Recommender":
     """The model, making its lists under the limits."""
     try:
         return model.under(bound) if bound else model
@@ -198,11 +169,10 @@ def serving(run: "Run", model: "Recommender", bound: "Sequence[BoundLimit]") -> 
 
 
 def measured(
-    bound: "Sequence[BoundLimit]", lists: "NDArray[np.int64]", prices: Mapping[str, float]
+    bound: "Sequence[ResolvedLimit]", lists: "NDArray[np.int64]", prices: Mapping[str, float]
 ) -> "tuple[LimitReached, ...]":
     """What the lists make of the limits; a note names each that is not kept."""
-    from fairhorizon.limits.measured import limit_reached
-    from fairhorizon.limits.verdicts import verdict_of
+    from fairhorizon.limits.measured import limit_reached, verdict_of
 
     found = tuple(limit_reached(one, lists, prices) for one in bound)
     for one in found:

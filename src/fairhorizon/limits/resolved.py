@@ -1,33 +1,49 @@
-"""Who limits are about: groups by popularity, by novelty, or by a column of the items."""
+"""Limits on the items of some data: groups by popularity, by novelty, or by a column of items."""
 
 from collections import Counter
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fairhorizon.errors import ConfigError, DataError, NoColumnError
-from fairhorizon.limits.bound import BoundLimit
 from fairhorizon.limits.groups import (
     POPULAR_SHARE,
     attribute_group,
     popular_group,
     values_of_items,
 )
-from fairhorizon.limits.language import NEW, POPULAR, Limit, LimitError
+from fairhorizon.limits.language import NEW, POPULAR, GroupOf, Limit, LimitError
 
 Attribute = Callable[[str], NDArray[Any]]  # the column of a name, (n_items,) text
 
 
-def bind(
+@dataclass(frozen=True, eq=False)
+class ResolvedLimit:
+    """A limit, and the items that its group has in some data."""
+
+    limit: Limit
+    members: NDArray[np.bool_]  # (n_items,) of the group at the beginning; all items for gini
+
+    @property
+    def is_dynamic(self) -> bool:
+        """Whether exposure changes who is in the group."""
+        return self.limit.group == GroupOf(POPULAR)
+
+    def __str__(self) -> str:
+        return str(self.limit)
+
+
+def resolve_limits(
     limits: Sequence[Limit],
     counts: Callable[[], NDArray[np.int64]],
     attribute: Attribute,
     *,
     popular_share: float = POPULAR_SHARE,
     elsewhere: str = "",
-) -> list[BoundLimit]:
+) -> list[ResolvedLimit]:
     """The limits on the items of some data; COLUMN:each becomes a limit for every value.
 
     counts: (n_items,) interactions of every item in training; asked for where a limit needs them.
@@ -35,28 +51,29 @@ def bind(
     popular_share: of the catalogue, by count, that is the group `popular`.
     elsewhere: what to do about a column that is missing, for the message.
     """
-    bound: list[BoundLimit] = []
+    found: list[ResolvedLimit] = []
     for limit in limits:
         if limit.group.reserved:
-            bound.append(BoundLimit(limit, _reserved(limit.group.column, counts(), popular_share)))
+            members = _reserved(limit.group.column, counts(), popular_share)
+            found.append(ResolvedLimit(limit, members))
             continue
         try:
             cells = attribute(limit.group.column)
             if limit.group.each:
-                bound += [
-                    BoundLimit(limit.of_values((value,)), members)
+                found += [
+                    ResolvedLimit(limit.of_values((value,)), members)
                     for value, members in _groups_of_each(cells).items()
                 ]
             else:
-                bound.append(BoundLimit(limit, attribute_group(cells, limit.group.values)))
+                found.append(ResolvedLimit(limit, attribute_group(cells, limit.group.values)))
         except NoColumnError as error:
             raise LimitError(f"{str(limit)!r}: {_no_column(error, elsewhere)}") from None
         except DataError as error:
             raise LimitError(f"{str(limit)!r}: {error}") from None
-    names = Counter(str(one) for one in bound)
+    names = Counter(str(one) for one in found)
     if twice := sorted(name for name, times in names.items() if times > 1):
         raise ConfigError(f"{twice[0]} is given twice (give it once)")
-    return bound
+    return found
 
 
 def _groups_of_each(cells: NDArray[Any]) -> dict[str, NDArray[np.bool_]]:

@@ -5,7 +5,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from fairhorizon.limits.language import GINI, NEW, POPULAR, GroupOf, Limit, LimitError
-from fairhorizon.limits.limit_rules import rule_of
+from fairhorizon.limits.place_rule import PlaceRule
 from fairhorizon.vocabulary import Labels, Scope, Weighing
 
 EXAMPLES = {  # of the issue, and one of each option
@@ -197,4 +197,6 @@ def test_what_is_plain() -> None:
     ],
 )
 def test_what_a_place_counts(text: str, weights: list[float]) -> None:
-    assert rule_of(Limit.parse(text)).place_weights(4).tolist() == pytest.approx(weights, abs=1e-15)
+    assert PlaceRule.from_limit(Limit.parse(text)).place_weights(4).tolist() == pytest.approx(
+        weights, abs=1e-15
+    )

@@ -7,49 +7,48 @@ import pytest
 import torch
 
 from fairhorizon.errors import ConfigError
-from fairhorizon.limits.bound import BoundLimit
-from fairhorizon.limits.counts import Exposure
-from fairhorizon.limits.growing_lists import GrowingLists
-from fairhorizon.limits.kept_by_lists import (
-    ListLimits,
-    are_joint,
-    are_several,
-    check_kept,
+from fairhorizon.limits.counts import Exposure, GrowingLists
+from fairhorizon.limits.language import Limit
+from fairhorizon.limits.resolved import ResolvedLimit
+from fairhorizon.limits.step_limits import step_limit
+from fairhorizon.limits.supported import (
+    SupportedLimits,
+    check_supported,
+    is_multi_limit,
+    is_single_limit,
     kept_by_requests,
     level_under,
     own_share,
 )
-from fairhorizon.limits.language import Limit
-from fairhorizon.limits.step_limits import step_limit
 
 POPULAR = np.array([True, False, False, False, False])
 OTHERS = np.array([False, True, True, False, False])
 
 
-def bound(*texts: str) -> list[BoundLimit]:
+def bound(*texts: str) -> list[ResolvedLimit]:
     limits = [Limit.parse(text) for text in texts]
-    return [BoundLimit(one, POPULAR if "popular" in str(one) else OTHERS) for one in limits]
+    return [ResolvedLimit(one, POPULAR if "popular" in str(one) else OTHERS) for one in limits]
 
 
-def kept(limits: list[BoundLimit]) -> set[ListLimits]:
+def kept(limits: list[ResolvedLimit]) -> set[SupportedLimits]:
     """The kinds that do not refuse the limits."""
-    found = set(ListLimits)
-    for kind in ListLimits:
+    found = set(SupportedLimits)
+    for kind in SupportedLimits:
         with suppress(ConfigError):
-            check_kept("NAME", kind, limits, POPULAR)
+            check_supported("NAME", kind, limits, POPULAR)
             continue
         found.remove(kind)
     return found
 
 
-NONE, OWN, JOINT, ANY, STEPS = ListLimits
+NONE, OWN, JOINT, ANY, STEPS = SupportedLimits
 MANY = {ANY, STEPS}
 
 
 @pytest.mark.parametrize(
     ("texts", "kinds"),
     [
-        ([], set(ListLimits)),
+        ([], set(SupportedLimits)),
         (["popular<=0.4"], {OWN, JOINT, *MANY}),
         (["popular<=0.4;labels=moment"], {OWN, JOINT, *MANY}),
         (["popular>=0.4"], {JOINT, *MANY}),
@@ -63,13 +62,13 @@ MANY = {ANY, STEPS}
         (["gini<=0.5", "gini<=0.6"], MANY),
     ],
 )
-def test_who_keeps_what(texts: list[str], kinds: set[ListLimits]) -> None:
+def test_who_keeps_what(texts: list[str], kinds: set[SupportedLimits]) -> None:
     assert kept(bound(*texts)) == kinds
 
 
 def test_a_refusal_names_the_limits_and_who_can() -> None:
     with pytest.raises(ConfigError) as error:
-        check_kept("mf", OWN, bound("new>=0.1", "gini<=0.5"), POPULAR)
+        check_supported("mf", OWN, bound("new>=0.1", "gini<=0.5"), POPULAR)
     assert str(error.value) == (
         "mf keeps a largest share of all showings for the group that it was fitted for, not "
         "new>=0.1, gini<=0.5 (fcpo and NAME+control keep any limits, NAME+lists any on all "
@@ -79,12 +78,12 @@ def test_a_refusal_names_the_limits_and_who_can() -> None:
 
 def test_at_most_twelve_unless_all_are_on_all_showings() -> None:
     texts = [f"new<=0.{n}" for n in range(10, 22)]
-    check_kept("NAME", STEPS, bound(*texts), POPULAR)
+    check_supported("NAME", STEPS, bound(*texts), POPULAR)
     with pytest.raises(ConfigError, match="13 limits at once: fcpo and NAME"):
-        check_kept("NAME", ANY, bound(*texts, "gini<=0.5"), POPULAR)
-    check_kept("NAME", ANY, bound(*texts, "popular<=0.5"), POPULAR)
+        check_supported("NAME", ANY, bound(*texts, "gini<=0.5"), POPULAR)
+    check_supported("NAME", ANY, bound(*texts, "popular<=0.5"), POPULAR)
     with pytest.raises(ConfigError, match="NAME at most 12 of these"):
-        check_kept("NAME", STEPS, bound(*texts, "popular<=0.5"), POPULAR)
+        check_supported("NAME", STEPS, bound(*texts, "popular<=0.5"), POPULAR)
 
 
 def test_the_level_among_limits() -> None:
@@ -94,15 +93,15 @@ def test_the_level_among_limits() -> None:
     assert own_share(bound("popular<=0.4@5"), POPULAR) is None
     assert level_under(bound("popular<=0.4", "popular<=0.3", "new<=0.1"), POPULAR) == 0.3
     assert level_under(bound("popular>=0.4", "popular<=0.2@5"), POPULAR) == 1
-    assert are_joint(bound("popular<=0.4", "gini<=0.5"))
-    assert not are_joint(bound("popular<=0.4", "new<=0.5"))
+    assert is_single_limit(bound("popular<=0.4", "gini<=0.5"))
+    assert not is_single_limit(bound("popular<=0.4", "new<=0.5"))
 
 
 def test_several_limits_on_all_showings() -> None:
-    assert are_several(bound("popular<=0.4", "new>=0.5@10"))
-    assert not are_several(bound("popular<=0.4"))
-    assert not are_several(bound("popular<=0.4", "new>=0.5;scope=list"))
-    assert not are_several(bound("popular<=0.4", "new>=0.5", "gini<=0.5"))
+    assert is_multi_limit(bound("popular<=0.4", "new>=0.5@10"))
+    assert not is_multi_limit(bound("popular<=0.4"))
+    assert not is_multi_limit(bound("popular<=0.4", "new>=0.5;scope=list"))
+    assert not is_multi_limit(bound("popular<=0.4", "new>=0.5", "gini<=0.5"))
     assert kept_by_requests(bound("popular<=0.4", "new>=0.5"))
     assert kept_by_requests(bound("popular<=0.4;scope=prefix"))
     assert not kept_by_requests(bound("popular<=0.4", "gini<=0.5"))
