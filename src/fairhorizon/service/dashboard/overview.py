@@ -71,7 +71,7 @@ def overview(
             "over": ended_alerts(connection, MOST_ENDED),
             "latest": latest_lists(connection, state.now),
             "charts": _traffic_charts(connection, drawn, state.now),
-            "changes": remembered.of(connection, state.now, stretch.length),
+            "changes": remembered.over(connection, state.now, stretch.length),
             "replicas": replicas.alive(connection),
             "model": None if state.model_id is None else models.get(connection, state.model_id),
             "jobs": _open_jobs(connection),
