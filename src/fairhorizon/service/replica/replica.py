@@ -175,8 +175,9 @@ class Replica:
     outdated    items, limits, labels or the model have changed, or a lease does not cover a list
     lost        it was taken for dead, or it is not known whether its last lists were recorded
 
-    Lists are made and recorded in the state READY only. Lists that could not be recorded because
-    the replica is outdated or was taken for dead are decided anew, and never answered.
+    Lists are made in the state READY, or in a transaction that loads first and lets nobody change
+    anything. Those that could not be recorded, because the replica is outdated or was taken for
+    dead, are decided anew and never answered.
     """
 
     def __init__(self, database: Database, settings: ServiceSettings) -> None:
