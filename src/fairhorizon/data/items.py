@@ -1,0 +1,151 @@
+"""Attributes of items: the columns of a log or of a table of items, read when asked for."""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+
+from fairhorizon.data.columns import Column, Origin, as_column, encode, is_missing
+from fairhorizon.data.interactions import Interactions
+from fairhorizon.errors import DataError, NoColumnError
+
+Cells = NDArray[Any]  # (n_items,) text, empty where it is missing
+
+
+@dataclass(frozen=True, eq=False)
+class ItemColumns(Mapping[str, Cells]):
+    """Attributes of items by the name of their column, made from rows when they are asked for.
+
+    An item has the value of its first row that has one.
+    """
+
+    rows: Mapping[str, Column]  # (n,) each
+    codes: NDArray[np.int64]  # (n,) the item of each row
+    n_items: int
+    _known: dict[str, Cells] = field(default_factory=dict)
+
+    def __getitem__(self, name: str) -> Cells:
+        if name not in self._known:
+            self._known[name] = per_item(self.rows[name], self.codes, self.n_items)
+        return self._known[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.rows)
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+
+@dataclass(frozen=True, eq=False)
+class ItemTable:
+    """A table with a row per item: what describes items beside the log."""
+
+    ids: NDArray[Any]  # (n,) of the items, sorted
+    columns: Mapping[str, Cells]  # (n,) each, by name
+    file: str | Path | None = None
+
+    @classmethod
+    def from_frame(
+        cls, frame: pl.DataFrame, item: str, file: str | Path | None = None
+    ) -> "ItemTable":
+        """From a frame with a column of item ids."""
+        ids, codes = encode(as_column(frame[item]), item, Origin(file))
+        others = [name for name in frame.columns if name != item]
+        rows = {name: as_column(frame[name]) for name in others}
+        return cls(ids, ItemColumns(rows, codes, len(ids)), file)
+
+    @cached_property
+    def _rows(self) -> dict[str, int]:
+        return {str(one): row for row, one in enumerate(self.ids.tolist())}
+
+    def attribute(self, name: str, ids: Sequence[Any], *, complete: bool = True) -> Cells:
+        """(n,) the attribute of these items; every one needs a row, if the table is complete."""
+        if name not in self.columns:
+            raise NoColumnError(name, tuple(self.columns), file=self.file, remedy="name another")
+        cells, rows = self.columns[name], self._rows
+        if not complete:
+            found = [cells[rows[key]] if (key := str(one)) in rows else "" for one in ids]
+            return np.array(found, dtype=object)
+        missing = [one for one in ids if str(one) not in rows]
+        if missing:
+            raise DataError(
+                f"item {missing[0]} of the log is not in the table of items",
+                file=self.file,
+                remedy="add a row for it",
+            )
+        return np.array([cells[rows[str(one)]] for one in ids], dtype=object)
+
+
+def merged_tables(first: ItemTable | None, second: ItemTable | None) -> ItemTable | None:
+    """Rows and columns of both; where both have a cell, that of the first counts if it has text."""
+    if first is None or second is None:
+        return first or second
+    ids = {str(one): one for one in (*first.ids.tolist(), *second.ids.tolist())}
+    columns = {}
+    for name in dict.fromkeys((*first.columns, *second.columns)):
+        cells = np.full(len(ids), "", dtype=object)
+        for table in (second, first):
+            if name in table.columns:
+                own = table.attribute(name, list(ids), complete=False)
+                cells = np.where(own != "", own, cells)
+        columns[name] = cells
+    every = list(ids.values())
+    whole = all(isinstance(one, int) for one in every)
+    texts = np.array(every if whole else list(ids), dtype=np.int64 if whole else object)
+    return ItemTable(texts, columns, first.file)
+
+
+def log_attribute(log: Interactions, column: str) -> Cells:
+    """(n_items,) a column of a log for every item, also one that was not named at its loading."""
+    for known in (log.attributes, log.further):
+        if column in known:
+            return known[column]
+    names = (*log.attributes, *log.further)
+    raise NoColumnError(column, names, file=log.name or None, remedy="give a table of items")
+
+
+def per_item(column: Column, items: NDArray[np.int64], n_items: int) -> Cells:
+    """(n_items,) the value of each item in its first row that has one, as text; "" if none has."""
+    rows = np.flatnonzero(_is_there(column))
+    first = np.full(n_items, -1)
+    first[items[rows[::-1]]] = rows[::-1]  # of several rows the last that is set stays
+    known = np.flatnonzero(first >= 0)
+    cells = np.full(n_items, "", dtype=object)
+    cells[known] = [str(cell) for cell in _cells(column, first[known])]
+    return cells
+
+
+def _is_there(column: Column) -> NDArray[np.bool_]:
+    """(n,) which rows have a value."""
+    if isinstance(column, pl.Series):
+        return (column.is_not_null() & (column != "")).fill_null(value=False).to_numpy()
+    if column.dtype.kind == "O":
+        return np.array([not is_missing(cell) for cell in column.tolist()], dtype=np.bool_)
+    return np.asarray(column != "" if column.dtype.kind == "U" else column == column)
+
+
+def _cells(column: Column, rows: NDArray[np.int64]) -> Iterable[Any]:
+    """The values of some rows; integers as in `attribute_cells`."""
+    if isinstance(column, pl.Series):
+        return column.gather(rows).to_list()
+    if column.dtype.kind == "f" and np.isnan(column).any() and not np.nansum(column % 1):
+        return column[rows].astype(np.int64)
+    return column[rows]
+
+
+def attribute_cells(column: Column) -> NDArray[Any]:
+    """Integers that a frame made floats of, because some are missing, are integers again."""
+    values = column.to_numpy() if isinstance(column, pl.Series) else column
+    if values.dtype.kind == "f" and (missing := np.isnan(values)).any():
+        whole = not np.any(values[~missing] % 1)
+        cells = values.astype(object)
+        cells[missing] = None
+        if whole:
+            cells[~missing] = values[~missing].astype(np.int64)
+        return cells
+    return values

@@ -1,0 +1,114 @@
+"""Lists of a run over blocks of users, each in a worker that reads run and data by their paths."""
+
+import warnings
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from fairhorizon.datasets import Dataset
+from fairhorizon.limits.resolved import ResolvedLimit
+from fairhorizon.model.folder import ModelFolder
+from fairhorizon.parallel.engine import Messages, TaskEngine, WorkerBlocks
+from fairhorizon.recommenders.base import Recommender
+from fairhorizon.recommenders.served import Served
+from fairhorizon.simulation.feedback import Scenario, evaluation_scenario, serving_scenario
+from fairhorizon.vocabulary import Protocol
+
+FEWEST_USERS = 16  # of a block: of fewer, one process makes the lists in no time
+
+
+@dataclass(frozen=True)
+class ListsOfRun:
+    """Which lists of a run are made: all that a worker needs to know.
+
+    level: alpha' to serve at, where there are no limits; None: that of the fit.
+    protocol: of the states after the training items; None: after everything in the log.
+    users: (n,) codes of those who are served; None: everybody.
+    worth: (n,) by which the values of each of them are multiplied; None: 1.
+    """
+
+    run: Path
+    length: int
+    protocol: Protocol | None
+    cache_dir: Path | None = None
+    level: float | None = None
+    limits: tuple[ResolvedLimit, ...] = ()
+    users: NDArray[np.int64] | None = None
+    feedback: bool = False
+    worth: Tensor | None = None
+
+    def model(self) -> Recommender:
+        model = ModelFolder(self.run).recommender(self.level)
+        return model.under(self.limits) if self.limits else model
+
+    def scenario(self, model: Recommender, dataset: Dataset) -> Scenario:
+        """The states of the users who are served."""
+        if self.protocol is None:
+            scenario = serving_scenario(dataset.log, model.queue_length)
+        else:
+            scenario = evaluation_scenario(dataset.split, model.queue_length, self.protocol)
+        if self.users is not None:
+            scenario = scenario.only(torch.from_numpy(self.users))
+        return replace(scenario, worth=self.worth)
+
+
+@dataclass(frozen=True)
+class RunBlock:
+    """Makes one of the blocks, in its worker."""
+
+    lists: ListsOfRun
+    number: int
+    blocks: int
+
+    def __call__(self) -> Any:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # about the data: they were shown before
+            model = self.lists.model()
+            dataset = ModelFolder(self.lists.run).data().open(self.lists.cache_dir)
+        scenario = self.lists.scenario(model, dataset)
+        rows = np.array_split(np.arange(scenario.n_users), self.blocks)[self.number]
+        serving = model.in_blocks(feedback=self.lists.feedback)
+        assert serving is not None
+        own = scenario.only(torch.from_numpy(rows))
+        return serving.block(own, self.lists.length, scenario.n_users)
+
+
+@dataclass(frozen=True)
+class ListsOfBlocks:
+    """Lists, and what it took to make them together."""
+
+    served: Served
+    blocks: int
+    messages: Messages
+
+    def __str__(self) -> str:
+        sent, received = (round(n / 1000) for n in (self.messages.sent, self.messages.received))
+        return (
+            f"{self.blocks} blocks of users, {self.messages.calls:,} calls: "
+            f"{sent:,} kB sent, {received:,} kB received"
+        )
+
+
+def served_in_blocks(
+    lists: ListsOfRun, model: Recommender, n_users: int, engine: TaskEngine
+) -> ListsOfBlocks | None:
+    """The lists of a run, made by as many blocks of users as the engine has workers.
+
+    None where one process makes them: few users, one worker, or a model that has no other way.
+    model: that of the lists.
+    """
+    blocks = min(engine.workers, n_users // FEWEST_USERS)
+    serving = model.in_blocks(feedback=lists.feedback) if blocks > 1 else None
+    if serving is None:
+        return None
+
+    def serve(workers: WorkerBlocks) -> ListsOfBlocks:
+        served = serving.serve_blocks(workers, lists.length)
+        return ListsOfBlocks(served, blocks, workers.messages)
+
+    return engine.over_blocks([RunBlock(lists, number, blocks) for number in range(blocks)], serve)
