@@ -10,7 +10,7 @@ import pytest
 from pydantic import ValidationError
 
 import fairhorizon
-from fairhorizon.cli.settings import parse_settings
+from fairhorizon.cli.options import parse_settings
 from fairhorizon.datasets import DataSpec
 from fairhorizon.fcpo.config import FcpoConfig
 from fairhorizon.rankers.mf import RankingMfConfig

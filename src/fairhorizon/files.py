@@ -1,5 +1,6 @@
 """Files are written whole or not at all."""
 
+import hashlib
 import json
 import os
 import tempfile
@@ -13,18 +14,19 @@ _waiting: ContextVar[list[tuple[Path, Path]] | None] = ContextVar("waiting", def
 
 
 @contextmanager
-def written_together() -> Iterator[None]:
+def written_together() -> Iterator[list[tuple[Path, Path]]]:
     """Files written inside get their names at the end, and none of them if one fails.
 
-    Inside, they cannot be read yet. Within another such block they belong to that one.
+    Within another such block they belong to that one. Gives the files written so far: where each
+    is until then, and what it will be called.
     """
-    if _waiting.get() is not None:
-        yield
+    if (outer := _waiting.get()) is not None:
+        yield outer
         return
     files: list[tuple[Path, Path]] = []
     token = _waiting.set(files)
     try:
-        yield
+        yield files
         for temporary, path in files:
             with _naming(path):
                 temporary.replace(path)
@@ -60,6 +62,12 @@ def _naming(path: Path) -> Iterator[None]:
         yield
     except OSError as error:
         raise OSError(error.errno, error.strerror or str(error), str(path)) from error
+
+
+def sha256(path: Path) -> str:
+    """The checksum of a file, in hexadecimal digits."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def write_text(path: Path, text: str) -> None:

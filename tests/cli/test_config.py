@@ -82,7 +82,7 @@ def one_limit(folder: Path) -> None:
 @pytest.mark.parametrize("name", COMMANDS)
 def test_every_command_has_the_option(name: str) -> None:
     command = typer.main.get_command(app).commands[name]  # type: ignore[attr-defined]
-    assert [one.name for one in command.params if "--config" in one.opts] == ["config"]
+    assert any("--config" in one.opts for one in command.params)
 
 
 def test_a_fit_needs_nothing_but_the_file_and_a_folder(place: Path) -> None:

@@ -12,8 +12,8 @@ import typer
 from rich.console import Console
 
 from fairhorizon.cli.app import app, run
+from fairhorizon.cli.longterm import News
 from fairhorizon.cli.progress import Progress
-from fairhorizon.cli.step_news import News
 from fairhorizon.fcpo.dual import Case
 from fairhorizon.parallel.processes import HERE
 from fairhorizon.recommenders.progress import RoundReport, StepDetails

@@ -102,8 +102,8 @@ def test_named_sets_come_before_files(
 ) -> None:
     (tmp_path / name).mkdir()
     monkeypatch.chdir(tmp_path)
-    assert data_spec(name).source == name
-    assert data_spec(f"./{name}").source == str(tmp_path / name)
+    assert data_spec(name, {}).source == name
+    assert data_spec(f"./{name}", {}).source == str(tmp_path / name)
 
 
 def test_a_file_that_is_called_like_a_named_set(

@@ -1,6 +1,5 @@
 """compare, frontier and efficiency at work: what they print, write, keep and refuse."""
 
-import inspect
 import json
 import os
 import re
@@ -13,9 +12,9 @@ from pathlib import Path
 import pytest
 import typer
 
-from fairhorizon.cli import compare, frontier, longterm
+from fairhorizon.cli import longterm
 from fairhorizon.cli.app import app, run
-from fairhorizon.cli.studies import described_study
+from fairhorizon.cli.studies import COMPARED, SWEPT
 from fairhorizon.data.splits import split
 from fairhorizon.data.synthetic import synthetic
 from fairhorizon.evaluation.short_term import evaluate
@@ -80,8 +79,8 @@ def test_compare_prints_writes_and_keeps(
 @pytest.mark.parametrize(("command", "seeds"), [("compare", 5), ("frontier", 1), ("levels", 5)])
 def test_study_commands_share_their_options(command: str, seeds: int) -> None:
     parameters = {p.name: p for p in typer.main.get_command(app).commands[command].params}  # type: ignore[attr-defined]
-    shared = set(inspect.signature(described_study).parameters) - {"engine"}
-    shared |= {"jobs", "engine_name", "address", "threads"}  # of which the engine is made
+    shared = {"methods", "seeds", "protocol", "mode", "settings_files", "settings", "json_file"}
+    shared |= {"data", "cut", "sensitive", "user", "jobs", "engine_name", "address", "threads"}
     assert shared <= set(parameters)
     assert parameters["seeds"].default == seeds
     assert Path(parameters["out"].default).name == {"compare": "comparison"}.get(command, command)
@@ -273,7 +272,7 @@ def _descendants(parent: int | str) -> list[str]:
 
 @pytest.mark.parametrize(
     ("command", "methods"),
-    [("compare", compare.METHODS), ("frontier", frontier.METHODS), ("longterm", longterm.METHODS)],
+    [("compare", COMPARED), ("frontier", SWEPT), ("longterm", longterm.METHODS)],
 )
 def test_the_help_shows_the_methods_of_the_command(
     command: str, methods: tuple[str, ...], capsys: pytest.CaptureFixture[str]
@@ -284,8 +283,8 @@ def test_the_help_shows_the_methods_of_the_command(
 
 
 def test_a_comparison_has_the_default_method() -> None:
-    assert {"fcpo@0.85", "fcpo@0.65", "fcpo@0.37"} < set(compare.METHODS)
-    assert {f"stack+lists@{level}" for level in (0.85, 0.65, 0.37)} < set(compare.METHODS)
-    assert {"popularity", "stack+lists", "ease+lists", "gru4rec+lists"} < set(frontier.METHODS)
-    assert {"popularity", "stack+control", "ease+control"} < set(longterm.METHODS)
-    assert all(str(Method.parse(name)) == name for name in compare.METHODS)
+    assert {"fcpo@0.85", "fcpo@0.65", "fcpo@0.37"} < set(COMPARED)
+    assert {f"stack+lists@{level}" for level in (0.85, 0.65, 0.37)} < set(COMPARED)
+    assert {"popularity", "stack+lists", "ease:recent+lists", "gru4rec+lists"} < set(SWEPT)
+    assert {"popularity", "stack+control", "ease:recent+control"} < set(longterm.METHODS)
+    assert all(str(Method.parse(name)) == name for name in COMPARED)

@@ -5,7 +5,7 @@ import shlex
 import pytest
 
 from fairhorizon.cli.fit import make
-from fairhorizon.cli.settings import parse_settings
+from fairhorizon.cli.options import parse_settings
 from fairhorizon.fcpo.config import PRESETS
 from fairhorizon.methods import AGENTS, MethodError
 from fairhorizon.rankers import RANKERS

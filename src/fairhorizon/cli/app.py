@@ -4,26 +4,19 @@ import logging
 import os
 import sys
 import warnings
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import typer
 
 from fairhorizon import __version__
 from fairhorizon.cli.audit import audit
-from fairhorizon.cli.compare import compare
-from fairhorizon.cli.config_option import missing_key
-from fairhorizon.cli.data import data_commands
-from fairhorizon.cli.demo import demo
-from fairhorizon.cli.efficiency import efficiency
-from fairhorizon.cli.evaluate import evaluate
+from fairhorizon.cli.config import missing_key
+from fairhorizon.cli.data import data_commands, init, methods
 from fairhorizon.cli.fit import fit
-from fairhorizon.cli.frontier import frontier
-from fairhorizon.cli.init import init
 from fairhorizon.cli.levels import levels
+from fairhorizon.cli.lists import evaluate, recommend
 from fairhorizon.cli.longterm import longterm
-from fairhorizon.cli.methods import methods
 from fairhorizon.cli.progress import STOPPED
-from fairhorizon.cli.recommend import recommend
 from fairhorizon.cli.service import (
     backup,
     export,
@@ -34,21 +27,24 @@ from fairhorizon.cli.service import (
     restore,
     serve,
 )
+from fairhorizon.cli.studies import compare, demo, efficiency, frontier
 from fairhorizon.cli.tune import tune
 from fairhorizon.errors import FairHorizonError
 
 NAME = "fairhorizon"
+
+COMMANDS: tuple[Callable[..., None], ...] = (
+    *(init, fit, evaluate, recommend, compare, frontier, levels, longterm),
+    *(efficiency, demo, audit, tune, methods),
+    *(serve, load, export, backup, restore, forget, ledger),
+)
 
 app = typer.Typer(
     help="Fair recommendation over time: policies that keep item exposure within a limit.",
     pretty_exceptions_enable=False,
 )
 app.add_typer(data_commands, name="data")
-for command in (init, fit, evaluate, recommend, compare, frontier, levels, longterm):
-    app.command()(command)
-for command in (efficiency, demo, audit, tune, methods, serve):
-    app.command()(command)
-for command in (load, export, backup, restore, forget, ledger):
+for command in COMMANDS:
     app.command()(command)
 app.add_typer(key_commands, name="keys")
 

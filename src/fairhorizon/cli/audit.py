@@ -2,119 +2,118 @@
 
 from collections.abc import Sequence
 from contextlib import nullcontext
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from fairhorizon.cli import limit_options, list_lengths
-from fairhorizon.cli import options as shared
-from fairhorizon.cli.engine_options import takes_engine
+from fairhorizon.cli import limits, options
+from fairhorizon.cli.config import POPULAR_SHARE, Config
 from fairhorizon.cli.folders import claimed
-from fairhorizon.cli.typed import typed_command
+from fairhorizon.vocabulary import Cut, EngineName
 
 if TYPE_CHECKING:
-    from fairhorizon.datasets import DataSpec
-    from fairhorizon.parallel.engine import TaskEngine
     from fairhorizon.studies.audit import AuditResult, ListFile
 
 LISTS = "Reading the lists"
 
 
-Lists = Annotated[
-    Path, typer.Argument(help="CSV, TSV or Parquet: user, item, optionally rank or time.")
-]
-AlphaPrime = Annotated[
-    float, typer.Option(min=0, max=1, help="Largest share of the limited group in a list.")
-]
-PopularShare = Annotated[
-    float, typer.Option(min=0, max=1, help="Share of the catalogue that counts as popular.")
-]
-Name = Annotated[str, typer.Option(help="Name of the system in the results.")]
-Providers = Annotated[
-    str | None,
-    typer.Option(
-        "--providers",
-        metavar="COLUMN",
-        help="Column with the provider of an item, such as its seller: reports what the items of "
-        "each are shown, the worst-off first. Of the item table, else of the data.",
-    ),
-]
-Title = Annotated[
-    str | None,
-    typer.Option(
-        "--title",
-        metavar="COLUMN",
-        help="Column with the titles of items, of the item table, else of the data.",
-        show_default="found by its name, such as title or name",
-    ),
-]
-Out = Annotated[
-    Path | None, typer.Option("--out", help="Folder for index.html, audit.json and exposure.png.")
-]
-ListUser = Annotated[
-    str | None,
-    typer.Option(
-        help="Column with the user: its name, or its position from 0.", rich_help_panel=LISTS
-    ),
-]
-ListItem = Annotated[str | None, typer.Option(help="Column with the item.", rich_help_panel=LISTS)]
-ListRank = Annotated[
-    str | None,
-    typer.Option(help="Column with the rank; the smallest is on top.", rich_help_panel=LISTS),
-]
-ListTime = Annotated[
-    str | None,
-    typer.Option(
-        help="Column with the time; without ranks: an impression log.", rich_help_panel=LISTS
-    ),
-]
-ListHeader = Annotated[
-    bool | None,
-    typer.Option(help="Read the first line as a header or as data.", rich_help_panel=LISTS),
-]
-ListSeparator = Annotated[
-    str | None, typer.Option(help="Text between two cells.", rich_help_panel=LISTS)
-]
-ListEncoding = Annotated[
-    str, typer.Option(help="Encoding of the text, such as latin-1.", rich_help_panel=LISTS)
-]
-IgnoreUnknown = Annotated[
-    bool,
-    typer.Option(
-        "--ignore-unknown",
-        help="Skip rows whose user or item is not in the data.",
-        rich_help_panel=LISTS,
-    ),
-]
-
-
-@partial(takes_engine, without="jobs")
-@shared.takes_data
 def audit(
     context: typer.Context,
-    lists: Lists,
-    data: "DataSpec",
-    engine: "TaskEngine",
-    k: list_lengths.Lengths = None,
-    alpha_prime: AlphaPrime = 1.0,
-    limit: limit_options.Limits = None,
-    popular_share: PopularShare = 0.2,
-    providers: Providers = None,
-    title: Title = None,
-    name: Name = "audit",
-    out: Out = None,
-    json_file: shared.JsonFile = None,
-    list_user: ListUser = None,
-    list_item: ListItem = None,
-    list_rank: ListRank = None,
-    list_time: ListTime = None,
-    list_header: ListHeader = None,
-    list_separator: ListSeparator = None,
-    list_encoding: ListEncoding = "utf-8",
-    ignore_unknown: IgnoreUnknown = False,
-    cache_dir: Path | None = None,
+    lists: Annotated[
+        Path, typer.Argument(help="CSV, TSV or Parquet: user, item, optionally rank or time.")
+    ],
+    data: options.Data,
+    k: options.Lengths = None,
+    alpha_prime: Annotated[
+        float, typer.Option(min=0, max=1, help="Largest share of the limited group in a list.")
+    ] = 1.0,
+    limit: options.Limits = None,
+    popular_share: Annotated[
+        float, typer.Option(min=0, max=1, help="Share of the catalogue that counts as popular.")
+    ] = POPULAR_SHARE,
+    providers: Annotated[
+        str | None,
+        typer.Option(
+            "--providers",
+            metavar="COLUMN",
+            help="Column with the provider of an item, such as its seller: reports what the items "
+            "of each are shown, the worst-off first. Of the item table, else of the data.",
+        ),
+    ] = None,
+    title: Annotated[
+        str | None,
+        typer.Option(
+            "--title",
+            metavar="COLUMN",
+            help="Column with the titles of items, of the item table, else of the data.",
+            show_default="found by its name, such as title or name",
+        ),
+    ] = None,
+    name: Annotated[str, typer.Option(help="Name of the system in the results.")] = "audit",
+    out: Annotated[
+        Path | None,
+        typer.Option("--out", help="Folder for index.html, audit.json and exposure.png."),
+    ] = None,
+    json_file: options.JsonFile = None,
+    list_user: Annotated[
+        str | None,
+        typer.Option(
+            help="Column with the user: its name, or its position from 0.", rich_help_panel=LISTS
+        ),
+    ] = None,
+    list_item: Annotated[
+        str | None, typer.Option(help="Column with the item.", rich_help_panel=LISTS)
+    ] = None,
+    list_rank: Annotated[
+        str | None,
+        typer.Option(help="Column with the rank; the smallest is on top.", rich_help_panel=LISTS),
+    ] = None,
+    list_time: Annotated[
+        str | None,
+        typer.Option(
+            help="Column with the time; without ranks: an impression log.", rich_help_panel=LISTS
+        ),
+    ] = None,
+    list_header: Annotated[
+        bool | None,
+        typer.Option(help="Read the first line as a header or as data.", rich_help_panel=LISTS),
+    ] = None,
+    list_separator: Annotated[
+        str | None, typer.Option(help="Text between two cells.", rich_help_panel=LISTS)
+    ] = None,
+    list_encoding: Annotated[
+        str, typer.Option(help="Encoding of the text, such as latin-1.", rich_help_panel=LISTS)
+    ] = "utf-8",
+    ignore_unknown: Annotated[
+        bool,
+        typer.Option(
+            "--ignore-unknown",
+            help="Skip rows whose user or item is not in the data.",
+            rich_help_panel=LISTS,
+        ),
+    ] = False,
+    cache_dir: options.CacheDir = None,
+    cut: options.CutOption = Cut.PER_USER,
+    shuffle_ties: options.ShuffleTies = None,
+    keep_ties: options.KeepTies = False,
+    group_column: options.GroupColumn = None,
+    sensitive: options.Sensitive = None,
+    item_table: options.ItemTable = None,
+    area_km: options.AreaKm = 10.0,
+    user: options.UserColumn = None,
+    item: options.ItemColumn = None,
+    rating: options.RatingColumn = None,
+    timestamp: options.TimeColumn = None,
+    weight: options.WeightColumn = None,
+    session: options.SessionColumn = None,
+    header: options.Header = None,
+    separator: options.Separator = None,
+    encoding: options.Encoding = "utf-8",
+    engine_name: options.EngineOption = EngineName.PROCESSES,
+    address: options.Address = None,
+    threads: options.Threads = 1,
+    _config: Config = None,
 ) -> None:
     """Evaluate the lists or the impression log of any system against a data set.
 
@@ -132,22 +131,30 @@ def audit(
     from fairhorizon.studies.audit import AuditTask
     from fairhorizon.studies.providers import item_notes
 
-    typed = list_lengths.parse_lengths(k)
-    item_table = data.item_table
-    data, asked = limit_options.apart(data, limit)
-    if data.group_column is None:  # the table is for providers and titles
-        data = data.model_copy(update={"item_table": None})
-    with claimed(out) if out else nullcontext():
-        place = DataPlace(data, cache_dir, popular_share)
+    reading = options.reader(
+        user, item, rating, timestamp, weight, session, header, separator, encoding
+    )
+    group = options.limited_group(group_column, sensitive, item_table, area_km)
+    ties = options.order_of_ties(shuffle_ties, keep_ties)
+    spec = options.data_spec(data, reading, cut, ties, group)
+    spec, asked = limits.apart(spec, limit)
+    if spec.group_column is None:  # the table is for providers and titles
+        spec = spec.model_copy(update={"item_table": None})
+    typed = options.parse_lengths(k)
+    with (
+        options.chosen_engine(None, engine_name, address, threads) as engine,
+        claimed(out) if out else nullcontext(),
+    ):
+        place = DataPlace(spec, cache_dir, popular_share)
         dataset = place.dataset()
-        ks = list_lengths.fitting(typed, dataset.log.n_items)
+        ks = options.fitting_lengths(typed, dataset.log.n_items)
         columns = (list_user, list_item, list_rank, list_time)
         file = list_file(lists, columns, list_header, list_separator, list_encoding, ignore_unknown)
-        limits = tuple(asked.bound(data, dataset.split, cache_dir, popular_share))
-        notes = item_notes(data, item_table, cache_dir, providers=providers, title=title)
-        task = AuditTask(place, file, limits, tuple(ks), alpha_prime, name, notes)
+        bound = tuple(asked.bound(spec, dataset.split, cache_dir, popular_share))
+        notes = item_notes(spec, group["item_table"], cache_dir, providers=providers, title=title)
+        task = AuditTask(place, file, bound, tuple(ks), alpha_prime, name, notes)
         (result,) = engine.each([task])
-        write(result, ks, json_file, out, typed_command(context))
+        write(result, ks, json_file, out, options.typed_command(context))
     present(result, ks, out)
 
 
@@ -163,8 +170,8 @@ def list_file(
     from fairhorizon.data.recommendations import ListColumns
     from fairhorizon.studies.audit import ListFile
 
-    found = ListColumns(*map(shared.column, columns))
-    separator = "\t" if separator == "\\t" else separator
+    found = ListColumns(*map(options.column, columns))
+    separator = options.separator_of(separator)
     return ListFile(path, found, header, separator, encoding, ignore_unknown)
 
 

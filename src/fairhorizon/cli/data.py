@@ -1,29 +1,34 @@
-"""fairhorizon data: show a data set, write its split, write an example of another kind."""
+"""fairhorizon data, init and methods: what there is to work with, before anything is fitted."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
-from fairhorizon.cli import options as shared
-from fairhorizon.cli.config_option import takes_config
-from fairhorizon.cli.kind_options import AreaKm
+from fairhorizon.cli import options
+from fairhorizon.cli.config import Config
+from fairhorizon.cli.folders import check_file
+from fairhorizon.errors import ConfigError
 from fairhorizon.vocabulary import Cut, ExampleKind, LogFormat
-
-if TYPE_CHECKING:
-    from fairhorizon.data.readers import ReaderOptions
 
 data_commands = typer.Typer(help="Show a data set, write its split or an example.")
 
 
 @data_commands.command()
-@takes_config
-@shared.takes_reader
 def info(
-    source: shared.Source,
-    reading: "ReaderOptions",
-    cache_dir: shared.CacheDir = None,
-    area_km: AreaKm = 10.0,
+    source: options.Source,
+    cache_dir: options.CacheDir = None,
+    area_km: options.AreaKm = 10.0,
+    user: options.UserColumn = None,
+    item: options.ItemColumn = None,
+    rating: options.RatingColumn = None,
+    timestamp: options.TimeColumn = None,
+    weight: options.WeightColumn = None,
+    session: options.SessionColumn = None,
+    header: options.Header = None,
+    separator: options.Separator = None,
+    encoding: options.Encoding = "utf-8",
+    _config: Config = None,
 ) -> None:
     """Print the number of users, items and interactions, and what kind of log it is."""
     from rich.console import Console
@@ -33,6 +38,9 @@ def info(
     from fairhorizon.data.splits import statistics, tied_share, ties_note
     from fairhorizon.report.tables import statistics_table
 
+    reading = options.reader(
+        user, item, rating, timestamp, weight, session, header, separator, encoding
+    )
     log = with_coordinates(load(source, cache_dir=cache_dir, **reading))
     Console().print(statistics_table(log.name, statistics(log)))
     if share := tied_share(log):
@@ -44,22 +52,32 @@ def info(
 
 
 @data_commands.command()
-@takes_config
-@shared.takes_reader
 def split(
-    source: shared.Source,
-    reading: "ReaderOptions",
+    source: options.Source,
     out: Annotated[Path, typer.Option("--out", help="Folder for the three files.")],
-    cache_dir: shared.CacheDir = None,
-    cut: shared.CutOption = Cut.PER_USER,
-    shuffle_ties: shared.ShuffleTies = None,
-    keep_ties: shared.KeepTies = False,
+    cache_dir: options.CacheDir = None,
+    cut: options.CutOption = Cut.PER_USER,
+    shuffle_ties: options.ShuffleTies = None,
+    keep_ties: options.KeepTies = False,
+    user: options.UserColumn = None,
+    item: options.ItemColumn = None,
+    rating: options.RatingColumn = None,
+    timestamp: options.TimeColumn = None,
+    weight: options.WeightColumn = None,
+    session: options.SessionColumn = None,
+    header: options.Header = None,
+    separator: options.Separator = None,
+    encoding: options.Encoding = "utf-8",
+    _config: Config = None,
 ) -> None:
     """Write train.csv, validation.csv and test.csv with the original ids."""
     from fairhorizon.data.writing import write_split
 
-    ties = shared.order_of_ties(shuffle_ties, keep_ties)
-    spec = shared.data_spec(source, **reading, cut=cut.value, ties=ties)
+    reading = options.reader(
+        user, item, rating, timestamp, weight, session, header, separator, encoding
+    )
+    ties = options.order_of_ties(shuffle_ties, keep_ties)
+    spec = options.data_spec(source, reading, cut, ties)
     parts = spec.open(cache_dir).split
     write_split(parts, out)
     typer.echo(
@@ -72,7 +90,7 @@ def split(
 def example(
     kind: Annotated[ExampleKind, typer.Argument(help="Which kind of log.")],
     out: Annotated[Path, typer.Option("--out", help="CSV file to write.")],
-    seed: shared.Seed = 0,
+    seed: options.Seed = 0,
 ) -> None:
     """Write a small made-up log, to try the options for its kind.
 
@@ -120,3 +138,96 @@ def generate(
     else:
         write_log(log, out)
     typer.echo(f"{out}: {len(log):,} rows of {log.n_users:,} users and {log.n_items:,} items")
+
+
+def init(
+    context: typer.Context,
+    source: Annotated[str, typer.Argument(metavar="LOG", help=options.SOURCE)],
+    item_table: Annotated[
+        Path | None,
+        typer.Option(
+            "--item-table", help="File with a row per item, whose columns limits may be about."
+        ),
+    ] = None,
+    out: Annotated[Path, typer.Option("--out", help="File to write.")] = Path("fairhorizon.toml"),
+    cache_dir: options.CacheDir = None,
+    user: options.UserColumn = None,
+    item: options.ItemColumn = None,
+    rating: options.RatingColumn = None,
+    timestamp: options.TimeColumn = None,
+    weight: options.WeightColumn = None,
+    session: options.SessionColumn = None,
+    header: options.Header = None,
+    separator: options.Separator = None,
+    encoding: options.Encoding = "utf-8",
+) -> None:
+    """Write a commented fairhorizon.toml for a log, which all commands take as --config.
+
+    It has the columns that were recognised and a limit on popular items, chosen
+    by how much of the log they have. For columns of few values, such as the
+    seller, it proposes a floor for the smallest groups.
+    """
+    from fairhorizon.report.config_text import ROLES, ConfigOrigin, write_config
+    from fairhorizon.studies.proposal import propose
+
+    if out.exists():
+        raise ConfigError(f"{out}: already exists (name another --out, or remove it)")
+    check_file(out)
+    reading = options.reader(
+        user, item, rating, timestamp, weight, session, header, separator, encoding
+    )
+    found = propose(source, reading, item_table, cache_dir)
+    command = options.typed_command(context)
+    write_config(ConfigOrigin(out, source, item_table, reading, command), found)
+    known = [f"{ROLES[role]} {name!r}" for role, name in found.columns.items() if name is not None]
+    columns = f"; {', '.join(known)}" if known else ""
+    typer.echo(f"{out}: {found.rows:,} interactions of {found.users:,} users{columns}")
+    typer.echo(f"next: fairhorizon fit --config {out} --out runs/a")
+
+
+def methods(
+    name: Annotated[
+        str | None,
+        typer.Argument(
+            help="A ranker (ease), a variant of one (ease:recent), a re-ranker (quota), an agent "
+            "(lird), a preset (fcpo:paper) or a ranker with a re-ranker (ease+quota). Without it "
+            "all methods are listed.",
+            show_default=False,
+        ),
+    ] = None,
+    json_file: options.JsonFile = None,
+) -> None:
+    """List all methods, or the settings of one: default, allowed values and meaning."""
+    from dataclasses import asdict
+
+    from rich.console import Console
+
+    from fairhorizon.files import write_json
+    from fairhorizon.methods import MethodError
+    from fairhorizon.report import catalogue
+
+    check_file(json_file)
+    console = Console()  # at the width of the terminal
+    if name is None:
+        entries = catalogue.all_methods()
+        if json_file is not None:
+            write_json(json_file, {"methods": [asdict(entry) for entry in entries]})
+        console.print(catalogue.methods_table(entries))
+        typer.echo("@: NAME@LEVEL sets how fair it is. A re-ranker follows a ranker: ease+quota.")
+        typer.echo("Settings of one method: fairhorizon methods NAME")
+        return
+    try:
+        method = catalogue.describe(name)
+    except MethodError as error:
+        raise typer.BadParameter(str(error), param_hint="NAME") from None
+    if json_file is not None:
+        write_json(json_file, method.to_json())
+    heading = f"{method.entry.name} ({method.entry.kind.value}): {method.entry.summary}"
+    console.print(heading, highlight=False, markup=False)
+    if method.settings:
+        console.print(catalogue.settings_table(method))
+    else:
+        typer.echo("It has no settings.")
+    if method.level is not None:
+        typer.echo(f"Level: {method.level}")
+    typer.echo(f"Example: {method.example}")

@@ -5,15 +5,15 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from fairhorizon.cli import answer_options, limit_options
-from fairhorizon.cli import options as shared
+from fairhorizon.cli import limits, options
+from fairhorizon.cli.config import Config, settings_for
 from fairhorizon.cli.folders import claimed, is_used
 from fairhorizon.cli.progress import CONTINUE, STOPPED, Progress
-from fairhorizon.cli.settings import parse_settings
 from fairhorizon.errors import ConfigError
-from fairhorizon.vocabulary import Preset
+from fairhorizon.vocabulary import Cut, Preset
 
 if TYPE_CHECKING:
+    from fairhorizon.data.interactions import Interactions
     from fairhorizon.datasets import Dataset, DataSpec
     from fairhorizon.methods import Method
     from fairhorizon.model.fitting import GivenAnswers
@@ -32,59 +32,85 @@ PRESET = (
     "among the rankers. paper: the settings of the paper; a model is trained for one limit."
 )
 
-MethodName = Annotated[str, typer.Argument(help=METHOD)]
-Out = Annotated[Path, typer.Option("--out", help="Folder to write the run to.")]
-AlphaPrime = Annotated[
-    float | None,
-    typer.Option(
-        help="Largest share of the limited group in what is shown, at most 1, as in fcpo@0.4. "
-        "A model of preset fast or strong can serve other limits too; it trains at training_limit.",
-        show_default="1",
-    ),
-]
-PresetOption = Annotated[Preset, typer.Option(help=PRESET)]
-Set = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--set",
-        help="Change a setting: key=value, as in rounds=50, ease.half_life=5 or quota.share=0.4. "
-        "Repeatable. `fairhorizon methods NAME` lists the settings.",
-    ),
-]
-All = Annotated[
-    bool,
-    typer.Option(
-        "--all",
-        help="Fit on the whole log, with settings chosen on its newest part, to serve with: "
-        "`recommend` then serves after everything in the log, and `evaluate` has nothing to test "
-        "on.",
-    ),
-]
-Resume = Annotated[bool, typer.Option("--resume", help="Continue from the checkpoint.")]
-Verbose = Annotated[
-    bool,
-    typer.Option(
-        "--verbose", "-v", help="Show q, r, s, multipliers and line search of every CPO step."
-    ),
-]
 
-
-@shared.takes_data
 def fit(
-    method: MethodName,
-    data: "DataSpec",
-    out: Out,
-    alpha_prime: AlphaPrime = None,
-    limit: limit_options.Limits = None,
-    preset: PresetOption = Preset.FAST,
-    settings: Set = None,
-    seed: shared.FitSeed = None,
-    whole: All = False,
-    resume: Resume = False,
-    answers: answer_options.Answers = None,
-    away: answer_options.Away = None,
-    verbose: Verbose = False,
-    cache_dir: Path | None = None,
+    context: typer.Context,
+    method: Annotated[str, typer.Argument(help=METHOD)],
+    data: options.Data,
+    out: Annotated[Path, typer.Option("--out", help="Folder to write the run to.")],
+    alpha_prime: Annotated[
+        float | None,
+        typer.Option(
+            help="Largest share of the limited group in what is shown, at most 1, as in fcpo@0.4. "
+            "A model of preset fast or strong can serve other limits too; it trains at "
+            "training_limit.",
+            show_default="1",
+        ),
+    ] = None,
+    limit: options.Limits = None,
+    preset: Annotated[Preset, typer.Option(help=PRESET)] = Preset.FAST,
+    settings: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--set",
+            help="Change a setting: key=value, as in rounds=50, ease.half_life=5 or "
+            "quota.share=0.4. Repeatable. `fairhorizon methods NAME` lists the settings.",
+        ),
+    ] = None,
+    seed: options.FitSeed = None,
+    whole: Annotated[
+        bool,
+        typer.Option(
+            "--all",
+            help="Fit on the whole log, with settings chosen on its newest part, to serve with: "
+            "`recommend` then serves after everything in the log, and `evaluate` has nothing to "
+            "test on.",
+        ),
+    ] = False,
+    resume: Annotated[bool, typer.Option("--resume", help="Continue from the checkpoint.")] = False,
+    answers: Annotated[
+        Path | None,
+        typer.Option(
+            "--answers",
+            metavar="FILE",
+            help="File with a row per showing: user, item, time, and liked, 1 or 0, such as "
+            "answers.parquet of `fairhorizon export`. From it the model learns what a like is "
+            "worth, for `recommend --value long`.",
+        ),
+    ] = None,
+    away: Annotated[
+        float | None,
+        typer.Option(
+            "--away",
+            metavar="DAYS",
+            help="Somebody who was shown nothing in the last so many days of --answers has left.",
+            show_default="14",
+        ),
+    ] = None,
+    verbose: Annotated[
+        bool,
+        typer.Option(
+            "--verbose", "-v", help="Show q, r, s, multipliers and line search of every CPO step."
+        ),
+    ] = False,
+    cache_dir: options.CacheDir = None,
+    cut: options.CutOption = Cut.PER_USER,
+    shuffle_ties: options.ShuffleTies = None,
+    keep_ties: options.KeepTies = False,
+    group_column: options.GroupColumn = None,
+    sensitive: options.Sensitive = None,
+    item_table: options.ItemTable = None,
+    area_km: options.AreaKm = 10.0,
+    user: options.UserColumn = None,
+    item: options.ItemColumn = None,
+    rating: options.RatingColumn = None,
+    timestamp: options.TimeColumn = None,
+    weight: options.WeightColumn = None,
+    session: options.SessionColumn = None,
+    header: options.Header = None,
+    separator: options.Separator = None,
+    encoding: options.Encoding = "utf-8",
+    _config: Config = None,
 ) -> None:
     """Train a method and write its run folder.
 
@@ -105,28 +131,47 @@ def fit(
     cost is lowered); the fraction of the step that the line search accepted;
     sometimes the validation NDCG. See docs/training.md.
     """
-    from fairhorizon.studies.runs import Run
+    from fairhorizon.model.folder import ModelFolder
 
-    given = parse_settings(settings or [])
-    data = uncut(data, resume) if whole else data
-    data, asked = limit_options.apart(data, limit, Run(out) if resume else None)
-    level = limit_options.level_of(asked.limits, alpha_prime, data)
+    reading = options.reader(
+        user, item, rating, timestamp, weight, session, header, separator, encoding
+    )
+    group = options.limited_group(group_column, sensitive, item_table, area_km)
+    ties = options.order_of_ties(shuffle_ties, keep_ties)
+    spec = options.data_spec(data, reading, cut, ties, group)
+    given = options.parse_settings([*settings_for(context, method), *(settings or [])])
+    spec = uncut(spec, resume) if whole else spec
+    spec, asked = limits.apart(spec, limit, ModelFolder(out) if resume else None)
+    level = limits.level_of(asked.limits, alpha_prime, spec)
     chosen, model = make(method, given, level, preset, seed or 0)
-    asked = limit_options.with_level(asked, chosen, data, alone=whole)
+    asked = limits.with_level(asked, chosen, spec, alone=whole)
     keeps_checkpoints = model.abilities.resume and not whole
     if not resume:
         refuse_used(out, "continue with --resume, or " if keeps_checkpoints else "")
     with claimed(out), Progress(verbose=verbose) as progress:
         if resume:
             model = model.resumable(out, {**given, **own_level(model, chosen)}, seed)
-            data = Run(out).with_its_ties(data)
-        dataset = data.open(cache_dir, model.popular_share)
-        asked.check(model, data, dataset, cache_dir)
-        record = answer_options.read(answers, away, model, dataset.log)
+            spec = ModelFolder(out).with_its_ties(spec)
+        dataset = spec.open(cache_dir, model.popular_share)
+        asked.check(model, spec, dataset, cache_dir)
+        record = given_answers(answers, away, model, dataset.log)
         kept = {"checkpoint": out if keeps_checkpoints else None, "resume": resume}
-        model = fitted(model, data, dataset, progress, kept)
-        store(out, model, data, asked, record)
+        model = fitted(model, spec, dataset, progress, kept)
+        store(out, model, chosen, spec, asked, record)
     present(model, out, dataset.log.name)
+
+
+def given_answers(
+    file: Path | None, away: float | None, model: "Recommender", log: "Interactions"
+) -> "GivenAnswers | None":
+    """The answers for a method before its fit, if there are any."""
+    from fairhorizon.model.fitting import AWAY, GivenAnswers
+
+    if file is None:
+        if away is not None:
+            raise typer.BadParameter("it is about --answers (give both)", param_hint="--away")
+        return None
+    return GivenAnswers.read(file, AWAY if away is None else away, model, log)
 
 
 def own_level(model: "Recommender", method: "Method") -> dict[str, Any]:
@@ -137,19 +182,22 @@ def own_level(model: "Recommender", method: "Method") -> dict[str, Any]:
 def store(
     out: Path,
     model: "Recommender",
+    method: "Method",
     data: "DataSpec",
-    asked: limit_options.GivenLimits,
+    asked: limits.GivenLimits,
     answers: "GivenAnswers | None",
 ) -> None:
     """Write the run, with what a finished model learns from answers."""
-    from fairhorizon.studies.runs import Run, StoredLimits
+    from fairhorizon.model.folder import ModelFolder
 
     outlook = None
     if answers is not None and model.finished_:
         outlook = answers.learned(model)
         typer.echo(f"{answers}: a like is worth {outlook.usual.mean:.2f} on average", err=True)
-    status = "finished" if model.finished_ else "interrupted"
-    Run(out).write(model, data, status, StoredLimits(asked.texts(), asked.item_table), outlook)
+    folder, limits = ModelFolder(out), asked.texts()
+    folder.write(
+        model, data, limits=limits, item_table=asked.item_table, outlook=outlook, asked=str(method)
+    )
 
 
 def uncut(data: "DataSpec", resume: bool) -> "DataSpec":

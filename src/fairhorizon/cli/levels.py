@@ -1,66 +1,93 @@
 """fairhorizon levels: how accurate each method is under the same limits."""
 
 from collections.abc import Sequence
-from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from fairhorizon.cli import list_lengths, studies
-from fairhorizon.cli import options as shared
-from fairhorizon.cli.config_option import FROM_FILE, source_of
-from fairhorizon.cli.typed import typed_command
+from fairhorizon.cli import options
+from fairhorizon.cli.config import FROM_FILE, Config, source_of
+from fairhorizon.cli.studies import opened, parse_methods, print_notes, result_lines
+from fairhorizon.vocabulary import Cut, EngineName, Mode, Protocol
 
 if TYPE_CHECKING:
+    from fairhorizon.datasets import DataSpec
     from fairhorizon.limits.language import Limit
     from fairhorizon.methods import Method
+    from fairhorizon.parallel.engine import TaskEngine
     from fairhorizon.studies.level_search import MethodAtLimit
     from fairhorizon.studies.levels import LevelRow
     from fairhorizon.studies.study import Study
 
 DEFAULT_LEVELS = "0.85,0.65,0.37"
-Methods = Annotated[
-    str | None,
-    typer.Option(
-        "--methods",
-        help="Comma-separated list of methods without levels, as in fcpo,ease+quota,mf+foe.",
-        show_default="fcpo, fcpo:start; stack, gru4rec, ease:recent +lists; popularity+quota; "
-        "gru4rec, sasrec, ease:recent, itemknn:recent +foe, +quota, +penalty; "
-        "stack, ease:recent +pmmf, +fairco, +tfrom",
-    ),
-]
-Levels = Annotated[
-    str | None,
-    typer.Option(
-        "--levels",
-        help="Comma-separated limits: largest shares of the limited group in the lists.",
-        show_default=f"{DEFAULT_LEVELS}, none with --limit",
-    ),
-]
-LimitTexts = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--limit",
-        help="Compare under a limit, as in 'popular<=0.37;weights=log' (places weighed), "
-        "'popular<=0.4@5' or 'popular<=0.4;scope=list'. Repeatable.",
-    ),
-]
-Tries = Annotated[
-    int,
-    typer.Option(min=0, help="Number of further settings of a rival to try for each level."),
-]
 
 
-@studies.takes_study(
-    seeds=5, out="levels", holds="page, tables, figure, models and results", methods=Methods
-)
 def levels(
     context: typer.Context,
-    options: studies.StudyOptions,
-    shares: Levels = None,
-    limit: LimitTexts = None,
-    k: list_lengths.Length = None,
-    tries: Tries = 8,
+    data: options.Data,
+    methods: Annotated[
+        str | None,
+        typer.Option(
+            "--methods",
+            help="Comma-separated list of methods without levels, as in fcpo,ease+quota,mf+foe.",
+            show_default="fcpo, fcpo:start; stack, gru4rec, ease:recent +lists; popularity+quota; "
+            "gru4rec, sasrec, ease:recent, itemknn:recent +foe, +quota, +penalty; "
+            "stack, ease:recent +pmmf, +fairco, +tfrom",
+        ),
+    ] = None,
+    shares: Annotated[
+        str | None,
+        typer.Option(
+            "--levels",
+            help="Comma-separated limits: largest shares of the limited group in the lists.",
+            show_default=f"{DEFAULT_LEVELS}, none with --limit",
+        ),
+    ] = None,
+    limit: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--limit",
+            help="Compare under a limit, as in 'popular<=0.37;weights=log' (places weighed), "
+            "'popular<=0.4@5' or 'popular<=0.4;scope=list'. Repeatable.",
+        ),
+    ] = None,
+    k: options.Length = None,
+    tries: Annotated[
+        int,
+        typer.Option(min=0, help="Number of further settings of a rival to try for each level."),
+    ] = 8,
+    seeds: options.Seeds = 5,
+    protocol: options.ProtocolOption = Protocol.STANDARD,
+    mode: options.ModeOption = Mode.ONE_SHOT,
+    settings_files: options.SettingsFiles = None,
+    settings: options.StudySet = None,
+    out: Annotated[
+        Path, typer.Option("--out", help="Folder for page, tables, figure, models and results.")
+    ] = Path("levels"),
+    json_file: options.JsonFile = None,
+    cache_dir: options.CacheDir = None,
+    cut: options.CutOption = Cut.PER_USER,
+    shuffle_ties: options.ShuffleTies = None,
+    keep_ties: options.KeepTies = False,
+    group_column: options.GroupColumn = None,
+    sensitive: options.Sensitive = None,
+    item_table: options.ItemTable = None,
+    area_km: options.AreaKm = 10.0,
+    user: options.UserColumn = None,
+    item: options.ItemColumn = None,
+    rating: options.RatingColumn = None,
+    timestamp: options.TimeColumn = None,
+    weight: options.WeightColumn = None,
+    session: options.SessionColumn = None,
+    header: options.Header = None,
+    separator: options.Separator = None,
+    encoding: options.Encoding = "utf-8",
+    jobs: options.Jobs = None,
+    engine_name: options.EngineOption = EngineName.PROCESSES,
+    address: options.Address = None,
+    threads: options.Threads = 1,
+    _config: Config = None,
 ) -> None:
     """Compare the NDCG of methods under the same limit on the share of a group.
 
@@ -75,21 +102,33 @@ def levels(
     from fairhorizon.studies import levels as experiment
     from fairhorizon.studies.level_search import methods_at_limits
     from fairhorizon.studies.levels import LevelResults, gains, limit_rows
+    from fairhorizon.studies.study import Study
     from fairhorizon.studies.who_pays import user_traits, who_pays
 
+    reading = options.reader(
+        user, item, rating, timestamp, weight, session, header, separator, encoding
+    )
+    group = options.limited_group(group_column, sensitive, item_table, area_km)
+    ties = options.order_of_ties(shuffle_ties, keep_ties)
+    spec = options.data_spec(data, reading, cut, ties, group)
     texts = limit or []
     if source_of(context, "limit") == FROM_FILE:
-        texts = levels_among(texts, options)
-    options, limits = limited(options, shares, texts)
-    chosen = options.chosen(experiment.METHODS)
-    refuse_set_dials(chosen)
-    seeds, group = options.seeds, options.data.group_name
-    with options.study_of_one_length(k) as (study, length):
-        run(options, study, chosen, limits, tries)
-        found = methods_at_limits(study, chosen, limits, seeds, tries=tries)
-        rows = experiment.level_rows(study, found, seeds)
-        run_without_limit(options, study, found, rows)
-        ndcg_of, parts_of = experiment.ndcg_of(study, seeds), experiment.parts_of(study)
+        texts = levels_among(texts, spec)
+    spec, limits = limited(spec, shares, texts)
+    by_method = options.study_settings(context, settings_files, settings)
+    study = Study(out, spec, protocol, mode, (), by_method, cache_dir)
+    chosen, runs = parse_methods(methods, experiment.METHODS), range(seeds)
+    refuse_levels(chosen)
+    with (
+        options.chosen_engine(jobs, engine_name, address, threads) as engine,
+        opened(study, None if k is None else [k], json_file, options.LONGEST) as study,
+    ):
+        (length,) = study.ks
+        run(study, chosen, limits, runs, tries, engine)
+        found = methods_at_limits(study, chosen, limits, runs, tries=tries)
+        rows = experiment.level_rows(study, found, runs)
+        run_without_limit(study, found, rows, runs, engine)
+        ndcg_of, parts_of = experiment.ndcg_of(study, runs), experiment.parts_of(study)
         dataset = study.dataset()
         traits = user_traits(dataset.split.train, dataset.sensitive)
         results = LevelResults(
@@ -97,15 +136,14 @@ def levels(
             gains(found, rows, ndcg_of, parts_of, length),
             who_pays(found, rows, ndcg_of, traits, length),
             length,
-            group,
-            list(limit_rows(study, found, seeds)),
+            spec.group_name,
+            list(limit_rows(study, found, runs)),
         )
-        report.write_levels(
-            options.out, results, command=typed_command(context), json_file=options.json_file
-        )
+        command = options.typed_command(context)
+        report.write_levels(out, results, command=command, json_file=json_file)
     Console().print(report.levels_table(results))
-    studies.print_notes(rows)
-    page, figure = options.out / "index.html", options.out / "levels.png"
+    print_notes(rows)
+    page, figure = out / "index.html", out / "levels.png"
     typer.echo(f"{page}: the page, {figure}: the figure")
 
 
@@ -123,7 +161,7 @@ def parse_levels(text: str) -> list[float]:
     return list(dict.fromkeys(limits))
 
 
-def levels_among(texts: Sequence[str], options: studies.StudyOptions) -> list[str]:
+def levels_among(texts: Sequence[str], data: "DataSpec") -> list[str]:
     """Limits of a file that levels can be: largest shares of one group; a note names the others."""
     from fairhorizon.limits.language import Limit, LimitError
     from fairhorizon.studies.level_search import data_limited_by
@@ -132,7 +170,7 @@ def levels_among(texts: Sequence[str], options: studies.StudyOptions) -> list[st
     for text in texts:
         try:
             limit = Limit.parse(text)
-            data_limited_by([*found, limit], options.data)
+            data_limited_by([*found, limit], data)
             found.append(limit)
         except LimitError as error:
             typer.echo(f"note: of the file, {error}; left out", err=True)
@@ -140,24 +178,24 @@ def levels_among(texts: Sequence[str], options: studies.StudyOptions) -> list[st
 
 
 def limited(
-    options: studies.StudyOptions, shares: str | None, texts: Sequence[str]
-) -> "tuple[studies.StudyOptions, list[Limit]]":
-    """The limits of --levels and --limit, each once, and the options with the group they are on."""
+    data: "DataSpec", shares: str | None, texts: Sequence[str]
+) -> "tuple[DataSpec, list[Limit]]":
+    """The data with the group that the limits are on; the limits of --levels and --limit."""
     from fairhorizon.limits.language import Limit, LimitError
     from fairhorizon.studies.level_search import data_limited_by, level_limit
 
     try:
         given = [Limit.parse(text) for text in texts]
-        options = replace(options, data=data_limited_by(given, options.data))
+        data = data_limited_by(given, data)
     except LimitError as error:
         raise typer.BadParameter(str(error), param_hint="--limit") from None
     typed = DEFAULT_LEVELS if shares is None and not given else shares
     levels = [] if typed is None else parse_levels(typed)
-    limits = [*(level_limit(share, options.data) for share in levels), *given]
-    return options, list(dict.fromkeys(limits))
+    limits = [*(level_limit(share, data) for share in levels), *given]
+    return data, list(dict.fromkeys(limits))
 
 
-def refuse_set_dials(methods: "Sequence[Method]") -> None:
+def refuse_levels(methods: "Sequence[Method]") -> None:
     """Refuse methods with a level: the study sets their levels itself."""
     for method in methods:
         if method.level is not None:
@@ -168,11 +206,12 @@ def refuse_set_dials(methods: "Sequence[Method]") -> None:
 
 
 def run(
-    options: studies.StudyOptions,
     study: "Study",
     methods: "Sequence[Method]",
     limits: "Sequence[Limit]",
+    seeds: range,
     tries: int,
+    engine: "TaskEngine",
 ) -> None:
     """Compute missing results, a line for each; wrong settings are refused first."""
     from fairhorizon.studies.level_search import aims_at_level, run_levels
@@ -183,23 +222,24 @@ def run(
         for limit in limits
     ]
     study.check(at_levels)
-    shared.warn_if_untested(study.dataset().split)
-    k, seeds, engine = max(study.ks), options.seeds, options.engine
-    group = (options.data.group_name, [f"popularity_rate@{k}"])
-    with studies.result_lines(k, engine, shares=group) as lines:
+    options.warn_if_untested(study.dataset().split)
+    k = max(study.ks)
+    group = (study.data.group_name, [f"popularity_rate@{k}"])
+    with result_lines(k, engine, shares=group) as lines:
         run_levels(study, methods, limits, seeds, tries=tries, engine=engine, on_row=lines.result)
 
 
 def run_without_limit(
-    options: studies.StudyOptions,
     study: "Study",
     found: "Sequence[MethodAtLimit]",
     rows: "Sequence[LevelRow]",
+    seeds: range,
+    engine: "TaskEngine",
 ) -> None:
     """Compute what the lists without a limit are, of ours and of the best rivals."""
     from fairhorizon.studies.who_pays import unlimited_methods
 
     k = max(study.ks)
-    methods, seeds = unlimited_methods(found, rows, k), options.seeds
-    with studies.result_lines(k, options.engine, total=len(methods) * len(seeds)) as lines:
-        study.run(methods, seeds, engine=options.engine, on_row=lines.result)
+    methods = unlimited_methods(found, rows, k)
+    with result_lines(k, engine, total=len(methods) * len(seeds)) as lines:
+        study.run(methods, seeds, engine=engine, on_row=lines.result)

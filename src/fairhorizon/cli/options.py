@@ -1,26 +1,42 @@
-"""Options that several commands share."""
+"""Options that several commands share, and what their values mean.
 
-import inspect
-from collections.abc import Callable
+A command has these types in its signature: `k: Length = None` is the option --k. The functions
+below the types turn values that belong together into what the library is called with.
+"""
+
+import json
+import os
+import shlex
+from collections.abc import Collection, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from fairhorizon.cli.config_option import takes_config
-from fairhorizon.cli.declaring import declared
-from fairhorizon.cli.kind_options import AreaKm, SessionColumn, WeightColumn
-from fairhorizon.vocabulary import Cut, Mode, Protocol
+from fairhorizon.cli.config import COMMAND_LINE, settings_by_method, source_of
+from fairhorizon.errors import ConfigError
+from fairhorizon.vocabulary import Cut, EngineName, Mode, Protocol
 
 if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
     from fairhorizon.data.readers import ReaderOptions
     from fairhorizon.data.splits import Split, Ties
     from fairhorizon.datasets import DataSpec
+    from fairhorizon.parallel.engine import TaskEngine
 
+# panels of the help
 FILE = "Reading a file of your own"
 SPLIT = "Splitting"
 GROUPS = "The limited group (the most popular items without these options)"
+ENGINE = "Where it runs"
+
 LARGEST_SEED = 2**32 - 1
+LENGTHS = (5, 10, 20)  # of lists, without --k; those that the catalogue can fill
+LONGEST = LENGTHS[-1:]
+
+# ---- the log
 
 SOURCE = (
     "Name of a data set (ml-100k, ml-1m, synthetic, synthetic:users=200) or path of a file: CSV, "
@@ -53,6 +69,24 @@ RatingColumn = Annotated[
 TimeColumn = Annotated[
     str | None, typer.Option("--timestamp", help="Column with the time.", rich_help_panel=FILE)
 ]
+WeightColumn = Annotated[
+    str | None,
+    typer.Option(
+        "--weight",
+        help="Column that says how much, such as a quantity or a time spent; those of repeated "
+        "rows add up. rows: how often the user took the item.",
+        show_default="every interaction counts once",
+        rich_help_panel=FILE,
+    ),
+]
+SessionColumn = Annotated[
+    str | None,
+    typer.Option(
+        "--session",
+        help="Column with the session, of a log without users. A session is read as a user.",
+        rich_help_panel=FILE,
+    ),
+]
 Header = Annotated[
     bool | None,
     typer.Option(
@@ -69,6 +103,16 @@ Encoding = Annotated[
     typer.Option(
         "--encoding",
         help="Encoding of the text, such as latin-1, also of the item table.",
+        rich_help_panel=FILE,
+    ),
+]
+AreaKm = Annotated[
+    float,
+    typer.Option(
+        "--area-km",
+        min=0.001,
+        help="Width of the areas, in kilometres, that items with latitude and longitude are in, "
+        "for groups such as area:each.",
         rich_help_panel=FILE,
     ),
 ]
@@ -97,6 +141,98 @@ KeepTies = Annotated[
         "--keep-ties",
         help="Keep interactions of a user that have the same time in the order of the file.",
         rich_help_panel=SPLIT,
+    ),
+]
+GroupColumn = Annotated[
+    str | None,
+    typer.Option(
+        "--group-column",
+        help="Column with the group of an item. A cell may hold several groups, as in Drama|War.",
+        rich_help_panel=GROUPS,
+    ),
+]
+Sensitive = Annotated[
+    str | None,
+    typer.Option(
+        "--sensitive",
+        help="Comma-separated groups whose exposure is limited.",
+        rich_help_panel=GROUPS,
+    ),
+]
+ItemTable = Annotated[
+    Path | None,
+    typer.Option(
+        "--item-table",
+        help="File with a row per item that has the group column. Without it the column is read "
+        "from the data.",
+        rich_help_panel=GROUPS,
+    ),
+]
+
+# ---- limits
+
+LIMIT = "--limit"
+LIMIT_FORM = "GROUP<=SHARE"
+LIMIT_HELP = (
+    "Limit on what is shown: 'seller=MegaMart<=0.2' at most a fifth, 'new>=0.05@10' at least a "
+    "twentieth of the first 10 places. In quotes, because of the shell. docs/limits.md has the "
+    "whole language. Repeatable."
+)
+Limits = Annotated[list[str] | None, typer.Option(LIMIT, metavar=LIMIT_FORM, help=LIMIT_HELP)]
+StudiedLimits = Annotated[
+    list[str] | None,
+    typer.Option(
+        LIMIT,
+        metavar=LIMIT_FORM,
+        help="Measure this limit on the lists of every method. Methods that are given without a "
+        "level are served under all limits, if they can keep them. Repeatable.",
+    ),
+]
+ServedLimits = Annotated[
+    list[str] | None,
+    typer.Option(LIMIT, metavar=LIMIT_FORM, help=LIMIT_HELP, show_default="those of the fit"),
+]
+ServedTable = Annotated[
+    Path | None,
+    typer.Option(
+        "--item-table",
+        help="File with a row per item that has the columns of --limit.",
+        show_default="that of the fit, else the data has the columns",
+    ),
+]
+
+
+def _a_share(level: float | None) -> float | None:
+    if level is None or 0 < level <= 1:
+        return level
+    raise typer.BadParameter(f"{level:g} is no share of what is shown (give one above 0, up to 1)")
+
+
+ServedLevel = Annotated[
+    float | None,
+    typer.Option(
+        "--alpha-prime",
+        help="Serve at this limit: largest share of the limited group in the lists, at most 1.",
+        show_default="that of the fit",
+        callback=_a_share,
+    ),
+]
+
+# ---- lists
+
+RunFolder = Annotated[Path, typer.Argument(help="Folder that fit has written.")]
+Length = Annotated[
+    int | None,
+    typer.Option(
+        "--k", min=1, help="Length of the lists.", show_default="20, or all items if fewer"
+    ),
+]
+Lengths = Annotated[
+    str | None,
+    typer.Option(
+        "--k",
+        help="Comma-separated list lengths.",
+        show_default="5,10,20, without those above the number of items",
     ),
 ]
 ProtocolOption = Annotated[
@@ -137,36 +273,151 @@ ListSeed = Annotated[
     ),
 ]
 
+# ---- where it runs
 
-GroupColumn = Annotated[
+
+def _jobs(tasks: str, default: str) -> Any:
+    return typer.Option(
+        "--jobs",
+        min=1,
+        help=f"Number of {tasks} in parallel.",
+        show_default=default,
+        rich_help_panel=ENGINE,
+    )
+
+
+Jobs = Annotated[int | None, _jobs("trainings", "all cores")]
+TrialJobs = Annotated[int, _jobs("trials", "1")]
+BlockJobs = Annotated[int, _jobs("blocks of users that are served", "1: in this process")]
+EngineOption = Annotated[
+    EngineName,
+    typer.Option(
+        "--engine",
+        help="processes: of this machine. ray: a Ray cluster, or Ray on this machine without "
+        "--address.",
+        rich_help_panel=ENGINE,
+    ),
+]
+Address = Annotated[
     str | None,
     typer.Option(
-        "--group-column",
-        help="Column with the group of an item. A cell may hold several groups, as in Drama|War.",
-        rich_help_panel=GROUPS,
+        "--address",
+        help="Ray cluster to connect to: auto (the one that this machine is part of), HOST:PORT "
+        "or ray://HOST:PORT.",
+        rich_help_panel=ENGINE,
     ),
 ]
-Sensitive = Annotated[
-    str | None,
+Threads = Annotated[
+    int, typer.Option("--threads", min=1, help="Threads of each worker.", rich_help_panel=ENGINE)
+]
+
+# ---- studies
+
+Seeds = Annotated[int, typer.Option("--seeds", min=1, help="Number of seeds: 0, 1, ...")]
+SettingsFiles = Annotated[
+    list[Path] | None,
     typer.Option(
-        "--sensitive",
-        help="Comma-separated groups whose exposure is limited.",
-        rich_help_panel=GROUPS,
+        "--settings",
+        help='Read settings from a JSON file: {"ease": {"l2": 500}}, or best.json of tune. '
+        "Repeatable.",
     ),
 ]
-ItemTable = Annotated[
-    Path | None,
+StudySet = Annotated[
+    list[str] | None,
     typer.Option(
-        "--item-table",
-        help="File with a row per item that has the group column. Without it the column is read "
-        "from the data.",
-        rich_help_panel=GROUPS,
+        "--set",
+        help="Change a setting: method.key=value, as in ease.l2=500. Repeatable.",
     ),
 ]
+
+
+def methods_option(default: Sequence[str]) -> Any:
+    """The option --methods of a study with these defaults."""
+    return typer.Option(
+        "--methods",
+        help="Comma-separated list of methods, as in mf,ease+quota,fcpo:paper,fcpo@0.4. "
+        "`fairhorizon methods` lists all of them.",
+        show_default=", ".join(default),
+    )
+
+
+# ---- what the values mean
 
 
 def column(name: str | None) -> str | int | None:
+    """A column by its name, or by its position from 0."""
     return int(name) if name is not None and name.isdecimal() else name
+
+
+def separator_of(text: str | None) -> str | None:
+    """What is between two cells; \\t, as it is typed in a shell, is a tab."""
+    return "\t" if text == "\\t" else text
+
+
+def reader(
+    user: str | None,
+    item: str | None,
+    rating: str | None,
+    timestamp: str | None,
+    weight: str | None,
+    session: str | None,
+    header: bool | None,
+    separator: str | None,
+    encoding: str,
+) -> "ReaderOptions":
+    """How to read a file."""
+    return {
+        "user": column(user),
+        "item": column(item),
+        "rating": column(rating),
+        "timestamp": column(timestamp),
+        "weight": column(weight),
+        "session": column(session),
+        "header": header,
+        "separator": separator_of(separator),
+        "encoding": encoding,
+    }
+
+
+def limited_group(
+    group_column: str | None, sensitive: str | None, item_table: Path | None, area_km: float
+) -> dict[str, Any]:
+    """The fields of a DataSpec that say which items are limited; the path is made absolute."""
+    return {
+        "group_column": group_column,
+        "sensitive_values": tuple(sensitive.split(",")) if sensitive else (),
+        "item_table": None if item_table is None else str(item_table.resolve()),
+        "area_km": area_km,
+    }
+
+
+def order_of_ties(shuffle: int | None, keep: bool) -> "Ties":
+    """The setting `ties` of a DataSpec that the two options mean."""
+    if keep and shuffle is not None:
+        raise typer.BadParameter(
+            "cannot be given together with --shuffle-ties", param_hint="--keep-ties"
+        )
+    return "keep" if keep else "auto" if shuffle is None else shuffle
+
+
+def data_spec(
+    source: str,
+    reading: "ReaderOptions",
+    cut: Cut = Cut.PER_USER,
+    ties: "Ties" = "auto",
+    group: dict[str, Any] | None = None,
+) -> "DataSpec":
+    """The description of the data; the path of a file is made absolute, to be found again.
+
+    group: from `limited_group`; without it the most popular items are limited.
+    """
+    from fairhorizon.data.sources import is_named
+    from fairhorizon.datasets import DataSpec
+
+    is_file = not is_named(source) and Path(source).exists()
+    source = str(Path(source).resolve()) if is_file else source
+    fields: dict[str, Any] = {**reading, **(group or {})}
+    return DataSpec(source=source, cut=cut.value, ties=ties, **fields)
 
 
 def warn_if_untested(parts: "Split") -> None:
@@ -183,106 +434,140 @@ def warn_if_untested(parts: "Split") -> None:
         )
 
 
-def takes_reader(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Give a command all options of `reader`; it is called with `reading`, their result."""
-    options = inspect.signature(reader).parameters
-
-    def called(**given: Any) -> Any:
-        values = {name: given.pop(name) for name in options}
-        return command(**given, reading=reader(**values))
-
-    return declared(command, called, list(options.values()), made=["reading"])
-
-
-def reader(
-    user: UserColumn = None,
-    item: ItemColumn = None,
-    rating: RatingColumn = None,
-    timestamp: TimeColumn = None,
-    weight: WeightColumn = None,
-    session: SessionColumn = None,
-    header: Header = None,
-    separator: Separator = None,
-    encoding: Encoding = "utf-8",
-) -> "ReaderOptions":
-    """How to read a file; a separator typed as \\t is a tab."""
-    return {
-        "user": column(user),
-        "item": column(item),
-        "rating": column(rating),
-        "timestamp": column(timestamp),
-        "weight": column(weight),
-        "session": column(session),
-        "header": header,
-        "separator": "\t" if separator == "\\t" else separator,
-        "encoding": encoding,
-    }
-
-
-def groups(column: str | None, sensitive: str | None, table: Path | None) -> dict[str, Any]:
-    """The fields of a DataSpec that say which items are limited; the path is made absolute."""
-    return {
-        "group_column": column,
-        "sensitive_values": tuple(sensitive.split(",")) if sensitive else (),
-        "item_table": None if table is None else str(table.resolve()),
-    }
-
-
-def order_of_ties(shuffle: int | None, keep: bool) -> "Ties":
-    """The setting `ties` of a DataSpec that the two options mean."""
-    if keep and shuffle is not None:
+def parse_lengths(text: str | None) -> list[int] | None:
+    """The lengths of lists that were typed, in rising order; None if none were."""
+    if text is None:
+        return None
+    try:
+        values = sorted({int(part) for part in text.split(",")})
+    except ValueError:
+        values = [0]
+    if values[0] < 1:
         raise typer.BadParameter(
-            "cannot be given together with --shuffle-ties", param_hint="--keep-ties"
+            f"{text!r} (give whole numbers from 1 on, as in 5,10,20)",
+            param_hint="--k",
         )
-    return "keep" if keep else "auto" if shuffle is None else shuffle
+    return values
 
 
-def data_spec(source: str, **fields: Any) -> "DataSpec":
-    """The description of the data; the path of a file is made absolute, to be found again."""
-    from fairhorizon.data.sources import is_named
-    from fairhorizon.datasets import DataSpec
+def fitting_lengths(
+    ks: Sequence[int] | None, n_items: int, default: Sequence[int] = LENGTHS
+) -> list[int]:
+    """The lengths given, refused if there are too few items; else the defaults that fit.
 
-    is_file = not is_named(source) and Path(source).exists()
-    return DataSpec(source=str(Path(source).resolve()) if is_file else source, **fields)
-
-
-@takes_reader
-def described_data(
-    data: Data,
-    reading: "ReaderOptions",
-    cache_dir: CacheDir = None,  # noqa: ARG001  # of the command, no part of the description
-    cut: CutOption = Cut.PER_USER,
-    shuffle_ties: ShuffleTies = None,
-    keep_ties: KeepTies = False,
-    group_column: GroupColumn = None,
-    sensitive: Sensitive = None,
-    item_table: ItemTable = None,
-    area_km: AreaKm = 10.0,
-) -> "DataSpec":
-    """The data that the options of a command describe."""
-    return data_spec(
-        data,
-        **reading,
-        **groups(group_column, sensitive, item_table),
-        cut=cut.value,
-        area_km=area_km,
-        ties=order_of_ties(shuffle_ties, keep_ties),
-    )
-
-
-def takes_data(
-    command: Callable[..., None], *, settings_by_method: bool = False
-) -> Callable[..., None]:
-    """Give a command all options of `described_data`, and --config.
-
-    It is called with `data`, the DataSpec of the options. settings_by_method: its option --set is
-    method.key=value.
+    If no default fits, lists have all items.
     """
-    options = inspect.signature(described_data).parameters
+    if ks is None:
+        return [k for k in default if k <= n_items] or [n_items]
+    if max(ks) > n_items:
+        raise ConfigError(f"--k {max(ks)}: there are only {n_items} items (give at most as many)")
+    return list(ks)
 
-    def called(**given: Any) -> None:
-        values = {name: given.pop(name) for name in options}
-        command(**given, data=described_data(**values), cache_dir=values["cache_dir"])
 
-    described = declared(command, called, list(options.values()))
-    return takes_config(described, settings_by_method=settings_by_method)
+def fitting_length(k: int | None, n_items: int, default: Sequence[int] = LONGEST) -> int:
+    """The same for lists of one length."""
+    return fitting_lengths(None if k is None else [k], n_items, default)[0]
+
+
+def warn_if_shorter(lists: "NDArray[np.int64]", length: int) -> None:
+    """Print a note if users have too few items left for a list of this length."""
+    sizes = (lists >= 0).sum(1)
+    shorter = int((sizes < length).sum())
+    if shorter:
+        typer.echo(
+            f"note: {shorter:,} of {len(lists):,} lists have fewer than {length} items, the "
+            f"shortest {sizes.min()}: no more are left to recommend to these users",
+            err=True,
+        )
+
+
+def chosen_engine(
+    jobs: int | None,
+    name: EngineName = EngineName.PROCESSES,
+    address: str | None = None,
+    threads: int = 1,
+) -> "TaskEngine":
+    """The engine that the options describe; nothing is started before it has something to do."""
+    if name is EngineName.RAY:
+        from fairhorizon.parallel.engine import ray_engine
+
+        return ray_engine(address, jobs, threads)
+    from fairhorizon.parallel.processes import Processes
+
+    if address is not None:
+        raise typer.BadParameter("is for --engine ray (give both)", param_hint="--address")
+    return Processes(jobs or os.cpu_count() or 1, threads)
+
+
+def parse_settings(settings: Sequence[str]) -> dict[str, Any]:
+    """["rounds=50", "pmf.dim=32"] -> {"rounds": 50, "pmf": {"dim": 32}}."""
+    parsed: dict[str, Any] = {}
+    for setting in settings:
+        key, equals, text = setting.partition("=")
+        *path, last = key.split(".")
+        target = parsed
+        for name in path:
+            target = target.setdefault(name, {})
+            if not isinstance(target, dict):
+                raise typer.BadParameter(f"{name} is set to {target} too", param_hint="--set")
+        if not equals or not last:
+            raise typer.BadParameter(
+                f"{setting!r} (give key=value, as in rounds=50)", param_hint="--set"
+            )
+        try:
+            target[last] = json.loads(text)
+        except ValueError:
+            target[last] = text  # a bare word, as in starts=anywhere
+    return parsed
+
+
+def study_settings(
+    context: typer.Context, files: Sequence[Path] | None, given: Sequence[str] | None
+) -> dict[str, Any]:
+    """Settings by method; a later file takes precedence, then --config, then --set."""
+    settings: dict[str, Any] = {}
+    for file in files or ():
+        for method, values in _read_settings(file).items():
+            settings[method] = settings.get(method, {}) | values
+    for method, values in parse_settings([*settings_by_method(context), *(given or ())]).items():
+        if not isinstance(values, dict):
+            raise typer.BadParameter(
+                f"{method}={values} (give method.key=value, as in ease.l2=500)", param_hint="--set"
+            )
+        settings[method] = settings.get(method, {}) | values
+    return settings
+
+
+def _read_settings(file: Path) -> dict[str, dict[str, Any]]:
+    try:
+        content = json.loads(file.read_text(encoding="utf-8"))
+    except ValueError as error:
+        raise ConfigError(f"{file}: not JSON: {error} (see --help)") from None
+    if isinstance(content, dict) and {"method", "settings"} <= set(content):
+        content = {content["method"]: content["settings"]}
+    if not isinstance(content, dict) or not all(isinstance(v, dict) for v in content.values()):
+        raise ConfigError(f'{file}: holds no settings by method, as in {{"ease": {{"l2": 500}}}}')
+    return content
+
+
+# ---- the command line as it was typed, to be shown and run again
+
+
+def typed_command(context: typer.Context) -> str:
+    return shlex.join(["fairhorizon", str(context.info_name), *typed(context)])
+
+
+def typed(context: typer.Context, leave_out: Collection[str] = ()) -> Iterator[str]:
+    """The arguments, without the parameters of the names left out."""
+    for parameter in context.command.params:
+        name = str(parameter.name)
+        if name in leave_out or source_of(context, name) != COMMAND_LINE:
+            continue
+        value = context.params[name]
+        if parameter.param_type_name == "argument":
+            yield str(value)
+        elif isinstance(value, bool):
+            yield (parameter.opts if value else parameter.secondary_opts)[0]
+        else:
+            for one in value if isinstance(value, list | tuple) else [value]:
+                yield from (parameter.opts[0], str(one))

@@ -1,173 +1,362 @@
-"""What study commands share: which methods, how many seeds, what is kept where."""
+"""Studies: compare, frontier, efficiency and demo, and what they share with levels and longterm."""
 
-import inspect
-import json
 import sys
 import time
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from fairhorizon.cli import list_lengths
-from fairhorizon.cli import options as shared
-from fairhorizon.cli.declaring import declared
-from fairhorizon.cli.engine_options import takes_engine
+from fairhorizon.cli import limits, options
+from fairhorizon.cli.config import Config
 from fairhorizon.cli.folders import check_file, claimed
 from fairhorizon.cli.progress import Progress, time_and_tasks
-from fairhorizon.cli.settings import parse_settings
-from fairhorizon.errors import ConfigError
-from fairhorizon.vocabulary import Mode, Protocol
+from fairhorizon.vocabulary import Cut, EngineName, Mode, Protocol
 
 if TYPE_CHECKING:
-    from fairhorizon.datasets import DataSpec
+    from fairhorizon.datasets import Dataset
     from fairhorizon.methods import Method
     from fairhorizon.parallel.engine import TaskEngine
+    from fairhorizon.studies.efficiency import EfficiencyRow
     from fairhorizon.studies.rows import OverSeeds, StudyRow, TrainingRow
     from fairhorizon.studies.study import Study
 
-
-def methods_option(default: Sequence[str]) -> Any:
-    """The option --methods of a command with these defaults."""
-    return Annotated[
-        str | None,
-        typer.Option(
-            "--methods",
-            help="Comma-separated list of methods, as in mf,ease+quota,fcpo:paper,fcpo@0.4. "
-            "`fairhorizon methods` lists all of them.",
-            show_default=", ".join(default),
-        ),
-    ]
-
-
-Seeds = Annotated[int, typer.Option("--seeds", min=1, help="Number of seeds: 0, 1, ...")]
-SettingsFiles = Annotated[
-    list[Path] | None,
-    typer.Option(
-        "--settings",
-        help='Read settings from a JSON file: {"ease": {"l2": 500}}, or best.json of tune. '
-        "Repeatable.",
-    ),
-]
-Set = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--set",
-        help="Change a setting: method.key=value, as in ease.l2=500. Repeatable.",
-    ),
-]
+# the paper's rows, then what people would use today, then our method at the paper's three levels:
+# with the paper's settings, and with those that `fit` starts from
+COMPARED = (
+    *("mf", "bpr", "ncf", "lird", "mf+foe", "bpr+foe", "ncf+foe"),
+    *("popularity", "als", "itemknn:recent", "ease:recent", "gru4rec", "sasrec", "stack"),
+    *("fcpo:paper@0.85", "fcpo:paper@0.65", "fcpo:paper@0.36"),
+    *("fcpo@0.85", "fcpo@0.65", "fcpo@0.37"),
+    # rankers with the same allocation as ours
+    *("stack+lists@0.85", "stack+lists@0.65", "stack+lists@0.37"),
+    *("gru4rec+lists@0.85", "gru4rec+lists@0.65", "gru4rec+lists@0.37"),
+    *("ease:recent+lists@0.85", "ease:recent+lists@0.65", "ease:recent+lists@0.37"),
+)
+# the paper's re-ranked rows, the strongest rankers behind every re-ranker, rankers with the same
+# allocation as our method, the simplest ranker, and our method
+SWEPT = (
+    *("mf+foe", "bpr+foe", "ncf+foe"),
+    *("ease:recent+foe", "ease:recent+quota", "ease:recent+penalty"),
+    *("gru4rec+foe", "gru4rec+quota", "gru4rec+penalty"),
+    *("stack+pmmf", "stack+fairco", "stack+tfrom"),
+    *("stack+lists", "gru4rec+lists", "ease:recent+lists", "popularity", "fcpo"),
+)
+WIDTH_OF_FILES = 100  # columns of what demo prints; a terminal has its own width
 
 GroupShares = tuple[str, Sequence[str]]  # the name of a group, and metrics
 
 
-@dataclass(frozen=True)
-class StudyOptions:
-    """The values of the options of a study command."""
+def compare(
+    context: typer.Context,
+    data: options.Data,
+    methods: Annotated[str | None, options.methods_option(COMPARED)] = None,
+    limit: options.StudiedLimits = None,
+    k: options.Lengths = None,
+    seeds: options.Seeds = 5,
+    protocol: options.ProtocolOption = Protocol.STANDARD,
+    mode: options.ModeOption = Mode.ONE_SHOT,
+    settings_files: options.SettingsFiles = None,
+    settings: options.StudySet = None,
+    out: Annotated[
+        Path, typer.Option("--out", help="Folder for table, page, models and results.")
+    ] = Path("comparison"),
+    json_file: options.JsonFile = None,
+    cache_dir: options.CacheDir = None,
+    cut: options.CutOption = Cut.PER_USER,
+    shuffle_ties: options.ShuffleTies = None,
+    keep_ties: options.KeepTies = False,
+    group_column: options.GroupColumn = None,
+    sensitive: options.Sensitive = None,
+    item_table: options.ItemTable = None,
+    area_km: options.AreaKm = 10.0,
+    user: options.UserColumn = None,
+    item: options.ItemColumn = None,
+    rating: options.RatingColumn = None,
+    timestamp: options.TimeColumn = None,
+    weight: options.WeightColumn = None,
+    session: options.SessionColumn = None,
+    header: options.Header = None,
+    separator: options.Separator = None,
+    encoding: options.Encoding = "utf-8",
+    jobs: options.Jobs = None,
+    engine_name: options.EngineOption = EngineName.PROCESSES,
+    address: options.Address = None,
+    threads: options.Threads = 1,
+    _config: Config = None,
+) -> None:
+    """Train and evaluate methods side by side; results in --out are not computed again."""
+    from rich.console import Console
 
-    data: "DataSpec"
-    methods: str | None
-    seeds: range
-    protocol: Protocol
-    mode: Mode
-    settings: dict[str, Any]
-    engine: "TaskEngine"
-    out: Path
-    json_file: Path | None
-    cache_dir: Path | None
+    from fairhorizon.report import comparison as report
+    from fairhorizon.report.limits import methods_table
+    from fairhorizon.studies.compare import significance, summary_rows
+    from fairhorizon.studies.study import Study, study_limits
 
-    def chosen(self, default: Sequence[str]) -> "list[Method]":
-        return parse_methods(self.methods, default)
-
-    @contextmanager
-    def study(
-        self, ks: Sequence[int] | None, default: Sequence[int] = list_lengths.LENGTHS
-    ) -> "Iterator[Study]":
-        """The study of lists of these lengths; paths that cannot be written to are refused.
-
-        ks: None for the default lengths that the catalogue can fill.
-        """
-        study = make_study(
-            self.data, self.out, self.protocol, self.mode, (), self.settings, self.cache_dir
-        )
-        check_file(self.json_file)
-        with claimed(self.out):
-            fitting = list_lengths.fitting(ks, study.dataset().log.n_items, default)
-            yield replace(study, ks=tuple(fitting))
-
-    @contextmanager
-    def study_of_one_length(self, k: int | None) -> "Iterator[tuple[Study, int]]":
-        """The same for lists of one length, with that length."""
-        with self.study(None if k is None else [k], list_lengths.LONGEST) as study:
-            yield study, study.ks[0]
-
-
-def described_study(
-    methods: str | None = None,
-    seeds: Seeds = 1,
-    protocol: shared.ProtocolOption = Protocol.STANDARD,
-    mode: shared.ModeOption = Mode.ONE_SHOT,
-    settings_files: SettingsFiles = None,
-    settings: Set = None,
-    out: Path = Path(),
-    json_file: shared.JsonFile = None,
-    *,
-    data: "DataSpec",
-    cache_dir: Path | None,
-    engine: "TaskEngine",
-) -> StudyOptions:
-    """The study that the options of a command describe."""
-    return StudyOptions(
-        data=data,
-        methods=methods,
-        seeds=range(seeds),
-        protocol=protocol,
-        mode=mode,
-        settings=gather_settings(settings_files or [], settings or []),
-        engine=engine,
-        out=out,
-        json_file=json_file,
-        cache_dir=cache_dir,
+    reading = options.reader(
+        user, item, rating, timestamp, weight, session, header, separator, encoding
     )
+    group = options.limited_group(group_column, sensitive, item_table, area_km)
+    ties = options.order_of_ties(shuffle_ties, keep_ties)
+    spec = options.data_spec(data, reading, cut, ties, group)
+    spec, asked = limits.apart(spec, limit)
+    by_method = options.study_settings(context, settings_files, settings)
+    study = Study(out, spec, protocol, mode, (), by_method, cache_dir)
+    chosen, typed = parse_methods(methods, COMPARED), options.parse_lengths(k)
+    with (
+        options.chosen_engine(jobs, engine_name, address, threads) as engine,
+        opened(study, typed, json_file) as study,
+    ):
+        study, ks = asked.on_study(study), study.ks
+        run_study(study, chosen, range(seeds), engine)
+        rows = summary_rows(study, chosen, range(seeds))
+        tests = significance(study, chosen, range(seeds))
+        reached = study_limits(study, chosen, range(seeds))
+        report.write_comparison(
+            out,
+            rows,
+            tests,
+            ks=ks,
+            group=spec.group_name,
+            command=options.typed_command(context),
+            json_file=json_file,
+            limits=reached,
+        )
+    console = Console()
+    paper = report.measured_as_in_paper(rows, spec.group_name)
+    console.print(report.comparison_table(rows, ks=ks, paper=paper, group=spec.group_name))
+    if tests:
+        console.print(report.significance_table(tests))
+    if reached:
+        console.print(methods_table(reached))
+    print_notes(rows)
+    typer.echo(f"{out / 'index.html'}: the page, open it in a browser")
 
 
-def takes_study(
-    *,
-    seeds: int,
-    out: str,
-    holds: str,
-    methods: Any = None,
-    without: Collection[str] = (),
-) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """Give a command the options of `described_study`, of its data and of its engine.
+def frontier(
+    context: typer.Context,
+    data: options.Data,
+    methods: Annotated[str | None, options.methods_option(SWEPT)] = None,
+    limit: options.StudiedLimits = None,
+    k: options.Length = None,
+    seeds: options.Seeds = 1,
+    protocol: options.ProtocolOption = Protocol.STANDARD,
+    mode: options.ModeOption = Mode.ONE_SHOT,
+    settings_files: options.SettingsFiles = None,
+    settings: options.StudySet = None,
+    out: Annotated[
+        Path, typer.Option("--out", help="Folder for figure, page, models and results.")
+    ] = Path("frontier"),
+    json_file: options.JsonFile = None,
+    cache_dir: options.CacheDir = None,
+    cut: options.CutOption = Cut.PER_USER,
+    shuffle_ties: options.ShuffleTies = None,
+    keep_ties: options.KeepTies = False,
+    group_column: options.GroupColumn = None,
+    sensitive: options.Sensitive = None,
+    item_table: options.ItemTable = None,
+    area_km: options.AreaKm = 10.0,
+    user: options.UserColumn = None,
+    item: options.ItemColumn = None,
+    rating: options.RatingColumn = None,
+    timestamp: options.TimeColumn = None,
+    weight: options.WeightColumn = None,
+    session: options.SessionColumn = None,
+    header: options.Header = None,
+    separator: options.Separator = None,
+    encoding: options.Encoding = "utf-8",
+    jobs: options.Jobs = None,
+    engine_name: options.EngineOption = EngineName.PROCESSES,
+    address: options.Address = None,
+    threads: options.Threads = 1,
+    _config: Config = None,
+) -> None:
+    """Plot NDCG against negative Gini and long-tail rate; print the area each method dominates.
 
-    It is called with `options`, the StudyOptions. `seeds` and `out` are defaults, `holds` names
-    the contents of the folder, `methods` is the option of that name; `without` are left out.
+    A method with @level is run at that level alone. Results in --out are not
+    computed again.
     """
-    folder = Annotated[Path, typer.Option("--out", help=f"Folder for {holds}.")]
-    own: dict[str, dict[str, Any]] = {
-        "methods": {"annotation": methods},
-        "seeds": {"default": seeds},
-        "out": {"default": Path(out), "annotation": folder},
-    }
-    added = [
-        parameter.replace(**own.get(name, {}))
-        for name, parameter in inspect.signature(described_study).parameters.items()
-        if parameter.kind is not inspect.Parameter.KEYWORD_ONLY and name not in without
-    ]
-    names = [*(parameter.name for parameter in added), "data", "cache_dir", "engine"]
+    from rich.console import Console
 
-    def decorate(command: Callable[..., None]) -> Callable[..., None]:
-        def called(**given: Any) -> None:
-            values = {name: given.pop(name) for name in names}
-            command(**given, options=described_study(**values))
+    from fairhorizon.report import frontier as report
+    from fairhorizon.report.limits import methods_table
+    from fairhorizon.studies.compare import summary_rows
+    from fairhorizon.studies.frontier import curves, swept
+    from fairhorizon.studies.study import Study, study_limits
 
-        described = takes_engine(declared(command, called, added, made=["options"]))
-        return shared.takes_data(described, settings_by_method=True)
+    reading = options.reader(
+        user, item, rating, timestamp, weight, session, header, separator, encoding
+    )
+    group = options.limited_group(group_column, sensitive, item_table, area_km)
+    ties = options.order_of_ties(shuffle_ties, keep_ties)
+    spec = options.data_spec(data, reading, cut, ties, group)
+    spec, asked = limits.apart(spec, limit)
+    by_method = options.study_settings(context, settings_files, settings)
+    study = Study(out, spec, protocol, mode, (), by_method, cache_dir)
+    swept_levels = [level for one in parse_methods(methods, SWEPT) for level in swept(one)]
+    chosen = list(dict.fromkeys(swept_levels))  # ease+quota and ease+quota@0.4 have one in common
+    with (
+        options.chosen_engine(jobs, engine_name, address, threads) as engine,
+        opened(study, None if k is None else [k], json_file, options.LONGEST) as study,
+    ):
+        study, (length,) = asked.on_study(study), study.ks
+        run_study(study, chosen, range(seeds), engine)
+        rows = summary_rows(study, chosen, range(seeds))
+        lines = curves(rows)
+        reached = study_limits(study, chosen, range(seeds))
+        report.write_frontier(
+            out,
+            lines,
+            length,
+            group=spec.group_name,
+            command=options.typed_command(context),
+            json_file=json_file,
+            limits=reached,
+        )
+    if reached:
+        Console().print(methods_table(reached))
+    Console().print(report.hypervolume_table(lines, length, spec.group_name))
+    print_notes(rows)
+    page, figure = out / "index.html", out / "frontier.png"
+    typer.echo(f"{page}: the page, {figure}: the figure")
 
-    return decorate
+
+def efficiency(
+    context: typer.Context,
+    data: options.Data,
+    ranker: Annotated[str, typer.Option(help="Ranker whose scores are re-ranked.")] = "mf",
+    k: Annotated[
+        int | None,
+        typer.Option(
+            "--k", min=1, help="Length of the lists.", show_default="100, or all items if fewer"
+        ),
+    ] = None,
+    repeats: Annotated[int, typer.Option(min=1, help="Number of measurements of each.")] = 3,
+    seed: options.Seed = 0,
+    out: Annotated[Path, typer.Option("--out", help="Folder for figure and page.")] = Path(
+        "efficiency"
+    ),
+    json_file: options.JsonFile = None,
+    cache_dir: options.CacheDir = None,
+    cut: options.CutOption = Cut.PER_USER,
+    shuffle_ties: options.ShuffleTies = None,
+    keep_ties: options.KeepTies = False,
+    group_column: options.GroupColumn = None,
+    sensitive: options.Sensitive = None,
+    item_table: options.ItemTable = None,
+    area_km: options.AreaKm = 10.0,
+    user: options.UserColumn = None,
+    item: options.ItemColumn = None,
+    rating: options.RatingColumn = None,
+    timestamp: options.TimeColumn = None,
+    weight: options.WeightColumn = None,
+    session: options.SessionColumn = None,
+    header: options.Header = None,
+    separator: options.Separator = None,
+    encoding: options.Encoding = "utf-8",
+    _config: Config = None,
+) -> None:
+    """Measure the CPU seconds for lists of K for all users: FOE against FCPO."""
+    from rich.console import Console
+
+    from fairhorizon.rankers import RANKERS
+    from fairhorizon.report import efficiency as report
+    from fairhorizon.studies.efficiency import efficiency as measure
+
+    if ranker not in RANKERS:
+        raise typer.BadParameter(
+            f"{ranker!r} (there are {', '.join(RANKERS)})", param_hint="--ranker"
+        )
+    reading = options.reader(
+        user, item, rating, timestamp, weight, session, header, separator, encoding
+    )
+    group = options.limited_group(group_column, sensitive, item_table, area_km)
+    ties = options.order_of_ties(shuffle_ties, keep_ties)
+    spec = options.data_spec(data, reading, cut, ties, group)
+    check_file(json_file)
+    with claimed(out):
+        dataset = spec.open(cache_dir)
+        length = options.fitting_length(k, dataset.log.n_items, default=[100])
+        with Progress() as progress:
+            rows = measure(
+                dataset,
+                ranker=ranker,
+                length=length,
+                repeats=repeats,
+                seed=seed,
+                on_row=lambda row: progress.line(time_line(row)),
+            )
+        report.write_efficiency(
+            out, rows, command=options.typed_command(context), json_file=json_file
+        )
+    Console().print(report.efficiency_table(rows))
+    typer.echo(f"{out / 'index.html'}: the page, {out / 'efficiency.png'}: the figure")
+
+
+def time_line(row: "EfficiencyRow") -> str:
+    over = f" over {row.candidates}" if row.candidates else ""
+    return f"{row.method}{over}  {row.seconds.mean:.2f} s"
+
+
+def demo(
+    data: options.Data = "ml-100k",
+    out: Annotated[Path, typer.Option("--out", help="Folder for the page and the figures.")] = Path(
+        "demo"
+    ),
+    rounds: Annotated[int, typer.Option(min=1, help="Training rounds of fcpo:paper.")] = 20,
+    seed: options.Seed = 0,
+    k: options.Lengths = None,
+    encoding: options.Encoding = "utf-8",
+    cache_dir: options.CacheDir = None,
+    _config: Config = None,
+) -> None:
+    """Show fcpo and rivals at three exposure limits and in a long run.
+
+    Fits fcpo once, evaluates it against popularity and ease:recent+quota, then serves
+    60 steps; prints the tables and writes a page with figures. fcpo:paper, the
+    policy of the paper, is trained briefly for one of the limits.
+    """
+    from rich.console import Console
+
+    from fairhorizon.report.demo import demo_tables, intro, write_demo_report
+    from fairhorizon.studies.demo import demonstrate
+
+    typed = options.parse_lengths(k)
+    console = Console(width=None if sys.stdout.isatty() else WIDTH_OF_FILES, highlight=False)
+    with claimed(out):
+        dataset = open_or_make(data, encoding, cache_dir)
+        ks = options.fitting_lengths(typed, dataset.log.n_items)
+        console.print(intro(dataset.group_name))
+        with Progress() as progress:
+            result = demonstrate(dataset, rounds=rounds, seed=seed, ks=ks, listener=progress)
+        console.print(demo_tables(result, max(ks)))
+        shown = ",".join(map(str, ks))
+        command = f"fairhorizon demo --data {data} --rounds {rounds} --seed {seed} --k {shown}"
+        if encoding != "utf-8":
+            command += f" --encoding {encoding}"
+        write_demo_report(out, result, ks, command)
+    typer.echo(f"{out / 'index.html'}: the page, open it in a browser")
+
+
+def open_or_make(data: str, encoding: str, cache_dir: Path | None) -> "Dataset":
+    """The given data, or the synthetic market if a named set cannot be downloaded."""
+    from fairhorizon.data.sources import NAMED
+    from fairhorizon.datasets import DataSpec
+    from fairhorizon.errors import DataError
+
+    try:
+        return DataSpec(source=data, encoding=encoding).open(cache_dir)
+    except DataError as error:
+        if data not in NAMED:
+            raise
+        print(f"note: {error}\nnote: using the synthetic data set instead", file=sys.stderr)
+        return DataSpec(source="synthetic").open()
+
+
+# ---- what studies share
 
 
 def parse_methods(text: str | None, default: Sequence[str]) -> "list[Method]":
@@ -183,49 +372,6 @@ def parse_methods(text: str | None, default: Sequence[str]) -> "list[Method]":
     return list(dict.fromkeys(methods))
 
 
-def gather_settings(files: Sequence[Path], given: Sequence[str]) -> dict[str, Any]:
-    """Settings by method; a later file takes precedence, and --set over all files."""
-    settings: dict[str, Any] = {}
-    for file in files:
-        for method, values in _read_settings(file).items():
-            settings[method] = settings.get(method, {}) | values
-    for method, values in parse_settings(given).items():
-        if not isinstance(values, dict):
-            raise typer.BadParameter(
-                f"{method}={values} (give method.key=value, as in ease.l2=500)", param_hint="--set"
-            )
-        settings[method] = settings.get(method, {}) | values
-    return settings
-
-
-def _read_settings(file: Path) -> dict[str, dict[str, Any]]:
-    try:
-        content = json.loads(file.read_text(encoding="utf-8"))
-    except ValueError as error:
-        raise ConfigError(f"{file}: not JSON: {error} (see --help)") from None
-    if isinstance(content, dict) and {"method", "settings"} <= set(content):
-        content = {content["method"]: content["settings"]}
-    if not isinstance(content, dict) or not all(isinstance(v, dict) for v in content.values()):
-        raise ConfigError(f'{file}: holds no settings by method, as in {{"ease": {{"l2": 500}}}}')
-    return content
-
-
-def make_study(
-    data: "DataSpec",
-    folder: Path,
-    protocol: Protocol,
-    mode: Mode,
-    ks: tuple[int, ...],
-    settings: dict[str, Any],
-    cache_dir: Path | None,
-) -> "Study":
-    """A study from values of the command line."""
-    from fairhorizon.studies.study import Study
-    from fairhorizon.vocabulary import Mode, Protocol
-
-    return Study(folder, data, Protocol(protocol), Mode(mode), ks, settings, cache_dir)
-
-
 def print_notes(rows: "Sequence[OverSeeds]") -> None:
     """Warnings of the methods, such as that a target could not be reached; a line per row."""
     for row in rows:
@@ -235,13 +381,31 @@ def print_notes(rows: "Sequence[OverSeeds]") -> None:
             print(f"note: {row.method}: {first}{more}", file=sys.stderr)
 
 
-def run_study(options: StudyOptions, study: "Study", methods: "Sequence[Method]") -> None:
+@contextmanager
+def opened(
+    study: "Study",
+    ks: Sequence[int] | None,
+    json_file: Path | None,
+    default: Sequence[int] = options.LENGTHS,
+) -> "Iterator[Study]":
+    """The study with lists of these lengths; paths that cannot be written to are refused.
+
+    ks: None for the default lengths that the catalogue can fill.
+    """
+    check_file(json_file)
+    with claimed(study.folder):
+        fitting = options.fitting_lengths(ks, study.dataset().log.n_items, default)
+        yield replace(study, ks=tuple(fitting))
+
+
+def run_study(
+    study: "Study", methods: "Sequence[Method]", seeds: range, engine: "TaskEngine"
+) -> None:
     """Compute missing results, a line for each; wrong settings are refused first."""
     study.check(methods)
-    shared.warn_if_untested(study.dataset().split)
-    total, engine = len(methods) * len(options.seeds), options.engine
-    with result_lines(max(study.ks), engine, total=total) as lines:
-        study.run(methods, options.seeds, engine=engine, on_row=lines.result)
+    options.warn_if_untested(study.dataset().split)
+    with result_lines(max(study.ks), engine, total=len(methods) * len(seeds)) as lines:
+        study.run(methods, seeds, engine=engine, on_row=lines.result)
 
 
 class ResultLines:

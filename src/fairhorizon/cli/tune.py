@@ -3,39 +3,26 @@
 import json
 import re
 import shlex
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from fairhorizon.cli import options as shared
-from fairhorizon.cli.engine_options import jobs_option, takes_engine
+from fairhorizon.cli import options
+from fairhorizon.cli.config import Config, settings_for
 from fairhorizon.cli.fit import METHOD, make
 from fairhorizon.cli.folders import check_file, claimed
 from fairhorizon.cli.progress import STOPPED, Progress
-from fairhorizon.cli.settings import parse_settings
-from fairhorizon.cli.typed import typed
-from fairhorizon.vocabulary import Preset, Protocol
+from fairhorizon.vocabulary import Cut, EngineName, Preset, Protocol
 
 if TYPE_CHECKING:
-    from fairhorizon.datasets import DataSpec
     from fairhorizon.parallel.engine import TaskEngine
     from fairhorizon.studies.tuning import Trial, Tuning
 
 # options that `fit` does not have, or that its command gives in another form
 OF_TUNE = (
-    "method",
-    "trials",
-    "protocol",
-    "out",
-    "json_file",
-    "settings",
-    "preset",
-    "jobs",
-    "engine_name",
-    "address",
-    "threads",
+    *("method", "trials", "protocol", "out", "json_file", "settings", "preset"),
+    *("jobs", "engine_name", "address", "threads"),
 )
 PRESET = (
     "Settings of FCPO to start from. Other default than fit: with fast or strong every trial "
@@ -43,16 +30,10 @@ PRESET = (
 )
 
 
-Jobs = jobs_option("trials", "1")
-
-
-@shared.takes_data
-@partial(takes_engine, jobs=Jobs, default=1)
 def tune(
     context: typer.Context,
     method: Annotated[str, typer.Argument(help=METHOD.partition(", or a ranker")[0] + ".")],
-    data: "DataSpec",
-    engine: "TaskEngine",
+    data: options.Data,
     trials: Annotated[
         int, typer.Option(min=1, help="Total number of trials, earlier ones included.")
     ] = 30,
@@ -60,14 +41,35 @@ def tune(
         Path | None,
         typer.Option("--out", help="Folder of the search.", show_default="tune/METHOD-DATA"),
     ] = None,
-    json_file: shared.JsonFile = None,
-    protocol: shared.ProtocolOption = Protocol.STANDARD,
+    json_file: options.JsonFile = None,
+    protocol: options.ProtocolOption = Protocol.STANDARD,
     preset: Annotated[Preset, typer.Option(help=PRESET)] = Preset.PAPER,
     settings: Annotated[
         list[str] | None, typer.Option("--set", help="Fix a setting: key=value.")
     ] = None,
-    seed: shared.Seed = 0,
-    cache_dir: Path | None = None,
+    seed: options.Seed = 0,
+    cache_dir: options.CacheDir = None,
+    cut: options.CutOption = Cut.PER_USER,
+    shuffle_ties: options.ShuffleTies = None,
+    keep_ties: options.KeepTies = False,
+    group_column: options.GroupColumn = None,
+    sensitive: options.Sensitive = None,
+    item_table: options.ItemTable = None,
+    area_km: options.AreaKm = 10.0,
+    user: options.UserColumn = None,
+    item: options.ItemColumn = None,
+    rating: options.RatingColumn = None,
+    timestamp: options.TimeColumn = None,
+    weight: options.WeightColumn = None,
+    session: options.SessionColumn = None,
+    header: options.Header = None,
+    separator: options.Separator = None,
+    encoding: options.Encoding = "utf-8",
+    jobs: options.TrialJobs = 1,
+    engine_name: options.EngineOption = EngineName.PROCESSES,
+    address: options.Address = None,
+    threads: options.Threads = 1,
+    _config: Config = None,
 ) -> None:
     """Search for the settings with the best NDCG@20 on the validation items.
 
@@ -81,14 +83,20 @@ def tune(
     from fairhorizon.studies.tuning import Objective, Tuning
     from fairhorizon.vocabulary import Protocol
 
-    given = parse_settings(settings or [])
+    reading = options.reader(
+        user, item, rating, timestamp, weight, session, header, separator, encoding
+    )
+    group = options.limited_group(group_column, sensitive, item_table, area_km)
+    ties = options.order_of_ties(shuffle_ties, keep_ties)
+    spec = options.data_spec(data, reading, cut, ties, group)
+    given = options.parse_settings([*settings_for(context, method), *(settings or [])])
     chosen, model = make(method, given, None, preset, seed)
     if protocol is Protocol.PAPER and validates(chosen):
         given.setdefault("protocol", protocol.value)  # train and evaluate under one protocol
-    folder = out or default_folder(method, data.source)
+    folder = out or default_folder(method, spec.source)
     check_file(json_file)
-    with claimed(folder):
-        place = DataPlace(data, cache_dir, model.popular_share)
+    with options.chosen_engine(jobs, engine_name, address, threads) as engine, claimed(folder):
+        place = DataPlace(spec, cache_dir, model.popular_share)
         place.dataset()
         try:
             objective = Objective(chosen, place, Protocol(protocol.value), seed, given, preset)
@@ -145,5 +153,5 @@ def fit_command(context: typer.Context, tuning: "Tuning") -> str:
         for word in ("--set", f"{name}={value if isinstance(value, str) else json.dumps(value)}")
     ]
     method = tuning.objective.method_with_preset
-    options = [*typed(context, OF_TUNE), "--out", f"runs/{method.base}"]
-    return shlex.join(["fairhorizon", "fit", method.name, *options, *chosen])
+    same = [*options.typed(context, OF_TUNE), "--out", f"runs/{method.base}"]
+    return shlex.join(["fairhorizon", "fit", method.name, *same, *chosen])

@@ -15,17 +15,11 @@ from fairhorizon.service.api import (
     operating,
     problems,
 )
-from fairhorizon.service.api.access import Doorkeeper
+from fairhorizon.service.api.auth import Authenticator
 from fairhorizon.service.api.middleware import Around
 from fairhorizon.service.background import Service
-from fairhorizon.service.dashboard import (
-    entering,
-    item_pages,
-    limit_forms,
-    overview,
-    user_pages,
-)
-from fairhorizon.service.monitoring.movers import RememberedMovers
+from fairhorizon.service.dashboard import item_pages, limit_pages, overview, sign_in, user_pages
+from fairhorizon.service.monitoring.exposure import RememberedChanges
 
 DESCRIPTION = """Recommends within exposure limits. `/api` has the names of Gorse, `/v1` what Gorse
 does not have: limits, exposure, models, jobs. Keys are sent as `X-API-Key`."""
@@ -47,13 +41,13 @@ def build_app(service: Service) -> FastAPI:
         lifespan=lifespan,
         responses=problems.RESPONSES,
     )
-    app.state.service, app.state.doorkeeper = service, Doorkeeper(service)
+    app.state.service, app.state.authenticator = service, Authenticator(service)
     problems.install(app)
     for part in (lists, feedback, catalogue, limits, exposure, operating):
         app.include_router(part.router)
     app.include_router(operating.health)
-    for pages in (overview, limit_forms, item_pages, user_pages, entering):
+    for pages in (overview, limit_pages, item_pages, user_pages, sign_in):
         app.include_router(pages.router)
-    app.state.movers = RememberedMovers()
+    app.state.changes = RememberedChanges()
     app.add_middleware(Around, metrics=service.metrics)
     return app

@@ -15,7 +15,7 @@ from fairhorizon.service.monitoring.alerts import Watch
 from fairhorizon.service.monitoring.metrics import Metrics
 from fairhorizon.service.monitoring.rollup import roll_up
 from fairhorizon.service.replica.engine import Engine
-from fairhorizon.service.replica.loaded_models import loaded
+from fairhorizon.service.replica.snapshot import loaded
 from fairhorizon.service.settings import ServiceSettings
 from fairhorizon.service.store import labels, models
 from fairhorizon.service.store import state as service_state

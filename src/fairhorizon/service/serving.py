@@ -17,7 +17,7 @@ import torch
 
 from fairhorizon.errors import ConfigError, FairHorizonError
 from fairhorizon.service.admin.set_up import set_up
-from fairhorizon.service.monitoring.webhook import check_address
+from fairhorizon.service.monitoring.alerts import check_address
 from fairhorizon.service.settings import ServiceSettings
 from fairhorizon.service.store import keys
 from fairhorizon.service.store.database import SQLITE, Database

@@ -11,13 +11,13 @@ from fairhorizon.data.splits import split
 from fairhorizon.fcpo.config import FcpoConfig
 from fairhorizon.fcpo.model import Fcpo
 from fairhorizon.methods import load_method
+from fairhorizon.model.folder import ModelFolder
 from fairhorizon.rankers.ease import RecentEase, RecentEaseConfig
 from fairhorizon.rankers.ridge import Ridge, RidgeConfig
 from fairhorizon.rankers.stack.choosing import chosen_settings
 from fairhorizon.rankers.stack.later_part import LaterPart
 from fairhorizon.rankers.stack.model import StackConfig
 from fairhorizon.settings import Given, SettingsError, changed
-from fairhorizon.studies.runs import Run
 from fairhorizon.vocabulary import Protocol
 
 MARKET = "synthetic:users=60,items=80,interactions_per_user=20,seed=5"
@@ -85,14 +85,14 @@ def test_settings_of_a_ranker_reach_it_from_fit(
     words = [f"--set={setting}" for setting in (*QUICK, "ease.half_life=5")]
     out = tmp_path / "run"
     assert run(["fit", "fcpo", "--data", MARKET, *words, "--out", str(out)]) == 0
-    config = settings_of_ease(Run(out).model())
+    config = settings_of_ease(ModelFolder(out).recommender())
     assert config.half_life == 5
     assert config.l2 != RecentEaseConfig().l2
     assert (
         f"rankers, by weight: ease:recent 1 (l2={config.l2:g} half_life=5"
         in capsys.readouterr().err
     )
-    assert Run(out).card()["config"]["ease"] == {"half_life": 5}
+    assert ModelFolder(out).card().model_dump()["config"]["ease"] == {"half_life": 5}
     wrong = ["--set=ease.halflife=5", "--out", str(tmp_path / "wrong")]
     assert run(["fit", "fcpo", "--data", MARKET, *wrong]) == 2
     assert "ease: there is no halflife (but l2, " in capsys.readouterr().err

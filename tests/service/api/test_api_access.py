@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from api_client import Open, TestClient, get, wait_for
 
-from fairhorizon.service.api import access
+from fairhorizon.service.api import auth
 from fairhorizon.service.store import keys
 from fairhorizon.service.store.database import Database
 from fairhorizon.service.vocabulary import Role
@@ -200,7 +200,7 @@ def test_what_is_not_quite_the_key_is_refused_and_not_repeated(
 def test_a_key_that_was_ended_is_refused_some_seconds_later(
     open_shop: Open, make_key: MakeKey, database: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(access, "REMEMBERED", 0.2)
+    monkeypatch.setattr(auth, "REMEMBERED", 0.2)
     ended, other = make_key(Role.READ), make_key(Role.READ)
     client = open_shop()
     assert client.get("/v1/jobs", headers={"X-API-Key": ended}).status_code == 200
@@ -215,7 +215,7 @@ def test_a_key_that_was_ended_is_refused_some_seconds_later(
 def test_the_first_key_closes_the_service_for_calls_without_one(
     open_shop: Open, make_key: MakeKey, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(access, "REMEMBERED", 0.2)
+    monkeypatch.setattr(auth, "REMEMBERED", 0.2)
     client = open_shop()
     assert client.get("/v1/jobs").status_code == 200
     make_key(Role.READ)

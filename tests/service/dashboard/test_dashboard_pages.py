@@ -15,9 +15,10 @@ from fairhorizon.service.admin.set_up import create_limit, prepare, set_up
 from fairhorizon.service.app import build_app
 from fairhorizon.service.background import Service
 from fairhorizon.service.budget.impressions import record_feedback
+from fairhorizon.service.monitoring.alerts import begin_alert, end_alert
 from fairhorizon.service.monitoring.rollup import roll_up
 from fairhorizon.service.settings import ServiceSettings
-from fairhorizon.service.store import alerts, items, keys, users
+from fairhorizon.service.store import items, keys, users
 from fairhorizon.service.store.database import Database
 from fairhorizon.service.store.feedback import Event
 from fairhorizon.service.store.items import Item
@@ -138,9 +139,9 @@ def test_traffic_and_who_gains(client: AsgiClient) -> None:
 def test_alerts_replicas_and_jobs(client: AsgiClient) -> None:
     database: Database = client.app.state.service.database
     with database.writing() as connection:
-        alerts.begin(connection, "floor-missed", "seller=x>=0.2", "x has 1 %", 1_700_000_000)
-        alerts.begin(connection, "limit-near", "popular<=0.4", "gone", 1_700_000_000)
-        alerts.end(connection, 2, 1_700_000_100)
+        begin_alert(connection, "floor-missed", "seller=x>=0.2", "x has 1 %", 1_700_000_000)
+        begin_alert(connection, "limit-near", "popular<=0.4", "gone", 1_700_000_000)
+        end_alert(connection, 2, 1_700_000_100)
         jobs.ask(database, connection, "relabel", "once", {})
     page = page_of(client, "/")
     assert page.one("h1").text == "All 2 limits are kept. 1 alert active."
@@ -234,7 +235,7 @@ def test_nothing_that_is_stored_becomes_part_of_a_page(database: Database, text:
         described = Item(text, False, (text,), {"title": f"title {text}", text: [text]}, 0.0, text)
         items.put(database, connection, [described])
         users.put(database, connection, [User(text, {text: text}, text)])
-        alerts.begin(connection, "limit-near", text, text, now)
+        begin_alert(connection, "limit-near", text, text, now)
         jobs.ask(database, connection, "relabel", text, {})
         jobs.report(connection, 1, 0.5, text)
     record_feedback(database, [Event(text[:60], text, text)], read=("read",))

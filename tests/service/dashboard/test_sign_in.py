@@ -10,10 +10,10 @@ from page_reading import read
 
 from fairhorizon import __version__
 from fairhorizon.service.admin.set_up import prepare
-from fairhorizon.service.api import access
+from fairhorizon.service.api import auth
 from fairhorizon.service.app import build_app
 from fairhorizon.service.background import Service
-from fairhorizon.service.dashboard.sessions import SESSION, VISIT, Signer
+from fairhorizon.service.dashboard.auth import SESSION, VISIT, Signer
 from fairhorizon.service.settings import ServiceSettings
 from fairhorizon.service.store import keys
 from fairhorizon.service.store import state as service_state
@@ -143,7 +143,7 @@ def test_signing_in_leads_to_our_own_pages_only(prepared: Database, following: s
 def test_a_key_that_ended_ends_its_sessions(
     prepared: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(access, "REMEMBERED", 0.0)
+    monkeypatch.setattr(auth, "REMEMBERED", 0.0)
     key, _ = make_key(prepared, Role.READ), make_key(prepared, Role.ADMIN)
     client = visit(prepared)
     sign_in(client, key)

@@ -13,10 +13,16 @@ from recorded_lists import Shown, record
 from fairhorizon.service.admin.set_up import create_limit
 from fairhorizon.service.background import Service
 from fairhorizon.service.budget.rules import UNIT
-from fairhorizon.service.monitoring.alerts import AlertState, Watch, look
+from fairhorizon.service.monitoring.alerts import (
+    AlertState,
+    Watch,
+    active_alerts,
+    ended_alerts,
+    look,
+)
 from fairhorizon.service.replica.engine import Engine
 from fairhorizon.service.settings import ServiceSettings
-from fairhorizon.service.store import alerts, items
+from fairhorizon.service.store import items
 from fairhorizon.service.store import limits as limit_rows
 from fairhorizon.service.store.database import Database
 from fairhorizon.service.store.items import Item
@@ -75,8 +81,8 @@ def test_a_limit_is_near_when_half_of_its_slack_is_used(database: Database) -> N
     assert changes(database) == [(*NEAR, "ended")]
     assert changes(database) == []
     with database.reading() as connection:
-        assert alerts.active(connection) == []
-        (row,) = alerts.ended(connection, 9)
+        assert active_alerts(connection) == []
+        (row,) = ended_alerts(connection, 9)
     assert row.message == (
         "popular has 50.00% of the showings in window always, 40.00% are asked for; 100 showings "
         "of the slack of 200 are used"
@@ -140,8 +146,8 @@ def test_whoever_looks_it_begins_and_ends_once(database: Database) -> None:
     for one in several:
         one.close()
     with database.reading() as connection:
-        assert alerts.active(connection) == []
-        assert len(alerts.ended(connection, 9)) == 1
+        assert active_alerts(connection) == []
+        assert len(ended_alerts(connection, 9)) == 1
 
 
 def told(database: Database, before: float) -> None:
@@ -271,4 +277,4 @@ def test_it_looks_every_few_seconds_only(database: Database) -> None:
     count(database, popular, 600)
     watch()
     with database.reading() as connection:
-        assert alerts.active(connection) == []
+        assert active_alerts(connection) == []

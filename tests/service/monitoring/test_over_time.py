@@ -5,12 +5,11 @@ from recorded_lists import POPULAR, SELLERS, Shown, T, fill, record
 
 from fairhorizon.service.admin.set_up import prepare
 from fairhorizon.service.budget.rules import Window
-from fairhorizon.service.monitoring.limit_series import limit_series
-from fairhorizon.service.monitoring.movers import RememberedMovers, movers
+from fairhorizon.service.monitoring.exposure import RememberedChanges, exposure_changes
+from fairhorizon.service.monitoring.limit_series import limit_series, window_share, window_totals
 from fairhorizon.service.monitoring.periods import Period
 from fairhorizon.service.monitoring.rollup import roll_up
 from fairhorizon.service.monitoring.traffic import NEWEST, TrafficPoint, latest_lists, traffic
-from fairhorizon.service.monitoring.window_course import window_course, window_totals
 from fairhorizon.service.store import items
 from fairhorizon.service.store.database import Database
 from fairhorizon.service.store.items import Item
@@ -24,7 +23,7 @@ def test_the_share_in_the_window_so_far(database: Database) -> None:
     with database.reading() as connection:
         (series,) = limit_series(connection, THREE_HOURS, {(POPULAR, "popular")})
         totals = window_totals(connection, POPULAR, "popular", Window(), THREE_HOURS)
-    assert window_course(series, totals) == [
+    assert window_share(series, totals) == [
         (T, 2 / 4),
         (T + HOUR, 2 / 6),
         (T + 2 * HOUR, 2 / 8),
@@ -38,7 +37,7 @@ def test_a_day_begins_anew(database: Database) -> None:
         (series,) = limit_series(connection, THREE_HOURS, {(SELLERS, "seller=x")})
         totals = window_totals(connection, SELLERS, "seller=x", day, THREE_HOURS)
         none = window_totals(connection, SELLERS, "seller=x", Window(showings=5), THREE_HOURS)
-    assert window_course(series, totals) == [
+    assert window_share(series, totals) == [
         (T, 3 / 4),
         (T + HOUR, 4 / 6),
         (T + 2 * HOUR, 1 / 2),  # after midnight
@@ -97,7 +96,7 @@ def test_nothing_served_is_no_traffic(database: Database) -> None:
     with database.reading() as connection:
         latest = latest_lists(connection, T)
         assert traffic(connection, THREE_HOURS, T + 3.0 * HOUR) == []
-        moved = movers(connection, T, HOUR)
+        moved = exposure_changes(connection, T, HOUR)
     assert (latest.n, latest.per_second, latest.p99) == (0, 0, None)
     assert (moved.gains, moved.losses) == ((), ())
 
@@ -108,7 +107,7 @@ def test_who_gains_and_who_loses(database: Database) -> None:
         items.change(database, connection, "a", {"labels": {"title": "Alpha"}})
     now = T + 7260
     with database.reading() as connection:
-        moved = movers(connection, now, HOUR)
+        moved = exposure_changes(connection, now, HOUR)
     # hours 1 and 2 against 0 and the one before: b 1 c 1 a 1 d 1 of 4, and a 2 b 1 c 1 of 4
     hour = T // HOUR
     assert (moved.before, moved.now) == ((hour - 1, hour + 1), (hour + 1, hour + 3))
@@ -129,7 +128,7 @@ def test_the_ten_that_change_most(database: Database) -> None:
     while roll_up(database):
         pass
     with database.reading() as connection:
-        moved = movers(connection, T + 3 * HOUR - 1, HOUR)
+        moved = exposure_changes(connection, T + 3 * HOUR - 1, HOUR)
     assert [one.item for one in moved.gains] == [f"i{n}" for n in range(10)]
     assert [one.item for one in moved.losses] == [f"i{n}" for n in range(29, 19, -1)]
     assert moved.gains[0].change == pytest.approx(1 / 30)
@@ -138,11 +137,11 @@ def test_the_ten_that_change_most(database: Database) -> None:
 
 def test_they_are_counted_anew_after_some_seconds_only(database: Database) -> None:
     fill(database)
-    remembered, now = RememberedMovers(), T + 7260
+    remembered, now = RememberedChanges(), T + 7260
     with database.reading() as connection:
         first = remembered.of(connection, now, HOUR)
     record(database, [Shown(now, ["e"], [[]], [])])
     roll_up(database)
     with database.reading() as connection:
         assert remembered.of(connection, now, HOUR) is first
-        assert movers(connection, now, HOUR) != first
+        assert exposure_changes(connection, now, HOUR) != first

@@ -6,7 +6,7 @@ import pytest
 from listening import WITHIN, listening
 
 from fairhorizon.errors import ConfigError
-from fairhorizon.service.monitoring.webhook import Webhook, check_address
+from fairhorizon.service.monitoring.alerts import Webhook, check_address
 
 FIRST = {"Kind": "floor-missed", "Subject": "seller=x>=0.2", "State": "begun"}
 SECOND = {"Kind": "limit-near", "Subject": "popular<=0.4", "State": "ended"}

@@ -18,7 +18,7 @@ from fairhorizon.errors import FairHorizonError
 from fairhorizon.service.admin.set_up import register, relabel
 from fairhorizon.service.budget.replicas import alive
 from fairhorizon.service.monitoring.rollup import roll_up
-from fairhorizon.service.replica.loaded_models import loaded
+from fairhorizon.service.replica.snapshot import loaded
 from fairhorizon.service.store import models
 from fairhorizon.service.store.database import Database, DatabaseAwayError
 from fairhorizon.service.store.schema import jobs, replicas

@@ -11,8 +11,7 @@ from fairhorizon.errors import ConfigError, FairHorizonError
 from fairhorizon.limits.language import Limit
 from fairhorizon.model.model import Model
 from fairhorizon.service.budget.rules import UNIT, Window, check_served
-from fairhorizon.service.replica.loaded_models import loaded
-from fairhorizon.service.replica.snapshot import SnapshotLoader, check_bound, popular_now
+from fairhorizon.service.replica.snapshot import SnapshotLoader, check_bound, loaded, popular_now
 from fairhorizon.service.settings import ServiceSettings
 from fairhorizon.service.store import items, labels, limits, models
 from fairhorizon.service.store import state as service_state

@@ -1,26 +1,108 @@
 """Items and users, as Gorse has them."""
 
-from typing import Annotated
+from typing import Annotated, Any
 
 from fastapi import APIRouter, Path, Query
 from pydantic import AfterValidator, BaseModel, Field
 
-from fairhorizon.service.api.access import Administering, GuardedRoute, Reading, Serving
+from fairhorizon.service.api.auth import Administering, GuardedRoute, Reading, Serving
 from fairhorizon.service.api.bodies import (
     MOST_CATEGORIES,
     Affected,
+    Body,
     Id,
-    ItemBody,
-    ItemChange,
-    UserBody,
-    UserChange,
+    InCategories,
+    Json,
+    Moment,
+    Text,
+    moment,
+    seconds,
     storable,
 )
 from fairhorizon.service.api.problems import ApiProblem
 from fairhorizon.service.store import items, users
+from fairhorizon.service.store.items import Item
+from fairhorizon.service.store.users import User
 from fairhorizon.service.vocabulary import ID_LENGTH, MOST_ROWS
 
 router = APIRouter(route_class=GuardedRoute)
+
+
+class ItemBody(Body):
+    """An item, as Gorse has it. Labels: an object, whose keys limits may be about, or a list."""
+
+    ItemId: Id
+    IsHidden: bool = False
+    Labels: Json = None
+    Categories: InCategories = Field([])
+    Timestamp: Moment = None
+    Comment: Text = ""
+
+    def item(self) -> Item:
+        time = 0.0 if self.Timestamp is None else seconds(self.Timestamp)
+        return Item(
+            self.ItemId, self.IsHidden, tuple(self.Categories), self.Labels, time, self.Comment
+        )
+
+    @classmethod
+    def of(cls, item: Item) -> "ItemBody":
+        return cls.model_construct(
+            ItemId=item.id,
+            IsHidden=item.hidden,
+            Labels=item.labels,
+            Categories=list(item.categories),
+            Timestamp=moment(item.time),
+            Comment=item.comment,
+        )
+
+
+class ItemChange(Body):
+    """What of an item is changed; what is left out stays."""
+
+    IsHidden: bool | None = None
+    Labels: Json = None
+    Categories: InCategories | None = None
+    Timestamp: Moment = None
+    Comment: Text | None = None
+
+    def columns(self) -> dict[str, Any]:
+        columns: dict[str, Any] = {
+            "hidden": self.IsHidden,
+            "labels": self.Labels,
+            "categories": self.Categories,
+            "time": None if self.Timestamp is None else seconds(self.Timestamp),
+            "comment": self.Comment,
+        }
+        return {name: value for name, value in columns.items() if value is not None}
+
+
+class UserBody(Body):
+    """A user, as Gorse has it. Subscribe is accepted and not kept."""
+
+    UserId: Id
+    Labels: Json = None
+    Comment: Text = ""
+    Subscribe: Json = Field(None, exclude=True)
+
+    def user(self) -> User:
+        return User(self.UserId, self.Labels, self.Comment)
+
+    @classmethod
+    def of(cls, user: User) -> "UserBody":
+        return cls.model_construct(UserId=user.id, Labels=user.labels, Comment=user.comment)
+
+
+class UserChange(Body):
+    """What of a user is changed; what is left out stays. Subscribe is accepted and not kept."""
+
+    Labels: Json = None
+    Comment: Text | None = None
+    Subscribe: Json = Field(None, exclude=True)
+
+    def columns(self) -> dict[str, Any]:
+        columns = {"labels": self.Labels, "comment": self.Comment}
+        return {name: value for name, value in columns.items() if value is not None}
+
 
 ItemId = Annotated[Id, Path()]
 UserId = Annotated[Id, Path()]

@@ -6,7 +6,7 @@ from typing import Annotated
 from fastapi import APIRouter, Query
 from pydantic import BaseModel
 
-from fairhorizon.service.api.access import GuardedRoute, Reading, Serving
+from fairhorizon.service.api.auth import GuardedRoute, Reading, Serving
 from fairhorizon.service.api.bodies import Moment, moment, seconds
 from fairhorizon.service.budget.rules import showings
 from fairhorizon.service.monitoring.exposure import ExposureReport, exposure

@@ -1,21 +1,83 @@
 """What users did: POST or PUT /api/feedback, each event once."""
 
+import re
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Path, Query, Response
 from pydantic import AfterValidator, BaseModel, Field
 
-from fairhorizon.service.api.access import Feeding, GuardedRoute, Reading, Serving
-from fairhorizon.service.api.bodies import Affected, FeedbackBody, Id, Name
+from fairhorizon.service.api.auth import Feeding, GuardedRoute, Reading, Serving
+from fairhorizon.service.api.bodies import (
+    Affected,
+    Body,
+    Finite,
+    Id,
+    Moment,
+    Name,
+    Text,
+    moment,
+    seconds,
+    storable,
+)
 from fairhorizon.service.budget.impressions import record_feedback
 from fairhorizon.service.crash_points import FEEDBACK_AFTER_COMMIT, crash_point
 from fairhorizon.service.store import feedback
-from fairhorizon.service.vocabulary import MOST_ROWS
+from fairhorizon.service.store.feedback import Event
+from fairhorizon.service.vocabulary import ID_LENGTH, MOST_ROWS
 
+NO_YEAR = 1  # clients of Gorse in Go send the year 1 for a time that was not set
+LIST_ID = "^[0-9a-f]{32}$"
 CURSOR = "^[0-9]{0,15}$"
 CURSOR_HEADER = "X-Cursor"
 
 router = APIRouter(route_class=GuardedRoute)
+
+
+def _list_id(text: str) -> str:
+    if not re.fullmatch(LIST_ID, text):
+        raise ValueError("give the X-List-Id that came with the list")
+    return text
+
+
+EventName = Annotated[str, Field(min_length=1, max_length=ID_LENGTH - 1), AfterValidator(storable)]
+ListName = Annotated[str, Field(json_schema_extra={"pattern": LIST_ID}), AfterValidator(_list_id)]
+
+
+class FeedbackBody(Body):
+    """An event. One with an EventId that was seen before changes nothing; without an EventId, one
+    with the same type, user, item, time and list. ListId: the list that showed the item. Comment
+    and Updated are accepted and not kept."""
+
+    FeedbackType: Name
+    UserId: Id
+    ItemId: Id
+    Value: Finite = 1.0
+    Timestamp: Moment = None
+    EventId: EventName | None = None
+    ListId: ListName | None = None
+    Comment: Text = Field("", exclude=True)
+    Updated: Moment = Field(None, exclude=True)
+
+    def event(self) -> Event:
+        given = self.Timestamp
+        time = None if given is None or given.year == NO_YEAR else seconds(given)
+        event_id = None if self.EventId is None else f"+{self.EventId}"
+        return Event(
+            self.FeedbackType, self.UserId, self.ItemId, self.Value, time, event_id, self.ListId
+        )
+
+    @classmethod
+    def of(cls, row: Any) -> "FeedbackBody":
+        named = row.event_id.startswith("+")
+        return cls.model_construct(
+            FeedbackType=row.type,
+            UserId=row.user_id,
+            ItemId=row.item_id,
+            Value=row.value,
+            Timestamp=moment(row.time),
+            EventId=row.event_id[1:] if named else None,
+            ListId=row.list_id,
+        )
 
 
 def _numbered(cursor: str) -> str:

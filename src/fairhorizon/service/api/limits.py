@@ -1,30 +1,81 @@
 """Limits: create, change, end, and how each is kept."""
 
+from datetime import datetime
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Path, Query
+from pydantic import AfterValidator, BaseModel, Field
 from sqlalchemy.engine import Connection
 
 from fairhorizon.limits.language import Limit
 from fairhorizon.service.admin.set_up import LimitInForceError, create_limit
-from fairhorizon.service.api.access import Administering, GuardedRoute, Reading, Serving
-from fairhorizon.service.api.bodies import moment
-from fairhorizon.service.api.control_bodies import (
-    GroupState,
-    LimitBody,
-    LimitChange,
-    LimitState,
-)
+from fairhorizon.service.api.auth import Administering, GuardedRoute, Reading, Serving
+from fairhorizon.service.api.bodies import Body, moment, storable
 from fairhorizon.service.api.problems import ApiProblem
-from fairhorizon.service.budget.rules import UNIT, allowed, share_units, showings
+from fairhorizon.service.budget.rules import UNIT, showings
+from fairhorizon.service.monitoring.limit_status import AccountNow, is_kept, present_accounts
 from fairhorizon.service.store import limits
-from fairhorizon.service.store.budgets import AccountNow, present_accounts
 from fairhorizon.service.vocabulary import Counts
 
 router = APIRouter(route_class=GuardedRoute)
 
 LimitId = Annotated[int, Path(ge=1, le=2**53)]
 Ended = Annotated[bool, Query(description="Also those that have ended.")]
+
+
+Counted = Counts  # a field is called as Gorse would have it
+LimitText = Annotated[str, Field(min_length=1, max_length=1000), AfterValidator(storable)]
+WindowText = Annotated[str, Field(max_length=32), AfterValidator(storable)]
+Showings = Annotated[int, Field(ge=1, le=10**9)]
+
+
+class LimitBody(Body):
+    """A limit in the language of limits, such as popular<=0.4. A floor (>=) is steered by its
+    price and not promised. Window: always, day, or 10000 showings. Counts: served or confirmed.
+    Slack: C, by how many showings replicas together may exceed it for a moment."""
+
+    Limit: LimitText
+    Window: WindowText | None = None
+    Counts: Counted | None = None
+    Slack: Showings | None = None
+
+
+class LimitChange(Body):
+    """What of a limit is changed. It then counts anew, as another limit."""
+
+    Limit: LimitText | None = None
+    Window: WindowText | None = None
+    Counts: Counted | None = None
+    Slack: Showings | None = None
+
+
+class GroupState(BaseModel):
+    """One group under a limit in the present window; counts in showings."""
+
+    Group: str
+    Asked: float
+    Reached: float | None
+    Spent: float
+    Charged: float
+    Pending: float
+    Price: float
+
+
+class LimitState(BaseModel):
+    """A limit and how it is kept. Kept: the promise holds; of a floor, that it is reached now."""
+
+    Id: int
+    Limit: str
+    Promised: bool
+    Window: str
+    WindowName: str | None
+    Counts: Counted
+    Slack: float
+    CreatedAt: datetime
+    EndedAt: datetime | None
+    Shown: float
+    Kept: bool | None
+    Groups: list[GroupState]
 
 
 @router.get("/v1/limits", dependencies=[Reading], summary="All limits and how they are kept")
@@ -117,7 +168,7 @@ def _state(row: Any, found: list[AccountNow]) -> LimitState:
         CreatedAt=moment(row.created_at),
         EndedAt=None if row.ended_at is None else moment(row.ended_at),
         Shown=showings(found[0].shown) if found else 0,
-        Kept=all(is_kept(limit, one) for one in found) if found else None,
+        Kept=all(is_kept(one) for one in found) if found else None,
         Groups=[
             GroupState(
                 Group=one.group,
@@ -131,11 +182,3 @@ def _state(row: Any, found: list[AccountNow]) -> LimitState:
             for one in found
         ],
     )
-
-
-def is_kept(limit: Limit, account: AccountNow) -> bool:
-    """Within share and slack; of a floor, whether the share is reached."""
-    share = share_units(limit)
-    if limit.is_floor:
-        return account.used * UNIT >= share * account.shown
-    return account.used <= allowed(share, account.shown, account.slack)

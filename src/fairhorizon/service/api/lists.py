@@ -7,15 +7,17 @@ from typing import Annotated, Any
 
 from fastapi import APIRouter, Depends, Header, Path, Query
 from fastapi.responses import Response
+from pydantic import BaseModel, Field
 
-from fairhorizon.service.api.access import GuardedRoute, Reading, Serving
-from fairhorizon.service.api.bodies import Id, RankBody, Scored
+from fairhorizon.service.api.auth import GuardedRoute, Reading, Serving
+from fairhorizon.service.api.bodies import Body, Finite, Id
 from fairhorizon.service.api.problems import ApiProblem
 from fairhorizon.service.background import Service
 from fairhorizon.service.replica.requests import BuiltList, ListRequest
-from fairhorizon.service.vocabulary import LONGEST_LIST
+from fairhorizon.service.vocabulary import LONGEST_LIST, MOST_CANDIDATES
 
 MOST_WAITING = 1000  # requests, before more are refused
+LARGEST_SCORE = 1e9  # of a candidate: sums of such scores are still exact enough to compare
 
 router = APIRouter(dependencies=[Reading], route_class=GuardedRoute)
 
@@ -33,6 +35,7 @@ Within = Annotated[Id, Path(description="Items of this category.")]
 Exclude = Annotated[
     list[Id], Query(max_length=1000, description="An item not to be shown. Repeatable.")
 ]
+Score = Annotated[Finite, Field(ge=-LARGEST_SCORE, le=LARGEST_SCORE)]
 Version = Annotated[
     str | None, Header(alias="X-API-Version", description="2: items with their scores.")
 ]
@@ -48,6 +51,30 @@ LIST_HEADERS = {
 ANSWERS: dict[int | str, dict[str, Any]] = {
     200: {"headers": LIST_HEADERS, "description": "The items, best first."}
 }
+
+
+class Scored(BaseModel):
+    """An item of a list and its score."""
+
+    Id: str
+    Score: float
+
+
+class Candidate(Body):
+    """An item and the score that somebody else gives it; higher is better."""
+
+    Id: Id
+    Score: Score
+
+
+class RankBody(Body):
+    """Candidates of another recommender, to be made a list under the limits."""
+
+    UserId: Id
+    Candidates: Annotated[list[Candidate], Field(min_length=1, max_length=MOST_CANDIDATES)]
+    N: Annotated[int, Field(ge=1, le=LONGEST_LIST)] = 10
+    Categories: Annotated[list[Id], Field(max_length=20)] = Field([])
+    Exclude: Annotated[list[Id], Field(max_length=1000)] = Field([])
 
 
 @dataclass(frozen=True)

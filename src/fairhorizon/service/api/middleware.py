@@ -1,15 +1,24 @@
-"""Around every request: its path, its size, its time, and headers that keep browsers careful."""
+"""Around every request: its path, its size, its time, and headers that keep browsers careful.
 
+A server decodes a path before it is routed. Then an id with a slash, sent as %2F, looks like two
+parts of the path. So slashes and percent signs of ids stay encoded until a route was found: ids in
+paths are exactly those that were sent.
+"""
+
+import re
 import time
+from urllib.parse import quote, unquote, unquote_to_bytes
 
 from fastapi import HTTPException
+from starlette.convertors import Convertor, register_url_convertor
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from fairhorizon.service.api.paths import routed
 from fairhorizon.service.api.problems import TOO_LARGE, ApiProblem, answer
 from fairhorizon.service.monitoring.metrics import Metrics
 from fairhorizon.service.vocabulary import LARGEST_BODY
 
+PREFIX = b"/api/"  # where ids stand in paths
+KEPT = re.compile(rb"(%2[Ff]|%25)")
 CAREFUL = [
     (b"x-content-type-options", b"nosniff"),
     (b"referrer-policy", b"same-origin"),
@@ -18,6 +27,30 @@ CAREFUL = [
 NOT_UTF8 = ApiProblem(
     400, "the path is not UTF-8", "write every other byte than ASCII as %XX of UTF-8"
 )
+
+
+class IdConvertor(Convertor[str]):
+    """One part of a path, as in /api/item/{item:id}."""
+
+    regex = "[^/]+"
+
+    def convert(self, value: str) -> str:
+        return unquote(value)
+
+    def to_string(self, value: str) -> str:
+        return quote(value, safe="")
+
+
+register_url_convertor("id", IdConvertor())
+
+
+def routed(scope: Scope) -> Scope:
+    """The request with a path in which ids are whole; a UnicodeDecodeError: it is not UTF-8."""
+    raw: bytes = scope.get("raw_path") or b""
+    if not raw.startswith(PREFIX):
+        return scope
+    parts = [part if KEPT.fullmatch(part) else unquote_to_bytes(part) for part in KEPT.split(raw)]
+    return {**scope, "path": b"".join(parts).decode("utf-8")}
 
 
 class Around:

@@ -2,22 +2,17 @@
 
 import os
 import uuid
-from typing import Annotated, Any
+from datetime import datetime
+from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, Path
 from fastapi.responses import Response
+from pydantic import AfterValidator, BaseModel, Field
 
 from fairhorizon.service.admin import jobs
 from fairhorizon.service.admin.jobs import PROMOTE, REGISTER
-from fairhorizon.service.api.access import Administering, GuardedRoute, Reading, Serving
-from fairhorizon.service.api.bodies import moment
-from fairhorizon.service.api.control_bodies import (
-    JobAsked,
-    JobBody,
-    JobStatus,
-    ModelBody,
-    ModelState,
-)
+from fairhorizon.service.api.auth import Administering, GuardedRoute, Reading, Serving
+from fairhorizon.service.api.bodies import Body, moment, storable
 from fairhorizon.service.api.problems import AGAIN, ApiProblem
 from fairhorizon.service.monitoring.metrics import CONTENT_TYPE
 from fairhorizon.service.store import models
@@ -28,6 +23,47 @@ health = APIRouter(route_class=GuardedRoute)
 
 Number = Annotated[int, Path(ge=1, le=2**53)]
 MOST_JOBS = 100
+
+
+class ModelBody(Body):
+    """A run folder of `fairhorizon fit --all` or `Model.save`, on the machine of the service."""
+
+    Folder: Annotated[str, Field(min_length=1, max_length=4096), AfterValidator(storable)]
+
+
+class ModelState(BaseModel):
+    """A model and whether it is served."""
+
+    Id: int
+    Folder: str
+    Method: str
+    Current: bool
+    RegisteredAt: datetime
+    PromotedAt: datetime | None
+
+
+class JobBody(Body):
+    """Work that can be asked for: `relabel` begins an epoch with the labels of now."""
+
+    Kind: Literal["relabel"]
+
+
+class JobAsked(BaseModel):
+    """The number of a job: GET /v1/jobs/{Id} says how far it is."""
+
+    Id: int
+
+
+class JobStatus(BaseModel):
+    """A job and how far it is."""
+
+    Id: int
+    Kind: str
+    State: str
+    Progress: float
+    Message: str
+    CreatedAt: datetime
+    EndedAt: datetime | None
 
 
 @router.get("/v1/models", dependencies=[Reading], summary="All models, and which is served")

@@ -8,13 +8,12 @@ from fastapi import APIRouter, Path, Request, Response
 from sqlalchemy.engine import Connection
 
 from fairhorizon.report.looks import PALETTE
-from fairhorizon.service.api.access import Serving
+from fairhorizon.service.api.auth import Serving
 from fairhorizon.service.api.bodies import Id
 from fairhorizon.service.api.problems import ApiProblem
+from fairhorizon.service.dashboard.auth import Visiting
 from fairhorizon.service.dashboard.charts import Curve, LineChart, plain
-from fairhorizon.service.dashboard.page_routes import PageRoute
-from fairhorizon.service.dashboard.rendering import page
-from fairhorizon.service.dashboard.visiting import Visiting
+from fairhorizon.service.dashboard.rendering import PageRoute, page
 from fairhorizon.service.monitoring.periods import DAY, HOUR, Period
 from fairhorizon.service.replica.snapshot import ServingSnapshot
 from fairhorizon.service.store import feedback, items, labels

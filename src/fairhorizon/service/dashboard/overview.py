@@ -9,18 +9,18 @@ from sqlalchemy.engine import Connection
 
 from fairhorizon.report.looks import PALETTE
 from fairhorizon.service.admin import jobs
-from fairhorizon.service.api.access import Serving
+from fairhorizon.service.api.auth import Serving
 from fairhorizon.service.budget import replicas
+from fairhorizon.service.dashboard.auth import Visiting
 from fairhorizon.service.dashboard.charts import Curve, LineChart, milliseconds, plain
-from fairhorizon.service.dashboard.limit_cards import LimitCard, limit_cards
-from fairhorizon.service.dashboard.page_routes import PageRoute
-from fairhorizon.service.dashboard.rendering import page
-from fairhorizon.service.dashboard.visiting import Visiting
-from fairhorizon.service.monitoring.movers import RememberedMovers
+from fairhorizon.service.dashboard.limit_pages import LimitCard, limit_cards
+from fairhorizon.service.dashboard.rendering import PageRoute, page
+from fairhorizon.service.monitoring.alerts import active_alerts, ended_alerts
+from fairhorizon.service.monitoring.exposure import RememberedChanges
+from fairhorizon.service.monitoring.limit_status import LimitStatus
 from fairhorizon.service.monitoring.periods import DAY, HOUR, MINUTE, Period
-from fairhorizon.service.monitoring.standing import LimitStanding
 from fairhorizon.service.monitoring.traffic import latest_lists, traffic
-from fairhorizon.service.store import alerts, models
+from fairhorizon.service.store import models
 from fairhorizon.service.store import state as service_state
 from fairhorizon.service.vocabulary import JobState
 
@@ -59,19 +59,19 @@ def overview(
     period: Annotated[str, Query(pattern=f"^({'|'.join(STRETCHES)})$")] = USUAL,
 ) -> Response:
     stretch = STRETCHES[period]
-    remembered: RememberedMovers = request.app.state.movers
+    remembered: RememberedChanges = request.app.state.changes
     with service.database.reading() as connection:
         state = service_state.read(service.database, connection)
         drawn = Period.last(state.now, stretch.length, stretch.step)
         cards = limit_cards(connection, service.settings, drawn)
-        active = alerts.active(connection)
+        active = active_alerts(connection)
         content: dict[str, Any] = {
             "finding": finding(cards, len(active)),
             "alerts": active,
-            "over": alerts.ended(connection, MOST_ENDED),
+            "over": ended_alerts(connection, MOST_ENDED),
             "latest": latest_lists(connection, state.now),
             "charts": _traffic_charts(connection, drawn, state.now),
-            "movers": remembered.of(connection, state.now, stretch.length),
+            "changes": remembered.of(connection, state.now, stretch.length),
             "replicas": replicas.alive(connection),
             "model": None if state.model_id is None else models.get(connection, state.model_id),
             "jobs": _open_jobs(connection),
@@ -112,8 +112,8 @@ def _traffic_charts(connection: Connection, drawn: Period, now: float) -> tuple[
 
 def finding(cards: list[LimitCard], n_alerts: int) -> str:
     """The sentence that the page opens with."""
-    missed = [card for card in cards if card.standing is LimitStanding.MISSED]
-    below = [card for card in cards if card.standing is LimitStanding.NEAR and not card.is_promised]
+    missed = [card for card in cards if card.status is LimitStatus.MISSED]
+    below = [card for card in cards if card.status is LimitStatus.NEAR and not card.is_promised]
     kept = len(cards) - len(missed) - len(below)
     if not cards:
         text = "No limit is in force."

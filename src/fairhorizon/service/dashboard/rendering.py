@@ -1,18 +1,26 @@
-"""Pages as HTML: everything in them is escaped, and browsers load nothing from elsewhere."""
+"""Pages as HTML: everything in them is escaped, and browsers load nothing from elsewhere.
 
+Errors are pages too, and whoever has not signed in is shown the way in.
+"""
+
+from collections.abc import Callable, Coroutine
 from datetime import UTC, datetime
 from functools import cache
 from typing import Any
 from urllib.parse import quote
 
-from fastapi import Request
-from fastapi.responses import HTMLResponse
+from fastapi import Request, Response
+from fastapi.exceptions import RequestValidationError
+from fastapi.responses import HTMLResponse, RedirectResponse
+from fastapi.routing import APIRoute
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from fairhorizon import __version__
-from fairhorizon.service.api.problems import ApiProblem
+from fairhorizon.errors import FairHorizonError
+from fairhorizon.service.api.problems import ApiProblem, away, of_validation
 from fairhorizon.service.dashboard import charts
-from fairhorizon.service.dashboard.visitors import Visitor, keep_cookie
+from fairhorizon.service.dashboard.auth import SignInNeededError, Visitor, keep_cookie
+from fairhorizon.service.store.database import DatabaseAwayError
 
 POLICY = "; ".join(
     (
@@ -27,6 +35,8 @@ POLICY = "; ".join(
     )
 )
 HEADERS = {"Content-Security-Policy": POLICY, "Cache-Control": "no-store"}
+HOME, LOGIN = "/", "/login"
+SEE_OTHER = 303
 
 
 @cache
@@ -91,3 +101,39 @@ def problem_page(request: Request, problem: ApiProblem) -> HTMLResponse:
     )
     answer.headers.update(problem.headers or {})
     return answer
+
+
+class PageRoute(APIRoute):
+    """Answers errors with pages, and whoever has not signed in with the way in."""
+
+    def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
+        handle = super().get_route_handler()
+
+        async def shown(request: Request) -> Response:
+            try:
+                return await handle(request)
+            except SignInNeededError:
+                return see_other(f"{LOGIN}?next={quote(_here(request), safe='')}")
+            except ApiProblem as problem:
+                return problem_page(request, problem)
+            except RequestValidationError as error:
+                return problem_page(request, of_validation(error))
+            except DatabaseAwayError as error:
+                return problem_page(request, away(error))
+            except FairHorizonError as error:
+                return problem_page(request, ApiProblem(422, str(error), ""))
+
+        return shown
+
+
+def see_other(path: str) -> RedirectResponse:
+    """To another page of ours, by GET."""
+    return RedirectResponse(path, SEE_OTHER, {"Cache-Control": "no-store"})
+
+
+def _here(request: Request) -> str:
+    """The page to come back to; a form that was sent is not one."""
+    if request.method != "GET":
+        return HOME
+    query = request.url.query
+    return request.url.path + (f"?{query}" if query else "")

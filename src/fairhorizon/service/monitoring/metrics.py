@@ -8,8 +8,8 @@ from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
 from sqlalchemy.engine import Connection
 
 from fairhorizon.service.budget.rules import showings
+from fairhorizon.service.monitoring.limit_status import present_accounts
 from fairhorizon.service.store import state as service_state
-from fairhorizon.service.store.budgets import present_accounts
 from fairhorizon.service.store.database import Database
 
 FOLDER = "PROMETHEUS_MULTIPROC_DIR"  # where workers of one server leave their counts

@@ -1,25 +1,29 @@
 """Everything that lists are made of in one generation: the model, the items, the limits."""
 
+import gc
+import threading
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from pathlib import Path
 from typing import Any
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 from sqlalchemy.engine import Connection
 
 from fairhorizon.data.item_columns import ItemTable
-from fairhorizon.errors import FairHorizonError
+from fairhorizon.errors import ConfigError, FairHorizonError, ModelError
 from fairhorizon.fcpo.retention.replay import FittedRetention
 from fairhorizon.limits.groups import POPULAR_SHARE, popular_group
 from fairhorizon.limits.language import Limit
 from fairhorizon.limits.resolved import ResolvedLimit, resolve_limits
 from fairhorizon.model.cold_start import Catalogue
-from fairhorizon.model.requests import Person, anonymous_user
+from fairhorizon.model.model import Model, open_model
+from fairhorizon.model.requests import Person, RepeatRule, Requests, anonymous_user
 from fairhorizon.model.serving import ServingState
 from fairhorizon.service.budget.rules import Rules, ServedLimit, Window
-from fairhorizon.service.replica.loaded_models import loaded
 from fairhorizon.service.store import items as item_rows
 from fairhorizon.service.store import labels as label_rows
 from fairhorizon.service.store import limits as limit_rows
@@ -30,8 +34,45 @@ from fairhorizon.service.store.items import Item
 from fairhorizon.service.store.users import Forgotten, forgotten_users
 from fairhorizon.service.vocabulary import Counts
 
+MOST = 2  # the present one, and the one that comes next or was before
+
+_loaded: dict[str, Model] = {}
+_loading = threading.Lock()
 Flags = NDArray[np.bool_]
 ELSEWHERE = "give the items a label of this name: PATCH /api/item/{item-id}"
+
+
+def loaded(folder: str) -> Model:
+    """The model of a folder; a FairHorizonError says why it cannot be served."""
+    with _loading:
+        if folder not in _loaded:
+            model = open_model(Path(folder))
+            check_values(model.state)
+            for name in list(_loaded)[: len(_loaded) - MOST + 1]:
+                del _loaded[name]
+            _loaded[folder] = model
+            gc.collect()
+            gc.freeze()  # a model stays: requests need not wait until it was looked through
+        return _loaded[folder]
+
+
+def is_loaded(folder: str) -> bool:
+    return folder in _loaded
+
+
+def check_values(state: ServingState) -> None:
+    """Refuse a model whose items have no values, by asking for those of one user."""
+    person = state.people.find(state.people.ids[0])
+    if person is None:
+        raise ModelError("the log of the model has no users (fit it again)")
+    scenario = Requests([person], None, RepeatRule()).scenario(
+        state.people, state.n_items, state.free.queue_length
+    )
+    try:
+        with torch.inference_mode():
+            state.free.item_values(scenario, length=1)
+    except ConfigError as error:
+        raise ModelError(str(error)) from None
 
 
 @dataclass(frozen=True, eq=False)

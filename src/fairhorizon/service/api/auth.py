@@ -12,7 +12,7 @@ from fastapi import Depends, Request, Response
 from fastapi.routing import APIRoute
 from starlette.concurrency import run_in_threadpool
 
-from fairhorizon.service.api import paths  # noqa: F401  # every route may have {item:id}
+from fairhorizon.service.api import middleware  # noqa: F401  # every route may have {item:id}
 from fairhorizon.service.api.problems import ApiProblem
 from fairhorizon.service.background import Service
 from fairhorizon.service.store import keys
@@ -27,7 +27,7 @@ HOST = re.compile(r"(?:\[([0-9A-Fa-f:.]+)\]|([^\[\]:]+))(?::\d{1,5})?")  # [::1]
 UNKNOWN = {"WWW-Authenticate": "Bearer"}
 
 
-class Doorkeeper:
+class Authenticator:
     """Finds keys, remembers them for some seconds, and counts the calls of each."""
 
     def __init__(self, service: Service) -> None:
@@ -161,14 +161,14 @@ class RoleCheck:
     async def __call__(self, request: Request) -> Key:
         key: Key | None = getattr(request.state, "key", None)
         if key is None:
-            doorkeeper: Doorkeeper = request.app.state.doorkeeper
+            authenticator: Authenticator = request.app.state.authenticator
             client = request.client.host if request.client else ""
             try:
-                key = await doorkeeper.who(request)
+                key = await authenticator.who(request)
             except ApiProblem:
-                doorkeeper.count(client)  # whoever guesses keys is slowed down too
+                authenticator.count(client)  # whoever guesses keys is slowed down too
                 raise
-            doorkeeper.count(key.id or client)
+            authenticator.count(key.id or client)
             request.state.key = key
         if not key.role.allows(self.role):
             raise ApiProblem(

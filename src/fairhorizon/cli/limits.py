@@ -1,12 +1,14 @@
-"""The option --limit: what may be shown of whom, in the language of limits."""
+"""What --limit and --alpha-prime mean for a fit, for a study and for lists of a run."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
 import typer
 
+from fairhorizon.cli.config import POPULAR_SHARE
+from fairhorizon.cli.options import LIMIT
 from fairhorizon.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -19,40 +21,9 @@ if TYPE_CHECKING:
     from fairhorizon.limits.measured import LimitReached
     from fairhorizon.limits.resolved import ResolvedLimit
     from fairhorizon.methods import Method
+    from fairhorizon.model.folder import ModelFolder
     from fairhorizon.recommenders.base import Recommender
-    from fairhorizon.studies.runs import Run
     from fairhorizon.studies.study import Study
-
-OPTION = "--limit"
-POPULAR_SHARE = 0.2  # of the items, where no model says otherwise
-HELP = (
-    "Limit on what is shown: 'seller=MegaMart<=0.2' at most a fifth, 'new>=0.05@10' at least a "
-    "twentieth of the first 10 places. In quotes, because of the shell. docs/limits.md has the "
-    "whole language. Repeatable."
-)
-
-Limits = Annotated[list[str] | None, typer.Option(OPTION, metavar="GROUP<=SHARE", help=HELP)]
-StudiedLimits = Annotated[
-    list[str] | None,
-    typer.Option(
-        OPTION,
-        metavar="GROUP<=SHARE",
-        help="Measure this limit on the lists of every method. Methods that are given without a "
-        "level are served under all limits, if they can keep them. Repeatable.",
-    ),
-]
-ServedLimits = Annotated[
-    list[str] | None,
-    typer.Option(OPTION, metavar="GROUP<=SHARE", help=HELP, show_default="those of the fit"),
-]
-ServedTable = Annotated[
-    Path | None,
-    typer.Option(
-        "--item-table",
-        help="File with a row per item that has the columns of --limit.",
-        show_default="that of the fit, else the data has the columns",
-    ),
-]
 
 
 @dataclass(frozen=True)
@@ -97,19 +68,18 @@ def parse(texts: Sequence[str] | None) -> "tuple[Limit, ...]":
     try:
         return tuple(Limit.parse(text) for text in texts or ())
     except LimitError as error:
-        raise typer.BadParameter(str(error), param_hint=OPTION) from None
+        raise typer.BadParameter(str(error), param_hint=LIMIT) from None
 
 
 def apart(
-    data: "DataSpec", texts: Sequence[str] | None, resumed: "Run | None" = None
+    data: "DataSpec", texts: Sequence[str] | None, resumed: "ModelFolder | None" = None
 ) -> "tuple[DataSpec, GivenLimits]":
     """The data and the limits; an item table that is for the limits alone is none of the data.
 
     resumed: a run whose limits count where none are given.
     """
     if not texts and resumed is not None and resumed.card_file.exists():
-        stored = resumed.limits()
-        return data, GivenLimits(parse(stored.limits), stored.item_table)
+        return data, GivenLimits(resumed.limits(), resumed.item_table())
     limits, table = parse(texts), data.item_table
     by_column = any(not limit.group.reserved for limit in limits)
     if by_column and data.group_column is None:
@@ -126,7 +96,7 @@ def level_of(
     level = levels[0] if len(levels) == 1 else None
     if None not in (alpha_prime, level) and alpha_prime != level:
         raise typer.BadParameter(
-            f"{alpha_prime:g} and {OPTION} {own.group}<={level:g} are two limits on one group (give"
+            f"{alpha_prime:g} and {LIMIT} {own.group}<={level:g} are two limits on one group (give"
             " one)",
             param_hint="--alpha-prime",
         )
@@ -169,27 +139,29 @@ def own_limit(data: "DataSpec", share: float) -> "Limit":
 
 
 def served(
-    run: "Run", texts: Sequence[str] | None, table: Path | None, alpha_prime: float | None
+    run: "ModelFolder", texts: Sequence[str] | None, table: Path | None, alpha_prime: float | None
 ) -> "tuple[Recommender, GivenLimits]":
     """The model of a run and the limits to serve it under: those given, else those of the fit.
 
     --alpha-prime alone takes the place of all limits of the fit.
     """
     data, stored = run.data(), run.limits()
-    model_table = stored.item_table or data.item_table
+    model_table = run.item_table() or data.item_table
     chosen = model_table if table is None else str(table.resolve())
     if texts:
         limits = parse(texts)
         level_of(limits, alpha_prime, data)  # refuses two that differ
-        return run.model(), _joined(GivenLimits(limits, chosen), alpha_prime, data)
-    if table is not None and (alpha_prime is not None or not stored.limits):
-        raise ConfigError(f"{table}: which limits has it the columns of? (give {OPTION} too)")
+        return run.recommender(), _joined(GivenLimits(limits, chosen), alpha_prime, data)
+    if table is not None and (alpha_prime is not None or not stored):
+        raise ConfigError(f"{table}: which limits has it the columns of? (give {LIMIT} too)")
     if alpha_prime is not None:
-        return run.model(alpha_prime), GivenLimits()
-    return run.model(), GivenLimits(parse(stored.limits), chosen)
+        return run.recommender(alpha_prime), GivenLimits()
+    return run.recommender(), GivenLimits(stored, chosen)
 
 
-def serving(run: "Run", model: "Recommender", bound: "Sequence[ResolvedLimit]") -> "Recommender":
+def serving(
+    run: "ModelFolder", model: "Recommender", bound: "Sequence[ResolvedLimit]"
+) -> "Recommender":
     """The model, making its lists under the limits."""
     try:
         return model.under(bound) if bound else model

@@ -4,17 +4,16 @@ from importlib.resources import files
 
 from fastapi import APIRouter, Request, Response
 
-from fairhorizon.service.api.access import Doorkeeper
-from fairhorizon.service.dashboard.page_routes import HOME, LOGIN, PageRoute, see_other
-from fairhorizon.service.dashboard.rendering import page
-from fairhorizon.service.dashboard.sessions import SESSION
-from fairhorizon.service.dashboard.visiting import (
+from fairhorizon.service.api.auth import Authenticator
+from fairhorizon.service.dashboard.auth import (
+    SESSION,
     FormOfStranger,
     FormOfVisitor,
     Strange,
     address,
+    set_cookie,
 )
-from fairhorizon.service.dashboard.visitors import set_cookie
+from fairhorizon.service.dashboard.rendering import HOME, LOGIN, PageRoute, page, see_other
 
 FILES = {
     "style.css": "text/css; charset=utf-8",
@@ -34,9 +33,9 @@ router = APIRouter(route_class=PageRoute, include_in_schema=False)
 
 @router.get(LOGIN)
 async def ask_for_key(request: Request, somebody: Strange, next: str = HOME) -> Response:  # noqa: A002
-    doorkeeper: Doorkeeper = request.app.state.doorkeeper
-    doorkeeper.count(address(request))
-    if not await doorkeeper.needs_key():
+    authenticator: Authenticator = request.app.state.authenticator
+    authenticator.count(address(request))
+    if not await authenticator.needs_key():
         return see_other(HOME)
     return page(request, somebody, "login.html.j2", next=local(next), error="")
 
@@ -44,9 +43,9 @@ async def ask_for_key(request: Request, somebody: Strange, next: str = HOME) -> 
 @router.post(LOGIN)
 async def sign_in(request: Request, form: FormOfStranger) -> Response:
     """Begin a session for whoever shows a key; every attempt is counted."""
-    doorkeeper: Doorkeeper = request.app.state.doorkeeper
-    doorkeeper.count(address(request))
-    key = await doorkeeper.find(form.field("key"))
+    authenticator: Authenticator = request.app.state.authenticator
+    authenticator.count(address(request))
+    key = await authenticator.find(form.field("key"))
     following = local(form.field("next"))
     if key is None:
         error = "This key is not known, or has ended."

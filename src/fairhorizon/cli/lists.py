@@ -1,0 +1,364 @@
+"""fairhorizon evaluate and recommend: the lists of a run, measured or written to a file."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from fairhorizon.cli import limits, options
+from fairhorizon.cli.config import Config
+from fairhorizon.errors import ModelError
+from fairhorizon.vocabulary import AsOf, EngineName, ListFormat, ListValue, Mode, Protocol
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from fairhorizon.data.interactions import Interactions
+    from fairhorizon.datasets import Dataset
+    from fairhorizon.evaluation.short_term import EvaluationRow, Result
+    from fairhorizon.limits.measured import LimitReached
+    from fairhorizon.limits.resolved import ResolvedLimit
+    from fairhorizon.model.blocks import ListsOfRun
+    from fairhorizon.parallel.engine import TaskEngine
+    from fairhorizon.recommenders.base import Recommender
+    from fairhorizon.recommenders.served import Served
+    from fairhorizon.simulation.feedback import Scenario
+
+
+def evaluate(
+    run: options.RunFolder,
+    alpha_prime: options.ServedLevel = None,
+    limit: options.ServedLimits = None,
+    item_table: options.ServedTable = None,
+    protocol: options.ProtocolOption = Protocol.STANDARD,
+    mode: options.ModeOption = Mode.ONE_SHOT,
+    k: options.Lengths = None,
+    json_file: options.JsonFile = None,
+    lists: Annotated[
+        Path | None, typer.Option("--lists", help="Write the lists to this CSV file.")
+    ] = None,
+    seed: options.ListSeed = None,
+    cache_dir: options.CacheDir = None,
+    jobs: options.BlockJobs = 1,
+    engine_name: options.EngineOption = EngineName.PROCESSES,
+    address: options.Address = None,
+    threads: options.Threads = 1,
+    _config: Config = None,
+) -> None:
+    """Print the metrics of a run and write them to its metrics.json.
+
+    Limits that were given to the fit or here are measured too: how each was kept,
+    and the share of its group counted in other ways.
+    """
+    from fairhorizon.evaluation import short_term
+    from fairhorizon.files import write_copies
+    from fairhorizon.model.folder import ModelFolder
+    from fairhorizon.report.lists import write_lists
+
+    engine = options.chosen_engine(jobs, engine_name, address, threads)
+    typed = options.parse_lengths(k)
+    folder = ModelFolder(run)
+    folder.check_testable()
+    spec = folder.data()
+    model, asked = limits.served(folder, limit, item_table, alpha_prime)
+    dataset = spec.open(cache_dir, model.popular_share)
+    bound = asked.bound(spec, dataset.split, cache_dir, model.popular_share)
+    model = limits.serving(folder, model, bound)
+    ks = options.fitting_lengths(typed, dataset.log.n_items)
+    options.warn_if_untested(dataset.split)
+    short_term.check_fit(model, dataset.split)
+    feedback = mode is Mode.INTERACTIVE
+    asked_for = lists_of(run, max(ks), protocol, cache_dir, alpha_prime, bound, feedback=feedback)
+    with engine:
+        made = served_in_blocks(asked_for, model, dataset.log.n_users, engine)
+    result = short_term.evaluate(
+        model,
+        dataset.split,
+        ks=ks,
+        protocol=protocol.value,
+        mode=mode.value,
+        sensitive=dataset.sensitive,
+        seed=seed,
+        served=made,
+    )
+    reached = noted(model, result, bound, max(ks))
+    if lists is not None:
+        write_lists(lists, result.lists, dataset.log)
+    share = expected_share(model, dataset, protocol)
+    row = replace(result.row(dataset.group_name), expected_exposure_share=share, limits=reached)
+    write_copies(row.to_json(), json_file)
+    print_tables(row, ks)
+    write_copies(row.to_json(), folder.metrics_file)  # last: the run may be read-only
+
+
+def noted(
+    model: "Recommender", result: "Result", bound: "Sequence[ResolvedLimit]", length: int
+) -> "tuple[LimitReached, ...]":
+    """What the lists make of the limits; notes say what they should not be shown without."""
+    for remark in model.remarks_:
+        typer.echo(f"note: {remark}", err=True)
+    options.warn_if_shorter(result.lists, length)
+    return limits.measured(bound, result.lists, result.prices)
+
+
+def print_tables(row: "EvaluationRow", ks: Sequence[int]) -> None:
+    """The metrics; below them, where there is something to say, what is apart from these."""
+    from rich.console import Console
+
+    from fairhorizon.report.limits import limits_table
+    from fairhorizon.report.tables import (
+        PAPER_METRICS,
+        history_table,
+        metrics_table,
+        new_items_line,
+        the_group,
+    )
+
+    console = Console()
+    console.print(metrics_table([row], PAPER_METRICS, ks))
+    if row.limits:
+        console.print(limits_table(row.limits))
+    if row.by_history is not None:
+        if (apart := history_table(row.by_history)) is not None:
+            console.print(apart)
+        if (line := new_items_line(row.by_history)) is not None:
+            typer.echo(line)
+    if (share := row.expected_exposure_share) is not None:
+        typer.echo(
+            f"Expected over the drawn rankings, {the_group(row.group)} has {100 * share:.2f} % of "
+            "the exposure of all candidates."
+        )
+
+
+def expected_share(model: "Recommender", dataset: "Dataset", protocol: Protocol) -> float | None:
+    """The group's part of the exposure that a random ranking gives in expectation."""
+    from fairhorizon.simulation.feedback import evaluation_scenario
+    from fairhorizon.vocabulary import Protocol
+
+    scenario = evaluation_scenario(dataset.split, model.queue_length, Protocol(protocol))
+    exposure = model.expected_exposure(scenario)
+    if exposure is None or not exposure.sum():
+        return None
+    return float(exposure[dataset.sensitive].sum() / exposure.sum())
+
+
+def recommend(
+    run: options.RunFolder,
+    out: Annotated[Path, typer.Option("--out", help="File to write: user, rank, item.")],
+    k: options.Length = None,
+    alpha_prime: options.ServedLevel = None,
+    limit: options.ServedLimits = None,
+    item_table: options.ServedTable = None,
+    user_ids: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--user",
+            metavar="ID",
+            help="Write the list of this user alone. Repeatable.",
+            show_default="all users",
+        ),
+    ] = None,
+    users_file: Annotated[
+        Path | None,
+        typer.Option(
+            "--users",
+            metavar="FILE",
+            help="Write the lists of these users alone: a file with one id per line, or a table "
+            "with a column of users.",
+        ),
+    ] = None,
+    written_as: Annotated[
+        ListFormat | None,
+        typer.Option(
+            "--format",
+            help="Format of the file. jsonl: a JSON object per line.",
+            show_default="by the suffix of --out, else csv",
+        ),
+    ] = None,
+    scores: Annotated[
+        bool,
+        typer.Option(
+            "--scores",
+            help="Add columns where the method has them. score: of the ranker, or the chance that "
+            "the user takes the item next. value: what the showing adds to the user's NDCG.",
+        ),
+    ] = False,
+    one_by_one: Annotated[
+        bool,
+        typer.Option(
+            "--one-by-one",
+            help="Serve one user after the other; after every list the limit holds for everything "
+            "shown so far.",
+        ),
+    ] = False,
+    value: Annotated[
+        ListValue,
+        typer.Option(
+            "--value",
+            help="What the lists make as much of as they can. ndcg: what users like now. long: "
+            "every user's values count by what a like of theirs is worth for later; for a run that "
+            "was fitted with --answers.",
+        ),
+    ] = ListValue.NDCG,
+    as_of: Annotated[
+        AsOf | None,
+        typer.Option(
+            help="training: recommend after the training items, as `evaluate` does. "
+            "now: recommend after everything in the log.",
+            show_default="training; of a run of `fit --all` now",
+        ),
+    ] = None,
+    seed: options.ListSeed = None,
+    cache_dir: options.CacheDir = None,
+    jobs: options.BlockJobs = 1,
+    engine_name: options.EngineOption = EngineName.PROCESSES,
+    address: options.Address = None,
+    threads: options.Threads = 1,
+    _config: Config = None,
+) -> None:
+    """Write a list of K items for every user, with the original ids.
+
+    FCPO makes the lists of all users together, so that together they keep the
+    limits; --one-by-one does not. With --user or --users these are
+    the lists of the users named. A limit that could not be kept is reported with
+    what was reached.
+    """
+    from fairhorizon.evaluation.short_term import check_fit
+    from fairhorizon.model.folder import ModelFolder
+    from fairhorizon.vocabulary import Protocol
+
+    engine = options.chosen_engine(jobs, engine_name, address, threads)
+    folder = ModelFolder(run)
+    if as_of is AsOf.TRAINING:
+        folder.check_testable("leave out --as-of training, or fit without --all")
+    spec = folder.data()
+    model, asked = limits.served(folder, limit, item_table, alpha_prime)
+    dataset = spec.open(cache_dir)
+    check_fit(model, dataset.split)
+    users = chosen_users(user_ids, users_file, dataset.log, spec.served_column)
+    bound = asked.bound(spec, dataset.split, cache_dir, model.popular_share)
+    model = limits.serving(folder, model, bound)
+    k = options.fitting_length(k, dataset.log.n_items)
+    now = as_of is AsOf.NOW or folder.is_of_whole_log
+    protocol, codes = None if now else Protocol.STANDARD, None if users is None else users.numpy()
+    asked_for = lists_of(run, k, protocol, cache_dir, alpha_prime, bound, users=codes)
+    asked_for, scenario = valued(asked_for, model, dataset, value)
+    made = None
+    if not one_by_one:
+        with engine:
+            made = served_in_blocks(asked_for, model, scenario.n_users, engine)
+    if made is None:
+        made = served_here(model, scenario, k, seed, one_by_one=one_by_one)
+    options.warn_if_shorter(made.lists, k)
+    limits.measured(bound, made.lists, made.prices)
+    write(out, made, dataset.log, users, written_as, with_scores=scores)
+    typer.echo(f"{out}: {(made.lists >= 0).sum():,} items for {len(made.lists):,} users")
+
+
+def chosen_users(
+    ids: Sequence[str] | None, file: Path | None, log: "Interactions", column: str | int | None
+) -> "Tensor | None":
+    """The codes of the users named, in this order; None: all users. column: of the data."""
+    if not ids and file is None:
+        return None
+    import torch
+
+    from fairhorizon.data.user_files import read_user_ids, user_codes
+
+    listed = [] if file is None else read_user_ids(file, log, column)
+    return torch.from_numpy(user_codes([*(ids or ()), *listed], log))
+
+
+def served_here(
+    model: "Recommender",
+    scenario: "Scenario",
+    k: int,
+    seed: int | None,
+    *,
+    one_by_one: bool,
+) -> "Served":
+    """The lists, with what is known of their items."""
+    if one_by_one:
+        return model.served_one_by_one(scenario, k, model.request_guard(k))
+    return model.served(scenario, length=k, seed=seed)
+
+
+def write(
+    out: Path,
+    made: "Served",
+    log: "Interactions",
+    users: "Tensor | None",
+    written_as: ListFormat | None,
+    *,
+    with_scores: bool,
+) -> None:
+    """The lists as a file; a note says if no scores are known."""
+    from fairhorizon.report.lists import write_lists
+
+    known = {"score": made.scores, "value": made.values} if with_scores else {}
+    numbers = {name: column for name, column in known.items() if column is not None}
+    if with_scores and not numbers:
+        typer.echo("note: lists that are made this way have no scores", err=True)
+    codes = None if users is None else users.numpy()
+    write_lists(out, made.lists, log, written_as=written_as, users=codes, numbers=numbers)
+
+
+# ---- which lists, and who makes them
+
+
+def lists_of(
+    run: Path,
+    k: int,
+    protocol: "Protocol | None",
+    cache_dir: Path | None,
+    level: float | None,
+    bound: "Sequence[ResolvedLimit]",
+    **more: Any,
+) -> "ListsOfRun":
+    """Which lists a command asks for; a level counts where there are no limits."""
+    from fairhorizon.model.blocks import ListsOfRun
+
+    served_at = None if bound else level
+    return ListsOfRun(run, k, protocol, cache_dir, served_at, tuple(bound), **more)
+
+
+def served_in_blocks(
+    lists: "ListsOfRun", model: "Recommender", n_users: int, engine: "TaskEngine"
+) -> "Served | None":
+    """The lists, if blocks of users make them; None: this process has to."""
+    if engine.workers == 1:
+        return None
+    from fairhorizon.model.blocks import served_in_blocks as serve
+
+    made = serve(lists, model, n_users, engine)
+    if made is None:
+        typer.echo(
+            f"note: {model.method} makes these lists in one process (--jobs changes nothing)",
+            err=True,
+        )
+        return None
+    typer.echo(f"{made}", err=True)
+    return made.served
+
+
+def valued(
+    lists: "ListsOfRun", model: "Recommender", dataset: "Dataset", value: ListValue
+) -> "tuple[ListsOfRun, Scenario]":
+    """The lists that are asked for, by this value, and the states of their users."""
+    scenario = lists.scenario(model, dataset)
+    if value is ListValue.NDCG:
+        return lists, scenario
+    from fairhorizon.fcpo.retention.replay import with_user_weights
+    from fairhorizon.model.folder import ModelFolder
+
+    outlook = ModelFolder(lists.run).outlook()
+    if outlook is None:
+        raise ModelError(
+            f"{lists.run}: has learned from no answers what a like is worth (fit it with --answers "
+            "FILE, or leave out --value long)"
+        )
+    ids = dataset.log.user_ids if lists.users is None else dataset.log.user_ids[lists.users]
+    weighed = with_user_weights(model, scenario, outlook, ids.tolist())
+    return replace(lists, worth=weighed.worth), weighed
