@@ -19,7 +19,7 @@ from fairhorizon.fcpo.networks import Actor
 from fairhorizon.histories import UserItems
 from fairhorizon.limits.groups import popular_group
 from fairhorizon.rankers import RANKERS
-from fairhorizon.rankers.ensemble import Ensemble
+from fairhorizon.rankers.ensemble import Ensemble, EnsembleTask, fit_ensemble
 from fairhorizon.rankers.fitting import FitJob, Ready, draft_of, fit_all
 from fairhorizon.rankers.ranker import Ranker
 from fairhorizon.rankers.retrieval import (
@@ -29,12 +29,10 @@ from fairhorizon.rankers.retrieval import (
     is_installed,
     searched,
 )
-from fairhorizon.rankers.stack.members import StackTask, adapted, weighed_members
 from fairhorizon.recommenders.progress import Listener
 from fairhorizon.recommenders.tasks import Fitted, LogPart
 from fairhorizon.settings import SettingsError
 from fairhorizon.simulation.feedback import validation_scenario
-from fairhorizon.storage import below
 
 NO_PRICE = 0.0
 
@@ -79,7 +77,7 @@ def first_panels(
     if not config.adapt:
         panels = _plain_panels(drafts, split, config, fitted, listener)
         return panels.searched(split, config, listener)
-    task = StackTask(
+    task = EnsembleTask(
         split,
         config.protocol,
         seed,
@@ -132,20 +130,19 @@ def _plain_panels(
 
 
 def _adapted_panels(
-    drafts: Sequence[Ranker[Any]], task: StackTask, config: FcpoConfig, listener: Listener
+    drafts: Sequence[Ranker[Any]], task: EnsembleTask, config: FcpoConfig, listener: Listener
 ) -> Panels:
     """Each ranker with the settings that suit the log, weighed by what it adds."""
     split = task.split
     if config.refits_rankers:
         _check_length(earlier_part(split), split)
     listener.stage(f"{split.name}: choosing settings of the rankers on a part of the training log")
-    members = weighed_members(adapted(drafts, config.given_to, task), task)
-    for line in members.findings.lines:
+    fit = fit_ensemble(drafts, task, config.given_to)
+    for line in fit.whole.summary:
         listener.stage(line)
-    serving = Ensemble(members.whole, members.weights, members.ndcg, members.findings.lines)
-    if not config.refits_rankers:
-        return Panels(serving, serving)
-    return Panels(serving.of_fitted(members.earlier), serving)
+    if not config.refits_rankers or fit.earlier is None:
+        return Panels(fit.whole, fit.whole)
+    return Panels(fit.earlier, fit.whole)
 
 
 def refitted_panel(panel: Ensemble, split: Split, config: FcpoConfig) -> Ensemble:
@@ -160,10 +157,10 @@ def refitted_panel(panel: Ensemble, split: Split, config: FcpoConfig) -> Ensembl
         draft_of(type(ranker), config.given_to(ranker.method), config.protocol, seed)
         for ranker in panel.rankers
     ]
-    task = StackTask(split, config.protocol, seed)
-    members = weighed_members(adapted(drafts, config.given_to, task), task)
-    ready = {ranker.method: ranker for ranker in members.whole}
-    weights = dict(zip(ready, members.weights, strict=True))
+    task = EnsembleTask(split, config.protocol, seed)
+    chosen = fit_ensemble(drafts, task, config.given_to).whole
+    ready = {ranker.method: ranker for ranker in chosen.rankers}
+    weights = dict(zip(ready, chosen.weights, strict=True))
     fits = [ready.get(draft.method) or draft.fit(split) for draft in drafts]
     return replace(
         panel,
@@ -187,17 +184,8 @@ def of_part(fitted: Fitted, part: LogPart) -> Ready:
 
 
 def restored_panel(tensors: dict[str, Tensor], description: dict[str, Any]) -> Ensemble:
-    """The panel that was described and stored."""
-    rankers = []
-    for number, stored in enumerate(description["rankers"]):
-        own = below(f"expert.{number}.", tensors)
-        rankers.append(RANKERS[stored["method"]].from_parts(own, stored))
-    ndcg, found = (tuple(description.get(name, ())) for name in ("ndcg", "found"))
-    searches = tuple(
-        None if probes is None else VectorSearch.of(ranker, probes)
-        for ranker, probes in zip(rankers, description.get("probes", ()), strict=False)
-    )
-    return Ensemble(tuple(rankers), tuple(description["weights"]), ndcg, found, searches)
+    """The panel that was described and stored, of any rankers."""
+    return Ensemble.from_parts(tensors, description, RANKERS)
 
 
 def start_from(actor: Actor, panel: Ensemble, initial_std: float) -> None:
