@@ -1,4 +1,4 @@
-"""FCPO at work among users who can leave: items by the likes that they bring, now and later."""
+"""FCPO in a long run: it serves under the limits of the moment and learns from what it observes."""
 
 import copy
 from collections import deque
@@ -19,7 +19,7 @@ from fairhorizon.fcpo.policies import explored, propensities
 from fairhorizon.fcpo.retention.model import RetentionModel
 from fairhorizon.fcpo.rollouts import PolicyState, Recorder
 from fairhorizon.fcpo.trajectories import ShownRecord, Trajectories
-from fairhorizon.fcpo.warm_start import NO_PRICE, refitted_panel, restored_panel
+from fairhorizon.fcpo.warm_start import NO_PRICE, refitted_ensemble, restored_ensemble
 from fairhorizon.histories import check_table
 from fairhorizon.limits.counts import Exposure
 from fairhorizon.limits.step_limits import StepLimit
@@ -30,8 +30,7 @@ from fairhorizon.recommenders.tasks import ServingPlan
 from fairhorizon.simulation.dynamics import Outcome, State
 from fairhorizon.storage import as_bytes, below, of_bytes
 
-# A policy at work in the long run: what it scores items by, and the record that it learns from.
-
+# ---- The policy: what it scores items by, and the record that it learns from ---------------------
 MOST_STEPS = 20  # that an update learns from: the menus of every step are kept until then
 
 
@@ -263,9 +262,7 @@ def policy_at_work(
     return GaussianAtWork(generator)
 
 
-# FCPO at work: it serves under the limits of the moment and learns from what it observes.
-
-
+# ---- Serve, observe, update ----------------------------------------------------------------------
 class FcpoServer:
     """Two things keep the limits: CPO, slowly, by what it learns of states and items; and the
     online control, at every step, by the price at which the step's budget is kept."""
@@ -355,7 +352,7 @@ class FcpoServer:
             self.walk.restart(self.state)
         items = self.actor.items
         if isinstance(items, PanelItems) and self.retraining and self.retraining.due:
-            panel = refitted_panel(items.panel, self.retraining.extended(), self.config)
+            panel = refitted_ensemble(items.panel, self.retraining.extended(), self.config)
             self.actor.items = replace(items, panel=panel)
             if self.config.adapt:
                 self.actor.settle_on([*panel.weights, NO_PRICE])  # to go on learning from there
@@ -418,7 +415,7 @@ class FcpoServer:
                 kept = below("panel.", tensors)
                 described = kept.pop("description", None)  # none: refitted with its settings
                 first = items.panel.description()
-                panel = restored_panel(kept, first if described is None else of_bytes(described))
+                panel = restored_ensemble(kept, first if described is None else of_bytes(described))
                 self.actor.items = replace(items, panel=panel)
         self.state, self.walk, self.left = state, None, []
         self.policy = policy_at_work(self.actor, self.config, self.generator, learns=self.learns)
@@ -446,9 +443,7 @@ class FcpoServer:
         self.actor.load_state_dict(parameters, strict=False)
 
 
-# FCPO at work among users who can leave: items by the likes that they bring, now and later.
-
-
+# ---- The same among users who can leave ----------------------------------------------------------
 class LongFcpoServer(FcpoServer):
     """The policy orders items, the outlook says what they are worth to whom.
 
