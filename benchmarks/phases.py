@@ -18,11 +18,11 @@ from fairhorizon.data.sources import load
 from fairhorizon.data.splits import split
 from fairhorizon.fcpo.config import FcpoConfig
 from fairhorizon.fcpo.model import Fcpo
+from fairhorizon.model.folder import ModelFolder
 from fairhorizon.rankers.ensemble import Ensemble
 from fairhorizon.ranking import standardised
 from fairhorizon.recommenders.tasks import FitTask
 from fairhorizon.simulation.feedback import Scenario, evaluation_scenario
-from fairhorizon.studies.runs import Run
 from fairhorizon.vocabulary import Protocol
 from small import parse
 
@@ -69,7 +69,7 @@ def main() -> None:
         model.adopt(session.conclude())
         print(f"the check of weights, evenness and prices {clock.look():15.1f} s")
     else:
-        loaded = Run(options.run).model()
+        loaded = ModelFolder(options.run).recommender()
         assert isinstance(loaded, Fcpo)
         model = loaded
     assert model.policy_.panel is not None

@@ -24,9 +24,9 @@ from fairhorizon.fcpo.model import Fcpo
 from fairhorizon.limits.language import Limit
 from fairhorizon.limits.measured import limit_reached
 from fairhorizon.limits.resolved import ResolvedLimit
+from fairhorizon.model.folder import ModelFolder
 from fairhorizon.recommenders.base import Recommender
 from fairhorizon.simulation.feedback import Scenario, evaluation_scenario
-from fairhorizon.studies.runs import Run
 from fairhorizon.vocabulary import Protocol
 from small import parse
 
@@ -83,7 +83,7 @@ def main() -> None:
         changes = {"rounds": 1} if options.small else {}
         model = Fcpo(FcpoConfig.preset("fast", **changes), seed=0).fit(parts)
     else:
-        model = Run(options.run).model()
+        model = ModelFolder(options.run).recommender()
     scenario = evaluation_scenario(parts, model.queue_length, Protocol.STANDARD)
     popular = model.sensitive_.cpu().numpy()
     plain = model.at(1.0).recommend(scenario, length=LENGTH)

@@ -1,6 +1,7 @@
 """Files are written whole or not at all; devices, pipes and standard output are written to."""
 
 import errno
+import hashlib
 import json
 import os
 import shutil
@@ -22,18 +23,19 @@ _waiting: ContextVar[list[tuple[Path, Path]] | None] = ContextVar("waiting", def
 
 
 @contextmanager
-def written_together() -> Iterator[None]:
+def written_together() -> Iterator[list[tuple[Path, Path]]]:
     """Files written inside get their names at the end, and none of them if one fails.
 
-    Inside, they cannot be read yet. Within another such block they belong to that one.
+    Within another such block they belong to that one. Gives the files written so far: where each
+    is until then, and what it will be called.
     """
-    if _waiting.get() is not None:
-        yield
+    if (outer := _waiting.get()) is not None:
+        yield outer
         return
     drafts: list[tuple[Path, Path]] = []
     token = _waiting.set(drafts)
     try:
-        yield
+        yield drafts
         for draft, path in drafts:
             with _naming(path):
                 _deliver(draft, path)
@@ -118,6 +120,12 @@ def _naming(path: Path) -> Iterator[None]:
     except OSError as error:
         name = "standard output" if path == STANDARD_OUTPUT else str(path)
         raise OSError(error.errno, error.strerror or str(error), name) from error
+
+
+def sha256(path: Path) -> str:
+    """The checksum of a file, in hexadecimal digits."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def write_text(path: Path, text: str) -> None:

@@ -12,8 +12,8 @@ import pytest
 
 from fairhorizon.cli.app import run
 from fairhorizon.cli.progress import Progress
+from fairhorizon.model.folder import ModelFolder
 from fairhorizon.recommenders.progress import RoundReport
-from fairhorizon.studies.runs import Run
 
 SMALL = [
     f"--set={setting}"
@@ -235,7 +235,7 @@ def test_an_interrupted_fit_is_usable_and_goes_on_as_if_never_stopped(
         "model.safetensors",
         "run.json",
     ]
-    assert Run(out).card()["status"] == "interrupted"
+    assert ModelFolder(out).card().model_dump()["status"] == "interrupted"
     fairhorizon("evaluate", out)
     fairhorizon(*command, "--resume")
     assert (out / "model.safetensors").read_bytes() == (fitted / "model.safetensors").read_bytes()
@@ -297,7 +297,7 @@ def test_the_share_of_popular_items_can_be_set(
 ) -> None:
     out, lists = tmp_path / "half", tmp_path / "lists.csv"
     fairhorizon("fit", "fcpo", *options, "--set", "popular_share=0.5", "--out", out)
-    assert int(Run(out).model().sensitive_.sum()) == N_ITEMS // 2
+    assert int(ModelFolder(out).recommender().sensitive_.sum()) == N_ITEMS // 2
     fairhorizon("evaluate", out, "--k", 4, "--lists", lists)
     everything = {row["item"] for rows in parts.values() for row in rows}
     limited = popular(parts["train"], everything, N_ITEMS // 2)

@@ -11,7 +11,7 @@ import pytest
 from fairhorizon.cli.app import run
 from fairhorizon.datasets import DataSpec
 from fairhorizon.files import write_text, written_together
-from fairhorizon.studies.runs import Run
+from fairhorizon.model.folder import ModelFolder
 
 MARKET = "synthetic:users=60,items=80,interactions_per_user=20"
 REMEDY = "File too large (check the path, your permissions and the free space)"
@@ -83,11 +83,11 @@ def test_a_model_without_space(
 
 def test_a_card_without_space_leaves_no_model(fitted: Path, tmp_path: Path) -> None:
     """The model of 1 kB has space, the card with a long path has not."""
-    model, data = Run(fitted).model(), DataSpec(source=3000 * "x")
+    model, data = ModelFolder(fitted).recommender(), DataSpec(source=3000 * "x")
     with room_for(2000), pytest.raises(OSError, match=r"File too large.*run\.json"):
-        Run(tmp_path).write(model, data, "finished")
+        ModelFolder(tmp_path).write(model, data)
     assert list(tmp_path.iterdir()) == []
-    Run(tmp_path).write(model, data, "finished")
+    ModelFolder(tmp_path).write(model, data)
     assert files(tmp_path) == ["model.safetensors", "run.json"]
 
 

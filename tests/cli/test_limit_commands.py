@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from fairhorizon.cli.app import run
-from fairhorizon.studies.runs import Run
+from fairhorizon.model.folder import ModelFolder
 
 USERS, ITEMS, K = 40, 60, 10
 FCPO = [
@@ -85,7 +85,7 @@ def share(lists: dict[str, list[str]], group: set[str], places: int = K) -> floa
 
 
 def popular(folder: Path) -> set[str]:
-    dataset = Run(folder).data().open()
+    dataset = ModelFolder(folder).data().open()
     return set(dataset.log.item_ids[dataset.sensitive].astype(str))
 
 
@@ -271,7 +271,7 @@ def test_limits_of_the_fit_are_the_default(shop: Path, tmp_path: Path) -> None:
     limits = ("--limit", "popular<=0.4", "--limit", "genre=Drama<=0.3")
     data = (f"--data={shop / 'log.csv'}", "--item-table", table)
     fairhorizon("fit", "ease+control", *data, *limits, "--out", out)
-    card = Run(out).card()
+    card = ModelFolder(out).card().model_dump()
     assert card["limits"] == ["popular<=0.4", "genre=Drama<=0.3"]
     assert card["item_table"] == str(table)
     assert card["data"]["item_table"] is None  # the group of the fit is by popularity
@@ -304,11 +304,10 @@ def test_a_level_of_the_fit_is_one_of_its_limits(shop: Path, tmp_path: Path) -> 
     ):
         out = tmp_path / str(number)
         fairhorizon("fit", method, data, *options, "--out", out)
-        assert Run(out).card()["limits"] == ["popular<=0.3", "seller=MegaMart<=0.2"]
-        assert Run(out).model().alpha_prime == 0.3
+        assert ModelFolder(out).card().limits == ["popular<=0.3", "seller=MegaMart<=0.2"]
+        assert ModelFolder(out).recommender().alpha_prime == 0.3
     fairhorizon("fit", "ease", data, "--out", tmp_path / "none")
-    assert not Run(tmp_path / "none").card()["limits"]
-    assert Run(tmp_path / "none").limits().limits == ()
+    assert not ModelFolder(tmp_path / "none").card().limits
 
 
 def test_a_limit_that_cannot_be_kept_is_reported(

@@ -8,6 +8,7 @@ import pytest
 import torch
 
 from fairhorizon.cli.app import run
+from fairhorizon.files import sha256
 from fairhorizon.storage import load_model, save_model
 
 MARKET = "synthetic:users=30,items=40,interactions_per_user=10"
@@ -174,9 +175,9 @@ def test_a_wrong_command_line_exits_with_2(
         ),
         (f"{FIT} --out a --resume --set popular_share=0.5", ["popular_share cannot change"]),
         (f"{FIT} --out a --resume --data {MARKET},seed=1", ["was trained on other data (resume"]),
-        ("evaluate nowhere", ["nowhere: no run here, run.json is missing (fairhorizon fit"]),
-        ("evaluate empty.csv", ["empty.csv: no run here, run.json is missing"]),
-        ("recommend nowhere --out l.csv", ["nowhere: no run here"]),
+        ("evaluate nowhere", ["nowhere: no model here, run.json is missing (fairhorizon fit"]),
+        ("evaluate empty.csv", ["empty.csv: no model here, run.json is missing"]),
+        ("recommend nowhere --out l.csv", ["nowhere: no model here"]),
         ("evaluate a --k 5,41", ["--k 41: there are only 40 items (give at most as many)"]),
         ("recommend a --k 41 --out l.csv", ["--k 41: there are only 40 items"]),
         ("recommend a --out a", ["a: Is a directory (check the path, your permissions"]),
@@ -217,7 +218,7 @@ def test_a_damaged_run_is_refused(
     for command in commands:
         code, message = mistake(command, capsys)
         assert code == 1
-        assert message.startswith("a: no run" if (file, damage) == NO_CARD else f"a/{file}: ")
+        assert message.startswith("a: no model" if (file, damage) == NO_CARD else f"a/{file}: ")
         assert message.endswith(")")  # the remedy
 
 
@@ -271,6 +272,9 @@ def test_a_whole_file_with_other_content_than_this_version_writes_is_refused(
         else:
             del description["seed"]
         save_model(place / "a" / file, kind, tensors, description)
+        card = json.loads((place / "a" / "run.json").read_text())
+        card["files"]["model.safetensors"] = sha256(place / "a" / "model.safetensors")
+        (place / "a" / "run.json").write_text(json.dumps(card))
         code, message = mistake(command, capsys)
         assert code == 1
         assert message.startswith(f"a/{file}: {fault}")

@@ -12,8 +12,8 @@ import polars as pl
 import pytest
 
 from fairhorizon.cli.app import run
+from fairhorizon.model.folder import ModelFolder
 from fairhorizon.simulation.feedback import evaluation_scenario
-from fairhorizon.studies.runs import Run
 from fairhorizon.vocabulary import Protocol
 
 USERS, ITEMS, K = 30, 40, 5
@@ -50,7 +50,7 @@ def lists_of(path: Path) -> dict[str, list[str]]:
 
 
 def popular(folder: Path) -> set[str]:
-    dataset = Run(folder).data().open()
+    dataset = ModelFolder(folder).data().open()
     return set(dataset.log.item_ids[dataset.sensitive].tolist())
 
 
@@ -84,7 +84,7 @@ def test_limits_are_kept_over_the_lists_that_are_written(
     assert len(shown) == len(users) * K
     assert sum(item in popular(shop / name) for item in shown) <= 0.2 * len(shown)
     # and nobody is shown what they have
-    dataset = Run(shop / name).data().open()
+    dataset = ModelFolder(shop / name).data().open()
     for log in (dataset.split.train, dataset.split.validation):
         pairs = zip(log.user_ids[log.users], log.item_ids[log.items], strict=True)
         assert not any(item in lists.get(user, ()) for user, item in pairs)
@@ -127,10 +127,10 @@ def test_scores_are_those_of_the_method(shop: Path, tmp_path: Path) -> None:
     for name, columns in (("ease", ["score"]), ("ease+lists", ["score", "value"])):
         out = tmp_path / f"{name}.parquet"
         fairhorizon(f"recommend {shop / name} --k {K} --scores --out {out}")
-        frame, model = pl.read_parquet(out), Run(shop / name).model()
+        frame, model = pl.read_parquet(out), ModelFolder(shop / name).recommender()
         assert frame.columns == ["user", "rank", "item", *columns]
         scenario = evaluation_scenario(
-            Run(shop / name).data().open().split, model.queue_length, Protocol.STANDARD
+            ModelFolder(shop / name).data().open().split, model.queue_length, Protocol.STANDARD
         )
         served = model.served(scenario, length=K)
         assert served.scores is not None

@@ -11,8 +11,8 @@ import pytest
 
 from fairhorizon.cli.app import run
 from fairhorizon.cli.progress import Progress
+from fairhorizon.model.folder import ModelFolder
 from fairhorizon.recommenders.progress import RoundReport
-from fairhorizon.studies.runs import Run
 
 USERS = 50
 DATA = f"--data=synthetic:users={USERS},items=80,interactions_per_user=20"
@@ -55,7 +55,7 @@ def lists_of(path: Path) -> dict[str, list[str]]:
 
 
 def popular(folder: Path) -> set[str]:
-    dataset = Run(folder).data().open()
+    dataset = ModelFolder(folder).data().open()
     return set(dataset.log.item_ids[dataset.sensitive].astype(str))
 
 
@@ -175,7 +175,7 @@ def test_a_stopped_training_of_preset_strong_goes_on_bit_for_bit(
     assert said.endswith("run the same command with --resume to continue\nstopped\n")
     assert ("on the whole training log" in said) == (stop is None)
     assert sorted(path.name for path in out.iterdir()) == FILES
-    card = Run(out).card()
+    card = ModelFolder(out).card().model_dump()
     assert (card["status"], len(card["rounds"])) == ("interrupted", stop or 3)
     fairhorizon("recommend", out, "--alpha-prime", 0.2, "--k", 5, "--out", tmp_path / "lists.csv")
     capfd.readouterr()

@@ -8,7 +8,7 @@ import pytest
 from fairhorizon.cli.app import run
 from fairhorizon.data.sources import load
 from fairhorizon.data.splits import shuffled_ties
-from fairhorizon.studies.runs import Run
+from fairhorizon.model.folder import ModelFolder
 
 TIED = "".join(f"a,{item},5\n" for item in range(1, 6))
 APART = "".join(f"b,{item},{item + 5}\n" for item in range(1, 6))
@@ -54,7 +54,7 @@ def test_ties_are_in_the_order_asked_for_and_only_a_choice_of_ours_is_noted(
     wanted = log.item_ids[log.items[log.users == 0]].tolist()[:3]
     assert trained_by_a(place / "parts") == wanted
     assert (wanted == [1, 2, 3]) is (stored == "keep")
-    assert Run(place / "run").data().ties == stored
+    assert ModelFolder(place / "run").data().ties == stored
 
 
 @pytest.mark.slow

@@ -10,7 +10,7 @@ import pytest
 
 from fairhorizon.cli.app import run
 from fairhorizon.evaluation.short_term import validation_ndcg
-from fairhorizon.studies.runs import Run
+from fairhorizon.model.folder import ModelFolder
 from fairhorizon.studies.tuning import Objective
 
 MARKET = "synthetic:users=40,items=60,interactions_per_user=15"
@@ -42,9 +42,9 @@ def test_the_command_it_prints_gives_the_validation_it_found(
     program, *arguments = shlex.split(command)
     assert (program, arguments[:2]) == ("fairhorizon", ["fit", "itemknn:recent"])
     assert run(arguments) == 0
-    fitted = Run(Path("runs/itemknn"))
+    fitted = ModelFolder(Path("runs/itemknn"))
     parts = fitted.data().open().split
-    assert validation_ndcg(fitted.model(), parts, protocol) == best["validation"]
+    assert validation_ndcg(fitted.recommender(), parts, protocol) == best["validation"]
 
     (row,) = json.loads(Path("t.json").read_text())["rows"]
     assert row["metrics"] == {"validation_ndcg@20": {"mean": best["validation"], "std": 0}}
@@ -73,9 +73,9 @@ def test_the_command_it_prints_has_the_preset(
     assert arguments[:2] == ["fit", f"fcpo:{preset}"]
     assert not [word for word in arguments if word.startswith("--preset")]
     assert run(arguments) == 0
-    fitted = Run(Path("runs/fcpo"))
+    fitted = ModelFolder(Path("runs/fcpo"))
     parts = fitted.data().open().split
-    assert validation_ndcg(fitted.model(), parts, "standard") == best["validation"]
+    assert validation_ndcg(fitted.recommender(), parts, "standard") == best["validation"]
 
 
 def test_a_second_call_continues_and_another_search_is_refused(

@@ -7,7 +7,6 @@ import fairhorizon as fh
 from fairhorizon.data.splits import uncut
 from fairhorizon.errors import DataError
 from fairhorizon.limits.groups import popular_group
-from fairhorizon.model.folder import StoredModel
 
 LIMIT = "popular<=0.3"
 
@@ -20,8 +19,7 @@ def from_scratch(model: fh.Model, log: fh.Interactions) -> fh.Model:
     """A model with everything that another one has chosen, fitted on a log."""
     group = popular_group(log.item_counts())
     recommender = model._state.recommender.refitted(uncut(log), sensitive=group)
-    stored = StoredModel(recommender, model.method, model._limits, "auto")
-    return fh.Model(stored, log=log, table=None)
+    return fh.Model(recommender, model.method, log, limits=model._limits)
 
 
 @pytest.mark.parametrize("method", ["fcpo", "ease+lists", "stack", "itemknn"])

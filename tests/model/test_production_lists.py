@@ -199,6 +199,7 @@ def test_unknown_items_are_ignored_with_a_note(model):
     assert lists.height == 2
 
 
+@pytest.mark.filterwarnings("ignore:no lists with a Gini index")  # of the engine
 def test_a_limit_that_cannot_be_kept_is_reported(shop):
     even = fh.fit(shop.log(), "ease+lists", limits=["gini<=0.05"])
     with pytest.warns(fh.LimitsNotKeptWarning, match="gini<=0.05: not kept by these 2 lists"):

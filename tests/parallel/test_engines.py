@@ -31,10 +31,10 @@ from fairhorizon.allocation.engine import group_lists
 from fairhorizon.cli.app import run
 from fairhorizon.errors import ConfigError, FairHorizonError
 from fairhorizon.limits.groups import popular_group
+from fairhorizon.model.blocks import ListsOfRun, served_in_blocks
+from fairhorizon.model.folder import ModelFolder
 from fairhorizon.parallel.engine import Messages, TaskEngine, WorkerBlocks, pickled, ray_engine
 from fairhorizon.parallel.processes import Processes
-from fairhorizon.studies.run_blocks import ListsOfRun, served_in_blocks
-from fairhorizon.studies.runs import Run
 from fairhorizon.vocabulary import Protocol
 
 pytestmark = pytest.mark.slow
@@ -230,7 +230,7 @@ def test_lists_that_are_spread_by_two_workers_keep_the_limit(tmp_path: Path) -> 
     fit = ["fit", "ease+lists", data, "--alpha-prime=0.3", f"--out={tmp_path / 'run'}"]
     assert run(fit) == 0
     lists = ListsOfRun(tmp_path / "run", 5, Protocol.STANDARD)
-    model, dataset = lists.model(), Run(tmp_path / "run").data().open()
+    model, dataset = lists.model(), ModelFolder(tmp_path / "run").data().open()
     with Processes(2) as engine:
         made = served_in_blocks(lists, model, dataset.log.n_users, engine)
     assert made is not None

@@ -131,7 +131,7 @@ def fit(
     cost is lowered); the fraction of the step that the line search accepted;
     sometimes the validation NDCG. See docs/training.md.
     """
-    from fairhorizon.studies.runs import Run
+    from fairhorizon.model.folder import ModelFolder
 
     reading = options.reader(
         user, item, rating, timestamp, weight, session, header, separator, encoding
@@ -141,7 +141,7 @@ def fit(
     spec = options.data_spec(data, reading, cut, ties, group)
     given = options.parse_settings([*settings_for(context, method), *(settings or [])])
     spec = uncut(spec, resume) if whole else spec
-    spec, asked = limits.apart(spec, limit, Run(out) if resume else None)
+    spec, asked = limits.apart(spec, limit, ModelFolder(out) if resume else None)
     level = limits.level_of(asked.limits, alpha_prime, spec)
     chosen, model = make(method, given, level, preset, seed or 0)
     asked = limits.with_level(asked, chosen, spec, alone=whole)
@@ -151,13 +151,13 @@ def fit(
     with claimed(out), Progress(verbose=verbose) as progress:
         if resume:
             model = model.resumable(out, {**given, **own_level(model, chosen)}, seed)
-            spec = Run(out).with_its_ties(spec)
+            spec = ModelFolder(out).with_its_ties(spec)
         dataset = spec.open(cache_dir, model.popular_share)
         asked.check(model, spec, dataset, cache_dir)
         record = given_answers(answers, away, model, dataset.log)
         kept = {"checkpoint": out if keeps_checkpoints else None, "resume": resume}
         model = fitted(model, spec, dataset, progress, kept)
-        store(out, model, spec, asked, record)
+        store(out, model, chosen, spec, asked, record)
     present(model, out, dataset.log.name)
 
 
@@ -182,19 +182,22 @@ def own_level(model: "Recommender", method: "Method") -> dict[str, Any]:
 def store(
     out: Path,
     model: "Recommender",
+    method: "Method",
     data: "DataSpec",
     asked: limits.GivenLimits,
     answers: "GivenAnswers | None",
 ) -> None:
     """Write the run, with what a finished model learns from answers."""
-    from fairhorizon.studies.runs import Run, StoredLimits
+    from fairhorizon.model.folder import ModelFolder
 
     outlook = None
     if answers is not None and model.finished_:
         outlook = answers.learned(model)
         typer.echo(f"{answers}: a like is worth {outlook.usual.mean:.2f} on average", err=True)
-    status = "finished" if model.finished_ else "interrupted"
-    Run(out).write(model, data, status, StoredLimits(asked.texts(), asked.item_table), outlook)
+    folder, limits = ModelFolder(out), asked.texts()
+    folder.write(
+        model, data, limits=limits, item_table=asked.item_table, outlook=outlook, asked=str(method)
+    )
 
 
 def uncut(data: "DataSpec", resume: bool) -> "DataSpec":

@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     from fairhorizon.limits.measured import LimitReached
     from fairhorizon.limits.resolved import ResolvedLimit
     from fairhorizon.methods import Method
+    from fairhorizon.model.folder import ModelFolder
     from fairhorizon.recommenders.base import Recommender
-    from fairhorizon.studies.runs import Run
     from fairhorizon.studies.study import Study
 
 
@@ -72,15 +72,14 @@ def parse(texts: Sequence[str] | None) -> "tuple[Limit, ...]":
 
 
 def apart(
-    data: "DataSpec", texts: Sequence[str] | None, resumed: "Run | None" = None
+    data: "DataSpec", texts: Sequence[str] | None, resumed: "ModelFolder | None" = None
 ) -> "tuple[DataSpec, GivenLimits]":
     """The data and the limits; an item table that is for the limits alone is none of the data.
 
     resumed: a run whose limits count where none are given.
     """
     if not texts and resumed is not None and resumed.card_file.exists():
-        stored = resumed.limits()
-        return data, GivenLimits(parse(stored.limits), stored.item_table)
+        return data, GivenLimits(resumed.limits(), resumed.item_table())
     limits, table = parse(texts), data.item_table
     by_column = any(not limit.group.reserved for limit in limits)
     if by_column and data.group_column is None:
@@ -140,27 +139,29 @@ def own_limit(data: "DataSpec", share: float) -> "Limit":
 
 
 def served(
-    run: "Run", texts: Sequence[str] | None, table: Path | None, alpha_prime: float | None
+    run: "ModelFolder", texts: Sequence[str] | None, table: Path | None, alpha_prime: float | None
 ) -> "tuple[Recommender, GivenLimits]":
     """The model of a run and the limits to serve it under: those given, else those of the fit.
 
     --alpha-prime alone takes the place of all limits of the fit.
     """
     data, stored = run.data(), run.limits()
-    model_table = stored.item_table or data.item_table
+    model_table = run.item_table() or data.item_table
     chosen = model_table if table is None else str(table.resolve())
     if texts:
         limits = parse(texts)
         level_of(limits, alpha_prime, data)  # refuses two that differ
-        return run.model(), _joined(GivenLimits(limits, chosen), alpha_prime, data)
-    if table is not None and (alpha_prime is not None or not stored.limits):
+        return run.recommender(), _joined(GivenLimits(limits, chosen), alpha_prime, data)
+    if table is not None and (alpha_prime is not None or not stored):
         raise ConfigError(f"{table}: which limits has it the columns of? (give {LIMIT} too)")
     if alpha_prime is not None:
-        return run.model(alpha_prime), GivenLimits()
-    return run.model(), GivenLimits(parse(stored.limits), chosen)
+        return run.recommender(alpha_prime), GivenLimits()
+    return run.recommender(), GivenLimits(stored, chosen)
 
 
-def serving(run: "Run", model: "Recommender", bound: "Sequence[ResolvedLimit]") -> "Recommender":
+def serving(
+    run: "ModelFolder", model: "Recommender", bound: "Sequence[ResolvedLimit]"
+) -> "Recommender":
     """The model, making its lists under the limits."""
     try:
         return model.under(bound) if bound else model

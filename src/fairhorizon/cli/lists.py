@@ -9,6 +9,7 @@ import typer
 
 from fairhorizon.cli import limits, options
 from fairhorizon.cli.config import Config
+from fairhorizon.errors import ModelError
 from fairhorizon.vocabulary import AsOf, EngineName, ListFormat, ListValue, Mode, Protocol
 
 if TYPE_CHECKING:
@@ -19,11 +20,11 @@ if TYPE_CHECKING:
     from fairhorizon.evaluation.short_term import EvaluationRow, Result
     from fairhorizon.limits.measured import LimitReached
     from fairhorizon.limits.resolved import ResolvedLimit
+    from fairhorizon.model.blocks import ListsOfRun
     from fairhorizon.parallel.engine import TaskEngine
     from fairhorizon.recommenders.base import Recommender
     from fairhorizon.recommenders.served import Served
     from fairhorizon.simulation.feedback import Scenario
-    from fairhorizon.studies.run_blocks import ListsOfRun
 
 
 def evaluate(
@@ -56,12 +57,12 @@ def evaluate(
     """
     from fairhorizon.evaluation import short_term
     from fairhorizon.files import write_copies
+    from fairhorizon.model.folder import ModelFolder
     from fairhorizon.report.lists import write_lists
-    from fairhorizon.studies.runs import Run
 
     engine = options.chosen_engine(jobs, engine_name, address, threads)
     typed = options.parse_lengths(k)
-    folder = Run(run)
+    folder = ModelFolder(run)
     folder.check_testable()
     spec = folder.data()
     model, asked = limits.served(folder, limit, item_table, alpha_prime)
@@ -235,11 +236,11 @@ def recommend(
     what was reached.
     """
     from fairhorizon.evaluation.short_term import check_fit
-    from fairhorizon.studies.runs import Run
+    from fairhorizon.model.folder import ModelFolder
     from fairhorizon.vocabulary import Protocol
 
     engine = options.chosen_engine(jobs, engine_name, address, threads)
-    folder = Run(run)
+    folder = ModelFolder(run)
     if as_of is AsOf.TRAINING:
         folder.check_testable("leave out --as-of training, or fit without --all")
     spec = folder.data()
@@ -274,7 +275,7 @@ def chosen_users(
         return None
     import torch
 
-    from fairhorizon.data.user_files import read_user_ids, user_codes
+    from fairhorizon.data.loading import read_user_ids, user_codes
 
     listed = [] if file is None else read_user_ids(file, log, column)
     return torch.from_numpy(user_codes([*(ids or ()), *listed], log))
@@ -327,7 +328,7 @@ def lists_of(
     **more: Any,
 ) -> "ListsOfRun":
     """Which lists a command asks for; a level counts where there are no limits."""
-    from fairhorizon.studies.run_blocks import ListsOfRun
+    from fairhorizon.model.blocks import ListsOfRun
 
     served_at = None if bound else level
     return ListsOfRun(run, k, protocol, cache_dir, served_at, tuple(bound), **more)
@@ -339,7 +340,7 @@ def served_in_blocks(
     """The lists, if blocks of users make them; None: this process has to."""
     if engine.workers == 1:
         return None
-    from fairhorizon.studies.run_blocks import served_in_blocks as serve
+    from fairhorizon.model.blocks import served_in_blocks as serve
 
     made = serve(lists, model, n_users, engine)
     if made is None:
@@ -360,8 +361,14 @@ def valued(
     if value is ListValue.NDCG:
         return lists, scenario
     from fairhorizon.fcpo.retention.replay import with_user_weights
-    from fairhorizon.studies.runs import Run
+    from fairhorizon.model.folder import ModelFolder
 
+    outlook = ModelFolder(lists.run).outlook()
+    if outlook is None:
+        raise ModelError(
+            f"{lists.run}: has learned from no answers what a like is worth (fit it with --answers "
+            "FILE, or leave out --value long)"
+        )
     ids = dataset.log.user_ids if lists.users is None else dataset.log.user_ids[lists.users]
-    weighed = with_user_weights(model, scenario, Run(lists.run).outlook(), ids.tolist())
+    weighed = with_user_weights(model, scenario, outlook, ids.tolist())
     return replace(lists, worth=weighed.worth), weighed

@@ -1,172 +1,294 @@
-"""A run folder of a model of the whole log: the model, its log and its items."""
+"""A fitted model on disk: one folder, with one writer and one reader.
+
+    run.json              what was fitted on which data, and a checksum of every file below
+    model.safetensors     the fitted method
+    log.parquet           its log; without it, run.json says where the log is
+    items.parquet         the table of items
+    observed.parquet      rows that came after the fit
+    outlook.safetensors   what a like is worth, learned from a record of responses
+
+`fairhorizon fit` and `Model.save` write it; commands, `open_model` and the service read it. The
+checkpoint of a training and the metrics of an evaluation may stand beside these files. They change
+while the model stays, and are no part of it.
+"""
 
 import json
-from collections.abc import Sequence
+import re
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from types import MappingProxyType
+from typing import Any, Literal, Self
 
 import numpy as np
 import polars as pl
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from fairhorizon import __version__
 from fairhorizon.data.frames import from_arrays, idle_ids
-from fairhorizon.data.interactions import Interactions
-from fairhorizon.data.item_columns import ItemTable
-from fairhorizon.data.loading import load, load_items
-from fairhorizon.data.locations import AREA_KM
-from fairhorizon.data.repeats import all_rows
-from fairhorizon.data.splits import Ties
-from fairhorizon.errors import ModelError
+from fairhorizon.data.interactions import Interactions, all_rows
+from fairhorizon.data.items import ItemTable
+from fairhorizon.data.loading import load_items
+from fairhorizon.datasets import DataSpec
+from fairhorizon.errors import ConfigError, ModelError
 from fairhorizon.fcpo.retention.replay import RETENTION_FILE, FittedRetention
-from fairhorizon.files import write_atomically, write_json, written_together
-from fairhorizon.limits.language import Limit
+from fairhorizon.files import sha256, write_atomically, write_json, written_together
+from fairhorizon.limits.language import Limit, LimitError
 from fairhorizon.methods import load_method
 from fairhorizon.model.observe import ObservedRows, joined, names_of
 from fairhorizon.recommenders.base import Recommender
+from fairhorizon.settings import faults
 from fairhorizon.storage import understood
 
-MODEL, CARD, LOG, ITEMS = "model.safetensors", "run.json", "log.parquet", "items.parquet"
-OBSERVED = "observed.parquet"
-UNCUT = "none"  # how the data of such a run is split: not at all
-READING = (  # of a source
-    *("user", "item", "rating", "weight", "session"),
-    *("header", "separator", "encoding"),
-)
+CARD, MODEL, LOG, ITEMS = "run.json", "model.safetensors", "log.parquet", "items.parquet"
+OBSERVED, CHECKPOINT, METRICS = "observed.parquet", "checkpoint.safetensors", "metrics.json"
+FORMAT = 1  # of a folder
+NO_FRAMES: Mapping[str, pl.DataFrame] = MappingProxyType({})
+
+
+class LogAbout(BaseModel):
+    """What the rows of a stored log do not say."""
+
+    model_config = ConfigDict(extra="forbid", strict=True)
+
+    name: str
+    columns: dict[str, str]
+    repeats: Literal["first", "last"]
+
+    @classmethod
+    def of(cls, log: Interactions) -> Self:
+        return cls.model_validate(
+            {"name": log.name, "columns": dict(log.columns), "repeats": log.repeats}
+        )
+
+
+class Card(BaseModel):
+    """The content of run.json. Each method adds what describes it."""
+
+    model_config = ConfigDict(extra="allow", strict=True)
+
+    format: int
+    fairhorizon: str
+    status: Literal["finished", "interrupted"]
+    method: str
+    seed: int = Field(ge=0)
+    data: dict[str, Any]
+    limits: list[str]
+    item_table: str | None
+    files: dict[str, str]  # sha256 by name
+    asked: str | None = None  # the method as it was asked for, with its level
+    log: LogAbout | None = None  # None: the folder has no log of its own
 
 
 @dataclass(frozen=True)
-class StoredModel:
-    """What a file keeps of a model, beside its log and its items."""
+class ModelFolder:
+    """The folder of a fitted model, which need not be there yet."""
 
-    recommender: Recommender
-    method: str  # as it was asked for
-    limits: tuple[Limit, ...]
-    ties: Ties
-    area_km: float = AREA_KM
-    outlook: FittedRetention | None = None  # None: no record of answers was given
+    folder: Path
 
+    @property
+    def card_file(self) -> Path:
+        return self.folder / CARD
 
-def write_model(
-    folder: Path,
-    stored: StoredModel,
-    log: Interactions,
-    table: ItemTable | None,
-    observed: Sequence[ObservedRows],
-) -> None:
-    """All files, or none of them."""
-    data = {
-        "source": LOG,
-        "user": "user",
-        "item": "item",
-        "rating": None if log.ratings is None else "rating",
-        "timestamp": None if log.timestamps is None else "time",
-        "weight": None if log.weights is None else "weight",
-        "area_km": stored.area_km,
-        "cut": UNCUT,
-        "ties": stored.ties,
-    }
-    card = {
-        "fairhorizon": __version__,
-        "status": "finished",
-        "data": data,
-        **stored.recommender.description(),
-        "limits": [str(limit) for limit in stored.limits],
-        "item_table": None if table is None else ITEMS,
-        "asked": stored.method,
-        "log": {"name": log.name, "columns": dict(log.columns), "repeats": log.repeats},
-    }
-    if folder.exists() and any(folder.iterdir()) and not (folder / LOG).exists():
-        raise ModelError(f"{folder}: holds something else (name a new folder)")
-    with written_together():
-        stored.recommender.save(folder / MODEL)
-        _write(folder / LOG, _frame_of_log(log))
-        if table is not None:
-            _write(folder / ITEMS, pl.DataFrame({"item": _ids(table.ids), **table.columns}))
-        if observed or (folder / OBSERVED).exists():
-            rows = joined(list(observed)) if observed else ObservedRows([], [], None, None)
-            _write(folder / OBSERVED, _frame_of_rows(rows))
-        if stored.outlook is not None:
-            stored.outlook.save(folder / RETENTION_FILE)
-        write_json(folder / CARD, card)
-    if stored.outlook is None:
-        (folder / RETENTION_FILE).unlink(missing_ok=True)  # of the model that was here before
+    @property
+    def metrics_file(self) -> Path:
+        return self.folder / METRICS
 
+    def write(
+        self,
+        recommender: Recommender,
+        data: DataSpec,
+        *,
+        limits: Sequence[str] = (),
+        item_table: str | None = None,
+        outlook: FittedRetention | None = None,
+        asked: str | None = None,
+        log: LogAbout | None = None,
+        frames: Mapping[str, pl.DataFrame] = NO_FRAMES,
+    ) -> None:
+        """Write all files of a model, or none.
 
-def read_model(folder: Path) -> tuple[StoredModel, Interactions, ItemTable | None]:
-    """The model of a folder that `Model.save` or `fairhorizon fit --all` has written."""
-    file = folder / CARD
-    try:
-        card = json.loads(file.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
-        raise ModelError(f"{folder}: no model here: {error} (fh.fit, then save)") from None
-    with understood(file):
-        data = card["data"]
-        if data["cut"] != UNCUT:
+        data: what it was fitted on. A source or a table that is in the folder goes by its name.
+        frames: the tables that the folder has, by file name.
+        """
+        with written_together() as files:
+            recommender.save(self.folder / MODEL)
+            if outlook is not None:
+                outlook.save(self.folder / RETENTION_FILE)
+            for name, frame in frames.items():
+                write_atomically(self.folder / name, frame.write_parquet)
+            card = {
+                "format": FORMAT,
+                "fairhorizon": __version__,
+                "status": "finished" if recommender.finished_ else "interrupted",
+                "data": data.model_dump(mode="json"),
+                "limits": list(limits),
+                "item_table": item_table,
+                **recommender.description(),
+                **({} if asked is None else {"asked": asked}),
+                **({} if log is None else {"log": log.model_dump()}),
+                "files": {path.name: sha256(draft) for draft, path in files},
+            }
+            # last, so that a folder that is half replaced is refused by its checksums
+            write_json(self.card_file, card)
+        for name in {RETENTION_FILE, LOG, ITEMS, OBSERVED} - card["files"].keys():
+            (self.folder / name).unlink(missing_ok=True)  # of the model that was here before
+
+    def card(self) -> Card:
+        """What run.json says."""
+        file = self.card_file
+        try:
+            content = json.loads(file.read_text(encoding="utf-8"))
+        except (FileNotFoundError, NotADirectoryError):
+            resumable = (self.folder / CHECKPOINT).exists()
+            remedy = "continue with --resume" if resumable else "fairhorizon fit makes one"
             raise ModelError(
-                f"{folder}: was fitted on a part of its log, to be tested on the rest (fit it with "
-                "--all, or by fh.fit)"
+                f"{self.folder}: no model here, {CARD} is missing ({remedy})"
+            ) from None
+        except (OSError, ValueError) as error:
+            raise ModelError(f"{file}: cannot be read: {error} (fit it again)") from error
+        if not isinstance(content, dict) or "data" not in content:
+            raise ModelError(f"{file}: not the card of a model (fit it again)")
+        if (version := content.get("format")) != FORMAT:
+            raise ModelError(
+                f"{file}: format {version}, this version reads {FORMAT} (fit it again)"
             )
-        limits = tuple(Limit.parse(text) for text in card["limits"])
-        log = _read_log(folder, card)
-        table = None
-        if card["item_table"] is not None:
-            table = load_items(folder / card["item_table"])
-        recommender = load_method(folder / MODEL)
-        asked = card.get("asked", card["method"])
-        area_km = data["area_km"]
-    outlook = read_outlook(folder)
-    stored = StoredModel(recommender, asked, limits, data["ties"], area_km, outlook)
-    return stored, log, table
+        try:
+            card = Card.model_validate(content)
+        except ValidationError as error:
+            text = f"{file}: not the card of a model: {faults(error)} (fit it again)"
+            raise ModelError(text) from None
+        if _numbers(card.fairhorizon) > _numbers(__version__):
+            raise ModelError(
+                f"{file}: written by FairHorizon {card.fairhorizon or '?'}, and this is "
+                f"{__version__} (install the later version, or fit it again)"
+            )
+        return card
+
+    def has(self, name: str) -> bool:
+        """Whether a file is part of the model."""
+        return name in self.card().files
+
+    def checked(self, name: str) -> Path:
+        """The path of a file of the model, if it is as it was written."""
+        path, files = self.folder / name, self.card().files
+        if name not in files:
+            raise ModelError(f"{path}: {CARD} does not name this file (fit it again)")
+        if not path.is_file():
+            raise ModelError(f"{path}: is missing (copy the whole folder, or fit it again)")
+        if sha256(path) != files[name]:
+            raise ModelError(
+                f"{path}: has changed since it was written, its checksum is not that of {CARD} "
+                "(copy the whole folder again, or fit it again)"
+            )
+        return path
+
+    def recommender(self, alpha_prime: float | None = None) -> Recommender:
+        """The method as it was fitted, or serving at another level."""
+        file, card = self.checked(MODEL), self.card()
+        with understood(file):
+            model = load_method(file)
+            described = json.loads(json.dumps(model.description()))
+        stated = card.model_dump()
+        for name, value in described.items():
+            if stated.get(name) != value:
+                raise ModelError(
+                    f"{self.card_file}: its {name} is not that of {MODEL} (copy the whole folder "
+                    "again, or fit it again)"
+                )
+        if alpha_prime is None:
+            return model
+        try:
+            return model.at(alpha_prime)
+        except ConfigError as error:
+            raise ConfigError(f"{self.folder}: {error}") from None
+
+    def outlook(self) -> FittedRetention | None:
+        """What was learned from a record of responses; None: there was none."""
+        return (
+            FittedRetention.load(self.checked(RETENTION_FILE)) if self.has(RETENTION_FILE) else None
+        )
+
+    def data(self) -> DataSpec:
+        """What it was fitted on."""
+        with understood(self.card_file):
+            data = DataSpec.model_validate(self.card().data)
+        return data.model_copy(update={"source": self._within(data.source)})
+
+    @property
+    def is_of_whole_log(self) -> bool:
+        """Whether it was fitted on everything, so that nothing is left to test on."""
+        return self.data().cut == "none"
+
+    def check_testable(self, remedy: str = "fit without --all") -> None:
+        """Refuse a model without test items."""
+        if self.is_of_whole_log:
+            raise ConfigError(
+                f"{self.folder}: was fitted on the whole log: nothing is left to test on ({remedy})"
+            )
+
+    def check_whole(self) -> None:
+        """Refuse a model that knows only a part of its log."""
+        if not self.is_of_whole_log:
+            raise ModelError(
+                f"{self.folder}: was fitted on a part of its log, to be tested on the rest (fit it "
+                "with --all, or by fh.fit)"
+            )
+
+    def limits(self) -> tuple[Limit, ...]:
+        """The limits that were given to the fit."""
+        try:
+            return tuple(Limit.parse(text) for text in self.card().limits)
+        except LimitError as error:
+            raise ModelError(f"{self.card_file}: {error}") from None
+
+    def item_table(self) -> str | None:
+        """The path of the table with the columns of its limits."""
+        table = self.card().item_table
+        return None if table is None else self._within(table)
+
+    def with_its_ties(self, data: DataSpec) -> DataSpec:
+        """The data with ties in the order of this model, unless an order is given."""
+        if data.ties != "auto" or not self.card_file.exists():
+            return data
+        return data.model_copy(update={"ties": self.data().ties})
+
+    def _within(self, path: str) -> str:
+        """A file of the folder, where the path is one; else the path as it is."""
+        file = self.folder / path
+        return str(file.resolve()) if not Path(path).is_absolute() and file.is_file() else path
+
+    def log(self) -> Interactions:
+        """The log of the model, as it was loaded."""
+        about = self.card().log
+        if about is None:
+            return self.data().read(None)
+        return log_of(pl.read_parquet(self.checked(LOG)), about)
+
+    def items(self) -> ItemTable | None:
+        """The table of items."""
+        table = self.item_table()
+        if table is None:
+            return None
+        return load_items(self.checked(ITEMS) if self.has(ITEMS) else table)
+
+    def observed(self, log: Interactions) -> pl.DataFrame | None:
+        """Rows that were observed after the fit, under the names of the columns of the log."""
+        if not self.has(OBSERVED):
+            return None
+        frame = pl.read_parquet(self.checked(OBSERVED))
+        names = names_of(log)
+        own = {**names, "time": names["timestamp"]}
+        return frame.rename({name: own[name] for name in frame.columns})
 
 
-def read_outlook(folder: Path) -> FittedRetention | None:
-    """What was learned from a record of answers; None: there was none."""
-    file = folder / RETENTION_FILE
-    return FittedRetention.load(file) if file.exists() else None
+def _numbers(version: str) -> tuple[float, ...]:
+    """A version to compare; what is none is later than any."""
+    found = re.match(r"\d+(\.\d+)*", version)
+    return tuple(map(float, found[0].split("."))) if found else (float("inf"),)
 
 
-def read_observed(folder: Path, log: Interactions) -> pl.DataFrame | None:
-    """Rows that were observed after the fit, under the names of the columns of the log."""
-    if not (folder / OBSERVED).exists():
-        return None
-    frame = pl.read_parquet(folder / OBSERVED)
-    if frame.is_empty():
-        return None
-    names = names_of(log)
-    own = {**names, "time": names["timestamp"]}
-    return frame.rename({name: own[name] for name in frame.columns})
-
-
-def _read_log(folder: Path, card: dict[str, Any]) -> Interactions:
-    data, about = card["data"], card.get("log", {})
-    if data["source"] != LOG:  # of `fairhorizon fit --all`, which keeps no copy
-        given = {name: data[name] for name in READING if data.get(name) is not None}
-        return load(data["source"], time=data.get("timestamp"), **given)
-    if not (folder / LOG).is_file():
-        raise ModelError(f"{folder / LOG}: its log is missing (copy the whole folder, or fit anew)")
-    frame = pl.read_parquet(folder / LOG)
-    idle = (
-        frame["user"].filter(frame["item"].is_null()),
-        frame["item"].filter(frame["user"].is_null()),
-    )
-    frame = frame.drop_nulls(["user", "item"])
-    columns: dict[str, Any] = {name: frame[name].to_numpy() for name in frame.columns}
-    log = from_arrays(
-        frame["user"],
-        frame["item"],
-        ratings=columns.get("rating"),
-        timestamps=columns.get("time"),
-        weights=columns.get("weight"),
-        name=about.get("name", ""),
-        repeats=about.get("repeats", "first"),
-        labels=about.get("columns", {}),
-        idle=idle if any(map(len, idle)) else None,
-    )
-    return log if log.weights is not None else replace(log, last_times=columns.get("last_time"))
-
-
-def _frame_of_log(log: Interactions) -> pl.DataFrame:
+def log_frame(log: Interactions) -> pl.DataFrame:
     """A row per row of the log; of a log with weights also those that repeat others.
 
     A user or an item without any has a row alone, with nothing else in it.
@@ -189,7 +311,36 @@ def _frame_of_log(log: Interactions) -> pl.DataFrame:
     return pl.concat([taken, *alone], how="diagonal")
 
 
-def _frame_of_rows(rows: ObservedRows) -> pl.DataFrame:
+def log_of(frame: pl.DataFrame, about: LogAbout) -> Interactions:
+    """The log of a `log_frame`."""
+    idle = (
+        frame.filter(pl.col("item").is_null())["user"],
+        frame.filter(pl.col("user").is_null())["item"],
+    )
+    frame = frame.drop_nulls(["user", "item"])
+    columns: dict[str, Any] = {name: frame[name].to_numpy() for name in frame.columns}
+    log = from_arrays(
+        frame["user"],
+        frame["item"],
+        ratings=columns.get("rating"),
+        timestamps=columns.get("time"),
+        weights=columns.get("weight"),
+        name=about.name,
+        repeats=about.repeats,
+        labels=about.columns,
+        idle=idle if any(map(len, idle)) else None,
+    )
+    return log if log.weights is not None else replace(log, last_times=columns.get("last_time"))
+
+
+def items_frame(table: ItemTable) -> pl.DataFrame:
+    """A row per item."""
+    return pl.DataFrame({"item": _ids(table.ids), **table.columns})
+
+
+def observed_frame(parts: Sequence[ObservedRows]) -> pl.DataFrame:
+    """A row per row that was observed."""
+    rows = joined(list(parts))
     columns: dict[str, Any] = {"user": _ids(rows.users), "item": _ids(rows.items)}
     columns |= {} if rows.ratings is None else {"rating": rows.ratings}
     columns |= {} if rows.times is None else {"time": rows.times}
@@ -202,7 +353,3 @@ def _ids(ids: Any) -> pl.Series:
     if all(isinstance(one, int) for one in cells):
         return pl.Series(cells, dtype=pl.Int64)
     return pl.Series([str(one) for one in cells], dtype=pl.String)
-
-
-def _write(path: Path, frame: pl.DataFrame) -> None:
-    write_atomically(path, lambda temporary: frame.write_parquet(temporary))

@@ -11,10 +11,11 @@ import torch
 
 from fairhorizon.allocation.guard import ExposureGuard
 from fairhorizon.data.interactions import Interactions
-from fairhorizon.data.item_columns import ItemTable, log_attribute, merged_tables
+from fairhorizon.data.items import ItemTable, log_attribute, merged_tables
 from fairhorizon.data.loading import load, load_items
 from fairhorizon.data.locations import AREA, AREA_KM, coordinates_among
 from fairhorizon.data.splits import Ties, uncut, with_ties
+from fairhorizon.datasets import DataSpec
 from fairhorizon.errors import ConfigError, ModelError
 from fairhorizon.fcpo.retention.replay import FittedRetention
 from fairhorizon.limits.language import Limit
@@ -32,7 +33,16 @@ from fairhorizon.model.fitting import (
     own_limit,
     with_level,
 )
-from fairhorizon.model.folder import StoredModel, read_model, read_observed, write_model
+from fairhorizon.model.folder import (
+    ITEMS,
+    LOG,
+    OBSERVED,
+    LogAbout,
+    ModelFolder,
+    items_frame,
+    log_frame,
+    observed_frame,
+)
 from fairhorizon.model.observe import ObservedRows, described, joined
 from fairhorizon.model.requests import People, RepeatRule, Requests
 from fairhorizon.model.serving import (
@@ -67,21 +77,26 @@ class Model:
 
     def __init__(
         self,
-        stored: StoredModel,
-        *,
+        recommender: Recommender,
+        method: str,
         log: Interactions,
-        table: ItemTable | None,
+        *,
+        limits: Sequence[Limit] = (),
+        table: ItemTable | None = None,
+        ties: Ties = "auto",
+        area_km: float = AREA_KM,
+        outlook: FittedRetention | None = None,
         ordered: Interactions | None = None,
     ) -> None:
-        """ordered: the log with its ties in order, where somebody has put them so already."""
-        self._log, self._table, self._ties = log, table, stored.ties
-        self._limits, self._method, self._area_km = stored.limits, stored.method, stored.area_km
-        self._outlook = stored.outlook
+        """method: as it was asked for.  ordered: the log with its ties in order, if known."""
+        self._log, self._table, self._ties = log, table, ties
+        self._limits, self._method, self._area_km = tuple(limits), method, area_km
+        self._outlook = outlook
         self._rows: list[ObservedRows] = []  # observed since the fit
         self._changing = threading.Lock()
-        people = People(in_order(log, stored.ties) if ordered is None else ordered)
-        catalogue = Catalogue.of(people.log, table, area_km=stored.area_km)
-        self._state = ServingState.of(stored.recommender, people, catalogue, stored.limits)
+        people = People(in_order(log, ties) if ordered is None else ordered)
+        catalogue = Catalogue.of(people.log, table, area_km=area_km)
+        self._state = ServingState.of(recommender, people, catalogue, self._limits)
 
     def __repr__(self) -> str:
         state = self._state
@@ -264,10 +279,24 @@ class Model:
         folder: a new folder, or one that `save` wrote.
         """
         with self._changing:
-            recommender = self._state.recommender
-            asked = (self._method, self._limits, self._ties, self._area_km, self._outlook)
-            stored = StoredModel(recommender, *asked)
-            write_model(Path(folder), stored, self._log, self._table, self._rows)
+            log, folder = self._log, Path(folder)
+            if folder.exists() and any(folder.iterdir()) and not (folder / LOG).exists():
+                raise ModelError(f"{folder}: holds something else (name a new folder)")
+            frames = {LOG: log_frame(log)}
+            if self._table is not None:
+                frames[ITEMS] = items_frame(self._table)
+            if self._rows:
+                frames[OBSERVED] = observed_frame(self._rows)
+            ModelFolder(folder).write(
+                self._state.recommender,
+                DataSpec(source=LOG, area_km=self._area_km, cut="none", ties=self._ties),
+                limits=self.limits,
+                item_table=ITEMS if ITEMS in frames else None,
+                outlook=self._outlook,
+                asked=self._method,
+                log=LogAbout.of(log),
+                frames=frames,
+            )
 
 
 class ModelServer:
@@ -393,8 +422,16 @@ def fit(
     given = None if answers is None else GivenAnswers.read(answers, away, draft, ordered)
     recommender = fit_whole(draft, ordered, group=group, listener=listener)
     outlook = None if given is None else given.learned(recommender)
-    stored = StoredModel(recommender, str(chosen), asked, ties, area_km, outlook)
-    return Model(stored, log=log, table=table)
+    return Model(
+        recommender,
+        str(chosen),
+        log,
+        limits=asked,
+        table=table,
+        ties=ties,
+        area_km=area_km,
+        outlook=outlook,
+    )
 
 
 def _fitted_for(draft: Recommender, limits: Sequence[Limit], catalogue: Catalogue) -> Group | None:
@@ -414,14 +451,25 @@ def open_model(folder: str | Path) -> Model:
 
     Returns the model as it was, with everything that it had observed.
     """
-    folder = Path(folder)
-    stored, log, table = read_model(folder)
-    ordered = in_order(log, stored.ties)
-    if stored.recommender.fingerprint_ != ordered.fingerprint():
+    stored = ModelFolder(Path(folder))
+    stored.check_whole()
+    card, data, log = stored.card(), stored.data(), stored.log()
+    ordered, recommender = in_order(log, data.ties), stored.recommender()
+    if recommender.fingerprint_ != ordered.fingerprint():
         raise ModelError(f"{folder}: its log has changed since the fit (fit it again)")
-    table = merged_tables(table, _columns_of_log(log, table, stored.limits))
-    model = Model(stored, log=log, table=table, ordered=ordered)
-    observed = read_observed(folder, log)
+    limits, items = stored.limits(), stored.items()
+    model = Model(
+        recommender,
+        card.asked or card.method,
+        log,
+        limits=limits,
+        table=merged_tables(items, _columns_of_log(log, items, limits)),
+        ties=data.ties,
+        area_km=data.area_km,
+        outlook=stored.outlook(),
+        ordered=ordered,
+    )
+    observed = stored.observed(log)
     return model if observed is None else model.observe(observed)
 
 

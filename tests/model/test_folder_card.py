@@ -1,22 +1,24 @@
-"""A run folder remembers its data, split and groups, and says what is wrong with it."""
+"""A model folder remembers its data, split and groups, and says what is wrong with it."""
 
 import json
 import re
 from pathlib import Path
 
 import numpy as np
+import polars as pl
 import pytest
 from pydantic import ValidationError
 
+import fairhorizon as fh
 from fairhorizon.data.interactions import NoTimestampsWarning
 from fairhorizon.data.splits import Split
 from fairhorizon.datasets import DataSpec
-from fairhorizon.errors import ConfigError, DataError, ModelError
+from fairhorizon.errors import ConfigError, DataError, FairHorizonError, ModelError
 from fairhorizon.fcpo.config import FcpoConfig
 from fairhorizon.fcpo.model import Fcpo
 from fairhorizon.fcpo.session import save_training
+from fairhorizon.model.folder import CHECKPOINT, ModelFolder
 from fairhorizon.recommenders.tasks import FitTask
-from fairhorizon.studies.runs import Run
 
 
 @pytest.fixture
@@ -83,21 +85,21 @@ def test_a_run_is_read_as_it_was_written(market: Split, small: FcpoConfig, tmp_p
     session = model.session(FitTask.of(market))
     training = session.training
     training.round()
-    run, spec = Run(tmp_path / "new" / "run"), DataSpec(source="synthetic", ties=4)
-    run.write(model.adopt(session.conclude()), spec, "finished")
-    save_training(training, run.checkpoint_file)
+    run, spec = ModelFolder(tmp_path / "new" / "run"), DataSpec(source="synthetic", ties=4)
+    run.write(model.adopt(session.conclude()), spec)
+    save_training(training, run.folder / CHECKPOINT)
     assert run.data() == spec
     # resumed without a word on ties, it has those it began with
     plain = DataSpec(source="synthetic")
     assert run.with_its_ties(plain) == spec
     kept = DataSpec(source="synthetic", ties="keep")
     assert run.with_its_ties(kept) == kept
-    assert Run(tmp_path / "none").with_its_ties(plain) == plain
-    card = run.card()
+    assert ModelFolder(tmp_path / "none").with_its_ties(plain) == plain
+    card = run.card().model_dump()
     assert (card["status"], card["method"], card["seed"]) == ("finished", "fcpo", 3)
     assert card["rounds"][0]["reward"] == training.reports[0].reward
     assert "seconds" not in card["rounds"][0]
-    assert np.array_equal(run.model().sensitive_, training.sensitive)
+    assert np.array_equal(run.recommender().sensitive_, training.sensitive)
     resumed = model.session(FitTask.of(market, checkpoint=run.folder, resume=True))
     assert resumed.training.reports == training.reports
 
@@ -115,8 +117,8 @@ def test_an_unknown_order_of_ties_is_refused() -> None:
 
 
 def test_an_empty_folder_is_no_run(market: Split, tmp_path: Path) -> None:
-    run = Run(tmp_path)
-    with pytest.raises(ModelError, match=r"no run here, run.json is missing \(fairhorizon fit"):
+    run = ModelFolder(tmp_path)
+    with pytest.raises(ModelError, match=r"no model here, run.json is missing \(fairhorizon fit"):
         run.data()
     with pytest.raises(ModelError, match=r"checkpoint.safetensors: there is no checkpoint"):
         Fcpo().fit(market, checkpoint=tmp_path, resume=True)
@@ -138,8 +140,9 @@ def test_an_empty_folder_is_no_run(market: Split, tmp_path: Path) -> None:
 def test_a_card_with_a_wrong_type_is_refused(
     change: dict[str, object], fault: str, tmp_path: Path
 ) -> None:
-    run = Run(tmp_path)
+    run = ModelFolder(tmp_path)
     card = {
+        "format": 1,
         "fairhorizon": "0.1.0",
         "status": "finished",
         "data": DataSpec(source="synthetic").model_dump(mode="json"),
@@ -147,27 +150,99 @@ def test_a_card_with_a_wrong_type_is_refused(
         "seed": 0,
         "limits": [],
         "item_table": None,
+        "files": {},
         "ranker": {},
     }
     run.card_file.write_text(json.dumps(card))
-    assert run.card() == card
+    assert card.items() <= run.card().model_dump().items()
     run.card_file.write_text(json.dumps(card | change))
-    message = f"{run.card_file}: not the card of a run: {fault} (fit it again)"
+    message = f"{run.card_file}: not the card of a model: {fault} (fit it again)"
     with pytest.raises(ModelError, match=f"^{re.escape(message)}$"):
         run.data()
 
 
 def test_a_card_without_its_seed_is_refused(tmp_path: Path) -> None:
-    run = Run(tmp_path)
-    run.card_file.write_text('{"fairhorizon": "", "status": "finished", "data": {}, "method": ""}')
+    run = ModelFolder(tmp_path)
+    card = {"format": 1, "fairhorizon": "", "status": "finished", "data": {}, "method": ""}
+    run.card_file.write_text(json.dumps(card))
     with pytest.raises(ModelError, match=r"seed is missing; limits is missing; .*\(fit it again\)"):
         run.data()
 
 
 def test_data_of_a_card_that_cannot_be_read_are_said_in_one_line(tmp_path: Path) -> None:
-    run, data = Run(tmp_path), {"source": 3, "cut": "never"}
-    card = {"fairhorizon": "1", "status": "finished", "method": "x", "seed": 0, "data": data}
-    card |= {"limits": [], "item_table": None}
+    run, data = ModelFolder(tmp_path), {"source": 3, "cut": "never"}
+    card = {
+        "format": 1,
+        "fairhorizon": "0.1",
+        "status": "finished",
+        "method": "x",
+        "seed": 0,
+        "data": data,
+    }
+    card |= {"limits": [], "item_table": None, "files": {}}
     run.card_file.write_text(json.dumps(card))
     with pytest.raises(ModelError, match=r"source=3: give text; cut=never: give one of"):
         run.data()
+
+
+@pytest.fixture
+def whole(tmp_path: Path) -> Path:
+    """A folder with all files that a model can have but an outlook."""
+    items = pl.DataFrame({"item": range(45), "kind": ["a", "b", "c"] * 15})
+    log = fh.load("synthetic:users=30,items=40,interactions_per_user=10")
+    model = fh.fit(log, "ease+lists", limits=["popular<=0.4"], items=items)
+    model.observe(pl.DataFrame({"user": [3], "item": [44], "rating": [5.0], "timestamp": [10**10]}))
+    model.save(tmp_path / "run")
+    return tmp_path / "run"
+
+
+FILES = ["items.parquet", "log.parquet", "model.safetensors", "observed.parquet"]
+
+
+@pytest.mark.parametrize("file", FILES)
+def test_a_flipped_byte_is_refused_in_every_file(file: str, whole: Path) -> None:
+    assert sorted(ModelFolder(whole).card().files) == FILES
+    content = bytearray((whole / file).read_bytes())
+    content[-9] ^= 1
+    (whole / file).write_bytes(content)
+    with pytest.raises(ModelError, match=rf"run/{file}: has changed since it was written.*\(copy"):
+        fh.open_model(whole)
+    (whole / file).unlink()
+    with pytest.raises(ModelError, match=rf"run/{file}: is missing \(copy the whole folder"):
+        fh.open_model(whole)
+
+
+@pytest.mark.parametrize(
+    ("change", "fault"),
+    [
+        ({"format": 2}, "format 2, this version reads 1"),
+        ({"fairhorizon": "99.1"}, "written by FairHorizon 99.1, and this is 0.1.0 (install"),
+        ({"fairhorizon": "new"}, "written by FairHorizon new, and this is"),
+        ({"method": "mf"}, "its method is not that of model.safetensors (copy"),
+        ({"seed": 7}, "its seed is not that of model.safetensors"),
+        ({"limits": ["popular<=most"]}, "run.json: 'popular<=most', position 10"),
+        ({"limits": "popular<=0.4"}, "limits=popular<=0.4: give a list"),
+        ({"files": {}}, "log.parquet: run.json does not name this file (fit it again)"),
+        ({"data": {"source": "log.parquet", "cut": "none", "ties": "backwards"}}, "ties=backwards"),
+    ],
+)
+def test_a_changed_card_is_refused(change: dict[str, object], fault: str, whole: Path) -> None:
+    file = whole / "run.json"
+    file.write_text(json.dumps(json.loads(file.read_text()) | change))
+    with pytest.raises(FairHorizonError, match=f"run.*{re.escape(fault)}"):
+        fh.open_model(whole)
+
+
+def test_files_of_two_models_are_no_model(whole: Path, tmp_path: Path) -> None:
+    """As after a copy, or a replacement, that was broken off."""
+    fh.fit("synthetic:users=30,items=40,interactions_per_user=9", "ease").save(tmp_path / "two")
+    (tmp_path / "two" / "model.safetensors").replace(whole / "model.safetensors")
+    with pytest.raises(ModelError, match=r"model\.safetensors: has changed since it was written"):
+        fh.open_model(whole)
+
+
+def test_what_a_model_does_not_have_is_not_left_of_the_one_before(whole: Path) -> None:
+    fh.fit("synthetic:users=30,items=40,interactions_per_user=9", "ease").save(whole)
+    assert sorted(path.name for path in whole.iterdir()) == [
+        *("log.parquet", "model.safetensors", "run.json"),
+    ]

@@ -12,11 +12,11 @@ from torch import Tensor
 
 from fairhorizon.datasets import Dataset
 from fairhorizon.limits.resolved import ResolvedLimit
+from fairhorizon.model.folder import ModelFolder
 from fairhorizon.parallel.engine import Messages, TaskEngine, WorkerBlocks
 from fairhorizon.recommenders.base import Recommender
 from fairhorizon.recommenders.served import Served
 from fairhorizon.simulation.feedback import Scenario, evaluation_scenario, serving_scenario
-from fairhorizon.studies.runs import Run
 from fairhorizon.vocabulary import Protocol
 
 FEWEST_USERS = 16  # of a block: of fewer, one process makes the lists in no time
@@ -43,7 +43,7 @@ class ListsOfRun:
     worth: Tensor | None = None
 
     def model(self) -> Recommender:
-        model = Run(self.run).model(self.level)
+        model = ModelFolder(self.run).recommender(self.level)
         return model.under(self.limits) if self.limits else model
 
     def scenario(self, model: Recommender, dataset: Dataset) -> Scenario:
@@ -69,7 +69,7 @@ class RunBlock:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # about the data: they were shown before
             model = self.lists.model()
-            dataset = Run(self.lists.run).data().open(self.lists.cache_dir)
+            dataset = ModelFolder(self.lists.run).data().open(self.lists.cache_dir)
         scenario = self.lists.scenario(model, dataset)
         rows = np.array_split(np.arange(scenario.n_users), self.blocks)[self.number]
         serving = model.in_blocks(feedback=self.lists.feedback)
