@@ -1,8 +1,4 @@
-"""Whether the policy still fits rankers that were fitted again; the validation items decide.
-
-The weights were learned with rankers that knew only the earlier part of the log. With short
-histories they may not suit rankers of the whole log: then a single ranker can be better.
-"""
+"""How a trained policy makes lists under any limit, and what is decided before it serves."""
 
 import copy
 from collections.abc import Iterator, Sequence
@@ -25,15 +21,19 @@ from fairhorizon.metrics.accuracy import discount
 from fairhorizon.metrics.shares import whole_showings
 from fairhorizon.rankers.candidates import CandidateSet, ScoredCandidates, weights_by_cross_entropy
 from fairhorizon.recommenders.lists.chances import WeightedChances, softmax_chances
-from fairhorizon.recommenders.lists.features import FeatureSource
-from fairhorizon.recommenders.lists.item_lists import NO_LIMIT, Evenness, ItemLists
-from fairhorizon.recommenders.lists.opening import Opening, liked_items, open_menus, some_users
+from fairhorizon.recommenders.lists.features import (
+    FeatureSource,
+    Opening,
+    liked_items,
+    open_menus,
+    some_users,
+)
+from fairhorizon.recommenders.lists.item_lists import NO_LIMIT, GiniTarget, ItemLists
 from fairhorizon.recommenders.steps import listed_ndcg, ndcg_by_user
 from fairhorizon.simulation.feedback import Scenario
 
-# The chances of items by a trained policy.
 
-
+# ---- The chances of items by a trained policy ----------------------------------------------------
 @dataclass(frozen=True)
 class ActorChances:
     """softmax(W signals) over the menu, W by the actor, the mean over its rows."""
@@ -53,15 +53,14 @@ class ActorChances:
         return softmax_chances(menus, weights.mean(1, keepdim=True))
 
 
-# How even lists may be made: as much as accuracy on what users took later can afford.
-
+# ---- How even lists may be made: as much as accuracy on later items can afford -------------------
 PARTS = (1.0, 0.75, 0.5, 0.25)  # of the way to the Gini index of the most even accurate ranker
 
 
 @torch.no_grad()
 def largest_gini_reduction(
     lists: ItemLists,
-    evenness: Evenness,
+    evenness: GiniTarget,
     opening: Opening,
     scenario: Scenario,
     *,
@@ -74,7 +73,7 @@ def largest_gini_reduction(
     Without a limit on the group, and with one.
     """
 
-    def ndcg(rule: PlaceRule, spread: Evenness | None) -> float:
+    def ndcg(rule: PlaceRule, spread: GiniTarget | None) -> float:
         some = replace(lists, rule=rule, spread=spread)
         queues = scenario.queue[opening.users]
         shown = some.from_menus(opening.menus, opening.users, queues, length)
@@ -89,8 +88,7 @@ def largest_gini_reduction(
     return 0.0
 
 
-# First prices of a limit on the group, by level: for requests, which come one after the other.
-#
+# ---- First prices of a limit, for requests, which come one after the other -----------------------
 # Lists that are made together keep a limit exactly, at a price found on them. A guard of requests
 # (allocation/guard.py) does not know what comes next; it begins at the price at which the lists of
 # the validation states would have had the share of the limit.
@@ -187,14 +185,13 @@ def _offers(
         yield offers
 
 
-# Whether the policy still fits rankers that were fitted again; the validation items decide.
-#
+# ---- Whether the policy still fits rankers that were fitted again --------------------------------
 # The weights were learned with rankers that knew only the earlier part of the log. With short
 # histories they may not suit rankers of the whole log: then a single ranker can be better.
 
 CLEARLY = 1.02  # times the NDCG of the policy
 BY_CHANCE = 1.0  # standard errors of a difference, paired over users
-FEWEST_USERS, MOST_USERS = 200, 8192  # fewer are too noisy
+FEWEST_USERS = 200  # fewer are too noisy
 
 Weights = tuple[float, ...]
 
