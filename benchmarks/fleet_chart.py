@@ -5,7 +5,7 @@ from pathlib import Path
 from statistics import mean
 
 from fairhorizon.report import charts, marks
-from fairhorizon.report.looks import PALETTE, SHAPES, Look
+from fairhorizon.report.styles import PALETTE, SHAPES, Style
 from fleet_simulation import Outcome
 
 PANELS = {
@@ -20,7 +20,7 @@ def draw(
 ) -> None:
     """A panel for each figure, a line for each scenario; the rule's as a dashed line."""
     looks = {
-        name: Look(PALETTE[number % len(PALETTE)], SHAPES[number % len(SHAPES)])
+        name: Style(PALETTE[number % len(PALETTE)], SHAPES[number % len(SHAPES)])
         for number, name in enumerate(found)
     }
     x = {

@@ -98,7 +98,7 @@ def compare(source: str, config: FcpoConfig, n_rankers: int = BEST_RANKERS) -> N
     alone = {name: served(model, parts, group).mean for name, model in fitted.items()}
     best_rankers = sorted(fitted, key=lambda name: -alone[name])[:n_rankers]
     assert fcpo.policy_.panel is not None
-    print(f"{source}: {fcpo.policy_.panel.found[1]}")
+    print(f"{source}: {fcpo.policy_.panel.summary[1]}")
     for part in PARTS_OF_THE_RATE:
         level = part * rate
         ours = served(fcpo.at(level), parts, group)

@@ -16,9 +16,8 @@ from typing import Any
 
 from fairhorizon.limits.language import Limit
 from fairhorizon.report import grid
-from fairhorizon.report.findings import listed
-from fairhorizon.report.grid import Better, Cell, Grid
-from fairhorizon.report.level_grids import NOT_SHOWN, interval
+from fairhorizon.report.grid import NOT_SHOWN, Better, Cell, Grid, interval
+from fairhorizon.report.headline import listed
 from fairhorizon.studies.level_search import counting_words
 
 Content = Mapping[str, Any]

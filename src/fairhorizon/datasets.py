@@ -14,12 +14,12 @@ from numpy.typing import NDArray
 from pydantic import Field, NonNegativeInt
 
 from fairhorizon import __version__
-from fairhorizon.data.contents import UTF_8
 from fairhorizon.data.interactions import Interactions
 from fairhorizon.data.locations import AREA, AREA_KM, attribute_or_area
 from fairhorizon.data.readers import read_item_attribute
 from fairhorizon.data.sources import load
 from fairhorizon.data.splits import Split, earlier_part, split, split_by_time, uncut, with_ties
+from fairhorizon.data.tables import UTF_8
 from fairhorizon.errors import ConfigError, DataError, NoColumnError
 from fairhorizon.limits.groups import POPULAR_SHARE, attribute_group, popular_group
 from fairhorizon.limits.language import GroupOf, Limit

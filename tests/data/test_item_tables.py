@@ -9,10 +9,17 @@ import polars as pl
 import pytest
 
 from fairhorizon.cli.app import run
-from fairhorizon.data import item_tables, sources
-from fairhorizon.data.downloads import fetch
-from fairhorizon.data.item_tables import TABLES, read_movielens_items, read_recbole_items
-from fairhorizon.data.sources import cache_folder, item_columns, items_of, load
+from fairhorizon.data import sources
+from fairhorizon.data.sources import (
+    TABLES,
+    cache_folder,
+    fetch,
+    item_columns,
+    items_of,
+    load,
+    read_movielens_items,
+    read_recbole_items,
+)
 from fairhorizon.errors import DataError, NoColumnError
 
 RECBOLE = (
@@ -45,7 +52,7 @@ def test_recbole_has_blanks_between_genres(tmp_path: Path) -> None:
 def test_movielens_has_the_year_in_the_title(tmp_path: Path) -> None:
     (tmp_path / "movies.dat").write_bytes(MOVIES.encode("latin-1"))
     frame = read_movielens_items(tmp_path / "movies.dat")
-    assert frame.columns == ["item", *item_tables.COLUMNS]
+    assert frame.columns == ["item", *sources.COLUMNS]
     assert frame.rows() == [
         ("10", "Misérables, Les", "1995", "Drama|Musical"),
         ("11", "Associate, The (L'Associe)", "1982", "Comedy"),

@@ -7,7 +7,7 @@ import pyarrow as pa
 import pytest
 
 import fairhorizon as fh
-from fairhorizon.data.item_columns import log_attribute, merged_tables
+from fairhorizon.data.items import log_attribute, merged_tables
 from fairhorizon.data.loading import load_items
 from fairhorizon.errors import DataError, NoColumnError
 

@@ -16,8 +16,7 @@ from pathlib import Path
 
 import pytest
 
-from fairhorizon.data.downloads import NamedSet, fetch
-from fairhorizon.data.sources import NAMED, cache_folder, load, synthetic_market
+from fairhorizon.data.sources import NAMED, NamedSet, cache_folder, fetch, load, synthetic_market
 from fairhorizon.data.splits import statistics
 from fairhorizon.data.synthetic import synthetic
 from fairhorizon.errors import ConfigError, DataError
@@ -195,7 +194,7 @@ import sys
 from dataclasses import replace
 from pathlib import Path
 from fairhorizon.data.sources import NAMED
-from fairhorizon.data.downloads import fetch
+from fairhorizon.data.sources import fetch
 fetch(replace(NAMED["ml-100k"], url=sys.argv[1]), Path(sys.argv[2]))
 """
 

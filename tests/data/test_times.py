@@ -7,8 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fairhorizon.data.columns import Origin
-from fairhorizon.data.times import to_times
+from fairhorizon.data.columns import Origin, to_times
 from fairhorizon.errors import DataError
 
 MOMENTS = st.datetimes(min_value=datetime(1, 1, 2), max_value=datetime(9998, 12, 31))

@@ -12,7 +12,7 @@ from fairhorizon.fcpo import serving
 from fairhorizon.fcpo.config import FcpoConfig
 from fairhorizon.fcpo.model import Fcpo
 from fairhorizon.fcpo.session import Session
-from fairhorizon.rankers.stack.model import Stack, StackConfig
+from fairhorizon.rankers.stack import Stack, StackConfig
 from fairhorizon.recommenders.progress import Listener, RoundReport
 from fairhorizon.recommenders.tasks import FitTask, LogPart, Prerequisite
 from fairhorizon.storage import load_model
@@ -50,9 +50,11 @@ def stack(parts: Split, config: FcpoConfig) -> Stack:
 def test_the_warm_start_is_the_stack_but_for_one_factor(session: Session, stack: Stack) -> None:
     panel = session.training.panel
     assert panel is not None
-    assert [ranker.method for ranker in panel.rankers] == [m.method for m in stack.members_]
+    assert [ranker.method for ranker in panel.rankers] == [
+        m.method for m in stack.ensemble_.rankers
+    ]
     assert len(panel.rankers) > 1
-    factors = np.array(panel.weights) / stack.weights_.numpy()
+    factors = np.array(panel.weights) / np.array(stack.ensemble_.weights)
     assert factors == pytest.approx(factors[0], rel=1e-6)
     head = session.training.actor.body[-1]
     assert head.bias[: len(panel.weights)].tolist() == pytest.approx(panel.weights)
@@ -65,7 +67,9 @@ def test_one_panel_learns_on_the_earlier_part_and_one_serves_with_the_whole_log(
     assert learning is not None
     assert serving is not None
     inner = earlier_part(parts)
-    for early, whole, member in zip(learning.rankers, serving.rankers, stack.members_, strict=True):
+    for early, whole, member in zip(
+        learning.rankers, serving.rankers, stack.ensemble_.rankers, strict=True
+    ):
         assert early.fingerprint_ == inner.train.fingerprint()
         assert whole.fingerprint_ == parts.train.fingerprint()
         assert early.config == whole.config == member.config
@@ -73,8 +77,8 @@ def test_one_panel_learns_on_the_earlier_part_and_one_serves_with_the_whole_log(
             assert torch.equal(whole.tensors()[name], value)
     assert learning.ndcg == serving.ndcg
     assert len(learning.ndcg) == len(learning.rankers)
-    assert learning.found == serving.found
-    assert len(serving.found) == 3
+    assert learning.summary == serving.summary
+    assert len(serving.summary) == 3
 
 
 class StopAfter(Listener):
@@ -103,7 +107,7 @@ def test_a_training_that_was_interrupted_leads_to_the_same_model(
     half = Fcpo(config, seed=1).fit(parts, checkpoint=tmp_path, listener=listener)
     assert (half.finished_, len(half.history_)) == (False, stop)
     assert half.policy_.panel is not None
-    assert listener.stages[-3:] == list(half.policy_.panel.found)
+    assert listener.stages[-3:] == list(half.policy_.panel.summary)
     again = Fcpo(config, seed=1).fit(parts, checkpoint=tmp_path, resume=True)
     assert again.finished_
     for model, name in ((without, "without"), (again, "again")):

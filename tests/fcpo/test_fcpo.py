@@ -159,7 +159,7 @@ def test_rankers_learn_from_the_earlier_part_and_at_last_from_all(
     training = Fcpo(small_strong, seed=1).session(FitTask.of(market)).training
     early = earlier_part(market)
     assert [r.fingerprint_ for r in training.panel.rankers] == [early.train.fingerprint()] * 2
-    ease = RANKERS["ease"]().fit(early)
+    ease = RANKERS["ease:recent"]().fit(early)
     assert torch.equal(training.panel.rankers[0].item_weights_, ease.item_weights_)
 
     training.round()
@@ -171,7 +171,7 @@ def test_rankers_learn_from_the_earlier_part_and_at_last_from_all(
     list(training.rounds())
     model = Fcpo().adopt(Session(training).conclude())
     assert [r.fingerprint_ for r in model.policy_.panel.rankers] == [market.train.fingerprint()] * 2
-    whole = RANKERS["ease"]().fit(market)
+    whole = RANKERS["ease:recent"]().fit(market)
     assert torch.equal(model.policy_.panel.rankers[0].item_weights_, whole.item_weights_)
     assert not torch.equal(whole.item_weights_, ease.item_weights_)
     assert model.policy_.panel.weights == training.panel.weights  # those of unseen feedback
@@ -182,11 +182,11 @@ def test_rankers_learn_from_the_earlier_part_and_at_last_from_all(
 
 def test_rankers_that_are_fitted_are_taken_as_they_are(market: Split, small_strong: FcpoConfig):
     config = small_strong.model_copy(update={"rounds": 0})
-    early, whole = (RANKERS["ease"]().fit(part) for part in (earlier_part(market), market))
+    early, whole = (RANKERS["ease:recent"]().fit(part) for part in (earlier_part(market), market))
     model = Fcpo(config, seed=1)
     fitted = {
-        Prerequisite("ease"): whole,
-        Prerequisite("ease", LogPart.EARLIER): early,
+        Prerequisite("ease:recent"): whole,
+        Prerequisite("ease:recent", LogPart.EARLIER): early,
     }
     session = model.session(FitTask.of(market, fitted=fitted))
     assert session.training.panel.rankers[0] is early

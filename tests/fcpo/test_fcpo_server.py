@@ -231,7 +231,7 @@ def test_rankers_of_a_warm_start_are_fitted_anew_between_rounds(model: Fcpo, mar
         if step == 2:
             assert torch.equal(weights_of(server), weights_of(model.server([])))
         if step == 4:
-            expected = RANKERS["ease"](seed=1).fit(retraining.extended())
+            expected = RANKERS["ease:recent"](seed=1).fit(retraining.extended())
             assert torch.equal(weights_of(server), expected.item_weights_)
     assert len(retraining.liked()[0]) > 10
     assert not torch.equal(weights_of(server), weights_of(model.server([])))

@@ -12,7 +12,7 @@ from fairhorizon.fcpo.config import FcpoConfig
 from fairhorizon.fcpo.model import Fcpo
 from fairhorizon.fcpo.networks import Actor, HistoryEncoder, softmax_actor
 from fairhorizon.fcpo.policies import rows_of
-from fairhorizon.fcpo.warm_start import NO_PRICE, first_panels, start_from
+from fairhorizon.fcpo.warm_start import NO_PRICE, fit_warm_start, start_from
 from fairhorizon.metrics.fairness import exposure_counts
 from fairhorizon.rankers import RANKERS
 from fairhorizon.rankers.ensemble import Ensemble
@@ -28,7 +28,7 @@ from fairhorizon.vocabulary import Protocol
 def plain(market: Split, *names: str, seed: int = 0, fitted: Fitted = NOTHING_FITTED) -> Ensemble:
     """Rankers with their default settings, fitted on the whole log."""
     config = FcpoConfig(warm_start=names, adapt=False, starts="anywhere")
-    return first_panels(market, config, seed, fitted, SILENT).learning
+    return fit_warm_start(market, config, seed, fitted, SILENT).learning
 
 
 @pytest.fixture(scope="module")

@@ -152,7 +152,9 @@ def test_lists_by_their_definition(
         whole, beginnings = whole + over[-1], beginnings + any(over)
     for scope, broken in (("list", whole), ("prefix", beginnings)):
         text = f"new{sign}{tenths / 10}@{first};scope={scope}"
-        found = limit_reached(ResolvedLimit(Limit.parse(text), GROUP), Showings.of(np.array(rows)))
+        found = limit_reached(
+            ResolvedLimit(Limit.parse(text), GROUP), Showings.from_lists(np.array(rows))
+        )
         assert (found.broken, found.kept, found.n_lists) == (broken, not broken, lists)
 
 

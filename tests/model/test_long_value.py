@@ -8,7 +8,7 @@ import pytest
 import torch
 
 import fairhorizon as fh
-from fairhorizon.data.answers import load_answers
+from fairhorizon.data.response_log import load_responses
 from fairhorizon.errors import ConfigError, DataError
 from fairhorizon.fcpo.retention import replay
 from fairhorizon.fcpo.retention.replay import worth_of
@@ -85,7 +85,7 @@ def test_explain_says_what_a_like_is_worth(long_model):
 
 def test_users_of_the_record_are_worth_what_some_were_in_it(shop, long_model, answers):
     outlook, state = long_model.outlook, long_model.state
-    record = load_answers(answers, shop.log())
+    record = load_responses(answers, shop.log())
     assert len(outlook.users) == USERS + 1
     assert outlook.until == record.until
     states = replay.before_record(state.people.log, record, state.recommender.queue_length)
@@ -130,7 +130,7 @@ def test_the_folder_keeps_it_and_a_refresh_too(long_model, model, tmp_path: Path
 def test_small_blocks_of_users_stand_where_large_ones_do(shop, long_model, answers, monkeypatch):
     monkeypatch.setattr(replay, "CELLS_AT_ONCE", 60)
     log, model = long_model.state.people.log, long_model.state.recommender
-    record = load_answers(answers, shop.log())
+    record = load_responses(answers, shop.log())
     blocks = list(replay._blocks(torch.from_numpy(record.counts), 60))
     assert sorted(torch.cat(blocks).tolist()) == list(range(USERS + 1))
     assert len(blocks) > 5

@@ -13,7 +13,7 @@ from fairhorizon.evaluation.short_term import evaluate
 from fairhorizon.histories import UserItems
 from fairhorizon.rankers import ease
 from fairhorizon.rankers.ease import Ease, EaseConfig, RecentEase, RecentEaseConfig, co_counts
-from fairhorizon.rankers.stack.later_part import frequent_part
+from fairhorizon.rankers.selection import frequent_part
 from fairhorizon.rankers.weights import longest_history, weighted_history
 from fairhorizon.recommenders.ranked.model import Ranked
 

@@ -1,181 +1,14 @@
-"""The stack: settings that suit the log, weights that help, no worse than its best ranker."""
+"""The method `stack`: the weighted sum of its members, also after a file."""
 
-import math
-
-import numpy as np
 import pytest
 import torch
 
-from fairhorizon import ranking
 from fairhorizon.data.frames import from_arrays
 from fairhorizon.data.sources import load
-from fairhorizon.data.splits import Split, earlier_part, split
+from fairhorizon.data.splits import Split, split
 from fairhorizon.histories import UserItems
-from fairhorizon.metrics.accuracy import ndcg
-from fairhorizon.rankers import RANKERS
-from fairhorizon.rankers.ease import RecentEase
-from fairhorizon.rankers.itemknn import RecentItemKnn
-from fairhorizon.rankers.popularity import Popularity
-from fairhorizon.rankers.ridge import Ridge
-from fairhorizon.rankers.stack.choosing import chosen_settings
-from fairhorizon.rankers.stack.later_part import LaterBlock, LaterPart, frequent_part
-from fairhorizon.rankers.stack.model import Stack, StackConfig
-from fairhorizon.rankers.stack.questions import QUESTIONS
-from fairhorizon.rankers.stack.weighing import Shortlists, best_weights
+from fairhorizon.rankers.stack import Stack, StackConfig
 from fairhorizon.ranking import standardised
-from fairhorizon.settings import changed
-from fairhorizon.vocabulary import Protocol
-
-STANDARD = Protocol.STANDARD
-
-
-def part_of(source: str) -> LaterPart:
-    return LaterPart.of_training(split(load(source), ties=0), STANDARD, seed=0)
-
-
-def test_the_later_part_is_the_last_fifth_of_the_training_items_and_the_one_before():
-    users = np.repeat([0, 1], [10, 5])
-    items = np.concatenate([np.arange(10), np.arange(5)])
-    log = from_arrays(users, items)
-    part = LaterPart.of_training(Split(log, log.take([]), log.take([])), STANDARD, seed=0)
-    assert part.users.tolist() == [0, 1]
-    (block,) = part.blocks()
-    assert block.liked[0].nonzero().squeeze(1).tolist() == [7, 8, 9]
-    assert block.liked[1].nonzero().squeeze(1).tolist() == [3, 4]
-    assert block.blocked[0].nonzero().squeeze(1).tolist() == list(range(7))
-    assert block.queue[1].tolist() == [10, 10, 10, 10, 0, 1, 2]
-    everything = LaterPart.of_training(
-        Split(log, log.take([]), log.take([])), Protocol.PAPER, seed=0
-    )
-    assert not next(everything.blocks()).blocked.any()
-
-
-def test_ndcg_is_that_of_the_metrics():
-    part = part_of("synthetic:users=40,items=50,interactions_per_user=20")
-    ranker = Popularity().fit(part.split)
-    (block,) = part.blocks()
-    shown = block.scores(ranker).masked_fill(block.blocked, -torch.inf).topk(20).indices
-    hits = block.liked.gather(1, shown).numpy()
-    expected = ndcg(hits, block.liked.sum(1).numpy(), 20)
-    np.testing.assert_allclose(part.ndcg(ranker), expected, atol=1e-6)
-
-
-def test_users_in_blocks_have_the_figures_of_all_at_once(monkeypatch: pytest.MonkeyPatch):
-    part = part_of("synthetic:users=40,items=50,interactions_per_user=20")
-    rankers = [RecentEase().fit(part.split), RecentItemKnn().fit(part.split)]
-    assert len(list(part.blocks())) == 1
-    alone = part.ndcg(rankers[0])
-    together = Shortlists.of_rankers(rankers, part)
-    monkeypatch.setattr(ranking, "SCORES_AT_ONCE", 7 * 50)
-    assert len(list(part.blocks())) == math.ceil(len(part.users) / 7)
-    torch.testing.assert_close(part.ndcg(rankers[0]), alone)
-    blocks = Shortlists.of_rankers(rankers, part)
-    torch.testing.assert_close(blocks.signals, together.signals)
-    assert torch.equal(blocks.liked, together.liked)
-    assert torch.equal(blocks.ideal, together.ideal)
-
-
-def test_users_with_short_histories_count_only_where_there_are_no_others():
-    log = from_arrays([0, 0, 1, 1, 1, 1], [0, 1, 0, 1, 2, 3])
-    both = LaterPart.of(
-        earlier_part(Split(log, log.take([]), log.take([]))),
-        UserItems.of(log),
-        STANDARD,
-        seed=0,
-    )
-    assert both.users.tolist() == [1]
-    short = from_arrays([0, 0, 1, 1], [0, 1, 1, 0])
-    part = LaterPart.of_training(Split(short, short.take([]), short.take([])), STANDARD, seed=0)
-    assert part.users.tolist() == [0, 1]
-
-
-def test_a_smaller_log_has_the_most_frequent_items_and_keeps_ids_and_order():
-    log = from_arrays(["a", "a", "b", "b", "b", "c"], ["x", "y", "y", "z", "x", "y"])
-    parts = Split(log, log.take([0]), log.take([]))
-    small = frequent_part(parts, most_users=3, most_items=2, seed=0)
-    assert small.train.item_ids.tolist() == ["x", "y"]
-    assert small.train.user_ids[small.train.users].tolist() == ["a", "a", "b", "b", "c"]
-    assert small.train.item_ids[small.train.items].tolist() == ["x", "y", "y", "x", "y"]
-    assert len(small.validation) == 1
-    assert frequent_part(parts, most_users=2, most_items=3, seed=0).train.n_users == 2
-
-
-def test_every_first_answer_is_the_default_and_no_recency_is_one_of_them():
-    for name, questions in QUESTIONS.items():
-        default = RANKERS[name].config_class()
-        for answers in questions:
-            assert changed(default, answers[0]) == default
-        recency = [
-            answer.get("half_life", 1) is None or answer.get("decays") == (1.0,)
-            for answer in questions[0]
-        ]
-        assert any(recency) or name in ("ease", "itemknn")  # which have none
-
-
-@pytest.mark.parametrize(
-    ("source", "recent"),
-    [
-        ("synthetic-trends:users=300,items=200,interactions_per_user=30", True),
-        ("synthetic-baskets:users=150,items=200,baskets_per_user=10", False),
-    ],
-)
-def test_recency_is_used_where_it_helps(source, recent):
-    part = part_of(source)
-    ease, knn = chosen_settings(RecentEase(), part), chosen_settings(RecentItemKnn(), part)
-    assert (ease.half_life is not None) == (knn.half_life is not None) == recent
-
-
-def test_settings_are_the_best_of_those_tried():
-    """By a loop over what the first question about ridge offers."""
-    part = part_of("synthetic-trends:users=200,items=100,interactions_per_user=20")
-
-    def value(config):
-        return float(part.ndcg(Ridge(config).fit(part.split)).mean())
-
-    chosen = chosen_settings(Ridge(), part)
-    assert value(chosen) >= max(
-        value(changed(Ridge().config, answer)) for answer in QUESTIONS["ridge"][0]
-    )
-    assert value(chosen) >= max(value(changed(chosen, answer)) for answer in QUESTIONS["ridge"][-1])
-
-
-def shortlists_of(signals: torch.Tensor, liked: torch.Tensor) -> Shortlists:
-    users = torch.arange(len(liked))
-    block = LaterBlock(users, torch.zeros(0), blocked=torch.zeros_like(liked), liked=liked)
-    return Shortlists.of(list(signals), block)
-
-
-def test_weights_find_the_sum_that_made_the_likes():
-    """Likes are the best items by a + b / 2; a third ranker is noise and gets no weight."""
-    generator = torch.Generator().manual_seed(0)
-    a, b, noise = torch.randn(3, 400, 60, generator=generator)
-    truth = a + 0.5 * b
-    liked = truth >= truth.topk(10).values[:, -1:]
-    shortlists = shortlists_of(torch.stack([a, b, noise]), liked)
-    weights = best_weights([shortlists])
-    assert weights[0] == 1
-    assert weights[1] == pytest.approx(0.5, abs=0.1)
-    assert weights[2] < 0.1
-    alone = shortlists.ndcg(torch.tensor([1.0, 0.0, 0.0]))
-    assert shortlists.ndcg(weights).mean() > alone.mean() + 0.05
-
-
-def test_without_a_gain_beyond_chance_the_best_ranker_stays_alone():
-    generator = torch.Generator().manual_seed(1)
-    good = torch.randn(200, 40, generator=generator)
-    liked = good >= good.topk(5).values[:, -1:]
-    noise = torch.randn(200, 40, generator=generator)
-    assert best_weights([shortlists_of(torch.stack([noise, good]), liked)]).tolist() == [0, 1]
-
-
-def test_shortlists_give_the_lists_of_the_whole_catalogue():
-    part = part_of("synthetic:users=60,items=150,interactions_per_user=30")
-    (block,) = part.blocks()
-    scores = [block.scores(ranker.fit(part.split)) for ranker in (RecentEase(), RecentItemKnn())]
-    shortlists = Shortlists.of(scores, block)
-    for weights in ([1.0, 0.0], [0.0, 1.0]):
-        total = sum(w * standardised(s) for w, s in zip(weights, scores, strict=True))
-        torch.testing.assert_close(shortlists.ndcg(torch.tensor(weights)), block.ndcg(total))
 
 
 def test_scores_are_the_weighted_sum_of_the_rankers():
@@ -185,23 +18,23 @@ def test_scores_are_the_weighted_sum_of_the_rankers():
     queue = UserItems.of(parts.train).last(stack.queue_length)[users]
     expected = sum(
         weight * standardised(member.scores(users, queue))
-        for weight, member in zip(stack.weights_, stack.members_, strict=True)
+        for weight, member in zip(stack.ensemble_.weights, stack.ensemble_.rankers, strict=True)
     )
     torch.testing.assert_close(stack.scores(users, queue), expected)
-    names = [member.method for member in stack.members_]
+    names = [member.method for member in stack.ensemble_.rankers]
     assert names == [name for name in stack.config.rankers if name in names]
-    assert 1 < len(names) == len(stack.weights_)
-    assert stack.weights_.min() > 0  # rankers without weight are not kept
-    assert stack.weights_.max() == 1
+    assert 1 < len(names) == len(stack.ensemble_.weights)
+    assert min(stack.ensemble_.weights) > 0  # rankers without weight are not kept
+    assert max(stack.ensemble_.weights) == 1
     restored = Stack.from_parts(stack.tensors(), stack.description())
     assert torch.equal(restored.scores(users, queue), stack.scores(users, queue))
-    assert restored.members_[0].config == stack.members_[0].config
+    assert restored.ensemble_.rankers[0].config == stack.ensemble_.rankers[0].config
 
 
 def test_a_log_without_anything_later_gives_equal_weights():
     log = from_arrays([0, 1, 2], [0, 1, 2])
     stack = Stack().fit(Split(log, log.take([]), log.take([])))
-    assert stack.weights_.tolist() == [1, 1, 1, 1]
+    assert stack.ensemble_.weights == (1, 1, 1, 1)
 
 
 def test_a_ranker_that_cannot_be_a_member_is_refused():

@@ -119,7 +119,7 @@ def test_a_terminal_of_80_columns_shows_both_tables(result):
 
 
 def test_exposure_is_drawn_without_a_limit_and_at_the_strictest(result):
-    assert list(strictest_exposure(result).looks)[1:] == [
+    assert list(strictest_exposure(result).styles)[1:] == [
         *("training log", "popularity", "popularity+quota@0.37", "ease+quota@0.37", "fcpo@0.37")
     ]
 

@@ -13,7 +13,7 @@ from fairhorizon.report.efficiency import (
     finding,
     write_efficiency,
 )
-from fairhorizon.report.looks import PALETTE
+from fairhorizon.report.styles import PALETTE
 from fairhorizon.studies.efficiency import EfficiencyRow
 from fairhorizon.vocabulary import Mode, Protocol
 

@@ -3,16 +3,16 @@ from specs import colours, line_of
 
 from fairhorizon.metrics.fairness import gini, lorenz_curve
 from fairhorizon.report import charts
-from fairhorizon.report.figures import EVEN, LOG, exposure_chart, exposure_label
-from fairhorizon.report.looks import GREY, PALETTE, looks_of
+from fairhorizon.report.charts import EVEN, LOG, exposure_chart, exposure_label
 from fairhorizon.report.marks import MOST_POINTS
+from fairhorizon.report.styles import GREY, PALETTE, styles_of
 
 POPULAR = np.array([True, False, False, False])
 COUNTS = {"one": np.array([8, 0, 0, 0]), "even": np.array([2, 2, 2, 2])}
 
 
 def test_lorenz_curves_with_the_diagonal():
-    (panel,) = exposure_chart(COUNTS, POPULAR, looks_of(COUNTS)).panels
+    (panel,) = exposure_chart(COUNTS, POPULAR, styles_of(COUNTS)).panels
     assert line_of(panel, EVEN) == [(0, 0), (1, 1)]
     assert line_of(panel, "one") == [(0, 0), (0.25, 0), (0.5, 0), (0.75, 0), (1, 1)]
     assert line_of(panel, "even") == [(n / 4, n / 4) for n in range(5)]
@@ -27,8 +27,8 @@ def test_a_large_catalogue_is_thinned_for_the_screen():
 
 
 def test_the_legend_gives_gini_and_the_share_of_the_group():
-    chart = exposure_chart(COUNTS, POPULAR, looks_of(COUNTS))
-    assert [chart.label(series) for series in chart.looks] == [
+    chart = exposure_chart(COUNTS, POPULAR, styles_of(COUNTS))
+    assert [chart.label(series) for series in chart.styles] == [
         "all items alike",
         "one: Gini 75.0%, popular items 100.0%",
         "even: Gini 0.0%, popular items 25.0%",
@@ -41,13 +41,13 @@ def test_the_legend_gives_gini_and_the_share_of_the_group():
 
 def test_a_method_has_its_colour_and_the_log_none_of_theirs():
     counts = {LOG: COUNTS["one"], "tight": COUNTS["even"], "loose": COUNTS["one"]}
-    found = colours(exposure_chart(counts, POPULAR, looks_of(["tight", "loose"])).panels[0].spec)
+    found = colours(exposure_chart(counts, POPULAR, styles_of(["tight", "loose"])).panels[0].spec)
     assert found == {EVEN: GREY, LOG: GREY, "tight": PALETTE[0], "loose": PALETTE[1]}
 
 
 def test_the_same_chart_as_a_picture(monkeypatch):
     monkeypatch.setattr(charts, "SHARPNESS", 2.0)  # as users see it
-    picture = exposure_chart(COUNTS, POPULAR, looks_of(COUNTS)).png()
+    picture = exposure_chart(COUNTS, POPULAR, styles_of(COUNTS)).png()
     assert picture.startswith(b"\x89PNG")
     width, height = (int.from_bytes(picture[i : i + 4], "big") for i in (16, 20))
     assert width > 1200

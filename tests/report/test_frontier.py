@@ -12,7 +12,7 @@ from fairhorizon.report.frontier import (
     hypervolume_table,
     write_frontier,
 )
-from fairhorizon.report.labels import Side, sides_of
+from fairhorizon.report.label_placement import Side, sides_of
 
 
 @pytest.fixture
@@ -33,7 +33,7 @@ def test_a_line_joins_the_levels_in_their_order(curves):
     assert line_of(of_tail, "ease+quota") == [(pytest.approx(60), 20), (pytest.approx(20), 25)]
     assert line_of(of_tail, "lird") == [(0, 5)]
     check_schema(frontier_chart(curves))
-    assert list(frontier_chart(curves).looks) == ["ease+quota", "<b>", "lird"]
+    assert list(frontier_chart(curves).styles) == ["ease+quota", "<b>", "lird"]
 
 
 def test_every_point_carries_its_level(curves):

@@ -12,8 +12,15 @@ from specs import charts_of, check_schema, colours, line_of, marks
 from fairhorizon.errors import DataError
 from fairhorizon.limits.groups import popular_group
 from fairhorizon.metrics.spread import Spread
-from fairhorizon.report import churn, control, over_time
-from fairhorizon.report.churn import DRAWN, Move, exposure_ranks, first_runs, tracks
+from fairhorizon.report import long_charts
+from fairhorizon.report.long_charts import DRAWN, Move, Span, exposure_ranks, first_runs, tracks
+from fairhorizon.report.long_tables import (
+    labels_markdown,
+    labels_section,
+    summary_markdown,
+    summary_section,
+    summary_table,
+)
 from fairhorizon.report.long_term import (
     accumulated_chart,
     closing_lines,
@@ -21,17 +28,9 @@ from fairhorizon.report.long_term import (
     finding,
     write_long_term_report,
 )
-from fairhorizon.report.long_term_table import (
-    labels_markdown,
-    labels_section,
-    summary_markdown,
-    summary_section,
-    summary_table,
-)
-from fairhorizon.report.looks import GREY, looks_of
 from fairhorizon.report.marks import IS_FOCUS
-from fairhorizon.report.over_time import Span
 from fairhorizon.report.page import drawing_library
+from fairhorizon.report.styles import GREY, styles_of
 from fairhorizon.studies.long_results import (
     CountsOverTime,
     LimitSummary,
@@ -41,7 +40,7 @@ from fairhorizon.studies.long_results import (
 
 NASTY = "<b>m&m</b>"
 PNG = b"\x89PNG\r\n\x1a\n"
-LOOKS = looks_of(["fcpo", NASTY])
+STYLES = styles_of(["fcpo", NASTY])
 SPAN = Span(first=1, last=4, warm_up=2, alpha_prime=0.4)
 
 
@@ -111,33 +110,33 @@ def rows_of(panel, kind, number=0):
 
 
 def test_a_line_is_the_mean_of_its_seeds_and_the_band_their_extremes(steps):
-    line = over_time.lines(steps, "ndcg")["fcpo"]
+    line = long_charts.lines(steps, "ndcg")["fcpo"]
     assert line.steps.tolist() == [1, 2, 3, 4]
     np.testing.assert_allclose(line.mean, [11, 21, 31, 41])
     np.testing.assert_allclose(line.low, [10, 20, 30, 40])
     np.testing.assert_allclose(line.high, [12, 22, 32, 42])
     assert line.has_band
-    assert not over_time.lines(steps.filter(pl.col("seed") == 0), "ndcg")["fcpo"].has_band
+    assert not long_charts.lines(steps.filter(pl.col("seed") == 0), "ndcg")["fcpo"].has_band
 
 
 def test_steps_without_a_value_are_left_out_and_a_seed_without_one_is_not_a_zero():
     rows = [row("a", 0, 1, ndcg=math.nan), row("a", 0, 2, ndcg=0.5), row("a", 1, 2, ndcg=None)]
-    line = over_time.lines(frame(rows), "ndcg")["a"]
+    line = long_charts.lines(frame(rows), "ndcg")["a"]
     assert (line.steps.tolist(), line.mean.tolist()) == ([2], [50.0])
-    blank = over_time.lines(frame(rows[:1]), "ndcg")["a"]
+    blank = long_charts.lines(frame(rows[:1]), "ndcg")["a"]
     assert (len(blank.mean), blank.has_band) == (0, False)
 
 
 def test_methods_keep_the_order_of_their_rows(steps):
-    assert list(over_time.lines(steps, "gini")) == ["fcpo", NASTY]
-    assert list(over_time.lines(steps.reverse(), "gini")) == [NASTY, "fcpo"]
+    assert list(long_charts.lines(steps, "gini")) == ["fcpo", NASTY]
+    assert list(long_charts.lines(steps.reverse(), "gini")) == [NASTY, "fcpo"]
 
 
 # Figure 4
 
 
 def test_figure_4_draws_lines_bands_limit_and_warm_up(steps):
-    chart = accumulated_chart(steps, LOOKS, SPAN)
+    chart = accumulated_chart(steps, STYLES, SPAN)
     ndcg, gini, popular = chart.panels
     assert line_of(ndcg, "fcpo") == [(1, 11), (2, 21), (3, 31), (4, 41)]
     assert [y for _, y in line_of(gini, "fcpo")] == [45] * 4
@@ -148,7 +147,7 @@ def test_figure_4_draws_lines_bands_limit_and_warm_up(steps):
     assert rows_of(popular, "rule")[0]["y"] == 40
     for panel in chart.panels:
         assert rows_of(panel, "rect") == [{"begin": 1, "end": 2}]
-    assert list(chart.looks) == ["fcpo", NASTY]
+    assert list(chart.styles) == ["fcpo", NASTY]
     assert chart.reading.endswith(
         "Lines are means over seeds, bands reach from the lowest seed to the highest; dashed: the "
         "limit; grey: the warm-up."
@@ -157,20 +156,20 @@ def test_figure_4_draws_lines_bands_limit_and_warm_up(steps):
 
 def test_one_seed_has_no_band(steps):
     one = steps.filter(pl.col("seed") == 0)
-    chart = accumulated_chart(one, LOOKS, SPAN)
+    chart = accumulated_chart(one, STYLES, SPAN)
     assert [len(marks(panel, "area")) for panel in chart.panels] == [0, 0, 0]
     assert "One seed; dashed" in chart.reading
 
 
 def test_no_limit_and_no_warm_up_are_not_drawn(steps):
     free = replace(SPAN, warm_up=0, alpha_prime=1.0)
-    for panel in accumulated_chart(steps, LOOKS, free).panels:
+    for panel in accumulated_chart(steps, STYLES, free).panels:
         assert marks(panel, "rule") == marks(panel, "rect") == []
 
 
 def test_what_nobody_measured_is_said(steps):
     blank = steps.with_columns(ndcg=pl.lit(math.nan))
-    ndcg, gini, _ = accumulated_chart(blank, LOOKS, SPAN).panels
+    ndcg, gini, _ = accumulated_chart(blank, STYLES, SPAN).panels
     assert rows_of(ndcg, "text")[0]["text"] == "no user has relevant items"
     assert marks(ndcg, "line") == marks(gini, "text") == []
 
@@ -179,29 +178,29 @@ def test_what_nobody_measured_is_said(steps):
 
 
 def test_what_is_over_the_limit_counts_after_the_warm_up_alone(steps):
-    running = over_time.lines(steps, "limited_rate")[NASTY]
-    after, upper = control.over_limit(running, SPAN)
+    running = long_charts.lines(steps, "limited_rate")[NASTY]
+    after, upper = long_charts.over_limit(running, SPAN)
     assert after.tolist() == [3, 4]
     np.testing.assert_allclose(upper, [40, 48])  # never below the limit
 
 
 def test_the_verdict_gives_the_mean_share_and_the_worst_overshoot(steps):
-    assert control.verdict(steps, "fcpo", SPAN) == "never over the limit after the warm-up"
+    assert long_charts.verdict(steps, "fcpo", SPAN) == "never over the limit after the warm-up"
     words = "over the limit at 50.0 % of steps, by up to 10.0 points"
-    assert control.verdict(steps, NASTY, SPAN) == words
+    assert long_charts.verdict(steps, NASTY, SPAN) == words
     early = steps.filter(pl.col("step") <= 1)
-    assert control.verdict(early, NASTY, SPAN) == "no step after the warm-up yet"
+    assert long_charts.verdict(early, NASTY, SPAN) == "no step after the warm-up yet"
 
 
 def test_control_panels_share_their_axis_and_hold_all_lines(steps):
-    chart = control.control_chart(steps, LOOKS, SPAN)
+    chart = long_charts.control_chart(steps, STYLES, SPAN)
     assert [panel.title for panel in chart.panels] == ["fcpo", NASTY]
-    runs = zip(chart.panels, ([30] * 4, [50, 50, 40, 48]), LOOKS.values(), strict=True)
-    for panel, running, look in runs:
+    runs = zip(chart.panels, ([30] * 4, [50, 50, 40, 48]), STYLES.values(), strict=True)
+    for panel, running, style in runs:
         drawn = marks(panel, "line")
         values = [[row["y"] for row in rows] for _, rows in drawn]
         assert values == [[35] * 4, [25] * 4, running]
-        assert [mark["mark"]["color"] for mark, _ in drawn] == [GREY, GREY, look.colour]
+        assert [mark["mark"]["color"] for mark, _ in drawn] == [GREY, GREY, style.colour]
         for mark, _ in drawn:
             domain = mark["encoding"]["y"]["scale"]["domain"]
             assert domain == [0, pytest.approx(1.05 * 50)]
@@ -247,7 +246,7 @@ def test_of_many_items_the_few_that_moved_furthest_are_drawn():
         assert len(drawn) == DRAWN[move]
         assert moved[drawn].min() >= np.sort(moved[own.items[move]])[-DRAWN[move]]
     assert own.drawn(Move.RETURNED).size == 0
-    assert len(own.steps) == churn.MOMENTS
+    assert len(own.steps) == long_charts.MOMENTS
     assert sum(DRAWN.values()) <= 10  # more lines in a panel cannot be told apart
 
 
@@ -264,7 +263,7 @@ def test_the_first_seed_is_drawn_and_what_shows_no_ranks_is_not(counts):
 
 
 def test_the_chart_of_ranks_has_the_boundary_and_the_items(counts):
-    (panel,) = churn.ranks_chart({"fcpo": tracks(counts)}, LOOKS, SPAN).panels
+    (panel,) = long_charts.ranks_chart({"fcpo": tracks(counts)}, STYLES, SPAN).panels
     assert (panel.title, panel.remark) == (
         "fcpo",
         "of 10 items 1 entered, 1 left, 2 came back",
@@ -282,12 +281,12 @@ def test_the_chart_of_ranks_has_the_boundary_and_the_items(counts):
     }
     scale = line["encoding"]["y"]["scale"]
     assert (scale["type"], scale["domain"]) == ("sqrt", [10, 1])
-    assert line["mark"]["color"] == LOOKS["fcpo"].colour
+    assert line["mark"]["color"] == STYLES["fcpo"].colour
     # what is pointed at is thick, all else fades
     width = line["encoding"]["strokeWidth"]
     assert (width["condition"]["test"], width["condition"]["value"]) == (IS_FOCUS, 4)
     assert line["encoding"]["opacity"]["value"] < 0.2
-    assert churn.ranks_chart({}, LOOKS, SPAN) is None
+    assert long_charts.ranks_chart({}, STYLES, SPAN) is None
 
 
 @pytest.mark.slow
@@ -297,7 +296,7 @@ def test_every_chart_is_valid_by_the_schema_of_vega_lite(steps, counts):
 
 
 def test_changes_are_counted_from_the_first_step(steps):
-    (panel,) = churn.changes_chart(steps, LOOKS, SPAN).panels
+    (panel,) = long_charts.changes_chart(steps, STYLES, SPAN).panels
     assert [y for _, y in line_of(panel, "fcpo")] == [2, 4, 6, 8]
     assert [y for _, y in line_of(panel, NASTY)] == [2, 4, 6, 8]  # means of 0 and 4
 
@@ -308,7 +307,7 @@ def test_a_method_has_one_colour_in_all_charts_of_the_page(folder):
     for spec in charts_of(html):
         for method, colour in colours(spec).items():
             found.setdefault(method, set()).add(colour)
-    assert found == {method: {look.colour} for method, look in LOOKS.items()}
+    assert found == {method: {style.colour} for method, style in STYLES.items()}
 
 
 def test_the_page_opens_with_who_is_best_and_who_kept_which_limit(steps):
@@ -352,8 +351,8 @@ def test_the_page_of_many_methods_stays_small():
 
 
 def test_ticks_of_ranks_are_round_and_apart():
-    assert churn.rank_ticks(1682) == [1, 50, 200, 500, 1000]
-    assert churn.rank_ticks(4) == [1, 2]
+    assert long_charts.rank_ticks(1682) == [1, 50, 200, 500, 1000]
+    assert long_charts.rank_ticks(4) == [1, 2]
 
 
 # the table
@@ -495,11 +494,11 @@ def test_a_group_by_an_attribute_is_called_by_its_name(steps, counts, tmp_path):
     for content in (page, text):
         assert "popular" not in content.lower()
     span = replace(SPAN, group=name)
-    accumulated = accumulated_chart(steps, LOOKS, span)
+    accumulated = accumulated_chart(steps, STYLES, span)
     assert accumulated.panels[2].title == f"Share of {name}, %"
     shown_title = accumulated.picture()["vconcat"][0]["concat"][2]["title"]["text"]
     assert shown_title.endswith("…")  # there is no room for all of it
-    (line, _), *_ = marks(control.control_chart(steps, LOOKS, span).panels[0], "line")
+    (line, _), *_ = marks(long_charts.control_chart(steps, STYLES, span).panels[0], "line")
     assert line["encoding"]["y"]["axis"]["title"] == f"{name}, %"
     console = Console(width=80)
     with console.capture() as capture:
@@ -534,8 +533,8 @@ def test_a_run_of_one_step_without_counts_is_reported(steps, tmp_path):
     write_long_term_report(tmp_path, LongTermResult(first, {}, 0.4, 50), "")
     html = (tmp_path / "index.html").read_text(encoding="utf-8")
     assert "1 step, 1 seed." in html
-    assert churn.CHANGES_TITLE in html
-    assert churn.RANKS_TITLE not in html
+    assert long_charts.CHANGES_TITLE in html
+    assert long_charts.RANKS_TITLE not in html
 
 
 def test_without_a_step_there_is_nothing_to_report(steps, tmp_path):

@@ -9,9 +9,7 @@ from specs import charts_of, check_schema
 
 from fairhorizon.evaluation.short_term import EvaluationRow
 from fairhorizon.report import marks, page
-from fairhorizon.report.charts import Chart, panel
-from fairhorizon.report.figures import exposure_chart
-from fairhorizon.report.looks import looks_of
+from fairhorizon.report.charts import Chart, exposure_chart, panel
 from fairhorizon.report.marks import Axis
 from fairhorizon.report.page import (
     Section,
@@ -21,6 +19,7 @@ from fairhorizon.report.page import (
     results_section,
     write_page,
 )
+from fairhorizon.report.styles import styles_of
 from fairhorizon.vocabulary import Mode, Protocol
 
 VOID = {"meta", "br", "img", "link", "hr", "input"}
@@ -48,15 +47,15 @@ COUNTS = {"skewed": np.arange(2000) ** 2, NASTY: np.ones(2000, dtype=np.int64)}
 
 def training_chart():
     """Two panels with lines, the second with a limit too."""
-    looks, x, y = looks_of(REWARDS), Axis("Round", whole=True), Axis("Reward")
+    styles, x, y = styles_of(REWARDS), Axis("Round", whole=True), Axis("Reward")
     rows = [
         {"series": name, "x": number, "y": value, "marked": 1}
         for name, values in REWARDS.items()
         for number, value in enumerate(values, 1)
     ]
-    lines = marks.lines(rows, marks.by_series(looks), x, y)
+    lines = marks.lines(rows, marks.by_series(styles), x, y)
     panels = [panel([lines]), panel([lines, marks.limit_layer(2.0, 3, "limit", x, y)])]
-    return Chart("Training", panels, looks)
+    return Chart("Training", panels, styles)
 
 
 class Reader(HTMLParser):
@@ -93,7 +92,7 @@ def sections():
     return [
         results_section(ROWS, METRICS, [5, 20]),
         Section("Training", [training_chart()]),
-        Section("Exposure", [exposure_chart(COUNTS, POPULAR, looks_of(COUNTS))]),
+        Section("Exposure", [exposure_chart(COUNTS, POPULAR, styles_of(COUNTS))]),
         glossary_section(METRICS, ("standard", "paper", "one-shot")),
         commands_section(["fairhorizon fit fcpo --data <file>", "fairhorizon evaluate runs/a"]),
     ]
@@ -206,7 +205,7 @@ def test_a_group_by_an_attribute_is_called_by_its_name():
     assert definitions.meanings["alpha'"] == (
         "the limit: the largest share of items with seller = <Mega> in a list"
     )
-    exposure = exposure_chart(COUNTS, POPULAR, looks_of(COUNTS), name)
+    exposure = exposure_chart(COUNTS, POPULAR, styles_of(COUNTS), name)
     assert exposure.label(NASTY).endswith("Gini 0.0%, items with seller = <Mega> 20.0%")
     html = rendered("", "", "", [table, glossary, Section("Exposure", [exposure])])
     ours = html.replace(page.drawing_library(), "")

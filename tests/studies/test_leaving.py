@@ -17,7 +17,7 @@ from fairhorizon.evaluation.long_term import LongRunSettings
 from fairhorizon.evaluation.run_records import by_activity, choosing_users
 from fairhorizon.fcpo.retention.policy import BOUND
 from fairhorizon.methods import Method
-from fairhorizon.report.staying import can_leave, staying_grid
+from fairhorizon.report.long_tables import can_leave, staying_grid
 from fairhorizon.simulation.moods import MoodConfig
 from fairhorizon.simulation.simulated import SimulationConfig
 from fairhorizon.studies.long_term import LongStudy, NamedMethod, RunLimits

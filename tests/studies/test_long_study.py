@@ -337,7 +337,7 @@ def test_limits_must_be_of_this_data_and_fit_together(
         with pytest.raises((ConfigError, DataError), match=message):
             long_study.check(named("fcpo"))
     with pytest.raises(
-        ConfigError, match=r"none of the methods can keep it \(add fcpo or ease\+control\)"
+        ConfigError, match=r"none of the methods can keep it \(add fcpo or ease:recent\+control\)"
     ):
         long_study.check(named("ease+quota"))
     with pytest.raises(ConfigError, match=r"ease\+lists serves in no long run \(use ease\+control"):

@@ -26,7 +26,7 @@ from fairhorizon.parallel.processes import Processes
 from fairhorizon.rankers import RANKERS
 from fairhorizon.rankers.popularity import Popularity
 from fairhorizon.rankers.ranker import Ranker
-from fairhorizon.rankers.stack.model import Stack
+from fairhorizon.rankers.stack import Stack
 from fairhorizon.recommenders.ranked.model import Ranked
 from fairhorizon.settings import Choice, Search, Settings
 from fairhorizon.simulation.feedback import validation_scenario

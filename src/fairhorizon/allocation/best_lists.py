@@ -15,8 +15,9 @@ from fairhorizon.allocation.candidates import NEVER, Candidates, undominated
 from fairhorizon.allocation.limit_matrix import Counts, Floats, LimitMatrix
 from fairhorizon.metrics.accuracy import discount
 
-# Candidates are kept for prices this many times farther away than the search expects to go.
-WIDER = 2.0
+# Candidates are kept for prices this many times farther away than the search expects to go; each
+# time that was not far enough, for prices so many times farther still.
+WIDER = 3.0
 USERS_AT_ONCE = 1024
 
 
@@ -38,6 +39,7 @@ class BestLists:
         self.weights = discount(np.arange(1, limits.length + 1))
         self._low, self._high = np.full(len(limits), np.inf), np.full(len(limits), -np.inf)
         self._kept: list[_Contenders] = []
+        self._wider = WIDER
 
     @staticmethod
     def bonus_above(largest: float, length: int) -> float:
@@ -83,7 +85,8 @@ class BestLists:
         if not self.n_users or ((self._low <= prices).all() and (prices <= self._high).all()):
             return
         # A limit without a price stays so, but for the steps that the search makes from 0.
-        near = WIDER * reach
+        near = self._wider * reach
+        self._wider *= WIDER
         self._low, self._high = np.maximum(0.0, prices - near), prices + near
         least, most = self.limits.charge_range(self._low, self._high)
         blocks = np.array_split(np.arange(self.n_users), -(-self.n_users // USERS_AT_ONCE))

@@ -192,24 +192,24 @@ def present(result: "AuditResult", ks: list[int], out: Path | None) -> None:
     """Print verdicts, tables and facts, and where the page is."""
     from rich.console import Console
 
-    from fairhorizon.report import audit_tables
+    from fairhorizon.report import audit as audit_report
     from fairhorizon.report.audit import exposure_table, facts
     from fairhorizon.report.grid import terminal
     from fairhorizon.report.limits import NARROW, limits_grid
     from fairhorizon.report.tables import PAPER_METRICS, metrics_table
 
     console = Console()
-    for line in audit_tables.verdict_lines(result):
+    for line in audit_report.verdict_lines(result):
         typer.echo(line)
     console.print(metrics_table([result.row], PAPER_METRICS, ks))
     console.print(exposure_table(result, ks))
-    if result.row.limits and len(result.row.limits) <= audit_tables.OPEN:
+    if result.row.limits and len(result.row.limits) <= audit_report.OPEN:
         console.print(terminal(limits_grid(result.row.limits), NARROW))
     if result.by_rank.groups:
-        console.print(terminal(audit_tables.ranks_grid(result.by_rank)))
+        console.print(terminal(audit_report.ranks_grid(result.by_rank)))
     if result.providers:
-        worst = result.providers[: audit_tables.WORST]
-        console.print(terminal(audit_tables.providers_grid(worst, result.provider_column)))
+        worst = result.providers[: audit_report.WORST]
+        console.print(terminal(audit_report.providers_grid(worst, result.provider_column)))
     for fact in facts(result):
         typer.echo(": ".join(fact))
     if not result.counts.users_measured:

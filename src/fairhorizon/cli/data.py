@@ -167,7 +167,7 @@ def init(
     by how much of the log they have. For columns of few values, such as the
     seller, it proposes a floor for the smallest groups.
     """
-    from fairhorizon.report.config_text import ROLES, ConfigOrigin, write_config
+    from fairhorizon.report.proposal import ROLES, ConfigOrigin, write_config
     from fairhorizon.studies.proposal import propose
 
     if out.exists():

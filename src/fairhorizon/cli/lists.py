@@ -297,7 +297,7 @@ def chosen_users(
         return None
     import torch
 
-    from fairhorizon.data.user_files import read_user_ids, user_codes
+    from fairhorizon.data.loading import read_user_ids, user_codes
 
     listed = [] if file is None else read_user_ids(file, log, column)
     return torch.from_numpy(user_codes([*(ids or ()), *listed], log))

@@ -358,10 +358,13 @@ def finish(
     from fairhorizon.files import write_copies, written_together
     from fairhorizon.report.grid import terminal
     from fairhorizon.report.limits import methods_table
-    from fairhorizon.report.long_differences import differences_table
+    from fairhorizon.report.long_tables import (
+        can_leave,
+        differences_table,
+        staying_grid,
+        summary_table,
+    )
     from fairhorizon.report.long_term import closing_lines, write_long_term_report
-    from fairhorizon.report.long_term_table import summary_table
-    from fairhorizon.report.staying import can_leave, staying_grid
 
     out, result = long_study.study.folder, long_study.result(chosen, seeds)
     with written_together():

@@ -1,6 +1,8 @@
 """A log from parallel columns or from a pandas or polars frame."""
 
+import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, Literal
 
 import numpy as np
@@ -11,19 +13,89 @@ from fairhorizon.data.columns import (
     Column,
     Origin,
     as_column,
+    encoded,
     id_array,
+    places,
     refuse_zeros,
+    to_ratings,
+    to_times,
+    to_weights,
 )
-from fairhorizon.data.interactions import Interactions
-from fairhorizon.data.item_columns import Cells, ItemColumns
-from fairhorizon.data.notices import (
-    check_log,
-    warn_of_missing_attribute,
-    warn_of_missing_ratings,
+from fairhorizon.data.interactions import (
+    Interactions,
+    MissingValuesWarning,
+    NoTimestampsWarning,
+    RepeatsWarning,
+    repeated_rows,
 )
-from fairhorizon.data.repeats import repeated_rows
-from fairhorizon.data.rows import Rows
+from fairhorizon.data.items import Cells, ItemColumns
 from fairhorizon.errors import ConfigError
+
+Codes = NDArray[Any]  # (n,) integers; int64, or as short as they were stored
+
+
+@dataclass(frozen=True, eq=False)
+class Rows:
+    """What a file or frame says of each row, also of those that repeat others, in its order."""
+
+    user_ids: pl.Series  # (n_users,) sorted, integers or text
+    users: Codes  # (n,)
+    item_ids: pl.Series  # (n_items,)
+    items: Codes  # (n,)
+    ratings: NDArray[np.float64] | None = None  # (n,), NaN where one is missing
+    times: NDArray[Any] | None = None  # (n,) int64 or float64
+    weights: NDArray[np.float64] | None = None  # (n,)
+
+    @classmethod
+    def from_columns(
+        cls, columns: Mapping[str, Column], labels: Mapping[str, str], origin: Origin
+    ) -> "Rows":
+        """Of raw columns by role; `labels` are what messages call them."""
+        user_ids, users = encoded(columns["user"], labels["user"], origin)
+        item_ids, items = encoded(columns["item"], labels["item"], origin)
+        convert = {"rating": to_ratings, "timestamp": to_times, "weight": to_weights}
+        found = {
+            role: to_numbers(columns[role], labels[role], origin) if role in columns else None
+            for role, to_numbers in convert.items()
+        }
+        return cls(user_ids, users, item_ids, items, *found.values())
+
+    def __len__(self) -> int:
+        return len(self.users)
+
+    def among(self, users: pl.Series, items: pl.Series) -> "Rows":
+        """The same rows where these users and items have codes too, though none of the rows."""
+        numbers: Any = {
+            role: None if (cells := getattr(self, role)) is None else cells[:0]
+            for role in ("users", "items", "ratings", "times", "weights")
+        }
+        return joined([self, Rows(user_ids=users, item_ids=items, **numbers)])
+
+
+def joined(parts: Sequence[Rows]) -> Rows:
+    """The rows of several parts, one after the other; ids are sorted anew."""
+    if len(parts) == 1:
+        return parts[0]
+    user_ids, users = _renumbered([(part.user_ids, part.users) for part in parts])
+    item_ids, items = _renumbered([(part.item_ids, part.items) for part in parts])
+
+    def together(role: str) -> NDArray[Any] | None:
+        columns = [getattr(part, role) for part in parts]
+        return None if columns[0] is None else np.concatenate(columns)
+
+    numbers = [together(role) for role in ("ratings", "times", "weights")]
+    return Rows(user_ids, users, item_ids, items, *numbers)
+
+
+def _renumbered(parts: Sequence[tuple[pl.Series, Codes]]) -> tuple[pl.Series, Codes]:
+    """All ids, and all codes as places among them; integers are text if some part has text."""
+    parts = [part for part in parts if len(part[0])]
+    whole = all(ids.dtype == pl.Int64 for ids, _ in parts)
+    every = [ids if whole else ids.cast(pl.String) for ids, _ in parts]
+    known = pl.concat(every).unique().sort()
+    codes = [places(ids, known)[old] for ids, (_, old) in zip(every, parts, strict=True)]
+    return known, np.concatenate(codes)
+
 
 Repeats = Literal["first", "last"]
 ROWS = "rows"  # as a weight, unless a column is called so: every row counts 1, repeats add up
@@ -58,7 +130,7 @@ def from_arrays(
     raw = {key: as_column(values) for key, values in given.items() if values is not None}
     raw_attributes = {key: as_column(values) for key, values in (attributes or {}).items()}
     _check_lengths({**raw, **raw_attributes}, origin)
-    rows = Rows.of(raw, {key: labels.get(key, key) for key in given}, origin)
+    rows = Rows.from_columns(raw, {key: labels.get(key, key) for key in given}, origin)
     if idle is not None:
         rows = rows.among(*idle)
     described = ItemColumns(raw_attributes, rows.items, len(rows.item_ids))
@@ -250,3 +322,67 @@ def _kept_rows(
     _, first = np.unique(pairs[order], return_index=True)
     kept = order[np.sort(first)]
     return kept[::-1] if repeats == "last" else kept
+
+
+# What is said of a log that was just read.
+
+
+STACK = 4  # a warning points at whoever reads the log
+
+
+def check_log(log: Interactions, rows: int, labels: Mapping[str, str], origin: Origin) -> None:
+    """Refuse the log of a single user; warn of missing times and of rows that were merged.
+
+    rows: as many there were; labels: the columns by role, those that there are.
+    """
+    if log.n_users == 1:
+        column = labels["user"]
+        origin.fail(
+            f"all rows are of one user, {log.user_ids[0]!s}",
+            remedy=f"give the interactions of several users, or check the user column {column!r}",
+        )
+    if log.timestamps is None:
+        warnings.warn(
+            f"{origin.file or 'the frame'} has no timestamps: its rows are assumed to be "
+            "in the order of time (name the column if there is one)",
+            NoTimestampsWarning,
+            stacklevel=STACK,
+        )
+    merged = rows - len(log)
+    if merged and "weight" not in labels:  # else they add up, and nothing is lost
+        warnings.warn(
+            f"{origin.file or 'the frame'}: {counted(merged, 'row repeats', 'rows repeat')} the "
+            f"user and item of another: the {log.repeats} of each pair is kept, {len(log):,} rows "
+            f"of {rows:,}",
+            RepeatsWarning,
+            stacklevel=STACK,
+        )
+
+
+def warn_of_missing_ratings(ratings: NDArray[np.float64], origin: Origin) -> None:
+    """Say how many ratings are NaN, if any."""
+    missing = int(np.isnan(ratings).sum())
+    if missing:
+        warnings.warn(
+            f"{origin.file or 'the data'}: {counted(missing, 'rating is', 'ratings are')} missing "
+            f"of {len(ratings):,}: these rows count as interactions without a rating",
+            MissingValuesWarning,
+            stacklevel=STACK,
+        )
+
+
+def warn_of_missing_attribute(cells: NDArray[Any], column: str, origin: Origin) -> None:
+    """Say how many items have no value, if any; `cells` are text per item, (n_items,)."""
+    missing = int((cells == "").sum())
+    if missing:
+        warnings.warn(
+            f"{origin.file or 'the data'}: {counted(missing, 'item has', 'items have')} no "
+            f"{column} of {len(cells):,}: without one an item is in no group of {column}",
+            MissingValuesWarning,
+            stacklevel=STACK,
+        )
+
+
+def counted(number: int, one: str, many: str) -> str:
+    """As in "1 item has" or "1,200 items have"."""
+    return f"{number:,} {one if number == 1 else many}"

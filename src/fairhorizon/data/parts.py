@@ -1,22 +1,118 @@
-"""A log in a folder of parts: files with the same columns, read one after the other, each once."""
+"""A log in a folder of parts: files with the same columns, read one after the other, each once.
 
+What was read of a part is kept, so that it need not be read again.
+An entry is a file of arrays per part, named by the part's path and the options it was read with. It
+counts while the part has the size and the time of change that it had then. Entries are written
+whole or not at all, so that several processes may share a store, and all may be deleted any time.
+"""
+
+import hashlib
+import io
+import json
+import zipfile
+import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Unpack
+from typing import Any, Unpack
 
 import numpy as np
 import polars as pl
+from numpy.typing import NDArray
 
 from fairhorizon.data.columns import Origin, as_column, encoded, places
-from fairhorizon.data.frames import log_of_rows, role_columns
+from fairhorizon.data.frames import Rows, check_log, joined, log_of_rows, role_columns
 from fairhorizon.data.interactions import Interactions, PartsRead
-from fairhorizon.data.item_columns import Cells, per_item
-from fairhorizon.data.notices import check_log
-from fairhorizon.data.part_store import PartStore, Stamp, column_of, json_of, packed
+from fairhorizon.data.items import Cells, per_item
 from fairhorizon.data.readers import ReaderOptions, locate
-from fairhorizon.data.rows import Rows, joined
 from fairhorizon.errors import DataError, NoColumnError
+from fairhorizon.files import write_atomically
+
+# The store of what was read.
+
+
+VERSION = 1  # of the entries; others are not read
+DAMAGED = (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile, zlib.error)
+
+Arrays = dict[str, NDArray[Any]]
+
+
+@dataclass(frozen=True)
+class Stamp:
+    """By what a change of a file is noticed."""
+
+    size: int
+    changed: int  # nanoseconds
+
+    @classmethod
+    def from_file(cls, file: Path) -> "Stamp":
+        found = file.stat()
+        return cls(found.st_size, found.st_mtime_ns)
+
+
+@dataclass(frozen=True)
+class PartStore:
+    """Entries in a folder; without one nothing is kept."""
+
+    folder: Path | None
+    options: Mapping[str, Any]  # how parts are read
+
+    def get(self, part: Path, what: str) -> Arrays | None:
+        """The arrays kept of the part as it is now; None if there are none, or damaged ones."""
+        if self.folder is None:
+            return None
+        try:
+            with self._entry(part, what).open("rb") as file:
+                stored = np.load(file, allow_pickle=False)
+                arrays = {name: stored[name] for name in stored.files}
+            stamp = Stamp.from_file(part)
+            same = arrays.pop("stamp").tolist() == [stamp.size, stamp.changed]
+        except DAMAGED:
+            return None
+        return arrays if same else None
+
+    def keep(self, part: Path, what: str, stamp: Stamp, arrays: Arrays) -> None:
+        """Keep arrays of a part that had this stamp before it was read, if the disk lets us."""
+        if self.folder is None:
+            return
+        marked = {**arrays, "stamp": np.array([stamp.size, stamp.changed])}
+
+        def write(draft: Path) -> None:
+            with draft.open("wb") as file:
+                np.savez(file, allow_pickle=False, **marked)
+
+        try:
+            write_atomically(self._entry(part, what), write)
+        except OSError:
+            return  # a full or read-only disk costs time, not the result
+
+    def _entry(self, part: Path, what: str) -> Path:
+        assert self.folder is not None
+        key = json.dumps([VERSION, str(part.resolve()), what, dict(self.options)], sort_keys=True)
+        return self.folder / f"{hashlib.sha256(key.encode()).hexdigest()[:32]}.npz"
+
+
+def packed(content: Any) -> NDArray[np.uint8]:
+    """A polars column, or anything that JSON can hold, as bytes."""
+    if not isinstance(content, pl.Series):
+        return np.frombuffer(json.dumps(content).encode(), dtype=np.uint8)
+    buffer = io.BytesIO()
+    content.to_frame("").write_ipc(buffer)
+    return np.frombuffer(buffer.getvalue(), dtype=np.uint8)
+
+
+def column_of(stored: NDArray[np.uint8]) -> pl.Series:
+    """A polars column that was packed."""
+    return pl.read_ipc(io.BytesIO(stored.tobytes())).to_series()
+
+
+def json_of(stored: NDArray[np.uint8]) -> Any:
+    """JSON that was packed."""
+    return json.loads(stored.tobytes())
+
+
+# Reading the parts.
+
 
 SUFFIXES = {
     *(".csv", ".tsv", ".parquet", ".pq", ".jsonl", ".ndjson", ".inter", ".data", ".dat", ".txt"),
@@ -133,10 +229,10 @@ class _Reader:
         return ReadPart(tuple(columns), labels, rows)
 
     def read(self, file: Path) -> ReadPart:
-        stamp, found = Stamp.of(file), locate(file, self.options)
+        stamp, found = Stamp.from_file(file), locate(file, self.options)
         labels = {role: name for role, name in found.labels.items() if name is not None}
         frame, origin = found.frame, found.origin
-        rows = Rows.of(role_columns(frame, labels), labels, origin)
+        rows = Rows.from_columns(role_columns(frame, labels), labels, origin)
         part = ReadPart(tuple(frame.columns), labels, rows)
         arrays = {
             "names": packed([part.columns, labels]),
@@ -155,7 +251,7 @@ class _Reader:
         arrays = self.store.get(file, f"column {column}")
         if arrays is not None:
             return column_of(arrays["items"]), column_of(arrays["cells"])
-        stamp, found = Stamp.of(file), locate(file, self.options)
+        stamp, found = Stamp.from_file(file), locate(file, self.options)
         frame, item = found.frame, str(found.labels["item"])
         items, codes = encoded(as_column(frame[item]), item, found.origin)
         texts = per_item(as_column(frame[column]), codes, len(items))

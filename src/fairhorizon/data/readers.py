@@ -9,12 +9,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fairhorizon.data.columns import Origin, encode, is_missing
-from fairhorizon.data.contents import UTF_8
-from fairhorizon.data.frames import ROWS, Repeats, from_frame
+from fairhorizon.data.frames import ROWS, Repeats, from_frame, warn_of_missing_attribute
 from fairhorizon.data.interactions import Interactions
-from fairhorizon.data.notices import warn_of_missing_attribute
-from fairhorizon.data.parquet import ParquetColumns
-from fairhorizon.data.tables import Table, read_table
+from fairhorizon.data.tables import UTF_8, ParquetColumns, Table, read_table
 from fairhorizon.errors import ConfigError, DataError, NoColumnError
 
 # Compared in lower case without "_", "-" and blanks.
@@ -197,7 +194,7 @@ def locate(path: str | Path, options: ReaderOptions) -> Located:
     how: dict[str, Any] = {
         key: value for key, value in options.items() if key in ("header", "separator", "encoding")
     }
-    lazy = ParquetColumns.of(Path(path))
+    lazy = ParquetColumns.from_file(Path(path))
     if lazy is None:
         table = read_table(path, names=names, **how)
     else:
@@ -269,7 +266,7 @@ def read_item_attribute(
 
 def columns_of(path: str | Path, *, encoding: str = UTF_8, **how: Any) -> list[str]:
     """The names of the columns of a file; none of a file without a header."""
-    lazy = ParquetColumns.of(Path(path))
+    lazy = ParquetColumns.from_file(Path(path))
     if lazy is not None:
         return lazy.columns
     table = read_table(path, encoding=encoding, head=True, **how)

@@ -7,12 +7,10 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from fairhorizon.data.columns import as_column, encode, to_numbers
-from fairhorizon.data.contents import UTF_8
+from fairhorizon.data.columns import as_column, encode, to_numbers, to_times
 from fairhorizon.data.interactions import Interactions
 from fairhorizon.data.readers import find_columns
-from fairhorizon.data.tables import Table, read_table
-from fairhorizon.data.times import to_times
+from fairhorizon.data.tables import UTF_8, Table, read_table
 
 Order = Literal["rank", "time", "time and rank", "place in the file"]
 POSITIONS = {"user": 0, "item": 1}  # of a file without header; a third column is ambiguous

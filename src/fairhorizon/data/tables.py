@@ -1,26 +1,195 @@
 """A text, Parquet or JSON lines file as a frame of columns, with the line number of each row."""
 
+import codecs
 import csv
+import gzip
 import io
 import json
 import re
-from collections.abc import Collection, Sequence
+import zipfile
+import zlib
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Self, TypeVar
 
 import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
 from fairhorizon.data.columns import Origin
-from fairhorizon.data.contents import UTF_8, decode, read_content
-from fairhorizon.data.parquet import SUFFIXES, parquet_frame
 from fairhorizon.errors import DataError
+
+# The content of a file: its bytes, unpacked from gzip or zip, and its text in any encoding.
+
+
+GZIP, ZIP = b"\x1f\x8b", (b"PK\x03\x04", b"PK\x05\x06")  # the second is a zip without files
+UTF_8 = "utf-8"
+# UTF-32 first: its mark begins with that of UTF-16.
+MARKS = (
+    (codecs.BOM_UTF32_LE, "utf-32"),
+    (codecs.BOM_UTF32_BE, "utf-32"),
+    (codecs.BOM_UTF16_LE, "utf-16"),
+    (codecs.BOM_UTF16_BE, "utf-16"),
+    (codecs.BOM_UTF8, "utf-8-sig"),
+)
+LISTED = 5  # of the files in an archive, those that a message lists
+
+
+def read_content(path: Path) -> tuple[bytes, str]:
+    """The bytes of a file and its suffix in lower case, those of the file inside an archive.
+
+    gzip and zip are recognised by content; a zip must hold exactly one file.
+    """
+    if path.is_dir():
+        raise DataError("is a folder, not a file", file=path, remedy="give a file inside it")
+    try:
+        raw = path.read_bytes()
+    except FileNotFoundError:
+        raise DataError("there is no such file", file=path, remedy="check the path") from None
+    except (OSError, ValueError) as error:
+        raise DataError(
+            f"cannot be read: {error}", file=path, remedy="check the path and your permissions"
+        ) from None
+    try:
+        if raw.startswith(GZIP):
+            inner = path.stem if path.suffix.lower() in (".gz", ".gzip") else path.name
+            return gzip.decompress(raw), Path(inner).suffix.lower()
+        if raw.startswith(ZIP):
+            return _only_member(raw, path)
+    except (EOFError, OSError, RuntimeError, ValueError, zlib.error, zipfile.BadZipFile) as error:
+        raise DataError(
+            f"cannot be unpacked: {error}", file=path, remedy="pack it again, or give it unpacked"
+        ) from None
+    return raw, path.suffix.lower()
+
+
+def _only_member(raw: bytes, path: Path) -> tuple[bytes, str]:
+    with zipfile.ZipFile(io.BytesIO(raw)) as archive:
+        names = [
+            entry.filename
+            for entry in archive.infolist()
+            if not entry.is_dir() and not entry.filename.startswith("__MACOSX/")
+        ]
+        if len(names) != 1:
+            listed = ", ".join(names[:LISTED]) + (", ..." if len(names) > LISTED else "")
+            raise DataError(
+                f"holds {len(names)} files" + (f": {listed}" if names else ""),
+                file=path,
+                remedy="unpack it and give one of them" if names else "give a zip with one file",
+            )
+        return archive.read(names[0]), Path(names[0]).suffix.lower()
+
+
+def decode(raw: bytes, path: Path, encoding: str, option: str) -> str:
+    """The text of the bytes; a byte order mark counts for more than the encoding.
+
+    An error names the line of the first invalid byte, and `option`, which sets the encoding.
+    """
+    marked = next((name for mark, name in MARKS if raw.startswith(mark)), encoding)
+    try:
+        "".encode(encoding)
+        text = raw.decode(marked)
+    except LookupError:
+        raise DataError(
+            f"unknown encoding {encoding!r}", file=path, remedy=f"try {option} latin-1"
+        ) from None
+    except UnicodeError as error:
+        where = error.start if isinstance(error, UnicodeDecodeError) else 0
+        raise DataError(
+            f"is not {marked.removesuffix('-sig')} text",
+            file=path,
+            line=raw[:where].decode(marked, "replace").count("\n") + 1,
+            remedy="a binary file cannot be read; if it is text, name its encoding, "
+            f"e.g. {option} latin-1",
+        ) from None
+    if "\0" in text:
+        raise DataError(
+            "contains zero bytes, so it is a binary file",
+            file=path,
+            line=text.count("\n", 0, text.index("\0")) + 1,
+            remedy="give CSV, TSV, .inter, u.data, ratings.dat or .parquet; if it is UTF-16 text, "
+            f"give {option} utf-16",
+        )
+    return text
+
+
+# Parquet files; of a log only the columns that are asked for are read.
+
+
+SUFFIXES = (".parquet", ".pq")
+MAGIC = b"PAR1"  # what a Parquet file begins with; one that is packed does not
+
+Found = TypeVar("Found")
+
+
+@dataclass(frozen=True, eq=False)
+class ParquetColumns:
+    """A file as a frame whose columns are read when they are asked for."""
+
+    path: Path
+    columns: list[str]
+    rows: int
+
+    @classmethod
+    def from_file(cls, path: Path) -> "ParquetColumns | None":
+        """None if it is no Parquet file, by its suffix, or a packed one."""
+        try:
+            with path.open("rb") as file:
+                is_plain = path.suffix.lower() in SUFFIXES and file.read(len(MAGIC)) == MAGIC
+        except (OSError, ValueError):
+            return None
+        if not is_plain:
+            return None
+        scan = _checked(path, lambda: pl.scan_parquet(path, glob=False))
+        columns = _checked(path, lambda: scan.collect_schema().names())
+        rows = _checked(path, lambda: int(scan.select(pl.len()).collect().item()))
+        _refuse_empty(path, rows)
+        return cls(path, columns, rows)
+
+    @property
+    def nothing(self) -> pl.DataFrame:
+        """A frame with these columns and no rows."""
+        return pl.DataFrame({name: [] for name in self.columns})
+
+    def __len__(self) -> int:
+        return self.rows
+
+    def __getitem__(self, name: str | Sequence[str]) -> "pl.Series | Self":
+        """One column; several are not read before they are asked for one by one."""
+        if not isinstance(name, str):
+            return self
+        scan = pl.scan_parquet(self.path, glob=False)
+        return _checked(self.path, lambda: scan.select(pl.col(name)).collect().to_series())
+
+
+def parquet_frame(path: Path, raw: bytes) -> pl.DataFrame:
+    """The frame of bytes, which may have been packed in the file."""
+    frame = _checked(path, lambda: pl.read_parquet(io.BytesIO(raw)))
+    _refuse_empty(path, len(frame))
+    return frame
+
+
+def _checked(path: Path, read: Callable[[], Found]) -> Found:
+    try:
+        return read()
+    except (pl.exceptions.PolarsError, pl.exceptions.PanicException, OSError, ValueError):
+        raise DataError(
+            "is not a Parquet file or is damaged", file=path, remedy="write the file again"
+        ) from None
+
+
+def _refuse_empty(path: Path, rows: int) -> None:
+    if not rows:
+        raise DataError("there are no rows", file=path, remedy="give rows of user and item")
+
+
+# Files of all kinds.
+
 
 SEPARATORS = ("\t", "::", ",", ";", "|")
 OF_SUFFIX = {".csv": ",", ".tsv": "\t", ".inter": "\t", ".item": "\t", ".data": "\t", ".dat": "::"}
-LONG, MANY = 100_000, 100  # characters of text of which the first so many lines are its head
+HEAD, HEAD_LINES = 100_000, 100  # characters of text of which the first so many lines are its head
 UNIT = "\x1f"  # ASCII unit separator, stands in for separators of several characters
 TYPED = re.compile(r"(.+):(?:token|float)(?:_seq)?")  # RecBole: user_id:token
 
@@ -71,7 +240,7 @@ def read_table(
 
 def _first_lines(text: str) -> str:
     """Some lines, unless a quoted cell goes on after them."""
-    first = "\n".join(text[:LONG].split("\n")[:MANY]) if len(text) > LONG else text
+    first = "\n".join(text[:HEAD].split("\n")[:HEAD_LINES]) if len(text) > HEAD else text
     return text if first.count('"') % 2 else first
 
 

@@ -6,8 +6,8 @@ import torch
 from pydantic import Field, model_validator
 from torch import Tensor
 
+from fairhorizon.rankers.ensemble import MemberSettings
 from fairhorizon.rankers.mf import MfConfig
-from fairhorizon.rankers.stack.given import MemberSettings
 from fairhorizon.ranking import discount
 from fairhorizon.settings import Choice, Search, Settings
 from fairhorizon.vocabulary import Protocol

@@ -31,7 +31,7 @@ from fairhorizon.fcpo.training import (
     build_actor,
     queue_length,
 )
-from fairhorizon.fcpo.warm_start import NO_PRICE, restored_panel
+from fairhorizon.fcpo.warm_start import NO_PRICE, restored_ensemble
 from fairhorizon.limits.place_rule import PlaceRule
 from fairhorizon.rankers.ensemble import Ensemble
 from fairhorizon.rankers.ranker import Ranker
@@ -228,7 +228,7 @@ class FittedPolicy:
         tensors, description = load_model(path, kind)
         config = FcpoConfig.from_file(description["config"])
         weights, stored = below("actor.", tensors), description["panel"]
-        panel = None if stored is None else restored_panel(tensors, stored)
+        panel = None if stored is None else restored_ensemble(tensors, stored)
         vectors = weights["encoder.user_vectors"], weights["encoder.item_vectors"][:-1]
         actor = build_actor(config, *vectors, panel).to(device)
         actor.load_state_dict(weights)

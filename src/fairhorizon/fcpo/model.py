@@ -23,9 +23,9 @@ from fairhorizon.fcpo.training import Trained, best_round, queue_length
 from fairhorizon.fcpo.warm_start import check_names
 from fairhorizon.limits.step_limits import PopularityLimit
 from fairhorizon.limits.supported import SupportedLimits, kept_by_requests, level_under
+from fairhorizon.rankers.ensemble import suitable
 from fairhorizon.rankers.ranker import Ranker
-from fairhorizon.rankers.stack.given import suitable
-from fairhorizon.rankers.stack.questions import QUESTIONS
+from fairhorizon.rankers.selection import SEARCH_GRID
 from fairhorizon.recommenders.base import Abilities, Levels, Recommender
 from fairhorizon.recommenders.lists.item_lists import ItemLists, by_steps, step_limits
 from fairhorizon.recommenders.progress import SILENT, LimitNotKeptWarning, Listener, RoundReport
@@ -106,7 +106,7 @@ class Fcpo(Recommender):
             parts.append(LogPart.EARLIER)
         names = suitable(self.config.warm_start, split)
         if self.config.adapt:  # settings that are chosen on the log are those of this method alone
-            names = tuple(name for name in names if name not in QUESTIONS)
+            names = tuple(name for name in names if name not in SEARCH_GRID)
         names = tuple(name for name in names if not self.config.given_to(name))
         return tuple(Prerequisite(name, part) for name in names for part in parts)
 

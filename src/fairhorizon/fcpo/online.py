@@ -19,7 +19,7 @@ from fairhorizon.fcpo.policies import explored, propensities
 from fairhorizon.fcpo.retention.model import RetentionModel
 from fairhorizon.fcpo.rollouts import PolicyState, Recorder
 from fairhorizon.fcpo.trajectories import ShownRecord, Trajectories
-from fairhorizon.fcpo.warm_start import NO_PRICE, refitted_panel, restored_panel
+from fairhorizon.fcpo.warm_start import NO_PRICE, refitted_ensemble, restored_ensemble
 from fairhorizon.histories import check_table
 from fairhorizon.limits.counts import Exposure
 from fairhorizon.limits.step_limits import StepLimit
@@ -355,7 +355,7 @@ class FcpoServer:
             self.walk.restart(self.state)
         items = self.actor.items
         if isinstance(items, PanelItems) and self.retraining and self.retraining.due:
-            panel = refitted_panel(items.panel, self.retraining.extended(), self.config)
+            panel = refitted_ensemble(items.panel, self.retraining.extended(), self.config)
             self.actor.items = replace(items, panel=panel)
             if self.config.adapt:
                 self.actor.settle_on([*panel.weights, NO_PRICE])  # to go on learning from there
@@ -418,7 +418,7 @@ class FcpoServer:
                 kept = below("panel.", tensors)
                 described = kept.pop("description", None)  # none: refitted with its settings
                 first = items.panel.description()
-                panel = restored_panel(kept, first if described is None else of_bytes(described))
+                panel = restored_ensemble(kept, first if described is None else of_bytes(described))
                 self.actor.items = replace(items, panel=panel)
         self.state, self.walk, self.left = state, None, []
         self.policy = policy_at_work(self.actor, self.config, self.generator, learns=self.learns)

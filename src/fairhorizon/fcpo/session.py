@@ -21,7 +21,7 @@ from fairhorizon.errors import ConfigError, ModelError
 from fairhorizon.fcpo.config import FcpoConfig
 from fairhorizon.fcpo.networks import numbers_of_items, numbers_of_users
 from fairhorizon.fcpo.training import Trained, Training, TrainingState
-from fairhorizon.fcpo.warm_start import Panels, first_panels, of_part, restored_panel
+from fairhorizon.fcpo.warm_start import WarmStart, fit_warm_start, of_part, restored_ensemble
 from fairhorizon.rankers.ensemble import Ensemble
 from fairhorizon.rankers.mf import Mf
 from fairhorizon.recommenders.progress import SILENT, Listener, RoundReport
@@ -96,7 +96,7 @@ def _restored(path: Path, split: Split, device: torch.device) -> Training:
         sensitive=tensors["sensitive"].to(device),
         seed=description["seed"],
         pretraining_rmse=description["pretraining_rmse"],
-        panel=None if stored is None else restored_panel(tensors, stored),
+        panel=None if stored is None else restored_ensemble(tensors, stored),
     )
     actor = training.actor
     actor.load_state_dict(below("actor.", tensors))
@@ -164,7 +164,7 @@ class Session:
         if not config.warm_start:
             training, serving = _from_embeddings(problem, listener), None
         else:
-            panels = first_panels(split, config, problem.seed, fitted, listener)
+            panels = fit_warm_start(split, config, problem.seed, fitted, listener)
             training, serving = _from_rankers(problem, panels), panels.serving
         session = cls(training, fitted=fitted, listener=listener, checkpoint=checkpoint)
         session.serving = serving
@@ -276,7 +276,7 @@ def _from_embeddings(problem: Problem, listener: Listener) -> Training:
     )
 
 
-def _from_rankers(problem: Problem, panels: Panels) -> Training:
+def _from_rankers(problem: Problem, panels: WarmStart) -> Training:
     """A warm start from rankers."""
     split = problem.split
     taken = torch.from_numpy(split.train.item_counts())

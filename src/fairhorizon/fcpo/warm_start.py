@@ -19,7 +19,7 @@ from fairhorizon.fcpo.networks import Actor
 from fairhorizon.histories import UserItems
 from fairhorizon.limits.groups import popular_group
 from fairhorizon.rankers import RANKERS
-from fairhorizon.rankers.ensemble import Ensemble
+from fairhorizon.rankers.ensemble import Ensemble, EnsembleTask, fit_ensemble
 from fairhorizon.rankers.fitting import FitJob, Ready, draft_of, fit_all
 from fairhorizon.rankers.ranker import Ranker
 from fairhorizon.rankers.retrieval import (
@@ -29,18 +29,16 @@ from fairhorizon.rankers.retrieval import (
     is_installed,
     searched,
 )
-from fairhorizon.rankers.stack.members import StackTask, adapted, weighed_members
 from fairhorizon.recommenders.progress import Listener
 from fairhorizon.recommenders.tasks import Fitted, LogPart
 from fairhorizon.settings import SettingsError
 from fairhorizon.simulation.feedback import validation_scenario
-from fairhorizon.storage import below
 
 NO_PRICE = 0.0
 
 
 def check_names(names: Sequence[str]) -> None:
-    """Refuse a panel with a ranker that does not exist."""
+    """Refuse names of rankers that do not exist."""
     unknown = sorted(set(names) - set(RANKERS))
     if unknown:
         raise SettingsError(
@@ -49,13 +47,13 @@ def check_names(names: Sequence[str]) -> None:
 
 
 @dataclass(frozen=True)
-class Panels:
+class WarmStart:
     """The rankers that a policy learns with, and those that it serves with."""
 
     learning: Ensemble
     serving: Ensemble | None = None  # None: fitted when the training is over
 
-    def searched(self, split: Split, config: FcpoConfig, listener: Listener) -> "Panels":
+    def searched(self, split: Split, config: FcpoConfig, listener: Listener) -> "WarmStart":
         """With candidates that are looked up, in a catalogue that is large enough for it."""
         wanted = config.retrieval == "faiss" or split.train.n_items > LARGE
         if config.retrieval == "exact" or not wanted:
@@ -67,19 +65,19 @@ class Panels:
             return self
         learning = _searched(self.learning, split, config, listener)
         if self.serving is None or self.serving.rankers == self.learning.rankers:
-            return Panels(learning, self.serving and learning)
-        return Panels(learning, self.serving.with_searches(learning.searches))
+            return WarmStart(learning, self.serving and learning)
+        return WarmStart(learning, self.serving.with_searches(learning.searches))
 
 
-def first_panels(
+def fit_warm_start(
     split: Split, config: FcpoConfig, seed: int, fitted: Fitted, listener: Listener
-) -> Panels:
+) -> WarmStart:
     """Fit the rankers of the settings; all weights are equal, or those that suit the log."""
     drafts = config.drafts(RANKERS, config.warm_start, split, seed)
     if not config.adapt:
-        panels = _plain_panels(drafts, split, config, fitted, listener)
-        return panels.searched(split, config, listener)
-    task = StackTask(
+        start = _unweighed(drafts, split, config, fitted, listener)
+        return start.searched(split, config, listener)
+    task = EnsembleTask(
         split,
         config.protocol,
         seed,
@@ -88,18 +86,18 @@ def first_panels(
         on_stage=listener.stage,
         on_epoch=listener.epoch,
     )
-    panels = _adapted_panels(drafts, task, config, listener)
-    return panels.searched(split, config, listener)
+    start = _selected(drafts, task, config, listener)
+    return start.searched(split, config, listener)
 
 
-def _searched(panel: Ensemble, split: Split, config: FcpoConfig, listener: Listener) -> Ensemble:
-    """The panel with a search for every ranker that has vectors, and what each finds, said."""
-    scenario = validation_scenario(split, panel.queue_length, config.protocol)
+def _searched(ensemble: Ensemble, split: Split, config: FcpoConfig, listener: Listener) -> Ensemble:
+    """The ensemble with a search for every ranker that has vectors, and what each finds, said."""
+    scenario = validation_scenario(split, ensemble.queue_length, config.protocol)
     users = torch.arange(scenario.n_users)[:: max(1, scenario.n_users // SAMPLE)][:SAMPLE]
     state = scenario.state(users)
     group = torch.from_numpy(popular_group(split.train.item_counts(), config.popular_share))
     searches: list[VectorSearch | None] = []
-    for ranker in panel.rankers:
+    for ranker in ensemble.rankers:
         if ranker.item_vectors() is None:
             searches.append(None)
             continue
@@ -108,17 +106,20 @@ def _searched(panel: Ensemble, split: Split, config: FcpoConfig, listener: Liste
         )
         listener.stage(f"{ranker.method}: {recall}")
         searches.append(search)
-    return replace(panel, searches=tuple(searches))
+    return replace(ensemble, searches=tuple(searches))
 
 
-def _plain_panels(
+def _unweighed(
     drafts: Sequence[Ranker[Any]],
     split: Split,
     config: FcpoConfig,
     fitted: Fitted,
     listener: Listener,
-) -> Panels:
-    """Of the earlier part of the log if the rest is to be unseen."""
+) -> WarmStart:
+    """Each ranker with its default settings, all with the same weight.
+
+    They are fitted on the earlier part of the log if the rest is to be unseen.
+    """
     seen, words, part = split, "the", LogPart.WHOLE
     if config.refits_rankers:
         seen, words, part = earlier_part(split), "the earlier part of the", LogPart.EARLIER
@@ -128,45 +129,44 @@ def _plain_panels(
     ready = of_part(fitted, part)
     fits = fit_all([FitJob(draft, seen, ready) for draft in drafts], listener.epoch)
     rankers = tuple(ranker for ranker in fits if ranker is not None)
-    return Panels(Ensemble(rankers, (1.0,) * len(rankers)))
+    return WarmStart(Ensemble(rankers, (1.0,) * len(rankers)))
 
 
-def _adapted_panels(
-    drafts: Sequence[Ranker[Any]], task: StackTask, config: FcpoConfig, listener: Listener
-) -> Panels:
-    """Each ranker with the settings that suit the log, weighed by what it adds."""
+def _selected(
+    drafts: Sequence[Ranker[Any]], task: EnsembleTask, config: FcpoConfig, listener: Listener
+) -> WarmStart:
+    """Each ranker with the settings that suit the log, weighed by what it adds to the lists."""
     split = task.split
     if config.refits_rankers:
         _check_length(earlier_part(split), split)
     listener.stage(f"{split.name}: choosing settings of the rankers on a part of the training log")
-    members = weighed_members(adapted(drafts, config.given_to, task), task)
-    for line in members.findings.lines:
+    fit = fit_ensemble(drafts, task, config.given_to)
+    for line in fit.whole.summary:
         listener.stage(line)
-    serving = Ensemble(members.whole, members.weights, members.ndcg, members.findings.lines)
-    if not config.refits_rankers:
-        return Panels(serving, serving)
-    return Panels(serving.of_fitted(members.earlier), serving)
+    if not config.refits_rankers or fit.earlier is None:
+        return WarmStart(fit.whole, fit.whole)
+    return WarmStart(fit.earlier, fit.whole)
 
 
-def refitted_panel(panel: Ensemble, split: Split, config: FcpoConfig) -> Ensemble:
+def refitted_ensemble(ensemble: Ensemble, split: Split, config: FcpoConfig) -> Ensemble:
     """The same rankers fitted again; with settings and weights that suit this log, or those before.
 
     A ranker that adds nothing now stays, without weight: it may add something later.
     """
     if not config.adapt:
-        return panel.refitted(split)
-    seed = panel.rankers[0].seed
+        return ensemble.refitted(split)
+    seed = ensemble.rankers[0].seed
     drafts = [
         draft_of(type(ranker), config.given_to(ranker.method), config.protocol, seed)
-        for ranker in panel.rankers
+        for ranker in ensemble.rankers
     ]
-    task = StackTask(split, config.protocol, seed)
-    members = weighed_members(adapted(drafts, config.given_to, task), task)
-    ready = {ranker.method: ranker for ranker in members.whole}
-    weights = dict(zip(ready, members.weights, strict=True))
+    task = EnsembleTask(split, config.protocol, seed)
+    chosen = fit_ensemble(drafts, task, config.given_to).whole
+    ready = {ranker.method: ranker for ranker in chosen.rankers}
+    weights = dict(zip(ready, chosen.weights, strict=True))
     fits = [ready.get(draft.method) or draft.fit(split) for draft in drafts]
     return replace(
-        panel,
+        ensemble,
         rankers=tuple(fits),
         weights=tuple(weights.get(ranker.method, 0.0) for ranker in fits),
     )
@@ -186,23 +186,14 @@ def of_part(fitted: Fitted, part: LogPart) -> Ready:
     return {need.method: ranker for need, ranker in fitted.items() if need.part is part}
 
 
-def restored_panel(tensors: dict[str, Tensor], description: dict[str, Any]) -> Ensemble:
-    """The panel that was described and stored."""
-    rankers = []
-    for number, stored in enumerate(description["rankers"]):
-        own = below(f"expert.{number}.", tensors)
-        rankers.append(RANKERS[stored["method"]].from_parts(own, stored))
-    ndcg, found = (tuple(description.get(name, ())) for name in ("ndcg", "found"))
-    searches = tuple(
-        None if probes is None else VectorSearch.of(ranker, probes)
-        for ranker, probes in zip(rankers, description.get("probes", ()), strict=False)
-    )
-    return Ensemble(tuple(rankers), tuple(description["weights"]), ndcg, found, searches)
+def restored_ensemble(tensors: dict[str, Tensor], description: dict[str, Any]) -> Ensemble:
+    """The ensemble that was described and stored, of any rankers."""
+    return Ensemble.from_parts(tensors, description, RANKERS)
 
 
-def start_from(actor: Actor, panel: Ensemble, initial_std: float) -> None:
-    """Begin with the weights of the panel and no price."""
-    actor.begin_with([*panel.weights, NO_PRICE])
+def start_from(actor: Actor, ensemble: Ensemble, initial_std: float) -> None:
+    """Begin with the weights of the ensemble and no price."""
+    actor.begin_with([*ensemble.weights, NO_PRICE])
     with torch.no_grad():
         # at first, the outputs should differ between states by no more than the noise
         actor.head.weight.mul_(initial_std)

@@ -34,7 +34,7 @@ class Showings:
     length: int  # places of a list, K
 
     @classmethod
-    def of(cls, lists: Counts) -> Self:
+    def from_lists(cls, lists: Counts) -> Self:
         """Of lists (n_lists, K) with -1 for an empty place."""
         rows, places = np.nonzero(lists >= 0)
         return cls(rows, places, lists[rows, places], lists.shape[1])
@@ -99,7 +99,7 @@ def limit_reached(
 
 def _measured(bound: ResolvedLimit, shown: Showings | Counts) -> LimitReached:
     if not isinstance(shown, Showings):
-        shown = Showings.of(shown)
+        shown = Showings.from_lists(shown)
     limit, inside = bound.limit, bound.members[shown.items]
     if limit.is_gini:
         index = gini(np.bincount(shown.items, minlength=len(bound.members)))

@@ -3,6 +3,7 @@
 import math
 from dataclasses import dataclass, replace
 from enum import StrEnum
+from functools import lru_cache
 from typing import Self
 
 import numpy as np
@@ -95,16 +96,8 @@ class PlaceRule:
         return self.scope == Scope.ALL and bool((self.place_weights(length) == 1).all())
 
     def place_weights(self, length: int) -> Floats:
-        """(length,) g_k for k = 1, 2, ..."""
-        ranks = np.arange(1, length + 1)
-        if self.weights == PlaceWeights.NONE:
-            weights = np.ones(length)
-        elif self.weights == PlaceWeights.LOG:
-            weights = discount(ranks)
-        else:
-            given = np.array(self.weights[:length], dtype=np.float64)
-            weights = np.pad(given, (0, length - len(given)))
-        return np.where(ranks <= (length if self.first is None else self.first), weights, 0.0)
+        """(length,) g_k for k = 1, 2, ...; not to be written to."""
+        return _place_weights(self, length)
 
     def most(self, length: int) -> Counts:
         """(length + 1,) how many of the first 0, 1, 2, ... places of a list the group may have.
@@ -134,3 +127,18 @@ class PlaceRule:
         counted = length if self.first is None else min(self.first, length)
         fewest = np.maximum(0, places - self.mirrored().most(length)[1:])
         return np.where(places <= counted, fewest, 0), places
+
+
+@lru_cache(maxsize=256)  # lists of few users are asked for again and again
+def _place_weights(rule: PlaceRule, length: int) -> Floats:
+    ranks = np.arange(1, length + 1)
+    if rule.weights == PlaceWeights.NONE:
+        weights = np.ones(length)
+    elif rule.weights == PlaceWeights.LOG:
+        weights = discount(ranks)
+    else:
+        given = np.array(rule.weights[:length], dtype=np.float64)
+        weights = np.pad(given, (0, length - len(given)))
+    counted = np.where(ranks <= (length if rule.first is None else rule.first), weights, 0.0)
+    counted.setflags(write=False)
+    return counted

@@ -12,7 +12,7 @@ from scipy.sparse import csr_array
 from torch import Tensor
 
 from fairhorizon.data.interactions import Interactions
-from fairhorizon.data.item_columns import Cells, ItemTable, log_attribute
+from fairhorizon.data.items import Cells, ItemTable, log_attribute
 from fairhorizon.data.locations import AREA_KM, attribute_or_area
 from fairhorizon.data.splits import Split
 from fairhorizon.errors import ModelError, NoColumnError

@@ -14,7 +14,7 @@ from fairhorizon.fcpo.retention.replay import FittedRetention
 from fairhorizon.model.requests import Person, RepeatRule, Requests
 from fairhorizon.model.serving import ServingState, scenario_of
 from fairhorizon.rankers.ranker import Ranker
-from fairhorizon.rankers.stack.model import Stack
+from fairhorizon.rankers.stack import Stack
 from fairhorizon.recommenders.base import Recommender
 from fairhorizon.simulation.feedback import Scenario
 
@@ -129,7 +129,7 @@ def _members(model: Recommender, scenario: Scenario) -> list[tuple[Ranker[Any], 
     for ranker, weight in zip(model.rankers, model.ranker_weights(state), strict=True):
         inner = getattr(ranker, "inner", ranker)
         if isinstance(inner, Stack):
-            pairs = zip(inner.members_, inner.weights_.tolist(), strict=True)
+            pairs = zip(inner.ensemble_.rankers, inner.ensemble_.weights, strict=True)
             found += [(member, weight * share) for member, share in pairs]
         else:
             found.append((ranker, weight))

@@ -7,8 +7,8 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from fairhorizon.data.answers import AnswerRecord, load_answers
 from fairhorizon.data.interactions import Interactions
+from fairhorizon.data.response_log import ResponseLog, load_responses
 from fairhorizon.data.splits import split, uncut
 from fairhorizon.errors import ConfigError
 from fairhorizon.fcpo.retention.replay import FittedRetention, check_weighs, learn_from_answers
@@ -96,7 +96,7 @@ class GivenAnswers:
     log: that the method is fitted on.
     """
 
-    record: AnswerRecord
+    record: ResponseLog
     log: Interactions
     away: float = AWAY
 
@@ -115,7 +115,7 @@ class GivenAnswers:
         check_weighs(draft)
         if not away > 0:
             raise ConfigError(f"away for {away:g} days (give a number above 0)")
-        record = load_answers(source, log)
+        record = load_responses(source, log)
         record.check(away)
         return cls(record, log, away)
 

@@ -26,10 +26,9 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from fairhorizon import __version__
 from fairhorizon.data.frames import from_arrays, idle_ids
-from fairhorizon.data.interactions import Interactions
-from fairhorizon.data.item_columns import ItemTable
+from fairhorizon.data.interactions import Interactions, all_rows
+from fairhorizon.data.items import ItemTable
 from fairhorizon.data.loading import load_items
-from fairhorizon.data.repeats import all_rows
 from fairhorizon.datasets import DataSpec
 from fairhorizon.errors import ConfigError, ModelError
 from fairhorizon.fcpo.retention.replay import RETENTION_FILE, FittedRetention

@@ -11,7 +11,7 @@ import torch
 
 from fairhorizon.allocation.guard import ExposureGuard
 from fairhorizon.data.interactions import Interactions
-from fairhorizon.data.item_columns import ItemTable, log_attribute, merged_tables
+from fairhorizon.data.items import ItemTable, log_attribute, merged_tables
 from fairhorizon.data.loading import load, load_items
 from fairhorizon.data.locations import AREA, AREA_KM, coordinates_among
 from fairhorizon.data.splits import Ties, uncut, with_ties

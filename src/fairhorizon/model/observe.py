@@ -8,13 +8,19 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from fairhorizon.data.columns import Origin, as_column, encode, refuse_zeros, to_ratings, to_weights
+from fairhorizon.data.columns import (
+    Origin,
+    as_column,
+    encode,
+    refuse_zeros,
+    to_ratings,
+    to_times,
+    to_weights,
+)
 from fairhorizon.data.frames import ROWS, from_arrays, idle_ids
-from fairhorizon.data.interactions import Interactions
-from fairhorizon.data.item_columns import ItemTable
+from fairhorizon.data.interactions import Interactions, all_rows
+from fairhorizon.data.items import ItemTable
 from fairhorizon.data.loading import as_frame, load_items
-from fairhorizon.data.repeats import all_rows
-from fairhorizon.data.times import to_times
 from fairhorizon.errors import DataError
 
 

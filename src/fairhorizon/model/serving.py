@@ -11,7 +11,7 @@ import torch
 from numpy.typing import NDArray
 
 from fairhorizon.data.interactions import Interactions
-from fairhorizon.data.item_columns import ItemTable
+from fairhorizon.data.items import ItemTable
 from fairhorizon.data.splits import Ties, with_ties
 from fairhorizon.errors import ConfigError, DataError
 from fairhorizon.fcpo.retention.replay import FittedRetention, with_user_weights

@@ -16,7 +16,7 @@ from fairhorizon.rankers.popularity import Popularity
 from fairhorizon.rankers.ranker import Ranker
 from fairhorizon.rankers.ridge import Ridge
 from fairhorizon.rankers.sasrec import SasRec
-from fairhorizon.rankers.stack.model import Stack
+from fairhorizon.rankers.stack import Stack
 
 RANKERS: dict[str, type[Ranker[Any]]] = {
     ranker.method: ranker

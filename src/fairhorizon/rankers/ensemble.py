@@ -1,46 +1,175 @@
-"""The panel: fitted rankers whose scores a policy weights."""
+"""Several rankers as one: how they are fitted, which settings suit the log, and what each weighs.
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
-from typing import Any
+The method `stack` and the warm start of `fcpo` are made of the same `Ensemble`, fitted by the same
+`fit_ensemble`.
+"""
 
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Annotated, Any, Self
+
+import numpy as np
+import torch
+from pydantic import AfterValidator, Field, model_validator
 from torch import Tensor
 
-from fairhorizon.data.splits import Split
-from fairhorizon.rankers.fitting import FitJob, Ready, fit_all
+from fairhorizon.data.splits import MOST_TIED, Split, tied_share
+from fairhorizon.histories import UserItems
+from fairhorizon.rankers.als import Als
+from fairhorizon.rankers.ease import MOST_ITEMS, Ease, RecentEase
+from fairhorizon.rankers.fitting import FitJob, Ready, cores, draft_of, fit_all, side_by_side
+from fairhorizon.rankers.gru4rec import Gru4Rec
+from fairhorizon.rankers.itemknn import ItemKnn, RecentItemKnn
+from fairhorizon.rankers.popularity import Popularity
 from fairhorizon.rankers.ranker import Ranker
 from fairhorizon.rankers.retrieval import VectorSearch, again
-from fairhorizon.vocabulary import OnEpoch
+from fairhorizon.rankers.ridge import Ridge
+from fairhorizon.rankers.selection import (
+    LaterPart,
+    Shortlists,
+    frequent_part,
+    select_settings,
+    select_weights,
+)
+from fairhorizon.ranking import standardised
+from fairhorizon.settings import Given, Settings, SettingsError, changed
+from fairhorizon.storage import below
+from fairhorizon.vocabulary import OnEpoch, Protocol
 
-Tensors = dict[str, Tensor]
+Kinds = Mapping[str, type[Ranker[Any]]]  # classes of rankers by method
+
+# The rankers whose settings can be given within an ensemble. All but ALS can be members of a stack
+# from the beginning; ALS is added in large catalogues.
+MEMBERS: Kinds = {
+    ranker.method: ranker
+    for ranker in (Ridge, Ease, RecentEase, ItemKnn, RecentItemKnn, Popularity, Gru4Rec, Als)
+}
+FEW_EPOCHS: Given = {"max_epochs": 8}  # of ALS where it is one of many, in a large catalogue
+SEARCHED_USERS, SEARCHED_ITEMS = 3000, 1000  # settings are selected on a smaller log
+SHORT, LONG = 10, 40  # items of a user's history
+RECENCY = ("half_life", "decays")  # settings by which recent items count more
+
+
+# the settings of members
+
+
+def _as_in_a_file(settings: dict[str, Any]) -> dict[str, Any]:
+    """Lists for tuples, so that what is stored and read again is the same."""
+    return {name: list(v) if isinstance(v, tuple) else v for name, v in settings.items()}
+
+
+GivenSettings = Annotated[dict[str, Any], AfterValidator(_as_in_a_file)]
+
+
+class MemberSettings(Settings):
+    """Settings of an ensemble: beside its own, those of its rankers that are given, by name."""
+
+    ridge: GivenSettings = Field(default_factory=dict)
+    """Settings of ridge that are given, as in ridge.l2=3000; the others are chosen on the log."""
+    ease: GivenSettings = Field(default_factory=dict)
+    """Settings of ease or ease:recent that are given, as in ease.half_life=5."""
+    itemknn: GivenSettings = Field(default_factory=dict)
+    """Settings of itemknn or itemknn:recent that are given, as in itemknn.neighbours=100."""
+    gru4rec: GivenSettings = Field(default_factory=dict)
+    """Settings of gru4rec that are given, as in gru4rec.dim=32; the others are its defaults."""
+    als: GivenSettings = Field(default_factory=dict)
+    """Settings of als that are given, as in als.dim=128; the others are its defaults."""
+
+    def given_to(self, name: str) -> Given:
+        """The given settings of a ranker, `ease` or `ease:recent`; most rankers have none."""
+        base = _base_of(name)
+        given: Given = getattr(self, base) if base in MemberSettings.model_fields else {}
+        return given
+
+    @model_validator(mode="after")
+    def _rankers_can_take_them(self) -> "MemberSettings":
+        for base in MemberSettings.model_fields:
+            # of the variant, where there is one: it has all settings of the published method
+            kind = MEMBERS.get(f"{base}:recent", MEMBERS[base])
+            try:
+                changed(kind.config_class(), getattr(self, base))
+            except SettingsError as error:
+                raise ValueError(f"{base}: {error}") from None
+        return self
+
+    def drafts(
+        self, kinds: Kinds, names: Sequence[str], split: Split, seed: int
+    ) -> list[Ranker[Any]]:
+        """The rankers of these names, not fitted yet, that suit the size of a catalogue."""
+        protocol = getattr(self, "protocol", Protocol.STANDARD)
+        drafts = []
+        for name in suitable(names, split):
+            given = self.given_to(name)
+            if name not in names:
+                given = {**FEW_EPOCHS, **given}
+            drafts.append(draft_of(kinds[name], given, protocol, seed))
+        return drafts
+
+
+def suitable(names: Sequence[str], split: Split) -> tuple[str, ...]:
+    """These rankers, and ALS where a catalogue is so large that EASE knows but a part of it.
+
+    Which of them are any good there is for their weights to say.
+    """
+    with_ease = any(_base_of(name) == "ease" for name in names)
+    partial = split.train.n_items > MOST_ITEMS and with_ease and "als" not in names
+    return (*names, "als") if partial else tuple(names)
+
+
+def _base_of(name: str) -> str:
+    """The method that a name is a variant of: `ease` of `ease:recent`."""
+    return name.partition(":")[0]
+
+
+# fitted rankers as one
 
 
 @dataclass(frozen=True)
 class Ensemble:
-    """Fitted rankers and the initial weight of each."""
+    """Fitted rankers, and the weight of each in their sum.
+
+    score = sum_e w_e z_e, z_e: the scores of ranker e, standardised over the items of a user.
+    """
 
     rankers: tuple[Ranker[Any], ...]
     weights: tuple[float, ...]
     ndcg: tuple[float, ...] = ()  # of each ranker alone, where it was measured
-    found: tuple[str, ...] = ()  # what choosing them found out about the log, in words
+    summary: tuple[str, ...] = ()  # what selecting them found out about the log, in words
     # of a large catalogue: where candidates are looked up, None for a ranker that scores all items
     searches: tuple[VectorSearch | None, ...] = ()
 
     def __deepcopy__(self, memo: dict[int, object]) -> "Ensemble":
-        """The same panel: rankers are as large as catalogues, and nobody changes fitted ones."""
+        """The same ensemble: rankers are as large as catalogues, and nobody changes fitted ones."""
         return self
 
-    def with_searches(self, searches: Sequence[VectorSearch | None]) -> "Ensemble":
-        """The panel with searches in as many clusters as those of its rankers in another panel."""
-        pairs = zip(searches, self.rankers, strict=True)
-        return replace(self, searches=tuple(again(search, ranker) for search, ranker in pairs))
+    @property
+    def queue_length(self) -> int:
+        """How many of a user's recent items `scores` reads."""
+        return max(1, *(ranker.queue_length for ranker in self.rankers))
+
+    def scores(self, users: Tensor, queue: Tensor, *, few: bool = False) -> Tensor:
+        """(b, n_items) the weighted sum; few: of a few users, fast, sums may be rounded otherwise.
+
+        users: (b,) codes.  queue: (b, N) recent items, newest last, padded in front with n_items.
+        """
+        total = torch.zeros(())
+        for ranker, weight in zip(self.rankers, torch.tensor(self.weights), strict=True):
+            scores = ranker.few_scores if few else ranker.scores
+            total = total + weight * standardised(scores(users, queue))
+        return total
 
     def ways(self) -> Iterator[tuple[Ranker[Any], VectorSearch | None]]:
         """Every ranker with the search of its candidates, None where it scores all items."""
         return zip(self.rankers, self.searches or (None,) * len(self.rankers), strict=True)
 
     def weighed(self, weights: Sequence[float]) -> "Ensemble":
+        """The same rankers with other weights."""
         return replace(self, weights=tuple(weights))
+
+    def with_searches(self, searches: Sequence[VectorSearch | None]) -> "Ensemble":
+        """With searches in as many clusters as those of the same rankers in another ensemble."""
+        pairs = zip(searches, self.rankers, strict=True)
+        return replace(self, searches=tuple(again(search, ranker) for search, ranker in pairs))
 
     def refitted(
         self, split: Split, ready: Ready | None = None, on_epoch: OnEpoch | None = None
@@ -55,7 +184,7 @@ class Ensemble:
         return self.of_fitted(fits)
 
     def of_fitted(self, fits: Sequence[Ranker[Any] | None]) -> "Ensemble":
-        """The panel with these rankers in place of its own, without those that are None."""
+        """With these rankers in place of its own, without those that are None."""
         kept = [number for number, ranker in enumerate(fits) if ranker is not None]
         return replace(
             self,
@@ -67,11 +196,8 @@ class Ensemble:
             ),
         )
 
-    @property
-    def queue_length(self) -> int:
-        return max(1, *(ranker.queue_length for ranker in self.rankers))
-
-    def tensors(self) -> Tensors:
+    def tensors(self) -> dict[str, Tensor]:
+        """The fitted values of all rankers, as they are stored."""
         return {
             f"expert.{number}.{name}": value
             for number, ranker in enumerate(self.rankers)
@@ -79,7 +205,8 @@ class Ensemble:
         }
 
     def description(self) -> dict[str, Any]:
-        measured = {"ndcg": list(self.ndcg), "found": list(self.found)} if self.ndcg else {}
+        """What is stored beside `tensors`."""
+        measured = {"ndcg": list(self.ndcg), "summary": list(self.summary)} if self.ndcg else {}
         searched = [None if one is None else one.probes for one in self.searches]
         return {
             "rankers": [ranker.description() for ranker in self.rankers],
@@ -87,3 +214,187 @@ class Ensemble:
             **measured,
             **({"probes": searched} if any(searched) else {}),
         }
+
+    @classmethod
+    def from_parts(
+        cls, tensors: dict[str, Tensor], description: dict[str, Any], kinds: Kinds
+    ) -> Self:
+        """The ensemble that was described and stored."""
+        rankers = []
+        for number, stored in enumerate(description["rankers"]):
+            own = below(f"expert.{number}.", tensors)
+            rankers.append(kinds[stored["method"]].from_parts(own, stored))
+        ndcg, summary = (tuple(description.get(name, ())) for name in ("ndcg", "summary"))
+        searches = tuple(
+            None if probes is None else VectorSearch.of(ranker, probes)
+            for ranker, probes in zip(rankers, description.get("probes", ()), strict=False)
+        )
+        return cls(tuple(rankers), tuple(description["weights"]), ndcg, summary, searches)
+
+
+# fitting and selecting
+
+
+@dataclass(frozen=True)
+class EnsembleTask:
+    """What the rankers of an ensemble are fitted to."""
+
+    split: Split
+    protocol: Protocol
+    seed: int
+    earlier_ready: Ready = field(default_factory=dict)  # fitted on what is before the later part
+    whole_ready: Ready = field(default_factory=dict)  # fitted on the whole training log
+    on_stage: Callable[[str], object] = lambda _: None
+    on_epoch: OnEpoch | None = None
+
+
+@dataclass(frozen=True)
+class Member:
+    """A ranker that was tried: its weight, its settings, and its accuracy alone."""
+
+    method: str
+    weight: float
+    config: Settings
+    ndcg: float
+
+    @property
+    def recent(self) -> bool | None:
+        """Whether recent items count more; None for a ranker without such a setting."""
+        settings = self.config.model_dump()
+        values = [settings[name] for name in RECENCY if name in settings]
+        return any(value is not None and value != (1.0,) for value in values) if values else None
+
+    def __str__(self) -> str:
+        changes = self.config.model_dump(exclude_defaults=True, exclude={"protocol"})
+        words = " ".join(f"{name}={_short(value)}" for name, value in changes.items())
+        return f"{self.method} {self.weight:.2g}" + (f" ({words})" if words else "")
+
+
+@dataclass(frozen=True)
+class FittedEnsemble:
+    """An ensemble of the rankers that have a weight, fitted twice."""
+
+    whole: Ensemble  # on the whole training log
+    earlier: Ensemble | None  # on what comes before its later part; None where nothing comes later
+    tried: tuple[Member, ...]  # also those without weight
+
+
+def fit_ensemble(
+    drafts: Sequence[Ranker[Any]],
+    task: EnsembleTask,
+    given_to: Callable[[str], Given] | None = None,
+) -> FittedEnsemble:
+    """Fit rankers with the settings and the weights that give the best lists of what came later.
+
+    Settings are selected on a smaller log of the kind. Weights are selected on the last fifth of
+    every user's training items, with rankers fitted on what comes before, and on the validation
+    items, with rankers fitted on the whole training log. A ranker that adds nothing is left out.
+
+    drafts: the rankers before their fit.  given_to: the settings of a ranker, by its name, that
+    must stay as they are in its draft; None: all of them stay, nothing is searched.
+    """
+    split = task.split
+    if given_to is not None:
+        drafts = with_selected_settings(drafts, task, given_to)
+    later = LaterPart.of_training(split, task.protocol, seed=task.seed)
+    last = LaterPart.of(split, UserItems.of(split.validation), task.protocol, seed=task.seed)
+    names = ", ".join(draft.method for draft in drafts)
+    jobs = [FitJob(draft, split, task.whole_ready) for draft in drafts]
+    if len(later.users):
+        task.on_stage(f"{split.name}: fitting {names}, on all training items and on earlier ones")
+        jobs += [FitJob(draft, later.split, task.earlier_ready) for draft in drafts]
+    else:
+        task.on_stage(f"{split.name}: fitting {names}")
+    # all at once, so that the fits on both logs are side by side
+    fits = fit_all(jobs, task.on_epoch)
+    on_whole, on_earlier = fits[: len(drafts)], fits[len(drafts) :] or fits[: len(drafts)]
+    pairs = [(one, two) for one, two in zip(on_whole, on_earlier, strict=True) if one and two]
+    shortlists = [
+        Shortlists.of_rankers([pair[number] for pair in pairs], part)
+        for number, part in enumerate((last, later))
+        if len(part.users)
+    ]
+    weights = select_weights(shortlists) if shortlists else torch.ones(len(pairs))
+
+    def ndcg(some: Tensor) -> float:
+        parts = [shortlist.ndcg(some) for shortlist in shortlists]
+        return float(torch.cat(parts).mean()) if parts else 0.0
+
+    tried = tuple(
+        Member(ranker.method, float(weight), ranker.config, ndcg(unit))
+        for (ranker, _), weight, unit in zip(pairs, weights, torch.eye(len(pairs)), strict=True)
+    )
+    kept = [number for number, member in enumerate(tried) if member.weight > 0]
+    whole = Ensemble(
+        tuple(pairs[number][0] for number in kept),
+        tuple(tried[number].weight for number in kept),
+        tuple(tried[number].ndcg for number in kept),
+        summary_of(split, tried, ndcg(weights)),
+    )
+    earlier = whole.of_fitted([pairs[number][1] for number in kept]) if len(later.users) else None
+    return FittedEnsemble(whole, earlier, tried)
+
+
+def with_selected_settings(
+    drafts: Sequence[Ranker[Any]], task: EnsembleTask, given_to: Callable[[str], Given]
+) -> list[Ranker[Any]]:
+    """The rankers with the settings that suit a smaller log of the kind; given ones stay."""
+    small = frequent_part(
+        task.split, most_users=SEARCHED_USERS, most_items=SEARCHED_ITEMS, seed=task.seed
+    )
+    part = LaterPart.of_training(small, task.protocol, seed=task.seed)
+    if not len(part.users):
+        return list(drafts)
+
+    def with_best(draft: Ranker[Any]) -> Ranker[Any]:
+        settings = select_settings(draft, part, given_to(draft.method))
+        return type(draft)(settings, seed=draft.seed)
+
+    return side_by_side(with_best, drafts, lambda draft: draft.in_thread, at_once=cores())
+
+
+# what was found, in words
+
+
+def summary_of(split: Split, tried: Sequence[Member], together: float) -> tuple[str, str, str]:
+    """The kind of log, the rankers by weight, and the accuracy of each and of all, in three lines.
+
+    together: NDCG of the weighted sum.
+    """
+    weighed = [member for member in tried if member.weight > 0]
+    without = [member.method for member in tried if not member.weight]
+    rankers = ", ".join(str(member) for member in weighed)
+    if without:
+        rankers += f"; without {', '.join(without)}"
+    alone = ", ".join(f"{member.method} {member.ndcg:.4f}" for member in tried)
+    return (
+        f"log: {_kind_of_log(split, weighed)}",
+        f"rankers, by weight: {rankers}",
+        f"NDCG@20 of what came later in training, and of validation: {alone}; "
+        f"together {together:.4f}",
+    )
+
+
+def _kind_of_log(split: Split, weighed: Sequence[Member]) -> str:
+    counts = split.train.user_counts()
+    median = float(np.median(counts[counts > 0])) if (counts > 0).any() else 0.0
+    length = "short" if median < SHORT else "long" if median >= LONG else "medium"
+    words = f"{length} histories (median {median:g} training items)"
+    if (tied := tied_share(split.train)) > MOST_TIED:
+        words += f", {100 * tied:.0f} % of the rows tied in time"
+    recent = [member.recent for member in weighed if member.recent is not None]
+    if recent:
+        words += (
+            ", where recent items say more"
+            if all(recent)
+            else ", where recent items say no more than others"
+            if not any(recent)
+            else ", where recent items say more to some rankers"
+        )
+    return words
+
+
+def _short(value: object) -> str:
+    if isinstance(value, tuple):
+        return "/".join(_short(part) for part in value)
+    return f"{value:g}" if isinstance(value, float) else str(value)

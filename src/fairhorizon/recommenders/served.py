@@ -70,16 +70,29 @@ class ValuedItems:
     chances: Tensor
 
 
+def columns_of(lists: NDArray[np.int64], items: NDArray[np.int64]) -> NDArray[np.int64]:
+    """(b, K) where the items of lists (b, K) stand among the items (b, C) of their row.
+
+    Every item of a list is among those of its row, which are different but for -1; any column where
+    the list has no item.
+    """
+    order = np.argsort(items, axis=1)
+    ordered = np.take_along_axis(items, order, axis=1)
+    # Rows are put one behind the other, so that one search finds the items of all.
+    width = np.int64(1 + max(int(items.max(initial=0)), int(lists.max(initial=0))) + 1)
+    rows = np.arange(len(items))[:, None]
+    at = np.searchsorted((ordered + rows * width).ravel(), (lists + rows * width).ravel())
+    at = (at.reshape(lists.shape) - rows * items.shape[1]).clip(0, items.shape[1] - 1)
+    return np.take_along_axis(order, at, axis=1)
+
+
 def on_lists(lists: Tensor, items: Tensor, numbers: Tensor) -> Tensor:
     """(b, K) float64: the numbers (b, C) of the items (b, C) at the places of lists (b, K).
 
-    Every item of a list is among the items of its row, which are different but for -1. NaN where
-    the list has no item.
+    NaN where the list has no item; items as in `columns_of`.
     """
-    ordered, order = items.sort(dim=1)
-    at = torch.searchsorted(ordered, lists.contiguous()).clamp(max=items.shape[1] - 1)
-    found = numbers.double().gather(1, order.gather(1, at))
-    return found.masked_fill(lists < 0, float("nan"))
+    at = torch.from_numpy(columns_of(lists.numpy(), items.numpy()))
+    return numbers.double().gather(1, at).masked_fill(lists < 0, float("nan"))
 
 
 class BlockServing(Interface):

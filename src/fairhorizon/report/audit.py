@@ -1,7 +1,7 @@
 """An audit as lines for a terminal and as a page."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from rich import box
@@ -9,19 +9,14 @@ from rich.table import Table
 
 from fairhorizon.files import write_copies, written_together
 from fairhorizon.metrics.summary import ACCURACY
-from fairhorizon.report import page
-from fairhorizon.report.audit_tables import (
-    limits_section,
-    providers_line,
-    providers_section,
-    ranks_section,
-)
-from fairhorizon.report.charts import save_png
-from fairhorizon.report.figures import LOG, exposure_chart
-from fairhorizon.report.findings import TOLERANCE, percent
-from fairhorizon.report.grid import Grid, as_read
-from fairhorizon.report.limits import how_many_kept
-from fairhorizon.report.looks import looks_of
+from fairhorizon.report import charts, marks, page
+from fairhorizon.report.charts import LOG, Chart, exposure_chart, save_png
+from fairhorizon.report.grid import Cell, Grid, as_read, number
+from fairhorizon.report.grid import percent as percent_cell
+from fairhorizon.report.headline import TOLERANCE, percent
+from fairhorizon.report.limits import NOTE, how_many_kept, limits_grid
+from fairhorizon.report.marks import Axis
+from fairhorizon.report.styles import GREY, PALETTE, SHAPES, Style, styles_of
 from fairhorizon.report.tables import (
     METRICS,
     PAPER_METRICS,
@@ -30,13 +25,34 @@ from fairhorizon.report.tables import (
     metric_columns,
     units,
 )
-from fairhorizon.studies.audit import ALL, AuditCounts, AuditResult, ItemExposure
+from fairhorizon.studies.audit import (
+    ALL,
+    AuditCounts,
+    AuditResult,
+    ByRank,
+    ItemExposure,
+    RankExposure,
+)
+from fairhorizon.studies.providers import ProviderExposure
 from fairhorizon.vocabulary import POPULAR
 
 EXPOSURE = tuple(name for name in METRICS if name not in ACCURACY)
 INTRO = (
     "What a system shows to its users, compared with what they took next and with an even spread "
     "of exposure over the items."
+)
+
+BANDS = ((1, 1), (2, 3), (4, 5), (6, 10), (11, 20), (21, 50))  # ranks, first and last
+MOST_GROUPS = len(PALETTE)  # in a table or a chart; what they leave out is in the JSON file
+OPEN = 20  # lines of a table that is not folded
+WORST = 10  # providers on a terminal
+RANKS_NOTE = "Percent of the showings at these ranks. All: of all showings."
+PROVIDERS_NOTE = (
+    "Of shown, of log, of items: the share of all showings, of the training log and of the "
+    "catalogue, in percent. Ratio: share of showings by share of the training log; below 1, a "
+    "provider is shown less than its items were taken. The lowest ratio comes first. Best rank: "
+    "the highest place that one of its items has in any list. An item of two providers counts for "
+    "both."
 )
 
 
@@ -119,7 +135,7 @@ def write_audit_report(out: Path, result: AuditResult, ks: Sequence[int], comman
     """audit.json, exposure.png and index.html."""
     row, group = result.row, result.row.group
     counts = {LOG: result.training, row.method: result.exposure}
-    chart = exposure_chart(counts, result.sensitive, looks_of([row.method]), group)
+    chart = exposure_chart(counts, result.sensitive, styles_of([row.method]), group)
     sections = [
         *([limits_section(result)] if row.limits else []),
         page.results_section([row], PAPER_METRICS, ks),
@@ -231,3 +247,115 @@ def table(
     """Texts as a table, numbers to the right: in all columns but the first, or in so many."""
     cells = [[as_read(text) for text in line] for line in lines]
     return Grid(headings, cells, len(headings) - 1 if numbers is None else numbers)
+
+
+def verdict_lines(result: AuditResult) -> list[str]:
+    """As in "popular<=0.4  kept: 38.2 % of at most 40 %", one below the other."""
+    widest = max((len(one.limit) for one in result.verdicts), default=0)
+    return [f"{one.limit:<{widest}}  {one.verdict}" for one in result.verdicts]
+
+
+def limits_section(result: AuditResult) -> page.Section:
+    """The verdicts, and below them the limits in numbers."""
+    lines = [[Cell(one.limit), Cell(one.verdict)] for one in result.verdicts]
+    numbers = limits_grid(result.row.limits)
+    folded = page.Folded("In numbers", numbers, len(numbers.lines) <= OPEN)
+    verdicts = Grid(("Limit", "Verdict"), lines, 0)
+    return page.Section("Limits", [verdicts, folded], f"In percent. {NOTE}")
+
+
+def bands(by_rank: ByRank) -> Iterator[tuple[str, int, int]]:
+    """Neighbouring ranks that lists have: what they are called, the first and the last."""
+    length = len(by_rank.showings)
+    for first, last in BANDS:
+        if first <= length:
+            end = min(last, length)
+            yield (str(first) if first == end else f"{first}-{end}"), first, end
+
+
+def shown_groups(by_rank: ByRank) -> list[RankExposure]:
+    """The limited group and the others, then the groups of limits that are shown most."""
+    first, rest = by_rank.groups[:2], by_rank.groups[2:]
+    most = sorted(rest, key=lambda group: -group.of_exposure)[: MOST_GROUPS - len(first)]
+    return [*first, *(group for group in rest if group in most)]
+
+
+def ranks_grid(by_rank: ByRank) -> Grid:
+    """The share of every group at neighbouring ranks."""
+    named = list(bands(by_rank))
+    lines = [
+        [
+            Cell(group.group),
+            *(number(100 * by_rank.share(group, first, last), 1) for _, first, last in named),
+            number(100 * group.of_exposure, 1),
+        ]
+        for group in shown_groups(by_rank)
+    ]
+    headings = ["Group", *(f"Rank {name}" for name, _, _ in named), "All"]
+    return Grid(headings, lines, len(headings) - 1)
+
+
+def ranks_chart(by_rank: ByRank) -> Chart:
+    """The share of every group at every rank, as lines."""
+    groups = shown_groups(by_rank)
+    styles = {
+        group.group: Style(GREY if at == 1 else PALETTE[at], SHAPES[at % len(SHAPES)])
+        for at, group in enumerate(groups)
+    }
+    rows = [
+        {"series": group.group, "x": rank, "y": round(share, 5), "marked": 1}
+        for group in groups
+        for rank, share in enumerate(group.shares, start=1)
+    ]
+    x = Axis("Rank", domain=(1, max(2, len(by_rank.showings))), whole=True)
+    y = Axis("Share of showings at this rank", domain=(0.0, 1.0), format=".1%", labels=".0%")
+    panel = charts.panel([marks.lines(rows, marks.by_series(styles), x, y)], height=320)
+    return Chart("Exposure by rank", [panel], styles, columns=1)
+
+
+def ranks_section(by_rank: ByRank) -> page.Section:
+    left_out = len(by_rank.groups) - len(shown_groups(by_rank))
+    more = f" {left_out:,} further groups, which are shown less, are in the JSON file."
+    note = RANKS_NOTE + (more if left_out else "")
+    return page.Section("Exposure by rank", [ranks_grid(by_rank), ranks_chart(by_rank)], note)
+
+
+def providers_grid(providers: Sequence[ProviderExposure], column: str) -> Grid:
+    """Providers in the given order."""
+    headings = [
+        *(column, "Items", "Showings", "Of shown", "Of log", "Of items", "Ratio", "Best rank"),
+    ]
+    lines = [
+        [
+            Cell(one.provider),
+            as_read(f"{one.items:,}"),
+            as_read(f"{one.shown:,}"),
+            percent_cell(one.of_exposure),
+            percent_cell(one.of_training),
+            percent_cell(one.of_catalogue),
+            number(one.ratio),
+            number(None if one.best_rank is None else float(one.best_rank), 0),
+        ]
+        for one in providers
+    ]
+    return Grid(headings, lines, len(headings) - 1)
+
+
+def providers_section(result: AuditResult) -> page.Section:
+    """The worst-off providers, and all of them where they are many."""
+    parts: list[page.Part] = [providers_grid(result.providers[:OPEN], result.provider_column)]
+    if len(result.providers) > OPEN:
+        every = providers_grid(result.providers, result.provider_column)
+        parts.append(page.Folded(f"All {len(result.providers):,}", every))
+    return page.Section(f"Providers: {result.provider_column}", parts, PROVIDERS_NOTE)
+
+
+def providers_line(result: AuditResult) -> str:
+    """How many there are, how many are never shown and how many below their share."""
+    known = [one for one in result.providers if not math.isnan(one.ratio)]
+    below = sum(one.ratio < 1 for one in known)
+    never = sum(not one.shown for one in result.providers)
+    return (
+        f"{len(result.providers):,}; {below:,} are shown less than their share of the training "
+        f"log, {never:,} never"
+    )

@@ -11,15 +11,33 @@ import json
 import textwrap
 import zlib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, ClassVar
 
+import numpy as np
 import vl_convert
+from numpy.typing import NDArray
 
 from fairhorizon.files import write_atomically
-from fairhorizon.report.looks import Look
-from fairhorizon.report.marks import PARAMETERS, Row, Spec, by_series, layered, mark, word
+from fairhorizon.metrics.fairness import gini, lorenz_curve
+from fairhorizon.report.marks import (
+    PARAMETERS,
+    Axis,
+    Row,
+    Spec,
+    by_series,
+    is_marked,
+    layered,
+    lines,
+    mark,
+    points_each,
+    thinned,
+    word,
+)
+from fairhorizon.report.styles import GREY, Style
+from fairhorizon.report.tables import group_items
+from fairhorizon.vocabulary import POPULAR
 
 VEGA_LITE = "6.4"  # what altair writes and vl-convert draws
 WIDTH = 860  # pixels of a PNG, at twice the resolution
@@ -49,6 +67,13 @@ ON_PAGE: Spec = {
     "autosize": {"type": "fit-x", "contains": "padding"},
 }
 
+EVEN = "all items alike"
+LOG = "training log"
+EXPOSURE_READING = (
+    "The nearer a curve is to the dashed line, the more evenly items are shown; the Gini index is "
+    "twice the area between the two."
+)
+
 
 @dataclass(frozen=True)
 class Plot:
@@ -61,13 +86,13 @@ class Plot:
 
 @dataclass(frozen=True)
 class Chart:
-    """Panels under one title, and one legend: the look of each series."""
+    """Panels under one title, and one legend: the style of each series."""
 
     template: ClassVar[str] = "chart.html.j2"
 
     title: str
     panels: Sequence[Plot]
-    looks: Mapping[str, Look] = field(default_factory=dict)
+    styles: Mapping[str, Style] = field(default_factory=dict)
     labels: Mapping[str, str] = field(default_factory=dict)  # of the legend, if not the names
     reading: str = ""  # how the marks are to be read
     hint: str = ""  # what a reader can do, on the page
@@ -86,7 +111,7 @@ class Chart:
             "concat": [_pictured(panel, width) for panel in self.panels],
             "resolve": {"scale": dict.fromkeys(("color", "shape", "strokeDash"), "independent")},
         }
-        legend = [self._legend()] if self.looks else []
+        legend = [self._legend()] if self.styles else []
         return {
             "$schema": f"https://vega.github.io/schema/vega-lite/v{VEGA_LITE[0]}.json",
             "config": CONFIG | {"background": "white"},
@@ -98,21 +123,21 @@ class Chart:
 
     def _legend(self) -> Spec:
         """A swatch and a label for each series, in rows."""
-        widest = max(len(self.label(series)) for series in self.looks)
+        widest = max(len(self.label(series)) for series in self.styles)
         columns = max(1, LEGEND_WIDTH // (56 + 7 * widest))
         rows: list[Spec] = []
-        for number, series in enumerate(self.looks):
+        for number, series in enumerate(self.styles):
             x = LEGEND_WIDTH // columns * (number % columns)
             place = {"begin": x, "middle": x + 17, "end": x + 34, "text": x + 42}
             label = {"series": series, "label": self.label(series)}
             rows.append({**label, **place, "row": number // columns})
-        looks = by_series(self.looks)
+        styles = by_series(self.styles)
         across = {
             name: {"field": name, "type": "quantitative", "axis": None}
             | {"scale": {"domain": [0, LEGEND_WIDTH]}}
             for name in ("begin", "middle", "text")
         }
-        colour, dash, shape = looks["color"], looks["strokeDash"], looks["shape"]
+        colour, dash, shape = styles["color"], styles["strokeDash"], styles["shape"]
         swatch = {"x": across["begin"], "x2": {"field": "end"}, "color": colour, "strokeDash": dash}
         symbol = {"x": across["middle"], "color": colour, "shape": shape}
         layers = [
@@ -193,3 +218,44 @@ def save_png(path: Path, chart: Chart) -> None:
 def panel(layers: Sequence[Spec], *, height: int = 280, title: str = "", remark: str = "") -> Plot:
     """Layers over each other; later ones lie on top."""
     return Plot({"height": height, "params": PARAMETERS, "layer": list(layers)}, title, remark)
+
+
+def exposure_chart(
+    counts_by_label: Mapping[str, NDArray[Any]],
+    members: NDArray[np.bool_],
+    styles: Mapping[str, Style],
+    group: str = POPULAR,
+) -> Chart:
+    """Lorenz curves of exposure; the legend gives the Gini index and the share of the group."""
+    drawn = {EVEN: Style(GREY, dashes=(6, 3))}
+    drawn |= {label: styles.get(label, Style(GREY)) for label in counts_by_label}
+    labels = {EVEN: EVEN} | {
+        label: exposure_label(label, counts, members, group)
+        for label, counts in counts_by_label.items()
+    }
+    rows = [{"series": EVEN, "x": end, "y": end, "marked": 0} for end in (0.0, 1.0)]
+    for position, (label, counts) in enumerate(counts_by_label.items()):
+        catalogue, exposure = lorenz_curve(counts)
+        kept = thinned(counts.size + 1, points_each(len(counts_by_label)))
+        start = position / len(counts_by_label)
+        rows += [
+            {"series": label, "x": round(float(catalogue[i]), 5), "y": round(float(exposure[i]), 5)}
+            | {"marked": is_marked(number, len(kept), start)}
+            for number, i in enumerate(kept)
+        ]
+    y = Axis("Share of all exposure", domain=(0.0, 1.0), format=".1%", labels=".0%")
+    x = replace(y, title="Share of the catalogue, least shown items first")
+    drawing = panel([lines(rows, by_series(drawn), x, y)], height=420)
+    title = "Distribution of exposure"
+    return Chart(title, [drawing], drawn, labels, EXPOSURE_READING, columns=1)
+
+
+def exposure_label(
+    label: str, counts: NDArray[Any], members: NDArray[np.bool_], group: str = POPULAR
+) -> str:
+    """A curve's entry in the legend: its Gini index and what the group receives."""
+    total = counts.sum()
+    if not total:
+        return f"{label}: Gini {gini(counts):.1%}, nothing shown"
+    share = counts[members].sum() / total
+    return f"{label}: Gini {gini(counts):.1%}, {group_items(group)} {share:.1%}"

@@ -11,9 +11,9 @@ from typing import Any, Literal
 from rich.console import Group
 
 from fairhorizon.files import write_copies, write_text, written_together
-from fairhorizon.report import findings, grid
-from fairhorizon.report.footnotes import mark_notes, marked
+from fairhorizon.report import grid, headline
 from fairhorizon.report.grid import Cell, Grid
+from fairhorizon.report.headline import mark_notes, marked
 from fairhorizon.report.limits import limit_content, methods_markdown, methods_section
 from fairhorizon.report.page import (
     Folded,
@@ -94,7 +94,7 @@ def finding(
     rows: Sequence[SummaryRow], tests: Sequence[SignificanceRow], k: int, group: str = POPULAR
 ) -> str:
     """Which method is the most accurate, by how much, and who kept its limit."""
-    sentences = [findings.best_sentence(rows, f"ndcg@{k}", f"NDCG@{k}")]
+    sentences = [headline.best_sentence(rows, f"ndcg@{k}", f"NDCG@{k}")]
     for test in tests:
         if test.metric == f"ndcg@{k}":
             points = f"{100 * test.difference:.2f} points"
@@ -102,7 +102,7 @@ def finding(
             sentences.append(
                 f"The next method, {test.second}, is {points} behind (p {_equals(p)})."
             )
-    sentences.append(findings.limits_sentence([findings.of_row(row, k) for row in rows], group))
+    sentences.append(headline.limits_sentence([headline.of_row(row, k) for row in rows], group))
     return " ".join(sentences)
 
 

@@ -7,17 +7,14 @@ from rich.console import Group
 from rich.text import Text
 
 from fairhorizon.files import written_together
-from fairhorizon.report import control, grid, long_term, over_time, page
-from fairhorizon.report import long_term_table as table
-from fairhorizon.report.charts import Chart, save_png
-from fairhorizon.report.figures import LOG, exposure_chart
-from fairhorizon.report.findings import Kept, limits_sentence, of_row
-from fairhorizon.report.footnotes import mark_notes, marked
+from fairhorizon.report import grid, long_charts, long_tables, long_term, page
+from fairhorizon.report.charts import LOG, Chart, exposure_chart, save_png
 from fairhorizon.report.frontier import frontier_chart
 from fairhorizon.report.grid import Cell, Grid
-from fairhorizon.report.looks import looks_of
-from fairhorizon.report.over_time import Span
+from fairhorizon.report.headline import Kept, limits_sentence, mark_notes, marked, of_row
+from fairhorizon.report.long_charts import Span
 from fairhorizon.report.page import Definitions, Folded, Section
+from fairhorizon.report.styles import styles_of
 from fairhorizon.report.tables import MISSING, group_items, group_title, metric_columns
 from fairhorizon.studies.demo import DemoResult
 from fairhorizon.studies.long_results import LongTermResult
@@ -59,7 +56,7 @@ def demo_tables(result: DemoResult, k: int) -> Group:
         grid.terminal(levels_grid(result, k)),
         Text(f"In percent. * best, + second at a limit. {_notes(result)}\n"),
         Text(f"The long run: {_long_words(result.long_run)}"),
-        table.summary_table(result.long_run.steps, result.group),
+        long_tables.summary_table(result.long_run.steps, result.group),
     )
 
 
@@ -74,7 +71,7 @@ def write_demo_report(out: Path, result: DemoResult, ks: Sequence[int], command:
     }
     for name, chart in charts.items():
         save_png(out / f"{name}.png", chart)
-    run = table.summary_section(result.long_run.steps, result.group, title="The long run")
+    run = long_tables.summary_section(result.long_run.steps, result.group, title="The long run")
     page.write_page(
         out / "index.html",
         title=f"FairHorizon on {result.dataset}",
@@ -152,13 +149,13 @@ def strictest_exposure(result: DemoResult) -> Chart:
     """How exposure is distributed in the log, without a limit, and at the strictest limit."""
     drawn = [row.method for row in result.rows if row.alpha_prime in (1.0, result.levels[-1])]
     counts = {LOG: result.training} | {name: result.exposure[name] for name in drawn}
-    return exposure_chart(counts, result.sensitive, looks_of(drawn), result.group)
+    return exposure_chart(counts, result.sensitive, styles_of(drawn), result.group)
 
 
 def long_run_chart(run: LongTermResult) -> Chart:
     """The share of the group after every step, against the limit; a panel per method."""
-    looks = looks_of(over_time.methods_of(run.steps))
-    return control.control_chart(run.steps, looks, span_of(run))
+    styles = styles_of(long_charts.methods_of(run.steps))
+    return long_charts.control_chart(run.steps, styles, span_of(run))
 
 
 def span_of(run: LongTermResult) -> Span:

@@ -9,10 +9,10 @@ from fairhorizon.files import write_copies, written_together
 from fairhorizon.report import charts, grid, marks
 from fairhorizon.report.charts import Chart, save_png
 from fairhorizon.report.grid import Cell, Grid
-from fairhorizon.report.looks import GREY, SHAPES, looks_of
 from fairhorizon.report.marks import Spec
 from fairhorizon.report.page import Section, commands_section, write_page
 from fairhorizon.report.paper import paper_hours
+from fairhorizon.report.styles import GREY, SHAPES, styles_of
 from fairhorizon.report.tables import MISSING
 from fairhorizon.studies.efficiency import EfficiencyRow
 
@@ -80,7 +80,7 @@ def efficiency_section(
 
 def efficiency_chart(rows: Sequence[EfficiencyRow]) -> Chart:
     """A bar per row on a logarithmic scale; a diamond where the paper's time would lie."""
-    looks = looks_of(row.method for row in rows)
+    styles = styles_of(row.method for row in rows)
     values: list[Spec] = [
         {"series": row.method, "label": _label(row), "seconds": _seconds(row)}
         | {"time": duration(_seconds(row))}
@@ -99,7 +99,7 @@ def efficiency_chart(rows: Sequence[EfficiencyRow]) -> Chart:
     order = [row["label"] for row in values]
     y = marks.word("label", sort=order, axis={"title": None, "labelLimit": 220, "grid": False})
     tooltip = [marks.word("label", title=" "), marks.word("time", title="Time")]
-    colour = marks.by_series(looks)["color"]
+    colour = marks.by_series(styles)["color"]
     bar = {"x": x, "x2": {"datum": domain[0]}, "y": y, "color": colour, "tooltip": tooltip}
     layers = [
         marks.layered(
@@ -114,8 +114,8 @@ def efficiency_chart(rows: Sequence[EfficiencyRow]) -> Chart:
     ]
     if theirs:
         point = {"x": x, "y": y, "tooltip": tooltip}
-        look = {"shape": DIAMOND, "filled": True, "size": 130, "color": GREY, "opacity": 1}
-        layers.append(marks.mark("point", point, theirs, **look))
+        style = {"shape": DIAMOND, "filled": True, "size": 130, "color": GREY, "opacity": 1}
+        layers.append(marks.mark("point", point, theirs, **style))
     panel = charts.panel(layers, height=30 * len(rows) + 20)
     return Chart(_what(rows), [panel], reading=READING if theirs else "", columns=1)
 

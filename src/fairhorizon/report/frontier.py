@@ -16,14 +16,14 @@ from rich.text import Text
 
 from fairhorizon.files import write_copies, written_together
 from fairhorizon.metrics.hypervolume import dominated_area
-from fairhorizon.report import charts, findings, grid, marks
+from fairhorizon.report import charts, grid, headline, marks
 from fairhorizon.report.charts import Chart, save_png
 from fairhorizon.report.grid import Cell, Grid
-from fairhorizon.report.labels import SIDES, Side, sides_of
+from fairhorizon.report.label_placement import SIDES, Side, sides_of
 from fairhorizon.report.limits import limit_content, methods_section
-from fairhorizon.report.looks import Look, looks_of
 from fairhorizon.report.marks import Axis, Spec
 from fairhorizon.report.page import Section, commands_section, write_page
+from fairhorizon.report.styles import Style, styles_of
 from fairhorizon.report.tables import MISSING, group_items
 from fairhorizon.studies.frontier import HypervolumeRow
 from fairhorizon.studies.rows import LimitRow, OverSeeds, SummaryRow
@@ -73,8 +73,8 @@ def write_frontier(
     }
     measured = [methods_section(limits)] if limits else []
     save_png(out / "frontier.png", frontier_chart(curves, k, group))
-    best = findings.best_sentence(rows, f"ndcg@{k}", f"NDCG@{k}")
-    kept = findings.limits_sentence([findings.of_row(row, k) for row in rows], group)
+    best = headline.best_sentence(rows, f"ndcg@{k}", f"NDCG@{k}")
+    kept = headline.limits_sentence([headline.of_row(row, k) for row in rows], group)
     write_page(
         out / "index.html",
         title=f"Accuracy and fairness on {rows[0].dataset}",
@@ -111,15 +111,15 @@ def frontier_chart(
 ) -> Chart:
     """NDCG@K over the negative Gini index and over the share of items outside of the group."""
     series = _series(curves)
-    looks = looks_of(series)
+    styles = styles_of(series)
     panels = []
     for metric, fairness in plane_names(group).items():
         x, y = Axis(f"{_capital(fairness)}@{k}, %"), Axis(f"NDCG@{k}, %")
-        layers = _layers(series, looks, metric, k, group, x, y)
+        layers = _layers(series, styles, metric, k, group, x, y)
         title = f"NDCG@{k} against {fairness}@{k}"
         panels.append(charts.panel(layers, height=380, title=title))
     title = "Accuracy against fairness" + (f", {subject}" if subject else "")
-    return Chart(title, panels, looks, reading=READING + _other_items(group))
+    return Chart(title, panels, styles, reading=READING + _other_items(group))
 
 
 def frontier_sections(
@@ -142,7 +142,7 @@ def _other_items(group: str) -> str:
 
 def _layers(
     series: Curves,
-    looks: Mapping[str, Look],
+    styles: Mapping[str, Style],
     metric: str,
     k: int,
     group: str,
@@ -162,7 +162,7 @@ def _layers(
     more = [marks.word(field, title=title) for field, title in names.items()]
     sides = sides_of([(row["x"], row["y"], len(row["level"])) for row in rows])
     rows = [row | {"side": side.value} for row, side in zip(rows, sides, strict=True)]
-    drawn = marks.lines(rows, marks.by_series(looks), x, y)
+    drawn = marks.lines(rows, marks.by_series(styles), x, y)
     line, points = drawn["layer"]
     points["encoding"]["tooltip"] = [marks.word("series", title=" "), *more]
     # without a level or without room: when its line is pointed at
@@ -176,10 +176,10 @@ def _layers(
                 else marks.in_focus(),
             },
             fontSize=10,
-            **look,
+            **style,
         )
         | {"transform": [{"filter": f"datum.side == '{side.value}'"}]}
-        for side, look in SIDES.items()
+        for side, style in SIDES.items()
         if side.value in {row["side"] for row in rows}
     ]
     return [drawn | {"layer": [line, points, *texts]}]

@@ -22,6 +22,7 @@ BEST, SECOND = 1, 2
 MARKS = {BEST: "*", SECOND: "+"}
 LOOKS = {BEST: "bold", SECOND: "underline"}
 WIDEST = 20  # characters of a heading on a terminal; more are folded, as of a group's name
+NOT_SHOWN = "not shown"
 LEGEND = "* best, + second of a column"
 
 
@@ -74,6 +75,13 @@ def percent(value: float | None) -> Cell:
 
 def p_value(p: float | None) -> Cell:
     return Cell("<0.001", p) if p is not None and p < 0.001 else number(p, 3)
+
+
+def interval(low: float | None, high: float | None) -> Cell:
+    """An interval of fractions, in percent."""
+    if low is None or high is None:
+        return Cell(MISSING)
+    return Cell(f"{100 * low:.2f} to {100 * high:.2f}", low)
 
 
 def counted(seeds: int) -> str:

@@ -7,19 +7,18 @@ import polars as pl
 
 from fairhorizon.errors import DataError
 from fairhorizon.files import write_copies, write_text, written_together
-from fairhorizon.report import charts, churn, control, limits, marks, over_time, page, staying
-from fairhorizon.report import long_term_table as table
+from fairhorizon.report import charts, limits, long_charts, long_tables, marks, page
 from fairhorizon.report.charts import Chart, save_png
-from fairhorizon.report.findings import listed, percent
-from fairhorizon.report.long_differences import (
+from fairhorizon.report.headline import listed, percent
+from fairhorizon.report.long_charts import Span
+from fairhorizon.report.long_tables import (
     differences_finding,
     differences_markdown,
     differences_section,
 )
-from fairhorizon.report.looks import Look, looks_of
 from fairhorizon.report.marks import Axis, Spec
-from fairhorizon.report.over_time import Span
 from fairhorizon.report.page import Section
+from fairhorizon.report.styles import Style, styles_of
 from fairhorizon.report.tables import group_items
 from fairhorizon.studies.long_results import LongTermResult
 from fairhorizon.vocabulary import Labels
@@ -56,13 +55,13 @@ def write_long_term_report(out: Path, result: LongTermResult, command: str) -> N
     for name, chart in zip(("figure4", "control", "churn"), drawn, strict=False):
         save_png(out / f"{name}.png", chart)
     compared = f"\n{differences_markdown(result.differences)}" if result.differences else ""
-    further = f"\n{table.limits_markdown(result.limits)}" if result.limits else ""
+    further = f"\n{long_tables.limits_markdown(result.limits)}" if result.limits else ""
     if result.limit_rows:
         further = f"\n{limits.methods_markdown(result.limit_rows, limits.LONG_NOTE)}{further}"
     moving = span.has_moving_groups
-    by_labels = f"\n{table.labels_markdown(steps, result.lag)}" if moving else ""
-    stays = f"\n{staying.staying_markdown(steps)}" if staying.can_leave(steps) else ""
-    parts = (table.summary_markdown(steps, span.group), stays, compared, by_labels, further)
+    by_labels = f"\n{long_tables.labels_markdown(steps, result.lag)}" if moving else ""
+    stays = f"\n{long_tables.staying_markdown(steps)}" if long_tables.can_leave(steps) else ""
+    parts = (long_tables.summary_markdown(steps, span.group), stays, compared, by_labels, further)
     write_text(out / "longterm.md", "".join(parts))
     page.write_page(
         out / "index.html",
@@ -74,10 +73,10 @@ def write_long_term_report(out: Path, result: LongTermResult, command: str) -> N
             seeds=_many(steps["seed"].n_unique(), "seed"),
         ),
         sections=[
-            table.summary_section(steps, span.group),
-            *([staying.staying_section(steps)] if staying.can_leave(steps) else []),
+            long_tables.summary_section(steps, span.group),
+            *([long_tables.staying_section(steps)] if long_tables.can_leave(steps) else []),
             *([differences_section(result.differences)] if result.differences else []),
-            *([table.labels_section(steps, result.lag)] if moving else []),
+            *([long_tables.labels_section(steps, result.lag)] if moving else []),
             *_limit_sections(result),
             *(Section(chart.title, [chart]) for chart in drawn),
             page.meanings_section(_meanings(span, result.labels)),
@@ -91,26 +90,26 @@ def _limit_sections(result: LongTermResult) -> list[Section]:
     rows = result.limit_rows
     return [
         *([limits.methods_section(rows, limits.LONG_NOTE)] if rows else []),
-        *([table.limits_section(result.limits)] if result.limits else []),
+        *([long_tables.limits_section(result.limits)] if result.limits else []),
     ]
 
 
 def drawings(result: LongTermResult, span: Span) -> list[Chart]:
     """Figure 4, the limit, items that change group if groups follow exposure, and the changes."""
-    looks = looks_of(over_time.methods_of(result.steps))
-    runs = churn.first_runs(result.counts) if span.has_moving_groups else {}
-    ranks = churn.ranks_chart(runs, looks, span)
+    styles = styles_of(long_charts.methods_of(result.steps))
+    runs = long_charts.first_runs(result.counts) if span.has_moving_groups else {}
+    ranks = long_charts.ranks_chart(runs, styles, span)
     return [
-        accumulated_chart(result.steps, looks, span),
-        control.control_chart(result.steps, looks, span),
+        accumulated_chart(result.steps, styles, span),
+        long_charts.control_chart(result.steps, styles, span),
         *([ranks] if ranks else []),
-        churn.changes_chart(result.steps, looks, span),
+        long_charts.changes_chart(result.steps, styles, span),
     ]
 
 
 def finding(result: LongTermResult, span: Span) -> str:
     """Which method is the most accurate in the end, and who kept each limit."""
-    accuracy = over_time.lines(result.steps, "ndcg")
+    accuracy = long_charts.lines(result.steps, "ndcg")
     last = {method: line.mean[-1] for method, line in accuracy.items() if len(line.mean)}
     best = max(last, key=lambda method: last[method], default=None)
     found = f"After {_many(span.last, 'step')} "
@@ -129,7 +128,7 @@ def _limit_kept(steps: pl.DataFrame, span: Span) -> str:
         return f"There was no limit on {items}."
     shares = {
         method: line.mean[-1]
-        for method, line in over_time.lines(steps, "violation_share").items()
+        for method, line in long_charts.lines(steps, "violation_share").items()
         if len(line.mean)
     }
     what = f"The limit of {span.limit:g} % {items}"
@@ -164,8 +163,8 @@ def closing_lines(result: LongTermResult) -> list[str]:
         if share:
             kept = f"broken at {100 * share:.2f} % of steps, by up to {most:.2f} points,"
         lines.append(
-            f"{limit.limit}: {table.reached(limit)} reached, must be {table.bound(limit)}; "
-            f"{kept} after the warm-up ({limit.method})"
+            f"{limit.limit}: {long_tables.reached(limit)} reached, must be "
+            f"{long_tables.bound(limit)}; {kept} after the warm-up ({limit.method})"
         )
     seconds = (f"{row.method} {row.metrics['seconds_per_step'].mean:.3f}" for row in result.rows)
     return [*lines, f"Seconds per step: {', '.join(seconds)}."]
@@ -181,21 +180,21 @@ def panel_titles(span: Span) -> dict[str, str]:
     return ACCUMULATED | {"limited_rate": share}
 
 
-def accumulated_chart(steps: pl.DataFrame, looks: Mapping[str, Look], span: Span) -> Chart:
+def accumulated_chart(steps: pl.DataFrame, styles: Mapping[str, Style], span: Span) -> Chart:
     """The paper's Figure 4: NDCG, Gini and popularity rate of accumulated exposure over steps."""
-    encodings, x = marks.by_series(looks), over_time.step_axis(span)
+    encodings, x = marks.by_series(styles), long_charts.step_axis(span)
     panels = []
     for column, title in panel_titles(span).items():
         y = Axis(f"{title}, %", is_titled=False)
-        rows = over_time.line_rows(over_time.lines(steps, column))
-        layers = over_time.warm_up_layers(span)
+        rows = long_charts.line_rows(long_charts.lines(steps, column))
+        layers = long_charts.warm_up_layers(span)
         layers += [marks.lines(rows, encodings, x, y)] if rows else [_blank(x)]
         if column == "limited_rate":
-            layers += over_time.limit_layers(span, y)
+            layers += long_charts.limit_layers(span, y)
         panels.append(charts.panel(layers, height=250, title=y.title))
     share = "popularity rate" if span.has_moving_groups else f"share of {span.group}"
-    reading = ACCUMULATED_NOTE.format(share=share) + over_time.reading(steps, span)
-    return Chart(ACCUMULATED_TITLE, panels, looks, reading=reading, columns=3)
+    reading = ACCUMULATED_NOTE.format(share=share) + long_charts.reading(steps, span)
+    return Chart(ACCUMULATED_TITLE, panels, styles, reading=reading, columns=3)
 
 
 def _blank(x: Axis) -> Spec:
@@ -217,7 +216,7 @@ def _meanings(span: Span, labels: Labels) -> dict[str, str]:
         else {"Limited group, G0": f"the items with {span.group}"}
     )
     may_be = "popular" if span.has_moving_groups else group_items(span.group)
-    return table.meanings(span.group, labels) | {
+    return long_tables.meanings(span.group, labels) | {
         **group,
         "Limit": f"alpha' = {span.alpha_prime:g}: the share of what is shown that may be {may_be}",
         "Warm-up": f"the first {span.warm_up} steps, in which going above the limit is not counted",

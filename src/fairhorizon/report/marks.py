@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fairhorizon.report.looks import GREY, Look
+from fairhorizon.report.styles import GREY, Style
 
 Row = Mapping[str, Any]
 Spec = dict[str, Any]  # of a chart, a layer, a mark or an encoding
@@ -55,9 +55,9 @@ class Axis:
         return {"field": name, "type": "quantitative", "title": self.title, "format": shown}
 
 
-def mark(kind: str, encoding: Spec, rows: Sequence[Row] | None = None, /, **look: Any) -> Spec:
+def mark(kind: str, encoding: Spec, rows: Sequence[Row] | None = None, /, **style: Any) -> Spec:
     """A layer of marks, with its own rows or those of the layers it is in."""
-    spec = {"mark": {"type": kind, **look}, "encoding": encoding}
+    spec = {"mark": {"type": kind, **style}, "encoding": encoding}
     return spec if rows is None else {"data": {"values": list(rows)}, **spec}
 
 
@@ -72,13 +72,13 @@ def word(name: str, **more: Any) -> Spec:
     return {"field": name, "type": "nominal", **more}
 
 
-def by_series(looks: Mapping[str, Look]) -> dict[str, Spec]:
-    """Encodings that give each series its look; the legend is drawn apart, for all panels."""
-    names, own = list(looks), list(looks.values())
+def by_series(styles: Mapping[str, Style]) -> dict[str, Spec]:
+    """Encodings that give each series its style; the legend is drawn apart, for all panels."""
+    names, own = list(styles), list(styles.values())
     ranges: dict[str, list[Any]] = {
-        "color": [look.colour for look in own],
-        "shape": [look.shape for look in own],
-        "strokeDash": [list(look.dashes) or [1, 0] for look in own],
+        "color": [style.colour for style in own],
+        "shape": [style.shape for style in own],
+        "strokeDash": [list(style.dashes) or [1, 0] for style in own],
     }
     return {
         channel: word("series", scale={"domain": names, "range": values}, legend=None)
@@ -96,7 +96,7 @@ def in_focus(opacity: float = 1.0) -> Spec:
 
 def lines(
     rows: Sequence[Row],
-    looks: Mapping[str, Spec],
+    styles: Mapping[str, Spec],
     x: Axis,
     y: Axis,
     *,
@@ -106,10 +106,10 @@ def lines(
 
     Every point can be pointed at; those that are marked are drawn.
     """
-    place, colour = {"x": x.of("x"), "y": y.of("y")}, {"color": looks["color"]}
+    place, colour = {"x": x.of("x"), "y": y.of("y")}, {"color": styles["color"]}
     tooltip = [word("series", title=" "), x.tooltip("x"), y.tooltip("y"), *more]
-    line = place | colour | {"strokeDash": looks["strokeDash"], "opacity": in_focus()}
-    point = place | colour | {"shape": looks["shape"], "tooltip": tooltip}
+    line = place | colour | {"strokeDash": styles["strokeDash"], "opacity": in_focus()}
+    point = place | colour | {"shape": styles["shape"], "tooltip": tooltip}
     point["opacity"] = if_(f"datum.marked && ({IN_FOCUS})", 1, 0)
     layers = [mark("line", line), mark("point", point, filled=True, size=55)]
     if "low" in rows[0]:

@@ -5,11 +5,10 @@ from dataclasses import replace
 
 from fairhorizon.report import grid
 from fairhorizon.report.charts import Chart, Plot, panel
-from fairhorizon.report.grid import Cell, Grid
-from fairhorizon.report.level_grids import interval
-from fairhorizon.report.looks import looks_of
+from fairhorizon.report.grid import Cell, Grid, interval
 from fairhorizon.report.marks import Axis, by_series, in_focus, layered, mark, word
 from fairhorizon.report.page import Folded, Section
+from fairhorizon.report.styles import styles_of
 from fairhorizon.report.tables import group_items
 from fairhorizon.studies.levels import LevelResults
 from fairhorizon.studies.who_pays import UserGroupRow
@@ -88,7 +87,7 @@ def _range(row: UserGroupRow) -> str:
 def who_pays_chart(results: LevelResults) -> Chart:
     """A panel for each limit: thirds of the users, a mark with its interval for each method."""
     methods = dict.fromkeys(row.method for row in results.who_pays)
-    looks = looks_of(methods)
+    styles = styles_of(methods)
     ends = [
         100 * end
         for row in results.who_pays
@@ -96,18 +95,18 @@ def who_pays_chart(results: LevelResults) -> Chart:
         if end is not None
     ]
     x = Axis(f"change of NDCG@{results.k}", domain=(min(ends) - 0.1, max(ends) + 0.1))
-    encodings = by_series(looks)
+    encodings = by_series(styles)
     panels = [
         _panel(rows, x, encodings, list(methods), _limit(rows[0], results.group))
         for rows in _by_limit(results.who_pays)
     ]
-    return Chart(CHART_TITLE, panels, looks, reading=READING)
+    return Chart(CHART_TITLE, panels, styles, reading=READING)
 
 
 def _panel(
     rows: Sequence[UserGroupRow],
     x: Axis,
-    looks: dict[str, dict[str, object]],
+    styles: dict[str, dict[str, object]],
     methods: list[str],
     title: str,
 ) -> Plot:
@@ -125,7 +124,7 @@ def _panel(
     place = {
         "y": word("users", sort=thirds, axis={"title": None, "labelLimit": 220}),
         "yOffset": word("series", sort=methods),
-        "color": looks["color"],
+        "color": styles["color"],
         "opacity": in_focus(),
     }
     tooltip = [word("series", title=" "), word("users", title="users"), x.tooltip("x")]
@@ -136,7 +135,7 @@ def _panel(
                 mark("bar", place | {"x": x.of("low"), "x2": {"field": "high"}}, size=3),
                 mark(
                     "point",
-                    place | {"x": x.of("x"), "shape": looks["shape"], "tooltip": tooltip},
+                    place | {"x": x.of("x"), "shape": styles["shape"], "tooltip": tooltip},
                     filled=True,
                     size=55,
                 ),

@@ -94,7 +94,7 @@ def demonstrate(
     return DemoResult(
         tuple(rows),
         rounds,
-        tuple(panel.get("found", ())),
+        tuple(panel.get("summary", ())),
         exposure,
         dataset.split.train.item_counts(),
         dataset.sensitive,

@@ -11,14 +11,13 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from fairhorizon.data.columns import Origin
+from fairhorizon.data.columns import Origin, to_times
 from fairhorizon.data.interactions import Interactions
 from fairhorizon.data.parts import first_file
 from fairhorizon.data.readers import Columns, ReaderOptions, read_item_attribute, who_is_served
 from fairhorizon.data.sources import is_named, load
 from fairhorizon.data.splits import split
 from fairhorizon.data.tables import Table, read_table
-from fairhorizon.data.times import to_times
 from fairhorizon.errors import DataError
 from fairhorizon.limits.groups import (
     POPULAR_SHARE,

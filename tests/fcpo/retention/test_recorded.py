@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 import torch
 
-from fairhorizon.data.answers import AnswerRecord
 from fairhorizon.data.frames import from_arrays
 from fairhorizon.data.interactions import Interactions
+from fairhorizon.data.response_log import ResponseLog
 from fairhorizon.errors import ModelError
 from fairhorizon.fcpo.retention.critics import returns_after
 from fairhorizon.fcpo.retention.model import Recordings, RetentionModel, typed_states
@@ -41,12 +41,12 @@ def replayed(answers: list[list[int]], left: list[bool]) -> ReplayedUsers:
     )
 
 
-def record_of(rows: list[tuple[int, float]]) -> AnswerRecord:
+def record_of(rows: list[tuple[int, float]]) -> ResponseLog:
     """Users x0, x1, ... with the times of their showings."""
     users, times = (np.array(column) for column in zip(*rows, strict=True))
     ids = [f"x{n}" for n in range(int(users.max()) + 1)]
     zeros = np.zeros(len(users), dtype=np.int64)
-    return AnswerRecord(ids, users, zeros, times.astype(np.float64), zeros > 0)
+    return ResponseLog(ids, users, zeros, times.astype(np.float64), zeros > 0)
 
 
 def log_of(timestamps: list[int] | None) -> Interactions:

@@ -279,11 +279,11 @@ def test_a_stack_that_was_fitted_again_goes_on_after_a_restart(
         first.step()
     assert first.server.ranker is not stack.ranker
     # as if the fit had chosen others than that of the model
-    member = first.server.ranker.members_[0]
+    member = first.server.ranker.ensemble_.rankers[0]
     member.config = member.config.model_copy(update={"half_life": 1.5})
     second = begun()
     second.restore(load(save(first.tensors())))
-    assert second.server.ranker.members_[0].config.half_life == 1.5
+    assert second.server.ranker.ensemble_.rankers[0].config.half_life == 1.5
     for _ in range(5):
         assert first.step()["ndcg"] == second.step()["ndcg"]
         assert torch.equal(first.state.blocked, second.state.blocked)

@@ -11,8 +11,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from fairhorizon.data.answers import AnswerRecord
 from fairhorizon.data.interactions import Interactions
+from fairhorizon.data.response_log import ResponseLog
 from fairhorizon.errors import ConfigError
 from fairhorizon.fcpo.config import RetentionConfig
 from fairhorizon.fcpo.retention.model import RetentionModel
@@ -247,7 +247,7 @@ def learned_from(
 def learn_from_answers(
     model: Recommender,
     log: Interactions,
-    record: AnswerRecord,
+    record: ResponseLog,
     *,
     away: float,
     gamma: float = GAMMA,
@@ -283,7 +283,7 @@ def _blocks(counts: Tensor, n_items: int) -> Iterator[Tensor]:
 
 @torch.no_grad()
 def replayed(
-    model: Recommender, states: Scenario, record: AnswerRecord, rows: Tensor, left: Tensor
+    model: Recommender, states: Scenario, record: ResponseLog, rows: Tensor, left: Tensor
 ) -> ReplayedUsers:
     """Some users of a record (b,), with what the model makes of what they were shown.
 
@@ -311,7 +311,7 @@ def replayed(
     )
 
 
-def before_record(log: Interactions, record: AnswerRecord, queue_length: int) -> Scenario:
+def before_record(log: Interactions, record: ResponseLog, queue_length: int) -> Scenario:
     """The users of a record with what they had taken before their first showing of it.
 
     Of a log without times that is everything. Who is not in the log has taken nothing.

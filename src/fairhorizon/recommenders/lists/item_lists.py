@@ -30,7 +30,7 @@ from fairhorizon.allocation.engine import (
     group_lists_over,
 )
 from fairhorizon.allocation.guard import ExposureGuard
-from fairhorizon.allocation.limit_matrix import Floats, GroupRule, LimitMatrix
+from fairhorizon.allocation.limit_matrix import GroupRule, LimitMatrix
 from fairhorizon.data.splits import LATER
 from fairhorizon.limits.place_rule import PlaceRule
 from fairhorizon.limits.resolved import ResolvedLimit
@@ -40,7 +40,7 @@ from fairhorizon.rankers.candidates import CandidateSet, ScoredCandidates
 from fairhorizon.ranking import discount, rows_at_once
 from fairhorizon.recommenders.lists.chances import Chances, item_values
 from fairhorizon.recommenders.lists.opening import LastMenus, open_menus
-from fairhorizon.recommenders.served import Served, ValuedItems, joined, on_lists
+from fairhorizon.recommenders.served import Served, ValuedItems, columns_of, joined
 from fairhorizon.recommenders.steps import step_by_step
 from fairhorizon.simulation.dynamics import Outcome, State
 from fairhorizon.simulation.feedback import Scenario
@@ -141,7 +141,8 @@ class ItemLists:
             limits = possible_limits(self.limits, length)
             return SeveralListsBlock(*self.offers(scenario, length, limits, users), limits)
         menus, chances, candidates = self.opened(scenario, length)
-        return GroupListsBlock(self._tables(menus, candidates), self.sensitive, chances, length)
+        tables = self._tables(menus, candidates) if users > 1 else [candidates]
+        return GroupListsBlock(tables, self.sensitive, chances)
 
     def serve_blocks(self, blocks: Blocks, length: int) -> Served:
         """The lists of all users of the blocks, which keep the limits together."""
@@ -225,12 +226,14 @@ class ItemLists:
         """One user at a time, in order of arrival, counted by the guard."""
         block = self.block(scenario, length, scenario.n_users)
         if isinstance(block, SeveralListsBlock):
-            items = np.broadcast_to(block.candidates.items, block.candidates.values.shape)
-            shown = guard.serve_all(items, block.candidates.values, None, length)
-            return block.valued(shown, guard.prices_by_name())
-        table = block.tables[0]
-        shown = guard.serve_all(table.items, table.values, block.group, length)
-        return block.valued(shown, self._named(GroupPrices(guard.price)))
+            table, group = block.candidates, None
+        else:
+            table, group = block.tables[0], block.group
+        items = np.broadcast_to(table.items, table.values.shape)
+        shown = guard.serve_all(items, table.values, group, length)
+        one_price = self._named(GroupPrices(guard.price))
+        prices = guard.prices_by_name() if group is None else one_price
+        return served_lists(shown, table, block.chances, prices)
 
     def candidates(
         self, menus: CandidateSet, users: Tensor, queues: Tensor, length: int
@@ -313,25 +316,13 @@ class ItemLists:
 class GroupListsBlock(OneLimitBlock):
     """Some users with the chances of their candidates, under one limit on a group."""
 
-    def __init__(
-        self, tables: Sequence[Candidates], group: Tensor, chances: Tensor, length: int
-    ) -> None:
+    def __init__(self, tables: Sequence[Candidates], group: Tensor, chances: Tensor) -> None:
         super().__init__(tables, group.cpu().numpy())
-        self.chances, self.length = chances.cpu(), length
+        self.chances = chances.cpu()
 
     def served(self, prices: Mapping[str, float]) -> Served:
         """The lists that were made last."""
-        return self.valued(self.lists(), prices)
-
-    def valued(self, lists: np.ndarray, prices: Mapping[str, float]) -> Served:
-        """Lists with the values and chances of their items."""
-        table, shown = self.tables[0], torch.from_numpy(lists)
-        items = torch.from_numpy(table.codes)
-        values, scores = (
-            on_lists(shown, items, some).numpy()
-            for some in (torch.from_numpy(table.values), self.chances)
-        )
-        return Served(lists, values, scores, MappingProxyType(dict(prices)))
+        return served_lists(self.lists(), self.tables[0], self.chances, prices)
 
 
 class SeveralListsBlock(SeveralLimitsBlock):
@@ -343,23 +334,24 @@ class SeveralListsBlock(SeveralLimitsBlock):
 
     def served(self, prices: Mapping[str, float]) -> Served:
         """The lists that were made last."""
-        return self.valued(self.made.lists, prices)
+        return served_lists(self.made.lists, self.candidates, self.chances, prices)
 
-    def valued(self, lists: np.ndarray, prices: Mapping[str, float]) -> Served:
-        """Lists with the values and chances of their items."""
-        values, chances = self.candidates.values, self.chances.numpy()
-        if self.candidates.same_items:
-            found = [
-                np.take_along_axis(table, lists.clip(0), axis=1) for table in (values, chances)
-            ]
-            shown: list[Floats] = [
-                np.where(lists < 0, np.nan, table.astype(np.float64)) for table in found
-            ]
-        else:
-            items = torch.from_numpy(self.candidates.items)
-            tables = (torch.from_numpy(values), self.chances)
-            shown = [on_lists(torch.from_numpy(lists), items, one).numpy() for one in tables]
-        return Served(lists, shown[0], shown[1], MappingProxyType(dict(prices)))
+
+def served_lists(
+    lists: np.ndarray, candidates: Candidates, chances: Tensor, prices: Mapping[str, float]
+) -> Served:
+    """Lists (b, L) with the values and chances (b, n) of their items among the candidates."""
+    if candidates.same_items and np.array_equal(
+        candidates.items[0], np.arange(candidates.items.shape[1])
+    ):
+        at = lists.clip(0)  # a column for every item of the catalogue
+    else:
+        at = columns_of(lists, candidates.codes)
+    values, scores = (
+        np.where(lists < 0, np.nan, np.take_along_axis(table, at, axis=1).astype(np.float64))
+        for table in (candidates.values, chances.numpy())
+    )
+    return Served(lists, values, scores, MappingProxyType(dict(prices)))
 
 
 def rules_of(limits: Sequence[ResolvedLimit]) -> tuple[GroupRule, ...]:

@@ -13,7 +13,7 @@ import torch
 from numpy.typing import NDArray
 from sqlalchemy.engine import Connection
 
-from fairhorizon.data.item_columns import ItemTable
+from fairhorizon.data.items import ItemTable
 from fairhorizon.errors import ConfigError, FairHorizonError, ModelError
 from fairhorizon.fcpo.retention.replay import FittedRetention
 from fairhorizon.limits.groups import POPULAR_SHARE, popular_group

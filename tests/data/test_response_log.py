@@ -6,9 +6,9 @@ import numpy as np
 import polars as pl
 import pytest
 
-from fairhorizon.data.answers import DAY, AnswerRecord, load_answers
 from fairhorizon.data.frames import from_arrays
 from fairhorizon.data.interactions import Interactions
+from fairhorizon.data.response_log import DAY, ResponseLog, load_responses
 from fairhorizon.errors import ConfigError, DataError
 
 LOG = from_arrays(["u", "v"], ["a", "b"], timestamps=np.array([1, 2]), name="shop")
@@ -19,9 +19,9 @@ ROWS = [
 ]
 
 
-def record(rows: list[tuple[str, str, float, int]] = ROWS, log: Interactions = LOG) -> AnswerRecord:
+def record(rows: list[tuple[str, str, float, int]] = ROWS, log: Interactions = LOG) -> ResponseLog:
     names = ["user", "item", "time", "liked"]
-    return load_answers(pl.DataFrame(rows, schema=names, orient="row"), log)
+    return load_responses(pl.DataFrame(rows, schema=names, orient="row"), log)
 
 
 def test_showings_are_by_user_and_time_and_equal_times_in_the_order_of_the_file() -> None:
@@ -65,7 +65,7 @@ def test_files_are_read_like_frames(suffix: str, tmp_path: Path) -> None:
     else:
         frame.write_csv(file, separator="," if suffix == "csv" else "\t")
     for name, expected in vars(record()).items():
-        assert list(getattr(load_answers(file, LOG), name)) == list(expected)
+        assert list(getattr(load_responses(file, LOG), name)) == list(expected)
 
 
 @pytest.mark.parametrize(
@@ -86,6 +86,6 @@ def test_faults_are_named_with_file_line_and_remedy(
     file = tmp_path / "answers.csv"
     file.write_text(text, encoding="utf-8")
     with pytest.raises(DataError) as caught:
-        load_answers(file, LOG)
+        load_responses(file, LOG)
     assert str(file) in str(caught.value)
     assert message in str(caught.value)

@@ -1,17 +1,19 @@
-"""Several rankers as one: each with the settings that suit the log, weighed by what they add."""
+"""The method `stack`: an ensemble of rankers as a ranker of its own."""
 
 from typing import Annotated, Any, Literal, Self
 
-import torch
 from pydantic import Field
 from torch import Tensor
 
 from fairhorizon.data.splits import Split
-from fairhorizon.rankers.fitting import FitJob, fit_all
+from fairhorizon.rankers.ensemble import (
+    MEMBERS,
+    Ensemble,
+    EnsembleTask,
+    MemberSettings,
+    fit_ensemble,
+)
 from fairhorizon.rankers.ranker import Ranker
-from fairhorizon.rankers.stack.given import MEMBERS, MemberSettings
-from fairhorizon.rankers.stack.members import StackTask, adapted, weighed_members
-from fairhorizon.ranking import standardised
 from fairhorizon.storage import below
 from fairhorizon.vocabulary import OnEpoch, Protocol
 
@@ -50,68 +52,46 @@ class Stack(Ranker[StackConfig]):
     uses_weights = True  # those of its rankers that do
     config_class = StackConfig
 
-    members_: tuple[Ranker[Any], ...]
-    weights_: Tensor  # (members,)
+    ensemble_: Ensemble
 
     @property
     def queue_length(self) -> int:
-        return max(1, *(member.queue_length for member in self.members_))
+        return self.ensemble_.queue_length
 
     def _learn(self, split: Split, on_epoch: OnEpoch | None) -> None:
         config = self.config
         drafts = config.drafts(MEMBERS, config.rankers, split, self.seed)
-        task = StackTask(split, config.protocol, self.seed, on_epoch=on_epoch)
-        members = weighed_members(
-            adapted(drafts, config.given_to, task) if config.adapt else drafts, task
-        )
-        self.members_, self.weights_ = members.whole, torch.tensor(members.weights)
+        task = EnsembleTask(split, config.protocol, self.seed, on_epoch=on_epoch)
+        given_to = config.given_to if config.adapt else None
+        self.ensemble_ = fit_ensemble(drafts, task, given_to).whole
 
     def refitted(self, split: Split, *, on_epoch: OnEpoch | None = None) -> Self:
         """The members fitted again with their settings; their weights stay."""
         other = type(self)(self.config, seed=self.seed)
-        fits = fit_all([FitJob(member.again(), split) for member in self.members_], on_epoch)
-        pairs = [(one, w) for one, w in zip(fits, self.weights_, strict=True) if one is not None]
-        other.members_ = tuple(one for one, _ in pairs)
-        other.weights_ = torch.stack([weight for _, weight in pairs])
+        other.ensemble_ = self.ensemble_.again(split, on_epoch)
         other.fingerprint_ = split.train.fingerprint()
         return other
 
     def few_scores(self, users: Tensor, queue: Tensor) -> Tensor:
-        return self._sum(users, queue, few=True)
+        return self.ensemble_.scores(users, queue, few=True)
 
     def scores(self, users: Tensor, queue: Tensor) -> Tensor:
-        return self._sum(users, queue, few=False)
-
-    def _sum(self, users: Tensor, queue: Tensor, *, few: bool) -> Tensor:
-        total = torch.zeros(())
-        for member, weight in zip(self.members_, self.weights_, strict=True):
-            scores = member.few_scores if few else member.scores
-            total = total + weight * standardised(scores(users, queue))
-        return total
+        return self.ensemble_.scores(users, queue)
 
     def tensors(self) -> dict[str, Tensor]:
-        parts = {
-            f"{member.method}.{name}": value
-            for member in self.members_
-            for name, value in member.tensors().items()
-        }
-        return parts | {"weights": self.weights_}
+        return self.ensemble_.tensors()
 
     def restore(self, tensors: dict[str, Tensor]) -> None:
-        """The weights; the members are restored by `from_parts`, which knows their settings."""
-        self.weights_ = tensors["weights"]
-        for member in getattr(self, "members_", ()):
-            member.restore(below(f"{member.method}.", tensors))
+        """The values of the members; who they are and their weights come from `from_parts`."""
+        for number, member in enumerate(self.ensemble_.rankers):
+            member.restore(below(f"expert.{number}.", tensors))
 
     def description(self) -> dict[str, Any]:
-        members = [member.description() for member in self.members_]
-        return super().description() | {"members": members}
+        return super().description() | {"ensemble": self.ensemble_.description()}
 
     @classmethod
     def from_parts(cls, tensors: dict[str, Tensor], description: dict[str, Any]) -> Self:
-        stack = super().from_parts(tensors, description)
-        stack.members_ = tuple(
-            MEMBERS[stored["method"]].from_parts(below(f"{stored['method']}.", tensors), stored)
-            for stored in description["members"]
-        )
+        stack = cls(StackConfig.from_file(description["config"]), seed=description["seed"])
+        stack.fingerprint_ = description["fingerprint"]
+        stack.ensemble_ = Ensemble.from_parts(tensors, description["ensemble"], MEMBERS)
         return stack

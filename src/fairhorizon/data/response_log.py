@@ -7,12 +7,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fairhorizon.data.columns import Origin, as_column, encode, to_numbers
+from fairhorizon.data.columns import Origin, as_column, encode, to_numbers, to_times
 from fairhorizon.data.interactions import Interactions
 from fairhorizon.data.loading import as_frame, in_polars
 from fairhorizon.data.readers import POSITIONS, find_columns
 from fairhorizon.data.tables import Table, read_table
-from fairhorizon.data.times import to_times
 from fairhorizon.errors import ConfigError, DataError
 
 LIKED = "liked"
@@ -20,7 +19,7 @@ DAY = 86_400.0  # seconds
 
 
 @dataclass(frozen=True, eq=False)
-class AnswerRecord:
+class ResponseLog:
     """Answered showings by user, those of a user in order of time; users by a code of this record.
 
     An item that the log does not have is -1: its answer still tells of the user's mood.
@@ -80,7 +79,7 @@ class AnswerRecord:
                 )
 
 
-def load_answers(source: Any, log: Interactions) -> AnswerRecord:
+def load_responses(source: Any, log: Interactions) -> ResponseLog:
     """From a frame or a file with a row per showing: user, item, time, and liked, 1 or 0.
 
     Rows of one time are in the order of the file. Other columns are not looked at.
@@ -108,7 +107,7 @@ def load_answers(source: Any, log: Interactions) -> AnswerRecord:
     liked = _flags(table)
     order = np.lexsort((times, users))
     texts = [str(one) for one in ids.tolist()]
-    return AnswerRecord(texts, users[order], items[order], times[order], liked[order])
+    return ResponseLog(texts, users[order], items[order], times[order], liked[order])
 
 
 def _known(table: Table, column: str, log: Interactions) -> NDArray[np.int64]:

@@ -1,8 +1,6 @@
-"""A long run in numbers: each method after so many steps, mean and spread over seeds, best marked.
+"""Tables of long runs: how they ended, how limits were kept, who stayed, method against method."""
 
-steps: one row per method, seed and step, shares as fractions.
-"""
-
+import json
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
@@ -11,11 +9,12 @@ import polars as pl
 from rich.console import Group
 
 from fairhorizon.report import grid
-from fairhorizon.report.grid import Cell, Grid
-from fairhorizon.report.over_time import methods_of
+from fairhorizon.report.grid import NOT_SHOWN, Cell, Grid, interval
+from fairhorizon.report.headline import listed
+from fairhorizon.report.long_charts import methods_of
 from fairhorizon.report.page import Folded, Section
 from fairhorizon.report.tables import MISSING, group_title, the_group
-from fairhorizon.studies.long_results import LimitSummary
+from fairhorizon.studies.long_results import LimitSummary, LongDifference
 from fairhorizon.vocabulary import POPULAR, Labels
 
 MILESTONES = (50, 100, 200, 400)  # steps with a block in the table, if a run has them
@@ -258,3 +257,130 @@ def seeds_of(rows: pl.DataFrame) -> str:
     counts: Sequence[int] = sorted(rows.group_by("method").len()["len"].unique().to_list())
     several = f"{counts[0]} to {counts[-1]}" if len(counts) > 1 else f"{counts[0]}"
     return f"{several} seed{'' if several == '1' else 's'}"
+
+
+STAYING_PREFIX = (
+    "here of "  # in the notes of a step: the share of a group of users that is still there
+)
+STAYING_COLUMNS = [
+    Column("likes", "Likes", "per user who was there at the start", "more", 1),
+    Column("showings", "Showings", "per user who was there at the start", None, 1, 1),
+    Column(
+        "here", "Still there", "share of the users at the last step, in percent", "more", 100, 1
+    ),
+]
+STAYING_NOTE = (
+    "Likes and showings are per user who was there at the start, since the run began. Still there: "
+    "in percent, the users who have not left; light, medium and heavy are three equal parts of "
+    "them, by how much they took in training. ± is the standard deviation over seeds."
+)
+
+
+def can_leave(steps: pl.DataFrame) -> bool:
+    """Whether somebody has left in any of the runs."""
+    known = steps["here"].fill_null(1.0) if "here" in steps.columns else pl.Series([1.0])
+    return bool((known < 1).any())
+
+
+def staying_section(steps: pl.DataFrame) -> Section:
+    """For a page."""
+    return Section("Who stays", [staying_grid(steps)], STAYING_NOTE)
+
+
+def staying_markdown(steps: pl.DataFrame) -> str:
+    """For GitHub."""
+    return f"Who stays\n\n{grid.markdown(staying_grid(steps))}\n\n{STAYING_NOTE}\n"
+
+
+def staying_grid(steps: pl.DataFrame) -> Grid:
+    """The methods at the last step."""
+    last = steps.filter(pl.col("step") == pl.col("step").max().over("method", "seed"))
+    notes = [json.loads(text) if text else {} for text in last["notes"]]
+    names = [
+        name for name in dict.fromkeys(n for note in notes for n in note) if STAYING_PREFIX in name
+    ]
+    groups = [
+        Column(name, name.removeprefix(STAYING_PREFIX).capitalize(), "", "more", 100, 1)
+        for name in names
+    ]
+    known = last.with_columns(
+        pl.Series(name, [note.get(name) for note in notes], dtype=pl.Float64) for name in names
+    )
+    columns, lines = [*STAYING_COLUMNS, *groups], []
+    for method in methods_of(steps):
+        own = known.filter(pl.col("method") == method)
+        lines.append([Cell(method), *(number_cell(own[c.name], c) for c in columns)])
+    better = {place: column.better for place, column in enumerate(columns, 1) if column.better}
+    headings = ["Method", *(column.heading for column in columns)]
+    caption = f"After step {max(steps['step'])}, {seeds_of(last)}"
+    return Grid(headings, grid.placed(lines, better), len(columns), caption)
+
+
+DIFFERENCES_NOTE = (
+    "NDCG at the end, in percentage points: paired over users, each with the mean over the seeds, "
+    "and the interval of 95 % confidence. More or less only where the interval excludes 0."
+)
+
+
+def differences_table(rows: Sequence[LongDifference]) -> Group:
+    """For a terminal."""
+    return Group(grid.terminal(differences_grid(rows)), DIFFERENCES_NOTE)
+
+
+def differences_section(rows: Sequence[LongDifference]) -> Section:
+    """For a page."""
+    table = differences_grid(rows)
+    return Section(table.caption, [replace(table, caption="")], DIFFERENCES_NOTE)
+
+
+def differences_markdown(rows: Sequence[LongDifference]) -> str:
+    """For GitHub."""
+    return f"{grid.markdown(differences_grid(rows))}\n\n{DIFFERENCES_NOTE}\n"
+
+
+def differences_grid(rows: Sequence[LongDifference]) -> Grid:
+    """A line per rival."""
+    headings = ("Method", "Rival", "Shown", "Diff.", "95 %", "Users")
+    lines = [
+        [
+            Cell(row.method),
+            Cell(row.rival),
+            Cell(_more_or_less(row)),
+            grid.percent(row.difference),
+            interval(row.low, row.high),
+            Cell(f"{row.users:,}", row.users),
+        ]
+        for row in rows
+    ]
+    caption = f"{rows[0].method} against each other method"
+    return Grid(headings, lines, numbers=3, caption=caption)
+
+
+def differences_finding(rows: Sequence[LongDifference]) -> list[str]:
+    """A sentence on each difference that is shown, and one on all others; none without rows."""
+    shown = [row for row in rows if row.is_shown]
+    unclear = [row.rival for row in rows if not row.is_shown]
+    sentences = []
+    for word in ("more", "less"):
+        rivals = [
+            f"{row.rival} ({_difference(row)})" for row in shown if _more_or_less(row) == word
+        ]
+        if rivals:
+            sentences.append(
+                f"The NDCG of {rows[0].method} is {word} than that of {listed(rivals)}."
+            )
+    if unclear:
+        sentences.append(f"No difference of {rows[0].method} to {listed(unclear)} is shown.")
+    return sentences
+
+
+def _more_or_less(row: LongDifference) -> str:
+    if not row.is_shown or row.difference is None:
+        return NOT_SHOWN
+    return "more" if row.difference > 0 else "less"
+
+
+def _difference(row: LongDifference) -> str:
+    """The difference with its interval."""
+    ends = [100 * end for end in (row.difference, row.low, row.high) if end is not None]
+    return "{:+.2f} points, 95 % interval {:+.2f} to {:+.2f}".format(*ends)

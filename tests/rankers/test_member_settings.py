@@ -1,4 +1,4 @@
-"""Settings that are given for a ranker of a stack stay; all others are chosen."""
+"""Settings that are given for a ranker of an ensemble stay; all others are chosen."""
 
 import json
 from pathlib import Path
@@ -14,9 +14,8 @@ from fairhorizon.methods import load_method
 from fairhorizon.model.folder import ModelFolder
 from fairhorizon.rankers.ease import RecentEase, RecentEaseConfig
 from fairhorizon.rankers.ridge import Ridge, RidgeConfig
-from fairhorizon.rankers.stack.choosing import chosen_settings
-from fairhorizon.rankers.stack.later_part import LaterPart
-from fairhorizon.rankers.stack.model import StackConfig
+from fairhorizon.rankers.selection import LaterPart, select_settings
+from fairhorizon.rankers.stack import StackConfig
 from fairhorizon.settings import Given, SettingsError, changed
 from fairhorizon.vocabulary import Protocol
 
@@ -30,19 +29,19 @@ def part() -> LaterPart:
 
 
 def test_what_is_given_is_never_changed_and_the_rest_is_chosen(part: LaterPart) -> None:
-    free = chosen_settings(RecentEase(), part)
+    free = select_settings(RecentEase(), part, {})
     assert isinstance(free, RecentEaseConfig)
     assert free.l2 != RecentEaseConfig().l2  # this market wants another one
     for half_life in (None, 7.0):
         given = {"half_life": half_life}
-        chosen = chosen_settings(RecentEase(changed(RecentEaseConfig(), given)), part, given)
+        chosen = select_settings(RecentEase(changed(RecentEaseConfig(), given)), part, given)
         assert isinstance(chosen, RecentEaseConfig)
         assert chosen.half_life == half_life
         assert chosen.l2 != RecentEaseConfig().l2
     everything: Given = {"l2": 5.0, "half_life": 7.0, "training_half_life": 9.0, "popularity": 0.3}
     fixed = changed(RecentEaseConfig(), everything)
-    assert chosen_settings(RecentEase(fixed), part, everything) == fixed
-    ridge = chosen_settings(Ridge(RidgeConfig(l2=1.0)), part, {"l2": 1.0})
+    assert select_settings(RecentEase(fixed), part, everything) == fixed
+    ridge = select_settings(Ridge(RidgeConfig(l2=1.0)), part, {"l2": 1.0})
     assert isinstance(ridge, RidgeConfig)
     assert ridge.l2 == 1.0
 

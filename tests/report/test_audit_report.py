@@ -5,8 +5,8 @@ from specs import check_schema, line_of
 
 from fairhorizon.evaluation.short_term import EvaluationRow
 from fairhorizon.limits.measured import Verdict
-from fairhorizon.report import audit_tables
-from fairhorizon.report.looks import GREY
+from fairhorizon.report import audit as audit_report
+from fairhorizon.report.styles import GREY
 from fairhorizon.studies.audit import AuditCounts, AuditResult, ByRank, RankExposure
 from fairhorizon.studies.providers import ProviderExposure
 from fairhorizon.vocabulary import Mode, Protocol
@@ -22,7 +22,7 @@ RANKS = ByRank(
 
 
 def test_ranks_in_bands_that_lists_have() -> None:
-    grid = audit_tables.ranks_grid(RANKS)
+    grid = audit_report.ranks_grid(RANKS)
     bands = ["Rank 1", "Rank 2-3", "Rank 4-5", "Rank 6-7"]
     assert list(grid.headings) == ["Group", *bands, "All"]
     first, second = [[cell.text for cell in line] for line in grid.lines]
@@ -31,22 +31,22 @@ def test_ranks_in_bands_that_lists_have() -> None:
 
 
 def test_the_chart_has_every_rank() -> None:
-    chart = audit_tables.ranks_chart(RANKS)
+    chart = audit_report.ranks_chart(RANKS)
     check_schema(chart)
     (panel,) = chart.panels
     assert line_of(panel, "popular") == [
         *((1, 1.0), (2, 1.0), (3, 0.66667)),
         *((rank, 0.0) for rank in range(4, 8)),
     ]
-    assert chart.looks["other"].colour == GREY
+    assert chart.styles["other"].colour == GREY
 
 
 def test_of_many_groups_the_most_shown_are_drawn() -> None:
     many = tuple(RankExposure(f"seller=s{n}", n / 100, (n / 100,)) for n in range(20))
     by_rank = ByRank((10,), (*RANKS.groups, *many))
-    names = [group.group for group in audit_tables.shown_groups(by_rank)]
+    names = [group.group for group in audit_report.shown_groups(by_rank)]
     assert names == ["popular", "other", *(f"seller=s{n}" for n in range(14, 20))]
-    assert "14 further groups" in audit_tables.ranks_section(by_rank).note
+    assert "14 further groups" in audit_report.ranks_section(by_rank).note
 
 
 def test_providers_and_verdicts() -> None:
@@ -64,10 +64,10 @@ def test_providers_and_verdicts() -> None:
         provider_column="seller",
         providers=providers,
     )
-    assert audit_tables.verdict_lines(result) == ["gini<=0.8     kept: a", "popular<=0.4  b"]
+    assert audit_report.verdict_lines(result) == ["gini<=0.8     kept: a", "popular<=0.4  b"]
     line = "3; 2 are shown less than their share of the training log, 1 never"
-    assert audit_tables.providers_line(result) == line
-    lines = audit_tables.providers_grid(providers, "seller").lines
+    assert audit_report.providers_line(result) == line
+    lines = audit_report.providers_grid(providers, "seller").lines
     assert [[cell.text for cell in line] for line in lines] == [
         ["B", "2", "0", "0.00", "42.86", "33.33", "0.00", "-"],
         ["A", "2", "1,300", "50.00", "71.43", "33.33", "0.70", "4"],

@@ -1,4 +1,4 @@
-"""The sentence that a page opens with: what was found, and whether each limit was kept."""
+"""The sentence that a page opens with, and the marks behind names of methods."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -8,6 +8,11 @@ from fairhorizon.studies.rows import OverSeeds, SummaryRow
 
 TOLERANCE = 0.0005  # of a share: what is over the limit by less counts as kept
 NAMED = 3  # of many that broke their limit
+LIMIT_MISSED = " †"
+LIMIT_MISSED_NOTE = (
+    "† under some seed no evaluated round of the training kept the limit: the policy of its last "
+    "round serves."
+)
 
 
 @dataclass(frozen=True)
@@ -76,3 +81,13 @@ def _share(one: Kept) -> str:
 
 def _limit(one: Kept) -> str:
     return f"{100 * one.limit:g} %"
+
+
+def marked(row: OverSeeds) -> str:
+    """The method of a row, marked if a training of it did not keep its limit."""
+    return row.method + (LIMIT_MISSED if row.limit_missed else "")
+
+
+def mark_notes(rows: Sequence[OverSeeds]) -> list[str]:
+    """Notes on the marks that are in use."""
+    return [LIMIT_MISSED_NOTE] if any(row.limit_missed for row in rows) else []

@@ -1,4 +1,4 @@
-"""The columns of a log or of a table of items, as attributes of items, read when asked for."""
+"""Attributes of items: the columns of a log or of a table of items, read when asked for."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -50,7 +50,9 @@ class ItemTable:
     file: str | Path | None = None
 
     @classmethod
-    def of(cls, frame: pl.DataFrame, item: str, file: str | Path | None = None) -> "ItemTable":
+    def from_frame(
+        cls, frame: pl.DataFrame, item: str, file: str | Path | None = None
+    ) -> "ItemTable":
         """From a frame with a column of item ids."""
         ids, codes = encode(as_column(frame[item]), item, Origin(file))
         others = [name for name in frame.columns if name != item]

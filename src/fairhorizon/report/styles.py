@@ -1,4 +1,4 @@
-"""The look of every method on a page: colour and shape by its model, dashes by its re-ranker."""
+"""The style of every method on a page: colour and shape by its model, dashes by its re-ranker."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -28,7 +28,7 @@ DASHES: tuple[tuple[int, ...], ...] = ((), (6, 3), (2, 2), (8, 3, 2, 3), (12, 4)
 
 
 @dataclass(frozen=True)
-class Look:
+class Style:
     """How a method is drawn, in every chart of a page."""
 
     colour: str
@@ -36,10 +36,10 @@ class Look:
     dashes: tuple[int, ...] = ()
 
 
-def looks_of(names: Iterable[str]) -> dict[str, Look]:
-    """A look for each name: `ease` and `ease+quota` share colour and shape, not the dashes.
+def styles_of(names: Iterable[str]) -> dict[str, Style]:
+    """A style for each name: `ease` and `ease+quota` share colour and shape, not the dashes.
 
-    The same names give the same looks; up to 56 models with 6 re-rankers no two are alike.
+    The same names give the same styles; up to 56 models with 6 re-rankers no two are alike.
     """
     parts = {name: MethodName.split(name) for name in names}
     models = list(dict.fromkeys(part.model for part in parts.values()))
@@ -49,5 +49,5 @@ def looks_of(names: Iterable[str]) -> dict[str, Look]:
     for name, part in parts.items():
         number = models.index(part.model)
         dashes = DASHES[variants.index((part.reranker, part.level)) % len(DASHES)]
-        result[name] = Look(PALETTE[number % len(PALETTE)], SHAPES[number % len(SHAPES)], dashes)
+        result[name] = Style(PALETTE[number % len(PALETTE)], SHAPES[number % len(SHAPES)], dashes)
     return result
