@@ -10,7 +10,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from fairhorizon.data.item_columns import merged_tables
+from fairhorizon.data.items import merged_tables
 from fairhorizon.data.loading import load_items
 from fairhorizon.datasets import Dataset
 from fairhorizon.limits.language import Limit
