@@ -40,7 +40,7 @@ class Replica:
         self.shown, self.used = seen.shown, seen.used
 
     def decide(self, share: int, length: int, wanted: int) -> int:
-        """How many showings of the group a list has: the first of Purse.caps, then Purse.spend."""
+        """Showings of the group in a list: the first of `LeaseBalance.caps`, then its `spend`."""
         room = min(self.left, part_of(share, self.shown + length * UNIT) - self.used)
         given = max(0, min(wanted, room // UNIT))
         self.left -= given * UNIT

@@ -38,8 +38,7 @@ from fairhorizon.simulation.feedback import (
 from fairhorizon.storage import below, load_model, save_model
 from fairhorizon.vocabulary import Protocol
 
-# The settings of LIRD.
-
+# ---- Settings ------------------------------------------------------------------------------------
 Positive = Annotated[int, Field(ge=1)]
 Share = Annotated[float, Field(ge=0, le=1)]
 Rate = Annotated[float, Field(gt=0)]
@@ -102,9 +101,7 @@ class LirdConfig(Settings):
     """Rounds without a better validation NDCG before training stops."""
 
 
-# Deep deterministic policy gradients (Lillicrap et al. 2016) over lists of items.
-
-
+# ---- Deep deterministic policy gradients over lists of items -------------------------------------
 @dataclass(frozen=True)
 class Transitions:
     """The replay memory: a row for each list that was shown."""
@@ -270,9 +267,7 @@ class LoggedLists:
         return self.lists[self.places[torch.where(self.counts[items] > 0, place, anywhere)]]
 
 
-# LIRD in a long run: it observes what users like and may be retrained once a round.
-
-
+# ---- In a long run: observes what users like, and may be retrained once a round ------------------
 class LirdServer:
     """Serves K items a step; a user is encoded again when the queue has changed."""
 
@@ -337,12 +332,7 @@ class LirdServer:
         return Proposal.of(self.actor(users, queues)).mean.clone()
 
 
-# LIRD (Zhao et al. 2017, "Deep Reinforcement Learning for List-wise Recommendations").
-#
-# A deterministic actor proposes K embeddings, a critic values state and list, and both are trained
-# by DDPG (Lillicrap et al. 2016). As in the comparison of the FCPO paper, the state is FCPO's.
-
-
+# ---- The recommender, and its training -----------------------------------------------------------
 class Lird(Recommender):
     """LIRD, list-wise recommendation by deep reinforcement learning (Zhao et al. 2017).
 

@@ -1,4 +1,11 @@
-"""One step of Constrained Policy Optimization (Achiam et al. 2017): lines 16-21 of Algorithm 1."""
+"""One update of the policy by Constrained Policy Optimization: lines 16-21 of Algorithm 1.
+
+    maximise g.x   subject to   c + b.x <= 0   and   x.Hx / 2 <= delta    (equation 4)
+
+g and b are the gradients of reward and cost, H is the Fisher matrix, known by its products.
+Conjugate gradients give H⁻¹g and H⁻¹b, the dual (dual.py) the step x from them, and a line search
+shortens it until the surrogates themselves allow it.
+"""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -8,11 +15,9 @@ import torch
 from torch import Tensor
 
 from fairhorizon.fcpo.dual import Case, Combination, solve_dual, solve_several
-from fairhorizon.recommenders.progress import StepDetails
-
-# Solve H x = b for a symmetric positive definite H that is given by its products.
 
 
+# ---- Conjugate gradients -------------------------------------------------------------------------
 def conjugate_gradient(
     matvec: Callable[[Tensor], Tensor], b: Tensor, *, iterations: int, tolerance: float = 1e-10
 ) -> Tensor:
@@ -37,9 +42,7 @@ def conjugate_gradient(
     return x
 
 
-# Products with the Fisher matrix, without ever forming it.
-
-
+# ---- Products with the Fisher matrix, without ever forming it ------------------------------------
 def fisher_product(
     outputs: Callable[[Tensor], Tensor],
     theta: Tensor,
@@ -69,9 +72,7 @@ def fisher_product(
     return product
 
 
-# Backtracking: the longest fraction of a step that is acceptable.
-
-
+# ---- Line search ---------------------------------------------------------------------------------
 @dataclass(frozen=True)
 class LineSearch:
     """The result; `fraction` 0: nothing was acceptable, theta is unchanged."""
@@ -98,9 +99,7 @@ def backtrack(
     return LineSearch(theta, 0.0)
 
 
-# One step of Constrained Policy Optimization (Achiam et al. 2017): lines 16-21 of Algorithm 1.
-
-
+# ---- The update ----------------------------------------------------------------------------------
 class Predicted(NamedTuple):
     """Changes that a candidate policy is predicted to make, by trajectories of the present one."""
 
@@ -127,7 +126,24 @@ class Update:
     kl: float
     reward_change: float
     cost_changes: tuple[float, ...]  # of every constraint
-    details: StepDetails
+    # The numbers behind the step, for whoever wants to look at it.
+    q: float  # g.H⁻¹g
+    r: tuple[float, ...]  # g.H⁻¹b of every constraint
+    s: tuple[float, ...]  # b.H⁻¹b of every constraint
+    proposal: Combination
+    attempts: int  # of the line search
+
+    @property
+    def trust_multiplier(self) -> float | None:
+        """lambda = 1 / reward_weight; None where the reward has no part in the step."""
+        weight = self.proposal.reward_weight
+        return 1 / weight if weight else None
+
+    @property
+    def cost_multipliers(self) -> tuple[float, ...]:
+        """nu = -cost_weight / reward_weight of every constraint; 0 where there is no lambda."""
+        weight = self.proposal.reward_weight
+        return tuple(-cost / weight if weight else 0.0 for cost in self.proposal.cost_weights)
 
 
 def constrained_step(
@@ -170,31 +186,19 @@ def constrained_step(
         return in_region and improves and keeps_limits(predicted.costs, gaps)
 
     search = backtrack(theta, step, acceptable, ratio=region.ratio, attempts=region.attempts)
-    details = _details(proposal, q, r, S, attempts=len(predictions))
-    if search.fraction == 0:
-        return Update(theta, proposal.case, 0.0, 0.0, 0.0, (0.0,) * len(gaps), details)
-    taken = predictions[-1]
+    taken = predictions[-1] if search.fraction else None
     return Update(
         search.theta,
         proposal.case,
         search.fraction,
-        float(taken.kl),
-        float(taken.reward),
-        tuple(taken.costs.tolist()),
-        details,
-    )
-
-
-def _details(proposal: Combination, q: float, r: Tensor, S: Tensor, attempts: int) -> StepDetails:
-    """With reward_weight = 1 / lambda and cost_weight = -nu / lambda (fcpo/dual.py)."""
-    weight = proposal.reward_weight
-    return StepDetails(
-        q,
-        tuple(r.tolist()),
-        tuple(S.diagonal().tolist()),
-        trust_multiplier=1 / weight if weight else None,
-        cost_multipliers=tuple(-cost / weight if weight else 0.0 for cost in proposal.cost_weights),
-        attempts=attempts,
+        kl=float(taken.kl) if taken else 0.0,
+        reward_change=float(taken.reward) if taken else 0.0,
+        cost_changes=tuple(taken.costs.tolist()) if taken else (0.0,) * len(gaps),
+        q=q,
+        r=tuple(r.tolist()),
+        s=tuple(S.diagonal().tolist()),
+        proposal=proposal,
+        attempts=len(predictions),
     )
 
 

@@ -1,22 +1,8 @@
-"""The step of CPO under several linear cost constraints.
+"""The step of CPO in closed form, under one linear cost constraint and under several.
 
-    maximise g.x   subject to   c_i + b_i.x <= 0 for every i   and   x.Hx / 2 <= delta
-
-Everything the answer needs is  q = g.H⁻¹g,  r_i = g.H⁻¹b_i,  S_ij = b_i.H⁻¹b_j.  Lengths are
-measured by H, in units of the trust region's radius: then the region is the unit ball, g a
-direction, and every limit a plane, a_i + n_i.z = 0 with |n_i| = 1, a_i = c_i / sqrt(2 delta S_ii).
-
-The best point of the ball touches some of the planes. For a given subset of them it is known in
-closed form (theorem 2 of CPO, once for every subset), and the constraints are few: all subsets are
-tried, and the one whose point meets the conditions of Karush, Kuhn and Tucker is the answer.
-
-Where no point of the ball keeps all limits, a broken limit counts by the share of its gap that a
-step leaves, max(0, 1 + b_i.x / c_i). The step minimises the sum of the squared shares within the
-ball and the limits that are kept at present, and then raises the reward without increasing any
-share. So a limit with a small gradient has little influence on the others, and a slightly broken
-limit is repaired first; of limits that contradict each other, the nearest prevails over the steps.
-A limit without a gradient cannot be changed: the rest is solved without it. With one constraint
-all of this is `solve_dual`.
+g, b: gradients of reward and cost;  c: cost gap J_C - d, in the units of b;  H: Fisher matrix.
+Everything the answer needs is  q = g.H⁻¹g,  r = g.H⁻¹b,  s = b.H⁻¹b  (Achiam, Held, Tamar & Abbeel
+2017, theorem 2).
 """
 
 import math
@@ -29,13 +15,8 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-# The step of CPO under one linear cost constraint, in closed form.
-#
+# ---- One constraint ------------------------------------------------------------------------------
 #     maximise g.x   subject to   c + b.x <= 0   and   x.Hx / 2 <= delta    (the paper's equation 4)
-#
-# g, b: gradients of reward and cost;  c: cost gap J_C - d, in the units of b;  H: Fisher matrix.
-# Everything the answer needs is  q = g.H⁻¹g,  r = g.H⁻¹b,  s = b.H⁻¹b  (CPO, theorem 2:
-# Achiam, Held, Tamar & Abbeel 2017).
 
 
 class Case(Enum):
@@ -44,9 +25,8 @@ class Case(Enum):
     INSIDE = "inside"  # every step of the trust region keeps the limit
     INACTIVE = "inactive"  # the limit cuts the trust region, but the best step keeps it anyway
     ACTIVE = "active"  # the best step lies on the limit
-    RECOVER = (
-        "recover"  # no step of the trust region reaches the limit: lower the cost, nothing else
-    )
+    # No step of the trust region reaches the limit: lower the cost, nothing else.
+    RECOVER = "recover"
 
 
 @dataclass(frozen=True)
@@ -71,9 +51,8 @@ def solve_dual(q: float, r: float, s: float, c: float, delta: float) -> Directio
             return Direction(Case.RECOVER, 0.0, 0.0)
         return Direction(Case.INSIDE, _longest(q, delta), 0.0)
 
-    slack = (
-        2 * delta - c * c / s
-    )  # B of theorem 2; below 0: the limit does not cut the trust region
+    # B of theorem 2; below 0: the limit does not cut the trust region.
+    slack = 2 * delta - c * c / s
     if slack < 0:
         if c > 0:
             return Direction(Case.RECOVER, 0.0, -_longest(s, delta))
@@ -94,8 +73,7 @@ def _longest(squared_length: float, delta: float) -> float:
     return math.sqrt(2 * delta / squared_length) if squared_length > 0 else 0.0
 
 
-# The step of CPO under several linear cost constraints.
-#
+# ---- Several constraints -------------------------------------------------------------------------
 #     maximise g.x   subject to   c_i + b_i.x <= 0 for every i   and   x.Hx / 2 <= delta
 #
 # Everything the answer needs is  q = g.H⁻¹g,  r_i = g.H⁻¹b_i,  S_ij = b_i.H⁻¹b_j.  Lengths are
@@ -112,9 +90,8 @@ def _longest(squared_length: float, delta: float) -> float:
 # ball and the limits that are kept at present, and then raises the reward without increasing any
 # share. So a limit with a small gradient has little influence on the others, and a slightly broken
 # limit is repaired first; of limits that contradict each other, the nearest prevails over the
-# steps.
-# A limit without a gradient cannot be changed: the rest is solved without it. With one constraint
-# all of this is `solve_dual`.
+# steps. A limit without a gradient cannot be changed: the rest is solved without it. With one
+# constraint all of this is `solve_dual`.
 
 TOLERANCE = 1e-5  # of the ball's radius: a limit broken by less is kept
 ROUNDING = 1e-12  # conditions met to this accuracy count as met

@@ -19,9 +19,8 @@ from fairhorizon.fcpo.surrogates import (
 )
 from fairhorizon.fcpo.trajectories import ReplayBuffer, ShownRecord, Trajectories
 
-# Advantages of steps over a finite horizon; rewards and costs alike.
 
-
+# ---- Advantages over a finite horizon; rewards and costs alike -----------------------------------
 def discounts(gamma: float, horizon: int) -> Tensor:
     """(T,) gamma^t."""
     return gamma ** torch.arange(horizon)
@@ -52,9 +51,7 @@ def generalized_advantages(signal: Tensor, values: Tensor, gamma: float, lam: fl
     return advantages
 
 
-# The policy update on a batch of trajectories: from advantages to a CPO step on the actor.
-
-
+# ---- The policy update (lines 16-21) -------------------------------------------------------------
 class FlatActor:
     """An actor as a function of one flat parameter vector theta."""
 
@@ -160,8 +157,7 @@ def _surrogate(
     )
 
 
-# What FCPO learns and how: lines 14-23 of Algorithm 1, for trajectories of any origin.
-
+# ---- Lines 14-23 ---------------------------------------------------------------------------------
 REWARD, COST = "reward", "cost"  # names of the critics; further constraints: cost1, cost2 ...
 
 

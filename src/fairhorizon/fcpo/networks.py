@@ -1,4 +1,8 @@
-"""The critics V_omega (reward) and V_phi (cost): equations 16 and 17."""
+"""The networks of FCPO: state encoders, the actor with its two heads, and the critics.
+
+The actor proposes W, a K x d matrix of "ideal" items (equation 12); item k of a list is the one
+whose vector fits row k best (equations 14 and 15).
+"""
 
 import math
 from collections.abc import Iterator, Sequence
@@ -12,9 +16,8 @@ from fairhorizon.lbfgs import minimise
 from fairhorizon.rankers.candidates import CatalogueCandidates
 from fairhorizon.recommenders.lists.features import FeatureSource, ItemFeatures
 
-# The state s_t = [e_u; GRU(H_t)] over fixed, pretrained embeddings (equation 12).
 
-
+# ---- Encoders: the state s_t = [e_u; GRU(H_t)] over fixed embeddings (equation 12) ---------------
 class StateEncoder(nn.Module):
     """Encodes (user, queue) pairs; the embeddings are given as arrays and never trained."""
 
@@ -73,9 +76,7 @@ class StateEncoder(nn.Module):
         return weight, bias
 
 
-# A state in a few numbers: how many items a user has taken, and how popular they were.
-
-
+# ---- A state in a few numbers: how many items a user took, how popular they were -----------------
 class HistoryEncoder(nn.Module):
     """[numbers of the user; mean of the items' numbers over the queue], with nothing to learn.
 
@@ -116,9 +117,7 @@ def _standardised(values: Tensor) -> Tensor:
     return (values - values.mean()) / spread.where(spread > 0, torch.ones_like(spread))
 
 
-# ItemFeatures of the items: an item's score is a row of W times the item's signals.
-
-
+# ---- Items as an actor over embeddings sees them -------------------------------------------------
 class ItemVectors:
     """The embeddings: the same for all users in any state, so that W_k points at an ideal item.
 
@@ -152,9 +151,6 @@ class ItemVectors:
             return CatalogueCandidates(items, self.vectors)
         groups = self.vectors[:, -1].expand(items.shape).clone()
         return CatalogueCandidates(items, self.vectors[:, :-1], groups)
-
-
-# What an actor sees of the items: their signals, and which of them are on a menu.
 
 
 @dataclass(frozen=True)
@@ -196,8 +192,7 @@ class EmbeddedItems:
         return self.menus(users, queues, blocked, sensitive)
 
 
-# The last layer of an actor: what it says of W, and so what is sampled.
-
+# ---- Heads: what the last layer says of W, and so what is sampled --------------------------------
 SMALL = 0.1  # times the usual first weights: every state begins nearly alike
 
 
@@ -227,9 +222,7 @@ class SoftmaxHead(nn.Linear):
         self.bias.zero_()
 
 
-# The actor: it proposes W, a K x d matrix of 'ideal' items, by one of two heads (heads.py).
-
-
+# ---- The actor -----------------------------------------------------------------------------------
 class Actor(nn.Module):
     """A proposal network: encoder and body, whose last layer, the head, says something of W.
 
@@ -338,9 +331,7 @@ def softmax_actor(
     return Actor(encoder, items, head, list_length=list_length, hidden=hidden[0])
 
 
-# The critics V_omega (reward) and V_phi (cost): equations 16 and 17.
-
-
+# ---- Critics V_omega (reward) and V_phi (cost): equations 16 and 17 ------------------------------
 class Critic(nn.Module):
     """The value of an encoded state, as a mean per step still to come.
 

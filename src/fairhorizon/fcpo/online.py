@@ -1,4 +1,4 @@
-"""FCPO at work among users who can leave: items by the likes that they bring, now and later."""
+"""FCPO in a long run: it serves under the limits of the moment and learns from what it observes."""
 
 import copy
 from collections import deque
@@ -30,8 +30,7 @@ from fairhorizon.recommenders.tasks import ServingPlan
 from fairhorizon.simulation.dynamics import Outcome, State
 from fairhorizon.storage import as_bytes, below, of_bytes
 
-# A policy at work in the long run: what it scores items by, and the record that it learns from.
-
+# ---- The policy: what it scores items by, and the record that it learns from ---------------------
 MOST_STEPS = 20  # that an update learns from: the menus of every step are kept until then
 
 
@@ -263,9 +262,7 @@ def policy_at_work(
     return GaussianAtWork(generator)
 
 
-# FCPO at work: it serves under the limits of the moment and learns from what it observes.
-
-
+# ---- Serve, observe, update ----------------------------------------------------------------------
 class FcpoServer:
     """Two things keep the limits: CPO, slowly, by what it learns of states and items; and the
     online control, at every step, by the price at which the step's budget is kept."""
@@ -446,9 +443,7 @@ class FcpoServer:
         self.actor.load_state_dict(parameters, strict=False)
 
 
-# FCPO at work among users who can leave: items by the likes that they bring, now and later.
-
-
+# ---- The same among users who can leave ----------------------------------------------------------
 class LongFcpoServer(FcpoServer):
     """The policy orders items, the outlook says what they are worth to whom.
 

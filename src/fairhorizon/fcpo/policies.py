@@ -1,7 +1,8 @@
-"""The policy over items: P_k = softmax(W_k . signals / temperature) over the menu of a state.
+"""The two policies: a Gaussian over W, and a softmax over items.
 
-A list of K is drawn without replacement, one item by each row of W in turn (Plackett-Luce).
-Probabilities, KL divergence and Fisher matrix are exact.
+The softmax is P_k = softmax(W_k . signals / temperature) over the candidates of a state. A list of
+K is drawn without replacement, one item by each row of W in turn (Plackett-Luce). Probabilities,
+KL divergence and Fisher matrix of both are exact.
 """
 
 import math

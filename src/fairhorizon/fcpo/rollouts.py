@@ -1,4 +1,8 @@
-"""Trajectories of a policy over items: lines 6-13 of Algorithm 1, sampling items instead of W."""
+"""How trajectories come about: lines 6-13 of Algorithm 1, for all users at once.
+
+Line 8: W is sampled, or items are. Line 9: the list. Lines 10 and 11: users answer, and those who
+liked something enter a new state.
+"""
 
 import torch
 from torch import Tensor
@@ -20,9 +24,8 @@ from fairhorizon.recommenders.steps import listed_ndcg, step_by_step
 from fairhorizon.simulation.dynamics import Feedback, Outcome, State
 from fairhorizon.simulation.feedback import Scenario
 
-# A policy that proposes W, step by step: lines 8-11 of the paper's Algorithm 1.
 
-
+# ---- A policy that proposes W, step by step ------------------------------------------------------
 class PolicyState:
     """The actor on a batch of users; a state is encoded again only when its queue changed."""
 
@@ -120,9 +123,7 @@ def served_ndcg(
     return listed_ndcg(lists, torch.arange(len(lists)), scenario)
 
 
-# Trajectory generation: lines 6-13 of the paper's Algorithm 1, for all users at once.
-
-
+# ---- Episodes of a policy that samples W ---------------------------------------------------------
 class Recorder:
     """Records the steps of a walk and turns them into trajectories."""
 
@@ -197,9 +198,7 @@ def rollout(
     return Trajectories.join([recorded(some) for some in chunks])
 
 
-# Trajectories of a policy over items: lines 6-13 of Algorithm 1, sampling items instead of W.
-
-
+# ---- Episodes of a policy that samples items -----------------------------------------------------
 @torch.no_grad()
 def rollout_items(
     actor: Actor,

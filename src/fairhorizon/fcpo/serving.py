@@ -1,8 +1,4 @@
-"""Whether the policy still fits rankers that were fitted again; the validation items decide.
-
-The weights were learned with rankers that knew only the earlier part of the log. With short
-histories they may not suit rankers of the whole log: then a single ranker can be better.
-"""
+"""How a trained policy makes lists under any limit, and what is decided before it serves."""
 
 import copy
 from collections.abc import Iterator, Sequence
@@ -31,9 +27,8 @@ from fairhorizon.recommenders.lists.opening import Opening, liked_items, open_me
 from fairhorizon.recommenders.steps import listed_ndcg, ndcg_by_user
 from fairhorizon.simulation.feedback import Scenario
 
-# The chances of items by a trained policy.
 
-
+# ---- The chances of items by a trained policy ----------------------------------------------------
 @dataclass(frozen=True)
 class ActorChances:
     """softmax(W signals) over the menu, W by the actor, the mean over its rows."""
@@ -53,8 +48,7 @@ class ActorChances:
         return softmax_chances(menus, weights.mean(1, keepdim=True))
 
 
-# How even lists may be made: as much as accuracy on what users took later can afford.
-
+# ---- How even lists may be made: as much as accuracy on later items can afford -------------------
 PARTS = (1.0, 0.75, 0.5, 0.25)  # of the way to the Gini index of the most even accurate ranker
 
 
@@ -89,8 +83,7 @@ def largest_gini_reduction(
     return 0.0
 
 
-# First prices of a limit on the group, by level: for requests, which come one after the other.
-#
+# ---- First prices of a limit, for requests, which come one after the other -----------------------
 # Lists that are made together keep a limit exactly, at a price found on them. A guard of requests
 # (allocation/guard.py) does not know what comes next; it begins at the price at which the lists of
 # the validation states would have had the share of the limit.
@@ -187,14 +180,13 @@ def _offers(
         yield offers
 
 
-# Whether the policy still fits rankers that were fitted again; the validation items decide.
-#
+# ---- Whether the policy still fits rankers that were fitted again --------------------------------
 # The weights were learned with rankers that knew only the earlier part of the log. With short
 # histories they may not suit rankers of the whole log: then a single ranker can be better.
 
 CLEARLY = 1.02  # times the NDCG of the policy
 BY_CHANCE = 1.0  # standard errors of a difference, paired over users
-FEWEST_USERS, MOST_USERS = 200, 8192  # fewer are too noisy
+FEWEST_USERS = 200  # fewer are too noisy
 
 Weights = tuple[float, ...]
 

@@ -1,7 +1,7 @@
 """The life of a training: begin or resume, train round by round, conclude.
 
 Checkpoints, interruption, the refit of the rankers and progress are handled here, once for all
-callers: `Fcpo.fit`, the command line, the demo.
+callers.
 """
 
 import os
@@ -28,8 +28,7 @@ from fairhorizon.recommenders.progress import SILENT, Listener, RoundReport
 from fairhorizon.recommenders.tasks import NOTHING_FITTED, Fitted, LogPart
 from fairhorizon.storage import below, load_model, save_model, understood
 
-# A training on disk, between two rounds.
-
+# ---- Checkpoints: a training on disk, between two rounds -----------------------------------------
 KIND = "fcpo-checkpoint"
 
 
@@ -115,12 +114,7 @@ def _restored(path: Path, split: Split, device: torch.device) -> Training:
     return training
 
 
-# The life of a training: begin or resume, train round by round, conclude.
-#
-# Checkpoints, interruption, the refit of the rankers and progress are handled here, once for all
-# callers: `Fcpo.fit`, the command line, the demo.
-
-
+# ---- From the first round to the last ------------------------------------------------------------
 @dataclass(frozen=True)
 class Problem:
     """What a policy is trained for."""

@@ -1,14 +1,7 @@
-"""The surrogate of CPO in the long run, where users answer only to what they are shown.
+"""The surrogates of CPO (equation 3): predicted changes of return and cost on a batch.
 
-The policy is P_k = softmax((W_k . signals - charge) / temperature) over the menu of a step, the
-charge being what the control takes off an item by its prices, which are part of the environment.
-
-    change of a cost     sum_i (P_new - P)(i) c_i over the whole menu: labels, so costs, are known
-    change of reward     w (P_new(a) / P(a) - 1) A for the item a that was shown,  w = P(a) / mu(a)
-
-mu(a) is the recorded propensity. The second is unbiased where mu > 0 for every item; for an item
-that nothing is known of, the advantage counts as 0. Without exploration mu = 1, w = P(a), and the
-change of reward is (P_new - P)(a) A: the sum over the menu, cut down to the item that was shown.
+One for each kind of policy, and one for the long run. All take advantages per step, discounted and
+divided by the number of trajectories, and predict changes of the expected return per trajectory.
 """
 
 from dataclasses import dataclass
@@ -22,9 +15,8 @@ from fairhorizon.fcpo.policies import ItemPolicy, Proposal, allowed_by_slot, pol
 from fairhorizon.fcpo.trajectories import MenuRecord, ShownRecord, Trajectories
 from fairhorizon.rankers.candidates import CandidateSet
 
-# The Fisher matrix of a policy on a sample of states: what CPO measures steps by.
 
-
+# ---- The Fisher matrix on a sample of states: what CPO measures steps by -------------------------
 class FisherMetric(Interface):
     """The sampled states of a Fisher product, and the Fisher matrix M of their outputs."""
 
@@ -51,12 +43,7 @@ class SoftmaxFisher:
         return self.menus.pull(by_logits).flatten(1) / (self.temperature * len(tangent))
 
 
-# The surrogates of CPO: predicted changes of return and cost on a batch of trajectories.
-#
-# One for each kind of policy. Both take advantages per step, discounted and divided by the number
-# of trajectories, and predict changes of the expected return per trajectory.
-
-
+# ---- Training: the policy samples W, or items from menus -----------------------------------------
 class Surrogate(Interface):
     """The present policy on a batch, as the baseline of candidate policies."""
 
@@ -152,14 +139,12 @@ class SoftmaxSurrogate:
         return SoftmaxFisher(states, self.record.menus.take(states), policy, self.temperature)
 
 
-# The surrogate of CPO in the long run, where users answer only to what they are shown.
-#
+# ---- The long run: users answer only to what they are shown --------------------------------------
 # The policy is P_k = softmax((W_k . signals - charge) / temperature) over the menu of a step, the
 # charge being what the control takes off an item by its prices, which are part of the environment.
 #
 #     change of a cost     sum_i (P_new - P)(i) c_i over the whole menu: labels, so costs, are known
-#     change of reward     w (P_new(a) / P(a) - 1) A for the item a that was shown,  w = P(a) /
-# mu(a)
+#     change of reward     w (P_new(a) / P(a) - 1) A for the item a shown,  w = P(a) / mu(a)
 #
 # mu(a) is the recorded propensity. The second is unbiased where mu > 0 for every item; for an item
 # that nothing is known of, the advantage counts as 0. Without exploration mu = 1, w = P(a), and the

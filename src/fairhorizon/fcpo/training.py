@@ -42,7 +42,7 @@ from fairhorizon.recommenders.lists.features import FeatureSource
 from fairhorizon.recommenders.lists.item_lists import ItemLists
 from fairhorizon.recommenders.lists.items import PanelItems
 from fairhorizon.recommenders.lists.opening import Opening, liked_items, open_menus, some_users
-from fairhorizon.recommenders.progress import RoundReport
+from fairhorizon.recommenders.progress import RoundReport, StepDetails
 from fairhorizon.recommenders.steps import listed_ndcg
 from fairhorizon.simulation.dynamics import cost_limit
 from fairhorizon.simulation.feedback import (
@@ -52,9 +52,8 @@ from fairhorizon.simulation.feedback import (
     validation_scenario,
 )
 
-# Which round of a training serves, and whether its policy kept the limit.
 
-
+# ---- Which round serves, and whether its policy kept the limit -----------------------------------
 @dataclass(frozen=True)
 class BestRound:
     """The round whose policy serves, of a policy that is trained for one limit."""
@@ -117,8 +116,7 @@ def best_round(reports: Sequence[RoundReport], config: FcpoConfig) -> BestRound 
     )
 
 
-# How FCPO's training generates trajectories and is validated, for each kind of policy.
-
+# ---- Episodes and validation (lines 6-13), for each kind of policy -------------------------------
 MOST_USERS = 8192  # with stored menus
 
 
@@ -244,8 +242,7 @@ class MenuEpisodes(_Learning):
         return open_menus(self.actor.items, scenario, users, self.sensitive)
 
 
-# The training of FCPO: the paper's Algorithm 1, round after round, to be stopped and resumed.
-
+# ---- Algorithm 1 ---------------------------------------------------------------------------------
 Tensors = dict[str, Tensor]
 
 
@@ -389,7 +386,14 @@ class Training:
             validation=self.episodes.validate() if evaluate else None,
             rounds=config.rounds,
             seconds=time.perf_counter() - started,
-            details=update.details,
+            details=StepDetails(
+                update.q,
+                update.r,
+                update.s,
+                update.trust_multiplier,
+                update.cost_multipliers,
+                update.attempts,
+            ),
         )
         self.reports.append(report)
         self._keep_best(report)

@@ -1,4 +1,4 @@
-"""The replay buffer D of the paper's Algorithm 1."""
+"""Trajectories, the actions of a policy and their outcomes, and the replay buffer."""
 
 import itertools
 from collections import deque
@@ -12,9 +12,8 @@ from torch import Tensor
 from fairhorizon.rankers.candidates import CandidateSet
 from fairhorizon.storage import below
 
-# Trajectories: the actions of a policy and their outcomes, for a batch of users.
 
-
+# ---- Trajectories --------------------------------------------------------------------------------
 @dataclass(frozen=True)
 class Trajectories:
     """b trajectories of T steps; a state that lasts several steps is stored and encoded once."""
@@ -122,9 +121,7 @@ class ShownRecord:
         return cls(type(menus[0]).join(menus), *columns)
 
 
-# The replay buffer D of the paper's Algorithm 1.
-
-
+# ---- The replay buffer D (line 4) ----------------------------------------------------------------
 class ReplayBuffer:
     """The trajectories of the most recent rounds."""
 

@@ -139,9 +139,9 @@ def test_they_are_counted_anew_after_some_seconds_only(database: Database) -> No
     fill(database)
     remembered, now = RememberedChanges(), T + 7260
     with database.reading() as connection:
-        first = remembered.of(connection, now, HOUR)
+        first = remembered.over(connection, now, HOUR)
     record(database, [Shown(now, ["e"], [[]], [])])
     roll_up(database)
     with database.reading() as connection:
-        assert remembered.of(connection, now, HOUR) is first
+        assert remembered.over(connection, now, HOUR) is first
         assert exposure_changes(connection, now, HOUR) != first

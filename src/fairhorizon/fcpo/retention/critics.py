@@ -1,16 +1,4 @@
-"""What is to come after an answer: 0 for those who leave over it.
-
-    W_1(s) = E[(1 - left) V(s') | s, like],    W_0(s) = E[(1 - left) V(s') | s, none]
-    V(s) = r(s) + gamma (p W_1(s) + (1 - p) W_0(s)),    p the chance of a like in s
-
-Of two signals: likes, where r(s) = p, and what showings cost of the limit. Regressions on recorded
-answers, with those who left among them: a mean over those who stayed would say that a
-disappointment does no harm. The state has an estimate of how much the user likes in general;
-without it a like would mostly tell who likes a lot and stays anyway.
-
-What a step is learned from is partly what came and partly what the critics expect of the next state
-(TD(lambda)), whose chances of a like are known better than one answer tells them.
-"""
+"""What is estimated from recorded answers: the chance of a like, and what is to come after one."""
 
 from dataclasses import dataclass, fields, replace
 
@@ -20,8 +8,7 @@ from torch import Tensor, nn
 from fairhorizon.fcpo.networks import Critic
 from fairhorizon.fcpo.retention.state import KIND_FEATURES, USER_FEATURES
 
-# The chance of a like, calibrated on answers: logistic in the policy's score and in the user.
-#
+# ---- The chance of a like, calibrated on answers -------------------------------------------------
 #     P(u likes i) = sigmoid(v . x_u + w s_ui + g 1[i in G0] - l lately_ui),    w > 0
 #
 # So within a group the order of the policy's scores stays, and chances of users can be compared.
@@ -83,8 +70,7 @@ def _newton(x: Tensor, y: Tensor, offset: Tensor | float = 0.0) -> Tensor:
     return w
 
 
-# What was known, offered and answered in the steps of a run: what a policy looks back at.
-
+# ---- What was known, offered and answered in the steps of a run ----------------------------------
 GROUP, REST = 0, 1  # the two offers of a step: the best item of the limited group, and of the rest
 
 
@@ -141,8 +127,7 @@ def has_both_offers(step: AnsweredStep) -> Tensor:
     return sides & (score > -torch.inf).all(1)
 
 
-# What is to come after an answer: 0 for those who leave over it.
-#
+# ---- Continuation: what is to come after an answer, 0 for those who leave over it ----------------
 #     W_1(s) = E[(1 - left) V(s') | s, like],    W_0(s) = E[(1 - left) V(s') | s, none]
 #     V(s) = r(s) + gamma (p W_1(s) + (1 - p) W_0(s)),    p the chance of a like in s
 #

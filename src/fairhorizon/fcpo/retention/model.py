@@ -2,10 +2,10 @@
 
     value(u, i) = worth(s_u) P(u likes i) + what is to come by the kind of i
 
-worth(s) is learned by CPO (rounds.py) from recorded runs: by critics of the likes to come after a
-like and after none, and of what they will cost of the limit (after.py). The control takes one price
-off the value of items in the limited group. In likes of the moment that is price / worth(s): the
-group is cheap for those whom a like keeps, and dear for those who would stay anyway.
+worth(s) is learned by CPO (policy.py) from recorded runs: by critics of the likes to come after a
+like and after none, and of what they will cost of the limit (critics.py). The control takes one
+price off the value of items in the limited group. In likes of the moment that is price / worth(s):
+the group is cheap for those whom a like keeps, and dear for those who would stay anyway.
 """
 
 from dataclasses import dataclass, replace
@@ -35,9 +35,8 @@ from fairhorizon.fcpo.retention.policy import HALVES, OfferedSteps, WorthActor, 
 from fairhorizon.fcpo.retention.state import KIND_FEATURES, MOODS, CategoryExposure, ResponseHistory
 from fairhorizon.storage import below
 
-# Recorded runs as critics and rounds of CPO learn from them.
 
-
+# ---- Recorded runs, as critics and rounds of CPO learn from them ---------------------------------
 @dataclass(frozen=True)
 class Recordings:
     """Runs, looked at with the present chances of a like."""
@@ -151,16 +150,7 @@ def typed_states(run: Run, chances: LikeChances) -> Tensor:
     return states
 
 
-# The value of showing an item to a user who can leave: the likes that it brings, now and later.
-#
-#     value(u, i) = worth(s_u) P(u likes i) + what is to come by the kind of i
-#
-# worth(s) is learned by CPO (rounds.py) from recorded runs: by critics of the likes to come after a
-# like and after none, and of what they will cost of the limit (after.py). The control takes one
-# price
-# off the value of items in the limited group. In likes of the moment that is price / worth(s): the
-# group is cheap for those whom a like keeps, and dear for those who would stay anyway.
-
+# ---- The model -----------------------------------------------------------------------------------
 STATES = MOODS + 1  # the mood, and the chance that the best item open is liked
 NEWS = 0.01  # part of the answers that has to be new, for what they teach to be worth its time
 

@@ -1,9 +1,4 @@
-"""Rounds of CPO on recorded steps: who should get the scarce showings of the limited group.
-
-A round improves the policy by the critics of one half of the users, and is taken back unless those
-of the other half find at least half of the improvement (offers.py). Rounds end when neither half
-has one that the other confirms.
-"""
+"""What a like of a user is worth in a state: the policy, and the rounds of CPO that improve it."""
 
 from dataclasses import dataclass, field, replace
 
@@ -19,16 +14,14 @@ from fairhorizon.fcpo.surrogates import SoftmaxFisher
 from fairhorizon.lbfgs import minimise
 from fairhorizon.rankers.candidates import ScoredCandidates
 
-# The policy of a recommender that looks ahead: what a like of a user is worth in a state.
-#
+# ---- The actor -----------------------------------------------------------------------------------
 #     value(u, i) = worth(s_u) P(u likes i)
 #
 # At first every like is worth 1, and the allocation under the limit is that of the moment. The
-# price
-# of the limited group is one for all users; in likes of the moment it is price / worth(s), so it is
-# a
-# function of the state: low for those whom a like keeps. A factor of all worths would be one of the
-# price as well, and change nothing: who uses them makes their mean 1 over the users of a step.
+# price of the limited group is one for all users; in likes of the moment it is price / worth(s), so
+# it is a function of the state: low for those whom a like keeps. A factor of all worths would be
+# one of the price as well, and change nothing: who uses them makes their mean 1 over the users of a
+# step.
 
 BOUND = 2.0  # of the logarithm: who never gets a showing anyway could be worth less and less
 
@@ -87,16 +80,14 @@ class WorthActor(nn.Module):
             self.spread.copy_(states.std(0).clamp(min=1e-3))
 
 
-# Recorded steps with two offers, and what a policy that chooses between them brings.
-#
+# ---- Recorded steps with two offers, and what a policy that chooses between them brings ----------
 # In a step the policy chooses between two offers, the best item of the group and the best of the
 # rest, by  softmax((worth(s) p + kind - price 1[i in G0]) / temperature).  p is the chance of a
-# like,
-# `kind` what is to come by the kind of the item. The price is the control's, and so a part of the
-# environment: one for the group in every step, such that the step spends what it spent. Showings
-# cannot be saved for another step, and a worth that is larger for everybody changes nothing: it is
-# 1 in the mean over the users of a step. What both offers bring is known by the critics, so that
-# surrogates are sums over both:
+# like, `kind` what is to come by the kind of the item. The price is the control's, and so a part of
+# the environment: one for the group in every step, such that the step spends what it spent.
+# Showings cannot be saved for another step, and a worth that is larger for everybody changes
+# nothing: it is 1 in the mean over the users of a step. What both offers bring is known by the
+# critics, so that surrogates are sums over both:
 #
 #     A(s, i)   = p + gamma (p W_1 + (1 - p) W_0) - price A_c(s, i)
 #     A_c(s, i) = 1[i in G0] + gamma (p C_1 + (1 - p) C_0)
@@ -215,8 +206,7 @@ class OfferSurrogate:
         return SoftmaxFisher(some, self.menus.take(some), self.present.take(some), self.temperature)
 
 
-# A leap of the policy to what the critics say, before rounds of CPO.
-#
+# ---- A leap to what the critics say, before rounds of CPO ----------------------------------------
 # A round goes no further than its trust region, and ends where a step of that size is no longer
 # confirmed. But the critics of half of the users say themselves what a like is worth in a state,
 #
@@ -252,12 +242,10 @@ def _logarithms(steps: OfferedSteps, half: int) -> Tensor:
     return (worth / steps.mean(worth)).log().clamp(-WITHIN_BOUND * BOUND, WITHIN_BOUND * BOUND)
 
 
-# Rounds of CPO on recorded steps: who should get the scarce showings of the limited group.
-#
+# ---- Rounds of CPO: who should get the scarce showings of the limited group ----------------------
 # A round improves the policy by the critics of one half of the users, and is taken back unless
-# those
-# of the other half find at least half of the improvement (offers.py). Rounds end when neither half
-# has one that the other confirms.
+# those of the other half find at least half of the improvement. Rounds end when neither
+# half has one that the other confirms.
 
 FISHER_STATES = 2_000
 DAMPING = 1e-3

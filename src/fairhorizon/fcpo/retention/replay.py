@@ -1,4 +1,4 @@
-"""Users who are served by what a like of theirs is worth: `value=long` outside of a long run."""
+"""Retention learned offline: a record of answers is replayed, and users are served by it."""
 
 import copy
 from collections.abc import Iterator, Mapping, Sequence
@@ -23,8 +23,7 @@ from fairhorizon.recommenders.base import Recommender
 from fairhorizon.simulation.feedback import Scenario
 from fairhorizon.storage import as_bytes, below, load_model, of_bytes, save_model, understood
 
-# What was learned from a record of answers, and the standing of its users at the end of it.
-#
+# ---- What was learned, and where the users of the record stand at its end ------------------------
 #     worth(u) = (1 + gamma (W_1(s_u) - W_0(s_u))) / its mean over the showings of the record
 #
 # The mean changes no list, as it is the same for everybody; with it, values and prices stay in the
@@ -165,10 +164,9 @@ def best_open(items: Tensor, chances: Tensor, sensitive: Tensor) -> Tensor:
     return torch.stack(sides, dim=1)
 
 
-# Learning from a record of answers: its users are replayed side by side, showing by showing.
-#
+# ---- Learning: the users of a record side by side, showing by showing ----------------------------
 # The chance of a like is logistic in the log-odds of the model's own chances, which are those of
-# the user's history before the record, and in the user's answers so far (chances.py).
+# the user's history before the record, and in the user's answers so far.
 
 GAMMA = 0.99  # discount of later likes, per showing
 CELLS_AT_ONCE = 2**20  # users times showings that are replayed together
@@ -330,9 +328,7 @@ def before_record(log: Interactions, record: ResponseLog, queue_length: int) -> 
     return Scenario(past.last(queue_length), later, past, codes=users, taken=own)
 
 
-# Users who are served by what a like of theirs is worth: `value=long` outside of a long run.
-
-VALUES_AT_ONCE = 2**22
+# ---- Serving by what a like is worth: `value=long` outside of a long run -------------------------
 
 
 def check_weighs(model: Recommender) -> None:

@@ -1,10 +1,9 @@
-"""What kinds of items users were shown lately: what may have tired or bored them."""
+"""What can be known of users who may leave: their responses so far, and what they were shown."""
 
 import torch
 from torch import Tensor
 
-# What a recommender can know of the mood of users: their answers so far, and who is there.
-
+# ---- Responses so far ----------------------------------------------------------------------------
 LAST = 8  # answers that are remembered one by one
 FADING = (0.8, 0.9, 0.96)  # parts of earlier likes that still count after a showing
 PRIOR = 0.15  # share of likes that a newcomer is expected to give,
@@ -64,9 +63,6 @@ class ResponseHistory:
             setattr(self, name, tensors[name].clone())
 
 
-# Many answers at once: what `ResponseHistory.see` does place by place, for whoever has no time.
-
-
 def see_many(standing: ResponseHistory, shown: Tensor, liked: Tensor) -> None:
     """Note answers (b, K) to showings, oldest first; of each user the first so many are shown.
 
@@ -85,8 +81,7 @@ def see_many(standing: ResponseHistory, shown: Tensor, liked: Tensor) -> None:
     standing.likes = standing.likes + like.sum(1)
 
 
-# What kinds of items users were shown lately: what may have tired or bored them.
-
+# ---- Exposure to categories of items: what may have tired or bored users -------------------------
 FORGETTING = 0.9  # of showings of a kind, per step
 WINDOW = 10  # last showings whose kinds are counted one by one
 KIND_FEATURES = 2

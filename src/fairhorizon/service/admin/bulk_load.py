@@ -281,7 +281,7 @@ class BulkLoad:
             block = some[begin : begin + BLOCK]
             with self.database.writing() as connection:
                 there = {
-                    row.id: None if row.deleted else Item.of(row)
+                    row.id: None if row.deleted else Item.from_row(row)
                     for row in _known(connection, items, [one.id for one in block])
                 }
                 other = [one for one in block if one.id not in there or there[one.id] != one]
@@ -298,7 +298,7 @@ class BulkLoad:
             done.left_out += len(some[begin : begin + BLOCK]) - len(block)
             with self.database.writing() as connection:
                 known = _known(connection, users, [one.id for one in block])
-                there = {row.id: User.of(row) for row in known}
+                there = {row.id: User.from_row(row) for row in known}
                 other = [one for one in block if there.get(one.id) != one]
                 user_rows.put(self.database, connection, other)
             self._count(done, other, there)

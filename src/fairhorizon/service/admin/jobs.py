@@ -26,6 +26,7 @@ from fairhorizon.service.vocabulary import JobState
 from fairhorizon.vocabulary import ListValue
 
 REGISTER, PROMOTE, RELABEL = "register", "promote", "relabel"
+OPEN = (JobState.WAITING, JobState.RUNNING)
 WAIT_FOR_REPLICAS = 60.0  # seconds, to load a model that is to be promoted
 LOG = logging.getLogger("fairhorizon.service")
 

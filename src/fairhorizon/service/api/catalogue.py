@@ -45,7 +45,7 @@ class ItemBody(Body):
         )
 
     @classmethod
-    def of(cls, item: Item) -> "ItemBody":
+    def from_item(cls, item: Item) -> "ItemBody":
         return cls.model_construct(
             ItemId=item.id,
             IsHidden=item.hidden,
@@ -88,7 +88,7 @@ class UserBody(Body):
         return User(self.UserId, self.Labels, self.Comment)
 
     @classmethod
-    def of(cls, user: User) -> "UserBody":
+    def from_user(cls, user: User) -> "UserBody":
         return cls.model_construct(UserId=user.id, Labels=user.labels, Comment=user.comment)
 
 
@@ -149,7 +149,7 @@ def get_items(
         raise ApiProblem(422, f"q = {q}: items are not searched here", "leave it out, and page")
     with service.database.reading() as connection:
         found = items.page(connection, cursor, n)
-    return ItemPage(Cursor=_cursor(found, n), Items=[ItemBody.of(one) for one in found])
+    return ItemPage(Cursor=_cursor(found, n), Items=[ItemBody.from_item(one) for one in found])
 
 
 @router.put(
@@ -176,7 +176,7 @@ def get_item(service: Serving, item: ItemId) -> ItemBody:
         found = items.get(connection, item)
     if found is None:
         raise _missing("item", item)
-    return ItemBody.of(found)
+    return ItemBody.from_item(found)
 
 
 @router.patch("/api/item/{item:id}", dependencies=[Administering], summary="Change an item")
@@ -211,7 +211,7 @@ def insert_users(service: Serving, body: Users) -> Affected:
 def get_users(service: Serving, cursor: Cursor = "", n: PageLength = 100) -> UserPage:
     with service.database.reading() as connection:
         found = users.page(connection, cursor, n)
-    return UserPage(Cursor=_cursor(found, n), Users=[UserBody.of(one) for one in found])
+    return UserPage(Cursor=_cursor(found, n), Users=[UserBody.from_user(one) for one in found])
 
 
 @router.get("/api/user/{user:id}", dependencies=[Reading], summary="A user")
@@ -220,7 +220,7 @@ def get_user(service: Serving, user: UserId) -> UserBody:
         found = users.get(connection, user)
     if found is None:
         raise _missing("user", user)
-    return UserBody.of(found)
+    return UserBody.from_user(found)
 
 
 @router.patch("/api/user/{user:id}", dependencies=[Administering], summary="Change a user")

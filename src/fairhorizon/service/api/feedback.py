@@ -67,7 +67,7 @@ class FeedbackBody(Body):
         )
 
     @classmethod
-    def of(cls, row: Any) -> "FeedbackBody":
+    def from_row(cls, row: Any) -> "FeedbackBody":
         named = row.event_id.startswith("+")
         return cls.model_construct(
             FeedbackType=row.type,
@@ -216,7 +216,7 @@ def _page(
     with service.database.reading() as connection:
         rows = feedback.page(connection, int(cursor or 0), n, user=user, item=item, kind=kind)
     following = str(rows[-1].id) if len(rows) == n else ""
-    return FeedbackPage(Cursor=following, Feedback=[FeedbackBody.of(row) for row in rows])
+    return FeedbackPage(Cursor=following, Feedback=[FeedbackBody.from_row(row) for row in rows])
 
 
 def _listed(response: Response, page: FeedbackPage) -> list[FeedbackBody]:

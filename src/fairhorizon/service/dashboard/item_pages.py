@@ -62,7 +62,7 @@ def show_item(
         content: dict[str, Any] = {
             "title": items.titles(connection, [item])[item],
             "item": item,
-            "described": None if row is None else Item.of(row),
+            "described": None if row is None else Item.from_row(row),
             "is_deleted": row is not None and row.deleted,
             "groups": groups_of(service.engine.snapshot, item),
             "is_popular": item in labels.of_epoch(connection, state.epoch),

@@ -22,7 +22,6 @@ from fairhorizon.service.monitoring.periods import DAY, HOUR, MINUTE, Period
 from fairhorizon.service.monitoring.traffic import latest_lists, traffic
 from fairhorizon.service.store import models
 from fairhorizon.service.store import state as service_state
-from fairhorizon.service.vocabulary import JobState
 
 MOST_ENDED = 5  # alerts that are over
 MOST_JOBS = 20
@@ -71,7 +70,7 @@ def overview(
             "over": ended_alerts(connection, MOST_ENDED),
             "latest": latest_lists(connection, state.now),
             "charts": _traffic_charts(connection, drawn, state.now),
-            "changes": remembered.of(connection, state.now, stretch.length),
+            "changes": remembered.over(connection, state.now, stretch.length),
             "replicas": replicas.alive(connection),
             "model": None if state.model_id is None else models.get(connection, state.model_id),
             "jobs": _open_jobs(connection),
@@ -90,8 +89,7 @@ def overview(
 
 
 def _open_jobs(connection: Connection) -> list[Any]:
-    waiting = (JobState.WAITING, JobState.RUNNING)
-    return [row for row in jobs.newest(connection, MOST_JOBS) if row.state in waiting]
+    return [row for row in jobs.newest(connection, MOST_JOBS) if row.state in jobs.OPEN]
 
 
 def _traffic_charts(connection: Connection, drawn: Period, now: float) -> tuple[LineChart, ...]:

@@ -269,7 +269,7 @@ class RememberedChanges:
         self._known: dict[int, tuple[ExposureChanges, float]] = {}
         self._counting = threading.Lock()
 
-    def of(self, connection: Connection, now: float, length: int) -> ExposureChanges:
+    def over(self, connection: Connection, now: float, length: int) -> ExposureChanges:
         with self._counting:
             found, until = self._known.get(length, (None, 0.0))
             if found is None or time.monotonic() >= until:

@@ -44,7 +44,7 @@ def roll_up(database: Database) -> int:
             return 0
         query = sa.select(*COLUMNS).where(lists.c.number > seen.rolled_up)
         rows = list(connection.execute(query.order_by(lists.c.number).limit(AT_ONCE)))
-        by_time = _CountsByTime.of(connection, rows)
+        by_time = _CountsByTime.from_lists(connection, rows)
     with database.writing() as connection:
         if service_state.lock(database, connection).rolled_up != seen.rolled_up:
             return 0  # another replica was faster
@@ -64,7 +64,7 @@ class _CountsByTime:
     prices: dict[int, float]  # of accounts
 
     @classmethod
-    def of(cls, connection: Connection, rows: list[Any]) -> "_CountsByTime":
+    def from_lists(cls, connection: Connection, rows: list[Any]) -> "_CountsByTime":
         limit_of, window_of, prices = _known(connection, rows)
         tally = cls({}, defaultdict(int), defaultdict(int), defaultdict(int), prices)
         for row in rows:

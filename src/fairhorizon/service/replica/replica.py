@@ -1,29 +1,147 @@
-"""One replica: its row in the database, its leases, and the lists that it makes and records."""
+"""One replica: its row in the database, its leases, and the lists that it makes and records.
+
+Lists are recorded before they are answered: one transaction for a batch, its lists in order.
+"""
 
 import logging
+import time
 import zlib
 from collections.abc import Sequence
+from dataclasses import dataclass
 from enum import Enum
+from typing import Any
 
 import numpy as np
+import sqlalchemy as sa
 from sqlalchemy.engine import Connection
 
 from fairhorizon.service.budget import replicas
 from fairhorizon.service.budget.leases import LeaseBalance, OverdrawnError
 from fairhorizon.service.budget.ledger import Ledger
-from fairhorizon.service.crash_points import AFTER_CHARGE, crash_point
+from fairhorizon.service.crash_points import AFTER_CHARGE, AFTER_COMMIT, BEFORE_COMMIT, crash_point
 from fairhorizon.service.replica.list_builder import ListBuilder
-from fairhorizon.service.replica.recording import FencedError, ListRecorder, StaleError
 from fairhorizon.service.replica.requests import BuiltList, ListRequest, UserHistories
 from fairhorizon.service.replica.snapshot import ServingSnapshot, SnapshotLoader
 from fairhorizon.service.settings import ServiceSettings
 from fairhorizon.service.store import feedback
 from fairhorizon.service.store import state as service_state
 from fairhorizon.service.store.database import Database
+from fairhorizon.service.store.schema import lists, unconfirmed
+from fairhorizon.service.store.schema import replicas as replica_table
+from fairhorizon.service.store.schema import state as state_table
+from fairhorizon.service.vocabulary import Counts
 from fairhorizon.vocabulary import ListValue
 
+ALIVE = sa.select(replica_table.c.id).where(replica_table.c.id == sa.bindparam("replica"))
+INSERT = lists.insert()
+COUNT = state_table.update().values(
+    {name: sa.bindparam(f"to_{name}") for name in ("lists", "showings", "clock")}
+)
 TRIES = 4  # of requests during which something changes
 LOG = logging.getLogger("fairhorizon.service")
+
+
+class StaleError(Exception):
+    """Items, limits, labels or the model have changed: lists have to be decided anew."""
+
+
+class FencedError(Exception):
+    """This replica was taken for dead and its leases were given back: it has to begin anew."""
+
+
+@dataclass(frozen=True)
+class ListRecorder:
+    """Writes the lists of one replica."""
+
+    database: Database
+    replica: str
+    confirm_within: float
+
+    def record(
+        self,
+        decided: Sequence[BuiltList],
+        balance: LeaseBalance,
+        prices: Sequence[float],
+        *,
+        generation: int,
+    ) -> LeaseBalance:
+        """Charge, count and write lists that were decided with this balance; the balance after it.
+
+        prices: those of the model's values, to begin with after a restart.
+        """
+        with self.database.writing() as connection:
+            state = service_state.lock(self.database, connection)
+            if state.generation != generation:
+                raise StaleError
+            after = self.write(connection, state, decided, balance, prices)
+            crash_point(BEFORE_COMMIT)
+        crash_point(AFTER_COMMIT)
+        return after
+
+    def write(
+        self,
+        connection: Connection,
+        state: service_state.ServiceState,
+        decided: Sequence[BuiltList],
+        balance: LeaseBalance,
+        prices: Sequence[float],
+    ) -> LeaseBalance:
+        """The same inside a transaction that holds the lock, in the state that it has found."""
+        self._check_alive(connection)
+        weighed = [balance.weigh(one.codes) for one in decided]
+        inside = sum((one[0] for one in weighed), np.zeros(len(balance.rules), dtype=np.int64))
+        total = sum(
+            (one[1] for one in weighed), np.zeros(len(balance.rules.limits), dtype=np.int64)
+        )
+        ledger = Ledger(self.database, connection, self.replica)
+        after = ledger.settle(balance, inside, total, prices, state.now)
+        rows = [
+            self._row(one, number, after, state)
+            for number, one in enumerate(decided, start=state.lists + 1)
+        ]
+        connection.execute(INSERT, rows)
+        if any(limit.counts is Counts.CONFIRMED for limit in balance.rules.limits):
+            until = state.now + self.confirm_within
+            waiting = [{"list_id": one.id, "until": until} for one in decided]
+            connection.execute(unconfirmed.insert(), waiting)
+        counts = {
+            "to_lists": state.lists + len(decided),
+            "to_showings": state.showings + sum(len(one.items) for one in decided),
+            "to_clock": state.now,
+        }
+        connection.execute(COUNT, counts)
+        return after
+
+    def _check_alive(self, connection: Connection) -> None:
+        if connection.execute(ALIVE, {"replica": self.replica}).first() is None:
+            raise FencedError
+
+    def _row(
+        self, one: BuiltList, number: int, balance: LeaseBalance, state: service_state.ServiceState
+    ) -> dict[str, Any]:
+        labels: list[list[int]] = [[] for _ in one.items]
+        if len(balance.rules):
+            groups, places = balance.rules.members[:, one.codes].nonzero()
+            for group, place in zip(groups.tolist(), places.tolist(), strict=True):
+                labels[place].append(int(balance.accounts[group]))
+        return {
+            "number": number,
+            "id": one.id,
+            "user_id": one.user,
+            "served_at": state.now,
+            "source": one.source,
+            "items": one.items,
+            "labels": labels,
+            "windows": balance.windows,
+            "scores": one.scores,
+            "values": one.values,
+            "propensities": one.propensities,
+            "prices": one.prices,
+            "model_id": one.model,
+            "epoch": state.epoch,
+            "replica_id": self.replica,
+            "milliseconds": 1000 * (time.perf_counter() - one.begun),
+        }
 
 
 class ReplicaState(Enum):
@@ -57,8 +175,9 @@ class Replica:
     outdated    items, limits, labels or the model have changed, or a lease does not cover a list
     lost        it was taken for dead, or it is not known whether its last lists were recorded
 
-    Lists are made and recorded in the state READY only. Lists that could not be recorded because
-    the replica is outdated or was taken for dead are decided anew, and never answered.
+    Lists are made in the state READY, or in a transaction that loads first and lets nobody change
+    anything. Those that could not be recorded, because the replica is outdated or was taken for
+    dead, are decided anew and never answered.
     """
 
     def __init__(self, database: Database, settings: ServiceSettings) -> None:

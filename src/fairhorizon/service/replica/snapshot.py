@@ -34,7 +34,7 @@ from fairhorizon.service.store.items import Item
 from fairhorizon.service.store.users import Forgotten, forgotten_users
 from fairhorizon.service.vocabulary import Counts
 
-MOST = 2  # the present one, and the one that comes next or was before
+MOST_LOADED = 2  # models: the present one, and the one that comes next or was before
 
 _loaded: dict[str, Model] = {}
 _loading = threading.Lock()
@@ -48,16 +48,12 @@ def loaded(folder: str) -> Model:
         if folder not in _loaded:
             model = open_model(Path(folder))
             check_values(model.state)
-            for name in list(_loaded)[: len(_loaded) - MOST + 1]:
+            for name in list(_loaded)[: len(_loaded) - MOST_LOADED + 1]:
                 del _loaded[name]
             _loaded[folder] = model
             gc.collect()
             gc.freeze()  # a model stays: requests need not wait until it was looked through
         return _loaded[folder]
-
-
-def is_loaded(folder: str) -> bool:
-    return folder in _loaded
 
 
 def check_values(state: ServingState) -> None:

@@ -27,7 +27,7 @@ class Item:
     comment: str = ""
 
     @classmethod
-    def of(cls, row: Any) -> "Item":
+    def from_row(cls, row: Any) -> "Item":
         return cls(row.id, row.hidden, tuple(row.categories), row.labels, row.time, row.comment)
 
     def columns(self) -> dict[str, str]:
@@ -81,7 +81,7 @@ def add_missing(database: Database, connection: Connection, some: Sequence[Item]
 def get(connection: Connection, item: str) -> Item | None:
     query = sa.select(items).where(items.c.id == item, ~items.c.deleted)
     row = connection.execute(query).first()
-    return None if row is None else Item.of(row)
+    return None if row is None else Item.from_row(row)
 
 
 def change(
@@ -105,13 +105,13 @@ def delete(database: Database, connection: Connection, item: str) -> bool:
 def page(connection: Connection, after: str, n: int) -> list[Item]:
     """The next items in order of their ids."""
     query = sa.select(items).where(items.c.id > after, ~items.c.deleted).order_by(items.c.id)
-    return [Item.of(row) for row in connection.execute(query.limit(n))]
+    return [Item.from_row(row) for row in connection.execute(query.limit(n))]
 
 
 def changed_since(connection: Connection, generation: int) -> list[tuple[Item, bool]]:
     """Items that changed after a generation, and whether each may be shown at all."""
     rows = connection.execute(sa.select(items).where(items.c.generation > generation))
-    return [(Item.of(row), not row.deleted) for row in rows]
+    return [(Item.from_row(row), not row.deleted) for row in rows]
 
 
 def titles(connection: Connection, ids: Sequence[str]) -> dict[str, str]:

@@ -23,7 +23,7 @@ class User:
     comment: str = ""
 
     @classmethod
-    def of(cls, row: Any) -> "User":
+    def from_row(cls, row: Any) -> "User":
         return cls(row.id, row.labels, row.comment)
 
 
@@ -44,7 +44,7 @@ def put(database: Database, connection: Connection, some: Sequence[User]) -> int
 
 def get(connection: Connection, user: str) -> User | None:
     row = connection.execute(sa.select(users).where(users.c.id == user)).first()
-    return None if row is None else User.of(row)
+    return None if row is None else User.from_row(row)
 
 
 def change(connection: Connection, user: str, changes: Mapping[str, Any]) -> bool:
@@ -64,7 +64,7 @@ def delete(connection: Connection, user: str) -> bool:
 def page(connection: Connection, after: str, n: int) -> list[User]:
     """The next users in order of their ids."""
     query = sa.select(users).where(users.c.id > after).order_by(users.c.id).limit(n)
-    return [User.of(row) for row in connection.execute(query)]
+    return [User.from_row(row) for row in connection.execute(query)]
 
 
 @dataclass(frozen=True)
