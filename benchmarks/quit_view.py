@@ -14,7 +14,7 @@ from fairhorizon.allocation.steps import OnlineControl
 from fairhorizon.limits.counts import Exposure
 from fairhorizon.rankers.ensemble import Ensemble
 from fairhorizon.ranking import first_best
-from fairhorizon.recommenders.lists.items import ExpertSignals
+from fairhorizon.recommenders.lists.features import ExpertSignals
 from fairhorizon.vocabulary import Labels
 
 LAST = 8  # answers that are remembered one by one

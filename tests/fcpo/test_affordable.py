@@ -11,8 +11,8 @@ from fairhorizon.fcpo.model import Fcpo
 from fairhorizon.fcpo.serving import PARTS, ActorChances, largest_gini_reduction
 from fairhorizon.histories import UserItems
 from fairhorizon.limits.place_rule import PlaceRule
-from fairhorizon.recommenders.lists.item_lists import NO_LIMIT, Evenness, ItemLists
-from fairhorizon.recommenders.lists.opening import Opening, open_menus
+from fairhorizon.recommenders.lists.features import Opening, open_menus
+from fairhorizon.recommenders.lists.item_lists import NO_LIMIT, GiniTarget, ItemLists
 from fairhorizon.recommenders.steps import listed_ndcg
 from fairhorizon.simulation.feedback import Scenario, validation_scenario
 from fairhorizon.vocabulary import Protocol
@@ -20,7 +20,7 @@ from fairhorizon.vocabulary import Protocol
 pytestmark = pytest.mark.slow
 
 LENGTH, LIMIT = 6, PlaceRule(0.3)
-EVEN = Evenness(0.6)
+EVEN = GiniTarget(0.6)
 
 
 @dataclass(frozen=True)
@@ -31,7 +31,7 @@ class Case:
     opening: Opening
     scenario: Scenario
 
-    def part(self, cost: float, evenness: Evenness = EVEN) -> float:
+    def part(self, cost: float, evenness: GiniTarget = EVEN) -> float:
         return largest_gini_reduction(
             self.lists,
             evenness,
@@ -43,12 +43,12 @@ class Case:
         )
 
     @torch.no_grad()
-    def shown(self, rule: PlaceRule, spread: Evenness | None) -> torch.Tensor:
+    def shown(self, rule: PlaceRule, spread: GiniTarget | None) -> torch.Tensor:
         some = replace(self.lists, rule=rule, spread=spread)
         users = self.opening.users
         return some.from_menus(self.opening.menus, users, self.scenario.queue[users], LENGTH)
 
-    def ndcg(self, rule: PlaceRule, spread: Evenness | None) -> float:
+    def ndcg(self, rule: PlaceRule, spread: GiniTarget | None) -> float:
         return listed_ndcg(self.shown(rule, spread), self.opening.users, self.scenario)
 
     def liking(self, items: torch.Tensor) -> "Case":

@@ -21,7 +21,7 @@ from fairhorizon.rankers.candidates import (
     ScoredCandidates,
     weights_by_cross_entropy,
 )
-from fairhorizon.recommenders.lists.items import PanelItems
+from fairhorizon.recommenders.lists.features import PanelItems
 from fairhorizon.recommenders.progress import RoundReport
 from fairhorizon.recommenders.tasks import FitTask, LogPart, Prerequisite
 from fairhorizon.simulation.feedback import Scenario, evaluation_scenario

@@ -18,8 +18,7 @@ from fairhorizon.rankers.candidates import ScoredCandidates
 from fairhorizon.rankers.ease import Ease
 from fairhorizon.rankers.ensemble import Ensemble
 from fairhorizon.rankers.itemknn import ItemKnn
-from fairhorizon.recommenders.lists.items import PanelItems
-from fairhorizon.recommenders.lists.opening import open_menus
+from fairhorizon.recommenders.lists.features import PanelItems, open_menus
 from fairhorizon.simulation.dynamics import advance
 from fairhorizon.simulation.feedback import Scenario, evaluation_scenario
 from fairhorizon.vocabulary import Protocol

@@ -19,8 +19,8 @@ from fairhorizon.histories import UserItems
 from fairhorizon.limits.place_rule import PlaceRule
 from fairhorizon.metrics.fairness import gini
 from fairhorizon.rankers.candidates import ScoredCandidates
-from fairhorizon.recommenders.lists.item_lists import Evenness, ItemLists
-from fairhorizon.recommenders.lists.opening import open_menus
+from fairhorizon.recommenders.lists.features import open_menus
+from fairhorizon.recommenders.lists.item_lists import GiniTarget, ItemLists
 from fairhorizon.simulation.dynamics import advance
 from fairhorizon.simulation.feedback import Scenario, evaluation_scenario
 from fairhorizon.vocabulary import Protocol
@@ -36,7 +36,7 @@ def scenario(market: Split, strong_model: Fcpo) -> Scenario:
 
 def lists_of(model: Fcpo, share: float, spread: float | None = None) -> ItemLists:
     chances = ActorChances(model.policy_.actor)
-    evenness = None if spread is None else Evenness(spread)
+    evenness = None if spread is None else GiniTarget(spread)
     return ItemLists(chances, model.sensitive_, model.policy_.histories, PlaceRule(share), evenness)
 
 

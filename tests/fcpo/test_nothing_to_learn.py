@@ -16,8 +16,8 @@ from fairhorizon.fcpo.serving import ActorChances, by_more_than_chance, gain_of_
 from fairhorizon.histories import UserItems
 from fairhorizon.limits.place_rule import PlaceRule
 from fairhorizon.rankers.candidates import ScoredCandidates
+from fairhorizon.recommenders.lists.features import Opening
 from fairhorizon.recommenders.lists.item_lists import ItemLists
-from fairhorizon.recommenders.lists.opening import Opening
 from fairhorizon.recommenders.progress import Listener
 from fairhorizon.simulation.feedback import Scenario
 

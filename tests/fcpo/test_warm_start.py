@@ -17,7 +17,7 @@ from fairhorizon.metrics.fairness import exposure_counts
 from fairhorizon.rankers import RANKERS
 from fairhorizon.rankers.ensemble import Ensemble
 from fairhorizon.ranking import standardised
-from fairhorizon.recommenders.lists.items import ExpertSignals, PanelItems
+from fairhorizon.recommenders.lists.features import ExpertSignals, PanelItems
 from fairhorizon.recommenders.progress import SILENT
 from fairhorizon.recommenders.tasks import NOTHING_FITTED, Fitted, Prerequisite
 from fairhorizon.settings import SettingsError

@@ -13,8 +13,8 @@ from fairhorizon.fcpo.model import Fcpo
 from fairhorizon.fcpo.serving import CLEARLY, ActorChances, better_weights
 from fairhorizon.fcpo.warm_start import NO_PRICE
 from fairhorizon.limits.place_rule import PlaceRule
+from fairhorizon.recommenders.lists.features import open_menus, some_users
 from fairhorizon.recommenders.lists.item_lists import ItemLists
-from fairhorizon.recommenders.lists.opening import open_menus, some_users
 from fairhorizon.recommenders.steps import listed_ndcg
 from fairhorizon.simulation.feedback import Scenario, validation_scenario
 from fairhorizon.vocabulary import Protocol

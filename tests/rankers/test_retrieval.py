@@ -19,7 +19,7 @@ from fairhorizon.rankers.mf import Mf, MfConfig
 from fairhorizon.rankers.ranker import Ranker
 from fairhorizon.rankers.retrieval import Recall, VectorSearch, searched
 from fairhorizon.ranking import standardised
-from fairhorizon.recommenders.lists.items import PanelItems
+from fairhorizon.recommenders.lists.features import PanelItems
 from fairhorizon.recommenders.progress import Listener
 from fairhorizon.simulation.feedback import evaluation_scenario
 from fairhorizon.vocabulary import Protocol

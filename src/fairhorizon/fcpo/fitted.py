@@ -35,9 +35,8 @@ from fairhorizon.fcpo.warm_start import NO_PRICE, restored_ensemble
 from fairhorizon.limits.place_rule import PlaceRule
 from fairhorizon.rankers.ensemble import Ensemble
 from fairhorizon.rankers.ranker import Ranker
-from fairhorizon.recommenders.lists.item_lists import NO_LIMIT, Evenness, ItemLists, accurate
-from fairhorizon.recommenders.lists.items import PanelItems
-from fairhorizon.recommenders.lists.opening import LastMenus
+from fairhorizon.recommenders.lists.features import CandidateCache, PanelItems
+from fairhorizon.recommenders.lists.item_lists import NO_LIMIT, GiniTarget, ItemLists, accurate
 from fairhorizon.recommenders.progress import Listener, RoundReport
 from fairhorizon.simulation.dynamics import State
 from fairhorizon.simulation.feedback import validation_scenario
@@ -58,7 +57,7 @@ class FittedPolicy:
     fingerprint: str  # of the training log
     spread_part: float = 1.0  # of the way to the Gini index that `spread` aims at
     settled: bool = False  # weights are the same in all states: no round made better ones
-    last_menus: LastMenus = field(default_factory=LastMenus, compare=False)
+    candidate_cache: CandidateCache = field(default_factory=CandidateCache, compare=False)
 
     @classmethod
     def of(cls, trained: Trained) -> "FittedPolicy":
@@ -151,13 +150,13 @@ class FittedPolicy:
             self.histories,
             PlaceRule(config.alpha_prime) if rule is None else rule,
             self._evenness(config),
-            last_menus=self.last_menus,
+            candidate_cache=self.candidate_cache,
         )
 
-    def _evenness(self, config: FcpoConfig) -> Evenness | None:
+    def _evenness(self, config: FcpoConfig) -> GiniTarget | None:
         if config.spread is None or self.panel is None or not self.spread_part:
             return None
-        return Evenness(config.spread, accurate(self.panel.ndcg), self.spread_part)
+        return GiniTarget(config.spread, accurate(self.panel.ndcg), self.spread_part)
 
     def _affordable(self, training: Training) -> float:
         """By what the rankers of the earlier part make of the later part."""

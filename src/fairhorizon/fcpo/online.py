@@ -24,7 +24,7 @@ from fairhorizon.histories import check_table
 from fairhorizon.limits.counts import Exposure
 from fairhorizon.limits.step_limits import StepLimit
 from fairhorizon.rankers.candidates import CandidateSet
-from fairhorizon.recommenders.lists.items import ExpertSignals, PanelItems
+from fairhorizon.recommenders.lists.features import ExpertSignals, PanelItems
 from fairhorizon.recommenders.online import Retraining
 from fairhorizon.recommenders.tasks import ServingPlan
 from fairhorizon.simulation.dynamics import Outcome, State

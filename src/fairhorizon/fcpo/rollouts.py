@@ -19,7 +19,7 @@ from fairhorizon.fcpo.policies import (
 from fairhorizon.fcpo.trajectories import MenuRecord, Trajectories
 from fairhorizon.rankers.candidates import CandidateSet
 from fairhorizon.ranking import users_at_once
-from fairhorizon.recommenders.lists.opening import Opening
+from fairhorizon.recommenders.lists.features import Opening
 from fairhorizon.recommenders.steps import listed_ndcg, step_by_step
 from fairhorizon.simulation.dynamics import Feedback, Outcome, State
 from fairhorizon.simulation.feedback import Scenario

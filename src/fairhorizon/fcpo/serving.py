@@ -21,9 +21,14 @@ from fairhorizon.metrics.accuracy import discount
 from fairhorizon.metrics.shares import whole_showings
 from fairhorizon.rankers.candidates import CandidateSet, ScoredCandidates, weights_by_cross_entropy
 from fairhorizon.recommenders.lists.chances import WeightedChances, softmax_chances
-from fairhorizon.recommenders.lists.features import FeatureSource
-from fairhorizon.recommenders.lists.item_lists import NO_LIMIT, Evenness, ItemLists
-from fairhorizon.recommenders.lists.opening import Opening, liked_items, open_menus, some_users
+from fairhorizon.recommenders.lists.features import (
+    FeatureSource,
+    Opening,
+    liked_items,
+    open_menus,
+    some_users,
+)
+from fairhorizon.recommenders.lists.item_lists import NO_LIMIT, GiniTarget, ItemLists
 from fairhorizon.recommenders.steps import listed_ndcg, ndcg_by_user
 from fairhorizon.simulation.feedback import Scenario
 
@@ -55,7 +60,7 @@ PARTS = (1.0, 0.75, 0.5, 0.25)  # of the way to the Gini index of the most even 
 @torch.no_grad()
 def largest_gini_reduction(
     lists: ItemLists,
-    evenness: Evenness,
+    evenness: GiniTarget,
     opening: Opening,
     scenario: Scenario,
     *,
@@ -68,7 +73,7 @@ def largest_gini_reduction(
     Without a limit on the group, and with one.
     """
 
-    def ndcg(rule: PlaceRule, spread: Evenness | None) -> float:
+    def ndcg(rule: PlaceRule, spread: GiniTarget | None) -> float:
         some = replace(lists, rule=rule, spread=spread)
         queues = scenario.queue[opening.users]
         shown = some.from_menus(opening.menus, opening.users, queues, length)

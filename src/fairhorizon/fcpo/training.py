@@ -38,10 +38,15 @@ from fairhorizon.rankers.candidates import (
     weights_by_cross_entropy,
 )
 from fairhorizon.rankers.ensemble import Ensemble
-from fairhorizon.recommenders.lists.features import FeatureSource
+from fairhorizon.recommenders.lists.features import (
+    FeatureSource,
+    Opening,
+    PanelItems,
+    liked_items,
+    open_menus,
+    some_users,
+)
 from fairhorizon.recommenders.lists.item_lists import ItemLists
-from fairhorizon.recommenders.lists.items import PanelItems
-from fairhorizon.recommenders.lists.opening import Opening, liked_items, open_menus, some_users
 from fairhorizon.recommenders.progress import RoundReport, StepDetails
 from fairhorizon.recommenders.steps import listed_ndcg
 from fairhorizon.simulation.dynamics import cost_limit

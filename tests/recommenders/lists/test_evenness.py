@@ -23,7 +23,7 @@ from fairhorizon.fcpo.model import Fcpo
 from fairhorizon.fcpo.serving import ActorChances
 from fairhorizon.limits.place_rule import PlaceRule
 from fairhorizon.recommenders.lists.chances import Chances
-from fairhorizon.recommenders.lists.item_lists import NO_LIMIT, Evenness, ItemLists, accurate
+from fairhorizon.recommenders.lists.item_lists import NO_LIMIT, GiniTarget, ItemLists, accurate
 from fairhorizon.simulation.feedback import Scenario, evaluation_scenario
 from fairhorizon.vocabulary import Protocol
 
@@ -50,7 +50,7 @@ def blocks(own: int) -> BlocksHere:
 
 
 def aim(
-    spread: Evenness,
+    spread: GiniTarget,
     own: int,
     group: torch.Tensor = NO_GROUP,
     rule: PlaceRule = NO_LIMIT,
@@ -84,32 +84,32 @@ def test_the_gini_index_of_lists_by_hand() -> None:
 def test_an_aim_by_hand(
     share: float, rankers: tuple[int, ...] | None, part: float, expected: float
 ) -> None:
-    evenness = Evenness(share, rankers, part)
+    evenness = GiniTarget(share, rankers, part)
     assert aim(evenness, own=0) == pytest.approx(expected)
     least = min(GINI[number] for number in evenness.numbers(3))
     assert evenness.between(GINI[0], least) == pytest.approx(expected)
 
 
 def test_all_rankers_are_looked_at_or_those_that_are_named() -> None:
-    assert list(Evenness(0.9).numbers(3)) == [0, 1, 2]
-    assert list(Evenness(0.9, (0, 2)).numbers(3)) == [0, 2]
+    assert list(GiniTarget(0.9).numbers(3)) == [0, 1, 2]
+    assert list(GiniTarget(0.9, (0, 2)).numbers(3)) == [0, 2]
 
 
 def test_where_accuracy_is_known_the_lists_are_a_measure_of_their_own() -> None:
     """Plain lists of Gini index 1/2 beside a ranker of 3/4."""
-    aims = [aim(Evenness(0.9, rankers), own=1) for rankers in ((0,), (1,))]
+    aims = [aim(GiniTarget(0.9, rankers), own=1) for rankers in ((0,), (1,))]
     assert aims == pytest.approx([0.45, 0.45])
 
 
 def test_lists_that_are_even_enough_are_left_as_they_are() -> None:
     for rankers, own in (((0, 1), 2), ((0,), 1)):
-        assert aim(Evenness(1.0, rankers), own) == pytest.approx(GINI[own])
+        assert aim(GiniTarget(1.0, rankers), own) == pytest.approx(GINI[own])
 
 
 def test_rankers_are_held_to_a_share_that_binds() -> None:
     """Item 0 is the group, half of the lists may hold it: the first ranker shows others too."""
     group = torch.tensor([True, False, False, False])
-    first, half = Evenness(1.0, (0,)), PlaceRule(0.5)
+    first, half = GiniTarget(1.0, (0,)), PlaceRule(0.5)
     limited = aim(first, 0, group, half, price=0.1)
     assert limited is not None
     assert limited < GINI[0]
@@ -118,7 +118,7 @@ def test_rankers_are_held_to_a_share_that_binds() -> None:
 
 def test_one_user_has_nothing_to_be_even_with() -> None:
     alone = BlocksHere([OneLimitBlock([ranked(0).take_users(slice(1))] * 2, NO_GROUP.numpy())])
-    lists = ItemLists(cast(Chances, None), NO_GROUP, torch.ones(1), NO_LIMIT, Evenness(0.9))
+    lists = ItemLists(cast(Chances, None), NO_GROUP, torch.ones(1), NO_LIMIT, GiniTarget(0.9))
     assert lists._even(alone, 1, GroupPrices(0.0)) is None
 
 
@@ -134,9 +134,9 @@ def scenario(market: Split, strong_model: Fcpo) -> Scenario:
     return evaluation_scenario(market, strong_model.queue_length, Protocol.STANDARD)
 
 
-@pytest.mark.parametrize("spread", [None, Evenness(0.97), Evenness(0.9, (0,), 0.5)])
+@pytest.mark.parametrize("spread", [None, GiniTarget(0.97), GiniTarget(0.9, (0,), 0.5)])
 def test_a_limit_that_does_not_bind_gives_the_lists_of_no_limit(
-    spread: Evenness | None, strong_model: Fcpo, scenario: Scenario
+    spread: GiniTarget | None, strong_model: Fcpo, scenario: Scenario
 ) -> None:
     sensitive, length = strong_model.sensitive_, 8
 
@@ -168,7 +168,7 @@ def test_a_gini_limit_that_is_missed_is_warned_about_and_an_aim_is_not(
         strong_model.sensitive_,
         strong_model.policy_.histories,
         PlaceRule(0.5),
-        Evenness(0.1),
+        GiniTarget(0.1),
     )
     with pytest.warns(UserWarning, match="a Gini index of at most 0 were found"):
         replace(lists, gini_limit=0.0).served(scenario, 8)

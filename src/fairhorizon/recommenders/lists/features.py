@@ -1,11 +1,33 @@
-"""What a policy sees of the items: features of each item, and the candidates of each user."""
+"""What a policy sees of the items: features of each item, and the candidates of each user.
 
+The items of an ensemble have the standardised scores of its rankers as features, and their group. A
+row of W has a weight for each ranker and a price for G0:
+
+    score_i = sum_e w_e z_e(s, i) - price 1[i in G0],    z_e: scores of ranker e, standardised
+
+So an item that enters G0 is priced at once, without any learning, and a policy with the best
+weights for each state is at least as good as the best fixed mixture of the rankers.
+"""
+
+from dataclasses import dataclass
+from typing import Any
 from typing import Protocol as Interface
+from weakref import ref
 
-from torch import Tensor
+import torch
+from torch import Tensor, nn
 
 from fairhorizon.histories import ItemSets
-from fairhorizon.rankers.candidates import CandidateSet
+from fairhorizon.rankers.candidates import CandidateSet, ScoredCandidates, best_of_groups, distinct
+from fairhorizon.rankers.ensemble import Ensemble
+from fairhorizon.rankers.ranker import Ranker
+from fairhorizon.ranking import moments, rows_at_once, some_at_a_time, standardised
+from fairhorizon.simulation.feedback import Scenario
+
+SCORES_AT_ONCE = 2**24  # of all users who are served together
+SCORES_FOR_MENUS = 2**21  # 8 MiB: memory that is used again, block after block
+USERS_AT_ONCE = 1024
+BLOCKED_AT_ONCE = 2**22  # cells: 4 MiB
 
 
 class ItemFeatures(Interface):
@@ -65,3 +87,211 @@ class FeatureSource(Interface):
         self, users: Tensor, queues: Tensor, blocked: Tensor, sensitive: Tensor
     ) -> CandidateSet:
         """Menus of all items in the order of their codes, -1 for blocked ones."""
+
+
+class ExpertSignals:
+    """Standardised scores of the rankers for a batch of users, and the present groups.
+
+    Where it is not `priced`, the signal of the group is 0 for all items.
+    """
+
+    def __init__(
+        self,
+        panel: Ensemble,
+        users: Tensor,
+        queues: Tensor,
+        sensitive: Tensor,
+        *,
+        priced: bool = True,
+    ) -> None:
+        self.rankers, self.priced = panel.rankers, priced
+        self.relabel(sensitive)
+        at_once = max(1, SCORES_AT_ONCE // len(sensitive))
+        chunks = list(zip(users.split(at_once), queues.split(at_once), strict=True))
+        self.values = [  # each (b, n_items)
+            torch.cat([self._scores(ranker, *chunk) for chunk in chunks]) for ranker in self.rankers
+        ]
+
+    def scores(self, weights: Tensor) -> Tensor:
+        *shares, price = weights.split(1, dim=1)
+        scores: Tensor = price * self._group_signal
+        for share, values in zip(shares, self.values, strict=True):
+            scores.addcmul_(share, values)
+        return scores
+
+    def refresh(self, rows: Tensor, users: Tensor, queues: Tensor) -> None:
+        for ranker, values in zip(self.rankers, self.values, strict=True):
+            values.index_copy_(0, rows, self._scores(ranker, users, queues))
+
+    def relabel(self, sensitive: Tensor) -> None:
+        self.group = sensitive.float()
+
+    @property
+    def _group_signal(self) -> Tensor:
+        return -self.group if self.priced else torch.zeros_like(self.group)
+
+    def on_menus(self, rows: Tensor, blocked: ItemSets, count: int) -> Tensor:
+        values = [ranker[rows] for ranker in self.values]
+        items = best_of_groups(values, blocked.mask(rows), self.group > 0, count)
+        width = 2 * count * len(values)  # a group may have fewer items
+        return nn.functional.pad(items, (0, width - items.shape[1]), value=-1)
+
+    def offer(self, items: Tensor, shown: Tensor) -> ScoredCandidates:
+        known = (shown[:, :, None] == items[:, None, :]).any(2)
+        return self.menus_of(torch.cat([items, shown.masked_fill(known, -1)], dim=1))
+
+    def menus_of(self, items: Tensor) -> ScoredCandidates:
+        """Menus of these items (b, C), -1 for none, with the present groups."""
+        at = items.clamp(min=0)
+        scores = (values.gather(1, at) for values in self.values)
+        return ScoredCandidates(items, torch.stack([*scores, self._group_signal[at]], dim=2))
+
+    def _scores(self, ranker: Ranker[Any], users: Tensor, queues: Tensor) -> Tensor:
+        return standardised(ranker.scores(users.cpu(), queues.cpu())).to(self.group.device)
+
+
+@dataclass(frozen=True)
+class PanelItems:
+    """Items by the scores of a panel, and by their group."""
+
+    panel: Ensemble
+    history: int  # items of a queue that the encoder reads; rankers read more
+    candidates: int  # best items of each ranker and group on a menu
+    priced: bool = True
+
+    @property
+    def n_signals(self) -> int:
+        return len(self.panel.rankers) + 1
+
+    @property
+    def least_on_menu(self) -> float:
+        return self.candidates
+
+    def remember(self, queues: Tensor) -> Tensor:
+        return queues[:, -self.history :]
+
+    def look(self, users: Tensor, queues: Tensor, sensitive: Tensor) -> ExpertSignals:
+        return ExpertSignals(self.panel, users, queues, sensitive, priced=self.priced)
+
+    @torch.no_grad()
+    def menus(
+        self, users: Tensor, queues: Tensor, blocked: Tensor, sensitive: Tensor, at_least: int = 0
+    ) -> ScoredCandidates:
+        """The items that some ranker puts among the best of their group."""
+        count = max(self.candidates, at_least)
+        at_once = rows_at_once(len(sensitive), SCORES_FOR_MENUS)
+        rows = zip(users.split(at_once), queues.split(at_once), blocked.split(at_once), strict=True)
+        return ScoredCandidates.join([self._menus(*some, sensitive, count) for some in rows])
+
+    @torch.no_grad()
+    def everything(
+        self, users: Tensor, queues: Tensor, blocked: Tensor, sensitive: Tensor
+    ) -> ScoredCandidates:
+        items = torch.arange(len(sensitive)).to(blocked.device).expand(blocked.shape)
+        signals = self.look(users, queues, sensitive)
+        return signals.menus_of(items.masked_fill(blocked, -1))
+
+    def _menus(
+        self, users: Tensor, queues: Tensor, blocked: Tensor, sensitive: Tensor, count: int
+    ) -> ScoredCandidates:
+        """Only scores on the menus are standardised: the order of the items is the same before."""
+        who, group, closed = (users.cpu(), queues.cpu()), sensitive.cpu(), blocked.cpu()
+        searches = [search for _, search in self.panel.ways()]
+        tables = [
+            ranker.scores(*who) if search is None else ranker.user_vectors(*who)
+            for ranker, search in self.panel.ways()
+        ]
+        found = [
+            search.best(table, closed, group, count)
+            for table, search in zip(tables, searches, strict=True)
+            if search is not None
+        ]
+        looked_up = torch.cat(found or [closed.new_zeros(len(users), 0, dtype=torch.int64)], dim=1)
+        price = -group.float() if self.priced else torch.zeros(len(group))
+        menus = []
+        for shut, known, *some in some_at_a_time(closed, looked_up, *tables):
+            scored = [t for t, search in zip(some, searches, strict=True) if search is None]
+            items = torch.cat([known, best_of_groups(scored, shut, group, count)], dim=1)
+            items = distinct(items) if known.shape[1] else items
+            at = items.clamp(min=0)
+            signals = [
+                _on_menus(table, at) if search is None else search.signals(table, at)
+                for table, search in zip(some, searches, strict=True)
+            ]
+            menus.append(ScoredCandidates(items, torch.stack([*signals, price[at]], dim=2)))
+        return ScoredCandidates.join(menus).to(sensitive.device)
+
+
+def _on_menus(scores: Tensor, at: Tensor) -> Tensor:
+    """(b, C) the standardised scores (b, n_items) of items."""
+    mean, spread = moments(scores)
+    return (scores.gather(1, at).float() - mean).div_(spread)
+
+
+@dataclass(frozen=True)
+class Opening:
+    """The first menus of users' episodes; rankers are fixed, so they are scored once."""
+
+    users: Tensor  # (b,)
+    menus: CandidateSet
+
+    def of(self, rows: Tensor) -> "Opening":
+        return Opening(self.users[rows], self.menus.take(rows))
+
+
+def open_menus(
+    items: FeatureSource, scenario: Scenario, users: Tensor, sensitive: Tensor, at_least: int = 0
+) -> Opening:
+    """For some users of a scenario, in batches, because the table of blocked items is wide."""
+    parts = []
+    for some in users.split(rows_at_once(len(sensitive), BLOCKED_AT_ONCE)):
+        state = scenario.state(some, sensitive.device)
+        parts.append(items.menus(state.users, state.queue, state.blocked, sensitive, at_least))
+    return Opening(users, type(parts[0]).join(parts))
+
+
+class CandidateCache:
+    """The menus of the last scenario whose lists were made, as long as somebody holds it.
+
+    Studies serve the same users at one level after the other, with the same menus at all of them.
+    """
+
+    def __init__(self) -> None:
+        self._known: tuple[ref[Scenario], FeatureSource, Tensor, int, CandidateSet] | None = None
+
+    def of(
+        self, items: FeatureSource, scenario: Scenario, sensitive: Tensor, length: int
+    ) -> CandidateSet:
+        """The menus of all users of the scenario."""
+        if self._known is not None:
+            whose, view, group, count, menus = self._known
+            if whose() is scenario and view == items and group is sensitive and count == length:
+                return menus
+        users = torch.arange(scenario.n_users)
+        menus = open_menus(items, scenario, users, sensitive, length).menus
+        self._known = (ref(scenario, self._forget), items, sensitive, length, menus)
+        return menus
+
+    def _forget(self, whose: object) -> None:
+        if self._known is not None and self._known[0] is whose:
+            self._known = None
+
+    def __deepcopy__(self, memo: dict[int, object]) -> "CandidateCache":
+        return CandidateCache()
+
+
+def liked_items(opening: Opening, scenario: Scenario) -> Tensor:
+    """(b, C) bool: which items of the menus the users like in the scenario."""
+    items, parts = opening.menus.items, []
+    for rows in torch.arange(len(items)).split(USERS_AT_ONCE):
+        mask = scenario.positive.mask(opening.users[rows]).to(items.device)
+        parts.append(mask.gather(1, items[rows].clamp(min=0)) & (items[rows] >= 0))
+    return torch.cat(parts)
+
+
+def some_users(scenario: Scenario, most: int, generator: torch.Generator) -> Tensor:
+    """Users who like anything in the scenario, at most `most` of them, drawn at random."""
+    users = scenario.positive.indptr.diff().nonzero().squeeze(1)
+    if len(users) > most:
+        users = users[torch.randperm(len(users), generator=generator)[:most]]
+    return users

@@ -39,7 +39,7 @@ from fairhorizon.limits.supported import gini_limits, is_multi_limit, is_single_
 from fairhorizon.rankers.candidates import CandidateSet, ScoredCandidates
 from fairhorizon.ranking import discount, rows_at_once
 from fairhorizon.recommenders.lists.chances import Chances, item_values
-from fairhorizon.recommenders.lists.opening import LastMenus, open_menus
+from fairhorizon.recommenders.lists.features import CandidateCache, open_menus
 from fairhorizon.recommenders.served import Served, ValuedItems, columns_of, joined
 from fairhorizon.recommenders.steps import step_by_step
 from fairhorizon.simulation.dynamics import Outcome, State
@@ -68,7 +68,7 @@ def step_limits(limits: Sequence[ResolvedLimit]) -> list[StepLimit]:
 
 
 @dataclass(frozen=True)
-class Evenness:
+class GiniTarget:
     """A Gini index to aim at, between that of plain lists and that of single rankers."""
 
     share: float  # of the Gini index of the most even ranker
@@ -101,11 +101,11 @@ class ItemLists:
     sensitive: Tensor  # (n_items,) bool, the group that the rule is on
     histories: Tensor
     rule: PlaceRule  # by default at most alpha' of all showings
-    spread: Evenness | None  # None: as the values have it
+    spread: GiniTarget | None  # None: as the values have it
     gini_limit: float | None = None  # of whole lists, beside what `spread` aims at
     limits: tuple[ResolvedLimit, ...] = ()  # as they were asked for
     level: str = ""  # in words, where there are no limits
-    last_menus: LastMenus = field(default_factory=LastMenus, compare=False)
+    candidate_cache: CandidateCache = field(default_factory=CandidateCache, compare=False)
 
     def under(self, limits: Sequence[ResolvedLimit], level: str = "") -> "ItemLists":
         """The same chances under limits: several on all showings, or at most one on a group and
@@ -246,7 +246,7 @@ class ItemLists:
         """Menus, chances and candidates of all users in their initial states."""
         rows = torch.arange(scenario.n_users)
         users = scenario.codes_of(rows)
-        menus = self.last_menus.of(self.chances.items, scenario, self.sensitive, length)
+        menus = self.candidate_cache.of(self.chances.items, scenario, self.sensitive, length)
         chances = self._chances(menus, users, scenario.queue)
         taken = self.histories[users] if scenario.taken is None else scenario.taken
         return menus, chances, self._offered(menus, chances, taken, length, scenario.worth)

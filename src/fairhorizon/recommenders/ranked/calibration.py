@@ -11,8 +11,7 @@ from fairhorizon.limits.resolved import ResolvedLimit
 from fairhorizon.rankers.candidates import ScoredCandidates, weights_by_cross_entropy
 from fairhorizon.rankers.ensemble import Ensemble
 from fairhorizon.rankers.ranker import Ranker
-from fairhorizon.recommenders.lists.items import PanelItems
-from fairhorizon.recommenders.lists.opening import liked_items, open_menus, some_users
+from fairhorizon.recommenders.lists.features import PanelItems, liked_items, open_menus, some_users
 from fairhorizon.simulation.feedback import validation_scenario
 from fairhorizon.vocabulary import Protocol
 

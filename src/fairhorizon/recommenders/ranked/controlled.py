@@ -25,8 +25,8 @@ from fairhorizon.limits.counts import Exposure
 from fairhorizon.limits.step_limits import PopularityLimit, StepLimit
 from fairhorizon.rankers.ensemble import Ensemble
 from fairhorizon.rankers.ranker import Ranker
+from fairhorizon.recommenders.lists.features import ExpertSignals, PanelItems
 from fairhorizon.recommenders.lists.item_lists import step_limits
-from fairhorizon.recommenders.lists.items import ExpertSignals, PanelItems
 from fairhorizon.recommenders.online import OnlineRanker, Retraining
 from fairhorizon.recommenders.ranked.calibration import FittedRanker
 from fairhorizon.recommenders.served import Served

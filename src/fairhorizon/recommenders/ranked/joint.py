@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from fairhorizon.errors import ConfigError
 from fairhorizon.limits.supported import gini_limits, is_multi_limit
 from fairhorizon.recommenders.lists.chances import WeightedChances
-from fairhorizon.recommenders.lists.item_lists import Evenness, ItemLists
+from fairhorizon.recommenders.lists.item_lists import GiniTarget, ItemLists
 from fairhorizon.recommenders.ranked.calibration import FittedRanker, view_of
 from fairhorizon.recommenders.ranked.controlled import ControlServer
 from fairhorizon.recommenders.served import Served
@@ -58,7 +58,7 @@ class AllocatedLists:
             fitted.sensitive,
             calibration.histories,
             self.reranker.place_rule,
-            None if self.reranker.spread is None else Evenness(self.reranker.spread),
+            None if self.reranker.spread is None else GiniTarget(self.reranker.spread),
         )
         return lists.under(fitted.limits, fitted.level)
 
