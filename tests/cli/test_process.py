@@ -1,5 +1,6 @@
 """The command as a process of its own: signals, pipes and what it imports."""
 
+import json
 import os
 import signal
 import subprocess
@@ -126,7 +127,47 @@ def test_processes_end_with_the_one_that_started_them(tmp_path: Path) -> None:
         process.communicate(timeout=60)  # the pipe is open as long as anybody could write to it
 
 
-@pytest.mark.parametrize("arguments", [["--help"], ["data", "info", MARKET[7:]]])
+def test_a_file_goes_to_standard_output_and_notes_do_not(
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    assert run(["data", "example", "shop", "--out", "-"]) == 0
+    shown = capfd.readouterr()
+    header, *rows = shown.out.splitlines()
+    assert header == "customer,sku,quantity,ordered,seller"
+    assert shown.err == f"-: {len(rows):,} rows of {header.replace(',', ', ')}\n"
+    assert run(["methods", "ease", "--json", "-"]) == 0
+    shown = capfd.readouterr()
+    assert json.loads(shown.out)["name"] == "ease"
+    assert "Example: fairhorizon fit" in shown.err
+    assert run(["methods", "ease"]) == 0  # what is printed is where it was
+    assert "Example: fairhorizon fit" in capfd.readouterr().out
+
+
+@pytest.mark.parametrize("command", ["data split synthetic --out -", "fit ease --data synthetic"])
+def test_a_folder_is_no_standard_output(command: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run([*command.split(), *([] if "--out" in command else ["--out", "-"])]) == 1
+    assert "standard output" in capsys.readouterr().err
+    assert not Path("-").exists()
+
+
+def test_a_terminal_is_sent_a_file(capfd: pytest.CaptureFixture[str]) -> None:
+    """A terminal of its own stands for /dev/tty."""
+    ours, terminal = os.openpty()
+    name = os.ttyname(terminal)
+    try:
+        assert run(["methods", "popularity", "--json", name]) == 0
+        assert os.read(ours, 10).startswith(b"{")
+        assert Path(name).is_char_device()
+    finally:
+        os.close(ours)
+        os.close(terminal)
+    assert "Example:" in capfd.readouterr().out
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [["--help"], ["data", "info", MARKET[7:]], ["data", "example", "shop", "--out", "-"]],
+)
 def test_a_reader_that_leaves_early_is_no_traceback(arguments: list[str]) -> None:
     reading, writing = os.pipe()
     os.close(reading)

@@ -9,7 +9,7 @@ import typer
 
 from fairhorizon.cli import limits, options
 from fairhorizon.cli.config import POPULAR_SHARE, Config
-from fairhorizon.cli.folders import claimed
+from fairhorizon.files import claimed
 from fairhorizon.vocabulary import Cut, EngineName
 
 if TYPE_CHECKING:

@@ -7,8 +7,8 @@ import typer
 
 from fairhorizon.cli import options
 from fairhorizon.cli.config import Config
-from fairhorizon.cli.folders import check_file
 from fairhorizon.errors import ConfigError
+from fairhorizon.files import check_file, is_stream
 from fairhorizon.vocabulary import Cut, ExampleKind, LogFormat
 
 data_commands = typer.Typer(help="Show a data set, write its split or an example.")
@@ -89,7 +89,9 @@ def split(
 @data_commands.command()
 def example(
     kind: Annotated[ExampleKind, typer.Argument(help="Which kind of log.")],
-    out: Annotated[Path, typer.Option("--out", help="CSV file to write.")],
+    out: Annotated[
+        Path, typer.Option("--out", help="CSV file to write.", callback=options.one_file)
+    ],
     seed: options.Seed = 0,
 ) -> None:
     """Write a small made-up log, to try the options for its kind.
@@ -111,7 +113,12 @@ def generate(
         str, typer.Argument(help="A synthetic set, e.g. synthetic-large:users=1000,seed=1.")
     ],
     out: Annotated[
-        Path, typer.Option("--out", help="A .csv or .parquet file; with --parts, a new folder.")
+        Path,
+        typer.Option(
+            "--out",
+            help="A .csv or .parquet file; with --parts, a new folder.",
+            callback=options.one_file,
+        ),
     ],
     parts: Annotated[
         int, typer.Option(min=0, help="Write so many parts in time order, as files of a folder.")
@@ -128,7 +135,7 @@ def generate(
 
     if not is_synthetic(source):
         raise typer.BadParameter(f"{source!r} is no synthetic set", param_hint="SOURCE")
-    if not parts and out.suffix.lower() not in (".csv", ".parquet"):
+    if not parts and out.suffix.lower() not in (".csv", ".parquet") and not is_stream(out):
         raise typer.BadParameter(
             f"{out} ends in neither .csv nor .parquet (a folder needs --parts)", param_hint="--out"
         )
@@ -149,7 +156,9 @@ def init(
             "--item-table", help="File with a row per item, whose columns limits may be about."
         ),
     ] = None,
-    out: Annotated[Path, typer.Option("--out", help="File to write.")] = Path("fairhorizon.toml"),
+    out: Annotated[
+        Path, typer.Option("--out", help="File to write.", callback=options.one_file)
+    ] = Path("fairhorizon.toml"),
     cache_dir: options.CacheDir = None,
     user: options.UserColumn = None,
     item: options.ItemColumn = None,
@@ -170,7 +179,7 @@ def init(
     from fairhorizon.report.proposal import ROLES, ConfigOrigin, write_config
     from fairhorizon.studies.proposal import propose
 
-    if out.exists():
+    if out.exists() and not is_stream(out):
         raise ConfigError(f"{out}: already exists (name another --out, or remove it)")
     check_file(out)
     reading = options.reader(

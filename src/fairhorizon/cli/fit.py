@@ -7,9 +7,9 @@ import typer
 
 from fairhorizon.cli import limits, options
 from fairhorizon.cli.config import Config, settings_for
-from fairhorizon.cli.folders import claimed, is_used
 from fairhorizon.cli.progress import CONTINUE, STOPPED, Progress
 from fairhorizon.errors import ConfigError
+from fairhorizon.files import claimed, is_used
 from fairhorizon.vocabulary import Cut, Preset
 
 if TYPE_CHECKING:

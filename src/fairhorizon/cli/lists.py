@@ -39,7 +39,10 @@ def evaluate(
     k: options.Lengths = None,
     json_file: options.JsonFile = None,
     lists: Annotated[
-        Path | None, typer.Option("--lists", help="Write the lists to this CSV file.")
+        Path | None,
+        typer.Option(
+            "--lists", help="Write the lists to this CSV file.", callback=options.one_file
+        ),
     ] = None,
     seed: options.ListSeed = None,
     cache_dir: options.CacheDir = None,
@@ -149,7 +152,14 @@ def expected_share(model: "Recommender", dataset: "Dataset", protocol: Protocol)
 
 def recommend(
     run: options.RunFolder,
-    out: Annotated[Path, typer.Option("--out", help="File to write: user, rank, item.")],
+    out: Annotated[
+        Path,
+        typer.Option(
+            "--out",
+            help="File to write: user, rank, item. - is standard output.",
+            callback=options.one_file,
+        ),
+    ],
     k: options.Length = None,
     alpha_prime: options.ServedLevel = None,
     limit: options.ServedLimits = None,

@@ -7,7 +7,9 @@ below the types turn values that belong together into what the library is called
 import json
 import os
 import shlex
+import sys
 from collections.abc import Collection, Iterator, Sequence
+from contextlib import redirect_stdout
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -15,6 +17,7 @@ import typer
 
 from fairhorizon.cli.config import COMMAND_LINE, settings_by_method, source_of
 from fairhorizon.errors import ConfigError
+from fairhorizon.files import is_stdout
 from fairhorizon.vocabulary import Cut, EngineName, Mode, Protocol
 
 if TYPE_CHECKING:
@@ -248,7 +251,19 @@ ModeOption = Annotated[
         "feedback from the test items in between."
     ),
 ]
-JsonFile = Annotated[Path | None, typer.Option("--json", help="Write the result to a JSON file.")]
+
+
+def one_file(context: typer.Context, path: Path | None) -> Path | None:
+    """The callback of options for a file: it may go to standard output, and notes then may not."""
+    if path is not None and is_stdout(path):
+        context.with_resource(redirect_stdout(sys.stderr))
+    return path
+
+
+JsonFile = Annotated[
+    Path | None,
+    typer.Option("--json", help="Write the result to a JSON file.", callback=one_file),
+]
 Seed = Annotated[
     int, typer.Option(min=0, max=LARGEST_SEED, metavar="<int>", help="Seed of all random numbers.")
 ]

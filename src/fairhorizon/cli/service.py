@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from fairhorizon.cli import options
-from fairhorizon.cli.folders import check_file, claimed
 from fairhorizon.cli.progress import Progress
 from fairhorizon.errors import ConfigError
+from fairhorizon.files import check_file, claimed
 from fairhorizon.service.vocabulary import ID_LENGTH, Role
 from fairhorizon.vocabulary import ListValue
 
@@ -453,7 +453,10 @@ def _moment(option: str, text: str | None) -> float | None:
 
 def backup(
     database: Database,
-    out: Annotated[Path, typer.Option("--out", metavar="FILE.zip", help="File to write.")],
+    out: Annotated[
+        Path,
+        typer.Option("--out", metavar="FILE.zip", help="File to write.", callback=options.one_file),
+    ],
 ) -> None:
     """Write all tables of the service to one file, while it goes on serving.
 

@@ -12,8 +12,8 @@ import typer
 
 from fairhorizon.cli import limits, options
 from fairhorizon.cli.config import Config
-from fairhorizon.cli.folders import check_file, claimed
 from fairhorizon.cli.progress import Progress, time_and_tasks
+from fairhorizon.files import check_file, claimed
 from fairhorizon.vocabulary import Cut, EngineName, Mode, Protocol
 
 if TYPE_CHECKING:

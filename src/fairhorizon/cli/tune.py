@@ -11,8 +11,8 @@ import typer
 from fairhorizon.cli import options
 from fairhorizon.cli.config import Config, settings_for
 from fairhorizon.cli.fit import METHOD, make
-from fairhorizon.cli.folders import check_file, claimed
 from fairhorizon.cli.progress import STOPPED, Progress
+from fairhorizon.files import check_file, claimed
 from fairhorizon.vocabulary import Cut, EngineName, Preset, Protocol
 
 if TYPE_CHECKING:

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from fairhorizon.data.interactions import Interactions
 from fairhorizon.data.splits import Split
 from fairhorizon.errors import DataError
-from fairhorizon.files import write_atomically
+from fairhorizon.files import STANDARD_OUTPUT, is_used, write_atomically
 
 Format = Literal["csv", "parquet"]
 ROWS = 1_000_000  # held as text at once
@@ -23,7 +23,9 @@ ROWS = 1_000_000  # held as text at once
 @contextmanager
 def new_folder(folder: Path) -> Iterator[Path]:
     """A draft of a folder to fill, which becomes the folder at the end; nothing after a failure."""
-    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+    if folder == STANDARD_OUTPUT:
+        raise DataError("is no folder but standard output", file=folder, remedy="name a folder")
+    if is_used(folder):
         raise DataError("already exists", file=folder, remedy="name a new folder or empty it")
     try:
         folder.parent.mkdir(parents=True, exist_ok=True)

@@ -73,8 +73,7 @@ def back_up(database: Database, file: Path) -> dict[str, int]:
             }
             archive.writestr(MANIFEST, json.dumps(manifest, indent=2) + "\n")
 
-    write_atomically(file, write)
-    file.chmod(FOR_THE_OWNER)
+    write_atomically(file, write, mode=FOR_THE_OWNER)
     return {name: part.rows for name, part in parts.items()}
 
 
