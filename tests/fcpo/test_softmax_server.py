@@ -13,7 +13,7 @@ from fairhorizon.errors import ModelError
 from fairhorizon.fcpo.config import PRESETS, FcpoConfig
 from fairhorizon.fcpo.model import Fcpo
 from fairhorizon.fcpo.networks import GaussianHead, SoftmaxHead
-from fairhorizon.fcpo.online import MOST_STEPS, FcpoServer, SoftmaxAtWork
+from fairhorizon.fcpo.online import MOST_STEPS, FcpoServer, SoftmaxOnline
 from fairhorizon.fcpo.policies import rows_of
 from fairhorizon.fcpo.trajectories import ShownRecord
 from fairhorizon.histories import TableSets
@@ -227,7 +227,7 @@ def test_what_says_nothing_of_a_list_is_not_a_reward(strong_model: Fcpo, market:
     outcome = advance(state, lists, Answers(liked), exposure.sensitive)
     hits = outcome.hits.clone()
     hits[7] = True
-    server.policy.note(lists, replace(outcome, hits=hits))
+    server.policy.answered(server.last, replace(outcome, hits=hits))
     trajectories = server.policy.trajectories(server.walk)
     assert trajectories.rewards[7].tolist() == [0.0]
     assert torch.equal(trajectories.rewards[:, 0], outcome.reward)
@@ -251,7 +251,7 @@ def test_the_record_of_the_steps_against_the_run_itself(
         server.observe(lists, outcome, exposure)
         exposure.relabel()
         state = outcome.state
-    assert isinstance(server.policy, SoftmaxAtWork)
+    assert isinstance(server.policy, SoftmaxOnline)
     found = server.policy.trajectories(server.walk)
     record, fours = found.menus, (torch.arange(80) % 4 == 0).float()
     assert isinstance(record, ShownRecord)

@@ -11,7 +11,7 @@ from fairhorizon.data.frames import from_arrays
 from fairhorizon.data.splits import Split, earlier_part
 from fairhorizon.errors import DataError
 from fairhorizon.rankers.bpr import Bpr
-from fairhorizon.rankers.ease import Ease, EaseConfig
+from fairhorizon.rankers.ease import Ease, EaseConfig, RecentEase, RecentEaseConfig
 from fairhorizon.rankers.fitting import FitJob, draft_of, fit_all, side_by_side
 from fairhorizon.rankers.gru4rec import Gru4Rec, Gru4RecConfig
 from fairhorizon.rankers.itemknn import ItemKnn
@@ -116,7 +116,7 @@ def test_only_a_ranker_that_validates_is_given_the_protocol() -> None:
     assert (neural.config.protocol, neural.config.dim, neural.seed) == (Protocol.PAPER, 4, 7)
     own = draft_of(Mf, {"protocol": "standard"}, Protocol.PAPER, 0)
     assert own.config.protocol is Protocol.STANDARD  # what is given stays
-    closed_form = draft_of(Ease, {"half_life": 5}, Protocol.PAPER, 7)
-    assert closed_form.config == EaseConfig(half_life=5)
+    closed_form = draft_of(RecentEase, {"half_life": 5}, Protocol.PAPER, 7)
+    assert closed_form.config == RecentEaseConfig(half_life=5)
     with pytest.raises(SettingsError, match="there is no halflife"):
         draft_of(Ease, {"halflife": 5}, Protocol.PAPER, 7)

@@ -29,7 +29,10 @@ FRAME = pl.DataFrame(
     schema=["user", "item", "quantity", "time"],
     orient="row",
 )
-WEIGHTED = ("popularity", "itemknn", "ease", "ridge", "als", "stack")
+WEIGHTED = (
+    *("popularity", "itemknn", "itemknn:recent", "ease", "ease:recent"),
+    *("ridge", "als", "stack"),
+)
 
 
 def log_of(frame: pl.DataFrame = FRAME, weight: str | None = "quantity") -> Interactions:
@@ -154,8 +157,8 @@ ALL_ALIKE: dict[str, Any] = {"half_life": None}
 @pytest.mark.parametrize(
     ("name", "settings", "margin"),
     [
-        ("itemknn", ALL_ALIKE, 0.05),
-        ("ease", {"half_life": None, "training_half_life": None}, 0.045),
+        ("itemknn:recent", ALL_ALIKE, 0.05),
+        ("ease:recent", {"half_life": None, "training_half_life": None}, 0.045),
         ("ridge", {}, 0.01),
     ],
 )
@@ -171,7 +174,7 @@ def test_quantities_that_carry_the_truth_are_worth_using(
     assert weighted > plain + margin
 
 
-@pytest.mark.parametrize("name", ["itemknn", "ease", "als"])
+@pytest.mark.parametrize("name", ["itemknn:recent", "ease:recent", "als"])
 def test_time_spent_tells_what_a_session_is_about(name: str) -> None:
     log = sessions(seed=0)
     about = (log.topic_of_session[:, None] == log.topic).astype(float)

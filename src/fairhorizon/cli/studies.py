@@ -315,9 +315,9 @@ def demo(
 ) -> None:
     """Show fcpo and rivals at three exposure limits and in a long run.
 
-    Fits fcpo once, evaluates it against popularity and ease:recent+quota, then serves
-    60 steps; prints the tables and writes a page with figures. fcpo:paper, the
-    policy of the paper, is trained briefly for one of the limits.
+    Fits fcpo once, evaluates it against popularity and ease:recent+quota, then
+    serves 60 steps; prints the tables and writes a page with figures. fcpo:paper,
+    the policy of the paper, is trained briefly for one of the limits.
     """
     from rich.console import Console
 

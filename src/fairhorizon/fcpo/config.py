@@ -38,8 +38,6 @@ class RetentionConfig(Settings):
     gae_lambda: Annotated[float, Field(ge=0, le=1)] = 0.8
     """Part of what was observed, against what the critics expect, in what a step is learned from;
     1: likes as they came until the user left or the record ended."""
-    latest_runs: Positive = 2
-    """Recorded runs that rounds of CPO learn from, the latest ones; critics learn from all."""
     rehearsal_patience: Annotated[float | None, Field(ge=2)] = None
     """Patience of the users of rehearsals, where a policy is to be trained in another world than
     the one it serves in; None: that of the users it serves."""

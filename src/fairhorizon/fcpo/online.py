@@ -4,7 +4,7 @@ import copy
 from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, TypeVar
 from typing import Protocol as Interface
 
 import torch
@@ -15,7 +15,7 @@ from fairhorizon.errors import ConfigError, ModelError
 from fairhorizon.fcpo.config import FcpoConfig, attention_of
 from fairhorizon.fcpo.learner import Learner, discounts
 from fairhorizon.fcpo.networks import Actor, SoftmaxHead
-from fairhorizon.fcpo.policies import explored, propensities
+from fairhorizon.fcpo.policies import Proposal, explored, propensities
 from fairhorizon.fcpo.retention.model import RetentionModel
 from fairhorizon.fcpo.rollouts import PolicyState, Recorder
 from fairhorizon.fcpo.trajectories import ShownRecord, Trajectories
@@ -34,44 +34,82 @@ from fairhorizon.storage import as_bytes, below, of_bytes
 MOST_STEPS = 20  # that an update learns from: the menus of every step are kept until then
 
 
-class OnlinePolicy(Interface):
-    """A policy in a long run. A step is `scores`, then `choose`, then `note` if it is to learn."""
+Scored = TypeVar("Scored", bound="Scores")
+Noted = TypeVar("Noted", bound="Shown")
+
+
+class Scores(Interface):
+    """What a policy says of the items at one step."""
+
+    @property
+    def scores(self) -> Sequence[Tensor]:
+        """(b, n_items) for each slot of the lists, -inf for blocked items."""
+
+
+class Shown(Interface):
+    """What was shown at one step: all that the policy learns from, but the answers."""
 
     @property
     def propensities(self) -> Tensor | None:
-        """(b, K) the chance of each item of the last lists; None of a policy that samples W."""
+        """(b, K) the chance of each item of the lists; None of a policy that samples W."""
+
+
+class OnlinePolicy(Interface[Scored, Noted]):
+    """What learns while it serves.
+
+    A step is `score`, then `shown` with what the control made of the scores, then, if it is to
+    learn, `answered`. What one call finds out is handed to the next. After some steps,
+    `trajectories` has what all of them taught.
+    """
 
     @property
     def steps(self) -> int:
-        """Noted since the last trajectories."""
+        """Answered since the last trajectories."""
 
-    def scores(self, walk: PolicyState, state: State) -> Sequence[Tensor]:
-        """(b, n_items) for each slot of the lists, -inf for blocked items."""
+    def score(self, walk: PolicyState, state: State) -> Scored:
+        """Score all items for all users."""
 
-    def choose(
+    def shown(
         self,
+        scored: Scored,
         walk: PolicyState,
         state: State,
         lists: Tensor,
         charges: Tensor,
         costs: Sequence[Tensor],
-    ) -> None:
-        """Record what the control made of the scores.
+    ) -> Noted:
+        """Describe the lists that the control made of the scores.
 
         charges: (K, n_items) what its prices took off them; costs: (n_items,) under each limit.
         """
 
-    def note(self, lists: Tensor, outcome: Outcome) -> None:
-        """Record the answers to the lists."""
+    def answered(self, shown: Noted, outcome: Outcome) -> None:
+        """Record the answers to what was shown."""
 
     def trajectories(self, walk: PolicyState) -> Trajectories:
-        """Of the steps noted since the last call."""
+        """Of the steps answered since the last call."""
 
 
-class GaussianAtWork:
+@dataclass(frozen=True)
+class _SampledW:
+    """A W for every user, and the states and the distribution that it was sampled in."""
+
+    index: Tensor  # (b,)
+    proposal: Proposal
+    sampled: Tensor  # (b, K signals)
+    scores: Sequence[Tensor]
+
+
+@dataclass(frozen=True)
+class _ShownByW:
+    scored: _SampledW
+    lists: Tensor  # (b, K)
+    spent: Tensor  # (b, limits) what the lists cost
+    propensities: None = None
+
+
+class GaussianOnline:
     """W is sampled, and the items are those with the highest scores by it."""
-
-    propensities = None
 
     def __init__(self, generator: torch.Generator) -> None:
         self.generator, self.recorder = generator, Recorder()
@@ -80,30 +118,45 @@ class GaussianAtWork:
     def steps(self) -> int:
         return len(self.recorder.columns)
 
-    def scores(self, walk: PolicyState, state: State) -> Sequence[Tensor]:
-        self.begun_with = walk.index, walk.proposal
-        self.sampled = walk.propose(self.generator)
-        return _open_scores(walk, self.sampled, state)
+    def score(self, walk: PolicyState, state: State) -> _SampledW:
+        sampled = walk.propose(self.generator)
+        return _SampledW(walk.index, walk.proposal, sampled, _open_scores(walk, sampled, state))
 
-    def choose(
+    def shown(
         self,
+        scored: _SampledW,
         walk: PolicyState,  # noqa: ARG002
         state: State,  # noqa: ARG002
         lists: Tensor,
         charges: Tensor,  # noqa: ARG002
         costs: Sequence[Tensor],
-    ) -> None:
-        shown, items = lists >= 0, lists.clamp(min=0)
-        spent = [(cost.to(lists.device)[items] * shown).sum(1) for cost in costs]
-        self.costs = torch.stack(spent, dim=1) if spent else lists.new_zeros(len(lists), 0)
+    ) -> _ShownByW:
+        filled, items = lists >= 0, lists.clamp(min=0)
+        spent = [(cost.to(lists.device)[items] * filled).sum(1) for cost in costs]
+        table = torch.stack(spent, dim=1) if spent else lists.new_zeros(len(lists), 0)
+        return _ShownByW(scored, lists, table)
 
-    def note(self, lists: Tensor, outcome: Outcome) -> None:
-        index, proposal = self.begun_with
-        self.recorder.note(index, proposal, self.sampled, lists, outcome.reward, self.costs)
+    def answered(self, shown: _ShownByW, outcome: Outcome) -> None:
+        of = shown.scored
+        self.recorder.note(
+            of.index, of.proposal, of.sampled, shown.lists, outcome.reward, shown.spent
+        )
 
     def trajectories(self, walk: PolicyState) -> Trajectories:
         recorded, self.recorder = self.recorder, Recorder()
         return recorded.trajectories(walk)
+
+
+@dataclass(frozen=True)
+class _Logits:
+    logits: Sequence[Tensor]  # before the noise of exploration
+    scores: Sequence[Tensor]
+
+
+@dataclass(frozen=True)
+class _ShownItems:
+    propensities: Tensor  # (b, K)
+    step: "_ShownStep | None"  # None of a policy that does not learn
 
 
 @dataclass(frozen=True)
@@ -122,7 +175,7 @@ class _ShownStep:
     spent: Tensor  # (b, limits) what the lists cost
 
 
-class SoftmaxAtWork:
+class SoftmaxOnline:
     """Items are ordered by their logits, or drawn: with Gumbel noise of temperature `explore`.
 
     The propensity of an item is its chance given the prices of the step. The control shows the item
@@ -137,7 +190,6 @@ class SoftmaxAtWork:
         self.explore, self.candidates = config.explore, config.candidates
         self.attention = attention_of(config)
         self.generator, self.learns = generator, learns
-        self.propensities: Tensor | None = None
         # the latest steps and their rewards (b,)
         self.noted: deque[tuple[_ShownStep, Tensor]] = deque(maxlen=MOST_STEPS)
         self.on_menus: Tensor | None = None  # (b, C) items of the present states
@@ -147,28 +199,31 @@ class SoftmaxAtWork:
     def steps(self) -> int:
         return len(self.noted)
 
-    def scores(self, walk: PolicyState, state: State) -> Sequence[Tensor]:
-        self.logits = _open_scores(walk, walk.outputs, state)
+    def score(self, walk: PolicyState, state: State) -> _Logits:
+        logits = _open_scores(walk, walk.outputs, state)
         if not self.explore:
-            return self.logits
-        return explored(self.logits, self.explore, self.generator)
+            return _Logits(logits, logits)
+        return _Logits(logits, explored(logits, self.explore, self.generator))
 
-    def choose(
+    def shown(
         self,
+        scored: _Logits,
         walk: PolicyState,
         state: State,
         lists: Tensor,
         charges: Tensor,
         costs: Sequence[Tensor],
-    ) -> None:
-        charges = charges.to(self.logits[0])
-        self.propensities = torch.ones(lists.shape, device=lists.device)
+    ) -> _ShownItems:
+        charges = charges.to(scored.logits[0])
+        chances = torch.ones(lists.shape, device=lists.device)
         if self.explore:
-            values = [slot - charge for slot, charge in zip(self.logits, charges, strict=True)]
-            self.propensities = propensities(values, lists, self.explore)
-        if self.learns:
-            table = torch.stack([cost.to(charges) for cost in costs], dim=1)  # (n_items, limits)
-            self.step = self._step(walk, state, lists, charges, table, self.propensities)
+            values = [slot - charge for slot, charge in zip(scored.logits, charges, strict=True)]
+            chances = propensities(values, lists, self.explore)
+        if not self.learns:
+            return _ShownItems(chances, None)
+        table = torch.stack([cost.to(charges) for cost in costs], dim=1)  # (n_items, limits)
+        step = self._step(walk, state, lists, charges, table, chances)
+        return _ShownItems(chances, step)
 
     def _step(
         self,
@@ -206,10 +261,11 @@ class SoftmaxAtWork:
             self.on_menus = self.on_menus.index_copy(0, rows, fresh)
         return self.on_menus
 
-    def note(self, lists: Tensor, outcome: Outcome) -> None:
+    def answered(self, shown: _ShownItems, outcome: Outcome) -> None:
         """Of the feedback only `outcome.hits` is read: the answers to the items of the lists."""
-        hits = outcome.hits & (lists >= 0)
-        self.noted.append((self.step, hits.float() @ self.attention.to(lists.device)))
+        assert shown.step is not None
+        hits = outcome.hits & (shown.step.lists >= 0)
+        self.noted.append((shown.step, hits.float() @ self.attention.to(hits.device)))
         self.moved = outcome.hits.any(1)
 
     def trajectories(self, walk: PolicyState) -> Trajectories:  # noqa: ARG002
@@ -253,13 +309,13 @@ def _open_scores(walk: PolicyState, proposals: Tensor, state: State) -> Sequence
     return [slot.masked_fill_(state.blocked, -torch.inf) for slot in slots]
 
 
-def policy_at_work(
+def online_policy(
     actor: Actor, config: FcpoConfig, generator: torch.Generator, *, learns: bool
-) -> OnlinePolicy:
+) -> OnlinePolicy[Any, Any]:
     """The policy of the actor's head."""
     if isinstance(actor.head, SoftmaxHead):
-        return SoftmaxAtWork(config, generator, learns=learns)
-    return GaussianAtWork(generator)
+        return SoftmaxOnline(config, generator, learns=learns)
+    return GaussianOnline(generator)
 
 
 # ---- Serve, observe, update ----------------------------------------------------------------------
@@ -291,7 +347,8 @@ class FcpoServer:
             torch.manual_seed(seed)
             self.learner = Learner(self.actor, config, max(1, len(limits)))
         self.walk: PolicyState | None = None
-        self.policy = policy_at_work(self.actor, config, self.generator, learns=self.learns)
+        self.policy = online_policy(self.actor, config, self.generator, learns=self.learns)
+        self.last: Shown | None = None  # of the last step
         self.left: list[list[float]] = []  # budgets of every limit before each step to learn from
 
     @property
@@ -308,10 +365,11 @@ class FcpoServer:
         if self.learns:
             showings = len(state.users) * self.config.list_length
             self.left.append([limit.budget(exposure, showings) for limit in self.limits])
-        scores = self.policy.scores(walk, state)
+        scored = self.policy.score(walk, state)
         costs = [limit.costs(exposure) for limit in self.limits]
-        lists = self.control.choose(self._valued(scores, state, exposure), exposure)
-        self.policy.choose(walk, state, lists, self.control.charges, costs)
+        lists = self.control.choose(self._valued(scored.scores, state, exposure), exposure)
+        charges = self.control.charges
+        self.last = self.policy.shown(scored, walk, state, lists, charges, costs)
         return lists
 
     def _valued(
@@ -328,10 +386,10 @@ class FcpoServer:
         """(b, K) the chance that each item of the last lists had of being shown.
 
         Of a softmax policy, given the prices of the step and the items before it in the list
-        (`SoftmaxAtWork` says what that leaves out); 1 without exploration and for an empty slot.
+        (`SoftmaxOnline` says what that leaves out); 1 without exploration and for an empty slot.
         None of a Gaussian policy, which samples W instead of items.
         """
-        return self.policy.propensities
+        return None if self.last is None else self.last.propensities
 
     def observe(self, lists: Tensor, outcome: Outcome, exposure: Exposure) -> None:  # noqa: ARG002
         assert self.walk is not None
@@ -340,7 +398,7 @@ class FcpoServer:
         if self.retraining is not None:
             self.retraining.observe(lists, outcome)
         if self.learns:
-            self.policy.note(lists, outcome)
+            self.policy.answered(self.last, outcome)
 
     def update(self) -> None:
         """A round of Algorithm 1 on the trajectories since the last one."""
@@ -418,7 +476,7 @@ class FcpoServer:
                 panel = restored_ensemble(kept, first if described is None else of_bytes(described))
                 self.actor.items = replace(items, panel=panel)
         self.state, self.walk, self.left = state, None, []
-        self.policy = policy_at_work(self.actor, self.config, self.generator, learns=self.learns)
+        self.policy = online_policy(self.actor, self.config, self.generator, learns=self.learns)
         self._restore_signals(tensors, state)
 
     def _restore_signals(self, tensors: dict[str, Tensor], state: State) -> None:

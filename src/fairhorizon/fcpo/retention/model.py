@@ -152,6 +152,7 @@ def typed_states(run: Run, chances: LikeChances) -> Tensor:
 
 # ---- The model -----------------------------------------------------------------------------------
 STATES = MOODS + 1  # the mood, and the chance that the best item open is liked
+LATEST_RUNS = 2  # that rounds of CPO learn from; critics learn from all
 NEWS = 0.01  # part of the answers that has to be new, for what they teach to be worth its time
 
 
@@ -314,7 +315,7 @@ class RetentionModel:
                 assert isinstance(critics, ContinuationCritics)
                 own_users = [course.of_half(half, HALVES) for course in courses]
                 critics.learn(own_users, self.gamma, self.settings.gae_lambda)
-        offered = back.latest(self.settings.latest_runs).offered(self.likes, self.costs)
+        offered = back.latest(LATEST_RUNS).offered(self.likes, self.costs)
         if offered is not None:
             improve(self.actor, offered, self.share, self.settings, self.generator)
 
