@@ -47,6 +47,26 @@ def test_the_command_line_serves_the_same_lists_now(shop, tmp_path):
         assert lists[column].to_list() == own[column].to_list()
 
 
+@pytest.mark.parametrize("jobs", [1, 2])
+def test_the_command_line_knows_what_was_observed_and_what_is_new(shop, tmp_path, jobs):
+    """New customers and articles, and articles that only the table has."""
+    limits = ["popular<=0.3", "new>=0.1"]
+    model = fh.fit(shop.log(), "ease+lists", limits=limits, items=shop.articles)
+    rows = {"customer": ["c1", "new"], "sku": ["a5", "a99"], "day": [10**9, 10**9 + 1]}
+    model.observe(pl.DataFrame(rows)).save(tmp_path / "run")
+    out = tmp_path / "lists.csv"
+    words = ["recommend", str(tmp_path / "run"), "--out", str(out), "--k", "6"]
+    assert run([*words, "--jobs", str(jobs)]) == 0
+    lists, own = pl.read_csv(out), model.recommend(k=6)
+    assert lists["item"].is_in(["a60", "a61", "a62", "a99"]).sum() >= 0.1 * lists.height
+    if jobs == 1:  # of several blocks only the limits are the same
+        for column in ("user", "rank", "item"):
+            assert lists[column].to_list() == own[column].to_list()
+    assert run([*words, "--user", "new"]) == 0
+    assert pl.read_csv(out)["user"].to_list() == 6 * ["new"]
+    assert "a99" not in pl.read_csv(out)["item"].to_list()
+
+
 @pytest.mark.parametrize("method", ["ease", "ease+lists@0.3"])
 def test_fit_all(tmp_path, capsys, method):
     folder, out = tmp_path / "run", tmp_path / "lists.csv"
@@ -81,8 +101,7 @@ def test_fit_all_of_a_file(shop, tmp_path, monkeypatch, in_log):
     assert run(["fit", "ease+lists", "--all", *words, "--out", "run"]) == 0
     assert run(["recommend", "run", "--out", "lists.csv", "--k", "5"]) == 0
     model = fh.open_model("run")
-    if in_log:  # else the table has further items, which recommend does not show
-        assert model.recommend(k=5)["item"].to_list() == pl.read_csv("lists.csv")["item"].to_list()
+    assert model.recommend(k=5)["item"].to_list() == pl.read_csv("lists.csv")["item"].to_list()
     model.observe(rows[:3].with_columns(pl.col("day") + 10**9)).refresh()
     model.save("again")
     small = {f"a{item}" for item in range(63) if item % 3 == 0}
@@ -133,6 +152,9 @@ def test_items_that_nobody_took_come_back(tmp_path):
     assert again.items == model.items == list(range(300))
     assert again.users == model.users == list(range(61))
     assert again.recommend(k=6).equals(model.recommend(k=6))
+    out = tmp_path / "lists.csv"
+    assert run(["recommend", str(tmp_path / "run"), "--out", str(out), "--k", "6"]) == 0
+    assert pl.read_csv(out)["item"].to_list() == model.recommend(k=6)["item"].to_list()
     rows = {"user": [0], "item": [300], "rating": [5.0]}
     rows["timestamp"] = [int(log.timestamps[-1]) + 1]
     model.observe(pl.DataFrame(rows)).refresh()

@@ -140,8 +140,8 @@ def own_limit(data: "DataSpec", share: float) -> "Limit":
 
 def served(
     run: "ModelFolder", texts: Sequence[str] | None, table: Path | None, alpha_prime: float | None
-) -> "tuple[Recommender, GivenLimits]":
-    """The model of a run and the limits to serve it under: those given, else those of the fit.
+) -> "tuple[float | None, GivenLimits]":
+    """The level and the limits to serve a run at: those given, else those of the fit.
 
     --alpha-prime alone takes the place of all limits of the fit.
     """
@@ -151,12 +151,12 @@ def served(
     if texts:
         limits = parse(texts)
         level_of(limits, alpha_prime, data)  # refuses two that differ
-        return run.recommender(), _joined(GivenLimits(limits, chosen), alpha_prime, data)
+        return None, _joined(GivenLimits(limits, chosen), alpha_prime, data)
     if table is not None and (alpha_prime is not None or not stored):
         raise ConfigError(f"{table}: which limits has it the columns of? (give {LIMIT} too)")
     if alpha_prime is not None:
-        return run.recommender(alpha_prime), GivenLimits()
-    return run.recommender(), GivenLimits(stored, chosen)
+        return alpha_prime, GivenLimits()
+    return None, GivenLimits(stored, chosen)
 
 
 def serving(

@@ -9,10 +9,11 @@ import typer
 
 from fairhorizon.cli import limits, options
 from fairhorizon.cli.config import Config
-from fairhorizon.errors import ModelError
+from fairhorizon.errors import ConfigError, ModelError
 from fairhorizon.vocabulary import AsOf, EngineName, ListFormat, ListValue, Mode, Protocol
 
 if TYPE_CHECKING:
+    from numpy.typing import NDArray
     from torch import Tensor
 
     from fairhorizon.data.interactions import Interactions
@@ -20,7 +21,8 @@ if TYPE_CHECKING:
     from fairhorizon.evaluation.short_term import EvaluationRow, Result
     from fairhorizon.limits.measured import LimitReached
     from fairhorizon.limits.resolved import ResolvedLimit
-    from fairhorizon.model.blocks import ListsOfRun
+    from fairhorizon.model.blocks import ListsOfModel, ListsOfRun
+    from fairhorizon.model.folder import ModelFolder
     from fairhorizon.parallel.engine import TaskEngine
     from fairhorizon.recommenders.base import Recommender
     from fairhorizon.recommenders.served import Served
@@ -65,7 +67,8 @@ def evaluate(
     folder = ModelFolder(run)
     folder.check_testable()
     spec = folder.data()
-    model, asked = limits.served(folder, limit, item_table, alpha_prime)
+    level, asked = limits.served(folder, limit, item_table, alpha_prime)
+    model = folder.recommender(level)
     dataset = spec.open(cache_dir, model.popular_share)
     bound = asked.bound(spec, dataset.split, cache_dir, model.popular_share)
     model = limits.serving(folder, model, bound)
@@ -236,25 +239,54 @@ def recommend(
     what was reached.
     """
     from fairhorizon.evaluation.short_term import check_fit
+    from fairhorizon.model.blocks import ListsOfModel, ListsOfRun
     from fairhorizon.model.folder import ModelFolder
-    from fairhorizon.vocabulary import Protocol
 
     engine = options.chosen_engine(jobs, engine_name, address, threads)
     folder = ModelFolder(run)
     if as_of is AsOf.TRAINING:
         folder.check_testable("leave out --as-of training, or fit without --all")
-    spec = folder.data()
-    model, asked = limits.served(folder, limit, item_table, alpha_prime)
-    dataset = spec.open(cache_dir)
-    check_fit(model, dataset.split)
-    users = chosen_users(user_ids, users_file, dataset.log, spec.served_column)
-    bound = asked.bound(spec, dataset.split, cache_dir, model.popular_share)
-    model = limits.serving(folder, model, bound)
-    k = options.fitting_length(k, dataset.log.n_items)
-    now = as_of is AsOf.NOW or folder.is_of_whole_log
-    protocol, codes = None if now else Protocol.STANDARD, None if users is None else users.numpy()
-    asked_for = lists_of(run, k, protocol, cache_dir, alpha_prime, bound, users=codes)
-    asked_for, scenario = valued(asked_for, model, dataset, value)
+    level, asked = limits.served(folder, limit, item_table, alpha_prime)
+    asked_for: ListsOfModel | ListsOfRun
+    if folder.is_of_whole_log:
+        given = bool(limit) or alpha_prime is not None or item_table is not None
+        asked_for = ListsOfModel(
+            run,
+            0,
+            cache_dir,
+            level,
+            asked.limits if given else None,
+            None if item_table is None else str(item_table),
+        )
+        try:
+            state = asked_for.state()
+        except ConfigError as error:
+            raise ConfigError(f"{run}: {error}") from None
+        log, model, bound = state.known(), state.serving, state.bound
+        users = chosen_users(user_ids, users_file, log, folder.data().served_column)
+        ids = log.user_ids if users is None else log.user_ids[users.numpy()]
+        k = options.fitting_length(k, log.n_items)
+        asked_for = replace(
+            asked_for, length=k, users=None if users is None else tuple(ids.tolist())
+        )
+        scenario = asked_for.scenario(state)
+    else:
+        spec, model = folder.data(), folder.recommender(level)
+        dataset = spec.open(cache_dir)
+        check_fit(model, dataset.split)
+        log = dataset.log
+        users = chosen_users(user_ids, users_file, log, spec.served_column)
+        ids = log.user_ids if users is None else log.user_ids[users.numpy()]
+        bound = tuple(asked.bound(spec, dataset.split, cache_dir, model.popular_share))
+        model = limits.serving(folder, model, bound)
+        k = options.fitting_length(k, log.n_items)
+        protocol = None if as_of is AsOf.NOW else Protocol.STANDARD
+        codes = None if users is None else users.numpy()
+        asked_for = lists_of(run, k, protocol, cache_dir, alpha_prime, bound, users=codes)
+        scenario = asked_for.scenario(model, dataset)
+    if value is ListValue.LONG:
+        scenario = valued(folder, model, scenario, ids)
+        asked_for = replace(asked_for, worth=scenario.worth)
     made = None
     if not one_by_one:
         with engine:
@@ -263,7 +295,7 @@ def recommend(
         made = served_here(model, scenario, k, seed, one_by_one=one_by_one)
     options.warn_if_shorter(made.lists, k)
     limits.measured(bound, made.lists, made.prices)
-    write(out, made, dataset.log, users, written_as, with_scores=scores)
+    write(out, made, log, users, written_as, with_scores=scores)
     typer.echo(f"{out}: {(made.lists >= 0).sum():,} items for {len(made.lists):,} users")
 
 
@@ -335,7 +367,7 @@ def lists_of(
 
 
 def served_in_blocks(
-    lists: "ListsOfRun", model: "Recommender", n_users: int, engine: "TaskEngine"
+    lists: "ListsOfModel | ListsOfRun", model: "Recommender", n_users: int, engine: "TaskEngine"
 ) -> "Served | None":
     """The lists, if blocks of users make them; None: this process has to."""
     if engine.workers == 1:
@@ -354,21 +386,15 @@ def served_in_blocks(
 
 
 def valued(
-    lists: "ListsOfRun", model: "Recommender", dataset: "Dataset", value: ListValue
-) -> "tuple[ListsOfRun, Scenario]":
-    """The lists that are asked for, by this value, and the states of their users."""
-    scenario = lists.scenario(model, dataset)
-    if value is ListValue.NDCG:
-        return lists, scenario
+    folder: "ModelFolder", model: "Recommender", scenario: "Scenario", ids: "NDArray[Any]"
+) -> "Scenario":
+    """The scenario with what a like of its users, by these ids, is worth for later."""
     from fairhorizon.fcpo.retention.replay import with_user_weights
-    from fairhorizon.model.folder import ModelFolder
 
-    outlook = ModelFolder(lists.run).outlook()
+    outlook = folder.outlook()
     if outlook is None:
         raise ModelError(
-            f"{lists.run}: has learned from no answers what a like is worth (fit it with --answers "
-            "FILE, or leave out --value long)"
+            f"{folder.folder}: has learned from no answers what a like is worth (fit it with "
+            "--answers FILE, or leave out --value long)"
         )
-    ids = dataset.log.user_ids if lists.users is None else dataset.log.user_ids[lists.users]
-    weighed = with_user_weights(model, scenario, outlook, ids.tolist())
-    return replace(lists, worth=weighed.worth), weighed
+    return with_user_weights(model, scenario, outlook, ids.tolist())

@@ -88,14 +88,15 @@ def _of_frame(frame: Any, how: ReaderOptions, name: str) -> Interactions:
     )
 
 
-def load_items(source: Any, *, item: str | int | None = None) -> ItemTable:
+def load_items(source: Any, *, item: str | int | None = None, encoding: str = UTF_8) -> ItemTable:
     """A table of items, from a frame or a file with a row per item.
 
     item: the column of the item id; None: found by its usual name.
+    encoding: of a text file.
     """
     if isinstance(source, str | Path):
         names = [item] if isinstance(item, str) and not item.isdecimal() else []
-        table = read_table(source, names=names)
+        table = read_table(source, names=names, encoding=encoding)
         file: str | Path | None = source
     else:
         table, file = Table(in_polars(as_frame(source)), Origin(), header=True), None

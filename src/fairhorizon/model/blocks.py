@@ -10,9 +10,16 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from fairhorizon.data.items import merged_tables
+from fairhorizon.data.loading import load_items
 from fairhorizon.datasets import Dataset
+from fairhorizon.limits.language import Limit
 from fairhorizon.limits.resolved import ResolvedLimit
+from fairhorizon.model.cold_start import Catalogue
 from fairhorizon.model.folder import ModelFolder
+from fairhorizon.model.model import open_model
+from fairhorizon.model.requests import RepeatRule, Requests
+from fairhorizon.model.serving import ServingState, check_table, persons_of, scenario_of
 from fairhorizon.parallel.engine import Messages, TaskEngine, WorkerBlocks
 from fairhorizon.recommenders.base import Recommender
 from fairhorizon.recommenders.served import Served
@@ -42,6 +49,12 @@ class ListsOfRun:
     feedback: bool = False
     worth: Tensor | None = None
 
+    def opened(self) -> tuple[Recommender, Scenario]:
+        """The model that makes the lists, and the states of the users who are served."""
+        model = self.model()
+        dataset = ModelFolder(self.run).data().open(self.cache_dir)
+        return model, self.scenario(model, dataset)
+
     def model(self) -> Recommender:
         model = ModelFolder(self.run).recommender(self.level)
         return model.under(self.limits) if self.limits else model
@@ -58,19 +71,63 @@ class ListsOfRun:
 
 
 @dataclass(frozen=True)
+class ListsOfModel:
+    """Which lists of a model of a whole log are made, in the words of `ListsOfRun`.
+
+    limits: those to serve under, in place of those of the fit; None: these.
+    item_table: a file with further columns of items.
+    users: ids.
+    """
+
+    run: Path
+    length: int
+    cache_dir: Path | None = None
+    level: float | None = None
+    limits: tuple[Limit, ...] | None = None
+    item_table: str | None = None
+    users: tuple[object, ...] | None = None
+    worth: Tensor | None = None
+    feedback = False
+
+    def opened(self) -> tuple[Recommender, Scenario]:
+        """The model that makes the lists, and the states of the users who are served."""
+        state = self.state()
+        return state.serving, self.scenario(state)
+
+    def state(self) -> ServingState:
+        """The people and items of the model, under the limits that are asked for."""
+        state = open_model(self.run, cache_dir=self.cache_dir).state
+        if self.limits is None:
+            return state
+        recommender, items = state.recommender, state.catalogue
+        if self.level is not None:
+            recommender = recommender.at(self.level)
+        if self.item_table is not None:
+            encoding = ModelFolder(self.run).data().encoding
+            table = load_items(self.item_table, encoding=encoding)
+            check_table(items.log, table, self.limits)
+            both = merged_tables(table, items.table)
+            items = Catalogue.of(items.log, both, items.new, area_km=items.area_km)
+        return ServingState.of(recommender, state.people, items, self.limits)
+
+    def scenario(self, state: ServingState) -> Scenario:
+        """The states of the users who are served."""
+        requests = Requests(persons_of(state, self.users, None), None, RepeatRule())
+        return replace(scenario_of(state, requests, None), worth=self.worth)
+
+
+@dataclass(frozen=True)
 class RunBlock:
     """Makes one of the blocks, in its worker."""
 
-    lists: ListsOfRun
+    lists: ListsOfRun | ListsOfModel
     number: int
     blocks: int
 
     def __call__(self) -> Any:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # about the data: they were shown before
-            model = self.lists.model()
-            dataset = ModelFolder(self.lists.run).data().open(self.lists.cache_dir)
-        scenario = self.lists.scenario(model, dataset)
+            model, scenario = self.lists.opened()
         rows = np.array_split(np.arange(scenario.n_users), self.blocks)[self.number]
         serving = model.in_blocks(feedback=self.lists.feedback)
         assert serving is not None
@@ -95,7 +152,7 @@ class ListsOfBlocks:
 
 
 def served_in_blocks(
-    lists: ListsOfRun, model: Recommender, n_users: int, engine: TaskEngine
+    lists: ListsOfRun | ListsOfModel, model: Recommender, n_users: int, engine: TaskEngine
 ) -> ListsOfBlocks | None:
     """The lists of a run, made by as many blocks of users as the engine has workers.
 

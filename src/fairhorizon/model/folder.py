@@ -258,11 +258,11 @@ class ModelFolder:
         file = self.folder / path
         return str(file.resolve()) if not Path(path).is_absolute() and file.is_file() else path
 
-    def log(self) -> Interactions:
+    def log(self, cache_dir: Path | None = None) -> Interactions:
         """The log of the model, as it was loaded."""
         about = self.card().log
         if about is None:
-            return self.data().read(None)
+            return self.data().read(cache_dir)
         return log_of(pl.read_parquet(self.checked(LOG)), about)
 
     def items(self) -> ItemTable | None:
@@ -270,7 +270,9 @@ class ModelFolder:
         table = self.item_table()
         if table is None:
             return None
-        return load_items(self.checked(ITEMS) if self.has(ITEMS) else table)
+        if self.has(ITEMS):
+            return load_items(self.checked(ITEMS))
+        return load_items(table, encoding=self.data().encoding)
 
     def observed(self, log: Interactions) -> pl.DataFrame | None:
         """Rows that were observed after the fit, under the names of the columns of the log."""

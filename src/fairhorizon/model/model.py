@@ -443,17 +443,19 @@ def _fitted_for(draft: Recommender, limits: Sequence[Limit], catalogue: Catalogu
     return group_of(own_limit(limits), fitted)
 
 
-def open_model(folder: str | Path) -> Model:
+def open_model(folder: str | Path, *, cache_dir: str | Path | None = None) -> Model:
     """The model of a folder that `Model.save` or `fairhorizon fit --all` has written.
 
     folder: the run folder. A run that was fitted without --all is refused: it knows a part of its
         log only.
+    cache_dir: where named sets are kept, as in `load`.
 
     Returns the model as it was, with everything that it had observed.
     """
     stored = ModelFolder(Path(folder))
     stored.check_whole()
-    card, data, log = stored.card(), stored.data(), stored.log()
+    card, data = stored.card(), stored.data()
+    log = stored.log(None if cache_dir is None else Path(cache_dir))
     ordered, recommender = in_order(log, data.ties), stored.recommender()
     if recommender.fingerprint_ != ordered.fingerprint():
         raise ModelError(f"{folder}: its log has changed since the fit (fit it again)")

@@ -2,7 +2,7 @@
 
 import warnings
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -66,6 +66,13 @@ class ServingState:
     def n_items(self) -> int:
         """Items that can be shown."""
         return len(self.free.sensitive_)
+
+    def known(self) -> Interactions:
+        """The log with the ids of everybody and everything that lists are made of."""
+        log, people, items = self.people.log, self.people.ids, self.catalogue.ids[: self.n_items]
+        texts = any(isinstance(one, str) for one in people)
+        users = np.array(list(map(str, people)) if texts else people, dtype=object)
+        return replace(log, user_ids=users, item_ids=items, attributes={})
 
     def with_items(
         self, ids: Iterable[Any], table: ItemTable | None, limits: Sequence[Limit]
