@@ -21,7 +21,7 @@ from dataclasses import dataclass
 from typing import Any, NoReturn, Self, TypeVar
 from typing import Protocol as Interface
 
-from fairhorizon.errors import ConfigError, FairHorizonError
+from fairhorizon.errors import FairHorizonError
 
 R = TypeVar("R")
 R_co = TypeVar("R_co", covariant=True)
@@ -31,13 +31,6 @@ ATTEMPTS = 3  # of a task or of a block whose worker is lost
 PAUSE = 2.0  # seconds between two calls of `meanwhile`
 AGAIN = "run the same command to continue"
 THREADS = "OMP_NUM_THREADS"  # read by OpenMP, OpenBLAS and MKL
-RAY_SETTINGS = {
-    "RAY_USAGE_STATS_ENABLED": "0",
-    # Ray prints about lost workers to stdout, where our results go
-    "RAY_DEDUP_LOGS_SKIP_REGEX": ".*",
-    # a warning about what a later version will do
-    "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",
-}
 
 
 class Work(Interface[R_co]):
@@ -345,19 +338,3 @@ def sendable(error: Exception) -> Exception:
         plain.__notes__ = error.__notes__
         return plain
     return error
-
-
-def ray_engine(address: str | None, jobs: int | None, threads: int) -> TaskEngine:
-    """The engine on the Ray cluster at the address; None: on Ray that is started here.
-
-    Ray is an extra that takes seconds to import, so it is imported when it is asked for.
-    """
-    for name, value in RAY_SETTINGS.items():  # Ray reads them when it is imported
-        os.environ.setdefault(name, value)
-    try:
-        from fairhorizon.parallel.on_ray import OnRay
-    except ModuleNotFoundError as error:
-        if str(error.name).partition(".")[0] != "ray":
-            raise
-        raise ConfigError("--engine ray needs Ray (pip install 'fairhorizon[ray]')") from None
-    return OnRay(address, jobs, threads)
