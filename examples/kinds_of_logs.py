@@ -10,15 +10,13 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from fairhorizon.data.example_logs import checkins, sessions, shop
 from fairhorizon.data.frames import from_frame
-from fairhorizon.data.generated.checkins import checkins
-from fairhorizon.data.generated.sessions import sessions
-from fairhorizon.data.generated.shop import shop
 from fairhorizon.data.interactions import Interactions
 from fairhorizon.data.locations import Locations, items_near
 from fairhorizon.data.splits import split
 from fairhorizon.histories import UserItems
-from fairhorizon.rankers.itemknn import ItemKnn, ItemKnnConfig
+from fairhorizon.rankers.itemknn import RecentItemKnn, RecentItemKnnConfig
 
 LENGTH = 5
 MUNICH = (48.14, 11.58)
@@ -29,7 +27,7 @@ Allowed = NDArray[np.bool_]  # (users, items)
 def best_lists(log: Interactions, allowed: Allowed | None = None) -> NDArray[np.int64]:
     """(n_users, 5) the best items of every user that the user has not had, of those allowed."""
     parts = split(log)
-    ranker = ItemKnn(ItemKnnConfig(half_life=None)).fit(parts)
+    ranker = RecentItemKnn(RecentItemKnnConfig(half_life=None)).fit(parts)
     known, users = UserItems.of(parts.train, parts.validation), torch.arange(log.n_users)
     scores = ranker.scores(users, known.last(ranker.queue_length))
     scores = scores.masked_fill(known.mask(users), -torch.inf)

@@ -7,7 +7,7 @@ import polars as pl
 import pytest
 
 from fairhorizon.cli.app import run
-from fairhorizon.data.generated.checkins import checkins
+from fairhorizon.data.example_logs import checkins
 from fairhorizon.data.locations import area_names
 
 SHOP = ("--user=customer", "--item=sku", "--timestamp=ordered")

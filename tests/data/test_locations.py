@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from fairhorizon.data import locations
+from fairhorizon.data.example_logs import checkins
 from fairhorizon.data.frames import from_frame
-from fairhorizon.data.generated.checkins import checkins
 from fairhorizon.data.interactions import Interactions
 from fairhorizon.data.locations import (
     Locations,

@@ -9,9 +9,8 @@ import polars as pl
 import pytest
 import torch
 
+from fairhorizon.data.example_logs import sessions, shop
 from fairhorizon.data.frames import from_frame
-from fairhorizon.data.generated.sessions import sessions
-from fairhorizon.data.generated.shop import shop
 from fairhorizon.data.interactions import Interactions, WeightsIgnoredWarning
 from fairhorizon.data.splits import Split, split
 from fairhorizon.histories import UserItems

@@ -7,7 +7,6 @@ from specs import check_schema, colours, marks
 from fairhorizon.metrics.spread import Spread
 from fairhorizon.report.efficiency import (
     duration,
-    efficiency_markdown,
     efficiency_section,
     efficiency_table,
     finding,
@@ -62,11 +61,6 @@ def test_the_table_gives_time_ratio_and_time_per_user():
     assert "mf+foe 200 items 0.5 s 90 min 10,800 0.53 943 100" in lines
     assert "mf+foe 1682 items 4 s - - 4.24 943 100" in lines
     assert "fcpo all items 90 min 3 h 2 5726.41 943 100" in lines
-
-
-def test_markdown():
-    text = efficiency_markdown(ROWS)
-    assert "| mf+foe | 200 items | 0.5 s | 90 min | 10,800 | 0.53 | 943 | 100 |" in text
 
 
 def test_the_chart_has_a_bar_a_row_and_a_diamond_where_the_paper_has_a_time():

@@ -7,10 +7,8 @@ import numpy as np
 import polars as pl
 
 from fairhorizon.data.columns import Origin
+from fairhorizon.data.example_logs import checkins, sessions, shop
 from fairhorizon.data.frames import counted, warn_of_missing_attribute
-from fairhorizon.data.generated.checkins import checkins
-from fairhorizon.data.generated.sessions import sessions
-from fairhorizon.data.generated.shop import shop
 from fairhorizon.data.interactions import Interactions
 from fairhorizon.data.locations import AREA_KM, Locations, coordinates_among
 

@@ -22,8 +22,8 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from fairhorizon.data.generated.large import large_log
 from fairhorizon.data.interactions import Interactions
+from fairhorizon.data.large import large_log
 from fairhorizon.data.parts import read_folder
 from fairhorizon.data.readers import ReaderOptions, read_interactions
 from fairhorizon.data.synthetic import SyntheticMarket, baskets, sparse, synthetic, trends

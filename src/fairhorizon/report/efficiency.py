@@ -55,11 +55,6 @@ def efficiency_table(rows: Sequence[EfficiencyRow], caption: str = "Time to reco
     return Group(grid.terminal(_grid(rows, caption)), NOTE)
 
 
-def efficiency_markdown(rows: Sequence[EfficiencyRow], caption: str = "") -> str:
-    """For GitHub."""
-    return f"{grid.markdown(_grid(rows, caption))}\n\n{NOTE}\n"
-
-
 def finding(rows: Sequence[EfficiencyRow]) -> str:
     """The fastest and the slowest; nothing is said about limits, which have no part in it."""
     fast, slow = (choose(rows, key=_seconds) for choose in (min, max))

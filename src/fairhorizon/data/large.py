@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from fairhorizon.data.generated.drawing import START, YEAR
+from fairhorizon.data.example_logs import START, YEAR
 from fairhorizon.data.interactions import Interactions
 from fairhorizon.errors import ConfigError
 

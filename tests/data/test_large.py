@@ -5,8 +5,8 @@ import tracemalloc
 import numpy as np
 import pytest
 
-from fairhorizon.data.generated import large as module
-from fairhorizon.data.generated.large import large_log
+from fairhorizon.data import large as module
+from fairhorizon.data.large import large_log
 from fairhorizon.data.sources import is_named, load, market_of
 from fairhorizon.data.splits import split
 from fairhorizon.errors import ConfigError

@@ -4,9 +4,7 @@ import numpy as np
 import polars as pl
 import pytest
 
-from fairhorizon.data.generated.checkins import checkins
-from fairhorizon.data.generated.sessions import STRAY, sessions
-from fairhorizon.data.generated.shop import CHANCE, shop
+from fairhorizon.data.example_logs import CHANCE, STRAY, checkins, sessions, shop
 
 
 @pytest.mark.parametrize("generator", [shop, checkins, sessions])
