@@ -160,6 +160,13 @@ def test_a_planted_violation_is_caught(module, source, caught):
     assert bool(violations(source, f"{PACKAGE}.{module}")) is caught
 
 
+@pytest.mark.parametrize("command", ["fit", "lists", "service"])
+def test_no_command_of_production_imports_a_study(command):
+    path = ROOT / "cli" / f"{command}.py"
+    names = imported(ast.parse(path.read_text(encoding="utf-8")), module_of(path))
+    assert not [name for name in names if part_of(name, PACKAGE) == "studies"]
+
+
 @pytest.mark.slow
 def test_ray_is_imported_in_one_place_and_only_when_asked_for():
     """Ray is an extra that takes seconds to import."""

@@ -1,7 +1,5 @@
 """Lists under several rules against general solvers, and against answers worked by hand."""
 
-import time
-
 import numpy as np
 import pytest
 from scipy import sparse
@@ -224,9 +222,7 @@ def test_few_users_get_full_lists_with_showings_rounded_up(each, length):
     for users in (1, 2, 5, 20):
         draw = np.random.default_rng(users)
         values = draw.exponential(size=(users, 1400)) + 3 * (np.arange(1400) % 700 < 4)
-        started = time.perf_counter()
         made = allocate(Candidates.checked(np.arange(1400)[None], values), limits)
-        seconds = time.perf_counter() - started
         assert (made.lists >= 0).all(), users
         beyond = shares(rules, made.lists, length)
         assert beyond.max() <= length + 1e-9, users
@@ -235,7 +231,6 @@ def test_few_users_get_full_lists_with_showings_rounded_up(each, length):
         if each * users * length < 1:
             assert made.rounded, users
         assert made.rounded or beyond.max() <= 1e-9, users
-        assert seconds < 10, users  # about 1 s where the machine is not busy
 
 
 def test_a_share_of_few_showings_is_rounded_up_by_hand():

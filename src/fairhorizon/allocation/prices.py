@@ -32,7 +32,7 @@ PARTS = 48  # of the users, each with planes of its own
 MOST_STEPS = 120
 # Of all small linear programs of one search (1 to 2 s): after so many, the best prices so far
 # have to do. Counted and not timed, so that prices are the same on every machine.
-MOST_CELLS = 4_000_000
+MOST_CELLS = 2_500_000
 NODES = 200  # of a search for whole numbers, if it has found any lists
 PROGRAM_SECONDS = 5.0  # that an integer program may take
 MOST_DESCENTS = 60
