@@ -1,4 +1,4 @@
-"""The lists of all users together: allocated at once, or step by step under control."""
+"""The lists of all users together, allocated at once: `NAME+lists`."""
 
 from dataclasses import dataclass
 
