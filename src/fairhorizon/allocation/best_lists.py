@@ -16,8 +16,8 @@ from fairhorizon.allocation.limit_matrix import Counts, Floats, LimitMatrix
 from fairhorizon.metrics.accuracy import discount
 
 # Candidates are kept for prices this many times farther away than the search expects to go; each
-# time that was not far enough, for prices so many times farther still.
-WIDER = 3.0
+# time that was not far enough, for prices this much farther still.
+WIDER, GROWTH = 2.0, 1.5
 USERS_AT_ONCE = 1024
 
 
@@ -84,9 +84,9 @@ class BestLists:
         """Keep the candidates that lists may have at prices around these."""
         if not self.n_users or ((self._low <= prices).all() and (prices <= self._high).all()):
             return
-        # A limit without a price stays so, but for the steps that the search makes from 0.
-        near = self._wider * reach
-        self._wider *= WIDER
+        # Most limits without a price stay so: with no range of it, fewer candidates are kept.
+        near = np.where(prices > 0, self._wider * reach, 0.0)
+        self._wider *= GROWTH
         self._low, self._high = np.maximum(0.0, prices - near), prices + near
         least, most = self.limits.charge_range(self._low, self._high)
         blocks = np.array_split(np.arange(self.n_users), -(-self.n_users // USERS_AT_ONCE))

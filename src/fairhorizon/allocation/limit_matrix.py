@@ -125,13 +125,26 @@ class LimitMatrix:
             return np.repeat((prices @ self.excess)[:, None], self.length, axis=1)
         return (self.excess * prices[:, None]).T @ self.weights
 
+    @cached_property
+    def _charged(self) -> Floats:
+        """(m, C) 1 in a group; of a group with more than half of the items, -1 outside of it.
+
+        Both charge classes alike, but for the same amount of all. The range of a charge counts
+        against what is charged, so that is the smaller part.
+        """
+        items = np.bincount(self.of_item, minlength=self.n_classes)
+        large = self.members @ items > items.sum() / 2
+        charged: Floats = self.members - large[:, None].astype(np.float64)
+        return charged
+
     def charge_range(self, low: Floats, high: Floats) -> tuple[Floats, Floats]:
         """(C,) the lowest and highest charge at any place, for prices between low and high (m,).
 
         Less what all classes are charged alike.
         """
-        least = (self.members * low[:, None]).T @ self.weights
-        most = (self.members * high[:, None]).T @ self.weights
+        weights = self.weights[:, :1] if self.counts_alike else self.weights
+        ends = [(self._charged * prices[:, None]).T for prices in (low, high)]  # (C, m)
+        least, most = np.minimum(*ends) @ weights, np.maximum(*ends) @ weights
         return least.min(1, initial=np.inf), most.max(1, initial=-np.inf)
 
     def use(self, classes: Counts) -> Floats:
