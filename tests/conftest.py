@@ -11,6 +11,7 @@ from hypothesis import settings
 from fairhorizon.allocation import spreading
 from fairhorizon.data.splits import Split, split
 from fairhorizon.data.synthetic import synthetic
+from fairhorizon.fcpo import learner
 from fairhorizon.fcpo.config import FcpoConfig
 from fairhorizon.fcpo.model import Fcpo
 from fairhorizon.rankers.mf import MfConfig
@@ -31,6 +32,9 @@ charts.SHARPNESS = 0.5
 # small markets. Tests of how well it is done ask for all of them (`all_steps_of_spreading`).
 ALL_STEPS = {name: getattr(spreading, name) for name in ("PARTS", "TRIALS")}
 spreading.PARTS, spreading.TRIALS = 8, 3
+
+# Fisher products are computed as always, but on few states.
+learner.FISHER_STATES = 32
 
 # No test may fail because the machine is busy.
 # The same examples in every run: what fails here fails everywhere.
@@ -66,7 +70,6 @@ def small() -> FcpoConfig:
         horizon=5,
         history=3,
         evaluate_every=2,
-        fisher_states=32,
     )
 
 
@@ -85,8 +88,6 @@ def small_strong() -> FcpoConfig:
         horizon=5,
         history=10,
         evaluate_every=2,
-        fisher_states=32,
-        validation_length=10,
     )
 
 
