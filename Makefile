@@ -42,7 +42,6 @@ bench: $(VENV)/.development
 	$(BIN)/python benchmarks/exposure.py
 	$(BIN)/python benchmarks/long_run.py
 	$(BIN)/python benchmarks/one_user.py
-	$(BIN)/python benchmarks/workers.py
 	$(BIN)/python benchmarks/reading.py
 	$(BIN)/python benchmarks/constraint.py
 

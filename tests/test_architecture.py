@@ -1,6 +1,7 @@
 """The dependency rule: modules import only from packages above their own, inside functions too."""
 
 import ast
+from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 
 import pytest
@@ -135,6 +136,25 @@ def test_every_module_has_a_level(package):
 @pytest.mark.parametrize("path", SOURCES, ids=module_of)
 def test_imports_go_up_the_plan(path):
     assert violations(path.read_text(encoding="utf-8"), module_of(path)) == []
+
+
+def import_graph(sources: dict[str, str]) -> dict[str, set[str]]:
+    """Which modules each module imports, by the texts of all; a package's own __init__ aside."""
+    graph: dict[str, set[str]] = {}
+    for module, source in sources.items():
+        names = imported(ast.parse(source), module)
+        names |= {name.rpartition(".")[0] for name in names}  # `from module import name`
+        graph[module] = (names & sources.keys()) - {module}
+    return graph
+
+
+def test_imports_make_no_circle():
+    sources = {module_of(path): path.read_text(encoding="utf-8") for path in SOURCES}
+    graph = import_graph(sources)
+    assert len([*TopologicalSorter(graph).static_order()]) == len(sources)
+    circle = {"a.b": "from a.c import x", "a.c": "def f():\n    import a.d", "a.d": "import a.b"}
+    with pytest.raises(CycleError):
+        TopologicalSorter(import_graph(circle)).prepare()
 
 
 @pytest.mark.parametrize(

@@ -22,7 +22,7 @@ from fairhorizon.settings import Given, SettingsError, changed, faults
 from fairhorizon.storage import model_kind
 from fairhorizon.vocabulary import MethodName
 
-# Every agent, by name: a new one is a folder and a line here.
+# Every agent, by name: a new one is a file or a folder, and a line here.
 AGENTS: dict[str, type[Recommender]] = {
     "fcpo": Fcpo,
     "lird": Lird,

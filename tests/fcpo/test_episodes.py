@@ -128,7 +128,7 @@ def test_the_validation_equals_a_direct_computation(market: Split, training: Tra
 def test_a_validation_under_a_limit_is_of_lists_that_keep_it(
     market: Split, small_strong: FcpoConfig
 ):
-    config = small_strong.model_copy(update={"training_limit": 0.2})
+    config = small_strong.model_copy(update={"training_limit": 0.2, "candidates": 40})
     episodes = Fcpo(config, seed=3).session(FitTask.of(market)).training.episodes
     assert isinstance(episodes, MenuEpisodes)
     users, queue = episodes.at_validation.users, episodes.validation.queue

@@ -16,8 +16,7 @@ from fairhorizon.report.levels import (
     write_levels,
 )
 from fairhorizon.report.who_pays import who_pays_chart
-from fairhorizon.studies.levels import GainRow, LevelResults, LevelRow
-from fairhorizon.studies.who_pays import UserGroupRow
+from fairhorizon.studies.levels import GainRow, LevelResults, LevelRow, UserGroupRow
 from fairhorizon.vocabulary import Mode, Protocol
 
 

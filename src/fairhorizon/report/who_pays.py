@@ -10,8 +10,7 @@ from fairhorizon.report.marks import Axis, by_series, in_focus, layered, mark, w
 from fairhorizon.report.page import Folded, Section
 from fairhorizon.report.styles import styles_of
 from fairhorizon.report.tables import group_items
-from fairhorizon.studies.levels import LevelResults
-from fairhorizon.studies.who_pays import UserGroupRow
+from fairhorizon.studies.levels import LevelResults, UserGroupRow
 
 TITLE = "Who pays for the limit"
 CHART_TITLE = "What the limit changes for whom"

@@ -1,8 +1,8 @@
 """How accurate each method is when at most a given share of what is shown is popular."""
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from dataclasses import asdict, dataclass, replace
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,7 +14,7 @@ from fairhorizon.methods import Method, rankers_of
 from fairhorizon.metrics.accuracy import hit_matrix, ndcg
 from fairhorizon.metrics.fairness import lists_above, popularity_rate, weighed_share
 from fairhorizon.metrics.significance import holm, paired_difference, paired_t_test
-from fairhorizon.metrics.spread import finite
+from fairhorizon.metrics.spread import finite, strict_json
 from fairhorizon.studies.level_search import (
     MethodAtLimit,
     aims_at_level,
@@ -28,9 +28,6 @@ from fairhorizon.studies.level_search import (
 from fairhorizon.studies.rows import LimitRow, OverSeeds, row_content, summary_row
 from fairhorizon.studies.study import Study, limit_row
 from fairhorizon.vocabulary import POPULAR
-
-if TYPE_CHECKING:
-    from fairhorizon.studies.who_pays import UserGroupRow
 
 LEVELS = (0.85, 0.65, 0.37)
 RANKERS = ("gru4rec", "sasrec", "ease:recent", "itemknn:recent")  # the strongest there are
@@ -113,12 +110,46 @@ class GainRow:
 
 
 @dataclass(frozen=True)
+class UserGroupRow:
+    """A third of the users under a method and a limit.
+
+    NDCG is the mean over the users and seeds. The difference is paired over users, with an interval
+    of 95 % confidence.
+    """
+
+    level: float
+    limit: str
+    method: str
+    ours: bool
+    trait: str  # what users are sorted by: their activity, or their taste for the tail
+    third: str  # of the users: least, middle, most
+    users: int
+    smallest: float  # value of the trait among them
+    largest: float
+    without: float  # NDCG without the limit
+    limited: float  # NDCG with it
+    difference: float
+    low: float | None  # of the interval
+    high: float | None
+    counting: str = ""  # how the limit counts showings, in words; empty: all alike
+
+    @property
+    def is_shown(self) -> bool:
+        """Whether the interval shows a difference, to either side."""
+        return self.low is not None and self.high is not None and not self.low <= 0 <= self.high
+
+    def to_json(self) -> dict[str, Any]:
+        content: dict[str, Any] = strict_json(asdict(self))
+        return content
+
+
+@dataclass(frozen=True)
 class LevelResults:
     """Methods under limits, ours against rivals, and users by group."""
 
     rows: Sequence[LevelRow]
     gains: Sequence[GainRow]
-    who_pays: "Sequence[UserGroupRow]"
+    who_pays: Sequence[UserGroupRow]
     k: int  # length of the lists
     group: str = POPULAR  # the name of the limited group
     limits: Sequence[LimitRow] = ()  # what each method made of its limit

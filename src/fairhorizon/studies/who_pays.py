@@ -1,8 +1,7 @@
 """Who pays for a limit: the accuracy of users by activity and by taste, with it and without it."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
-from typing import Any
+from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,48 +10,14 @@ from fairhorizon.data.interactions import Interactions
 from fairhorizon.limits.language import Limit
 from fairhorizon.methods import Method
 from fairhorizon.metrics.significance import paired_difference
-from fairhorizon.metrics.spread import finite, strict_json
+from fairhorizon.metrics.spread import finite
 from fairhorizon.recommenders.base import Levels
 from fairhorizon.studies.level_search import MethodAtLimit
-from fairhorizon.studies.levels import Found, LevelRow, NdcgOf, best_rivals
+from fairhorizon.studies.levels import Found, LevelRow, NdcgOf, UserGroupRow, best_rivals
 
 ACTIVITY, TAIL = "activity", "taste for the tail"
 THIRDS = ("least", "middle", "most")
 Traits = Mapping[str, NDArray[np.float64]]  # by name, (n_users,); NaN: the user has none
-
-
-@dataclass(frozen=True)
-class UserGroupRow:
-    """A third of the users under a method and a limit.
-
-    NDCG is the mean over the users and seeds. The difference is paired over users, with an interval
-    of 95 % confidence.
-    """
-
-    level: float
-    limit: str
-    method: str
-    ours: bool
-    trait: str  # what users are sorted by: their activity, or their taste for the tail
-    third: str  # of the users: least, middle, most
-    users: int
-    smallest: float  # value of the trait among them
-    largest: float
-    without: float  # NDCG without the limit
-    limited: float  # NDCG with it
-    difference: float
-    low: float | None  # of the interval
-    high: float | None
-    counting: str = ""  # how the limit counts showings, in words; empty: all alike
-
-    @property
-    def is_shown(self) -> bool:
-        """Whether the interval shows a difference, to either side."""
-        return self.low is not None and self.high is not None and not self.low <= 0 <= self.high
-
-    def to_json(self) -> dict[str, Any]:
-        content: dict[str, Any] = strict_json(asdict(self))
-        return content
 
 
 def user_traits(train: Interactions, group: NDArray[np.bool_]) -> Traits:

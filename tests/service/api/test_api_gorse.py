@@ -1,6 +1,6 @@
 """Calls as the clients of Gorse make them (Python, TypeScript and Go): they are answered alike.
 
-Paths, headers and fields are those of Gorse's clients. What differs is in docs/api.md.
+Paths, headers and fields are those of Gorse's clients. What differs is in docs/service-api.md.
 """
 
 import json

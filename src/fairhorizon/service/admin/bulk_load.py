@@ -1,4 +1,4 @@
-"""BulkLoad a database from files: tables of items and of users, and logs of events.
+"""Load a database from files: tables of items and of users, and logs of events.
 
 A file is read and checked as a whole, so that a bad row is reported before anything is written.
 Then rows are written in blocks, each in a transaction of its own, because a long one would keep
