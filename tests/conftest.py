@@ -11,7 +11,6 @@ from hypothesis import settings
 from fairhorizon.allocation import spreading
 from fairhorizon.data.splits import Split, split
 from fairhorizon.data.synthetic import synthetic
-from fairhorizon.fcpo import learner
 from fairhorizon.fcpo.config import FcpoConfig
 from fairhorizon.fcpo.model import Fcpo
 from fairhorizon.rankers.mf import MfConfig
@@ -32,9 +31,6 @@ charts.SHARPNESS = 0.5
 # small markets. Tests of how well it is done ask for all of them (`all_steps_of_spreading`).
 ALL_STEPS = {name: getattr(spreading, name) for name in ("PARTS", "TRIALS")}
 spreading.PARTS, spreading.TRIALS = 8, 3
-
-# Fisher products are computed as always, but on few states.
-learner.FISHER_STATES = 32
 
 # No test may fail because the machine is busy.
 # The same examples in every run: what fails here fails everywhere.
