@@ -4,7 +4,7 @@
         [--plain] [--width 16] [--small]
 
 Likes per user above the myopic allocation, which keeps the same limit at every step: of the optimum
-that sees patience, of the best that sees answers only, and of what an outlook learned from answers.
+that sees patience, of the best that sees answers only, and of what was learned from answers.
 --plain: without a leap, and with critics as `fcpo:long` has them. --width: of the actor's layers.
 """
 
@@ -35,7 +35,7 @@ SETTINGS = RetentionConfig(presence=0.0, critic_iterations=250, leap=True)
 
 
 class OutlookPlayer:
-    """An outlook that plays, and notes what comes of it."""
+    """A retention model that plays, and notes what comes of it."""
 
     def __init__(
         self, world: TabularWorld, gamma: float, settings: RetentionConfig = SETTINGS

@@ -72,7 +72,7 @@ def trained(env: StaysVecEnv, settings: PpoSettings, budget: int, seed: int) -> 
 class WeightsServer:
     """Serves a long run by weights: those of a policy, or the same for everybody.
 
-    policy: None: the weights of the panel, or with a generator random ones.
+    policy: None: the weights of the ensemble, or with a generator random ones.
     control: keeps a limit by a price on the weighted sums.
     """
 

@@ -8,8 +8,8 @@ limit, the same without a horizon, the stack under the control and without a lim
 weighs the rankers of `fcpo:long` (quit_view.py): free, with a penalty on popular showings that
 follows the limit, and under the same control as the others. PPO learns from as many showings as
 `fcpo:long`, in its rehearsals and in the run itself; with --more N, also from N times as many.
-Settings are chosen for each of the three, by a run with a seed that is not reported. The panel is
-what PPO begins with; random weights are drawn anew for every user and step.
+Settings are chosen for each of the three, by a run with a seed that is not reported. The ensemble
+is what PPO begins with; random weights are drawn anew for every user and step.
 """
 
 import argparse
@@ -67,7 +67,7 @@ def rows(world: World, seeds: range, candidates: Candidates, more: int) -> Itera
         rival = Rival(world, seed, showings)
         if not settings:
             settings = chosen(Rival(world, CHOOSING, showings), candidates)
-        yield "the panel", rival.fixed()
+        yield "the ensemble", rival.fixed()
         yield "random weights", rival.random()
         for way, own in settings.items():
             yield f"PPO, {way}", rival.run(way, own)

@@ -3,7 +3,7 @@
 An action is a weight for each signal of an item: the standardised scores of the rankers that
 `fcpo:long` weighs too, whether the item is in the limited group, how near it is to it, and how much
 of its kinds the user was shown lately. The open item with the highest weighted sum is shown.
-Actions are deviations from the weights that the panel of rankers begins with: action 0 is the panel
+Actions are deviations from the weights that the ensemble begins with: action 0 is the ensemble
 as it was fitted.
 """
 
@@ -156,7 +156,7 @@ class View:
     def _best_by_group(self, available: Tensor, group: Tensor) -> Tensor:
         """(b, 2) how good the best open item outside the group is, and how much better one in it.
 
-        By the weights of the panel; 0 where there is none.
+        By the weights of the ensemble; 0 where there is none.
         """
         best = torch.zeros(len(available), 2)
         inside, outside = group.nonzero().squeeze(1), (~group).nonzero().squeeze(1)

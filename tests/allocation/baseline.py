@@ -1,7 +1,7 @@
 """The stored instances that list engines are measured against, and how to measure lists.
 
-`baseline.json` was written by benchmarks/list_baseline.py. Reading it takes numpy alone, nothing of
-the package: whatever makes lists can be held against it.
+`baseline.json` was written by benchmarks/list_baseline.py of commit eb15ceb. Reading it takes numpy
+alone, nothing of the package: whatever makes lists can be held against it.
 
 Arrays are {"dtype", "shape", "data"}: raw little-endian bytes in C order, the bytes of equal
 significance of all numbers together (they compress better), then LZMA, then base 85. Flags are

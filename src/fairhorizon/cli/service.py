@@ -505,7 +505,7 @@ def forget(
 ) -> None:
     """Remove the description and all feedback of a user, and their name from lists.
 
-    Counts and budgets stay as they are. From now on the user is a stranger,
+    Counts and budgets stay as they are. From now on the user is unknown,
     although models may still know them. Backups and exports that were made
     before are not changed.
     """

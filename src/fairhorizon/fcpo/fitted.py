@@ -109,7 +109,7 @@ class FittedPolicy:
 
     @torch.no_grad()
     def weights(self, state: State) -> tuple[float, ...]:
-        """The weight of each ranker of the panel for the one user in a state."""
+        """The weight of each ranker of the ensemble for the one user in a state."""
         outputs = self.actor(state.users, self.actor.items.remember(state.queue))
         rows = rows_of(outputs, self.actor.list_length).mean(1)[0]
         return tuple(rows[: 0 if self.panel is None else len(self.panel.rankers)].tolist())

@@ -503,10 +503,10 @@ class FcpoServer:
 
 # ---- The same among users who can leave ----------------------------------------------------------
 class LongFcpoServer(FcpoServer):
-    """The policy orders items, the outlook says what they are worth to whom.
+    """The policy orders items, the retention model says what they are worth to whom.
 
     The control's price comes on top of that, so who gets the scarce showings is what was learned.
-    Online, it is the outlook that learns; the weights of the policy stay.
+    Online, it is the retention model that learns; the weights of the policy stay.
     """
 
     def __init__(self, actor: Actor, config: FcpoConfig, *, learn: bool, **plan: Any) -> None:

@@ -74,7 +74,7 @@ class PolicyState:
 
 
 class ProposalSteps:
-    """Serves by the proposals of a walk: sampled, or their means without a generator."""
+    """Serves by the proposals of a policy state: sampled, or their means without a generator."""
 
     def __init__(
         self, walk: PolicyState, generator: torch.Generator | None, *, feedback: bool
@@ -125,7 +125,7 @@ def served_ndcg(
 
 # ---- Episodes of a policy that samples W ---------------------------------------------------------
 class Recorder:
-    """Records the steps of a walk and turns them into trajectories."""
+    """Records the steps of a policy and turns them into trajectories."""
 
     def __init__(self) -> None:
         self.columns: list[tuple[Tensor, ...]] = []
@@ -144,7 +144,7 @@ class Recorder:
         self.columns.append((index, sampled, log_prob, lists, reward, costs))
 
     def trajectories(self, walk: PolicyState) -> Trajectories:
-        """Of all steps recorded since the walk began or restarted."""
+        """Of all steps recorded since the policy state began or restarted."""
         index, proposals, log_probs, lists, rewards, costs = (
             torch.stack(column, 1) for column in zip(*self.columns, strict=True)
         )
@@ -154,7 +154,7 @@ class Recorder:
 
 
 class _RecordedSteps:
-    """Steps of a walk by sampled proposals; records all that learning needs."""
+    """Steps by sampled proposals; records all that learning needs."""
 
     def __init__(self, walk: PolicyState, generator: torch.Generator) -> None:
         self.walk, self.generator, self.recorder = walk, generator, Recorder()
@@ -231,7 +231,7 @@ def rollout_items(
 
 
 class _ItemSteps:
-    """Steps of a walk by sampled items; records all that learning needs."""
+    """Steps by sampled items; records all that learning needs."""
 
     def __init__(
         self, walk: "_ItemWalk", sensitive: Tensor, attention: Tensor, generator: torch.Generator

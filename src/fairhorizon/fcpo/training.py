@@ -305,7 +305,7 @@ class Training:
                 self.weigh(weights_by_cross_entropy(menus, liked))
 
     def weigh(self, weights: Sequence[float]) -> None:
-        """Begin with these weights of the rankers, one for each of the panel."""
+        """Begin with these weights of the rankers, one for each of the ensemble."""
         assert self.panel is not None
         self.panel = self.panel.weighed(weights)
         self.actor.begin_with([*weights, NO_PRICE])

@@ -192,7 +192,7 @@ def length_of(k: int) -> int:
 def scenario_of(
     state: ServingState, requests: Requests, outlook: FittedRetention | None
 ) -> Scenario:
-    """What is asked for; with an outlook, users count by what a like of theirs is worth."""
+    """What is asked for; with a fitted retention, users count by what a like of theirs is worth."""
     scenario = requests.scenario(state.people, state.n_items, state.serving.queue_length)
     if outlook is None:
         return scenario

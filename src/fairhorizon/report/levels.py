@@ -276,7 +276,7 @@ def _level_grid(rows: Sequence[LevelRow], k: int, group: str) -> Grid:
         direction = columns[metric].better
         if direction != "zero" and metric != "popularity_rate":  # the level sets it
             better[column] = direction
-    headings = ["Method", "Dial", *(columns[metric].heading for metric in COLUMNS)]
+    headings = ["Method", "Level", *(columns[metric].heading for metric in COLUMNS)]
     lines = [
         [
             _name(row),

@@ -348,7 +348,7 @@ class RetentionModel:
             improve(self.actor, offered, self.share, self.settings, self.generator)
 
     def tensors(self) -> dict[str, Tensor]:
-        """What was learned, the records, and the standing of the users of the present run."""
+        """What was learned, the records, and the responses of the users of the present run."""
         parts = {
             "likes": self.likes.state_dict(),
             "costs": self.costs.state_dict(),

@@ -32,7 +32,7 @@ from fairhorizon.storage import as_bytes, below, load_model, of_bytes, save_mode
 
 KIND, RETENTION_FILE = "outlook", "outlook.safetensors"  # and its file in a run folder
 LEARNED, STANDING, USERS = "learned.", "standing.", "users"
-OF_USERS = ("run", STANDING, "kinds.")  # tensors of an outlook that belong to users
+OF_USERS = ("run", STANDING, "kinds.")  # tensors of the model that belong to users
 SIDES = torch.tensor([0.0, 1.0])  # whether a column is of the group
 LEAST = 1e-6  # chance
 
@@ -74,7 +74,7 @@ class FittedRetention:
         return {one: row for row, one in enumerate(self.users)}
 
     def standing_of(self, users: Sequence[object | None], taken: Tensor) -> ResponseHistory:
-        """The standing of users at the end of the record; of the others that of newcomers.
+        """The responses of users until the end of the record; none for other users.
 
         users: their ids; None: somebody without one.
         taken: (b,) how many items each has taken; those of the record at its beginning count there.
@@ -102,7 +102,7 @@ class FittedRetention:
 
     @cached_property
     def _histories(self) -> tuple[float, float]:
-        """The shortest and the longest of the record, as a standing has them."""
+        """The shortest and the longest of the record, as a response history has them."""
         shortest, longest = self.standing["history"].aminmax()
         return float(shortest), float(longest)
 
@@ -132,13 +132,13 @@ class FittedRetention:
 
 
 def learned_part(outlook: RetentionModel) -> dict[str, Tensor]:
-    """What an outlook knows of likes in general, and nothing of any user."""
+    """What a retention model knows of likes in general, and nothing of any user."""
     tensors = outlook.tensors()
     return {name: value for name, value in tensors.items() if not name.startswith(OF_USERS)}
 
 
 def restored(gamma: float, learned: Mapping[str, Tensor], seed: int = 0) -> RetentionModel:
-    """An outlook that knows this, before anybody is served."""
+    """A retention model that knows this, before anybody is served."""
     # no offers are recorded, and likes alone count
     settings = RetentionConfig(rounds=0, presence=0.0)
     outlook = RetentionModel(gamma, settings=settings, seed=seed)
@@ -191,7 +191,7 @@ class ReplayedUsers:
         return torch.where(self.shown, 2 + self.in_group.long(), -1)
 
     def run(self, outlook: RetentionModel) -> Tensor:
-        """Let an outlook see one showing after the other, and in the end the last state.
+        """Let a model see one showing after the other, and in the end the last state.
 
         Returns (n,) what it takes a like to be worth at each showing.
         """
@@ -344,7 +344,7 @@ def check_weighs(model: Recommender) -> None:
 def with_user_weights(
     model: Recommender, scenario: Scenario, outlook: FittedRetention, users: Sequence[object]
 ) -> Scenario:
-    """The scenario with the worth of its users, by their standing at the end of the record.
+    """The scenario with the worth of its users, by their responses until the end of the record.
 
     users: (n_users,) their ids.
     """

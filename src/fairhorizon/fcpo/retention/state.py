@@ -6,7 +6,7 @@ from torch import Tensor
 # ---- Responses so far ----------------------------------------------------------------------------
 LAST = 8  # answers that are remembered one by one
 FADING = (0.8, 0.9, 0.96)  # parts of earlier likes that still count after a showing
-PRIOR = 0.15  # share of likes that a newcomer is expected to give,
+PRIOR = 0.15  # share of likes that a new user is expected to give,
 BELIEVED = (1.0, 6.0)  # as if seen in so many showings: a quick and a slow estimate
 USER_FEATURES = 5
 MOODS = LAST + len(FADING) + len(BELIEVED) + 3

@@ -152,7 +152,7 @@ class ExpertSignals:
 
 @dataclass(frozen=True)
 class PanelItems:
-    """Items by the scores of a panel, and by their group."""
+    """Items by the scores of an ensemble, and by their group."""
 
     panel: Ensemble
     history: int  # items of a queue that the encoder reads; rankers read more

@@ -49,6 +49,7 @@ NO_LIMIT = PlaceRule(1.0)
 ACCURATE = 0.9  # times the NDCG of the best ranker
 VALUES_AT_ONCE = 2**22
 VALUES_KEPT = 2**26  # of users times items: 768 MiB with chances and codes
+FEW = 0.5  # of the items
 
 
 def by_steps(limits: Sequence[ResolvedLimit], *, feedback: bool) -> bool:
@@ -271,21 +272,23 @@ class ItemLists:
 
         users: how many there are in all, of whom these are some.
         Every class of items has its own price, so none of them may be left out; but no list needs
-        more than `length` items of a class. Of many users times items, no others are kept.
+        more than `length` items of a class. No others are kept of many users times items, and where
+        that leaves few: for every price that is tried, all that are kept are looked at.
         """
         kept: list[tuple[Tensor, ...]] = []
         n_items = len(self.sensitive)
-        many = users * n_items > VALUES_KEPT
+        needed = np.minimum(np.bincount(limits.of_item), length).sum()
+        only_best = users > 1 and (users * n_items > VALUES_KEPT or needed <= FEW * n_items)
         for rows in torch.arange(scenario.n_users).split(rows_at_once(n_items, VALUES_AT_ONCE)):
             some = self.values_of_all(scenario, rows, length)
             values = some.values.masked_fill(some.items < 0, -torch.inf)
-            if many:
+            if only_best:
                 at = _best_of_classes(values, limits)
                 kept.append((values.gather(1, at), some.chances.gather(1, at), at))
             else:
                 kept.append((values, some.chances))
         values, chances, *items = (torch.cat(tables) for tables in zip(*kept, strict=True))
-        codes = items[0].numpy() if many else np.arange(n_items)[None]
+        codes = items[0].numpy() if only_best else np.arange(n_items)[None]
         return Candidates.checked(codes, values.numpy()), chances
 
     def _group(self) -> np.ndarray:
@@ -376,12 +379,15 @@ def _users_and_tables(block: OneLimitBlock) -> tuple[int, int]:
 
 
 def _best_of_classes(values: Tensor, limits: LimitMatrix) -> Tensor:
-    """(b, C) the items with the highest values (b, n_items), as many of a class as a list has."""
+    """(b, C) the items with the highest values (b, n_items), as many of a class as a list has.
+
+    In the order of the catalogue, so that of equal values the first item stays the first.
+    """
     best = []
     for members in map(torch.from_numpy, limits.items_of_class):
         most = min(limits.length, len(members))
         best.append(members[values.index_select(1, members).topk(most, dim=1).indices])
-    return torch.cat(best, dim=1)
+    return torch.cat(best, dim=1).sort(1).values
 
 
 class _PlannedSteps:

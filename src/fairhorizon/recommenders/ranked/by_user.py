@@ -227,6 +227,7 @@ class RankedServer:
 
     @property
     def ranker(self) -> Ranker[Any]:
+        """The ranker that serves now: as it was given, or refitted."""
         return self._online.now
 
     @property

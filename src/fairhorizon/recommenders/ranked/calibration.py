@@ -58,7 +58,7 @@ class FittedRanker:
 
 
 def view_of(ranker: Ranker[Any], candidates: int) -> PanelItems:
-    """The items as a panel of this ranker alone shows them."""
+    """The items as an ensemble of this ranker alone shows them."""
     panel = Ensemble((ranker,), (1.0,))
     return PanelItems(panel, panel.queue_length, candidates, priced=False)
 

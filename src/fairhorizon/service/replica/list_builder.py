@@ -259,7 +259,7 @@ def explored(chosen: GuardedList, explore: float, draws: np.random.Generator) ->
 def standing_now(
     outlook: FittedRetention, users: Sequence[str | None], taken: Tensor, answers: list[list[bool]]
 ) -> ResponseHistory:
-    """The standing of users after answers (b, ...) that came after the record.
+    """The responses of users with answers (b, ...) that came after the record.
 
     users: ids; None: somebody who asked to be forgotten.
     """
