@@ -63,7 +63,8 @@ class OutlookPlayer:
         scores = torch.full((self.world.users, 2), -torch.inf)
         for item, chance in enumerate((moment.p, moment.q)):
             scores[moment.rows, item] = torch.logit(torch.from_numpy(chance), eps=1e-6).float()
-        found = self.outlook.values(scores, torch.tensor([True, False])).numpy()[moment.rows]
+        self.items = self.outlook.valued(scores, torch.tensor([True, False]))
+        found = self.items.values.numpy()[moment.rows]
         gains: NDArray[np.float64] = (found[:, 0] - found[:, 1]).astype(np.float64)
         return gains
 
@@ -72,7 +73,7 @@ class OutlookPlayer:
         lists[moment.rows, 0] = torch.from_numpy(np.where(popular, 0, 1))
         hits, here = torch.zeros(2, self.world.users, dtype=torch.bool)
         hits[moment.rows], here[moment.rows] = torch.from_numpy(liked), torch.from_numpy(stays)
-        self.outlook.note(lists, hits[:, None], here)
+        self.outlook.note(self.items, lists, hits[:, None], here)
 
 
 def gains(

@@ -66,7 +66,6 @@ def small() -> FcpoConfig:
         horizon=5,
         history=3,
         evaluate_every=2,
-        fisher_states=32,
     )
 
 
@@ -85,8 +84,6 @@ def small_strong() -> FcpoConfig:
         horizon=5,
         history=10,
         evaluate_every=2,
-        fisher_states=32,
-        validation_length=10,
     )
 
 

@@ -15,6 +15,7 @@ import pytest
 import torch
 
 from fairhorizon.cli.app import run
+from fairhorizon.fcpo import learner
 
 GOLDEN = Path(__file__).parent / "golden.json"
 MARKET = "synthetic:users=60,items=80,interactions_per_user=20"
@@ -22,7 +23,7 @@ METHODS = {
     "ease:recent+quota": ("quota.share=0.4",),
     "lird": ("rounds=2", "updates=20", "pmf.max_epochs=3"),
 }
-LONG_RUN = ("rounds=3", "horizon=5", "fisher_states=32", "pmf.max_epochs=3", "gru_hidden=8")
+LONG_RUN = ("rounds=3", "horizon=5", "pmf.max_epochs=3", "gru_hidden=8")
 COLUMNS = ("reward", "ndcg", "gini", "popularity_rate", "price")
 
 
@@ -62,11 +63,13 @@ def lists_of(method: str, folder: Path) -> dict[str, dict[str, list[int]]]:
 def long_run(folder: Path) -> dict[str, list[float | None]]:
     """What each of 30 steps of fcpo:paper recorded."""
     chosen = [f"--set=fcpo.{setting}" for setting in LONG_RUN]
-    fairhorizon(
-        *("longterm", "--data", MARKET, "--methods=fcpo:paper", "--steps=30", "--warm-up=5"),
-        *("--round=10", "--retrain=all", "--update-every=5", "--seeds=1", "--jobs=1"),
-        *("--limit", "popular<=0.4;labels=moment", "--out", folder, *chosen),
-    )
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(learner, "FISHER_STATES", 32)
+        fairhorizon(
+            *("longterm", "--data", MARKET, "--methods=fcpo:paper", "--steps=30", "--warm-up=5"),
+            *("--round=10", "--retrain=all", "--update-every=5", "--seeds=1", "--jobs=1"),
+            *("--limit", "popular<=0.4;labels=moment", "--out", folder, *chosen),
+        )
     (file,) = (folder / "steps").glob("*.parquet")
     return pl.read_parquet(file).select(COLUMNS).to_dict(as_series=False)
 

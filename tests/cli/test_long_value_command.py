@@ -14,7 +14,7 @@ from fairhorizon.limits.groups import popular_group
 DAY, USERS, ITEMS = 86_400, 40, 60
 FCPO = (
     """--set rounds=1 --set horizon=3 --set adapt=false --set 'warm_start=["ease","popularity"]' """
-    "--set fisher_states=16 --set candidates=20"
+    "--set candidates=20"
 )
 
 

@@ -30,11 +30,11 @@ SETTINGS = {
     "mf+foe": {"dim": 4, "max_epochs": 2},
     "lird": {"rounds": 1, "updates": 5, "list_length": 3, "pmf": {"dim": 4, "max_epochs": 2}},
     "fcpo": {
-        **{"rounds": 1, "horizon": 4, "history": 3, "fisher_states": 16, "list_length": 3},
+        **{"rounds": 1, "horizon": 4, "history": 3, "list_length": 3},
         **{"warm_start": ["ease", "itemknn"], "actor_hidden": [4, 4], "critic_hidden": [4, 4]},
     },
     "fcpo:paper": {
-        **{"rounds": 1, "horizon": 4, "history": 3, "fisher_states": 16, "list_length": 3},
+        **{"rounds": 1, "horizon": 4, "history": 3, "list_length": 3},
         **{"pmf": {"dim": 4, "max_epochs": 2}, "gru_hidden": 4},
     },
 }

@@ -17,7 +17,7 @@ from fairhorizon.vocabulary import Protocol
 
 SPLIT = split(synthetic(40, 60, 12, seed=3).interactions)
 FCPO: dict[str, Any] = {
-    **{"rounds": 1, "horizon": 4, "history": 3, "fisher_states": 16, "list_length": 2},
+    **{"rounds": 1, "horizon": 4, "history": 3, "list_length": 2},
     **{"warm_start": ["ease", "itemknn"], "actor_hidden": [4, 4], "critic_hidden": [4, 4]},
 }
 

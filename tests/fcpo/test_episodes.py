@@ -10,6 +10,7 @@ from fairhorizon.data.splits import Split
 from fairhorizon.fcpo.config import FcpoConfig
 from fairhorizon.fcpo.model import Fcpo
 from fairhorizon.fcpo.policies import rows_of
+from fairhorizon.fcpo.serving import VALIDATION_LENGTH
 from fairhorizon.fcpo.training import MenuEpisodes, Training, scenario_of
 from fairhorizon.fcpo.warm_start import where_unseen_begins
 from fairhorizon.histories import UserItems
@@ -117,7 +118,7 @@ def test_the_validation_equals_a_direct_computation(market: Split, training: Tra
             for item, numbers in zip(items, signals, strict=True)
             if item >= 0
         }
-        best = sorted(scores, key=scores.__getitem__, reverse=True)[:10]
+        best = sorted(scores, key=scores.__getitem__, reverse=True)[:VALIDATION_LENGTH]
         (wanted,) = market.validation.items[market.validation.users == user].tolist()
         totals.append(1 / math.log2(best.index(wanted) + 2) if wanted in best else 0.0)
     assert episodes.validate() == pytest.approx(np.mean(totals))
@@ -127,14 +128,15 @@ def test_the_validation_equals_a_direct_computation(market: Split, training: Tra
 def test_a_validation_under_a_limit_is_of_lists_that_keep_it(
     market: Split, small_strong: FcpoConfig
 ):
-    config = small_strong.model_copy(update={"training_limit": 0.2})
+    config = small_strong.model_copy(update={"training_limit": 0.2, "candidates": 40})
     episodes = Fcpo(config, seed=3).session(FitTask.of(market)).training.episodes
     assert isinstance(episodes, MenuEpisodes)
     users, queue = episodes.at_validation.users, episodes.validation.queue
     with torch.no_grad():
-        lists = episodes.lists.from_menus(episodes.at_validation.menus, users, queue[users], 10)
+        menus, length = episodes.at_validation.menus, VALIDATION_LENGTH
+        lists = episodes.lists.from_menus(menus, users, queue[users], length)
     assert (lists >= 0).all()
-    assert int(episodes.sensitive[lists].sum()) == 0.2 * 600
+    assert int(episodes.sensitive[lists].sum()) == 0.2 * 60 * length
     wanted = torch.from_numpy(market.validation.items[np.argsort(market.validation.users)])
     places = (lists == wanted[users, None]).nonzero()[:, 1].tolist()
     ndcg = sum(1 / math.log2(place + 2) for place in places) / 60

@@ -56,7 +56,7 @@ KINDS: dict[str, dict[str, Any]] = {
         "rounds": 0,
         "initial_std": 0.1,
     },
-    "softmax over embeddings": {"policy": "softmax", "rounds": 1, "group_price": True},
+    "softmax over embeddings": {"policy": "softmax", "rounds": 1},
 }
 
 

@@ -12,12 +12,13 @@ from fairhorizon.data.synthetic import synthetic
 from fairhorizon.errors import ConfigError, ModelError
 from fairhorizon.fcpo.config import FcpoConfig
 from fairhorizon.fcpo.model import Fcpo
-from fairhorizon.fcpo.session import load_training, save_training
+from fairhorizon.fcpo.session import KIND, load_training, save_training
 from fairhorizon.fcpo.training import Training
 from fairhorizon.rankers.mf import MfConfig
 from fairhorizon.recommenders.progress import Listener, RoundReport
 from fairhorizon.recommenders.tasks import FitTask
 from fairhorizon.simulation.feedback import evaluation_scenario
+from fairhorizon.storage import load_model, save_model
 from fairhorizon.vocabulary import Protocol
 
 pytestmark = pytest.mark.slow
@@ -74,6 +75,18 @@ def test_a_checkpoint_is_refused_on_other_data(
     other = split(synthetic(60, 80, 20, seed=4).interactions)
     with pytest.raises(ModelError, match="trained on other data"):
         load_training(tmp_path / "checkpoint", other, CPU)
+
+
+def test_a_checkpoint_with_a_setting_of_before_is_refused(
+    market: Split, small: FcpoConfig, tmp_path: Path
+) -> None:
+    file = tmp_path / "checkpoint"
+    save_training(Fcpo(small).session(FitTask.of(market)).training, file)
+    tensors, description = load_model(file, KIND)
+    description["config"]["group_price"] = False
+    save_model(file, KIND, tensors, description)
+    with pytest.raises(ModelError, match="there is no group_price \\(fit it again\\)"):
+        load_training(file, market, CPU)
 
 
 def test_a_resumed_training_may_go_on_for_longer_but_not_otherwise(

@@ -10,7 +10,7 @@ import torch
 from fairhorizon.data.splits import Split
 from fairhorizon.fcpo import serving
 from fairhorizon.fcpo.model import Fcpo
-from fairhorizon.fcpo.serving import CLEARLY, ActorChances, better_weights
+from fairhorizon.fcpo.serving import CLEARLY, VALIDATION_LENGTH, ActorChances, better_weights
 from fairhorizon.fcpo.warm_start import NO_PRICE
 from fairhorizon.limits.place_rule import PlaceRule
 from fairhorizon.recommenders.lists.features import open_menus, some_users
@@ -36,7 +36,7 @@ def ndcg(lists: ItemLists, model: Fcpo, validation: Scenario) -> float:
     rule = PlaceRule(model.config.limit_in_training)
     limited = replace(lists, rule=rule, spread=None)
     with torch.no_grad():
-        shown = limited.from_menus(menus, users, validation.queue, model.config.validation_length)
+        shown = limited.from_menus(menus, users, validation.queue, VALIDATION_LENGTH)
     return listed_ndcg(shown, users, validation)
 
 

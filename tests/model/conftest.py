@@ -10,7 +10,7 @@ from fairhorizon.data.synthetic import synthetic
 
 DAY = 86_400
 SETTINGS = {
-    **{"rounds": 1, "horizon": 4, "fisher_states": 16, "candidates": 20, "history": 8},
+    **{"rounds": 1, "horizon": 4, "candidates": 20, "history": 8},
     **{"warm_start": ("ridge", "ease", "itemknn", "popularity")},
 }
 

@@ -52,15 +52,15 @@ STEPS = 3  # of a server between two updates
 REMEDY = r"\(.*\w.*\)"  # what an error says to do
 Lists = NDArray[np.int64]
 
-EPISODES = {"rounds": 3, "horizon": 4, "fisher_states": 16, "evaluate_every": 1}
+EPISODES = {"rounds": 3, "horizon": 4, "evaluate_every": 1}
 NETWORKS = {"actor_hidden": (6, 6), "critic_hidden": (6, 6)}
 RANKERS = {"warm_start": ("ease", "itemknn")}
 FAST = {"candidates": 10, "history": 8, "kl_limit": 0.2, **RANKERS}
 STRONG = {**FAST, "adapt": False}
-LONG = {"looking_ahead": {"hidden": (4, 4), "critic_hidden": (4, 4), "critic_iterations": 8}}
+LONG = {"looking_ahead": {"hidden": (4, 4), "critic_iterations": 8}}
 VECTORS = {"dim": 4, "max_epochs": 20, "learning_rate": 0.1, "l2": 0.001}
 # weights of scores that follow the history more than chance, after so few rounds
-PAPER = {"pmf": VECTORS, "gru_hidden": 16, "gru_layers": 1, "initial_std": 0.002}
+PAPER = {"pmf": VECTORS, "gru_hidden": 16, "initial_std": 0.002}
 LIRD = {"rounds": 2, "updates": 4, "batch": 64, "horizon": 4, "pmf": {"dim": 4, "max_epochs": 2}}
 GAUSSIAN = {"policy": "gaussian", "spread": None}
 FROM_VECTORS = {

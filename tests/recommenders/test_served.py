@@ -14,7 +14,7 @@ from fairhorizon.simulation.feedback import evaluation_scenario
 from fairhorizon.vocabulary import Protocol
 
 PARTS = split(synthetic(30, 40, 10, seed=5).interactions)
-SMALL = {"rounds": 1, "horizon": 4, "fisher_states": 16, "candidates": 10, "history": 8}
+SMALL = {"rounds": 1, "horizon": 4, "candidates": 10, "history": 8}
 METHODS = {
     "fcpo@0.2": SMALL | {"warm_start": ("ease", "itemknn"), "adapt": False},
     "ease": {},

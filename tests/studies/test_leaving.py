@@ -28,12 +28,10 @@ from fairhorizon.vocabulary import Retrain
 MARKET = DataSpec(source="synthetic:users=80,items=60,interactions_per_user=20")
 SMALL: dict[str, Any] = {
     "fcpo": {
-        **{"rounds": 1, "horizon": 5, "history": 3, "fisher_states": 16, "adapt": False},
+        **{"rounds": 1, "horizon": 5, "history": 3, "adapt": False},
         **{"warm_start": ["ease"], "actor_hidden": [4, 4], "critic_hidden": [4, 4]},
         **{"rehearsals": 1, "list_length": 1},
-        "looking_ahead": {
-            **{"hidden": [4, 4], "critic_hidden": [4, 4], "critic_iterations": 8, "rounds": 3}
-        },
+        "looking_ahead": {**{"hidden": [4, 4], "critic_iterations": 8, "rounds": 3}},
     },
 }
 MOODS = MoodConfig(patience=3, like_adds=2)

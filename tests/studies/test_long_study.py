@@ -43,7 +43,7 @@ MARKET = DataSpec(source="synthetic:users=60,items=80,interactions_per_user=20")
 SMALL: dict[str, Any] = {
     "mf": {"dim": 4, "max_epochs": 2},
     "fcpo": {
-        **{"rounds": 2, "horizon": 5, "history": 3, "fisher_states": 16},
+        **{"rounds": 2, "horizon": 5, "history": 3},
         **{"warm_start": ["ease", "itemknn"], "actor_hidden": [4, 4], "critic_hidden": [4, 4]},
     },
 }

@@ -22,22 +22,13 @@ class RetentionConfig(Settings):
     rounds: Annotated[int, Field(ge=0)] = 10
     """Rounds of CPO after every recorded run, and at every update online; 0: a like is worth the
     same in every state."""
-    temperature: Annotated[float, Field(gt=0)] = 0.03
-    """Temperature of the policy that CPO improves, in likes; serving does not use it."""
-    kl_limit: Annotated[float, Field(gt=0)] = 0.05
-    """Largest mean KL divergence between the policies before and after a round (delta)."""
     hidden: tuple[Positive, Positive] = (16, 16)
     """Widths of the two hidden layers of the actor."""
-    critic_hidden: tuple[Positive, Positive] = (12, 12)
-    """Widths of the two hidden layers of each critic."""
     critic_iterations: Annotated[int, Field(ge=2)] = 60
     """Iterations of L-BFGS that fit a critic to what came, and half as many for what it expects."""
     leap: bool = False
     """Whether the actor is fitted to what critics say of a like before the rounds of CPO, where
     those of other users confirm that it is better."""
-    gae_lambda: Annotated[float, Field(ge=0, le=1)] = 0.8
-    """Part of what was observed, against what the critics expect, in what a step is learned from;
-    1: likes as they came until the user left or the record ended."""
     rehearsal_patience: Annotated[float | None, Field(ge=2)] = None
     """Patience of the users of rehearsals, where a policy is to be trained in another world than
     the one it serves in; None: that of the users it serves."""
@@ -104,8 +95,6 @@ class FcpoConfig(MemberSettings):
     """Recorded runs among simulated users that value=long learns from before its own."""
     looking_ahead: RetentionConfig = RetentionConfig()
     """How value=long learns what a like is worth."""
-    group_price: bool = True
-    """Whether the actor sees the group of an item and learns a price for it."""
     warm_start: tuple[str, ...] = ("ridge", "ease:recent", "itemknn:recent", "popularity")
     """Rankers whose scores the actor weighs instead of item vectors; empty: start from PMF."""
     adapt: bool = True
@@ -122,14 +111,10 @@ class FcpoConfig(MemberSettings):
     """Settings of the matrix factorisation (PMF) that gives the vectors, without a warm start."""
     gru_hidden: Positive = 64
     """Width of the GRU that encodes the history, without a warm start."""
-    gru_layers: Positive = 2
-    """Number of GRU layers, without a warm start."""
     actor_hidden: tuple[Positive, Positive] = (16, 16)
     """Widths of the actor's two hidden layers."""
     critic_hidden: tuple[Positive, Positive] = (16, 16)
     """Widths of the two hidden layers of each critic."""
-    precision: Literal["single", "double"] = "single"
-    """Floating point numbers of the networks and of what they learn from: float32, or float64."""
     initial_std: Annotated[float, Field(gt=0), Search(0.1, 3, log=True)] = 0.05
     """Standard deviation of the actor's weights (W) before training; of a softmax policy, which
     samples none, how much they may differ between states."""
@@ -158,26 +143,18 @@ class FcpoConfig(MemberSettings):
     """Iterations of the conjugate gradient method."""
     cg_damping: Annotated[float, Field(ge=0)] = 0.1
     """Multiple of the identity that is added to the Fisher matrix."""
-    fisher_states: Positive = 256
-    """Number of states, drawn at random, that Fisher products are computed on."""
     line_search_ratio: Annotated[float, Field(gt=0, lt=1)] = 0.8
     """Factor by which the line search shortens a step that it rejects (beta)."""
     line_search_attempts: Positive = 10
     """Number of step lengths that the line search tries before it gives up."""
-    critic_iterations: Positive = 10
-    """L-BFGS iterations of each critic in a round."""
 
-    # evaluation, checkpoints and stopping
+    # evaluation and stopping
     evaluate_every: Positive = 2
     """Rounds between two evaluations on the validation items."""
     patience: Positive = 3
     """Evaluations without a better validation NDCG before training stops."""
-    validation_length: Positive = 20
-    """Length of the lists in these evaluations."""
     cost_tolerance: Annotated[float, Field(ge=0)] = 0.05
     """Excess of a round's cost over the limit d, as a share of d, that still counts as kept."""
-    checkpoint_every: Positive = 10
-    """Rounds between two checkpoints on disk."""
 
     @classmethod
     def preset(cls, name: str, **changes: object) -> "FcpoConfig":
@@ -192,11 +169,6 @@ class FcpoConfig(MemberSettings):
             raise ValueError("a Gaussian policy counts all slots the same (set attention to even)")
         if self.policy == "gaussian" and self.explore > 0:
             raise ValueError("a Gaussian policy explores by the W it samples (set explore to 0)")
-        if self.precision == "double" and (self.warm_start or self.policy == "softmax"):
-            raise ValueError(
-                "double precision is for a Gaussian policy over embeddings, as in preset paper "
-                "(set precision to single)"
-            )
         if self.starts == "unseen" and not self.warm_start:
             raise ValueError("starts=unseen is for a warm start (set starts to first)")
         return self
@@ -240,7 +212,6 @@ PRESETS = {
         history=5,
         starts="first",
         policy="gaussian",
-        group_price=False,
         warm_start=(),
         adapt=False,
         actor_hidden=(64, 64),

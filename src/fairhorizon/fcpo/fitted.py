@@ -17,6 +17,7 @@ from fairhorizon.fcpo.config import FcpoConfig
 from fairhorizon.fcpo.networks import Actor, numbers_of_items, numbers_of_users
 from fairhorizon.fcpo.policies import rows_of
 from fairhorizon.fcpo.serving import (
+    VALIDATION_LENGTH,
     ActorChances,
     PriceTable,
     better_weights,
@@ -172,7 +173,7 @@ class FittedPolicy:
             evenness,
             episodes.opening,
             episodes.scenario,
-            length=min(config.validation_length, len(self.sensitive)),
+            length=min(VALIDATION_LENGTH, len(self.sensitive)),
             limit=config.limit_in_training,
             cost=config.spread_cost,
         )

@@ -52,6 +52,9 @@ def generalized_advantages(signal: Tensor, values: Tensor, gamma: float, lam: fl
 
 
 # ---- The policy update (lines 16-21) -------------------------------------------------------------
+FISHER_STATES = 256  # drawn at random, that Fisher products are computed on
+
+
 class FlatActor:
     """An actor as a function of one flat parameter vector theta."""
 
@@ -91,7 +94,7 @@ def update_actor(
     region = TrustRegion(
         config.kl_limit, config.cg_iterations, config.line_search_ratio, config.line_search_attempts
     )
-    metric = surrogate.sample(config.fisher_states, generator)
+    metric = surrogate.sample(FISHER_STATES, generator)
     return take_step(
         actor, (users, queues), surrogate, metric, cost_gaps, region, config.cg_damping
     )
@@ -158,6 +161,7 @@ def _surrogate(
 
 
 # ---- Lines 14-23 ---------------------------------------------------------------------------------
+CRITIC_ITERATIONS = 10  # of L-BFGS, of each critic in a round
 REWARD, COST = "reward", "cost"  # names of the critics; further constraints: cost1, cost2 ...
 
 
@@ -220,7 +224,7 @@ class Learner:
                 batch.state_index,
                 estimate.targets,
                 estimate.ahead,
-                config.critic_iterations,
+                CRITIC_ITERATIONS,
             )
         reward = float(fresh.rewards.sum(1).sum() / len(fresh))
         return LearningResult(update, reward, costs)

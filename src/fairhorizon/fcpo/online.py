@@ -530,8 +530,8 @@ class LongFcpoServer(FcpoServer):
             self.outlook.begin(state.blocked_sets.counts())
             self._is_begun = True
         (slot,) = scores
-        values = self.outlook.values(slot, exposure.sensitive).to(slot)
-        self._before_noise = values
+        self._valued_items = self.outlook.valued(slot, exposure.sensitive)
+        values = self._valued_items.values.to(slot)
         if self.explore:
             (values,) = explored([values], self.explore, self.generator)
         return [values]
@@ -541,13 +541,16 @@ class LongFcpoServer(FcpoServer):
         """(b, 1) the chance of each item shown, given the prices of the step."""
         if not self.explore:
             return super().propensities
-        charges = self.control.charges.to(self._before_noise)
-        return propensities([self._before_noise - charges[0]], self._lists, self.explore)
+        values = self._valued_items.values.to(self._lists.device)
+        charges = self.control.charges.to(values)
+        return propensities([values - charges[0]], self._lists, self.explore)
 
     def observe(self, lists: Tensor, outcome: Outcome, exposure: Exposure) -> None:
         super().observe(lists, outcome, exposure)
         self._lists = lists
-        self.outlook.note(lists, outcome.hits, outcome.state.here, self.control.charges[0])
+        self.outlook.note(
+            self._valued_items, lists, outcome.hits, outcome.state.here, self.control.charges[0]
+        )
 
     def update(self) -> None:
         super().update()
@@ -557,7 +560,8 @@ class LongFcpoServer(FcpoServer):
     def notes(self) -> dict[str, float]:
         """Also what a like is worth, in the mean over the users, and where it explores the mean
         propensity of what was shown."""
-        notes = {**super().notes(), "worth of a like": float(self.outlook.worth().mean())}
+        worth = self.outlook.worth(self._valued_items)
+        notes = {**super().notes(), "worth of a like": float(worth.mean())}
         shown = self._lists >= 0
         if self.explore and self.propensities is not None and shown.any():
             notes["mean propensity"] = float(self.propensities[shown].mean())

@@ -192,6 +192,7 @@ def _offers(
 CLEARLY = 1.02  # times the NDCG of the policy
 BY_CHANCE = 1.0  # standard errors of a difference, paired over users
 FEWEST_USERS = 200  # fewer are too noisy
+VALIDATION_LENGTH = 20  # of the lists by which rounds and weights are judged
 
 Weights = tuple[float, ...]
 
@@ -215,7 +216,7 @@ def better_weights(
     if not isinstance(menus, ScoredCandidates):
         return None
     under_limit = replace(lists, rule=PlaceRule(config.limit_in_training), spread=None)
-    length = min(config.validation_length, len(lists.sensitive))
+    length = min(VALIDATION_LENGTH, len(lists.sensitive))
 
     def measured(weights: Weights | None) -> NDArray[np.float64]:
         chances = (

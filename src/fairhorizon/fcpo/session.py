@@ -30,6 +30,7 @@ from fairhorizon.storage import below, load_model, save_model, understood
 
 # ---- Checkpoints: a training on disk, between two rounds -----------------------------------------
 KIND = "fcpo-checkpoint"
+CHECKPOINT_EVERY = 10  # rounds
 
 
 def save_training(training: Training, path: Path) -> None:
@@ -197,7 +198,7 @@ class Session:
                 if interrupt.pressed or self.listener.stop:
                     self.stopped = True
                     break
-                if report.round % self.training.config.checkpoint_every == 0:
+                if report.round % CHECKPOINT_EVERY == 0:
                     self._save()
         self._save()
         return self.conclude()

@@ -24,6 +24,7 @@ from fairhorizon.fcpo.networks import (
 from fairhorizon.fcpo.rollouts import rollout, rollout_items, served_ndcg
 from fairhorizon.fcpo.serving import (
     FEWEST_USERS,
+    VALIDATION_LENGTH,
     ActorChances,
     by_more_than_chance,
     gain_of_states,
@@ -194,7 +195,7 @@ class ProposalEpisodes(_Learning):
             self.actor,
             self.validation,
             self.sensitive,
-            length=self.config.validation_length,
+            length=VALIDATION_LENGTH,
             generator=torch.Generator().manual_seed(self.seed),
         )
 
@@ -232,7 +233,7 @@ class MenuEpisodes(_Learning):
 
     def validate(self) -> float:
         users, menus = self.at_validation.users, self.at_validation.menus
-        length = min(self.config.validation_length, len(self.sensitive))
+        length = min(VALIDATION_LENGTH, len(self.sensitive))
         with torch.no_grad():
             lists = self.lists.from_menus(menus, users, self.validation.queue[users], length)
         return listed_ndcg(lists, users, self.validation)
@@ -325,7 +326,7 @@ class Training:
         if users < FEWEST_USERS:
             self.no_rounds = f"{users} users are too few to tell whether rounds of CPO add anything"
             return self.no_rounds
-        length = min(config.validation_length, len(self.sensitive))
+        length = min(VALIDATION_LENGTH, len(self.sensitive))
         gain = gain_of_states(
             self.actor,
             episodes.lists,
@@ -351,7 +352,7 @@ class Training:
 
     def extend(self, config: FcpoConfig) -> None:
         """Go on with other settings of how long to train; what is learned must stay the same."""
-        free = ("rounds", "patience", "evaluate_every", "checkpoint_every")
+        free = ("rounds", "patience", "evaluate_every")
         changed = {
             key
             for key in FcpoConfig.model_fields
@@ -474,6 +475,10 @@ class Trained:
     finished: bool  # nothing is left to do
 
 
+# ---- The actor before its training ---------------------------------------------------------------
+GRU_LAYERS = 2  # of the encoder without a warm start
+
+
 def queue_length(config: FcpoConfig, panel: Ensemble | None) -> int:
     """How much of a history the policy and its rankers look at."""
     return config.history if panel is None else max(config.history, panel.queue_length)
@@ -486,11 +491,12 @@ def build_actor(
     encoder: StateEncoder | HistoryEncoder
     view: FeatureSource
     if panel is None:
-        encoder = StateEncoder(users, items, config.gru_hidden, config.gru_layers)
-        view = EmbeddedItems(encoder, config.group_price)
+        encoder = StateEncoder(users, items, config.gru_hidden, GRU_LAYERS)
+        # the paper's W is a point among the embeddings, without a price of the group
+        view = EmbeddedItems(encoder, priced=config.policy == "softmax")
     else:
         encoder = HistoryEncoder(users, items)
-        view = PanelItems(panel, config.history, config.candidates, config.group_price)
+        view = PanelItems(panel, config.history, config.candidates)
     hidden, length = config.actor_hidden, config.list_length
     if config.policy == "softmax":
         actor = softmax_actor(encoder, view, list_length=length, hidden=hidden)
@@ -499,4 +505,4 @@ def build_actor(
         actor = gaussian_actor(encoder, view, list_length=length, hidden=hidden, initial_std=std)
     if panel is not None:
         start_from(actor, panel, config.initial_std)
-    return actor.to(torch.float64 if config.precision == "double" else torch.float32)
+    return actor.to(torch.float32)

@@ -1,1 +1,1 @@
-"""What makes lists: rankers behind re-rankers, LIRD, FCPO, and the interface they share."""
+"""What makes lists: the interface of all methods, and rankers behind re-rankers."""

@@ -60,7 +60,7 @@ class TabularWorld:
 
 @dataclass(frozen=True)
 class Solution:
-    """price: lambda; likes: per user, of the policy that sees patience; worth: see `Worth`."""
+    """price: lambda; likes: per user, of the policy that sees patience; worth: of a like."""
 
     price: float
     likes: float

@@ -1,1 +1,1 @@
-"""Studies: one file each, result rows out; and the run folders they live in."""
+"""Studies: one file each, with what it runs, its options and its result rows."""

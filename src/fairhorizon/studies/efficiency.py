@@ -94,7 +94,7 @@ def _contestants(
     for n in dict.fromkeys(min(count or n_items, n_items) for count in candidates):
         fair = plain.reranked(ExposureFairness(candidates=n))
         yield fair.method, ExposureFairness.method, fair, n
-    policy = Fcpo(FcpoConfig.preset("paper", rounds=1, validation_length=1), seed=seed)
+    policy = Fcpo(FcpoConfig.preset("paper", rounds=1), seed=seed)
     policy.fit(dataset.split, sensitive=dataset.sensitive)
     yield str(Method(policy.method, preset="paper")), policy.method, policy, None
 

@@ -51,7 +51,7 @@ def test_means_after_answers_are_learned() -> None:
     liked = torch.rand(4000, generator=generator) < 0.4
     means = torch.where(liked, 2.0, 1.5 - states[:, 0])
     noise = torch.randn(4000, generator=generator)
-    after = ContinuationCritics(3, (12, 12), seed=0)
+    after = ContinuationCritics(3, seed=0)
     after.fit(states, liked, means + noise)
     found = after(states[states[:, 0].argsort()][[0, -1]])
     expected = torch.tensor([[1.5, 2.0], [0.5, 2.0]])

@@ -74,9 +74,9 @@ def outlook_of(
     outlook.begin(torch.zeros(len(table)))
     for column in table.T:
         scores = torch.zeros(len(table), 1).masked_fill((column == -1)[:, None], -torch.inf)
-        outlook.values(scores, torch.tensor([False]))
+        items = outlook.valued(scores, torch.tensor([False]))
         lists = torch.where(column == -1, -1, 0)[:, None]
-        outlook.note(lists, (column == 1)[:, None], column >= 0)
+        outlook.note(items, lists, (column == 1)[:, None], column >= 0)
     return outlook
 
 
@@ -84,37 +84,38 @@ def test_a_value_is_the_chance_times_what_a_like_is_worth() -> None:
     outlook = outlook_of([[1, 0, 1, 0], [0, 0, -2, -1], [1, 1, 0, 1]] * 20, gamma=0.9)
     scores = torch.tensor([[0.5, -torch.inf], [1.0, 2.0], [-torch.inf, -torch.inf]] * 20)
     group = torch.tensor([True, False])
-    assert torch.equal(outlook.values(scores, group), scores)  # nothing is learned yet
+    assert torch.equal(outlook.valued(scores, group).values, scores)  # nothing is learned yet
     outlook.learn()
     with torch.no_grad():
         outlook.actor.body[-1].weight.fill_(0.5)
-    values = outlook.values(scores, group)
+    items = outlook.valued(scores, group)
+    values = items.values
     chances = outlook.chances.of(
         outlook.standing.of_users(), scores, group.float(), torch.zeros(1, 1)
     )
     open_items = scores > -torch.inf
-    worth = outlook.worth()
+    worth = outlook.worth(items)
     assert torch.allclose(values[open_items], (chances * worth[:, None])[open_items])
     assert (values[~open_items] == -torch.inf).all()
     here = outlook.here
     assert float(worth[here].mean()) == pytest.approx(1, rel=1e-5)
     assert 0 < here.sum() < len(here)
     assert worth.max() > 1.05 * worth.min()
-    states = torch.cat([outlook._states(), torch.zeros(60, KIND_FEATURES)], dim=1)
+    states = torch.cat([outlook.states(items), torch.zeros(60, KIND_FEATURES)], dim=1)
     none, like = sum(critics(states) / 2 for critics in outlook.likes).unbind(1)
-    assert torch.allclose(outlook.gains(), 0.9 * (like - none).clamp(min=0))
+    assert torch.allclose(outlook.gains(items), 0.9 * (like - none).clamp(min=0))
     outlook.gamma = 0.0
-    assert torch.allclose(outlook.values(scores, group)[open_items], chances[open_items])
+    assert torch.allclose(outlook.valued(scores, group).values[open_items], chances[open_items])
 
 
 def test_offers_are_the_best_of_both_sides_after_charges() -> None:
     outlook = outlook_of([[1, 0, 1], [0, 1, 1]] * 10, gamma=0.9)
     outlook.learn()
     scores, group = torch.tensor([[2.0, 1.0, 0.0, 1.5]] * 20), torch.tensor([1, 1, 0, 0])
-    outlook.values(scores, group.bool())
+    items = outlook.valued(scores, group.bool())
     charges = torch.tensor([50.0, 0.25, 0.0, 0.0])  # of the first item nothing is left
     lists, here = torch.full((20, 1), 3), torch.ones(20, dtype=torch.bool)
-    outlook.note(lists, torch.zeros(20, 1, dtype=torch.bool), here, charges)
+    outlook.note(items, lists, torch.zeros(20, 1, dtype=torch.bool), here, charges)
     step = outlook.runs[-1][-1]
     assert step.offers[0].tolist() == [[1.0, 1.0, 0.0], [1.5, 0.0, 0.0]]
     assert has_both_offers(step).all()
@@ -130,10 +131,10 @@ def test_what_was_learned_is_the_same_after_a_file() -> None:
     other = RetentionModel(0.9, seed=0)
     other.restore({name: value.clone() for name, value in outlook.tensors().items()})
     scores, group = torch.randn(30, 7), torch.zeros(7)
-    assert torch.equal(outlook.values(scores, group), other.values(scores, group))
+    assert torch.equal(outlook.valued(scores, group).values, other.valued(scores, group).values)
     outlook.learn()
     other.learn()
-    assert torch.equal(outlook.values(scores, group), other.values(scores, group))
+    assert torch.equal(outlook.valued(scores, group).values, other.valued(scores, group).values)
 
 
 def test_it_learns_again_when_a_hundredth_of_the_answers_is_new() -> None:
@@ -144,8 +145,8 @@ def test_it_learns_again_when_a_hundredth_of_the_answers_is_new() -> None:
     lists = torch.where(torch.arange(50) < 1, 0, -1)[:, None]  # a showing to one user
     for _ in range(2):  # 1 of 101 answers is too little, 2 of 102 are enough
         assert not outlook.has_news
-        outlook.values(torch.zeros(50, 1), torch.tensor([False]))
-        outlook.note(lists, torch.zeros(50, 1, dtype=torch.bool), outlook.here)
+        items = outlook.valued(torch.zeros(50, 1), torch.tensor([False]))
+        outlook.note(items, lists, torch.zeros(50, 1, dtype=torch.bool), outlook.here)
     assert outlook.has_news
     other = RetentionModel(0.0, seed=0)
     other.restore(outlook.tensors())

@@ -9,7 +9,7 @@ from offered import steps_of
 
 from fairhorizon.fcpo.config import RetentionConfig
 from fairhorizon.fcpo.dual import TOLERANCE
-from fairhorizon.fcpo.retention.policy import OfferSurrogate, WorthActor, improve
+from fairhorizon.fcpo.retention.policy import KL_LIMIT, OfferSurrogate, WorthActor, improve
 
 
 def test_predictions_by_hand() -> None:
@@ -82,7 +82,7 @@ def test_scarce_showings_go_where_a_like_is_worth_more() -> None:
     # a showing moved from the one to the other brings 0.2 (4 - 1), and half of them can be moved
     assert 0.05 < sum(update.reward_change for update in updates) < 0.25 * 0.2 * 3
     assert sum(update.cost_changes[0] for update in updates) <= TOLERANCE * 0.5 + 1e-6
-    assert all(update.kl <= settings.kl_limit for update in updates)
+    assert all(update.kl <= KL_LIMIT for update in updates)
 
 
 def test_without_rounds_a_like_is_worth_one_everywhere() -> None:

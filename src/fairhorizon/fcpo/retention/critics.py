@@ -141,6 +141,8 @@ def has_both_offers(step: AnsweredStep) -> Tensor:
 
 SWEEPS = 3  # the first learns from what came alone; those after it begin where it ended
 ITERATIONS = 60  # of L-BFGS in the first sweep, half as many in those after it
+GAE_LAMBDA = 0.8  # of later sweeps: part of what came, against what the critics expect
+HIDDEN = (12, 12)  # widths of a critic's layers
 MOST_ROWS = 300_000  # answers that a critic is fitted to, drawn at random if there are more
 
 
@@ -174,7 +176,12 @@ class ContinuationCritics(nn.Module):
     scale: Tensor
 
     def __init__(
-        self, state_size: int, hidden: tuple[int, int], seed: int, iterations: int = ITERATIONS
+        self,
+        state_size: int,
+        hidden: tuple[int, int] = HIDDEN,
+        *,
+        seed: int,
+        iterations: int = ITERATIONS,
     ) -> None:
         super().__init__()
         self.iterations = iterations
@@ -196,7 +203,7 @@ class ContinuationCritics(nn.Module):
         values = torch.stack([critic(known) for critic in self.critics], dim=1)
         return (values * self.scale).view(*states.shape[:-1], 2)
 
-    def learn(self, runs: list[AnswerCourse], gamma: float, lam: float) -> None:
+    def learn(self, runs: list[AnswerCourse], gamma: float, lam: float = GAE_LAMBDA) -> None:
         """From scratch; those who leave count, with nothing to come."""
         for sweep in range(SWEEPS):
             parts = []

@@ -151,6 +151,30 @@ def typed_states(run: Run, chances: LikeChances) -> Tensor:
 
 
 # ---- The model -----------------------------------------------------------------------------------
+@dataclass(frozen=True)
+class ValuedItems:
+    """What could be shown in a step, and what it was worth: answers are recorded with it."""
+
+    scores: Tensor  # (b, n_items), -inf for what is not open
+    in_group: Tensor  # (n_items,) 1 for items of the limited group, else 0
+    of_users: Tensor  # (b, USER_FEATURES)
+    lately: Tensor  # (b, n_items) or (1, 1): showings of an item's kinds
+    best_chance: Tensor  # (b,) that the best item open is liked; 0 before anything was learned
+    values: Tensor  # (b, n_items)
+
+    def of_items(self, items: Tensor) -> Tensor:
+        """(b, C, 3) of items (b, C): score, in the group, showings of the kind lately."""
+        lately = self.lately.expand(self.scores.shape)
+        parts = [self.scores.gather(1, items), self.in_group[items], lately.gather(1, items)]
+        return torch.stack(parts, dim=2)
+
+    def best_of_both(self, charged: Tensor) -> Tensor:
+        """(b, 2) the best item of the group, and of the rest, less what was charged (n_items,)."""
+        values, inside = self.values - charged, self.in_group.bool()
+        sides = (values.masked_fill(side, -torch.inf).argmax(1) for side in (~inside, inside))
+        return torch.stack(list(sides), dim=1)
+
+
 STATES = MOODS + 1  # the mood, and the chance that the best item open is liked
 LATEST_RUNS = 2  # that rounds of CPO learn from; critics learn from all
 NEWS = 0.01  # part of the answers that has to be new, for what they teach to be worth its time
@@ -158,6 +182,9 @@ NEWS = 0.01  # part of the answers that has to be new, for what they teach to be
 
 class RetentionModel:
     """Learns from recorded runs, and while it serves. Never sees patience, nor who a user is.
+
+    After `begin`, every step of a run is `valued`, and its answers are told to `note`; `learn` may
+    come between any two steps.
 
     gamma: discount of likes to come; 0: likes of the moment.
     share: of the limit, on showings of the group.
@@ -183,9 +210,9 @@ class RetentionModel:
         self.learned_from = 0  # answers
 
     def _critics(self) -> nn.ModuleList:
-        hidden, iterations = self.settings.critic_hidden, self.settings.critic_iterations
+        iterations = self.settings.critic_iterations
         return nn.ModuleList(
-            ContinuationCritics(STATES + KIND_FEATURES, hidden, self.seed, iterations)
+            ContinuationCritics(STATES + KIND_FEATURES, seed=self.seed, iterations=iterations)
             for _ in range(HALVES)
         )
 
@@ -197,72 +224,79 @@ class RetentionModel:
         self.runs.append([])
 
     @torch.no_grad()
-    def values(self, scores: Tensor, in_group: Tensor) -> Tensor:
-        """(b, n_items) of scores (b, n_items), -inf for what is not open; the scores themselves
-        before anything was learned."""
-        self.scores, self.in_group = scores.cpu(), in_group.cpu().float()
-        self._of_users, self.sated = self.standing.of_users(), self.shown_kinds.sated()
-        self._types = torch.zeros(len(scores))
-        values = self.scores
-        if self.chances.is_fitted:
-            chances = self.chances.of(self._of_users, self.scores, self.in_group, self.sated)
-            self._types = chances.amax(1)
-            values = chances * self.worth()[:, None]
-            if self.shown_kinds.are_known and self.gamma and self.actor.spread.any():
-                values = values + self._by_kind(chances)
-            values = torch.where(self.scores > -torch.inf, values, self.scores)
-        self._values = values
-        return values
+    def valued(self, scores: Tensor, in_group: Tensor) -> ValuedItems:
+        """Items of the next step by scores (b, n_items), -inf for what is not open.
 
-    def worth(self) -> Tensor:
+        Values are the scores themselves before anything was learned.
+        """
+        scores, group = scores.cpu(), in_group.cpu().float()
+        of_users, lately = self.standing.of_users(), self.shown_kinds.sated()
+        unknown = torch.zeros(len(scores))
+        items = ValuedItems(scores, group, of_users, lately, unknown, values=scores)
+        if not self.chances.is_fitted:
+            return items
+        chances = self.chances.of(of_users, scores, group, lately)
+        items = replace(items, best_chance=chances.amax(1))
+        values = chances * self.worth(items)[:, None]
+        if self.shown_kinds.are_known and self.gamma and self.actor.spread.any():
+            values = values + self._by_kind(items, chances)
+        return replace(items, values=torch.where(scores > -torch.inf, values, scores))
+
+    def worth(self, items: ValuedItems) -> Tensor:
         """(b,) what a like of each user is worth now, 1 in the mean over those who are here."""
         if not self.gamma or not self.actor.spread.any():
-            return torch.ones(len(self._types))
+            return torch.ones(len(items.best_chance))
         with torch.no_grad():
-            worth: Tensor = self.actor(self._states()).squeeze(1)
+            worth: Tensor = self.actor(self.states(items)).squeeze(1)
         return worth / worth[self.here].mean() if self.here.any() else worth
 
-    def gains(self) -> Tensor:
+    def gains(self, items: ValuedItems) -> Tensor:
         """(b,) what a like is worth beyond itself by the critics.
 
         A step of policy improvement; what a record without offers lets one learn.
         """
         if not self.gamma or not self.actor.spread.any():
-            return torch.zeros(len(self._types))
-        return gains(self.likes, self._states(), self.gamma)
+            return torch.zeros(len(items.best_chance))
+        return gains(self.likes, self.states(items), self.gamma)
 
-    def _by_kind(self, chances: Tensor) -> Tensor:
+    def _by_kind(self, items: ValuedItems, chances: Tensor) -> Tensor:
         """(b, n_items) how what is to come differs from that after a kind not shown lately, in
         likes of usual worth."""
         of_kinds = self.shown_kinds.features()  # (b, kinds, KIND_FEATURES)
-        states = self._states()[:, None].expand(-1, of_kinds.shape[1], -1)
+        states = self.states(items)[:, None].expand(-1, of_kinds.shape[1], -1)
         changes = by_kind(self.likes, states, of_kinds)
         none, like = changes[:, self.shown_kinds.main].unbind(2)
         to_come = self.gamma * torch.addcmul(none, chances, like - none)
-        return to_come / usual_worth(self.gains()[self.here])
+        return to_come / usual_worth(self.gains(items)[self.here])
 
-    def _states(self) -> Tensor:
-        return torch.cat([self.standing.moods(), self._types[:, None]], dim=1)
+    def states(self, items: ValuedItems) -> Tensor:
+        """(b, STATES) of the users now, with the chance of the best item that was open."""
+        return torch.cat([self.standing.moods(), items.best_chance[:, None]], dim=1)
 
     def note(
-        self, lists: Tensor, hits: Tensor, here: Tensor | None, charges: Tensor | None = None
+        self,
+        items: ValuedItems,
+        lists: Tensor,
+        hits: Tensor,
+        here: Tensor | None,
+        charges: Tensor | None = None,
     ) -> None:
-        """Record the answers to the lists (b, K) that were made by the last values.
+        """Record the answers to the lists (b, K) that were made of these items.
 
         charges: (n_items,) what prices took off the values.
         """
         lists, hits = lists.cpu(), hits.cpu()
         shown, at = lists[:, 0] >= 0, lists[:, 0].clamp(min=0)
-        charged = torch.zeros(len(self.in_group)) if charges is None else charges.cpu().float()
-        offers = _best_of_both(self._values - charged, self.in_group)
+        nothing = torch.zeros(len(items.in_group))
+        offers = items.best_of_both(nothing if charges is None else charges.cpu().float())
         self.here = torch.ones_like(shown) if here is None else here.cpu()
         self.runs[-1].append(
             AnsweredStep(
-                self._of_users,
-                self._of_items(at[:, None])[:, 0].masked_fill(~shown[:, None], 0.0),
-                torch.cat([self.standing.moods(), self._types[:, None]], dim=1),
+                items.of_users,
+                items.of_items(at[:, None])[:, 0].masked_fill(~shown[:, None], 0.0),
+                self.states(items),
                 self.shown_kinds.of_items(at[:, None])[:, 0],
-                self._of_items(offers),
+                items.of_items(offers),
                 self.shown_kinds.of_items(offers),
                 shown,
                 hits[:, 0],
@@ -271,12 +305,6 @@ class RetentionModel:
         )
         self.standing.see(lists, hits)
         self.shown_kinds.see(lists)
-
-    def _of_items(self, items: Tensor) -> Tensor:
-        """(b, C, 3) of items (b, C): score, in the group, showings of the kind lately."""
-        sated = self.sated.expand(self.scores.shape)
-        parts = [self.scores.gather(1, items), self.in_group[items], sated.gather(1, items)]
-        return torch.stack(parts, dim=2)
 
     @property
     def has_news(self) -> bool:
@@ -314,7 +342,7 @@ class RetentionModel:
             for half, critics in enumerate(both):
                 assert isinstance(critics, ContinuationCritics)
                 own_users = [course.of_half(half, HALVES) for course in courses]
-                critics.learn(own_users, self.gamma, self.settings.gae_lambda)
+                critics.learn(own_users, self.gamma)
         offered = back.latest(LATEST_RUNS).offered(self.likes, self.costs)
         if offered is not None:
             improve(self.actor, offered, self.share, self.settings, self.generator)
@@ -355,10 +383,3 @@ class RetentionModel:
 
 def _answers(runs: list[Run]) -> int:
     return sum(int(step.shown.sum()) for run in runs for step in run)
-
-
-def _best_of_both(values: Tensor, in_group: Tensor) -> Tensor:
-    """(b, 2) the best item of the group, and of the rest."""
-    inside = in_group.bool()
-    sides = (values.masked_fill(side, -torch.inf).argmax(1) for side in (~inside, inside))
-    return torch.stack(list(sides), dim=1)

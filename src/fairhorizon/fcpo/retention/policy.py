@@ -247,6 +247,8 @@ def _logarithms(steps: OfferedSteps, half: int) -> Tensor:
 # those of the other half find at least half of the improvement. Rounds end when neither
 # half has one that the other confirms.
 
+TEMPERATURE = 0.03  # of the policy that CPO improves, in likes; serving does not use it
+KL_LIMIT = 0.05  # largest mean KL divergence between the policies before and after a round (delta)
 FISHER_STATES = 2_000
 DAMPING = 1e-3
 ITERATIONS, RATIO, ATTEMPTS = 10, 0.7, 10  # of conjugate gradients, and of the line search
@@ -266,21 +268,21 @@ def improve(
     room for steps that bend.
     """
     steps = steps.some(generator)
-    steps = steps.priced(actor.worths(steps.states), settings.temperature)
-    region = TrustRegion(settings.kl_limit, ITERATIONS, RATIO, ATTEMPTS)
+    steps = steps.priced(actor.worths(steps.states), TEMPERATURE)
+    region = TrustRegion(KL_LIMIT, ITERATIONS, RATIO, ATTEMPTS)
     scale = steps.weights / len(steps.weights)
     gap = -ROOM * share * scale.sum()
     if settings.leap:
-        leap(actor, steps, settings.temperature)
+        leap(actor, steps, TEMPERATURE)
     updates: list[Update] = []
     policy, unconfirmed = FlatActor(actor), 0
     for number in range(settings.rounds):
         half, other = number % HALVES, (number + 1) % HALVES
         before, outputs = policy.theta, actor.worths(steps.states)
-        surrogate = OfferSurrogate(steps, half, outputs, settings.temperature)
+        surrogate = OfferSurrogate(steps, half, outputs, TEMPERATURE)
         metric = surrogate.sample(FISHER_STATES, generator)
         update = take_step(actor, (steps.states,), surrogate, metric, gap[None], region, DAMPING)
-        check = OfferSurrogate(steps, other, outputs, settings.temperature)
+        check = OfferSurrogate(steps, other, outputs, TEMPERATURE)
         found = float(check.evaluate(actor.worths(steps.states)).reward)
         if update.fraction and found > CONFIRMED * abs(update.reward_change):
             gap = gap + update.cost_changes[0]  # what the next step starts from, as predicted

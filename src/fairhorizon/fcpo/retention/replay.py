@@ -98,8 +98,7 @@ class FittedRetention:
         outlook.runs = []
         outlook.begin(torch.zeros(len(best)))
         outlook.standing = standing
-        outlook.values(best, SIDES)
-        return self.usual.relative(1 + outlook.gains())
+        return self.usual.relative(1 + outlook.gains(outlook.valued(best, SIDES)))
 
     @cached_property
     def _histories(self) -> tuple[float, float]:
@@ -210,9 +209,10 @@ class ReplayedUsers:
         self, outlook: RetentionModel, lists: Tensor, scores: Tensor, liked: Tensor, here: Tensor
     ) -> Tensor:
         sides = [scores.masked_fill(lists != column, -torch.inf) for column in (2, 3)]
-        outlook.values(torch.cat([self.best, torch.stack(sides, dim=1)], dim=1), COLUMNS)
-        worth = 1 + outlook.gains()
-        outlook.note(lists[:, None], liked[:, None], here)
+        best_and_shown = torch.cat([self.best, torch.stack(sides, dim=1)], dim=1)
+        items = outlook.valued(best_and_shown, COLUMNS)
+        worth = 1 + outlook.gains(items)
+        outlook.note(items, lists[:, None], liked[:, None], here)
         return worth
 
     def standing(self) -> ResponseHistory:
