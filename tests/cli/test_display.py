@@ -146,10 +146,10 @@ def test_the_demo_writes_its_page(tmp_path: Path, capsys: pytest.CaptureFixture[
     start = lines.index(["Limit", "Method", "Kept", "Popular", "NDCG@5", "Recall@5", "Gini@5"])
     assert [" ".join(line[:4]) for line in lines[start + 2 : start + 13]] == [
         "none popularity - 96.50",
-        *("85 % popularity+quota yes", "85 % ease+quota yes", "85 % fcpo yes"),
-        *("65 % popularity+quota yes", "65 % ease+quota yes", "65 % fcpo yes"),
+        *("85 % popularity+quota yes", "85 % ease:recent+quota yes", "85 % fcpo yes"),
+        *("65 % popularity+quota yes", "65 % ease:recent+quota yes", "65 % fcpo yes"),
         "65 % fcpo:paper yes",
-        *("37 % popularity+quota yes", "37 % ease+quota yes", "37 % fcpo yes"),
+        *("37 % popularity+quota yes", "37 % ease:recent+quota yes", "37 % fcpo yes"),
     ]
     words = " ".join(shown.out.split())
     assert "fcpo:paper, the policy of the paper, had 1 round of training" in words

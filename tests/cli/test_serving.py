@@ -17,7 +17,7 @@ from fairhorizon.recommenders.progress import RoundReport
 USERS = 50
 DATA = f"--data=synthetic:users={USERS},items=80,interactions_per_user=20"
 SETTINGS = (
-    *('warm_start=["als","itemknn"]', "adapt=false"),
+    *('warm_start=["als","itemknn:recent"]', "adapt=false"),
     *("rounds=3", "horizon=5", "evaluate_every=1"),
 )
 FIT = ["fit", "fcpo", DATA, *(f"--set={one}" for one in SETTINGS), "--alpha-prime=0.4"]
@@ -192,9 +192,9 @@ def test_a_stopped_training_of_preset_strong_goes_on_bit_for_bit(
 def test_what_is_being_fitted_is_said(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     fairhorizon(*FIT, "--set=rounds=1", "--out", tmp_path / "run")
     lines = [line.removeprefix(DATA[7:]) for line in capfd.readouterr().err.splitlines()]
-    assert lines[0] == ": fitting als, itemknn on the earlier part of the training log"
+    assert lines[0] == ": fitting als, itemknn:recent on the earlier part of the training log"
     assert lines[1].startswith("epoch 1  validation NDCG 0.")
     (last,) = (at for at, line in enumerate(lines) if line.startswith(":") and at)
     assert lines[last - 1].startswith("1/1  reward ")
-    assert lines[last] == ": fitting als, itemknn on the whole training log"
+    assert lines[last] == ": fitting als, itemknn:recent on the whole training log"
     assert lines[last + 1].startswith("epoch 1  validation NDCG 0.")
