@@ -22,6 +22,7 @@ from fairhorizon.files import write_atomically
 from fairhorizon.settings import faults
 
 _KEY = "fairhorizon"
+ALIGNMENT = 64  # bytes, of memory that torch allocates on a CPU
 FORMAT_VERSION = 1
 
 
@@ -48,8 +49,13 @@ def load_model(path: Path, kind: str) -> tuple[dict[str, Tensor], Any]:
     with _opened(path) as (file, header):
         if header["kind"] != kind:
             raise ModelError(f"{path}: holds a '{header['kind']}' model, not '{kind}'")
-        tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+        tensors = {name: _aligned(file.get_tensor(name)) for name in file.keys()}  # noqa: SIM118
     return tensors, header["description"]
+
+
+def _aligned(tensor: Tensor) -> Tensor:
+    """The tensor where torch would have placed it, so that kernels round as they did before."""
+    return tensor if tensor.data_ptr() % ALIGNMENT == 0 else tensor.clone()
 
 
 def model_kind(path: Path) -> str:

@@ -54,7 +54,7 @@ Lists = NDArray[np.int64]
 
 EPISODES = {"rounds": 3, "horizon": 4, "evaluate_every": 1}
 NETWORKS = {"actor_hidden": (6, 6), "critic_hidden": (6, 6)}
-RANKERS = {"warm_start": ("ease", "itemknn")}
+RANKERS = {"warm_start": ("ease", "itemknn"), "always_train": True}
 FAST = {"candidates": 10, "history": 8, "kl_limit": 0.2, **RANKERS}
 STRONG = {**FAST, "adapt": False}
 LONG = {"looking_ahead": {"hidden": (4, 4), "critic_iterations": 8}}

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 from torch.func import functional_call
-from torch.nn.utils import parameters_to_vector, vector_to_parameters
+from torch.nn.utils import parameters_to_vector
 
 from fairhorizon.fcpo.config import FcpoConfig, attention_of
 from fairhorizon.fcpo.cpo import TrustRegion, Update, constrained_step, fisher_product
@@ -66,8 +66,14 @@ class FlatActor:
     def theta(self) -> Tensor:
         return parameters_to_vector(self.actor.parameters()).detach()
 
+    @torch.no_grad()
     def adopt(self, theta: Tensor) -> None:
-        vector_to_parameters(theta, self.actor.parameters())
+        # Copied, not made views of theta: where numbers lie in memory decides how some kernels
+        # round, and a resumed training is to round like one that was never interrupted.
+        parameters = list(self.actor.parameters())
+        pieces = theta.split([parameter.numel() for parameter in parameters])
+        for parameter, piece in zip(parameters, pieces, strict=True):
+            parameter.copy_(piece.view_as(parameter))
 
     def __call__(self, theta: Tensor, *states: Tensor) -> Tensor:
         pieces = theta.split([shape.numel() for shape in self.shapes.values()])

@@ -319,7 +319,8 @@ class Training:
         a small part of the time that rounds take.
         """
         config, episodes = self.config, self.episodes
-        asked = config.adapt and not config.always_train
+        chosen_on_log = config.adapt and self.panel is not None
+        asked = chosen_on_log and not config.always_train
         if not asked or self.finished or self.reports or not isinstance(episodes, MenuEpisodes):
             return ""
         users = len(episodes.opening.users)
