@@ -17,7 +17,7 @@ from fairhorizon.recommenders.progress import RoundReport
 USERS = 50
 DATA = f"--data=synthetic:users={USERS},items=80,interactions_per_user=20"
 SETTINGS = (
-    *('warm_start=["als","itemknn:recent"]', "adapt=false"),
+    *('warm_start=["als","itemknn"]', "adapt=false"),
     *("rounds=3", "horizon=5", "evaluate_every=1"),
 )
 FIT = ["fit", "fcpo", DATA, *(f"--set={one}" for one in SETTINGS), "--alpha-prime=0.4"]
@@ -32,6 +32,14 @@ def fairhorizon(*arguments: object) -> None:
 def fitted(tmp_path_factory: pytest.TempPathFactory) -> Path:
     out = tmp_path_factory.mktemp("runs") / "strong"
     fairhorizon(*FIT, "--out", out)
+    return out
+
+
+@pytest.fixture(scope="module")
+def recent(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A model whose first price suits its values at both moments; a higher one leaves room."""
+    out = tmp_path_factory.mktemp("recent") / "strong"
+    fairhorizon(*FIT, '--set=warm_start=["als","itemknn:recent"]', "--out", out)
     return out
 
 
@@ -84,11 +92,11 @@ def test_lists_made_together_keep_any_level_to_the_item(
 
 @pytest.mark.parametrize("as_of", ["training", "now"])
 def test_one_by_one_the_level_holds_after_every_list(
-    fitted: Path, tmp_path: Path, as_of: str
+    recent: Path, tmp_path: Path, as_of: str
 ) -> None:
-    out, group = tmp_path / "lists.csv", popular(fitted)
+    out, group = tmp_path / "lists.csv", popular(recent)
     how = ("--alpha-prime", 0.3, "--one-by-one", "--as-of", as_of)
-    fairhorizon("recommend", fitted, "--k", 4, *how, "--out", out)
+    fairhorizon("recommend", recent, "--k", 4, *how, "--out", out)
     shown = of_group = 0
     for items in lists_of(out).values():
         shown += len(items)
@@ -192,9 +200,9 @@ def test_a_stopped_training_of_preset_strong_goes_on_bit_for_bit(
 def test_what_is_being_fitted_is_said(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     fairhorizon(*FIT, "--set=rounds=1", "--out", tmp_path / "run")
     lines = [line.removeprefix(DATA[7:]) for line in capfd.readouterr().err.splitlines()]
-    assert lines[0] == ": fitting als, itemknn:recent on the earlier part of the training log"
+    assert lines[0] == ": fitting als, itemknn on the earlier part of the training log"
     assert lines[1].startswith("epoch 1  validation NDCG 0.")
     (last,) = (at for at, line in enumerate(lines) if line.startswith(":") and at)
     assert lines[last - 1].startswith("1/1  reward ")
-    assert lines[last] == ": fitting als, itemknn:recent on the whole training log"
+    assert lines[last] == ": fitting als, itemknn on the whole training log"
     assert lines[last + 1].startswith("epoch 1  validation NDCG 0.")
