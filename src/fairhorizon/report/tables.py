@@ -4,15 +4,17 @@ import math
 import textwrap
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from rich import box
 from rich.markup import escape
 from rich.table import Table
 
 from fairhorizon.data.splits import Statistics
-from fairhorizon.evaluation.short_term import ByHistory, EvaluationRow
 from fairhorizon.vocabulary import POPULAR
+
+if TYPE_CHECKING:  # commands that only read a log print tables, and need no torch
+    from fairhorizon.evaluation.short_term import ByHistory, EvaluationRow
 
 MISSING = "-"
 HEADINGS = ("Data", "Method", "alpha'", "Protocol", "Mode", "Seed", "K")
@@ -165,13 +167,13 @@ def units(metrics: Sequence[str]) -> str:
     return "Metrics in percent" + (f", except {' and '.join(plain)}." if plain else ".")
 
 
-def group_of(rows: Sequence[EvaluationRow]) -> str:
+def group_of(rows: "Sequence[EvaluationRow]") -> str:
     """The group that all rows of a table are about."""
     return rows[0].group if rows else POPULAR
 
 
 def table_lines(
-    rows: Sequence[EvaluationRow], metrics: Sequence[str], ks: Sequence[int]
+    rows: "Sequence[EvaluationRow]", metrics: Sequence[str], ks: Sequence[int]
 ) -> list[list[str]]:
     """One line of cells per row and K, each with its protocol, mode and seed."""
     return [
@@ -187,7 +189,7 @@ def table_lines(
 
 
 def metrics_table(
-    rows: Sequence[EvaluationRow], metrics: Sequence[str], ks: Sequence[int]
+    rows: "Sequence[EvaluationRow]", metrics: Sequence[str], ks: Sequence[int]
 ) -> Table:
     """The rows for a terminal, those of one result set apart from the next."""
     group = group_of(rows)
@@ -211,7 +213,7 @@ def metrics_table(
     return table
 
 
-def history_table(found: ByHistory) -> Table | None:
+def history_table(found: "ByHistory") -> Table | None:
     """Accuracy by training interactions of the user; None if no user has fewer than three."""
     rows = [row for row in found.users if row.users]
     if not any(row.users for row in found.users[:-1]):
@@ -226,7 +228,7 @@ def history_table(found: ByHistory) -> Table | None:
     return table
 
 
-def new_items_line(found: ByHistory) -> str | None:
+def new_items_line(found: "ByHistory") -> str | None:
     """How many new items there were to find and how many were found; None if there were none."""
     new = found.new_items
     if not new.interactions:
