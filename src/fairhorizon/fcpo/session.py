@@ -139,9 +139,8 @@ class Session:
     ) -> None:
         self.training, self.fitted, self.listener = training, fitted, listener
         self.checkpoint = checkpoint  # the file; None: nothing is kept
-        self.serving: Ensemble | None = (
-            None  # rankers of the whole log, where they are fitted already
-        )
+        # The rankers of the whole log, where they are fitted already.
+        self.serving: Ensemble | None = None
         self.stopped = False
 
     @classmethod
