@@ -48,7 +48,7 @@ SMALL = ":users=40,items=50"
 
 
 @dataclass(frozen=True)
-class Served:
+class RankedLists:
     """The lists of all users, measured."""
 
     ndcg: NDArray[np.float64]  # (n_users,), NaN for users without test items
@@ -59,9 +59,9 @@ class Served:
         return float(np.nanmean(self.ndcg))
 
 
-def served(model: Recommender, parts: Split, group: NDArray[np.bool_]) -> Served:
+def served(model: Recommender, parts: Split, group: NDArray[np.bool_]) -> RankedLists:
     ndcg, shown = measured(model, parts)
-    return Served(ndcg, float(shown[group].sum() / shown.sum()))
+    return RankedLists(ndcg, float(shown[group].sum() / shown.sum()))
 
 
 def rankers() -> Iterator[tuple[str, Ranker[Any]]]:
@@ -74,7 +74,7 @@ def rankers() -> Iterator[tuple[str, Ranker[Any]]]:
 
 def rivals(
     name: str, model: Ranked, level: float, parts: Split, group: NDArray[np.bool_]
-) -> Iterator[tuple[str, Served]]:
+) -> Iterator[tuple[str, RankedLists]]:
     """The ranker behind every re-ranker, with settings that keep the level."""
     yield f"{name}+lists", served(model.reranked(ListAllocation().at_level(level)), parts, group)
     # settings that are certainly fair and certainly not
@@ -101,7 +101,7 @@ def compare(source: str, config: FcpoConfig, n_rankers: int = BEST_RANKERS) -> N
     print(f"{source}: {fcpo.policy_.panel.summary[1]}")
     for part in PARTS_OF_THE_RATE:
         level = part * rate
-        ours = served(fcpo.at(level), parts, group)
+        ours = served(fcpo.with_level(level), parts, group)
         others = [
             rival
             for name in best_rankers

@@ -41,13 +41,13 @@ class OutlookPlayer:
         self, world: TabularWorld, gamma: float, settings: RetentionConfig = SETTINGS
     ) -> None:
         self.world = world
-        self.outlook = RetentionModel(gamma, settings=settings, share=world.share, seed=0)
+        self.retention = RetentionModel(gamma, settings=settings, share=world.share, seed=0)
 
     def rehearse(self, count: int) -> None:
         """Learn from so many runs, each by what was learned in those before."""
         for seed in range(count):
             self.play(seed)
-            self.outlook.learn()
+            self.retention.learn()
 
     def play(self, seed: int) -> float:
         """Likes per user."""
@@ -57,13 +57,13 @@ class OutlookPlayer:
     def begin(self, seed: int) -> None:
         """A run. What is known of users beforehand is their type."""
         likings = self.world.likings(np.random.default_rng(seed), self.world.users)
-        self.outlook.begin(torch.from_numpy(self.world.types_of(likings)))
+        self.retention.begin(torch.from_numpy(self.world.types_of(likings)))
 
     def values(self, moment: Moment) -> NDArray[np.float64]:
         scores = torch.full((self.world.users, 2), -torch.inf)
         for item, chance in enumerate((moment.p, moment.q)):
             scores[moment.rows, item] = torch.logit(torch.from_numpy(chance), eps=1e-6).float()
-        self.items = self.outlook.valued(scores, torch.tensor([True, False]))
+        self.items = self.retention.valued(scores, torch.tensor([True, False]))
         found = self.items.values.numpy()[moment.rows]
         gains: NDArray[np.float64] = (found[:, 0] - found[:, 1]).astype(np.float64)
         return gains
@@ -73,7 +73,7 @@ class OutlookPlayer:
         lists[moment.rows, 0] = torch.from_numpy(np.where(popular, 0, 1))
         hits, here = torch.zeros(2, self.world.users, dtype=torch.bool)
         hits[moment.rows], here[moment.rows] = torch.from_numpy(liked), torch.from_numpy(stays)
-        self.outlook.note(self.items, lists, hits[:, None], here)
+        self.retention.note(self.items, lists, hits[:, None], here)
 
 
 def gains(

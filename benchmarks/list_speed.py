@@ -85,7 +85,7 @@ def bare_scores(model: fh.Model, users: Sequence[Any]) -> Work:
     def work() -> None:
         for ranker in state.free.rankers:
             if len(users) == 1:
-                ranker.few_scores(codes, scenario.queue).topk(LENGTH)
+                ranker.score_small_batch(codes, scenario.queue).topk(LENGTH)
                 continue
             for rows in torch.arange(len(users)).split(1024):
                 ranker.scores(codes[rows], scenario.queue[rows]).topk(LENGTH)

@@ -30,7 +30,7 @@ from fairhorizon.data.synthetic import synthetic
 from fairhorizon.evaluation.long_term import LongRun, LongRunSettings
 from fairhorizon.fcpo.config import PRESETS
 from fairhorizon.fcpo.model import Fcpo
-from fairhorizon.fcpo.online import FcpoServer
+from fairhorizon.fcpo.online import OnlineFcpo
 from fairhorizon.limits.counts import Exposure
 from fairhorizon.limits.step_limits import PopularityLimit
 from fairhorizon.rankers.gru4rec import Gru4RecConfig
@@ -59,7 +59,7 @@ def fitted(preset: str, parts: Split) -> Fcpo:
 
 def opened(
     model: Fcpo, parts: Split, settings: LongRunSettings
-) -> tuple[FcpoServer, Scenario, Exposure]:
+) -> tuple[OnlineFcpo, Scenario, Exposure]:
     """The model before its first step, who it serves, and the groups to begin with."""
     server = model.server([PopularityLimit(settings.alpha_prime, settings.warm_up)])
     users = evaluation_scenario(parts, server.queue_length, model.config.protocol)
@@ -69,7 +69,7 @@ def opened(
 class Steps:
     """A long run without its record and its updates."""
 
-    def __init__(self, server: FcpoServer, users: Scenario, exposure: Exposure) -> None:
+    def __init__(self, server: OnlineFcpo, users: Scenario, exposure: Exposure) -> None:
         self.server, self.exposure = server, exposure
         self.state, self.audience = users.begin(torch.arange(users.n_users))
         self.liked = 0

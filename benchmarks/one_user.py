@@ -50,7 +50,9 @@ def bare_scores(model: fh.Model, user: object) -> Callable[[], object]:
     length = state.serving.queue_length
     scenario = Requests([person], None, RepeatRule()).scenario(state.people, state.n_items, length)
     users = scenario.codes_of(torch.arange(1))
-    return lambda: [ranker.few_scores(users, scenario.queue) for ranker in state.free.rankers]
+    return lambda: [
+        ranker.score_small_batch(users, scenario.queue) for ranker in state.free.rankers
+    ]
 
 
 def main() -> None:

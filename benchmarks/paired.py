@@ -7,7 +7,7 @@ from numpy.typing import NDArray
 from fairhorizon.data.splits import Split
 from fairhorizon.metrics.fairness import exposure_counts
 from fairhorizon.recommenders.base import Recommender
-from fairhorizon.recommenders.steps import ndcg_by_user
+from fairhorizon.recommenders.interactive import ndcg_by_user
 from fairhorizon.simulation.feedback import evaluation_scenario
 from fairhorizon.vocabulary import Protocol
 

@@ -79,7 +79,7 @@ def main() -> None:
     least = clock.look()
     print(f"bare scores and best 20 of {scenario.n_users} users {least:14.2f} s")
     for level in (1.0, 0.65, 0.37):
-        model.at(level).recommend(scenario, length=20)
+        model.with_level(level).recommend(scenario, length=20)
         seconds = clock.look()
         print(f"lists at alpha' {level:<5g} {seconds:28.2f} s  {seconds / least:.2f} x")
 

@@ -52,7 +52,7 @@ def measure(config: FcpoConfig, parts: Split, seed: int, found: Measured) -> Non
     group = model.sensitive_.cpu().numpy()
     ndcg, ginis, rates = [], [], []
     for level in LEVELS:
-        by_user, shown = measured(model.at(level), parts)
+        by_user, shown = measured(model.with_level(level), parts)
         ndcg.append(by_user)
         ginis.append(gini(shown))
         rates.append(shown[group].sum() / shown.sum())

@@ -14,7 +14,7 @@ from fairhorizon.allocation.steps import OnlineControl
 from fairhorizon.limits.counts import Exposure
 from fairhorizon.rankers.ensemble import Ensemble
 from fairhorizon.ranking import first_best
-from fairhorizon.recommenders.lists.features import ExpertSignals
+from fairhorizon.recommenders.lists.features import EnsembleFeatures
 from fairhorizon.vocabulary import Labels
 
 LAST = 8  # answers that are remembered one by one
@@ -36,7 +36,7 @@ class View:
     def __init__(self, panel: Ensemble, kinds: Tensor, limit: float, horizon: int) -> None:
         self.panel, self.kinds, self.limit, self.horizon = panel, kinds, limit, horizon
         self.base = torch.tensor(panel.weights, dtype=torch.float32)
-        self._signals: ExpertSignals | None = None
+        self._signals: EnsembleFeatures | None = None
 
     @property
     def n_weights(self) -> int:
@@ -55,7 +55,7 @@ class View:
         """
         if self._signals is None or not torch.equal(users, self._users):
             self._users = users.clone()
-            self._signals = ExpertSignals(self.panel, users, queues, group)
+            self._signals = EnsembleFeatures(self.panel, users, queues, group)
             self._table = _weighed(self.base, self._signals.values)
             self._first = []
         self._back_to_the_first()

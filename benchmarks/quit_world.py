@@ -15,10 +15,10 @@ from fairhorizon.fcpo.model import Fcpo
 from fairhorizon.limits.counts import Counts, Exposure
 from fairhorizon.methods import Method
 from fairhorizon.rankers.ensemble import Ensemble
-from fairhorizon.recommenders.online import Server
+from fairhorizon.recommenders.online import OnlineRecommender
 from fairhorizon.settings import Given
+from fairhorizon.simulation.churn import ChurnConfig, QuitRule
 from fairhorizon.simulation.feedback import UserModel
-from fairhorizon.simulation.moods import MoodConfig, QuitRule
 from fairhorizon.simulation.simulated import SimulationConfig
 from fairhorizon.studies.long_term import LongStudy, NamedMethod, RunLimits
 from fairhorizon.studies.study import Study, Task
@@ -61,11 +61,11 @@ class World:
 
     @cached_property
     def study(self) -> LongStudy:
-        moods = MoodConfig(quits=self.rule)
+        churn = ChurnConfig(quits=self.rule)
         return LongStudy(
             Study(self.folder, DataSpec(source=self.data), ks=(1,), settings=self.settings),
             LongRunSettings(steps=self.steps, alpha_prime=self.limit, warm_up=0),
-            SimulationConfig(moods=moods),
+            SimulationConfig(churn=churn),
             RunLimits(item_table=self.item_table),
             retrain=Retrain.NONE,
         )
@@ -74,7 +74,7 @@ class World:
     def kinds(self) -> Tensor:
         """(n_items, kinds) the part that each kind has in an item."""
         assert self.study.simulation is not None
-        kinds = self.study.user_source().kinds(self.study.simulation.moods)
+        kinds = self.study.user_source().kinds(self.study.simulation.churn)
         assert kinds is not None
         return kinds
 
@@ -106,7 +106,7 @@ class World:
         source = self.study.user_source()
         return source.users(self.study.simulation, panel.queue_length, seed)
 
-    def served_by(self, server: Server, users: UserModel) -> Figures:
+    def served_by(self, server: OnlineRecommender, users: UserModel) -> Figures:
         """Of a run by a server that the command line does not know."""
         choosing = choosing_users(users.n_users)  # they count in no figure of the others either
         settings, exposure = self.study.settings, Exposure(self.counts)

@@ -55,14 +55,14 @@ class Record:
 class Server:
     """Serves by what a like is worth, and sees answers alone."""
 
-    def __init__(self, world: TabularWorld, outlook: FittedRetention, seed: int) -> None:
-        self.users, self.outlook = world.users, outlook
+    def __init__(self, world: TabularWorld, retention: FittedRetention, seed: int) -> None:
+        self.users, self.retention = world.users, retention
         self.standing = ResponseHistory(types_of(world, seed))
 
     def values(self, moment: Moment) -> NDArray[np.float64]:
         best = torch.zeros(self.users, 2)
         best[moment.rows] = torch.from_numpy(log_odds_of(moment)).float()
-        worth = self.outlook.worth(self.standing, best).numpy()[moment.rows]
+        worth = self.retention.worth(self.standing, best).numpy()[moment.rows]
         return (moment.p - moment.q) * worth
 
     def tell(self, moment: Moment, popular: Bools, liked: Bools, stays: Bools) -> None:  # noqa: ARG002
@@ -89,10 +89,10 @@ def log_odds_of(moment: Moment) -> NDArray[np.float64]:
 def gains(world: TabularWorld, seeds: range) -> tuple[float, NDArray[np.float64]]:
     """Of the optimum on average, and learned by seed: in percent of the myopic allocation."""
     learned, usual = learned_from([Record(world, 0).replayed()])
-    outlook = FittedRetention(GAMMA, learned, {}, (), 0.0, usual)
+    retention = FittedRetention(GAMMA, learned, {}, (), 0.0, usual)
     likes = np.zeros((3, len(seeds)))
     for n, seed in enumerate(seeds):
-        server = Server(world, outlook, seed)
+        server = Server(world, retention, seed)
         likes[:, n] = (
             play(world, myopic, seed)[0],
             play(world, seeing_patience(world), seed)[0],

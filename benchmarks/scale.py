@@ -60,7 +60,7 @@ def measure(data: str, settings: dict[str, object]) -> None:
     model.fit(parts, listener=phases)
     phases.end(f"fit of fcpo, {phases.rounds} rounds of CPO")
     for level in LEVELS:
-        found = fh.evaluate(model.at(level), parts, ks=(LENGTH,)).metrics
+        found = fh.evaluate(model.with_level(level), parts, ks=(LENGTH,)).metrics
         phases.end(f"lists of {LENGTH} at {level:g}, and their evaluation")
         print(
             f"  NDCG {100 * found[f'ndcg@{LENGTH}']:.2f}  "

@@ -30,7 +30,15 @@ from fairhorizon.service.store.database import Database
 from local_postgres import Postgres
 from service_checks import accounts_agree, count_events, excesses
 from service_kills import APART, POINTS, at_point, at_random
-from service_load import Answers, Connection, Server, Work, closed_loop, open_loop, served
+from service_load import (
+    Answers,
+    Connection,
+    Server,
+    Work,
+    closed_loop,
+    open_loop,
+    served,
+)
 from service_traffic import Traffic
 from small import parse
 

@@ -74,7 +74,11 @@ def looked_at(server: Server, traffic: Traffic, kills: int, slowest: float) -> F
 
 
 def at_random(
-    server: Server, users: list[str], kills: int, postgres: Postgres | None, seed: int = 0
+    server: Server,
+    users: list[str],
+    kills: int,
+    postgres: Postgres | None,
+    seed: int = 0,
 ) -> Found:
     """Kill a worker, all of the server or the database under load, at random times."""
     draws, slowest = random.Random(seed), 0.0

@@ -61,7 +61,7 @@ def seller_limits(n_items: int, sellers: int, seed: int) -> list[ResolvedLimit]:
 
 def timed(model: Recommender, scenario: Scenario, limits: list[ResolvedLimit], name: str) -> float:
     started = time.process_time()
-    lists = model.under(limits).recommend(scenario, length=LENGTH)
+    lists = model.with_limits(limits).recommend(scenario, length=LENGTH)
     seconds = time.process_time() - started
     kept = sum(limit_reached(one, lists).kept for one in limits)
     print(f"{name:40} {seconds:8.2f} s, {kept} of {len(limits)} kept", flush=True)
@@ -86,7 +86,7 @@ def main() -> None:
         model = ModelFolder(options.run).recommender()
     scenario = evaluation_scenario(parts, model.queue_length, Protocol.STANDARD)
     popular = model.sensitive_.cpu().numpy()
-    plain = model.at(1.0).recommend(scenario, length=LENGTH)
+    plain = model.with_level(1.0).recommend(scenario, length=LENGTH)
     ten = ten_limits(popular, plain, options.seed)
     one = timed(model, scenario, ten[:1], "one limit")
     several = timed(model, scenario, ten, "ten limits")

@@ -155,7 +155,7 @@ parts = fh.split(truth)
 policy = fh.Fcpo(fh.FcpoConfig(rounds=4), seed=0).fit(parts)
 levels = []
 for limit in (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.8, 1.0):
-    metrics = fh.evaluate(policy.at(limit), parts, ks=[10]).metrics
+    metrics = fh.evaluate(policy.with_level(limit), parts, ks=[10]).metrics
     levels.append(
         {"limit": limit, "share": metrics["popularity_rate@10"], "ndcg": metrics["ndcg@10"]}
     )

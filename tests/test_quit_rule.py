@@ -15,7 +15,7 @@ from fairhorizon.limits.counts import Exposure
 from fairhorizon.rankers.ease import Ease
 from fairhorizon.rankers.ensemble import Ensemble
 from fairhorizon.rankers.popularity import Popularity
-from fairhorizon.simulation.moods import MoodConfig, QuitRule
+from fairhorizon.simulation.churn import ChurnConfig, QuitRule
 from fairhorizon.simulation.simulated import SimulatedUsers, SimulationConfig
 from fairhorizon.vocabulary import Protocol
 from quit_env import PresentRollouts, StaysVecEnv
@@ -28,17 +28,17 @@ PARTS = split(MARKET.interactions)
 COUNTS = PARTS.train.item_counts()
 OF_KIND = torch.eye(KINDS)[torch.arange(ITEMS) % KINDS]
 PANEL = Ensemble((Ease().fit(PARTS), Popularity().fit(PARTS)), (0.7, 0.3))
-BORED = MoodConfig(quits=QuitRule(most=1, of=3))
+BORED = ChurnConfig(quits=QuitRule(most=1, of=3))
 
 
-def users_of(moods: MoodConfig) -> SimulatedUsers:
-    own = SimulationConfig(moods=moods)
+def users_of(churn: ChurnConfig) -> SimulatedUsers:
+    own = SimulationConfig(churn=churn)
     history = PANEL.queue_length
     return SimulatedUsers.of_split(MARKET, PARTS, history, Protocol.STANDARD, own, 1, OF_KIND)
 
 
-def environment(moods: MoodConfig = BORED, limit: float = 0.5) -> StaysVecEnv:
-    return StaysVecEnv(users_of(moods), COUNTS, View(PANEL, OF_KIND, limit, STEPS), seed=4)
+def environment(churn: ChurnConfig = BORED, limit: float = 0.5) -> StaysVecEnv:
+    return StaysVecEnv(users_of(churn), COUNTS, View(PANEL, OF_KIND, limit, STEPS), seed=4)
 
 
 def standing_still(env: StaysVecEnv) -> np.ndarray:
@@ -47,7 +47,7 @@ def standing_still(env: StaysVecEnv) -> np.ndarray:
 
 def test_the_item_with_the_highest_weighted_sum_is_shown() -> None:
     """Sums made anew from the rankers' own scores, user by user."""
-    env, rng = environment(MoodConfig(quits=QuitRule(most=7, of=8))), np.random.default_rng(0)
+    env, rng = environment(ChurnConfig(quits=QuitRule(most=7, of=8))), np.random.default_rng(0)
     env.reset()
     lately = torch.zeros(USERS, KINDS)
     for _ in range(4):
@@ -129,7 +129,7 @@ def test_who_leaves_is_done_and_waits_until_all_begin_anew() -> None:
 
 def test_a_run_that_begins_anew_has_the_scores_of_the_first() -> None:
     """Likes change histories and scores; a new run begins with those before."""
-    env = environment(MoodConfig(quits=QuitRule(most=7, of=8)))
+    env = environment(ChurnConfig(quits=QuitRule(most=7, of=8)))
     env.reset()
     tables = [values.clone() for values in env.view._signals.values]
     liked = sum(float(env.step(standing_still(env))[1].sum()) for _ in range(STEPS))
@@ -143,12 +143,12 @@ def test_observations_say_nothing_of_patience() -> None:
     """Users with other patience who give the same answers look the same while all are there."""
     rule, some = QuitRule(most=7, of=8), (None, 2.0, 40.0)
     environments = [
-        environment(MoodConfig(quits=rule, patience=mean, like_adds=2)) for mean in some
+        environment(ChurnConfig(quits=rule, patience=mean, like_adds=2)) for mean in some
     ]
     seen = [env.reset() for env in environments]
     for _ in range(4):
         assert seen[0].tolist() == seen[1].tolist() == seen[2].tolist()
-        left = [env.gym._audience.moods.patience.left for env in environments]
+        left = [env.gym._audience.churn.patience.left for env in environments]
         assert all((left[2] > other).all() for other in left[:2])
         seen = [env.step(standing_still(env))[0] for env in environments]
     assert (seen[1][:, 0] == 0).any()  # some of them have lost their patience by now

@@ -14,7 +14,7 @@ from typing import Any
 
 import griffe
 
-INTERFACES = ("recommenders.base.Server", "simulation.feedback.UserModel")
+INTERFACES = ("recommenders.base.OnlineRecommender", "simulation.feedback.UserModel")
 NAMED = re.compile(r"[a-z_]\w*(?:, [a-z_]\w*)*: ")
 
 

@@ -30,7 +30,7 @@ from .limits.step_limits import (
 )
 from .lird import Lird as Lird
 from .lird import LirdConfig as LirdConfig
-from .lird import LirdServer as LirdServer
+from .lird import OnlineLird as OnlineLird
 from .model.explain import Explanation as Explanation
 from .model.model import Model as Model
 from .model.model import ModelServer as ModelServer
@@ -60,9 +60,9 @@ from .rankers.sasrec import SasRec as SasRec
 from .rankers.sasrec import SasRecConfig as SasRecConfig
 from .recommenders.progress import Listener as Listener
 from .recommenders.progress import PrintedProgress as PrintedProgress
-from .recommenders.ranked.by_user import RankedServer as RankedServer
+from .recommenders.ranked.by_user import OnlineRanked as OnlineRanked
 from .recommenders.ranked.model import Ranked as Ranked
-from .recommenders.served import Served as Served
+from .recommenders.ranked_lists import RankedLists as RankedLists
 from .rerank.exposure import ExposureFairness as ExposureFairness
 from .rerank.fairco import FairCo as FairCo
 from .rerank.penalty import Penalty as Penalty

@@ -23,9 +23,9 @@ from fairhorizon.histories import UserItems
 from fairhorizon.limits.counts import Exposure
 from fairhorizon.rankers.mf import Mf, MfConfig
 from fairhorizon.rankers.training import CUTOFF, train_until_stale
-from fairhorizon.recommenders.base import Abilities, Recommender
+from fairhorizon.recommenders.base import Capabilities, Recommender
 from fairhorizon.recommenders.online import Retraining
-from fairhorizon.recommenders.served import Served
+from fairhorizon.recommenders.ranked_lists import RankedLists
 from fairhorizon.recommenders.tasks import FitTask, ServingPlan
 from fairhorizon.settings import Search, Settings
 from fairhorizon.simulation.dynamics import Outcome, State, advance
@@ -268,7 +268,7 @@ class LoggedLists:
 
 
 # ---- In a long run: observes what users like, and may be retrained once a round ------------------
-class LirdServer:
+class OnlineLird:
     """Serves K items a step; a user is encoded again when the queue has changed."""
 
     def __init__(
@@ -359,8 +359,8 @@ class Lird(Recommender):
         return cls(config, seed=seed)
 
     @property
-    def abilities(self) -> Abilities:
-        return Abilities()
+    def capabilities(self) -> Capabilities:
+        return Capabilities()
 
     @property
     def settings(self) -> LirdConfig:
@@ -413,7 +413,7 @@ class Lird(Recommender):
         length: int,
         feedback: bool = False,
         seed: int | None = None,  # noqa: ARG002  # nothing is drawn
-    ) -> Served:
+    ) -> RankedLists:
         lists = serve(
             self.actor_,
             scenario,
@@ -422,15 +422,15 @@ class Lird(Recommender):
             generator=None,
             feedback=feedback,
         )
-        return Served.of(lists)
+        return RankedLists.of(lists)
 
-    def _server(self, plan: ServingPlan) -> LirdServer:
+    def _server(self, plan: ServingPlan) -> OnlineLird:
         plan.check_list_length(self.method, self.config.list_length)
 
         def refit(split: Split) -> ListActor:
             return Lird(self.config, seed=self.seed).fit(split).actor_
 
-        return LirdServer(self.actor_, self.queue_length, refit, plan.retraining())
+        return OnlineLird(self.actor_, self.queue_length, refit, plan.retraining())
 
     def description(self) -> dict[str, Any]:
         return {

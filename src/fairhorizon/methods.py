@@ -14,7 +14,7 @@ from fairhorizon.fcpo.model import Fcpo
 from fairhorizon.lird import Lird
 from fairhorizon.rankers import RANKERS
 from fairhorizon.rankers.stack import StackConfig
-from fairhorizon.recommenders.base import Abilities, Levels, Recommender
+from fairhorizon.recommenders.base import Capabilities, Levels, Recommender
 from fairhorizon.recommenders.ranked.model import Ranked
 from fairhorizon.rerank import RERANKERS
 from fairhorizon.rerank.reranker import Reranker
@@ -62,7 +62,7 @@ class Method:
         method = cls(base, reranker, None, preset)
         if level is None:
             return method
-        if method.abilities.levels is Levels.NONE:
+        if method.capabilities.levels is Levels.NONE:
             raise MethodError(f"{text}: {base} has no level to set (leave out @{level})")
         try:
             return replace(method, level=float(level))
@@ -93,13 +93,13 @@ class Method:
         return str(self).replace(":", "-")
 
     @cached_property
-    def abilities(self) -> Abilities:
+    def capabilities(self) -> Capabilities:
         """What it can do with the settings of its preset."""
-        return build(replace(self, level=None), {}, seed=0).abilities
+        return build(replace(self, level=None), {}, seed=0).capabilities
 
     def limited_to(self, alpha_prime: float) -> "Method":
         """With a largest share of showings for the group, where the level is one."""
-        if not self.abilities.level_is_share:
+        if not self.capabilities.level_is_share:
             remedy = f" (try {self.trained_name}+quota)" if self.base in RANKERS else ""
             raise MethodError(f"{self} has no limit to set to {alpha_prime:g}{remedy}")
         if self.level not in (None, alpha_prime):
@@ -109,7 +109,7 @@ class Method:
     @property
     def trained(self) -> "Method":
         """The part that is trained: a re-ranker is not, nor a level that any model can serve."""
-        if self.abilities.levels is not Levels.SERVED:
+        if self.capabilities.levels is not Levels.SERVED:
             return self
         default = next(iter(presets_of(self.base)), None) if self.base in AGENTS else None
         return Method(self.base, preset=self.preset or default)

@@ -54,8 +54,8 @@ def lists(folder: Path, options: str, name: str = "with") -> pl.DataFrame:
 
 @pytest.mark.slow
 def test_answers_change_nothing_but_what_is_asked_for(folder: Path) -> None:
-    assert (folder / "with" / "outlook.safetensors").exists()
-    assert not (folder / "without" / "outlook.safetensors").exists()
+    assert (folder / "with" / "retention.safetensors").exists()
+    assert not (folder / "without" / "retention.safetensors").exists()
     plain = lists(folder, "")
     assert plain.equals(lists(folder, "", "without"))
     long = lists(folder, "--value long")

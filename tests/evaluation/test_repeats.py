@@ -17,7 +17,7 @@ from fairhorizon.limits.step_limits import PopularityLimit
 from fairhorizon.methods import Method, build
 from fairhorizon.rankers.popularity import PopularityConfig
 from fairhorizon.rankers.ranker import Ranker
-from fairhorizon.recommenders.ranked.by_user import RankedServer
+from fairhorizon.recommenders.ranked.by_user import OnlineRanked
 from fairhorizon.rerank.quota import Quota
 from fairhorizon.simulation.feedback import Scenario, evaluation_scenario
 from fairhorizon.simulation.response import ResponseModel
@@ -162,7 +162,7 @@ def shown_to(run, user=0):
     ],
 )
 def test_three_items_in_six_steps(after, list_length, expected):
-    server = RankedServer(Told([3, 2, 1]), list_length=list_length)
+    server = OnlineRanked(Told([3, 2, 1]), list_length=list_length)
     liked = expected[1]
     run, rows = watch(server, logged([[liked]], 3), 6, after, list_length)
     assert shown_to(run) == expected
@@ -175,7 +175,7 @@ def test_three_items_in_six_steps(after, list_length, expected):
 
 def test_history_never_returns():
     """Item 0 is in the history of the first user; a server that shows it anyway earns nothing."""
-    run, _ = watch(RankedServer(Told([3, 2, 1])), logged([[], []], 3, [[0], []]), 6, 2)
+    run, _ = watch(OnlineRanked(Told([3, 2, 1])), logged([[], []], 3, [[0], []]), 6, 2)
     assert shown_to(run) == [1, 2] * 3
     assert shown_to(run, 1) == [0, 1] * 3
     script = [[[0]], [[1]], [[0]], [[1]], [[0]]]
@@ -200,7 +200,7 @@ def test_a_blocked_item_that_is_shown_anyway_returns_later():
 
 
 def test_simulated_users_answer_anew_worked_by_hand():
-    """Chances 0.9, 0.6, 0.3, repeats after 2: the ideal list is 0, 1, 0, 1."""
+    """ItemProbabilities 0.9, 0.6, 0.3, repeats after 2: the ideal list is 0, 1, 0, 1."""
     users = simulated([[0.9, 0.6, 0.3]])
     run, rows = watch(Heedless([[[0]], [[2]], [[0]], [[1]]]), users, 4, 2)
     v = [1 / math.log2(1 + rank) for rank in range(1, 5)]
@@ -219,10 +219,10 @@ def test_the_best_lists_have_an_ndcg_of_1():
     """Also where the catalogue is used up before items return, and with lists of 2."""
     chances = [[0.9, 0.6, 0.3]]
     for after, list_length in ((1, 1), (2, 1), (4, 1), (1, 2), (2, 2), (3, 2)):
-        server = RankedServer(Told([3, 2, 1]), list_length=list_length)
+        server = OnlineRanked(Told([3, 2, 1]), list_length=list_length)
         _, rows = watch(server, simulated(chances), 9, after, list_length)
         assert [row["ndcg"] for row in rows] == pytest.approx([1] * 9), (after, list_length)
-    _, rows = watch(RankedServer(Told([1, 2, 3])), simulated(chances), 9, 2)
+    _, rows = watch(OnlineRanked(Told([1, 2, 3])), simulated(chances), 9, 2)
     assert all(row["ndcg"] < 1 for row in rows)
 
 
@@ -272,14 +272,14 @@ def test_a_round_takes_items_that_return_at_once():
     At the start of the second round item 1 is blocked; it is shown as soon as it returns, though
     more than the 8 candidates of a round were open without it.
     """
-    server = RankedServer(Told(range(20, 0, -1)), Quota(share=0.5), round_length=4)
+    server = OnlineRanked(Told(range(20, 0, -1)), Quota(share=0.5), round_length=4)
     settings = LongRunSettings(steps=12, repeat_after=2)
     exposure = Exposure(np.arange(20, 0, -1), lambda counts: np.arange(len(counts)) == 0)
     run = Watched(server, logged([[]], 20), exposure, settings)
     rows = [run.step() for _ in range(12)]
     assert shown_to(run) == [0, 1] * 6
     assert rows[-1]["popularity_rate"] == 0.5
-    strict = RankedServer(Told(range(20, 0, -1)), Quota(share=0.25), round_length=4)
+    strict = OnlineRanked(Told(range(20, 0, -1)), Quota(share=0.25), round_length=4)
     run = Watched(strict, logged([[]], 20), exposure, settings)
     for _ in range(12):
         run.step()
@@ -295,7 +295,7 @@ def model(request):
 
 def served(model, after, *, clicks, protocol=Protocol.STANDARD):
     """A run of 18 steps with lists of 3, rounds of 12 items and a refit after each."""
-    limits = [PopularityLimit(0.4, warm_up=4)] if model.abilities.limits else []
+    limits = [PopularityLimit(0.4, warm_up=4)] if model.capabilities.limits else []
     server = model.server(limits, list_length=3, round_length=12, retrain_on=SPLIT, seed=1)
     history = server.queue_length
     if clicks:
@@ -354,7 +354,7 @@ def test_a_stored_run_with_repeats_goes_on_as_if_nothing_had_happened(model, tak
 def test_a_run_is_stored_at_its_beginning_too():
     users, exposure = logged([[0]], 4), Exposure(np.array([1, 1, 1, 1]))
     settings = LongRunSettings(repeat_after=2)
-    run = LongRun(RankedServer(Told([4, 3, 2, 1])), users, exposure, settings)
+    run = LongRun(OnlineRanked(Told([4, 3, 2, 1])), users, exposure, settings)
     run.restore(load(save(run.tensors())))
     assert [lists.shape for lists in run.state.returning] == [(1, 0)] * 2
     run.step()

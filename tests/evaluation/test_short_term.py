@@ -11,7 +11,7 @@ from fairhorizon.data.splits import Split, split
 from fairhorizon.errors import ConfigError, ModelError
 from fairhorizon.evaluation.short_term import evaluate
 from fairhorizon.metrics.spread import finite
-from fairhorizon.recommenders.served import Served
+from fairhorizon.recommenders.ranked_lists import RankedLists
 from fairhorizon.simulation.feedback import Scenario
 from fairhorizon.vocabulary import Mode, Protocol
 
@@ -37,14 +37,14 @@ class Fixed:
 
     def served(
         self, scenario: Scenario, *, length: int, feedback: bool = False, seed: int | None = None
-    ) -> Served:
+    ) -> RankedLists:
         self.scenario, self.length, self.feedback, self.asked_seed = (
             scenario,
             length,
             feedback,
             seed,
         )
-        return Served(self.lists[:, :length].astype(np.int64))
+        return RankedLists(self.lists[:, :length].astype(np.int64))
 
 
 #        a: 9 hits (rank 2); b: 5 hits (rank 1); c has no test item

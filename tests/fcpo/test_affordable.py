@@ -8,12 +8,12 @@ import torch
 from fairhorizon.allocation import spreading
 from fairhorizon.data.splits import Split
 from fairhorizon.fcpo.model import Fcpo
-from fairhorizon.fcpo.serving import PARTS, ActorChances, largest_gini_reduction
+from fairhorizon.fcpo.serving import PARTS, ActorProbabilities, largest_gini_reduction
 from fairhorizon.histories import UserItems
 from fairhorizon.limits.place_rule import PlaceRule
+from fairhorizon.recommenders.interactive import listed_ndcg
 from fairhorizon.recommenders.lists.features import Opening, open_menus
 from fairhorizon.recommenders.lists.item_lists import NO_LIMIT, GiniTarget, ItemLists
-from fairhorizon.recommenders.steps import listed_ndcg
 from fairhorizon.simulation.feedback import Scenario, validation_scenario
 from fairhorizon.vocabulary import Protocol
 
@@ -70,7 +70,7 @@ def case(market: Split, strong_model: Fcpo) -> Case:
     policy = strong_model.policy_
     scenario = validation_scenario(market, strong_model.queue_length, Protocol.STANDARD)
     lists = ItemLists(
-        ActorChances(policy.actor), strong_model.sensitive_, policy.histories, NO_LIMIT, None
+        ActorProbabilities(policy.actor), strong_model.sensitive_, policy.histories, NO_LIMIT, None
     )
     users = torch.arange(30)
     return Case(lists, open_menus(policy.actor.items, scenario, users, lists.sensitive), scenario)

@@ -89,7 +89,7 @@ def test_the_table_never_rises_and_ends_at_nothing(model: Fcpo) -> None:
 
 def test_the_table_is_kept_in_the_file(model: Fcpo, tmp_path: Path) -> None:
     model.save(tmp_path / "model")
-    again = Fcpo.load(tmp_path / "model").at(0.3)
+    again = Fcpo.load(tmp_path / "model").with_level(0.3)
     again.save(tmp_path / "again")
     loaded = Fcpo.load(tmp_path / "again")
     assert loaded.alpha_prime == 0.3
@@ -101,7 +101,7 @@ def test_the_table_is_kept_in_the_file(model: Fcpo, tmp_path: Path) -> None:
 def test_requests_one_by_one_begin_with_the_price_of_the_table(
     model: Fcpo, states: Scenario
 ) -> None:
-    at = model.at(0.3)
+    at = model.with_level(0.3)
     assert at.policy_.prices is not None
     price = at.policy_.prices.price(0.3, 10)
     lists = at.recommend_one_by_one(states, length=10)
@@ -142,10 +142,10 @@ def test_a_policy_that_samples_has_no_table(market: Split, small: FcpoConfig) ->
     with pytest.raises(ConfigError, match=r"serves no single requests \(fit preset fast\)"):
         model.recommend_one_by_one(scenario, length=5)
     with pytest.raises(ConfigError, match=r"trained for alpha' 1 and serves no other \(fit it"):
-        model.at(0.4)
+        model.with_level(0.4)
 
 
 @pytest.mark.parametrize("level", [0.0, -0.5, 1.01, float("nan")])
 def test_a_level_that_is_no_share_is_refused(model: Fcpo, level: float) -> None:
     with pytest.raises(ConfigError, match=r"is no share of what is shown \(give one above 0"):
-        model.at(level)
+        model.with_level(level)

@@ -21,7 +21,7 @@ from fairhorizon.rankers.candidates import (
     ScoredCandidates,
     weights_by_cross_entropy,
 )
-from fairhorizon.recommenders.lists.features import PanelItems
+from fairhorizon.recommenders.lists.features import EnsembleItems
 from fairhorizon.recommenders.progress import RoundReport
 from fairhorizon.recommenders.tasks import FitTask, LogPart, Prerequisite
 from fairhorizon.simulation.feedback import Scenario, evaluation_scenario
@@ -70,7 +70,7 @@ def test_settings_that_do_not_fit_together_are_refused():
 def test_one_model_serves_any_level(strong_model: Fcpo, scenario: Scenario, feedback: bool):
     shares = []
     for level in (0.15, 0.5):
-        lists = strong_model.at(level).recommend(scenario, length=6, feedback=feedback)
+        lists = strong_model.with_level(level).recommend(scenario, length=6, feedback=feedback)
         shares.append(share_of(lists, strong_model))
         assert level - 0.02 < shares[-1] <= level + 1e-9
         assert (lists >= 0).all()
@@ -81,7 +81,7 @@ def test_one_model_serves_any_level(strong_model: Fcpo, scenario: Scenario, feed
 def test_request_by_request_the_level_holds_after_every_user(
     strong_model: Fcpo, scenario: Scenario
 ):
-    lists = strong_model.at(0.3).recommend_one_by_one(scenario, length=6)
+    lists = strong_model.with_level(0.3).recommend_one_by_one(scenario, length=6)
     of_group = (strong_model.sensitive_.numpy()[lists] & (lists >= 0)).sum(1).cumsum()
     so_far = (lists >= 0).sum(1).cumsum()
     assert (of_group <= 0.3 * so_far + 1e-9).all()
@@ -91,13 +91,13 @@ def test_request_by_request_the_level_holds_after_every_user(
 def test_a_level_is_a_share(strong_model: Fcpo):
     for level in (0.0, 1.5):
         with pytest.raises(ConfigError, match="is no share of what is shown"):
-            strong_model.at(level)
+            strong_model.with_level(level)
 
 
 def test_a_policy_of_the_paper_serves_its_own_level_only(market: Split, small: FcpoConfig):
     model = Fcpo(small.model_copy(update={"rounds": 0, "alpha_prime": 0.4})).fit(market)
     with pytest.raises(ConfigError, match="and serves no other"):
-        model.at(0.2)
+        model.with_level(0.2)
 
 
 def test_a_gaussian_policy_over_rankers_serves_any_level_too(
@@ -105,7 +105,7 @@ def test_a_gaussian_policy_over_rankers_serves_any_level_too(
 ):
     config = small_strong.model_copy(update={"policy": "gaussian", "rounds": 0})
     model = Fcpo(config, seed=1).fit(market)
-    lists = model.at(0.2).recommend(scenario, length=6)
+    lists = model.with_level(0.2).recommend(scenario, length=6)
     assert 0.18 < share_of(lists, model) <= 0.2
 
 
@@ -120,7 +120,7 @@ def test_a_saved_model_recommends_the_same_lists(
     assert loaded.history_ == timeless(strong_model.history_)
     assert torch.equal(loaded.policy_.histories, strong_model.policy_.histories)
     ours, theirs = (
-        model.at(0.2).recommend(scenario, length=5, feedback=feedback)
+        model.with_level(0.2).recommend(scenario, length=5, feedback=feedback)
         for model in (strong_model, loaded)
     )
     assert np.array_equal(ours, theirs)
@@ -204,7 +204,7 @@ def test_a_training_begins_with_the_weights_of_unseen_feedback(
     episodes, actor = training.episodes, training.actor
     assert isinstance(episodes, MenuEpisodes)
     assert isinstance(episodes.opening.menus, ScoredCandidates)
-    assert isinstance(actor.items, PanelItems)
+    assert isinstance(actor.items, EnsembleItems)
     expected = weights_by_cross_entropy(episodes.opening.menus, episodes.liked())
     assert training.panel.weights == expected
     assert expected != (1.0, 1.0)
@@ -284,4 +284,4 @@ def test_a_softmax_over_embeddings_serves_the_level_it_was_trained_for(
         assert share_of(lists, model) <= 0.3 + 1e-9
         assert (lists >= 0).all()
     with pytest.raises(ConfigError, match="serves no other"):
-        model.at(0.5)
+        model.with_level(0.5)

@@ -9,7 +9,7 @@ import torch
 from fairhorizon.data.splits import Split
 from fairhorizon.fcpo.config import FcpoConfig
 from fairhorizon.fcpo.model import Fcpo
-from fairhorizon.fcpo.online import FcpoServer
+from fairhorizon.fcpo.online import OnlineFcpo
 from fairhorizon.limits.counts import Exposure
 from fairhorizon.limits.step_limits import GroupFloor, PopularityLimit, StepLimit
 from fairhorizon.rankers import RANKERS
@@ -29,7 +29,7 @@ class World:
         self.state, self.answers = scenario.begin(torch.arange(scenario.n_users))
         self.exposure = Exposure(market.train.item_counts())
 
-    def step(self, server: FcpoServer) -> tuple[torch.Tensor, float]:
+    def step(self, server: OnlineFcpo) -> tuple[torch.Tensor, float]:
         """The lists shown, and the share of them that was in G0."""
         exposure = self.exposure
         lists = server.serve(self.state, exposure)
@@ -74,7 +74,7 @@ def model(
 OVER_RANKERS = pytest.mark.parametrize("model", ["strong"], indirect=True)
 
 
-def parameters(server: FcpoServer) -> torch.Tensor:
+def parameters(server: OnlineFcpo) -> torch.Tensor:
     return torch.nn.utils.parameters_to_vector(server.actor.parameters()).detach()
 
 
@@ -160,7 +160,7 @@ def test_it_learns_nothing_where_it_is_not_to(model: Fcpo, market: Split):
     assert torch.equal(parameters(server), before)
 
 
-def run(world: World, server: FcpoServer, steps: int) -> list[list[int]]:
+def run(world: World, server: OnlineFcpo, steps: int) -> list[list[int]]:
     lists = [world.step(server)[0].squeeze(1).tolist() for _ in range(steps)]
     server.update()
     return lists
@@ -199,8 +199,8 @@ def test_scores_of_rankers_are_restored_not_computed_again(model: Fcpo, market: 
 def test_a_replay_buffer_goes_on_too(model: Fcpo, market: Split):
     config = model.config.model_copy(update={"buffer_rounds": 2})
 
-    def open_server() -> FcpoServer:
-        return FcpoServer(
+    def open_server() -> OnlineFcpo:
+        return OnlineFcpo(
             model.policy_.actor,
             config,
             queue_length=model.queue_length,
@@ -243,7 +243,7 @@ def test_rankers_of_a_warm_start_are_fitted_anew_between_rounds(model: Fcpo, mar
     assert other.step(resumed)[0].tolist() == world.step(server)[0].tolist()
 
 
-def weights_of(server: FcpoServer) -> torch.Tensor:
+def weights_of(server: OnlineFcpo) -> torch.Tensor:
     return server.actor.items.panel.rankers[0].item_weights_
 
 

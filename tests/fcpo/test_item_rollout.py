@@ -18,7 +18,7 @@ from fairhorizon.rankers.candidates import ScoredCandidates
 from fairhorizon.rankers.ease import Ease
 from fairhorizon.rankers.ensemble import Ensemble
 from fairhorizon.rankers.itemknn import ItemKnn
-from fairhorizon.recommenders.lists.features import PanelItems, open_menus
+from fairhorizon.recommenders.lists.features import EnsembleItems, open_menus
 from fairhorizon.simulation.dynamics import advance
 from fairhorizon.simulation.feedback import Scenario, evaluation_scenario
 from fairhorizon.vocabulary import Protocol
@@ -58,7 +58,7 @@ def over_rankers(list_length: int, panel: Ensemble, market: Split) -> World:
     n = market.train.n_items
     actor = softmax_actor(
         HistoryEncoder(torch.randn(60, 1), torch.randn(n, 3)),
-        PanelItems(panel, history=2, candidates=6),
+        EnsembleItems(panel, history=2, candidates=6),
         list_length=list_length,
         hidden=(8, 8),
     )

@@ -14,7 +14,7 @@ from fairhorizon.data.splits import Split
 from fairhorizon.fcpo.model import Fcpo
 from fairhorizon.fcpo.networks import StateEncoder, softmax_actor
 from fairhorizon.fcpo.policies import rows_of
-from fairhorizon.fcpo.serving import ActorChances
+from fairhorizon.fcpo.serving import ActorProbabilities
 from fairhorizon.histories import UserItems
 from fairhorizon.limits.place_rule import PlaceRule
 from fairhorizon.metrics.fairness import gini
@@ -35,7 +35,7 @@ def scenario(market: Split, strong_model: Fcpo) -> Scenario:
 
 
 def lists_of(model: Fcpo, share: float, spread: float | None = None) -> ItemLists:
-    chances = ActorChances(model.policy_.actor)
+    chances = ActorProbabilities(model.policy_.actor)
     evenness = None if spread is None else GiniTarget(spread)
     return ItemLists(chances, model.sensitive_, model.policy_.histories, PlaceRule(share), evenness)
 
@@ -239,7 +239,9 @@ def test_with_feedback_the_share_holds_where_lists_cannot_be_filled():
     torch.manual_seed(0)
     encoder = StateEncoder(torch.randn(2, 4), torch.randn(n, 4), 4, 1)
     actor = softmax_actor(encoder, list_length=1, hidden=(4, 4))
-    lists = ItemLists(ActorChances(actor), sensitive, torch.tensor([30, 30]), PlaceRule(0.1), None)
+    lists = ItemLists(
+        ActorProbabilities(actor), sensitive, torch.tensor([30, 30]), PlaceRule(0.1), None
+    )
     scenario = Scenario(torch.full((2, 3), n), nothing, taken)
     for shown in (at_once(lists, scenario, 20), lists.interactive(scenario, 20)):
         assert (shown >= 0).sum(1).tolist() == [20, 2]

@@ -12,7 +12,7 @@ from fairhorizon.data.synthetic import synthetic
 from fairhorizon.fcpo.config import FcpoConfig
 from fairhorizon.fcpo.model import Fcpo
 from fairhorizon.fcpo.networks import Actor, HistoryEncoder, softmax_actor
-from fairhorizon.fcpo.serving import ActorChances, by_more_than_chance, gain_of_states
+from fairhorizon.fcpo.serving import ActorProbabilities, by_more_than_chance, gain_of_states
 from fairhorizon.histories import UserItems
 from fairhorizon.limits.place_rule import PlaceRule
 from fairhorizon.rankers.candidates import ScoredCandidates
@@ -54,7 +54,7 @@ def two_kinds(rule_by_user: bool) -> tuple[Actor, ItemLists, Opening, Scenario]:
     taken = UserItems(torch.arange(USERS + 1) * TAKEN, chosen.flatten(), ITEMS)
     group = torch.arange(ITEMS) < ITEMS // 5
     histories = torch.full((USERS,), 20)
-    lists = ItemLists(ActorChances(actor), group, histories, PlaceRule(1.0), None)
+    lists = ItemLists(ActorProbabilities(actor), group, histories, PlaceRule(1.0), None)
     return actor, lists, Opening(torch.arange(USERS), menus), Scenario(queues, taken, None)
 
 

@@ -39,7 +39,7 @@ def under(model: Fcpo, rule: PlaceRule) -> Fcpo:
         scope=rule.scope,
         weighing=weighing,
     )
-    return model.under([ResolvedLimit(limit, model.sensitive_.cpu().numpy())])
+    return model.with_limits([ResolvedLimit(limit, model.sensitive_.cpu().numpy())])
 
 
 @pytest.fixture(scope="module")
@@ -87,7 +87,7 @@ def test_one_by_one_under_a_rule(strong_model: Fcpo, scenario: Scenario, rule: P
 
 
 def test_a_rule_without_weights_is_the_level(strong_model: Fcpo, scenario: Scenario):
-    at, plain = strong_model.at(0.3), under(strong_model, PlaceRule(0.3))
+    at, plain = strong_model.with_level(0.3), under(strong_model, PlaceRule(0.3))
     for served in ("recommend", "recommend_one_by_one"):
         one, other = (getattr(model, served)(scenario, length=LENGTH) for model in (at, plain))
         assert np.array_equal(one, other)
@@ -95,7 +95,7 @@ def test_a_rule_without_weights_is_the_level(strong_model: Fcpo, scenario: Scena
 
 def test_a_level_takes_the_place_of_rules(strong_model: Fcpo):
     placed = under(strong_model, PlaceRule(0.3, weights=PlaceWeights.LOG))
-    assert placed.at(0.2).limits_ == ()
+    assert placed.with_level(0.2).limits_ == ()
 
 
 @pytest.mark.slow
@@ -110,4 +110,4 @@ def test_a_ranker_serves_under_a_rule(market: Split, rule: PlaceRule, tmp_path: 
     assert loaded.reranker == model.reranker
     assert np.array_equal(loaded.recommend(scenario, length=LENGTH), lists)
     assert model.alpha_prime == (1.0 if rule.is_floor else rule.share)
-    assert model.at(0.5).reranker.place_rule == rule.at(0.5)
+    assert model.with_level(0.5).reranker.place_rule == rule.at(0.5)

@@ -13,7 +13,7 @@ from fairhorizon.errors import ModelError
 from fairhorizon.fcpo.config import PRESETS, FcpoConfig
 from fairhorizon.fcpo.model import Fcpo
 from fairhorizon.fcpo.networks import GaussianHead, SoftmaxHead
-from fairhorizon.fcpo.online import MOST_STEPS, FcpoServer, SoftmaxOnline
+from fairhorizon.fcpo.online import MOST_STEPS, OnlineFcpo, SoftmaxOnline
 from fairhorizon.fcpo.policies import rows_of
 from fairhorizon.fcpo.trajectories import ShownRecord
 from fairhorizon.histories import TableSets
@@ -58,7 +58,7 @@ def begin(model: Fcpo, market: Split) -> tuple[State, Tensor, Exposure]:
 
 
 def course(
-    server: FcpoServer, start: tuple[State, Tensor, Exposure], steps: int
+    server: OnlineFcpo, start: tuple[State, Tensor, Exposure], steps: int
 ) -> tuple[list[Tensor], Tensor, Tensor]:
     """The lists, the parameters at the end, and what was shown; an update after every 4 steps."""
     state, liked, exposure = start

@@ -17,7 +17,7 @@ from fairhorizon.metrics.fairness import exposure_counts
 from fairhorizon.rankers import RANKERS
 from fairhorizon.rankers.ensemble import Ensemble
 from fairhorizon.ranking import standardised
-from fairhorizon.recommenders.lists.features import ExpertSignals, PanelItems
+from fairhorizon.recommenders.lists.features import EnsembleFeatures, EnsembleItems
 from fairhorizon.recommenders.progress import SILENT
 from fairhorizon.recommenders.tasks import NOTHING_FITTED, Fitted, Prerequisite
 from fairhorizon.settings import SettingsError
@@ -59,7 +59,7 @@ def test_a_score_is_the_weighted_sum_of_signals_less_the_price_of_the_group(pane
     users, n = torch.arange(4), len(panel.rankers[0].tensors()["item_weights"])
     queue = torch.randint(n, (4, panel.queue_length), generator=torch.Generator().manual_seed(1))
     sensitive = torch.arange(n) % 3 == 0
-    signals = ExpertSignals(panel, users, queue, sensitive)
+    signals = EnsembleFeatures(panel, users, queue, sensitive)
     weights = torch.tensor([[1.0, 0.5, 2.0], [0.0, 1.0, 0.0], [2.0, 0.0, -1.0], [1.0, 1.0, 0.0]])
     z = [standardised(ranker.scores(users, queue)) for ranker in panel.rankers]
     by_hand = weights[:, :1] * z[0] + weights[:, 1:2] * z[1] - weights[:, 2:] * sensitive
@@ -73,7 +73,7 @@ def test_a_score_is_the_weighted_sum_of_signals_less_the_price_of_the_group(pane
     rows = torch.tensor([2])
     signals.relabel(sensitive)
     signals.refresh(rows, users[rows], queue[:1])
-    again = ExpertSignals(panel, users[rows], queue[:1], sensitive).scores(weights[rows])
+    again = EnsembleFeatures(panel, users[rows], queue[:1], sensitive).scores(weights[rows])
     assert torch.allclose(signals.scores(weights)[rows], again, atol=1e-6)
     others = torch.tensor([0, 1, 3])
     assert torch.allclose(signals.scores(weights)[others], by_hand[others], atol=1e-6)
@@ -97,7 +97,7 @@ def test_rankers_are_fitted_under_the_seed_of_the_panel(market: Split):
 
 
 def actor_over(panel: Ensemble, market: Split, **changes: Any) -> Actor:
-    items = PanelItems(panel, **{"history": 3, "candidates": 3, **changes})
+    items = EnsembleItems(panel, **{"history": 3, "candidates": 3, **changes})
     encoder = HistoryEncoder(torch.zeros(60, 1), torch.zeros(market.train.n_items, 3))
     torch.manual_seed(0)
     actor = softmax_actor(encoder, items, list_length=2, hidden=(4, 4))

@@ -10,12 +10,12 @@ import torch
 from fairhorizon.data.splits import Split
 from fairhorizon.fcpo import serving
 from fairhorizon.fcpo.model import Fcpo
-from fairhorizon.fcpo.serving import CLEARLY, VALIDATION_LENGTH, ActorChances, better_weights
+from fairhorizon.fcpo.serving import CLEARLY, VALIDATION_LENGTH, ActorProbabilities, better_weights
 from fairhorizon.fcpo.warm_start import NO_PRICE
 from fairhorizon.limits.place_rule import PlaceRule
+from fairhorizon.recommenders.interactive import listed_ndcg
 from fairhorizon.recommenders.lists.features import open_menus, some_users
 from fairhorizon.recommenders.lists.item_lists import ItemLists
-from fairhorizon.recommenders.steps import listed_ndcg
 from fairhorizon.simulation.feedback import Scenario, validation_scenario
 from fairhorizon.vocabulary import Protocol
 
@@ -26,7 +26,7 @@ def weighed(model: Fcpo, weights: tuple[float, ...]) -> ItemLists:
     actor = copy.deepcopy(model.policy_.actor)
     actor.settle_on([*weights, NO_PRICE])
     lists = model._lists()
-    return replace(lists, chances=ActorChances(actor))
+    return replace(lists, chances=ActorProbabilities(actor))
 
 
 def ndcg(lists: ItemLists, model: Fcpo, validation: Scenario) -> float:
@@ -144,7 +144,7 @@ def test_lists_longer_than_the_menus_of_the_training_are_full(
     """12 candidates of either group and two rankers are at most 24 outside the group of 16."""
     scenario = states(strong_model, market)
     taken = torch.from_numpy(market.train.user_counts())
-    lists = torch.from_numpy(strong_model.at(0.1).recommend(scenario, length=34))
+    lists = torch.from_numpy(strong_model.with_level(0.1).recommend(scenario, length=34))
     roomy = taken <= 30  # at least 34 others are left
     assert roomy.sum() > 50
     assert (lists[roomy] >= 0).all()

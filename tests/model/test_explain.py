@@ -32,7 +32,7 @@ def test_few_scores_are_the_scores_whatever_the_padding(shop, name):
     known = int((queue < log.n_items).sum(1).max())
     users = torch.tensor([3, 4])
     scores = ranker.scores(users, queue)
-    assert torch.allclose(ranker.few_scores(users, queue[:, -known:]), scores, atol=1e-4)
+    assert torch.allclose(ranker.score_small_batch(users, queue[:, -known:]), scores, atol=1e-4)
 
 
 def test_the_list_and_what_the_limits_moved(model):

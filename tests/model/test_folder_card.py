@@ -187,7 +187,7 @@ def test_data_of_a_card_that_cannot_be_read_are_said_in_one_line(tmp_path: Path)
 
 @pytest.fixture
 def whole(tmp_path: Path) -> Path:
-    """A folder with all files that a model can have but an outlook."""
+    """A folder with all files that a model can have but an retention."""
     items = pl.DataFrame({"item": range(45), "kind": ["a", "b", "c"] * 15})
     log = fh.load("synthetic:users=30,items=40,interactions_per_user=10")
     model = fh.fit(log, "ease+lists", limits=["popular<=0.4"], items=items)

@@ -55,7 +55,7 @@ def test_without_the_value_everything_is_as_before(model, long_model):
     assert long_model.recommend(k=5).equals(model.recommend(k=5))
     assert long_model.explain("c1", 5).text == model.explain("c1", 5).text
     assert long_model.explain("c1", 5).worth is None
-    assert model.outlook is None
+    assert model.retention is None
 
 
 @pytest.mark.slow
@@ -84,13 +84,13 @@ def test_explain_says_what_a_like_is_worth(long_model):
 
 
 def test_users_of_the_record_are_worth_what_some_were_in_it(shop, long_model, answers):
-    outlook, state = long_model.outlook, long_model.state
+    retention, state = long_model.retention, long_model.state
     record = load_responses(answers, shop.log())
-    assert len(outlook.users) == USERS + 1
-    assert outlook.until == record.until
+    assert len(retention.users) == USERS + 1
+    assert retention.until == record.until
     states = replay.before_record(state.people.log, record, state.recommender.queue_length)
-    own = worth_of(state.recommender, states, outlook, record.ids)
-    usual = outlook.usual
+    own = worth_of(state.recommender, states, retention, record.ids)
+    usual = retention.usual
     assert 1 <= usual.least < usual.mean < usual.most
     assert usual.least / usual.mean * 0.999 < own.min() < 1 < own.max() <= usual.most / usual.mean
 
@@ -138,9 +138,9 @@ def test_small_blocks_of_users_stand_where_large_ones_do(shop, long_model, answe
     found = replay.learn_from_answers(model, log, record, away=5)
     for user in ("c0", "c17", "stranger"):
         one, other = (
-            some.standing_of([user], torch.zeros(1)) for some in (found, long_model.outlook)
+            some.standing_of([user], torch.zeros(1)) for some in (found, long_model.retention)
         )
-        assert torch.equal(one.moods(), other.moods())
+        assert torch.equal(one.churn(), other.churn())
 
 
 def test_what_cannot_be_is_refused(shop, model, answers):

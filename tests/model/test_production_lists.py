@@ -76,7 +76,7 @@ def test_a_list_is_that_of_a_hand_made_fit_on_the_whole_log(shop):
     model = fh.fit(log, "ease+lists", limits=[POPULAR], settings={"l2": 50.0})
     draft = build(Method.parse("ease+lists@0.3"), {"l2": 50.0}, seed=0)
     chosen = draft.fit(split(log, test_share=0.0))
-    by_hand = chosen.ranker.again().fit(uncut(log))
+    by_hand = chosen.ranker.unfitted_copy().fit(uncut(log))
     assert by_hand.fingerprint_ == log.fingerprint()
     recommender = chosen.refitted(uncut(log), sensitive=popular_group(log.item_counts()))
     scores = [one.item_weights_ for one in (recommender.ranker, by_hand)]

@@ -19,7 +19,7 @@ from fairhorizon.rankers.mf import Mf, MfConfig
 from fairhorizon.rankers.ranker import Ranker
 from fairhorizon.rankers.retrieval import Recall, VectorSearch, searched
 from fairhorizon.ranking import standardised
-from fairhorizon.recommenders.lists.features import PanelItems
+from fairhorizon.recommenders.lists.features import EnsembleItems
 from fairhorizon.recommenders.progress import Listener
 from fairhorizon.simulation.feedback import evaluation_scenario
 from fairhorizon.vocabulary import Protocol
@@ -132,9 +132,9 @@ def test_recall_is_the_share_of_the_exact_items(als: Als, world, monkeypatch) ->
 def test_menus_have_the_same_items_and_signals(als: Als, parts: Split, world) -> None:
     users, queue, blocked, group = world
     rankers = (Ease().fit(parts), als)
-    exact = PanelItems(Ensemble(rankers, (1.0, 1.0)), 5, COUNT)
+    exact = EnsembleItems(Ensemble(rankers, (1.0, 1.0)), 5, COUNT)
     search = VectorSearch.of(als, probes=1000)
-    quick = PanelItems(Ensemble(rankers, (1.0, 1.0), searches=(None, search)), 5, COUNT)
+    quick = EnsembleItems(Ensemble(rankers, (1.0, 1.0), searches=(None, search)), 5, COUNT)
     one, two = (view.menus(users, queue, blocked, group) for view in (exact, quick))
     for row in range(len(users)):
         mine, theirs = (_by_item(menus, row) for menus in (one, two))

@@ -32,11 +32,11 @@ from fairhorizon.methods import AGENTS, Method, build, load_method, presets_of
 from fairhorizon.metrics.shares import exceeds, whole_showings
 from fairhorizon.rankers.ranker import Ranker
 from fairhorizon.ranking import first_best
-from fairhorizon.recommenders.base import Abilities, Levels, Recommender
-from fairhorizon.recommenders.online import Server
+from fairhorizon.recommenders.base import Capabilities, Levels, Recommender
+from fairhorizon.recommenders.online import OnlineRecommender
 from fairhorizon.recommenders.progress import Listener, RoundReport
 from fairhorizon.recommenders.ranked.model import Ranked
-from fairhorizon.recommenders.served import Served
+from fairhorizon.recommenders.ranked_lists import RankedLists
 from fairhorizon.recommenders.tasks import FitTask, LogPart, Prerequisite, ServingPlan
 from fairhorizon.rerank import RERANKERS
 from fairhorizon.rerank.reranker import JointReranker
@@ -151,7 +151,7 @@ def fit_starts_anew(subject: Subject, _: Path) -> None:
 
 
 def abilities_are_known_before_the_fit(subject: Subject, _: Path) -> None:
-    assert subject.build().abilities == subject.model.abilities
+    assert subject.build().capabilities == subject.model.capabilities
 
 
 def settings_build_the_same_again(subject: Subject, _: Path) -> None:
@@ -161,7 +161,7 @@ def settings_build_the_same_again(subject: Subject, _: Path) -> None:
         assert again.all_settings() == settings
         assert again.settings == model.settings
         assert isinstance(model.settings, Settings)
-        assert (again.method, again.abilities) == (model.method, model.abilities)
+        assert (again.method, again.capabilities) == (model.method, model.capabilities)
 
 
 def lists_are_valid(subject: Subject, _: Path) -> None:
@@ -208,7 +208,7 @@ def what_users_like_counts_with_feedback_alone(subject: Subject, _: Path) -> Non
     np.testing.assert_array_equal(model.recommend(unliked, length=LENGTH), subject.lists)
     interactive = subject.lists_of(model, feedback=True)
     without_likes = model.recommend(unliked, length=LENGTH, feedback=True)
-    if model.abilities.feedback:
+    if model.capabilities.feedback:
         assert (interactive != without_likes).any()
         assert (interactive != subject.lists).any()
     else:
@@ -217,26 +217,28 @@ def what_users_like_counts_with_feedback_alone(subject: Subject, _: Path) -> Non
 
 
 def levels_are_as_the_abilities_say(subject: Subject, _: Path) -> None:
-    model, abilities = subject.model, subject.model.abilities
+    model, capabilities = subject.model, subject.model.capabilities
     own, own_lists = model.alpha_prime, subject.lists.copy()
-    if abilities.levels is not Levels.SERVED or not abilities.level_is_share:
+    if capabilities.levels is not Levels.SERVED or not capabilities.level_is_share:
         with pytest.raises(ConfigError, match=REMEDY):
-            model.at(0.25)
+            model.with_level(0.25)
         return
     lists = {}
     for level in (0.15, 0.6):
-        other = model.at(level)
-        assert (other.alpha_prime, other.abilities) == (level, abilities)
+        other = model.with_level(level)
+        assert (other.alpha_prime, other.capabilities) == (level, capabilities)
         lists[level] = subject.lists_of(other)
-        if abilities.aims_at_level:
+        if capabilities.aims_at_level:
             assert not exceeds(group_share(lists[level], model.sensitive_), level)
     assert (lists[0.15] != lists[0.6]).any()
-    np.testing.assert_array_equal(subject.lists_of(model.at(0.6).at(0.15)), lists[0.15])
+    np.testing.assert_array_equal(
+        subject.lists_of(model.with_level(0.6).with_level(0.15)), lists[0.15]
+    )
     assert model.alpha_prime == own
     np.testing.assert_array_equal(subject.lists_of(model), own_lists)
     for no_share in (-0.1, 1.5, float("nan")):
         with pytest.raises(ConfigError):
-            model.at(no_share)
+            model.with_level(no_share)
 
 
 def group_share(lists: Lists, sensitive: Tensor) -> float:
@@ -245,10 +247,10 @@ def group_share(lists: Lists, sensitive: Tensor) -> float:
 
 
 def what_is_trained_serves_as_what_was_asked_for(subject: Subject, _: Path) -> None:
-    if subject.method.abilities != subject.model.abilities:
+    if subject.method.capabilities != subject.model.capabilities:
         return  # by settings that no name says, one level is all that this model has
     trained = subject.build(subject.method.trained).fit(subject.split)
-    subject.assert_same(trained.serving_as(subject.build()))
+    subject.assert_same(trained.as_served_by(subject.build()))
 
 
 def a_file_holds_the_whole_model(subject: Subject, folder: Path) -> None:
@@ -260,7 +262,7 @@ def a_file_holds_the_whole_model(subject: Subject, folder: Path) -> None:
     for feedback in (False, True):
         lists, own = (subject.lists_of(one, feedback=feedback) for one in (loaded, subject.model))
         np.testing.assert_array_equal(lists, own)
-    for name in ("abilities", "alpha_prime", "queue_length", "fingerprint_", "seed", "method"):
+    for name in ("capabilities", "alpha_prime", "queue_length", "fingerprint_", "seed", "method"):
         assert getattr(loaded, name) == getattr(subject.model, name), name
     assert loaded.all_settings() == subject.model.all_settings()
     assert torch.equal(loaded.sensitive_, subject.model.sensitive_)
@@ -288,7 +290,7 @@ class OneRound(Listener):
 
 def a_training_is_resumed_or_refuses_it(subject: Subject, folder: Path) -> None:
     model, kept = subject.build(), folder / "kept"
-    if not model.abilities.resume:
+    if not model.capabilities.resume:
         for given in ({"checkpoint": kept}, {"resume": True}, {"checkpoint": kept, "resume": True}):
             with pytest.raises(ConfigError, match=f"keeps no checkpoints {REMEDY}"):
                 model.fit(subject.split, **given)
@@ -304,7 +306,9 @@ def a_training_is_resumed_or_refuses_it(subject: Subject, folder: Path) -> None:
         with pytest.raises(FairHorizonError, match=f"there is no checkpoint {REMEDY}"):
             resume()
     model.fit(subject.split, checkpoint=kept, listener=OneRound())
-    assert model.finished_ != model.abilities.learns  # without rounds there is none to stop after
+    assert (
+        model.finished_ != model.capabilities.learns
+    )  # without rounds there is none to stop after
     assert_valid(subject.lists_of(model), subject.scenario.excluded)
     again = subject.build().fit(subject.split, checkpoint=kept, resume=True)
     assert again.finished_
@@ -324,7 +328,7 @@ class World:
         self.state, self.answers = scenario.begin(torch.arange(N_USERS))
         self.exposure = Exposure(subject.split.train.item_counts())
 
-    def step(self, server: Server) -> Lists:
+    def step(self, server: OnlineRecommender) -> Lists:
         """The lists shown: of what is in the catalogue, each once, and never twice to a user."""
         lists = server.serve(self.state, self.exposure)
         assert_valid(lists.numpy(), None)
@@ -336,23 +340,23 @@ class World:
         self.state = outcome.state
         return lists.numpy().copy()
 
-    def steps(self, server: Server, number: int) -> list[Lists]:
+    def steps(self, server: OnlineRecommender, number: int) -> list[Lists]:
         return [self.step(server) for _ in range(number)]
 
 
 def what_serves_in_no_long_run_says_so(subject: Subject, _: Path) -> None:
-    if not subject.model.abilities.long_run:
+    if not subject.model.capabilities.long_run:
         with pytest.raises(ConfigError, match=f"serves in no long run {REMEDY}"):
             subject.model.server()
 
 
 def a_server_goes_on_where_another_was(subject: Subject, _: Path) -> None:
     """Restored from the tensors, which are not changed by what the first server does after it."""
-    if not subject.model.abilities.long_run:
+    if not subject.model.capabilities.long_run:
         return
     for retrain_on in (None, subject.split):
 
-        def server(log: Split | None = retrain_on) -> Server:
+        def server(log: Split | None = retrain_on) -> OnlineRecommender:
             limits = [PopularityLimit(0.4)]
             return subject.model.server(limits, retrain_on=log, round_length=STEPS)
 
@@ -376,7 +380,7 @@ def a_server_goes_on_where_another_was(subject: Subject, _: Path) -> None:
 
 
 def a_server_leaves_the_model_as_it_is(subject: Subject, folder: Path) -> None:
-    if not subject.model.abilities.long_run:
+    if not subject.model.capabilities.long_run:
         return
     before, after = folder / "before.safetensors", folder / "after.safetensors"
     lists = subject.lists.copy()
@@ -396,7 +400,7 @@ def a_server_leaves_the_model_as_it_is(subject: Subject, folder: Path) -> None:
 
 
 def a_server_makes_lists_of_the_length_or_refuses(subject: Subject, _: Path) -> None:
-    if not subject.model.abilities.long_run:
+    if not subject.model.capabilities.long_run:
         return
     own = World(subject).step(subject.model.server()).shape
     assert own == (N_USERS, subject.settings.get("list_length", 1))
@@ -409,7 +413,7 @@ def a_server_makes_lists_of_the_length_or_refuses(subject: Subject, _: Path) -> 
 
 
 def a_limit_is_kept_at_every_step(subject: Subject, _: Path) -> None:
-    if not subject.model.abilities.limits:
+    if not subject.model.capabilities.limits:
         return
     server, world = subject.model.server([PopularityLimit(0.3)]), World(subject)
     for number in range(1, 16):
@@ -425,7 +429,7 @@ def a_limit_is_kept_at_every_step(subject: Subject, _: Path) -> None:
 
 def requests_keep_the_limit_after_every_list(subject: Subject, _: Path) -> None:
     model = subject.model
-    if not model.abilities.requests:
+    if not model.capabilities.requests:
         with pytest.raises(ConfigError, match=REMEDY):
             model.recommend_one_by_one(subject.scenario, length=LENGTH)
         return
@@ -458,7 +462,7 @@ def a_group_can_be_given(subject: Subject, _: Path) -> None:
     group = np.arange(N_ITEMS) % 3 == 0
     model = subject.build().fit(subject.split, sensitive=group)
     assert model.sensitive_.tolist() == group.tolist()
-    if model.abilities.levels is Levels.SERVED and model.abilities.aims_at_level:
+    if model.capabilities.levels is Levels.SERVED and model.capabilities.aims_at_level:
         assert not exceeds(group_share(subject.lists_of(model), model.sensitive_), 0.4)
 
 
@@ -531,7 +535,7 @@ class Usual(Recommender):
     presets = MappingProxyType({"plain": UsualSettings(), "eager": UsualSettings(boost=50.0)})
     level_setting = "alpha_prime"
     queue_length = 1
-    abilities = Abilities(levels=Levels.SERVED, level_is_share=True, aims_at_level=True)
+    capabilities = Capabilities(levels=Levels.SERVED, level_is_share=True, aims_at_level=True)
 
     def __init__(self, config: UsualSettings, seed: int) -> None:
         self.config, self.seed = config, seed
@@ -549,15 +553,15 @@ class Usual(Recommender):
     def alpha_prime(self) -> float:
         return self.config.alpha_prime
 
-    def at(self, alpha_prime: float) -> Self:
+    def with_level(self, alpha_prime: float) -> Self:
         if not 0 < alpha_prime <= 1:
             raise ConfigError(f"{alpha_prime:g} is no share (give one up to 1)")
         other = copy.copy(self)
         other.config = self.config.model_copy(update={"alpha_prime": alpha_prime})
         return other
 
-    def serving_as(self, other: Self) -> Self:
-        return self.at(other.alpha_prime)
+    def as_served_by(self, other: Self) -> Self:
+        return self.with_level(other.alpha_prime)
 
     def _fit(self, task: FitTask) -> None:
         self.sensitive_ = torch.tensor(task.group)
@@ -571,7 +575,7 @@ class Usual(Recommender):
         length: int,
         feedback: bool = False,
         seed: int | None = None,  # noqa: ARG002
-    ) -> Served:
+    ) -> RankedLists:
         state, answers = scenario.begin(torch.arange(scenario.n_users))
         server = self._server(ServingPlan())
         left = torch.full((scenario.n_users,), whole_showings(self.alpha_prime * length))
@@ -584,7 +588,7 @@ class Usual(Recommender):
                 server.learn(lists, outcome)
             left, state = left - outcome.cost.long(), outcome.state
             shown.append(lists)
-        return Served(torch.cat(shown, dim=1).numpy())
+        return RankedLists(torch.cat(shown, dim=1).numpy())
 
     def _server(self, plan: ServingPlan) -> "UsualServer":
         plan.check_list_length(self.method, 1)

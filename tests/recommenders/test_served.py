@@ -9,7 +9,7 @@ from fairhorizon.data.synthetic import synthetic
 from fairhorizon.limits.language import Limit
 from fairhorizon.limits.resolved import ResolvedLimit
 from fairhorizon.methods import Method, build
-from fairhorizon.recommenders.served import on_lists
+from fairhorizon.recommenders.ranked_lists import on_lists
 from fairhorizon.simulation.feedback import evaluation_scenario
 from fairhorizon.vocabulary import Protocol
 
@@ -57,11 +57,13 @@ def test_a_price_stands_under_the_text_of_its_limit():
     scenario = evaluation_scenario(PARTS, model.queue_length, Protocol.STANDARD)
     own = ResolvedLimit(Limit.parse("seller=Mega<=0.2"), model.sensitive_.numpy())
     other = ResolvedLimit(Limit.parse("seller=Small>=0.3"), np.arange(40) % 4 == 0)
-    level = model.under([own]).served(scenario, length=6)
-    plain = model.at(0.2).served(scenario, length=6)
+    level = model.with_limits([own]).served(scenario, length=6)
+    plain = model.with_level(0.2).served(scenario, length=6)
     assert dict(level.prices) == {"seller=Mega<=0.2": plain.prices["popular<=0.2"]}
-    assert list(model.under([other]).served(scenario, length=6).prices) == ["seller=Small>=0.3"]
-    assert list(model.under([own]).at(0.5).served(scenario, length=6).prices) == [
+    assert list(model.with_limits([other]).served(scenario, length=6).prices) == [
+        "seller=Small>=0.3"
+    ]
+    assert list(model.with_limits([own]).with_level(0.5).served(scenario, length=6).prices) == [
         "seller=Mega<=0.5"
     ]
 

@@ -109,8 +109,8 @@ def test_the_share_grows_with_the_level(kind):
 @pytest.mark.parametrize("settings", [{"share": 0.3}, {"share": 0.8, "form": "equal"}])
 def test_place_by_place_is_the_list_at_once(kind, settings):
     at_once, one = serve(kind(**settings))
-    step_by_step, other = serve(kind(**settings), place_by_place=True)
-    assert torch.equal(at_once, step_by_step)
+    serve_interactively, other = serve(kind(**settings), place_by_place=True)
+    assert torch.equal(at_once, serve_interactively)
     assert all(torch.equal(one[name], other[name]) for name in one)
 
 

@@ -80,9 +80,9 @@ def test_most_of_the_gain_is_learned_from_answers() -> None:
     learner = OutlookPlayer(world, 0.99, quick)
     for seed in range(2):
         learner.play(seed)
-        learner.outlook.learn()
+        learner.retention.learn()
     learned = float(np.mean([learner.play(seed) for seed in SEEDS]))
     base, best = likes(world, lambda _: myopic), likes(world, seeing_patience)
     assert learned - base > 0.5 * (best - base)
-    learner.outlook.gamma = 0.0  # chances alone are the myopic allocation
+    learner.retention.gamma = 0.0  # chances alone are the myopic allocation
     assert float(np.mean([learner.play(seed) for seed in SEEDS])) == pytest.approx(base, rel=0.02)

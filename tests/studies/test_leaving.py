@@ -18,7 +18,7 @@ from fairhorizon.evaluation.run_records import by_activity, choosing_users
 from fairhorizon.fcpo.retention.policy import BOUND
 from fairhorizon.methods import Method
 from fairhorizon.report.long_tables import can_leave, staying_grid
-from fairhorizon.simulation.moods import MoodConfig
+from fairhorizon.simulation.churn import ChurnConfig
 from fairhorizon.simulation.simulated import SimulationConfig
 from fairhorizon.studies.long_term import LongStudy, NamedMethod, RunLimits
 from fairhorizon.studies.study import Study
@@ -34,13 +34,13 @@ SMALL: dict[str, Any] = {
         "looking_ahead": {**{"hidden": [4, 4], "critic_iterations": 8, "rounds": 3}},
     },
 }
-MOODS = MoodConfig(patience=3, like_adds=2)
+MOODS = ChurnConfig(patience=3, like_adds=2)
 
 
 def make(folder: Path, steps: int = 12) -> LongStudy:
     study = Study(folder, MARKET, ks=(1,), settings=SMALL)
     settings = LongRunSettings(steps=steps, update_every=4, alpha_prime=0.3, warm_up=0)
-    return LongStudy(study, settings, SimulationConfig(moods=MOODS), retrain=Retrain.NONE)
+    return LongStudy(study, settings, SimulationConfig(churn=MOODS), retrain=Retrain.NONE)
 
 
 def named(*names: str) -> list[NamedMethod]:
@@ -113,7 +113,7 @@ def test_a_policy_with_a_horizon_rehearses_and_goes_on_where_it_was(tmp_path: Pa
     stopped.run(chosen, [0], resume=True)
     steps = [one.steps(chosen, [0]).drop("seconds", "notes") for one in (whole, stopped)]
     assert_frame_equal(*steps, check_exact=True)
-    (file,) = (tmp_path / "a" / "models").glob("outlook-*.safetensors")
+    (file,) = (tmp_path / "a" / "models").glob("retention-*.safetensors")
     assert file.stat().st_size > 0
     notes = json.loads(whole.steps(chosen, [0])["notes"][-1])
     assert 0 < notes["worth of a like"] < math.exp(2 * BOUND)
@@ -127,7 +127,7 @@ def test_a_rule_about_kinds_goes_on_where_it_was(tmp_path: Path, rule: dict[str,
     """Of users who are sated by the same kinds; without the rule they are shown other items."""
     table = tmp_path / "items.csv"
     table.write_text("item,kind\n" + "\n".join(f"{item},{'ABC'[item % 3]}" for item in range(60)))
-    simulation = SimulationConfig(moods=MOODS.model_copy(update={"satiation": 1.0, "by": "kind"}))
+    simulation = SimulationConfig(churn=MOODS.model_copy(update={"satiation": 1.0, "by": "kind"}))
 
     def begun(folder: str, settings: dict[str, Any]) -> LongStudy:
         study = Study(tmp_path / folder, MARKET, ks=(1,), settings={"control": settings})
@@ -153,10 +153,10 @@ def test_what_a_like_adds_keeps_half_of_the_users_for_sixty_steps(tmp_path: Path
     market = DataSpec(source="synthetic:users=80,items=150,interactions_per_user=20")
     study = Study(tmp_path, market, ks=(1,))
     source = UserSource(study)
-    simulation = SimulationConfig(moods=MoodConfig(patience=3))
+    simulation = SimulationConfig(churn=ChurnConfig(patience=3))
     settled = source.settled(simulation)
-    assert settled.moods is not None
-    assert settled.moods.like_adds is not None
+    assert settled.churn is not None
+    assert settled.churn.like_adds is not None
     (file,) = (tmp_path / "models").glob("patience-*.json")
     before = file.stat().st_mtime_ns
     assert source.settled(simulation) == settled
@@ -183,8 +183,8 @@ def test_exploration_is_noise_on_values_with_propensities(tmp_path: Path) -> Non
 
 
 def test_rehearsals_may_be_in_another_world() -> None:
-    simulation = SimulationConfig(moods=MOODS)
+    simulation = SimulationConfig(churn=MOODS)
     other = simulation.with_patience(5)
-    assert other.moods is not None
-    assert (other.moods.patience, other.moods.like_adds) == (5, 2)
+    assert other.churn is not None
+    assert (other.churn.patience, other.churn.like_adds) == (5, 2)
     assert simulation.with_patience(None) == simulation

@@ -145,7 +145,7 @@ def fit(
     level = limits.level_of(asked.limits, alpha_prime, spec)
     chosen, model = make(method, given, level, preset, seed or 0)
     asked = limits.with_level(asked, chosen, spec, alone=whole)
-    keeps_checkpoints = model.abilities.resume and not whole
+    keeps_checkpoints = model.capabilities.resume and not whole
     if not resume:
         refuse_used(out, "continue with --resume, or " if keeps_checkpoints else "")
     with claimed(out), Progress(verbose=verbose) as progress:
@@ -190,13 +190,18 @@ def store(
     """Write the run, with what a finished model learns from answers."""
     from fairhorizon.model.folder import ModelFolder
 
-    outlook = None
+    retention = None
     if answers is not None and model.finished_:
-        outlook = answers.learned(model)
-        typer.echo(f"{answers}: a like is worth {outlook.usual.mean:.2f} on average", err=True)
+        retention = answers.learned(model)
+        typer.echo(f"{answers}: a like is worth {retention.usual.mean:.2f} on average", err=True)
     folder, limits = ModelFolder(out), asked.texts()
     folder.write(
-        model, data, limits=limits, item_table=asked.item_table, outlook=outlook, asked=str(method)
+        model,
+        data,
+        limits=limits,
+        item_table=asked.item_table,
+        retention=retention,
+        asked=str(method),
     )
 
 

@@ -110,7 +110,7 @@ def with_level(
 
     alone: also where none were.
     """
-    level = chosen.level if chosen.abilities.level_is_share else None
+    level = chosen.level if chosen.capabilities.level_is_share else None
     if alone and level is not None and not asked.limits:
         return GivenLimits((own_limit(data, level),), data.item_table)
     return _joined(asked, level, data)
@@ -164,7 +164,7 @@ def serving(
 ) -> "Recommender":
     """The model, making its lists under the limits."""
     try:
-        return model.under(bound) if bound else model
+        return model.with_limits(bound) if bound else model
     except ConfigError as error:
         raise ConfigError(f"{run.folder}: {error}") from None
 

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from fairhorizon.model.folder import ModelFolder
     from fairhorizon.parallel.engine import TaskEngine
     from fairhorizon.recommenders.base import Recommender
-    from fairhorizon.recommenders.served import Served
+    from fairhorizon.recommenders.ranked_lists import RankedLists
     from fairhorizon.simulation.feedback import Scenario
 
 
@@ -320,7 +320,7 @@ def served_here(
     seed: int | None,
     *,
     one_by_one: bool,
-) -> "Served":
+) -> "RankedLists":
     """The lists, with what is known of their items."""
     if one_by_one:
         return model.served_one_by_one(scenario, k, model.request_guard(k))
@@ -329,7 +329,7 @@ def served_here(
 
 def write(
     out: Path,
-    made: "Served",
+    made: "RankedLists",
     log: "Interactions",
     users: "Tensor | None",
     written_as: ListFormat | None,
@@ -368,7 +368,7 @@ def lists_of(
 
 def served_in_blocks(
     lists: "ListsOfModel | ListsOfRun", model: "Recommender", n_users: int, engine: "TaskEngine"
-) -> "Served | None":
+) -> "RankedLists | None":
     """The lists, if blocks of users make them; None: this process has to."""
     if engine.workers == 1:
         return None
@@ -391,10 +391,10 @@ def valued(
     """The scenario with what a like of its users, by these ids, is worth for later."""
     from fairhorizon.fcpo.retention.replay import with_user_weights
 
-    outlook = folder.outlook()
-    if outlook is None:
+    retention = folder.retention()
+    if retention is None:
         raise ModelError(
             f"{folder.folder}: has learned from no answers what a like is worth (fit it with "
             "--answers FILE, or leave out --value long)"
         )
-    return with_user_weights(model, scenario, outlook, ids.tolist())
+    return with_user_weights(model, scenario, retention, ids.tolist())

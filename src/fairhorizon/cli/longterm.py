@@ -224,7 +224,7 @@ def longterm(
     Models already in --out, for example from compare, are not trained again.
     """
     from fairhorizon.evaluation.long_term import LongRunSettings
-    from fairhorizon.simulation.moods import KINDS
+    from fairhorizon.simulation.churn import KINDS
     from fairhorizon.studies.long_term import LongStudy, NamedMethod, RunLimits
     from fairhorizon.studies.study import Study
 
@@ -235,10 +235,10 @@ def longterm(
     ties = options.order_of_ties(shuffle_ties, keep_ties)
     spec = options.data_spec(data, reading, cut, ties, group)
     by_method = options.study_settings(context, settings_files, settings)
-    moods = {"patience": patience, "like_adds": like_adds, "returning": returning}
+    churn = {"patience": patience, "like_adds": like_adds, "returning": returning}
     kinds = {"satiation": satiation, "quits": quit_rule, "by": by}
     simulated = {"drift": drift, "position_bias": position_bias}
-    simulation = chosen_users(users, simulated, {**moods, **kinds})
+    simulation = chosen_users(users, simulated, {**churn, **kinds})
     main, further = parse_limits(limits, alpha_prime)
     chosen = [NamedMethod.at_limit(one, main.share) for one in parse_methods(methods, METHODS)]
     asked = RunLimits(tuple(further), spec.item_table, look_ahead)
@@ -271,9 +271,9 @@ def longterm(
 
 def check_by(long_study: "LongStudy", chosen: "Sequence[NamedMethod]", by: str | None) -> None:
     """Refuse kinds that neither users nor methods look at."""
-    leaving = long_study.simulation is not None and long_study.simulation.moods is not None
+    leaving = long_study.simulation is not None and long_study.simulation.churn is not None
     models = (long_study.study.build(one.method, seed=0) for one in chosen)
-    if by is not None and not leaving and not any(model.abilities.kinds for model in models):
+    if by is not None and not leaving and not any(model.capabilities.kinds for model in models):
         raise ConfigError(
             "--by: nothing looks at kinds of items (give --users leaving, or --set control.mmr=0.3 "
             "for NAME+control)"
@@ -335,7 +335,7 @@ def warn_of_rounds(long_study: "LongStudy", chosen: "Sequence[NamedMethod]") -> 
     """Print a note if a re-ranker, whose limit is for a whole round, never finishes one."""
     settings = long_study.settings
     shown = settings.steps * settings.list_length
-    reranked = [one.label for one in chosen if one.method.abilities.rounds]
+    reranked = [one.label for one in chosen if one.method.capabilities.rounds]
     if reranked and shown < long_study.round_length:
         typer.echo(
             f"note: a user is shown {shown} items, less than a round of {long_study.round_length}: "
@@ -429,12 +429,12 @@ def chosen_users(
 
     simulated, leaving: options as they were typed, None if they were not.
     """
-    from fairhorizon.simulation.moods import MoodConfig
+    from fairhorizon.simulation.churn import ChurnConfig
     from fairhorizon.simulation.simulated import SimulationConfig
 
     if users is not Users.LEAVING:  # methods too have rules about kinds of items
         leaving = {name: value for name, value in leaving.items() if name != "by"}
-    given, moods = (
+    given, churn = (
         {name: value for name, value in options.items() if value is not None}
         for options in (simulated, leaving)
     )
@@ -442,18 +442,18 @@ def chosen_users(
         raise ConfigError(
             f"--{_dashed(given)}: only for simulated users (give --users simulated too)"
         )
-    if moods and users is not Users.LEAVING:
+    if churn and users is not Users.LEAVING:
         raise ConfigError(
-            f"--{_dashed(moods)}: only for users who can leave (give --users leaving too)"
+            f"--{_dashed(churn)}: only for users who can leave (give --users leaving too)"
         )
     if users is Users.LOGGED:
         return None
     if users is Users.LEAVING:
-        if "quits" in moods:
-            moods["quits"] = parse_quit(str(moods["quits"]))
-        bored_only = "quits" in moods and "patience" not in moods
-        moods.setdefault("patience", None if bored_only else DEFAULT_PATIENCE)
-        given["moods"] = _validated(MoodConfig, moods)
+        if "quits" in churn:
+            churn["quits"] = parse_quit(str(churn["quits"]))
+        bored_only = "quits" in churn and "patience" not in churn
+        churn.setdefault("patience", None if bored_only else DEFAULT_PATIENCE)
+        given["churn"] = _validated(ChurnConfig, churn)
     return _validated(SimulationConfig, given)
 
 

@@ -19,7 +19,7 @@ from fairhorizon.histories import ItemSets, TableSets, check_table
 from fairhorizon.limits.counts import Churn, Exposure
 from fairhorizon.limits.step_limits import StepLimit
 from fairhorizon.metrics.fairness import coverage, gini, most_shown_share
-from fairhorizon.recommenders.online import Server
+from fairhorizon.recommenders.online import OnlineRecommender
 from fairhorizon.settings import Settings
 from fairhorizon.simulation.dynamics import Outcome, State, advance, offered_again
 from fairhorizon.simulation.feedback import UserModel
@@ -83,7 +83,7 @@ class LongRun:
 
     def __init__(
         self,
-        server: Server,
+        server: OnlineRecommender,
         users: UserModel,
         exposure: Exposure,
         settings: LongRunSettings | None = None,

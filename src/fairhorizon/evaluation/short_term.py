@@ -18,7 +18,7 @@ from fairhorizon.metrics import accuracy
 from fairhorizon.metrics.spread import finite, strict_json
 from fairhorizon.metrics.summary import summarise
 from fairhorizon.recommenders.base import Recommender
-from fairhorizon.recommenders.served import Served
+from fairhorizon.recommenders.ranked_lists import RankedLists
 from fairhorizon.simulation.feedback import Scenario, evaluation_scenario, validation_scenario
 from fairhorizon.vocabulary import POPULAR, Mode, Protocol
 
@@ -144,7 +144,7 @@ def evaluate(
     mode: Mode | str = Mode.ONE_SHOT,
     sensitive: NDArray[np.bool_] | None = None,
     seed: int | None = None,
-    served: Served | None = None,
+    served: RankedLists | None = None,
 ) -> Result:
     """Recall, F1, NDCG and the fairness metrics of a model's lists, against the test items.
 

@@ -18,7 +18,7 @@ from fairhorizon.fcpo.networks import Actor, numbers_of_items, numbers_of_users
 from fairhorizon.fcpo.policies import rows_of
 from fairhorizon.fcpo.serving import (
     VALIDATION_LENGTH,
-    ActorChances,
+    ActorProbabilities,
     PriceTable,
     better_weights,
     calibrate,
@@ -36,7 +36,7 @@ from fairhorizon.fcpo.warm_start import NO_PRICE, restored_ensemble
 from fairhorizon.limits.place_rule import PlaceRule
 from fairhorizon.rankers.ensemble import Ensemble
 from fairhorizon.rankers.ranker import Ranker
-from fairhorizon.recommenders.lists.features import CandidateCache, PanelItems
+from fairhorizon.recommenders.lists.features import CandidateCache, EnsembleItems
 from fairhorizon.recommenders.lists.item_lists import NO_LIMIT, GiniTarget, ItemLists, accurate
 from fairhorizon.recommenders.progress import Listener, RoundReport
 from fairhorizon.simulation.dynamics import State
@@ -75,7 +75,7 @@ class FittedPolicy:
             training.fingerprint,
         )
         items = policy.actor.items
-        if isinstance(items, PanelItems) and trained.panel is not None:
+        if isinstance(items, EnsembleItems) and trained.panel is not None:
             policy.actor.items = replace(items, panel=trained.panel)
             policy.actor.without_price()
         if training.config.policy == "softmax":
@@ -114,10 +114,10 @@ class FittedPolicy:
         rows = rows_of(outputs, self.actor.list_length).mean(1)[0]
         return tuple(rows[: 0 if self.panel is None else len(self.panel.rankers)].tolist())
 
-    def over(self, rankers: Sequence[Ranker[Any]], sensitive: Tensor) -> "FittedPolicy":
+    def with_rankers(self, rankers: Sequence[Ranker[Any]], sensitive: Tensor) -> "FittedPolicy":
         """The same policy over other rankers."""
         items = self.actor.items
-        assert isinstance(items, PanelItems)
+        assert isinstance(items, EnsembleItems)
         panel, actor = replace(items.panel, rankers=tuple(rankers)), copy.copy(self.actor)
         actor.items = replace(items, panel=panel)
         return replace(self, actor=actor, panel=panel, sensitive=sensitive)
@@ -132,7 +132,7 @@ class FittedPolicy:
         """Settle on weights that hold for the rankers as they are now, and price the levels."""
         config, split, seed = (getattr(trained.training, n) for n in ("config", "split", "seed"))
         states = validation_scenario(split, queue_length(config, self.panel), config.protocol)
-        if isinstance(self.actor.items, PanelItems):
+        if isinstance(self.actor.items, EnsembleItems):
             first = self.actor.items.panel.weights
             weights: tuple[float, ...] | None = first
             if not trained.training.no_rounds:
@@ -146,7 +146,7 @@ class FittedPolicy:
     def lists(self, config: FcpoConfig, rule: PlaceRule | None = None) -> ItemLists:
         """How it makes lists, with the spread of these settings; by default at their level."""
         return ItemLists(
-            ActorChances(self.actor),
+            ActorProbabilities(self.actor),
             self.sensitive,
             self.histories,
             PlaceRule(config.alpha_prime) if rule is None else rule,
@@ -166,7 +166,11 @@ class FittedPolicy:
         if evenness is None or not isinstance(episodes, MenuEpisodes):
             return 1.0
         lists = ItemLists(
-            ActorChances(training.best_actor()), self.sensitive, self.histories, NO_LIMIT, None
+            ActorProbabilities(training.best_actor()),
+            self.sensitive,
+            self.histories,
+            NO_LIMIT,
+            None,
         )
         return largest_gini_reduction(
             lists,

@@ -16,7 +16,7 @@ from fairhorizon.data.splits import Split, earlier_part
 from fairhorizon.errors import ConfigError
 from fairhorizon.fcpo.config import FIXED, PRESETS, FcpoConfig
 from fairhorizon.fcpo.fitted import FittedPolicy, default_device
-from fairhorizon.fcpo.online import FcpoServer, fcpo_server
+from fairhorizon.fcpo.online import OnlineFcpo, online_fcpo
 from fairhorizon.fcpo.rollouts import serve
 from fairhorizon.fcpo.session import Problem, Session, begun_with
 from fairhorizon.fcpo.training import Trained, best_round, queue_length
@@ -26,11 +26,11 @@ from fairhorizon.limits.supported import SupportedLimits, kept_by_requests, leve
 from fairhorizon.rankers.ensemble import suitable
 from fairhorizon.rankers.ranker import Ranker
 from fairhorizon.rankers.selection import SEARCH_GRID
-from fairhorizon.recommenders.base import Abilities, Levels, Recommender
+from fairhorizon.recommenders.base import Capabilities, Levels, Recommender
+from fairhorizon.recommenders.interactive import serve_under_control
 from fairhorizon.recommenders.lists.item_lists import ItemLists, by_steps, step_limits
 from fairhorizon.recommenders.progress import SILENT, LimitNotKeptWarning, Listener, RoundReport
-from fairhorizon.recommenders.served import BlockServing, Served, ValuedItems
-from fairhorizon.recommenders.steps import serve_under_control
+from fairhorizon.recommenders.ranked_lists import BlockServing, RankedLists, ValuedItems
 from fairhorizon.recommenders.tasks import FitTask, LogPart, Prerequisite, ServingPlan
 from fairhorizon.settings import Given, Settings, changed
 from fairhorizon.simulation.dynamics import State
@@ -65,8 +65,8 @@ class Fcpo(Recommender):
         return cls(config, seed=seed)
 
     @property
-    def abilities(self) -> Abilities:
-        return Abilities(
+    def capabilities(self) -> Capabilities:
+        return Capabilities(
             levels=Levels.SERVED if self.config.serves_any_level else Levels.TRAINED,
             level_is_share=True,
             aims_at_level=True,
@@ -110,7 +110,7 @@ class Fcpo(Recommender):
         names = tuple(name for name in names if not self.config.given_to(name))
         return tuple(Prerequisite(name, part) for name in names for part in parts)
 
-    def at(self, alpha_prime: float) -> Self:
+    def with_level(self, alpha_prime: float) -> Self:
         if alpha_prime == self.config.alpha_prime and not self.limits_:
             return self
         if not self.config.serves_any_level:
@@ -144,14 +144,14 @@ class Fcpo(Recommender):
     def ranker_weights(self, state: State) -> tuple[float, ...]:
         return self.policy_.weights(state)
 
-    def over(self, rankers: Sequence[Ranker[Any]], sensitive: Tensor) -> Self:
+    def with_rankers(self, rankers: Sequence[Ranker[Any]], sensitive: Tensor) -> Self:
         model = copy.copy(self)
-        model.policy_ = self.policy_.over(rankers, sensitive)
+        model.policy_ = self.policy_.with_rankers(rankers, sensitive)
         model.sensitive_ = model.policy_.sensitive
         return model
 
-    def serving_as(self, other: Self) -> Self:
-        return self.at(other.alpha_prime) if self.config.serves_any_level else self
+    def as_served_by(self, other: Self) -> Self:
+        return self.with_level(other.alpha_prime) if self.config.serves_any_level else self
 
     def _fit(self, task: FitTask) -> None:
         """Warm start, rounds of CPO, and a refit of the rankers on the whole training log."""
@@ -198,7 +198,7 @@ class Fcpo(Recommender):
 
     def served(
         self, scenario: Scenario, *, length: int, feedback: bool = False, seed: int | None = None
-    ) -> Served:
+    ) -> RankedLists:
         seed = self.seed if seed is None else seed
         if self.config.policy == "softmax" and not by_steps(self.limits_, feedback=feedback):
             if not feedback:
@@ -216,7 +216,7 @@ class Fcpo(Recommender):
             draws = torch.Generator().manual_seed(seed)
             actor, group = self.policy_.actor, self.sensitive_
             shown = serve(actor, scenario, group, length=length, generator=draws, feedback=feedback)
-        return Served.of(shown)
+        return RankedLists.of(shown)
 
     def in_blocks(self, *, feedback: bool = False) -> BlockServing | None:
         whole = self.config.policy == "softmax" and not feedback
@@ -236,7 +236,9 @@ class Fcpo(Recommender):
             return 0.0  # the table is about a limit on the model's own group
         return self.policy_.price_table().price(lists.rule.share, length)
 
-    def served_one_by_one(self, scenario: Scenario, length: int, guard: ExposureGuard) -> Served:
+    def served_one_by_one(
+        self, scenario: Scenario, length: int, guard: ExposureGuard
+    ) -> RankedLists:
         return self._lists().one_by_one(scenario, length, guard)
 
     def item_values(self, scenario: Scenario, *, length: int) -> ValuedItems:
@@ -250,12 +252,12 @@ class Fcpo(Recommender):
             raise ConfigError(f"{option} does not keep {asked} (leave out {option})")
 
     def _lists(self) -> ItemLists:
-        return self.policy_.lists(self.config).under(self.limits_, self.level_text())
+        return self.policy_.lists(self.config).with_limits(self.limits_, self.level_text())
 
-    def _server(self, plan: ServingPlan) -> FcpoServer:
+    def _server(self, plan: ServingPlan) -> OnlineFcpo:
         plan.check_list_length(self.method, self.config.list_length)
         seed = self.seed if plan.seed is None else plan.seed
-        return fcpo_server(self.policy_.actor, self.config, self.queue_length, plan, seed)
+        return online_fcpo(self.policy_.actor, self.config, self.queue_length, plan, seed)
 
     def save(self, path: Path) -> None:
         self.policy_.save(path, self.kind, self.description())

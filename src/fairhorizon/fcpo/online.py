@@ -24,7 +24,7 @@ from fairhorizon.histories import check_table
 from fairhorizon.limits.counts import Exposure
 from fairhorizon.limits.step_limits import StepLimit
 from fairhorizon.rankers.candidates import CandidateSet
-from fairhorizon.recommenders.lists.features import ExpertSignals, PanelItems
+from fairhorizon.recommenders.lists.features import EnsembleFeatures, EnsembleItems
 from fairhorizon.recommenders.online import Retraining
 from fairhorizon.recommenders.tasks import ServingPlan
 from fairhorizon.simulation.dynamics import Outcome, State
@@ -319,7 +319,7 @@ def online_policy(
 
 
 # ---- Serve, observe, update ----------------------------------------------------------------------
-class FcpoServer:
+class OnlineFcpo:
     """Two things keep the limits: CPO, slowly, by what it learns of states and items; and the
     online control, at every step, by the price at which the step's budget is kept."""
 
@@ -339,7 +339,7 @@ class FcpoServer:
         self.control, self.retraining = OnlineControl(limits), retraining
         self.generator = torch.Generator().manual_seed(seed)
         self.actor = copy.deepcopy(actor)  # what it learns here is not for the model
-        if isinstance(self.actor.items, PanelItems) and config.policy == "softmax":
+        if isinstance(self.actor.items, EnsembleItems) and config.policy == "softmax":
             # The control has the price of the group, exactly; a second one, learned by the policy,
             # could only keep the share below the limit. The policy learns whom to show what.
             self.actor.items = replace(self.actor.items, priced=False)
@@ -393,7 +393,7 @@ class FcpoServer:
 
     def observe(self, lists: Tensor, outcome: Outcome, exposure: Exposure) -> None:  # noqa: ARG002
         assert self.walk is not None
-        self.walk.follow(outcome)
+        self.walk.observe(outcome)
         self.state = outcome.state
         if self.retraining is not None:
             self.retraining.observe(lists, outcome)
@@ -409,7 +409,7 @@ class FcpoServer:
             self.left = []
             self.walk.restart(self.state)
         items = self.actor.items
-        if isinstance(items, PanelItems) and self.retraining and self.retraining.due:
+        if isinstance(items, EnsembleItems) and self.retraining and self.retraining.due:
             panel = refitted_ensemble(items.panel, self.retraining.extended(), self.config)
             self.actor.items = replace(items, panel=panel)
             if self.config.adapt:
@@ -448,12 +448,12 @@ class FcpoServer:
             "buffer": self.learner.buffer.tensors(),
             "control": self.control.tensors(),
         }
-        if self.walk is not None and isinstance(self.walk.signals, ExpertSignals):
+        if self.walk is not None and isinstance(self.walk.signals, EnsembleFeatures):
             # computed for other users at a time, they would differ in the last digits
             parts["signals"] = {str(n): values for n, values in enumerate(self.walk.signals.values)}
         if self.retraining is not None:
             parts["retraining"] = self.retraining.tensors()
-            if isinstance(self.actor.items, PanelItems):
+            if isinstance(self.actor.items, EnsembleItems):
                 panel = self.actor.items.panel
                 parts["panel"] = panel.tensors() | {"description": as_bytes(panel.description())}
         named = {f"{part}.{k}": v for part, some in parts.items() for k, v in some.items()}
@@ -469,7 +469,7 @@ class FcpoServer:
         if self.retraining is not None:
             self.retraining.restore(below("retraining.", tensors))
             items = self.actor.items
-            if isinstance(items, PanelItems):
+            if isinstance(items, EnsembleItems):
                 kept = below("panel.", tensors)
                 described = kept.pop("description", None)  # none: refitted with its settings
                 first = items.panel.description()
@@ -487,7 +487,7 @@ class FcpoServer:
         no_group = torch.zeros(state.blocked_sets.shape[1], dtype=torch.bool).to(state.users.device)
         self.walk = PolicyState(self.actor, state, no_group)
         signals = self.walk.signals
-        assert isinstance(signals, ExpertSignals)  # others are not stored
+        assert isinstance(signals, EnsembleFeatures)  # others are not stored
         signals.values = [seen[str(n)].to(state.users.device, copy=True) for n in range(len(seen))]
 
     def _restore_actor(self, parameters: dict[str, Tensor]) -> None:
@@ -502,7 +502,7 @@ class FcpoServer:
 
 
 # ---- The same among users who can leave ----------------------------------------------------------
-class LongFcpoServer(FcpoServer):
+class OnlineFcpoWithRetention(OnlineFcpo):
     """The policy orders items, the retention model says what they are worth to whom.
 
     The control's price comes on top of that, so who gets the scarce showings is what was learned.
@@ -515,7 +515,7 @@ class LongFcpoServer(FcpoServer):
         self.explore = config.explore
         if config.list_length != 1:
             raise ConfigError("value=long is for lists of one item (set value to score)")
-        self.outlook = RetentionModel(
+        self.retention = RetentionModel(
             config.gamma_r,
             settings=config.looking_ahead,
             share=self.limits[0].limit_per_showing if self.limits else 1.0,
@@ -527,10 +527,10 @@ class LongFcpoServer(FcpoServer):
         self, scores: Sequence[Tensor], state: State, exposure: Exposure
     ) -> Sequence[Tensor]:
         if not self._is_begun:
-            self.outlook.begin(state.blocked_sets.counts())
+            self.retention.begin(state.blocked_sets.counts())
             self._is_begun = True
         (slot,) = scores
-        self._valued_items = self.outlook.valued(slot, exposure.sensitive)
+        self._valued_items = self.retention.valued(slot, exposure.sensitive)
         values = self._valued_items.values.to(slot)
         if self.explore:
             (values,) = explored([values], self.explore, self.generator)
@@ -548,19 +548,19 @@ class LongFcpoServer(FcpoServer):
     def observe(self, lists: Tensor, outcome: Outcome, exposure: Exposure) -> None:
         super().observe(lists, outcome, exposure)
         self._lists = lists
-        self.outlook.note(
+        self.retention.note(
             self._valued_items, lists, outcome.hits, outcome.state.here, self.control.charges[0]
         )
 
     def update(self) -> None:
         super().update()
-        if self.learns_online and self.outlook.has_news:
-            self.outlook.learn(going_on=1)
+        if self.learns_online and self.retention.has_news:
+            self.retention.learn(going_on=1)
 
     def notes(self) -> dict[str, float]:
         """Also what a like is worth, in the mean over the users, and where it explores the mean
         propensity of what was shown."""
-        worth = self.outlook.worth(self._valued_items)
+        worth = self.retention.worth(self._valued_items)
         notes = {**super().notes(), "worth of a like": float(worth.mean())}
         shown = self._lists >= 0
         if self.explore and self.propensities is not None and shown.any():
@@ -568,20 +568,20 @@ class LongFcpoServer(FcpoServer):
         return notes
 
     def tensors(self) -> dict[str, Tensor]:
-        own = {f"outlook.{name}": value for name, value in self.outlook.tensors().items()}
+        own = {f"retention.{name}": value for name, value in self.retention.tensors().items()}
         return {**super().tensors(), **own}
 
     def restore(self, tensors: dict[str, Tensor], state: State) -> None:
         super().restore(tensors, state)
-        self.outlook.restore(below("outlook.", tensors))
+        self.retention.restore(below("retention.", tensors))
         self._is_begun = True
 
 
-def fcpo_server(
+def online_fcpo(
     actor: Actor, config: FcpoConfig, queue_length: int, plan: ServingPlan, seed: int
-) -> FcpoServer:
+) -> OnlineFcpo:
     """The server that the settings ask for."""
-    kind = LongFcpoServer if config.value == "long" else FcpoServer
+    kind = OnlineFcpoWithRetention if config.value == "long" else OnlineFcpo
     return kind(
         actor,
         config,

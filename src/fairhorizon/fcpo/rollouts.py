@@ -19,8 +19,8 @@ from fairhorizon.fcpo.policies import (
 from fairhorizon.fcpo.trajectories import MenuRecord, Trajectories
 from fairhorizon.rankers.candidates import CandidateSet
 from fairhorizon.ranking import users_at_once
+from fairhorizon.recommenders.interactive import listed_ndcg, serve_interactively
 from fairhorizon.recommenders.lists.features import Opening
-from fairhorizon.recommenders.steps import listed_ndcg, step_by_step
 from fairhorizon.simulation.dynamics import Feedback, Outcome, State
 from fairhorizon.simulation.feedback import Scenario
 
@@ -58,7 +58,7 @@ class PolicyState:
         return self.actor.choose(proposals, blocked, self.signals)
 
     @torch.no_grad()
-    def follow(self, outcome: Outcome) -> None:
+    def observe(self, outcome: Outcome) -> None:
         """Line 11: rows with a changed queue enter a new state."""
         rows = (outcome.reward > 0).nonzero().squeeze(1)
         if not len(rows):
@@ -84,9 +84,9 @@ class ProposalSteps:
     def choose(self, state: State) -> Tensor:
         return self.walk.choose(self.walk.propose(self.generator), state.blocked)
 
-    def follow(self, lists: Tensor, outcome: Outcome) -> None:  # noqa: ARG002
+    def observe(self, lists: Tensor, outcome: Outcome) -> None:  # noqa: ARG002
         if self.feedback:
-            self.walk.follow(outcome)
+            self.walk.observe(outcome)
 
 
 def serve(
@@ -105,7 +105,7 @@ def serve(
 
     chunks = torch.arange(scenario.n_users).split(users_at_once(len(sensitive)))
     return torch.cat(
-        [step_by_step(scenario, some, sensitive, begin, length=length)[0] for some in chunks]
+        [serve_interactively(scenario, some, sensitive, begin, length=length)[0] for some in chunks]
     )
 
 
@@ -165,8 +165,8 @@ class _RecordedSteps:
         self.sampled = walk.propose(self.generator)
         return walk.choose(self.sampled, state.blocked)
 
-    def follow(self, lists: Tensor, outcome: Outcome) -> None:
-        self.walk.follow(outcome)
+    def observe(self, lists: Tensor, outcome: Outcome) -> None:
+        self.walk.observe(outcome)
         cost = outcome.cost[:, None]  # of the only constraint
         index, proposal = self.begun_with
         self.recorder.note(index, proposal, self.sampled, lists, outcome.reward, cost)
@@ -185,7 +185,7 @@ def rollout(
     """One trajectory of `steps` lists for each of the users."""
 
     def recorded(some: Tensor) -> Trajectories:
-        _, taken = step_by_step(
+        _, taken = serve_interactively(
             scenario,
             some,
             sensitive,
@@ -215,7 +215,7 @@ def rollout_items(
 
     A hit or a sensitive item in slot k counts by the attention (K,) that the slot gets.
     """
-    _, taken = step_by_step(
+    _, taken = serve_interactively(
         scenario,
         opening.users,
         sensitive,
@@ -249,14 +249,14 @@ class _ItemSteps:
         items = walk.items.gather(1, self.chosen.clamp(min=0))
         return items.masked_fill(self.chosen < 0, -1)
 
-    def follow(self, lists: Tensor, outcome: Outcome) -> None:
+    def observe(self, lists: Tensor, outcome: Outcome) -> None:
         shown = (lists >= 0) & self.sensitive[lists.clamp(min=0)]
         reward, cost = outcome.hits.float() @ self.attention, shown.float() @ self.attention
         index, open_items = self.begun_with
         self.columns.append(
             (index, self.log_prob, lists, reward, cost[:, None], open_items, self.chosen)
         )
-        self.walk.follow(outcome, self.chosen, self.sensitive)
+        self.walk.observe(outcome, self.chosen, self.sensitive)
 
     def trajectories(self) -> Trajectories:
         walk = self.walk
@@ -298,7 +298,7 @@ class _ItemWalk:
         self.index = torch.arange(len(state.users)).to(state.users)
         self.n_states = len(state.users)
 
-    def follow(self, outcome: Outcome, chosen: Tensor, sensitive: Tensor) -> None:
+    def observe(self, outcome: Outcome, chosen: Tensor, sensitive: Tensor) -> None:
         self.open_items = close_all(self.open_items, chosen)
         rows = outcome.hits.any(1).nonzero().squeeze(1)
         if not len(rows):

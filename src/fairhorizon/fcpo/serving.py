@@ -20,7 +20,8 @@ from fairhorizon.limits.place_rule import PlaceRule
 from fairhorizon.metrics.accuracy import discount
 from fairhorizon.metrics.shares import whole_showings
 from fairhorizon.rankers.candidates import CandidateSet, ScoredCandidates, weights_by_cross_entropy
-from fairhorizon.recommenders.lists.chances import WeightedChances, softmax_chances
+from fairhorizon.recommenders.interactive import listed_ndcg, ndcg_by_user
+from fairhorizon.recommenders.lists.chances import WeightedProbabilities, softmax_chances
 from fairhorizon.recommenders.lists.features import (
     FeatureSource,
     Opening,
@@ -29,13 +30,12 @@ from fairhorizon.recommenders.lists.features import (
     some_users,
 )
 from fairhorizon.recommenders.lists.item_lists import NO_LIMIT, GiniTarget, ItemLists
-from fairhorizon.recommenders.steps import listed_ndcg, ndcg_by_user
 from fairhorizon.simulation.feedback import Scenario
 
 
 # ---- The chances of items by a trained policy ----------------------------------------------------
 @dataclass(frozen=True)
-class ActorChances:
+class ActorProbabilities:
     """softmax(W signals) over the menu, W by the actor, the mean over its rows."""
 
     actor: Actor
@@ -220,7 +220,9 @@ def better_weights(
 
     def measured(weights: Weights | None) -> NDArray[np.float64]:
         chances = (
-            lists.chances if weights is None else WeightedChances(lists.chances.items, weights)
+            lists.chances
+            if weights is None
+            else WeightedProbabilities(lists.chances.items, weights)
         )
         shown = replace(under_limit, chances=chances).from_menus(menus, users, queues, length)
         return ndcg_by_user(shown, users, validation)
@@ -284,7 +286,7 @@ def gain_of_states(
     users, liked = opening.users, liked_items(opening, scenario)
 
     def ndcg(judged: Actor, rows: Tensor) -> NDArray[np.float64]:
-        own, some = users[rows], replace(lists, chances=ActorChances(judged))
+        own, some = users[rows], replace(lists, chances=ActorProbabilities(judged))
         with torch.no_grad():
             shown = some.from_menus(opening.menus.take(rows), own, scenario.queue[own], length)
         return ndcg_by_user(shown, own, scenario)
@@ -312,7 +314,7 @@ def _fit_by_cross_entropy(
     some = liked.any(1).nonzero().squeeze(1)
     targets = liked[some].float()
     targets = targets / targets.sum(1, keepdim=True)
-    menus, chances = menus.take(some), ActorChances(actor)
+    menus, chances = menus.take(some), ActorProbabilities(actor)
 
     def loss() -> Tensor:
         found = chances.of(menus, users[some], queues[some])

@@ -25,7 +25,7 @@ from fairhorizon.fcpo.rollouts import rollout, rollout_items, served_ndcg
 from fairhorizon.fcpo.serving import (
     FEWEST_USERS,
     VALIDATION_LENGTH,
-    ActorChances,
+    ActorProbabilities,
     by_more_than_chance,
     gain_of_states,
 )
@@ -39,17 +39,17 @@ from fairhorizon.rankers.candidates import (
     weights_by_cross_entropy,
 )
 from fairhorizon.rankers.ensemble import Ensemble
+from fairhorizon.recommenders.interactive import listed_ndcg
 from fairhorizon.recommenders.lists.features import (
+    EnsembleItems,
     FeatureSource,
     Opening,
-    PanelItems,
     liked_items,
     open_menus,
     some_users,
 )
 from fairhorizon.recommenders.lists.item_lists import ItemLists
 from fairhorizon.recommenders.progress import RoundReport, StepDetails
-from fairhorizon.recommenders.steps import listed_ndcg
 from fairhorizon.simulation.dynamics import cost_limit
 from fairhorizon.simulation.feedback import (
     Scenario,
@@ -210,7 +210,7 @@ class MenuEpisodes(_Learning):
         self.opening = self._open(self.scenario, generator)
         self.at_validation = self._open(self.validation, generator)
         counts, rule = self.items.indptr.diff(), PlaceRule(self.config.limit_in_training)
-        self.lists = ItemLists(ActorChances(self.actor), self.sensitive, counts, rule, None)
+        self.lists = ItemLists(ActorProbabilities(self.actor), self.sensitive, counts, rule, None)
 
     def generate(self, generator: torch.Generator) -> Trajectories:
         config = self.config
@@ -497,7 +497,7 @@ def build_actor(
         view = EmbeddedItems(encoder, priced=config.policy == "softmax")
     else:
         encoder = HistoryEncoder(users, items)
-        view = PanelItems(panel, config.history, config.candidates)
+        view = EnsembleItems(panel, config.history, config.candidates)
     hidden, length = config.actor_hidden, config.list_length
     if config.policy == "softmax":
         actor = softmax_actor(encoder, view, list_length=length, hidden=hidden)

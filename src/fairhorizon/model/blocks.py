@@ -22,7 +22,7 @@ from fairhorizon.model.requests import RepeatRule, Requests
 from fairhorizon.model.serving import ServingState, check_table, persons_of, scenario_of
 from fairhorizon.parallel.engine import Messages, TaskEngine, WorkerBlocks
 from fairhorizon.recommenders.base import Recommender
-from fairhorizon.recommenders.served import Served
+from fairhorizon.recommenders.ranked_lists import RankedLists
 from fairhorizon.simulation.feedback import Scenario, evaluation_scenario, serving_scenario
 from fairhorizon.vocabulary import Protocol
 
@@ -57,7 +57,7 @@ class ListsOfRun:
 
     def model(self) -> Recommender:
         model = ModelFolder(self.run).recommender(self.level)
-        return model.under(self.limits) if self.limits else model
+        return model.with_limits(self.limits) if self.limits else model
 
     def scenario(self, model: Recommender, dataset: Dataset) -> Scenario:
         """The states of the users who are served."""
@@ -101,7 +101,7 @@ class ListsOfModel:
             return state
         recommender, items = state.recommender, state.catalogue
         if self.level is not None:
-            recommender = recommender.at(self.level)
+            recommender = recommender.with_level(self.level)
         if self.item_table is not None:
             encoding = ModelFolder(self.run).data().encoding
             table = load_items(self.item_table, encoding=encoding)
@@ -139,7 +139,7 @@ class RunBlock:
 class ListsOfBlocks:
     """Lists, and what it took to make them together."""
 
-    served: Served
+    served: RankedLists
     blocks: int
     messages: Messages
 

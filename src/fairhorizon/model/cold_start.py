@@ -176,7 +176,7 @@ class ColdStartRanker(Ranker[Any]):
         return self.inner.uses_history
 
     def scores(self, users: Tensor, queue: Tensor) -> Tensor:
-        scores = self.inner.few_scores if len(users) <= FEW else self.inner.scores
+        scores = self.inner.score_small_batch if len(users) <= FEW else self.inner.scores
         known = scores(users, queue)
         empty = (queue >= len(self.popularity)).all(1)
         if empty.any():

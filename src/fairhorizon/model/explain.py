@@ -81,10 +81,10 @@ class Explanation:
 
 
 def explained(
-    state: ServingState, person: Person, length: int, outlook: FittedRetention | None = None
+    state: ServingState, person: Person, length: int, retention: FittedRetention | None = None
 ) -> Explanation:
     """The list of one person under the limits, compared with the list without them."""
-    scenario = scenario_of(state, Requests([person], None, RepeatRule()), outlook)
+    scenario = scenario_of(state, Requests([person], None, RepeatRule()), retention)
     length = min(length, state.n_items)
     served = state.serving.served(scenario, length=length)
     plain = without_limits(state.free).served(scenario, length=length).lists[0]
@@ -117,8 +117,8 @@ def explained(
 
 def without_limits(model: Recommender) -> Recommender:
     """The same model with nothing to keep, where it can be set to that."""
-    if model.abilities.level_is_share and model.alpha_prime < 1:
-        return model.at(1.0)
+    if model.capabilities.level_is_share and model.alpha_prime < 1:
+        return model.with_level(1.0)
     return model
 
 
@@ -151,7 +151,7 @@ def reasons(
     queue, users = scenario.queue, scenario.codes_of(torch.arange(1))
     added, by_member = torch.zeros(queue.shape[1], len(items)), []
     for ranker, weight in members:
-        scores = ranker.few_scores(users, queue)[0]
+        scores = ranker.score_small_batch(users, queue)[0]
         within = items.clamp(max=len(scores) - 1)
         spread = float(scores.float().std(correction=0)) or 1.0
         by_member.append(weight * (scores.float() - scores.float().mean())[within] / spread)

@@ -61,7 +61,7 @@ def own_limit(limits: Sequence[Limit]) -> Limit | None:
 
 def with_level(method: Method, limits: Sequence[Limit]) -> tuple[Limit, ...]:
     """The limits, with the level of a method that is a share of the popular items: `fcpo@0.4`."""
-    if method.level is None or not method.abilities.level_is_share:
+    if method.level is None or not method.capabilities.level_is_share:
         return tuple(limits)
     level = Limit.popular(method.level)
     for limit in limits:
@@ -74,7 +74,7 @@ def with_level(method: Method, limits: Sequence[Limit]) -> tuple[Limit, ...]:
 def at_level(method: Method, limits: Sequence[Limit]) -> Method:
     """The method at the share of its own limit, where its level is one."""
     own = own_limit(limits)
-    if own is None or method.level is not None or not method.abilities.level_is_share:
+    if own is None or method.level is not None or not method.capabilities.level_is_share:
         return method
     return method.limited_to(own.share) if own.share > 0 else method
 

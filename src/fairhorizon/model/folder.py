@@ -5,7 +5,7 @@
     log.parquet           its log; without it, run.json says where the log is
     items.parquet         the table of items
     observed.parquet      rows that came after the fit
-    outlook.safetensors   what a like is worth, learned from a record of responses
+    retention.safetensors   what a like is worth, learned from a record of responses
 
 `fairhorizon fit` and `Model.save` write it; commands, `open_model` and the service read it. The
 checkpoint of a training and the metrics of an evaluation may stand beside these files. They change
@@ -101,7 +101,7 @@ class ModelFolder:
         *,
         limits: Sequence[str] = (),
         item_table: str | None = None,
-        outlook: FittedRetention | None = None,
+        retention: FittedRetention | None = None,
         asked: str | None = None,
         log: LogAbout | None = None,
         frames: Mapping[str, pl.DataFrame] = NO_FRAMES,
@@ -113,8 +113,8 @@ class ModelFolder:
         """
         with written_together() as files:
             recommender.save(self.folder / MODEL)
-            if outlook is not None:
-                outlook.save(self.folder / RETENTION_FILE)
+            if retention is not None:
+                retention.save(self.folder / RETENTION_FILE)
             for name, frame in frames.items():
                 write_atomically(self.folder / name, frame.write_parquet)
             card = {
@@ -199,11 +199,11 @@ class ModelFolder:
         if alpha_prime is None:
             return model
         try:
-            return model.at(alpha_prime)
+            return model.with_level(alpha_prime)
         except ConfigError as error:
             raise ConfigError(f"{self.folder}: {error}") from None
 
-    def outlook(self) -> FittedRetention | None:
+    def retention(self) -> FittedRetention | None:
         """What was learned from a record of responses; None: there was none."""
         return (
             FittedRetention.load(self.checked(RETENTION_FILE)) if self.has(RETENTION_FILE) else None

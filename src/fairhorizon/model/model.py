@@ -85,13 +85,13 @@ class Model:
         table: ItemTable | None = None,
         ties: Ties = "auto",
         area_km: float = AREA_KM,
-        outlook: FittedRetention | None = None,
+        retention: FittedRetention | None = None,
         ordered: Interactions | None = None,
     ) -> None:
         """method: as it was asked for.  ordered: the log with its ties in order, if known."""
         self._log, self._table, self._ties = log, table, ties
         self._limits, self._method, self._area_km = tuple(limits), method, area_km
-        self._outlook = outlook
+        self._retention = retention
         self._rows: list[ObservedRows] = []  # observed since the fit
         self._changing = threading.Lock()
         people = People(in_order(log, ties) if ordered is None else ordered)
@@ -139,9 +139,9 @@ class Model:
         return ids
 
     @property
-    def outlook(self) -> FittedRetention | None:
+    def retention(self) -> FittedRetention | None:
         """What it learned from answers; None: it was fitted without them."""
-        return self._outlook
+        return self._retention
 
     def recommend(
         self,
@@ -179,22 +179,22 @@ class Model:
         state = self._state
         shut = barred(state, exclude, candidates)
         requests = Requests(persons_of(state, users, histories), shut, RepeatRule.parse(repeats))
-        served = serve(state, requests, length_of(k), self.outlook_for(value))
+        served = serve(state, requests, length_of(k), self.retention_for(value))
         warn_if_broken(state, served)
         return frame_of(state, requests.persons, served)
 
-    def outlook_for(self, value: str) -> FittedRetention | None:
+    def retention_for(self, value: str) -> FittedRetention | None:
         """What a like is worth, where it is asked for; a ConfigError if the model does not know."""
         if value == ListValue.NDCG:
             return None
         if value != ListValue.LONG:
             raise ConfigError(f'value={value!r} (give "ndcg" or "long")')
-        if self._outlook is None:
+        if self._retention is None:
             raise ConfigError(
                 "value=long: the model has learned from no answers (fit it with a record of them: "
                 "fairhorizon fit ... --answers FILE, fh.fit(..., answers=...))"
             )
-        return self._outlook
+        return self._retention
 
     def explain(
         self,
@@ -218,7 +218,7 @@ class Model:
             (person,) = persons_of(state, [user], None)
         else:
             (person,) = persons_of(state, None, {"" if user is None else user: history})
-        return explained(state, person, length_of(k), self.outlook_for(value))
+        return explained(state, person, length_of(k), self.retention_for(value))
 
     def observe(self, rows: Any) -> "Model":
         """New interactions: histories change at once, the model itself with the next `refresh`.
@@ -292,7 +292,7 @@ class Model:
                 DataSpec(source=LOG, area_km=self._area_km, cut="none", ties=self._ties),
                 limits=self.limits,
                 item_table=ITEMS if ITEMS in frames else None,
-                outlook=self._outlook,
+                retention=self._retention,
                 asked=self._method,
                 log=LogAbout.of(log),
                 frames=frames,
@@ -314,11 +314,11 @@ class ModelServer:
         value: str = ListValue.NDCG,
     ) -> None:
         recommender = model._state.recommender
-        if not recommender.abilities.requests:
+        if not recommender.capabilities.requests:
             raise ConfigError(
                 f"{recommender.method} does not serve one request after the other (use fcpo)"
             )
-        model.outlook_for(value)  # refuses what the model has not learned
+        model.retention_for(value)  # refuses what the model has not learned
         self._model, self._guard, self._making, self._value = model, guard, threading.Lock(), value
 
     @property
@@ -355,7 +355,7 @@ class ModelServer:
         length = min(length_of(k), state.n_items)
         guard = self._guarding(state.serving, length)
         with torch.inference_mode():
-            scenario = scenario_of(state, requests, self._model.outlook_for(self._value))
+            scenario = scenario_of(state, requests, self._model.retention_for(self._value))
             served = state.serving.served_one_by_one(scenario, length, guard)
         return frame_of(state, asked, served)
 
@@ -421,7 +421,7 @@ def fit(
     group = _fitted_for(draft, asked, catalogue)
     given = None if answers is None else GivenAnswers.read(answers, away, draft, ordered)
     recommender = fit_whole(draft, ordered, group=group, listener=listener)
-    outlook = None if given is None else given.learned(recommender)
+    retention = None if given is None else given.learned(recommender)
     return Model(
         recommender,
         str(chosen),
@@ -430,7 +430,7 @@ def fit(
         table=table,
         ties=ties,
         area_km=area_km,
-        outlook=outlook,
+        retention=retention,
     )
 
 
@@ -468,7 +468,7 @@ def open_model(folder: str | Path, *, cache_dir: str | Path | None = None) -> Mo
         table=merged_tables(items, _columns_of_log(log, items, limits)),
         ties=data.ties,
         area_km=data.area_km,
-        outlook=stored.outlook(),
+        retention=stored.retention(),
         ordered=ordered,
     )
     observed = stored.observed(log)

@@ -23,7 +23,7 @@ from fairhorizon.model.cold_start import Catalogue, ColdStartItems, ColdStartRan
 from fairhorizon.model.fitting import group_of, own_limit
 from fairhorizon.model.requests import People, Person, Requests, anonymous_user
 from fairhorizon.recommenders.base import Recommender
-from fairhorizon.recommenders.served import Served
+from fairhorizon.recommenders.ranked_lists import RankedLists
 from fairhorizon.simulation.feedback import Scenario
 
 NO_COLUMN = "name one, or give the table of items that has it: fh.fit(..., items=...)"
@@ -56,10 +56,10 @@ class ServingState:
             rankers = [ColdStartRanker(one, cold_start, counts) for one in recommender.rankers]
             group = torch.from_numpy(group_in(catalogue, limits, recommender.popular_share))
             new = group[catalogue.n_fitted :].to(recommender.sensitive_)
-            free = recommender.over(rankers, torch.cat([recommender.sensitive_, new]))
+            free = recommender.with_rankers(rankers, torch.cat([recommender.sensitive_, new]))
         else:  # what is not made of rankers shows no new items
             bound = [ResolvedLimit(one.limit, one.members[: len(counts)]) for one in bound]
-        serving = free.under(bound) if bound else free
+        serving = free.with_limits(bound) if bound else free
         return cls(recommender, people, catalogue, tuple(bound), free, serving)
 
     @property
@@ -190,27 +190,29 @@ def length_of(k: int) -> int:
 
 
 def scenario_of(
-    state: ServingState, requests: Requests, outlook: FittedRetention | None
+    state: ServingState, requests: Requests, retention: FittedRetention | None
 ) -> Scenario:
     """What is asked for; with a fitted retention, users count by what a like of theirs is worth."""
     scenario = requests.scenario(state.people, state.n_items, state.serving.queue_length)
-    if outlook is None:
+    if retention is None:
         return scenario
-    return with_user_weights(state.serving, scenario, outlook, [one.id for one in requests.persons])
+    return with_user_weights(
+        state.serving, scenario, retention, [one.id for one in requests.persons]
+    )
 
 
 @torch.inference_mode()
 def serve(
-    state: ServingState, requests: Requests, length: int, outlook: FittedRetention | None = None
-) -> Served:
+    state: ServingState, requests: Requests, length: int, retention: FittedRetention | None = None
+) -> RankedLists:
     """Lists under the limits, for nobody an empty one."""
     if not requests.persons:
-        return Served(np.empty((0, length), dtype=np.int64))
-    scenario = scenario_of(state, requests, outlook)
+        return RankedLists(np.empty((0, length), dtype=np.int64))
+    scenario = scenario_of(state, requests, retention)
     return state.serving.served(scenario, length=min(length, state.n_items))
 
 
-def warn_if_broken(state: ServingState, served: Served) -> None:
+def warn_if_broken(state: ServingState, served: RankedLists) -> None:
     """A warning for every limit that these lists do not keep; one for all that are rounded."""
     rounded = []
     for bound in state.bound:
@@ -257,7 +259,7 @@ def clearly_kept(bound: ResolvedLimit, lists: NDArray[np.int64]) -> bool:
     return inside >= allowed if bound.limit.is_floor else inside <= allowed
 
 
-def frame_of(state: ServingState, asked: Sequence[Person], served: Served) -> pl.DataFrame:
+def frame_of(state: ServingState, asked: Sequence[Person], served: RankedLists) -> pl.DataFrame:
     """user, rank, item, score, value."""
     rows, places = np.nonzero(served.lists >= 0)
     names = [one.id for one in asked]

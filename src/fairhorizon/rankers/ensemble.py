@@ -154,7 +154,7 @@ class Ensemble:
         """
         total = torch.zeros(())
         for ranker, weight in zip(self.rankers, torch.tensor(self.weights), strict=True):
-            scores = ranker.few_scores if few else ranker.scores
+            scores = ranker.score_small_batch if few else ranker.scores
             total = total + weight * standardised(scores(users, queue))
         return total
 
@@ -180,7 +180,7 @@ class Ensemble:
 
     def again(self, split: Split, on_epoch: OnEpoch | None = None) -> "Ensemble":
         """The same rankers fitted again as the last time, also in the number of their epochs."""
-        fits = fit_all([FitJob(ranker.again(), split) for ranker in self.rankers], on_epoch)
+        fits = fit_all([FitJob(ranker.unfitted_copy(), split) for ranker in self.rankers], on_epoch)
         return self.of_fitted(fits)
 
     def of_fitted(self, fits: Sequence[Ranker[Any] | None]) -> "Ensemble":

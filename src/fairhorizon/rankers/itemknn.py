@@ -139,7 +139,7 @@ class ItemKnn(Ranker[ItemKnnConfig]):
             self._transposed = (self.similarities_, table)
         return self._transposed[1]
 
-    def few_scores(self, users: Tensor, queue: Tensor) -> Tensor:  # noqa: ARG002
+    def score_small_batch(self, users: Tensor, queue: Tensor) -> Tensor:  # noqa: ARG002
         recent, table = queue[:, -self.queue_length :].numpy(), self._listed_by()
         by_age = weights_by_age(queue[:, -self.queue_length :], self.half_life).numpy()
         n_items = len(self.neighbours_)

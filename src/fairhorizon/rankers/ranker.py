@@ -60,7 +60,7 @@ class Ranker(ABC, Generic[Config]):
         self.fingerprint_ = split.train.fingerprint()
         return self
 
-    def again(self) -> Self:
+    def unfitted_copy(self) -> Self:
         """The same ranker before its fit, to be trained for as many epochs as the best had."""
         config = self.config
         if self.best_epoch_ is not None and "max_epochs" in type(config).model_fields:
@@ -69,7 +69,7 @@ class Ranker(ABC, Generic[Config]):
 
     def refitted(self, split: Split, *, on_epoch: OnEpoch | None = None) -> Self:
         """Another fit, to the training log of a split, with everything that this one has chosen."""
-        return self.again().fit(split, on_epoch=on_epoch)
+        return self.unfitted_copy().fit(split, on_epoch=on_epoch)
 
     @abstractmethod
     def _learn(self, split: Split, on_epoch: OnEpoch | None) -> None:
@@ -80,7 +80,7 @@ class Ranker(ABC, Generic[Config]):
         """(b, n_items), higher is better; queue: (b, N) recent items, newest last, padded in front
         with n_items. Items of a user's history are scored like all others."""
 
-    def few_scores(self, users: Tensor, queue: Tensor) -> Tensor:
+    def score_small_batch(self, users: Tensor, queue: Tensor) -> Tensor:
         """`scores` of a few users, fast; sums may be rounded otherwise."""
         return self.scores(users, queue)
 

@@ -72,7 +72,7 @@ class Stack(Ranker[StackConfig]):
         other.fingerprint_ = split.train.fingerprint()
         return other
 
-    def few_scores(self, users: Tensor, queue: Tensor) -> Tensor:
+    def score_small_batch(self, users: Tensor, queue: Tensor) -> Tensor:
         return self.ensemble_.scores(users, queue, few=True)
 
     def scores(self, users: Tensor, queue: Tensor) -> Tensor:

@@ -22,9 +22,9 @@ from fairhorizon.limits.resolved import ResolvedLimit
 from fairhorizon.limits.step_limits import StepLimit
 from fairhorizon.limits.supported import SupportedLimits, check_supported, own_share
 from fairhorizon.rankers.ranker import Ranker
-from fairhorizon.recommenders.online import Server
+from fairhorizon.recommenders.online import OnlineRecommender
 from fairhorizon.recommenders.progress import SILENT, Listener
-from fairhorizon.recommenders.served import BlockServing, Served, ValuedItems
+from fairhorizon.recommenders.ranked_lists import BlockServing, RankedLists, ValuedItems
 from fairhorizon.recommenders.tasks import (
     NOTHING_FITTED,
     FitTask,
@@ -46,7 +46,7 @@ class Levels(StrEnum):
 
 
 @dataclass(frozen=True)
-class Abilities:
+class Capabilities:
     """What a recommender can do, known before it is fitted."""
 
     levels: Levels = Levels.NONE
@@ -92,7 +92,7 @@ class Recommender(ABC):
 
     @property
     @abstractmethod
-    def abilities(self) -> Abilities:
+    def capabilities(self) -> Capabilities:
         """What it can do with its settings."""
 
     @property
@@ -151,7 +151,7 @@ class Recommender(ABC):
             ends the fit after the present round, with `finished_` False.
         resume: continue from the checkpoint in that folder.
         """
-        if (checkpoint is not None or resume) and not self.abilities.resume:
+        if (checkpoint is not None or resume) and not self.capabilities.resume:
             text = f"{self.method} keeps no checkpoints (leave out checkpoint and resume)"
             raise ConfigError(text)
         if resume and checkpoint is None:
@@ -183,7 +183,7 @@ class Recommender(ABC):
         """The weight of each of its `rankers` for the one user in a state."""
         return (1.0,) * len(self.rankers)
 
-    def over(self, rankers: Sequence[Ranker[Any]], sensitive: Tensor) -> Self:  # noqa: ARG002
+    def with_rankers(self, rankers: Sequence[Ranker[Any]], sensitive: Tensor) -> Self:  # noqa: ARG002
         """The same fitted model over others in place of its `rankers`, and another group."""
         raise ConfigError(f"{self.method} is not made of rankers")
 
@@ -208,7 +208,7 @@ class Recommender(ABC):
     @abstractmethod
     def served(
         self, scenario: Scenario, *, length: int, feedback: bool = False, seed: int | None = None
-    ) -> Served:
+    ) -> RankedLists:
         """The same lists with the values and scores of their items and the prices of the limits."""
 
     def in_blocks(self, *, feedback: bool = False) -> BlockServing | None:  # noqa: ARG002
@@ -223,7 +223,12 @@ class Recommender(ABC):
         """What keeps its limits over requests, before the first; a price is for one length."""
         raise self._serves_alone("--one-by-one")
 
-    def served_one_by_one(self, scenario: Scenario, length: int, guard: ExposureGuard) -> Served:  # noqa: ARG002
+    def served_one_by_one(
+        self,
+        scenario: Scenario,  # noqa: ARG002
+        length: int,  # noqa: ARG002
+        guard: ExposureGuard,  # noqa: ARG002
+    ) -> RankedLists:
         """Lists as requests come, counted by a guard of `request_guard`."""
         raise self._serves_alone("--one-by-one")
 
@@ -243,7 +248,7 @@ class Recommender(ABC):
         """(n_items,) expected exposure where rankings are drawn; None where nothing is drawn."""
         return None
 
-    def at(self, alpha_prime: float) -> Self:
+    def with_level(self, alpha_prime: float) -> Self:
         """The same fitted model with another largest share of showings for the group."""
         raise ConfigError(
             f"{self.method} has no limit to set to {alpha_prime:g} (fit fcpo, which serves any)"
@@ -252,14 +257,14 @@ class Recommender(ABC):
     @property
     def supported_limits(self) -> SupportedLimits:
         """Which limits its lists can be made under."""
-        return SupportedLimits.OWN if self.abilities.level_is_share else SupportedLimits.NONE
+        return SupportedLimits.OWN if self.capabilities.level_is_share else SupportedLimits.NONE
 
-    def under(self, limits: Sequence[ResolvedLimit]) -> Self:
+    def with_limits(self, limits: Sequence[ResolvedLimit]) -> Self:
         """The same fitted model, whose lists are made under these limits; none: as it is."""
         group = self.sensitive_.cpu().numpy()
         check_supported(self.method, self.supported_limits, limits, group)
         if (share := own_share(limits, group)) is not None:
-            model = copy.copy(self.at(share))
+            model = copy.copy(self.with_level(share))
             model.level_limit_ = limits[0].limit
             return model
         model = copy.copy(self)
@@ -270,7 +275,7 @@ class Recommender(ABC):
         """Its level as a limit; on the popular items unless it was given for another group."""
         return str(replace(self.level_limit_ or Limit.popular(1.0), share=self.alpha_prime))
 
-    def serving_as(self, other: Self) -> Self:  # noqa: ARG002
+    def as_served_by(self, other: Self) -> Self:  # noqa: ARG002
         """What is trained of this model, serving as another one that need not be fitted."""
         return self
 
@@ -284,7 +289,7 @@ class Recommender(ABC):
         learn: bool = True,
         seed: int | None = None,
         kinds: Tensor | None = None,
-    ) -> Server:
+    ) -> OnlineRecommender:
         """The model at work in a long run; the model itself stays as it is.
 
         limits: what to keep, for methods that keep limits.
@@ -300,7 +305,7 @@ class Recommender(ABC):
         return self._server(plan)
 
     @abstractmethod
-    def _server(self, plan: ServingPlan) -> Server:
+    def _server(self, plan: ServingPlan) -> OnlineRecommender:
         """The server of the plan."""
 
     def summary(self) -> str:

@@ -18,7 +18,7 @@ from fairhorizon.storage import below
 DESCRIPTION = "description"
 
 
-class Server(Interface):
+class OnlineRecommender(Interface):
     """A recommender at work in a long run.
 
     Whoever runs it owns state and exposure; the server owns what it learns. A step is `serve`, then

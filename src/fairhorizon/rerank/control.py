@@ -12,7 +12,7 @@ class StepControl(JointReranker):
     """Step control, as FCPO serves in the long run: limits hold after every step.
 
     Of all lists of a step within the budgets of the limits, those with the highest sum of
-    standardised scores are shown. In a long run rules of variety can change the scores: `mmr` or
+    standardised scores are shown. In a long run rules of diversity can change the scores: `mmr` or
     `kind_quota`, by the kinds of items.
     """
 

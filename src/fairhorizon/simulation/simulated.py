@@ -1,6 +1,6 @@
 """Simulated users: clicks are random with a probability for every item.
 
-Tastes may drift, and users may lose patience and leave (moods.py).
+Tastes may drift, and users may lose patience and leave (churn.py).
 """
 
 import math
@@ -19,9 +19,9 @@ from fairhorizon.data.synthetic import SyntheticMarket
 from fairhorizon.errors import ConfigError
 from fairhorizon.histories import ItemSets
 from fairhorizon.settings import Settings
+from fairhorizon.simulation.churn import ChurnConfig, ChurnModel, Patience
 from fairhorizon.simulation.dynamics import State
 from fairhorizon.simulation.feedback import Scenario, evaluation_scenario
-from fairhorizon.simulation.moods import MoodConfig, Moods, Patience
 from fairhorizon.simulation.response import ResponseModel
 from fairhorizon.vocabulary import Protocol
 
@@ -35,7 +35,7 @@ class SimulationConfig(Settings):
     """A user examines the k-th item of a list with probability k to the power of minus this."""
     drift: float = Field(0.0, ge=0, le=1)
     """How fast tastes change per step: 0 never, 1 new tastes at every step."""
-    moods: MoodConfig | None = None
+    churn: ChurnConfig | None = None
     """Of users who can leave; None: all of them stay."""
 
     def stated(self) -> dict[str, Any]:
@@ -44,10 +44,10 @@ class SimulationConfig(Settings):
 
     def with_patience(self, patience: float | None) -> "SimulationConfig":
         """The same users with another patience; None: as they are."""
-        if patience is None or self.moods is None:
+        if patience is None or self.churn is None:
             return self
-        moods = self.moods.model_copy(update={"patience": patience})
-        return self.model_copy(update={"moods": moods})
+        churn = self.churn.model_copy(update={"patience": patience})
+        return self.model_copy(update={"churn": churn})
 
 
 @dataclass(frozen=True, eq=False)
@@ -97,10 +97,10 @@ class SimulatedAudience:
         spread: TasteSpread,
         config: SimulationConfig,
         generator: torch.Generator,
-        moods: Moods | None = None,
+        churn: ChurnModel | None = None,
     ) -> None:
         self.response, self.excluded, self.spread = response, excluded, spread
-        self.config, self.generator, self.moods = config, generator, moods
+        self.config, self.generator, self.churn = config, generator, churn
         self.vectors = response.user_vectors
         self._forget()
 
@@ -115,17 +115,17 @@ class SimulatedAudience:
         items = lists.clamp(min=0)
         taste = (self.response.item_vectors[items] @ self.vectors[:, :, None]).squeeze(2)
         logits = taste + self.response.user_bias[:, None] + self.response.item_bias[items]
-        if self.moods is not None:
-            logits = logits - self.moods.appetite(lists)
+        if self.churn is not None:
+            logits = logits - self.churn.appetite(lists)
         return torch.sigmoid(logits.double()) * (lists >= 0)
 
     def notice(self, lists: Tensor, hits: Tensor) -> None:
-        if self.moods is not None:
-            self.moods.notice(lists, hits)
+        if self.churn is not None:
+            self.churn.notice(lists, hits)
 
     @property
     def here(self) -> Tensor | None:
-        return None if self.moods is None else self.moods.here
+        return None if self.churn is None else self.churn.here
 
     def best(self, first: int, last: int) -> Tensor:
         if self._best.shape[1] < min(last, self.response.n_items):
@@ -140,19 +140,19 @@ class SimulatedAudience:
         return self._total.double()
 
     def pass_time(self) -> None:
-        if self.moods is not None:
-            self.moods.pass_time()
+        if self.churn is not None:
+            self.churn.pass_time()
         if self.config.drift:
             self.vectors = self.spread.move(self.vectors, self.config.drift, self.generator)
             self._forget()
 
     def tensors(self) -> dict[str, Tensor]:
-        moods = {} if self.moods is None else self.moods.tensors()
-        return {"user_vectors": self.vectors, "generator": self.generator.get_state(), **moods}
+        churn = {} if self.churn is None else self.churn.tensors()
+        return {"user_vectors": self.vectors, "generator": self.generator.get_state(), **churn}
 
     def restore(self, tensors: dict[str, Tensor]) -> None:
-        if self.moods is not None:
-            self.moods.restore(tensors)
+        if self.churn is not None:
+            self.churn.restore(tensors)
         self.vectors = tensors["user_vectors"].to(self.response.user_vectors)
         self.generator.set_state(tensors["generator"].cpu())
         self._forget()
@@ -196,11 +196,11 @@ class SimulatedUsers:
     start: Scenario  # only its queue and history are used, not its feedback
     config: SimulationConfig = field(default_factory=SimulationConfig)
     seed: int = 0
-    kinds: Tensor | None = None  # (n_items, kinds) parts of kinds in items, for moods
+    kinds: Tensor | None = None  # (n_items, kinds) parts of kinds in items, for churn
 
     def __post_init__(self) -> None:
-        moods = self.config.moods
-        if moods is not None and moods.needs_kinds and self.kinds is None:
+        churn = self.config.churn
+        if churn is not None and churn.needs_kinds and self.kinds is None:
             raise ConfigError("satiation and boredom are with kinds of items (say which)")
         ours = (self.response.n_users, self.response.n_items)
         theirs = (self.start.n_users, self.start.positive.n_items)
@@ -260,15 +260,15 @@ class SimulatedUsers:
             TasteSpread(self.spread.mean.to(device), self.spread.root.to(device)),
             self.config,
             generator,
-            self._moods(users, device, generator),
+            self._churn(users, device, generator),
         )
         return replace(state, here=audience.here), audience
 
-    def _moods(
+    def _churn(
         self, users: Tensor, device: torch.device | None, generator: torch.Generator
-    ) -> Moods | None:
-        if (config := self.config.moods) is None:
+    ) -> ChurnModel | None:
+        if (config := self.config.churn) is None:
             return None
         drawn, kinds = config.drawn_patience(self.n_users), self.kinds
         patience = Patience(drawn.most[users].to(device), drawn.left[users].to(device))
-        return Moods(config, patience, None if kinds is None else kinds.to(device), generator)
+        return ChurnModel(config, patience, None if kinds is None else kinds.to(device), generator)

@@ -69,7 +69,7 @@ class Fits:
             self._models[trained] = self._build(trained).fit(
                 self.dataset.split, sensitive=self.dataset.sensitive, listener=self.listener
             )
-        return self._models[trained].serving_as(self._build(method))
+        return self._models[trained].as_served_by(self._build(method))
 
     def _build(self, method: Method) -> Recommender:
         given = {"rounds": self.rounds} if method.name == PAPER else {}
@@ -134,7 +134,7 @@ def long_run(fits: Fits) -> LongTermResult:
     rows: list[Row] = []
     for name in IN_LONG_RUN:
         method = Method.parse(name)
-        is_limited = method.abilities.level_is_share
+        is_limited = method.capabilities.level_is_share
         model = fits.serving(method.limited_to(limit) if is_limited else method)
         fits.listener.stage(f"{fits.dataset.log.name}: {steps} steps of {name}")
         rows += run_steps(model, name, fits.dataset, settings)
@@ -157,7 +157,7 @@ def run_steps(
 ) -> list[Row]:
     """A row per step, while exposure changes which items are popular."""
     limit = PopularityLimit(settings.alpha_prime, settings.warm_up, settings.labels)
-    limits = [limit] if model.abilities.limits else []
+    limits = [limit] if model.capabilities.limits else []
     server = model.server(limits, list_length=settings.list_length, round_length=ROUND_LENGTH)
     users = evaluation_scenario(dataset.split, server.queue_length, Protocol.STANDARD)
     exposure = Exposure(dataset.split.train.item_counts(), lag=settings.lag)

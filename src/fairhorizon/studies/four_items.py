@@ -15,7 +15,7 @@ from torch import Tensor
 
 from fairhorizon.fcpo.config import FcpoConfig
 from fairhorizon.fcpo.networks import StateEncoder, gaussian_actor
-from fairhorizon.fcpo.online import FcpoServer
+from fairhorizon.fcpo.online import OnlineFcpo
 from fairhorizon.histories import TableSets
 from fairhorizon.limits.counts import Exposure
 from fairhorizon.limits.groups import popular_group
@@ -104,7 +104,7 @@ def _popular_half(counts: NDArray[np.int64]) -> NDArray[np.bool_]:
     return popular_group(counts, share=0.5)
 
 
-def _untrained(alpha_prime: float, users: int, seed: int) -> FcpoServer:
+def _untrained(alpha_prime: float, users: int, seed: int) -> OnlineFcpo:
     """FCPO over items whose embeddings are unit vectors: a row of W is a score for every item."""
     config = FcpoConfig.preset(
         "paper",
@@ -121,7 +121,7 @@ def _untrained(alpha_prime: float, users: int, seed: int) -> FcpoServer:
         encoder = StateEncoder(torch.zeros(users, 1), torch.eye(len(NAMES)), 4, 1)
         actor = gaussian_actor(encoder, list_length=LIST_LENGTH, hidden=(8, 8), initial_std=1.0)
     limit = PopularityLimit(alpha_prime)
-    return FcpoServer(actor, config, queue_length=1, limits=[limit], learn=True, seed=seed)
+    return OnlineFcpo(actor, config, queue_length=1, limits=[limit], learn=True, seed=seed)
 
 
 def main() -> None:

@@ -33,7 +33,7 @@ class HypervolumeRow:
 
 def swept(method: Method) -> list[Method]:
     """The method at every level; alone if its level is set or if it has no levels."""
-    if method.level is not None or method.abilities.levels is Levels.NONE:
+    if method.level is not None or method.capabilities.levels is Levels.NONE:
         return [method]
     return [replace(method, level=level) for level in LEVELS[method.reranker or method.base]]
 

@@ -136,13 +136,13 @@ def counting_words(limit: Limit) -> str:
 
 
 def aims_at_level(method: Method) -> bool:
-    """Served at the level itself; for others a setting is searched."""
-    return method.abilities.aims_at_level
+    """RankedLists at the level itself; for others a setting is searched."""
+    return method.capabilities.aims_at_level
 
 
 def is_ours(method: Method) -> bool:
     """Trained for limits and served at the level itself; all others are rivals."""
-    return aims_at_level(method) and method.abilities.learns
+    return aims_at_level(method) and method.capabilities.learns
 
 
 def serves_counting(method: Method) -> bool:
@@ -314,7 +314,7 @@ def run_levels(
 ) -> None:
     """Make every result that is missing; `on_row` is called with each, those at hand included."""
     shares = dict.fromkeys(limit.share for limit in limits)
-    bound = [method for method in methods if method.abilities.levels is Levels.TRAINED]
+    bound = [method for method in methods if method.capabilities.levels is Levels.TRAINED]
     each_level = [method.limited_to(share) for method in bound for share in shares]
     tasks: list[Work[StudyRow]] = [*study.tasks(each_level, seeds, on_row)]
     others = [method for method in methods if method not in bound]

@@ -309,7 +309,7 @@ def is_without_cpo(rival: Method, ours: Method, parts_of: PartsOf) -> bool:
     """Whether a rival is our method as it is before its first CPO round."""
     return (
         aims_at_level(rival)
-        and not rival.abilities.learns
+        and not rival.capabilities.learns
         and rival.base == ours.base
         and parts_of(rival) == parts_of(ours)
     )

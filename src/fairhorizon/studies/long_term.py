@@ -22,7 +22,7 @@ from fairhorizon.datasets import DataSpec, bound_limits
 from fairhorizon.errors import ConfigError, ModelError, NoColumnError
 from fairhorizon.evaluation.long_term import LongRun, LongRunSettings
 from fairhorizon.evaluation.run_records import by_activity, choosing_users
-from fairhorizon.fcpo.online import LongFcpoServer
+from fairhorizon.fcpo.online import OnlineFcpoWithRetention
 from fairhorizon.histories import check_table
 from fairhorizon.limits.counts import Exposure
 from fairhorizon.limits.language import POPULAR, GroupOf, Limit
@@ -33,7 +33,7 @@ from fairhorizon.metrics.shares import ROUNDING
 from fairhorizon.parallel.engine import TaskEngine
 from fairhorizon.parallel.processes import HERE
 from fairhorizon.recommenders.base import Recommender
-from fairhorizon.simulation.moods import KINDS
+from fairhorizon.simulation.churn import KINDS
 from fairhorizon.simulation.simulated import SimulationConfig
 from fairhorizon.storage import load_model, save_model
 from fairhorizon.studies.long_results import (
@@ -52,7 +52,7 @@ from fairhorizon.studies.users import UserSource, WorldFit
 from fairhorizon.vocabulary import Labels, Retrain, Scope
 
 REMEDY = "run the same command with --resume to continue"
-PRETRAINED = "outlook"  # kind of file: what a policy learned in rehearsals
+PRETRAINED = "retention"  # kind of file: what a policy learned in rehearsals
 SEEDS_APART = 1000  # seeds of rehearsals are so far from those of runs, and from each other
 
 
@@ -66,7 +66,7 @@ class NamedMethod:
     @classmethod
     def at_limit(cls, method: Method, alpha_prime: float) -> Self:
         """At the level alpha', if it has levels of a share and none was given."""
-        is_open = method.abilities.level_is_share and method.level is None
+        is_open = method.capabilities.level_is_share and method.level is None
         return cls(str(method), method.limited_to(alpha_prime) if is_open else method)
 
 
@@ -180,7 +180,7 @@ class LongStudy:
         """Refuse what no run could do with."""
         methods = [named.method for named in chosen]
         self.study.check(methods)
-        for one in (method for method in methods if not method.abilities.long_run):
+        for one in (method for method in methods if not method.capabilities.long_run):
             raise ConfigError(f"{one.name} serves in no long run (use {one.trained_name}+control)")
         split, length = self.study.dataset().split, self.settings.list_length
         check_table(split.train.n_users, split.train.n_items)
@@ -189,7 +189,7 @@ class LongStudy:
                 f"lists of {length}: there are only {split.train.n_items} items (give at most "
                 "as many)"
             )
-        if self.limits and not any(method.abilities.limits for method in methods):
+        if self.limits and not any(method.capabilities.limits for method in methods):
             raise ConfigError(
                 f"{self.limits}: none of the methods can keep it (add fcpo or ease:recent+control)"
             )
@@ -211,7 +211,7 @@ class LongStudy:
 
     def kinds_for(self, model: Recommender) -> Tensor | None:
         """(n_items, kinds) for a method that has a rule about them."""
-        return self.user_source().kinds_by(self.by) if model.abilities.kinds else None
+        return self.user_source().kinds_by(self.by) if model.capabilities.kinds else None
 
     def _limited(self) -> tuple[DataSpec, Path | None, LongRunSettings]:
         """What the limits are about."""
@@ -225,7 +225,7 @@ class LongStudy:
         own: list[object] = [self.round_length, self.retrains(method)]
         if method.base in AGENTS and not self.retrains(method):
             own = []  # they know no rounds
-        if method.abilities.limits or self.limits:  # whose excess is recorded for all methods
+        if method.capabilities.limits or self.limits:  # whose excess is recorded for all methods
             own.append(self.limits.fingerprint(*self._limited()))
         model = self.study.build(method, seed)
         if (kinds := self.kinds_for(model)) is not None:
@@ -242,7 +242,7 @@ class LongStudy:
 
     def retrains(self, method: Method) -> bool:
         """Whether its ranker is fitted again between rounds."""
-        adapts = method.reranker is not None or method.abilities.limits
+        adapts = method.reranker is not None or method.capabilities.limits
         return self.retrain is Retrain.ALL or (self.retrain is Retrain.RERANKERS and adapts)
 
     def run(
@@ -417,7 +417,7 @@ class LongTask:
         study, dataset = self.long_study.study, self.long_study.study.dataset()
         model, _ = Task(study, (self.named.method,), self.seed).trained(dataset)
         run = self._run(model, self.seed, self.long_study.simulation)
-        if isinstance(run.server, LongFcpoServer):
+        if isinstance(run.server, OnlineFcpoWithRetention):
             self._rehearse(model, run.server)
         return run, [*model.remarks_]
 
@@ -435,11 +435,11 @@ class LongTask:
         further = long_study.limits.steps(study.data, study.cache_dir, settings)
         main = long_study.limits.main(model.alpha_prime, settings)
         server = model.server(
-            [main, *further] if model.abilities.limits else [],
+            [main, *further] if model.capabilities.limits else [],
             list_length=settings.list_length,
             round_length=long_study.round_length,
             retrain_on=dataset.split if long_study.retrains(method) else None,
-            learn=learn and model.abilities.learns,
+            learn=learn and model.capabilities.learns,
             seed=self.seed,
             kinds=long_study.kinds_for(model),
         )
@@ -448,11 +448,11 @@ class LongTask:
         grouping = None if fixed is None else lambda _: fixed.copy()
         exposure = Exposure(dataset.split.train.item_counts(), grouping, settings.lag)
         activity = by_activity(torch.from_numpy(dataset.split.train.user_counts()))
-        can_leave = simulation is not None and simulation.moods is not None
+        can_leave = simulation is not None and simulation.churn is not None
         choosing = choosing_users(users.n_users) if can_leave else None
         return LongRun(server, users, exposure, settings, further, activity, choosing)
 
-    def _rehearse(self, model: Recommender, server: LongFcpoServer) -> None:
+    def _rehearse(self, model: Recommender, server: OnlineFcpoWithRetention) -> None:
         """Let a policy with a horizon learn from recorded runs before the run that counts.
 
         They are of the same simulated users and under the same limits, with other answers, each
@@ -460,24 +460,24 @@ class LongTask:
         answers and departures; it knows no user and no item by name. Users of a log would be the
         test itself.
         """
-        long_study, outlook = self.long_study, server.outlook
+        long_study, retention = self.long_study, server.retention
         if long_study.simulation is None:
             return
         patience = server.config.looking_ahead.rehearsal_patience
         simulation = long_study.simulation.with_patience(patience)
-        outlook.kinds = long_study.user_source().kinds(simulation.moods)
-        file = long_study.study.folder / "models" / f"outlook-{self.record().name}.safetensors"
+        retention.kinds = long_study.user_source().kinds(simulation.churn)
+        file = long_study.study.folder / "models" / f"retention-{self.record().name}.safetensors"
         try:
-            outlook.restore(load_model(file, PRETRAINED)[0])
+            retention.restore(load_model(file, PRETRAINED)[0])
             return
         except ModelError:
             pass  # not learned yet
         for number in range(1, server.config.rehearsals + 1):
             seed = self.seed + SEEDS_APART * number
             run = self._run(model, seed, simulation, learn=False)
-            assert isinstance(run.server, LongFcpoServer)
-            run.server.outlook = outlook
+            assert isinstance(run.server, OnlineFcpoWithRetention)
+            run.server.retention = retention
             while not run.finished:
                 run.step()
-            outlook.learn()
-        save_model(file, PRETRAINED, outlook.tensors(), {"runs": len(outlook.runs)})
+            retention.learn()
+        save_model(file, PRETRAINED, retention.tensors(), {"runs": len(retention.runs)})

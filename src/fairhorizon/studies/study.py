@@ -87,8 +87,8 @@ class Study:
         """Refuse settings that no run could do with."""
         for method in methods:
             model = self.build(method, seed=0)
-            is_served = method.level is not None and method.abilities.levels is Levels.SERVED
-            if is_served and model.abilities.levels is not Levels.SERVED:
+            is_served = method.level is not None and method.capabilities.levels is Levels.SERVED
+            if is_served and model.capabilities.levels is not Levels.SERVED:
                 raise SettingsError(
                     f"{method}: with these settings of {method.base} a model is trained for one "
                     f"level (take them for {method.base}:paper, or leave out those that differ "
@@ -100,11 +100,11 @@ class Study:
         """The method from its trained part: behind its re-ranker, or at its level."""
         model = trained
         if method != method.trained:
-            model = trained.serving_as(self.build(method, trained.seed))
+            model = trained.as_served_by(self.build(method, trained.seed))
             if self.counting is not None:
                 model = served_under(model, self.counting, method.level)
         limits = self._limits_of(method)
-        return model.under(limits) if limits else model
+        return model.with_limits(limits) if limits else model
 
     def _limits_of(self, method: Method) -> tuple[ResolvedLimit, ...]:
         if not self.limits or method.level is not None:
@@ -303,7 +303,7 @@ class ModelTask:
 def served_under(model: Recommender, counting: Limit, share: float | None) -> Recommender:
     """The fitted model at this share of its own group, counted as by the limit."""
     limit = counting if share is None else replace(counting, share=share)
-    return model.under([ResolvedLimit(limit, model.sensitive_.cpu().numpy())])
+    return model.with_limits([ResolvedLimit(limit, model.sensitive_.cpu().numpy())])
 
 
 def all_or_none(

@@ -18,8 +18,8 @@ from fairhorizon.files import write_json
 from fairhorizon.limits.counts import Exposure
 from fairhorizon.limits.groups import attribute_values, values_of_items
 from fairhorizon.methods import Method
+from fairhorizon.simulation.churn import ChurnConfig, calibrated_like_adds
 from fairhorizon.simulation.feedback import UserModel, evaluation_scenario
-from fairhorizon.simulation.moods import MoodConfig, calibrated_like_adds
 from fairhorizon.simulation.response import ResponseConfig, ResponseModel, fit_response
 from fairhorizon.simulation.simulated import SimulatedUsers, SimulationConfig
 from fairhorizon.storage import load_model, save_model
@@ -49,7 +49,7 @@ class UserSource:
         if simulation is None:
             return evaluation_scenario(split, queue_length, protocol)
         settled, response = self.settled(simulation), self.response()
-        kinds = self.kinds(settled.moods)
+        kinds = self.kinds(settled.churn)
         return SimulatedUsers.of_split(
             response, split, queue_length, protocol, settled, seed, kinds
         )
@@ -75,20 +75,20 @@ class UserSource:
         They are served by `stack` with its own settings, without a limit. Who stays would get the
         same lists whatever the others do, so one run of users who never leave is enough.
         """
-        moods = simulation.moods
-        if moods is None or moods.patience is None or moods.like_adds is not None:
+        churn = simulation.churn
+        if churn is None or churn.patience is None or churn.like_adds is not None:
             return simulation
-        steady = simulation.model_copy(update={"moods": None})
-        file = self.folder / f"patience-{self._key('patience', moods, steady)}.json"
+        steady = simulation.model_copy(update={"churn": None})
+        file = self.folder / f"patience-{self._key('patience', churn, steady)}.json"
         try:
             like_adds = float(json.loads(file.read_text(encoding="utf-8"))["like_adds"])
         except (OSError, ValueError, KeyError):
-            like_adds = self._calibrate(moods, steady)
+            like_adds = self._calibrate(churn, steady)
             write_json(file, {"like_adds": like_adds, "served_by": MEASURE.name})
-        changed = moods.model_copy(update={"like_adds": like_adds})
-        return simulation.model_copy(update={"moods": changed})
+        changed = churn.model_copy(update={"like_adds": like_adds})
+        return simulation.model_copy(update={"churn": changed})
 
-    def _calibrate(self, moods: MoodConfig, steady: SimulationConfig) -> float:
+    def _calibrate(self, churn: ChurnConfig, steady: SimulationConfig) -> float:
         dataset = self.study.dataset()
         study = replace(self.study, settings={})
         model, _ = Task(study, (MEASURE,), 0).trained(dataset)
@@ -101,14 +101,14 @@ class UserSource:
             run.step()
             counts.append((run.likes_of_users(), run.showings_of_users()))
         liked, shown = (torch.stack(part).diff(dim=0) for part in zip(*counts, strict=True))
-        most = moods.drawn_patience(users.n_users).most
+        most = churn.drawn_patience(users.n_users).most
         return calibrated_like_adds(liked, shown, most, STILL_THERE)
 
-    def kinds(self, moods: MoodConfig | None) -> Tensor | None:
+    def kinds(self, churn: ChurnConfig | None) -> Tensor | None:
         """What users are sated or bored by; None if by nothing."""
-        if moods is None or not moods.needs_kinds:
+        if churn is None or not churn.needs_kinds:
             return None
-        return self.kinds_by(moods.by)
+        return self.kinds_by(churn.by)
 
     def kinds_by(self, column: str) -> Tensor:
         """(n_items, kinds) the part that each value of a column has in an item."""
@@ -121,7 +121,7 @@ class UserSource:
                 kinds[item, names[value]] = 1 / len(values)
         return torch.from_numpy(kinds)
 
-    def _key(self, what: str, *settings: ResponseConfig | MoodConfig | SimulationConfig) -> str:
+    def _key(self, what: str, *settings: ResponseConfig | ChurnConfig | SimulationConfig) -> str:
         described = [one.model_dump(mode="json") for one in settings]
         own = described[0] if len(described) == 1 else described
         return key_of(self.study.data, self.study.cache_dir, what, own)

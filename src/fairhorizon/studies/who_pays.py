@@ -42,13 +42,13 @@ def thirds(trait: NDArray[np.float64], counted: NDArray[np.bool_]) -> list[NDArr
 
 def unlimited(method: Method) -> Method | None:
     """The method without a limit; None where that would be another training."""
-    match method.abilities.levels:
+    match method.capabilities.levels:
         case Levels.NONE:
             return method
         case Levels.TRAINED:
             return None
     # a penalty has a weight for its level
-    return replace(method, level=1.0 if method.abilities.level_is_share else 0.0)
+    return replace(method, level=1.0 if method.capabilities.level_is_share else 0.0)
 
 
 def payers(found: Sequence[MethodAtLimit], rows: Sequence[LevelRow], k: int) -> list[Found]:

@@ -23,4 +23,4 @@ def test_every_part_of_the_standing_is_the_same(width: int, before: int) -> None
     for name, expected in one_by_one.tensors().items():
         assert torch.allclose(at_once.tensors()[name], expected, atol=1e-6), name
         assert at_once.tensors()[name].dtype == expected.dtype
-    assert torch.allclose(at_once.moods(), one_by_one.moods(), atol=1e-6)
+    assert torch.allclose(at_once.churn(), one_by_one.churn(), atol=1e-6)

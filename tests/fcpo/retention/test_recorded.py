@@ -76,16 +76,16 @@ def test_without_times_all_of_a_log_is_history() -> None:
 
 def test_the_last_state_has_all_answers_and_who_left_has_nothing_to_come() -> None:
     part = replayed([[1, 0, 1], [0, 0, -1], [1, -1, -1]], left=[False, True, False])
-    outlook = RetentionModel(GAMMA)
-    part.run(outlook)
-    (run,) = outlook.runs
+    retention = RetentionModel(GAMMA)
+    part.run(retention)
+    (run,) = retention.runs
     assert [step.shown.tolist() for step in run] == [
         *([True, True, True], [True, True, False], [True, False, False], [False] * 3)
     ]
     assert [step.stays.tolist() for step in run[:2]] == [[True] * 3, [True, False, True]]
-    outlook.chances.weights = torch.zeros(USER_FEATURES + 3)
-    states = [typed_states(run, outlook.chances)]
-    (course,) = Recordings([run], states, outlook.chances, GAMMA, 1.0, 0.0, 1).courses(
+    retention.chances.weights = torch.zeros(USER_FEATURES + 3)
+    states = [typed_states(run, retention.chances)]
+    (course,) = Recordings([run], states, retention.chances, GAMMA, 1.0, 0.0, 1).courses(
         of_limit=False
     )
     values = torch.zeros(4, 3)
@@ -94,7 +94,7 @@ def test_the_last_state_has_all_answers_and_who_left_has_nothing_to_come() -> No
     # of the first: nothing then 1, discounted, then 2; the second left; the third goes on
     assert to_come[0].tolist() == pytest.approx([0.9 * (1 + 0.9 * 2), 0.0, 2.0])
     assert to_come[1].tolist() == pytest.approx([1 + 0.9 * 2, 0.0, 2.0])
-    back = Recordings([run], states, outlook.chances, GAMMA, 1.0, 0.25, 1)
+    back = Recordings([run], states, retention.chances, GAMMA, 1.0, 0.25, 1)
     (present,) = back.courses(of_limit=False)
     # a quarter of a like for every showing, and where there was none, for one that could be
     assert present.signal.tolist() == [[1.25, 0.25, 1.25], [0.25, 0.25, 0], [1.25, 0, 0], [0] * 3]
@@ -103,7 +103,7 @@ def test_the_last_state_has_all_answers_and_who_left_has_nothing_to_come() -> No
     at_end.see(torch.tensor([[0, 0, 0], [0, 0, -1], [0, -1, -1]]), part.liked)
     for name, own in part.standing().tensors().items():
         assert torch.equal(own, at_end.tensors()[name])
-    assert torch.equal(run[-1].states[:, :MOODS], at_end.moods())
+    assert torch.equal(run[-1].states[:, :MOODS], at_end.churn())
 
 
 def impatient(users: int, most: int, seed: int) -> ReplayedUsers:
@@ -133,11 +133,11 @@ def test_the_worth_of_a_like_is_that_of_the_world(most: int) -> None:
     parts = [impatient(1500, most, seed=1), impatient(500, most, seed=2)]
     learned, usual = learned_from(parts, gamma=GAMMA)
     assert {name.partition(".")[0] for name in learned} >= {"likes", "chances"}
-    outlook = FittedRetention(GAMMA, learned, {}, (), 0.0)
+    retention = FittedRetention(GAMMA, learned, {}, (), 0.0)
     standing = ResponseHistory(torch.zeros(2))
     table = torch.tensor([[0, 1, 1, 1], [1, 1, 1, 0]]) > 0  # equal but for the order
     standing.see(torch.zeros_like(table).long(), table)
-    after_like, after_none = outlook.worth(standing, torch.zeros(2, 2)).tolist()
+    after_like, after_none = retention.worth(standing, torch.zeros(2, 2)).tolist()
     assert after_like == pytest.approx(1 + GAMMA * (v_like - v_none), rel=0.3)
     assert after_none == pytest.approx(1 + GAMMA * v_like, rel=0.3)
     assert 1 <= usual.least < after_like < usual.mean < after_none < usual.most
@@ -151,9 +151,9 @@ def test_a_file_keeps_what_was_learned_and_where_users_stand(tmp_path: Path) -> 
     part = impatient(50, 10, seed=3)
     learned, usual = learned_from([part], gamma=GAMMA)
     users = tuple(f"x{n}" for n in range(50))
-    outlook = FittedRetention(GAMMA, learned, part.standing().tensors(), users, 7.5, usual)
-    outlook.save(tmp_path / "outlook.safetensors")
-    again = FittedRetention.load(tmp_path / "outlook.safetensors")
+    retention = FittedRetention(GAMMA, learned, part.standing().tensors(), users, 7.5, usual)
+    retention.save(tmp_path / "retention.safetensors")
+    again = FittedRetention.load(tmp_path / "retention.safetensors")
     assert (again.gamma, again.users, again.until, again.usual) == (GAMMA, users, 7.5, usual)
     asked, taken, best = ["x7", None, "nobody", "x0"], torch.tensor([9, 3, 3, 9]), torch.zeros(4, 2)
     standing = again.standing_of(asked, taken)
@@ -161,11 +161,11 @@ def test_a_file_keeps_what_was_learned_and_where_users_stand(tmp_path: Path) -> 
     assert standing.history.tolist()[1:3] == [0, 0]  # who have taken no more than others had
     assert standing.stay[0] == part.shown[7].sum()
     assert standing.likes[3] == part.liked[0].sum()
-    worth = outlook.worth(outlook.standing_of(asked, taken), best)
+    worth = retention.worth(retention.standing_of(asked, taken), best)
     assert torch.equal(again.worth(standing, best), worth)
     assert worth[1] == worth[2]
     wrong = {**learned, "chances": learned["chances"][:2]}
-    FittedRetention(GAMMA, wrong, outlook.standing, users, 7.5, usual).save(tmp_path / "wrong")
+    FittedRetention(GAMMA, wrong, retention.standing, users, 7.5, usual).save(tmp_path / "wrong")
     with pytest.raises(ModelError, match=r"holds something unexpected.*fit it again"):
         FittedRetention.load(tmp_path / "wrong")
     with pytest.raises(ModelError, match="no such model file"):

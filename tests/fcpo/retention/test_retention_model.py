@@ -6,7 +6,7 @@ import torch
 from fairhorizon.fcpo.config import RetentionConfig
 from fairhorizon.fcpo.retention.critics import (
     LEAST_SLOPE,
-    LikeChances,
+    LikeProbabilities,
     Shown,
     has_both_offers,
     spent,
@@ -32,7 +32,7 @@ def test_standing_by_hand() -> None:
     assert standing.faded[0].tolist() == pytest.approx([0.64, 0.81, 0.9216])
     assert standing.faded[1].tolist() == [1, 1, 1]
     assert standing.rates[0].tolist() == pytest.approx([1.15 / 4, (1 + 0.15 * 6) / 9])
-    assert standing.moods().shape == (2, MOODS)
+    assert standing.churn().shape == (2, MOODS)
     assert standing.of_users()[1, :2].tolist() == pytest.approx([1, torch.tensor(7.0).log().item()])
 
 
@@ -48,7 +48,7 @@ def shown_by(weights: list[float], n: int = 60_000, seed: int = 0) -> Shown:
 
 def test_chances_are_those_that_answers_were_drawn_by() -> None:
     truth = [-1.5, 0.4, 0.8, 0.0, -0.2, 0.6, 0.5, -0.3]
-    chances = LikeChances()
+    chances = LikeProbabilities()
     chances.fit(shown_by(truth))
     assert (chances.weights - torch.tensor(truth)).abs().max() < 0.05
     users, score = torch.ones(1, USER_FEATURES), torch.tensor([[2.0, -torch.inf]])
@@ -59,7 +59,7 @@ def test_chances_are_those_that_answers_were_drawn_by() -> None:
 
 
 def test_an_item_that_is_preferred_is_never_less_likely() -> None:
-    chances = LikeChances()
+    chances = LikeProbabilities()
     chances.fit(shown_by([-1.0, 0.3, 0.0, 0.0, 0.0, -0.7, 0.2, 0.0], n=5000))
     assert chances.weights[USER_FEATURES] == pytest.approx(LEAST_SLOPE)
     assert chances.weights[0] == pytest.approx(-1.0, abs=0.2)
@@ -69,85 +69,85 @@ def outlook_of(
     answers: list[list[int]], gamma: float, settings: RetentionConfig | None = None
 ) -> RetentionModel:
     """A user a row, a step a column: 1 a like, 0 none, -1 gone before, -2 none and gone over it."""
-    outlook = RetentionModel(gamma, settings=settings, seed=0)
+    retention = RetentionModel(gamma, settings=settings, seed=0)
     table = torch.tensor(answers)
-    outlook.begin(torch.zeros(len(table)))
+    retention.begin(torch.zeros(len(table)))
     for column in table.T:
         scores = torch.zeros(len(table), 1).masked_fill((column == -1)[:, None], -torch.inf)
-        items = outlook.valued(scores, torch.tensor([False]))
+        items = retention.valued(scores, torch.tensor([False]))
         lists = torch.where(column == -1, -1, 0)[:, None]
-        outlook.note(items, lists, (column == 1)[:, None], column >= 0)
-    return outlook
+        retention.note(items, lists, (column == 1)[:, None], column >= 0)
+    return retention
 
 
 def test_a_value_is_the_chance_times_what_a_like_is_worth() -> None:
-    outlook = outlook_of([[1, 0, 1, 0], [0, 0, -2, -1], [1, 1, 0, 1]] * 20, gamma=0.9)
+    retention = outlook_of([[1, 0, 1, 0], [0, 0, -2, -1], [1, 1, 0, 1]] * 20, gamma=0.9)
     scores = torch.tensor([[0.5, -torch.inf], [1.0, 2.0], [-torch.inf, -torch.inf]] * 20)
     group = torch.tensor([True, False])
-    assert torch.equal(outlook.valued(scores, group).values, scores)  # nothing is learned yet
-    outlook.learn()
+    assert torch.equal(retention.valued(scores, group).values, scores)  # nothing is learned yet
+    retention.learn()
     with torch.no_grad():
-        outlook.actor.body[-1].weight.fill_(0.5)
-    items = outlook.valued(scores, group)
+        retention.actor.body[-1].weight.fill_(0.5)
+    items = retention.valued(scores, group)
     values = items.values
-    chances = outlook.chances.of(
-        outlook.standing.of_users(), scores, group.float(), torch.zeros(1, 1)
+    chances = retention.chances.of(
+        retention.standing.of_users(), scores, group.float(), torch.zeros(1, 1)
     )
     open_items = scores > -torch.inf
-    worth = outlook.worth(items)
+    worth = retention.worth(items)
     assert torch.allclose(values[open_items], (chances * worth[:, None])[open_items])
     assert (values[~open_items] == -torch.inf).all()
-    here = outlook.here
+    here = retention.here
     assert float(worth[here].mean()) == pytest.approx(1, rel=1e-5)
     assert 0 < here.sum() < len(here)
     assert worth.max() > 1.05 * worth.min()
-    states = torch.cat([outlook.states(items), torch.zeros(60, KIND_FEATURES)], dim=1)
-    none, like = sum(critics(states) / 2 for critics in outlook.likes).unbind(1)
-    assert torch.allclose(outlook.gains(items), 0.9 * (like - none).clamp(min=0))
-    outlook.gamma = 0.0
-    assert torch.allclose(outlook.valued(scores, group).values[open_items], chances[open_items])
+    states = torch.cat([retention.states(items), torch.zeros(60, KIND_FEATURES)], dim=1)
+    none, like = sum(critics(states) / 2 for critics in retention.likes).unbind(1)
+    assert torch.allclose(retention.gains(items), 0.9 * (like - none).clamp(min=0))
+    retention.gamma = 0.0
+    assert torch.allclose(retention.valued(scores, group).values[open_items], chances[open_items])
 
 
 def test_offers_are_the_best_of_both_sides_after_charges() -> None:
-    outlook = outlook_of([[1, 0, 1], [0, 1, 1]] * 10, gamma=0.9)
-    outlook.learn()
+    retention = outlook_of([[1, 0, 1], [0, 1, 1]] * 10, gamma=0.9)
+    retention.learn()
     scores, group = torch.tensor([[2.0, 1.0, 0.0, 1.5]] * 20), torch.tensor([1, 1, 0, 0])
-    items = outlook.valued(scores, group.bool())
+    items = retention.valued(scores, group.bool())
     charges = torch.tensor([50.0, 0.25, 0.0, 0.0])  # of the first item nothing is left
     lists, here = torch.full((20, 1), 3), torch.ones(20, dtype=torch.bool)
-    outlook.note(items, lists, torch.zeros(20, 1, dtype=torch.bool), here, charges)
-    step = outlook.runs[-1][-1]
+    retention.note(items, lists, torch.zeros(20, 1, dtype=torch.bool), here, charges)
+    step = retention.runs[-1][-1]
     assert step.offers[0].tolist() == [[1.0, 1.0, 0.0], [1.5, 0.0, 0.0]]
     assert has_both_offers(step).all()
-    first = outlook.runs[-1][0]  # there was one item alone
+    first = retention.runs[-1][0]  # there was one item alone
     assert not has_both_offers(first).any()
     assert spent(step, 0.3).tolist() == pytest.approx([-0.3] * 20)
 
 
 @pytest.mark.slow
 def test_what_was_learned_is_the_same_after_a_file() -> None:
-    outlook = outlook_of([[1, 0, 1, 0], [0, 0, -2, -1], [1, 1, 0, 1]] * 10, gamma=0.9)
-    outlook.learn()
+    retention = outlook_of([[1, 0, 1, 0], [0, 0, -2, -1], [1, 1, 0, 1]] * 10, gamma=0.9)
+    retention.learn()
     other = RetentionModel(0.9, seed=0)
-    other.restore({name: value.clone() for name, value in outlook.tensors().items()})
+    other.restore({name: value.clone() for name, value in retention.tensors().items()})
     scores, group = torch.randn(30, 7), torch.zeros(7)
-    assert torch.equal(outlook.valued(scores, group).values, other.valued(scores, group).values)
-    outlook.learn()
+    assert torch.equal(retention.valued(scores, group).values, other.valued(scores, group).values)
+    retention.learn()
     other.learn()
-    assert torch.equal(outlook.valued(scores, group).values, other.valued(scores, group).values)
+    assert torch.equal(retention.valued(scores, group).values, other.valued(scores, group).values)
 
 
 def test_it_learns_again_when_a_hundredth_of_the_answers_is_new() -> None:
-    outlook = outlook_of([[1, 0]] * 49 + [[1, 1]], gamma=0.0)
-    assert outlook.has_news  # nothing was learned from the 100 answers
-    outlook.learn()
-    assert outlook.learned_from == 100
+    retention = outlook_of([[1, 0]] * 49 + [[1, 1]], gamma=0.0)
+    assert retention.has_news  # nothing was learned from the 100 answers
+    retention.learn()
+    assert retention.learned_from == 100
     lists = torch.where(torch.arange(50) < 1, 0, -1)[:, None]  # a showing to one user
     for _ in range(2):  # 1 of 101 answers is too little, 2 of 102 are enough
-        assert not outlook.has_news
-        items = outlook.valued(torch.zeros(50, 1), torch.tensor([False]))
-        outlook.note(items, lists, torch.zeros(50, 1, dtype=torch.bool), outlook.here)
-    assert outlook.has_news
+        assert not retention.has_news
+        items = retention.valued(torch.zeros(50, 1), torch.tensor([False]))
+        retention.note(items, lists, torch.zeros(50, 1, dtype=torch.bool), retention.here)
+    assert retention.has_news
     other = RetentionModel(0.0, seed=0)
-    other.restore(outlook.tensors())
+    other.restore(retention.tensors())
     assert (other.learned_from, other.has_news) == (100, True)

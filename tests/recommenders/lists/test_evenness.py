@@ -20,9 +20,9 @@ from fairhorizon.allocation.engine import (
 )
 from fairhorizon.data.splits import Split
 from fairhorizon.fcpo.model import Fcpo
-from fairhorizon.fcpo.serving import ActorChances
+from fairhorizon.fcpo.serving import ActorProbabilities
 from fairhorizon.limits.place_rule import PlaceRule
-from fairhorizon.recommenders.lists.chances import Chances
+from fairhorizon.recommenders.lists.chances import ItemProbabilities
 from fairhorizon.recommenders.lists.item_lists import NO_LIMIT, GiniTarget, ItemLists, accurate
 from fairhorizon.simulation.feedback import Scenario, evaluation_scenario
 from fairhorizon.vocabulary import Protocol
@@ -59,7 +59,7 @@ def aim(
     """The Gini index that lists aim at; own: the ranker that plain lists are of."""
     plain = blocks(own)
     plain.blocks[0].group = group.numpy()
-    chances = cast(Chances, None)  # the lists are made already
+    chances = cast(ItemProbabilities, None)  # the lists are made already
     lists = ItemLists(chances, group, torch.ones(4), rule, spread)
     return lists._even(plain, 1, GroupPrices(price))
 
@@ -118,7 +118,9 @@ def test_rankers_are_held_to_a_share_that_binds() -> None:
 
 def test_one_user_has_nothing_to_be_even_with() -> None:
     alone = BlocksHere([OneLimitBlock([ranked(0).take_users(slice(1))] * 2, NO_GROUP.numpy())])
-    lists = ItemLists(cast(Chances, None), NO_GROUP, torch.ones(1), NO_LIMIT, GiniTarget(0.9))
+    lists = ItemLists(
+        cast(ItemProbabilities, None), NO_GROUP, torch.ones(1), NO_LIMIT, GiniTarget(0.9)
+    )
     assert lists._even(alone, 1, GroupPrices(0.0)) is None
 
 
@@ -141,7 +143,7 @@ def test_a_limit_that_does_not_bind_gives_the_lists_of_no_limit(
     sensitive, length = strong_model.sensitive_, 8
 
     plain = ItemLists(
-        ActorChances(strong_model.policy_.actor),
+        ActorProbabilities(strong_model.policy_.actor),
         sensitive,
         strong_model.policy_.histories,
         NO_LIMIT,
@@ -164,7 +166,7 @@ def test_a_gini_limit_that_is_missed_is_warned_about_and_an_aim_is_not(
     strong_model: Fcpo, scenario: Scenario
 ) -> None:
     lists = ItemLists(
-        ActorChances(strong_model.policy_.actor),
+        ActorProbabilities(strong_model.policy_.actor),
         strong_model.sensitive_,
         strong_model.policy_.histories,
         PlaceRule(0.5),

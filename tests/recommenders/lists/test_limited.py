@@ -36,11 +36,11 @@ def lists(model: Fcpo, scenario: Scenario) -> NDArray[np.int64]:
 
 def test_a_plain_limit_on_its_group_is_its_level(strong_model: Fcpo, scenario: Scenario) -> None:
     before = lists(strong_model, scenario)
-    limited = strong_model.under(bound(strong_model, "popular<=0.2"))
+    limited = strong_model.with_limits(bound(strong_model, "popular<=0.2"))
     assert limited.alpha_prime == 0.2
-    assert (lists(limited, scenario) == lists(strong_model.at(0.2), scenario)).all()
+    assert (lists(limited, scenario) == lists(strong_model.with_level(0.2), scenario)).all()
     assert (lists(strong_model, scenario) == before).all()
-    assert (lists(strong_model.under([]), scenario) == before).all()
+    assert (lists(strong_model.with_limits([]), scenario) == before).all()
 
 
 @pytest.mark.parametrize(
@@ -65,7 +65,7 @@ def test_lists_keep_the_limits(
     texts: tuple[str, ...], feedback: bool, strong_model: Fcpo, scenario: Scenario
 ) -> None:
     limits = bound(strong_model, *texts)
-    model = strong_model.under(limits)
+    model = strong_model.with_limits(limits)
     shown = model.recommend(scenario, length=LENGTH, feedback=feedback)
     assert (shown >= 0).all()
     for one in limits:
@@ -73,22 +73,22 @@ def test_lists_keep_the_limits(
 
 
 def test_the_limits_take_the_place_of_the_level(strong_model: Fcpo, scenario: Scenario) -> None:
-    strict = strong_model.at(0.1)
-    other = strict.under(bound(strict, "new<=1"))
+    strict = strong_model.with_level(0.1)
+    other = strict.with_limits(bound(strict, "new<=1"))
     assert other.alpha_prime == 1
     popular = strong_model.sensitive_.cpu().numpy()
     assert popular[lists(strict, scenario)].mean() <= 0.1 < popular[lists(other, scenario)].mean()
-    assert strict.under(bound(strict, "popular<=0.3", "new<=1")).alpha_prime == 0.3
-    again = other.at(0.1)  # a level takes the place of the limits
+    assert strict.with_limits(bound(strict, "popular<=0.3", "new<=1")).alpha_prime == 0.3
+    again = other.with_level(0.1)  # a level takes the place of the limits
     assert again.limits_ == ()
     assert (lists(again, scenario) == lists(strict, scenario)).all()
 
 
 def test_users_who_are_served_alone(strong_model: Fcpo, scenario: Scenario) -> None:
-    alone = strong_model.under(bound(strong_model, "new<=0.1"))
+    alone = strong_model.with_limits(bound(strong_model, "new<=0.1"))
     shown = alone.recommend_one_by_one(scenario, length=LENGTH)
     assert limit_reached(alone.limits_[0], shown).kept
-    several = strong_model.under(bound(strong_model, "new<=0.1", "gini<=0.2"))
+    several = strong_model.with_limits(bound(strong_model, "new<=0.1", "gini<=0.2"))
     with pytest.raises(ConfigError, match=r"--one-by-one does not keep new<=0\.1, gini<=0\.2"):
         several.recommend_one_by_one(scenario, length=LENGTH)
 

@@ -17,7 +17,7 @@ from fairhorizon.limits.resolved import ResolvedLimit
 from fairhorizon.methods import Method, build
 from fairhorizon.recommenders.base import Recommender
 from fairhorizon.recommenders.lists.item_lists import ItemLists
-from fairhorizon.recommenders.served import BlockServing, Served
+from fairhorizon.recommenders.ranked_lists import BlockServing, RankedLists
 from fairhorizon.simulation.feedback import Scenario, evaluation_scenario
 from fairhorizon.vocabulary import Protocol
 
@@ -43,14 +43,14 @@ def states(model: Recommender, market: Split) -> Scenario:
     return evaluation_scenario(market, model.queue_length, Protocol.STANDARD)
 
 
-def over_blocks(serving: BlockServing, scenario: Scenario, cuts: list[int]) -> Served:
+def over_blocks(serving: BlockServing, scenario: Scenario, cuts: list[int]) -> RankedLists:
     """The lists of users who are cut into blocks."""
     parts = torch.arange(scenario.n_users).tensor_split(cuts)
     own = [serving.block(scenario.only(rows), LENGTH, scenario.n_users) for rows in parts]
     return serving.serve_blocks(BlocksHere(own), LENGTH)
 
 
-def total(served: Served) -> float:
+def total(served: RankedLists) -> float:
     assert served.values is not None
     weights = 1 / np.log2(np.arange(2, LENGTH + 2))
     return float((np.nan_to_num(served.values) @ weights).sum())
@@ -99,7 +99,7 @@ def test_lists_of_a_policy_under_limits(
     texts: list[str], cuts: list[int], strong_model: Fcpo, market: Split
 ) -> None:
     asked = limits(texts, market)
-    model = strong_model.under(asked)
+    model = strong_model.with_limits(asked)
     scenario, serving = states(model, market), model.in_blocks()
     assert serving is not None
     one, several = model.served(scenario, length=LENGTH), over_blocks(serving, scenario, cuts)
@@ -115,7 +115,7 @@ def test_one_plain_limit_costs_the_same_in_any_blocks(
     text: str, cuts: list[int], strong_model: Fcpo, market: Split
 ) -> None:
     """Without spread, users are tied by one price alone."""
-    model = strong_model.under(limits([text], market))
+    model = strong_model.with_limits(limits([text], market))
     lists, scenario = model.in_blocks(), states(model, market)
     assert isinstance(lists, ItemLists)
     plain = replace(lists, spread=None)

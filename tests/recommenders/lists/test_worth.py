@@ -72,7 +72,7 @@ def scenario(market: Split, strong_model: Fcpo) -> Scenario:
 
 
 def lists_of(model: Fcpo, scenario: Scenario, worth: Tensor | None, way: str) -> Tensor:
-    model = model.at(SHARE)
+    model = model.with_level(SHARE)
     weighed = replace(scenario, worth=worth)
     if way == "together":
         return torch.from_numpy(model.served(weighed, length=LENGTH).lists)

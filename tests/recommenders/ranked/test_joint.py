@@ -28,7 +28,7 @@ from fairhorizon.metrics.shares import exceeds
 from fairhorizon.rankers.ease import Ease
 from fairhorizon.rankers.popularity import Popularity
 from fairhorizon.rankers.ranker import Ranker
-from fairhorizon.recommenders.online import Server
+from fairhorizon.recommenders.online import OnlineRecommender
 from fairhorizon.recommenders.ranked.calibration import LEAST, UNKNOWN, sharpness
 from fairhorizon.recommenders.ranked.model import Ranked
 from fairhorizon.rerank.control import StepControl
@@ -193,14 +193,14 @@ def test_lists_are_those_of_fcpo_over_the_ranker_alone(
     model: Ranked, fcpo: Fcpo, scenario: Scenario, share: float, feedback: bool
 ):
     assert fcpo.config.spread == ListAllocation().spread
-    expected = fcpo.at(share).recommend(scenario, length=LENGTH, feedback=feedback)
+    expected = fcpo.with_level(share).recommend(scenario, length=LENGTH, feedback=feedback)
     served = model.reranked(ListAllocation(share=share))
     lists = served.recommend(scenario, length=LENGTH, feedback=feedback)
     np.testing.assert_array_equal(lists, expected)
 
 
 def long_run(
-    server: Server,
+    server: OnlineRecommender,
     market: Split,
     scenario: Scenario,
     limits: Sequence[StepLimit] = (),
@@ -317,7 +317,7 @@ def test_what_it_cannot_do_is_said_with_a_remedy(model: Ranked, scenario: Scenar
     with pytest.raises(ConfigError, match="list_length 0 must be at least 1"):
         controlled.server(list_length=0)
     with pytest.raises(ConfigError, match="is no share of what is shown"):
-        allocated.at(1.2)
+        allocated.with_level(1.2)
     for name in ("ease+lists@1.5", "ease+control@-1"):
         with pytest.raises(SettingsError, match="share"):
             build(Method.parse(name), {}, 0)
@@ -332,5 +332,5 @@ def test_a_level_keeps_the_other_settings():
     assert served.reranker == ListAllocation(share=0.2, spread=0.5, candidates=7)
     expected = {"share": 0.2, "spread": 0.5, "candidates": 7, "rule": None}
     assert served.all_settings()["lists"] == expected
-    assert copy.copy(served).abilities.limits is False
-    assert build(Method.parse("ease+control"), {}, 0).abilities.limits
+    assert copy.copy(served).capabilities.limits is False
+    assert build(Method.parse("ease+control"), {}, 0).capabilities.limits

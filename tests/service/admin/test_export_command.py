@@ -275,11 +275,11 @@ def test_fit_learns_from_the_answers(replicas: Replicas, tmp_path: Path) -> None
     ]
     options = ["--answers", str(out / "answers.parquet"), "--away", "3"]
     assert run([*command, *options, "--all"]) == 0
-    outlook = FittedRetention.load(model / "outlook.safetensors")
-    assert set(outlook.users) == {f"c{number}" for number in range(20)}
-    stay = outlook.standing["stay"][[outlook.rows["c3"], outlook.rows["c13"]]]
+    retention = FittedRetention.load(model / "retention.safetensors")
+    assert set(retention.users) == {f"c{number}" for number in range(20)}
+    stay = retention.standing["stay"][[retention.rows["c3"], retention.rows["c13"]]]
     assert stay.tolist() == [24, 4]
-    assert outlook.until == pytest.approx(NOON + 5 * DAY, abs=1)
+    assert retention.until == pytest.approx(NOON + 5 * DAY, abs=1)
     served = tmp_path / "l.csv"
     assert run(["recommend", str(model), "--k", "3", "--value", "long", "--out", str(served)]) == 0
     assert len(pl.read_csv(served)) == 60

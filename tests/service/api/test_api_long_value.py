@@ -158,9 +158,9 @@ def test_values_are_multiplied_by_the_worth_of_the_standing(files: Any, long_run
     worth = [long[item] / now[item] for item in long.keys() & now.keys()]
     assert worth
 
-    outlook, state = model.outlook, model.state
+    retention, state = model.retention, model.state
     known = state.people.find("c1")
-    assert outlook is not None
+    assert retention is not None
     assert known is not None
     later = [state.catalogue.codes[shown[number].items[0]] for number in (0, 2)]
     person = Person("c1", known.code, np.append(known.items, later))
@@ -169,11 +169,11 @@ def test_values_are_multiplied_by_the_worth_of_the_standing(files: Any, long_run
     )
     assert scenario.taken is not None
     made = state.free.item_values(scenario, length=2)
-    standing = outlook.standing_of(["c1"], scenario.taken)
+    standing = retention.standing_of(["c1"], scenario.taken)
     assert standing.stay.tolist() == [0]  # the record is of others
     standing.see(torch.zeros(1, 3).long(), torch.tensor([[True, False, False]]))
     best = best_open(made.items, made.chances, state.free.sensitive_)
-    assert worth == pytest.approx([float(outlook.worth(standing, best))] * len(worth), rel=1e-5)
+    assert worth == pytest.approx([float(retention.worth(standing, best))] * len(worth), rel=1e-5)
 
 
 def test_a_replica_that_starts_again_goes_on_as_one_that_did_not(

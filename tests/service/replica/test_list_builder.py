@@ -89,9 +89,9 @@ def test_no_more_than_the_newest_showings_are_looked_at() -> None:
 def test_standing_goes_on_from_the_end_of_the_record() -> None:
     at_end = ResponseHistory(torch.tensor([5, 2]))
     at_end.see(torch.zeros(2, 2).long(), torch.tensor([[True, True], [False, True]]))
-    outlook = FittedRetention(0.9, {}, at_end.tensors(), ("u", "v"), 0.0)
+    retention = FittedRetention(0.9, {}, at_end.tensors(), ("u", "v"), 0.0)
     answers = [[False, False, True], [True], []]
-    standing = standing_now(outlook, ["u", "new", None], torch.tensor([9, 3, 900]), answers)
+    standing = standing_now(retention, ["u", "new", None], torch.tensor([9, 3, 900]), answers)
     assert standing.stay.tolist() == [5, 1, 0]
     assert standing.likes.tolist() == [3, 1, 0]
     assert standing.since.tolist() == [0, 0, 0]
@@ -99,5 +99,5 @@ def test_standing_goes_on_from_the_end_of_the_record() -> None:
     assert standing.answers[1].tolist() == [0] * 7 + [1]
     # histories of the record are from 2 to 5: others count as the nearest
     assert standing.history.tolist() == pytest.approx(np.log([6, 4, 6]))
-    nobody = standing_now(outlook, ["u"], torch.tensor([9]), [[]])
-    assert torch.equal(nobody.moods(), outlook.standing_of(["u"], torch.tensor([9])).moods())
+    nobody = standing_now(retention, ["u"], torch.tensor([9]), [[]])
+    assert torch.equal(nobody.churn(), retention.standing_of(["u"], torch.tensor([9])).churn())

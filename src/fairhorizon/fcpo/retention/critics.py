@@ -28,7 +28,7 @@ class Shown:
     liked: Tensor  # (n,) bool
 
 
-class LikeChances:
+class LikeProbabilities:
     """Weights of the features; before the first fit there are none."""
 
     def __init__(self) -> None:

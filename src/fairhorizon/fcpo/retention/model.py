@@ -19,7 +19,7 @@ from fairhorizon.fcpo.retention.critics import (
     AnswerCourse,
     AnsweredStep,
     ContinuationCritics,
-    LikeChances,
+    LikeProbabilities,
     Run,
     Shown,
     by_kind,
@@ -43,7 +43,7 @@ class Recordings:
 
     runs: list[Run]
     states: list[Tensor]  # (T, b, size) of each
-    chances: LikeChances
+    chances: LikeProbabilities
     gamma: float
     share: float  # of the limit
     presence: float  # what it is worth that a user is there to be shown something, in likes
@@ -140,7 +140,7 @@ class BinaryChoices:
         return self.gamma * torch.addcmul(none, self.chances[:, None], like - none)
 
 
-def typed_states(run: Run, chances: LikeChances) -> Tensor:
+def typed_states(run: Run, chances: LikeProbabilities) -> Tensor:
     """(T, b, MOODS + 1) with types by the present chances where none were known."""
     states = torch.stack([step.states for step in run])
     for step, own in zip(run, states, strict=True):
@@ -203,7 +203,7 @@ class RetentionModel:
         self.gamma, self.settings = gamma, settings or RetentionConfig()
         self.share, self.kinds, self.seed = share, kinds, seed
         self.generator = torch.Generator().manual_seed(seed)
-        self.chances = LikeChances()
+        self.chances = LikeProbabilities()
         self.likes, self.costs = self._critics(), self._critics()  # of each half of the users
         self.actor = WorthActor(STATES, self.settings.hidden, seed)
         self.runs: list[Run] = []  # earlier ones, and the present one
@@ -271,7 +271,7 @@ class RetentionModel:
 
     def states(self, items: ValuedItems) -> Tensor:
         """(b, STATES) of the users now, with the chance of the best item that was open."""
-        return torch.cat([self.standing.moods(), items.best_chance[:, None]], dim=1)
+        return torch.cat([self.standing.churn(), items.best_chance[:, None]], dim=1)
 
     def note(
         self,
@@ -316,7 +316,7 @@ class RetentionModel:
         return answers - self.learned_from >= NEWS * answers
 
     def learn(self, *, going_on: int = 0) -> None:
-        """Chances, critics and the policy, from the runs recorded so far.
+        """ItemProbabilities, critics and the policy, from the runs recorded so far.
 
         going_on: how many of them, the last ones, have not ended: their users go on.
         """

@@ -30,7 +30,7 @@ from fairhorizon.storage import as_bytes, below, load_model, of_bytes, save_mode
 # units that they have without worth. No user is worth more or less than any was in the record:
 # beyond its states, critics say anything.
 
-KIND, RETENTION_FILE = "outlook", "outlook.safetensors"  # and its file in a run folder
+KIND, RETENTION_FILE = "retention", "retention.safetensors"  # and its file in a run folder
 LEARNED, STANDING, USERS = "learned.", "standing.", "users"
 OF_USERS = ("run", STANDING, "kinds.")  # tensors of the model that belong to users
 SIDES = torch.tensor([0.0, 1.0])  # whether a column is of the group
@@ -94,11 +94,11 @@ class FittedRetention:
 
         best: (b, 2) of `best_open`.
         """
-        outlook = copy.copy(self._restored)  # other threads may ask at the same time
-        outlook.runs = []
-        outlook.begin(torch.zeros(len(best)))
-        outlook.standing = standing
-        return self.usual.relative(1 + outlook.gains(outlook.valued(best, SIDES)))
+        retention = copy.copy(self._restored)  # other threads may ask at the same time
+        retention.runs = []
+        retention.begin(torch.zeros(len(best)))
+        retention.standing = standing
+        return self.usual.relative(1 + retention.gains(retention.valued(best, SIDES)))
 
     @cached_property
     def _histories(self) -> tuple[float, float]:
@@ -131,9 +131,9 @@ class FittedRetention:
             return found
 
 
-def learned_part(outlook: RetentionModel) -> dict[str, Tensor]:
+def learned_part(retention: RetentionModel) -> dict[str, Tensor]:
     """What a retention model knows of likes in general, and nothing of any user."""
-    tensors = outlook.tensors()
+    tensors = retention.tensors()
     return {name: value for name, value in tensors.items() if not name.startswith(OF_USERS)}
 
 
@@ -141,10 +141,10 @@ def restored(gamma: float, learned: Mapping[str, Tensor], seed: int = 0) -> Rete
     """A retention model that knows this, before anybody is served."""
     # no offers are recorded, and likes alone count
     settings = RetentionConfig(rounds=0, presence=0.0)
-    outlook = RetentionModel(gamma, settings=settings, seed=seed)
-    outlook.begin(torch.zeros(1))
-    outlook.restore({**outlook.tensors(), **learned})
-    return outlook
+    retention = RetentionModel(gamma, settings=settings, seed=seed)
+    retention.begin(torch.zeros(1))
+    retention.restore({**retention.tensors(), **learned})
+    return retention
 
 
 def log_odds(chances: Tensor) -> Tensor:
@@ -190,29 +190,29 @@ class ReplayedUsers:
         """(b, T) the column of what was shown, among `COLUMNS`; -1 for nothing."""
         return torch.where(self.shown, 2 + self.in_group.long(), -1)
 
-    def run(self, outlook: RetentionModel) -> Tensor:
+    def run(self, retention: RetentionModel) -> Tensor:
         """Let a model see one showing after the other, and in the end the last state.
 
         Returns (n,) what it takes a like to be worth at each showing.
         """
-        outlook.begin(self.history)
+        retention.begin(self.history)
         lists, counts, worth = self.lists, self.shown.sum(1), []
         for step in range(self.shown.shape[1]):
             here = ~self.left | (step + 1 < counts)
             one = lists[:, step], self.scores[:, step], self.liked[:, step]
-            worth.append(self._note(outlook, *one, here)[self.shown[:, step]])
+            worth.append(self._note(retention, *one, here)[self.shown[:, step]])
         nothing = torch.full((len(counts),), -1)
-        self._note(outlook, nothing, torch.zeros(len(counts)), nothing > 0, ~self.left)
+        self._note(retention, nothing, torch.zeros(len(counts)), nothing > 0, ~self.left)
         return torch.cat(worth)
 
     def _note(
-        self, outlook: RetentionModel, lists: Tensor, scores: Tensor, liked: Tensor, here: Tensor
+        self, retention: RetentionModel, lists: Tensor, scores: Tensor, liked: Tensor, here: Tensor
     ) -> Tensor:
         sides = [scores.masked_fill(lists != column, -torch.inf) for column in (2, 3)]
         best_and_shown = torch.cat([self.best, torch.stack(sides, dim=1)], dim=1)
-        items = outlook.valued(best_and_shown, COLUMNS)
-        worth = 1 + outlook.gains(items)
-        outlook.note(items, lists[:, None], liked[:, None], here)
+        items = retention.valued(best_and_shown, COLUMNS)
+        worth = 1 + retention.gains(items)
+        retention.note(items, lists[:, None], liked[:, None], here)
         return worth
 
     def standing(self) -> ResponseHistory:
@@ -227,17 +227,17 @@ def learned_from(
 ) -> tuple[dict[str, Tensor], UsualWorth]:
     """What a like is worth by state, learned from all users together, and at their showings.
 
-    Chances come first: the state has that of the best item.
+    ItemProbabilities come first: the state has that of the best item.
     """
     chances = RetentionModel(0.0, seed=seed)
     for part in parts:
         part.run(chances)
     chances.learn()
-    outlook = restored(gamma, {"chances": chances.tensors()["chances"]}, seed)
+    retention = restored(gamma, {"chances": chances.tensors()["chances"]}, seed)
     for part in parts:
-        part.run(outlook)
-    outlook.learn(going_on=len(parts))  # who is there at the end of a record goes on
-    learned = learned_part(outlook)
+        part.run(retention)
+    retention.learn(going_on=len(parts))  # who is there at the end of a record goes on
+    learned = learned_part(retention)
     worth = [part.run(restored(gamma, learned)) for part in parts]
     return learned, UsualWorth.of(torch.cat(worth))
 
@@ -333,7 +333,7 @@ def before_record(log: Interactions, record: ResponseLog, queue_length: int) -> 
 
 def check_weighs(model: Recommender) -> None:
     """Refuse a model whose lists no worth of a user can change."""
-    if not model.abilities.worth:
+    if not model.capabilities.worth:
         limits = ", ".join(map(str, model.limits_))
         raise ConfigError(
             f"{model.method}{f' under {limits}' if limits else ''} does not make its lists of "
@@ -342,27 +342,27 @@ def check_weighs(model: Recommender) -> None:
 
 
 def with_user_weights(
-    model: Recommender, scenario: Scenario, outlook: FittedRetention, users: Sequence[object]
+    model: Recommender, scenario: Scenario, retention: FittedRetention, users: Sequence[object]
 ) -> Scenario:
     """The scenario with the worth of its users, by their responses until the end of the record.
 
     users: (n_users,) their ids.
     """
     check_weighs(model)
-    return replace(scenario, worth=worth_of(model, scenario, outlook, users))
+    return replace(scenario, worth=worth_of(model, scenario, retention, users))
 
 
 @torch.no_grad()
 def worth_of(
-    model: Recommender, scenario: Scenario, outlook: FittedRetention, users: Sequence[object]
+    model: Recommender, scenario: Scenario, retention: FittedRetention, users: Sequence[object]
 ) -> Tensor:
     """(n_users,) float32, some users at a time."""
     sensitive, found = model.sensitive_.cpu(), [torch.zeros(0)]
     for rows in torch.arange(scenario.n_users).split(rows_at_once(len(sensitive), VALUES_AT_ONCE)):
         some = scenario.only(rows)
         made = model.item_values(some, length=1)
-        standing = outlook.standing_of([users[row] for row in rows.tolist()], _taken(some))
-        found.append(outlook.worth(standing, best_open(made.items, made.chances, sensitive)))
+        standing = retention.standing_of([users[row] for row in rows.tolist()], _taken(some))
+        found.append(retention.worth(standing, best_open(made.items, made.chances, sensitive)))
     return torch.cat(found)
 
 

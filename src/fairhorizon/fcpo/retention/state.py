@@ -50,7 +50,7 @@ class ResponseHistory:
         one = torch.ones_like(self.stay)
         return torch.stack([one, self.history, *self.rates.unbind(1), self.stay.log1p()], dim=1)
 
-    def moods(self) -> Tensor:
+    def churn(self) -> Tensor:
         """(b, MOODS) what tells how near a user is to leaving."""
         numbers = [self.since.log1p(), self.stay.log1p(), self.history]
         return torch.cat([self.answers, self.faded, self.rates, torch.stack(numbers, 1)], dim=1)

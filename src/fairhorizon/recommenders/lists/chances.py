@@ -12,7 +12,7 @@ from fairhorizon.ranking import discount
 from fairhorizon.recommenders.lists.features import FeatureSource
 
 
-class Chances(Interface):
+class ItemProbabilities(Interface):
     """A view of the items, which makes menus, and the chances of the items on a menu."""
 
     @property
@@ -24,7 +24,7 @@ class Chances(Interface):
 
 
 @dataclass(frozen=True)
-class WeightedChances:
+class WeightedProbabilities:
     """softmax(sum_e w_e z_e) over the menu, with the same weights in every state.
 
     The last signal of the items, their group, has no weight.

@@ -89,7 +89,7 @@ class FeatureSource(Interface):
         """Menus of all items in the order of their codes, -1 for blocked ones."""
 
 
-class ExpertSignals:
+class EnsembleFeatures:
     """Standardised scores of the rankers for a batch of users, and the present groups.
 
     Where it is not `priced`, the signal of the group is 0 for all items.
@@ -151,7 +151,7 @@ class ExpertSignals:
 
 
 @dataclass(frozen=True)
-class PanelItems:
+class EnsembleItems:
     """Items by the scores of an ensemble, and by their group."""
 
     panel: Ensemble
@@ -170,8 +170,8 @@ class PanelItems:
     def remember(self, queues: Tensor) -> Tensor:
         return queues[:, -self.history :]
 
-    def look(self, users: Tensor, queues: Tensor, sensitive: Tensor) -> ExpertSignals:
-        return ExpertSignals(self.panel, users, queues, sensitive, priced=self.priced)
+    def look(self, users: Tensor, queues: Tensor, sensitive: Tensor) -> EnsembleFeatures:
+        return EnsembleFeatures(self.panel, users, queues, sensitive, priced=self.priced)
 
     @torch.no_grad()
     def menus(

@@ -38,10 +38,10 @@ from fairhorizon.limits.step_limits import StepLimit, step_limit
 from fairhorizon.limits.supported import gini_limits, is_multi_limit, is_single_limit
 from fairhorizon.rankers.candidates import CandidateSet, ScoredCandidates
 from fairhorizon.ranking import discount, rows_at_once
-from fairhorizon.recommenders.lists.chances import Chances, item_values
+from fairhorizon.recommenders.interactive import serve_interactively
+from fairhorizon.recommenders.lists.chances import ItemProbabilities, item_values
 from fairhorizon.recommenders.lists.features import CandidateCache, open_menus
-from fairhorizon.recommenders.served import Served, ValuedItems, columns_of, joined
-from fairhorizon.recommenders.steps import step_by_step
+from fairhorizon.recommenders.ranked_lists import RankedLists, ValuedItems, columns_of, joined
 from fairhorizon.simulation.dynamics import Outcome, State
 from fairhorizon.simulation.feedback import Scenario
 
@@ -96,9 +96,9 @@ def accurate(ndcg: tuple[float, ...]) -> tuple[int, ...] | None:
 
 @dataclass(frozen=True)
 class ItemLists:
-    """Chances served under limits; `histories` (n_users,) counts the items of each user."""
+    """Item probabilities served under limits; `histories` (n_users,) counts items of users."""
 
-    chances: Chances
+    chances: ItemProbabilities
     sensitive: Tensor  # (n_items,) bool, the group that the rule is on
     histories: Tensor
     rule: PlaceRule  # by default at most alpha' of all showings
@@ -108,7 +108,7 @@ class ItemLists:
     level: str = ""  # in words, where there are no limits
     candidate_cache: CandidateCache = field(default_factory=CandidateCache, compare=False)
 
-    def under(self, limits: Sequence[ResolvedLimit], level: str = "") -> "ItemLists":
+    def with_limits(self, limits: Sequence[ResolvedLimit], level: str = "") -> "ItemLists":
         """The same chances under limits: several on all showings, or at most one on a group and
         one on the Gini index. As they are without any."""
         named = replace(self, limits=tuple(limits), level=level)
@@ -128,7 +128,7 @@ class ItemLists:
         """Whether there are several limits, all of them on all showings."""
         return is_multi_limit(self.limits)
 
-    def served(self, scenario: Scenario, length: int) -> Served:
+    def served(self, scenario: Scenario, length: int) -> RankedLists:
         """All users together, each with the whole list at once."""
         block = self.block(scenario, length, scenario.n_users)
         return self.serve_blocks(BlocksHere([block]), length)
@@ -145,7 +145,7 @@ class ItemLists:
         tables = self._tables(menus, candidates) if users > 1 else [candidates]
         return GroupListsBlock(tables, self.sensitive, chances)
 
-    def serve_blocks(self, blocks: Blocks, length: int) -> Served:
+    def serve_blocks(self, blocks: Blocks, length: int) -> RankedLists:
         """The lists of all users of the blocks, which keep the limits together."""
         if self.is_several:
             made = allocate_over(blocks, possible_limits(self.limits, length))
@@ -207,7 +207,7 @@ class ItemLists:
         user is shown the first item of the plan.
         """
         users = torch.arange(scenario.n_users)
-        lists, _ = step_by_step(
+        lists, _ = serve_interactively(
             scenario,
             users,
             self.sensitive,
@@ -223,7 +223,7 @@ class ItemLists:
         return ExposureGuard(self.rule, price=price)
 
     @torch.no_grad()
-    def one_by_one(self, scenario: Scenario, length: int, guard: ExposureGuard) -> Served:
+    def one_by_one(self, scenario: Scenario, length: int, guard: ExposureGuard) -> RankedLists:
         """One user at a time, in order of arrival, counted by the guard."""
         block = self.block(scenario, length, scenario.n_users)
         if isinstance(block, SeveralListsBlock):
@@ -323,7 +323,7 @@ class GroupListsBlock(OneLimitBlock):
         super().__init__(tables, group.cpu().numpy())
         self.chances = chances.cpu()
 
-    def served(self, prices: Mapping[str, float]) -> Served:
+    def served(self, prices: Mapping[str, float]) -> RankedLists:
         """The lists that were made last."""
         return served_lists(self.lists(), self.tables[0], self.chances, prices)
 
@@ -335,14 +335,14 @@ class SeveralListsBlock(SeveralLimitsBlock):
         super().__init__(candidates, limits)
         self.chances = chances
 
-    def served(self, prices: Mapping[str, float]) -> Served:
+    def served(self, prices: Mapping[str, float]) -> RankedLists:
         """The lists that were made last."""
         return served_lists(self.made.lists, self.candidates, self.chances, prices)
 
 
 def served_lists(
     lists: np.ndarray, candidates: Candidates, chances: Tensor, prices: Mapping[str, float]
-) -> Served:
+) -> RankedLists:
     """Lists (b, L) with the values and chances (b, n) of their items among the candidates."""
     if candidates.same_items and np.array_equal(
         candidates.items[0], np.arange(candidates.items.shape[1])
@@ -354,7 +354,7 @@ def served_lists(
         np.where(lists < 0, np.nan, np.take_along_axis(table, at, axis=1).astype(np.float64))
         for table in (candidates.values, chances.numpy())
     )
-    return Served(lists, values, scores, MappingProxyType(dict(prices)))
+    return RankedLists(lists, values, scores, MappingProxyType(dict(prices)))
 
 
 def rules_of(limits: Sequence[ResolvedLimit]) -> tuple[GroupRule, ...]:
@@ -412,7 +412,7 @@ class _PlannedSteps:
         )
         return torch.from_numpy(plan.lists[:, :1]).to(state.queue)
 
-    def follow(self, lists: Tensor, outcome: Outcome) -> None:
+    def observe(self, lists: Tensor, outcome: Outcome) -> None:
         """New values for the users who liked what they were shown."""
         column, sensitive = lists.cpu().numpy(), self.lists.sensitive
         self.step += 1

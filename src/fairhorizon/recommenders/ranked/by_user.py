@@ -16,10 +16,10 @@ from fairhorizon.errors import ConfigError
 from fairhorizon.limits.counts import Exposure
 from fairhorizon.rankers.ranker import Ranker
 from fairhorizon.ranking import best_lists, first_best, rows_at_once, top, users_at_once
+from fairhorizon.recommenders.interactive import serve_interactively
 from fairhorizon.recommenders.online import OnlineRanker, Retraining
 from fairhorizon.recommenders.ranked.calibration import FittedRanker
-from fairhorizon.recommenders.served import EachAlone, Served
-from fairhorizon.recommenders.steps import step_by_step
+from fairhorizon.recommenders.ranked_lists import EachAlone, RankedLists
 from fairhorizon.recommenders.tasks import ServingPlan
 from fairhorizon.rerank.exposure import ExposureFairness
 from fairhorizon.rerank.reranker import UserReranker
@@ -186,7 +186,7 @@ class Round:
         return {name: getattr(self, name) for name in ("labels", "candidates", "handicap", "left")}
 
 
-class RankedServer:
+class OnlineRanked:
     """Serves the best remaining items by score, item by item.
 
     A re-ranker works in rounds, as MF-FOE in the paper's long run: labels, candidates, handicap and
@@ -342,27 +342,27 @@ class UserLists:
     reranker: UserReranker | None
 
     @torch.no_grad()
-    def serve(self, scenario: Scenario, *, length: int, feedback: bool, seed: int) -> Served:
+    def serve(self, scenario: Scenario, *, length: int, feedback: bool, seed: int) -> RankedLists:
         generator = torch.Generator().manual_seed(seed)
         chunks = self._chunks(scenario)
         if feedback:
             steps = [self._step_by_step(scenario, users, length, generator) for users in chunks]
-            return Served.of(torch.cat(steps))
+            return RankedLists.of(torch.cat(steps))
         parts = [self._at_once(scenario, users, length, generator) for users in chunks]
         lists, scores = (torch.cat(some) for some in zip(*parts, strict=True))
-        return Served.of(lists, scores=scores)
+        return RankedLists.of(lists, scores=scores)
 
     def in_blocks(self, *, feedback: bool, seed: int) -> EachAlone | None:
         if isinstance(self.reranker, ExposureFairness):
             return None  # one stream of random numbers for all users
 
-        def served(scenario: Scenario, length: int) -> Served:
+        def served(scenario: Scenario, length: int) -> RankedLists:
             return self.serve(scenario, length=length, feedback=feedback, seed=seed)
 
         return EachAlone(served)
 
-    def server(self, plan: ServingPlan) -> RankedServer:
-        return RankedServer(
+    def server(self, plan: ServingPlan) -> OnlineRanked:
+        return OnlineRanked(
             self.fitted.ranker,
             self.reranker,
             list_length=1 if plan.list_length is None else plan.list_length,
@@ -410,7 +410,7 @@ class UserLists:
     def _step_by_step(
         self, scenario: Scenario, users: Tensor, length: int, generator: torch.Generator
     ) -> Tensor:
-        lists, _ = step_by_step(
+        lists, _ = serve_interactively(
             scenario,
             users,
             self.fitted.sensitive,
@@ -441,7 +441,7 @@ class _RankedSteps:
         adjusted = (self.scores - self.handicap).masked_fill(barred, -torch.inf)
         return best_lists(adjusted, self.sensitive, 1, 1)
 
-    def follow(self, lists: Tensor, outcome: Outcome) -> None:  # noqa: ARG002
+    def observe(self, lists: Tensor, outcome: Outcome) -> None:  # noqa: ARG002
         self.left = self.left - outcome.cost[:, None].long()
         changed = outcome.reward.nonzero().squeeze(1)
         if self.ranker.queue_length and len(changed):

@@ -11,7 +11,12 @@ from fairhorizon.limits.resolved import ResolvedLimit
 from fairhorizon.rankers.candidates import ScoredCandidates, weights_by_cross_entropy
 from fairhorizon.rankers.ensemble import Ensemble
 from fairhorizon.rankers.ranker import Ranker
-from fairhorizon.recommenders.lists.features import PanelItems, liked_items, open_menus, some_users
+from fairhorizon.recommenders.lists.features import (
+    EnsembleItems,
+    liked_items,
+    open_menus,
+    some_users,
+)
 from fairhorizon.simulation.feedback import validation_scenario
 from fairhorizon.vocabulary import Protocol
 
@@ -57,10 +62,10 @@ class FittedRanker:
     level: str = ""  # of a re-ranker, as the text of a limit
 
 
-def view_of(ranker: Ranker[Any], candidates: int) -> PanelItems:
+def view_of(ranker: Ranker[Any], candidates: int) -> EnsembleItems:
     """The items as an ensemble of this ranker alone shows them."""
     panel = Ensemble((ranker,), (1.0,))
-    return PanelItems(panel, panel.queue_length, candidates, priced=False)
+    return EnsembleItems(panel, panel.queue_length, candidates, priced=False)
 
 
 @torch.no_grad()

@@ -1,6 +1,6 @@
 """Step control over the scores of one ranker, `NAME+control`: limits hold at every step.
 
-Rules of variety may be added: kinds of items that a user was shown lately lose, or are closed.
+Rules of diversity may be added: kinds of items that a user was shown lately lose, or are closed.
 Maximal marginal relevance (Carbonell & Goldstein, SIGIR 1998) takes off the score of an item what
 it has in common with the items chosen before. Here these are all that the user was shown so far,
 and they fade: with p_ik the part of kind k in item i,
@@ -8,7 +8,7 @@ and they fade: with p_ik the part of kind k in item i,
     score(u, i) - mmr * sum_j forgetting^(steps between) sum_k p_ik p_jk,    j: shown to u before
 
 The paper takes the most similar item; the sum counts how often a kind came up. With this sum the
-rule has the form of satiation (simulation/moods.py), so that no better form is left to a rival.
+rule has the form of satiation (simulation/churn.py), so that no better form is left to a rival.
 """
 
 from collections.abc import Sequence
@@ -25,12 +25,12 @@ from fairhorizon.limits.counts import Exposure
 from fairhorizon.limits.step_limits import PopularityLimit, StepLimit
 from fairhorizon.rankers.ensemble import Ensemble
 from fairhorizon.rankers.ranker import Ranker
-from fairhorizon.recommenders.lists.features import ExpertSignals, PanelItems
+from fairhorizon.recommenders.interactive import serve_under_control
+from fairhorizon.recommenders.lists.features import EnsembleFeatures, EnsembleItems
 from fairhorizon.recommenders.lists.item_lists import step_limits
 from fairhorizon.recommenders.online import OnlineRanker, Retraining
 from fairhorizon.recommenders.ranked.calibration import FittedRanker
-from fairhorizon.recommenders.served import Served
-from fairhorizon.recommenders.steps import serve_under_control
+from fairhorizon.recommenders.ranked_lists import RankedLists
 from fairhorizon.recommenders.tasks import ServingPlan
 from fairhorizon.rerank.control import StepControl
 from fairhorizon.simulation.dynamics import Outcome, State, push_liked
@@ -42,7 +42,7 @@ from fairhorizon.storage import below
 CLOSED = 1e3
 
 
-class Variety:
+class DiversityRules:
     """What each user was shown lately, and what the rules of a control make of it.
 
     kinds: (n_items, kinds) the part that each kind has in an item, rows that add up to 1, or to 0
@@ -101,7 +101,7 @@ class Variety:
         return counts.scatter_add_(1, self.main[at], ((items >= 0) & self.has_kind[at]).float())
 
 
-def variety_of(rules: StepControl, kinds: Tensor | None, method: str) -> Variety | None:
+def diversity_of(rules: StepControl, kinds: Tensor | None, method: str) -> DiversityRules | None:
     """Of a server; None where the control has no such rule."""
     if not rules.needs_kinds:
         return None
@@ -110,14 +110,14 @@ def variety_of(rules: StepControl, kinds: Tensor | None, method: str) -> Variety
             f"{method}: mmr and kind_quota are about kinds of items, of which nothing is known "
             "(give `kinds`, or leave them out)"
         )
-    return Variety(rules, kinds)
+    return DiversityRules(rules, kinds)
 
 
-class ControlServer:
+class OnlineControlled:
     """Serves by the standardised scores of a ranker, at the prices that keep the limits.
 
     What users like changes the scores of a ranker that reads histories at once. With `retraining`
-    the ranker is fitted again at the first update after every round. With `variety` the scores
+    the ranker is fitted again at the first update after every round. With `diversity` the scores
     depend on the kinds of items that a user was shown lately.
     """
 
@@ -128,15 +128,15 @@ class ControlServer:
         *,
         list_length: int = 1,
         retraining: Retraining | None = None,
-        variety: Variety | None = None,
+        diversity: DiversityRules | None = None,
     ) -> None:
         if list_length < 1:
             raise ConfigError(f"list_length {list_length} must be at least 1")
         self._online = OnlineRanker(ranker, retraining)
         self.limits, self.control = tuple(limits), OnlineControl(limits)
-        self.list_length, self.variety = list_length, variety
+        self.list_length, self.diversity = list_length, diversity
         # of the users, once they are served: by the only ranker, whose weight is 1
-        self._signals: ExpertSignals | None = None
+        self._signals: EnsembleFeatures | None = None
 
     @property
     def ranker(self) -> Ranker[Any]:
@@ -156,17 +156,17 @@ class ControlServer:
             self._signals = self._look(state)
         (values,) = self._signals.values
         slots = [values.masked_fill(state.blocked, -torch.inf)] * self.list_length
-        if self.variety is None:
+        if self.diversity is None:
             return self.control.choose(slots, exposure)
-        self.variety.begin(len(state.users))
-        return self.control.choose(slots, exposure, self.variety.handicap)
+        self.diversity.begin(len(state.users))
+        return self.control.choose(slots, exposure, self.diversity.handicap)
 
     @torch.no_grad()
     def observe(self, lists: Tensor, outcome: Outcome, exposure: Exposure) -> None:  # noqa: ARG002
         assert self._signals is not None
         self._online.observe(lists, outcome)
-        if self.variety is not None:
-            self.variety.observe(lists)
+        if self.diversity is not None:
+            self.diversity.observe(lists)
         rows = (outcome.reward > 0).nonzero().squeeze(1)
         if self.ranker.queue_length and len(rows):
             state = outcome.state
@@ -186,8 +186,8 @@ class ControlServer:
         if self._signals is not None:
             # computed for other users at a time, they would differ in the last digits
             parts["signals"] = {"values": self._signals.values[0]}
-        if self.variety is not None:
-            parts["variety"] = self.variety.tensors()
+        if self.diversity is not None:
+            parts["diversity"] = self.diversity.tensors()
         tensors = {
             f"{part}.{name}": value for part, some in parts.items() for name, value in some.items()
         }
@@ -197,17 +197,17 @@ class ControlServer:
     def restore(self, tensors: dict[str, Tensor], state: State) -> None:
         self.control.restore(below("control.", tensors))
         self._online.restore(tensors)
-        if self.variety is not None:
-            self.variety.restore(below("variety.", tensors))
+        if self.diversity is not None:
+            self.diversity.restore(below("diversity.", tensors))
         self._signals = None
         if "signals.values" in tensors:
             self._signals = self._look(state)
             self._signals.values = [tensors["signals.values"].clone()]
 
-    def _look(self, state: State) -> ExpertSignals:
+    def _look(self, state: State) -> EnsembleFeatures:
         check_table(*state.blocked_sets.shape, "serving step by step under limits")
         no_group = torch.zeros(state.blocked_sets.shape[1], dtype=torch.bool)  # the control knows
-        items = PanelItems(Ensemble((self.ranker,), (1.0,)), 0, 0, priced=False)
+        items = EnsembleItems(Ensemble((self.ranker,), (1.0,)), 0, 0, priced=False)
         return items.look(state.users, state.queue, no_group.to(state.users.device))
 
 
@@ -225,32 +225,32 @@ class ControlledLists:
         length: int,
         feedback: bool,
         seed: int,  # noqa: ARG002  # nothing is drawn
-    ) -> Served:
+    ) -> RankedLists:
         if self.reranker.needs_kinds:
             raise ConfigError(
                 f"{self._name}: mmr and kind_quota are rules of a long run (leave them out, or use "
                 "longterm)"
             )
         limits = step_limits(self.fitted.limits) or [PopularityLimit(self.reranker.share)]
-        server = ControlServer(self.fitted.ranker, limits)
+        server = OnlineControlled(self.fitted.ranker, limits)
         shown = serve_under_control(
             server, scenario, self.fitted.sensitive, length=length, feedback=feedback
         )
         texts = [str(one) for one in self.fitted.limits] or [self.fitted.level]
         # those of the last place, in units of the standardised scores
         prices = dict(zip(texts, server.control.prices.values(), strict=True))
-        return Served.of(shown, prices=prices)
+        return RankedLists.of(shown, prices=prices)
 
     def in_blocks(self, *, feedback: bool, seed: int) -> None:
         """Every place of all lists depends on the places before it."""
 
-    def server(self, plan: ServingPlan) -> ControlServer:
-        return ControlServer(
+    def server(self, plan: ServingPlan) -> OnlineControlled:
+        return OnlineControlled(
             self.fitted.ranker,
             plan.limits,
             list_length=1 if plan.list_length is None else plan.list_length,
             retraining=plan.retraining(),
-            variety=variety_of(self.reranker, plan.kinds, self._name),
+            diversity=diversity_of(self.reranker, plan.kinds, self._name),
         )
 
     @property

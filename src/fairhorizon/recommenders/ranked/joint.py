@@ -4,11 +4,11 @@ from dataclasses import dataclass
 
 from fairhorizon.errors import ConfigError
 from fairhorizon.limits.supported import gini_limits, is_multi_limit
-from fairhorizon.recommenders.lists.chances import WeightedChances
+from fairhorizon.recommenders.lists.chances import WeightedProbabilities
 from fairhorizon.recommenders.lists.item_lists import GiniTarget, ItemLists
 from fairhorizon.recommenders.ranked.calibration import FittedRanker, view_of
-from fairhorizon.recommenders.ranked.controlled import ControlServer
-from fairhorizon.recommenders.served import Served
+from fairhorizon.recommenders.ranked.controlled import OnlineControlled
+from fairhorizon.recommenders.ranked_lists import RankedLists
 from fairhorizon.recommenders.tasks import ServingPlan
 from fairhorizon.rerank.control import StepControl
 from fairhorizon.rerank.lists import ListAllocation
@@ -29,7 +29,7 @@ class AllocatedLists:
         length: int,
         feedback: bool,
         seed: int,  # noqa: ARG002  # nothing is drawn
-    ) -> Served:
+    ) -> RankedLists:
         lists, limits = self.item_lists(), self.fitted.limits
         if feedback and gini_limits(limits):
             raise ConfigError(
@@ -43,7 +43,7 @@ class AllocatedLists:
             )
         # without anything to learn from answers there is no reason to plan step by step
         if feedback and self.fitted.ranker.uses_history:
-            return Served.of(lists.interactive(scenario, length))
+            return RankedLists.of(lists.interactive(scenario, length))
         return lists.served(scenario, length)
 
     def in_blocks(self, *, feedback: bool, seed: int) -> ItemLists | None:  # noqa: ARG002
@@ -52,7 +52,7 @@ class AllocatedLists:
     def item_lists(self) -> ItemLists:
         fitted, calibration = self.fitted, self.fitted.calibration
         lists = ItemLists(
-            WeightedChances(
+            WeightedProbabilities(
                 view_of(fitted.ranker, self.reranker.candidates), (calibration.sharpness,)
             ),
             fitted.sensitive,
@@ -60,9 +60,9 @@ class AllocatedLists:
             self.reranker.place_rule,
             None if self.reranker.spread is None else GiniTarget(self.reranker.spread),
         )
-        return lists.under(fitted.limits, fitted.level)
+        return lists.with_limits(fitted.limits, fitted.level)
 
-    def server(self, plan: ServingPlan) -> ControlServer:  # noqa: ARG002
+    def server(self, plan: ServingPlan) -> OnlineControlled:  # noqa: ARG002
         name = self.fitted.ranker.method
         raise ConfigError(
             f"{name}+{self.reranker.method} makes whole lists at once and serves in no long run "

@@ -17,15 +17,15 @@ from fairhorizon.errors import ConfigError
 from fairhorizon.limits.supported import SupportedLimits, level_under
 from fairhorizon.rankers import RANKERS
 from fairhorizon.rankers.ranker import Ranker
-from fairhorizon.recommenders.base import Abilities, Levels, Recommender
-from fairhorizon.recommenders.online import Server
+from fairhorizon.recommenders.base import Capabilities, Levels, Recommender
+from fairhorizon.recommenders.online import OnlineRecommender
 from fairhorizon.recommenders.progress import SILENT, Listener
 from fairhorizon.recommenders.ranked.by_user import UserLists
 from fairhorizon.recommenders.ranked.calibration import UNKNOWN, Calibration, FittedRanker
 from fairhorizon.recommenders.ranked.controlled import ControlledLists
 from fairhorizon.recommenders.ranked.joint import AllocatedLists
 from fairhorizon.recommenders.ranked.paced import OnlineLists
-from fairhorizon.recommenders.served import BlockServing, Served, ValuedItems
+from fairhorizon.recommenders.ranked_lists import BlockServing, RankedLists, ValuedItems
 from fairhorizon.recommenders.tasks import FitTask, ServingPlan
 from fairhorizon.rerank import RERANKERS
 from fairhorizon.rerank.control import StepControl
@@ -40,13 +40,13 @@ from fairhorizon.storage import below, load_model, save_model
 class ServingStrategy(Interface):
     """Serves a fitted ranker, behind a re-ranker where there is one."""
 
-    def serve(self, scenario: Scenario, *, length: int, feedback: bool, seed: int) -> Served:
+    def serve(self, scenario: Scenario, *, length: int, feedback: bool, seed: int) -> RankedLists:
         """As `Recommender.served` describes it."""
 
     def in_blocks(self, *, feedback: bool, seed: int) -> BlockServing | None:
         """As `Recommender.in_blocks` describes it."""
 
-    def server(self, plan: ServingPlan) -> Server:
+    def server(self, plan: ServingPlan) -> OnlineRecommender:
         """The server of a long run."""
 
     def expected_exposure(self, scenario: Scenario) -> NDArray[np.float64] | None:
@@ -98,8 +98,8 @@ class Ranked(Recommender):
         return self.reranker.share_limit(self.sensitive_) if self.reranker else 1.0
 
     @property
-    def abilities(self) -> Abilities:
-        return Abilities(
+    def capabilities(self) -> Capabilities:
+        return Capabilities(
             levels=Levels.SERVED if self.reranker else Levels.NONE,
             level_is_share=self.reranker is not None and self.reranker.level_is_share,
             feedback=self.ranker.uses_history,
@@ -151,7 +151,7 @@ class Ranked(Recommender):
         model.calibration_ = replace(self.calibration_, histories=taken)
         return model
 
-    def over(self, rankers: Sequence[Ranker[Any]], sensitive: Tensor) -> Self:
+    def with_rankers(self, rankers: Sequence[Ranker[Any]], sensitive: Tensor) -> Self:
         model = copy.copy(self)
         (model._ranker,) = rankers
         model.sensitive_ = sensitive
@@ -163,24 +163,24 @@ class Ranked(Recommender):
         other.reranker, other.limits_ = reranker, ()
         return other
 
-    def serving_as(self, other: Self) -> Self:
+    def as_served_by(self, other: Self) -> Self:
         return self.reranked(other.reranker)
 
-    def at(self, alpha_prime: float) -> Self:
+    def with_level(self, alpha_prime: float) -> Self:
         if self.reranker is None or not self.reranker.level_is_share:
-            return super().at(alpha_prime)
+            return super().with_level(alpha_prime)
         if not 0 <= alpha_prime <= 1:
             raise ConfigError(
                 f"{self.method}: {alpha_prime:g} is no share of what is shown (give one up to 1)"
             )
         return self.reranked(self.reranker.at_level(alpha_prime))
 
-    def _server(self, plan: ServingPlan) -> Server:
+    def _server(self, plan: ServingPlan) -> OnlineRecommender:
         return self._strategy().server(plan)
 
     def served(
         self, scenario: Scenario, *, length: int, feedback: bool = False, seed: int | None = None
-    ) -> Served:
+    ) -> RankedLists:
         seed = self.seed if seed is None else seed
         return self._strategy().serve(scenario, length=length, feedback=feedback, seed=seed)
 
@@ -211,7 +211,7 @@ class Ranked(Recommender):
             self.calibration_,
             self.seed,
             self.limits_,
-            self.level_text() if self.abilities.level_is_share else "",
+            self.level_text() if self.capabilities.level_is_share else "",
         )
 
     def description(self) -> dict[str, Any]:

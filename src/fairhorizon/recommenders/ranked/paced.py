@@ -18,11 +18,11 @@ from fairhorizon.histories import TableSets
 from fairhorizon.limits.counts import Exposure
 from fairhorizon.rankers.ranker import Ranker
 from fairhorizon.ranking import first_highest, some_at_a_time, standardised, top, users_at_once
+from fairhorizon.recommenders.interactive import serve_interactively
 from fairhorizon.recommenders.lists.chances import item_values
 from fairhorizon.recommenders.online import OnlineRanker, Retraining
 from fairhorizon.recommenders.ranked.calibration import CANDIDATES, FittedRanker
-from fairhorizon.recommenders.served import Served, on_lists
-from fairhorizon.recommenders.steps import step_by_step
+from fairhorizon.recommenders.ranked_lists import RankedLists, on_lists
 from fairhorizon.recommenders.tasks import ServingPlan
 from fairhorizon.rerank.online import GroupMenus, Ledger, OnlineReranker, Visit
 from fairhorizon.simulation.dynamics import Outcome, State
@@ -106,7 +106,7 @@ def scaled(menus: GroupMenus, scale: float) -> GroupMenus:
     return GroupMenus(menus.items, menus.scores, menus.relevances / scale)
 
 
-class OnlineServer:
+class OnlinePaced:
     """Serves all users in every step, batch by batch, and remembers what was shown.
 
     Groups are those of the moment; a showing stays counted under the group it was shown in. What
@@ -250,7 +250,7 @@ class OnlineLists:
         length: int,
         feedback: bool,
         seed: int,  # noqa: ARG002  # nothing is drawn
-    ) -> Served:
+    ) -> RankedLists:
         reranker = self.reranker
         relevance = Relevance.of(self.fitted, length)
         opening = self._opening(scenario, relevance)
@@ -267,20 +267,20 @@ class OnlineLists:
                 for sides in (opening.items, opening.scores, opening.relevances)
             )
             values = on_lists(lists, items, relevances * scale)
-            return Served.of(lists, values=values, scores=on_lists(lists, items, scores))
+            return RankedLists.of(lists, values=values, scores=on_lists(lists, items, scores))
         parts = []
         for users in batches:
             visit = self._visit(opening, users, length)
             steps = _OnlineSteps(self, visit, ledger, relevance, scale)
             parts.append(steps.lists(scenario))
             reranker.settle(visit, ledger)
-        return Served.of(torch.cat(parts))
+        return RankedLists.of(torch.cat(parts))
 
     def in_blocks(self, *, feedback: bool, seed: int) -> None:
         """Every batch of users depends on those before it."""
 
-    def server(self, plan: ServingPlan) -> OnlineServer:
-        return OnlineServer(
+    def server(self, plan: ServingPlan) -> OnlinePaced:
+        return OnlinePaced(
             self.fitted,
             self.reranker,
             list_length=1 if plan.list_length is None else plan.list_length,
@@ -325,7 +325,7 @@ class _OnlineSteps:
     scale: float
 
     def lists(self, scenario: Scenario) -> Tensor:
-        lists, _ = step_by_step(
+        lists, _ = serve_interactively(
             scenario,
             self.visit.users,
             self.made_by.fitted.sensitive,
@@ -337,7 +337,7 @@ class _OnlineSteps:
     def choose(self, state: State) -> Tensor:  # noqa: ARG002
         return self.made_by.reranker.next(self.visit, self.ledger)[:, None]
 
-    def follow(self, lists: Tensor, outcome: Outcome) -> None:  # noqa: ARG002
+    def observe(self, lists: Tensor, outcome: Outcome) -> None:  # noqa: ARG002
         """New menus for the users who liked what they were shown."""
         rows = outcome.reward.nonzero().squeeze(1)
         if len(rows):

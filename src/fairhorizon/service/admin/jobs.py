@@ -145,7 +145,7 @@ class JobRunner:
     def _register(self, arguments: dict[str, Any], say: Say) -> str:
         say(0.1, "loading the model")
         model = loaded(arguments["folder"])
-        model.outlook_for(self.value)  # refuses what cannot be served
+        model.retention_for(self.value)  # refuses what cannot be served
         with self.database.writing() as connection:
             number = register(self.database, connection, arguments["folder"], model)
         return f"model {number} (POST /v1/models/{number}/promote)"
@@ -155,7 +155,7 @@ class JobRunner:
         number = int(arguments["model"])
         with self.database.reading() as connection:
             row = models.get(connection, number)
-        loaded(row.folder).outlook_for(self.value)  # refuses what cannot be served
+        loaded(row.folder).retention_for(self.value)  # refuses what cannot be served
         until = time.monotonic() + WAIT_FOR_REPLICAS
         while time.monotonic() < until:
             with self.database.reading() as connection:

@@ -72,7 +72,7 @@ def check_value(database: Database, settings: ServiceSettings) -> None:
         number = service_state.read(database, connection).model_id
         folder = None if number is None else models.get(connection, number).folder
     if folder is not None:
-        loaded(folder).outlook_for(settings.value)
+        loaded(folder).retention_for(settings.value)
 
 
 def _number_of(database: Database, folder: str) -> int:

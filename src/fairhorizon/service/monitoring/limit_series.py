@@ -59,7 +59,7 @@ def limit_series(
     period: Period,
     only: Collection[tuple[int, str]] | None = None,
 ) -> list[LimitSeries]:
-    """Served showings by step, of all limits that were in force in the period.
+    """RankedLists showings by step, of all limits that were in force in the period.
 
     only: some groups, by the limit and their names; None: all of them.
     """

@@ -15,7 +15,7 @@ from fairhorizon.allocation.guard import ExposureGuard, GuardedList
 from fairhorizon.fcpo.retention.replay import FittedRetention, best_open
 from fairhorizon.fcpo.retention.state import ResponseHistory, see_many
 from fairhorizon.model.requests import RepeatRule, Requests
-from fairhorizon.recommenders.served import ValuedItems
+from fairhorizon.recommenders.ranked_lists import ValuedItems
 from fairhorizon.service.budget.leases import LeaseBalance
 from fairhorizon.service.replica.requests import (
     BuiltList,
@@ -130,16 +130,16 @@ class ListBuilder:
         self, scenario: Scenario, made: ValuedItems, asking: Sequence[str], users: UserHistories
     ) -> Tensor | None:
         """(b,) what a like of those who ask is worth; None: nobody looks at it."""
-        outlook, state = self.snapshot.outlook, self.snapshot.state
-        if self.settings.value is not ListValue.LONG or outlook is None:
+        retention, state = self.snapshot.retention, self.snapshot.state
+        if self.settings.value is not ListValue.LONG or retention is None:
             return None
         assert state is not None
         assert scenario.taken is not None
         negative = self.settings.negative
-        answers = [users.answers(one, outlook.until, negative) for one in asking]
+        answers = [users.answers(one, retention.until, negative) for one in asking]
         known = [None if one in self.snapshot.forgotten else one for one in asking]
-        standing = standing_now(outlook, known, scenario.taken, answers)
-        return outlook.worth(standing, best_open(made.items, made.chances, state.free.sensitive_))
+        standing = standing_now(retention, known, scenario.taken, answers)
+        return retention.worth(standing, best_open(made.items, made.chances, state.free.sensitive_))
 
     def _recommended(
         self,
@@ -257,13 +257,16 @@ def explored(chosen: GuardedList, explore: float, draws: np.random.Generator) ->
 
 
 def standing_now(
-    outlook: FittedRetention, users: Sequence[str | None], taken: Tensor, answers: list[list[bool]]
+    retention: FittedRetention,
+    users: Sequence[str | None],
+    taken: Tensor,
+    answers: list[list[bool]],
 ) -> ResponseHistory:
     """The responses of users with answers (b, ...) that came after the record.
 
     users: ids; None: somebody who asked to be forgotten.
     """
-    standing = outlook.standing_of(users, taken)
+    standing = retention.standing_of(users, taken)
     width = max(map(len, answers), default=0)
     if width:
         shown = torch.tensor([len(own) for own in answers])[:, None] > torch.arange(width)

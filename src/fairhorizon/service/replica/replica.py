@@ -332,7 +332,7 @@ class Replica:
         for trouble in snapshot.troubles:
             LOG.warning("a limit is about nothing: %s", trouble)
         is_long = self.settings.value is ListValue.LONG
-        if is_long and snapshot.state is not None and snapshot.outlook is None:
+        if is_long and snapshot.state is not None and snapshot.retention is None:
             LOG.warning("value=long: model %s has learned from no answers", snapshot.model_id)
         draws = np.random.default_rng([self.settings.seed, zlib.crc32(self.id.encode())])
         builder = ListBuilder(snapshot, balance.prices, self.settings, draws, self._builder)

@@ -83,7 +83,7 @@ class ServingSnapshot:
     rules: Rules
     forgotten: Forgotten
     troubles: tuple[str, ...] = ()  # limits that are about nothing
-    outlook: FittedRetention | None = None  # what the model has learned from answers
+    retention: FittedRetention | None = None  # what the model has learned from answers
 
     def requester(self, user: str, events: Sequence[Any], negative: Sequence[str]) -> "Requester":
         """Somebody as the model and later events know them; events oldest first."""
@@ -213,7 +213,7 @@ class SnapshotLoader:
             Rules(tuple(served)),
             forgotten_users(connection),
             tuple(binder.troubles),
-            None if model is None else model.outlook,
+            None if model is None else model.retention,
         )
 
     def _opened(self, state: ServingState) -> ServingState:

@@ -1,4 +1,4 @@
-"""The moods of simulated users: patience that runs out, and appeal that wears off.
+"""The churn of simulated users: patience that runs out, and appeal that wears off.
 
 Patience is counted in likes. Somebody who can be patient for M likes begins with floor(M / 2) + 1
 of them; a like adds 1, up to M, and every other showing takes 1 / `like_adds`. At 0 the user
@@ -39,7 +39,7 @@ class QuitRule(Settings):
         return self
 
 
-class MoodConfig(Settings):
+class ChurnConfig(Settings):
     """Settings of users who can leave."""
 
     patience: float | None = Field(None, ge=LEAST)
@@ -123,7 +123,7 @@ def calibrated_like_adds(liked: Tensor, shown: Tensor, most: Tensor, share: floa
     return high
 
 
-class Moods:
+class ChurnModel:
     """Patience, absence and satiation of a batch of users.
 
     One number is drawn for every user and step, whatever is shown: recommenders compared under one
@@ -132,7 +132,7 @@ class Moods:
 
     def __init__(
         self,
-        config: MoodConfig,
+        config: ChurnConfig,
         patience: Patience,
         kinds: Tensor | None,
         generator: torch.Generator,

@@ -1,4 +1,4 @@
-"""Rules of variety under the control: which item is shown by hand, limits, restarts, refusals."""
+"""Rules of diversity under the control: which item is shown by hand, limits, restarts, refusals."""
 
 import numpy as np
 import pytest
@@ -15,11 +15,11 @@ from fairhorizon.limits.counts import Exposure
 from fairhorizon.limits.step_limits import PopularityLimit
 from fairhorizon.metrics.shares import exceeds
 from fairhorizon.rankers.ease import Ease
-from fairhorizon.recommenders.ranked.controlled import Variety
+from fairhorizon.recommenders.ranked.controlled import DiversityRules
 from fairhorizon.recommenders.ranked.model import Ranked
 from fairhorizon.rerank.control import StepControl
+from fairhorizon.simulation.churn import ChurnConfig, QuitRule
 from fairhorizon.simulation.feedback import evaluation_scenario
-from fairhorizon.simulation.moods import MoodConfig, QuitRule
 from fairhorizon.simulation.simulated import SimulatedUsers, SimulationConfig
 from fairhorizon.vocabulary import Protocol
 
@@ -30,13 +30,13 @@ SCORES = torch.tensor([[5, 4, 3, 2.5, 2.2, 0]])
 
 def shown(rules: StepControl, list_length: int = 1, steps: int = 6) -> list[int]:
     """What one user is shown, who answers nothing."""
-    variety, table = Variety(rules, SOME_KINDS), SCORES.clone()
-    variety.begin(1)
+    diversity, table = DiversityRules(rules, SOME_KINDS), SCORES.clone()
+    diversity.begin(1)
     control, exposure = OnlineControl([]), Exposure(np.ones(6, dtype=np.int64))
     items: list[int] = []
     for _ in range(steps):
-        lists = control.choose([table] * list_length, exposure, variety.handicap)
-        variety.observe(lists)
+        lists = control.choose([table] * list_length, exposure, diversity.handicap)
+        diversity.observe(lists)
         items += lists[0].tolist()
         table[0, lists[0][lists[0] >= 0]] = -torch.inf
     return items
@@ -55,16 +55,16 @@ def test_mmr_takes_off_what_was_shown_lately_and_fades(mmr: float, expected: lis
 
 
 def test_the_handicap_of_mmr_by_hand() -> None:
-    variety = Variety(StepControl(mmr=0.4, forgetting=0.5), SOME_KINDS)
-    variety.begin(1)
+    diversity = DiversityRules(StepControl(mmr=0.4, forgetting=0.5), SOME_KINDS)
+    diversity.begin(1)
     for item in (0, 4, -1):  # the last step shows nothing, and time passes
-        variety.observe(torch.tensor([[item]]))
+        diversity.observe(torch.tensor([[item]]))
     lately = torch.tensor([0.25 + 0.5 * 0.5, 0.5 * 0.5])
-    torch.testing.assert_close(variety.lately, lately[None])
+    torch.testing.assert_close(diversity.lately, lately[None])
     first, second = (0.4 * lately).tolist()
     expected = torch.tensor([[first] * 3 + [second, (first + second) / 2, 0]])
-    torch.testing.assert_close(variety.handicap(torch.tensor([[-1]])), expected)
-    more = variety.handicap(torch.tensor([[3]]))  # the list has begun with the second kind
+    torch.testing.assert_close(diversity.handicap(torch.tensor([[-1]])), expected)
+    more = diversity.handicap(torch.tensor([[3]]))  # the list has begun with the second kind
     torch.testing.assert_close(more - expected, torch.tensor([[0, 0, 0, 0.4, 0.2, 0]]))
 
 
@@ -91,16 +91,16 @@ def test_a_full_kind_is_closed_unless_nothing_else_is_open(
 
 
 def test_who_is_shown_nothing_keeps_the_window() -> None:
-    variety = Variety(StepControl(kind_quota=1, window=2), SOME_KINDS)
+    diversity = DiversityRules(StepControl(kind_quota=1, window=2), SOME_KINDS)
     table = SCORES.repeat(2, 1)
     table[1] = -torch.inf  # this user has left
     control, exposure = OnlineControl([]), Exposure(np.ones(6, dtype=np.int64))
-    variety.begin(2)
-    variety.observe(torch.tensor([[0], [3]]))
-    lists = control.choose(table, exposure, variety.handicap)
+    diversity.begin(2)
+    diversity.observe(torch.tensor([[0], [3]]))
+    lists = control.choose(table, exposure, diversity.handicap)
     assert lists.tolist() == [[3], [-1]]
-    variety.observe(lists)
-    assert variety.recent.tolist() == [[3], [3]]
+    diversity.observe(lists)
+    assert diversity.recent.tolist() == [[3], [3]]
 
 
 @pytest.fixture(scope="module")
@@ -116,13 +116,13 @@ def kinds_of(market: Split) -> Tensor:
 
 def begun(model: Ranked, market: Split, rules: StepControl, list_length: int = 1) -> LongRun:
     """Users who quit after more than 2 of 5 items of a kind, under a limit of 30 %."""
-    kinds, moods = kinds_of(market), MoodConfig(quits=QuitRule(most=2, of=5))
+    kinds, churn = kinds_of(market), ChurnConfig(quits=QuitRule(most=2, of=5))
     users = SimulatedUsers.of_split(
         synthetic(60, 80, 20, seed=3),
         market,
         model.queue_length,
         Protocol.STANDARD,
-        SimulationConfig(moods=moods),
+        SimulationConfig(churn=churn),
         kinds=kinds,
     )
     server = model.reranked(rules).server(
@@ -192,8 +192,8 @@ def test_without_a_rule_settings_are_those_of_before() -> None:
 
 def test_what_a_rule_cannot_do_is_said_with_a_remedy(model: Ranked, market: Split) -> None:
     served = model.reranked(StepControl(mmr=1))
-    assert served.abilities.kinds
-    assert not model.reranked(StepControl()).abilities.kinds
+    assert served.capabilities.kinds
+    assert not model.reranked(StepControl()).capabilities.kinds
     with pytest.raises(ConfigError, match=r"ease\+control: .* about kinds .* \(give `kinds`, or"):
         served.server([])
     scenario = evaluation_scenario(market, model.queue_length, Protocol.STANDARD)

@@ -10,17 +10,17 @@ import torch
 from fairhorizon.data.splits import split
 from fairhorizon.data.synthetic import synthetic
 from fairhorizon.errors import ConfigError
-from fairhorizon.simulation.dynamics import Outcome, State, advance
-from fairhorizon.simulation.gym import RecommendationVectorEnv
-from fairhorizon.simulation.moods import (
-    MoodConfig,
-    Moods,
+from fairhorizon.simulation.churn import (
+    ChurnConfig,
+    ChurnModel,
     Patience,
     QuitRule,
     calibrated_like_adds,
     share_staying,
     start_of,
 )
+from fairhorizon.simulation.dynamics import Outcome, State, advance
+from fairhorizon.simulation.gym import RecommendationVectorEnv
 from fairhorizon.simulation.simulated import SimulatedUsers, SimulationConfig
 from fairhorizon.vocabulary import Protocol
 
@@ -28,35 +28,37 @@ MARKET = synthetic(60, 40, 12, seed=3)
 PARTS = split(MARKET.interactions)
 
 
-def moods_of(config: MoodConfig, most: list[float], kinds: torch.Tensor | None = None) -> Moods:
+def moods_of(
+    config: ChurnConfig, most: list[float], kinds: torch.Tensor | None = None
+) -> ChurnModel:
     values = torch.tensor(most, dtype=torch.float64)
-    return Moods(
+    return ChurnModel(
         config, Patience(values, start_of(values)), kinds, torch.Generator().manual_seed(0)
     )
 
 
 def leaving(**changes: object) -> SimulatedUsers:
-    config = MoodConfig.model_validate({"patience": 4, "like_adds": 3, **changes})
+    config = ChurnConfig.model_validate({"patience": 4, "like_adds": 3, **changes})
     kinds = torch.eye(4)[torch.arange(40) % 4]
-    own = SimulationConfig(moods=config)
+    own = SimulationConfig(churn=config)
     return SimulatedUsers.of_split(MARKET, PARTS, 5, Protocol.STANDARD, own, 1, kinds)
 
 
 def test_patience_by_hand() -> None:
     """M = 4 begins with 3, M = 5.9 with 3; each other showing takes a half, a like adds 1."""
-    moods = moods_of(MoodConfig(patience=4, like_adds=2), [4.0, 5.9, 2.0])
-    assert moods.patience.left.tolist() == [3, 3, 2]
+    churn = moods_of(ChurnConfig(patience=4, like_adds=2), [4.0, 5.9, 2.0])
+    assert churn.patience.left.tolist() == [3, 3, 2]
     lists = torch.tensor([[0, 1], [2, 3], [4, -1]])
-    moods.notice(lists, torch.tensor([[True, True], [True, False], [False, False]]))
-    assert moods.patience.left.tolist() == [4, 3.5, 1.5]  # the first has no more than 4
+    churn.notice(lists, torch.tensor([[True, True], [True, False], [False, False]]))
+    assert churn.patience.left.tolist() == [4, 3.5, 1.5]  # the first has no more than 4
     for _ in range(3):
-        assert moods.here.all()
-        moods.notice(lists, torch.zeros(3, 2, dtype=torch.bool))
-    assert moods.patience.left.tolist() == [1, 0.5, 0]
-    assert moods.here.tolist() == [True, True, False]
-    moods.notice(lists, torch.ones(3, 2, dtype=torch.bool))  # who left is shown nothing
-    assert moods.patience.left.tolist() == [3, 2.5, 0]
-    assert moods.contentment.tolist() == [1, 3 * 2 / 7, 0]  # 4, 3, 0 likes; 6, 7, 4 others
+        assert churn.here.all()
+        churn.notice(lists, torch.zeros(3, 2, dtype=torch.bool))
+    assert churn.patience.left.tolist() == [1, 0.5, 0]
+    assert churn.here.tolist() == [True, True, False]
+    churn.notice(lists, torch.ones(3, 2, dtype=torch.bool))  # who left is shown nothing
+    assert churn.patience.left.tolist() == [3, 2.5, 0]
+    assert churn.contentment.tolist() == [1, 3 * 2 / 7, 0]  # 4, 3, 0 likes; 6, 7, 4 others
 
 
 def test_the_more_a_like_adds_the_more_stay_and_half_is_found() -> None:
@@ -101,44 +103,44 @@ def _logit(chances: torch.Tensor) -> torch.Tensor:
 
 
 def test_a_user_quits_after_too_many_of_a_kind() -> None:
-    rule = MoodConfig(quits=QuitRule(most=2, of=4))
-    moods = moods_of(rule, [4.0, 4.0], torch.eye(2)[torch.tensor([0, 0, 0, 1, 1])])
+    rule = ChurnConfig(quits=QuitRule(most=2, of=4))
+    churn = moods_of(rule, [4.0, 4.0], torch.eye(2)[torch.tensor([0, 0, 0, 1, 1])])
     nothing = torch.zeros(2, 1, dtype=torch.bool)
     for first, second in ((0, 0), (3, 1), (1, 3), (4, 4)):
-        moods.notice(torch.tensor([[first], [second]]), nothing)
-    assert moods.here.tolist() == [True, True]
-    moods.notice(torch.tensor([[2], [-1]]), nothing)  # of 3, 1, 4, 2 two are of either kind
-    assert moods.here.tolist() == [True, True]
-    moods.notice(torch.tensor([[0], [3]]), nothing)  # 1, 4, 2, 0 against 1, 3, 4, 3
-    assert moods.here.tolist() == [False, False]
+        churn.notice(torch.tensor([[first], [second]]), nothing)
+    assert churn.here.tolist() == [True, True]
+    churn.notice(torch.tensor([[2], [-1]]), nothing)  # of 3, 1, 4, 2 two are of either kind
+    assert churn.here.tolist() == [True, True]
+    churn.notice(torch.tensor([[0], [3]]), nothing)  # 1, 4, 2, 0 against 1, 3, 4, 3
+    assert churn.here.tolist() == [False, False]
 
 
 def test_an_item_of_no_kind_bores_nobody() -> None:
     kinds = torch.tensor([[0.0, 0.0], [1.0, 0.0]])
-    moods = moods_of(MoodConfig(quits=QuitRule(most=1, of=3)), [4.0, 4.0], kinds)
+    churn = moods_of(ChurnConfig(quits=QuitRule(most=1, of=3)), [4.0, 4.0], kinds)
     for _ in range(3):
-        moods.notice(torch.tensor([[0], [1]]), torch.zeros(2, 1, dtype=torch.bool))
-    assert moods.here.tolist() == [True, False]
+        churn.notice(torch.tensor([[0], [1]]), torch.zeros(2, 1, dtype=torch.bool))
+    assert churn.here.tolist() == [True, False]
 
 
 def test_the_content_come_back_as_new_ones_and_the_others_do_not() -> None:
-    moods = moods_of(MoodConfig(patience=2, like_adds=1, returning=1.0), [2.0, 2.0])
+    churn = moods_of(ChurnConfig(patience=2, like_adds=1, returning=1.0), [2.0, 2.0])
     lists = torch.tensor([[0], [1]])
     for liked in ([True, False], [False, False], [False, False]):
-        moods.notice(lists, torch.tensor(liked)[:, None])
-    assert moods.here.tolist() == [False, False]
-    assert moods.contentment.tolist() == [0.5, 0.0]
-    moods = moods_of(MoodConfig(patience=2, like_adds=2, returning=1.0), [2.0, 2.0])
+        churn.notice(lists, torch.tensor(liked)[:, None])
+    assert churn.here.tolist() == [False, False]
+    assert churn.contentment.tolist() == [0.5, 0.0]
+    churn = moods_of(ChurnConfig(patience=2, like_adds=2, returning=1.0), [2.0, 2.0])
     for liked in ([True, False], *([[False, False]] * 4)):
-        moods.notice(lists, torch.tensor(liked)[:, None])
-    assert moods.here.tolist() == [False, False]
+        churn.notice(lists, torch.tensor(liked)[:, None])
+    assert churn.here.tolist() == [False, False]
     back = []
     for _ in range(60):
-        moods.pass_time()
-        back.append(moods.here.tolist())
+        churn.pass_time()
+        back.append(churn.here.tolist())
     assert back[-1] == [True, False]
-    assert moods.patience.left[0] == 2  # the start of M = 2
-    assert moods.liked[0] == 0
+    assert churn.patience.left[0] == 2  # the start of M = 2
+    assert churn.liked[0] == 0
 
 
 def test_the_same_seed_gives_the_same_users_and_a_stored_run_goes_on() -> None:
@@ -185,11 +187,11 @@ def test_nothing_is_open_for_those_who_left() -> None:
 @pytest.mark.parametrize("fault", [{"quits": {"most": 4, "of": 4}}, {"patience": 1}])
 def test_settings_that_cannot_be_are_refused(fault: dict[str, object]) -> None:
     with pytest.raises(ValueError, match=r"never are of one kind|greater than or equal to 2"):
-        MoodConfig.model_validate(fault)
+        ChurnConfig.model_validate(fault)
     with pytest.raises(ConfigError, match="kinds of items"):
         SimulatedUsers.of_split(
             *(MARKET, PARTS, 5, Protocol.STANDARD),
-            SimulationConfig(moods=MoodConfig(satiation=1)),
+            SimulationConfig(churn=ChurnConfig(satiation=1)),
         )
 
 

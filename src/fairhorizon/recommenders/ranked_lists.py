@@ -19,7 +19,7 @@ NO_PRICES: Mapping[str, float] = MappingProxyType({})
 
 
 @dataclass(frozen=True, eq=False)
-class Served:
+class RankedLists:
     """Lists of users, best first, with all that is known about their items.
 
     lists: (n_users, K) item codes, -1 where nothing is left that may be shown.
@@ -40,7 +40,7 @@ class Served:
 
     def __reduce__(self) -> tuple[object, ...]:
         """For other processes: a mapping that cannot change cannot be pickled."""
-        return Served, (self.lists, self.values, self.scores, dict(self.prices))
+        return RankedLists, (self.lists, self.values, self.scores, dict(self.prices))
 
     @classmethod
     def of(
@@ -50,7 +50,7 @@ class Served:
         values: Tensor | None = None,
         scores: Tensor | None = None,
         prices: Mapping[str, float] = NO_PRICES,
-    ) -> "Served":
+    ) -> "RankedLists":
         """From tensors of any device."""
 
         def numbers(some: Tensor | None) -> Floats | None:
@@ -101,7 +101,7 @@ class BlockServing(Interface):
     def block(self, scenario: Scenario, length: int, users: int) -> Any:
         """The users of a scenario, who are some of so many `users`; made where they are served."""
 
-    def serve_blocks(self, blocks: Blocks, length: int) -> Served:
+    def serve_blocks(self, blocks: Blocks, length: int) -> RankedLists:
         """The lists of the users of all blocks."""
 
 
@@ -109,20 +109,20 @@ class BlockServing(Interface):
 class EachAlone:
     """Every user's list depends on nobody else: a block is its lists."""
 
-    served: Callable[[Scenario, int], Served]
+    served: Callable[[Scenario, int], RankedLists]
 
-    def block(self, scenario: Scenario, length: int, users: int) -> Served:  # noqa: ARG002
+    def block(self, scenario: Scenario, length: int, users: int) -> RankedLists:  # noqa: ARG002
         return self.served(scenario, length)
 
-    def serve_blocks(self, blocks: Blocks, length: int) -> Served:  # noqa: ARG002
+    def serve_blocks(self, blocks: Blocks, length: int) -> RankedLists:  # noqa: ARG002
         return joined(blocks.map(_itself))
 
 
-def _itself(block: Served) -> Served:
+def _itself(block: RankedLists) -> RankedLists:
     return block
 
 
-def joined(parts: Sequence[Served]) -> Served:
+def joined(parts: Sequence[RankedLists]) -> RankedLists:
     """The lists of all users, from those of blocks; the prices are the same in all."""
 
     def column(name: str) -> np.ndarray | None:
@@ -130,4 +130,4 @@ def joined(parts: Sequence[Served]) -> Served:
         return None if tables[0] is None else np.concatenate(tables)
 
     lists = np.concatenate([part.lists for part in parts])
-    return Served(lists, column("values"), column("scores"), parts[0].prices)
+    return RankedLists(lists, column("values"), column("scores"), parts[0].prices)

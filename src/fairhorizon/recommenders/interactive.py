@@ -12,70 +12,72 @@ from torch import Tensor
 from fairhorizon.limits.counts import GrowingLists
 from fairhorizon.metrics.accuracy import mean_over_users, ndcg
 from fairhorizon.ranking import users_at_once
-from fairhorizon.recommenders.online import Server
+from fairhorizon.recommenders.online import OnlineRecommender
 from fairhorizon.simulation.dynamics import Feedback, Outcome, State, advance
 from fairhorizon.simulation.feedback import Scenario
 
 
-class Stepper(Interface):
+class StepChooser(Interface):
     """Chooses what a batch of users is shown next."""
 
     def choose(self, state: State) -> Tensor:
         """(b, K) items for users in this state, -1 where nothing is left."""
 
-    def follow(self, lists: Tensor, outcome: Outcome) -> None:
+    def observe(self, lists: Tensor, outcome: Outcome) -> None:
         """Observe the outcome of the lists just chosen."""
 
 
-AnyStepper = TypeVar("AnyStepper", bound=Stepper)
+AnyStepChooser = TypeVar("AnyStepChooser", bound=StepChooser)
 
 
 @torch.no_grad()
-def step_by_step(
+def serve_interactively(
     scenario: Scenario,
     users: Tensor,
     sensitive: Tensor,
-    begin: Callable[[State, Feedback], AnyStepper],
+    begin: Callable[[State, Feedback], AnyStepChooser],
     *,
     length: int,
-) -> tuple[Tensor, AnyStepper]:
-    """(b, length) items shown to some users of a scenario, and the stepper that chose them.
+) -> tuple[Tensor, AnyStepChooser]:
+    """(b, length) items shown to some users of a scenario, and the chooser that chose them.
 
-    `begin` makes the stepper from the users' initial state and their feedback.
+    `begin` makes the chooser from the users' initial state and their feedback.
     """
     state, feedback = scenario.begin(users, sensitive.device)
-    stepper = begin(state, feedback)
+    chooser = begin(state, feedback)
     shown = torch.empty(len(users), 0, dtype=torch.int64, device=sensitive.device)
     while shown.shape[1] < length:
-        lists = stepper.choose(state)
+        lists = chooser.choose(state)
         outcome = advance(state, lists, feedback, sensitive)
-        stepper.follow(lists, outcome)
+        chooser.observe(lists, outcome)
         state = outcome.state
         shown = torch.cat([shown, lists], dim=1)
-    return shown[:, :length], stepper
+    return shown[:, :length], chooser
 
 
 class _ControlledSteps:
     """A server that makes whole lists for the users of a scenario, under fixed groups."""
 
-    def __init__(self, server: Server, exposure: GrowingLists, *, feedback: bool) -> None:
+    def __init__(
+        self, server: OnlineRecommender, exposure: GrowingLists, *, feedback: bool
+    ) -> None:
         self.server, self.exposure, self.feedback = server, exposure, feedback
 
     def choose(self, state: State) -> Tensor:
         return self.server.serve(state, self.exposure)
 
-    def follow(self, lists: Tensor, outcome: Outcome) -> None:
+    def observe(self, lists: Tensor, outcome: Outcome) -> None:
         self.exposure.add(lists)
         if self.feedback:
             self.server.observe(lists, outcome, self.exposure)
 
 
 def serve_under_control(
-    server: Server, scenario: Scenario, sensitive: Tensor, *, length: int, feedback: bool
+    server: OnlineRecommender, scenario: Scenario, sensitive: Tensor, *, length: int, feedback: bool
 ) -> Tensor:
     """(n_users, length): all users together, step by step, at the price that keeps the limit."""
     exposure = GrowingLists(sensitive.cpu().numpy(), scenario.n_users, length)
-    lists, _ = step_by_step(
+    lists, _ = serve_interactively(
         scenario,
         torch.arange(scenario.n_users),
         sensitive,
