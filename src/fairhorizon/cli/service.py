@@ -13,7 +13,7 @@ from fairhorizon.cli import options
 from fairhorizon.cli.progress import Progress
 from fairhorizon.errors import ConfigError
 from fairhorizon.files import check_file, claimed
-from fairhorizon.service.vocabulary import ID_LENGTH, Role
+from fairhorizon.service.settings import ID_LENGTH, Role
 from fairhorizon.vocabulary import ListValue
 
 if TYPE_CHECKING:
@@ -485,13 +485,13 @@ def restore(
     """
     with needs_service("restore"):
         from fairhorizon.service.admin.backup import restore as fill
-        from fairhorizon.service.store import models
         from fairhorizon.service.store.migrating import opened
+        from fairhorizon.service.store.state import all_models
 
     with opened(database) as target:
         rows = fill(target, file)
         with target.reading() as connection:
-            known = [row.folder for row in models.every(connection)]
+            known = [row.folder for row in all_models(connection)]
         typer.echo(f"{target}: {sum(rows.values()):,} rows, {rows['lists']:,} lists")
     for folder in known:
         if not Path(folder).is_dir():

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from api_client import TestClient, get
 
-from fairhorizon.service.vocabulary import LARGEST_BODY
+from fairhorizon.service.settings import LARGEST_BODY
 
 JSON = {"content-type": "application/json"}
 LONG = "x" * 257

@@ -20,14 +20,13 @@ from fairhorizon.service.monitoring.alerts import (
     ended_alerts,
     look,
 )
-from fairhorizon.service.replica.engine import Engine
+from fairhorizon.service.replica.replica import Engine
 from fairhorizon.service.settings import ServiceSettings
-from fairhorizon.service.store import items
-from fairhorizon.service.store import limits as limit_rows
+from fairhorizon.service.store.catalogue import Item, put_items
 from fairhorizon.service.store.database import Database
-from fairhorizon.service.store.items import Item
 from fairhorizon.service.store.migrating import prepare
 from fairhorizon.service.store.schema import accounts, feedback, limits, windows
+from fairhorizon.service.store.state import end_limit
 
 NEAR, MISSED = ("limit-near", "popular<=0.4"), ("floor-missed", "seller:each>=0.2")
 SETTINGS = ServiceSettings()  # alerts after 1000 showings, floors are missed below 95 %
@@ -120,7 +119,7 @@ def test_an_alert_ends_with_its_limit(database: Database) -> None:
     count(database, popular, 600)
     assert changes(database) == [(*NEAR, "begun")]
     with database.writing() as connection:
-        limit_rows.end(database, connection, 1)
+        end_limit(database, connection, 1)
     assert changes(database) == [(*NEAR, "ended")]
 
 
@@ -211,7 +210,7 @@ def test_a_limit_about_nothing(replicas: Callable[..., Engine]) -> None:
     before = engine.snapshot
     with database.writing() as connection:
         rows = [Item(one.id, labels={"seller": "big"}) for one in before.catalogue.rows.values()]
-        items.put(database, connection, rows)
+        put_items(database, connection, rows)
     assert look(database, settings, before) == []  # an old snapshot says nothing
     wait_for_snapshot(engine, before.generation + 1)
     (begun,) = look(database, settings, engine.snapshot)
@@ -220,7 +219,7 @@ def test_a_limit_about_nothing(replicas: Callable[..., Engine]) -> None:
     assert look(database, settings, before) == []
     assert look(database, settings, None) == []
     with database.writing() as connection:
-        items.put(database, connection, [Item("a1", labels={"kind": "k0"})])
+        put_items(database, connection, [Item("a1", labels={"kind": "k0"})])
     wait_for_snapshot(engine, engine.snapshot.generation + 1)
     (ended,) = look(database, settings, engine.snapshot)
     assert (ended.subject, ended.state) == ("kind=k0<=0.5", AlertState.ENDED)

@@ -9,9 +9,9 @@ import sqlalchemy as sa
 
 from fairhorizon.errors import FairHorizonError
 from fairhorizon.model.model import open_model
-from fairhorizon.service.store import models
+from fairhorizon.service.store.catalogue import forget_user
 from fairhorizon.service.store.database import SQLITE, Database
-from fairhorizon.service.store.users import forget
+from fairhorizon.service.store.state import all_models
 
 
 @dataclass(frozen=True)
@@ -31,8 +31,8 @@ def remove(database: Database, user: str) -> Removed:
     with database.writing() as connection:
         if database.dialect == SQLITE:  # else what is deleted can still be read in its file
             connection.execute(sa.text("PRAGMA secure_delete = ON"))
-        rows = forget(database, connection, user)
-        folders = [row.folder for row in models.every(connection)]
+        rows = forget_user(database, connection, user)
+        folders = [row.folder for row in all_models(connection)]
     if database.dialect == SQLITE:
         _empty_write_ahead_log(database)
     fitted, unreadable = _who_knows(user, folders)

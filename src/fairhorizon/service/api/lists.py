@@ -13,8 +13,8 @@ from fairhorizon.service.api.auth import GuardedRoute, Reading, Serving
 from fairhorizon.service.api.bodies import Body, Finite, Id
 from fairhorizon.service.api.problems import ApiProblem
 from fairhorizon.service.background import Service
-from fairhorizon.service.replica.requests import BuiltList, ListRequest
-from fairhorizon.service.vocabulary import LONGEST_LIST, MOST_CANDIDATES
+from fairhorizon.service.replica.list_builder import BuiltList, ListRequest
+from fairhorizon.service.settings import LONGEST_LIST, MOST_CANDIDATES
 
 MOST_WAITING = 1000  # requests, before more are refused
 LARGEST_SCORE = 1e9  # of a candidate: sums of such scores are still exact enough to compare

@@ -26,20 +26,19 @@ from sqlalchemy.engine import Connection
 
 from fairhorizon.errors import ConfigError
 from fairhorizon.service.budget.rules import UNIT
-from fairhorizon.service.monitoring.limit_status import (
+from fairhorizon.service.monitoring.limits import (
     AccountNow,
     LimitStatus,
     line,
     present_accounts,
     status_of,
 )
-from fairhorizon.service.replica.engine import Engine
+from fairhorizon.service.replica.replica import Engine
 from fairhorizon.service.replica.snapshot import ServingSnapshot
 from fairhorizon.service.settings import ServiceSettings
-from fairhorizon.service.store import state as service_state
 from fairhorizon.service.store.database import Database
 from fairhorizon.service.store.schema import alerts, feedback, lists
-from fairhorizon.service.store.state import ServiceState
+from fairhorizon.service.store.state import ServiceState, lock_state, read_state
 
 EVERY = 5.0  # seconds between two looks
 LOG = logging.getLogger("fairhorizon.service")
@@ -263,11 +262,11 @@ def look(
     state, so that one of them changes it, and with what is true at that moment.
     """
     with database.reading() as connection:
-        state = service_state.read(database, connection)
+        state = read_state(database, connection)
         if not _changes(connection, settings, state, snapshot):
             return []
     with database.writing() as connection:
-        state = service_state.lock(database, connection)
+        state = lock_state(database, connection)
         changes = _changes(connection, settings, state, snapshot)
         for one in changes:
             if one.number is None:

@@ -1,12 +1,16 @@
 """One replica: its row in the database, its leases, and the lists that it makes and records.
 
-Lists are recorded before they are answered: one transaction for a batch, its lists in order.
+Lists are recorded before they are answered: one transaction for a batch, its lists in order. The
+engine is the thread that does it: requests that wait are served together.
 """
 
 import logging
+import queue
+import threading
 import time
 import zlib
 from collections.abc import Sequence
+from concurrent.futures import Future
 from dataclasses import dataclass
 from enum import Enum
 from typing import Any
@@ -15,21 +19,29 @@ import numpy as np
 import sqlalchemy as sa
 from sqlalchemy.engine import Connection
 
-from fairhorizon.service.budget import replicas
 from fairhorizon.service.budget.leases import LeaseBalance, OverdrawnError
-from fairhorizon.service.budget.ledger import Ledger
-from fairhorizon.service.crash_points import AFTER_CHARGE, AFTER_COMMIT, BEFORE_COMMIT, crash_point
-from fairhorizon.service.replica.list_builder import ListBuilder
-from fairhorizon.service.replica.requests import BuiltList, ListRequest, UserHistories
+from fairhorizon.service.budget.ledger import Ledger, join_replica, leave_replica, recover_leases
+from fairhorizon.service.replica.list_builder import (
+    BuiltList,
+    ListBuilder,
+    ListRequest,
+    UserHistories,
+)
 from fairhorizon.service.replica.snapshot import ServingSnapshot, SnapshotLoader
-from fairhorizon.service.settings import ServiceSettings
+from fairhorizon.service.settings import Counts, ServiceSettings
 from fairhorizon.service.store import feedback
-from fairhorizon.service.store import state as service_state
-from fairhorizon.service.store.database import Database
+from fairhorizon.service.store.database import (
+    AFTER_CHARGE,
+    AFTER_COMMIT,
+    BEFORE_COMMIT,
+    Database,
+    DatabaseAwayError,
+    crash_point,
+)
 from fairhorizon.service.store.schema import lists, unconfirmed
 from fairhorizon.service.store.schema import replicas as replica_table
 from fairhorizon.service.store.schema import state as state_table
-from fairhorizon.service.vocabulary import Counts
+from fairhorizon.service.store.state import ServiceState, lock_state, read_state
 from fairhorizon.vocabulary import ListValue
 
 ALIVE = sa.select(replica_table.c.id).where(replica_table.c.id == sa.bindparam("replica"))
@@ -70,7 +82,7 @@ class ListRecorder:
         prices: those of the model's values, to begin with after a restart.
         """
         with self.database.writing() as connection:
-            state = service_state.lock(self.database, connection)
+            state = lock_state(self.database, connection)
             if state.generation != generation:
                 raise StaleError
             after = self.write(connection, state, decided, balance, prices)
@@ -81,7 +93,7 @@ class ListRecorder:
     def write(
         self,
         connection: Connection,
-        state: service_state.ServiceState,
+        state: ServiceState,
         decided: Sequence[BuiltList],
         balance: LeaseBalance,
         prices: Sequence[float],
@@ -117,7 +129,7 @@ class ListRecorder:
             raise FencedError
 
     def _row(
-        self, one: BuiltList, number: int, balance: LeaseBalance, state: service_state.ServiceState
+        self, one: BuiltList, number: int, balance: LeaseBalance, state: ServiceState
     ) -> dict[str, Any]:
         labels: list[list[int]] = [[] for _ in one.items]
         if len(balance.rules):
@@ -218,7 +230,7 @@ class Replica:
     def leave(self) -> None:
         """Give the leases back, for good."""
         if self.id is not None:
-            replicas.leave(self.database, self.id)
+            leave_replica(self.database, self.id)
 
     def answer(self, requests: Sequence[ListRequest]) -> list[BuiltList | Exception]:
         """A recorded list for each request, or why there is none.
@@ -264,7 +276,7 @@ class Replica:
     def _is_present(self) -> bool:
         """Whether nothing has changed since what lists are made of was loaded."""
         with self.database.reading() as connection:
-            generation = service_state.read(self.database, connection).generation
+            generation = read_state(self.database, connection).generation
         return self.snapshot is not None and self.snapshot.generation == generation
 
     def _answer_under_lock(
@@ -275,7 +287,7 @@ class Replica:
             self._join()
         assert self._recorder is not None
         with self.database.writing() as connection:
-            state = service_state.lock(self.database, connection)
+            state = lock_state(self.database, connection)
             snapshot = self._loader.load(connection)
             builder, balance = self._take_leases(connection, snapshot, state.now)
             answers = builder.build(requests, users, balance.copy())
@@ -287,12 +299,12 @@ class Replica:
 
     def _join(self) -> None:
         if self.id is not None:
-            replicas.leave(self.database, self.id)
+            leave_replica(self.database, self.id)
             self._recorder = None
-        replicas.recover_leases(self.database, self.settings.replica_timeout)
+        recover_leases(self.database, self.settings.replica_timeout)
         with self.database.writing() as connection:
-            service_state.lock(self.database, connection)
-            name = replicas.join(self.database, connection)
+            lock_state(self.database, connection)
+            name = join_replica(self.database, connection)
         self._recorder = ListRecorder(self.database, name, self.settings.confirm_within)
         self._balance = None
         self._move(ReplicaState.STALE)
@@ -303,13 +315,13 @@ class Replica:
             with self.database.reading() as connection:
                 snapshot = self._loader.load(connection)
             with self.database.writing() as connection:
-                state = service_state.lock(self.database, connection)
+                state = lock_state(self.database, connection)
                 if state.generation == snapshot.generation:
                     builder, balance = self._take_leases(connection, snapshot, state.now)
                     break
         else:
             with self.database.writing() as connection:
-                state = service_state.lock(self.database, connection)
+                state = lock_state(self.database, connection)
                 snapshot = self._loader.load(connection)
                 builder, balance = self._take_leases(connection, snapshot, state.now)
         crash_point(AFTER_CHARGE)
@@ -337,3 +349,98 @@ class Replica:
         draws = np.random.default_rng([self.settings.seed, zlib.crc32(self.id.encode())])
         builder = ListBuilder(snapshot, balance.prices, self.settings, draws, self._builder)
         return builder, balance
+
+
+NOTHING = ""  # what wakes the thread without a request
+
+
+class Engine:
+    """A replica at work. `submit` and `refresh` may be called from any thread."""
+
+    def __init__(self, database: Database, settings: ServiceSettings) -> None:
+        self.database, self.settings = database, settings
+        self.replica = Replica(database, settings)
+        self._waiting: queue.SimpleQueue[ListRequest | str | None] = queue.SimpleQueue()
+        self._refresh = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="lists", daemon=True)
+
+    @property
+    def snapshot(self) -> ServingSnapshot | None:
+        """What lists are made of now; None before the first was loaded."""
+        return self.replica.snapshot
+
+    @property
+    def n_waiting(self) -> int:
+        """Requests that nobody has looked at yet."""
+        return self._waiting.qsize()
+
+    def prepare(self) -> None:
+        """Join and load; before `start`."""
+        self.replica.make_ready()
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Answer what waits, and give the leases back."""
+        self._waiting.put(None)
+        self._thread.join(timeout=10)
+        try:
+            self.replica.leave()
+        except DatabaseAwayError:
+            LOG.warning("the leases of this replica could not be given back; others will do it")
+
+    def submit(self, request: ListRequest) -> "Future[BuiltList]":
+        """The list of a request, once it is recorded."""
+        self._waiting.put(request)
+        return request.answer
+
+    def refresh(self) -> None:
+        """Load what has changed before the next request needs it."""
+        self._refresh.set()
+        self._waiting.put(NOTHING)
+
+    def _run(self) -> None:
+        while True:
+            batch = [self._waiting.get()]
+            while len(batch) < self.settings.batch and not self._waiting.empty():
+                batch.append(self._waiting.get())
+            requests = [
+                one
+                for one in batch
+                if isinstance(one, ListRequest) and one.answer.set_running_or_notify_cancel()
+            ]  # who has hung up needs no list, and none is counted
+            if requests:
+                self._serve(requests)
+            elif self._refresh.is_set():
+                self._refresh_now()
+            if None in batch:
+                return
+
+    def _refresh_now(self) -> None:
+        self._refresh.clear()
+        try:
+            self.replica.outdated()
+            self.replica.make_ready()
+        except DatabaseAwayError as error:
+            self.replica.lost()
+            LOG.warning("%s", error)
+        except Exception:
+            self.replica.lost()
+            LOG.exception("what has changed could not be loaded")
+
+    def _serve(self, requests: Sequence[ListRequest]) -> None:
+        try:
+            answers = self.replica.answer(requests)
+        except Exception as error:
+            if not isinstance(error, DatabaseAwayError):
+                LOG.exception("lists could not be made")
+            self.replica.lost()  # whether lists were recorded is not known
+            for one in requests:
+                one.answer.set_exception(error)
+            return
+        for one, answer in zip(requests, answers, strict=True):
+            if isinstance(answer, Exception):
+                one.answer.set_exception(answer)
+            else:
+                one.answer.set_result(answer)

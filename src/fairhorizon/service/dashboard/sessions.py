@@ -18,9 +18,9 @@ from starlette.concurrency import run_in_threadpool
 from fairhorizon.service.api.auth import Authenticator
 from fairhorizon.service.api.problems import TOO_LARGE, ApiProblem
 from fairhorizon.service.background import Service
-from fairhorizon.service.store import state as service_state
+from fairhorizon.service.settings import Role
 from fairhorizon.service.store.keys import Key
-from fairhorizon.service.vocabulary import Role
+from fairhorizon.service.store.state import read_state
 
 SESSION = "fairhorizon_session"  # of somebody who has signed in
 VISIT = "fairhorizon_visit"  # of everybody else: a random text
@@ -144,7 +144,7 @@ async def _signer(request: Request) -> Signer:
 
     def read() -> str:
         with service.database.reading() as connection:
-            return service_state.read(service.database, connection).secret
+            return read_state(service.database, connection).secret
 
     return Signer(await run_in_threadpool(read))
 
