@@ -516,15 +516,14 @@ def forget(
     with existing(database) as target:
         if not yes and sys.stdin.isatty() and not _agreed(f"Remove {user!r} from {target}?"):
             raise ConfigError(f"{user}: nothing was removed (answer y, or give --yes)")
-        found = remove(target, user)
-    rows = found.rows
+        rows, fitted, unreadable = remove(target, user)
     typer.echo(
         f"{user}: removed {rows['users']:,} description, {rows['feedback']:,} events, and the name "
         f"from {rows['lists']:,} lists"
     )
-    for folder in found.fitted_on:
+    for folder in fitted:
         typer.echo(f"{folder}: its log has the user (drop their rows, and fit it again)")
-    for folder in found.unreadable:
+    for folder in unreadable:
         typer.echo(f"{folder}: could not be read (if its log has the user, fit it again)")
 
 

@@ -63,7 +63,7 @@ def build_app(service: Service) -> FastAPI:
     for part in (overview, limit_pages, details, pages):
         app.include_router(part.router)
     app.state.changes = RememberedChanges()
-    app.add_middleware(Around, metrics=service.metrics)
+    app.add_middleware(RequestMiddleware, metrics=service.metrics)
     return app
 
 
@@ -76,7 +76,7 @@ def routed(scope: Scope) -> Scope:
     return {**scope, "path": b"".join(parts).decode("utf-8")}
 
 
-class Around:
+class RequestMiddleware:
     """Refuses what cannot be read or is too large, and measures requests by their route."""
 
     def __init__(self, app: ASGIApp, metrics: Metrics) -> None:

@@ -14,7 +14,8 @@ from fairhorizon.service.admin.set_up import create_limit
 from fairhorizon.service.background import Service
 from fairhorizon.service.budget.rules import UNIT
 from fairhorizon.service.monitoring.alerts import (
-    AlertState,
+    BEGUN,
+    ENDED,
     Watch,
     active_alerts,
     ended_alerts,
@@ -128,7 +129,7 @@ def test_whoever_looks_it_begins_and_ends_once(database: Database) -> None:
     (popular,) = limit(database, "popular<=0.4", ["popular"])
     url = database.url.render_as_string(hide_password=False)
     several = [Database(url) for _ in range(6)]
-    for used, state in ((600, AlertState.BEGUN), (300, AlertState.ENDED)):
+    for used, state in ((600, BEGUN), (300, ENDED)):
         count(database, popular, used)
         begin, found = threading.Barrier(len(several)), []
 
@@ -222,7 +223,7 @@ def test_a_limit_about_nothing(replicas: Callable[..., Engine]) -> None:
         put_items(database, connection, [Item("a1", labels={"kind": "k0"})])
     wait_for_snapshot(engine, engine.snapshot.generation + 1)
     (ended,) = look(database, settings, engine.snapshot)
-    assert (ended.subject, ended.state) == ("kind=k0<=0.5", AlertState.ENDED)
+    assert (ended.subject, ended.state) == ("kind=k0<=0.5", ENDED)
 
 
 @pytest.mark.slow

@@ -17,7 +17,6 @@ from fairhorizon.service.store.catalogue import Item, add_missing_items
 from fairhorizon.service.store.database import Database
 from fairhorizon.service.store.migrating import prepare
 from fairhorizon.service.store.state import (
-    AskedLimit,
     all_limits,
     begin_epoch,
     end_limit,
@@ -166,12 +165,8 @@ def create_limit(
     """
     limit = Limit.parse(text)
     check_served(limit)
-    asked = AskedLimit(
-        str(limit),
-        str(Window.parse(window or settings.window)),
-        counts or settings.counts.value,
-        UNIT * (slack or settings.slack),
-    )
+    asked = str(limit)
+    counted = str(Window.parse(window or settings.window))
     loader = SnapshotLoader(database)
     with database.reading() as connection:
         check_bound(loader.load(connection), limit)
@@ -179,6 +174,13 @@ def create_limit(
         lock_state(database, connection)
         if instead_of is not None:
             end_limit(database, connection, instead_of)
-        if any(row.text == asked.text for row in limits_in_force(connection)):
-            raise LimitInForceError(f"{asked.text} is in force already")
-        return insert_limit(database, connection, asked)
+        if any(row.text == asked for row in limits_in_force(connection)):
+            raise LimitInForceError(f"{asked} is in force already")
+        return insert_limit(
+            database,
+            connection,
+            asked,
+            window=counted,
+            counts=counts or settings.counts.value,
+            slack=UNIT * (slack or settings.slack),
+        )

@@ -182,7 +182,7 @@ def needs(role: Role) -> RoleCheck:
 
 
 class GuardedRoute(APIRoute):
-    """Asks for the key before it reads the body: strangers cannot make it work."""
+    """Asks for the key before it reads the body, so that nobody without a key causes work."""
 
     def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
         handle = super().get_route_handler()

@@ -111,7 +111,7 @@ async def asked(
     return Asked(n, tuple(category), tuple(exclude), version == "2")
 
 
-Asking = Annotated[Asked, Depends(asked)]
+ListQuery = Annotated[Asked, Depends(asked)]
 
 
 @router.get(
@@ -126,7 +126,7 @@ Asking = Annotated[Asked, Depends(asked)]
     responses=ANSWERS,
     summary="A list for a user",
 )
-async def recommend(service: Serving, user: User, query: Asking) -> Response:
+async def recommend(service: Serving, user: User, query: ListQuery) -> Response:
     """Recommend under all limits; the list is recorded before it is answered.
 
     It can be shorter than asked for, because limits go before length.
@@ -143,7 +143,7 @@ async def recommend(service: Serving, user: User, query: Asking) -> Response:
     summary="A list of one category for a user",
 )
 async def recommend_in_category(
-    service: Serving, user: User, within: Within, query: Asking
+    service: Serving, user: User, within: Within, query: ListQuery
 ) -> Response:
     """The same with a category in the path."""
     narrower = replace(query, categories=(*query.categories, within))

@@ -20,7 +20,7 @@ from fairhorizon.service.background import Service
 from fairhorizon.service.budget.rules import place_units, showings
 from fairhorizon.service.dashboard.charts import Curve, LineChart, plain
 from fairhorizon.service.dashboard.pages import PageRoute, environment, page, see_other
-from fairhorizon.service.dashboard.sessions import Visiting
+from fairhorizon.service.dashboard.sessions import CurrentVisitor
 from fairhorizon.service.monitoring.counts import DAY, HOUR, Period
 from fairhorizon.service.replica.snapshot import ServingSnapshot
 from fairhorizon.service.settings import ServiceSettings, Source
@@ -39,25 +39,17 @@ router = APIRouter(route_class=PageRoute, include_in_schema=False)
 
 
 @dataclass(frozen=True)
-class ShownIn:
-    """A list that showed an item, and at which place, from 1."""
-
-    row: Any
-    place: int
-
-
-@dataclass(frozen=True)
 class ListSearch:
     """Lists that were found among the newest ones, and how far back these go."""
 
-    found: list[ShownIn]
+    found: list[tuple[Any, int]]  # the row of a list, and the place of the item, from 1
     looked_at: int
     since: float | None
 
 
 @router.get("/dashboard/item/{item:path}")
 def show_item(
-    request: Request, service: Serving, visitor: Visiting, item: Annotated[Id, Path()]
+    request: Request, service: Serving, visitor: CurrentVisitor, item: Annotated[Id, Path()]
 ) -> Response:
     with service.database.reading() as connection:
         state = read_state(service.database, connection)
@@ -106,7 +98,7 @@ def lists_with(connection: Connection, item: str) -> ListSearch:
     columns = [lists.c[name] for name in ("number", "served_at", "user_id", "items")]
     query = sa.select(*columns).order_by(lists.c.number.desc()).limit(LOOKED_AT)
     rows = list(connection.execute(query))
-    found = [ShownIn(row, row.items.index(item) + 1) for row in rows if item in row.items]
+    found = [(row, row.items.index(item) + 1) for row in rows if item in row.items]
     return ListSearch(found[:MOST_LISTS_OF_ITEM], len(rows), rows[-1].served_at if rows else None)
 
 
@@ -231,7 +223,7 @@ def _reasons(
         return {}
     state = snapshot.state
     events = feedback.of_users(connection, [user], settings.read).get(user, [])
-    person = snapshot.requester(user, events, settings.negative).person
+    person, _ = snapshot.user_now(user, events, settings.negative)
     scenario = Requests([person], None, RepeatRule()).scenario(
         state.people, state.n_items, state.free.queue_length
     )
@@ -259,7 +251,7 @@ class UserKnown:
 
 @router.get("/dashboard/user/{user:path}")
 def show_user(
-    request: Request, service: Serving, visitor: Visiting, user: Annotated[Id, Path()]
+    request: Request, service: Serving, visitor: CurrentVisitor, user: Annotated[Id, Path()]
 ) -> Response:
     with service.database.reading() as connection:
         known = known_of(connection, service.engine.snapshot, user)
@@ -297,7 +289,7 @@ def known_of(connection: Connection, snapshot: ServingSnapshot | None, user: str
 def find(
     request: Request,
     service: Serving,
-    visitor: Visiting,
+    visitor: CurrentVisitor,
     id: Annotated[Id, Query()],  # noqa: A002
 ) -> Response:
     """To the item or the user with this id; where both have it, people choose."""

@@ -17,7 +17,7 @@ from fairhorizon.service.background import Service
 from fairhorizon.service.budget.rules import UNIT, Window, showings
 from fairhorizon.service.dashboard.charts import Curve, LineChart, percent, plain
 from fairhorizon.service.dashboard.pages import PageRoute, page, see_other
-from fairhorizon.service.dashboard.sessions import Change, Submitted, Visiting, Visitor
+from fairhorizon.service.dashboard.sessions import AdminForm, CurrentVisitor, Submitted, Visitor
 from fairhorizon.service.monitoring.counts import Period
 from fairhorizon.service.monitoring.limits import (
     ORDER,
@@ -151,7 +151,7 @@ def _charts(
     connection: Connection, row: Any, series: LimitSeries, period: Period
 ) -> tuple[LineChart, ...]:
     """The share against its line, and the price."""
-    totals = []
+    totals: dict[float, tuple[int, int]] = {}
     if row.counts == Counts.SERVED:  # what is confirmed later is not counted by minute
         window = Window.parse(row.window)
         totals = window_totals(connection, row.id, series.group, window, period)
@@ -182,14 +182,14 @@ def _charts(
 def show_limits(
     request: Request,
     service: Serving,
-    visitor: Visiting,
+    visitor: CurrentVisitor,
     done: Annotated[str, Query(max_length=20)] = "",
 ) -> Response:
     return _page(request, service, visitor, said=DONE.get(done, ""))
 
 
 @router.post(LIMITS)
-def create(request: Request, service: Serving, form: Change) -> Response:
+def create(request: Request, service: Serving, form: AdminForm) -> Response:
     def attempt() -> None:
         text = form.field("limit")
         if len(text) > LONGEST:
@@ -208,7 +208,7 @@ def create(request: Request, service: Serving, form: Change) -> Response:
 
 
 @router.post(LIMITS + "/{number}/change")
-def change(request: Request, service: Serving, form: Change, number: Number) -> Response:
+def change(request: Request, service: Serving, form: AdminForm, number: Number) -> Response:
     def attempt() -> None:
         row = _in_force(service, number)
         text = str(replace(Limit.parse(row.text), share=_share(form)))
@@ -226,7 +226,7 @@ def change(request: Request, service: Serving, form: Change, number: Number) -> 
 
 
 @router.post(LIMITS + "/{number}/end")
-def end(request: Request, service: Serving, form: Change, number: Number) -> Response:
+def end(request: Request, service: Serving, form: AdminForm, number: Number) -> Response:
     def attempt() -> None:
         _in_force(service, number)
         with service.database.writing() as connection:

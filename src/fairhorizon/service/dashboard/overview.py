@@ -14,7 +14,7 @@ from fairhorizon.service.budget.ledger import live_replicas
 from fairhorizon.service.dashboard.charts import Curve, LineChart, milliseconds, plain
 from fairhorizon.service.dashboard.limit_pages import LimitCard, limit_cards
 from fairhorizon.service.dashboard.pages import PageRoute, page
-from fairhorizon.service.dashboard.sessions import Visiting
+from fairhorizon.service.dashboard.sessions import CurrentVisitor
 from fairhorizon.service.monitoring.alerts import active_alerts, ended_alerts
 from fairhorizon.service.monitoring.counts import DAY, HOUR, MINUTE, Period, latest_lists, traffic
 from fairhorizon.service.monitoring.exposure import RememberedChanges
@@ -30,7 +30,7 @@ Points = Sequence[tuple[float, float]]
 
 
 @dataclass(frozen=True)
-class Stretch:
+class ChartPeriod:
     """A period to choose; steps divide a day, so that none reaches from one into the next."""
 
     words: str
@@ -38,10 +38,10 @@ class Stretch:
     step: int
 
 
-STRETCHES = {
-    "1h": Stretch("1 hour", HOUR, MINUTE),
-    "24h": Stretch("24 hours", DAY, 15 * MINUTE),
-    "7d": Stretch("7 days", 7 * DAY, 2 * HOUR),
+CHART_PERIODS = {
+    "1h": ChartPeriod("1 hour", HOUR, MINUTE),
+    "24h": ChartPeriod("24 hours", DAY, 15 * MINUTE),
+    "7d": ChartPeriod("7 days", 7 * DAY, 2 * HOUR),
 }
 USUAL = "1h"
 
@@ -52,10 +52,10 @@ router = APIRouter(route_class=PageRoute, include_in_schema=False)
 def overview(
     request: Request,
     service: Serving,
-    visitor: Visiting,
-    period: Annotated[str, Query(pattern=f"^({'|'.join(STRETCHES)})$")] = USUAL,
+    visitor: CurrentVisitor,
+    period: Annotated[str, Query(pattern=f"^({'|'.join(CHART_PERIODS)})$")] = USUAL,
 ) -> Response:
-    stretch = STRETCHES[period]
+    stretch = CHART_PERIODS[period]
     remembered: RememberedChanges = request.app.state.changes
     with service.database.reading() as connection:
         state = read_state(service.database, connection)
@@ -77,7 +77,7 @@ def overview(
         request,
         visitor,
         "overview.html.j2",
-        stretches=STRETCHES,
+        stretches=CHART_PERIODS,
         period=period,
         stretch=stretch,
         cards=cards,

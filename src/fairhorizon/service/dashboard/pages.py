@@ -23,11 +23,11 @@ from fairhorizon.service.api.problems import ApiProblem, away, of_validation
 from fairhorizon.service.dashboard import charts
 from fairhorizon.service.dashboard.sessions import (
     SESSION,
-    FormOfStranger,
-    FormOfVisitor,
+    AnonymousForm,
+    AnonymousVisitor,
     SignInNeededError,
-    Strange,
     Visitor,
+    VisitorForm,
     address,
     keep_cookie,
     set_cookie,
@@ -168,7 +168,7 @@ router = APIRouter(route_class=PageRoute, include_in_schema=False)
 
 
 @router.get(LOGIN)
-async def ask_for_key(request: Request, somebody: Strange, next: str = HOME) -> Response:  # noqa: A002
+async def ask_for_key(request: Request, somebody: AnonymousVisitor, next: str = HOME) -> Response:  # noqa: A002
     authenticator: Authenticator = request.app.state.authenticator
     authenticator.count(address(request))
     if not await authenticator.needs_key():
@@ -177,7 +177,7 @@ async def ask_for_key(request: Request, somebody: Strange, next: str = HOME) -> 
 
 
 @router.post(LOGIN)
-async def sign_in(request: Request, form: FormOfStranger) -> Response:
+async def sign_in(request: Request, form: AnonymousForm) -> Response:
     """Begin a session for whoever shows a key; every attempt is counted."""
     authenticator: Authenticator = request.app.state.authenticator
     authenticator.count(address(request))
@@ -192,7 +192,7 @@ async def sign_in(request: Request, form: FormOfStranger) -> Response:
 
 
 @router.post("/logout")
-async def sign_out(form: FormOfVisitor) -> Response:  # noqa: ARG001  # whose token was checked
+async def sign_out(form: VisitorForm) -> Response:  # noqa: ARG001  # whose token was checked
     answer = see_other(HOME)
     answer.delete_cookie(SESSION, path="/", httponly=True, samesite="strict")
     return answer

@@ -44,6 +44,7 @@ EVERY = 5.0  # seconds between two looks
 LOG = logging.getLogger("fairhorizon.service")
 TIMEOUT = 5.0  # seconds of one try to tell somebody
 PAUSES = (1.0, 3.0)  # seconds between the tries
+BEGUN, ENDED = "begun", "ended"  # what has happened to an alert
 MOST_WAITING = 1000  # alerts that are not sent yet
 
 
@@ -201,13 +202,6 @@ def end_alert(connection: Connection, number: int, now: float) -> None:
     connection.execute(alerts.update().where(alerts.c.id == number).values(ended_at=now))
 
 
-class AlertState(StrEnum):
-    """What has happened to an alert."""
-
-    BEGUN = "begun"
-    ENDED = "ended"
-
-
 @dataclass(frozen=True)
 class AlertChange:
     """An alert that has begun or ended."""
@@ -215,7 +209,7 @@ class AlertChange:
     kind: str
     subject: str
     message: str
-    state: AlertState
+    state: str  # begun or ended
     time: float
     number: int | None = None  # of the row, where it has one
 
@@ -225,7 +219,7 @@ class AlertChange:
             "Kind": self.kind,
             "Subject": self.subject,
             "Message": self.message,
-            "State": self.state.value,
+            "State": self.state,
             "Time": datetime.fromtimestamp(self.time, UTC).isoformat(),
         }
 
@@ -244,7 +238,7 @@ class Watch:
         self._next = time.monotonic() + self.every
         changes = look(self.engine.database, self.engine.settings, self.engine.snapshot)
         for change in changes:
-            level = logging.WARNING if change.state is AlertState.BEGUN else logging.INFO
+            level = logging.WARNING if change.state == BEGUN else logging.INFO
             text = "alert %s %s: %s: %s"
             LOG.log(level, text, change.kind, change.state, change.subject, change.message)
             self.webhook.send(change.body())
@@ -292,7 +286,7 @@ def _changes(
             row.kind,
             row.subject,
             f"over after {(state.now - row.begun_at) / 60:,.0f} minutes; it was: {row.message}",
-            AlertState.ENDED,
+            ENDED,
             state.now,
             row.id,
         )
@@ -303,7 +297,7 @@ def _changes(
 
 
 def _begun(one: Finding, now: float) -> AlertChange:
-    return AlertChange(one.kind.value, one.subject, one.message, AlertState.BEGUN, now)
+    return AlertChange(one.kind.value, one.subject, one.message, BEGUN, now)
 
 
 def check_address(address: str) -> str:

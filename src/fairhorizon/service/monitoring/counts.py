@@ -32,10 +32,6 @@ USUAL_STEPS = 100
 LAST_MOMENT = 253_370_764_800  # the year 9999
 
 
-class PeriodError(FairHorizonError):
-    """A stretch of time that nothing can be told of."""
-
-
 @dataclass(frozen=True)
 class Period:
     """From a full minute to a full minute; steps are whole minutes, the last may be cut off."""
@@ -56,7 +52,7 @@ class Period:
         until = now if end is None else end
         since = until - DAY if begin is None else begin
         if not 0 <= since < until <= LAST_MOMENT:
-            raise PeriodError(
+            raise FairHorizonError(
                 "from and to: the time between them is empty, or beyond the calendar (give a "
                 "`from` before `to`, both between 1970 and 9999)"
             )
@@ -70,7 +66,7 @@ class Period:
             remedy = f"give a step of at least {least} seconds"
             if least > LONGEST_STEP:
                 remedy = f"give a period of at most {MOST_STEPS * LONGEST_STEP // DAY} days"
-            raise PeriodError(
+            raise FairHorizonError(
                 f"step: {period.n_steps:,} points, {MOST_STEPS:,} are the most ({remedy})"
             )
         return period

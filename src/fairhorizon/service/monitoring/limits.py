@@ -5,7 +5,7 @@ The dashboard, the API and alerts judge by the same rule.
 
 import calendar
 from collections import defaultdict
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date
 from enum import StrEnum
@@ -14,9 +14,10 @@ from typing import Any
 import sqlalchemy as sa
 from sqlalchemy.engine import Connection
 
+from fairhorizon.errors import FairHorizonError
 from fairhorizon.limits.language import Limit
 from fairhorizon.service.budget.rules import UNIT, Window, allowed, share_units
-from fairhorizon.service.monitoring.counts import MINUTE, Period, PeriodError
+from fairhorizon.service.monitoring.counts import MINUTE, Period
 from fairhorizon.service.store.schema import (
     account_minutes,
     accounts,
@@ -203,7 +204,7 @@ def limit_series(
     ]
     n_points = sum(len(shown[number]) for number, _ in groups)
     if n_points > MOST_POINTS:
-        raise PeriodError(
+        raise FairHorizonError(
             f"step: the series of {len(groups):,} groups have {n_points:,} points together, "
             f"{MOST_POINTS:,} are the most (give a longer step)"
         )
@@ -335,21 +336,15 @@ def _spent_by_step(
     return spent, prices
 
 
-@dataclass(frozen=True)
-class WindowTotal:
-    """A window from its first moment, and its counts at the end or now, in units."""
-
-    begin: float
-    shown: int
-    used: int
-
-
 def window_totals(
     connection: Connection, limit_id: int, group: str, window: Window, period: Period
-) -> list[WindowTotal]:
-    """The windows of a group that reach into a period; none where they end by showings."""
+) -> dict[float, tuple[int, int]]:
+    """Units used and shown in the windows of a group that reach into a period, by their begin.
+
+    Counts are those of the end of a window, or of now. None where windows end by showings.
+    """
     if window.showings is not None:
-        return []
+        return {}
     query = (
         sa.select(windows.c.name, windows.c.shown, accounts.c.used)
         .join(accounts, accounts.c.window_id == windows.c.id)
@@ -361,22 +356,24 @@ def window_totals(
         )
         .order_by(windows.c.id)
     )
-    return [
-        WindowTotal(_midnight(row.name) if window.daily else 0.0, row.shown, row.used)
+    return {
+        _midnight(row.name) if window.daily else 0.0: (row.used, row.shown)
         for row in connection.execute(query)
-    ]
+    }
 
 
 def _midnight(name: str) -> float:
     return float(calendar.timegm(date.fromisoformat(name).timetuple()))
 
 
-def window_share(series: LimitSeries, totals: Sequence[WindowTotal]) -> list[tuple[int, float]]:
+def window_share(
+    series: LimitSeries, totals: Mapping[float, tuple[int, int]]
+) -> list[tuple[int, float]]:
     """The share in the window so far at the end of each step: backwards from the totals.
 
     Steps may not reach from one window into the next.
     """
-    left = {one.begin: [one.used, one.shown] for one in totals}
+    left = dict(totals)
     found = []
     for point in reversed(series.points):
         begin = max((begin for begin in left if begin <= point.time), default=None)
@@ -385,5 +382,5 @@ def window_share(series: LimitSeries, totals: Sequence[WindowTotal]) -> list[tup
         used, shown = left[begin]
         if shown > 0:
             found.append((point.time, min(1.0, max(0.0, used / shown))))
-        left[begin] = [used - point.spent, shown - point.shown]
+        left[begin] = used - point.spent, shown - point.shown
     return found[::-1]

@@ -182,12 +182,12 @@ class ListBuilder:
         for n in sorted({one.n for one in requests}):
             some = [one for one in requests if one.n == n]
             negative = self.settings.negative
-            asking = [
-                self.snapshot.requester(one.user, users.events.get(one.user, ()), negative)
+            known = [
+                self.snapshot.user_now(one.user, users.events.get(one.user, ()), negative)
                 for one in some
             ]
             batch = Requests(
-                [one.person for one in asking], self.snapshot.catalogue.shut, RepeatRule()
+                [person for person, _ in known], self.snapshot.catalogue.shut, RepeatRule()
             )
             scenario = batch.scenario(state.people, state.n_items, state.free.queue_length)
             made = state.free.item_values(scenario, length=n)
@@ -195,8 +195,8 @@ class ListBuilder:
             weighed = made.values if worth is None else made.values * worth[:, None]
             values = weighed.masked_fill(made.items < 0, NEVER).float().numpy()
             chances = made.chances.float().numpy()
-            for row, (one, who) in enumerate(zip(some, asking, strict=True)):
-                values[row, who.refused] = NEVER
+            for row, (one, (_, refused)) in enumerate(zip(some, known, strict=True)):
+                values[row, refused] = NEVER
                 found[id(one)] = (values[row], chances[row])
         return found
 
@@ -269,8 +269,7 @@ class ListBuilder:
         chosen = guard.decide(values, codes, balance.caps, length)
         items, chances = chosen.items, None
         if self.settings.explore:
-            drawn = explored(chosen, self.settings.explore, self.draws)
-            items, chances = drawn.items, drawn.propensities
+            items, chances = explored(chosen, self.settings.explore, self.draws)
         balance.spend(items)
         return items, chances
 
@@ -299,16 +298,10 @@ class ListBuilder:
         )
 
 
-@dataclass(frozen=True, eq=False)
-class Explored:
-    """A list after its draw, and the probability of every showing in it."""
-
-    items: Codes
-    propensities: list[float]
-
-
-def explored(chosen: GuardedList, explore: float, draws: np.random.Generator) -> Explored:
-    """Explore a list that was chosen: with known probabilities, one place goes to another item.
+def explored(
+    chosen: GuardedList, explore: float, draws: np.random.Generator
+) -> tuple[Codes, list[float]]:
+    """A list after its draw, and the probability of every showing in it.
 
     With the probability `explore`, one of the n places is drawn, and then one of m items: the one
     that was chosen for it and the best that are in the same groups and in no other place. So no
@@ -327,7 +320,7 @@ def explored(chosen: GuardedList, explore: float, draws: np.random.Generator) ->
         if pick:
             items[place] = pool[pick - 1]
             chances[place] = explore / (n * (len(pool) + 1))
-    return Explored(items, chances)
+    return items, chances
 
 
 def standing_now(

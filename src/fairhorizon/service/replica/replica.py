@@ -11,7 +11,6 @@ import time
 import zlib
 from collections.abc import Sequence
 from concurrent.futures import Future
-from dataclasses import dataclass
 from enum import Enum
 from typing import Any
 
@@ -61,101 +60,6 @@ class FencedError(Exception):
     """This replica was taken for dead and its leases were given back: it has to begin anew."""
 
 
-@dataclass(frozen=True)
-class ListRecorder:
-    """Writes the lists of one replica."""
-
-    database: Database
-    replica: str
-    confirm_within: float
-
-    def record(
-        self,
-        decided: Sequence[BuiltList],
-        balance: LeaseBalance,
-        prices: Sequence[float],
-        *,
-        generation: int,
-    ) -> LeaseBalance:
-        """Charge, count and write lists that were decided with this balance; the balance after it.
-
-        prices: those of the model's values, to begin with after a restart.
-        """
-        with self.database.writing() as connection:
-            state = lock_state(self.database, connection)
-            if state.generation != generation:
-                raise StaleError
-            after = self.write(connection, state, decided, balance, prices)
-            crash_point(BEFORE_COMMIT)
-        crash_point(AFTER_COMMIT)
-        return after
-
-    def write(
-        self,
-        connection: Connection,
-        state: ServiceState,
-        decided: Sequence[BuiltList],
-        balance: LeaseBalance,
-        prices: Sequence[float],
-    ) -> LeaseBalance:
-        """The same inside a transaction that holds the lock, in the state that it has found."""
-        self._check_alive(connection)
-        weighed = [balance.weigh(one.codes) for one in decided]
-        inside = sum((one[0] for one in weighed), np.zeros(len(balance.rules), dtype=np.int64))
-        total = sum(
-            (one[1] for one in weighed), np.zeros(len(balance.rules.limits), dtype=np.int64)
-        )
-        ledger = Ledger(self.database, connection, self.replica)
-        after = ledger.settle(balance, inside, total, prices, state.now)
-        rows = [
-            self._row(one, number, after, state)
-            for number, one in enumerate(decided, start=state.lists + 1)
-        ]
-        connection.execute(INSERT, rows)
-        if any(limit.counts is Counts.CONFIRMED for limit in balance.rules.limits):
-            until = state.now + self.confirm_within
-            waiting = [{"list_id": one.id, "until": until} for one in decided]
-            connection.execute(unconfirmed.insert(), waiting)
-        counts = {
-            "to_lists": state.lists + len(decided),
-            "to_showings": state.showings + sum(len(one.items) for one in decided),
-            "to_clock": state.now,
-        }
-        connection.execute(COUNT, counts)
-        return after
-
-    def _check_alive(self, connection: Connection) -> None:
-        if connection.execute(ALIVE, {"replica": self.replica}).first() is None:
-            raise FencedError
-
-    def _row(
-        self, one: BuiltList, number: int, balance: LeaseBalance, state: ServiceState
-    ) -> dict[str, Any]:
-        labels: list[list[int]] = [[] for _ in one.items]
-        if len(balance.rules):
-            groups, places = balance.rules.members[:, one.codes].nonzero()
-            for group, place in zip(groups.tolist(), places.tolist(), strict=True):
-                labels[place].append(int(balance.accounts[group]))
-        return {
-            "number": number,
-            "id": one.id,
-            "user_id": one.user,
-            "served_at": state.now,
-            "source": one.source,
-            "items": one.items,
-            "labels": labels,
-            "windows": balance.windows,
-            "scores": one.scores,
-            "values": one.values,
-            "propensities": one.propensities,
-            "prices": one.prices,
-            "model_id": one.model,
-            "epoch": state.epoch,
-            "replica_id": self.replica,
-            "milliseconds": 1000 * (time.perf_counter() - one.begun),
-        }
-
-
 class ReplicaState(Enum):
     """How far a replica is from making lists."""
 
@@ -197,18 +101,13 @@ class Replica:
         self.state = ReplicaState.OUTSIDE
         self.snapshot: ServingSnapshot | None = None  # the last one; None before the first
         self._loader = SnapshotLoader(database)
-        self._recorder: ListRecorder | None = None
+        self.id: str | None = None  # of its row; None before it has joined
         self._builder: ListBuilder | None = None
         self._balance: LeaseBalance | None = None
 
     def _move(self, to: ReplicaState) -> None:
         assert to in MOVES[self.state], f"{self.state} -> {to}"
         self.state = to
-
-    @property
-    def id(self) -> str | None:
-        """The name of its row; None before it has joined."""
-        return None if self._recorder is None else self._recorder.replica
 
     def make_ready(self) -> None:
         """Join and load, as far as it is needed."""
@@ -240,9 +139,9 @@ class Replica:
         users = self._histories(requests)
         for _ in range(TRIES):
             self.make_ready()
+            # Lists are decided on a copy of the balance: it is spent once they are recorded.
             assert self._builder is not None
             assert self._balance is not None
-            assert self._recorder is not None
             answers = self._builder.build(requests, users, self._balance.copy())
             made = [one for one in answers if isinstance(one, BuiltList)]
             if not made:
@@ -251,7 +150,7 @@ class Replica:
                 self.outdated()  # what is refused may be known by now
                 continue
             try:
-                self._balance = self._recorder.record(
+                self._balance = self._record(
                     made,
                     self._balance,
                     self._builder.prices,
@@ -264,6 +163,92 @@ class Replica:
             else:
                 return answers
         return self._answer_under_lock(requests, users)
+
+    def _record(
+        self,
+        decided: Sequence[BuiltList],
+        balance: LeaseBalance,
+        prices: Sequence[float],
+        *,
+        generation: int,
+    ) -> LeaseBalance:
+        """Charge, count and write lists that were decided with this balance; the balance after it.
+
+        prices: those of the model's values, to begin with after a restart.
+        generation: of the snapshot that the lists were made from.
+        """
+        with self.database.writing() as connection:
+            state = lock_state(self.database, connection)
+            if state.generation != generation:
+                raise StaleError
+            after = self._write(connection, state, decided, balance, prices)
+            crash_point(BEFORE_COMMIT)
+        crash_point(AFTER_COMMIT)
+        return after
+
+    def _write(
+        self,
+        connection: Connection,
+        state: ServiceState,
+        decided: Sequence[BuiltList],
+        balance: LeaseBalance,
+        prices: Sequence[float],
+    ) -> LeaseBalance:
+        """The same inside a transaction that holds the lock, in the state that it has found."""
+        assert self.id is not None
+        if connection.execute(ALIVE, {"replica": self.id}).first() is None:
+            raise FencedError
+        weighed = [balance.weigh(one.codes) for one in decided]
+        inside = sum((one[0] for one in weighed), np.zeros(len(balance.rules), dtype=np.int64))
+        total = sum(
+            (one[1] for one in weighed), np.zeros(len(balance.rules.limits), dtype=np.int64)
+        )
+        ledger = Ledger(self.database, connection, self.id)
+        # Charging comes first: where a lease does not cover the lists, nothing at all is written.
+        after = ledger.settle(balance, inside, total, prices, state.now)
+        rows = [
+            self._row(one, number, after, state)
+            for number, one in enumerate(decided, start=state.lists + 1)
+        ]
+        connection.execute(INSERT, rows)
+        if any(limit.counts is Counts.CONFIRMED for limit in balance.rules.limits):
+            until = state.now + self.settings.confirm_within
+            waiting = [{"list_id": one.id, "until": until} for one in decided]
+            connection.execute(unconfirmed.insert(), waiting)
+        counts = {
+            "to_lists": state.lists + len(decided),
+            "to_showings": state.showings + sum(len(one.items) for one in decided),
+            "to_clock": state.now,
+        }
+        connection.execute(COUNT, counts)
+        return after
+
+    def _row(
+        self, one: BuiltList, number: int, balance: LeaseBalance, state: ServiceState
+    ) -> dict[str, Any]:
+        labels: list[list[int]] = [[] for _ in one.items]
+        if len(balance.rules):
+            groups, places = balance.rules.members[:, one.codes].nonzero()
+            for group, place in zip(groups.tolist(), places.tolist(), strict=True):
+                labels[place].append(int(balance.accounts[group]))
+        return {
+            "number": number,
+            "id": one.id,
+            "user_id": one.user,
+            "served_at": state.now,
+            "source": one.source,
+            "items": one.items,
+            "labels": labels,
+            "windows": balance.windows,
+            "scores": one.scores,
+            "values": one.values,
+            "propensities": one.propensities,
+            "prices": one.prices,
+            "model_id": one.model,
+            "epoch": state.epoch,
+            "replica_id": self.id,
+            "milliseconds": 1000 * (time.perf_counter() - one.begun),
+        }
 
     def _histories(self, requests: Sequence[ListRequest]) -> UserHistories:
         with self.database.reading() as connection:
@@ -285,7 +270,6 @@ class Replica:
         """The same where everything changes all the time: now nobody else can change anything."""
         if self.state is ReplicaState.OUTSIDE:
             self._join()
-        assert self._recorder is not None
         with self.database.writing() as connection:
             state = lock_state(self.database, connection)
             snapshot = self._loader.load(connection)
@@ -293,20 +277,20 @@ class Replica:
             answers = builder.build(requests, users, balance.copy())
             made = [one for one in answers if isinstance(one, BuiltList)]
             if made:
-                balance = self._recorder.write(connection, state, made, balance, builder.prices)
+                balance = self._write(connection, state, made, balance, builder.prices)
         self._begin(snapshot, builder, balance)
         return answers
 
     def _join(self) -> None:
         if self.id is not None:
             leave_replica(self.database, self.id)
-            self._recorder = None
+            self.id = None
         recover_leases(self.database, self.settings.replica_timeout)
         with self.database.writing() as connection:
             lock_state(self.database, connection)
             name = join_replica(self.database, connection)
-        self._recorder = ListRecorder(self.database, name, self.settings.confirm_within)
-        self._balance = None
+        # Only now: other threads read the id, and a row that was not committed is no row.
+        self.id, self._balance = name, None
         self._move(ReplicaState.STALE)
 
     def _load(self) -> None:

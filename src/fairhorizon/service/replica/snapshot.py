@@ -91,8 +91,13 @@ class ServingSnapshot:
     troubles: tuple[str, ...] = ()  # limits that are about nothing
     retention: FittedRetention | None = None  # what the model has learned from answers
 
-    def requester(self, user: str, events: Sequence[Any], negative: Sequence[str]) -> "Requester":
-        """Somebody as the model and later events know them; events oldest first."""
+    def user_now(
+        self, user: str, events: Sequence[Any], negative: Sequence[str]
+    ) -> tuple[Person, list[int]]:
+        """Somebody as the model and later events know them, and the items that they refused.
+
+        events: rows of feedback, oldest first.  negative: types of feedback that refuse an item.
+        """
         assert self.state is not None
         people = self.state.people
         known = None if user in self.forgotten else people.find(user)
@@ -108,16 +113,8 @@ class ServingSnapshot:
                 there.add(code)
                 history.append(code)
         if known is None:
-            return Requester(anonymous_user(user, history), refused)
-        return Requester(Person(user, known.code, np.array(history, dtype=np.int64)), refused)
-
-
-@dataclass(frozen=True)
-class Requester:
-    """Who asks, and what they do not want to see."""
-
-    person: Person
-    refused: list[int]
+            return anonymous_user(user, history), refused
+        return Person(user, known.code, np.array(history, dtype=np.int64)), refused
 
 
 @dataclass(frozen=True, eq=False)

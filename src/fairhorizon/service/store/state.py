@@ -131,20 +131,17 @@ def previous_model(connection: Connection) -> Any:
     return connection.execute(query.order_by(models.c.retired_at.desc()).limit(1)).first()
 
 
-@dataclass(frozen=True)
-class AskedLimit:
-    """What is asked for, in the language of limits (docs/limits.md)."""
+def insert_limit(
+    database: Database, connection: Connection, text: str, *, window: str, counts: str, slack: int
+) -> int:
+    """Count from now on; the number of the limit.
 
-    text: str
-    window: str
-    counts: str
-    slack: int  # in units
-
-
-def insert_limit(database: Database, connection: Connection, asked: AskedLimit) -> int:
-    """Count from now on; the number of the limit."""
+    A limit that is changed is a new one, because it counts anew.
+    text: in the language of limits (docs/limits.md).  slack: C, in units.
+    """
     next_generation(database, connection)
-    row = {**vars(asked), "created_at": database.now(connection)}
+    row = {"text": text, "window": window, "counts": counts, "slack": slack}
+    row |= {"created_at": database.now(connection)}
     made = connection.execute(limits.insert().values(row).returning(limits.c.id))
     return int(made.scalar_one())
 
