@@ -34,7 +34,7 @@ SETTINGS = ServiceSettings()  # alerts after 1000 showings, floors are missed be
 
 
 def changes(database: Database, settings: ServiceSettings = SETTINGS) -> list[tuple[str, ...]]:
-    return [(one.kind, one.subject, one.state.value) for one in look(database, settings, None)]
+    return [(one.kind, one.subject, one.state) for one in look(database, settings, None)]
 
 
 def limit(database: Database, text: str, groups: list[str]) -> list[int]:

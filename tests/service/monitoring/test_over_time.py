@@ -46,7 +46,7 @@ def test_a_day_begins_anew(database: Database) -> None:
         (T + HOUR, 4 / 6),
         (T + 2 * HOUR, 1 / 2),  # after midnight
     ]
-    assert none == []
+    assert none == {}
 
 
 def test_some_groups_alone(database: Database) -> None:
