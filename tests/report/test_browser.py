@@ -14,12 +14,12 @@ import pytest
 
 from fairhorizon.limits.groups import popular_group
 from fairhorizon.metrics.spread import Spread
+from fairhorizon.report.charts import PALETTE
 from fairhorizon.report.comparison import comparison_section, significance_section
 from fairhorizon.report.efficiency import efficiency_section
 from fairhorizon.report.frontier import frontier_sections
 from fairhorizon.report.long_term import write_long_term_report
 from fairhorizon.report.page import write_page
-from fairhorizon.report.styles import PALETTE
 from fairhorizon.studies.compare import SignificanceRow
 from fairhorizon.studies.efficiency import EfficiencyRow
 from fairhorizon.studies.long_results import CountsOverTime, LongTermResult
