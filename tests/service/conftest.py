@@ -49,7 +49,8 @@ def _sqlite_does_not_wait_for_the_disk() -> Iterator[None]:
         yield
 
 
-@pytest.fixture(params=["sqlite", "postgresql"])
+# PostgreSQL is for `make test-all`, but for a few tests marked `essential`.
+@pytest.fixture(params=["sqlite", pytest.param("postgresql", marks=pytest.mark.slow)])
 def dialect(request: pytest.FixtureRequest) -> str:
     return str(request.param)
 

@@ -164,11 +164,10 @@ def test_the_next_list_is_that_of_a_stranger(
     assert ask(engine, "someone1").items != unknown.items
 
 
+@pytest.mark.parametrize("dialect", [SQLITE])
 def test_the_file_of_sqlite_does_not_have_it_either(
-    serving: Callable[..., Engine], database: Database, url: str, tmp_path: Path
+    serving: Callable[..., Engine], url: str, tmp_path: Path
 ) -> None:
-    if database.dialect != SQLITE:
-        pytest.skip("the files of a server are its own")
     live(serving())
     files = [tmp_path / f"service.db{end}" for end in ("", "-wal")]
     assert any(NAME.encode() in file.read_bytes() for file in files)

@@ -46,6 +46,7 @@ def popular_places(engine: Engine, made: BuiltList) -> list[int]:
     return [place for place, item in enumerate(made.items) if item in popular]
 
 
+@pytest.mark.essential
 def test_showings_count_when_they_are_seen_and_once(engine: Engine) -> None:
     made = ask(engine, "c1")
     inside = popular_places(engine, made)

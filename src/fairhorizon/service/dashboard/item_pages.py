@@ -7,7 +7,7 @@ import sqlalchemy as sa
 from fastapi import APIRouter, Path, Request, Response
 from sqlalchemy.engine import Connection
 
-from fairhorizon.report.styles import PALETTE
+from fairhorizon.report.charts import PALETTE
 from fairhorizon.service.api.auth import Serving
 from fairhorizon.service.api.bodies import Id
 from fairhorizon.service.api.problems import ApiProblem

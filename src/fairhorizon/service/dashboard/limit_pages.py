@@ -10,7 +10,7 @@ from sqlalchemy.engine import Connection
 
 from fairhorizon.errors import ConfigError, FairHorizonError
 from fairhorizon.limits.language import POPULAR, GroupOf, Limit, number_of
-from fairhorizon.report.styles import GREY, PALETTE
+from fairhorizon.report.charts import GREY, PALETTE
 from fairhorizon.service.admin.set_up import create_limit
 from fairhorizon.service.api.auth import Serving
 from fairhorizon.service.background import Service

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Query, Request, Response
 from sqlalchemy.engine import Connection
 
-from fairhorizon.report.styles import PALETTE
+from fairhorizon.report.charts import PALETTE
 from fairhorizon.service.admin import jobs
 from fairhorizon.service.api.auth import Serving
 from fairhorizon.service.budget import replicas
