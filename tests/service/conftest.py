@@ -13,7 +13,7 @@ import pytest
 import fairhorizon as fh
 from fairhorizon.data.synthetic import synthetic
 from fairhorizon.service.admin.set_up import set_up
-from fairhorizon.service.replica.engine import Engine
+from fairhorizon.service.replica.replica import Engine
 from fairhorizon.service.settings import ServiceSettings
 from fairhorizon.service.store import database as databases
 from fairhorizon.service.store.database import Database
