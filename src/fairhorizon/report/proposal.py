@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from fairhorizon.data.readers import ReaderOptions
-from fairhorizon.data.sources import is_named
+from fairhorizon.data.loading import is_named
+from fairhorizon.data.log_files import ReaderOptions
 from fairhorizon.files import write_text
 from fairhorizon.studies.proposal import ConfigProposal
 

@@ -10,10 +10,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fairhorizon.data.interactions import MissingValuesWarning
-from fairhorizon.data.parts import first_file
-from fairhorizon.data.readers import columns_of, title_among
+from fairhorizon.data.loading import is_named, item_columns
+from fairhorizon.data.log_files import first_file
 from fairhorizon.data.recommendations import Recommendations
-from fairhorizon.data.sources import is_named, item_columns
+from fairhorizon.data.tables import columns_of, title_among
 from fairhorizon.datasets import Dataset, DataSpec, item_attribute
 from fairhorizon.errors import DataError, NoColumnError
 from fairhorizon.limits.groups import attribute_values, values_of_items

@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from fairhorizon.data.sources import market_of
+from fairhorizon.data.synthetic import market_of
 from fairhorizon.datasets import item_attribute, key_of
 from fairhorizon.errors import ModelError
 from fairhorizon.evaluation.long_term import LongRun, LongRunSettings
