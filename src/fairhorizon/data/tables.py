@@ -472,14 +472,6 @@ def find_columns(
                 f"the option `{option}{role}`, or give the `{option}separator` if they are split "
                 "wrongly",
             )
-    if found["user"] == found["item"]:
-        line = 1 if table.header else None
-        raise DataError(
-            f"column {found['user']!r} is both the user and the item",
-            file=table.origin.file,
-            line=line,
-            remedy=f"name two columns with the options `{option}user` and `{option}item`",
-        )
     return found
 
 
@@ -495,7 +487,16 @@ def log_columns(
     A file without header has its columns in MovieLens order: user, item, rating, timestamp.
     """
     wanted = {"user": user, "item": item, "rating": rating, "timestamp": time}
-    return find_columns(table, wanted, POSITIONS)
+    found = find_columns(table, wanted, POSITIONS)
+    if found["user"] == found["item"]:
+        line = 1 if table.header else None
+        raise DataError(
+            f"column {found['user']!r} is both the user and the item",
+            file=table.origin.file,
+            line=line,
+            remedy="name two columns with the options `user` and `item`",
+        )
+    return found
 
 
 def item_column(table: Table, item: str | int | None = None) -> str:
