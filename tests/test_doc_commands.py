@@ -55,7 +55,7 @@ RUN_ELSEWHERE = {  # with shorter trainings, or with more that is checked
 NOT_RUN = {
     "make demo": "installs an environment; tests/cli/test_display.py runs the demo",
     "make test": "runs these tests",
-    "make check": "runs these tests",
+    "make check test-all": "runs these tests",
     "make docs": "installs an environment; tests/test_site.py builds the site",
     "make serve-demo": "installs an environment; tests/service/test_serve_demo.py runs the example",
     "make results": "takes an hour; its studies are run here, one by one",
