@@ -14,7 +14,7 @@ from statistics import median
 
 import torch
 
-from fairhorizon.data.sources import load
+from fairhorizon.data.loading import load
 from fairhorizon.data.splits import split
 from fairhorizon.fcpo.config import FcpoConfig
 from fairhorizon.fcpo.learner import update_actor

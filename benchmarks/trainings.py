@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 import torch
 
-from fairhorizon.data.sources import load
+from fairhorizon.data.loading import load
 from fairhorizon.data.splits import split
 from fairhorizon.fcpo.config import FcpoConfig
 from fairhorizon.fcpo.model import Fcpo
