@@ -112,9 +112,14 @@ def test_without_exploration_it_is_the_part_of_the_sum_that_is_known(place: int)
 
 
 def test_a_rare_item_has_a_largest_weight():
+    """By the predicted reward, w (P_new / P - 1) with an advantage of 1."""
     outputs, baseline = numbers(3, 1, SIGNALS), torch.zeros(3).double()
-    weight = [float(surrogate_of(0, mu, outputs, baseline).importance[0, 0]) for mu in (0.5, 1e-6)]
-    assert weight == [pytest.approx(2 * float(chances(outputs, TEMPERATURE)[0])), LARGEST_WEIGHT]
+    other, present = numbers(4, 1, SIGNALS), float(chances(outputs, TEMPERATURE)[0])
+    ratio = float(chances(other, TEMPERATURE)[0]) / present
+    for propensity, weight in ((0.5, 2 * present), (1e-6, LARGEST_WEIGHT)):
+        surrogate = surrogate_of(0, propensity, outputs, baseline)
+        reward = float(surrogate.evaluate(other).reward)
+        assert reward == pytest.approx(weight * (ratio - 1))
 
 
 B, T, M = 2, 2, 4

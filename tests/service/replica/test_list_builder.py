@@ -27,9 +27,7 @@ def test_shares_of_draws_are_the_recorded_probabilities() -> None:
     said: dict[tuple[int, int], float] = {}
     for _ in range(n):
         items, chances = explored(CHOSEN, 0.6, draws)
-        for place, (item, chance) in enumerate(
-            zip(items.tolist(), chances, strict=True)
-        ):
+        for place, (item, chance) in enumerate(zip(items.tolist(), chances, strict=True)):
             seen[place, item] += 1
             said[place, item] = chance
     # place 0: the chosen one or two others of its class; place 1: the chosen one or one other
