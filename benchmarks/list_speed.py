@@ -73,7 +73,7 @@ def under(folder: Path, limits: Sequence[str]) -> fh.Model:
 
 def bare_scores(model: fh.Model, users: Sequence[Any]) -> Work:
     """The scores of all rankers for some users, and the best items of each."""
-    from fairhorizon.model.requests import RepeatRule, Requests
+    from fairhorizon.model.serving import RepeatRule, Requests
 
     state = model.state
     persons = [state.people.find(user) for user in users]

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from scipy.optimize import linprog
 from torch import Tensor
 
-from fairhorizon.data.sources import market_of
+from fairhorizon.data.synthetic import market_of
 from fairhorizon.datasets import DataSpec, bound_limits, item_attribute, key_of
 from fairhorizon.errors import ConfigError, ModelError, NoColumnError
 from fairhorizon.evaluation.long_term import LongRun, LongRunSettings

@@ -11,7 +11,7 @@ from sqlalchemy.engine import Connection
 
 from fairhorizon.limits.language import Limit
 from fairhorizon.model.explain import Parts, reasons
-from fairhorizon.model.requests import RepeatRule, Requests
+from fairhorizon.model.serving import RepeatRule, Requests
 from fairhorizon.report.charts import PALETTE
 from fairhorizon.service.api.auth import Serving
 from fairhorizon.service.api.bodies import Id

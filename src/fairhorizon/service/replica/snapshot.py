@@ -21,8 +21,7 @@ from fairhorizon.limits.language import Limit
 from fairhorizon.limits.resolved import ResolvedLimit, resolve_limits
 from fairhorizon.model.cold_start import Catalogue
 from fairhorizon.model.model import Model, open_model
-from fairhorizon.model.requests import Person, RepeatRule, Requests, anonymous_user
-from fairhorizon.model.serving import ServingState
+from fairhorizon.model.serving import Person, RepeatRule, Requests, ServingState, anonymous_user
 from fairhorizon.service.budget.rules import Rules, ServedLimit, Window
 from fairhorizon.service.settings import Counts
 from fairhorizon.service.store.catalogue import (
