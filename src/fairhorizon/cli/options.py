@@ -504,10 +504,10 @@ def chosen_engine(
 ) -> "TaskEngine":
     """The engine that the options describe; nothing is started before it has something to do."""
     if name is EngineName.RAY:
-        from fairhorizon.parallel import ray_engine
+        from fairhorizon.parallel.engine import ray_engine
 
         return ray_engine(address, jobs, threads)
-    from fairhorizon.parallel.processes import Processes
+    from fairhorizon.parallel.engine import Processes
 
     if address is not None:
         raise typer.BadParameter("is for --engine ray (give both)", param_hint="--address")
