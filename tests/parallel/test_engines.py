@@ -35,7 +35,8 @@ from fairhorizon.errors import ConfigError, FairHorizonError
 from fairhorizon.limits.groups import popular_group
 from fairhorizon.model.blocks import ListsOfRun, served_in_blocks
 from fairhorizon.model.folder import ModelFolder
-from fairhorizon.parallel.engine import BlockHolder, (
+from fairhorizon.parallel.engine import (
+    BlockHolder,
     Messages,
     Processes,
     TaskEngine,
