@@ -20,8 +20,7 @@ from fairhorizon.data.sources import load
 from fairhorizon.data.splits import Split, split
 from fairhorizon.rankers import RANKERS
 from fairhorizon.recommenders.ranked.model import Ranked
-from paired import LENGTH, difference, ndcg_of
-from small import parse
+from shared import LENGTH, difference, ndcg_of, parse
 
 
 def fitted(method: str, parts: Split, seed: int = 0) -> tuple[Ranked, float, int]:

@@ -20,7 +20,7 @@ from pathlib import Path
 
 from fairhorizon.data.sources import load
 from fairhorizon.data.writing import write_log, write_parts
-from small import parse
+from shared import parse
 
 INFO = """
 import sys

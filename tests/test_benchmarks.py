@@ -11,11 +11,8 @@ pytestmark = pytest.mark.slow
 
 BENCHMARKS = Path(__file__).parents[1] / "benchmarks"
 PARTS = {  # what benchmarks share; nothing to run
-    *("paired", "result_tables", "small", "trainings", "local_postgres"),
+    *("shared", "result_tables", "local_postgres", "fleet_simulation", "quit_ppo"),
     *("service_checks", "service_kills", "service_load", "service_traffic"),
-    *("fleet_account", "fleet_chart", "fleet_events", "fleet_recording", "fleet_runs"),
-    *("fleet_scenario", "fleet_simulation", "scale_constants"),
-    *("quit_env", "quit_ppo", "quit_rival", "quit_view", "quit_world"),
 }
 CASES = {
     "bpr": r"ratio, median of the pairs +\d+\.\d\d$",
