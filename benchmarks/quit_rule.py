@@ -28,7 +28,7 @@ import torch
 from torch import Tensor
 
 from fairhorizon.allocation.steps import OnlineControl
-from fairhorizon.data.sources import load
+from fairhorizon.data.loading import load
 from fairhorizon.datasets import DataSpec
 from fairhorizon.evaluation.long_term import LongRun, LongRunSettings
 from fairhorizon.evaluation.run_records import choosing_users

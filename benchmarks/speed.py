@@ -14,7 +14,7 @@ from statistics import median
 
 import torch
 
-from fairhorizon.data.sources import load
+from fairhorizon.data.loading import load
 from fairhorizon.data.splits import split
 from fairhorizon.fcpo.config import FcpoConfig
 from fairhorizon.fcpo.learner import update_actor
@@ -83,7 +83,8 @@ def update_ratio(training: Training, repeats: int) -> float:
     before = {name: value.clone() for name, value in actor.state_dict().items()}
 
     def update() -> None:
-        update_actor(actor, batch, reward, cost[:, :, None], gaps, config, training.generator)
+        advantages = torch.stack([reward, cost])
+        update_actor(actor, batch, advantages, gaps, config, training.generator)
         actor.load_state_dict(before)
 
     def forward_and_backward() -> None:

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from fairhorizon.data.sources import load
+from fairhorizon.data.loading import load
 from fairhorizon.data.splits import Split, earlier_part, split
 from fairhorizon.fcpo import serving
 from fairhorizon.fcpo.config import FcpoConfig

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from fairhorizon.cli.app import run
-from fairhorizon.data.sources import load
+from fairhorizon.data.loading import load
 from fairhorizon.data.splits import split
 from fairhorizon.fcpo.config import FcpoConfig
 from fairhorizon.fcpo.model import Fcpo
