@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from parallel_cluster import CLIENT_PORT, NODE
 
-from fairhorizon.parallel.engine import ray_engine
+from fairhorizon.parallel import ray_engine
 
 
 @pytest.fixture(scope="session")

@@ -19,7 +19,7 @@ MARKET = "--data=synthetic:users=60,items=80,interactions_per_user=20"
 PROGRAM = """
 import sys
 from pathlib import Path
-from fairhorizon.parallel.engine import ray_engine
+from fairhorizon.parallel import ray_engine
 from parallel_tasks import Sleeps
 try:
     with ray_engine(None, 1, 1) as engine:

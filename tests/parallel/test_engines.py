@@ -35,6 +35,7 @@ from fairhorizon.errors import ConfigError, FairHorizonError
 from fairhorizon.limits.groups import popular_group
 from fairhorizon.model.blocks import ListsOfRun, served_in_blocks
 from fairhorizon.model.folder import ModelFolder
+from fairhorizon.parallel import ray_engine
 from fairhorizon.parallel.engine import (
     BlockHolder,
     Messages,
@@ -42,7 +43,6 @@ from fairhorizon.parallel.engine import (
     TaskEngine,
     WorkerBlocks,
     pickled,
-    ray_engine,
 )
 from fairhorizon.vocabulary import Protocol
 
@@ -396,7 +396,7 @@ def test_ray_ends_what_takes_too_much_memory_and_that_is_told(cluster: Any, tmp_
 CLIENT = """
 import sys
 import numpy as np
-from fairhorizon.parallel.engine import BlockHolder, ray_engine
+from fairhorizon.parallel import ray_engine
 from parallel_tasks import MakeNumbers, Numbers, Squares
 with ray_engine(sys.argv[1], 2, 1) as engine:
     print(sorted(engine.each([Squares(2), Squares(3)])), engine.progress)

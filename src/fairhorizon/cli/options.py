@@ -505,7 +505,7 @@ def chosen_engine(
 ) -> "TaskEngine":
     """The engine that the options describe; nothing is started before it has something to do."""
     if name is EngineName.RAY:
-        from fairhorizon.parallel.engine import ray_engine
+        from fairhorizon.parallel import ray_engine
 
         return ray_engine(address, jobs, threads)
     from fairhorizon.parallel.engine import Processes

@@ -8,7 +8,7 @@ Results do not depend on the engine. A task is a pure function of its fields, so
 when its worker is lost. A block is asked many questions; when one is lost, all of them are asked
 again from the first.
 
-Below: the interface; what runs inside a worker; `Processes`; Ray on demand (`on_ray.py`).
+Below: the interface; blocks; what runs inside a worker; processes. Ray is in `on_ray.py`.
 """
 
 import multiprocessing
@@ -30,7 +30,7 @@ from multiprocessing import resource_tracker
 from typing import TYPE_CHECKING, Any, NoReturn, Self, TypeVar
 from typing import Protocol as Interface
 
-from fairhorizon.errors import ConfigError, FairHorizonError
+from fairhorizon.errors import FairHorizonError
 
 if TYPE_CHECKING:
     from multiprocessing.context import ForkServerContext, SpawnContext
@@ -542,30 +542,3 @@ def _interrupt_delayed() -> Iterator[None]:
         signal.signal(signal.SIGINT, before)
     if pressed:
         raise KeyboardInterrupt
-
-
-# A Ray cluster.
-
-RAY_SETTINGS = {
-    "RAY_USAGE_STATS_ENABLED": "0",
-    # Ray prints about lost workers to stdout, where our results go.
-    "RAY_DEDUP_LOGS_SKIP_REGEX": ".*",
-    # A warning about what a later version will do.
-    "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",
-}
-
-
-def ray_engine(address: str | None, jobs: int | None, threads: int) -> TaskEngine:
-    """The engine on the Ray cluster at the address; None: on Ray that is started here.
-
-    Ray is an extra that takes seconds to import, so it is imported when it is asked for.
-    """
-    for name, value in RAY_SETTINGS.items():  # Ray reads them when it is imported
-        os.environ.setdefault(name, value)
-    try:
-        from fairhorizon.parallel.on_ray import OnRay
-    except ModuleNotFoundError as error:
-        if str(error.name).partition(".")[0] != "ray":
-            raise
-        raise ConfigError("--engine ray needs Ray (pip install 'fairhorizon[ray]')") from None
-    return OnRay(address, jobs, threads)
