@@ -83,7 +83,8 @@ def update_ratio(training: Training, repeats: int) -> float:
     before = {name: value.clone() for name, value in actor.state_dict().items()}
 
     def update() -> None:
-        update_actor(actor, batch, reward, cost[:, :, None], gaps, config, training.generator)
+        advantages = torch.stack([reward, cost])
+        update_actor(actor, batch, advantages, gaps, config, training.generator)
         actor.load_state_dict(before)
 
     def forward_and_backward() -> None:

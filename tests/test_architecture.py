@@ -47,9 +47,10 @@ INSIDE = {
     ),
     "fcpo": (
         ("config", "dual", "policies"),
-        ("cpo", "networks", "trajectories"),
-        ("rollouts", "surrogates", "warm_start"),
-        ("learner", "serving"),
+        ("cpo", "networks"),
+        ("rollouts", "warm_start"),
+        ("surrogates", "serving"),
+        ("learner",),
         ("training",),
         ("session",),
         ("fitted", "retention"),

@@ -10,7 +10,7 @@ import torch
 from fairhorizon.data.splits import Split
 from fairhorizon.fcpo.config import FcpoConfig
 from fairhorizon.fcpo.model import Fcpo
-from fairhorizon.fcpo.networks import Actor, HistoryEncoder, softmax_actor
+from fairhorizon.fcpo.networks import Actor, HistoryEncoder
 from fairhorizon.fcpo.policies import rows_of
 from fairhorizon.fcpo.warm_start import NO_PRICE, fit_warm_start, start_from
 from fairhorizon.metrics.fairness import exposure_counts
@@ -100,7 +100,7 @@ def actor_over(panel: Ensemble, market: Split, **changes: Any) -> Actor:
     items = EnsembleItems(panel, **{"history": 3, "candidates": 3, **changes})
     encoder = HistoryEncoder(torch.zeros(60, 1), torch.zeros(market.train.n_items, 3))
     torch.manual_seed(0)
-    actor = softmax_actor(encoder, items, list_length=2, hidden=(4, 4))
+    actor = Actor(encoder, items, list_length=2, hidden=(4, 4))
     start_from(actor, panel, initial_std=1e-6)
     return actor
 

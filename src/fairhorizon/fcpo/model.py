@@ -16,7 +16,7 @@ from fairhorizon.data.splits import Split, earlier_part
 from fairhorizon.errors import ConfigError
 from fairhorizon.fcpo.config import FIXED, PRESETS, FcpoConfig
 from fairhorizon.fcpo.fitted import FittedPolicy, default_device
-from fairhorizon.fcpo.online import OnlineFcpo, online_fcpo
+from fairhorizon.fcpo.online import OnlineFcpo
 from fairhorizon.fcpo.rollouts import serve
 from fairhorizon.fcpo.session import Problem, Session, begun_with
 from fairhorizon.fcpo.training import Trained, best_round, queue_length
@@ -266,7 +266,15 @@ class Fcpo(Recommender):
     def _server(self, plan: ServingPlan) -> OnlineFcpo:
         plan.check_list_length(self.method, self.config.list_length)
         seed = self.seed if plan.seed is None else plan.seed
-        return online_fcpo(self.policy_.actor, self.config, self.queue_length, plan, seed)
+        return OnlineFcpo(
+            self.policy_.actor,
+            self.config,
+            queue_length=self.queue_length,
+            limits=plan.limits,
+            learn=plan.learn,
+            seed=seed,
+            retraining=plan.retraining(),
+        )
 
     def save(self, path: Path) -> None:
         self.policy_.save(path, self.kind, self.description())
