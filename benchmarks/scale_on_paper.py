@@ -85,7 +85,7 @@ FIT_SECONDS = Constant(
     161.9 / 1e6,
     "s an interaction",
     "fit of a sequence model, all 10 epochs (GRU4Rec on MovieLens-1M: 162 s of CPU), seed 0",
-    "`python benchmarks/gru4rec.py`",
+    "`python benchmarks/rankers.py`",
 )
 EASE_SECONDS = Constant(
     14.8,
@@ -99,7 +99,7 @@ RIDGE_SECONDS = Constant(
     18.9,
     "s",
     "fit of ridge with 3,706 items (MovieLens-1M)",
-    f"`python benchmarks/ridge.py`, {SPEED}",
+    f"`python benchmarks/rankers.py`, {SPEED}",
 )
 RIDGE_ITEMS = 3_706
 FAISS_MS = Constant(
