@@ -8,8 +8,8 @@ import pytest
 from fairhorizon.cli.app import run
 from fairhorizon.data.splits import Split
 from fairhorizon.fcpo.config import FcpoConfig
-from fairhorizon.fcpo.model import Fcpo
 from fairhorizon.fcpo.fitted import BestRound, best_round
+from fairhorizon.fcpo.model import Fcpo
 from fairhorizon.recommenders.progress import LimitNotKeptWarning, RoundReport
 
 pytestmark = pytest.mark.slow

@@ -229,9 +229,8 @@ def test_the_policy_kept_is_no_worse_than_its_start(market: Split, small_strong:
 def test_rounds_that_change_nothing_do_not_replace_the_start(
     market: Split, small_strong: FcpoConfig
 ):
-    training = (
-        Fcpo(small_strong.model_copy(update={"kl_limit": 1e-12}), seed=1)
-        .training(FitTask.of(market))
+    training = Fcpo(small_strong.model_copy(update={"kl_limit": 1e-12}), seed=1).training(
+        FitTask.of(market)
     )
     list(training.rounds())
     assert training.evaluations_since_best == 2  # after rounds 2 and 4: no better than the start
