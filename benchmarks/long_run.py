@@ -24,7 +24,7 @@ from statistics import median
 
 import torch
 
-from fairhorizon.data.sources import load
+from fairhorizon.data.loading import load
 from fairhorizon.data.splits import Split, split
 from fairhorizon.data.synthetic import synthetic
 from fairhorizon.evaluation.long_term import LongRun, LongRunSettings

@@ -14,7 +14,7 @@ from statistics import median
 
 import torch
 
-from fairhorizon.data.sources import load
+from fairhorizon.data.loading import load
 from fairhorizon.data.splits import split
 from fairhorizon.fcpo.config import FcpoConfig
 from fairhorizon.fcpo.learner import update_actor
@@ -22,7 +22,7 @@ from fairhorizon.fcpo.model import Fcpo
 from fairhorizon.fcpo.policies import Proposal
 from fairhorizon.fcpo.rollouts import rollout
 from fairhorizon.fcpo.training import ProposalEpisodes, Training, scenario_of
-from fairhorizon.recommenders.tasks import FitTask
+from fairhorizon.recommenders.base import FitTask
 from small import parse
 
 PUBLIC_CODE_SECONDS = 38.0
@@ -83,7 +83,8 @@ def update_ratio(training: Training, repeats: int) -> float:
     before = {name: value.clone() for name, value in actor.state_dict().items()}
 
     def update() -> None:
-        update_actor(actor, batch, reward, cost[:, :, None], gaps, config, training.generator)
+        advantages = torch.stack([reward, cost])
+        update_actor(actor, batch, advantages, gaps, config, training.generator)
         actor.load_state_dict(before)
 
     def forward_and_backward() -> None:

@@ -9,13 +9,13 @@ from dataclasses import dataclass
 
 import torch
 
-from fairhorizon.data.sources import load
+from fairhorizon.data.loading import load
 from fairhorizon.data.splits import split
 from fairhorizon.fcpo.config import FcpoConfig
 from fairhorizon.fcpo.model import Fcpo
 from fairhorizon.rankers.mf import MfConfig
+from fairhorizon.recommenders.base import FitTask
 from fairhorizon.recommenders.progress import RoundReport
-from fairhorizon.recommenders.tasks import FitTask
 
 
 @dataclass(frozen=True)

@@ -4,9 +4,9 @@ from .allocation.guard import ExposureGuard as ExposureGuard
 from .data.interactions import Interactions as Interactions
 from .data.loading import load as load
 from .data.locations import items_near as items_near
-from .data.sources import items_of as items_of
-from .data.sources import synthetic_market as synthetic_market
+from .data.named_sets import items_of as items_of
 from .data.splits import split as split
+from .data.synthetic import synthetic_market as synthetic_market
 from .evaluation.long_term import LongRun as LongRun
 from .evaluation.long_term import LongRunSettings as LongRunSettings
 from .evaluation.short_term import evaluate as evaluate
@@ -58,11 +58,11 @@ from .rankers.ncf import NcfConfig as NcfConfig
 from .rankers.popularity import Popularity as Popularity
 from .rankers.sasrec import SasRec as SasRec
 from .rankers.sasrec import SasRecConfig as SasRecConfig
+from .recommenders.base import RankedLists as RankedLists
 from .recommenders.progress import Listener as Listener
 from .recommenders.progress import PrintedProgress as PrintedProgress
 from .recommenders.ranked.by_user import OnlineRanked as OnlineRanked
 from .recommenders.ranked.model import Ranked as Ranked
-from .recommenders.ranked_lists import RankedLists as RankedLists
 from .rerank.exposure import ExposureFairness as ExposureFairness
 from .rerank.fairco import FairCo as FairCo
 from .rerank.penalty import Penalty as Penalty

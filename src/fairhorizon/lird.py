@@ -16,17 +16,21 @@ from pydantic import Field
 from torch import Tensor, nn
 
 from fairhorizon.data.splits import Split
-from fairhorizon.fcpo.networks import Actor, EmbeddedItems, GaussianHead, StateEncoder
+from fairhorizon.fcpo.networks import Actor, StateEncoder
 from fairhorizon.fcpo.policies import Proposal
 from fairhorizon.fcpo.rollouts import serve, served_ndcg
 from fairhorizon.histories import UserItems
 from fairhorizon.limits.counts import Exposure
 from fairhorizon.rankers.mf import Mf, MfConfig
 from fairhorizon.rankers.training import CUTOFF, train_until_stale
-from fairhorizon.recommenders.base import Capabilities, Recommender
+from fairhorizon.recommenders.base import (
+    Capabilities,
+    FitTask,
+    RankedLists,
+    Recommender,
+    ServingPlan,
+)
 from fairhorizon.recommenders.online import Retraining
-from fairhorizon.recommenders.ranked_lists import RankedLists
-from fairhorizon.recommenders.tasks import FitTask, ServingPlan
 from fairhorizon.settings import Search, Settings
 from fairhorizon.simulation.dynamics import Outcome, State, advance
 from fairhorizon.simulation.feedback import (
@@ -140,11 +144,9 @@ class ListActor(Actor):
         temperature: float,
         noise: float,
     ) -> None:
-        items = EmbeddedItems(encoder)
-        width = list_length * items.n_signals
-        head = GaussianHead(hidden, width, initial_std=1.0)
-        super().__init__(encoder, items, head, list_length=list_length, hidden=hidden)
+        super().__init__(encoder, list_length=list_length, hidden=(hidden, hidden), initial_std=1.0)
         self.temperature, self.noise = temperature, noise
+        width = list_length * self.items.n_signals
         self.body = nn.Sequential(
             nn.Linear(encoder.output_size, hidden), nn.Tanh(), nn.Linear(hidden, width)
         )

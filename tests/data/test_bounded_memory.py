@@ -1,4 +1,4 @@
-"""Reading a log needs no more memory than docs/large-logs.md says."""
+"""Reading a log needs no more memory than docs/large.md says."""
 
 import os
 import subprocess
@@ -6,8 +6,8 @@ import sys
 
 import pytest
 
-from fairhorizon.data.sources import load
-from fairhorizon.data.writing import write_log
+from fairhorizon.data.loading import load
+from fairhorizon.data.log_files import write_log
 
 ROWS = 1_000_000
 START, PER_ROW, PER_BYTE = 140e6, 140, 2  # bytes: of the program, per row, per byte of a text file

@@ -16,9 +16,10 @@ from pathlib import Path
 
 import pytest
 
-from fairhorizon.data.sources import NAMED, NamedSet, cache_folder, fetch, load, synthetic_market
+from fairhorizon.data.loading import load
+from fairhorizon.data.named_sets import NamedSet, cache_folder, fetch
 from fairhorizon.data.splits import statistics
-from fairhorizon.data.synthetic import synthetic
+from fairhorizon.data.synthetic import synthetic, synthetic_market
 from fairhorizon.errors import ConfigError, DataError
 
 LOG = b"1\t10\t5\t100\n2\t11\t4\t90\n1\t11\t3\t110\n"
@@ -193,8 +194,8 @@ SLOW_SERVER_CLIENT = """
 import sys
 from dataclasses import replace
 from pathlib import Path
-from fairhorizon.data.sources import NAMED
-from fairhorizon.data.sources import fetch
+from fairhorizon.data.named_sets import NAMED
+from fairhorizon.data.named_sets import fetch
 fetch(replace(NAMED["ml-100k"], url=sys.argv[1]), Path(sys.argv[2]))
 """
 
@@ -263,17 +264,13 @@ def test_unknown_sets_and_settings(tmp_path):
     ("name", "table"),
     [
         ("ml-100k", (943, 1682, "106", "59.45", 100_000, "6.305")),
-        ("ml-1m", (6040, 3706, "166", "270", 1_000_209, "4.468")),
+        pytest.param(
+            "ml-1m", (6040, 3706, "166", "270", 1_000_209, "4.468"), marks=pytest.mark.slow
+        ),
     ],
 )
 def test_statistics_of_the_paper(name, table):
-    if name == "ml-1m" and not NAMED[name].cached(cache_folder()).exists():
-        pytest.skip("ml-1m is only tested when it is in the cache: it is a large download")
-    try:
-        log = load(name)
-    except DataError as error:
-        pytest.skip(f"{name} cannot be had here: {error}")
-    found = statistics(log)
+    found = statistics(load(name))
     per_item = f"{found.per_item:.2f}" if name == "ml-100k" else f"{found.per_item:.0f}"
     density = f"{100 * found.density:.3f}"
     assert (found.users, found.items, f"{found.per_user:.0f}", per_item) == table[:4]

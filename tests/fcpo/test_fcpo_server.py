@@ -119,7 +119,7 @@ def test_the_policy_sees_the_labels_of_the_moment(model: Fcpo, market: Split):
     for _ in range(10):
         before = world.exposure.sensitive.float()
         world.step(server)
-        assert torch.equal(server.walk.signals.group, before)
+        assert torch.equal(server.policy.features.group, before)
     assert not torch.equal(before, world.exposure.initial.float())  # or they did not move
 
 
@@ -184,9 +184,11 @@ def test_scores_of_rankers_are_restored_not_computed_again(model: Fcpo, market: 
     run(world, server, 3)
     resumed = model.server([PopularityLimit(LIMIT)])
     resumed.restore(server.tensors(), world.state)
-    assert resumed.walk is not None
-    assert resumed.walk.signals.values is not server.walk.signals.values
-    for ours, theirs in zip(resumed.walk.signals.values, server.walk.signals.values, strict=True):
+    assert resumed.policy is not None
+    assert resumed.policy.features.values is not server.policy.features.values
+    for ours, theirs in zip(
+        resumed.policy.features.values, server.policy.features.values, strict=True
+    ):
         assert torch.equal(ours, theirs)
         assert ours.data_ptr() != theirs.data_ptr()
 
@@ -264,4 +266,4 @@ def test_a_limit_and_a_floor_hold_together_and_are_both_learned_under(model: Fcp
     popularity, floor = constraints
     assert floor.excess(exposure) == pytest.approx(0.4 - share)
     assert popularity.excess(exposure) == exposure.n_sensitive / exposure.n_shown - LIMIT
-    assert len(server.learner.costs) == 2
+    assert len(server.learner.critics) == 3

@@ -12,10 +12,9 @@ from fairhorizon.data.splits import Split
 from fairhorizon.errors import ModelError
 from fairhorizon.fcpo.config import PRESETS, FcpoConfig
 from fairhorizon.fcpo.model import Fcpo
-from fairhorizon.fcpo.networks import GaussianHead, SoftmaxHead
-from fairhorizon.fcpo.online import MOST_STEPS, OnlineFcpo, SoftmaxOnline
+from fairhorizon.fcpo.online import MOST_STEPS, OnlineFcpo, item_trajectories
 from fairhorizon.fcpo.policies import rows_of
-from fairhorizon.fcpo.trajectories import ShownRecord
+from fairhorizon.fcpo.rollouts import Choices
 from fairhorizon.histories import TableSets
 from fairhorizon.limits.counts import Exposure
 from fairhorizon.limits.step_limits import GroupFloor, PopularityLimit
@@ -78,12 +77,12 @@ def course(
 
 def test_presets_have_one_policy_each(strong_model: Fcpo, market: Split, small: FcpoConfig):
     assert PRESETS["strong"].policy == "softmax"
-    assert isinstance(strong_model.policy_.actor.head, SoftmaxHead)
+    assert not strong_model.policy_.actor.is_gaussian
     server = strong_model.server([PopularityLimit(LIMIT)])
-    assert isinstance(server.actor.head, SoftmaxHead)
+    assert not server.actor.is_gaussian
     assert PRESETS["paper"].policy == "gaussian"
     paper = Fcpo(small.model_copy(update={"rounds": 0})).fit(market)
-    assert isinstance(paper.policy_.actor.head, GaussianHead)
+    assert paper.policy_.actor.is_gaussian
 
 
 def test_without_exploration_nothing_is_random(strong_model: Fcpo, market: Split):
@@ -227,8 +226,8 @@ def test_what_says_nothing_of_a_list_is_not_a_reward(strong_model: Fcpo, market:
     outcome = advance(state, lists, Answers(liked), exposure.sensitive)
     hits = outcome.hits.clone()
     hits[7] = True
-    server.policy.answered(server.last, replace(outcome, hits=hits))
-    trajectories = server.policy.trajectories(server.walk)
+    server.observe(lists, replace(outcome, hits=hits), exposure)
+    trajectories = item_trajectories(server.steps)
     assert trajectories.rewards[7].tolist() == [0.0]
     assert torch.equal(trajectories.rewards[:, 0], outcome.reward)
 
@@ -251,16 +250,15 @@ def test_the_record_of_the_steps_against_the_run_itself(
         server.observe(lists, outcome, exposure)
         exposure.relabel()
         state = outcome.state
-    assert isinstance(server.policy, SoftmaxOnline)
-    found = server.policy.trajectories(server.walk)
-    record, fours = found.menus, (torch.arange(80) % 4 == 0).float()
-    assert isinstance(record, ShownRecord)
+    found = item_trajectories(server.steps)
+    record, fours = found.choices, (torch.arange(80) % 4 == 0).float()
+    assert isinstance(record, Choices)
     off_menu = 0
     for t, (before, lists, outcome, labels, charges, chances) in enumerate(seen):
         index = found.state_index[:, t]
         assert torch.equal(found.state_users[index], before.users)
         assert torch.equal(found.state_queues[index], server.actor.items.remember(before.queue))
-        items = record.menus.items[index]
+        items = record.candidates.items[index]
         at = items.clamp(min=0)
         # what was shown is on the menu, once
         chosen = record.chosen[:, t]
@@ -272,7 +270,7 @@ def test_the_record_of_the_steps_against_the_run_itself(
         wanted = charges.float()[:, at].transpose(0, 1)
         torch.testing.assert_close(record.charges[index], wanted)
         signals = server.actor.items.look(before.users, before.queue, labels.bool())
-        ours = record.menus.signals[index]
+        ours = record.candidates.signals[index]
         for number, values in enumerate(signals.values):
             torch.testing.assert_close(ours[:, :, number], values.gather(1, at))
         assert not ours[:, :, -1].any()  # the control alone prices the group
@@ -282,7 +280,6 @@ def test_the_record_of_the_steps_against_the_run_itself(
         assert torch.equal(found.costs[:, t], spent)
         assert torch.equal(found.lists[:, t], lists)
     assert found.rewards.sum() > 10
-    assert server.policy.steps == 0
     if temperature:
         assert off_menu > 0
 
@@ -300,8 +297,8 @@ def test_an_update_learns_from_the_latest_steps(strong_model: Fcpo, market: Spli
         state = outcome.state
     limit = max(left[3], LIMIT * MOST_STEPS) * (1 + strong_model.config.cost_tolerance)
     assert server._limits(60, MOST_STEPS).tolist() == pytest.approx([limit])
-    assert server.left[3] == [pytest.approx(60 * left[3])]
-    found = server.policy.trajectories(server.walk)
+    assert server.budgets[3] == [pytest.approx(60 * left[3])]
+    found = item_trajectories(server.steps)
     assert torch.equal(found.lists, torch.stack(lists[3:], dim=1))
 
 

@@ -6,13 +6,13 @@ from torch.distributions import Independent, Normal
 
 from fairhorizon.data.splits import Split
 from fairhorizon.fcpo.config import FcpoConfig
-from fairhorizon.fcpo.cpo import Update
+from fairhorizon.fcpo.cpo import FlatActor, Update
 from fairhorizon.fcpo.dual import Case
-from fairhorizon.fcpo.learner import FlatActor, update_actor
+from fairhorizon.fcpo.learner import update_actor
 from fairhorizon.fcpo.model import Fcpo
+from fairhorizon.fcpo.rollouts import Trajectories
 from fairhorizon.fcpo.training import Training
-from fairhorizon.fcpo.trajectories import Trajectories
-from fairhorizon.recommenders.tasks import FitTask
+from fairhorizon.recommenders.base import FitTask
 
 
 def advantages(batch: Trajectories, seed: int) -> torch.Tensor:
@@ -27,8 +27,7 @@ def updated(training: Training, gap: float) -> tuple[Trajectories, Normal, Updat
     update = update_actor(
         training.actor,
         batch,
-        advantages(batch, 1),
-        advantages(batch, 2)[:, :, None],
+        torch.stack([advantages(batch, 1), advantages(batch, 2)]),
         torch.tensor([gap]),
         training.config,
         training.generator,

@@ -10,16 +10,16 @@ import torch
 from fairhorizon.data.splits import Split
 from fairhorizon.fcpo.config import FcpoConfig
 from fairhorizon.fcpo.model import Fcpo
-from fairhorizon.fcpo.networks import Actor, HistoryEncoder, softmax_actor
+from fairhorizon.fcpo.networks import Actor, HistoryEncoder
 from fairhorizon.fcpo.policies import rows_of
 from fairhorizon.fcpo.warm_start import NO_PRICE, fit_warm_start, start_from
 from fairhorizon.metrics.fairness import exposure_counts
 from fairhorizon.rankers import RANKERS
 from fairhorizon.rankers.ensemble import Ensemble
 from fairhorizon.ranking import standardised
+from fairhorizon.recommenders.base import NOTHING_FITTED, Fitted, Prerequisite
 from fairhorizon.recommenders.lists.features import EnsembleFeatures, EnsembleItems
 from fairhorizon.recommenders.progress import SILENT
-from fairhorizon.recommenders.tasks import NOTHING_FITTED, Fitted, Prerequisite
 from fairhorizon.settings import SettingsError
 from fairhorizon.simulation.feedback import evaluation_scenario
 from fairhorizon.vocabulary import Protocol
@@ -100,7 +100,7 @@ def actor_over(panel: Ensemble, market: Split, **changes: Any) -> Actor:
     items = EnsembleItems(panel, **{"history": 3, "candidates": 3, **changes})
     encoder = HistoryEncoder(torch.zeros(60, 1), torch.zeros(market.train.n_items, 3))
     torch.manual_seed(0)
-    actor = softmax_actor(encoder, items, list_length=2, hidden=(4, 4))
+    actor = Actor(encoder, items, list_length=2, hidden=(4, 4))
     start_from(actor, panel, initial_std=1e-6)
     return actor
 

@@ -281,6 +281,7 @@ def test_the_page_is_not_too_large(page):
     assert page.stat().st_size < 1_500_000
 
 
+@pytest.mark.essential
 def test_the_page_of_a_long_run_and_its_small_panels(tmp_path):
     methods, n_steps = ("fcpo", "mf+foe", "bpr"), 40
     names = ("ndcg", "recall", "gini", "popularity_rate", "step_popularity_rate")

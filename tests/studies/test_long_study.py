@@ -13,7 +13,7 @@ import pytest
 import torch
 from polars.testing import assert_frame_equal
 
-from fairhorizon.data.sources import synthetic_market
+from fairhorizon.data.synthetic import synthetic_market
 from fairhorizon.datasets import DataSpec
 from fairhorizon.errors import ConfigError, DataError
 from fairhorizon.evaluation.long_term import LongRun, LongRunSettings

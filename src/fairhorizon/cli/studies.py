@@ -346,7 +346,7 @@ def demo(
 
 def open_or_make(data: str, encoding: str, cache_dir: Path | None) -> "tuple[DataSpec, Dataset]":
     """The given data, or the synthetic market if a named set cannot be downloaded."""
-    from fairhorizon.data.sources import NAMED
+    from fairhorizon.data.named_sets import NAMED
     from fairhorizon.datasets import DataSpec
     from fairhorizon.errors import DataError
 

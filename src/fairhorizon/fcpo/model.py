@@ -16,7 +16,7 @@ from fairhorizon.data.splits import Split, earlier_part
 from fairhorizon.errors import ConfigError
 from fairhorizon.fcpo.config import FIXED, PRESETS, FcpoConfig
 from fairhorizon.fcpo.fitted import FittedPolicy, default_device
-from fairhorizon.fcpo.online import OnlineFcpo, online_fcpo
+from fairhorizon.fcpo.online import OnlineFcpo
 from fairhorizon.fcpo.rollouts import serve
 from fairhorizon.fcpo.session import Problem, Session, begun_with
 from fairhorizon.fcpo.training import Trained, best_round, queue_length
@@ -26,12 +26,21 @@ from fairhorizon.limits.supported import SupportedLimits, kept_by_requests, leve
 from fairhorizon.rankers.ensemble import suitable
 from fairhorizon.rankers.ranker import Ranker
 from fairhorizon.rankers.selection import SEARCH_GRID
-from fairhorizon.recommenders.base import Capabilities, Levels, Recommender
+from fairhorizon.recommenders.base import (
+    BlockServing,
+    Capabilities,
+    FitTask,
+    Levels,
+    LogPart,
+    Prerequisite,
+    RankedLists,
+    Recommender,
+    ServingPlan,
+    ValuedItems,
+)
 from fairhorizon.recommenders.interactive import serve_under_control
 from fairhorizon.recommenders.lists.item_lists import ItemLists, by_steps, step_limits
 from fairhorizon.recommenders.progress import SILENT, LimitNotKeptWarning, Listener, RoundReport
-from fairhorizon.recommenders.ranked_lists import BlockServing, RankedLists, ValuedItems
-from fairhorizon.recommenders.tasks import FitTask, LogPart, Prerequisite, ServingPlan
 from fairhorizon.settings import Given, Settings, changed
 from fairhorizon.simulation.dynamics import State
 from fairhorizon.simulation.feedback import Scenario
@@ -257,7 +266,15 @@ class Fcpo(Recommender):
     def _server(self, plan: ServingPlan) -> OnlineFcpo:
         plan.check_list_length(self.method, self.config.list_length)
         seed = self.seed if plan.seed is None else plan.seed
-        return online_fcpo(self.policy_.actor, self.config, self.queue_length, plan, seed)
+        return OnlineFcpo(
+            self.policy_.actor,
+            self.config,
+            queue_length=self.queue_length,
+            limits=plan.limits,
+            learn=plan.learn,
+            seed=seed,
+            retraining=plan.retraining(),
+        )
 
     def save(self, path: Path) -> None:
         self.policy_.save(path, self.kind, self.description())

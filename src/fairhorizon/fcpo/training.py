@@ -18,10 +18,8 @@ from fairhorizon.fcpo.networks import (
     EmbeddedItems,
     HistoryEncoder,
     StateEncoder,
-    gaussian_actor,
-    softmax_actor,
 )
-from fairhorizon.fcpo.rollouts import rollout, rollout_items, served_ndcg
+from fairhorizon.fcpo.rollouts import Trajectories, rollout, rollout_items, served_ndcg
 from fairhorizon.fcpo.serving import (
     FEWEST_USERS,
     VALIDATION_LENGTH,
@@ -29,7 +27,6 @@ from fairhorizon.fcpo.serving import (
     by_more_than_chance,
     gain_of_states,
 )
-from fairhorizon.fcpo.trajectories import Trajectories
 from fairhorizon.fcpo.warm_start import NO_PRICE, start_from, where_unseen_begins
 from fairhorizon.histories import UserItems
 from fairhorizon.limits.place_rule import PlaceRule
@@ -499,11 +496,8 @@ def build_actor(
         encoder = HistoryEncoder(users, items)
         view = EnsembleItems(panel, config.history, config.candidates)
     hidden, length = config.actor_hidden, config.list_length
-    if config.policy == "softmax":
-        actor = softmax_actor(encoder, view, list_length=length, hidden=hidden)
-    else:
-        std = config.initial_std
-        actor = gaussian_actor(encoder, view, list_length=length, hidden=hidden, initial_std=std)
+    std = config.initial_std if config.policy == "gaussian" else None
+    actor = Actor(encoder, view, list_length=length, hidden=hidden, initial_std=std)
     if panel is not None:
         start_from(actor, panel, config.initial_std)
     return actor.to(torch.float32)

@@ -17,11 +17,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fairhorizon.data.interactions import Interactions, MissingValuesWarning
-from fairhorizon.data.parts import first_file
-from fairhorizon.data.readers import columns_of, title_among
+from fairhorizon.data.loading import is_named, item_columns
+from fairhorizon.data.log_files import first_file
 from fairhorizon.data.recommendations import ListColumns, Recommendations, read_recommendations
-from fairhorizon.data.sources import is_named, item_columns
 from fairhorizon.data.splits import Split
+from fairhorizon.data.tables import columns_of, title_among
 from fairhorizon.datasets import DataPlace, Dataset, DataSpec, item_attribute
 from fairhorizon.errors import ConfigError, DataError, NoColumnError
 from fairhorizon.evaluation.short_term import EvaluationRow, relevance

@@ -20,12 +20,13 @@ from numpy.typing import NDArray
 from scipy.optimize import linprog
 from torch import Tensor
 
-from fairhorizon.data.sources import market_of
+from fairhorizon.data.synthetic import market_of
 from fairhorizon.datasets import DataSpec, bound_limits, item_attribute, key_of
 from fairhorizon.errors import ConfigError, ModelError, NoColumnError
 from fairhorizon.evaluation.long_term import LongRun, LongRunSettings
 from fairhorizon.evaluation.run_records import by_activity, choosing_users
-from fairhorizon.fcpo.online import OnlineFcpoWithRetention
+from fairhorizon.fcpo.online import OnlineFcpo
+from fairhorizon.fcpo.retention.model import RetentionModel
 from fairhorizon.files import write_json
 from fairhorizon.histories import check_table
 from fairhorizon.limits.counts import Exposure
@@ -545,8 +546,8 @@ class LongTask:
         study, dataset = self.long_study.study, self.long_study.study.dataset()
         model, _ = Task(study, (self.named.method,), self.seed).trained(dataset)
         run = self._run(model, self.seed, self.long_study.simulation)
-        if isinstance(run.server, OnlineFcpoWithRetention):
-            self._rehearse(model, run.server)
+        if isinstance(run.server, OnlineFcpo) and run.server.retention is not None:
+            self._rehearse(model, run.server, run.server.retention)
         return run, [*model.remarks_]
 
     def _run(
@@ -580,7 +581,7 @@ class LongTask:
         choosing = choosing_users(users.n_users) if can_leave else None
         return LongRun(server, users, exposure, settings, further, activity, choosing)
 
-    def _rehearse(self, model: Recommender, server: OnlineFcpoWithRetention) -> None:
+    def _rehearse(self, model: Recommender, server: OnlineFcpo, retention: RetentionModel) -> None:
         """Let a policy with a horizon learn from recorded runs before the run that counts.
 
         They are of the same simulated users and under the same limits, with other answers, each
@@ -588,7 +589,7 @@ class LongTask:
         answers and departures; it knows no user and no item by name. Users of a log would be the
         test itself.
         """
-        long_study, retention = self.long_study, server.retention
+        long_study = self.long_study
         if long_study.simulation is None:
             return
         patience = server.config.looking_ahead.rehearsal_patience
@@ -603,7 +604,7 @@ class LongTask:
         for number in range(1, server.config.rehearsals + 1):
             seed = self.seed + SEEDS_APART * number
             run = self._run(model, seed, simulation, learn=False)
-            assert isinstance(run.server, OnlineFcpoWithRetention)
+            assert isinstance(run.server, OnlineFcpo)
             run.server.retention = retention
             while not run.finished:
                 run.step()

@@ -1,18 +1,23 @@
-"""The share and the price of every limit over time, of the counts by minute."""
+"""How limits stand now, by one rule in whole units, and their shares and prices over time.
+
+The dashboard, the API and alerts judge by the same rule.
+"""
 
 import calendar
 from collections import defaultdict
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date
+from enum import StrEnum
 from typing import Any
 
 import sqlalchemy as sa
 from sqlalchemy.engine import Connection
 
+from fairhorizon.errors import FairHorizonError
 from fairhorizon.limits.language import Limit
-from fairhorizon.service.budget.rules import Window
-from fairhorizon.service.monitoring.periods import MINUTE, Period, PeriodError
+from fairhorizon.service.budget.rules import UNIT, Window, allowed, share_units
+from fairhorizon.service.monitoring.counts import MINUTE, Period
 from fairhorizon.service.store.schema import (
     account_minutes,
     accounts,
@@ -20,6 +25,131 @@ from fairhorizon.service.store.schema import (
     window_minutes,
     windows,
 )
+
+
+@dataclass(frozen=True)
+class AccountNow:
+    """One group under one limit in its present window; all counts in units."""
+
+    id: int
+    limit_id: int
+    text: str  # of the limit
+    group: str
+    is_floor: bool
+    share: float  # asked for
+    window_id: int
+    window: str
+    opened_at: float
+    slack: int
+    shown: int
+    used: int
+    pending: int
+    charged: int
+    price: float
+
+    @property
+    def reached(self) -> float | None:
+        """The share of the showings in the window; None before the first."""
+        return self.used / self.shown if self.shown else None
+
+
+def present_accounts(connection: Connection, ids: Sequence[int] | None = None) -> list[AccountNow]:
+    """The accounts of limits in force, or of some limits, in their last window."""
+    last = (
+        sa.select(windows.c.limit_id, sa.func.max(windows.c.id).label("id"))
+        .group_by(windows.c.limit_id)
+        .subquery()
+    )
+    which = limits.c.ended_at.is_(None) if ids is None else limits.c.id.in_(ids)
+    query = (
+        sa.select(
+            accounts,
+            limits.c.id.label("limit_id"),
+            limits.c.text,
+            limits.c.slack,
+            windows.c.name,
+            windows.c.opened_at,
+            windows.c.shown,
+        )
+        .join(windows, windows.c.id == accounts.c.window_id)
+        .join(last, last.c.id == windows.c.id)
+        .join(limits, limits.c.id == windows.c.limit_id)
+        .where(which)
+        .order_by(limits.c.id, accounts.c.id)
+    )
+    found = []
+    for row in connection.execute(query):
+        limit = Limit.parse(row.text)
+        found.append(
+            AccountNow(
+                row.id,
+                row.limit_id,
+                row.text,
+                row.group,
+                limit.is_floor,
+                limit.share,
+                row.window_id,
+                row.name,
+                row.opened_at,
+                row.slack,
+                row.shown,
+                row.used,
+                row.pending,
+                row.charged,
+                row.price,
+            )
+        )
+    return found
+
+
+class LimitStatus(StrEnum):
+    """How far a group is from the line of its limit."""
+
+    WAITING = "nothing shown yet"
+    KEPT = "kept"
+    NEAR = "near"  # of a limit: it has reached nearly its share; of a floor: it lacks a little
+    MISSED = "missed"  # of a limit: beyond share and slack; of a floor: clearly below its share
+
+
+# the worst one last
+ORDER = (LimitStatus.WAITING, LimitStatus.KEPT, LimitStatus.NEAR, LimitStatus.MISSED)
+
+
+def line(account: AccountNow) -> int:
+    """Units that the share alone stands for: a limit binds there, and a floor is steered there."""
+    return share_units(Limit.parse(account.text)) * account.shown // UNIT
+
+
+def promised(account: AccountNow) -> int:
+    """Units that a limit never exceeds: its share and the slack."""
+    return allowed(share_units(Limit.parse(account.text)), account.shown, account.slack)
+
+
+def is_kept(account: AccountNow) -> bool:
+    """Within share and slack; of a floor, whether the share is reached."""
+    if account.is_floor:
+        return account.used * UNIT >= share_units(Limit.parse(account.text)) * account.shown
+    return account.used <= promised(account)
+
+
+def status_of(account: AccountNow, near: float) -> LimitStatus:
+    """How a group stands.
+
+    near: the part of the share that a limit is near from, and that a floor is missed below.
+    """
+    if not account.shown:
+        return LimitStatus.WAITING
+    kept = is_kept(account)
+    share = share_units(Limit.parse(account.text))
+    at_line = near * share * account.shown <= account.used * UNIT
+    if account.is_floor:
+        if kept:
+            return LimitStatus.KEPT
+        return LimitStatus.NEAR if at_line else LimitStatus.MISSED
+    if not kept:
+        return LimitStatus.MISSED
+    return LimitStatus.NEAR if at_line else LimitStatus.KEPT
+
 
 MOST_POINTS = 100_000  # of all series together
 
@@ -63,18 +193,18 @@ def limit_series(
 
     only: some groups, by the limit and their names; None: all of them.
     """
-    known = _limits(connection, period, None if only is None else {limit for limit, _ in only})
+    known = _limits_in(connection, period, None if only is None else {limit for limit, _ in only})
     if not known:
         return []
     names = None if only is None else {group for _, group in only}
-    shown = _shown(connection, period, list(known))
-    spent, prices = _spent(connection, period, list(known), names)
+    shown = _shown_by_step(connection, period, list(known))
+    spent, prices = _spent_by_step(connection, period, list(known), names)
     groups = [
-        key for key in _groups(connection, period, list(known)) if only is None or key in only
+        key for key in _groups_of(connection, period, list(known)) if only is None or key in only
     ]
     n_points = sum(len(shown[number]) for number, _ in groups)
     if n_points > MOST_POINTS:
-        raise PeriodError(
+        raise FairHorizonError(
             f"step: the series of {len(groups):,} groups have {n_points:,} points together, "
             f"{MOST_POINTS:,} are the most (give a longer step)"
         )
@@ -97,7 +227,7 @@ def limit_series(
     ]
 
 
-def _limits(
+def _limits_in(
     connection: Connection, period: Period, ids: Collection[int] | None
 ) -> dict[int, Limit]:
     query = sa.select(limits.c.id, limits.c.text).where(
@@ -110,7 +240,7 @@ def _limits(
     return {row.id: Limit.parse(row.text) for row in rows}
 
 
-def _groups(connection: Connection, period: Period, ids: list[int]) -> list[tuple[int, str]]:
+def _groups_of(connection: Connection, period: Period, ids: list[int]) -> list[tuple[int, str]]:
     """The groups of each limit, in the order in which it has them."""
     query = (
         sa.select(windows.c.limit_id, accounts.c.group, sa.func.min(accounts.c.id).label("first"))
@@ -136,7 +266,9 @@ def _within(column: sa.Column[Any], period: Period) -> sa.ColumnElement[bool]:
     return sa.and_(column >= first, column < last)
 
 
-def _shown(connection: Connection, period: Period, ids: list[int]) -> dict[int, dict[int, int]]:
+def _shown_by_step(
+    connection: Connection, period: Period, ids: list[int]
+) -> dict[int, dict[int, int]]:
     """Units of everything, by limit and step."""
     minute = (
         sa.select(
@@ -158,7 +290,7 @@ def _shown(connection: Connection, period: Period, ids: list[int]) -> dict[int, 
     return found
 
 
-def _spent(
+def _spent_by_step(
     connection: Connection, period: Period, ids: list[int], names: Collection[str] | None
 ) -> tuple[dict[tuple[int, str, int], int], dict[tuple[int, str, int], float]]:
     """Units of each group by step, and its last price there."""
@@ -204,21 +336,15 @@ def _spent(
     return spent, prices
 
 
-@dataclass(frozen=True)
-class WindowTotal:
-    """A window from its first moment, and its counts at the end or now, in units."""
-
-    begin: float
-    shown: int
-    used: int
-
-
 def window_totals(
     connection: Connection, limit_id: int, group: str, window: Window, period: Period
-) -> list[WindowTotal]:
-    """The windows of a group that reach into a period; none where they end by showings."""
+) -> dict[float, tuple[int, int]]:
+    """Units used and shown in the windows of a group that reach into a period, by their begin.
+
+    Counts are those of the end of a window, or of now. None where windows end by showings.
+    """
     if window.showings is not None:
-        return []
+        return {}
     query = (
         sa.select(windows.c.name, windows.c.shown, accounts.c.used)
         .join(accounts, accounts.c.window_id == windows.c.id)
@@ -230,22 +356,24 @@ def window_totals(
         )
         .order_by(windows.c.id)
     )
-    return [
-        WindowTotal(_midnight(row.name) if window.daily else 0.0, row.shown, row.used)
+    return {
+        _midnight(row.name) if window.daily else 0.0: (row.used, row.shown)
         for row in connection.execute(query)
-    ]
+    }
 
 
 def _midnight(name: str) -> float:
     return float(calendar.timegm(date.fromisoformat(name).timetuple()))
 
 
-def window_share(series: LimitSeries, totals: Sequence[WindowTotal]) -> list[tuple[int, float]]:
+def window_share(
+    series: LimitSeries, totals: Mapping[float, tuple[int, int]]
+) -> list[tuple[int, float]]:
     """The share in the window so far at the end of each step: backwards from the totals.
 
     Steps may not reach from one window into the next.
     """
-    left = {one.begin: [one.used, one.shown] for one in totals}
+    left = dict(totals)
     found = []
     for point in reversed(series.points):
         begin = max((begin for begin in left if begin <= point.time), default=None)
@@ -254,5 +382,5 @@ def window_share(series: LimitSeries, totals: Sequence[WindowTotal]) -> list[tup
         used, shown = left[begin]
         if shown > 0:
             found.append((point.time, min(1.0, max(0.0, used / shown))))
-        left[begin] = [used - point.spent, shown - point.shown]
+        left[begin] = used - point.spent, shown - point.shown
     return found[::-1]

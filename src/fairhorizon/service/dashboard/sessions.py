@@ -18,9 +18,9 @@ from starlette.concurrency import run_in_threadpool
 from fairhorizon.service.api.auth import Authenticator
 from fairhorizon.service.api.problems import TOO_LARGE, ApiProblem
 from fairhorizon.service.background import Service
-from fairhorizon.service.store import state as service_state
+from fairhorizon.service.settings import Role
 from fairhorizon.service.store.keys import Key
-from fairhorizon.service.vocabulary import Role
+from fairhorizon.service.store.state import read_state
 
 SESSION = "fairhorizon_session"  # of somebody who has signed in
 VISIT = "fairhorizon_visit"  # of everybody else: a random text
@@ -112,7 +112,7 @@ def set_cookie(request: Request, answer: Response, name: str, value: str) -> Non
     )
 
 
-async def stranger(request: Request) -> Visitor:
+async def anonymous_visitor(request: Request) -> Visitor:
     """Whoever asks, before it is known who: by a random cookie."""
     cookie = request.cookies.get(VISIT, "")
     signer = await _signer(request)
@@ -122,7 +122,7 @@ async def stranger(request: Request) -> Visitor:
 async def visitor(request: Request) -> Visitor:
     """Who looks; a key of role read is enough. Its calls are counted like all others."""
     authenticator: Authenticator = request.app.state.authenticator
-    somebody = await stranger(request)
+    somebody = await anonymous_visitor(request)
     if not await authenticator.needs_key():
         key, found = authenticator.without_key(request), somebody
     else:
@@ -144,7 +144,7 @@ async def _signer(request: Request) -> Signer:
 
     def read() -> str:
         with service.database.reading() as connection:
-            return service_state.read(service.database, connection).secret
+            return read_state(service.database, connection).secret
 
     return Signer(await run_in_threadpool(read))
 
@@ -191,29 +191,29 @@ def check_origin(request: Request) -> None:
         raise ApiProblem(403, "this form is of another site", "use the form of this dashboard")
 
 
-async def submitted_by_stranger(
-    request: Request, somebody: Annotated[Visitor, Depends(stranger)]
+async def anonymous_form(
+    request: Request, somebody: Annotated[Visitor, Depends(anonymous_visitor)]
 ) -> Submitted:
     """A form of somebody who has not signed in."""
     return await submitted(request, somebody)
 
 
-async def submitted_by_visitor(
+async def visitor_form(
     request: Request, somebody: Annotated[Visitor, Depends(visitor)]
 ) -> Submitted:
     """A form of somebody who looks."""
     return await submitted(request, somebody)
 
 
-async def change(form: Annotated[Submitted, Depends(submitted_by_visitor)]) -> Submitted:
+async def admin_form(form: Annotated[Submitted, Depends(visitor_form)]) -> Submitted:
     """A form that changes something: a key of role admin is needed."""
     if not form.by.may_change:
         raise ApiProblem(403, "this key may look, but not change anything", "use one of role admin")
     return form
 
 
-Visiting = Annotated[Visitor, Depends(visitor)]
-Strange = Annotated[Visitor, Depends(stranger)]
-FormOfStranger = Annotated[Submitted, Depends(submitted_by_stranger)]
-FormOfVisitor = Annotated[Submitted, Depends(submitted_by_visitor)]
-Change = Annotated[Submitted, Depends(change)]
+CurrentVisitor = Annotated[Visitor, Depends(visitor)]
+AnonymousVisitor = Annotated[Visitor, Depends(anonymous_visitor)]
+AnonymousForm = Annotated[Submitted, Depends(anonymous_form)]
+VisitorForm = Annotated[Submitted, Depends(visitor_form)]
+AdminForm = Annotated[Submitted, Depends(admin_form)]
