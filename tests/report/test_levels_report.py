@@ -264,7 +264,8 @@ def test_there_is_a_page_and_it_opens_with_gains_and_limits(results, rows, tmp_p
     assert f'<p class="finding">{found}</p>'.replace(" %", "\u00a0%") in html
     assert finding(LevelResults(rows[:3], [], [], 20)) == (
         "With at most 65 % popular items fcpo:strong is the best: NDCG@20 25.00 %. "
-        "All 3 results keep their limit."
+        "All 3 results keep their limit. "
+        "At rank 1 the share of popular items is higher: 73.00 % for fcpo:strong at 65 %."
     )
 
 
