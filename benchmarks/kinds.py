@@ -31,8 +31,7 @@ from fairhorizon.rerank.lists import ListAllocation
 from fairhorizon.rerank.penalty import Penalty
 from fairhorizon.rerank.quota import Quota
 from fairhorizon.settings import changed
-from paired import difference, measured
-from small import parse
+from shared import difference, measured, parse
 
 PARTS_OF_THE_RATE = (0.9, 0.7, 0.45)
 BEST_RANKERS = 4
@@ -97,8 +96,8 @@ def compare(source: str, config: FcpoConfig, n_rankers: int = BEST_RANKERS) -> N
     fitted = {name: Ranked(ranker).fit(parts) for name, ranker in rankers()}
     alone = {name: served(model, parts, group).mean for name, model in fitted.items()}
     best_rankers = sorted(fitted, key=lambda name: -alone[name])[:n_rankers]
-    assert fcpo.policy_.panel is not None
-    print(f"{source}: {fcpo.policy_.panel.summary[1]}")
+    assert fcpo.policy_.ensemble is not None
+    print(f"{source}: {fcpo.policy_.ensemble.summary[1]}")
     for part in PARTS_OF_THE_RATE:
         level = part * rate
         ours = served(fcpo.with_level(level), parts, group)
