@@ -61,7 +61,7 @@ def opened(
     model: Fcpo, parts: Split, settings: LongRunSettings
 ) -> tuple[OnlineFcpo, Scenario, Exposure]:
     """The model before its first step, who it serves, and the groups to begin with."""
-    server = model.server([PopularityLimit(settings.alpha_prime, settings.warm_up)])
+    server = model.online([PopularityLimit(settings.alpha_prime, settings.warm_up)])
     users = evaluation_scenario(parts, server.queue_length, model.config.protocol)
     return server, users, Exposure(parts.train.item_counts())
 

@@ -205,19 +205,19 @@ class Fcpo(Recommender):
         """What every round of the training reported."""
         return self.policy_.reports
 
-    def served(
+    def rank(
         self, scenario: Scenario, *, length: int, feedback: bool = False, seed: int | None = None
     ) -> RankedLists:
         seed = self.seed if seed is None else seed
         if self.config.policy == "softmax" and not by_steps(self.limits_, feedback=feedback):
             if not feedback:
-                return self._lists().served(scenario, length)
+                return self._lists().rank(scenario, length)
             shown = self._lists().interactive(scenario, length)
         elif self.limits_ or self.policy_.panel is not None:
             limits = step_limits(self.limits_) or [PopularityLimit(self.alpha_prime)]
             model = copy.copy(self)
             model.config = changed(self.config, {"explore": 0.0})  # which is for the long run
-            server = model._server(ServingPlan(limits, learn=False, seed=seed))
+            server = model._online(ServingPlan(limits, learn=False, seed=seed))
             shown = serve_under_control(
                 server, scenario, self.sensitive_, length=length, feedback=feedback
             )
@@ -225,7 +225,7 @@ class Fcpo(Recommender):
             draws = torch.Generator().manual_seed(seed)
             actor, group = self.policy_.actor, self.sensitive_
             shown = serve(actor, scenario, group, length=length, generator=draws, feedback=feedback)
-        return RankedLists.of(shown)
+        return RankedLists.from_tensors(shown)
 
     def in_blocks(self, *, feedback: bool = False) -> BlockServing | None:
         whole = self.config.policy == "softmax" and not feedback
@@ -245,9 +245,7 @@ class Fcpo(Recommender):
             return 0.0  # the table is about a limit on the model's own group
         return self.policy_.price_table().price(lists.rule.share, length)
 
-    def served_one_by_one(
-        self, scenario: Scenario, length: int, guard: ExposureGuard
-    ) -> RankedLists:
+    def rank_one_by_one(self, scenario: Scenario, length: int, guard: ExposureGuard) -> RankedLists:
         return self._lists().one_by_one(scenario, length, guard)
 
     def item_values(self, scenario: Scenario, *, length: int) -> ValuedItems:
@@ -263,7 +261,7 @@ class Fcpo(Recommender):
     def _lists(self) -> ItemLists:
         return self.policy_.lists(self.config).with_limits(self.limits_, self.level_text())
 
-    def _server(self, plan: ServingPlan) -> OnlineFcpo:
+    def _online(self, plan: ServingPlan) -> OnlineFcpo:
         plan.check_list_length(self.method, self.config.list_length)
         seed = self.seed if plan.seed is None else plan.seed
         return OnlineFcpo(
