@@ -90,7 +90,7 @@ def compare_steps(preset: str, parts: Split, steps: int) -> None:
     settings = LongRunSettings(steps=steps, update_every=steps + 1)
     alone = Steps(*opened(model, parts, settings))
     recorded = LongRun(*opened(model, parts, settings), settings)
-    dim = Gru4RecConfig().dim if model.policy_.panel else model.config.pmf.dim
+    dim = Gru4RecConfig().dim if model.policy_.ensemble else model.config.pmf.dim
     user_vectors = torch.randn(parts.train.n_users, dim)
     item_vectors = torch.randn(parts.train.n_items, dim)
 

@@ -18,7 +18,7 @@ from fairhorizon.errors import ConfigError
 from fairhorizon.evaluation.long_term import LongRun, LongRunSettings
 from fairhorizon.fcpo.config import FcpoConfig
 from fairhorizon.fcpo.model import Fcpo
-from fairhorizon.fcpo.warm_start import NO_PRICE
+from fairhorizon.fcpo.networks import NO_PRICE
 from fairhorizon.limits.counts import Exposure
 from fairhorizon.limits.place_rule import PlaceRule
 from fairhorizon.limits.step_limits import GiniLimit, PopularityLimit, StepLimit
