@@ -57,7 +57,7 @@ INSIDE = {
         ("model",),
     ),
     "service": (
-        ("settings",),
+        ("settings", "client"),
         ("store",),
         ("budget",),
         ("replica",),
