@@ -7,7 +7,8 @@ import polars as pl
 import pytest
 
 from fairhorizon.cli.app import run
-from fairhorizon.data.example_logs import checkinsfrom fairhorizon.data.locations import area_names
+from fairhorizon.data.example_logs import checkins
+from fairhorizon.data.locations import area_names
 
 SHOP = ("--user=customer", "--item=sku", "--timestamp=ordered")
 VENUES = ("--item=venue", "--weight=rows")
