@@ -408,7 +408,7 @@ class Lird(Recommender):
         self.actor_.load_state_dict(best, strict=False)
         self.fingerprint_ = split.train.fingerprint()
 
-    def served(
+    def rank(
         self,
         scenario: Scenario,
         *,
@@ -424,9 +424,9 @@ class Lird(Recommender):
             generator=None,
             feedback=feedback,
         )
-        return RankedLists.of(lists)
+        return RankedLists.from_tensors(lists)
 
-    def _server(self, plan: ServingPlan) -> OnlineLird:
+    def _online(self, plan: ServingPlan) -> OnlineLird:
         plan.check_list_length(self.method, self.config.list_length)
 
         def refit(split: Split) -> ListActor:

@@ -8,10 +8,9 @@ import torch
 from torch import Tensor
 
 from fairhorizon.data.splits import Split
-from fairhorizon.fcpo.networks import Actor, HistoryEncoder, StateEncoder
+from fairhorizon.fcpo.networks import Actor, HistoryEncoder, StateEncoder, start_from
 from fairhorizon.fcpo.policies import allowed_by_slot, policy_at
 from fairhorizon.fcpo.rollouts import Choices, Trajectories, rollout_items
-from fairhorizon.fcpo.warm_start import start_from
 from fairhorizon.histories import UserItems
 from fairhorizon.rankers.candidates import ScoredCandidates
 from fairhorizon.rankers.ease import Ease

@@ -47,7 +47,7 @@ def share_of(lists: Tensor, sensitive: Tensor) -> float:
 
 def at_once(lists: ItemLists, scenario: Scenario, length: int = LENGTH) -> Tensor:
     """The lists of all users, made together."""
-    return torch.from_numpy(lists.served(scenario, length).lists)
+    return torch.from_numpy(lists.rank(scenario, length).lists)
 
 
 def gini_of(lists: Tensor) -> float:

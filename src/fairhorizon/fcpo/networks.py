@@ -11,10 +11,12 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
+from fairhorizon.fcpo.config import FcpoConfig
 from fairhorizon.histories import ItemSets
 from fairhorizon.lbfgs import minimise
 from fairhorizon.rankers.candidates import CatalogueCandidates
-from fairhorizon.recommenders.lists.features import FeatureSource, ItemFeatures
+from fairhorizon.rankers.ensemble import Ensemble
+from fairhorizon.recommenders.lists.features import EnsembleItems, FeatureSource, ItemFeatures
 
 
 # ---- Encoders: the state s_t = [e_u; GRU(H_t)] over fixed embeddings (equation 12) ---------------
@@ -302,6 +304,45 @@ class Actor(nn.Module):
             best, chosen = scores.masked_fill_(blocked, -torch.inf).max(dim=1)
             lists.append(torch.where(best > -torch.inf, chosen, -1))
         return torch.stack(lists, dim=1)
+
+
+# ---- The actor before its training ---------------------------------------------------------------
+GRU_LAYERS = 2  # of the encoder without a warm start
+NO_PRICE = 0.0
+
+
+def queue_length(config: FcpoConfig, ensemble: Ensemble | None) -> int:
+    """How much of a history the policy and its rankers look at."""
+    return config.history if ensemble is None else max(config.history, ensemble.queue_length)
+
+
+def build_actor(
+    config: FcpoConfig, users: Tensor, items: Tensor, ensemble: Ensemble | None = None
+) -> Actor:
+    """The actor before its training, with the head of its policy and its view of the items."""
+    encoder: StateEncoder | HistoryEncoder
+    view: FeatureSource
+    if ensemble is None:
+        encoder = StateEncoder(users, items, config.gru_hidden, GRU_LAYERS)
+        # the paper's W is a point among the embeddings, without a price of the group
+        view = EmbeddedItems(encoder, priced=config.policy == "softmax")
+    else:
+        encoder = HistoryEncoder(users, items)
+        view = EnsembleItems(ensemble, config.history, config.candidates)
+    hidden, length = config.actor_hidden, config.list_length
+    std = config.initial_std if config.policy == "gaussian" else None
+    actor = Actor(encoder, view, list_length=length, hidden=hidden, initial_std=std)
+    if ensemble is not None:
+        start_from(actor, ensemble, config.initial_std)
+    return actor.to(torch.float32)
+
+
+def start_from(actor: Actor, ensemble: Ensemble, initial_std: float) -> None:
+    """Begin with the weights of the ensemble and no price."""
+    actor.begin_with([*ensemble.weights, NO_PRICE])
+    with torch.no_grad():
+        # at first, the outputs should differ between states by no more than the noise
+        actor.head.weight.mul_(initial_std)
 
 
 # ---- Critics V_omega (reward) and V_phi (cost): equations 16 and 17 ------------------------------

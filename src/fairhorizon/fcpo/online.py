@@ -21,11 +21,11 @@ from fairhorizon.allocation.steps import OnlineControl
 from fairhorizon.errors import ConfigError, ModelError
 from fairhorizon.fcpo.config import FcpoConfig, attention_of
 from fairhorizon.fcpo.learner import Learner, discounts
-from fairhorizon.fcpo.networks import Actor
+from fairhorizon.fcpo.networks import NO_PRICE, Actor
 from fairhorizon.fcpo.policies import explored, propensities
 from fairhorizon.fcpo.retention.model import RetentionModel, ValuedItems
 from fairhorizon.fcpo.rollouts import Choices, PolicyState, Trajectories
-from fairhorizon.fcpo.warm_start import NO_PRICE, refitted_ensemble, restored_ensemble
+from fairhorizon.fcpo.warm_start import refitted_ensemble, restored_ensemble
 from fairhorizon.histories import check_table
 from fairhorizon.limits.counts import Exposure
 from fairhorizon.limits.step_limits import StepLimit

@@ -158,7 +158,7 @@ def run_steps(
     """A row per step, while exposure changes which items are popular."""
     limit = PopularityLimit(settings.alpha_prime, settings.warm_up, settings.labels)
     limits = [limit] if model.capabilities.limits else []
-    server = model.server(limits, list_length=settings.list_length, round_length=ROUND_LENGTH)
+    server = model.online(limits, list_length=settings.list_length, round_length=ROUND_LENGTH)
     users = evaluation_scenario(dataset.split, server.queue_length, Protocol.STANDARD)
     exposure = Exposure(dataset.split.train.item_counts(), lag=settings.lag)
     run = LongRun(server, users, exposure, settings)

@@ -34,7 +34,7 @@ from fairhorizon.limits.groups import attribute_values, values_of_items
 from fairhorizon.limits.language import POPULAR, GroupOf, Limit
 from fairhorizon.limits.resolved import ResolvedLimit
 from fairhorizon.limits.step_limits import PopularityLimit, StepLimit, step_limit
-from fairhorizon.methods import AGENTS, Method, longest_first
+from fairhorizon.methods import RECOMMENDERS, Method, longest_first
 from fairhorizon.metrics.shares import ROUNDING
 from fairhorizon.parallel.engine import TaskEngine
 from fairhorizon.parallel.processes import HERE
@@ -130,7 +130,7 @@ class UserSource:
         dataset = self.study.dataset()
         study = replace(self.study, settings={})
         model, _ = Task(study, (MEASURE,), 0).trained(dataset)
-        server = model.server([], list_length=1)
+        server = model.online([], list_length=1)
         users = self.users(steady, server.queue_length, seed=0)
         settings = LongRunSettings(steps=CALIBRATED_AFTER)
         run = LongRun(server, users, Exposure(dataset.split.train.item_counts()), settings)
@@ -352,7 +352,7 @@ class LongStudy:
     def key(self, method: Method, seed: int) -> str:
         """The same for runs that cannot differ."""
         own: list[object] = [self.round_length, self.retrains(method)]
-        if method.base in AGENTS and not self.retrains(method):
+        if method.base in RECOMMENDERS and not self.retrains(method):
             own = []  # they know no rounds
         if method.capabilities.limits or self.limits:  # whose excess is recorded for all methods
             own.append(self.limits.fingerprint(*self._limited()))
@@ -539,15 +539,15 @@ class LongTask:
             if record.keep(None if waiting else run.tensors):
                 yield record.progress()
         record.finish(run)
-        yield record.progress([*remarks, *run.server.remarks])
+        yield record.progress([*remarks, *run.recommender.remarks])
 
     def _begin(self) -> tuple[LongRun, list[str]]:
         """The run before its first step, and the remarks on its model."""
         study, dataset = self.long_study.study, self.long_study.study.dataset()
         model, _ = Task(study, (self.named.method,), self.seed).trained(dataset)
         run = self._run(model, self.seed, self.long_study.simulation)
-        if isinstance(run.server, OnlineFcpo) and run.server.retention is not None:
-            self._rehearse(model, run.server, run.server.retention)
+        if isinstance(run.recommender, OnlineFcpo) and run.recommender.retention is not None:
+            self._rehearse(model, run.recommender, run.recommender.retention)
         return run, [*model.remarks_]
 
     def _run(
@@ -563,7 +563,7 @@ class LongTask:
         study, settings, dataset = long_study.study, long_study.settings, long_study.study.dataset()
         further = long_study.limits.steps(study.data, study.cache_dir, settings)
         main = long_study.limits.main(model.alpha_prime, settings)
-        server = model.server(
+        server = model.online(
             [main, *further] if model.capabilities.limits else [],
             list_length=settings.list_length,
             round_length=long_study.round_length,
@@ -604,8 +604,8 @@ class LongTask:
         for number in range(1, server.config.rehearsals + 1):
             seed = self.seed + SEEDS_APART * number
             run = self._run(model, seed, simulation, learn=False)
-            assert isinstance(run.server, OnlineFcpo)
-            run.server.retention = retention
+            assert isinstance(run.recommender, OnlineFcpo)
+            run.recommender.retention = retention
             while not run.finished:
                 run.step()
             retention.learn()
