@@ -247,13 +247,13 @@ def test_a_verdict_per_limit_and_the_exit_code(
 ) -> None:
     out = tmp_path / "lists.csv"
     fairhorizon(f"recommend {shop / 'ease+lists'} --k {K} --limit popular<=0.3 --out {out}")
-    assert "popular<=0.3 kept: " in capsys.readouterr().out
+    assert "popular<=0.3  kept: " in capsys.readouterr().out
     few = popular(shop / "ease+lists")  # nothing but popular items: the limit cannot be kept
     (tmp_path / "few.txt").write_text("\n".join(few) + "\n", encoding="utf-8")
     missed = f"recommend {shop / 'ease+control'} --k 2 --limit popular<=0.3 --out {out}"
     missed += f" --candidates {tmp_path / 'few.txt'}"
     assert code(missed) == 3
-    assert "popular<=0.3 not kept: " in capsys.readouterr().out
+    assert "popular<=0.3  not kept: " in capsys.readouterr().out
     assert out.exists()
     assert code(f"{missed} --allow-missed") == 0
 

@@ -176,7 +176,7 @@ def print_verdicts(
 
     A limit that is missed by less than one showing counts as kept: no lists are closer to it.
     """
-    from fairhorizon.limits.measured import families_of, limit_reached, verdicts_of
+    from fairhorizon.limits.measured import families_of, limit_reached, verdict_lines, verdicts_of
     from fairhorizon.model.serving import kept_in_whole_showings
 
     found = []
@@ -184,8 +184,8 @@ def print_verdicts(
         reached = limit_reached(one, lists, prices)
         rounded = not reached.kept and kept_in_whole_showings(one, lists)
         found.append(replace(reached, kept=True) if rounded else reached)
-    for verdict in verdicts_of(found, families_of(bound)):
-        typer.echo(f"{verdict.limit} {verdict.verdict}")
+    for line in verdict_lines(verdicts_of(found, families_of(bound))):
+        typer.echo(line)
     return all(one.kept for one in found)
 
 
